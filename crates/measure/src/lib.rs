@@ -1,0 +1,9 @@
+//! evenkeel's measurements: the probe, the statistics and fits behind it, and its reports.
+//!
+//! Nothing here prints, and nothing here makes a system call of its own: `evenkeel-host` writes, the command
+//! line shows.
+
+pub mod fit;
+pub mod probe;
+pub mod report;
+pub mod stats;

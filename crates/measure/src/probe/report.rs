@@ -1,0 +1,292 @@
+//! What a probe found: the document behind `probe.json`, and the only thing that the table, the CSV, the
+//! HTML page and `compare` read.
+//!
+//! Times are seconds, sizes bytes, rates bytes per second; each field's name ends in its unit. A figure that
+//! could not be had is `null`, never a guess.
+
+use evenkeel_host::method::{FileState, Method};
+use evenkeel_host::stack::Stack;
+use serde::{Deserialize, Serialize};
+
+/// The value of `schema` in every document of this shape.
+pub const SCHEMA: &str = "evenkeel.probe/1";
+
+/// One probe of one storage stack.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProbeReport {
+    /// Always [`SCHEMA`].
+    pub schema: String,
+    /// The version of evenkeel that measured.
+    pub evenkeel_version: String,
+    /// When the probe began, in seconds since 1970-01-01 UTC.
+    pub started_unix_s: u64,
+    /// How long it took, wall clock.
+    pub duration_s: f64,
+    /// The seed of the shuffled order of runs and of the bytes written.
+    pub seed: u64,
+    /// What was measured.
+    pub stack: Stack,
+    /// How each write was made durable (a point that had to fall back says so itself).
+    pub method: Method,
+    /// The state of the file before each run.
+    pub file_state: FileState,
+    /// Concurrent writers, each with a file of its own.
+    pub writers: u32,
+    /// Runs asked for at each buffer size.
+    pub runs: u32,
+    /// Whether this was a quick look, with fewer runs and so wider intervals.
+    pub quick: bool,
+    /// One entry a buffer size, ascending.
+    pub points: Vec<Point>,
+    /// The line latency = l + x/B, where enough points allow a fit.
+    pub model: Option<Model>,
+    /// The three phases of the latency curve, where enough points allow a fit.
+    pub phases: Option<Phases>,
+    /// The buffer to use.
+    pub recommendation: Option<Recommendation>,
+    /// The recommendation in records, where a record size was given.
+    pub batching: Option<Batching>,
+    /// Every method against every file state, where that was asked for.
+    pub matrix: Option<Matrix>,
+    /// What a reader must know before trusting the figures.
+    pub warnings: Vec<Warning>,
+}
+
+/// The figures at one buffer size.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Bytes handed to each synchronous write.
+    pub buffer_bytes: u64,
+    /// The method really used: differs from the report's where the file system could not do this size
+    /// directly.
+    pub method: Method,
+    /// Synchronous writes timed at this point, over all counted runs and writers.
+    pub writes: u64,
+    /// Runs that count: each is one data point of the means and intervals.
+    pub runs: u32,
+    /// Runs marked as disturbed from outside that remain among `run_data` (they count only where no
+    /// undisturbed run replaced them).
+    pub disturbed_runs: u32,
+    /// User bytes made durable per second, over runs.
+    pub throughput_bytes_per_s: Summary,
+    /// Latency of a synchronous write.
+    pub latency_s: LatencySummary,
+    /// Mean throughput over mean latency, in bytes per second squared: the paper's combined metric.
+    pub ratio: f64,
+    /// 95 % interval of `ratio` over runs; `null` for fewer than two runs.
+    pub ratio_ci95: Option<[f64; 2]>,
+    /// Writes that reached the block device per synchronous write; `null` where the device has no counters.
+    pub device_writes_per_op: Option<f64>,
+    /// Flush commands that reached the block device per synchronous write.
+    pub device_flushes_per_op: Option<f64>,
+    /// Bytes that reached the block device per user byte: write amplification.
+    pub device_bytes_per_user_byte: Option<f64>,
+    /// Every run, in the order measured.
+    pub run_data: Vec<RunData>,
+}
+
+/// Mean, spread and interval of a figure over runs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Arithmetic mean over runs.
+    pub mean: f64,
+    /// Sample standard deviation over runs (n - 1); `null` for one run.
+    pub sd: Option<f64>,
+    /// 95 % interval of the mean by Student's t with n - 1 degrees of freedom; `null` for one run.
+    pub ci95: Option<[f64; 2]>,
+    /// (max - min) / mean over runs.
+    pub relative_range: f64,
+}
+
+/// Latency: mean over runs, percentiles over single writes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LatencySummary {
+    /// Mean over runs of each run's mean.
+    pub mean: f64,
+    /// Sample standard deviation over runs of each run's mean.
+    pub sd: Option<f64>,
+    /// 95 % interval of the mean over runs, by Student's t.
+    pub ci95: Option<[f64; 2]>,
+    /// Median over single writes; `null` below 20 writes.
+    pub p50: Option<f64>,
+    /// 99th percentile over single writes; `null` below 1,000 writes.
+    pub p99: Option<f64>,
+    /// 99.9th percentile over single writes; `null` below 10,000 writes.
+    pub p999: Option<f64>,
+    /// The slowest single write.
+    pub max: f64,
+}
+
+/// One run at one buffer size: one data point.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunData {
+    /// Place in the shuffled order over the whole probe, from 0.
+    pub order: u32,
+    /// Seconds from the start of the probe to the start of this run.
+    pub started_s: f64,
+    /// Synchronous writes in this run.
+    pub writes: u64,
+    /// User bytes per second.
+    pub throughput_bytes_per_s: f64,
+    /// Mean latency of its writes.
+    pub latency_s: f64,
+    /// Slowest write of this run.
+    pub latency_max_s: f64,
+    /// What disturbed it from outside, in words; `null` for a clean run.
+    pub disturbance: Option<String>,
+    /// Whether it counts towards the point's figures.
+    pub counted: bool,
+}
+
+/// The line latency = l + x/B through the points' mean latencies.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Model {
+    /// l: what a synchronous write costs however little it carries.
+    pub fixed_latency_s: f64,
+    /// B: what the stack moves once the fixed cost is spread thin.
+    pub bandwidth_bytes_per_s: f64,
+    /// l times B: the buffer at which throughput over latency peaks.
+    pub optimum_bytes: f64,
+    /// Share of the variance of log latency that the line explains.
+    pub r2: f64,
+}
+
+/// Where the latency curve changes its nature; bounds are buffer sizes in bytes, and a phase the measured
+/// sizes do not reach is `null`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Phases {
+    /// Latency constant, throughput growing with the buffer.
+    pub constant_latency: Option<PhaseRange>,
+    /// Throughput and latency both growing.
+    pub both_grow: Option<PhaseRange>,
+    /// Throughput constant, latency growing with the buffer.
+    pub constant_throughput: Option<PhaseRange>,
+    /// Slope of log latency over log size in the middle phase (0: constant latency, 1: constant
+    /// throughput).
+    pub middle_slope: f64,
+}
+
+/// A range of buffer sizes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct PhaseRange {
+    /// Smallest size, in bytes.
+    pub from_bytes: f64,
+    /// Largest size, in bytes.
+    pub to_bytes: f64,
+}
+
+/// The buffer to use, by which rule, and why.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Recommendation {
+    /// The buffer to use; `null` where no measured size meets the goals.
+    pub buffer_bytes: Option<u64>,
+    /// Sizes that serve as well: tied by the statistics, or all that meet both goals. Ascending.
+    pub also_bytes: Vec<u64>,
+    /// `best-ratio`, `min-throughput`, `max-latency` or `both`.
+    pub rule: Rule,
+    /// One sentence for people.
+    pub reason: String,
+}
+
+/// By which rule a buffer was chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rule {
+    /// The greatest throughput for each unit of latency.
+    BestRatio,
+    /// The smallest buffer that reaches a throughput.
+    MinThroughput,
+    /// The largest buffer that keeps a latency.
+    MaxLatency,
+    /// The smallest buffer that does both.
+    Both,
+}
+
+/// The recommended buffer in terms of the user's records.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Batching {
+    /// Bytes in one record.
+    pub record_bytes: u64,
+    /// Whole records in one recommended buffer.
+    pub records_per_batch: u64,
+    /// Records arriving per second, where given.
+    pub arrival_rate_per_s: Option<f64>,
+    /// Seconds until a batch is full at that rate.
+    pub fill_time_s: Option<f64>,
+    /// Mean seconds a record waits for its batch to fill.
+    pub mean_wait_s: Option<f64>,
+    /// Mean seconds from a record's arrival to its being durable: waiting plus the write.
+    pub mean_durable_s: Option<f64>,
+    /// Share of the stack's throughput at this buffer that the records take; at 1 or more the queue grows
+    /// without bound.
+    pub utilisation: Option<f64>,
+    /// Records that a group commit without a timer (what arrives during a write joins the next) would carry
+    /// on average at that rate; `null` where the stack cannot keep up or no model was fitted.
+    pub group_commit_records: Option<f64>,
+}
+
+/// Every method against every file state, at the buffer sizes asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Matrix {
+    /// One entry a combination that could be measured.
+    pub cells: Vec<MatrixCell>,
+    /// Combinations that could not, with the reason.
+    pub skipped: Vec<MatrixSkip>,
+    /// Which combination to use and what it saves, in words; one sentence a buffer size.
+    pub advice: Vec<String>,
+}
+
+/// One method over one file state.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MatrixCell {
+    /// How each write was made durable.
+    pub method: Method,
+    /// The state of the file before each run.
+    pub file_state: FileState,
+    /// One entry a buffer size, ascending.
+    pub points: Vec<Point>,
+}
+
+/// A combination that this stack cannot do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MatrixSkip {
+    /// The method.
+    pub method: Method,
+    /// The file state.
+    pub file_state: FileState,
+    /// Why, in words.
+    pub reason: String,
+}
+
+/// Something a reader must know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warning {
+    /// A stable name for programs.
+    pub code: WarningCode,
+    /// One sentence for people: what is so, and what to do about it.
+    pub message: String,
+}
+
+/// What a warning is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WarningCode {
+    /// The writes return faster than they could be durable.
+    TooFastToBeTrue,
+    /// The relative range over runs exceeds 10 %.
+    VariesTooMuch,
+    /// The file lives on a network file system.
+    NetworkFileSystem,
+    /// The device is a loop device: two file systems are measured, not one.
+    LoopDevice,
+    /// Some sizes were written through the page cache.
+    FellBackToBuffered,
+    /// Some sizes have fewer writes or runs than asked for, or none.
+    CutShort,
+    /// Measured and modelled optimum disagree.
+    ModelDisagrees,
+    /// Runs were disturbed from outside.
+    Disturbed,
+    /// There is little space left on the file system.
+    NearlyFull,
+}
