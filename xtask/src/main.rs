@@ -1,2 +1,81 @@
-//! x
-fn main() {}
+//! The project's own chores: `cargo xtask COMMAND`.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a chore's output is for whoever runs it"
+)]
+
+mod bench;
+mod check;
+mod loopfs;
+mod run;
+mod test;
+
+use std::process::ExitCode;
+
+use run::{Failure, Outcome};
+
+/// What `cargo xtask help` shows.
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  check                 formatting and lints, as errors
+  test [-- ARGS]        install what the tests need (as root, with apt-get), run them, tell what was skipped
+  bench [NAME] [-- ARGS]
+                        run one benchmark, or all; --list names them
+  loopfs up DIR [--size 1g] [--fs xfs,ext4,btrfs] [--backing-dir D] [--dry-run]
+                        make file systems in image files and mount them at DIR/xfs, DIR/ext4, DIR/btrfs
+  loopfs down DIR [--dry-run]
+                        remove what `loopfs up` made
+  help                  this text
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+/// Runs the command that the first argument names.
+fn dispatch(args: &[String]) -> Outcome {
+    let Some((name, rest)) = args.split_first() else {
+        print!("{HELP}");
+        return Ok(());
+    };
+    match name.as_str() {
+        "check" => check::main(rest),
+        "test" => test::main(rest),
+        "bench" => bench::main(rest),
+        "loopfs" => loopfs::main(rest),
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            Ok(())
+        }
+        other => Err(Failure::Usage(format!(
+            "unknown command `{other}`; `cargo xtask help` lists them"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_command_is_a_usage_error_of_one_line() {
+        let Err(Failure::Usage(text)) = dispatch(&["frobnicate".to_owned()]) else {
+            panic!("not a usage error");
+        };
+        assert!(text.contains("frobnicate") && !text.contains('\n'), "{text}");
+    }
+
+    #[test]
+    fn help_names_every_command() {
+        for name in ["check", "test", "bench", "loopfs up", "loopfs down", "help"] {
+            assert!(HELP.contains(&format!("\n  {name} ")), "{name}");
+        }
+    }
+}

@@ -1,1 +1,39 @@
-fn main() {}
+//! The `evenkeel` command: parse, call, print.
+//!
+//! Exit codes: 0 done, 1 the answer is no, 2 wrong usage or unusable input, 130 interrupted; whatever is not
+//! 0 comes with one line on standard error that says what to do next.
+
+// Standard output and standard error are this crate's purpose.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod args;
+mod compare;
+mod failure;
+mod manual;
+mod outputs;
+mod probe;
+mod progress;
+mod table;
+mod units;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Args, Command};
+
+fn main() -> ExitCode {
+    let answer = match Args::parse().command {
+        Command::Probe(args) => probe::run(&args),
+        Command::Compare(args) => compare::run(&args),
+        Command::Completions(args) => manual::completions(&args),
+        Command::Man(args) => manual::pages(&args),
+    };
+    match answer {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("evenkeel: {failure}");
+            failure.exit_code()
+        }
+    }
+}

@@ -1,3 +1,27 @@
 //! The machine under evenkeel: the only system calls and the only unsafe code of the project.
+//!
+//! ```text
+//! method           the ways to make a write durable, by name
+//! durable_file     a file opened for one of them: write_at returns when the bytes are durable
+//!   linked_ring    the io_uring way: write and fsync in one submission
+//!   aligned        memory that O_DIRECT accepts
+//! scratch          files that are removed at the end, at an error and at Ctrl-C
+//! interrupt        Ctrl-C as a flag, the second one as an exit
+//! stack            what lies under a path
+//!   mounts         /proc/self/mountinfo
+//!   block_device   /sys/dev/block: promises and counters
+//! cpu              who used the processors meanwhile
+//! ```
+//!
+//! Unsafe code stands only in `aligned` and `linked_ring`, each block with the reason why it is sound.
+
+pub mod aligned;
+pub mod block_device;
+pub mod cpu;
+pub mod durable_file;
+pub mod interrupt;
+mod linked_ring;
 pub mod method;
+mod mounts;
+pub mod scratch;
 pub mod stack;

@@ -3,6 +3,7 @@
 //! Nothing here prints, and nothing here makes a system call of its own: `evenkeel-host` writes, the command
 //! line shows.
 
+pub mod compare;
 pub mod fit;
 pub mod probe;
 pub mod report;

@@ -1,2 +1,151 @@
-//! probe
+//! The probe: how a storage stack behaves under synchronous writes, and which buffer to use.
+//!
+//! ```text
+//! settings ──► session ──────────► assemble ──► fit, recommend, batching, matrix, warnings ──► report
+//!              pilot, budget,      runs become
+//!              shuffled rounds,    points
+//!              repeats
+//!                 │
+//!              target  (host_target: files and devices; timed_loop: the only timed code)
+//! ```
+//!
+//! After W. B. Mingardi and G. M. D. Vieira, "Characterizing Synchronous Writes in Stable Memory Devices":
+//! sequential synchronous writes of a new file, buffers doubling from 4 KiB to 16 MiB, 30 runs, each run one
+//! data point.
+//!
+//! 1. Runs of all points are interleaved and shuffled, so that a drift of the machine does not become a trend
+//!    over buffer sizes.
+//! 2. A figure stands on what was measured; what was not is absent, and a warning says why.
+//! 3. Only what the user named is written, and what the probe made is removed however it ends.
+
+mod assemble;
+mod batching;
+pub mod budget;
+mod disturbance;
+mod host_target;
+mod matrix;
+mod recommend;
 pub mod report;
+mod session;
+pub mod settings;
+pub mod target;
+pub mod timed_loop;
+mod warnings;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use evenkeel_host::interrupt::Interrupt;
+use evenkeel_host::stack::Stack;
+
+use crate::fit::{model::fit_model, phases::fit_phases};
+use report::{Matrix, MatrixCell, Point, ProbeReport};
+use session::Measured;
+use settings::Settings;
+use target::{Target, TargetError};
+
+pub use host_target::{HostTarget, Place};
+pub use session::{Observer, Progress, Stage};
+
+/// Measures `target` as `settings` say and draws the conclusions.
+///
+/// # Errors
+///
+/// Whatever stops the measuring: see [`TargetError`]. Nothing of the target's making is left behind once
+/// `target` is dropped.
+pub fn run<T: Target>(
+    settings: &Settings,
+    target: &mut T,
+    stack: Stack,
+    interrupt: &Interrupt,
+    observer: &mut dyn Observer,
+) -> Result<ProbeReport, TargetError> {
+    let started_unix_s = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |passed| passed.as_secs());
+    let started_s = target.now_s();
+    let measured = session::measure(settings, target, interrupt, observer)?;
+    let duration_s = target.now_s() - started_s;
+    Ok(conclude(settings, stack, &measured, started_unix_s, duration_s))
+}
+
+fn conclude(
+    settings: &Settings,
+    stack: Stack,
+    measured: &Measured,
+    started_unix_s: u64,
+    duration_s: f64,
+) -> ProbeReport {
+    let mut cells: Vec<MatrixCell> = settings
+        .combinations
+        .iter()
+        .map(|combination| MatrixCell {
+            method: combination.method,
+            file_state: combination.file_state,
+            points: assemble::points(measured, *combination),
+        })
+        .filter(|cell| !cell.points.is_empty())
+        .collect();
+    let matrix = settings.is_matrix().then(|| Matrix {
+        advice: matrix::advice(&cells),
+        skipped: measured.skipped.clone(),
+        cells: cells.clone(),
+    });
+    let main = matrix::main_cell(&cells).map(|place| cells.swap_remove(place));
+    let (combination, points) = match main {
+        Some(cell) => (
+            settings::Combination {
+                method: cell.method,
+                file_state: cell.file_state,
+            },
+            cell.points,
+        ),
+        None => (settings.combinations[0], Vec::new()),
+    };
+
+    let curve: Vec<(f64, f64)> = points
+        .iter()
+        .map(|point| (point.buffer_bytes as f64, point.latency_s.mean))
+        .collect();
+    let model = fit_model(&curve);
+    let phases = fit_phases(&curve);
+    let recommendation = recommend::recommend(&points, &settings.goals);
+    let batching = recommendation
+        .as_ref()
+        .and_then(|chosen| batching::in_records(settings, chosen, &points, model.as_ref()));
+    let warnings = warnings::all(
+        settings,
+        &stack,
+        &points,
+        matrix.as_ref(),
+        model.as_ref(),
+        measured,
+    );
+    ProbeReport {
+        schema: report::SCHEMA.to_owned(),
+        evenkeel_version: env!("CARGO_PKG_VERSION").to_owned(),
+        started_unix_s,
+        duration_s,
+        seed: settings.seed,
+        stack,
+        method: combination.method,
+        file_state: combination.file_state,
+        writers: settings.writers,
+        runs: settings.runs,
+        quick: settings.quick,
+        points,
+        model,
+        phases,
+        recommendation,
+        batching,
+        matrix,
+        warnings,
+    }
+}
+
+/// The point at `buffer_bytes`.
+fn point_at(points: &[Point], buffer_bytes: u64) -> Option<&Point> {
+    points.iter().find(|point| point.buffer_bytes == buffer_bytes)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

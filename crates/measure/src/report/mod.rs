@@ -1,1 +1,12 @@
-//! Reports.
+//! Reports: a finished probe as figures for people (`format`), rows for programs (`csv`), charts and pages.
+//!
+//! Everything here is a pure function of [`ProbeReport`](crate::probe::report::ProbeReport)s: nothing is
+//! measured, printed or fetched, and no content of a report makes it panic.
+
+pub mod charts;
+pub mod csv;
+pub mod format;
+pub mod html;
+
+#[cfg(test)]
+mod sample;

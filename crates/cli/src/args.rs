@@ -1,0 +1,298 @@
+//! What may be typed, with its help.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use evenkeel_host::method::{FileState, Method};
+
+use crate::units;
+
+/// Makes synchronous writes fast and predictable.
+///
+/// Measures what a storage stack does when every write must be durable, says which buffer size to use, and
+/// whether a difference is real.
+#[derive(Debug, Parser)]
+#[command(name = "evenkeel", version, propagate_version = true, max_term_width = 100)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Probe(Box<ProbeArgs>),
+    Compare(CompareArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
+}
+
+/// Measure synchronous writes against buffer size, and recommend a buffer
+///
+/// Writes new files sequentially, each write durable before the next, with buffers from 4 KiB to 16 MiB, in
+/// shuffled runs. Prints a table and one sentence, and writes probe.json, probe.csv and probe.html. The files
+/// it makes are removed at the end, at an error and at Ctrl-C.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = PROBE_EXAMPLES)]
+#[command(group(ArgGroup::new("rate_of_records").args(["arrival_rate"]).requires("record_size")))]
+pub(crate) struct ProbeArgs {
+    /// A folder to make files in, a file name to create, or, with --destroy, a block device or an existing
+    /// file to overwrite
+    pub(crate) path: PathBuf,
+
+    /// Folder for probe.json, probe.csv and probe.html [default: here, under the next free name]
+    #[arg(long, value_name = "DIR", help_heading = "Results")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// Replace older results in the folder of --out
+    #[arg(long, requires = "out", help_heading = "Results")]
+    pub(crate) force: bool,
+
+    /// Runs of each size: each is one data point [default: 30; 10 with --quick or --matrix]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) runs: Option<u32>,
+
+    /// Answer in under 20 seconds, with wider intervals
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Time for everything, such as 90s or 10m: what does not fit is shortened [default: 120s on a terminal,
+    /// elsewhere as long as it takes]
+    #[arg(long, value_name = "TIME", value_parser = units::seconds)]
+    pub(crate) time: Option<f64>,
+
+    /// Buffer sizes: 4k..16m doubles, 4k,12k,1m names each [default: 4k..16m; 4k,64k,1m with --matrix]
+    #[arg(long, value_name = "SIZES", value_parser = parse_sizes)]
+    pub(crate) sizes: Option<Sizes>,
+
+    /// How each write is made durable
+    #[arg(long, value_enum, default_value = "direct-dsync")]
+    pub(crate) method: MethodArg,
+
+    /// The file before each run [default: fresh; written with --destroy]
+    #[arg(long, value_enum, value_name = "STATE")]
+    pub(crate) file_state: Option<FileStateArg>,
+
+    /// Concurrent writers, each with a file of its own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) writers: u32,
+
+    /// Measure every method over every file state, and say which to use
+    #[arg(long, conflicts_with_all = ["method", "file_state"])]
+    pub(crate) matrix: bool,
+
+    /// Stop a size once the 95 % interval of its throughput is this narrow (half its width over the mean),
+    /// and go on past --runs, up to 4 times, while it is not
+    #[arg(long, value_name = "SHARE", value_parser = units::share)]
+    pub(crate) precision: Option<f64>,
+
+    /// Recommend the smallest buffer that reaches this throughput, such as 200MB/s
+    #[arg(long, value_name = "RATE", value_parser = units::rate, help_heading = "Recommendation")]
+    pub(crate) min_throughput: Option<f64>,
+
+    /// Recommend the largest buffer that keeps this latency, such as 2ms
+    #[arg(long, value_name = "TIME", value_parser = units::seconds, help_heading = "Recommendation")]
+    pub(crate) max_latency: Option<f64>,
+
+    /// The latency that --max-latency bounds
+    #[arg(
+        long,
+        value_enum,
+        value_name = "P",
+        default_value = "mean",
+        requires = "max_latency",
+        help_heading = "Recommendation"
+    )]
+    pub(crate) percentile: PercentileArg,
+
+    /// Size of your records, to say how many go into a batch
+    #[arg(long, value_name = "SIZE", value_parser = units::size, help_heading = "Recommendation")]
+    pub(crate) record_size: Option<u64>,
+
+    /// Records arriving per second, to say how long they wait
+    #[arg(long, value_name = "RATE", value_parser = units::frequency, help_heading = "Recommendation")]
+    pub(crate) arrival_rate: Option<f64>,
+
+    /// Overwrite this block device or existing file: repeat the name of PATH. What it holds is lost
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) destroy: Option<PathBuf>,
+
+    /// Say what would be written where, and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Seed of the order of runs and of the bytes written [default: from the clock]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+}
+
+const PROBE_EXAMPLES: &str = "\
+Examples:
+  evenkeel probe .                                  which buffer to use on the disk of this folder
+  evenkeel probe /var/lib/db --quick                the same in under 20 seconds
+  evenkeel probe . --matrix                         which method, and a new or a recycled log
+  evenkeel probe . --min-throughput 200MB/s         the smallest buffer that reaches it
+  evenkeel probe . --max-latency 2ms --percentile 99
+  evenkeel probe . --record-size 512 --arrival-rate 20k
+  evenkeel probe /dev/sdx --destroy /dev/sdx --dry-run
+                                                    what would be overwritten
+
+Exit status: 0 done, 1 no buffer meets the goals, 2 wrong usage or an unusable path, 130 interrupted.";
+
+/// Say whether two probes differ, size by size
+///
+/// Welch's t-test on the runs' throughput at p < 0.001, corrected over the sizes, with the ratio's interval
+/// and the Mann-Whitney test as a second opinion. Further probes are compared with the first one too.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = COMPARE_EXAMPLES)]
+pub(crate) struct CompareArgs {
+    /// probe.json of the base
+    #[arg(value_name = "A")]
+    pub(crate) base: PathBuf,
+
+    /// probe.json of each probe to compare with it
+    #[arg(value_name = "B", required = true)]
+    pub(crate) others: Vec<PathBuf>,
+
+    /// Compare at the sizes that both have
+    #[arg(long)]
+    pub(crate) common_sizes: bool,
+
+    /// Write the charts of all, on the same axes, to this file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "compare.html")]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Folder for compare.json, compare.csv and compare.html
+    #[arg(long, value_name = "DIR", conflicts_with = "html")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// Replace older results
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+const COMPARE_EXAMPLES: &str = "\
+Examples:
+  evenkeel compare before/probe.json after/probe.json
+  evenkeel compare xfs/probe.json ext4/probe.json btrfs/probe.json --html all.html
+
+Exit status: 0 done, 2 wrong usage, or probes that measured unlike things.";
+
+/// Print completions for a shell
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:\n  evenkeel completions bash > /etc/bash_completion.d/evenkeel")]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: Shell,
+}
+
+/// Print the manual page
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  evenkeel man | man -l -\n  evenkeel man probe > evenkeel-probe.1")]
+pub(crate) struct ManArgs {
+    /// Of this command [default: of evenkeel itself]
+    pub(crate) command: Option<String>,
+}
+
+/// Buffer sizes, ascending and distinct.
+#[derive(Debug, Clone)]
+pub(crate) struct Sizes(pub(crate) Vec<u64>);
+
+fn parse_sizes(text: &str) -> Result<Sizes, String> {
+    units::sizes(text).map(Sizes)
+}
+
+/// [`Method`] with its help.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum MethodArg {
+    /// O_DIRECT and O_DSYNC: past the page cache
+    DirectDsync,
+    /// O_DIRECT and O_SYNC: metadata too
+    DirectSync,
+    /// O_DIRECT, RWF_DSYNC with each write
+    RwfDsync,
+    /// io_uring: an O_DIRECT write linked to a data-only fsync
+    Uring,
+    /// O_DSYNC through the page cache
+    Dsync,
+    /// Write, then fdatasync
+    Fdatasync,
+    /// Write, then fsync
+    Fsync,
+}
+
+impl From<MethodArg> for Method {
+    fn from(arg: MethodArg) -> Self {
+        match arg {
+            MethodArg::DirectDsync => Self::DirectDsync,
+            MethodArg::DirectSync => Self::DirectSync,
+            MethodArg::RwfDsync => Self::RwfDsync,
+            MethodArg::Uring => Self::Uring,
+            MethodArg::Dsync => Self::Dsync,
+            MethodArg::Fdatasync => Self::Fdatasync,
+            MethodArg::Fsync => Self::Fsync,
+        }
+    }
+}
+
+/// [`FileState`] with its help.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum FileStateArg {
+    /// New and empty: each write appends
+    Fresh,
+    /// New, its blocks reserved by fallocate
+    Allocated,
+    /// Written before: each write overwrites, as in a recycled log
+    Written,
+}
+
+impl From<FileStateArg> for FileState {
+    fn from(arg: FileStateArg) -> Self {
+        match arg {
+            FileStateArg::Fresh => Self::Fresh,
+            FileStateArg::Allocated => Self::Allocated,
+            FileStateArg::Written => Self::Written,
+        }
+    }
+}
+
+/// What a latency goal bounds.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum PercentileArg {
+    /// The mean over runs
+    Mean,
+    /// The median over single writes
+    #[value(name = "50")]
+    P50,
+    /// The 99th percentile over single writes
+    #[value(name = "99")]
+    P99,
+    /// The 99.9th percentile over single writes
+    #[value(name = "99.9")]
+    P999,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definitions_are_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn each_method_and_state_is_called_the_same_everywhere() {
+        let name = |value: &dyn Fn() -> String| value();
+        for arg in MethodArg::value_variants() {
+            let shown = arg.to_possible_value().unwrap().get_name().to_owned();
+            assert_eq!(name(&|| Method::from(*arg).name().to_owned()), shown);
+        }
+        for arg in FileStateArg::value_variants() {
+            let shown = arg.to_possible_value().unwrap().get_name().to_owned();
+            assert_eq!(FileState::from(*arg).name(), shown);
+        }
+    }
+}

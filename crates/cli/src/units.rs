@@ -1,0 +1,179 @@
+//! Sizes, times and rates as people type them.
+//!
+//! `k`, `m` and `g` after a size are powers of 1024, as in `4k`; in a rate `MB` is a million bytes and `MiB`
+//! 1024 x 1024, as everywhere else in this program's output.
+
+/// A size in bytes: `4096`, `4k`, `4KiB`, `16m`, `1g`.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let (number, unit) = split(text);
+    let factor: u64 = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        "t" | "tb" | "tib" => 1 << 40,
+        _ => return Err(format!("`{text}` is not a size such as 4096, 4k or 16m")),
+    };
+    let whole: u64 = number
+        .parse()
+        .map_err(|_| format!("`{text}` is not a size such as 4096, 4k or 16m"))?;
+    match whole.checked_mul(factor) {
+        Some(0) => Err(format!("`{text}`: a size is at least one byte")),
+        Some(bytes) => Ok(bytes),
+        None => Err(format!("`{text}` is more bytes than can be counted")),
+    }
+}
+
+/// Buffer sizes: `4k..16m` doubles from the first to the last, `4k,12k,1m` names each. Ascending, distinct.
+pub(crate) fn sizes(text: &str) -> Result<Vec<u64>, String> {
+    let mut found = Vec::new();
+    for part in text.split(',') {
+        match part.split_once("..") {
+            Some((first, last)) => {
+                let (first, last) = (size(first)?, size(last)?);
+                if first > last {
+                    return Err(format!("`{part}`: the first size is larger than the last"));
+                }
+                found.extend(
+                    std::iter::successors(Some(first), |size| size.checked_mul(2))
+                        .take_while(|&size| size <= last),
+                );
+            }
+            None => found.push(size(part)?),
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    match found.iter().find(|&&size| size > SIZE_MAX) {
+        Some(size) => Err(format!(
+            "a buffer of {size} bytes is larger than 1 GiB, the largest that is measured"
+        )),
+        None => Ok(found),
+    }
+}
+
+/// Largest buffer that is measured: one system call writes at most 2 GiB.
+const SIZE_MAX: u64 = 1 << 30;
+
+/// Seconds: `120`, `120s`, `2m`, `1h`, `2.5ms`, `300us`.
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
+    let (number, unit) = split(text);
+    let factor = match unit.to_ascii_lowercase().as_str() {
+        "" | "s" => 1.0,
+        "ns" => 1e-9,
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(format!("`{text}` is not a time such as 120s, 2m or 2.5ms")),
+    };
+    positive(number, factor).ok_or_else(|| format!("`{text}` is not a time such as 120s, 2m or 2.5ms"))
+}
+
+/// Bytes per second: `200MB/s`, `100MiB/s`, `50M`, `1GB`.
+pub(crate) fn rate(text: &str) -> Result<f64, String> {
+    let (number, unit) = split(text.strip_suffix("/s").unwrap_or(text));
+    let factor = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1.0,
+        "k" | "kb" => 1e3,
+        "m" | "mb" => 1e6,
+        "g" | "gb" => 1e9,
+        "kib" => 1024.0,
+        "mib" => 1024.0 * 1024.0,
+        "gib" => 1024.0 * 1024.0 * 1024.0,
+        _ => return Err(format!("`{text}` is not a rate such as 200MB/s or 100MiB/s")),
+    };
+    positive(number, factor).ok_or_else(|| format!("`{text}` is not a rate such as 200MB/s or 100MiB/s"))
+}
+
+/// A count per second: `5000`, `5k`, `5k/s`.
+pub(crate) fn frequency(text: &str) -> Result<f64, String> {
+    let (number, unit) = split(text.strip_suffix("/s").unwrap_or(text));
+    let factor = match unit.to_ascii_lowercase().as_str() {
+        "" => 1.0,
+        "k" => 1e3,
+        "m" => 1e6,
+        _ => {
+            return Err(format!(
+                "`{text}` is not a number per second such as 5000 or 5k/s"
+            ));
+        }
+    };
+    positive(number, factor)
+        .ok_or_else(|| format!("`{text}` is not a number per second such as 5000 or 5k/s"))
+}
+
+/// A share: `5%` or `0.05`.
+pub(crate) fn share(text: &str) -> Result<f64, String> {
+    let found = match text.strip_suffix('%') {
+        Some(number) => positive(number.trim(), 0.01),
+        None => positive(text, 1.0),
+    };
+    found
+        .filter(|&share| share < 1.0)
+        .ok_or_else(|| format!("`{text}` is not a share between 0 and 1, such as 5% or 0.05"))
+}
+
+fn split(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let end = text
+        .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
+        .unwrap_or(text.len());
+    (&text[..end], text[end..].trim())
+}
+
+fn positive(number: &str, factor: f64) -> Option<f64> {
+    let value = number.parse::<f64>().ok()? * factor;
+    (value.is_finite() && value > 0.0).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_powers_of_1024() {
+        assert_eq!(size("4096"), Ok(4096));
+        assert_eq!(size("4k"), Ok(4096));
+        assert_eq!(size("16 MiB"), Ok(16 << 20));
+        for wrong in [
+            "",
+            "k",
+            "4x",
+            "-4k",
+            "4.5k",
+            "0",
+            "99999999999999999999",
+            "9999999999g",
+        ] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_range_of_sizes_doubles_and_a_list_is_put_in_order() {
+        assert_eq!(sizes("4k..16k"), Ok(vec![4096, 8192, 16384]));
+        assert_eq!(sizes("4k..15k"), Ok(vec![4096, 8192]));
+        assert_eq!(sizes("1m,4k,4k"), Ok(vec![4096, 1 << 20]));
+        assert_eq!(sizes("512,4k..8k"), Ok(vec![512, 4096, 8192]));
+        for wrong in ["16k..4k", "4k..", "..", ",", "2g", "1..99999999999999999999"] {
+            assert!(sizes(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_and_rates_take_the_usual_units() {
+        assert_eq!(seconds("120s"), Ok(120.0));
+        assert_eq!(seconds("2m"), Ok(120.0));
+        assert_eq!(seconds("2.5ms"), Ok(2.5e-3));
+        assert_eq!(rate("200MB/s"), Ok(200e6));
+        assert_eq!(rate("1MiB/s"), Ok(1_048_576.0));
+        assert_eq!(frequency("5k/s"), Ok(5000.0));
+        assert_eq!(share("5%"), Ok(0.05));
+        assert_eq!(share("0.05"), Ok(0.05));
+        for wrong in ["", "s", "1y", "0s", "-1s", "1..2s"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+        assert!(share("100%").is_err() && share("nan").is_err() && rate("inf").is_err());
+    }
+}

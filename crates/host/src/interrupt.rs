@@ -1,0 +1,54 @@
+//! Ctrl-C, SIGTERM and SIGHUP: the first asks the work to stop and tidy up, the second leaves at once, after
+//! removing the scratch files.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::scratch;
+
+/// Exit status of a program ended by Ctrl-C, as shells report it.
+pub const EXIT_INTERRUPTED: i32 = 130;
+
+/// A flag that long work looks at between two steps.
+#[derive(Debug, Clone, Default)]
+pub struct Interrupt {
+    asked: Arc<AtomicBool>,
+}
+
+impl Interrupt {
+    /// A flag that signals raise. Call it once, early.
+    ///
+    /// # Errors
+    ///
+    /// Where the handlers or their thread cannot be set up.
+    pub fn on_signals() -> io::Result<Self> {
+        let interrupt = Self::default();
+        let asked = Arc::clone(&interrupt.asked);
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+        thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            for _ in signals.forever() {
+                if asked.swap(true, Ordering::Relaxed) {
+                    scratch::remove_all();
+                    std::process::exit(EXIT_INTERRUPTED);
+                }
+            }
+        })?;
+        Ok(interrupt)
+    }
+
+    /// Whether the work should stop.
+    #[inline]
+    pub fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Asks the work to stop, as a signal would.
+    pub fn ask(&self) {
+        self.asked.store(true, Ordering::Relaxed);
+    }
+}

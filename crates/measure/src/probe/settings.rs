@@ -1,0 +1,149 @@
+//! What a user asks of a probe, checked.
+
+use evenkeel_host::method::{FileState, Method};
+
+/// Bytes written in one run at one buffer size, as in the paper.
+pub const RUN_BYTES: u64 = 16 << 20;
+
+/// Fewest writes in a full run: a size too large for that in [`RUN_BYTES`] gets a larger file.
+pub const WRITES_PER_RUN_MIN: u64 = 4;
+
+/// Buffers of the paper: 4 KiB to 16 MiB, doubling.
+pub const DEFAULT_SIZES: std::ops::RangeInclusive<u32> = 12..=24;
+
+/// Runs of the paper.
+pub const DEFAULT_RUNS: u32 = 30;
+
+/// One way of writing over one state of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Combination {
+    /// How each write is made durable.
+    pub method: Method,
+    /// The file before the writes.
+    pub file_state: FileState,
+}
+
+/// What the user needs of the buffer to be chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Goals {
+    /// Least throughput, in bytes per second.
+    pub min_throughput_bytes_per_s: Option<f64>,
+    /// Greatest latency, in seconds.
+    pub max_latency_s: Option<f64>,
+    /// The statistic that `max_latency_s` bounds.
+    pub bound: LatencyBound,
+}
+
+/// Which latency a bound speaks of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LatencyBound {
+    /// The mean over runs.
+    #[default]
+    Mean,
+    /// The median over single writes.
+    P50,
+    /// The 99th percentile over single writes.
+    P99,
+    /// The 99.9th percentile over single writes.
+    P999,
+}
+
+/// A user's records, to translate a buffer into batches.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Records {
+    /// Bytes in one record.
+    pub record_bytes: u64,
+    /// Records arriving per second.
+    pub arrival_rate_per_s: Option<f64>,
+}
+
+/// All that a probe is told.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// Buffer sizes in bytes, ascending, distinct, at least one, none zero.
+    pub buffer_sizes: Vec<u64>,
+    /// What to measure at each size: one combination, or several for a matrix.
+    pub combinations: Vec<Combination>,
+    /// Runs of each point.
+    pub runs: u32,
+    /// Concurrent writers, each with a file of its own.
+    pub writers: u32,
+    /// Wall-clock time for everything; `None` for as long as it takes.
+    pub time_budget_s: Option<f64>,
+    /// Wanted half-width of the throughput's 95 % interval, as a share of its mean.
+    pub precision: Option<f64>,
+    /// Seed of the order of runs and of the bytes written.
+    pub seed: u64,
+    /// Whether this is a quick look.
+    pub quick: bool,
+    /// What the buffer must do.
+    pub goals: Goals,
+    /// What the buffer will carry.
+    pub records: Option<Records>,
+}
+
+impl Settings {
+    /// Whether methods and file states are to be compared.
+    pub fn is_matrix(&self) -> bool {
+        self.combinations.len() > 1
+    }
+
+    /// Bytes that the longest run writes, per writer.
+    pub fn run_bytes_max(&self) -> u64 {
+        let run_bytes = |&size: &u64| size.saturating_mul(full_run_writes(size));
+        self.buffer_sizes.iter().map(run_bytes).max().unwrap_or(0)
+    }
+
+    /// The paper's experiment: one combination, all sizes, 30 runs, no limits.
+    pub fn paper(combination: Combination) -> Self {
+        Self {
+            buffer_sizes: DEFAULT_SIZES.map(|power| 1 << power).collect(),
+            combinations: vec![combination],
+            runs: DEFAULT_RUNS,
+            writers: 1,
+            time_budget_s: None,
+            precision: None,
+            seed: 1,
+            quick: false,
+            goals: Goals::default(),
+            records: None,
+        }
+    }
+}
+
+/// Writes in a full run at this buffer size.
+pub fn full_run_writes(buffer_bytes: u64) -> u64 {
+    (RUN_BYTES / buffer_bytes).max(WRITES_PER_RUN_MIN)
+}
+
+/// Writes in the shortest run worth timing at this buffer size.
+pub fn short_run_writes(buffer_bytes: u64) -> u64 {
+    ((1 << 20) / buffer_bytes).clamp(1, 8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_run_writes_sixteen_mebibytes_and_at_least_four_times() {
+        assert_eq!(full_run_writes(4096), 4096);
+        assert_eq!(full_run_writes(4 << 20), 4);
+        assert_eq!(full_run_writes(16 << 20), 4);
+        assert_eq!(full_run_writes(1 << 30), 4);
+    }
+
+    #[test]
+    fn the_paper_s_sizes_double_from_4_kib_to_16_mib() {
+        let combination = Combination {
+            method: Method::DirectDsync,
+            file_state: FileState::Fresh,
+        };
+        let sizes = Settings::paper(combination).buffer_sizes;
+        assert_eq!(
+            (sizes.first(), sizes.last(), sizes.len()),
+            (Some(&4096), Some(&(16 << 20)), 13)
+        );
+        assert!(sizes.windows(2).all(|pair| pair[1] == 2 * pair[0]));
+    }
+}

@@ -1,0 +1,311 @@
+//! What a reader must know before trusting the figures.
+//!
+//! Each warning says what is so and what to do about it.
+
+use evenkeel_host::stack::Stack;
+
+use super::report::{Matrix, Model, Point, Warning, WarningCode};
+use super::session::{Measured, PointRuns};
+use super::settings::{Settings, full_run_writes};
+use crate::report::format;
+
+/// Relative range over runs above which a mean is not to be trusted: the 10 % line that Cao et al. draw in
+/// "On the Performance Variation in Modern Storage Stacks" (FAST '17) lies beyond what most stacks show.
+const RELATIVE_RANGE_MAX: f64 = 0.10;
+
+/// No durable write to a device on a bus returns faster.
+const BUS_ROUND_TRIP_S: f64 = 5e-6;
+
+/// No durable write to a turning disk returns faster on average: its head waits for the platter, which takes
+/// half a turn of 4 ms at 15,000 rpm.
+const HALF_TURN_S: f64 = 1e-3;
+
+/// Share of the file system below which free space makes it slow.
+const FREE_SHARE_MIN: f64 = 0.05;
+
+pub(super) fn all(
+    settings: &Settings,
+    stack: &Stack,
+    points: &[Point],
+    matrix: Option<&Matrix>,
+    model: Option<&Model>,
+    measured: &Measured,
+) -> Vec<Warning> {
+    let every_point = || {
+        let in_matrix = matrix
+            .iter()
+            .flat_map(|matrix| &matrix.cells)
+            .flat_map(|cell| &cell.points);
+        let alone = if matrix.is_some() { &[] } else { points };
+        in_matrix.chain(alone)
+    };
+    [
+        too_fast(settings, stack, points),
+        network(stack),
+        loop_device(stack),
+        nearly_full(stack),
+        fell_back(measured),
+        cut_short(settings, measured),
+        varies(every_point()),
+        disturbed(every_point()),
+        model.and_then(|model| disagrees(points, model)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn warning(code: WarningCode, message: impl Into<String>) -> Option<Warning> {
+    Some(Warning {
+        code,
+        message: message.into(),
+    })
+}
+
+fn too_fast(settings: &Settings, stack: &Stack, points: &[Point]) -> Option<Warning> {
+    let because = |why: String| {
+        warning(
+            WarningCode::TooFastToBeTrue,
+            format!("too fast to be true: {why}; a power cut would lose what these writes acknowledged"),
+        )
+    };
+    if stack.in_memory {
+        return because(format!(
+            "{} on {} keeps its data in memory",
+            stack.file_system, stack.device
+        ));
+    }
+    let no_barrier = ["nobarrier", "barrier=0"];
+    if let Some(option) = stack
+        .mount_options
+        .split(',')
+        .find(|option| no_barrier.contains(option))
+    {
+        return because(format!("the mount option {option} keeps flushes from the device"));
+    }
+    let smallest = points.first()?;
+    let writers = f64::from(settings.writers);
+    let latency_s = smallest.latency_s.mean;
+    let shown = format!(
+        "{} durable writes take {} each",
+        format::bytes(smallest.buffer_bytes),
+        format::seconds(latency_s)
+    );
+    if let Some(flushes) = smallest.device_flushes_per_op
+        && stack.write_cache.as_deref() == Some("write back")
+        && stack.fua == Some(false)
+        && flushes * writers < 0.5
+    {
+        return because(format!(
+            "the device says its write cache is volatile, yet only {flushes:.2} flushes reached it per \
+             durable write"
+        ));
+    }
+    let is_loop = stack.loop_file.is_some();
+    if stack.rotational == Some(true)
+        && !is_loop
+        && !is_paravirtual(stack)
+        && latency_s / writers < HALF_TURN_S
+    {
+        return because(format!(
+            "{shown}, less than a turning disk needs, unless its cache is kept alive by a battery"
+        ));
+    }
+    if !is_loop && latency_s / writers < BUS_ROUND_TRIP_S {
+        return because(format!("{shown}, faster than any device on a bus answers"));
+    }
+    None
+}
+
+/// Whether a hypervisor stands in for the disk: it says that it rotates whatever is below.
+fn is_paravirtual(stack: &Stack) -> bool {
+    let name = stack.device.trim_start_matches("/dev/");
+    ["vd", "xvd", "nbd"].iter().any(|kind| name.starts_with(kind))
+        || stack
+            .device_model
+            .as_ref()
+            .is_some_and(|model| model.to_uppercase().contains("QEMU"))
+}
+
+fn network(stack: &Stack) -> Option<Warning> {
+    if !stack.over_network {
+        return None;
+    }
+    warning(
+        WarningCode::NetworkFileSystem,
+        format!(
+            "{} is a network file system: the figures hold the network and the server too, and durability is \
+             what the server promises; measure on the server for its disks alone",
+            stack.file_system
+        ),
+    )
+}
+
+fn loop_device(stack: &Stack) -> Option<Warning> {
+    let file = stack.loop_file.as_ref()?;
+    warning(
+        WarningCode::LoopDevice,
+        format!(
+            "{} is a loop device over {file}: the figures hold two file systems, not one; compare them only \
+             with other loop devices over the same",
+            stack.device
+        ),
+    )
+}
+
+fn nearly_full(stack: &Stack) -> Option<Warning> {
+    let (free, size) = (stack.free_bytes?, stack.size_bytes?);
+    if free as f64 >= FREE_SHARE_MIN * size as f64 || stack.in_memory {
+        return None;
+    }
+    warning(
+        WarningCode::NearlyFull,
+        format!(
+            "only {} of {} are free: file systems and drives slow down when nearly full; make room and measure \
+             again",
+            format::bytes(free),
+            format::bytes(size)
+        ),
+    )
+}
+
+fn fell_back(measured: &Measured) -> Option<Warning> {
+    let fallen: Vec<&PointRuns> = measured
+        .points
+        .iter()
+        .filter(|point| point.method != point.combination.method)
+        .collect();
+    let first = fallen.first()?;
+    warning(
+        WarningCode::FellBackToBuffered,
+        format!(
+            "this file system cannot write {} directly: {} was used instead of {}",
+            sizes(fallen.iter().map(|point| point.buffer_bytes)),
+            first.method,
+            first.combination.method
+        ),
+    )
+}
+
+fn cut_short(settings: &Settings, measured: &Measured) -> Option<Warning> {
+    let named = |wanted: &dyn Fn(&PointRuns) -> bool| {
+        let mut found: Vec<u64> = measured
+            .points
+            .iter()
+            .filter(|point| wanted(point))
+            .map(|point| point.buffer_bytes)
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        (!found.is_empty()).then(|| sizes(found.into_iter()))
+    };
+    let is_dropped = |point: &PointRuns| point.runs.is_empty();
+    let is_shortened =
+        |point: &PointRuns| point.allotment.writes_per_run < full_run_writes(point.buffer_bytes);
+    let has_few_runs =
+        |point: &PointRuns| settings.precision.is_none() && (point.runs.len() as u32) < settings.runs;
+    let mut parts = Vec::new();
+    if let Some(sizes) = named(&is_dropped) {
+        parts.push(format!("{sizes} not measured"));
+    }
+    if let Some(sizes) = named(&|point| !is_dropped(point) && is_shortened(point)) {
+        parts.push(format!("runs shortened at {sizes}"));
+    }
+    if let Some(sizes) = named(&|point| !is_dropped(point) && has_few_runs(point)) {
+        parts.push(format!("fewer than {} runs at {sizes}", settings.runs));
+    }
+    if parts.is_empty() {
+        return None;
+    }
+    let time = settings
+        .time_budget_s
+        .map_or(String::new(), |time_s| format!(" to fit {time_s:.0} s"));
+    warning(
+        WarningCode::CutShort,
+        format!(
+            "cut short{time}: {}; give more --time for narrower intervals",
+            parts.join(", ")
+        ),
+    )
+}
+
+fn varies<'a>(points: impl Iterator<Item = &'a Point>) -> Option<Warning> {
+    let range = |point: &Point| point.throughput_bytes_per_s.relative_range;
+    let unsteady: Vec<&Point> = points.filter(|point| range(point) > RELATIVE_RANGE_MAX).collect();
+    let worst = unsteady.iter().max_by(|a, b| range(a).total_cmp(&range(b)))?;
+    let mut which: Vec<u64> = unsteady.iter().map(|point| point.buffer_bytes).collect();
+    which.sort_unstable();
+    which.dedup();
+    warning(
+        WarningCode::VariesTooMuch,
+        format!(
+            "throughput varies by more than {} from run to run at {}, most at {} (relative range {}): single \
+             runs cannot be trusted here, use the intervals",
+            format::percent(RELATIVE_RANGE_MAX),
+            sizes(which.into_iter()),
+            format::bytes(worst.buffer_bytes),
+            format::percent(range(worst))
+        ),
+    )
+}
+
+fn disturbed<'a>(points: impl Iterator<Item = &'a Point>) -> Option<Warning> {
+    let (mut disturbed, mut counted, mut runs) = (0, 0, 0);
+    for run in points.flat_map(|point| &point.run_data) {
+        runs += 1;
+        disturbed += usize::from(run.disturbance.is_some());
+        counted += usize::from(run.disturbance.is_some() && run.counted);
+    }
+    if disturbed == 0 {
+        return None;
+    }
+    warning(
+        WarningCode::Disturbed,
+        format!(
+            "{disturbed} of {runs} runs were disturbed from outside; {} were replaced by undisturbed ones and \
+             {counted} still count; measure on a quieter machine to be sure",
+            disturbed - counted
+        ),
+    )
+}
+
+fn disagrees(points: &[Point], model: &Model) -> Option<Warning> {
+    let best = points.iter().max_by(|a, b| a.ratio.total_cmp(&b.ratio))?;
+    let distance = |point: &Point| (point.buffer_bytes as f64 / model.optimum_bytes).ln().abs();
+    let nearest = (0..points.len()).min_by(|&a, &b| distance(&points[a]).total_cmp(&distance(&points[b])))?;
+    let measured = points
+        .iter()
+        .position(|point| point.buffer_bytes == best.buffer_bytes)?;
+    if nearest.abs_diff(measured) <= 1 {
+        return None;
+    }
+    warning(
+        WarningCode::ModelDisagrees,
+        format!(
+            "the measured ratio peaks at {}, the model latency = l + x/B at {}: the stack does not behave like \
+             a fixed cost plus a bandwidth, so trust the measured points",
+            format::bytes(best.buffer_bytes),
+            format::bytes(model.optimum_bytes as u64)
+        ),
+    )
+}
+
+/// Sizes as people read them: three or more in a row of the list as a span.
+fn sizes(sizes: impl ExactSizeIterator<Item = u64>) -> String {
+    let all: Vec<u64> = sizes.collect();
+    match all.as_slice() {
+        [first, .., last] if all.len() > 3 => {
+            format!(
+                "{} sizes from {} to {}",
+                all.len(),
+                format::bytes(*first),
+                format::bytes(*last)
+            )
+        }
+        few => few
+            .iter()
+            .map(|&size| format::bytes(size))
+            .collect::<Vec<_>>()
+            .join(", "),
+    }
+}

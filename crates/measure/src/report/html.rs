@@ -1,0 +1,174 @@
+//! Pages: one probe, or several beside each other, as a single HTML file.
+//!
+//! A page refers to nothing outside itself and asks the browser to refuse it if it did; every text that
+//! comes from the machine measured is escaped. It follows the reader's preference for light or dark, fits
+//! narrow screens, and prints.
+
+mod comparison;
+mod extras;
+mod numbers;
+mod shell;
+mod words;
+
+use maud::html;
+
+use crate::probe::report::ProbeReport;
+
+use super::format;
+
+/// What a comparison found, in the caller's words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// What is compared.
+    pub heading: String,
+    /// The findings, a sentence each.
+    pub lines: Vec<String>,
+}
+
+/// The page of one probe: recommendation, warnings, charts, numbers, and how to read them.
+pub fn probe_page(report: &ProbeReport) -> String {
+    let chosen = report
+        .recommendation
+        .as_ref()
+        .and_then(|recommendation| recommendation.buffer_bytes);
+    let title = match chosen {
+        Some(size) => format!("{} for {}", format::bytes(size), report.stack.path),
+        None => report.stack.path.clone(),
+    };
+    let content = html! {
+        (words::headline(report))
+        (words::warnings(&report.warnings))
+        (shell::charts(report))
+        (numbers::points(report))
+        div.pair {
+            (words::stack(report))
+            div {
+                (words::model(report))
+                (extras::batching(report))
+            }
+        }
+        (extras::matrix(report))
+        (extras::disturbed_runs(report))
+        (words::how_to_read())
+    };
+    shell::page(&title, content, words::provenance(report))
+}
+
+/// The page of several probes on shared axes, one colour and marker a stack, with the verdicts on top.
+pub fn comparison_page(reports: &[(String, &ProbeReport)], verdicts: &[Verdict]) -> String {
+    comparison::page(reports, verdicts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample::{self, HOSTILE};
+
+    fn compared(reports: &[ProbeReport]) -> String {
+        let labelled: Vec<_> = reports
+            .iter()
+            .enumerate()
+            .map(|(at, report)| (format!("stack {at}"), report))
+            .collect();
+        let verdict = Verdict {
+            heading: "At 4 KiB".to_owned(),
+            lines: vec!["A is faster.".to_owned()],
+        };
+        comparison_page(&labelled, &[verdict])
+    }
+
+    fn sound(page: &str) {
+        assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>"));
+        assert!(page.len() < 200_000, "{} bytes", page.len());
+        assert!(!page.contains("NaN"), "a figure is no number");
+        for reference in ["http://", "https://", "src=\"", "@import", "url("] {
+            assert!(!page.contains(reference), "{reference}");
+        }
+    }
+
+    #[test]
+    fn pages_of_every_sample_are_whole_small_and_refer_to_nothing() {
+        for report in sample::all() {
+            sound(&probe_page(&report));
+        }
+        sound(&compared(&sample::all()));
+        sound(&compared(&[]));
+        sound(&compared(&vec![sample::disk(); 8]));
+    }
+
+    #[test]
+    fn the_figures_of_every_point_are_on_the_page() {
+        let report = sample::disk();
+        let page = probe_page(&report);
+        for point in &report.points {
+            for figure in [
+                format::bytes(point.buffer_bytes),
+                format::rate(point.throughput_bytes_per_s.mean),
+                format::seconds(point.latency_s.mean),
+                format::interval(point.latency_s.mean, point.latency_s.ci95),
+                format::seconds(point.latency_s.max),
+                format::count(point.writes),
+            ] {
+                assert!(page.contains(&figure), "{figure} of {}", point.buffer_bytes);
+            }
+        }
+        for part in [
+            "Use a buffer of 512 KiB",
+            "7,245,861,122,908",
+            "2026-01-31 12:00 UTC",
+            "209.7 MB/s",
+        ] {
+            let part = part.replace("209.7", "210");
+            assert!(page.contains(&part), "{part}");
+        }
+        for warning in &report.warnings {
+            assert!(page.contains(&warning.message), "{}", warning.message);
+        }
+        assert!(page.contains("other processes wrote 38 MiB to the device"));
+    }
+
+    #[test]
+    fn nothing_from_the_machine_becomes_markup() {
+        let report = sample::hostile();
+        let verdict = Verdict {
+            heading: HOSTILE.to_owned(),
+            lines: vec![HOSTILE.to_owned()],
+        };
+        let labelled = [(HOSTILE.to_owned(), &report)];
+        for page in [probe_page(&report), comparison_page(&labelled, &[verdict])] {
+            assert!(
+                !page.contains("<script>alert") && !page.contains("<img"),
+                "markup came through"
+            );
+            assert!(page.contains("&lt;script&gt;alert"));
+            // The page's own and only script.
+            assert!(page.matches("<script>").count() <= 1);
+        }
+    }
+
+    #[test]
+    fn parts_that_were_not_measured_are_absent() {
+        let page = probe_page(&sample::bare());
+        for heading in ["Batching", "Methods and file states", "Disturbed runs"] {
+            assert!(!page.contains(&format!("{heading}</h2>")), "{heading}");
+        }
+        assert!(page.contains("No buffer is recommended"));
+        assert!(page.contains("Too little was measured"));
+    }
+
+    #[test]
+    fn a_comparison_names_every_stack_and_shows_the_verdicts() {
+        let page = compared(&[sample::disk(), sample::flash(), sample::network()]);
+        for word in [
+            "stack 0",
+            "stack 1",
+            "stack 2",
+            "At 4 KiB",
+            "A is faster.",
+            "/mnt/flash",
+            "128 KiB",
+        ] {
+            assert!(page.contains(word), "{word}");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Several probes beside each other.
+
+use maud::{Markup, PreEscaped, html};
+
+use super::shell::{self, Fact, card};
+use super::{Verdict, words};
+use crate::probe::report::{Point, ProbeReport};
+use crate::report::charts::{self, Swatch};
+use crate::report::format;
+
+type Labelled<'a> = (String, &'a ProbeReport);
+
+/// The whole page.
+pub(super) fn page(reports: &[Labelled<'_>], verdicts: &[Verdict]) -> String {
+    let title = match reports.len() {
+        1 => "One storage stack".to_owned(),
+        many => format!("{many} storage stacks compared"),
+    };
+    let entries = reports
+        .iter()
+        .enumerate()
+        .map(|(at, (label, _))| (Swatch::Series(at), label.clone()));
+    let ring = [(Swatch::RecommendedPeak, "recommended buffer".to_owned())];
+    let entries: Vec<_> = entries.chain(ring).collect();
+    let content = html! {
+        header.top {
+            p.eyebrow { "evenkeel compare" }
+            h1 { (title) }
+        }
+        (findings(verdicts))
+        (warnings(reports))
+        (shell::figures(|figure| charts::comparison_chart(reports, figure)))
+        (shell::legend(&entries))
+        (summary(reports))
+        (sizes(reports))
+        (stacks(reports))
+        (words::how_to_read())
+    };
+    let provenance = html! {
+        @for (label, report) in reports {
+            div.source { b { (label) } (words::provenance(report)) }
+        }
+    };
+    shell::page(&title, content, provenance)
+}
+
+fn findings(verdicts: &[Verdict]) -> Markup {
+    html! {
+        @if !verdicts.is_empty() {
+            div.verdicts {
+                @for verdict in verdicts {
+                    section.card.verdict {
+                        h2 { (verdict.heading) }
+                        @for line in &verdict.lines { p { (line) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn warnings(reports: &[Labelled<'_>]) -> Markup {
+    html! {
+        @for (label, report) in reports {
+            @if !report.warnings.is_empty() {
+                p.eyebrow.of { (label) }
+                (words::warnings(&report.warnings))
+            }
+        }
+    }
+}
+
+/// What [`summarised`] gives, in its order.
+const SUMMARY: [&str; 8] = [
+    "Recommended",
+    "Throughput there",
+    "Latency there",
+    "Highest throughput",
+    "Lowest latency",
+    "Fixed latency l",
+    "Bandwidth B",
+    "l × B",
+];
+
+fn summary(reports: &[Labelled<'_>]) -> Markup {
+    let content = html! {
+        div.scroll {
+            table {
+                thead {
+                    tr {
+                        th.text scope="col" { "Stack" }
+                        @for name in SUMMARY { th scope="col" { (name) } }
+                    }
+                }
+                tbody {
+                    @for (at, (label, report)) in reports.iter().enumerate() {
+                        tr {
+                            @let swatch = PreEscaped(charts::swatch(Swatch::Series(at)));
+                            th.text scope="row" { (swatch) " " (label) }
+                            @for figure in summarised(report) { (optional(figure)) }
+                        }
+                    }
+                }
+            }
+        }
+    };
+    card("In short", content)
+}
+
+fn summarised(report: &ProbeReport) -> [Option<String>; 8] {
+    let chosen = report
+        .recommendation
+        .as_ref()
+        .and_then(|recommendation| recommendation.buffer_bytes);
+    let point = chosen.and_then(|size| at(report, size));
+    let over = |figure: fn(&Point) -> f64, better: fn(f64, f64) -> f64| {
+        report
+            .points
+            .iter()
+            .map(figure)
+            .filter(|value| value.is_finite())
+            .reduce(better)
+    };
+    [
+        chosen.map(format::bytes),
+        point.map(|point| format::rate(point.throughput_bytes_per_s.mean)),
+        point.map(|point| format::seconds(point.latency_s.mean)),
+        over(|point| point.throughput_bytes_per_s.mean, f64::max).map(format::rate),
+        over(|point| point.latency_s.mean, f64::min).map(format::seconds),
+        report.model.map(|model| format::seconds(model.fixed_latency_s)),
+        report
+            .model
+            .map(|model| format::rate(model.bandwidth_bytes_per_s)),
+        report.model.map(|model| format::bytes_f64(model.optimum_bytes)),
+    ]
+}
+
+fn at(report: &ProbeReport, buffer_bytes: u64) -> Option<&Point> {
+    report
+        .points
+        .iter()
+        .find(|point| point.buffer_bytes == buffer_bytes)
+}
+
+fn optional(figure: Option<String>) -> Markup {
+    match figure {
+        Some(figure) => html! { td { (figure) } },
+        None => html! { td.muted { (format::NOT_AVAILABLE) } },
+    }
+}
+
+fn sizes(reports: &[Labelled<'_>]) -> Markup {
+    let points = reports.iter().flat_map(|(_, report)| &report.points);
+    let mut sizes: Vec<u64> = points.map(|point| point.buffer_bytes).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let columns = [("Throughput", 0), ("Latency of a write", 1)];
+    let content = html! {
+        div.scroll {
+            table.numbers {
+                thead {
+                    tr {
+                        th rowspan="2" scope="col" { "Buffer" }
+                        @for (name, _) in columns {
+                            th.group colspan=(reports.len()) scope="colgroup" { (name) }
+                        }
+                    }
+                    tr {
+                        @for _ in columns {
+                            @for (place, (label, _)) in reports.iter().enumerate() {
+                                th.first[place == 0] scope="col" { (label) }
+                            }
+                        }
+                    }
+                }
+                tbody {
+                    @for &size in &sizes {
+                        tr {
+                            th scope="row" { (format::bytes(size)) }
+                            @for (_, which) in columns {
+                                @for (place, (_, report)) in reports.iter().enumerate() {
+                                    (cell(at(report, size), which, place == 0))
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    };
+    card("Size by size", content)
+}
+
+fn cell(point: Option<&Point>, which: usize, first: bool) -> Markup {
+    let Some(point) = point else {
+        return html! { td.muted.first[first] { (format::NOT_AVAILABLE) } };
+    };
+    let (throughput, latency) = (&point.throughput_bytes_per_s, &point.latency_s);
+    let (figure, mean, ci95) = match which {
+        0 => (format::rate(throughput.mean), throughput.mean, throughput.ci95),
+        _ => (format::seconds(latency.mean), latency.mean, latency.ci95),
+    };
+    html! {
+        td.first[first] {
+            (figure)
+            @if ci95.is_some() { " " span.muted { (format::interval(mean, ci95)) } }
+        }
+    }
+}
+
+/// What the stacks are, side by side.
+fn stacks(reports: &[Labelled<'_>]) -> Markup {
+    let facts: Vec<Vec<Fact>> = reports
+        .iter()
+        .map(|(_, report)| {
+            [
+                words::stack_facts(report),
+                words::model_facts(report),
+                words::phase_facts(report),
+            ]
+            .concat()
+        })
+        .collect();
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in facts.iter().flatten() {
+        if !names.contains(name) {
+            names.push(name);
+        }
+    }
+    let fact = |of: &[Fact], wanted: &str| {
+        of.iter()
+            .find(|(name, _)| *name == wanted)
+            .map(|(_, fact)| fact.clone().into_string())
+    };
+    let rows = names
+        .into_iter()
+        .map(|name| (name, facts.iter().map(|of| fact(of, name)).collect::<Vec<_>>()));
+    let content = html! {
+        p.muted { "Rows in which the stacks differ are in bold." }
+        div.scroll {
+            table.facts {
+                thead {
+                    tr {
+                        th { }
+                        @for (label, _) in reports { th scope="col" { (label) } }
+                    }
+                }
+                tbody {
+                    @for (name, each) in rows {
+                        tr.differ[each.windows(2).any(|pair| pair[0] != pair[1])] {
+                            th scope="row" { (name) }
+                            @for fact in &each {
+                                td { @if let Some(fact) = fact { (PreEscaped(fact)) } @else { "–" } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    };
+    card("The stacks", content)
+}

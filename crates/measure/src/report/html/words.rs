@@ -1,0 +1,318 @@
+//! The parts of a page that are sentences: recommendation, warnings, the stack, the model, how to read.
+
+use maud::{Markup, html};
+
+use super::shell::{Fact, card, facts, known};
+use crate::probe::report::{PhaseRange, Point, ProbeReport, Rule, Warning, WarningCode};
+use crate::report::format;
+
+/// The recommendation, and what to expect of it.
+pub(super) fn headline(report: &ProbeReport) -> Markup {
+    let recommendation = report.recommendation.as_ref();
+    let chosen = recommendation.and_then(|recommendation| recommendation.buffer_bytes);
+    let point = report
+        .points
+        .iter()
+        .find(|point| Some(point.buffer_bytes) == chosen);
+    html! {
+        header.top {
+            p.eyebrow {
+                "evenkeel probe of " code { (report.stack.path) }
+                " · " (report.stack.file_system) " on " code { (report.stack.device) }
+                " · " (report.method.name()) " over a " (report.file_state.name()) " file"
+            }
+            h1 {
+                @match (recommendation, chosen) {
+                    (_, Some(size)) => { "Use a buffer of " (format::bytes(size)) },
+                    (Some(_), None) => "No measured buffer meets the goals",
+                    (None, None) => "No buffer is recommended",
+                }
+            }
+            @match recommendation {
+                Some(recommendation) => p.reason { (recommendation.reason) },
+                None => p.reason { "Too little was measured to choose among the buffer sizes." },
+            }
+            @if report.quick {
+                p.reason { "This was a quick look: fewer runs, and so wider intervals." }
+            }
+            @if let Some(recommendation) = recommendation {
+                div.tiles {
+                    @if let Some(point) = point { (expectations(report, point)) }
+                    (tile("Rule", rule(recommendation.rule), None))
+                    @let others = recommendation.also_bytes.iter().filter(|&&size| Some(size) != chosen);
+                    @let others: Vec<_> = others.map(|&size| format::bytes(size)).collect();
+                    @if chosen.is_some() && !others.is_empty() {
+                        (tile("Serves as well", &others.join(", "), None))
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn expectations(report: &ProbeReport, point: &Point) -> Markup {
+    let throughput = point.throughput_bytes_per_s.mean;
+    let highest = report
+        .points
+        .iter()
+        .map(|point| point.throughput_bytes_per_s.mean)
+        .fold(f64::NAN, f64::max);
+    let lowest = report
+        .points
+        .iter()
+        .map(|point| point.latency_s.mean)
+        .fold(f64::NAN, f64::min);
+    let share = format!(
+        "{} of the highest measured",
+        format::percent(throughput / highest)
+    );
+    let times = format!(
+        "{} times the lowest measured",
+        format::number_short(point.latency_s.mean / lowest)
+    );
+    html! {
+        (tile("Throughput", &format::rate(throughput), Some(&share)))
+        (tile("Latency of a write", &format::seconds(point.latency_s.mean), Some(&times)))
+    }
+}
+
+fn tile(name: &str, figure: &str, note: Option<&str>) -> Markup {
+    html! {
+        div.tile {
+            p.name { (name) }
+            p.figure { (figure) }
+            @if let Some(note) = note { p.note { (note) } }
+        }
+    }
+}
+
+fn rule(rule: Rule) -> &'static str {
+    match rule {
+        Rule::BestRatio => "most throughput per latency",
+        Rule::MinThroughput => "smallest with the throughput asked for",
+        Rule::MaxLatency => "largest within the latency asked for",
+        Rule::Both => "smallest that meets both goals",
+    }
+}
+
+/// The warnings, where the eye falls on them.
+pub(super) fn warnings(warnings: &[Warning]) -> Markup {
+    html! {
+        @for warning in warnings {
+            aside.callout.serious[warning.code == WarningCode::TooFastToBeTrue] role="note" {
+                h2 { (about(warning.code)) }
+                p { (warning.message) }
+            }
+        }
+    }
+}
+
+fn about(code: WarningCode) -> &'static str {
+    match code {
+        WarningCode::TooFastToBeTrue => "Too fast to be true",
+        WarningCode::VariesTooMuch => "Varies too much",
+        WarningCode::NetworkFileSystem => "Network file system",
+        WarningCode::LoopDevice => "Loop device",
+        WarningCode::FellBackToBuffered => "Fell back to the page cache",
+        WarningCode::CutShort => "Cut short",
+        WarningCode::ModelDisagrees => "Measurement and model disagree",
+        WarningCode::Disturbed => "Disturbed from outside",
+        WarningCode::NearlyFull => "Nearly full",
+    }
+}
+
+/// What was measured, and how.
+pub(super) fn stack(report: &ProbeReport) -> Markup {
+    card("The stack", facts(&stack_facts(report)))
+}
+
+/// The stack and the way it was written to, a name and a fact at a time.
+pub(super) fn stack_facts(report: &ProbeReport) -> Vec<Fact> {
+    let stack = &report.stack;
+    let yes = |answer: Option<bool>, yes: &'static str, no: &'static str| {
+        known(answer.map(|answer| if answer { yes } else { no }))
+    };
+    let mut list = vec![
+        ("Path", html! { code { (stack.path) } }),
+        ("File system", html! { (stack.file_system) }),
+        ("Mount options", html! { code { (stack.mount_options) } }),
+        ("Device", html! { code { (stack.device) } }),
+        ("Model", known(stack.device_model.as_deref())),
+    ];
+    if let Some(file) = &stack.loop_file {
+        list.push(("Loop file", html! { code { (file) } }));
+    }
+    if stack.in_memory {
+        list.push((
+            "Data stays",
+            html! { span.attention { "in this machine's memory" } },
+        ));
+    }
+    if stack.over_network {
+        list.push((
+            "Data goes",
+            html! { span.attention { "to another machine, over a network" } },
+        ));
+    }
+    if let (Some(free), Some(size)) = (stack.free_bytes, stack.size_bytes) {
+        list.push((
+            "Space left",
+            html! { (format::bytes(free)) " of " (format::bytes(size)) },
+        ));
+    }
+    list.extend([
+        ("Scheduler", known(stack.scheduler.as_deref())),
+        ("Write cache", known(stack.write_cache.as_deref())),
+        ("FUA writes", yes(stack.fua, "supported", "not supported")),
+        ("Rotating", yes(stack.rotational, "yes", "no")),
+        ("Kernel", html! { (stack.kernel) }),
+        ("Method", html! { code { (report.method.name()) } }),
+        ("File state", html! { (report.file_state.name()) }),
+        ("Writers", html! { (format::count(u64::from(report.writers))) }),
+        ("Runs a size", html! { (format::count(u64::from(report.runs))) }),
+    ]);
+    list
+}
+
+/// The fitted line and the phases, in words and numbers.
+pub(super) fn model(report: &ProbeReport) -> Markup {
+    let content = html! {
+        @match &report.model {
+            None => p { "Too few points, or too unlike a line, to fit latency = l + x/B." },
+            Some(model) => {
+                p {
+                    "A synchronous write of x bytes takes about " b { "l + x/B" } ": a fixed "
+                    b { (format::seconds(model.fixed_latency_s)) }
+                    " however little it carries, and its bytes at "
+                    b { (format::rate(model.bandwidth_bytes_per_s)) } " on top."
+                }
+                (facts(&model_facts(report)))
+            }
+        }
+        @if report.phases.is_some() {
+            h3 { "Phases" }
+            (facts(&phase_facts(report)))
+        }
+    };
+    card("The model", content)
+}
+
+/// The parameters of the fitted line, where there is one.
+pub(super) fn model_facts(report: &ProbeReport) -> Vec<Fact> {
+    let Some(model) = &report.model else {
+        return Vec::new();
+    };
+    vec![
+        (
+            "l, fixed latency",
+            html! { (format::seconds(model.fixed_latency_s)) },
+        ),
+        (
+            "B, bandwidth",
+            html! { (format::rate(model.bandwidth_bytes_per_s)) },
+        ),
+        (
+            "l × B, best ratio",
+            html! { (format::bytes_f64(model.optimum_bytes)) },
+        ),
+        ("R² of log latency", html! { (r2(model.r2)) }),
+    ]
+}
+
+/// The ranges of the phases, where they were found.
+pub(super) fn phase_facts(report: &ProbeReport) -> Vec<Fact> {
+    let Some(phases) = &report.phases else {
+        return Vec::new();
+    };
+    vec![
+        ("I constant latency", range(phases.constant_latency)),
+        ("II both grow", range(phases.both_grow)),
+        ("III constant throughput", range(phases.constant_throughput)),
+        (
+            "Slope in II",
+            html! {
+                (format::number_short(phases.middle_slope))
+                span.muted { " (0: constant latency, 1: constant throughput)" }
+            },
+        ),
+    ]
+}
+
+fn r2(share: f64) -> String {
+    if share.is_finite() {
+        format!("{share:.4}")
+    } else {
+        format::NOT_AVAILABLE.to_owned()
+    }
+}
+
+fn range(range: Option<PhaseRange>) -> Markup {
+    match range {
+        Some(range) => {
+            html! { (format::bytes_f64(range.from_bytes)) " to " (format::bytes_f64(range.to_bytes)) }
+        }
+        None => html! { span.muted { "not reached by the sizes measured" } },
+    }
+}
+
+/// What the figures are, and how far to trust them.
+pub(super) fn how_to_read() -> Markup {
+    let content = html! {
+        div.reading {
+            p {
+                b { "The trade. " }
+                "A larger buffer spreads the fixed cost of a synchronous write over more bytes, so \
+                 throughput grows, but each write, and each record waiting in it, takes longer. \
+                 Throughput over latency weighs one against the other. It peaks where a write's bytes \
+                 take as long as its fixed cost: at half of the top throughput and twice the least \
+                 latency. In proportion, a larger buffer gains less throughput than it costs latency, and \
+                 a smaller one loses more throughput than it saves latency."
+            }
+            p {
+                b { "The phases. " }
+                "While the fixed cost rules, latency stays constant and throughput grows with the buffer: \
+                 a larger buffer is free. Where the bytes rule, throughput stays constant and only \
+                 latency grows: a larger buffer is in vain. Between the two both grow, and there the \
+                 choice lies."
+            }
+            p {
+                b { "Intervals. " }
+                "Each run is one data point. A 95\u{a0}% interval is Student's t over the runs' means, with \
+                 one degree of freedom less than there are runs: were the whole probe repeated many \
+                 times, 95 in 100 such intervals would contain the true mean. Sizes whose intervals \
+                 overlap are hard to tell apart. One run has no interval."
+            }
+            p {
+                b { "Percentiles. " }
+                "Medians and percentiles are over single writes, not over runs. Where too few writes were \
+                 timed for one (20 for the median, 1,000 for p99, 10,000 for p99.9) it reads n/a rather \
+                 than a guess."
+            }
+            p {
+                b { "The device. " }
+                "Writes and flushes per write are what reached the block device, by its own counters, for \
+                 one synchronous write; bytes per byte is what reached it for one byte of the user's. \
+                 Above 1, file system and journal add to what was written. Other programs on the same \
+                 device count too."
+            }
+            p {
+                b { "Units. " }
+                "Sizes are binary (1 KiB is 1,024 bytes), rates decimal (1 MB/s is 1,000,000 bytes per \
+                 second), us is a millionth of a second."
+            }
+        }
+    };
+    card("How to read this", content)
+}
+
+/// Where the figures come from.
+pub(super) fn provenance(report: &ProbeReport) -> Markup {
+    html! {
+        p {
+            "Measured by evenkeel " (report.evenkeel_version)
+            ", begun " (format::moment(report.started_unix_s))
+            ", took " (format::duration(report.duration_s))
+            ", seed " (format::count(report.seed)) "."
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! `cargo xtask loopfs`: file systems in image files, to try things on without a disk to spare.
+
+mod args;
+mod down;
+mod marker;
+mod system;
+mod up;
+
+use crate::run::{self, Failure, Outcome};
+use args::Action;
+
+/// Makes or removes the file systems.
+pub(crate) fn main(args: &[String]) -> Outcome {
+    let action = args::parse(args)?;
+    let dry_run = match &action {
+        Action::Up(up) => up.dry_run,
+        Action::Down(down) => down.dry_run,
+    };
+    if !dry_run && !run::is_root() {
+        return Err(Failure::Usage(
+            "loopfs needs root: loop devices and mounts are root's alone".to_owned(),
+        ));
+    }
+    match action {
+        Action::Up(options) => up::up(&options),
+        Action::Down(options) => down::down(&options),
+    }
+}

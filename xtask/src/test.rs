@@ -1,0 +1,206 @@
+//! `cargo xtask test`: what the tests need, the tests, and what was skipped.
+//!
+//! A test that cannot run where it is prints `skipped: REASON` and appends a line `NAME: REASON` to the file that
+//! the environment variable `EVENKEEL_SKIPPED` names. The test harness swallows what a passing test prints; the
+//! file is how a skip still reaches the reader.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use crate::run::{self, Failure, Outcome, context};
+
+/// Names the file that tests add their skips to.
+const SKIPPED_VARIABLE: &str = "EVENKEEL_SKIPPED";
+
+/// Something that some tests need.
+#[derive(Debug)]
+struct Need {
+    /// The Debian package.
+    package: &'static str,
+    /// A program in it: what the tests look for, and what tells on any system whether it is there.
+    program: &'static str,
+    /// The tests that are skipped without it.
+    tests: &'static str,
+}
+
+/// What the tests with real file systems, clients and browsers need.
+const NEEDS: &[Need] = &[
+    Need {
+        package: "chromium",
+        program: "chromium",
+        tests: "those of reports in a browser",
+    },
+    Need {
+        package: "xfsprogs",
+        program: "mkfs.xfs",
+        tests: "those on xfs",
+    },
+    Need {
+        package: "btrfs-progs",
+        program: "mkfs.btrfs",
+        tests: "those on btrfs",
+    },
+    Need {
+        package: "e2fsprogs",
+        program: "mkfs.ext4",
+        tests: "those on ext4",
+    },
+    Need {
+        package: "fio",
+        program: "fio",
+        tests: "those that compare with fio",
+    },
+];
+
+/// Gets what the tests need, runs them, and tells what was skipped.
+pub(crate) fn main(args: &[String]) -> Outcome {
+    let (own, passed_on) = run::split_at_dashes(args);
+    if let Some(arg) = own.first() {
+        return Err(Failure::Usage(format!(
+            "test takes no `{arg}`; arguments for cargo test come after `--`"
+        )));
+    }
+    prepare();
+    let skipped = fresh_skip_file()?;
+    let mut cargo = run::cargo(&["test", "--workspace", "--locked"]);
+    let outcome = run::hand_over(cargo.args(passed_on).env(SKIPPED_VARIABLE, &skipped));
+    let text = fs::read_to_string(&skipped).map_err(context(format!("cannot read {}", skipped.display())))?;
+    print!("{}", skip_report(&text));
+    outcome
+}
+
+/// Installs what is missing where that can be done, and names what stays missing.
+fn prepare() {
+    let absent = || -> Vec<&Need> {
+        NEEDS
+            .iter()
+            .filter(|need| !run::has_program(need.program))
+            .collect()
+    };
+    let mut missing = absent();
+    if missing.is_empty() {
+        return;
+    }
+    if run::is_root() && run::has_program("apt-get") {
+        // Without them the tests are skipped, not failed; so what goes wrong here is told and no more.
+        if let Err(failure) = install(&missing) {
+            failure.report();
+        }
+        missing = absent();
+    }
+    if !missing.is_empty() {
+        eprintln!("{}", missing_line(&missing));
+    }
+}
+
+/// The line that names what is missing, how to get it, and which tests are skipped without it.
+fn missing_line(missing: &[&Need]) -> String {
+    let packages: Vec<_> = missing.iter().map(|need| need.package).collect();
+    let tests: Vec<_> = missing.iter().map(|need| need.tests).collect();
+    format!(
+        "missing: {}; `sudo apt-get install --no-install-recommends {}` installs; tests to be skipped: {}",
+        packages.join(", "),
+        packages.join(" "),
+        tests.join(", ")
+    )
+}
+
+/// Installs the packages with apt-get.
+fn install(missing: &[&Need]) -> Outcome {
+    retry(|| apt_get(&["update"]))?;
+    let packages = missing.iter().map(|need| need.package);
+    let args: Vec<_> = ["install", "--yes", "--no-install-recommends"]
+        .into_iter()
+        .chain(packages)
+        .collect();
+    retry(|| apt_get(&args))
+}
+
+/// apt-get that asks nothing, and waits for another that holds the lock.
+fn apt_get(args: &[&str]) -> Command {
+    let mut command = run::system(
+        "apt-get",
+        &["-o", "Acquire::Retries=3", "-o", "DPkg::Lock::Timeout=120", "-q"],
+    );
+    command
+        .args(args)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .stdin(Stdio::null());
+    command
+}
+
+/// Runs a command up to three times: mirrors have bad moments that last longer than apt-get's own retries.
+fn retry(command: impl Fn() -> Command) -> Outcome {
+    for pause in [5, 20] {
+        match run::run(&mut command()) {
+            Ok(()) => return Ok(()),
+            Err(failure) => failure.report(),
+        };
+        eprintln!("again in {pause} s");
+        thread::sleep(Duration::from_secs(pause));
+    }
+    run::run(&mut command())
+}
+
+/// An empty file for the tests' skips, in the target folder.
+fn fresh_skip_file() -> Outcome<PathBuf> {
+    // Absolute, as cargo runs each test in the folder of its package.
+    let root = run::workspace_root();
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
+    let file = target.join("skipped-tests.txt");
+    let write = |file: &Path| fs::create_dir_all(&target).and_then(|()| fs::write(file, ""));
+    write(&file).map_err(context(format!("cannot write {}", file.display())))?;
+    Ok(file)
+}
+
+/// What was skipped, and how many.
+fn skip_report(text: &str) -> String {
+    let lines: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    if lines.is_empty() {
+        return "skipped 0\n".to_owned();
+    }
+    let mut report = format!("skipped {}:\n", lines.len());
+    for line in lines {
+        report.push_str("  ");
+        report.push_str(line);
+        report.push('\n');
+    }
+    report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skips_are_counted_and_named() {
+        assert_eq!(skip_report(""), "skipped 0\n");
+        assert_eq!(
+            skip_report("a: no fio\n\nb: not root\n"),
+            "skipped 2:\n  a: no fio\n  b: not root\n"
+        );
+    }
+
+    #[test]
+    fn what_is_missing_fits_one_line() {
+        let line = missing_line(&NEEDS.iter().collect::<Vec<_>>());
+        assert!(!line.contains('\n'));
+        assert!(
+            line.contains("--no-install-recommends chromium xfsprogs btrfs-progs e2fsprogs fio`"),
+            "{line}"
+        );
+        assert!(line.contains("those on xfs"), "{line}");
+    }
+
+    #[test]
+    fn own_arguments_are_refused() {
+        assert!(matches!(
+            main(&["--nocapture".to_owned()]),
+            Err(Failure::Usage(_))
+        ));
+    }
+}
