@@ -9,6 +9,7 @@
 mod bench;
 mod check;
 mod loopfs;
+mod peers;
 mod run;
 mod test;
 
@@ -28,6 +29,8 @@ cargo xtask COMMAND
                         make file systems in image files and mount them at DIR/xfs, DIR/ext4, DIR/btrfs
   loopfs down DIR [--dry-run]
                         remove what `loopfs up` made
+  peers DIR... [--rounds 15]
+                        the probe beside fio and iozone in each folder, in turns; prints a table
   help                  this text
 ";
 
@@ -50,6 +53,7 @@ fn dispatch(args: &[String]) -> Outcome {
         "test" => test::main(rest),
         "bench" => bench::main(rest),
         "loopfs" => loopfs::main(rest),
+        "peers" => peers::main(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())
