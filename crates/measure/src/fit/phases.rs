@@ -20,6 +20,9 @@ const TRIMMED_SHARE: usize = 4;
 /// Residuals of more scales than this count no more than this: an outlier must not buy a phase.
 const FARTHEST: f64 = 5.0;
 
+/// Fewer different sizes than this show no phases.
+const SIZES_MIN: usize = 5;
+
 /// Finds the phases in `points`, each (bytes, latency in seconds): on logarithmic axes, a continuous line
 /// that is flat up to one break, rises by a slope between 0.1 and 0.9 up to a second one, and by one beyond
 /// it.
@@ -34,10 +37,10 @@ const FARTHEST: f64 = 5.0;
 /// found adjoin each other and together span the measured sizes. Without a middle phase `middle_slope` is
 /// that of the phase there is: 0 or 1, or 0.5 where both are.
 ///
-/// `None` for fewer than three different sizes, and for a size or latency that is not positive and finite.
+/// `None` for fewer than five different sizes, through which the line's four parameters would always pass, and for a size or latency that is not positive and finite.
 #[must_use]
 pub fn fit_phases(points: &[(f64, f64)]) -> Option<Phases> {
-    if !all_positive(points) || distinct_sizes(points) < 3 {
+    if !all_positive(points) || distinct_sizes(points) < SIZES_MIN {
         return None;
     }
     let logs: Vec<LogPoint> = points
@@ -365,7 +368,9 @@ mod tests {
         assert_eq!(fit_phases(&[(1.0, 1.0), (2.0, 1.0), (2.0, 1.1)]), None);
         assert_eq!(fit_phases(&[(1.0, 1.0), (2.0, 1.0), (0.0, 1.1)]), None);
         assert_eq!(fit_phases(&[(1.0, 1.0), (2.0, 1.0), (4.0, f64::NAN)]), None);
-        assert!(fit_phases(&[(1.0, 1.0), (2.0, 1.0), (4.0, 1.0)]).is_some());
+        let flat = |sizes: i32| (0..sizes).map(|power| (2_f64.powi(power), 1.0)).collect::<Vec<_>>();
+        assert_eq!(fit_phases(&flat(4)), None);
+        assert!(fit_phases(&flat(5)).is_some());
     }
 
     proptest! {

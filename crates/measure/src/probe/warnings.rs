@@ -66,7 +66,7 @@ fn too_fast(settings: &Settings, stack: &Stack, points: &[Point]) -> Option<Warn
     let because = |why: String| {
         warning(
             WarningCode::TooFastToBeTrue,
-            format!("too fast to be true: {why}; a power cut would lose what these writes acknowledged"),
+            format!("{why}; a power cut would lose what these writes acknowledged"),
         )
     };
     if stack.in_memory {
