@@ -36,21 +36,12 @@ pub(crate) fn main(args: &[String]) -> Outcome {
         }
         [name] => vec![find(name)?],
         [_, extra, ..] => {
-            return Err(Failure::Usage(format!(
-                "bench takes one name; `{extra}` is too much"
-            )));
+            return Err(Failure::Usage(format!("bench takes one name; `{extra}` is too much")));
         }
     };
     for bench in chosen {
-        let mut cargo = run::cargo(&[
-            "bench",
-            "--locked",
-            "--package",
-            bench.package,
-            "--bench",
-            bench.target,
-            "--",
-        ]);
+        let mut cargo =
+            run::cargo(&["bench", "--locked", "--package", bench.package, "--bench", bench.target, "--"]);
         run::hand_over(cargo.args(passed_on))?;
     }
     Ok(())
@@ -71,9 +62,7 @@ mod tests {
     #[test]
     fn benchmarks_are_found_by_name() {
         assert_eq!(find("probe-overhead").unwrap().target, "probe_overhead");
-        let Err(Failure::Usage(text)) = find("probe") else {
-            panic!("found")
-        };
+        let Err(Failure::Usage(text)) = find("probe") else { panic!("found") };
         assert!(text.contains("probe-overhead"), "{text}");
     }
 

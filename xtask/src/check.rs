@@ -7,24 +7,15 @@ use crate::run::{self, Failure, Outcome};
 /// Checks formatting, then lints.
 pub(crate) fn main(args: &[String]) -> Outcome {
     if let Some(arg) = args.first() {
-        return Err(Failure::Usage(format!(
-            "check takes no argument, and got `{arg}`"
-        )));
+        return Err(Failure::Usage(format!("check takes no argument, and got `{arg}`")));
     }
     let format = component("fmt", "rustfmt").and_then(|()| {
         run::hand_over(&mut run::cargo(&["fmt", "--all", "--check"]))
             .map_err(|_| Failure::Failed("the formatting differs; `cargo fmt` mends it".to_owned()))
     });
     let lints = component("clippy", "clippy").and_then(|()| {
-        let mut clippy = run::cargo(&[
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--locked",
-            "--",
-            "-D",
-            "warnings",
-        ]);
+        let mut clippy =
+            run::cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]);
         run::hand_over(&mut clippy).map_err(|_| Failure::Failed("clippy has something to say".to_owned()))
     });
     // Both are told, so that one run is enough to know what is to be mended.
@@ -39,15 +30,10 @@ pub(crate) fn main(args: &[String]) -> Outcome {
 
 /// Fails, with the command that helps, if a component of the toolchain is missing.
 fn component(subcommand: &str, name: &str) -> Outcome {
-    let found = run::cargo(&[subcommand, "--version"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
+    let found = run::cargo(&[subcommand, "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
     if found.is_ok_and(|status| status.success()) {
         Ok(())
     } else {
-        Err(Failure::Failed(format!(
-            "{name} is missing; `rustup component add {name}` installs it"
-        )))
+        Err(Failure::Failed(format!("{name} is missing; `rustup component add {name}` installs it")))
     }
 }

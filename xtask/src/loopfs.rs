@@ -17,9 +17,7 @@ pub(crate) fn main(args: &[String]) -> Outcome {
         Action::Down(down) => down.dry_run,
     };
     if !dry_run && !run::is_root() {
-        return Err(Failure::Usage(
-            "loopfs needs root: loop devices and mounts are root's alone".to_owned(),
-        ));
+        return Err(Failure::Usage("loopfs needs root: loop devices and mounts are root's alone".to_owned()));
     }
     match action {
         Action::Up(options) => up::up(&options),

@@ -1,10 +1,6 @@
 //! The project's own chores: `cargo xtask COMMAND`.
 
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a chore's output is for whoever runs it"
-)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a chore's output is for whoever runs it")]
 
 mod bench;
 mod check;
@@ -58,9 +54,7 @@ fn dispatch(args: &[String]) -> Outcome {
             print!("{HELP}");
             Ok(())
         }
-        other => Err(Failure::Usage(format!(
-            "unknown command `{other}`; `cargo xtask help` lists them"
-        ))),
+        other => Err(Failure::Usage(format!("unknown command `{other}`; `cargo xtask help` lists them"))),
     }
 }
 

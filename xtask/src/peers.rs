@@ -35,18 +35,9 @@ enum Peer {
 }
 
 const CASES: [Case; 3] = [
-    Case {
-        method: "direct-dsync",
-        peer: Peer::Fio(&["--direct=1", "--sync=dsync"]),
-    },
-    Case {
-        method: "fdatasync",
-        peer: Peer::Fio(&["--fdatasync=1"]),
-    },
-    Case {
-        method: "direct-sync",
-        peer: Peer::Iozone,
-    },
+    Case { method: "direct-dsync", peer: Peer::Fio(&["--direct=1", "--sync=dsync"]) },
+    Case { method: "fdatasync", peer: Peer::Fio(&["--fdatasync=1"]) },
+    Case { method: "direct-sync", peer: Peer::Iozone },
 ];
 
 /// Median over rounds of both programs' latency, and of their ratio with its middle half.
@@ -59,14 +50,7 @@ struct Row {
 /// Compares on each folder named, or on each folder in the one that `loopfs up` made.
 pub(crate) fn main(args: &[String]) -> Outcome {
     let (folders, rounds) = parse(args)?;
-    run::run(&mut run::cargo(&[
-        "build",
-        "--quiet",
-        "--release",
-        "--locked",
-        "--package",
-        "evenkeel",
-    ]))?;
+    run::run(&mut run::cargo(&["build", "--quiet", "--release", "--locked", "--package", "evenkeel"]))?;
     let evenkeel = run::workspace_root().join("target/release/evenkeel");
     println!("Mean latency of a synchronous write, us: median of {rounds} runs of each program, in turns.");
     println!("Ratio: evenkeel over the peer, median and middle half of the pairs.\n");
@@ -98,10 +82,7 @@ fn parse(args: &[String]) -> Outcome<(Vec<PathBuf>, usize)> {
     let mut words = args.iter();
     while let Some(word) = words.next() {
         if word == "--rounds" {
-            let given = words
-                .next()
-                .and_then(|number| number.parse().ok())
-                .filter(|&number| number > 0);
+            let given = words.next().and_then(|number| number.parse().ok()).filter(|&number| number > 0);
             rounds =
                 given.ok_or_else(|| Failure::Usage("--rounds takes a whole number above 0".to_owned()))?;
         } else if Path::new(word).is_dir() {
@@ -132,11 +113,7 @@ fn compare(evenkeel: &Path, folder: &Path, case: &Case, kib: u64, rounds: usize)
         theirs.push(their_us);
         ratios.push(our_us / their_us);
     }
-    Ok(Row {
-        ours_us: quartiles(ours)[1],
-        peer_us: quartiles(theirs)[1],
-        ratio: quartiles(ratios),
-    })
+    Ok(Row { ours_us: quartiles(ours)[1], peer_us: quartiles(theirs)[1], ratio: quartiles(ratios) })
 }
 
 fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
@@ -147,13 +124,8 @@ fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
 fn evenkeel_us(evenkeel: &Path, folder: &Path, method: &str, kib: u64) -> Outcome<f64> {
     let out = folder.join("peers-out");
     let mut command = Command::new(evenkeel);
-    command
-        .arg("probe")
-        .arg(folder)
-        .args(["--runs", "1", "--method", method]);
-    command
-        .args(["--sizes", &format!("{kib}k"), "--force", "--out"])
-        .arg(&out);
+    command.arg("probe").arg(folder).args(["--runs", "1", "--method", method]);
+    command.args(["--sizes", &format!("{kib}k"), "--force", "--out"]).arg(&out);
     output_of(&mut command)?;
     let json = fs::read(out.join("probe.json")).map_err(context("cannot read the probe's results"))?;
     fs::remove_dir_all(&out).map_err(context("cannot remove the probe's results"))?;
@@ -174,28 +146,17 @@ impl Peer {
         match self {
             Self::Fio(durability) => {
                 let mut command = Command::new("fio");
-                command.args([
-                    "--name=peer",
-                    "--rw=write",
-                    "--ioengine=psync",
-                    "--output-format=json",
-                ]);
+                command.args(["--name=peer", "--rw=write", "--ioengine=psync", "--output-format=json"]);
                 // The file grows with each write, as in the probe: fio would reserve its blocks first.
                 command.args(["--fallocate=none", "--unlink=1"]).args(durability);
-                command
-                    .arg(format!("--bs={kib}k"))
-                    .arg(format!("--size={FILE_BYTES}"));
+                command.arg(format!("--bs={kib}k")).arg(format!("--size={FILE_BYTES}"));
                 command.arg(format!("--filename={}", file.display()));
                 let report = json_of(&output_of(&mut command)?)?;
                 let job = &report["jobs"][0];
                 let write_ns = figure(&job["write"]["lat_ns"]["mean"])?;
                 // fio counts a sync after a write apart from it.
                 let synced = job["sync"]["lat_ns"]["N"].as_u64().unwrap_or(0) > 0;
-                let sync_ns = if synced {
-                    figure(&job["sync"]["lat_ns"]["mean"])?
-                } else {
-                    0.0
-                };
+                let sync_ns = if synced { figure(&job["sync"]["lat_ns"]["mean"])? } else { 0.0 };
                 Ok((write_ns + sync_ns) * 1e-3)
             }
             Self::Iozone => {
@@ -220,9 +181,7 @@ fn iozone_write_us(text: &str) -> Option<f64> {
 
 fn output_of(command: &mut Command) -> Outcome<Vec<u8>> {
     let shown = run::shown(command);
-    let output = command
-        .output()
-        .map_err(context(format!("cannot run `{shown}`")))?;
+    let output = command.output().map_err(context(format!("cannot run `{shown}`")))?;
     if output.status.success() {
         return Ok(output.stdout);
     }
@@ -235,9 +194,7 @@ fn json_of(text: &[u8]) -> Outcome<Value> {
 }
 
 fn figure(value: &Value) -> Outcome<f64> {
-    value
-        .as_f64()
-        .ok_or_else(|| Failure::Failed("a figure is missing in the JSON".to_owned()))
+    value.as_f64().ok_or_else(|| Failure::Failed("a figure is missing in the JSON".to_owned()))
 }
 
 #[cfg(test)]
@@ -258,9 +215,6 @@ mod tests {
         assert!(matches!(parse_words(&["--rounds", "0"]), Err(Failure::Usage(_))));
         assert!(matches!(parse_words(&["/nowhere"]), Err(Failure::Usage(_))));
         assert!(matches!(parse_words(&[]), Err(Failure::Usage(_))));
-        assert_eq!(
-            parse_words(&["/", "--rounds", "3"]).ok(),
-            Some((vec![PathBuf::from("/")], 3))
-        );
+        assert_eq!(parse_words(&["/", "--rounds", "3"]).ok(), Some((vec![PathBuf::from("/")], 3)));
     }
 }

@@ -50,9 +50,7 @@ const SYSTEM_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 /// PATH, with the folders of system programs after it.
 fn search_path() -> Vec<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path)
-        .chain(SYSTEM_FOLDERS.map(PathBuf::from))
-        .collect()
+    env::split_paths(&path).chain(SYSTEM_FOLDERS.map(PathBuf::from)).collect()
 }
 
 /// Whether a program of this name can be run.
@@ -103,17 +101,9 @@ pub(crate) fn is_root() -> bool {
 pub(crate) fn shown(command: &Command) -> String {
     // A toolchain's cargo is shown by its name alone: its folder tells a reader nothing.
     let program = PathBuf::from(command.get_program());
-    let program = program
-        .file_name()
-        .unwrap_or(command.get_program())
-        .to_string_lossy()
-        .into_owned();
+    let program = program.file_name().unwrap_or(command.get_program()).to_string_lossy().into_owned();
     let args = command.get_args().map(|arg| arg.to_string_lossy().into_owned());
-    std::iter::once(program)
-        .chain(args)
-        .map(|word| quoted(&word))
-        .collect::<Vec<_>>()
-        .join(" ")
+    std::iter::once(program).chain(args).map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
 }
 
 /// The word, in quotes if a shell would not take it as it is.
@@ -134,9 +124,7 @@ pub(crate) fn show(command: &Command) {
 /// Prints the command, runs it, and gives how it ended.
 pub(crate) fn status(command: &mut Command) -> Outcome<ExitStatus> {
     show(command);
-    command
-        .status()
-        .map_err(context(format!("cannot run `{}`", shown(command))))
+    command.status().map_err(context(format!("cannot run `{}`", shown(command))))
 }
 
 /// Prints the command and runs it; any end but success is a failure.
@@ -152,18 +140,12 @@ pub(crate) fn run(command: &mut Command) -> Outcome {
 /// Prints the command, runs it, and hands on its exit code: for programs that tell the reader what is wrong.
 pub(crate) fn hand_over(command: &mut Command) -> Outcome {
     let status = status(command)?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(Failure::Child(exit_code(status)))
-    }
+    if status.success() { Ok(()) } else { Err(Failure::Child(exit_code(status))) }
 }
 
 /// The exit code, as a shell would give it: 128 and the signal's number if a signal ended it.
 fn exit_code(status: ExitStatus) -> u8 {
-    let code = status
-        .code()
-        .unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     u8::try_from(code).unwrap_or(1)
 }
 
@@ -175,10 +157,7 @@ mod tests {
     fn commands_are_shown_as_a_shell_takes_them() {
         let mut command = Command::new("/usr/bin/mount");
         command.args(["-o", "nodiscard", "/dev/loop0", "/tmp/it's here", ""]);
-        assert_eq!(
-            shown(&command),
-            r"mount -o nodiscard /dev/loop0 '/tmp/it'\''s here' ''"
-        );
+        assert_eq!(shown(&command), r"mount -o nodiscard /dev/loop0 '/tmp/it'\''s here' ''");
     }
 
     #[test]
@@ -196,9 +175,7 @@ mod tests {
 
     #[test]
     fn a_failing_program_is_named() {
-        let Err(Failure::Failed(text)) = run(&mut system("false", &["x"])) else {
-            panic!("no failure")
-        };
+        let Err(Failure::Failed(text)) = run(&mut system("false", &["x"])) else { panic!("no failure") };
         assert!(text.contains("`false x`"), "{text}");
         let Err(Failure::Failed(text)) = run(&mut system("no-such-program", &[])) else {
             panic!("no failure")

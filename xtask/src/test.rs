@@ -29,31 +29,11 @@ struct Need {
 
 /// What the tests with real file systems, clients and browsers need.
 const NEEDS: &[Need] = &[
-    Need {
-        package: "chromium",
-        program: "chromium",
-        tests: "those of reports in a browser",
-    },
-    Need {
-        package: "xfsprogs",
-        program: "mkfs.xfs",
-        tests: "those on xfs",
-    },
-    Need {
-        package: "btrfs-progs",
-        program: "mkfs.btrfs",
-        tests: "those on btrfs",
-    },
-    Need {
-        package: "e2fsprogs",
-        program: "mkfs.ext4",
-        tests: "those on ext4",
-    },
-    Need {
-        package: "fio",
-        program: "fio",
-        tests: "those that compare with fio",
-    },
+    Need { package: "chromium", program: "chromium", tests: "those of reports in a browser" },
+    Need { package: "xfsprogs", program: "mkfs.xfs", tests: "those on xfs" },
+    Need { package: "btrfs-progs", program: "mkfs.btrfs", tests: "those on btrfs" },
+    Need { package: "e2fsprogs", program: "mkfs.ext4", tests: "those on ext4" },
+    Need { package: "fio", program: "fio", tests: "those that compare with fio" },
 ];
 
 /// Gets what the tests need, runs them, and tells what was skipped.
@@ -75,12 +55,7 @@ pub(crate) fn main(args: &[String]) -> Outcome {
 
 /// Installs what is missing where that can be done, and names what stays missing.
 fn prepare() {
-    let absent = || -> Vec<&Need> {
-        NEEDS
-            .iter()
-            .filter(|need| !run::has_program(need.program))
-            .collect()
-    };
+    let absent = || -> Vec<&Need> { NEEDS.iter().filter(|need| !run::has_program(need.program)).collect() };
     let mut missing = absent();
     if missing.is_empty() {
         return;
@@ -113,23 +88,15 @@ fn missing_line(missing: &[&Need]) -> String {
 fn install(missing: &[&Need]) -> Outcome {
     retry(|| apt_get(&["update"]))?;
     let packages = missing.iter().map(|need| need.package);
-    let args: Vec<_> = ["install", "--yes", "--no-install-recommends"]
-        .into_iter()
-        .chain(packages)
-        .collect();
+    let args: Vec<_> = ["install", "--yes", "--no-install-recommends"].into_iter().chain(packages).collect();
     retry(|| apt_get(&args))
 }
 
 /// apt-get that asks nothing, and waits for another that holds the lock.
 fn apt_get(args: &[&str]) -> Command {
-    let mut command = run::system(
-        "apt-get",
-        &["-o", "Acquire::Retries=3", "-o", "DPkg::Lock::Timeout=120", "-q"],
-    );
-    command
-        .args(args)
-        .env("DEBIAN_FRONTEND", "noninteractive")
-        .stdin(Stdio::null());
+    let mut command =
+        run::system("apt-get", &["-o", "Acquire::Retries=3", "-o", "DPkg::Lock::Timeout=120", "-q"]);
+    command.args(args).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
     command
 }
 
@@ -179,10 +146,7 @@ mod tests {
     #[test]
     fn skips_are_counted_and_named() {
         assert_eq!(skip_report(""), "skipped 0\n");
-        assert_eq!(
-            skip_report("a: no fio\n\nb: not root\n"),
-            "skipped 2:\n  a: no fio\n  b: not root\n"
-        );
+        assert_eq!(skip_report("a: no fio\n\nb: not root\n"), "skipped 2:\n  a: no fio\n  b: not root\n");
     }
 
     #[test]
@@ -198,9 +162,6 @@ mod tests {
 
     #[test]
     fn own_arguments_are_refused() {
-        assert!(matches!(
-            main(&["--nocapture".to_owned()]),
-            Err(Failure::Usage(_))
-        ));
+        assert!(matches!(main(&["--nocapture".to_owned()]), Err(Failure::Usage(_))));
     }
 }

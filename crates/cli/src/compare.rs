@@ -13,6 +13,7 @@ use evenkeel_measure::report::html::{self, Verdict};
 use crate::args::CompareArgs;
 use crate::failure::Failure;
 use crate::outputs::{Outputs, write_whole};
+use crate::stdout::say;
 use crate::table;
 
 /// Compares every further probe with the first, prints the verdicts, writes what was asked for.
@@ -29,21 +30,14 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
     }
     let mut paths = vec![args.base.clone()];
     paths.extend(args.others.iter().cloned());
-    let reports = paths
-        .iter()
-        .map(|path| read(path))
-        .collect::<Result<Vec<_>, _>>()?;
+    let reports = paths.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
     let labels = labels(&paths);
 
     let mut comparisons = Vec::new();
     for (place, other) in reports.iter().enumerate().skip(1) {
-        let compared = compare(
-            (&labels[0], &reports[0]),
-            (&labels[place], other),
-            args.common_sizes,
-        )
-        .map_err(|unlike| Failure::about(&paths[place], format!("cannot be compared: {unlike}")))?;
-        print_comparison(&compared);
+        let compared = compare((&labels[0], &reports[0]), (&labels[place], other), args.common_sizes)
+            .map_err(|unlike| Failure::about(&paths[place], format!("cannot be compared: {unlike}")))?;
+        say(&comparison_text(&compared))?;
         comparisons.push(compared);
     }
 
@@ -51,56 +45,48 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
     let page = || html::comparison_page(&labelled, &comparisons.iter().map(verdict).collect::<Vec<_>>());
     if let Some(path) = &args.html {
         write_whole(path, &page())?;
-        println!("Wrote {}.", path.display());
+        say(&format!("Wrote {}.\n", path.display()))?;
     }
     if let Some(outputs) = outputs {
         let unwritable =
             |error: &dyn std::fmt::Display| Failure::Unusable(format!("cannot write the results: {error}"));
         let page = page();
-        let all = Comparisons {
-            schema: COMPARE_SCHEMA.to_owned(),
-            comparisons,
-        };
+        let all = Comparisons { schema: COMPARE_SCHEMA.to_owned(), comparisons };
         let json = serde_json::to_string_pretty(&all).map_err(|error| unwritable(&error))?;
         let csv = comparisons_csv(&all).map_err(|error| unwritable(&error))?;
         let written = outputs.write(&(json + "\n"), &csv, &page)?;
-        println!(
-            "Wrote {}.",
-            written.map(|path| path.display().to_string()).join(", ")
-        );
+        let names = written.map(|path| path.display().to_string()).join(", ");
+        say(&format!(
+            "Wrote {names}.
+"
+        ))?;
     }
     Ok(())
 }
 
 fn read(path: &Path) -> Result<ProbeReport, Failure> {
-    let text = fs::read_to_string(path).map_err(|error| Failure::about(path, error))?;
+    let text = fs::read_to_string(path).map_err(|error| {
+        Failure::about(path, format!("{error}; name a probe.json that `evenkeel probe` wrote"))
+    })?;
     let unreadable = |error: serde_json::Error| {
-        Failure::about(
-            path,
-            format!("not a probe.json ({error}); make one with `evenkeel probe`"),
-        )
+        Failure::about(path, format!("not a probe.json ({error}); make one with `evenkeel probe`"))
     };
     let value: serde_json::Value = serde_json::from_str(&text).map_err(unreadable)?;
     match value.get("schema").and_then(serde_json::Value::as_str) {
         Some(SCHEMA) => serde_json::from_value(value).map_err(unreadable),
         Some(other) => Err(Failure::about(
             path,
-            format!("its schema is {other:?}, and {SCHEMA:?} is needed"),
+            format!("its schema is {other:?}, and {SCHEMA:?} is needed; probe again with this version"),
         )),
-        None => Err(Failure::about(
-            path,
-            "not a probe.json: it names no schema; make one with `evenkeel probe`",
-        )),
+        None => {
+            Err(Failure::about(path, "not a probe.json: it names no schema; make one with `evenkeel probe`"))
+        }
     }
 }
 
 /// What to call each probe: the last folder or file name that tells all of them apart, else the whole path.
 fn labels(paths: &[PathBuf]) -> Vec<String> {
-    let folder = |path: &PathBuf| {
-        path.parent()?
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned())
-    };
+    let folder = |path: &PathBuf| path.parent()?.file_name().map(|name| name.to_string_lossy().into_owned());
     let stem = |path: &PathBuf| path.file_stem().map(|name| name.to_string_lossy().into_owned());
     let distinct = |names: Vec<Option<String>>| -> Option<Vec<String>> {
         let names = names.into_iter().collect::<Option<Vec<_>>>()?;
@@ -114,7 +100,7 @@ fn labels(paths: &[PathBuf]) -> Vec<String> {
         .unwrap_or_else(|| paths.iter().map(|path| path.display().to_string()).collect())
 }
 
-fn print_comparison(comparison: &Comparison) {
+fn comparison_text(comparison: &Comparison) -> String {
     let or_dash = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), p_value);
     let rows: Vec<_> = comparison
         .points
@@ -130,33 +116,18 @@ fn print_comparison(comparison: &Comparison) {
             ]
         })
         .collect();
-    let header = [
-        "buffer",
-        comparison.a.as_str(),
-        comparison.b.as_str(),
-        "p (Welch)",
-        "p (rank)",
-        "verdict",
-    ];
-    print!("{}", table::lay_out_with_text(header, &rows));
-    println!("\nOverall: {}.\n", comparison.overall);
+    let header = ["buffer", comparison.a.as_str(), comparison.b.as_str(), "p (Welch)", "p (rank)", "verdict"];
+    format!("{}\nOverall: {}.\n\n", table::lay_out_with_text(header, &rows), comparison.overall)
 }
 
 fn p_value(p: f64) -> String {
-    if p < 0.001 {
-        "<0.001".to_owned()
-    } else {
-        format!("{p:.3}")
-    }
+    if p < 0.001 { "<0.001".to_owned() } else { format!("{p:.3}") }
 }
 
 fn verdict(comparison: &Comparison) -> Verdict {
     let line = |point: &PointComparison| format!("{}: {}", format::bytes(point.buffer_bytes), point.words);
     Verdict {
-        heading: format!(
-            "{} against {}: {}",
-            comparison.b, comparison.a, comparison.overall
-        ),
+        heading: format!("{} against {}: {}", comparison.b, comparison.a, comparison.overall),
         lines: comparison.points.iter().map(line).collect(),
     }
 }
@@ -170,9 +141,6 @@ mod tests {
         let of = |paths: &[&str]| labels(&paths.iter().map(PathBuf::from).collect::<Vec<_>>());
         assert_eq!(of(&["xfs/probe.json", "ext4/probe.json"]), ["xfs", "ext4"]);
         assert_eq!(of(&["probe.json", "probe-2.json"]), ["probe", "probe-2"]);
-        assert_eq!(
-            of(&["a/x/probe.json", "b/x/probe.json"]),
-            ["a/x/probe.json", "b/x/probe.json"]
-        );
+        assert_eq!(of(&["a/x/probe.json", "b/x/probe.json"]), ["a/x/probe.json", "b/x/probe.json"]);
     }
 }

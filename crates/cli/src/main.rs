@@ -3,8 +3,7 @@
 //! Exit codes: 0 done, 1 the answer is no, 2 wrong usage or unusable input, 130 interrupted; whatever is not
 //! 0 comes with one line on standard error that says what to do next.
 
-// Standard output and standard error are this crate's purpose.
-#![allow(clippy::print_stdout, clippy::print_stderr)]
+#![allow(clippy::print_stderr, reason = "the one line of a failure goes there")]
 
 mod args;
 mod compare;
@@ -13,6 +12,7 @@ mod manual;
 mod outputs;
 mod probe;
 mod progress;
+mod stdout;
 mod table;
 mod units;
 

@@ -2,7 +2,7 @@
 //! user did not ask to replace.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
@@ -14,43 +14,45 @@ const KINDS: [&str; 3] = ["json", "csv", "html"];
 pub(crate) struct Outputs {
     folder: PathBuf,
     stem: String,
+    /// Whether the folder was made for these results, and goes again if they never come.
+    made_folder: bool,
 }
 
 impl Outputs {
     /// In `folder`, which is made if need be: older results there are an error unless `force`. Without a
-    /// folder, in the current one, under the next free number where older results exist.
+    /// folder, in the current one, under the next free number where older results exist. A folder that cannot
+    /// be written to is found out now, and not when there are results to lose.
     pub(crate) fn choose(name: &str, folder: Option<&Path>, force: bool) -> Result<Self, Failure> {
-        let Some(folder) = folder else {
-            let numbered = (2..).map(|number| format!("{name}-{number}"));
-            let here = |stem: String| Self {
-                folder: PathBuf::from("."),
-                stem,
-            };
-            let mut free = std::iter::once(name.to_owned()).chain(numbered).map(here);
-            return Ok(free
-                .find(|outputs| outputs.existing().is_none())
-                .expect("numbers do not run out"));
+        let outputs = match folder {
+            Some(folder) => Self::in_folder(name, folder)?,
+            None => Self::here(name),
         };
-        fs::create_dir_all(folder)
-            .map_err(|error| Failure::about(folder, format!("cannot make it: {error}")))?;
-        let outputs = Self {
-            folder: folder.to_owned(),
-            stem: name.to_owned(),
-        };
-        match outputs.existing() {
-            Some(older) if !force => Err(Failure::about(
-                &older,
-                "older results are here; name another folder with --out, or replace them with --force",
-            )),
-            _ => Ok(outputs),
+        if let Some(older) = outputs.existing().filter(|_| !force) {
+            let what = "older results are here; name another folder with --out, or replace them with --force";
+            return Err(Failure::about(&older, what));
         }
+        let trial = part_of(&outputs.path("json"));
+        fs::File::create(&trial)
+            .and_then(|_| fs::remove_file(&trial))
+            .map_err(|error| Failure::about(&outputs.folder, unwritable(&error)))?;
+        Ok(outputs)
+    }
+
+    fn in_folder(name: &str, folder: &Path) -> Result<Self, Failure> {
+        let made_folder = !folder.exists();
+        fs::create_dir_all(folder).map_err(|error| Failure::about(folder, unwritable(&error)))?;
+        Ok(Self { folder: folder.to_owned(), stem: name.to_owned(), made_folder })
+    }
+
+    fn here(name: &str) -> Self {
+        let numbered = (2..).map(|number| format!("{name}-{number}"));
+        let here = |stem: String| Self { folder: PathBuf::from("."), stem, made_folder: false };
+        let mut free = std::iter::once(name.to_owned()).chain(numbered).map(here);
+        free.find(|outputs| outputs.existing().is_none()).expect("numbers do not run out")
     }
 
     fn existing(&self) -> Option<PathBuf> {
-        KINDS
-            .map(|kind| self.path(kind))
-            .into_iter()
-            .find(|path| path.symlink_metadata().is_ok())
+        KINDS.map(|kind| self.path(kind)).into_iter().find(|path| path.symlink_metadata().is_ok())
     }
 
     fn path(&self, kind: &str) -> PathBuf {
@@ -67,11 +69,17 @@ impl Outputs {
     }
 }
 
+impl Drop for Outputs {
+    fn drop(&mut self) {
+        if self.made_folder {
+            let _holds_results = fs::remove_dir(&self.folder);
+        }
+    }
+}
+
 /// Writes a file under a name of its own first, so that a reader never sees half of it.
 pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), Failure> {
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    let part = PathBuf::from(part);
+    let part = part_of(path);
     let write = || {
         let mut file = fs::File::create(&part)?;
         file.write_all(text.as_bytes())?;
@@ -80,11 +88,18 @@ pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), Failure> {
     };
     write().map_err(|error| {
         let _may_not_exist = fs::remove_file(&part);
-        Failure::about(
-            path,
-            format!("cannot write the results: {error}; name another folder with --out"),
-        )
+        Failure::about(path, unwritable(&error))
     })
+}
+
+fn part_of(path: &Path) -> PathBuf {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    part.into()
+}
+
+fn unwritable(error: &io::Error) -> String {
+    format!("cannot write the results here: {error}; name another folder with --out")
 }
 
 #[cfg(test)]

@@ -1,25 +1,28 @@
 //! `evenkeel probe`.
 
+mod text;
+
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use evenkeel_host::durable_file::{is_block_device, size_bytes};
 use evenkeel_host::interrupt::Interrupt;
 use evenkeel_host::method::{FileState, Method};
-use evenkeel_host::stack::{Stack, StackProbe};
-use evenkeel_measure::probe::report::{Batching, Matrix, Phases, Point, ProbeReport};
+use evenkeel_host::stack::StackProbe;
+use evenkeel_measure::probe::report::ProbeReport;
 use evenkeel_measure::probe::settings::{
     Combination, DEFAULT_RUNS, DEFAULT_SIZES, Goals, LatencyBound, Records, Settings,
 };
-use evenkeel_measure::probe::{self, HostTarget, Place};
+use evenkeel_measure::probe::{self, HostTarget, Place, check_room};
 use evenkeel_measure::report::{csv, format, html};
 
 use crate::args::{PercentileArg, ProbeArgs};
 use crate::failure::Failure;
 use crate::outputs::Outputs;
 use crate::progress::ProbeProgress;
-use crate::table;
+use crate::stdout::say;
+use text::{counted, report_text, stack_line};
 
 /// Time for everything where somebody watches.
 const TERMINAL_TIME_S: f64 = 120.0;
@@ -43,7 +46,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<(), Failure> {
     refuse_read_only(&place)?;
     let mut target = HostTarget::new(place, &settings, interrupt.clone())?;
     let stack = target.stack().stack.clone();
-    println!("{}", stack_line(&stack));
+    say(&format!("{}\n", stack_line(&stack)))?;
     let report = {
         let mut progress = ProbeProgress::new();
         probe::run(&settings, &mut target, stack, &interrupt, &mut progress)
@@ -51,11 +54,12 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<(), Failure> {
     drop(target);
     let report = report?;
     let written = write_results(&outputs, &report)?;
-    print_report(&report);
-    println!(
-        "\nWrote {}.",
-        written.map(|path| path.display().to_string()).join(", ")
-    );
+    let names = written.map(|path| path.display().to_string()).join(", ");
+    say(&format!("{}\nWrote {names}.\n", report_text(&report)))?;
+    if let (Some(record_bytes), None, Some(chosen)) = (args.record_size, &report.batching, buffer(&report)) {
+        let (record, chosen) = (format::bytes(record_bytes), format::bytes(chosen));
+        say(&format!("A record of {record} does not fit in a buffer of {chosen}.\n"))?;
+    }
     match &report.recommendation {
         Some(recommendation) if recommendation.buffer_bytes.is_none() => {
             Err(Failure::No(recommendation.reason.clone()))
@@ -78,19 +82,15 @@ fn choose_place(args: &ProbeArgs) -> Result<Place, Failure> {
             return Err(Failure::about(path, what));
         }
         if destroy != path {
-            let what = format!(
-                "--destroy names {} instead; repeat the same name",
-                destroy.display()
-            );
+            let what = format!("--destroy names {} instead; repeat the same name", destroy.display());
             return Err(Failure::about(path, what));
         }
     }
     match found {
         Some(found) if found.is_dir() => Ok(Place::Folder(path.clone())),
-        Some(found) if !found.is_file() && !is_block_device(path) => Err(Failure::about(
-            path,
-            "neither a folder, nor a file, nor a block device",
-        )),
+        Some(found) if !found.is_file() && !is_block_device(path) => {
+            Err(Failure::about(path, "neither a folder, nor a file, nor a block device; name one of these"))
+        }
         Some(_) if args.destroy.is_none() => Err(Failure::about(
             path,
             format!(
@@ -99,14 +99,19 @@ fn choose_place(args: &ProbeArgs) -> Result<Place, Failure> {
             ),
         )),
         Some(_) => Ok(Place::Existing(path.clone())),
-        None => match Place::NewFile(path.clone()).existing().is_dir() {
+        None if path.is_symlink() => {
+            Err(Failure::about(path, "it is a link to nowhere; make what it points to, or name another"))
+        }
+        None => match names_a_file(path) && Place::NewFile(path.clone()).existing().is_dir() {
             true => Ok(Place::NewFile(path.clone())),
-            false => Err(Failure::about(
-                path,
-                "there is no such folder; name a folder or a file in one",
-            )),
+            false => Err(Failure::about(path, "there is no such folder; name a folder or a file in one")),
         },
     }
+}
+
+/// Whether the path does not end like a folder's.
+fn names_a_file(path: &Path) -> bool {
+    !path.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
 
 fn settings(args: &ProbeArgs, place: &Place) -> Result<Settings, Failure> {
@@ -121,18 +126,10 @@ fn settings(args: &ProbeArgs, place: &Place) -> Result<Settings, Failure> {
         None if args.matrix => FileState::ALL.to_vec(),
         None => vec![FileState::Fresh],
     };
-    let methods = if args.matrix {
-        Method::ALL.to_vec()
-    } else {
-        vec![args.method.into()]
-    };
+    let methods = if args.matrix { Method::ALL.to_vec() } else { vec![args.method.into()] };
     let combinations = states
         .iter()
-        .flat_map(|&file_state| {
-            methods
-                .iter()
-                .map(move |&method| Combination { method, file_state })
-        })
+        .flat_map(|&file_state| methods.iter().map(move |&method| Combination { method, file_state }))
         .collect();
     let default_sizes = || match args.matrix {
         true => vec![4 << 10, 64 << 10, 1 << 20],
@@ -148,9 +145,7 @@ fn settings(args: &ProbeArgs, place: &Place) -> Result<Settings, Failure> {
     Ok(Settings {
         buffer_sizes: args.sizes.clone().map_or_else(default_sizes, |sizes| sizes.0),
         combinations,
-        runs: args
-            .runs
-            .unwrap_or(if few_runs { FEWER_RUNS } else { DEFAULT_RUNS }),
+        runs: args.runs.unwrap_or(if few_runs { FEWER_RUNS } else { DEFAULT_RUNS }),
         writers: args.writers,
         time_budget_s: args.time.or(default_time_s),
         precision: args.precision,
@@ -166,17 +161,14 @@ fn settings(args: &ProbeArgs, place: &Place) -> Result<Settings, Failure> {
                 PercentileArg::P999 => LatencyBound::P999,
             },
         },
-        records: args.record_size.map(|record_bytes| Records {
-            record_bytes,
-            arrival_rate_per_s: args.arrival_rate,
-        }),
+        records: args
+            .record_size
+            .map(|record_bytes| Records { record_bytes, arrival_rate_per_s: args.arrival_rate }),
     })
 }
 
 fn clock_seed() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(1, |passed| u64::from(passed.subsec_nanos()))
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |passed| u64::from(passed.subsec_nanos()))
 }
 
 fn refuse_read_only(place: &Place) -> Result<(), Failure> {
@@ -189,38 +181,39 @@ fn refuse_read_only(place: &Place) -> Result<(), Failure> {
     Ok(())
 }
 
+fn buffer(report: &ProbeReport) -> Option<u64> {
+    report.recommendation.as_ref()?.buffer_bytes
+}
+
 fn dry_run(place: &Place, settings: &Settings) -> Result<(), Failure> {
     let path = place.existing();
     let stack = StackProbe::of(path).map_err(|error| Failure::about(path, error))?;
-    let longest = settings.run_bytes_max();
-    let all_writers = longest.saturating_mul(u64::from(settings.writers));
-    println!("{}", stack_line(&stack.stack));
-    println!(
-        "Would measure {} sizes from {} to {}, {} runs each, with {} writers.",
-        settings.buffer_sizes.len() * settings.combinations.len(),
-        format::bytes(settings.buffer_sizes.first().copied().unwrap_or(0)),
-        format::bytes(settings.buffer_sizes.last().copied().unwrap_or(0)),
-        settings.runs,
-        settings.writers
+    check_room(place, settings)?;
+    let sizes: Vec<String> = settings.buffer_sizes.iter().map(|&size| format::bytes(size)).collect();
+    let plan = format!(
+        "{}\nWould measure {} ({}) in {}, {} each, with {}.\n",
+        stack_line(&stack.stack),
+        counted(sizes.len() as u64, "size"),
+        sizes.join(", "),
+        counted(settings.combinations.len() as u64, "combination of method and file state"),
+        counted(u64::from(settings.runs), "run"),
+        counted(u64::from(settings.writers), "writer"),
     );
-    match place {
+    let room = format::bytes(settings.room_bytes());
+    let effect = match place {
         Place::Existing(path) => {
             let size = size_bytes(path).map_err(|error| Failure::about(path, error))?;
-            println!(
-                "Would overwrite the first {} of {}, which is {} large. What is there is lost.",
-                format::bytes(all_writers.min(size)),
+            format!(
+                "Would overwrite the first {room} of {}, which is {} large. What is there is lost.",
                 path.display(),
                 format::bytes(size)
-            );
+            )
         }
-        Place::Folder(_) | Place::NewFile(_) => println!(
-            "Would write files of up to {} in all in {}, and remove them again.",
-            format::bytes(all_writers),
-            path.display()
-        ),
-    }
-    println!("Nothing was written.");
-    Ok(())
+        Place::Folder(_) | Place::NewFile(_) => {
+            format!("Would write files of up to {room} in all in {}, and remove them again.", path.display())
+        }
+    };
+    say(&format!("{plan}{effect}\nNothing was written.\n"))
 }
 
 fn write_results(outputs: &Outputs, report: &ProbeReport) -> Result<[PathBuf; 3], Failure> {
@@ -229,227 +222,4 @@ fn write_results(outputs: &Outputs, report: &ProbeReport) -> Result<[PathBuf; 3]
     let json = serde_json::to_string_pretty(report).map_err(|error| unwritable(&error))?;
     let csv = csv::probe_csv(report).map_err(|error| unwritable(&error))?;
     outputs.write(&(json + "\n"), &csv, &html::probe_page(report))
-}
-
-fn stack_line(stack: &Stack) -> String {
-    let model = stack
-        .device_model
-        .as_ref()
-        .map_or(String::new(), |model| format!(" ({model})"));
-    let cache = stack
-        .write_cache
-        .as_ref()
-        .map_or(String::new(), |cache| format!(", cache {cache}"));
-    format!(
-        "{}: {} on {}{model}{cache}, Linux {}",
-        stack.path, stack.file_system, stack.device, stack.kernel
-    )
-}
-
-fn print_report(report: &ProbeReport) {
-    match &report.matrix {
-        Some(matrix) => print_matrix(matrix),
-        None => {
-            println!("{} over a file that is {}\n", report.method, report.file_state);
-            print!("{}", points_table(&report.points));
-        }
-    }
-    if let Some(model) = &report.model {
-        println!(
-            "\nModel: a write costs {} plus its bytes at {} (r2 {:.3}); the ratio peaks at {}.",
-            format::seconds(model.fixed_latency_s),
-            format::rate(model.bandwidth_bytes_per_s),
-            model.r2,
-            format::bytes_f64(model.optimum_bytes)
-        );
-    }
-    if let Some(line) = report.phases.as_ref().and_then(phases_line) {
-        println!("{line}");
-    }
-    if !report.warnings.is_empty() {
-        println!();
-    }
-    for warning in &report.warnings {
-        println!("Warning: {}.", warning.message);
-    }
-    if let Some(matrix) = &report.matrix {
-        println!();
-        for sentence in &matrix.advice {
-            println!("{sentence}.");
-        }
-    }
-    if let Some(recommendation) = &report.recommendation
-        && recommendation.buffer_bytes.is_some()
-        && report.matrix.is_none()
-    {
-        println!("\n{}.", sentence(&recommendation.reason));
-    }
-    if let Some(batching) = &report.batching {
-        println!("{}", batching_lines(batching));
-    }
-}
-
-fn phases_line(phases: &Phases) -> Option<String> {
-    let constant_latency = phases
-        .constant_latency
-        .map(|range| format!("latency is constant up to {}", format::bytes_f64(range.to_bytes)));
-    let constant_throughput = phases.constant_throughput.map(|range| {
-        format!(
-            "throughput is constant from {} on",
-            format::bytes_f64(range.from_bytes)
-        )
-    });
-    let parts: Vec<String> = [constant_latency, constant_throughput]
-        .into_iter()
-        .flatten()
-        .collect();
-    (!parts.is_empty()).then(|| format!("Phases: {}.", parts.join("; ")))
-}
-
-fn sentence(reason: &str) -> String {
-    let mut letters = reason.chars();
-    letters.next().map_or(String::new(), |first| {
-        first.to_uppercase().chain(letters).collect()
-    })
-}
-
-fn points_table(points: &[Point]) -> String {
-    let header = [
-        "buffer",
-        "throughput",
-        "95 %",
-        "latency",
-        "95 %",
-        "p50",
-        "p99",
-        "p99.9",
-        "max",
-        "ratio MB/s/ms",
-        "flushes",
-        "amplified",
-        "writes",
-        "runs",
-    ];
-    let rows: Vec<_> = points.iter().map(point_row).collect();
-    table::lay_out(header, &rows)
-}
-
-fn point_row(point: &Point) -> [String; 14] {
-    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
-    let time = |value: Option<f64>| or_dash(value.map(format::seconds));
-    let half_width = |ci95: Option<[f64; 2]>, mean: f64| {
-        or_dash(ci95.map(|[low, high]| format!("+-{}", format::percent((high - low) / 2.0 / mean))))
-    };
-    let throughput = &point.throughput_bytes_per_s;
-    let latency = &point.latency_s;
-    [
-        format::bytes(point.buffer_bytes),
-        format::rate(throughput.mean),
-        half_width(throughput.ci95, throughput.mean),
-        format::seconds(latency.mean),
-        half_width(latency.ci95, latency.mean),
-        time(latency.p50),
-        time(latency.p99),
-        time(latency.p999),
-        format::seconds(latency.max),
-        format::number(point.ratio * 1e-9),
-        or_dash(point.device_flushes_per_op.map(format::number)),
-        or_dash(
-            point
-                .device_bytes_per_user_byte
-                .map(|bytes| format!("{bytes:.2}x")),
-        ),
-        format::count(point.writes),
-        point.runs.to_string(),
-    ]
-}
-
-fn print_matrix(matrix: &Matrix) {
-    let header = [
-        "method",
-        "file",
-        "buffer",
-        "latency",
-        "p99",
-        "throughput",
-        "flushes",
-        "amplified",
-    ];
-    let mut rows = Vec::new();
-    for cell in &matrix.cells {
-        for point in &cell.points {
-            let [
-                buffer,
-                throughput,
-                _,
-                latency,
-                _,
-                _,
-                p99,
-                _,
-                _,
-                _,
-                flushes,
-                amplified,
-                ..,
-            ] = point_row(point);
-            let (method, state) = (cell.method.to_string(), cell.file_state.to_string());
-            rows.push([
-                method, state, buffer, latency, p99, throughput, flushes, amplified,
-            ]);
-        }
-    }
-    println!();
-    print!("{}", table::lay_out(header, &rows));
-    for skip in &matrix.skipped {
-        println!(
-            "Skipped {} over {}: {}.",
-            skip.method, skip.file_state, skip.reason
-        );
-    }
-}
-
-fn batching_lines(batching: &Batching) -> String {
-    let mut text = format!(
-        "One buffer carries {} records of {}",
-        format::count(batching.records_per_batch),
-        format::bytes(batching.record_bytes)
-    );
-    if let (Some(rate), Some(fill_s), Some(durable_s), Some(utilisation)) = (
-        batching.arrival_rate_per_s,
-        batching.fill_time_s,
-        batching.mean_durable_s,
-        batching.utilisation,
-    ) {
-        text.push_str(&format!(
-            "; at {} records/s it fills in {}, a record is durable {} after it arrives on average, and {} of the \
-             throughput is used",
-            format::number(rate),
-            format::seconds(fill_s),
-            format::seconds(durable_s),
-            format::percent(utilisation)
-        ));
-        if utilisation >= 1.0 {
-            text.push_str(": more than this stack can take, so the queue would grow without bound");
-        }
-    }
-    if let Some(records) = batching.group_commit_records {
-        text.push_str(&format!(
-            ". Without waiting for it to fill (what arrives during a write joins the next), a batch would carry {} \
-             records on average",
-            format::number(records)
-        ));
-    }
-    text + "."
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reason_becomes_a_sentence() {
-        assert_eq!(sentence("write 4 KiB"), "Write 4 KiB");
-        assert_eq!(sentence(""), "");
-    }
 }

@@ -18,11 +18,8 @@ fn aligned<const N: usize>(header: [&str; N], rows: &[[String; N]], figures: usi
         }
     }
     let line = |cells: [&str; N]| {
-        let mut cells: Vec<String> = cells
-            .iter()
-            .zip(widths)
-            .map(|(cell, width)| format!("{cell:>width$}"))
-            .collect();
+        let mut cells: Vec<String> =
+            cells.iter().zip(widths).map(|(cell, width)| format!("{cell:>width$}")).collect();
         for text in &mut cells[figures..] {
             *text = text.trim_start().to_owned();
         }
@@ -41,13 +38,7 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let rows = [
-            ["4 KiB".to_owned(), "1".to_owned()],
-            ["16 MiB".to_owned(), "1000".to_owned()],
-        ];
-        assert_eq!(
-            lay_out(["buffer", "runs"], &rows),
-            "buffer  runs\n 4 KiB     1\n16 MiB  1000\n"
-        );
+        let rows = [["4 KiB".to_owned(), "1".to_owned()], ["16 MiB".to_owned(), "1000".to_owned()]];
+        assert_eq!(lay_out(["buffer", "runs"], &rows), "buffer  runs\n 4 KiB     1\n16 MiB  1000\n");
     }
 }

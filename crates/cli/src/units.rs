@@ -14,9 +14,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
         "t" | "tb" | "tib" => 1 << 40,
         _ => return Err(format!("`{text}` is not a size such as 4096, 4k or 16m")),
     };
-    let whole: u64 = number
-        .parse()
-        .map_err(|_| format!("`{text}` is not a size such as 4096, 4k or 16m"))?;
+    let whole: u64 = number.parse().map_err(|_| format!("`{text}` is not a size such as 4096, 4k or 16m"))?;
     match whole.checked_mul(factor) {
         Some(0) => Err(format!("`{text}`: a size is at least one byte")),
         Some(bytes) => Ok(bytes),
@@ -45,9 +43,9 @@ pub(crate) fn sizes(text: &str) -> Result<Vec<u64>, String> {
     found.sort_unstable();
     found.dedup();
     match found.iter().find(|&&size| size > SIZE_MAX) {
-        Some(size) => Err(format!(
-            "a buffer of {size} bytes is larger than 1 GiB, the largest that is measured"
-        )),
+        Some(size) => {
+            Err(format!("a buffer of {size} bytes is larger than 1 GiB, the largest that is measured"))
+        }
         None => Ok(found),
     }
 }
@@ -94,9 +92,7 @@ pub(crate) fn frequency(text: &str) -> Result<f64, String> {
         "k" => 1e3,
         "m" => 1e6,
         _ => {
-            return Err(format!(
-                "`{text}` is not a number per second such as 5000 or 5k/s"
-            ));
+            return Err(format!("`{text}` is not a number per second such as 5000 or 5k/s"));
         }
     };
     positive(number, factor)
@@ -116,9 +112,7 @@ pub(crate) fn share(text: &str) -> Result<f64, String> {
 
 fn split(text: &str) -> (&str, &str) {
     let text = text.trim();
-    let end = text
-        .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
-        .unwrap_or(text.len());
+    let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
     (&text[..end], text[end..].trim())
 }
 
@@ -136,16 +130,7 @@ mod tests {
         assert_eq!(size("4096"), Ok(4096));
         assert_eq!(size("4k"), Ok(4096));
         assert_eq!(size("16 MiB"), Ok(16 << 20));
-        for wrong in [
-            "",
-            "k",
-            "4x",
-            "-4k",
-            "4.5k",
-            "0",
-            "99999999999999999999",
-            "9999999999g",
-        ] {
+        for wrong in ["", "k", "4x", "-4k", "4.5k", "0", "99999999999999999999", "99999999999g"] {
             assert!(size(wrong).is_err(), "{wrong}");
         }
     }

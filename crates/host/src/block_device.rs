@@ -43,20 +43,13 @@ impl BlockDevice {
     /// Its name in `/dev`.
     pub fn node(&self) -> PathBuf {
         let uevent = fs::read_to_string(self.own.join("uevent")).unwrap_or_default();
-        let name = uevent
-            .lines()
-            .find_map(|line| line.strip_prefix("DEVNAME="))
-            .map(str::to_owned);
+        let name = uevent.lines().find_map(|line| line.strip_prefix("DEVNAME=")).map(str::to_owned);
         Path::new("/dev").join(name.unwrap_or_else(|| self.name()))
     }
 
     /// Its name in sysfs.
     pub fn name(&self) -> String {
-        self.own
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned()
+        self.own.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
     /// The devices that a btrfs over this one spans; just this one for any other file system.
@@ -88,9 +81,7 @@ impl BlockDevice {
     /// The I/O scheduler in force.
     pub fn scheduler(&self) -> Option<String> {
         let all = attribute(&self.disk, "queue/scheduler")?;
-        let chosen = all
-            .split_whitespace()
-            .find_map(|name| name.strip_prefix('[')?.strip_suffix(']'));
+        let chosen = all.split_whitespace().find_map(|name| name.strip_prefix('[')?.strip_suffix(']'));
         Some(chosen.unwrap_or(&all).to_owned())
     }
 
@@ -113,8 +104,7 @@ impl BlockDevice {
     pub fn is_memory(&self) -> bool {
         let name = self.disk.file_name().unwrap_or_default().to_string_lossy();
         ["zram", "ram"].iter().any(|kind| {
-            name.strip_prefix(kind)
-                .is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+            name.strip_prefix(kind).is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
         })
     }
 
@@ -126,11 +116,7 @@ impl BlockDevice {
     pub fn counters(&self) -> io::Result<Counters> {
         let own = stat_fields(&self.own)?;
         // The kernel accounts flushes to the whole disk only.
-        let disk = if self.disk == self.own {
-            own.clone()
-        } else {
-            stat_fields(&self.disk)?
-        };
+        let disk = if self.disk == self.own { own.clone() } else { stat_fields(&self.disk)? };
         Ok(Counters {
             reads: own[0],
             read_bytes: own[2].saturating_mul(SECTOR_BYTES),
@@ -150,20 +136,14 @@ impl Sub for Counters {
             read_bytes: self.read_bytes.saturating_sub(earlier.read_bytes),
             writes: self.writes.saturating_sub(earlier.writes),
             written_bytes: self.written_bytes.saturating_sub(earlier.written_bytes),
-            flushes: self
-                .flushes
-                .zip(earlier.flushes)
-                .map(|(now, then)| now.saturating_sub(then)),
+            flushes: self.flushes.zip(earlier.flushes).map(|(now, then)| now.saturating_sub(then)),
         }
     }
 }
 
 impl std::iter::Sum for Counters {
     fn sum<I: Iterator<Item = Self>>(counters: I) -> Self {
-        let none = Self {
-            flushes: Some(0),
-            ..Self::default()
-        };
+        let none = Self { flushes: Some(0), ..Self::default() };
         counters.fold(none, |sum, one| Self {
             reads: sum.reads + one.reads,
             read_bytes: sum.read_bytes + one.read_bytes,
@@ -185,19 +165,12 @@ const FIELDS_MIN: usize = 11;
 const FLUSHES: usize = 15;
 
 fn stat_fields(folder: &Path) -> io::Result<Vec<u64>> {
-    parse_stat(&fs::read_to_string(folder.join("stat"))?).ok_or_else(|| {
-        io::Error::new(
-            io::ErrorKind::InvalidData,
-            "the device's stat file is not numbers",
-        )
-    })
+    parse_stat(&fs::read_to_string(folder.join("stat"))?)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the device's stat file is not numbers"))
 }
 
 fn parse_stat(text: &str) -> Option<Vec<u64>> {
-    let fields: Vec<u64> = text
-        .split_whitespace()
-        .map(|word| word.parse().ok())
-        .collect::<Option<_>>()?;
+    let fields: Vec<u64> = text.split_whitespace().map(|word| word.parse().ok()).collect::<Option<_>>()?;
     (fields.len() >= FIELDS_MIN).then_some(fields)
 }
 
@@ -215,10 +188,7 @@ mod tests {
     fn a_stat_file_of_any_kernel_is_read() {
         // Linux 4.x ends after 11 fields, 5.5 added the flushes as the 16th and 17th.
         let old = parse_stat("26481 5420 2150082 8783 5746 5786 688664 3339 0 5120 12425\n").unwrap();
-        assert_eq!(
-            (old[0], old[4], old[6], old.get(FLUSHES)),
-            (26481, 5746, 688_664, None)
-        );
+        assert_eq!((old[0], old[4], old[6], old.get(FLUSHES)), (26481, 5746, 688_664, None));
         let new = "26481 5420 2150082 8783 5746 5786 688664 3339 0 5120 12425 3222 36 144600 284 358 18";
         assert_eq!(parse_stat(new).unwrap()[FLUSHES], 358);
         assert_eq!(parse_stat("1 2 3 4 5 6 7 8 9 10 eleven"), None);
@@ -227,24 +197,9 @@ mod tests {
 
     #[test]
     fn a_difference_never_goes_below_zero() {
-        let less = Counters {
-            writes: 3,
-            flushes: Some(9),
-            ..Counters::default()
-        };
-        let more = Counters {
-            writes: 5,
-            flushes: Some(1),
-            ..Counters::default()
-        };
-        assert_eq!(
-            more - less,
-            Counters {
-                writes: 2,
-                flushes: Some(0),
-                ..Counters::default()
-            }
-        );
+        let less = Counters { writes: 3, flushes: Some(9), ..Counters::default() };
+        let more = Counters { writes: 5, flushes: Some(1), ..Counters::default() };
+        assert_eq!(more - less, Counters { writes: 2, flushes: Some(0), ..Counters::default() });
     }
 
     #[test]

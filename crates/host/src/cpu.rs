@@ -26,12 +26,8 @@ impl CpuTime {
     /// Where `/proc/stat` or `/proc/self/stat` cannot be read or understood.
     pub fn now() -> io::Result<Self> {
         let tick_s = 1.0 / rustix::param::clock_ticks_per_second() as f64;
-        parse(
-            &fs::read_to_string("/proc/stat")?,
-            &fs::read_to_string("/proc/self/stat")?,
-            tick_s,
-        )
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "/proc/stat is not as expected"))
+        parse(&fs::read_to_string("/proc/stat")?, &fs::read_to_string("/proc/self/stat")?, tick_s)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "/proc/stat is not as expected"))
     }
 
     /// User time of all other processes.
@@ -56,10 +52,7 @@ impl Sub for CpuTime {
 /// `machine` is `/proc/stat`, `own` is `/proc/self/stat` (both in proc(5)).
 fn parse(machine: &str, own: &str, tick_s: f64) -> Option<CpuTime> {
     let total = machine.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    let ticks: Vec<f64> = total
-        .split_whitespace()
-        .filter_map(|word| word.parse().ok())
-        .collect();
+    let ticks: Vec<f64> = total.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     // user, nice, system, idle, iowait, irq, softirq, steal; guest time is part of user already.
     let [user, nice, .., steal] = *ticks.get(..8)? else {
         return None;

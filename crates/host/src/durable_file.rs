@@ -119,12 +119,7 @@ impl DurableFile {
             Way::OpenFlags | Way::Fdatasync | Way::Fsync => self.file.write_at(bytes, offset),
             Way::RwfDsync => {
                 let slices = [io::IoSlice::new(bytes)];
-                Ok(rustix::io::pwritev2(
-                    &self.file,
-                    &slices,
-                    offset,
-                    ReadWriteFlags::DSYNC,
-                )?)
+                Ok(rustix::io::pwritev2(&self.file, &slices, offset, ReadWriteFlags::DSYNC)?)
             }
             Way::Linked(ring) => ring.write_durably(bytes, offset),
         }
@@ -146,12 +141,7 @@ impl DurableFile {
     ///
     /// `EOPNOTSUPP` where the file system cannot, `ENOSPC` where it is full.
     pub fn allocate(&self, len: u64) -> io::Result<()> {
-        Ok(rustix::fs::fallocate(
-            &self.file,
-            FallocateFlags::empty(),
-            0,
-            len,
-        )?)
+        Ok(rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, len)?)
     }
 }
 
@@ -201,8 +191,7 @@ const STATX_DIOALIGN: u32 = 0x2000;
 /// Whether `path` is a block device.
 pub fn is_block_device(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
-    path.metadata()
-        .is_ok_and(|found| found.file_type().is_block_device())
+    path.metadata().is_ok_and(|found| found.file_type().is_block_device())
 }
 
 /// Size of a file or block device, in bytes.

@@ -41,10 +41,7 @@ impl LinkedRing {
             .build()
             .flags(squeue::Flags::IO_LINK)
             .user_data(WRITE);
-        let fsync = opcode::Fsync::new(file)
-            .flags(types::FsyncFlags::DATASYNC)
-            .build()
-            .user_data(FSYNC);
+        let fsync = opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build().user_data(FSYNC);
         // SAFETY: `bytes` outlives both entries, because this function waits for both (invariant 1).
         unsafe { self.ring.submission().push_multiple(&[write, fsync]) }
             .map_err(|_| io::Error::other("the submission queue is full"))?;

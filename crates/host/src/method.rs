@@ -55,10 +55,7 @@ impl Method {
 
     /// Whether the write goes past the page cache and so must be aligned for the device.
     pub fn is_direct(self) -> bool {
-        matches!(
-            self,
-            Self::DirectDsync | Self::DirectSync | Self::RwfDsync | Self::Uring
-        )
+        matches!(self, Self::DirectDsync | Self::DirectSync | Self::RwfDsync | Self::Uring)
     }
 
     /// The method with the same promise that goes through the page cache: what a write falls back to where
@@ -108,17 +105,10 @@ pub struct UnknownName {
 }
 
 fn by_name<T: Copy>(given: &str, all: &[T], name: impl Fn(T) -> &'static str) -> Result<T, UnknownName> {
-    all.iter()
-        .copied()
-        .find(|&candidate| name(candidate) == given)
-        .ok_or_else(|| UnknownName {
-            given: given.to_owned(),
-            expected: all
-                .iter()
-                .map(|&candidate| name(candidate))
-                .collect::<Vec<_>>()
-                .join(", "),
-        })
+    all.iter().copied().find(|&candidate| name(candidate) == given).ok_or_else(|| UnknownName {
+        given: given.to_owned(),
+        expected: all.iter().map(|&candidate| name(candidate)).collect::<Vec<_>>().join(", "),
+    })
 }
 
 impl FromStr for Method {
@@ -162,12 +152,7 @@ mod tests {
             assert_eq!(state.name().parse(), Ok(state));
         }
         let error = "sync".parse::<Method>().unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .starts_with("`sync` is not one of direct-dsync, "),
-            "{error}"
-        );
+        assert!(error.to_string().starts_with("`sync` is not one of direct-dsync, "), "{error}");
     }
 
     #[test]

@@ -31,10 +31,7 @@ pub(crate) fn mount_of(path: &Path) -> io::Result<Mount> {
 
 /// Every line that can be read; a line that cannot is passed over, for the format may grow.
 fn parse(table: &[u8]) -> Vec<Mount> {
-    table
-        .split(|&byte| byte == b'\n')
-        .filter_map(parse_line)
-        .collect()
+    table.split(|&byte| byte == b'\n').filter_map(parse_line).collect()
 }
 
 fn parse_line(line: &[u8]) -> Option<Mount> {
@@ -52,13 +49,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
             options.push(option);
         }
     }
-    Some(Mount {
-        device_number,
-        mount_point,
-        options: options.join(","),
-        file_system,
-        source,
-    })
+    Some(Mount { device_number, mount_point, options: options.join(","), file_system, source })
 }
 
 fn text(field: &[u8]) -> String {

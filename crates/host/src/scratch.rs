@@ -31,20 +31,13 @@ impl ScratchFile {
         }
         live().push(path.to_owned());
         match create(path) {
-            Ok(made) => Ok((
-                Self {
-                    path: path.to_owned(),
-                },
-                made,
-            )),
+            Ok(made) => Ok((Self { path: path.to_owned() }, made)),
             Err(error) => {
                 // Not ours: someone else made it between the look and the creation.
                 if error.kind() == io::ErrorKind::AlreadyExists {
                     forget(path);
                 } else {
-                    drop(Self {
-                        path: path.to_owned(),
-                    });
+                    drop(Self { path: path.to_owned() });
                 }
                 Err(error)
             }

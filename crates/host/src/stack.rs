@@ -86,17 +86,12 @@ impl StackProbe {
             (device, _) => device.iter().cloned().collect(),
         };
         let device = device.as_ref();
-        let space = (mount.file_system != "none")
-            .then(|| space_bytes(path).ok())
-            .flatten();
+        let space = (mount.file_system != "none").then(|| space_bytes(path).ok()).flatten();
         let stack = Stack {
             path: path.display().to_string(),
             file_system: mount.file_system.clone(),
             mount_options: mount.options.clone(),
-            device: device.map_or_else(
-                || mount.source.clone(),
-                |device| device.node().display().to_string(),
-            ),
+            device: device.map_or_else(|| mount.source.clone(), |device| device.node().display().to_string()),
             device_model: device.and_then(BlockDevice::model),
             loop_file: device.and_then(BlockDevice::loop_file),
             scheduler: device.and_then(BlockDevice::scheduler),
@@ -110,11 +105,7 @@ impl StackProbe {
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
         };
         let read_only = mount.options.split(',').any(|option| option == "ro");
-        Self {
-            stack,
-            read_only,
-            devices,
-        }
+        Self { stack, read_only, devices }
     }
 
     /// What has reached the devices below so far; `None` where there are none with counters.
@@ -147,17 +138,12 @@ fn device_of(mount: &Mount) -> Option<BlockDevice> {
     }
     // btrfs and others mount under a number that no device has; the source names one of their devices.
     let source = fs::metadata(&mount.source).ok()?;
-    source
-        .file_type()
-        .is_block_device()
-        .then(|| BlockDevice::by_number(&device_number(source.rdev())))?
+    source.file_type().is_block_device().then(|| BlockDevice::by_number(&device_number(source.rdev())))?
 }
 
 /// A RAM disk, or a loop device over a file in memory.
 fn is_memory_device(device: &BlockDevice) -> bool {
-    let behind_loop = device
-        .loop_file()
-        .and_then(|file| mount_of(Path::new(&file)).ok());
+    let behind_loop = device.loop_file().and_then(|file| mount_of(Path::new(&file)).ok());
     device.is_memory() || behind_loop.is_some_and(|mount| is_memory(&mount))
 }
 
@@ -196,9 +182,7 @@ fn is_network(file_system: &str) -> bool {
     ];
     const NETWORK_FUSE: [&str; 7] = ["sshfs", "glusterfs", "ceph", "s3fs", "rclone", "davfs", "juicefs"];
     NETWORK.contains(&file_system)
-        || file_system
-            .strip_prefix("fuse.")
-            .is_some_and(|kind| NETWORK_FUSE.contains(&kind))
+        || file_system.strip_prefix("fuse.").is_some_and(|kind| NETWORK_FUSE.contains(&kind))
 }
 
 #[cfg(test)]
@@ -241,9 +225,6 @@ mod tests {
 
     #[test]
     fn a_path_that_is_not_there_is_an_error() {
-        assert_eq!(
-            StackProbe::of(Path::new("/nowhere")).unwrap_err().kind(),
-            io::ErrorKind::NotFound
-        );
+        assert_eq!(StackProbe::of(Path::new("/nowhere")).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

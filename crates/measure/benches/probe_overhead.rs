@@ -46,11 +46,7 @@ fn main() {
 }
 
 fn open_bare(path: &Path) -> File {
-    OpenOptions::new()
-        .write(true)
-        .custom_flags(O_DSYNC)
-        .open(path)
-        .expect("the file can be opened")
+    OpenOptions::new().write(true).custom_flags(O_DSYNC).open(path).expect("the file can be opened")
 }
 
 fn bare_loop(file: &File, source: &Source) -> f64 {
@@ -61,8 +57,7 @@ fn bare_loop(file: &File, source: &Source) -> f64 {
         if place + BUFFER_BYTES > window.len() {
             place = 0;
         }
-        file.write_at(&window[place..place + BUFFER_BYTES], offset)
-            .expect("memory takes the write");
+        file.write_at(&window[place..place + BUFFER_BYTES], offset).expect("memory takes the write");
         place += BUFFER_BYTES;
         offset += BUFFER_BYTES as u64;
     }
@@ -73,16 +68,8 @@ fn probe_loop(file: &mut DurableFile, source: &Source) -> f64 {
     let mut latencies_ns = vec![u64::MAX; WRITES as usize];
     latencies_ns.clear();
     let interrupt = Interrupt::default();
-    let timed = timed_writes(
-        file,
-        source,
-        0,
-        BUFFER_BYTES,
-        WRITES,
-        &interrupt,
-        &mut latencies_ns,
-    )
-    .expect("memory takes the writes");
+    let timed = timed_writes(file, source, 0, BUFFER_BYTES, WRITES, &interrupt, &mut latencies_ns)
+        .expect("memory takes the writes");
     (timed.ended - timed.started).as_secs_f64()
 }
 

@@ -118,15 +118,8 @@ pub fn compare(
     alike("number of writers", a.writers, b.writers)?;
     let pairs = pairs(a, b, common_sizes)?;
 
-    let welch: Vec<_> = pairs
-        .iter()
-        .map(|(a, b)| stats::welch(&throughputs(b), &throughputs(a)))
-        .collect();
-    let welch_p = corrected(
-        welch
-            .iter()
-            .map(|test| test.as_ref().map(|test| test.p_two_sided)),
-    );
+    let welch: Vec<_> = pairs.iter().map(|(a, b)| stats::welch(&throughputs(b), &throughputs(a))).collect();
+    let welch_p = corrected(welch.iter().map(|test| test.as_ref().map(|test| test.p_two_sided)));
     let rank_p =
         corrected(pairs.iter().map(|(a, b)| {
             stats::mann_whitney(&throughputs(b), &throughputs(a)).map(|test| test.p_two_sided)
@@ -156,13 +149,7 @@ pub fn compare(
             welch_p_holm: welch_p[place],
             mann_whitney_p_holm: rank_p[place],
             verdict,
-            words: words(
-                (a_name, b_name),
-                verdict,
-                throughput_ratio,
-                interval,
-                rank_p[place],
-            ),
+            words: words((a_name, b_name), verdict, throughput_ratio, interval, rank_p[place]),
         });
     }
     Ok(Comparison {
@@ -177,9 +164,7 @@ fn alike<T: PartialEq + fmt::Display>(what: &str, a: T, b: T) -> Result<(), Unli
     if a == b {
         return Ok(());
     }
-    Err(Unlike {
-        reason: format!("the {what} differs: {a} and {b}; measure both the same way"),
-    })
+    Err(Unlike { reason: format!("the {what} differs: {a} and {b}; measure both the same way") })
 }
 
 fn pairs<'a>(
@@ -192,9 +177,7 @@ fn pairs<'a>(
     if !common_sizes && sizes(a) != sizes(b) {
         let reason = "the buffer sizes differ; measure the same --sizes, or compare those that both have with \
                       --common-sizes";
-        return Err(Unlike {
-            reason: reason.to_owned(),
-        });
+        return Err(Unlike { reason: reason.to_owned() });
     }
     let at = |size| b.points.iter().find(|point| point.buffer_bytes == size);
     let mut pairs = Vec::new();
@@ -207,29 +190,17 @@ fn pairs<'a>(
         pairs.push((point, other));
     }
     if pairs.is_empty() {
-        return Err(Unlike {
-            reason: "the two have no buffer size in common".to_owned(),
-        });
+        return Err(Unlike { reason: "the two have no buffer size in common".to_owned() });
     }
     Ok(pairs)
 }
 
 fn throughputs(point: &Point) -> Vec<f64> {
-    point
-        .run_data
-        .iter()
-        .filter(|run| run.counted)
-        .map(|run| run.throughput_bytes_per_s)
-        .collect()
+    point.run_data.iter().filter(|run| run.counted).map(|run| run.throughput_bytes_per_s).collect()
 }
 
 fn latencies(point: &Point) -> Vec<f64> {
-    point
-        .run_data
-        .iter()
-        .filter(|run| run.counted)
-        .map(|run| run.latency_s)
-        .collect()
+    point.run_data.iter().filter(|run| run.counted).map(|run| run.latency_s).collect()
 }
 
 /// Holm's correction over the p-values there are.
@@ -246,9 +217,7 @@ fn words(
     interval: Option<[f64; 2]>,
     rank_p: Option<f64>,
 ) -> String {
-    let between = interval.map_or(String::new(), |[low, high]| {
-        format!(" (95 %: {low:.2} to {high:.2})")
-    });
+    let between = interval.map_or(String::new(), |[low, high]| format!(" (95 %: {low:.2} to {high:.2})"));
     let seen_by_rank = rank_p.is_some_and(|p| p < SIGNIFICANCE);
     let second_opinion = match (verdict, seen_by_rank) {
         (Verdict::NoDifferenceShown, true) => "; the rank test sees one, so look for outlier runs",
@@ -267,17 +236,11 @@ fn overall((a, b): (&str, &str), points: &[PointComparison]) -> String {
     let count = |verdict| points.iter().filter(|point| point.verdict == verdict).count();
     let (faster, slower) = (count(Verdict::Faster), count(Verdict::Slower));
     let (all, alike) = (points.len(), count(Verdict::NoDifferenceShown));
-    let ratios = || {
-        points
-            .iter()
-            .filter(|point| point.verdict != Verdict::NoDifferenceShown)
-    };
+    let ratios = || points.iter().filter(|point| point.verdict != Verdict::NoDifferenceShown);
     let range =
-        ratios()
-            .map(|point| point.throughput_ratio)
-            .fold(None, |range: Option<(f64, f64)>, ratio| {
-                Some(range.map_or((ratio, ratio), |(low, high)| (low.min(ratio), high.max(ratio))))
-            });
+        ratios().map(|point| point.throughput_ratio).fold(None, |range: Option<(f64, f64)>, ratio| {
+            Some(range.map_or((ratio, ratio), |(low, high)| (low.min(ratio), high.max(ratio))))
+        });
     let span = match range {
         Some((low, high)) if high - low < 0.005 => format!(", by a factor of {low:.2}"),
         Some((low, high)) => format!(", by factors from {low:.2} to {high:.2}"),
@@ -319,59 +282,28 @@ mod tests {
     #[test]
     fn a_real_difference_is_found_where_it_is_and_nowhere_else() {
         // Twice the fixed cost matters at 4 KiB and is lost in 16 MiB.
-        let found = compare(
-            ("a", &probe(100e-6, QUIET)),
-            ("b", &probe(200e-6, OTHER_QUIET)),
-            false,
-        )
-        .unwrap();
+        let found = compare(("a", &probe(100e-6, QUIET)), ("b", &probe(200e-6, OTHER_QUIET)), false).unwrap();
         assert_eq!(found.points.first().unwrap().verdict, Verdict::Slower);
         assert!((found.points[0].throughput_ratio - 0.51).abs() < 0.02);
         let [low, high] = found.points[0].throughput_ratio_ci95.unwrap();
         assert!(low < found.points[0].throughput_ratio && found.points[0].throughput_ratio < high);
-        assert!(
-            found.overall.starts_with("b is slower than a at "),
-            "{}",
-            found.overall
-        );
+        assert!(found.overall.starts_with("b is slower than a at "), "{}", found.overall);
     }
 
     #[test]
     fn the_same_stack_twice_shows_no_difference() {
-        let found = compare(
-            ("a", &probe(100e-6, QUIET)),
-            ("b", &probe(100e-6, OTHER_QUIET)),
-            false,
-        )
-        .unwrap();
-        assert!(
-            found
-                .points
-                .iter()
-                .all(|point| point.verdict == Verdict::NoDifferenceShown)
-        );
-        assert_eq!(
-            found.overall,
-            "no difference between a and b can be shown at any of 13 sizes"
-        );
+        let found = compare(("a", &probe(100e-6, QUIET)), ("b", &probe(100e-6, OTHER_QUIET)), false).unwrap();
+        assert!(found.points.iter().all(|point| point.verdict == Verdict::NoDifferenceShown));
+        assert_eq!(found.overall, "no difference between a and b can be shown at any of 13 sizes");
     }
 
     #[test]
     fn unlike_measurements_are_refused_with_the_reason() {
         let a = probe(100e-6, QUIET);
         let refused = |b: &ProbeReport| compare(("a", &a), ("b", b), false).unwrap_err().to_string();
-        let method = ProbeReport {
-            method: Method::Fsync,
-            ..a.clone()
-        };
-        assert_eq!(
-            refused(&method),
-            "the method differs: direct-dsync and fsync; measure both the same way"
-        );
-        let writers = ProbeReport {
-            writers: 2,
-            ..a.clone()
-        };
+        let method = ProbeReport { method: Method::Fsync, ..a.clone() };
+        assert_eq!(refused(&method), "the method differs: direct-dsync and fsync; measure both the same way");
+        let writers = ProbeReport { writers: 2, ..a.clone() };
         assert!(refused(&writers).starts_with("the number of writers differs"));
         let mut sizes = a.clone();
         sizes.points.remove(0);
@@ -387,10 +319,7 @@ mod tests {
     #[test]
     fn rows_of_the_csv_match_the_points() {
         let comparison = compare(("a", &probe(1e-4, QUIET)), ("b", &probe(2e-4, QUIET)), false).unwrap();
-        let all = Comparisons {
-            schema: SCHEMA.to_owned(),
-            comparisons: vec![comparison],
-        };
+        let all = Comparisons { schema: SCHEMA.to_owned(), comparisons: vec![comparison] };
         assert_eq!(comparisons_csv(&all).unwrap().lines().count(), 1 + 13);
     }
 }

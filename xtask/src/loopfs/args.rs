@@ -111,9 +111,7 @@ pub(super) fn parse(args: &[String]) -> Outcome<Action> {
         };
         let mut value = || {
             let value = attached.or_else(|| words.next().map(String::as_str));
-            value
-                .filter(|v| !v.is_empty())
-                .ok_or_else(|| usage(format!("{flag} needs a value")))
+            value.filter(|v| !v.is_empty()).ok_or_else(|| usage(format!("{flag} needs a value")))
         };
         match flag {
             "--size" if up => size = parse_size(value()?)?,
@@ -124,9 +122,7 @@ pub(super) fn parse(args: &[String]) -> Outcome<Action> {
             _ if word.is_empty() => return Err(usage("the name of DIR is empty")),
             _ if dir.is_none() => dir = Some(PathBuf::from(word)),
             _ => {
-                return Err(usage(format!(
-                    "loopfs {verb} takes one DIR; `{word}` is too much"
-                )));
+                return Err(usage(format!("loopfs {verb} takes one DIR; `{word}` is too much")));
             }
         }
     }
@@ -136,18 +132,9 @@ pub(super) fn parse(args: &[String]) -> Outcome<Action> {
     }
     if let Some(fs) = file_systems.iter().find(|fs| size < fs.smallest()) {
         let smallest = fs.smallest() / MIB;
-        return Err(usage(format!(
-            "{} needs a --size of {smallest}m or more",
-            fs.name()
-        )));
+        return Err(usage(format!("{} needs a --size of {smallest}m or more", fs.name())));
     }
-    Ok(Action::Up(Up {
-        dir,
-        size,
-        file_systems,
-        backing_dir,
-        dry_run,
-    }))
+    Ok(Action::Up(Up { dir, size, file_systems, backing_dir, dry_run }))
 }
 
 /// A size in bytes: a number, and k, m, g or t for powers of 1024.
@@ -199,35 +186,19 @@ mod tests {
 
     #[test]
     fn sizes() {
-        for (text, bytes) in [
-            ("0", 0),
-            ("4096", 4096),
-            ("3k", 3 << 10),
-            ("512M", 512 << 20),
-            ("2t", 2 << 40),
-        ] {
+        for (text, bytes) in [("0", 0), ("4096", 4096), ("3k", 3 << 10), ("512M", 512 << 20), ("2t", 2 << 40)]
+        {
             assert_eq!(parse_size(text).unwrap(), bytes, "{text}");
         }
-        for text in [
-            "",
-            "g",
-            "1gb",
-            "-1g",
-            "1.5g",
-            "1 g",
-            "99999999999999999999",
-            "18014398509481984k",
-            "1é",
-        ] {
+        for text in ["", "g", "1gb", "-1g", "1.5g", "1 g", "99999999999999999999", "18014398509481984k", "1é"]
+        {
             assert!(parse_size(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn up_has_defaults() {
-        let Ok(Action::Up(up)) = parsed("up d") else {
-            panic!("not up")
-        };
+        let Ok(Action::Up(up)) = parsed("up d") else { panic!("not up") };
         assert_eq!(
             up,
             Up {
@@ -260,13 +231,7 @@ mod tests {
 
     #[test]
     fn a_folder_may_hold_an_equals_sign() {
-        assert_eq!(
-            parsed("down a=b"),
-            Ok(Action::Down(Down {
-                dir: "a=b".into(),
-                dry_run: false
-            }))
-        );
+        assert_eq!(parsed("down a=b"), Ok(Action::Down(Down { dir: "a=b".into(), dry_run: false })));
     }
 
     #[test]

@@ -18,13 +18,7 @@ const DETACH_LIMIT: Duration = Duration::from_secs(10);
 pub(super) fn down(options: &Down) -> Outcome {
     let dir = full_path(&options.dir)?;
     let marker = Marker::read(&dir)?;
-    undo(
-        Runner {
-            dry_run: options.dry_run,
-        },
-        &dir,
-        &marker,
-    )
+    undo(Runner { dry_run: options.dry_run }, &dir, &marker)
 }
 
 /// Undoes the marker's steps, last first. What cannot be undone stays, and stays on the list.
@@ -73,19 +67,11 @@ fn undo_step(runner: Runner, dir: &Path, marker: &Marker, step: &Step) -> Outcom
         Step::Loop(fs) => marker.image(*fs).map_or(Ok(()), |image| detach(runner, image)),
         Step::MountPoint(fs) => {
             let point = dir.join(fs.name());
-            if point.exists() {
-                runner.run("rmdir", &["--", text(&point)?])
-            } else {
-                Ok(())
-            }
+            if point.exists() { runner.run("rmdir", &["--", text(&point)?]) } else { Ok(()) }
         }
         Step::Mount(fs) => {
             let point = dir.join(fs.name());
-            if system::is_mounted(&point)? {
-                runner.run("umount", &["--", text(&point)?])
-            } else {
-                Ok(())
-            }
+            if system::is_mounted(&point)? { runner.run("umount", &["--", text(&point)?]) } else { Ok(()) }
         }
     }
 }
@@ -99,10 +85,7 @@ pub(super) fn detach(runner: Runner, image: &Path) -> Outcome {
     let start = Instant::now();
     while !runner.dry_run && !system::loop_devices(image)?.is_empty() {
         if start.elapsed() > DETACH_LIMIT {
-            return Err(Failure::Failed(format!(
-                "{} still has a loop device in use",
-                image.display()
-            )));
+            return Err(Failure::Failed(format!("{} still has a loop device in use", image.display())));
         }
         thread::sleep(Duration::from_millis(50));
     }

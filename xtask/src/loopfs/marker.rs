@@ -48,10 +48,7 @@ impl Step {
             Self::Image(fs, path) => match path.to_str() {
                 Some(text) if !text.contains('\n') => format!("image {} {text}", fs.name()),
                 _ => {
-                    return Err(Failure::Usage(format!(
-                        "{} is no plain line of text",
-                        path.display()
-                    )));
+                    return Err(Failure::Usage(format!("{} is no plain line of text", path.display())));
                 }
             },
             Self::Loop(fs) => format!("loop {}", fs.name()),
@@ -90,23 +87,13 @@ impl Marker {
     pub(super) fn create(dir: &Path, dry_run: bool) -> Outcome<Self> {
         let file = dir.join(NAME);
         if dry_run {
-            return Ok(Self {
-                file: None,
-                steps: Vec::new(),
-            });
+            return Ok(Self { file: None, steps: Vec::new() });
         }
-        let written = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&file);
+        let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file);
         written
             .and_then(|mut f| writeln!(f, "{HEAD}"))
             .map_err(context(format!("cannot write {}", file.display())))?;
-        Ok(Self {
-            file: Some(file),
-            steps: Vec::new(),
-        })
+        Ok(Self { file: Some(file), steps: Vec::new() })
     }
 
     /// Adds a step that is about to be taken.
@@ -129,16 +116,13 @@ impl Marker {
     pub(super) fn read(dir: &Path) -> Outcome<Self> {
         let file = dir.join(NAME);
         let meta = fs::symlink_metadata(&file).map_err(|error| match error.kind() {
-            ErrorKind::NotFound => Failure::Usage(format!(
-                "{} was not made by `loopfs up`: left alone",
-                dir.display()
-            )),
+            ErrorKind::NotFound => {
+                Failure::Usage(format!("{} was not made by `loopfs up`: left alone", dir.display()))
+            }
             _ => context(format!("cannot read {}", file.display()))(error),
         })?;
         // `down` removes, as root, the files that this names: a list that another user wrote is no list to follow.
-        let own = fs::metadata("/proc/self")
-            .map_err(context("cannot read /proc/self"))?
-            .uid();
+        let own = fs::metadata("/proc/self").map_err(context("cannot read /proc/self"))?.uid();
         if !meta.is_file() || (meta.uid() != own && meta.uid() != 0) {
             return Err(Failure::Usage(format!(
                 "{} was written by someone else: left alone",
@@ -148,10 +132,7 @@ impl Marker {
         let text = fs::read_to_string(&file).map_err(context(format!("cannot read {}", file.display())))?;
         let steps = parse(&text)
             .map_err(|line| Failure::Usage(format!("{}: cannot read the line `{line}`", file.display())))?;
-        Ok(Self {
-            file: Some(file),
-            steps,
-        })
+        Ok(Self { file: Some(file), steps })
     }
 
     /// The image file of a file system.
@@ -172,9 +153,7 @@ impl Marker {
 fn parse(text: &str) -> Result<Vec<Step>, &str> {
     // A last line without its end was cut off while it was written, so its step was never taken.
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    let lines = whole
-        .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines = whole.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.map(|line| Step::from_line(line).ok_or(line)).collect()
 }
 
@@ -205,15 +184,9 @@ mod tests {
         }
         let read = Marker::read(&dir).unwrap();
         assert_eq!(read.steps, steps);
-        assert_eq!(
-            read.image(FileSystem::Xfs),
-            Some(Path::new("/tmp/with space/xfs.img"))
-        );
+        assert_eq!(read.image(FileSystem::Xfs), Some(Path::new("/tmp/with space/xfs.img")));
         assert_eq!(read.image(FileSystem::Ext4), None);
-        assert!(
-            Marker::create(&dir, false).is_err(),
-            "a marker is never overwritten"
-        );
+        assert!(Marker::create(&dir, false).is_err(), "a marker is never overwritten");
         fs::remove_dir_all(dir).unwrap();
     }
 
@@ -234,15 +207,9 @@ mod tests {
 
     #[test]
     fn strange_lines_are_refused() {
-        for line in [
-            "image xfs relative.img",
-            "image zfs /a",
-            "image xfs",
-            "loop",
-            "loop xfs x",
-            "folder xfs",
-            "x",
-        ] {
+        for line in
+            ["image xfs relative.img", "image zfs /a", "image xfs", "loop", "loop xfs x", "folder xfs", "x"]
+        {
             assert_eq!(parse(&format!("{line}\n")), Err(line));
         }
     }
@@ -250,11 +217,7 @@ mod tests {
     #[test]
     fn a_path_of_two_lines_is_refused() {
         let mut marker = Marker::create(Path::new("/"), true).unwrap();
-        assert!(
-            marker
-                .add(Step::Image(FileSystem::Xfs, "/a\nmount xfs".into()))
-                .is_err()
-        );
+        assert!(marker.add(Step::Image(FileSystem::Xfs, "/a\nmount xfs".into())).is_err());
         assert!(marker.steps.is_empty());
     }
 }

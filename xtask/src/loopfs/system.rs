@@ -27,17 +27,13 @@ impl Runner {
 
 /// The path as text, for a command's argument.
 pub(super) fn text(path: &Path) -> Outcome<&str> {
-    path.to_str()
-        .ok_or_else(|| Failure::Usage(format!("{} is no plain text", path.display())))
+    path.to_str().ok_or_else(|| Failure::Usage(format!("{} is no plain text", path.display())))
 }
 
 /// The loop devices that have the image file behind them.
 pub(super) fn loop_devices(image: &Path) -> Outcome<Vec<PathBuf>> {
     let mut devices = Vec::new();
-    for entry in fs::read_dir("/sys/block")
-        .map_err(context("cannot read /sys/block"))?
-        .flatten()
-    {
+    for entry in fs::read_dir("/sys/block").map_err(context("cannot read /sys/block"))?.flatten() {
         // Only a loop device that is in use has this file.
         let Ok(backing) = fs::read_to_string(entry.path().join("loop/backing_file")) else {
             continue;
@@ -73,10 +69,7 @@ pub(super) fn is_mounted(folder: &Path) -> Outcome<bool> {
 
 /// The mount points in the text of a mountinfo file.
 fn mount_points(table: &str) -> impl Iterator<Item = PathBuf> {
-    table
-        .lines()
-        .filter_map(|line| line.split(' ').nth(4))
-        .map(|field| PathBuf::from(unescaped(field)))
+    table.lines().filter_map(|line| line.split(' ').nth(4)).map(|field| PathBuf::from(unescaped(field)))
 }
 
 /// Undoes mountinfo's way of writing blanks and backslashes, as three octal digits.

@@ -12,9 +12,7 @@ use crate::run::{self, Failure, Outcome, context};
 
 /// Makes the file systems and mounts them; removes all of it if a step fails.
 pub(super) fn up(options: &Up) -> Outcome {
-    let runner = Runner {
-        dry_run: options.dry_run,
-    };
+    let runner = Runner { dry_run: options.dry_run };
     if !options.dry_run {
         need_programs(&options.file_systems)?;
     }
@@ -39,10 +37,7 @@ pub(super) fn up(options: &Up) -> Outcome {
     failure.report();
     eprintln!("removing what was made so far");
     match down::undo(runner, &dir, &marker) {
-        Ok(()) => Err(Failure::Failed(format!(
-            "{}: nothing is left of it",
-            dir.display()
-        ))),
+        Ok(()) => Err(Failure::Failed(format!("{}: nothing is left of it", dir.display()))),
         Err(undoing) => Err(undoing),
     }
 }
@@ -67,18 +62,9 @@ fn make_all(
         return Ok(());
     }
     for (fs, image, device) in made {
-        let io = if system::is_direct(&device) {
-            "direct"
-        } else {
-            "through the page cache"
-        };
+        let io = if system::is_direct(&device) { "direct" } else { "through the page cache" };
         let point = dir.join(fs.name());
-        println!(
-            "{} on {}, I/O of {} {io}",
-            point.display(),
-            device.display(),
-            image.display()
-        );
+        println!("{} on {}, I/O of {} {io}", point.display(), device.display(), image.display());
     }
     Ok(())
 }
@@ -161,13 +147,8 @@ fn make_file_system(runner: Runner, fs: FileSystem, device: &str) -> Outcome {
 /// Fails, naming packages, if a program that is needed is missing.
 fn need_programs(file_systems: &[FileSystem]) -> Outcome {
     let tools = ["losetup", "mount", "umount"].map(|tool| (tool.to_owned(), "util-linux mount"));
-    let makers = file_systems
-        .iter()
-        .map(|fs| (format!("mkfs.{}", fs.name()), fs.package()));
-    let missing = tools
-        .into_iter()
-        .chain(makers)
-        .find(|(program, _)| !run::has_program(program));
+    let makers = file_systems.iter().map(|fs| (format!("mkfs.{}", fs.name()), fs.package()));
+    let missing = tools.into_iter().chain(makers).find(|(program, _)| !run::has_program(program));
     match missing {
         None => Ok(()),
         Some((program, package)) => Err(Failure::Failed(format!(
@@ -187,21 +168,15 @@ fn free_folder(dir: &Path) -> Outcome<(PathBuf, bool)> {
                 )));
             }
             if entries.next().is_some() {
-                return Err(Failure::Usage(format!(
-                    "{} is not empty: left alone",
-                    dir.display()
-                )));
+                return Err(Failure::Usage(format!("{} is not empty: left alone", dir.display())));
             }
             Ok((full_path(dir)?, true))
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            let name = dir
-                .file_name()
-                .ok_or_else(|| Failure::Usage(format!("{} has no name", dir.display())))?;
-            let parent = dir
-                .parent()
-                .filter(|parent| !parent.as_os_str().is_empty())
-                .unwrap_or(Path::new("."));
+            let name =
+                dir.file_name().ok_or_else(|| Failure::Usage(format!("{} has no name", dir.display())))?;
+            let parent =
+                dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
             Ok((full_path(parent)?.join(name), false))
         }
         Err(error) => Err(Failure::Usage(format!("cannot use {}: {error}", dir.display()))),
@@ -218,10 +193,7 @@ fn image_files(options: &Up, dir: &Path) -> Outcome<Vec<PathBuf>> {
             (full_path(folder)?, format!("evenkeel-{name}-"))
         }
     };
-    let images = options
-        .file_systems
-        .iter()
-        .map(|fs| folder.join(format!("{prefix}{}.img", fs.name())));
+    let images = options.file_systems.iter().map(|fs| folder.join(format!("{prefix}{}.img", fs.name())));
     images
         .map(|image| match fs::symlink_metadata(&image) {
             Ok(_) => Err(Failure::Usage(format!("{} exists: left alone", image.display()))),

@@ -33,11 +33,7 @@ pub fn comparisons_csv(all: &Comparisons) -> Result<String, Error> {
         for point in &comparison.points {
             let throughput = point.throughput_ratio_ci95;
             let latency = point.latency_ratio_ci95;
-            let mut row = vec![
-                comparison.a.clone(),
-                comparison.b.clone(),
-                point.buffer_bytes.to_string(),
-            ];
+            let mut row = vec![comparison.a.clone(), comparison.b.clone(), point.buffer_bytes.to_string()];
             let figures = [
                 Some(point.a_throughput_bytes_per_s),
                 Some(point.b_throughput_bytes_per_s),

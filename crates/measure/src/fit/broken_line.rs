@@ -46,9 +46,7 @@ impl BrokenLine {
         let mut line = start;
         for _ in 0..MAX_ITERATIONS {
             let next = line.reweighted(points, scale);
-            let moved = (next.level - line.level)
-                .abs()
-                .max((next.slope - line.slope).abs());
+            let moved = (next.level - line.level).abs().max((next.slope - line.slope).abs());
             line = next;
             if moved < 1e-3 * scale {
                 break;
@@ -71,24 +69,13 @@ impl BrokenLine {
         }
         let determinant = w * wmm - wm * wm;
         // Without a point past the first break the slope has no say, and stays as it is.
-        let slope = if determinant > 1e-9 * w * w {
-            (w * wmy - wm * wy) / determinant
-        } else {
-            self.slope
-        };
+        let slope = if determinant > 1e-9 * w * w { (w * wmy - wm * wy) / determinant } else { self.slope };
         let slope = slope.clamp(SLOPES[0], SLOPES[1]);
-        Self {
-            level: (wy - slope * wm) / w,
-            slope,
-            ..self
-        }
+        Self { level: (wy - slope * wm) / w, slope, ..self }
     }
 }
 
 /// How far the middle piece has run, and how far the last, at `size`.
 fn rises([first, second]: Breaks, size: f64) -> (f64, f64) {
-    (
-        (size - first).clamp(0.0, second - first),
-        (size - second).max(0.0),
-    )
+    ((size - first).clamp(0.0, second - first), (size - second).max(0.0))
 }

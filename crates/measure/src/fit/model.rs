@@ -39,11 +39,7 @@ pub fn fit_model(points: &[(f64, f64)]) -> Option<Model> {
     }
     let start = least_trimmed(points).filter(Line::rises)?;
     let scale = scale(points.iter().map(|&point| start.residual(point)), 2);
-    let line = if scale > ROUNDING {
-        refine(points, start, scale)
-    } else {
-        start
-    };
+    let line = if scale > ROUNDING { refine(points, start, scale) } else { start };
     if !line.is_visible(points, scale.max(ROUNDING)) {
         return None;
     }
@@ -101,20 +97,12 @@ fn least_trimmed(points: &[(f64, f64)]) -> Option<Line> {
     let through_two = points.iter().enumerate().flat_map(|(i, &a)| {
         points.iter().skip(i + 1).map(move |&b| {
             let seconds_per_byte = (b.1 - a.1) / (b.0 - a.0);
-            Line {
-                fixed_s: a.1 - seconds_per_byte * a.0,
-                seconds_per_byte,
-            }
+            Line { fixed_s: a.1 - seconds_per_byte * a.0, seconds_per_byte }
         })
     });
-    let flat = points.iter().map(|&(_, latency_s)| Line {
-        fixed_s: latency_s,
-        seconds_per_byte: 0.0,
-    });
-    let proportional = points.iter().map(|&(bytes, latency_s)| Line {
-        fixed_s: 0.0,
-        seconds_per_byte: latency_s / bytes,
-    });
+    let flat = points.iter().map(|&(_, latency_s)| Line { fixed_s: latency_s, seconds_per_byte: 0.0 });
+    let proportional =
+        points.iter().map(|&(bytes, latency_s)| Line { fixed_s: 0.0, seconds_per_byte: latency_s / bytes });
     let mut sizes = Vec::with_capacity(points.len());
     let mut cost = |line: &Line| {
         sizes.clear();
@@ -135,10 +123,7 @@ fn refine(points: &[(f64, f64)], start: Line, scale: f64) -> Line {
     let mut line = start;
     for _ in 0..MAX_ITERATIONS {
         let weights = |point| bisquare_weight(line.residual(point) / scale);
-        let Some(next) = NormalEquations::of(points, weights)
-            .solution()
-            .filter(Line::rises)
-        else {
+        let Some(next) = NormalEquations::of(points, weights).solution().filter(Line::rises) else {
             return start;
         };
         let moved = (next.fixed_s / line.fixed_s - 1.0).abs()
@@ -220,10 +205,8 @@ fn r2(points: &[(f64, f64)], line: Line) -> Option<f64> {
     let logs = || points.iter().map(|&(_, latency_s)| latency_s.ln());
     let mean = logs().sum::<f64>() / points.len() as f64;
     let total: f64 = logs().map(|log| (log - mean).powi(2)).sum();
-    let unexplained: f64 = points
-        .iter()
-        .map(|&(bytes, latency_s)| (latency_s / line.at(bytes)).ln().powi(2))
-        .sum();
+    let unexplained: f64 =
+        points.iter().map(|&(bytes, latency_s)| (latency_s / line.at(bytes)).ln().powi(2)).sum();
     (total > 0.0).then(|| 1.0 - unexplained / total)
 }
 
@@ -238,22 +221,14 @@ mod tests {
     }
 
     fn curve(fixed_s: f64, bandwidth: f64) -> Vec<(f64, f64)> {
-        sizes()
-            .map(|bytes| (bytes, fixed_s + bytes / bandwidth))
-            .collect()
+        sizes().map(|bytes| (bytes, fixed_s + bytes / bandwidth)).collect()
     }
 
     fn assert_recovered(points: &[(f64, f64)], fixed_s: f64, bandwidth: f64, tolerance: f64) -> Model {
         let model = fit_model(points).unwrap();
         let off = |found: f64, truth: f64| (found / truth - 1.0).abs();
-        assert!(
-            off(model.fixed_latency_s, fixed_s) < tolerance,
-            "l is {fixed_s}: {model:?}"
-        );
-        assert!(
-            off(model.bandwidth_bytes_per_s, bandwidth) < tolerance,
-            "B is {bandwidth}: {model:?}"
-        );
+        assert!(off(model.fixed_latency_s, fixed_s) < tolerance, "l is {fixed_s}: {model:?}");
+        assert!(off(model.bandwidth_bytes_per_s, bandwidth) < tolerance, "B is {bandwidth}: {model:?}");
         let product = model.fixed_latency_s * model.bandwidth_bytes_per_s;
         assert!(off(model.optimum_bytes, product) < 1e-12);
         model
@@ -306,10 +281,8 @@ mod tests {
         assert_eq!(fit_model(&flat), None);
         let falling: Vec<_> = sizes().map(|bytes| (bytes, 1.0 / bytes)).collect();
         assert_eq!(fit_model(&falling), None);
-        let ripple: Vec<_> = sizes()
-            .enumerate()
-            .map(|(i, x)| (x, 1e-3 * (1.0 + 0.02 * (i as f64 * 1.7).sin())))
-            .collect();
+        let ripple: Vec<_> =
+            sizes().enumerate().map(|(i, x)| (x, 1e-3 * (1.0 + 0.02 * (i as f64 * 1.7).sin()))).collect();
         assert_eq!(fit_model(&ripple), None);
     }
 
@@ -321,13 +294,7 @@ mod tests {
 
     #[test]
     fn senseless_points_have_no_model() {
-        for bad in [
-            (0.0, 1.0),
-            (1.0, 0.0),
-            (-1.0, 1.0),
-            (1.0, f64::NAN),
-            (f64::INFINITY, 1.0),
-        ] {
+        for bad in [(0.0, 1.0), (1.0, 0.0), (-1.0, 1.0), (1.0, f64::NAN), (f64::INFINITY, 1.0)] {
             let mut points = curve(1e-3, 1e8);
             points.push(bad);
             assert_eq!(fit_model(&points), None);
@@ -339,9 +306,7 @@ mod tests {
         let shown = 32.0 * 1024.0..2.0 * 1024.0 * 1024.0;
         ((1e-6_f64).ln()..(20e-3_f64).ln(), 1e6_f64.ln()..1e10_f64.ln())
             .prop_map(|(log_l, log_b)| (log_l.exp(), log_b.exp()))
-            .prop_filter("l B lies well within the sizes", move |(l, b)| {
-                shown.contains(&(l * b))
-            })
+            .prop_filter("l B lies well within the sizes", move |(l, b)| shown.contains(&(l * b)))
     }
 
     proptest! {

@@ -45,10 +45,7 @@ pub fn fit_phases(points: &[(f64, f64)]) -> Option<Phases> {
     }
     let logs: Vec<LogPoint> = points
         .iter()
-        .map(|&(bytes, latency_s)| LogPoint {
-            size: bytes.log2(),
-            latency: latency_s.log2(),
-        })
+        .map(|&(bytes, latency_s)| LogPoint { size: bytes.log2(), latency: latency_s.log2() })
         .collect();
     let shapes = shapes(&logs);
     let start = best(&logs, &shapes, LEAST_SCALE, |line, _| trimmed_loss(&logs, line))?;
@@ -80,14 +77,8 @@ impl Shape {
 
 /// Every shape that the points could tell apart.
 fn shapes(points: &[LogPoint]) -> Vec<Shape> {
-    let first = points
-        .iter()
-        .map(|point| point.size)
-        .fold(f64::INFINITY, f64::min);
-    let last = points
-        .iter()
-        .map(|point| point.size)
-        .fold(f64::NEG_INFINITY, f64::max);
+    let first = points.iter().map(|point| point.size).fold(f64::INFINITY, f64::min);
+    let last = points.iter().map(|point| point.size).fold(f64::NEG_INFINITY, f64::max);
     let steps = ((last - first) * STEPS_PER_DOUBLING).ceil().clamp(1.0, MAX_STEPS) as u32;
     let place = |step: u32| first + (last - first) * f64::from(step) / f64::from(steps);
     let is_told = |shape: &Shape| {
@@ -116,21 +107,10 @@ fn best(
 ) -> Option<(BrokenLine, Shape)> {
     let level = points.first()?.latency;
     // Neighbouring shapes have similar lines: each search starts where the last one ended.
-    let mut line = BrokenLine {
-        breaks: [0.0; 2],
-        level,
-        slope: 0.5,
-    };
+    let mut line = BrokenLine { breaks: [0.0; 2], level, slope: 0.5 };
     let mut least: Option<(f64, BrokenLine, Shape)> = None;
     for &shape in shapes {
-        line = BrokenLine::settle(
-            points,
-            BrokenLine {
-                breaks: shape.breaks,
-                ..line
-            },
-            scale,
-        );
+        line = BrokenLine::settle(points, BrokenLine { breaks: shape.breaks, ..line }, scale);
         let found = cost(&line, &shape);
         if least.is_none_or(|(cost, ..)| found < cost) {
             least = Some((found, line, shape));
@@ -141,37 +121,23 @@ fn best(
 
 /// The sum of losses less the largest quarter.
 fn trimmed_loss(points: &[LogPoint], line: &BrokenLine) -> f64 {
-    let mut losses: Vec<f64> = points
-        .iter()
-        .map(|&point| huber_loss(line.residual(point) / LEAST_SCALE))
-        .collect();
+    let mut losses: Vec<f64> =
+        points.iter().map(|&point| huber_loss(line.residual(point) / LEAST_SCALE)).collect();
     losses.sort_by(f64::total_cmp);
-    losses
-        .iter()
-        .take(points.len() - points.len() / TRIMMED_SHARE)
-        .sum()
+    losses.iter().take(points.len() - points.len() / TRIMMED_SHARE).sum()
 }
 
 fn bounded_loss(points: &[LogPoint], line: &BrokenLine, scale: f64) -> f64 {
     let most = huber_loss(FARTHEST);
-    points
-        .iter()
-        .map(|&point| huber_loss(line.residual(point) / scale).min(most))
-        .sum()
+    points.iter().map(|&point| huber_loss(line.residual(point) / scale).min(most)).sum()
 }
 
 fn report(points: &[(f64, f64)], line: BrokenLine, shape: Shape) -> Phases {
     // An outermost bound is a size as given: one that went through a logarithm is off by its rounding.
-    let first = points
-        .iter()
-        .map(|&(bytes, _)| bytes)
-        .fold(f64::INFINITY, f64::min);
+    let first = points.iter().map(|&(bytes, _)| bytes).fold(f64::INFINITY, f64::min);
     let last = points.iter().map(|&(bytes, _)| bytes).fold(0.0, f64::max);
     let [from, to] = line.breaks.map(|size| size.exp2().clamp(first, last));
-    let to = match (
-        shape.constant_throughput,
-        shape.constant_latency || shape.both_grow,
-    ) {
+    let to = match (shape.constant_throughput, shape.constant_latency || shape.both_grow) {
         (false, _) => last,
         (true, true) => to,
         (true, false) => first,
@@ -206,10 +172,7 @@ mod tests {
 
     /// Latency over 4 KiB to 16 MiB by doublings: 13 points.
     fn curve(latency_s: impl Fn(f64) -> f64) -> Vec<(f64, f64)> {
-        (12..=24)
-            .map(|exponent| f64::from(exponent).exp2())
-            .map(|x| (x, latency_s(x)))
-            .collect()
+        (12..=24).map(|exponent| f64::from(exponent).exp2()).map(|x| (x, latency_s(x))).collect()
     }
 
     fn model(optimum_bytes: f64) -> impl Fn(f64) -> f64 {
@@ -221,22 +184,15 @@ mod tests {
     }
 
     fn rippled(mut points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
-        points
-            .iter_mut()
-            .enumerate()
-            .for_each(|(i, point)| point.1 *= ripple(i));
+        points.iter_mut().enumerate().for_each(|(i, point)| point.1 *= ripple(i));
         points
     }
 
     fn found(phases: &Phases) -> Vec<PhaseRange> {
-        [
-            phases.constant_latency,
-            phases.both_grow,
-            phases.constant_throughput,
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
+        [phases.constant_latency, phases.both_grow, phases.constant_throughput]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     fn assert_spans(phases: &Phases, points: &[(f64, f64)]) {
@@ -245,16 +201,8 @@ mod tests {
         let last = points.iter().map(|point| point.0).fold(0.0, f64::max);
         assert_eq!(ranges.first().unwrap().from_bytes, first, "{phases:?}");
         assert_eq!(ranges.last().unwrap().to_bytes, last, "{phases:?}");
-        assert!(
-            ranges.iter().all(|range| range.from_bytes < range.to_bytes),
-            "{phases:?}"
-        );
-        assert!(
-            ranges
-                .windows(2)
-                .all(|pair| pair[0].to_bytes == pair[1].from_bytes),
-            "{phases:?}"
-        );
+        assert!(ranges.iter().all(|range| range.from_bytes < range.to_bytes), "{phases:?}");
+        assert!(ranges.windows(2).all(|pair| pair[0].to_bytes == pair[1].from_bytes), "{phases:?}");
     }
 
     fn assert_middle_holds(points: &[(f64, f64)], optimum_bytes: f64) -> Phases {
@@ -286,10 +234,7 @@ mod tests {
         });
         let phases = fit_phases(&points).unwrap();
         let middle = phases.both_grow.unwrap();
-        assert!(
-            (middle.from_bytes / (32.0 * KIB) - 1.0).abs() < 1e-9,
-            "{phases:?}"
-        );
+        assert!((middle.from_bytes / (32.0 * KIB) - 1.0).abs() < 1e-9, "{phases:?}");
         assert!((middle.to_bytes / MIB - 1.0).abs() < 1e-9, "{phases:?}");
         assert!((phases.middle_slope - 0.4).abs() < 1e-3, "{phases:?}");
     }
@@ -300,10 +245,7 @@ mod tests {
             let phases = fit_phases(&points).unwrap();
             assert_eq!(
                 phases.constant_latency,
-                Some(PhaseRange {
-                    from_bytes: 4.0 * KIB,
-                    to_bytes: 16.0 * MIB
-                })
+                Some(PhaseRange { from_bytes: 4.0 * KIB, to_bytes: 16.0 * MIB })
             );
             assert_eq!((found(&phases).len(), phases.middle_slope), (1, 0.0));
         }
@@ -313,10 +255,7 @@ mod tests {
     fn constant_throughput_is_one_phase() {
         for points in [curve(|x| x / 2e8), rippled(curve(|x| x / 2e8))] {
             let phases = fit_phases(&points).unwrap();
-            let all = PhaseRange {
-                from_bytes: 4.0 * KIB,
-                to_bytes: 16.0 * MIB,
-            };
+            let all = PhaseRange { from_bytes: 4.0 * KIB, to_bytes: 16.0 * MIB };
             assert_eq!(phases.constant_throughput, Some(all));
             assert_eq!((found(&phases).len(), phases.middle_slope), (1, 1.0));
         }

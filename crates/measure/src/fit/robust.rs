@@ -25,21 +25,13 @@ pub(super) fn scale(residuals: impl Iterator<Item = f64>, parameters: usize) -> 
 
 /// The weight of a residual of `z` scales under Huber's loss.
 pub(super) fn huber_weight(z: f64) -> f64 {
-    if z.abs() <= HUBER_K {
-        1.0
-    } else {
-        HUBER_K / z.abs()
-    }
+    if z.abs() <= HUBER_K { 1.0 } else { HUBER_K / z.abs() }
 }
 
 /// Huber's loss of a residual of `z` scales: half its square near zero, growing linearly farther out.
 pub(super) fn huber_loss(z: f64) -> f64 {
     let z = z.abs();
-    if z <= HUBER_K {
-        z * z / 2.0
-    } else {
-        HUBER_K * (z - HUBER_K / 2.0)
-    }
+    if z <= HUBER_K { z * z / 2.0 } else { HUBER_K * (z - HUBER_K / 2.0) }
 }
 
 /// Tukey's bisquare weight of a residual of `z` scales: none beyond 4.685 of them.

@@ -11,25 +11,15 @@ use crate::stats;
 
 /// The points of one combination that have any run, by ascending size.
 pub(super) fn points(measured: &Measured, combination: Combination) -> Vec<Point> {
-    let mut points: Vec<Point> = measured
-        .points
-        .iter()
-        .filter(|point| point.combination == combination)
-        .filter_map(point)
-        .collect();
+    let mut points: Vec<Point> =
+        measured.points.iter().filter(|point| point.combination == combination).filter_map(point).collect();
     points.sort_by_key(|point| point.buffer_bytes);
     points
 }
 
 fn point(measured: &PointRuns) -> Option<Point> {
     let counted = counted(measured);
-    let runs = || {
-        measured
-            .runs
-            .iter()
-            .zip(&counted)
-            .filter_map(|(run, &counts)| counts.then_some(run))
-    };
+    let runs = || measured.runs.iter().zip(&counted).filter_map(|(run, &counts)| counts.then_some(run));
     let throughputs: Vec<f64> = runs().map(Run::throughput_bytes_per_s).collect();
     let latencies: Vec<f64> = runs().map(Run::latency_s).collect();
     let throughput = stats::summarise(&throughputs)?;
@@ -44,11 +34,7 @@ fn point(measured: &PointRuns) -> Option<Point> {
         method: measured.method,
         writes,
         runs: runs().count() as u32,
-        disturbed_runs: measured
-            .runs
-            .iter()
-            .filter(|run| run.disturbance.is_some())
-            .count() as u32,
+        disturbed_runs: measured.runs.iter().filter(|run| run.disturbance.is_some()).count() as u32,
         throughput_bytes_per_s: throughput,
         latency_s: latency_summary(&latency, runs()),
         ratio: ratio.ratio,
@@ -56,25 +42,14 @@ fn point(measured: &PointRuns) -> Option<Point> {
         device_writes_per_op: device.map(|device| per_write(device.writes)),
         device_flushes_per_op: device.and_then(|device| device.flushes).map(per_write),
         device_bytes_per_user_byte: device.map(|device| device.written_bytes as f64 / user_bytes as f64),
-        run_data: measured
-            .runs
-            .iter()
-            .zip(counted)
-            .map(|(run, counted)| run_data(run, counted))
-            .collect(),
+        run_data: measured.runs.iter().zip(counted).map(|(run, counted)| run_data(run, counted)).collect(),
     })
 }
 
 /// Which runs count: all clean ones, and disturbed ones only as far as clean ones are lacking.
 fn counted(measured: &PointRuns) -> Vec<bool> {
-    let clean = measured
-        .runs
-        .iter()
-        .filter(|run| run.disturbance.is_none())
-        .count();
-    let mut lacking = (measured.allotment.runs as usize)
-        .min(measured.runs.len())
-        .saturating_sub(clean);
+    let clean = measured.runs.iter().filter(|run| run.disturbance.is_none()).count();
+    let mut lacking = (measured.allotment.runs as usize).min(measured.runs.len()).saturating_sub(clean);
     let mut counts = |run: &Run| {
         let fills_in = run.disturbance.is_some() && lacking > 0;
         lacking -= usize::from(fills_in);
@@ -133,12 +108,7 @@ mod tests {
 
     fn run(latencies_ns: Vec<u64>, disturbed: bool) -> Run {
         let elapsed_s = latencies_ns.iter().sum::<u64>() as f64 * 1e-9;
-        let device = Counters {
-            writes: 6,
-            flushes: Some(2),
-            written_bytes: 24_576,
-            ..Counters::default()
-        };
+        let device = Counters { writes: 6, flushes: Some(2), written_bytes: 24_576, ..Counters::default() };
         Run {
             order: 0,
             started_s: 0.0,
@@ -158,20 +128,14 @@ mod tests {
             combination: PLAIN,
             method: PLAIN.method,
             buffer_bytes: 4096,
-            allotment: Allotment {
-                writes_per_run: 2,
-                runs: allotted,
-            },
+            allotment: Allotment { writes_per_run: 2, runs: allotted },
             runs,
         }
     }
 
     #[test]
     fn a_point_s_figures_follow_from_its_runs() {
-        let runs = vec![
-            run(vec![100_000, 300_000], false),
-            run(vec![200_000, 600_000], false),
-        ];
+        let runs = vec![run(vec![100_000, 300_000], false), run(vec![200_000, 600_000], false)];
         let point = point(&measured(runs, 2)).unwrap();
         assert_eq!((point.writes, point.runs), (4, 2));
         assert!((point.latency_s.mean - 300e-6).abs() < 1e-12);
@@ -186,9 +150,7 @@ mod tests {
     #[test]
     fn a_percentile_needs_ten_writes_beyond_it() {
         let percentiles = |writes| {
-            let latency = point(&measured(vec![run(vec![1000; writes], false)], 1))
-                .unwrap()
-                .latency_s;
+            let latency = point(&measured(vec![run(vec![1000; writes], false)], 1)).unwrap().latency_s;
             [latency.p50, latency.p99, latency.p999].map(|percentile| percentile.is_some())
         };
         assert_eq!(percentiles(19), [false, false, false]);
@@ -201,22 +163,13 @@ mod tests {
     #[test]
     fn percentiles_are_those_of_the_single_writes_to_three_digits() {
         // 1 us to 10 ms in steps of 1 us, in one run.
-        let latency = point(&measured(
-            vec![run((1..=10_000).map(|us| us * 1000).collect(), false)],
-            1,
-        ))
-        .unwrap()
-        .latency_s;
-        for (found, expected) in [
-            (latency.p50, 5e-3),
-            (latency.p99, 9.9e-3),
-            (latency.p999, 9.99e-3),
-            (Some(latency.max), 10e-3),
-        ] {
-            assert!(
-                (found.unwrap() / expected - 1.0).abs() < 1e-3,
-                "{found:?} is not {expected}"
-            );
+        let latency = point(&measured(vec![run((1..=10_000).map(|us| us * 1000).collect(), false)], 1))
+            .unwrap()
+            .latency_s;
+        for (found, expected) in
+            [(latency.p50, 5e-3), (latency.p99, 9.9e-3), (latency.p999, 9.99e-3), (Some(latency.max), 10e-3)]
+        {
+            assert!((found.unwrap() / expected - 1.0).abs() < 1e-3, "{found:?} is not {expected}");
         }
     }
 
@@ -229,9 +182,6 @@ mod tests {
         let lacking = measured(vec![clean(), disturbed(), disturbed()], 2);
         assert_eq!(counted(&lacking), [true, true, false]);
         let point = point(&replaced).unwrap();
-        assert_eq!(
-            (point.runs, point.disturbed_runs, point.run_data.len()),
-            (2, 1, 3)
-        );
+        assert_eq!((point.runs, point.disturbed_runs, point.run_data.len()), (2, 1, 3));
     }
 }

@@ -4,7 +4,7 @@ use super::point_at;
 use super::report::{Batching, Model, Point, Recommendation};
 use super::settings::Settings;
 
-/// `None` without a record size or a recommended buffer.
+/// `None` without a record size or a recommended buffer, and where a record does not fit the buffer.
 ///
 /// Two ways of batching are answered. Filling: a batch of n records is written when it is full; at rate r
 /// it takes n/r to fill, and a record waits (n - 1) / (2 r) on average. Group commit: what arrives during
@@ -19,13 +19,16 @@ pub(super) fn in_records(
     let records = settings.records?;
     let buffer_bytes = chosen.buffer_bytes?;
     let point = point_at(points, buffer_bytes)?;
-    let records_per_batch = (buffer_bytes / records.record_bytes).max(1);
+    let records_per_batch = buffer_bytes / records.record_bytes;
+    if records_per_batch == 0 {
+        return None;
+    }
     let rate = records.arrival_rate_per_s;
     let mean_wait_s = rate.map(|rate| (records_per_batch - 1) as f64 / (2.0 * rate));
     // Each write carries whole records only.
     let carried_bytes_per_s = point.throughput_bytes_per_s.mean
         * (records_per_batch * records.record_bytes) as f64
-        / buffer_bytes.max(records.record_bytes) as f64;
+        / buffer_bytes as f64;
     let group_commit_records = rate.zip(model).and_then(|(rate, model)| {
         let load = rate * records.record_bytes as f64 / model.bandwidth_bytes_per_s;
         (load < 1.0).then(|| (rate * model.fixed_latency_s / (1.0 - load)).max(1.0))

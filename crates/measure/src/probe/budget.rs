@@ -49,10 +49,7 @@ impl Cost {
     /// Most writes whose run takes at most `run_s`.
     fn writes_within(&self, run_s: f64) -> u64 {
         let writes = ((run_s - self.setup_s) / self.write_s.max(1e-9)).max(0.0) as u64;
-        writes.clamp(
-            short_run_writes(self.buffer_bytes),
-            full_run_writes(self.buffer_bytes),
-        )
+        writes.clamp(short_run_writes(self.buffer_bytes), full_run_writes(self.buffer_bytes))
     }
 }
 
@@ -72,50 +69,27 @@ pub fn allot(costs: &[Cost], runs: u32, time_s: Option<f64>) -> Vec<Allotment> {
         kept.pop();
     }
     let affordable = usable_s / shortest_s(&kept).max(1e-9);
-    let runs = if affordable < f64::from(runs) {
-        (affordable as u32).max(runs_min)
-    } else {
-        runs
-    };
+    let runs = if affordable < f64::from(runs) { (affordable as u32).max(runs_min) } else { runs };
 
     let cap_s = longest_run_s(costs, &kept, usable_s / f64::from(runs));
-    let mut allotments = vec![
-        Allotment {
-            writes_per_run: 0,
-            runs: 0
-        };
-        costs.len()
-    ];
+    let mut allotments = vec![Allotment { writes_per_run: 0, runs: 0 }; costs.len()];
     for &place in &kept {
-        allotments[place] = Allotment {
-            writes_per_run: costs[place].writes_within(cap_s),
-            runs,
-        };
+        allotments[place] = Allotment { writes_per_run: costs[place].writes_within(cap_s), runs };
     }
     allotments
 }
 
 fn vec_of_full_runs(costs: &[Cost], runs: u32) -> Vec<Allotment> {
-    let full = |cost: &Cost| Allotment {
-        writes_per_run: full_run_writes(cost.buffer_bytes),
-        runs,
-    };
+    let full = |cost: &Cost| Allotment { writes_per_run: full_run_writes(cost.buffer_bytes), runs };
     costs.iter().map(full).collect()
 }
 
 /// The common bound on a run's length with which one round of all kept points takes at most `round_s`.
 fn longest_run_s(costs: &[Cost], kept: &[usize], round_s: f64) -> f64 {
     let round_with = |cap_s: f64| -> f64 {
-        kept.iter()
-            .map(|&place| costs[place].run_s(costs[place].writes_within(cap_s)))
-            .sum()
+        kept.iter().map(|&place| costs[place].run_s(costs[place].writes_within(cap_s))).sum()
     };
-    let (mut low_s, mut high_s) = (
-        0.0,
-        kept.iter()
-            .map(|&place| costs[place].full_s())
-            .fold(0.0, f64::max),
-    );
+    let (mut low_s, mut high_s) = (0.0, kept.iter().map(|&place| costs[place].full_s()).fold(0.0, f64::max));
     if round_with(high_s) <= round_s {
         return high_s;
     }
@@ -160,20 +134,8 @@ mod tests {
         let costs = stack(50e-6, 1e9);
         let allotments = allot(&costs, 30, Some(120.0));
         assert_eq!(allotments, allot(&costs, 30, None));
-        assert_eq!(
-            allotments[0],
-            Allotment {
-                writes_per_run: 4096,
-                runs: 30
-            }
-        );
-        assert_eq!(
-            allotments[12],
-            Allotment {
-                writes_per_run: 4,
-                runs: 30
-            }
-        );
+        assert_eq!(allotments[0], Allotment { writes_per_run: 4096, runs: 30 });
+        assert_eq!(allotments[12], Allotment { writes_per_run: 4, runs: 30 });
     }
 
     #[test]
@@ -193,11 +155,7 @@ mod tests {
         let dropped = allotments.iter().filter(|allotted| allotted.runs == 0).count();
         assert!(dropped > 0 && dropped < costs.len());
         assert!(allotments[..dropped].iter().all(|allotted| allotted.runs == 0));
-        assert!(
-            allotments[dropped..]
-                .iter()
-                .all(|allotted| allotted.runs == RUNS_MIN)
-        );
+        assert!(allotments[dropped..].iter().all(|allotted| allotted.runs == RUNS_MIN));
     }
 
     proptest! {

@@ -35,25 +35,16 @@ fn judge(run: &Run, usual_written: Option<f64>) -> Option<String> {
     let cpu = &run.observation.cpu;
     let mut found = Vec::new();
     if cpu.steal_s > TICKS_S.min(cpu.all_s) && cpu.steal_s > STEAL_SHARE * cpu.all_s {
-        found.push(format!(
-            "the hypervisor took {:.0} ms of processor time",
-            cpu.steal_s * 1e3
-        ));
+        found.push(format!("the hypervisor took {:.0} ms of processor time", cpu.steal_s * 1e3));
     }
     let foreign_s = cpu.foreign_user_s();
     if foreign_s > TICKS_S.min(cpu.all_s) && foreign_s > FOREIGN_CPU_SHARE * cpu.all_s {
-        found.push(format!(
-            "other processes took {:.0} ms of processor time",
-            foreign_s * 1e3
-        ));
+        found.push(format!("other processes took {:.0} ms of processor time", foreign_s * 1e3));
     }
     if let Some(device) = run.observation.device {
         let read = device.read_bytes as f64;
         if read > DEVICE_BYTES && read > (DEVICE_EXCESS - 1.0) * run.user_bytes as f64 {
-            found.push(format!(
-                "{:.1} MiB were read from the device",
-                read / DEVICE_BYTES
-            ));
+            found.push(format!("{:.1} MiB were read from the device", read / DEVICE_BYTES));
         }
         let written = device.written_bytes as f64;
         if let Some(usual) = usual_written
@@ -61,9 +52,7 @@ fn judge(run: &Run, usual_written: Option<f64>) -> Option<String> {
             && written - usual > DEVICE_BYTES
         {
             let excess = (written - usual) / DEVICE_BYTES;
-            found.push(format!(
-                "{excess:.1} MiB more than usual were written to the device"
-            ));
+            found.push(format!("{excess:.1} MiB more than usual were written to the device"));
         }
     }
     (!found.is_empty()).then(|| found.join("; "))
@@ -87,32 +76,12 @@ mod tests {
     use crate::probe::target::Observation;
 
     fn run(cpu: CpuTime, written_bytes: u64, read_bytes: u64) -> Run {
-        let device = Some(Counters {
-            written_bytes,
-            read_bytes,
-            ..Counters::default()
-        });
-        let observation = Observation {
-            elapsed_s: 0.5,
-            latencies_ns: vec![1],
-            device,
-            cpu,
-        };
-        Run {
-            order: 0,
-            started_s: 0.0,
-            user_bytes: 16 << 20,
-            observation,
-            disturbance: None,
-        }
+        let device = Some(Counters { written_bytes, read_bytes, ..Counters::default() });
+        let observation = Observation { elapsed_s: 0.5, latencies_ns: vec![1], device, cpu };
+        Run { order: 0, started_s: 0.0, user_bytes: 16 << 20, observation, disturbance: None }
     }
 
-    const QUIET: CpuTime = CpuTime {
-        user_s: 0.1,
-        all_s: 1.0,
-        steal_s: 0.0,
-        own_user_s: 0.1,
-    };
+    const QUIET: CpuTime = CpuTime { user_s: 0.1, all_s: 1.0, steal_s: 0.0, own_user_s: 0.1 };
 
     #[test]
     fn a_run_of_its_own_work_is_clean_however_slow() {
@@ -123,47 +92,19 @@ mod tests {
 
     #[test]
     fn each_kind_of_disturbance_is_named() {
-        let stolen = run(
-            CpuTime {
-                steal_s: 0.05,
-                ..QUIET
-            },
-            0,
-            0,
-        );
-        assert!(
-            judge(&stolen, None)
-                .unwrap()
-                .starts_with("the hypervisor took 50 ms")
-        );
+        let stolen = run(CpuTime { steal_s: 0.05, ..QUIET }, 0, 0);
+        assert!(judge(&stolen, None).unwrap().starts_with("the hypervisor took 50 ms"));
         let foreign = run(CpuTime { user_s: 0.3, ..QUIET }, 0, 0);
-        assert!(
-            judge(&foreign, None)
-                .unwrap()
-                .starts_with("other processes took 200 ms")
-        );
+        assert!(judge(&foreign, None).unwrap().starts_with("other processes took 200 ms"));
         let read = run(QUIET, 0, 8 << 20);
         assert!(judge(&read, None).unwrap().starts_with("8.0 MiB were read"));
         let written = run(QUIET, 40 << 20, 0);
-        assert!(
-            judge(&written, Some(20.0 * DEVICE_BYTES))
-                .unwrap()
-                .starts_with("20.0 MiB more than usual")
-        );
+        assert!(judge(&written, Some(20.0 * DEVICE_BYTES)).unwrap().starts_with("20.0 MiB more than usual"));
     }
 
     #[test]
     fn one_tick_of_the_clock_is_no_disturbance() {
-        let ticked = run(
-            CpuTime {
-                user_s: 0.12,
-                all_s: 0.1,
-                steal_s: 0.01,
-                ..QUIET
-            },
-            0,
-            0,
-        );
+        let ticked = run(CpuTime { user_s: 0.12, all_s: 0.1, steal_s: 0.01, ..QUIET }, 0, 0);
         assert_eq!(judge(&ticked, None), None);
     }
 }

@@ -80,8 +80,6 @@ pub struct HostTarget {
     interrupt: Interrupt,
     /// What `O_DIRECT` asks of lengths here; `None` where there is no direct I/O.
     direct_granule: Option<u64>,
-    /// Bytes that may be overwritten in place; 0 for a place without that.
-    in_place_bytes: u64,
     /// One file a writer, written once and durable, for the runs over [`FileState::Written`].
     recycled: Vec<Recycled>,
     origin: Instant,
@@ -102,9 +100,10 @@ impl HostTarget {
         let existing = place.existing();
         let stack = StackProbe::of(existing)
             .map_err(|error| TargetError::io("looking at the storage stack", existing, error))?;
-        let (direct_granule, in_place_bytes) = match &place {
+        check_room(&place, settings)?;
+        let direct_granule = match &place {
             Place::Existing(path) => look_in_place(path)?,
-            place => (look_at_folder(place)?, 0),
+            place => look_at_folder(place)?,
         };
         let largest = settings.buffer_sizes.iter().copied().max().unwrap_or(1);
         Ok(Self {
@@ -114,7 +113,6 @@ impl HostTarget {
             source: Source::random(largest as usize, settings.seed),
             interrupt,
             direct_granule,
-            in_place_bytes,
             recycled: Vec::new(),
             origin: Instant::now(),
         })
@@ -125,37 +123,13 @@ impl HostTarget {
         &self.stack
     }
 
-    fn check_room(&self, needed_bytes: u64) -> Result<(), TargetError> {
-        let existing = self.place.existing();
-        let free_bytes = match self.place {
-            Place::Existing(_) => self.in_place_bytes,
-            _ => {
-                space_bytes(existing)
-                    .map_err(|error| TargetError::io("asking for the space left", existing, error))?
-                    .1
-            }
-        };
-        if needed_bytes > free_bytes {
-            return Err(TargetError::Full {
-                path: existing.to_owned(),
-                needed_bytes,
-                free_bytes,
-            });
-        }
-        Ok(())
-    }
-
     /// Writes the files or the region that later runs overwrite.
     fn recycle(&mut self, bytes: u64) -> Result<(), TargetError> {
         if let Place::Existing(path) = &self.place {
             return self.write_through(path, Open::InPlace, bytes * u64::from(self.writers));
         }
         for writer in 0..self.writers {
-            if self
-                .recycled
-                .get(writer as usize)
-                .is_some_and(|recycled| recycled.bytes >= bytes)
-            {
+            if self.recycled.get(writer as usize).is_some_and(|recycled| recycled.bytes >= bytes) {
                 continue;
             }
             self.recycled.truncate(writer as usize);
@@ -179,8 +153,7 @@ impl HostTarget {
                 return Err(TargetError::Interrupted);
             }
             let piece = (bytes - offset).min(self.source.window().len() as u64);
-            file.write_at(&self.source.window()[..piece as usize], offset)
-                .map_err(failed)?;
+            file.write_at(&self.source.window()[..piece as usize], offset).map_err(failed)?;
             offset += piece;
         }
         file.settle().map_err(failed)
@@ -191,43 +164,25 @@ impl HostTarget {
         let method = self.method_for(order.combination.method, order.buffer_bytes);
         let run_bytes = order.buffer_bytes * order.writes;
         if let Place::Existing(path) = &self.place {
-            let open = if writer == 0 {
-                Open::InPlace
-            } else {
-                Open::InPlaceBeside
-            };
+            let open = if writer == 0 { Open::InPlace } else { Open::InPlaceBeside };
             let file = DurableFile::open(path, method, open)
                 .map_err(|error| failure("opening", path, method, error))?;
-            return Ok(OpenFile {
-                file,
-                start_offset: run_bytes * u64::from(writer),
-                _scratch: None,
-            });
+            return Ok(OpenFile { file, start_offset: run_bytes * u64::from(writer), _scratch: None });
         }
         if order.combination.file_state == FileState::Written {
             let path = self.recycled[writer as usize].file.path();
             let file = DurableFile::open(path, method, Open::InPlace)
                 .map_err(|error| failure("opening", path, method, error))?;
-            return Ok(OpenFile {
-                file,
-                start_offset: 0,
-                _scratch: None,
-            });
+            return Ok(OpenFile { file, start_offset: 0, _scratch: None });
         }
         let path = self.place.scratch_path("", writer);
         let (scratch, file) = ScratchFile::make(&path, |path| DurableFile::open(path, method, Open::New))
             .map_err(|error| failure("creating the file", &path, method, error))?;
         if order.combination.file_state == FileState::Allocated {
-            file.allocate(run_bytes)
-                .map_err(|error| failure("allocating the file", &path, method, error))?;
+            file.allocate(run_bytes).map_err(|error| failure("allocating the file", &path, method, error))?;
         }
-        file.settle()
-            .map_err(|error| failure("creating the file", &path, method, error))?;
-        Ok(OpenFile {
-            file,
-            start_offset: 0,
-            _scratch: Some(scratch),
-        })
+        file.settle().map_err(|error| failure("creating the file", &path, method, error))?;
+        Ok(OpenFile { file, start_offset: 0, _scratch: Some(scratch) })
     }
 
     fn settle_folder(&self) -> Result<(), TargetError> {
@@ -262,14 +217,9 @@ impl HostTarget {
         }
         let start = Barrier::new(files.len());
         thread::scope(|scope| {
-            let loops: Vec<_> = files
-                .iter_mut()
-                .map(|open| scope.spawn(|| loop_of(open, Some(&start))))
-                .collect();
-            loops
-                .into_iter()
-                .map(|writer| writer.join().expect("a writer does not panic"))
-                .collect()
+            let loops: Vec<_> =
+                files.iter_mut().map(|open| scope.spawn(|| loop_of(open, Some(&start)))).collect();
+            loops.into_iter().map(|writer| writer.join().expect("a writer does not panic")).collect()
         })
     }
 }
@@ -284,26 +234,12 @@ struct OpenFile {
 
 impl Target for HostTarget {
     fn method_for(&self, method: Method, buffer_bytes: u64) -> Method {
-        let can_be_direct = self
-            .direct_granule
-            .is_some_and(|granule| buffer_bytes.is_multiple_of(granule));
-        if method.is_direct() && !can_be_direct {
-            method.buffered()
-        } else {
-            method
-        }
+        let can_be_direct = self.direct_granule.is_some_and(|granule| buffer_bytes.is_multiple_of(granule));
+        if method.is_direct() && !can_be_direct { method.buffered() } else { method }
     }
 
     fn prepare(&mut self, combinations: &[Combination], run_bytes_max: u64) -> Result<(), TargetError> {
-        let written = combinations
-            .iter()
-            .any(|each| each.file_state == FileState::Written);
-        let new = combinations
-            .iter()
-            .any(|each| each.file_state != FileState::Written);
-        let all_writers = run_bytes_max.saturating_mul(u64::from(self.writers));
-        self.check_room(all_writers.saturating_mul(u64::from(written) + u64::from(new)))?;
-        if written {
+        if combinations.iter().any(|each| each.file_state == FileState::Written) {
             self.recycle(run_bytes_max)?;
         }
         Ok(())
@@ -327,16 +263,9 @@ impl Target for HostTarget {
         let started = loops.iter().map(|(timed, _)| timed.started).min();
         let ended = loops.iter().map(|(timed, _)| timed.ended).max();
         Ok(Observation {
-            elapsed_s: started
-                .zip(ended)
-                .map_or(0.0, |(started, ended)| (ended - started).as_secs_f64()),
-            latencies_ns: loops
-                .into_iter()
-                .flat_map(|(_, latencies_ns)| latencies_ns)
-                .collect(),
-            device: device_after
-                .zip(device_before)
-                .map(|(after, before)| after - before),
+            elapsed_s: started.zip(ended).map_or(0.0, |(started, ended)| (ended - started).as_secs_f64()),
+            latencies_ns: loops.into_iter().flat_map(|(_, latencies_ns)| latencies_ns).collect(),
+            device: device_after.zip(device_before).map(|(after, before)| after - before),
             cpu: cpu_after - cpu_before,
         })
     }
@@ -354,12 +283,34 @@ fn look_at_folder(place: &Place) -> Result<Option<u64>, TargetError> {
         .map_err(|error| TargetError::io("asking for direct I/O", path, error))
 }
 
-/// The granule of direct I/O and the size, once it is sure that nobody else holds the device.
-fn look_in_place(path: &Path) -> Result<(Option<u64>, u64), TargetError> {
+/// The granule of direct I/O, once it is sure that nobody else holds the device.
+fn look_in_place(path: &Path) -> Result<Option<u64>, TargetError> {
     DurableFile::open(path, Method::Fsync, Open::InPlace)
         .map_err(|error| TargetError::io("claiming it for this probe alone", path, error))?;
-    let look = || Ok((direct_io_granule(path, false)?, size_bytes(path)?));
-    look().map_err(|error| TargetError::io("asking for size and direct I/O", path, error))
+    direct_io_granule(path, false).map_err(|error| TargetError::io("asking for direct I/O", path, error))
+}
+
+/// Whether full runs fit the file system, or the file or device that they overwrite.
+///
+/// # Errors
+///
+/// [`TargetError::Full`] or [`TargetError::TooSmall`] where they do not; else where the size cannot be had.
+pub fn check_room(place: &Place, settings: &Settings) -> Result<(), TargetError> {
+    let existing = place.existing();
+    let needed_bytes = settings.room_bytes();
+    let unknown = |error| TargetError::io("asking for its size", existing, error);
+    if let Place::Existing(path) = place {
+        let size_bytes = size_bytes(path).map_err(unknown)?;
+        if needed_bytes > size_bytes {
+            return Err(TargetError::TooSmall { path: path.clone(), needed_bytes, size_bytes });
+        }
+        return Ok(());
+    }
+    let (_, free_bytes) = space_bytes(existing).map_err(unknown)?;
+    if needed_bytes > free_bytes {
+        return Err(TargetError::Full { path: existing.to_owned(), needed_bytes, free_bytes });
+    }
+    Ok(())
 }
 
 /// Room for `count` latencies whose memory is mapped already, so that no page fault falls into a timed write.
@@ -372,10 +323,7 @@ fn touched(count: usize) -> Vec<u64> {
 /// Tells what this stack cannot do, and an interruption, from a failure.
 fn failure(doing: &'static str, path: &Path, method: Method, error: io::Error) -> TargetError {
     let unsupported = |why: &str| TargetError::Unsupported {
-        reason: format!(
-            "{}: {method} cannot be had here: {doing}: {error}{why}",
-            path.display()
-        ),
+        reason: format!("{}: {method} cannot be had here: {doing}: {error}{why}", path.display()),
     };
     match error.kind() {
         io::ErrorKind::Interrupted => TargetError::Interrupted,
@@ -398,12 +346,7 @@ mod tests {
 
     fn settings(combinations: Vec<Combination>, writers: u32) -> Settings {
         let first = combinations[0];
-        Settings {
-            buffer_sizes: SMALL.to_vec(),
-            combinations,
-            writers,
-            ..Settings::paper(first)
-        }
+        Settings { buffer_sizes: SMALL.to_vec(), combinations, writers, ..Settings::paper(first) }
     }
 
     fn target(place: Place, settings: &Settings) -> HostTarget {
@@ -411,10 +354,7 @@ mod tests {
     }
 
     fn names(folder: &Path) -> Vec<std::ffi::OsString> {
-        std::fs::read_dir(folder)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name())
-            .collect()
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect()
     }
 
     #[test]
@@ -427,11 +367,7 @@ mod tests {
                 let mut target = target(Place::Folder(folder.path().to_owned()), &settings);
                 target.prepare(&settings.combinations, 65536 * 8).unwrap();
                 for buffer_bytes in SMALL {
-                    let order = RunOrder {
-                        combination,
-                        buffer_bytes,
-                        writes: 8,
-                    };
+                    let order = RunOrder { combination, buffer_bytes, writes: 8 };
                     let seen = match target.run(&order) {
                         Ok(seen) => seen,
                         Err(TargetError::Unsupported { .. }) => continue,
@@ -449,20 +385,11 @@ mod tests {
     fn writers_have_a_file_each_and_all_their_writes_are_seen() {
         let folder = tempfile::tempdir_in(".").unwrap();
         for file_state in FileState::ALL {
-            let combination = Combination {
-                method: Method::Dsync,
-                file_state,
-            };
+            let combination = Combination { method: Method::Dsync, file_state };
             let settings = settings(vec![combination], 3);
             let mut target = target(Place::Folder(folder.path().to_owned()), &settings);
             target.prepare(&settings.combinations, 4096 * 5).unwrap();
-            let seen = target
-                .run(&RunOrder {
-                    combination,
-                    buffer_bytes: 4096,
-                    writes: 5,
-                })
-                .unwrap();
+            let seen = target.run(&RunOrder { combination, buffer_bytes: 4096, writes: 5 }).unwrap();
             assert_eq!(seen.latencies_ns.len(), 15);
         }
         assert!(names(folder.path()).is_empty());
@@ -471,20 +398,11 @@ mod tests {
     #[test]
     fn a_size_that_cannot_be_direct_falls_back() {
         let folder = tempfile::tempdir_in(".").unwrap();
-        let combination = Combination {
-            method: Method::DirectDsync,
-            file_state: FileState::Fresh,
-        };
+        let combination = Combination { method: Method::DirectDsync, file_state: FileState::Fresh };
         let settings = settings(vec![combination], 1);
         let mut target = target(Place::Folder(folder.path().to_owned()), &settings);
         assert_eq!(target.method_for(Method::DirectDsync, 1000), Method::Dsync);
-        let seen = target
-            .run(&RunOrder {
-                combination,
-                buffer_bytes: 1000,
-                writes: 3,
-            })
-            .unwrap();
+        let seen = target.run(&RunOrder { combination, buffer_bytes: 1000, writes: 3 }).unwrap();
         assert_eq!(seen.latencies_ns.len(), 3);
     }
 
@@ -492,24 +410,15 @@ mod tests {
     fn an_existing_file_is_overwritten_in_place_and_kept() {
         let folder = tempfile::tempdir_in(".").unwrap();
         let path = folder.path().join("image");
-        std::fs::write(&path, vec![7; 1 << 20]).unwrap();
-        let combination = Combination {
-            method: Method::Dsync,
-            file_state: FileState::Written,
-        };
+        std::fs::write(&path, vec![7; 33 << 20]).unwrap();
+        let combination = Combination { method: Method::Dsync, file_state: FileState::Written };
         let settings = settings(vec![combination], 2);
         let mut target = target(Place::Existing(path.clone()), &settings);
         target.prepare(&settings.combinations, 65536).unwrap();
-        target
-            .run(&RunOrder {
-                combination,
-                buffer_bytes: 4096,
-                writes: 16,
-            })
-            .unwrap();
+        target.run(&RunOrder { combination, buffer_bytes: 4096, writes: 16 }).unwrap();
         drop(target);
         let found = std::fs::read(&path).unwrap();
-        assert_eq!(found.len(), 1 << 20);
+        assert_eq!(found.len(), 33 << 20);
         assert!(found[131_072..].iter().all(|&byte| byte == 7));
         assert!(found[..4096].iter().any(|&byte| byte != 7));
     }
@@ -517,14 +426,26 @@ mod tests {
     #[test]
     fn a_place_without_room_is_refused_before_anything_is_written() {
         let folder = tempfile::tempdir_in(".").unwrap();
-        let combination = Combination {
-            method: Method::Dsync,
-            file_state: FileState::Fresh,
-        };
-        let settings = settings(vec![combination], 1);
-        let mut target = target(Place::Folder(folder.path().to_owned()), &settings);
-        let refused = target.prepare(&settings.combinations, u64::MAX / 4);
+        let combination = Combination { method: Method::Dsync, file_state: FileState::Fresh };
+        let huge = Settings { buffer_sizes: vec![1 << 60], ..settings(vec![combination], 1) };
+        let place = Place::Folder(folder.path().to_owned());
+        let refused = HostTarget::new(place, &huge, Interrupt::default());
         assert!(matches!(refused, Err(TargetError::Full { .. })));
         assert!(names(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn a_file_too_small_for_a_run_is_refused_before_anything_of_it_is_lost() {
+        let folder = tempfile::tempdir_in(".").unwrap();
+        let path = folder.path().join("image");
+        std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+        let combination = Combination { method: Method::Dsync, file_state: FileState::Written };
+        let refused = HostTarget::new(
+            Place::Existing(path.clone()),
+            &settings(vec![combination], 1),
+            Interrupt::default(),
+        );
+        assert!(matches!(refused, Err(TargetError::TooSmall { .. })));
+        assert!(std::fs::read(&path).unwrap().iter().all(|&byte| byte == 7));
     }
 }

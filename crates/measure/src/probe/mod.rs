@@ -43,7 +43,7 @@ use session::Measured;
 use settings::Settings;
 use target::{Target, TargetError};
 
-pub use host_target::{HostTarget, Place};
+pub use host_target::{HostTarget, Place, check_room};
 pub use session::{Observer, Progress, Stage};
 
 /// Measures `target` as `settings` say and draws the conclusions.
@@ -59,9 +59,7 @@ pub fn run<T: Target>(
     interrupt: &Interrupt,
     observer: &mut dyn Observer,
 ) -> Result<ProbeReport, TargetError> {
-    let started_unix_s = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |passed| passed.as_secs());
+    let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs());
     let started_s = target.now_s();
     let measured = session::measure(settings, target, interrupt, observer)?;
     let duration_s = target.now_s() - started_s;
@@ -92,34 +90,21 @@ fn conclude(
     });
     let main = matrix::main_cell(&cells).map(|place| cells.swap_remove(place));
     let (combination, points) = match main {
-        Some(cell) => (
-            settings::Combination {
-                method: cell.method,
-                file_state: cell.file_state,
-            },
-            cell.points,
-        ),
+        Some(cell) => {
+            (settings::Combination { method: cell.method, file_state: cell.file_state }, cell.points)
+        }
         None => (settings.combinations[0], Vec::new()),
     };
 
-    let curve: Vec<(f64, f64)> = points
-        .iter()
-        .map(|point| (point.buffer_bytes as f64, point.latency_s.mean))
-        .collect();
+    let curve: Vec<(f64, f64)> =
+        points.iter().map(|point| (point.buffer_bytes as f64, point.latency_s.mean)).collect();
     let model = fit_model(&curve);
     let phases = fit_phases(&curve);
     let recommendation = recommend::recommend(&points, &settings.goals);
     let batching = recommendation
         .as_ref()
         .and_then(|chosen| batching::in_records(settings, chosen, &points, model.as_ref()));
-    let warnings = warnings::all(
-        settings,
-        &stack,
-        &points,
-        matrix.as_ref(),
-        model.as_ref(),
-        measured,
-    );
+    let warnings = warnings::all(settings, &stack, &points, matrix.as_ref(), model.as_ref(), measured);
     ProbeReport {
         schema: report::SCHEMA.to_owned(),
         evenkeel_version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -26,9 +26,7 @@ pub(super) fn recommend(points: &[Point], goals: &Goals) -> Option<Recommendatio
 
 fn best_ratio(points: &[Point], best: &Point) -> Recommendation {
     let tied = tied_with(points, best);
-    let largest = points
-        .last()
-        .is_some_and(|last| last.buffer_bytes == best.buffer_bytes);
+    let largest = points.last().is_some_and(|last| last.buffer_bytes == best.buffer_bytes);
     let mut reason = format!("write {}", at_a_time(best));
     if largest {
         reason.push_str("; the ratio still grows at the largest buffer measured, so measure larger ones");
@@ -46,9 +44,7 @@ fn best_ratio(points: &[Point], best: &Point) -> Recommendation {
 fn tied_with(points: &[Point], best: &Point) -> Vec<u64> {
     let log_ratios = |point: &Point| -> Vec<f64> {
         let counted = point.run_data.iter().filter(|run| run.counted);
-        counted
-            .map(|run| (run.throughput_bytes_per_s / run.latency_s.max(1e-12)).ln())
-            .collect()
+        counted.map(|run| (run.throughput_bytes_per_s / run.latency_s.max(1e-12)).ln()).collect()
     };
     let of_best = log_ratios(best);
     let p_values: Vec<f64> = points
@@ -57,10 +53,7 @@ fn tied_with(points: &[Point], best: &Point) -> Vec<u64> {
         .collect();
     let adjusted = stats::holm(&p_values);
     let is_tied = |place: &usize| adjusted[*place] >= TIE_LEVEL;
-    let centre = points
-        .iter()
-        .position(|point| point.buffer_bytes == best.buffer_bytes)
-        .unwrap_or(0);
+    let centre = points.iter().position(|point| point.buffer_bytes == best.buffer_bytes).unwrap_or(0);
     let mut tied: Vec<usize> = (0..centre).rev().take_while(is_tied).collect();
     tied.reverse();
     tied.extend((centre + 1..points.len()).take_while(is_tied));
@@ -71,10 +64,7 @@ fn min_throughput(points: &[Point], rate: f64) -> Recommendation {
     let wanted = format::rate(rate);
     match points.iter().find(|point| reaches(point, rate)) {
         Some(point) => {
-            let mut reason = format!(
-                "write {}: the smallest buffer that reaches {wanted}",
-                at_a_time(point)
-            );
+            let mut reason = format!("write {}: the smallest buffer that reaches {wanted}", at_a_time(point));
             let low = point.throughput_bytes_per_s.ci95.map(|[low, _]| low);
             if low.is_some_and(|low| low < rate) {
                 reason.push_str("; only just: the interval reaches below it");
@@ -93,10 +83,7 @@ fn max_latency(points: &[Point], latency_s: f64, bound: LatencyBound) -> Recomme
     let wanted = format!("{} within {}", bound_name(bound), format::seconds(latency_s));
     match points.iter().rev().find(|point| keeps(point, latency_s, bound)) {
         Some(point) => {
-            let mut reason = format!(
-                "write {}: the largest buffer that keeps {wanted}",
-                at_a_time(point)
-            );
+            let mut reason = format!("write {}: the largest buffer that keeps {wanted}", at_a_time(point));
             let high = point.latency_s.ci95.map(|[_, high]| high);
             if bound == LatencyBound::Mean && high.is_some_and(|high| high > latency_s) {
                 reason.push_str("; only just: the interval reaches above it");
@@ -117,16 +104,10 @@ fn max_latency(points: &[Point], latency_s: f64, bound: LatencyBound) -> Recomme
 }
 
 fn both(points: &[Point], rate: f64, latency_s: f64, bound: LatencyBound) -> Recommendation {
-    let wanted = format!(
-        "{} with {} within {}",
-        format::rate(rate),
-        bound_name(bound),
-        format::seconds(latency_s)
-    );
-    let fit: Vec<&Point> = points
-        .iter()
-        .filter(|point| reaches(point, rate) && keeps(point, latency_s, bound))
-        .collect();
+    let wanted =
+        format!("{} with {} within {}", format::rate(rate), bound_name(bound), format::seconds(latency_s));
+    let fit: Vec<&Point> =
+        points.iter().filter(|point| reaches(point, rate) && keeps(point, latency_s, bound)).collect();
     let Some((smallest, others)) = fit.split_first() else {
         // How far a buffer misses its goals, as the worse of the two factors.
         let misses = |point: &Point| {
@@ -149,10 +130,7 @@ fn both(points: &[Point], rate: f64, latency_s: f64, bound: LatencyBound) -> Rec
             format::bytes(smallest.buffer_bytes),
             format::bytes(largest.buffer_bytes)
         ),
-        None => format!(
-            "write {}: the only buffer that gives {wanted}",
-            at_a_time(smallest)
-        ),
+        None => format!("write {}: the only buffer that gives {wanted}", at_a_time(smallest)),
     };
     let others = others.iter().map(|point| point.buffer_bytes).collect();
     chosen(Some(smallest), others, Rule::Both, reason)
@@ -176,10 +154,7 @@ fn latency(point: &Point, bound: LatencyBound) -> Option<f64> {
 }
 
 fn unknown_note(points: &[Point], bound: LatencyBound) -> String {
-    let unknown = points
-        .iter()
-        .filter(|point| latency(point, bound).is_none())
-        .count();
+    let unknown = points.iter().filter(|point| latency(point, bound).is_none()).count();
     match unknown {
         0 => String::new(),
         _ => format!(
@@ -199,10 +174,7 @@ fn bound_name(bound: LatencyBound) -> &'static str {
 }
 
 fn nearest_by(points: &[Point], value: impl Fn(&Point) -> f64) -> &Point {
-    points
-        .iter()
-        .max_by(|a, b| value(a).total_cmp(&value(b)))
-        .expect("recommend is given points")
+    points.iter().max_by(|a, b| value(a).total_cmp(&value(b))).expect("recommend is given points")
 }
 
 fn at_a_time(point: &Point) -> String {
@@ -215,10 +187,5 @@ fn at_a_time(point: &Point) -> String {
 }
 
 fn chosen(point: Option<&Point>, also_bytes: Vec<u64>, rule: Rule, reason: String) -> Recommendation {
-    Recommendation {
-        buffer_bytes: point.map(|point| point.buffer_bytes),
-        also_bytes,
-        rule,
-        reason,
-    }
+    Recommendation { buffer_bytes: point.map(|point| point.buffer_bytes), also_bytes, rule, reason }
 }

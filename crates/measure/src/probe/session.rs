@@ -27,6 +27,12 @@ const RUNS_MIN_FOR_PRECISION: u32 = 10;
 /// Disturbed runs are repeated in at most this share of the runs asked for.
 const REPEATS_DIVISOR: u32 = 3;
 
+/// Where a pilot says that the time is short, it is repeated up to this many times ...
+const SECOND_LOOKS: u32 = 2;
+
+/// ... while at least this share of the time is left.
+const SECOND_LOOK_SHARE: f64 = 0.9;
+
 /// Where a probe stands.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {
@@ -140,12 +146,14 @@ pub(super) fn measure<T: Target>(
         out_of_time: false,
     };
     session.pilot()?;
+    session.look_again()?;
     session.allot()?;
     session.rounds()?;
+    if session.points.iter().all(|point| point.runs.is_empty()) {
+        return Err(TargetError::NoTime);
+    }
     session.repeats()?;
-    let Session {
-        mut points, skipped, ..
-    } = session;
+    let Session { mut points, skipped, .. } = session;
     disturbance::mark(&mut points);
     Ok(Measured { points, skipped })
 }
@@ -168,13 +176,8 @@ struct Session<'a, T> {
 impl<T: Target> Session<'_, T> {
     fn pilot(&mut self) -> Result<(), TargetError> {
         let settings = self.settings;
-        let largest_bytes = settings
-            .buffer_sizes
-            .iter()
-            .map(|&size| size * short_run_writes(size))
-            .max();
-        self.target
-            .prepare(&settings.combinations, largest_bytes.unwrap_or(0))?;
+        let largest_bytes = settings.buffer_sizes.iter().map(|&size| size * short_run_writes(size)).max();
+        self.target.prepare(&settings.combinations, largest_bytes.unwrap_or(0))?;
         let expected = (settings.combinations.len() * settings.buffer_sizes.len()) as u32;
         let mut done = 0;
         for &combination in &settings.combinations {
@@ -195,20 +198,13 @@ impl<T: Target> Session<'_, T> {
                             combination,
                             method: self.target.method_for(combination.method, buffer_bytes),
                             buffer_bytes,
-                            allotment: Allotment {
-                                writes_per_run: 0,
-                                runs: 0,
-                            },
+                            allotment: Allotment { writes_per_run: 0, runs: 0 },
                             runs: Vec::new(),
                         });
                     }
                     Err(TargetError::Unsupported { reason }) if settings.is_matrix() => {
                         let Combination { method, file_state } = combination;
-                        self.skipped.push(MatrixSkip {
-                            method,
-                            file_state,
-                            reason,
-                        });
+                        self.skipped.push(MatrixSkip { method, file_state, reason });
                         done += expected / settings.combinations.len() as u32 - 1;
                         break;
                     }
@@ -217,9 +213,9 @@ impl<T: Target> Session<'_, T> {
             }
         }
         match self.skipped.first() {
-            Some(skip) if self.points.is_empty() => Err(TargetError::Unsupported {
-                reason: skip.reason.clone(),
-            }),
+            Some(skip) if self.points.is_empty() => {
+                Err(TargetError::Unsupported { reason: skip.reason.clone() })
+            }
             _ => Ok(()),
         }
     }
@@ -230,11 +226,7 @@ impl<T: Target> Session<'_, T> {
         }
         let writes = short_run_writes(buffer_bytes);
         let before_s = self.target.now_s();
-        let seen = self.target.run(&RunOrder {
-            combination,
-            buffer_bytes,
-            writes,
-        })?;
+        let seen = self.target.run(&RunOrder { combination, buffer_bytes, writes })?;
         let whole_s = self.target.now_s() - before_s;
         Ok(Cost {
             buffer_bytes,
@@ -243,35 +235,51 @@ impl<T: Target> Session<'_, T> {
         })
     }
 
-    fn allot(&mut self) -> Result<(), TargetError> {
+    /// Seconds left of the budget.
+    fn time_left_s(&self) -> Option<f64> {
         let passed_s = self.target.now_s() - self.started_s;
-        let left_s = self
-            .settings
-            .time_budget_s
-            .map(|budget_s| (budget_s - passed_s).max(0.0));
-        for (point, allotment) in self
-            .points
-            .iter_mut()
-            .zip(allot(&self.costs, self.settings.runs, left_s))
-        {
+        self.settings.time_budget_s.map(|budget_s| (budget_s - passed_s).max(0.0))
+    }
+
+    /// Looks again where the first look says that not everything fits the time: a single stall in the pilot
+    /// must not shorten what would have fitted.
+    fn look_again(&mut self) -> Result<(), TargetError> {
+        let Some(budget_s) = self.settings.time_budget_s else { return Ok(()) };
+        let in_full = allot(&self.costs, self.settings.runs, None);
+        for _ in 0..SECOND_LOOKS {
+            let left_s = self.time_left_s();
+            let fits = allot(&self.costs, self.settings.runs, left_s) == in_full;
+            if fits || left_s < Some(budget_s * SECOND_LOOK_SHARE) {
+                break;
+            }
+            for place in 0..self.points.len() {
+                let point = &self.points[place];
+                let (combination, buffer_bytes) = (point.combination, point.buffer_bytes);
+                let again = self.pilot_run(combination, buffer_bytes)?;
+                let cost = &mut self.costs[place];
+                cost.setup_s = cost.setup_s.min(again.setup_s);
+                cost.write_s = cost.write_s.min(again.write_s);
+            }
+        }
+        Ok(())
+    }
+
+    fn allot(&mut self) -> Result<(), TargetError> {
+        let left_s = self.time_left_s();
+        for (point, allotment) in self.points.iter_mut().zip(allot(&self.costs, self.settings.runs, left_s)) {
             point.allotment = allotment;
         }
-        let largest_bytes = self
-            .points
-            .iter()
-            .map(|point| point.buffer_bytes * point.allotment.writes_per_run)
-            .max();
-        self.target
-            .prepare(&self.settings.combinations, largest_bytes.unwrap_or(0))
+        let largest_bytes =
+            self.points.iter().map(|point| point.buffer_bytes * point.allotment.writes_per_run).max();
+        self.target.prepare(&self.settings.combinations, largest_bytes.unwrap_or(0))
     }
 
     fn rounds(&mut self) -> Result<(), TargetError> {
         let mut done = 0;
         loop {
             let precision = self.settings.precision;
-            let mut due: Vec<usize> = (0..self.points.len())
-                .filter(|&place| !self.points[place].is_done(precision))
-                .collect();
+            let mut due: Vec<usize> =
+                (0..self.points.len()).filter(|&place| !self.points[place].is_done(precision)).collect();
             if due.is_empty() {
                 return Ok(());
             }
@@ -319,18 +327,9 @@ impl<T: Target> Session<'_, T> {
         let left_s = self.left_s(expected.saturating_sub(done));
         let point = &mut self.points[place];
         let buffer_bytes = point.buffer_bytes;
-        self.observer.progress(Progress {
-            stage,
-            done,
-            expected,
-            left_s,
-            buffer_bytes,
-        });
-        let order = RunOrder {
-            combination: point.combination,
-            buffer_bytes,
-            writes: point.allotment.writes_per_run,
-        };
+        self.observer.progress(Progress { stage, done, expected, left_s, buffer_bytes });
+        let order =
+            RunOrder { combination: point.combination, buffer_bytes, writes: point.allotment.writes_per_run };
         let started_s = self.target.now_s() - self.started_s;
         let observation = self.target.run(&order)?;
         point.runs.push(Run {
@@ -352,9 +351,7 @@ impl<T: Target> Session<'_, T> {
 
     fn is_out_of_time(&self) -> bool {
         let passed_s = self.target.now_s() - self.started_s;
-        self.settings
-            .time_budget_s
-            .is_some_and(|budget_s| passed_s >= budget_s)
+        self.settings.time_budget_s.is_some_and(|budget_s| passed_s >= budget_s)
     }
 
     /// Seconds for `runs` further runs: the pilot's estimate of a mean run, corrected by the pace so far.
@@ -382,6 +379,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+    use crate::probe::settings::full_run_writes;
     use crate::probe::tests::{Nobody, PLAIN, VirtualStack};
 
     fn measured(settings: &Settings, stack: &mut VirtualStack) -> Measured {
@@ -408,13 +406,7 @@ mod tests {
     fn the_same_seed_gives_the_same_order() {
         let orders = |seed| {
             let mut stack = VirtualStack::new(100e-6, 1e9);
-            measured(
-                &Settings {
-                    seed,
-                    ..Settings::paper(PLAIN)
-                },
-                &mut stack,
-            );
+            measured(&Settings { seed, ..Settings::paper(PLAIN) }, &mut stack);
             stack.orders
         };
         assert_eq!(orders(5), orders(5));
@@ -424,10 +416,7 @@ mod tests {
     #[test]
     fn a_slow_disk_is_measured_within_its_time() {
         let mut stack = VirtualStack::new(8e-3, 120e6);
-        let settings = Settings {
-            time_budget_s: Some(120.0),
-            ..Settings::paper(PLAIN)
-        };
+        let settings = Settings { time_budget_s: Some(120.0), ..Settings::paper(PLAIN) };
         let measured = measured(&settings, &mut stack);
         assert!(stack.now_s <= 121.0, "took {} s", stack.now_s);
         assert!(measured.points.iter().all(|point| point.runs.len() == 30));
@@ -435,25 +424,29 @@ mod tests {
     }
 
     #[test]
-    fn precision_stops_a_quiet_point_early_and_carries_a_noisy_one_on() {
-        let settings = Settings {
-            precision: Some(0.05),
-            ..Settings::paper(PLAIN)
-        };
-        let mut quiet = VirtualStack::new(100e-6, 1e9);
+    fn one_stall_in_the_pilot_shortens_nothing() {
+        let mut stack = VirtualStack::new(100e-6, 1e9);
+        stack.noise = |run| if run == 5 { 2_000.0 } else { 0.0 };
+        let settings = Settings { time_budget_s: Some(120.0), ..Settings::paper(PLAIN) };
+        let measured = measured(&settings, &mut stack);
+        assert!(measured.points.iter().all(|point| point.runs.len() == 30));
         assert!(
-            measured(&settings, &mut quiet)
+            measured
                 .points
                 .iter()
-                .all(|point| point.runs.len() == 10)
+                .all(|point| point.allotment.writes_per_run == full_run_writes(point.buffer_bytes))
         );
+    }
+
+    #[test]
+    fn precision_stops_a_quiet_point_early_and_carries_a_noisy_one_on() {
+        let settings = Settings { precision: Some(0.05), ..Settings::paper(PLAIN) };
+        let mut quiet = VirtualStack::new(100e-6, 1e9);
+        assert!(measured(&settings, &mut quiet).points.iter().all(|point| point.runs.len() == 10));
         let mut noisy = VirtualStack::new(100e-6, 1e9);
         noisy.noise = |run| (run * 7919 % 101) as f64 / 101.0 * 3.0;
-        let runs: Vec<usize> = measured(&settings, &mut noisy)
-            .points
-            .iter()
-            .map(|point| point.runs.len())
-            .collect();
+        let runs: Vec<usize> =
+            measured(&settings, &mut noisy).points.iter().map(|point| point.runs.len()).collect();
         assert!(runs.iter().all(|&runs| runs <= 120), "{runs:?}");
         assert!(runs.iter().any(|&runs| runs > 30), "{runs:?}");
     }
@@ -471,25 +464,14 @@ mod tests {
 
     #[test]
     fn what_a_stack_cannot_do_is_skipped_in_a_matrix_and_an_error_alone() {
-        let other = Combination {
-            method: Method::Uring,
-            ..PLAIN
-        };
+        let other = Combination { method: Method::Uring, ..PLAIN };
         let mut stack = VirtualStack::new(100e-6, 1e9);
         stack.unsupported = Some(Method::Uring);
-        let matrix = Settings {
-            combinations: vec![PLAIN, other],
-            ..Settings::paper(PLAIN)
-        };
+        let matrix = Settings { combinations: vec![PLAIN, other], ..Settings::paper(PLAIN) };
         let found = measured(&matrix, &mut stack);
         assert_eq!(found.skipped.len(), 1);
         assert_eq!(found.points.len(), 13);
-        let alone = measure(
-            &Settings::paper(other),
-            &mut stack,
-            &Interrupt::default(),
-            &mut Nobody,
-        );
+        let alone = measure(&Settings::paper(other), &mut stack, &Interrupt::default(), &mut Nobody);
         assert!(matches!(alone, Err(TargetError::Unsupported { .. })));
     }
 

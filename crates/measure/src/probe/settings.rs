@@ -89,9 +89,19 @@ impl Settings {
     }
 
     /// Bytes that the longest run writes, per writer.
-    pub fn run_bytes_max(&self) -> u64 {
+    fn run_bytes_max(&self) -> u64 {
         let run_bytes = |&size: &u64| size.saturating_mul(full_run_writes(size));
         self.buffer_sizes.iter().map(run_bytes).max().unwrap_or(0)
+    }
+
+    /// Bytes that all files of the longest run take at once, over all writers: a recycled log stays beside the
+    /// new files of the other runs.
+    pub fn room_bytes(&self) -> u64 {
+        let any = |wanted: bool| {
+            self.combinations.iter().any(|each| (each.file_state == FileState::Written) == wanted)
+        };
+        let kinds = u64::from(any(true)) + u64::from(any(false));
+        self.run_bytes_max().saturating_mul(u64::from(self.writers)).saturating_mul(kinds)
     }
 
     /// The paper's experiment: one combination, all sizes, 30 runs, no limits.
@@ -135,15 +145,9 @@ mod tests {
 
     #[test]
     fn the_paper_s_sizes_double_from_4_kib_to_16_mib() {
-        let combination = Combination {
-            method: Method::DirectDsync,
-            file_state: FileState::Fresh,
-        };
+        let combination = Combination { method: Method::DirectDsync, file_state: FileState::Fresh };
         let sizes = Settings::paper(combination).buffer_sizes;
-        assert_eq!(
-            (sizes.first(), sizes.last(), sizes.len()),
-            (Some(&4096), Some(&(16 << 20)), 13)
-        );
+        assert_eq!((sizes.first(), sizes.last(), sizes.len()), (Some(&4096), Some(&(16 << 20)), 13));
         assert!(sizes.windows(2).all(|pair| pair[1] == 2 * pair[0]));
     }
 }

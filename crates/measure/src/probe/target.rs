@@ -44,7 +44,7 @@ pub trait Target {
     ///
     /// # Errors
     ///
-    /// [`TargetError::Full`] where there is no room for that.
+    /// Where that cannot be done.
     fn prepare(&mut self, combinations: &[Combination], run_bytes_max: u64) -> Result<(), TargetError>;
 
     /// Makes one run. Preparing and tidying up lie outside the timed part.
@@ -77,6 +77,17 @@ pub enum TargetError {
         /// Bytes to be had.
         free_bytes: u64,
     },
+    /// The file or device to overwrite is smaller than a run.
+    TooSmall {
+        /// Which.
+        path: PathBuf,
+        /// Bytes that a run overwrites.
+        needed_bytes: u64,
+        /// Bytes that it has.
+        size_bytes: u64,
+    },
+    /// The time was over before a single run.
+    NoTime,
     /// A system call failed.
     Io {
         /// What was being done.
@@ -91,11 +102,7 @@ pub enum TargetError {
 impl TargetError {
     /// A failed system call, told from a full file system, an interruption and a lack of support.
     pub fn io(doing: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
-        Self::Io {
-            doing,
-            path: path.into(),
-            source,
-        }
+        Self::Io { doing, path: path.into(), source }
     }
 }
 
@@ -104,11 +111,7 @@ impl fmt::Display for TargetError {
         match self {
             Self::Interrupted => write!(out, "interrupted"),
             Self::Unsupported { reason } => write!(out, "{reason}"),
-            Self::Full {
-                path,
-                needed_bytes,
-                free_bytes,
-            } => write!(
+            Self::Full { path, needed_bytes, free_bytes } => write!(
                 out,
                 "{}: the probe needs {} MiB and {} MiB are free; make room, or measure fewer or smaller buffers \
                  with --sizes",
@@ -116,6 +119,15 @@ impl fmt::Display for TargetError {
                 needed_bytes.div_ceil(1 << 20),
                 free_bytes >> 20,
             ),
+            Self::TooSmall { path, needed_bytes, size_bytes } => write!(
+                out,
+                "{}: the probe overwrites {} MiB and this has {} MiB; name a larger one, or measure smaller \
+                 buffers with --sizes",
+                path.display(),
+                needed_bytes.div_ceil(1 << 20),
+                size_bytes >> 20,
+            ),
+            Self::NoTime => write!(out, "the time was over before a single run; give more --time"),
             Self::Io { doing, path, source } if source.kind() == io::ErrorKind::StorageFull => write!(
                 out,
                 "{}: the file system became full while {doing} ({source}); make room, or measure fewer or \

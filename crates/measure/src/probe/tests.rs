@@ -50,9 +50,7 @@ impl Target for VirtualStack {
 
     fn run(&mut self, order: &RunOrder) -> Result<Observation, TargetError> {
         if self.unsupported == Some(order.combination.method) {
-            return Err(TargetError::Unsupported {
-                reason: "not here".to_owned(),
-            });
+            return Err(TargetError::Unsupported { reason: "not here".to_owned() });
         }
         let number = self.orders.len();
         let exact_s = self.fixed_s + order.buffer_bytes as f64 / self.bandwidth;
@@ -60,10 +58,7 @@ impl Target for VirtualStack {
         self.orders.push(*order);
         let elapsed_s = write_s * order.writes as f64;
         self.now_s += elapsed_s + 0.001;
-        let mut seen = Observation {
-            elapsed_s,
-            ..Observation::default()
-        };
+        let mut seen = Observation { elapsed_s, ..Observation::default() };
         seen.latencies_ns = vec![(write_s * 1e9) as u64; order.writes as usize];
         seen.device = Some(Counters {
             writes: order.writes,
@@ -87,10 +82,8 @@ impl Observer for Nobody {
     fn progress(&mut self, _: Progress) {}
 }
 
-pub(crate) const PLAIN: Combination = Combination {
-    method: Method::DirectDsync,
-    file_state: FileState::Fresh,
-};
+pub(crate) const PLAIN: Combination =
+    Combination { method: Method::DirectDsync, file_state: FileState::Fresh };
 
 /// A disk that keeps its word.
 pub(crate) fn honest_disk() -> Stack {
@@ -119,18 +112,11 @@ pub(crate) fn probe_of(settings: &Settings, stack: &mut VirtualStack, interrupt:
 }
 
 fn plain_probe(settings: &Settings) -> ProbeReport {
-    probe_of(
-        settings,
-        &mut VirtualStack::new(400e-6, 1e9),
-        &Interrupt::default(),
-    )
+    probe_of(settings, &mut VirtualStack::new(400e-6, 1e9), &Interrupt::default())
 }
 
 fn with_goals(goals: Goals) -> Settings {
-    Settings {
-        goals,
-        ..Settings::paper(PLAIN)
-    }
+    Settings { goals, ..Settings::paper(PLAIN) }
 }
 
 #[test]
@@ -153,125 +139,67 @@ fn a_stack_of_known_cost_is_recommended_its_known_optimum() {
 fn sizes_that_runs_cannot_tell_apart_are_said_to_be_tied() {
     // At l B = 2^18.5 the ratios of 256 and 512 KiB are equal but for the noise.
     let mut stack = VirtualStack::new(f64::from(1 << 18) * 2_f64.sqrt() / 1e9, 1e9);
-    let recommendation = probe_of(&Settings::paper(PLAIN), &mut stack, &Interrupt::default())
-        .recommendation
-        .unwrap();
+    let recommendation =
+        probe_of(&Settings::paper(PLAIN), &mut stack, &Interrupt::default()).recommendation.unwrap();
     assert_eq!(recommendation.also_bytes.len(), 1, "{}", recommendation.reason);
-    assert!(
-        recommendation.reason.ends_with("cannot be told apart from it"),
-        "{}",
-        recommendation.reason
-    );
+    assert!(recommendation.reason.ends_with("cannot be told apart from it"), "{}", recommendation.reason);
 }
 
 #[test]
 fn a_throughput_goal_takes_the_smallest_buffer_and_a_latency_goal_the_largest() {
     // x / (400 us + x / 1 GB/s) reaches 500 MB/s from 400 kB on.
-    let goals = Goals {
-        min_throughput_bytes_per_s: Some(450e6),
-        ..Goals::default()
-    };
+    let goals = Goals { min_throughput_bytes_per_s: Some(450e6), ..Goals::default() };
     let recommendation = plain_probe(&with_goals(goals)).recommendation.unwrap();
-    assert_eq!(
-        (recommendation.buffer_bytes, recommendation.rule),
-        (Some(512 << 10), Rule::MinThroughput)
-    );
+    assert_eq!((recommendation.buffer_bytes, recommendation.rule), (Some(512 << 10), Rule::MinThroughput));
 
-    let goals = Goals {
-        max_latency_s: Some(1e-3),
-        ..Goals::default()
-    };
+    let goals = Goals { max_latency_s: Some(1e-3), ..Goals::default() };
     let recommendation = plain_probe(&with_goals(goals)).recommendation.unwrap();
-    assert_eq!(
-        (recommendation.buffer_bytes, recommendation.rule),
-        (Some(512 << 10), Rule::MaxLatency)
-    );
+    assert_eq!((recommendation.buffer_bytes, recommendation.rule), (Some(512 << 10), Rule::MaxLatency));
 }
 
 #[test]
 fn both_goals_give_a_range_or_the_nearest_miss() {
-    let goals = Goals {
-        min_throughput_bytes_per_s: Some(100e6),
-        max_latency_s: Some(1e-3),
-        ..Goals::default()
-    };
+    let goals =
+        Goals { min_throughput_bytes_per_s: Some(100e6), max_latency_s: Some(1e-3), ..Goals::default() };
     let recommendation = plain_probe(&with_goals(goals)).recommendation.unwrap();
     assert_eq!(recommendation.buffer_bytes, Some(64 << 10));
     assert_eq!(recommendation.also_bytes, [128 << 10, 256 << 10, 512 << 10]);
 
-    let goals = Goals {
-        min_throughput_bytes_per_s: Some(900e6),
-        ..goals
-    };
+    let goals = Goals { min_throughput_bytes_per_s: Some(900e6), ..goals };
     let recommendation = plain_probe(&with_goals(goals)).recommendation.unwrap();
     assert_eq!(recommendation.buffer_bytes, None);
-    assert!(
-        recommendation.reason.starts_with("no buffer does both 900 MB/s"),
-        "{}",
-        recommendation.reason
-    );
-    assert!(
-        recommendation.reason.contains("nearest is "),
-        "{}",
-        recommendation.reason
-    );
+    assert!(recommendation.reason.starts_with("no buffer does both 900 MB/s"), "{}", recommendation.reason);
+    assert!(recommendation.reason.contains("nearest is "), "{}", recommendation.reason);
 }
 
 #[test]
 fn a_percentile_that_is_not_known_is_not_claimed() {
     // 30 runs of 4 writes: no p99 at 16 MiB.
-    let goals = Goals {
-        max_latency_s: Some(1.0),
-        bound: LatencyBound::P99,
-        ..Goals::default()
-    };
+    let goals = Goals { max_latency_s: Some(1.0), bound: LatencyBound::P99, ..Goals::default() };
     let recommendation = plain_probe(&with_goals(goals)).recommendation.unwrap();
     assert!(recommendation.buffer_bytes.unwrap() < 16 << 20);
-    assert!(
-        recommendation.reason.contains("too few writes to know their p99"),
-        "{}",
-        recommendation.reason
-    );
+    assert!(recommendation.reason.contains("too few writes to know their p99"), "{}", recommendation.reason);
 }
 
 #[test]
 fn a_buffer_is_told_in_records_and_waiting_time() {
-    let records = Records {
-        record_bytes: 1024,
-        arrival_rate_per_s: Some(100_000.0),
-    };
-    let goals = Goals {
-        max_latency_s: Some(1e-3),
-        ..Goals::default()
-    };
-    let report = plain_probe(&Settings {
-        records: Some(records),
-        ..with_goals(goals)
-    });
+    let records = Records { record_bytes: 1024, arrival_rate_per_s: Some(100_000.0) };
+    let goals = Goals { max_latency_s: Some(1e-3), ..Goals::default() };
+    let report = plain_probe(&Settings { records: Some(records), ..with_goals(goals) });
     let batching = report.batching.unwrap();
     assert_eq!(batching.records_per_batch, 512);
     assert!((batching.fill_time_s.unwrap() - 5.12e-3).abs() < 1e-9);
     assert!((batching.mean_wait_s.unwrap() - 511.0 / 200_000.0).abs() < 1e-9);
     assert!((batching.utilisation.unwrap() - 102.4e6 / 567e6).abs() < 0.01);
     // r l / (1 - r d / B) = 40 / (1 - 0.1024)
-    assert!(
-        (batching.group_commit_records.unwrap() - 44.6).abs() < 1.5,
-        "{batching:?}"
-    );
+    assert!((batching.group_commit_records.unwrap() - 44.6).abs() < 1.5, "{batching:?}");
 }
 
 #[test]
 fn more_records_than_the_stack_can_take_have_no_group_commit() {
-    let records = Records {
-        record_bytes: 1024,
-        arrival_rate_per_s: Some(2e6),
-    };
-    let batching = plain_probe(&Settings {
-        records: Some(records),
-        ..Settings::paper(PLAIN)
-    })
-    .batching
-    .unwrap();
+    let records = Records { record_bytes: 1024, arrival_rate_per_s: Some(2e6) };
+    let batching =
+        plain_probe(&Settings { records: Some(records), ..Settings::paper(PLAIN) }).batching.unwrap();
     assert!(batching.utilisation.unwrap() > 1.0);
     assert_eq!(batching.group_commit_records, None);
 }
@@ -295,23 +223,12 @@ fn a_matrix_recommends_the_fastest_combination_and_says_what_it_saves() {
             self.0.now_s()
         }
     }
-    let combinations = [FileState::Fresh, FileState::Written]
-        .map(|file_state| Combination { file_state, ..PLAIN })
-        .to_vec();
-    let settings = Settings {
-        combinations,
-        buffer_sizes: vec![4096, 65536],
-        ..Settings::paper(PLAIN)
-    };
+    let combinations =
+        [FileState::Fresh, FileState::Written].map(|file_state| Combination { file_state, ..PLAIN }).to_vec();
+    let settings = Settings { combinations, buffer_sizes: vec![4096, 65536], ..Settings::paper(PLAIN) };
     let mut target = Overwrites(VirtualStack::new(0.0, 1e9));
-    let report = super::run(
-        &settings,
-        &mut target,
-        honest_disk(),
-        &Interrupt::default(),
-        &mut Nobody,
-    )
-    .unwrap();
+    let report =
+        super::run(&settings, &mut target, honest_disk(), &Interrupt::default(), &mut Nobody).unwrap();
     assert_eq!(report.file_state, FileState::Written);
     let matrix = report.matrix.unwrap();
     assert_eq!(matrix.cells.len(), 2);
@@ -337,55 +254,23 @@ fn warned(stack: Stack, fixed_s: f64, settings: &Settings) -> Vec<WarningCode> {
 #[test]
 fn a_flush_too_fast_to_be_true_is_called_so() {
     let settings = Settings::paper(PLAIN);
-    let memory = Stack {
-        file_system: "tmpfs".to_owned(),
-        in_memory: true,
-        ..honest_disk()
-    };
+    let memory = Stack { file_system: "tmpfs".to_owned(), in_memory: true, ..honest_disk() };
     assert_eq!(warned(memory, 1e-4, &settings), [WarningCode::TooFastToBeTrue]);
-    let no_barrier = Stack {
-        mount_options: "rw,nobarrier".to_owned(),
-        ..honest_disk()
-    };
-    assert_eq!(
-        warned(no_barrier, 1e-4, &settings),
-        [WarningCode::TooFastToBeTrue]
-    );
-    let turning = Stack {
-        rotational: Some(true),
-        ..honest_disk()
-    };
-    assert_eq!(
-        warned(turning.clone(), 1e-4, &settings),
-        [WarningCode::TooFastToBeTrue]
-    );
+    let no_barrier = Stack { mount_options: "rw,nobarrier".to_owned(), ..honest_disk() };
+    assert_eq!(warned(no_barrier, 1e-4, &settings), [WarningCode::TooFastToBeTrue]);
+    let turning = Stack { rotational: Some(true), ..honest_disk() };
+    assert_eq!(warned(turning.clone(), 1e-4, &settings), [WarningCode::TooFastToBeTrue]);
     assert_eq!(warned(turning.clone(), 8e-3, &settings), []);
     // A hypervisor's disk says that it turns whatever it is.
-    let virtual_disk = Stack {
-        device: "/dev/vda1".to_owned(),
-        ..turning
-    };
+    let virtual_disk = Stack { device: "/dev/vda1".to_owned(), ..turning };
     assert_eq!(warned(virtual_disk, 1e-4, &settings), []);
-    assert_eq!(
-        warned(honest_disk(), 1e-7, &settings),
-        [WarningCode::TooFastToBeTrue]
-    );
+    assert_eq!(warned(honest_disk(), 1e-7, &settings), [WarningCode::TooFastToBeTrue]);
     // A volatile cache that no flush reached: the virtual stack reports none.
-    let volatile = Stack {
-        write_cache: Some("write back".to_owned()),
-        fua: Some(false),
-        ..honest_disk()
-    };
+    let volatile = Stack { write_cache: Some("write back".to_owned()), fua: Some(false), ..honest_disk() };
     let mut target = VirtualStack::new(1e-4, 1e9);
     target.flushes_per_write = 1;
-    let report = super::run(
-        &settings,
-        &mut target,
-        volatile.clone(),
-        &Interrupt::default(),
-        &mut Nobody,
-    )
-    .unwrap();
+    let report =
+        super::run(&settings, &mut target, volatile.clone(), &Interrupt::default(), &mut Nobody).unwrap();
     assert!(report.warnings.is_empty(), "{:?}", report.warnings);
     assert_eq!(warned(volatile, 1e-4, &settings), [WarningCode::TooFastToBeTrue]);
 }
@@ -393,21 +278,11 @@ fn a_flush_too_fast_to_be_true_is_called_so() {
 #[test]
 fn stacks_that_are_more_than_a_disk_are_called_so() {
     let settings = Settings::paper(PLAIN);
-    let network = Stack {
-        file_system: "nfs4".to_owned(),
-        over_network: true,
-        ..honest_disk()
-    };
+    let network = Stack { file_system: "nfs4".to_owned(), over_network: true, ..honest_disk() };
     assert_eq!(warned(network, 1e-3, &settings), [WarningCode::NetworkFileSystem]);
-    let looped = Stack {
-        loop_file: Some("/srv/image".to_owned()),
-        ..honest_disk()
-    };
+    let looped = Stack { loop_file: Some("/srv/image".to_owned()), ..honest_disk() };
     assert_eq!(warned(looped, 1e-3, &settings), [WarningCode::LoopDevice]);
-    let full = Stack {
-        free_bytes: Some(1 << 30),
-        ..honest_disk()
-    };
+    let full = Stack { free_bytes: Some(1 << 30), ..honest_disk() };
     assert_eq!(warned(full, 1e-3, &settings), [WarningCode::NearlyFull]);
 }
 
@@ -416,12 +291,7 @@ fn figures_that_cannot_be_trusted_are_called_so() {
     let mut noisy = VirtualStack::new(1e-3, 1e9);
     noisy.noise = |run| (run * 7919 % 101) as f64 / 101.0 * 0.5;
     let report = probe_of(&Settings::paper(PLAIN), &mut noisy, &Interrupt::default());
-    assert!(
-        report
-            .warnings
-            .iter()
-            .any(|warning| warning.code == WarningCode::VariesTooMuch)
-    );
+    assert!(report.warnings.iter().any(|warning| warning.code == WarningCode::VariesTooMuch));
 
     let mut stolen = VirtualStack::new(1e-3, 1e9);
     stolen.steal_s = |run| if run == 50 { 1.0 } else { 0.0 };
@@ -429,10 +299,7 @@ fn figures_that_cannot_be_trusted_are_called_so() {
     let codes: Vec<_> = report.warnings.iter().map(|warning| warning.code).collect();
     assert_eq!(codes, [WarningCode::Disturbed]);
 
-    let hurried = Settings {
-        time_budget_s: Some(20.0),
-        ..Settings::paper(PLAIN)
-    };
+    let hurried = Settings { time_budget_s: Some(20.0), ..Settings::paper(PLAIN) };
     assert_eq!(warned(honest_disk(), 8e-3, &hurried), [WarningCode::CutShort]);
 }
 
@@ -457,20 +324,9 @@ fn a_model_that_does_not_fit_is_called_so() {
     }
     let mut target = Jumps(VirtualStack::new(0.0, 1e9));
     let settings = Settings::paper(PLAIN);
-    let report = super::run(
-        &settings,
-        &mut target,
-        honest_disk(),
-        &Interrupt::default(),
-        &mut Nobody,
-    )
-    .unwrap();
-    assert!(
-        report
-            .warnings
-            .iter()
-            .any(|warning| warning.code == WarningCode::ModelDisagrees)
-    );
+    let report =
+        super::run(&settings, &mut target, honest_disk(), &Interrupt::default(), &mut Nobody).unwrap();
+    assert!(report.warnings.iter().any(|warning| warning.code == WarningCode::ModelDisagrees));
 }
 
 #[test]
@@ -478,11 +334,7 @@ fn a_fallback_is_called_so() {
     struct Odd(VirtualStack);
     impl Target for Odd {
         fn method_for(&self, method: Method, buffer_bytes: u64) -> Method {
-            if buffer_bytes.is_multiple_of(4096) {
-                method
-            } else {
-                method.buffered()
-            }
+            if buffer_bytes.is_multiple_of(4096) { method } else { method.buffered() }
         }
         fn prepare(&mut self, _: &[Combination], _: u64) -> Result<(), TargetError> {
             Ok(())
@@ -494,24 +346,10 @@ fn a_fallback_is_called_so() {
             self.0.now_s()
         }
     }
-    let settings = Settings {
-        buffer_sizes: vec![1000, 4096],
-        ..Settings::paper(PLAIN)
-    };
+    let settings = Settings { buffer_sizes: vec![1000, 4096], ..Settings::paper(PLAIN) };
     let mut target = Odd(VirtualStack::new(1e-3, 1e9));
-    let report = super::run(
-        &settings,
-        &mut target,
-        honest_disk(),
-        &Interrupt::default(),
-        &mut Nobody,
-    )
-    .unwrap();
+    let report =
+        super::run(&settings, &mut target, honest_disk(), &Interrupt::default(), &mut Nobody).unwrap();
     assert_eq!(report.points[0].method, Method::Dsync);
-    assert!(
-        report
-            .warnings
-            .iter()
-            .any(|warning| warning.code == WarningCode::FellBackToBuffered)
-    );
+    assert!(report.warnings.iter().any(|warning| warning.code == WarningCode::FellBackToBuffered));
 }

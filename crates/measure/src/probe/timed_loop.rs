@@ -63,10 +63,7 @@ pub fn timed_writes(
     latencies_ns: &mut Vec<u64>,
 ) -> io::Result<Timed> {
     let room = latencies_ns.capacity() - latencies_ns.len();
-    assert!(
-        room as u64 >= writes,
-        "the caller reserves room, so that nothing allocates here"
-    );
+    assert!(room as u64 >= writes, "the caller reserves room, so that nothing allocates here");
     let stride = buffer_bytes.next_multiple_of(ALIGNMENT);
     let (mut place, mut offset) = (0, start_offset);
     let started = Instant::now();
@@ -85,10 +82,7 @@ pub fn timed_writes(
             return Err(io::ErrorKind::Interrupted.into());
         }
     }
-    Ok(Timed {
-        started,
-        ended: before,
-    })
+    Ok(Timed { started, ended: before })
 }
 
 #[cfg(test)]
@@ -105,21 +99,10 @@ mod tests {
         let mut file = DurableFile::open(&path, Method::Dsync, Open::New).unwrap();
         let source = Source::random(1000, 7);
         let mut latencies_ns = Vec::with_capacity(50);
-        let timed = timed_writes(
-            &mut file,
-            &source,
-            0,
-            1000,
-            50,
-            &Interrupt::default(),
-            &mut latencies_ns,
-        )
-        .unwrap();
+        let timed =
+            timed_writes(&mut file, &source, 0, 1000, 50, &Interrupt::default(), &mut latencies_ns).unwrap();
         assert_eq!(latencies_ns.len(), 50);
-        assert_eq!(
-            u128::from(latencies_ns.iter().sum::<u64>()),
-            (timed.ended - timed.started).as_nanos()
-        );
+        assert_eq!(u128::from(latencies_ns.iter().sum::<u64>()), (timed.ended - timed.started).as_nanos());
         let written = std::fs::read(&path).unwrap();
         assert_eq!(written.len(), 50_000);
         assert_eq!(written[1000..2000], source.window()[4096..5096]);

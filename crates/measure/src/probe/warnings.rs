@@ -32,10 +32,7 @@ pub(super) fn all(
     measured: &Measured,
 ) -> Vec<Warning> {
     let every_point = || {
-        let in_matrix = matrix
-            .iter()
-            .flat_map(|matrix| &matrix.cells)
-            .flat_map(|cell| &cell.points);
+        let in_matrix = matrix.iter().flat_map(|matrix| &matrix.cells).flat_map(|cell| &cell.points);
         let alone = if matrix.is_some() { &[] } else { points };
         in_matrix.chain(alone)
     };
@@ -56,10 +53,7 @@ pub(super) fn all(
 }
 
 fn warning(code: WarningCode, message: impl Into<String>) -> Option<Warning> {
-    Some(Warning {
-        code,
-        message: message.into(),
-    })
+    Some(Warning { code, message: message.into() })
 }
 
 fn too_fast(settings: &Settings, stack: &Stack, points: &[Point]) -> Option<Warning> {
@@ -70,17 +64,10 @@ fn too_fast(settings: &Settings, stack: &Stack, points: &[Point]) -> Option<Warn
         )
     };
     if stack.in_memory {
-        return because(format!(
-            "{} on {} keeps its data in memory",
-            stack.file_system, stack.device
-        ));
+        return because(format!("{} on {} keeps its data in memory", stack.file_system, stack.device));
     }
     let no_barrier = ["nobarrier", "barrier=0"];
-    if let Some(option) = stack
-        .mount_options
-        .split(',')
-        .find(|option| no_barrier.contains(option))
-    {
+    if let Some(option) = stack.mount_options.split(',').find(|option| no_barrier.contains(option)) {
         return because(format!("the mount option {option} keeps flushes from the device"));
     }
     let smallest = points.first()?;
@@ -121,10 +108,7 @@ fn too_fast(settings: &Settings, stack: &Stack, points: &[Point]) -> Option<Warn
 fn is_paravirtual(stack: &Stack) -> bool {
     let name = stack.device.trim_start_matches("/dev/");
     ["vd", "xvd", "nbd"].iter().any(|kind| name.starts_with(kind))
-        || stack
-            .device_model
-            .as_ref()
-            .is_some_and(|model| model.to_uppercase().contains("QEMU"))
+        || stack.device_model.as_ref().is_some_and(|model| model.to_uppercase().contains("QEMU"))
 }
 
 fn network(stack: &Stack) -> Option<Warning> {
@@ -170,11 +154,8 @@ fn nearly_full(stack: &Stack) -> Option<Warning> {
 }
 
 fn fell_back(measured: &Measured) -> Option<Warning> {
-    let fallen: Vec<&PointRuns> = measured
-        .points
-        .iter()
-        .filter(|point| point.method != point.combination.method)
-        .collect();
+    let fallen: Vec<&PointRuns> =
+        measured.points.iter().filter(|point| point.method != point.combination.method).collect();
     let first = fallen.first()?;
     warning(
         WarningCode::FellBackToBuffered,
@@ -189,12 +170,8 @@ fn fell_back(measured: &Measured) -> Option<Warning> {
 
 fn cut_short(settings: &Settings, measured: &Measured) -> Option<Warning> {
     let named = |wanted: &dyn Fn(&PointRuns) -> bool| {
-        let mut found: Vec<u64> = measured
-            .points
-            .iter()
-            .filter(|point| wanted(point))
-            .map(|point| point.buffer_bytes)
-            .collect();
+        let mut found: Vec<u64> =
+            measured.points.iter().filter(|point| wanted(point)).map(|point| point.buffer_bytes).collect();
         found.sort_unstable();
         found.dedup();
         (!found.is_empty()).then(|| sizes(found.into_iter()))
@@ -217,15 +194,11 @@ fn cut_short(settings: &Settings, measured: &Measured) -> Option<Warning> {
     if parts.is_empty() {
         return None;
     }
-    let time = settings
-        .time_budget_s
-        .map_or(String::new(), |time_s| format!(" to fit {time_s:.0} s"));
+    let time =
+        settings.time_budget_s.map_or(String::new(), |time_s| format!(" to fit {}", format::seconds(time_s)));
     warning(
         WarningCode::CutShort,
-        format!(
-            "cut short{time}: {}; give more --time for narrower intervals",
-            parts.join(", ")
-        ),
+        format!("cut short{time}: {}; give more --time for narrower intervals", parts.join(", ")),
     )
 }
 
@@ -273,9 +246,7 @@ fn disagrees(points: &[Point], model: &Model) -> Option<Warning> {
     let best = points.iter().max_by(|a, b| a.ratio.total_cmp(&b.ratio))?;
     let distance = |point: &Point| (point.buffer_bytes as f64 / model.optimum_bytes).ln().abs();
     let nearest = (0..points.len()).min_by(|&a, &b| distance(&points[a]).total_cmp(&distance(&points[b])))?;
-    let measured = points
-        .iter()
-        .position(|point| point.buffer_bytes == best.buffer_bytes)?;
+    let measured = points.iter().position(|point| point.buffer_bytes == best.buffer_bytes)?;
     if nearest.abs_diff(measured) <= 1 {
         return None;
     }
@@ -295,17 +266,8 @@ fn sizes(sizes: impl ExactSizeIterator<Item = u64>) -> String {
     let all: Vec<u64> = sizes.collect();
     match all.as_slice() {
         [first, .., last] if all.len() > 3 => {
-            format!(
-                "{} sizes from {} to {}",
-                all.len(),
-                format::bytes(*first),
-                format::bytes(*last)
-            )
+            format!("{} sizes from {} to {}", all.len(), format::bytes(*first), format::bytes(*last))
         }
-        few => few
-            .iter()
-            .map(|&size| format::bytes(size))
-            .collect::<Vec<_>>()
-            .join(", "),
+        few => few.iter().map(|&size| format::bytes(size)).collect::<Vec<_>>().join(", "),
     }
 }

@@ -42,10 +42,7 @@ pub fn probe_chart(report: &ProbeReport, figure: Figure) -> String {
 
 /// The chart of several probes on shared axes, one colour and marker a probe in the order given.
 pub fn comparison_chart(reports: &[(String, &ProbeReport)], figure: Figure) -> String {
-    let labelled: Vec<_> = reports
-        .iter()
-        .map(|(label, report)| (label.as_str(), *report))
-        .collect();
+    let labelled: Vec<_> = reports.iter().map(|(label, report)| (label.as_str(), *report)).collect();
     let label = describe(figure, &labelled);
     let reports: Vec<_> = reports.iter().map(|(_, report)| *report).collect();
     svg(SIZE, &label, |canvas| {
@@ -84,12 +81,7 @@ pub fn swatch(which: Swatch) -> String {
     const LEGEND: (u32, u32) = (32, 16);
     let (view_box, elements) = canvas::elements(LEGEND, |canvas| match which {
         Swatch::Series(at) => {
-            canvas.path(
-                &[(16.0, 1.0), (16.0, 15.0)],
-                Ink::Series(at),
-                1.0,
-                plot::BAR_OPACITY,
-            );
+            canvas.path(&[(16.0, 1.0), (16.0, 15.0)], Ink::Series(at), 1.0, plot::BAR_OPACITY);
             canvas.path(&[(1.0, 8.0), (31.0, 8.0)], Ink::Series(at), 1.75, 1.0);
             canvas.marker(at, (16.0, 8.0), plot::MARKER_RADIUS);
         }
@@ -121,11 +113,7 @@ fn svg(size: (u32, u32), label: &str, draw: impl FnOnce(&mut Canvas<'_>)) -> Str
 
 /// The chart in words: its ends and its peak, for each stack.
 fn describe(figure: Figure, reports: &[(&str, &ProbeReport)]) -> String {
-    let unit = if figure == Figure::Ratio {
-        " MB/s per ms"
-    } else {
-        ""
-    };
+    let unit = if figure == Figure::Ratio { " MB/s per ms" } else { "" };
     let mut words = format!("{} against buffer size, logarithmic axes.", figure.title());
     for (label, report) in reports {
         let dots = figure::dots(report, figure);
@@ -134,11 +122,7 @@ fn describe(figure: Figure, reports: &[(&str, &ProbeReport)]) -> String {
             continue;
         };
         let at = |dot: &figure::Dot| {
-            format!(
-                "{}{unit} at {}",
-                figure.tick(dot.value),
-                format::bytes_f64(dot.buffer_bytes)
-            )
+            format!("{}{unit} at {}", figure.tick(dot.value), format::bytes_f64(dot.buffer_bytes))
         };
         words += &format!(" For {label}: from {} to {}", at(first), at(last));
         if let Some(peak) = dots.iter().max_by(|one, other| one.value.total_cmp(&other.value)) {
@@ -155,10 +139,7 @@ mod tests {
     use crate::report::sample;
 
     fn sound(svg: &str) {
-        assert!(
-            svg.starts_with("<svg class=\"chart\"") && svg.ends_with("</svg>"),
-            "{svg}"
-        );
+        assert!(svg.starts_with("<svg class=\"chart\"") && svg.ends_with("</svg>"), "{svg}");
         assert!(svg.contains("role=\"img\"") && svg.contains("aria-label=\""));
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         assert!(!svg.contains("\"#0100"), "a colour without a name: {svg}");
@@ -170,10 +151,7 @@ mod tests {
         for report in sample::all() {
             for figure in Figure::ALL {
                 sound(&probe_chart(&report, figure));
-                sound(&comparison_chart(
-                    &[("a".to_owned(), &report), ("b".to_owned(), &report)],
-                    figure,
-                ));
+                sound(&comparison_chart(&[("a".to_owned(), &report), ("b".to_owned(), &report)], figure));
             }
         }
     }
@@ -181,15 +159,7 @@ mod tests {
     #[test]
     fn a_chart_names_phases_recommendation_and_units() {
         let svg = probe_chart(&sample::disk(), Figure::Latency);
-        for word in [
-            "constant",
-            "both",
-            "grow",
-            "512 KiB",
-            "10 ms",
-            ">\n16M\n<",
-            "buffer size",
-        ] {
+        for word in ["constant", "both", "grow", "512 KiB", "10 ms", ">\n16M\n<", "buffer size"] {
             assert!(svg.contains(word), "{word} is missing: {svg}");
         }
         assert!(probe_chart(&sample::disk(), Figure::Throughput).contains("10 MB/s"));

@@ -113,11 +113,7 @@ fn row(report: &ProbeReport, part: &str, asked: Method, state: FileState, point:
 
 /// The shortest decimal that reads back as the same number; nothing for what is none.
 fn figure(value: f64) -> String {
-    if value.is_finite() {
-        format!("{value:?}")
-    } else {
-        String::new()
-    }
+    if value.is_finite() { format!("{value:?}") } else { String::new() }
 }
 
 fn optional(value: Option<f64>) -> String {
@@ -129,9 +125,7 @@ fn end(ci95: Option<[f64; 2]>, which: usize) -> String {
 }
 
 fn text(writer: Writer<Vec<u8>>) -> Result<String, Error> {
-    let bytes = writer
-        .into_inner()
-        .map_err(|error| std::io::Error::from(error.error().kind()))?;
+    let bytes = writer.into_inner().map_err(|error| std::io::Error::from(error.error().kind()))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -141,10 +135,7 @@ mod tests {
     use crate::report::sample;
 
     fn rows(text: &str) -> Vec<std::collections::HashMap<String, String>> {
-        ::csv::Reader::from_reader(text.as_bytes())
-            .deserialize()
-            .map(Result::unwrap)
-            .collect()
+        ::csv::Reader::from_reader(text.as_bytes()).deserialize().map(Result::unwrap).collect()
     }
 
     #[test]
@@ -164,14 +155,8 @@ mod tests {
             let read = |column: &str| row[column].parse::<f64>().ok();
             assert_eq!(row["part"], "points");
             assert_eq!(row["file_state"], "written");
-            assert_eq!(
-                read("throughput_bytes_per_s_mean"),
-                Some(point.throughput_bytes_per_s.mean)
-            );
-            assert_eq!(
-                read("latency_s_ci95_high"),
-                point.latency_s.ci95.map(|ends| ends[1])
-            );
+            assert_eq!(read("throughput_bytes_per_s_mean"), Some(point.throughput_bytes_per_s.mean));
+            assert_eq!(read("latency_s_ci95_high"), point.latency_s.ci95.map(|ends| ends[1]));
             assert_eq!(read("latency_s_p99"), point.latency_s.p99);
         }
         let last = &rows[report.points.len() - 1];
@@ -183,11 +168,7 @@ mod tests {
     #[test]
     fn columns_carry_the_names_of_the_json_document() {
         let json = serde_json::to_value(&sample::disk().points[0]).unwrap();
-        let names = json
-            .as_object()
-            .unwrap()
-            .iter()
-            .filter(|(name, _)| *name != "run_data");
+        let names = json.as_object().unwrap().iter().filter(|(name, _)| *name != "run_data");
         for (name, value) in names {
             match value.as_object() {
                 None if name == "ratio_ci95" => {}

@@ -33,21 +33,13 @@ pub fn number(value: f64) -> String {
     }
     let decimals = (2.0 - magnitude).clamp(0.0, 8.0) as usize;
     let digits = format!("{value:.decimals$}");
-    if digits.contains('.') {
-        digits.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        digits
-    }
+    if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.').to_owned() } else { digits }
 }
 
 /// A number near 1 to two decimals at most, for multiples and counts per write: `1`, `1.03`, `12.8`.
 pub fn number_short(value: f64) -> String {
     let rounded = (value * 100.0).round() / 100.0;
-    if rounded.is_finite() && value.abs() < 10.0 {
-        number(rounded)
-    } else {
-        number(value)
-    }
+    if rounded.is_finite() && value.abs() < 10.0 { number(rounded) } else { number(value) }
 }
 
 /// The value in the smallest unit in which it stays below `limit` once rounded, so that 999.6 us reads 1 ms.
@@ -67,20 +59,12 @@ fn in_unit(value: f64, units: &[(&str, f64)], limit: f64) -> String {
 
 /// A size in bytes: `512 B`, `4 KiB`, `1.5 MiB`.
 pub fn bytes(size: u64) -> String {
-    if size < 1024 {
-        format!("{size} B")
-    } else {
-        in_unit(size as f64, &SIZE_UNITS, KIBI)
-    }
+    if size < 1024 { format!("{size} B") } else { in_unit(size as f64, &SIZE_UNITS, KIBI) }
 }
 
 /// A size in bytes that was computed and so may be fractional or no size at all.
 pub fn bytes_f64(size: f64) -> String {
-    if size.is_finite() && size >= 0.0 {
-        bytes(size.round() as u64)
-    } else {
-        NOT_AVAILABLE.to_owned()
-    }
+    if size.is_finite() && size >= 0.0 { bytes(size.round() as u64) } else { NOT_AVAILABLE.to_owned() }
 }
 
 /// A size in bytes for the ticks of an axis: `512`, `4K`, `1M`.
@@ -90,11 +74,7 @@ pub fn bytes_short(size: u64) -> String {
 
 /// A time in seconds: `34 us`, `2.41 ms`, `1.2 s`.
 pub fn seconds(time: f64) -> String {
-    if time == 0.0 {
-        "0 s".to_owned()
-    } else {
-        in_unit(time, &TIME_UNITS, 1000.0)
-    }
+    if time == 0.0 { "0 s".to_owned() } else { in_unit(time, &TIME_UNITS, 1000.0) }
 }
 
 /// A rate in bytes per second: `212 MB/s`, `0.512 MB/s`.
@@ -122,16 +102,9 @@ pub fn percent(share: f64) -> String {
         middling if middling < 9.95 => 1,
         _ => 0,
     };
-    let digits = if percents.abs() < 1e6 {
-        format!("{percents:.decimals$}")
-    } else {
-        number(percents)
-    };
-    let digits = if digits.contains('.') {
-        digits.trim_end_matches('0').trim_end_matches('.')
-    } else {
-        &digits
-    };
+    let digits = if percents.abs() < 1e6 { format!("{percents:.decimals$}") } else { number(percents) };
+    let digits =
+        if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { &digits };
     format!("{} %", if digits == "-0" { "0" } else { digits })
 }
 
@@ -177,11 +150,7 @@ pub fn duration(length_s: f64) -> String {
     }
     let whole = length_s.round() as u64;
     let (hours, minutes, rest) = (whole / 3600, whole / 60 % 60, whole % 60);
-    if hours > 0 {
-        format!("{hours} h {minutes} min")
-    } else {
-        format!("{minutes} min {rest} s")
-    }
+    if hours > 0 { format!("{hours} h {minutes} min") } else { format!("{minutes} min {rest} s") }
 }
 
 /// A moment in seconds since 1970-01-01 UTC: `2026-01-31 12:00 UTC`.
@@ -197,11 +166,7 @@ pub fn moment(unix_s: u64) -> String {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
     let (hour, minute) = (second_of_day / 3600, second_of_day / 60 % 60);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
@@ -211,16 +176,8 @@ pub fn moment(unix_s: u64) -> String {
 mod tests {
     use super::*;
 
-    const ODD: [f64; 8] = [
-        f64::NAN,
-        f64::INFINITY,
-        f64::NEG_INFINITY,
-        f64::MAX,
-        f64::MIN,
-        f64::MIN_POSITIVE,
-        -0.0,
-        5e-324,
-    ];
+    const ODD: [f64; 8] =
+        [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MAX, f64::MIN, f64::MIN_POSITIVE, -0.0, 5e-324];
 
     #[test]
     fn sizes_change_unit_at_powers_of_1024() {
@@ -306,20 +263,12 @@ mod tests {
 
     #[test]
     fn counts_durations_and_moments_read_as_people_write_them() {
-        for (many, shown) in [
-            (0, "0"),
-            (999, "999"),
-            (1000, "1,000"),
-            (12_345_678, "12,345,678"),
-        ] {
+        for (many, shown) in [(0, "0"), (999, "999"), (1000, "1,000"), (12_345_678, "12,345,678")] {
             assert_eq!(count(many), shown);
         }
-        for (length, shown) in [
-            (0.4, "400 ms"),
-            (59.6, "1 min 0 s"),
-            (185.0, "3 min 5 s"),
-            (7800.0, "2 h 10 min"),
-        ] {
+        for (length, shown) in
+            [(0.4, "400 ms"), (59.6, "1 min 0 s"), (185.0, "3 min 5 s"), (7800.0, "2 h 10 min")]
+        {
             assert_eq!(duration(length), shown);
         }
         for (unix, shown) in [
@@ -348,10 +297,7 @@ mod tests {
                 duration(value),
             ];
             for text in shown {
-                assert!(
-                    !text.to_lowercase().contains("nan") && !text.contains("inf"),
-                    "{value}: {text}"
-                );
+                assert!(!text.to_lowercase().contains("nan") && !text.contains("inf"), "{value}: {text}");
                 assert!(text.len() < 400, "{value}: {text}");
             }
         }

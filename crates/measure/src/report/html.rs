@@ -27,10 +27,7 @@ pub struct Verdict {
 
 /// The page of one probe: recommendation, warnings, charts, numbers, and how to read them.
 pub fn probe_page(report: &ProbeReport) -> String {
-    let chosen = report
-        .recommendation
-        .as_ref()
-        .and_then(|recommendation| recommendation.buffer_bytes);
+    let chosen = report.recommendation.as_ref().and_then(|recommendation| recommendation.buffer_bytes);
     let title = match chosen {
         Some(size) => format!("{} for {}", format::bytes(size), report.stack.path),
         None => report.stack.path.clone(),
@@ -65,15 +62,9 @@ mod tests {
     use crate::report::sample::{self, HOSTILE};
 
     fn compared(reports: &[ProbeReport]) -> String {
-        let labelled: Vec<_> = reports
-            .iter()
-            .enumerate()
-            .map(|(at, report)| (format!("stack {at}"), report))
-            .collect();
-        let verdict = Verdict {
-            heading: "At 4 KiB".to_owned(),
-            lines: vec!["A is faster.".to_owned()],
-        };
+        let labelled: Vec<_> =
+            reports.iter().enumerate().map(|(at, report)| (format!("stack {at}"), report)).collect();
+        let verdict = Verdict { heading: "At 4 KiB".to_owned(), lines: vec!["A is faster.".to_owned()] };
         comparison_page(&labelled, &[verdict])
     }
 
@@ -112,12 +103,7 @@ mod tests {
                 assert!(page.contains(&figure), "{figure} of {}", point.buffer_bytes);
             }
         }
-        for part in [
-            "Use a buffer of 512 KiB",
-            "7,245,861,122,908",
-            "2026-01-31 12:00 UTC",
-            "209.7 MB/s",
-        ] {
+        for part in ["Use a buffer of 512 KiB", "7,245,861,122,908", "2026-01-31 12:00 UTC", "209.7 MB/s"] {
             let part = part.replace("209.7", "210");
             assert!(page.contains(&part), "{part}");
         }
@@ -130,16 +116,10 @@ mod tests {
     #[test]
     fn nothing_from_the_machine_becomes_markup() {
         let report = sample::hostile();
-        let verdict = Verdict {
-            heading: HOSTILE.to_owned(),
-            lines: vec![HOSTILE.to_owned()],
-        };
+        let verdict = Verdict { heading: HOSTILE.to_owned(), lines: vec![HOSTILE.to_owned()] };
         let labelled = [(HOSTILE.to_owned(), &report)];
         for page in [probe_page(&report), comparison_page(&labelled, &[verdict])] {
-            assert!(
-                !page.contains("<script>alert") && !page.contains("<img"),
-                "markup came through"
-            );
+            assert!(!page.contains("<script>alert") && !page.contains("<img"), "markup came through");
             assert!(page.contains("&lt;script&gt;alert"));
             // The page's own and only script.
             assert!(page.matches("<script>").count() <= 1);
@@ -159,15 +139,7 @@ mod tests {
     #[test]
     fn a_comparison_names_every_stack_and_shows_the_verdicts() {
         let page = compared(&[sample::disk(), sample::flash(), sample::network()]);
-        for word in [
-            "stack 0",
-            "stack 1",
-            "stack 2",
-            "At 4 KiB",
-            "A is faster.",
-            "/mnt/flash",
-            "128 KiB",
-        ] {
+        for word in ["stack 0", "stack 1", "stack 2", "At 4 KiB", "A is faster.", "/mnt/flash", "128 KiB"] {
             assert!(page.contains(word), "{word}");
         }
     }

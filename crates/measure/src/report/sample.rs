@@ -23,10 +23,8 @@ impl Line {
     pub(crate) fn point(&self, buffer_bytes: u64, method: Method) -> Point {
         let size = buffer_bytes as f64;
         // Some sizes vary more than others, as on a real device.
-        let (power, shake) = (
-            u64::from(buffer_bytes.ilog2()),
-            [0.02, 0.05, 0.16, 0.03][buffer_bytes.ilog2() as usize % 4],
-        );
+        let (power, shake) =
+            (u64::from(buffer_bytes.ilog2()), [0.02, 0.05, 0.16, 0.03][buffer_bytes.ilog2() as usize % 4]);
         let unrest = |step: u64| 1.0 + shake * ((power * 7 + step * 5) as f64 * 0.9).sin();
         let run = |order: u32| {
             let latency =
@@ -45,11 +43,7 @@ impl Line {
         let run_data: Vec<_> = (0..5).map(run).collect();
         let throughput = summary(run_data.iter().map(|run| run.throughput_bytes_per_s));
         let latency = summary(run_data.iter().map(|run| run.latency_s));
-        let ratio = summary(
-            run_data
-                .iter()
-                .map(|run| run.throughput_bytes_per_s / run.latency_s),
-        );
+        let ratio = summary(run_data.iter().map(|run| run.throughput_bytes_per_s / run.latency_s));
         Point {
             buffer_bytes,
             method,
@@ -87,9 +81,8 @@ fn summary(values: impl Iterator<Item = f64>) -> Summary {
     let mean = values.iter().sum::<f64>() / many;
     let sd = (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (many - 1.0)).sqrt();
     let half = T_4 * sd / many.sqrt();
-    let (low, high) = values.iter().fold((f64::MAX, f64::MIN), |(low, high), &value| {
-        (low.min(value), high.max(value))
-    });
+    let (low, high) =
+        values.iter().fold((f64::MAX, f64::MIN), |(low, high), &value| (low.min(value), high.max(value)));
     Summary {
         mean,
         sd: Some(sd),
@@ -100,9 +93,7 @@ fn summary(values: impl Iterator<Item = f64>) -> Summary {
 
 /// A report with every part that a line allows, 4 KiB to 16 MiB, best buffer at l times B.
 pub(crate) fn following(line: &Line, path: &str) -> ProbeReport {
-    let points: Vec<_> = (12..=24)
-        .map(|power| line.point(1 << power, Method::DirectDsync))
-        .collect();
+    let points: Vec<_> = (12..=24).map(|power| line.point(1 << power, Method::DirectDsync)).collect();
     let optimum = line.optimum();
     let best = 1u64 << optimum.log2().round() as u32;
     let range = |from_bytes: f64, to_bytes: f64| Some(PhaseRange { from_bytes, to_bytes });
@@ -163,19 +154,13 @@ pub(crate) fn following(line: &Line, path: &str) -> ProbeReport {
 
 /// A disk with l = 2.5 ms, B = 209.7 MB/s and so l times B = 512 KiB, with everything a report can hold.
 pub(crate) fn disk() -> ProbeReport {
-    let line = Line {
-        fixed_latency_s: 2.5e-3,
-        bandwidth_bytes_per_s: 209_715_200.0,
-    };
+    let line = Line { fixed_latency_s: 2.5e-3, bandwidth_bytes_per_s: 209_715_200.0 };
     let mut report = following(&line, "/srv/data");
     let shaken = &mut report.points[4];
     shaken.disturbed_runs = 1;
     shaken.run_data[2].disturbance = Some("other processes wrote 38 MiB to the device".to_owned());
     shaken.latency_s.p999 = None;
-    let slow = Line {
-        fixed_latency_s: 9.1e-3,
-        ..line
-    };
+    let slow = Line { fixed_latency_s: 9.1e-3, ..line };
     let last = report.points.last_mut().unwrap();
     last.writes = 400;
     last.latency_s.p99 = None;
@@ -192,21 +177,10 @@ pub(crate) fn disk() -> ProbeReport {
     });
     // Half a percent apart, so that one of them is the best.
     let cell = |rank: usize, method: Method, file_state: FileState| {
-        let base = if method.is_direct() && file_state == FileState::Written {
-            &line
-        } else {
-            &slow
-        };
-        let line = Line {
-            fixed_latency_s: base.fixed_latency_s * (1.0 + 0.005 * rank as f64),
-            ..*base
-        };
+        let base = if method.is_direct() && file_state == FileState::Written { &line } else { &slow };
+        let line = Line { fixed_latency_s: base.fixed_latency_s * (1.0 + 0.005 * rank as f64), ..*base };
         let points = vec![line.point(4096, method), line.point(1 << 19, method)];
-        MatrixCell {
-            method,
-            file_state,
-            points,
-        }
+        MatrixCell { method, file_state, points }
     };
     report.matrix = Some(Matrix {
         cells: [Method::DirectDsync, Method::Uring, Method::Fdatasync]
@@ -237,24 +211,12 @@ pub(crate) fn disk() -> ProbeReport {
 
 /// A solid-state device: 80 us, 1.9 GB/s.
 pub(crate) fn flash() -> ProbeReport {
-    following(
-        &Line {
-            fixed_latency_s: 80e-6,
-            bandwidth_bytes_per_s: 1.9e9,
-        },
-        "/mnt/flash",
-    )
+    following(&Line { fixed_latency_s: 80e-6, bandwidth_bytes_per_s: 1.9e9 }, "/mnt/flash")
 }
 
 /// A network mount: 9 ms, 90 MB/s.
 pub(crate) fn network() -> ProbeReport {
-    following(
-        &Line {
-            fixed_latency_s: 9e-3,
-            bandwidth_bytes_per_s: 9e7,
-        },
-        "/net/share",
-    )
+    following(&Line { fixed_latency_s: 9e-3, bandwidth_bytes_per_s: 9e7 }, "/net/share")
 }
 
 /// One point of one run and nothing else.
@@ -266,14 +228,8 @@ pub(crate) fn bare() -> ProbeReport {
     point.runs = 1;
     point.throughput_bytes_per_s.sd = None;
     point.throughput_bytes_per_s.ci95 = None;
-    point.latency_s = LatencySummary {
-        sd: None,
-        ci95: None,
-        p50: None,
-        p99: None,
-        p999: None,
-        ..point.latency_s
-    };
+    point.latency_s =
+        LatencySummary { sd: None, ci95: None, p50: None, p99: None, p999: None, ..point.latency_s };
     point.ratio_ci95 = None;
     point.device_writes_per_op = None;
     point.device_flushes_per_op = None;
@@ -301,24 +257,13 @@ pub(crate) fn bare() -> ProbeReport {
 
 /// No points at all, as after an interrupt in the first run.
 pub(crate) fn empty() -> ProbeReport {
-    ProbeReport {
-        points: Vec::new(),
-        ..bare()
-    }
+    ProbeReport { points: Vec::new(), ..bare() }
 }
 
 /// Numbers that no measurement yields.
 pub(crate) fn odd() -> ProbeReport {
     let mut report = disk();
-    let odd = [
-        f64::NAN,
-        f64::INFINITY,
-        f64::NEG_INFINITY,
-        0.0,
-        -1.0,
-        f64::MAX,
-        f64::MIN_POSITIVE,
-    ];
+    let odd = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -1.0, f64::MAX, f64::MIN_POSITIVE];
     for (point, value) in report.points.iter_mut().zip(odd) {
         point.throughput_bytes_per_s.mean = value;
         point.throughput_bytes_per_s.ci95 = Some([value, -value]);
@@ -337,23 +282,13 @@ pub(crate) fn odd() -> ProbeReport {
         r2: f64::NAN,
     });
     report.phases = Some(Phases {
-        constant_latency: Some(PhaseRange {
-            from_bytes: f64::NAN,
-            to_bytes: 0.0,
-        }),
-        both_grow: Some(PhaseRange {
-            from_bytes: 1e9,
-            to_bytes: 1.0,
-        }),
+        constant_latency: Some(PhaseRange { from_bytes: f64::NAN, to_bytes: 0.0 }),
+        both_grow: Some(PhaseRange { from_bytes: 1e9, to_bytes: 1.0 }),
         constant_throughput: None,
         middle_slope: f64::NAN,
     });
     report.recommendation.as_mut().unwrap().buffer_bytes = None;
-    ProbeReport {
-        started_unix_s: u64::MAX,
-        duration_s: f64::NAN,
-        ..report
-    }
+    ProbeReport { started_unix_s: u64::MAX, duration_s: f64::NAN, ..report }
 }
 
 /// Every text that comes from outside tries to break out.
@@ -378,10 +313,7 @@ pub(crate) fn hostile() -> ProbeReport {
     let matrix = report.matrix.as_mut().unwrap();
     matrix.skipped[0].reason = text();
     matrix.advice.push(text());
-    report.warnings.push(Warning {
-        code: WarningCode::NearlyFull,
-        message: text(),
-    });
+    report.warnings.push(Warning { code: WarningCode::NearlyFull, message: text() });
     report
 }
 

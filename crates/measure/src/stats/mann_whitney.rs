@@ -36,26 +36,16 @@ pub fn mann_whitney(a: &[f64], b: &[f64]) -> Option<UTest> {
     let pairs = n as f64 * m as f64;
     let farther = u.max(pairs - u);
     let exact = tie_term == 0.0 && n <= EXACT_UP_TO && m <= EXACT_UP_TO;
-    let p = if exact {
-        2.0 * chance_of_at_least(farther, n, m)
-    } else {
-        approximate(farther, n, m, tie_term)?
-    };
-    Some(UTest {
-        u,
-        p_two_sided: p.min(1.0),
-        exact,
-    })
+    let p =
+        if exact { 2.0 * chance_of_at_least(farther, n, m) } else { approximate(farther, n, m, tie_term)? };
+    Some(UTest { u, p_two_sided: p.min(1.0), exact })
 }
 
 /// The sum of the ranks of `a` among both samples, tied values sharing their mean rank; and the sum of
 /// t³ - t over groups of t tied values.
 fn ranks(a: &[f64], b: &[f64]) -> (f64, f64) {
-    let mut all: Vec<(f64, bool)> = a
-        .iter()
-        .map(|&v| (v, true))
-        .chain(b.iter().map(|&v| (v, false)))
-        .collect();
+    let mut all: Vec<(f64, bool)> =
+        a.iter().map(|&v| (v, true)).chain(b.iter().map(|&v| (v, false))).collect();
     all.sort_by(|(left, _), (right, _)| left.total_cmp(right));
     let (mut rank_sum, mut tie_term, mut before) = (0.0, 0.0, 0.0);
     for group in all.chunk_by(|(left, _), (right, _)| left == right) {
@@ -125,17 +115,11 @@ mod tests {
     fn assert_p(a: &[f64], b: &[f64], exact: bool, u: f64, p: f64) {
         let found = mann_whitney(a, b).unwrap();
         assert_eq!((found.u, found.exact), (u, exact));
-        assert!(
-            (found.p_two_sided / p - 1.0).abs() < 1e-9,
-            "{} is not {p}",
-            found.p_two_sided
-        );
+        assert!((found.p_two_sided / p - 1.0).abs() < 1e-9, "{} is not {p}", found.p_two_sided);
     }
 
     fn wave(n: u32, frequency: f64, trend: f64) -> Vec<f64> {
-        (0..n)
-            .map(|i| (f64::from(i) * frequency).sin() + trend * f64::from(i))
-            .collect()
+        (0..n).map(|i| (f64::from(i) * frequency).sin() + trend * f64::from(i)).collect()
     }
 
     #[test]

@@ -33,22 +33,12 @@ impl Moments {
         let squares = values.iter().map(|v| (v - first).powi(2)).sum::<f64>();
         let mean = (first + residual / count).clamp(min, max);
         // Equal values must not vary by a rounding error: callers ask whether a sample varies at all.
-        let sum_of_squares = if min == max {
-            0.0
-        } else {
-            squares - residual * residual / count
-        };
+        let sum_of_squares = if min == max { 0.0 } else { squares - residual * residual / count };
         if !mean.is_finite() || !sum_of_squares.is_finite() {
             return None;
         }
         let variance = (n > 1).then(|| sum_of_squares.max(0.0) / (count - 1.0));
-        Some(Self {
-            n,
-            mean,
-            variance,
-            min,
-            max,
-        })
+        Some(Self { n, mean, variance, min, max })
     }
 
     /// Squared standard error of the mean; `None` for one value.

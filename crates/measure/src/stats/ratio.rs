@@ -25,23 +25,14 @@ pub struct Ratio {
 pub fn ratio_of_means(numerator: &[f64], denominator: &[f64]) -> Option<Ratio> {
     let (a, b) = (Moments::of(numerator)?, Moments::of(denominator)?);
     let ratio = finite_ratio(&a, &b)?;
-    let ci95 = a
-        .squared_error()
-        .zip(b.squared_error())
-        .and_then(|(error_a, error_b)| {
-            let spread = Spread {
-                numerator: error_a,
-                denominator: error_b,
-                both: 0.0,
-            };
-            let weighed_b = ratio * ratio * error_b;
-            let degrees_of_freedom = satterthwaite(
-                (error_a, a.degrees_of_freedom()),
-                (weighed_b, b.degrees_of_freedom()),
-            )
-            .unwrap_or(b.degrees_of_freedom());
-            fieller(ratio, b.mean, spread, degrees_of_freedom)
-        });
+    let ci95 = a.squared_error().zip(b.squared_error()).and_then(|(error_a, error_b)| {
+        let spread = Spread { numerator: error_a, denominator: error_b, both: 0.0 };
+        let weighed_b = ratio * ratio * error_b;
+        let degrees_of_freedom =
+            satterthwaite((error_a, a.degrees_of_freedom()), (weighed_b, b.degrees_of_freedom()))
+                .unwrap_or(b.degrees_of_freedom());
+        fieller(ratio, b.mean, spread, degrees_of_freedom)
+    });
     Some(Ratio { ratio, ci95 })
 }
 
@@ -60,20 +51,13 @@ pub fn paired_ratio_of_means(numerator: &[f64], denominator: &[f64]) -> Option<R
     }
     let (a, b) = (Moments::of(numerator)?, Moments::of(denominator)?);
     let ratio = finite_ratio(&a, &b)?;
-    let ci95 = a
-        .squared_error()
-        .zip(b.squared_error())
-        .and_then(|(error_a, error_b)| {
-            let pairs = numerator.iter().zip(denominator);
-            let products: f64 = pairs.map(|(x, y)| (x - a.mean) * (y - b.mean)).sum();
-            let both = products / a.degrees_of_freedom() / a.n as f64;
-            let spread = Spread {
-                numerator: error_a,
-                denominator: error_b,
-                both,
-            };
-            fieller(ratio, b.mean, spread, a.degrees_of_freedom())
-        });
+    let ci95 = a.squared_error().zip(b.squared_error()).and_then(|(error_a, error_b)| {
+        let pairs = numerator.iter().zip(denominator);
+        let products: f64 = pairs.map(|(x, y)| (x - a.mean) * (y - b.mean)).sum();
+        let both = products / a.degrees_of_freedom() / a.n as f64;
+        let spread = Spread { numerator: error_a, denominator: error_b, both };
+        fieller(ratio, b.mean, spread, a.degrees_of_freedom())
+    });
     Some(Ratio { ratio, ci95 })
 }
 
@@ -96,11 +80,7 @@ fn fieller(ratio: f64, denominator: f64, spread: Spread, degrees_of_freedom: f64
     // Everything in units of the denominator's mean, where the equation of the bounds is
     // (1 - g) r² - 2 (ratio - c) r + (ratio² - a) = 0.
     let scale = (t / denominator).powi(2);
-    let (a, g, c) = (
-        scale * spread.numerator,
-        scale * spread.denominator,
-        scale * spread.both,
-    );
+    let (a, g, c) = (scale * spread.numerator, scale * spread.denominator, scale * spread.both);
     if !(a.is_finite() && c.is_finite() && g < 1.0) {
         return None;
     }
@@ -141,10 +121,7 @@ mod tests {
         // t of scipy.stats.t.ppf(0.975, 4); SciPy 1.17.1
         assert_ratio(found, 10.303030303030301, 9.17942424840804, 11.550555897386195);
         let [low, high] = ratio_of_means(&throughput, &latency).unwrap().ci95.unwrap();
-        assert!(
-            low > 9.5 && high < 11.1,
-            "taken as independent, {low} to {high} is too narrow"
-        );
+        assert!(low > 9.5 && high < 11.1, "taken as independent, {low} to {high} is too narrow");
     }
 
     #[test]
@@ -158,35 +135,17 @@ mod tests {
 
     #[test]
     fn samples_that_do_not_vary_leave_no_doubt() {
-        let certain = Some(Ratio {
-            ratio: 2.0,
-            ci95: Some([2.0, 2.0]),
-        });
+        let certain = Some(Ratio { ratio: 2.0, ci95: Some([2.0, 2.0]) });
         assert_eq!(ratio_of_means(&[4.0; 3], &[2.0; 3]), certain);
         assert_eq!(paired_ratio_of_means(&[4.0; 3], &[2.0; 3]), certain);
-        let nothing = Some(Ratio {
-            ratio: 0.0,
-            ci95: Some([0.0, 0.0]),
-        });
+        let nothing = Some(Ratio { ratio: 0.0, ci95: Some([0.0, 0.0]) });
         assert_eq!(ratio_of_means(&[0.0; 3], &[2.0, 2.1, 2.2]), nothing);
     }
 
     #[test]
     fn too_few_values_have_a_ratio_but_no_interval() {
-        assert_eq!(
-            ratio_of_means(&[4.0], &[2.0, 2.0]),
-            Some(Ratio {
-                ratio: 2.0,
-                ci95: None
-            })
-        );
-        assert_eq!(
-            paired_ratio_of_means(&[4.0], &[2.0]),
-            Some(Ratio {
-                ratio: 2.0,
-                ci95: None
-            })
-        );
+        assert_eq!(ratio_of_means(&[4.0], &[2.0, 2.0]), Some(Ratio { ratio: 2.0, ci95: None }));
+        assert_eq!(paired_ratio_of_means(&[4.0], &[2.0]), Some(Ratio { ratio: 2.0, ci95: None }));
         assert_eq!(ratio_of_means(&[], &[2.0]), None);
         assert_eq!(ratio_of_means(&[4.0, 5.0], &[0.0, 0.0]), None);
         assert_eq!(paired_ratio_of_means(&[4.0, 5.0], &[1.0]), None);

@@ -5,9 +5,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 /// The factor by which a standard error becomes the half width of a 95 % interval, to nine digits up to
 /// 10,000 degrees of freedom and to four up to a million; `None` where there are no degrees of freedom.
 pub(super) fn factor_95(degrees_of_freedom: f64) -> Option<f64> {
-    distribution(degrees_of_freedom)
-        .map(|t| t.inverse_cdf(0.975))
-        .filter(|factor| factor.is_finite())
+    distribution(degrees_of_freedom).map(|t| t.inverse_cdf(0.975)).filter(|factor| factor.is_finite())
 }
 
 /// The chance of a t at least as far from zero, in either direction; `None` where there are no degrees of
@@ -45,10 +43,7 @@ mod tests {
         ];
         for (df, factor) in expected {
             let found = factor_95(df).unwrap();
-            assert!(
-                (found / factor - 1.0).abs() < 1e-9,
-                "df {df}: {found} is not {factor}"
-            );
+            assert!((found / factor - 1.0).abs() < 1e-9, "df {df}: {found} is not {factor}");
         }
     }
 

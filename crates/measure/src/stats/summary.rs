@@ -18,11 +18,7 @@ use crate::probe::report::Summary;
 pub fn summarise(values: &[f64]) -> Option<Summary> {
     let moments = Moments::of(values)?;
     let range = moments.max - moments.min;
-    let relative_range = if range == 0.0 {
-        0.0
-    } else {
-        range / moments.mean.abs()
-    };
+    let relative_range = if range == 0.0 { 0.0 } else { range / moments.mean.abs() };
     if !relative_range.is_finite() {
         return None;
     }
@@ -69,27 +65,14 @@ mod tests {
     #[test]
     fn one_run_has_a_mean_but_no_spread() {
         let summary = summarise(&[7.0]).unwrap();
-        assert_eq!(
-            summary,
-            Summary {
-                mean: 7.0,
-                sd: None,
-                ci95: None,
-                relative_range: 0.0
-            }
-        );
+        assert_eq!(summary, Summary { mean: 7.0, sd: None, ci95: None, relative_range: 0.0 });
         assert_eq!(t_half_width(&[7.0]), None);
     }
 
     #[test]
     fn equal_runs_leave_no_doubt() {
         let summary = summarise(&[0.3; 4]).unwrap();
-        let certain = Summary {
-            mean: 0.3,
-            sd: Some(0.0),
-            ci95: Some([0.3, 0.3]),
-            relative_range: 0.0,
-        };
+        let certain = Summary { mean: 0.3, sd: Some(0.0), ci95: Some([0.3, 0.3]), relative_range: 0.0 };
         assert_eq!(summary, certain);
         assert_eq!(summarise(&[0.0; 2]).unwrap().relative_range, 0.0);
     }

@@ -29,24 +29,13 @@ pub fn welch(a: &[f64], b: &[f64]) -> Option<TTest> {
     let difference = a.mean - b.mean;
     let (freedom_a, freedom_b) = (a.degrees_of_freedom(), b.degrees_of_freedom());
     let Some(degrees_of_freedom) = satterthwaite((error_a, freedom_a), (error_b, freedom_b)) else {
-        let (t, p_two_sided) = if difference == 0.0 {
-            (0.0, 1.0)
-        } else {
-            (f64::INFINITY.copysign(difference), 0.0)
-        };
-        return Some(TTest {
-            t,
-            degrees_of_freedom: freedom_a + freedom_b,
-            p_two_sided,
-        });
+        let (t, p_two_sided) =
+            if difference == 0.0 { (0.0, 1.0) } else { (f64::INFINITY.copysign(difference), 0.0) };
+        return Some(TTest { t, degrees_of_freedom: freedom_a + freedom_b, p_two_sided });
     };
     let t = difference / (error_a + error_b).sqrt();
     let p_two_sided = student::p_two_sided(t, degrees_of_freedom)?;
-    Some(TTest {
-        t,
-        degrees_of_freedom,
-        p_two_sided,
-    })
+    Some(TTest { t, degrees_of_freedom, p_two_sided })
 }
 
 #[cfg(test)]
@@ -60,31 +49,17 @@ mod tests {
 
     #[test]
     fn samples_that_differ_are_told_apart_as_scipy_does() {
-        let many_a = [
-            27.5, 21.0, 19.0, 23.6, 17.0, 17.9, 16.9, 20.1, 21.9, 22.6, 23.1, 19.6, 19.0, 21.7, 21.4,
-        ];
-        let many_b = [
-            27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8, 20.2, 21.9, 22.1, 22.9, 30.5, 31.3,
-        ];
+        let many_a =
+            [27.5, 21.0, 19.0, 23.6, 17.0, 17.9, 16.9, 20.1, 21.9, 22.6, 23.1, 19.6, 19.0, 21.7, 21.4];
+        let many_b =
+            [27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8, 20.2, 21.9, 22.1, 22.9, 30.5, 31.3];
         let few = [1.0, 1.2, 0.9];
         let others = [5.0, 5.5, 4.0, 7.0, 5.2];
         // scipy.stats.ttest_ind(a, b, equal_var=False), SciPy 1.17.1
         let cases: [(&[f64], &[f64], [f64; 3]); 3] = [
-            (
-                &many_a,
-                &many_b,
-                [-2.949236837313109, 27.31161047222031, 0.006460408027460322],
-            ),
-            (
-                &few,
-                &others,
-                [-8.72972972972973, 4.259176855953111, 0.0007112402563347108],
-            ),
-            (
-                &[2.0; 3],
-                &others,
-                [-6.881115122643248, 4.0, 0.002337304796962251],
-            ),
+            (&many_a, &many_b, [-2.949236837313109, 27.31161047222031, 0.006460408027460322]),
+            (&few, &others, [-8.72972972972973, 4.259176855953111, 0.0007112402563347108]),
+            (&[2.0; 3], &others, [-6.881115122643248, 4.0, 0.002337304796962251]),
         ];
         for (a, b, [t, degrees_of_freedom, p]) in cases {
             let found = welch(a, b).unwrap();
@@ -106,23 +81,9 @@ mod tests {
     #[test]
     fn samples_without_variance_are_equal_or_not() {
         let same = welch(&[0.1; 3], &[0.1; 4]).unwrap();
-        assert_eq!(
-            same,
-            TTest {
-                t: 0.0,
-                degrees_of_freedom: 5.0,
-                p_two_sided: 1.0
-            }
-        );
+        assert_eq!(same, TTest { t: 0.0, degrees_of_freedom: 5.0, p_two_sided: 1.0 });
         let lower = welch(&[0.1; 3], &[0.2; 4]).unwrap();
-        assert_eq!(
-            lower,
-            TTest {
-                t: f64::NEG_INFINITY,
-                degrees_of_freedom: 5.0,
-                p_two_sided: 0.0
-            }
-        );
+        assert_eq!(lower, TTest { t: f64::NEG_INFINITY, degrees_of_freedom: 5.0, p_two_sided: 0.0 });
     }
 
     #[test]

@@ -30,17 +30,10 @@ impl Axis {
         let (low, high) = values
             .filter(|&value| shown(value))
             .map(f64::log10)
-            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), log| {
-                (low.min(log), high.max(log))
-            });
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), log| (low.min(log), high.max(log)));
         let (low, high) = if low <= high { (low, high) } else { (0.0, 0.0) };
         let spare = ((decades - (high - low)) / 2.0).max(0.0) + margin * (high - low).max(decades);
-        Self {
-            low: low - spare,
-            high: high + spare,
-            from,
-            to,
-        }
+        Self { low: low - spare, high: high + spare, from, to }
     }
 
     /// Where a value lies; outside the range, the nearer end.
@@ -90,9 +83,7 @@ fn power(decade: i32) -> f64 {
 /// Values from `first` to `last` at even distances on the axis, for drawing a curve.
 pub(super) fn steps(first: f64, last: f64, steps: u32) -> Vec<f64> {
     let (first, last) = (first.log10(), last.log10());
-    (0..=steps)
-        .map(|step| 10f64.powf(first + (last - first) * f64::from(step) / f64::from(steps)))
-        .collect()
+    (0..=steps).map(|step| 10f64.powf(first + (last - first) * f64::from(step) / f64::from(steps))).collect()
 }
 
 /// Which of the ascending places have room for a label, `apart` being the least distance between two.
@@ -119,13 +110,7 @@ mod tests {
     #[test]
     fn any_values_make_a_finite_axis() {
         let odd = [f64::NAN, f64::INFINITY, -1.0, 0.0];
-        for values in [
-            &odd[..],
-            &[],
-            &[5.0],
-            &[1.0, 1e-300, 1e300],
-            &[f64::MIN_POSITIVE, f64::MAX],
-        ] {
+        for values in [&odd[..], &[], &[5.0], &[1.0, 1e-300, 1e300], &[f64::MIN_POSITIVE, f64::MAX]] {
             let axis = axis(values);
             for value in values.iter().chain(&odd) {
                 assert!((0.0..=300.0).contains(&axis.place(*value)), "{value} on {axis:?}");
@@ -144,9 +129,6 @@ mod tests {
 
     #[test]
     fn labels_keep_their_distance() {
-        assert_eq!(
-            labelled(&[0.0, 20.0, 40.0, 60.0], 35.0),
-            [true, false, true, false]
-        );
+        assert_eq!(labelled(&[0.0, 20.0, 40.0, 60.0], 35.0), [true, false, true, false]);
     }
 }

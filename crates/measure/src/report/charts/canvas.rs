@@ -35,9 +35,7 @@ fn pixels((x, y): At) -> (i32, i32) {
 }
 
 fn stroke(ink: Ink, width: f64, opacity: f64) -> ShapeStyle {
-    ink.sentinel()
-        .mix(opacity)
-        .stroke_width((width * SCALE).round().max(1.0) as u32)
+    ink.sentinel().mix(opacity).stroke_width((width * SCALE).round().max(1.0) as u32)
 }
 
 /// The view box of a drawing of this size, and the elements that `draw` makes. Drawing into a string cannot
@@ -46,18 +44,13 @@ pub(super) fn elements(size: (u32, u32), draw: impl FnOnce(&mut Canvas<'_>)) -> 
     let size = (size.0 * SCALE as u32, size.1 * SCALE as u32);
     let mut svg = String::new();
     {
-        let mut canvas = Canvas {
-            area: SVGBackend::with_string(&mut svg, size).into_drawing_area(),
-        };
+        let mut canvas = Canvas { area: SVGBackend::with_string(&mut svg, size).into_drawing_area() };
         draw(&mut canvas);
         canvas.keep(|area| area.present());
     }
     let inner = svg.split_once('>').map_or("", |(_, rest)| rest);
     let inner = inner.rsplit_once("</svg>").map_or(inner, |(inner, _)| inner);
-    (
-        format!("0 0 {} {}", size.0, size.1),
-        name_colours(&inner.trim().replace(" opacity=\"1\"", "")),
-    )
+    (format!("0 0 {} {}", size.0, size.1), name_colours(&inner.trim().replace(" opacity=\"1\"", "")))
 }
 
 impl<'svg> Canvas<'svg> {
@@ -106,10 +99,7 @@ impl<'svg> Canvas<'svg> {
 
     fn shape(&mut self, shape: Marker, (x, y): At, radius: f64, ink: Ink) {
         let around = |corners: &[(f64, f64)]| -> Vec<At> {
-            corners
-                .iter()
-                .map(|(dx, dy)| (x + dx * radius, y + dy * radius))
-                .collect()
+            corners.iter().map(|(dx, dy)| (x + dx * radius, y + dy * radius)).collect()
         };
         let corners = match shape {
             Marker::Circle => {

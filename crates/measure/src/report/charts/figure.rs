@@ -91,15 +91,8 @@ impl Dot {
     /// useful; beyond a factor of five it is cut off.
     pub(super) fn extent(&self) -> impl Iterator<Item = f64> {
         let value = self.value;
-        let ci95 = self
-            .ci95
-            .into_iter()
-            .flatten()
-            .map(move |end| end.clamp(value / 5.0, value * 5.0));
-        [value]
-            .into_iter()
-            .chain(ci95)
-            .chain(self.band.into_iter().flatten())
+        let ci95 = self.ci95.into_iter().flatten().map(move |end| end.clamp(value / 5.0, value * 5.0));
+        [value].into_iter().chain(ci95).chain(self.band.into_iter().flatten())
     }
 }
 
@@ -108,9 +101,7 @@ pub(super) fn dots(report: &ProbeReport, figure: Figure) -> Vec<Dot> {
     let whole = |ends: &[f64; 2]| ends.iter().all(|end| end.is_finite()) && ends[0] <= ends[1];
     let dot = |point: &Point| {
         let latency = &point.latency_s;
-        let band = (figure == Figure::Latency)
-            .then(|| Some([latency.p50?, latency.p99?]))
-            .flatten();
+        let band = (figure == Figure::Latency).then(|| Some([latency.p50?, latency.p99?])).flatten();
         Dot {
             buffer_bytes: point.buffer_bytes as f64,
             value: figure.mean(point),
@@ -118,10 +109,5 @@ pub(super) fn dots(report: &ProbeReport, figure: Figure) -> Vec<Dot> {
             band: band.filter(whole).filter(|ends| ends.iter().copied().all(shown)),
         }
     };
-    report
-        .points
-        .iter()
-        .map(dot)
-        .filter(|dot| shown(dot.buffer_bytes) && shown(dot.value))
-        .collect()
+    report.points.iter().map(dot).filter(|dot| shown(dot.buffer_bytes) && shown(dot.value)).collect()
 }

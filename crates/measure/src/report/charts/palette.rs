@@ -63,20 +63,12 @@ impl Ink {
 /// Puts the style sheet's variables in place of the sentinels.
 pub(super) fn name_colours(svg: &str) -> String {
     let plain = [Ink::Text, Ink::Axis, Ink::Grid, Ink::Card, Ink::Model, Ink::Mark];
-    let numbered = (0..3)
-        .map(Ink::Phase)
-        .chain((0..usize::from(SERIES)).map(Ink::Series));
-    plain
-        .into_iter()
-        .chain(numbered)
-        .fold(svg.to_owned(), |text, ink| {
-            // Quoted, so that only attributes can match: a quote in text is escaped.
-            let RGBColor(red, green, blue) = ink.sentinel();
-            text.replace(
-                &format!("\"#{red:02X}{green:02X}{blue:02X}\""),
-                &format!("\"var({})\"", ink.variable()),
-            )
-        })
+    let numbered = (0..3).map(Ink::Phase).chain((0..usize::from(SERIES)).map(Ink::Series));
+    plain.into_iter().chain(numbered).fold(svg.to_owned(), |text, ink| {
+        // Quoted, so that only attributes can match: a quote in text is escaped.
+        let RGBColor(red, green, blue) = ink.sentinel();
+        text.replace(&format!("\"#{red:02X}{green:02X}{blue:02X}\""), &format!("\"var({})\"", ink.variable()))
+    })
 }
 
 /// The shape drawn at a measured figure; with the colour it tells up to 36 series apart.
@@ -93,14 +85,8 @@ pub(super) enum Marker {
 impl Marker {
     /// The marker of a series by its place; shifts by one each time the colours begin again.
     pub(super) fn of(series: usize) -> Self {
-        const ALL: [Marker; 6] = [
-            Marker::Circle,
-            Marker::Square,
-            Marker::Up,
-            Marker::Diamond,
-            Marker::Down,
-            Marker::Cross,
-        ];
+        const ALL: [Marker; 6] =
+            [Marker::Circle, Marker::Square, Marker::Up, Marker::Diamond, Marker::Down, Marker::Cross];
         ALL[(series + series / usize::from(SERIES)) % ALL.len()]
     }
 }
@@ -111,23 +97,15 @@ mod tests {
 
     #[test]
     fn no_two_of_36_series_look_the_same() {
-        let looks: Vec<_> = (0..36)
-            .map(|at| (Ink::Series(at).variable(), Marker::of(at)))
-            .collect();
+        let looks: Vec<_> = (0..36).map(|at| (Ink::Series(at).variable(), Marker::of(at))).collect();
         for (at, look) in looks.iter().enumerate() {
-            assert!(
-                !looks[..at].contains(look),
-                "series {at} looks like an earlier one"
-            );
+            assert!(!looks[..at].contains(look), "series {at} looks like an earlier one");
         }
     }
 
     #[test]
     fn sentinels_become_variables_and_text_stays() {
         let named = name_colours("<line stroke=\"#010004\"/><text fill=\"#010000\">#010004</text>");
-        assert_eq!(
-            named,
-            "<line stroke=\"var(--model)\"/><text fill=\"var(--muted)\">#010004</text>"
-        );
+        assert_eq!(named, "<line stroke=\"var(--model)\"/><text fill=\"var(--muted)\">#010004</text>");
     }
 }

@@ -44,11 +44,7 @@ impl<'canvas, 'svg> Plot<'canvas, 'svg> {
         sizes.sort_unstable();
         sizes.dedup();
         let up = Axis::covering(dots.iter().flat_map(Dot::extent), 0.7, 0.06, (bottom, top));
-        let widest = up
-            .ticks()
-            .into_iter()
-            .map(|tick| figure.tick(tick).chars().count())
-            .max();
+        let widest = up.ticks().into_iter().map(|tick| figure.tick(tick).chars().count()).max();
         let left = (14.0 + widest.unwrap_or(0) as f64 * TEXT * ADVANCE * 1.06).max(44.0);
         let right = f64::from(size.0) - 10.0;
         let across = sizes.iter().map(|&size| size as f64);
@@ -72,44 +68,27 @@ impl<'canvas, 'svg> Plot<'canvas, 'svg> {
             let at = self.up.place(tick);
             self.canvas.path(&[(left, at), (right, at)], Ink::Grid, 1.0, 1.0);
             let label = self.figure.tick(tick);
-            self.canvas
-                .text(&label, (left - 8.0, at), Align::End, Ink::Text, TEXT, false);
+            self.canvas.text(&label, (left - 8.0, at), Align::End, Ink::Text, TEXT, false);
         }
         for tick in self.up.minor_ticks() {
             let at = self.up.place(tick);
-            self.canvas
-                .path(&[(left - 3.0, at), (left, at)], Ink::Axis, 0.75, 1.0);
+            self.canvas.path(&[(left - 3.0, at), (left, at)], Ink::Axis, 0.75, 1.0);
         }
-        let places: Vec<f64> = self
-            .sizes
-            .iter()
-            .map(|&size| self.across.place(size as f64))
-            .collect();
+        let places: Vec<f64> = self.sizes.iter().map(|&size| self.across.place(size as f64)).collect();
         let labelled = axes::labelled(&places, 37.0);
         for ((&size, &at), &labelled) in self.sizes.iter().zip(&places).zip(&labelled) {
             let length = if labelled { 5.0 } else { 3.0 };
-            self.canvas
-                .path(&[(at, bottom), (at, bottom + length)], Ink::Axis, 1.0, 1.0);
+            self.canvas.path(&[(at, bottom), (at, bottom + length)], Ink::Axis, 1.0, 1.0);
             if labelled {
                 let label = format::bytes_short(size);
-                self.canvas
-                    .text(&label, (at, bottom + 14.0), Align::Middle, Ink::Text, TEXT, false);
+                self.canvas.text(&label, (at, bottom + 14.0), Align::Middle, Ink::Text, TEXT, false);
             }
         }
-        self.canvas.path(
-            &[(left, top), (left, bottom), (right, bottom)],
-            Ink::Axis,
-            1.0,
-            1.0,
-        );
+        self.canvas.path(&[(left, top), (left, bottom), (right, bottom)], Ink::Axis, 1.0, 1.0);
         let middle = f64::midpoint(left, right);
-        let (caption, height) = if self.sizes.is_empty() {
-            ("no figures", top + 80.0)
-        } else {
-            ("buffer size", bottom + 34.0)
-        };
-        self.canvas
-            .text(caption, (middle, height), Align::Middle, Ink::Text, TEXT, false);
+        let (caption, height) =
+            if self.sizes.is_empty() { ("no figures", top + 80.0) } else { ("buffer size", bottom + 34.0) };
+        self.canvas.text(caption, (middle, height), Align::Middle, Ink::Text, TEXT, false);
     }
 
     /// The three phases, shaded and named above the chart.
@@ -130,16 +109,9 @@ impl<'canvas, 'svg> Plot<'canvas, 'svg> {
             // Phases end at measured sizes; the shades meet half-way, and the outermost reach the edges, as
             // nothing says that a phase ends with the sizes measured.
             let meet = |one: PhaseRange, next: PhaseRange| {
-                f64::midpoint(
-                    self.across.place(one.to_bytes),
-                    self.across.place(next.from_bytes),
-                )
+                f64::midpoint(self.across.place(one.to_bytes), self.across.place(next.from_bytes))
             };
-            let from = if at == 0 {
-                self.left
-            } else {
-                meet(present[at - 1].1, range)
-            };
+            let from = if at == 0 { self.left } else { meet(present[at - 1].1, range) };
             let to = present.get(at + 1).map_or(self.right, |next| meet(range, next.1));
             let top = self.top - 30.0;
             let corners = [(from, top), (to, top), (to, self.bottom), (from, self.bottom)];
@@ -152,14 +124,7 @@ impl<'canvas, 'svg> Plot<'canvas, 'svg> {
                     self.canvas.text(word, at, Align::Middle, Ink::Text, SMALL, false);
                 }
             } else if to - from > 6.0 {
-                self.canvas.text(
-                    number,
-                    (middle, top + 15.0),
-                    Align::Middle,
-                    Ink::Text,
-                    SMALL,
-                    true,
-                );
+                self.canvas.text(number, (middle, top + 15.0), Align::Middle, Ink::Text, SMALL, true);
             }
         }
     }
@@ -175,18 +140,12 @@ impl<'canvas, 'svg> Plot<'canvas, 'svg> {
             };
             let (low, mut high) = (side(0), side(1));
             if let ([(x, low)], [(_, high)]) = (&low[..], &high[..]) {
-                let corners = [
-                    (x - 4.0, *low),
-                    (x + 4.0, *low),
-                    (x + 4.0, *high),
-                    (x - 4.0, *high),
-                ];
+                let corners = [(x - 4.0, *low), (x + 4.0, *low), (x + 4.0, *high), (x - 4.0, *high)];
                 self.canvas.fill(&corners, Ink::Series(0), BAND_OPACITY);
                 continue;
             }
             high.reverse();
-            self.canvas
-                .fill(&[low, high].concat(), Ink::Series(0), BAND_OPACITY);
+            self.canvas.fill(&[low, high].concat(), Ink::Series(0), BAND_OPACITY);
         }
     }
 
@@ -197,9 +156,8 @@ impl<'canvas, 'svg> Plot<'canvas, 'svg> {
             return;
         };
         let steps = axes::steps(first as f64, last as f64, 96);
-        let modelled = steps
-            .into_iter()
-            .map(|size| (size, self.figure.modelled(model, report.writers, size)));
+        let modelled =
+            steps.into_iter().map(|size| (size, self.figure.modelled(model, report.writers, size)));
         let line: Vec<_> = modelled
             .filter(|&(_, value)| self.up.contains(value))
             .map(|(size, value)| (self.across.place(size), self.up.place(value)))
@@ -209,50 +167,27 @@ impl<'canvas, 'svg> Plot<'canvas, 'svg> {
 
     /// The recommended buffer as a line with its size.
     pub(super) fn recommendation(&mut self, report: &ProbeReport) {
-        let Some(size) = report
-            .recommendation
-            .as_ref()
-            .and_then(|chosen| chosen.buffer_bytes)
-        else {
+        let Some(size) = report.recommendation.as_ref().and_then(|chosen| chosen.buffer_bytes) else {
             return;
         };
         if !self.across.contains(size as f64) {
             return;
         }
         let at = self.across.place(size as f64);
-        self.canvas
-            .path(&[(at, self.top), (at, self.bottom)], Ink::Mark, 1.5, 1.0);
+        self.canvas.path(&[(at, self.top), (at, self.bottom)], Ink::Mark, 1.5, 1.0);
         let label = format!("use {}", format::bytes(size));
         // To the right, where the curves leave room at the foot of the chart, unless it would not fit.
         let fits = at + 6.0 + label.len() as f64 * TEXT * ADVANCE < self.right;
-        let (beside, align) = if fits {
-            (6.0, Align::Start)
-        } else {
-            (-6.0, Align::End)
-        };
-        self.canvas.text(
-            &label,
-            (at + beside, self.bottom - 12.0),
-            align,
-            Ink::Mark,
-            TEXT,
-            true,
-        );
+        let (beside, align) = if fits { (6.0, Align::Start) } else { (-6.0, Align::End) };
+        self.canvas.text(&label, (at + beside, self.bottom - 12.0), align, Ink::Mark, TEXT, true);
     }
 
     /// The recommended buffer as a ring around the figure at that size.
     pub(super) fn recommended_peak(&mut self, report: &ProbeReport, series: usize) {
-        let Some(size) = report
-            .recommendation
-            .as_ref()
-            .and_then(|chosen| chosen.buffer_bytes)
-        else {
+        let Some(size) = report.recommendation.as_ref().and_then(|chosen| chosen.buffer_bytes) else {
             return;
         };
-        for dot in dots(report, self.figure)
-            .iter()
-            .filter(|dot| dot.buffer_bytes as u64 == size)
-        {
+        for dot in dots(report, self.figure).iter().filter(|dot| dot.buffer_bytes as u64 == size) {
             let at = (self.across.place(dot.buffer_bytes), self.up.place(dot.value));
             ring(self.canvas, at, 8.0, Ink::Series(series));
         }
@@ -267,11 +202,7 @@ impl<'canvas, 'svg> Plot<'canvas, 'svg> {
             let (foot, head) = (self.up.place(low), self.up.place(high));
             let cap = |end: f64, y: f64| {
                 // An end without a cap runs off the chart.
-                if self.up.contains(end) {
-                    vec![(x - 4.5, y), (x + 4.5, y)]
-                } else {
-                    Vec::new()
-                }
+                if self.up.contains(end) { vec![(x - 4.5, y), (x + 4.5, y)] } else { Vec::new() }
             };
             let bar = [cap(low, foot), vec![(x, foot), (x, head)], cap(high, head)].concat();
             self.canvas.path(&bar, ink, 1.25, BAR_OPACITY);

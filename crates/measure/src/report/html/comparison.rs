@@ -16,10 +16,7 @@ pub(super) fn page(reports: &[Labelled<'_>], verdicts: &[Verdict]) -> String {
         1 => "One storage stack".to_owned(),
         many => format!("{many} storage stacks compared"),
     };
-    let entries = reports
-        .iter()
-        .enumerate()
-        .map(|(at, (label, _))| (Swatch::Series(at), label.clone()));
+    let entries = reports.iter().enumerate().map(|(at, (label, _))| (Swatch::Series(at), label.clone()));
     let ring = [(Swatch::RecommendedPeak, "recommended buffer".to_owned())];
     let entries: Vec<_> = entries.chain(ring).collect();
     let content = html! {
@@ -108,18 +105,10 @@ fn summary(reports: &[Labelled<'_>]) -> Markup {
 }
 
 fn summarised(report: &ProbeReport) -> [Option<String>; 8] {
-    let chosen = report
-        .recommendation
-        .as_ref()
-        .and_then(|recommendation| recommendation.buffer_bytes);
+    let chosen = report.recommendation.as_ref().and_then(|recommendation| recommendation.buffer_bytes);
     let point = chosen.and_then(|size| at(report, size));
     let over = |figure: fn(&Point) -> f64, better: fn(f64, f64) -> f64| {
-        report
-            .points
-            .iter()
-            .map(figure)
-            .filter(|value| value.is_finite())
-            .reduce(better)
+        report.points.iter().map(figure).filter(|value| value.is_finite()).reduce(better)
     };
     [
         chosen.map(format::bytes),
@@ -128,18 +117,13 @@ fn summarised(report: &ProbeReport) -> [Option<String>; 8] {
         over(|point| point.throughput_bytes_per_s.mean, f64::max).map(format::rate),
         over(|point| point.latency_s.mean, f64::min).map(format::seconds),
         report.model.map(|model| format::seconds(model.fixed_latency_s)),
-        report
-            .model
-            .map(|model| format::rate(model.bandwidth_bytes_per_s)),
+        report.model.map(|model| format::rate(model.bandwidth_bytes_per_s)),
         report.model.map(|model| format::bytes_f64(model.optimum_bytes)),
     ]
 }
 
 fn at(report: &ProbeReport, buffer_bytes: u64) -> Option<&Point> {
-    report
-        .points
-        .iter()
-        .find(|point| point.buffer_bytes == buffer_bytes)
+    report.points.iter().find(|point| point.buffer_bytes == buffer_bytes)
 }
 
 fn optional(figure: Option<String>) -> Markup {
@@ -213,12 +197,7 @@ fn stacks(reports: &[Labelled<'_>]) -> Markup {
     let facts: Vec<Vec<Fact>> = reports
         .iter()
         .map(|(_, report)| {
-            [
-                words::stack_facts(report),
-                words::model_facts(report),
-                words::phase_facts(report),
-            ]
-            .concat()
+            [words::stack_facts(report), words::model_facts(report), words::phase_facts(report)].concat()
         })
         .collect();
     let mut names: Vec<&str> = Vec::new();
@@ -228,13 +207,10 @@ fn stacks(reports: &[Labelled<'_>]) -> Markup {
         }
     }
     let fact = |of: &[Fact], wanted: &str| {
-        of.iter()
-            .find(|(name, _)| *name == wanted)
-            .map(|(_, fact)| fact.clone().into_string())
+        of.iter().find(|(name, _)| *name == wanted).map(|(_, fact)| fact.clone().into_string())
     };
-    let rows = names
-        .into_iter()
-        .map(|name| (name, facts.iter().map(|of| fact(of, name)).collect::<Vec<_>>()));
+    let rows =
+        names.into_iter().map(|name| (name, facts.iter().map(|of| fact(of, name)).collect::<Vec<_>>()));
     let content = html! {
         p.muted { "Rows in which the stacks differ are in bold." }
         div.scroll {

@@ -17,39 +17,19 @@ pub(super) fn batching(report: &ProbeReport) -> Markup {
     };
     let mut list = vec![
         ("Record", html! { (format::bytes(batching.record_bytes)) }),
-        (
-            "Records a batch",
-            html! { (format::count(batching.records_per_batch)) },
-        ),
+        ("Records a batch", html! { (format::count(batching.records_per_batch)) }),
     ];
     let mut add = |name, figure: Option<String>| {
         if let Some(figure) = figure {
             list.push((name, html! { (figure) }));
         }
     };
-    add(
-        "Arriving",
-        batching
-            .arrival_rate_per_s
-            .map(|rate| format!("{} records/s", many(rate))),
-    );
+    add("Arriving", batching.arrival_rate_per_s.map(|rate| format!("{} records/s", many(rate))));
     add("A batch is full after", batching.fill_time_s.map(format::seconds));
-    add(
-        "A record waits, on average",
-        batching.mean_wait_s.map(format::seconds),
-    );
-    add(
-        "Arrival to durable, on average",
-        batching.mean_durable_s.map(format::seconds),
-    );
-    add(
-        "Share of the stack's throughput",
-        batching.utilisation.map(format::percent),
-    );
-    add(
-        "Group commit without a timer",
-        batching.group_commit_records.map(group),
-    );
+    add("A record waits, on average", batching.mean_wait_s.map(format::seconds));
+    add("Arrival to durable, on average", batching.mean_durable_s.map(format::seconds));
+    add("Share of the stack's throughput", batching.utilisation.map(format::percent));
+    add("Group commit without a timer", batching.group_commit_records.map(group));
     let overloaded = batching.utilisation.is_some_and(|share| share >= 1.0);
     let content = html! {
         @if overloaded {
@@ -81,12 +61,8 @@ pub(super) fn matrix(report: &ProbeReport) -> Markup {
     let Some(matrix) = &report.matrix else {
         return html! {};
     };
-    let mut sizes: Vec<u64> = matrix
-        .cells
-        .iter()
-        .flat_map(|cell| &cell.points)
-        .map(|point| point.buffer_bytes)
-        .collect();
+    let mut sizes: Vec<u64> =
+        matrix.cells.iter().flat_map(|cell| &cell.points).map(|point| point.buffer_bytes).collect();
     sizes.sort_unstable();
     sizes.dedup();
     let content = html! {
@@ -109,26 +85,14 @@ pub(super) fn matrix(report: &ProbeReport) -> Markup {
 
 fn matrix_table(matrix: &Matrix, size: u64) -> Markup {
     let at = |method: Method, state: FileState| {
-        let cell = matrix
-            .cells
-            .iter()
-            .find(|cell| cell.method == method && cell.file_state == state)?;
+        let cell = matrix.cells.iter().find(|cell| cell.method == method && cell.file_state == state)?;
         cell.points.iter().find(|point| point.buffer_bytes == size)
     };
-    let means = matrix
-        .cells
-        .iter()
-        .filter_map(|cell| at(cell.method, cell.file_state));
-    let best = means
-        .map(|point| point.latency_s.mean)
-        .filter(|mean| mean.is_finite())
-        .fold(f64::MAX, f64::min);
+    let means = matrix.cells.iter().filter_map(|cell| at(cell.method, cell.file_state));
+    let best =
+        means.map(|point| point.latency_s.mean).filter(|mean| mean.is_finite()).fold(f64::MAX, f64::min);
     let methods = Method::ALL.into_iter();
-    let used = |method: &Method| {
-        FileState::ALL
-            .into_iter()
-            .any(|state| at(*method, state).is_some())
-    };
+    let used = |method: &Method| FileState::ALL.into_iter().any(|state| at(*method, state).is_some());
     let occurs = |state: &FileState| matrix.cells.iter().any(|cell| cell.file_state == *state);
     let states: Vec<_> = FileState::ALL.into_iter().filter(occurs).collect();
     html! {
@@ -171,14 +135,7 @@ fn matrix_table(matrix: &Matrix, size: u64) -> Markup {
 
 /// The runs marked as disturbed, and by what.
 pub(super) fn disturbed_runs(report: &ProbeReport) -> Markup {
-    const COLUMNS: [&str; 6] = [
-        "Buffer",
-        "Run",
-        "Begun after",
-        "Throughput",
-        "Latency",
-        "Slowest write",
-    ];
+    const COLUMNS: [&str; 6] = ["Buffer", "Run", "Begun after", "Throughput", "Latency", "Slowest write"];
     let cells = report.matrix.iter().flat_map(|matrix| &matrix.cells);
     let points = report.points.iter().map(|point| (point, None));
     let points =

@@ -8,9 +8,7 @@ use crate::report::csv::points_tsv;
 use crate::report::format::{self, NOT_AVAILABLE};
 
 /// What is shown of throughput, latency and ratio; each begins with its mean.
-const FIGURES: [&str; 10] = [
-    "mean", "95 %", "mean", "95 %", "p50", "p99", "p99.9", "max", "mean", "95 %",
-];
+const FIGURES: [&str; 10] = ["mean", "95 %", "mean", "95 %", "p50", "p99", "p99.9", "max", "mean", "95 %"];
 
 /// Every point with its figures, and a button that copies them for a spreadsheet.
 pub(super) fn points(report: &ProbeReport) -> Markup {
@@ -20,10 +18,7 @@ pub(super) fn points(report: &ProbeReport) -> Markup {
             || point.device_flushes_per_op.is_some()
             || point.device_bytes_per_user_byte.is_some()
     });
-    let chosen = report
-        .recommendation
-        .as_ref()
-        .and_then(|recommendation| recommendation.buffer_bytes);
+    let chosen = report.recommendation.as_ref().and_then(|recommendation| recommendation.buffer_bytes);
     let content = html! {
         // An error leaves the button out; the table can still be selected.
         @if let Ok(tsv) = points_tsv(report) {

@@ -71,19 +71,12 @@ pub(super) fn charts(report: &ProbeReport) -> Markup {
     let measured = |held: fn(&crate::probe::report::Point) -> bool| report.points.iter().any(held);
     let mut entries = vec![(Swatch::Series(0), "measured mean and 95 % interval".to_owned())];
     if measured(|point| point.latency_s.p50.is_some() && point.latency_s.p99.is_some()) {
-        entries.push((
-            Swatch::Band,
-            "median to 99th percentile of single writes (latency)".to_owned(),
-        ));
+        entries.push((Swatch::Band, "median to 99th percentile of single writes (latency)".to_owned()));
     }
     if report.model.is_some() {
         entries.push((Swatch::Model, "fitted line l + x/B".to_owned()));
     }
-    if report
-        .recommendation
-        .as_ref()
-        .is_some_and(|chosen| chosen.buffer_bytes.is_some())
-    {
+    if report.recommendation.as_ref().is_some_and(|chosen| chosen.buffer_bytes.is_some()) {
         entries.push((Swatch::Recommended, "recommended buffer".to_owned()));
     }
     if let Some(phases) = &report.phases {

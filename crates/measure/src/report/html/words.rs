@@ -10,10 +10,7 @@ use crate::report::format;
 pub(super) fn headline(report: &ProbeReport) -> Markup {
     let recommendation = report.recommendation.as_ref();
     let chosen = recommendation.and_then(|recommendation| recommendation.buffer_bytes);
-    let point = report
-        .points
-        .iter()
-        .find(|point| Some(point.buffer_bytes) == chosen);
+    let point = report.points.iter().find(|point| Some(point.buffer_bytes) == chosen);
     html! {
         header.top {
             p.eyebrow {
@@ -52,24 +49,11 @@ pub(super) fn headline(report: &ProbeReport) -> Markup {
 
 fn expectations(report: &ProbeReport, point: &Point) -> Markup {
     let throughput = point.throughput_bytes_per_s.mean;
-    let highest = report
-        .points
-        .iter()
-        .map(|point| point.throughput_bytes_per_s.mean)
-        .fold(f64::NAN, f64::max);
-    let lowest = report
-        .points
-        .iter()
-        .map(|point| point.latency_s.mean)
-        .fold(f64::NAN, f64::min);
-    let share = format!(
-        "{} of the highest measured",
-        format::percent(throughput / highest)
-    );
-    let times = format!(
-        "{} times the lowest measured",
-        format::number_short(point.latency_s.mean / lowest)
-    );
+    let highest =
+        report.points.iter().map(|point| point.throughput_bytes_per_s.mean).fold(f64::NAN, f64::max);
+    let lowest = report.points.iter().map(|point| point.latency_s.mean).fold(f64::NAN, f64::min);
+    let share = format!("{} of the highest measured", format::percent(throughput / highest));
+    let times = format!("{} times the lowest measured", format::number_short(point.latency_s.mean / lowest));
     html! {
         (tile("Throughput", &format::rate(throughput), Some(&share)))
         (tile("Latency of a write", &format::seconds(point.latency_s.mean), Some(&times)))
@@ -143,22 +127,13 @@ pub(super) fn stack_facts(report: &ProbeReport) -> Vec<Fact> {
         list.push(("Loop file", html! { code { (file) } }));
     }
     if stack.in_memory {
-        list.push((
-            "Data stays",
-            html! { span.attention { "in this machine's memory" } },
-        ));
+        list.push(("Data stays", html! { span.attention { "in this machine's memory" } }));
     }
     if stack.over_network {
-        list.push((
-            "Data goes",
-            html! { span.attention { "to another machine, over a network" } },
-        ));
+        list.push(("Data goes", html! { span.attention { "to another machine, over a network" } }));
     }
     if let (Some(free), Some(size)) = (stack.free_bytes, stack.size_bytes) {
-        list.push((
-            "Space left",
-            html! { (format::bytes(free)) " of " (format::bytes(size)) },
-        ));
+        list.push(("Space left", html! { (format::bytes(free)) " of " (format::bytes(size)) }));
     }
     list.extend([
         ("Scheduler", known(stack.scheduler.as_deref())),
@@ -203,18 +178,9 @@ pub(super) fn model_facts(report: &ProbeReport) -> Vec<Fact> {
         return Vec::new();
     };
     vec![
-        (
-            "l, fixed latency",
-            html! { (format::seconds(model.fixed_latency_s)) },
-        ),
-        (
-            "B, bandwidth",
-            html! { (format::rate(model.bandwidth_bytes_per_s)) },
-        ),
-        (
-            "l × B, best ratio",
-            html! { (format::bytes_f64(model.optimum_bytes)) },
-        ),
+        ("l, fixed latency", html! { (format::seconds(model.fixed_latency_s)) }),
+        ("B, bandwidth", html! { (format::rate(model.bandwidth_bytes_per_s)) }),
+        ("l × B, best ratio", html! { (format::bytes_f64(model.optimum_bytes)) }),
         ("R² of log latency", html! { (r2(model.r2)) }),
     ]
 }
@@ -239,11 +205,7 @@ pub(super) fn phase_facts(report: &ProbeReport) -> Vec<Fact> {
 }
 
 fn r2(share: f64) -> String {
-    if share.is_finite() {
-        format!("{share:.4}")
-    } else {
-        format::NOT_AVAILABLE.to_owned()
-    }
+    if share.is_finite() { format!("{share:.4}") } else { format::NOT_AVAILABLE.to_owned() }
 }
 
 fn range(range: Option<PhaseRange>) -> Markup {

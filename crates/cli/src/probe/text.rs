@@ -1,0 +1,189 @@
+//! A probe's report as text for a terminal.
+
+use evenkeel_host::stack::Stack;
+use evenkeel_measure::probe::report::{Batching, Matrix, Phases, Point, ProbeReport};
+use evenkeel_measure::report::format;
+
+use crate::table;
+
+/// What is measured, in one line.
+pub(crate) fn stack_line(stack: &Stack) -> String {
+    let model = stack.device_model.as_ref().map_or(String::new(), |model| format!(" ({model})"));
+    let cache = stack.write_cache.as_ref().map_or(String::new(), |cache| format!(", cache {cache}"));
+    format!("{}: {} on {}{model}{cache}, Linux {}", stack.path, stack.file_system, stack.device, stack.kernel)
+}
+
+/// Everything that the terminal shows of a report, without the recommendation that failed its goals.
+pub(crate) fn report_text(report: &ProbeReport) -> String {
+    let mut text = String::new();
+    match &report.matrix {
+        Some(matrix) => text += &matrix_text(matrix),
+        None => {
+            text += &format!("{} over a file that is {}\n\n", report.method, report.file_state);
+            text += &points_table(&report.points);
+        }
+    }
+    if let Some(model) = &report.model {
+        text += &format!(
+            "\nModel: a write costs {} plus its bytes at {} (r2 {:.3}); the ratio peaks at {}.\n",
+            format::seconds(model.fixed_latency_s),
+            format::rate(model.bandwidth_bytes_per_s),
+            model.r2,
+            format::bytes_f64(model.optimum_bytes)
+        );
+    }
+    if let Some(line) = report.phases.as_ref().and_then(phases_line) {
+        text += &format!("{line}\n");
+    }
+    if !report.warnings.is_empty() {
+        text.push('\n');
+    }
+    for warning in &report.warnings {
+        text += &format!("Warning: {}.\n", warning.message);
+    }
+    if let Some(matrix) = &report.matrix {
+        text.push('\n');
+        for sentence in &matrix.advice {
+            text += &format!("{sentence}.\n");
+        }
+    }
+    if let Some(recommendation) = &report.recommendation
+        && recommendation.buffer_bytes.is_some()
+        && report.matrix.is_none()
+    {
+        text += &format!("\n{}.\n", sentence(&recommendation.reason));
+    }
+    if let Some(batching) = &report.batching {
+        text += &format!("{}\n", batching_lines(batching));
+    }
+    text
+}
+
+/// `1 run`, `2 runs`.
+pub(crate) fn counted(many: u64, what: &str) -> String {
+    let plural = if many == 1 { "" } else { "s" };
+    format!("{} {what}{plural}", format::count(many))
+}
+
+fn phases_line(phases: &Phases) -> Option<String> {
+    let constant_latency = phases
+        .constant_latency
+        .map(|range| format!("latency is constant up to {}", format::bytes_f64(range.to_bytes)));
+    let constant_throughput = phases
+        .constant_throughput
+        .map(|range| format!("throughput is constant from {} on", format::bytes_f64(range.from_bytes)));
+    let parts: Vec<String> = [constant_latency, constant_throughput].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| format!("Phases: {}.", parts.join("; ")))
+}
+
+fn sentence(reason: &str) -> String {
+    let mut letters = reason.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn points_table(points: &[Point]) -> String {
+    let header = [
+        "buffer",
+        "throughput",
+        "95 %",
+        "latency",
+        "95 %",
+        "p50",
+        "p99",
+        "p99.9",
+        "max",
+        "ratio MB/s/ms",
+        "flushes",
+        "amplified",
+        "writes",
+        "runs",
+    ];
+    let rows: Vec<_> = points.iter().map(point_row).collect();
+    table::lay_out(header, &rows)
+}
+
+fn point_row(point: &Point) -> [String; 14] {
+    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+    let time = |value: Option<f64>| or_dash(value.map(format::seconds));
+    let half_width = |ci95: Option<[f64; 2]>, mean: f64| {
+        or_dash(ci95.map(|[low, high]| format!("+-{}", format::percent((high - low) / 2.0 / mean))))
+    };
+    let throughput = &point.throughput_bytes_per_s;
+    let latency = &point.latency_s;
+    [
+        format::bytes(point.buffer_bytes),
+        format::rate(throughput.mean),
+        half_width(throughput.ci95, throughput.mean),
+        format::seconds(latency.mean),
+        half_width(latency.ci95, latency.mean),
+        time(latency.p50),
+        time(latency.p99),
+        time(latency.p999),
+        format::seconds(latency.max),
+        format::number(point.ratio * 1e-9),
+        or_dash(point.device_flushes_per_op.map(format::number)),
+        or_dash(point.device_bytes_per_user_byte.map(|bytes| format!("{bytes:.2}x"))),
+        format::count(point.writes),
+        point.runs.to_string(),
+    ]
+}
+
+fn matrix_text(matrix: &Matrix) -> String {
+    let header = ["method", "file", "buffer", "latency", "p99", "throughput", "flushes", "amplified"];
+    let mut rows = Vec::new();
+    for cell in &matrix.cells {
+        for point in &cell.points {
+            let [buffer, throughput, _, latency, _, _, p99, _, _, _, flushes, amplified, ..] =
+                point_row(point);
+            let (method, state) = (cell.method.to_string(), cell.file_state.to_string());
+            rows.push([method, state, buffer, latency, p99, throughput, flushes, amplified]);
+        }
+    }
+    let mut text = format!("\n{}", table::lay_out(header, &rows));
+    for skip in &matrix.skipped {
+        text += &format!("Skipped {} over {}: {}.\n", skip.method, skip.file_state, skip.reason);
+    }
+    text
+}
+
+fn batching_lines(batching: &Batching) -> String {
+    let mut text = format!(
+        "One buffer carries {} of {}",
+        counted(batching.records_per_batch, "record"),
+        format::bytes(batching.record_bytes)
+    );
+    if let (Some(rate), Some(fill_s), Some(durable_s), Some(utilisation)) =
+        (batching.arrival_rate_per_s, batching.fill_time_s, batching.mean_durable_s, batching.utilisation)
+    {
+        text.push_str(&format!(
+            "; at {} records/s it fills in {}, a record is durable {} after it arrives on average, and {} of the \
+             throughput is used",
+            format::number(rate),
+            format::seconds(fill_s),
+            format::seconds(durable_s),
+            format::percent(utilisation)
+        ));
+        if utilisation >= 1.0 {
+            text.push_str(": more than this stack can take, so the queue would grow without bound");
+        }
+    }
+    if let Some(records) = batching.group_commit_records {
+        text.push_str(&format!(
+            ". Without waiting for it to fill (what arrives during a write joins the next), a batch would carry {} \
+             records on average",
+            format::number(records)
+        ));
+    }
+    text + "."
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_becomes_a_sentence() {
+        assert_eq!(sentence("write 4 KiB"), "Write 4 KiB");
+        assert_eq!(sentence(""), "");
+    }
+}

@@ -1,0 +1,104 @@
+//! Help, completions and manual pages, and a reader that goes away.
+
+mod support;
+
+use std::fs::OpenOptions;
+use std::process::Stdio;
+
+use support::{Ran, Scene, says};
+
+#[test]
+fn the_help_of_each_command_shows_examples() {
+    let scene = Scene::new();
+    says(&scene.done("--help").stdout, &["probe", "compare", "completions", "man"]);
+    says(
+        &scene.done("probe --help").stdout,
+        &["Examples:", "evenkeel probe . ", "--min-throughput 200MB/s", "Exit status:"],
+    );
+    says(
+        &scene.done("compare --help").stdout,
+        &["Examples:", "evenkeel compare before/probe.json after/probe.json"],
+    );
+    says(&scene.done("completions --help").stdout, &["Example:", "evenkeel completions bash"]);
+    says(&scene.done("man --help").stdout, &["Examples:", "evenkeel man probe"]);
+}
+
+#[test]
+fn the_version_is_that_of_the_package() {
+    let scene = Scene::new();
+    let version = concat!("evenkeel ", env!("CARGO_PKG_VERSION"), "\n");
+    assert_eq!(scene.done("--version").stdout, version);
+}
+
+#[test]
+fn each_shell_gets_completions() {
+    let scene = Scene::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let ran = scene.done(&format!("completions {shell}"));
+        says(&ran.stdout, &["evenkeel", "min-throughput", "direct-dsync"]);
+    }
+    says(&scene.misused("completions tcl"), &["tcl", "bash"]);
+}
+
+#[test]
+fn manual_pages_are_roff() {
+    let scene = Scene::new();
+    for (line, title) in [
+        ("man", ".TH evenkeel 1"),
+        ("man probe", ".TH evenkeel-probe 1"),
+        ("man compare", ".TH evenkeel-compare 1"),
+    ] {
+        let page = scene.done(line).stdout;
+        assert!(page.starts_with(".ie") || page.starts_with(".TH"), "{page}");
+        says(&page, &[title, ".SH NAME", ".SH SYNOPSIS"]);
+    }
+    says(&scene.done("man probe").stdout, &["min\\-throughput", "Examples"]);
+}
+
+#[test]
+fn the_manual_page_of_an_unknown_command_is_refused() {
+    let scene = Scene::new();
+    says(&scene.refused("man nosuch"), &["no command `nosuch`", "`evenkeel help`"]);
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_stops_no_probe_halfway() {
+    let scene = Scene::new();
+    let line = "probe data --sizes 1m --runs 1";
+    let mut child = scene.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let ran = Ran::of(line, child.wait_with_output().unwrap());
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
+    assert!(scene.path("probe.json").exists());
+    assert!(scene.names("data").is_empty());
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_stops_no_comparison_halfway() {
+    let scene = Scene::new();
+    scene.done("probe data --sizes 1m --runs 2");
+    let line = "compare probe.json probe.json --html page.html";
+    let mut child = scene.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let ran = Ran::of(line, child.wait_with_output().unwrap());
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
+    assert!(scene.path("page.html").exists());
+}
+
+#[test]
+fn output_that_cannot_be_written_is_one_line_and_not_a_panic() {
+    let scene = Scene::new();
+    scene.done("probe data --sizes 1m --runs 2");
+    for line in [
+        "man",
+        "completions bash",
+        "compare probe.json probe.json",
+        "probe data --sizes 1m --runs 1",
+        "probe data --dry-run",
+    ] {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let ran = Ran::of(line, scene.command(line).stdout(full).output().unwrap());
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        says(&ran.complaint(), &["standard output: No space left on device"]);
+    }
+}

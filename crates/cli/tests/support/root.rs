@@ -1,0 +1,97 @@
+//! Loop devices and mounts, which only root may make; each is undone when its guard is dropped, also where a
+//! test fails.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A loop device over an image.
+pub(crate) struct LoopDevice {
+    pub(crate) node: String,
+}
+
+/// Something mounted on a folder.
+pub(crate) struct Mounted {
+    point: PathBuf,
+}
+
+impl LoopDevice {
+    /// Over a new image of `bytes` bytes, each of them `fill`; or why there can be none here.
+    pub(crate) fn over(image: &Path, bytes: usize, fill: u8) -> Result<Self, String> {
+        must_be_root()?;
+        fs::write(image, vec![fill; bytes]).unwrap();
+        // Else the device's first writes push the image's own to the disk.
+        File::open(image).unwrap().sync_all().unwrap();
+        let node = run("losetup", &["--find", "--show", &image.display().to_string()])?;
+        Ok(Self { node: node.trim().to_owned() })
+    }
+
+    /// Makes an ext4 file system on it and mounts that.
+    pub(crate) fn mount_ext4(&self, point: &Path) -> Result<Mounted, String> {
+        run("mkfs.ext4", &["-q", "-F", &self.node])?;
+        Mounted::of(&self.node, point)
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _gone_already_is_fine = run("losetup", &["--detach", &self.node]);
+    }
+}
+
+impl Mounted {
+    /// A file system in memory of `size` (`8m`), or why there can be none here.
+    pub(crate) fn tmpfs(point: &Path, size: &str) -> Result<Self, String> {
+        must_be_root()?;
+        Self::on(point, &["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+    }
+
+    /// The file system on a block device.
+    pub(crate) fn of(node: &str, point: &Path) -> Result<Self, String> {
+        Self::on(point, &[node])
+    }
+
+    /// Allows no more writing.
+    pub(crate) fn make_read_only(&self) {
+        run("mount", &["-o", "remount,ro", &self.point.display().to_string()]).unwrap();
+    }
+
+    fn on(point: &Path, args: &[&str]) -> Result<Self, String> {
+        fs::create_dir_all(point).unwrap();
+        let shown = point.display().to_string();
+        run("mount", &[args, &[shown.as_str()]].concat())?;
+        Ok(Self { point: point.to_owned() })
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _gone_already_is_fine = run("umount", &[&self.point.display().to_string()]);
+    }
+}
+
+fn must_be_root() -> Result<(), String> {
+    match fs::metadata("/proc/self").map(|own| own.uid()) {
+        Ok(0) => Ok(()),
+        _ => Err("not root".to_owned()),
+    }
+}
+
+/// Runs a program of the system; answers what it printed, or why it did not do it.
+fn run(program: &str, args: &[&str]) -> Result<String, String> {
+    // Where the programs of root are, which a user's path may lack.
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    let output = Command::new(program)
+        .args(args)
+        .env("PATH", path)
+        .output()
+        .map_err(|error| format!("{program}: {error}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => {
+            let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', " ");
+            Err(format!("{program} failed: {said}"))
+        }
+    }
+}
