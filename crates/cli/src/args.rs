@@ -159,7 +159,7 @@ pub(crate) struct CompareArgs {
     pub(crate) common_sizes: bool,
 
     /// Write the charts of all, on the same axes, to this file
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "compare.html")]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "compare.html")]
     pub(crate) html: Option<PathBuf>,
 
     /// Folder for compare.json, compare.csv and compare.html
@@ -174,7 +174,7 @@ pub(crate) struct CompareArgs {
 const COMPARE_EXAMPLES: &str = "\
 Examples:
   evenkeel compare before/probe.json after/probe.json
-  evenkeel compare xfs/probe.json ext4/probe.json btrfs/probe.json --html all.html
+  evenkeel compare xfs/probe.json ext4/probe.json btrfs/probe.json --html=all.html
 
 Exit status: 0 done, 2 wrong usage, or probes that measured unlike things.";
 

@@ -30,6 +30,12 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
     }
     let mut paths = vec![args.base.clone()];
     paths.extend(args.others.iter().cloned());
+    if let Some(page) = args.html.as_ref().filter(|page| paths.iter().any(|path| is_same(path, page))) {
+        return Err(Failure::about(
+            page,
+            "it is one of the probes to compare; name another file with --html",
+        ));
+    }
     let reports = paths.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
     let labels = labels(&paths);
 
@@ -62,6 +68,10 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
         ))?;
     }
     Ok(())
+}
+
+fn is_same(a: &Path, b: &Path) -> bool {
+    a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b))
 }
 
 fn read(path: &Path) -> Result<ProbeReport, Failure> {

@@ -14,8 +14,8 @@ const KINDS: [&str; 3] = ["json", "csv", "html"];
 pub(crate) struct Outputs {
     folder: PathBuf,
     stem: String,
-    /// Whether the folder was made for these results, and goes again if they never come.
-    made_folder: bool,
+    /// Folders made for these results, innermost first; they go again if the results never come.
+    made_folders: Vec<PathBuf>,
 }
 
 impl Outputs {
@@ -32,21 +32,23 @@ impl Outputs {
             return Err(Failure::about(&older, what));
         }
         let trial = part_of(&outputs.path("json"));
-        fs::File::create(&trial)
+        fs::File::create_new(&trial)
             .and_then(|_| fs::remove_file(&trial))
             .map_err(|error| Failure::about(&outputs.folder, unwritable(&error)))?;
         Ok(outputs)
     }
 
     fn in_folder(name: &str, folder: &Path) -> Result<Self, Failure> {
-        let made_folder = !folder.exists();
+        let mut made_folders: Vec<PathBuf> =
+            folder.ancestors().take_while(|above| !above.exists()).map(Path::to_owned).collect();
+        made_folders.retain(|above| !above.as_os_str().is_empty());
         fs::create_dir_all(folder).map_err(|error| Failure::about(folder, unwritable(&error)))?;
-        Ok(Self { folder: folder.to_owned(), stem: name.to_owned(), made_folder })
+        Ok(Self { folder: folder.to_owned(), stem: name.to_owned(), made_folders })
     }
 
     fn here(name: &str) -> Self {
         let numbered = (2..).map(|number| format!("{name}-{number}"));
-        let here = |stem: String| Self { folder: PathBuf::from("."), stem, made_folder: false };
+        let here = |stem: String| Self { folder: PathBuf::from("."), stem, made_folders: Vec::new() };
         let mut free = std::iter::once(name.to_owned()).chain(numbered).map(here);
         free.find(|outputs| outputs.existing().is_none()).expect("numbers do not run out")
     }
@@ -71,8 +73,8 @@ impl Outputs {
 
 impl Drop for Outputs {
     fn drop(&mut self) {
-        if self.made_folder {
-            let _holds_results = fs::remove_dir(&self.folder);
+        for folder in &self.made_folders {
+            let _holds_results = fs::remove_dir(folder);
         }
     }
 }
@@ -81,7 +83,7 @@ impl Drop for Outputs {
 pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), Failure> {
     let part = part_of(path);
     let write = || {
-        let mut file = fs::File::create(&part)?;
+        let mut file = fs::File::create_new(&part)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&part, path)
@@ -92,9 +94,10 @@ pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), Failure> {
     })
 }
 
+/// A name beside `path` that nobody else uses.
 fn part_of(path: &Path) -> PathBuf {
     let mut part = path.as_os_str().to_owned();
-    part.push(".part");
+    part.push(format!(".{}.part", std::process::id()));
     part.into()
 }
 

@@ -61,7 +61,7 @@ fn a_page_of_three_probes_names_each() {
     for name in ["first", "second", "third"] {
         probed(&scene, name);
     }
-    let line = "compare first/probe.json second/probe.json third/probe.json --html all.html";
+    let line = "compare first/probe.json second/probe.json third/probe.json --html=all.html";
     let ran = scene.done(line);
     says(&ran.stdout, &["Wrote all.html.", "Overall: "]);
     assert_eq!(ran.stdout.matches("Overall: ").count(), 2);
@@ -110,6 +110,6 @@ fn a_folder_of_results_holds_the_comparison_thrice() {
 #[test]
 fn page_and_folder_are_not_asked_for_at_once() {
     let scene = Scene::new();
-    says(&scene.misused("compare a.json b.json --html c.html --out d"), &["--html", "--out"]);
+    says(&scene.misused("compare a.json b.json --html=c.html --out d"), &["--html", "--out"]);
     says(&scene.misused("compare a.json"), &["<B>"]);
 }

@@ -77,7 +77,7 @@ fn a_reader_that_has_seen_enough_stops_no_probe_halfway() {
 fn a_reader_that_has_seen_enough_stops_no_comparison_halfway() {
     let scene = Scene::new();
     scene.done("probe data --sizes 1m --runs 2");
-    let line = "compare probe.json probe.json --html page.html";
+    let line = "compare probe.json probe.json --html=page.html";
     let mut child = scene.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     let ran = Ran::of(line, child.wait_with_output().unwrap());

@@ -100,6 +100,11 @@ impl BlockDevice {
         Some(attribute(&self.disk, "queue/rotational")? != "0")
     }
 
+    /// Whether it takes no writes.
+    pub fn is_read_only(&self) -> bool {
+        attribute(&self.own, "ro").is_some_and(|value| value != "0")
+    }
+
     /// Whether it keeps its data in the memory of this machine (zram, brd, pmem without a file system).
     pub fn is_memory(&self) -> bool {
         let name = self.disk.file_name().unwrap_or_default().to_string_lossy();
@@ -152,6 +157,21 @@ impl std::iter::Sum for Counters {
             flushes: sum.flushes.zip(one.flushes).map(|(sum, one)| sum + one),
         })
     }
+}
+
+/// The loop device over this file, or the swap area in it, that keeps it in use; `None` for a file that nobody
+/// holds in such a way.
+pub fn holder_of_file(path: &Path) -> Option<String> {
+    let real = path.canonicalize().ok()?;
+    let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    for device in devices {
+        if attribute(&device.path(), "loop/backing_file").is_some_and(|file| Path::new(&file) == real) {
+            return Some(format!("/dev/{}", device.file_name().to_string_lossy()));
+        }
+    }
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    let is_swap = swaps.lines().any(|line| line.split_whitespace().next().map(Path::new) == Some(&real));
+    is_swap.then(|| "swap".to_owned())
 }
 
 /// The unit of the `stat` file, whatever the device's own sector is

@@ -1,4 +1,4 @@
-//! Ctrl-C, SIGTERM and SIGHUP: the first asks the work to stop and tidy up, the second leaves at once, after
+//! Ctrl-C and the other signals that end a process: the first asks the work to stop and tidy up, the second leaves at once, after
 //! removing the scratch files.
 
 use std::io;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 use crate::scratch;
@@ -29,9 +29,12 @@ impl Interrupt {
     pub fn on_signals() -> io::Result<Self> {
         let interrupt = Self::default();
         let asked = Arc::clone(&interrupt.asked);
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM, SIGXCPU, SIGXFSZ])?;
         thread::Builder::new().name("signals".to_owned()).spawn(move || {
-            for _ in signals.forever() {
+            for signal in signals.forever() {
+                if signal == SIGXFSZ {
+                    continue; // the write that crossed the limit fails with EFBIG, and says so
+                }
                 if asked.swap(true, Ordering::Relaxed) {
                     scratch::remove_all();
                     std::process::exit(EXIT_INTERRUPTED);

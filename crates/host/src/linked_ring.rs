@@ -21,11 +21,9 @@ pub(crate) struct LinkedRing {
 impl LinkedRing {
     /// Sets the ring up and registers the file with it.
     pub(crate) fn new(file: BorrowedFd<'_>) -> io::Result<Self> {
-        let ring = IoUring::builder()
-            .setup_single_issuer()
-            .setup_defer_taskrun()
-            .build(4)
-            .or_else(|_| IoUring::new(4))?; // kernels before 6.1 know neither flag
+        // A ring for a single issuer would be cheaper, but it belongs to the thread that set it up, and a writer
+        // has a thread of its own.
+        let ring = IoUring::new(4)?;
         ring.submitter().register_files(&[file.as_raw_fd()])?;
         Ok(Self { ring })
     }

@@ -6,9 +6,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-static LIVE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+static LIVE: Mutex<Live> = Mutex::new(Live { paths: Vec::new(), closed: false });
 
-fn live() -> MutexGuard<'static, Vec<PathBuf>> {
+struct Live {
+    paths: Vec<PathBuf>,
+    /// Set when the process is about to leave: nothing is made any more.
+    closed: bool,
+}
+
+fn live() -> MutexGuard<'static, Live> {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -19,25 +25,30 @@ pub struct ScratchFile {
 }
 
 impl ScratchFile {
-    /// Takes charge of `path`, which `create` makes. The path is known to be ours before the file exists, so
-    /// that no instant leaves it behind; what a failing `create` left is removed too, unless it was there first.
+    /// Makes the file at `path` by `create` and takes charge of it. No instant leaves it behind: whoever
+    /// removes all files waits until it is made, or finds nothing being made. What a failing `create` left is
+    /// removed too, unless it was there first.
     ///
     /// # Errors
     ///
-    /// Those of `create`.
+    /// Those of `create`; `Interrupted` when the process is about to leave.
     pub fn make<T>(path: &Path, create: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<(Self, T)> {
+        let mut live = live();
+        if live.closed {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
         if path.symlink_metadata().is_ok() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        live().push(path.to_owned());
         match create(path) {
-            Ok(made) => Ok((Self { path: path.to_owned() }, made)),
+            Ok(made) => {
+                live.paths.push(path.to_owned());
+                Ok((Self { path: path.to_owned() }, made))
+            }
             Err(error) => {
-                // Not ours: someone else made it between the look and the creation.
-                if error.kind() == io::ErrorKind::AlreadyExists {
-                    forget(path);
-                } else {
-                    drop(Self { path: path.to_owned() });
+                // Made by someone else between the look and the creation: not ours.
+                if error.kind() != io::ErrorKind::AlreadyExists {
+                    let _not_made_is_fine = fs::remove_file(path);
                 }
                 Err(error)
             }
@@ -58,12 +69,15 @@ impl Drop for ScratchFile {
 }
 
 fn forget(path: &Path) {
-    live().retain(|other| other != path);
+    live().paths.retain(|other| other != path);
 }
 
-/// Removes every scratch file there is: for a process that is about to leave without unwinding.
+/// Removes every scratch file there is, for a process that is about to leave without unwinding; none is made
+/// after it.
 pub fn remove_all() {
-    for path in live().drain(..) {
+    let mut live = live();
+    live.closed = true;
+    for path in live.paths.drain(..) {
         let _gone_already_is_fine = fs::remove_file(path);
     }
 }

@@ -50,7 +50,7 @@ pub struct Stack {
 pub struct StackProbe {
     /// What lies under the path.
     pub stack: Stack,
-    /// Whether the mount is read-only.
+    /// Whether the mount or device is read-only.
     pub read_only: bool,
     devices: Vec<BlockDevice>,
 }
@@ -73,7 +73,9 @@ impl StackProbe {
                 file_system: "none".to_owned(),
                 source: real.display().to_string(),
             };
-            return Ok(Self::describe(&real, &mount, device));
+            let read_only = device.as_ref().is_some_and(BlockDevice::is_read_only);
+            let described = Self::describe(&real, &mount, device);
+            return Ok(Self { read_only, ..described });
         }
         let mount = mount_of(&real)?;
         let device = device_of(&mount);

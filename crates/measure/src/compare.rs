@@ -127,6 +127,8 @@ pub fn compare(
 
     let mut points = Vec::new();
     for (place, (a, b)) in pairs.iter().enumerate() {
+        let least_rank_p = stats::least_mann_whitney_p(throughputs(a).len(), throughputs(b).len());
+        let can_rank = least_rank_p * pairs.len() as f64 <= SIGNIFICANCE;
         let throughput = stats::ratio_of_means(&throughputs(b), &throughputs(a));
         let latency = stats::ratio_of_means(&latencies(b), &latencies(a));
         let throughput_ratio = throughput.map_or(f64::NAN, |ratio| ratio.ratio);
@@ -149,7 +151,13 @@ pub fn compare(
             welch_p_holm: welch_p[place],
             mann_whitney_p_holm: rank_p[place],
             verdict,
-            words: words((a_name, b_name), verdict, throughput_ratio, interval, rank_p[place]),
+            words: words(
+                (a_name, b_name),
+                verdict,
+                throughput_ratio,
+                interval,
+                rank_p[place].filter(|_| can_rank),
+            ),
         });
     }
     Ok(Comparison {
@@ -187,6 +195,9 @@ fn pairs<'a>(
         };
         let size = format::bytes(point.buffer_bytes);
         alike(&format!("method used at {size}"), point.method, other.method)?;
+        if throughputs(point).is_empty() || throughputs(other).is_empty() {
+            return Err(Unlike { reason: format!("no run counts at {size}; measure again") });
+        }
         pairs.push((point, other));
     }
     if pairs.is_empty() {
@@ -218,10 +229,10 @@ fn words(
     rank_p: Option<f64>,
 ) -> String {
     let between = interval.map_or(String::new(), |[low, high]| format!(" (95 %: {low:.2} to {high:.2})"));
-    let seen_by_rank = rank_p.is_some_and(|p| p < SIGNIFICANCE);
-    let second_opinion = match (verdict, seen_by_rank) {
-        (Verdict::NoDifferenceShown, true) => "; the rank test sees one, so look for outlier runs",
-        (Verdict::Faster | Verdict::Slower, false) => "; the rank test does not confirm it",
+    let second_opinion = match (verdict, rank_p.map(|p| p < SIGNIFICANCE)) {
+        (Verdict::NoDifferenceShown, Some(true)) => "; the rank test sees one, so look for outlier runs",
+        (Verdict::Faster | Verdict::Slower, Some(false)) => "; the rank test does not confirm it",
+        (Verdict::Faster | Verdict::Slower, None) => "; too few runs for the rank test",
         _ => "",
     };
     let claim = match verdict {
@@ -249,14 +260,14 @@ fn overall((a, b): (&str, &str), points: &[PointComparison]) -> String {
     match (faster, slower) {
         (0, 0) => format!("no difference between {a} and {b} can be shown at any of {all} sizes"),
         (_, 0) => {
-            format!("{b} is faster than {a} at {faster} of {all} sizes{span}; {alike} show no difference")
+            format!("{b} is faster than {a} at {faster} of {all} sizes{span}; at {alike} none can be shown")
         }
         (0, _) => {
-            format!("{b} is slower than {a} at {slower} of {all} sizes{span}; {alike} show no difference")
+            format!("{b} is slower than {a} at {slower} of {all} sizes{span}; at {alike} none can be shown")
         }
         _ => format!(
             "neither wins: {b} is faster than {a} at {faster} of {all} sizes and slower at {slower}{span}; \
-             {alike} show no difference"
+             at {alike} none can be shown"
         ),
     }
 }

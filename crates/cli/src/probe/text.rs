@@ -1,7 +1,7 @@
 //! A probe's report as text for a terminal.
 
 use evenkeel_host::stack::Stack;
-use evenkeel_measure::probe::report::{Batching, Matrix, Phases, Point, ProbeReport};
+use evenkeel_measure::probe::report::{Batching, Matrix, Phases, Point, ProbeReport, Rule};
 use evenkeel_measure::report::format;
 
 use crate::table;
@@ -25,7 +25,8 @@ pub(crate) fn report_text(report: &ProbeReport) -> String {
     }
     if let Some(model) = &report.model {
         text += &format!(
-            "\nModel: a write costs {} plus its bytes at {} (r2 {:.3}); the ratio peaks at {}.\n",
+            "\nModel: a write{} costs {} plus its bytes at {} (r2 {:.3}); the ratio peaks at {}.\n",
+            if report.writers > 1 { " of one writer" } else { "" },
             format::seconds(model.fixed_latency_s),
             format::rate(model.bandwidth_bytes_per_s),
             model.r2,
@@ -47,11 +48,21 @@ pub(crate) fn report_text(report: &ProbeReport) -> String {
             text += &format!("{sentence}.\n");
         }
     }
-    if let Some(recommendation) = &report.recommendation
-        && recommendation.buffer_bytes.is_some()
-        && report.matrix.is_none()
+    if let Some(recommendation) =
+        report.recommendation.as_ref().filter(|chosen| chosen.buffer_bytes.is_some())
     {
-        text += &format!("\n{}.\n", sentence(&recommendation.reason));
+        let reason = match report.matrix {
+            Some(_) => format!(
+                "with {} over a file that is {}: {}",
+                report.method, report.file_state, recommendation.reason
+            ),
+            None => recommendation.reason.clone(),
+        };
+        text += &format!("\n{}.\n", sentence(&reason));
+        if recommendation.rule == Rule::BestRatio {
+            text += "The best ratio is about half of the top throughput at about twice the least latency; a goal of \
+                     your own (--min-throughput, --max-latency) serves better.\n";
+        }
     }
     if let Some(batching) = &report.batching {
         text += &format!("{}\n", batching_lines(batching));

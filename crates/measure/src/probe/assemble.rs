@@ -49,7 +49,7 @@ fn point(measured: &PointRuns) -> Option<Point> {
 /// Which runs count: all clean ones, and disturbed ones only as far as clean ones are lacking.
 fn counted(measured: &PointRuns) -> Vec<bool> {
     let clean = measured.runs.iter().filter(|run| run.disturbance.is_none()).count();
-    let mut lacking = (measured.allotment.runs as usize).min(measured.runs.len()).saturating_sub(clean);
+    let mut lacking = measured.wanted.saturating_sub(clean);
     let mut counts = |run: &Run| {
         let fills_in = run.disturbance.is_some() && lacking > 0;
         lacking -= usize::from(fills_in);
@@ -129,6 +129,7 @@ mod tests {
             method: PLAIN.method,
             buffer_bytes: 4096,
             allotment: Allotment { writes_per_run: 2, runs: allotted },
+            wanted: allotted as usize,
             runs,
         }
     }

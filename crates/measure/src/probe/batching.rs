@@ -24,12 +24,14 @@ pub(super) fn in_records(
         return None;
     }
     let rate = records.arrival_rate_per_s;
-    let mean_wait_s = rate.map(|rate| (records_per_batch - 1) as f64 / (2.0 * rate));
+    // The records are shared among the writers, each of which fills batches of its own.
+    let writer_rate = rate.map(|rate| rate / f64::from(settings.writers));
+    let mean_wait_s = writer_rate.map(|rate| (records_per_batch - 1) as f64 / (2.0 * rate));
     // Each write carries whole records only.
     let carried_bytes_per_s = point.throughput_bytes_per_s.mean
         * (records_per_batch * records.record_bytes) as f64
         / buffer_bytes as f64;
-    let group_commit_records = rate.zip(model).and_then(|(rate, model)| {
+    let group_commit_records = writer_rate.zip(model).and_then(|(rate, model)| {
         let load = rate * records.record_bytes as f64 / model.bandwidth_bytes_per_s;
         (load < 1.0).then(|| (rate * model.fixed_latency_s / (1.0 - load)).max(1.0))
     });
@@ -37,7 +39,7 @@ pub(super) fn in_records(
         record_bytes: records.record_bytes,
         records_per_batch,
         arrival_rate_per_s: rate,
-        fill_time_s: rate.map(|rate| records_per_batch as f64 / rate),
+        fill_time_s: writer_rate.map(|rate| records_per_batch as f64 / rate),
         mean_wait_s,
         mean_durable_s: mean_wait_s.map(|wait_s| wait_s + point.latency_s.mean),
         utilisation: rate.map(|rate| rate * records.record_bytes as f64 / carried_bytes_per_s),

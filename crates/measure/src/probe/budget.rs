@@ -5,7 +5,7 @@
 //! runs are shortened to a common length, which on a slow disk means those of small buffers; a run keeps at
 //! least [`short_run_writes`](super::settings::short_run_writes).
 
-use super::settings::{full_run_writes, short_run_writes};
+use super::settings::short_run_writes;
 
 /// Fewest runs with which a point still has an interval worth showing.
 pub const RUNS_MIN: u32 = 3;
@@ -18,6 +18,8 @@ const REPEATS_SHARE: f64 = 0.1;
 pub struct Cost {
     /// Bytes in each write.
     pub buffer_bytes: u64,
+    /// Writes in a full run.
+    pub full_writes: u64,
     /// Seconds that a run takes besides its writes.
     pub setup_s: f64,
     /// Seconds a write.
@@ -39,7 +41,7 @@ impl Cost {
     }
 
     fn full_s(&self) -> f64 {
-        self.run_s(full_run_writes(self.buffer_bytes))
+        self.run_s(self.full_writes)
     }
 
     fn short_s(&self) -> f64 {
@@ -49,7 +51,7 @@ impl Cost {
     /// Most writes whose run takes at most `run_s`.
     fn writes_within(&self, run_s: f64) -> u64 {
         let writes = ((run_s - self.setup_s) / self.write_s.max(1e-9)).max(0.0) as u64;
-        writes.clamp(short_run_writes(self.buffer_bytes), full_run_writes(self.buffer_bytes))
+        writes.clamp(short_run_writes(self.buffer_bytes).min(self.full_writes), self.full_writes)
     }
 }
 
@@ -80,7 +82,7 @@ pub fn allot(costs: &[Cost], runs: u32, time_s: Option<f64>) -> Vec<Allotment> {
 }
 
 fn vec_of_full_runs(costs: &[Cost], runs: u32) -> Vec<Allotment> {
-    let full = |cost: &Cost| Allotment { writes_per_run: full_run_writes(cost.buffer_bytes), runs };
+    let full = |cost: &Cost| Allotment { writes_per_run: cost.full_writes, runs };
     costs.iter().map(full).collect()
 }
 
@@ -115,6 +117,7 @@ mod tests {
         (12..=24)
             .map(|power| Cost {
                 buffer_bytes: 1 << power,
+                full_writes: ((16 << 20) >> power).max(4),
                 setup_s: 0.002,
                 write_s: fixed_s + f64::from(1 << power) / bandwidth,
             })
@@ -170,7 +173,7 @@ mod tests {
             prop_assert!(kept == 1 || total_s(&costs, &allotments) <= time_s);
             for (cost, allotted) in costs.iter().zip(&allotments).filter(|(_, allotted)| allotted.runs > 0) {
                 prop_assert!(allotted.writes_per_run >= short_run_writes(cost.buffer_bytes));
-                prop_assert!(allotted.writes_per_run <= full_run_writes(cost.buffer_bytes));
+                prop_assert!(allotted.writes_per_run <= cost.full_writes);
                 prop_assert!(allotted.runs <= runs);
             }
         }

@@ -7,11 +7,11 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Barrier;
+use std::sync::{Barrier, OnceLock};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use evenkeel_host::block_device::Counters;
+use evenkeel_host::block_device::{Counters, holder_of_file};
 use evenkeel_host::cpu::CpuTime;
 use evenkeel_host::durable_file::{DurableFile, Open, direct_io_granule, size_bytes};
 use evenkeel_host::interrupt::Interrupt;
@@ -22,6 +22,12 @@ use evenkeel_host::stack::{StackProbe, space_bytes};
 use super::settings::{Combination, Settings};
 use super::target::{Observation, RunOrder, Target, TargetError};
 use super::timed_loop::{Source, Timed, timed_writes};
+
+/// When this process first named a file.
+static PROCESS_STARTED: OnceLock<SystemTime> = OnceLock::new();
+
+/// How long the device is watched before anything is written to it.
+const IDLE_LOOK: Duration = Duration::from_millis(200);
 
 /// Where to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +70,10 @@ impl Place {
                 name.into()
             }
             place => {
-                let name = format!(".evenkeel-probe-{}-{label}{writer}", std::process::id());
+                // The time keeps apart processes of one number, as in containers.
+                let started = PROCESS_STARTED.get_or_init(SystemTime::now);
+                let since = started.duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_micros());
+                let name = format!(".evenkeel-probe-{}-{since:x}-{label}{writer}", std::process::id());
                 place.existing().join(name)
             }
         }
@@ -82,6 +91,8 @@ pub struct HostTarget {
     direct_granule: Option<u64>,
     /// One file a writer, written once and durable, for the runs over [`FileState::Written`].
     recycled: Vec<Recycled>,
+    /// Keeps a device that is overwritten for this probe alone.
+    _claim: Option<DurableFile>,
     origin: Instant,
 }
 
@@ -101,9 +112,12 @@ impl HostTarget {
         let stack = StackProbe::of(existing)
             .map_err(|error| TargetError::io("looking at the storage stack", existing, error))?;
         check_room(&place, settings)?;
-        let direct_granule = match &place {
-            Place::Existing(path) => look_in_place(path)?,
-            place => look_at_folder(place)?,
+        let (direct_granule, claim) = match &place {
+            Place::Existing(path) => {
+                let (granule, claim) = look_in_place(path)?;
+                (granule, Some(claim))
+            }
+            place => (look_at_folder(place)?, None),
         };
         let largest = settings.buffer_sizes.iter().copied().max().unwrap_or(1);
         Ok(Self {
@@ -114,6 +128,7 @@ impl HostTarget {
             interrupt,
             direct_granule,
             recycled: Vec::new(),
+            _claim: claim,
             origin: Instant::now(),
         })
     }
@@ -126,7 +141,7 @@ impl HostTarget {
     /// Writes the files or the region that later runs overwrite.
     fn recycle(&mut self, bytes: u64) -> Result<(), TargetError> {
         if let Place::Existing(path) = &self.place {
-            return self.write_through(path, Open::InPlace, bytes * u64::from(self.writers));
+            return self.write_through(path, Open::InPlaceBeside, bytes * u64::from(self.writers));
         }
         for writer in 0..self.writers {
             if self.recycled.get(writer as usize).is_some_and(|recycled| recycled.bytes >= bytes) {
@@ -164,8 +179,7 @@ impl HostTarget {
         let method = self.method_for(order.combination.method, order.buffer_bytes);
         let run_bytes = order.buffer_bytes * order.writes;
         if let Place::Existing(path) = &self.place {
-            let open = if writer == 0 { Open::InPlace } else { Open::InPlaceBeside };
-            let file = DurableFile::open(path, method, open)
+            let file = DurableFile::open(path, method, Open::InPlaceBeside)
                 .map_err(|error| failure("opening", path, method, error))?;
             return Ok(OpenFile { file, start_offset: run_bytes * u64::from(writer), _scratch: None });
         }
@@ -270,6 +284,14 @@ impl Target for HostTarget {
         })
     }
 
+    fn background_bytes_per_s(&mut self) -> Option<f64> {
+        let before = self.stack.counters()?;
+        let started = Instant::now();
+        thread::sleep(IDLE_LOOK);
+        let moved = self.stack.counters()? - before;
+        Some((moved.read_bytes + moved.written_bytes) as f64 / started.elapsed().as_secs_f64())
+    }
+
     fn now_s(&self) -> f64 {
         self.origin.elapsed().as_secs_f64()
     }
@@ -283,11 +305,17 @@ fn look_at_folder(place: &Place) -> Result<Option<u64>, TargetError> {
         .map_err(|error| TargetError::io("asking for direct I/O", path, error))
 }
 
-/// The granule of direct I/O, once it is sure that nobody else holds the device.
-fn look_in_place(path: &Path) -> Result<Option<u64>, TargetError> {
-    DurableFile::open(path, Method::Fsync, Open::InPlace)
+/// The granule of direct I/O, and the claim that nobody else holds the device.
+fn look_in_place(path: &Path) -> Result<(Option<u64>, DurableFile), TargetError> {
+    if let Some(holder) = holder_of_file(path) {
+        let source = io::Error::new(io::ErrorKind::ResourceBusy, format!("it is in use as {holder}"));
+        return Err(TargetError::io("claiming it for this probe alone", path, source));
+    }
+    let claim = DurableFile::open(path, Method::Fsync, Open::InPlace)
         .map_err(|error| TargetError::io("claiming it for this probe alone", path, error))?;
-    direct_io_granule(path, false).map_err(|error| TargetError::io("asking for direct I/O", path, error))
+    let granule = direct_io_granule(path, false)
+        .map_err(|error| TargetError::io("asking for direct I/O", path, error))?;
+    Ok((granule, claim))
 }
 
 /// Whether full runs fit the file system, or the file or device that they overwrite.
@@ -385,12 +413,14 @@ mod tests {
     fn writers_have_a_file_each_and_all_their_writes_are_seen() {
         let folder = tempfile::tempdir_in(".").unwrap();
         for file_state in FileState::ALL {
-            let combination = Combination { method: Method::Dsync, file_state };
-            let settings = settings(vec![combination], 3);
-            let mut target = target(Place::Folder(folder.path().to_owned()), &settings);
-            target.prepare(&settings.combinations, 4096 * 5).unwrap();
-            let seen = target.run(&RunOrder { combination, buffer_bytes: 4096, writes: 5 }).unwrap();
-            assert_eq!(seen.latencies_ns.len(), 15);
+            for method in [Method::Dsync, Method::Uring] {
+                let combination = Combination { method, file_state };
+                let settings = settings(vec![combination], 3);
+                let mut target = target(Place::Folder(folder.path().to_owned()), &settings);
+                target.prepare(&settings.combinations, 4096 * 5).unwrap();
+                let seen = target.run(&RunOrder { combination, buffer_bytes: 4096, writes: 5 }).unwrap();
+                assert_eq!(seen.latencies_ns.len(), 15);
+            }
         }
         assert!(names(folder.path()).is_empty());
     }

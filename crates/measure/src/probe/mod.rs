@@ -96,15 +96,19 @@ fn conclude(
         None => (settings.combinations[0], Vec::new()),
     };
 
+    // Sizes that had to fall back were written in another way: they are shown, and left out of the curve.
+    let alike = |point: &&Point| point.method == combination.method;
+    let like_the_rest: Vec<Point> = points.iter().filter(alike).cloned().collect();
+    let compared = if like_the_rest.is_empty() { &points } else { &like_the_rest };
     let curve: Vec<(f64, f64)> =
-        points.iter().map(|point| (point.buffer_bytes as f64, point.latency_s.mean)).collect();
+        compared.iter().map(|point| (point.buffer_bytes as f64, point.latency_s.mean)).collect();
     let model = fit_model(&curve);
     let phases = fit_phases(&curve);
-    let recommendation = recommend::recommend(&points, &settings.goals);
+    let recommendation = recommend::recommend(compared, &settings.goals);
     let batching = recommendation
         .as_ref()
         .and_then(|chosen| batching::in_records(settings, chosen, &points, model.as_ref()));
-    let warnings = warnings::all(settings, &stack, &points, matrix.as_ref(), model.as_ref(), measured);
+    let warnings = warnings::all(settings, &stack, compared, matrix.as_ref(), model.as_ref(), measured);
     ProbeReport {
         schema: report::SCHEMA.to_owned(),
         evenkeel_version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -69,6 +69,13 @@ fn min_throughput(points: &[Point], rate: f64) -> Recommendation {
             if low.is_some_and(|low| low < rate) {
                 reason.push_str("; only just: the interval reaches below it");
             }
+            let high = |other: &Point| other.throughput_bytes_per_s.ci95.map(|[_, high]| high);
+            let smaller = points.iter().filter(|other| other.buffer_bytes < point.buffer_bytes);
+            let may: Vec<u64> = smaller
+                .filter(|other| high(other).is_some_and(|high| high >= rate))
+                .map(|other| other.buffer_bytes)
+                .collect();
+            reason.push_str(&may_note(&may));
             chosen(Some(point), Vec::new(), Rule::MinThroughput, reason)
         }
         None => {
@@ -83,11 +90,21 @@ fn max_latency(points: &[Point], latency_s: f64, bound: LatencyBound) -> Recomme
     let wanted = format!("{} within {}", bound_name(bound), format::seconds(latency_s));
     match points.iter().rev().find(|point| keeps(point, latency_s, bound)) {
         Some(point) => {
-            let mut reason = format!("write {}: the largest buffer that keeps {wanted}", at_a_time(point));
+            let unknown = points.iter().rev().take_while(|other| other.buffer_bytes > point.buffer_bytes);
+            let all_known = unknown.into_iter().all(|other| latency(other, bound).is_some());
+            let known = if all_known { "that keeps" } else { "known to keep" };
+            let mut reason = format!("write {}: the largest buffer {known} {wanted}", at_a_time(point));
             let high = point.latency_s.ci95.map(|[_, high]| high);
             if bound == LatencyBound::Mean && high.is_some_and(|high| high > latency_s) {
                 reason.push_str("; only just: the interval reaches above it");
             }
+            let low = |other: &Point| other.latency_s.ci95.map(|[low, _]| low);
+            let larger = points.iter().filter(|other| other.buffer_bytes > point.buffer_bytes);
+            let may: Vec<u64> = larger
+                .filter(|other| bound == LatencyBound::Mean && low(other).is_some_and(|low| low <= latency_s))
+                .map(|other| other.buffer_bytes)
+                .collect();
+            reason.push_str(&may_note(&may));
             reason.push_str(&unknown_note(points, bound));
             chosen(Some(point), Vec::new(), Rule::MaxLatency, reason)
         }
@@ -124,12 +141,10 @@ fn both(points: &[Point], rate: f64, latency_s: f64, bound: LatencyBound) -> Rec
         return chosen(None, Vec::new(), Rule::Both, reason);
     };
     let reason = match others.last() {
-        Some(largest) => format!(
-            "write {}: buffers from {} to {} give {wanted}",
-            at_a_time(smallest),
-            format::bytes(smallest.buffer_bytes),
-            format::bytes(largest.buffer_bytes)
-        ),
+        Some(_) => {
+            let names: Vec<String> = fit.iter().map(|point| format::bytes(point.buffer_bytes)).collect();
+            format!("write {}: {} give {wanted}", at_a_time(smallest), names.join(", "))
+        }
         None => format!("write {}: the only buffer that gives {wanted}", at_a_time(smallest)),
     };
     let others = others.iter().map(|point| point.buffer_bytes).collect();
@@ -153,12 +168,21 @@ fn latency(point: &Point, bound: LatencyBound) -> Option<f64> {
     }
 }
 
+/// Sizes that miss a goal by less than their interval.
+fn may_note(sizes: &[u64]) -> String {
+    let names: Vec<String> = sizes.iter().map(|&size| format::bytes(size)).collect();
+    match names.as_slice() {
+        [] => String::new(),
+        names => format!("; {} may do so too, by the interval", names.join(" and ")),
+    }
+}
+
 fn unknown_note(points: &[Point], bound: LatencyBound) -> String {
     let unknown = points.iter().filter(|point| latency(point, bound).is_none()).count();
     match unknown {
         0 => String::new(),
         _ => format!(
-            "; {unknown} sizes have too few writes to know their {}: add --runs or --time",
+            "; {unknown} of the sizes have too few writes to know their {}: add --runs, and the --time for them",
             bound_name(bound)
         ),
     }

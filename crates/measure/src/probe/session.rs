@@ -70,6 +70,8 @@ pub trait Observer {
 pub(super) struct Measured {
     pub(super) points: Vec<PointRuns>,
     pub(super) skipped: Vec<MatrixSkip>,
+    /// Bytes per second that others moved on the device before the first run.
+    pub(super) background_bytes_per_s: Option<f64>,
 }
 
 /// All runs of one combination at one size.
@@ -80,6 +82,8 @@ pub(super) struct PointRuns {
     pub(super) method: Method,
     pub(super) buffer_bytes: u64,
     pub(super) allotment: Allotment,
+    /// Runs made before any was repeated: so many count.
+    pub(super) wanted: usize,
     /// In the order measured.
     pub(super) runs: Vec<Run>,
 }
@@ -118,8 +122,13 @@ impl PointRuns {
         made >= self.allotment.runs * RUNS_FACTOR_MAX || self.is_precise(precision)
     }
 
-    fn is_precise(&self, precision: f64) -> bool {
-        let throughputs: Vec<f64> = self.runs.iter().map(Run::throughput_bytes_per_s).collect();
+    pub(super) fn is_precise(&self, precision: f64) -> bool {
+        let clean = self.runs.iter().filter(|run| run.disturbance.is_none());
+        let mut throughputs: Vec<f64> = clean.map(Run::throughput_bytes_per_s).collect();
+        if throughputs.len() < self.runs.len() / 2 {
+            // On a machine that is never quiet, all of them must do.
+            throughputs = self.runs.iter().map(Run::throughput_bytes_per_s).collect();
+        }
         let mean = throughputs.iter().sum::<f64>() / throughputs.len() as f64;
         stats::t_half_width(&throughputs).is_some_and(|half_width| half_width <= precision * mean)
     }
@@ -132,6 +141,7 @@ pub(super) fn measure<T: Target>(
     observer: &mut dyn Observer,
 ) -> Result<Measured, TargetError> {
     let started_s = target.now_s();
+    let background_bytes_per_s = target.background_bytes_per_s();
     let mut session = Session {
         settings,
         target,
@@ -155,7 +165,7 @@ pub(super) fn measure<T: Target>(
     session.repeats()?;
     let Session { mut points, skipped, .. } = session;
     disturbance::mark(&mut points);
-    Ok(Measured { points, skipped })
+    Ok(Measured { points, skipped, background_bytes_per_s })
 }
 
 struct Session<'a, T> {
@@ -199,6 +209,7 @@ impl<T: Target> Session<'_, T> {
                             method: self.target.method_for(combination.method, buffer_bytes),
                             buffer_bytes,
                             allotment: Allotment { writes_per_run: 0, runs: 0 },
+                            wanted: 0,
                             runs: Vec::new(),
                         });
                     }
@@ -230,6 +241,7 @@ impl<T: Target> Session<'_, T> {
         let whole_s = self.target.now_s() - before_s;
         Ok(Cost {
             buffer_bytes,
+            full_writes: self.settings.full_run_writes(buffer_bytes),
             setup_s: (whole_s - seen.elapsed_s).max(0.0),
             write_s: seen.elapsed_s / writes as f64,
         })
@@ -340,6 +352,12 @@ impl<T: Target> Session<'_, T> {
             disturbance: None,
         });
         self.runs_made += 1;
+        if stage == Stage::Rounds {
+            point.wanted += 1;
+            if self.settings.precision.is_some() {
+                disturbance::mark(std::slice::from_mut(point));
+            }
+        }
         Ok(())
     }
 
@@ -379,7 +397,6 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::probe::settings::full_run_writes;
     use crate::probe::tests::{Nobody, PLAIN, VirtualStack};
 
     fn measured(settings: &Settings, stack: &mut VirtualStack) -> Measured {
@@ -434,7 +451,7 @@ mod tests {
             measured
                 .points
                 .iter()
-                .all(|point| point.allotment.writes_per_run == full_run_writes(point.buffer_bytes))
+                .all(|point| point.allotment.writes_per_run == settings.full_run_writes(point.buffer_bytes))
         );
     }
 

@@ -8,6 +8,12 @@ pub const RUN_BYTES: u64 = 16 << 20;
 /// Fewest writes in a full run: a size too large for that in [`RUN_BYTES`] gets a larger file.
 pub const WRITES_PER_RUN_MIN: u64 = 4;
 
+/// Most writes in a run: their latencies are kept until the end.
+pub const WRITES_PER_RUN_MAX: u64 = 1 << 16;
+
+/// Largest file that a run is given for the sake of a percentile.
+pub const LARGEST_RUN_BYTES: u64 = 1 << 30;
+
 /// Buffers of the paper: 4 KiB to 16 MiB, doubling.
 pub const DEFAULT_SIZES: std::ops::RangeInclusive<u32> = 12..=24;
 
@@ -46,6 +52,18 @@ pub enum LatencyBound {
     P99,
     /// The 99.9th percentile over single writes.
     P999,
+}
+
+impl LatencyBound {
+    /// Single writes without which the statistic is not known: ten beyond a percentile.
+    pub fn writes_needed(self) -> u64 {
+        match self {
+            Self::Mean => 1,
+            Self::P50 => 20,
+            Self::P99 => 1_000,
+            Self::P999 => 10_000,
+        }
+    }
 }
 
 /// A user's records, to translate a buffer into batches.
@@ -88,9 +106,21 @@ impl Settings {
         self.combinations.len() > 1
     }
 
+    /// Writes in a full run at this buffer size: a file of [`RUN_BYTES`], with at least [`WRITES_PER_RUN_MIN`]
+    /// writes and at most [`WRITES_PER_RUN_MAX`]. Where a percentile decides, as many more as it takes for all
+    /// runs together to know it, in a file of at most [`LARGEST_RUN_BYTES`].
+    pub fn full_run_writes(&self, buffer_bytes: u64) -> u64 {
+        let plain = (RUN_BYTES / buffer_bytes).clamp(WRITES_PER_RUN_MIN, WRITES_PER_RUN_MAX);
+        if self.goals.max_latency_s.is_none() {
+            return plain;
+        }
+        let for_percentile = self.goals.bound.writes_needed().div_ceil(u64::from(self.runs));
+        plain.max(for_percentile.min(LARGEST_RUN_BYTES / buffer_bytes))
+    }
+
     /// Bytes that the longest run writes, per writer.
     fn run_bytes_max(&self) -> u64 {
-        let run_bytes = |&size: &u64| size.saturating_mul(full_run_writes(size));
+        let run_bytes = |&size: &u64| size.saturating_mul(self.full_run_writes(size));
         self.buffer_sizes.iter().map(run_bytes).max().unwrap_or(0)
     }
 
@@ -121,11 +151,6 @@ impl Settings {
     }
 }
 
-/// Writes in a full run at this buffer size.
-pub fn full_run_writes(buffer_bytes: u64) -> u64 {
-    (RUN_BYTES / buffer_bytes).max(WRITES_PER_RUN_MIN)
-}
-
 /// Writes in the shortest run worth timing at this buffer size.
 pub fn short_run_writes(buffer_bytes: u64) -> u64 {
     ((1 << 20) / buffer_bytes).clamp(1, 8)
@@ -135,18 +160,31 @@ pub fn short_run_writes(buffer_bytes: u64) -> u64 {
 mod tests {
     use super::*;
 
+    fn paper() -> Settings {
+        Settings::paper(Combination { method: Method::DirectDsync, file_state: FileState::Fresh })
+    }
+
     #[test]
     fn a_full_run_writes_sixteen_mebibytes_and_at_least_four_times() {
-        assert_eq!(full_run_writes(4096), 4096);
-        assert_eq!(full_run_writes(4 << 20), 4);
-        assert_eq!(full_run_writes(16 << 20), 4);
-        assert_eq!(full_run_writes(1 << 30), 4);
+        let settings = paper();
+        assert_eq!(settings.full_run_writes(4096), 4096);
+        assert_eq!(settings.full_run_writes(4 << 20), 4);
+        assert_eq!(settings.full_run_writes(1 << 30), 4);
+        assert_eq!(settings.full_run_writes(1), WRITES_PER_RUN_MAX);
+    }
+
+    #[test]
+    fn where_a_percentile_decides_runs_are_long_enough_to_know_it() {
+        let goals = Goals { max_latency_s: Some(1.0), bound: LatencyBound::P99, ..Goals::default() };
+        let settings = Settings { goals, ..paper() };
+        assert_eq!(settings.full_run_writes(4096), 4096);
+        assert!(settings.full_run_writes(16 << 20) * 30 >= 1000);
+        assert_eq!(settings.full_run_writes(512 << 20), 4);
     }
 
     #[test]
     fn the_paper_s_sizes_double_from_4_kib_to_16_mib() {
-        let combination = Combination { method: Method::DirectDsync, file_state: FileState::Fresh };
-        let sizes = Settings::paper(combination).buffer_sizes;
+        let sizes = paper().buffer_sizes;
         assert_eq!((sizes.first(), sizes.last(), sizes.len()), (Some(&4096), Some(&(16 << 20)), 13));
         assert!(sizes.windows(2).all(|pair| pair[1] == 2 * pair[0]));
     }

@@ -54,6 +54,12 @@ pub trait Target {
     /// [`TargetError::Unsupported`] where this combination cannot be had here; else what went wrong.
     fn run(&mut self, order: &RunOrder) -> Result<Observation, TargetError>;
 
+    /// Bytes per second that others move on the device while the probe is idle; `None` where that cannot be
+    /// seen.
+    fn background_bytes_per_s(&mut self) -> Option<f64> {
+        None
+    }
+
     /// A clock that only goes forward, in seconds.
     fn now_s(&self) -> f64;
 }

@@ -22,6 +22,7 @@ pub(crate) struct VirtualStack {
     /// Steal time seen in the n-th run, in seconds.
     pub(crate) steal_s: fn(usize) -> f64,
     pub(crate) flushes_per_write: u64,
+    pub(crate) background_bytes_per_s: Option<f64>,
 }
 
 impl VirtualStack {
@@ -35,6 +36,7 @@ impl VirtualStack {
             noise: |run| (run * 7919 % 101) as f64 / 101.0 * 0.02,
             steal_s: |_| 0.0,
             flushes_per_write: 0,
+            background_bytes_per_s: None,
         }
     }
 }
@@ -69,6 +71,10 @@ impl Target for VirtualStack {
         seen.cpu.all_s = 2.0 * elapsed_s;
         seen.cpu.steal_s = (self.steal_s)(number);
         Ok(seen)
+    }
+
+    fn background_bytes_per_s(&mut self) -> Option<f64> {
+        self.background_bytes_per_s
     }
 
     fn now_s(&self) -> f64 {
@@ -173,11 +179,16 @@ fn both_goals_give_a_range_or_the_nearest_miss() {
 }
 
 #[test]
-fn a_percentile_that_is_not_known_is_not_claimed() {
-    // 30 runs of 4 writes: no p99 at 16 MiB.
+fn a_percentile_goal_is_answered_at_every_size_that_time_and_room_allow() {
     let goals = Goals { max_latency_s: Some(1.0), bound: LatencyBound::P99, ..Goals::default() };
     let recommendation = plain_probe(&with_goals(goals)).recommendation.unwrap();
+    assert_eq!(recommendation.buffer_bytes, Some(16 << 20));
+
+    // Hurried, the large sizes have too few writes: what is not known is not claimed.
+    let hurried = Settings { time_budget_s: Some(20.0), ..with_goals(goals) };
+    let recommendation = plain_probe(&hurried).recommendation.unwrap();
     assert!(recommendation.buffer_bytes.unwrap() < 16 << 20);
+    assert!(recommendation.reason.contains("the largest buffer known to keep"), "{}", recommendation.reason);
     assert!(recommendation.reason.contains("too few writes to know their p99"), "{}", recommendation.reason);
 }
 
@@ -284,6 +295,39 @@ fn stacks_that_are_more_than_a_disk_are_called_so() {
     assert_eq!(warned(looped, 1e-3, &settings), [WarningCode::LoopDevice]);
     let full = Stack { free_bytes: Some(1 << 30), ..honest_disk() };
     assert_eq!(warned(full, 1e-3, &settings), [WarningCode::NearlyFull]);
+}
+
+#[test]
+fn direct_writes_that_btrfs_does_not_make_are_called_so() {
+    let settings = Settings::paper(PLAIN);
+    let btrfs = |kernel: &str, options: &str| Stack {
+        file_system: "btrfs".to_owned(),
+        kernel: kernel.to_owned(),
+        mount_options: options.to_owned(),
+        ..honest_disk()
+    };
+    assert_eq!(warned(btrfs("6.14.0", "rw"), 1e-3, &settings), [WarningCode::FellBackToBuffered]);
+    assert_eq!(warned(btrfs("6.18.44-v6", "rw,nodatasum"), 1e-3, &settings), []);
+    assert_eq!(warned(btrfs("6.1.0-18-amd64", "rw"), 1e-3, &settings), []);
+}
+
+#[test]
+fn a_precision_that_was_not_reached_is_called_so() {
+    let mut noisy = VirtualStack::new(1e-3, 1e9);
+    noisy.noise = |run| (run * 7919 % 101) as f64 / 101.0 * 0.09;
+    let settings = Settings { precision: Some(0.0005), runs: 4, ..Settings::paper(PLAIN) };
+    let report = probe_of(&settings, &mut noisy, &Interrupt::default());
+    let codes: Vec<_> = report.warnings.iter().map(|warning| warning.code).collect();
+    assert_eq!(codes, [WarningCode::CutShort]);
+}
+
+#[test]
+fn traffic_on_the_idle_device_is_called_so() {
+    let mut shared = VirtualStack::new(1e-3, 1e9);
+    shared.background_bytes_per_s = Some(50e6);
+    let report = probe_of(&Settings::paper(PLAIN), &mut shared, &Interrupt::default());
+    assert_eq!(report.warnings[0].code, WarningCode::Disturbed);
+    assert!(report.warnings[0].message.starts_with("others moved 50 MB/s"), "{:?}", report.warnings);
 }
 
 #[test]

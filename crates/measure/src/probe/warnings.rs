@@ -6,7 +6,7 @@ use evenkeel_host::stack::Stack;
 
 use super::report::{Matrix, Model, Point, Warning, WarningCode};
 use super::session::{Measured, PointRuns};
-use super::settings::{Settings, full_run_writes};
+use super::settings::Settings;
 use crate::report::format;
 
 /// Relative range over runs above which a mean is not to be trusted: the 10 % line that Cao et al. draw in
@@ -42,6 +42,9 @@ pub(super) fn all(
         loop_device(stack),
         nearly_full(stack),
         fell_back(measured),
+        btrfs_falls_back(stack, measured),
+        background(measured),
+        imprecise(settings, measured),
         cut_short(settings, measured),
         varies(every_point()),
         disturbed(every_point()),
@@ -168,6 +171,62 @@ fn fell_back(measured: &Measured) -> Option<Warning> {
     )
 }
 
+/// Linux since 6.14: a direct write could change under the checksum that is taken of it (btrfs(5)).
+fn btrfs_falls_back(stack: &Stack, measured: &Measured) -> Option<Warning> {
+    let is_direct = measured.points.iter().any(|point| point.method.is_direct());
+    let unchecked = ["nodatasum", "nodatacow"];
+    let has_sums = !stack.mount_options.split(',').any(|option| unchecked.contains(&option));
+    if stack.file_system != "btrfs" || !is_direct || !has_sums || kernel_version(&stack.kernel) < (6, 14) {
+        return None;
+    }
+    warning(
+        WarningCode::FellBackToBuffered,
+        "btrfs writes files with checksums through the page cache even with O_DIRECT since Linux 6.14; mount with \
+         nodatasum, or set chattr +C on the folder, to measure direct writes",
+    )
+}
+
+fn kernel_version(release: &str) -> (u32, u32) {
+    let mut numbers =
+        release.split(|letter: char| !letter.is_ascii_digit()).map(|number| number.parse().ok());
+    let mut next = || numbers.next().flatten().unwrap_or(0);
+    (next(), next())
+}
+
+/// Traffic on the idle device that is more than a trickle, in bytes per second.
+const BACKGROUND_MAX: f64 = 1e6;
+
+fn background(measured: &Measured) -> Option<Warning> {
+    let rate = measured.background_bytes_per_s.filter(|&rate| rate > BACKGROUND_MAX)?;
+    warning(
+        WarningCode::Disturbed,
+        format!(
+            "others moved {} on the device before the first run: latencies and amplification hold their traffic; \
+             stop it and measure again",
+            format::rate(rate)
+        ),
+    )
+}
+
+fn imprecise(settings: &Settings, measured: &Measured) -> Option<Warning> {
+    let precision = settings.precision?;
+    let is_wide = |point: &&PointRuns| !point.runs.is_empty() && !point.is_precise(precision);
+    let mut wide: Vec<u64> = measured.points.iter().filter(is_wide).map(|point| point.buffer_bytes).collect();
+    wide.sort_unstable();
+    wide.dedup();
+    if wide.is_empty() {
+        return None;
+    }
+    warning(
+        WarningCode::CutShort,
+        format!(
+            "the interval is still wider than {} at {}; give more --time or --runs",
+            format::percent(precision),
+            sizes(wide.into_iter())
+        ),
+    )
+}
+
 fn cut_short(settings: &Settings, measured: &Measured) -> Option<Warning> {
     let named = |wanted: &dyn Fn(&PointRuns) -> bool| {
         let mut found: Vec<u64> =
@@ -178,7 +237,7 @@ fn cut_short(settings: &Settings, measured: &Measured) -> Option<Warning> {
     };
     let is_dropped = |point: &PointRuns| point.runs.is_empty();
     let is_shortened =
-        |point: &PointRuns| point.allotment.writes_per_run < full_run_writes(point.buffer_bytes);
+        |point: &PointRuns| point.allotment.writes_per_run < settings.full_run_writes(point.buffer_bytes);
     let has_few_runs =
         |point: &PointRuns| settings.precision.is_none() && (point.runs.len() as u32) < settings.runs;
     let mut parts = Vec::new();
@@ -235,8 +294,8 @@ fn disturbed<'a>(points: impl Iterator<Item = &'a Point>) -> Option<Warning> {
     warning(
         WarningCode::Disturbed,
         format!(
-            "{disturbed} of {runs} runs were disturbed from outside; {} were replaced by undisturbed ones and \
-             {counted} still count; measure on a quieter machine to be sure",
+            "{disturbed} of {runs} runs were disturbed from outside; {} of them are left out and {counted} count \
+             for want of better ones; measure on a quieter machine to be sure",
             disturbed - counted
         ),
     )

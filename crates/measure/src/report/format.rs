@@ -57,14 +57,23 @@ fn in_unit(value: f64, units: &[(&str, f64)], limit: f64) -> String {
     NOT_AVAILABLE.to_owned()
 }
 
-/// A size in bytes: `512 B`, `4 KiB`, `1.5 MiB`.
+/// A size in bytes: `512 B`, `4 KiB`, `4097 B`, `1.5 MiB`. Below a MiB it is exact, so that no two buffers share
+/// a name.
 pub fn bytes(size: u64) -> String {
-    if size < 1024 { format!("{size} B") } else { in_unit(size as f64, &SIZE_UNITS, KIBI) }
+    if size < 1024 || (size < 1 << 20 && !size.is_multiple_of(1024)) {
+        format!("{size} B")
+    } else {
+        in_unit(size as f64, &SIZE_UNITS, KIBI)
+    }
 }
 
-/// A size in bytes that was computed and so may be fractional or no size at all.
+/// A size in bytes that was computed, to three digits: it may be fractional, or no size at all.
 pub fn bytes_f64(size: f64) -> String {
-    if size.is_finite() && size >= 0.0 { bytes(size.round() as u64) } else { NOT_AVAILABLE.to_owned() }
+    match size {
+        size if !size.is_finite() || size < 0.0 => NOT_AVAILABLE.to_owned(),
+        size if size.round() < 1024.0 => format!("{} B", size.round()),
+        size => in_unit(size, &SIZE_UNITS, KIBI),
+    }
 }
 
 /// A size in bytes for the ticks of an axis: `512`, `4K`, `1M`.
@@ -186,10 +195,10 @@ mod tests {
             (1, "1 B"),
             (1023, "1023 B"),
             (1024, "1 KiB"),
-            (1536, "1.5 KiB"),
+            (1536, "1536 B"),
             (4096, "4 KiB"),
             (1000 * 1024, "1000 KiB"),
-            ((1 << 20) - 1, "1 MiB"),
+            ((1 << 20) - 1, "1048575 B"),
             (1 << 20, "1 MiB"),
             (3 << 19, "1.5 MiB"),
             (16 << 20, "16 MiB"),

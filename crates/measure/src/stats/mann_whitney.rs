@@ -107,6 +107,13 @@ fn approximate(u: f64, n: usize, m: usize, tie_term: f64) -> Option<f64> {
     Normal::new(0.0, 1.0).ok().map(|normal| 2.0 * normal.sf(z))
 }
 
+/// The least two-sided p that samples of these sizes without ties can show: that of complete separation, 2 over
+/// the number of ways to divide them.
+pub fn least_mann_whitney_p(a: usize, b: usize) -> f64 {
+    let ways: f64 = (1..=b).map(|step| (a + step) as f64 / step as f64).product();
+    (2.0 / ways).min(1.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,5 +193,14 @@ mod tests {
             let stretch = |values: &[f64]| values.iter().map(|v| 3.0 * v + 1.0).collect::<Vec<_>>();
             prop_assert_eq!(mann_whitney(&a, &b), mann_whitney(&stretch(&a), &stretch(&b)));
         }
+    }
+
+    #[test]
+    fn the_least_p_is_that_of_complete_separation() {
+        let low: Vec<f64> = (0..6).map(f64::from).collect();
+        let high: Vec<f64> = (10..17).map(f64::from).collect();
+        let found = mann_whitney(&low, &high).unwrap().p_two_sided;
+        assert!((least_mann_whitney_p(6, 7) / found - 1.0).abs() < 1e-9);
+        assert_eq!(least_mann_whitney_p(0, 0), 1.0);
     }
 }

@@ -14,7 +14,7 @@ mod moments;
 mod student;
 
 pub use holm::holm;
-pub use mann_whitney::{UTest, mann_whitney};
+pub use mann_whitney::{UTest, least_mann_whitney_p, mann_whitney};
 pub use ratio::{Ratio, paired_ratio_of_means, ratio_of_means};
 pub use summary::{summarise, t_half_width};
 pub use welch::{TTest, welch};

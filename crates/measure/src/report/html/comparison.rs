@@ -75,7 +75,7 @@ const SUMMARY: [&str; 8] = [
     "Highest throughput",
     "Lowest latency",
     "Fixed latency l",
-    "Bandwidth B",
+    "Bandwidth B of a writer",
     "l × B",
 ];
 

@@ -179,7 +179,10 @@ pub(super) fn model_facts(report: &ProbeReport) -> Vec<Fact> {
     };
     vec![
         ("l, fixed latency", html! { (format::seconds(model.fixed_latency_s)) }),
-        ("B, bandwidth", html! { (format::rate(model.bandwidth_bytes_per_s)) }),
+        (
+            if report.writers > 1 { "B, bandwidth of one writer" } else { "B, bandwidth" },
+            html! { (format::rate(model.bandwidth_bytes_per_s)) },
+        ),
         ("l × B, best ratio", html! { (format::bytes_f64(model.optimum_bytes)) }),
         ("R² of log latency", html! { (r2(model.r2)) }),
     ]
