@@ -257,17 +257,17 @@ fn overall((a, b): (&str, &str), points: &[PointComparison]) -> String {
         Some((low, high)) => format!(", by factors from {low:.2} to {high:.2}"),
         None => String::new(),
     };
+    let unknown = if alike > 0 { format!("; at {alike} none can be shown") } else { String::new() };
     match (faster, slower) {
         (0, 0) => format!("no difference between {a} and {b} can be shown at any of {all} sizes"),
         (_, 0) => {
-            format!("{b} is faster than {a} at {faster} of {all} sizes{span}; at {alike} none can be shown")
+            format!("{b} is faster than {a} at {faster} of {all} sizes{span}{unknown}")
         }
         (0, _) => {
-            format!("{b} is slower than {a} at {slower} of {all} sizes{span}; at {alike} none can be shown")
+            format!("{b} is slower than {a} at {slower} of {all} sizes{span}{unknown}")
         }
         _ => format!(
-            "neither wins: {b} is faster than {a} at {faster} of {all} sizes and slower at {slower}{span}; \
-             at {alike} none can be shown"
+            "neither wins: {b} is faster than {a} at {faster} of {all} sizes and slower at {slower}{span}{unknown}"
         ),
     }
 }
