@@ -1,0 +1,292 @@
+//! The ring of units in the arena.
+//!
+//! 1. Units lie one behind another in the order of their sequence numbers; one that does not fit before the
+//!    end begins at the start.
+//! 2. No byte of a unit at or behind the stored tail is overwritten: the tail is stored before its room is
+//!    used again.
+//! 3. So a reader that follows the sequence from the stored tail finds every unit that is not released.
+
+use std::collections::VecDeque;
+
+use crate::env::Arena;
+use crate::format::unit::{
+    ArenaHead, HEAD_BYTES, RING_OFFSET, UNIT_DURABLE, UNIT_EXTENT_BYTES, UNIT_HEADER_BYTES, UNIT_MARK_OFFSET,
+    UnitExtent, decode_unit, decode_unit_header, encode_unit, unit_bytes,
+};
+
+/// The ring, and the head that says where it begins.
+pub(crate) struct Ring<A> {
+    arena: A,
+    head: ArenaHead,
+    /// Where the next unit goes if it fits.
+    end: usize,
+    next_sequence: u64,
+    slots: VecDeque<Slot>,
+    used_bytes: usize,
+    scratch: Vec<u8>,
+}
+
+struct Slot {
+    offset: usize,
+    len: usize,
+    released: bool,
+}
+
+/// A unit that was found when the arena was opened again.
+pub(crate) struct Found {
+    pub(crate) sequence: u64,
+    pub(crate) extents: Vec<UnitExtent>,
+    /// Where its payload begins in the arena.
+    pub(crate) payload_at: usize,
+    /// Whether it is durable already.
+    pub(crate) durable: bool,
+}
+
+impl<A: Arena> Ring<A> {
+    /// Opens the arena for `volume`, last opened as `epoch` and now to be opened as `next_epoch`. The units of
+    /// an arena that belongs to this volume and opening are found; any other arena is begun anew.
+    pub(crate) fn open(arena: A, volume: u64, epoch: u64, next_epoch: u64) -> (Self, Vec<Found>) {
+        let copies = [0, HEAD_BYTES].map(|offset| {
+            let mut bytes = [0; HEAD_BYTES];
+            arena.load(offset, &mut bytes);
+            ArenaHead::decode(&bytes)
+        });
+        let newest = copies.into_iter().flatten().max_by_key(|head| head.generation);
+        let ours =
+            newest.filter(|head| head.volume == volume && [head.epoch, head.next_epoch].contains(&epoch));
+        let generation = newest.map_or(0, |head| head.generation);
+        let head = ours.unwrap_or(ArenaHead {
+            volume,
+            generation,
+            epoch,
+            next_epoch,
+            tail_offset: 0,
+            // What an earlier life left in the ring has lower numbers, and so cannot pass for a unit of this one.
+            tail_sequence: next_epoch << 32,
+        });
+        let mut ring = Self {
+            arena,
+            head,
+            end: head.tail_offset as usize,
+            next_sequence: head.tail_sequence,
+            slots: VecDeque::new(),
+            used_bytes: 0,
+            scratch: Vec::new(),
+        };
+        let mut found = Vec::new();
+        if ours.is_some() {
+            while let Some(unit) = ring.find_next() {
+                found.push(unit);
+            }
+        }
+        ring.head.next_epoch = next_epoch;
+        ring.store_head();
+        (ring, found)
+    }
+
+    /// Records that the opening announced as `next_epoch` has begun.
+    pub(crate) fn begin_epoch(&mut self) {
+        self.head.epoch = self.head.next_epoch;
+        self.store_head();
+    }
+
+    fn capacity(&self) -> usize {
+        self.arena.len().saturating_sub(RING_OFFSET) / 8 * 8
+    }
+
+    /// Bytes of units that are not released, and of the ring.
+    pub(crate) fn fill(&self) -> (usize, usize) {
+        (self.used_bytes, self.capacity())
+    }
+
+    /// Sequence number of the oldest unit in the ring; that of the next one where there is none.
+    pub(crate) fn oldest(&self) -> u64 {
+        self.next_sequence - self.slots.len() as u64
+    }
+
+    /// Largest unit that fits an empty ring wherever its end is.
+    pub(crate) fn unit_bytes_max(&self) -> usize {
+        self.capacity() / 2 - 8
+    }
+
+    /// Appends a unit; answers its sequence number and where its payload begins in the arena. `None` where
+    /// there is no room now.
+    pub(crate) fn append<'a>(
+        &mut self,
+        extents: &[UnitExtent],
+        payload: impl IntoIterator<Item = &'a [u8]>,
+        payload_bytes: usize,
+    ) -> Option<(u64, usize)> {
+        let len = unit_bytes(extents.len(), payload_bytes);
+        let offset = self.place(len)?;
+        let sequence = self.next_sequence;
+        let mut scratch = std::mem::take(&mut self.scratch);
+        encode_unit(self.head.volume, sequence, extents, payload, &mut scratch);
+        self.arena.store(RING_OFFSET + offset, &scratch);
+        self.scratch = scratch;
+        self.add_slot(offset, len);
+        Some((sequence, payload_at(offset, extents.len())))
+    }
+
+    /// Copies bytes of a payload.
+    pub(crate) fn load(&self, at: usize, into: &mut [u8]) {
+        self.arena.load(at, into);
+    }
+
+    /// Marks a unit as durable, and gives its room back once all older ones are too.
+    pub(crate) fn release(&mut self, sequence: u64) {
+        let place = (sequence - self.oldest()) as usize;
+        let slot = &mut self.slots[place];
+        debug_assert!(!slot.released, "a unit is released once");
+        slot.released = true;
+        self.arena.store(RING_OFFSET + slot.offset + UNIT_MARK_OFFSET, &UNIT_DURABLE);
+        self.used_bytes -= slot.len;
+        let before = self.slots.len();
+        while self.slots.front().is_some_and(|slot| slot.released) {
+            self.slots.pop_front();
+        }
+        if self.slots.len() != before {
+            self.head.tail_offset = self.slots.front().map_or(self.end, |slot| slot.offset) as u64;
+            self.head.tail_sequence = self.oldest();
+            self.store_head();
+        }
+    }
+
+    fn place(&self, len: usize) -> Option<usize> {
+        let capacity = self.capacity();
+        let Some(oldest) = self.slots.front() else {
+            return if self.end + len <= capacity { Some(self.end) } else { (len <= capacity).then_some(0) };
+        };
+        let tail = oldest.offset;
+        if self.end > tail {
+            if self.end + len <= capacity { Some(self.end) } else { (len < tail).then_some(0) }
+        } else {
+            (self.end + len < tail).then_some(self.end)
+        }
+    }
+
+    fn add_slot(&mut self, offset: usize, len: usize) {
+        self.slots.push_back(Slot { offset, len, released: false });
+        self.end = offset + len;
+        self.next_sequence += 1;
+        self.used_bytes += len;
+    }
+
+    fn store_head(&mut self) {
+        self.head.generation += 1;
+        let copy = (self.head.generation % 2) as usize * HEAD_BYTES;
+        self.arena.store(copy, &self.head.encode());
+    }
+
+    /// The next unit of the sequence, at the end or at the start of the ring.
+    fn find_next(&mut self) -> Option<Found> {
+        let (offset, (extents, len, durable)) =
+            [self.end, 0].into_iter().find_map(|offset| Some((offset, self.unit_at(offset)?)))?;
+        let (sequence, payload_at) = (self.next_sequence, payload_at(offset, extents.len()));
+        self.add_slot(offset, len);
+        Some(Found { sequence, extents, payload_at, durable })
+    }
+
+    fn unit_at(&self, offset: usize) -> Option<(Vec<UnitExtent>, usize, bool)> {
+        let capacity = self.capacity();
+        let mut header = [0; UNIT_HEADER_BYTES];
+        if offset + header.len() > capacity {
+            return None;
+        }
+        self.arena.load(RING_OFFSET + offset, &mut header);
+        let header = decode_unit_header(&header).filter(|header| header.sequence == self.next_sequence)?;
+        let len = header.len_bytes as usize;
+        if offset.checked_add(len)? > capacity {
+            return None;
+        }
+        let mut bytes = vec![0; len];
+        self.arena.load(RING_OFFSET + offset, &mut bytes);
+        let (header, extents, _) = decode_unit(self.head.volume, &bytes)?;
+        Some((extents, len, header.durable))
+    }
+}
+
+fn payload_at(offset: usize, extents: usize) -> usize {
+    RING_OFFSET + offset + UNIT_HEADER_BYTES + extents * UNIT_EXTENT_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::format::unit::Content;
+
+    #[derive(Clone)]
+    struct Memory(Rc<RefCell<Vec<u8>>>);
+
+    impl Arena for Memory {
+        fn len(&self) -> usize {
+            self.0.borrow().len()
+        }
+        fn store(&self, offset: usize, bytes: &[u8]) {
+            self.0.borrow_mut()[offset..offset + bytes.len()].copy_from_slice(bytes);
+        }
+        fn load(&self, offset: usize, into: &mut [u8]) {
+            into.copy_from_slice(&self.0.borrow()[offset..offset + into.len()]);
+        }
+    }
+
+    fn memory(len: usize) -> Memory {
+        Memory(Rc::new(RefCell::new(vec![0; len])))
+    }
+
+    fn data(offset: u64, len: usize) -> UnitExtent {
+        UnitExtent { offset, len: len as u64, content: Content::Data }
+    }
+
+    #[test]
+    fn an_arena_of_another_volume_or_opening_is_begun_anew() {
+        let arena = memory(4096);
+        let (mut ring, _) = Ring::open(arena.clone(), 7, 1, 2);
+        ring.begin_epoch();
+        ring.append(&[data(0, 3)], [&b"abc"[..]], 3).unwrap();
+        assert_eq!(Ring::open(memory(4096), 7, 2, 3).1.len(), 0);
+        assert_eq!(Ring::open(arena.clone(), 8, 2, 3).1.len(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_appended_and_not_released_is_found_in_order(
+            steps in proptest::collection::vec((1..200usize, 0..4usize), 1..200),
+        ) {
+            let arena = memory(2048);
+            let (mut ring, found) = Ring::open(arena.clone(), 7, 1, 2);
+            prop_assert!(found.is_empty());
+            ring.begin_epoch();
+            let mut live: VecDeque<(u64, Vec<u8>)> = VecDeque::new();
+            for (number, (len, releases)) in steps.into_iter().enumerate() {
+                let bytes = vec![number as u8; len];
+                if let Some((sequence, at)) = ring.append(&[data(number as u64, len)], [&bytes[..]], len) {
+                    let mut back = vec![0; len];
+                    ring.load(at, &mut back);
+                    prop_assert_eq!(&back, &bytes);
+                    live.push_back((sequence, bytes));
+                }
+                for _ in 0..releases {
+                    if let Some((sequence, _)) = live.pop_front() {
+                        ring.release(sequence);
+                    }
+                }
+                let (again, found) = Ring::open(arena.clone(), 7, 2, 2);
+                prop_assert_eq!(found.len(), live.len());
+                for (unit, (sequence, bytes)) in found.iter().zip(&live) {
+                    prop_assert_eq!(unit.sequence, *sequence);
+                    let mut back = vec![0; bytes.len()];
+                    again.load(unit.payload_at, &mut back);
+                    prop_assert_eq!(&back, bytes);
+                }
+                // Opening stored a head of its own generation; go on with that ring.
+                ring = again;
+            }
+        }
+    }
+}

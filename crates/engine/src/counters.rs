@@ -1,0 +1,68 @@
+//! What the engine did, counted: the same figures in the simulator and in production.
+
+use std::cell::Cell;
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counters of one opening of a volume.
+        #[derive(Debug, Default)]
+        pub struct Counters { $($(#[$doc])* pub(crate) $name: Cell<u64>,)* }
+
+        /// The counters at one moment.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        pub struct Snapshot { $($(#[$doc])* pub $name: u64,)* }
+
+        impl Counters {
+            /// All of them, now.
+            pub fn snapshot(&self) -> Snapshot {
+                Snapshot { $($name: self.$name.get(),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Bytes that users wrote.
+    user_bytes,
+    /// Write requests.
+    writes,
+    /// Of `user_bytes`, those that equalled what was durable already.
+    equal_bytes,
+    /// Bytes read by users.
+    read_bytes,
+    /// Flush requests.
+    flushes,
+    /// Bytes of deltas in commits.
+    delta_bytes,
+    /// Commit records written.
+    commits,
+    /// Writes that the commits carried.
+    committed_units,
+    /// Bytes written to the log: records of every kind, padding included.
+    log_bytes,
+    /// Bytes of pages written home.
+    home_bytes,
+    /// Bytes of sums and superblocks written.
+    table_bytes,
+    /// Flushes sent to the home device.
+    home_flushes,
+    /// Checkpoints completed.
+    checkpoints,
+    /// Large writes that went straight home.
+    direct_writes,
+    /// Times a write waited for room in the buffer.
+    buffer_waits,
+    /// Times a commit waited for room in the log.
+    log_waits,
+    /// Pages read from the home device.
+    home_reads,
+    /// Log records replayed at the opening.
+    replayed_records,
+    /// Writes taken over from a process that was killed.
+    replayed_units,
+}
+
+/// Adds to a counter.
+pub(crate) fn add(counter: &Cell<u64>, more: u64) {
+    counter.set(counter.get() + more);
+}

@@ -1,0 +1,113 @@
+//! What every layer and every leaf is: a [`Device`].
+//!
+//! A device has a size and makes promises ([`Geometry`]); it reads, writes, flushes, discards and zeroes. The
+//! same words serve the prober, the engine and the simulator, which breaks only what is not promised.
+
+use std::future::Future;
+
+use crate::error::DeviceError;
+
+/// A range of bytes on a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Extent {
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub len: u64,
+}
+
+impl Extent {
+    /// `len` bytes from `offset`.
+    pub const fn new(offset: u64, len: u64) -> Self {
+        Self { offset, len }
+    }
+
+    /// The byte after the last one.
+    pub const fn end(&self) -> u64 {
+        self.offset + self.len
+    }
+
+    /// Whether the two share a byte.
+    pub const fn overlaps(&self, other: &Self) -> bool {
+        self.offset < other.end() && other.offset < self.end()
+    }
+
+    /// The bytes that both hold; `None` where they share none.
+    pub fn intersection(&self, other: &Self) -> Option<Self> {
+        let offset = self.offset.max(other.offset);
+        let end = self.end().min(other.end());
+        (offset < end).then(|| Self { offset, len: end - offset })
+    }
+
+    /// Whether it lies within `size_bytes`, without overflow.
+    pub fn fits(&self, size_bytes: u64) -> bool {
+        self.offset.checked_add(self.len).is_some_and(|end| end <= size_bytes)
+    }
+}
+
+/// What a device is and promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Geometry {
+    /// Bytes that can be addressed.
+    pub size_bytes: u64,
+    /// Offsets and lengths of reads and writes are multiples of this; a power of two.
+    pub sector_bytes: u32,
+    /// Whether a sector whose write a power cut interrupts holds its old or its new bytes, never others.
+    pub atomic_sectors: bool,
+}
+
+/// When a write may be acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// Once it can be read back; a power cut may lose it until a flush covers it.
+    Buffered,
+    /// Once a power cut cannot lose it (FUA, `RWF_DSYNC`).
+    Durable,
+}
+
+/// What a flush makes durable.
+#[derive(Debug, Clone, Copy)]
+pub enum FlushScope<'a> {
+    /// Every write completed before the flush began: the classic FLUSH.
+    Whole,
+    /// Those of them that overlap these ranges.
+    Ranges(&'a [Extent]),
+}
+
+/// A block device. Calls may be made concurrently; those on overlapping ranges take effect in some order.
+pub trait Device: 'static {
+    /// Size and promises. They do not change.
+    fn geometry(&self) -> Geometry;
+
+    /// Fills `into` from `offset`.
+    fn read(&self, offset: u64, into: &mut [u8]) -> impl Future<Output = Result<(), DeviceError>>;
+
+    /// Writes `bytes` at `offset`.
+    fn write(
+        &self,
+        offset: u64,
+        bytes: &[u8],
+        durability: Durability,
+    ) -> impl Future<Output = Result<(), DeviceError>>;
+
+    /// Makes completed writes durable.
+    fn flush(&self, scope: FlushScope<'_>) -> impl Future<Output = Result<(), DeviceError>>;
+
+    /// Tells that the contents of `extent` are no longer needed; what a read finds there is not defined.
+    fn discard(&self, extent: Extent) -> impl Future<Output = Result<(), DeviceError>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extents_meet_where_they_share_a_byte() {
+        let extent = Extent::new(10, 10);
+        assert!(extent.overlaps(&Extent::new(19, 5)));
+        assert!(!extent.overlaps(&Extent::new(20, 5)));
+        assert_eq!(extent.intersection(&Extent::new(15, 100)), Some(Extent::new(15, 5)));
+        assert_eq!(extent.intersection(&Extent::new(0, 10)), None);
+        assert!(!Extent::new(u64::MAX, 2).fits(u64::MAX));
+    }
+}

@@ -1,0 +1,42 @@
+//! What can go wrong, below and here.
+
+use std::rc::Rc;
+
+/// A device did not do what it was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{doing}: errno {errno}")]
+pub struct DeviceError {
+    /// What was asked.
+    pub doing: &'static str,
+    /// The system's number for the cause, as in errno(3).
+    pub errno: i32,
+}
+
+/// A volume did not do what it was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A device below failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The range does not lie within the volume.
+    #[error("the range lies outside the volume")]
+    OutOfRange,
+    /// The write is larger than one commit may be.
+    #[error("one commit carries at most {max_bytes} bytes")]
+    TooLarge {
+        /// The bound.
+        max_bytes: u64,
+    },
+    /// What was read is not what was written, and there is no other copy.
+    #[error("page {page} is damaged: its checksum does not match")]
+    Damaged {
+        /// Number of the page of the volume.
+        page: u64,
+    },
+    /// An earlier failure made the volume read-only.
+    #[error("read-only since a failure: {0}")]
+    Latched(Rc<str>),
+    /// The devices do not hold a volume that can be opened.
+    #[error("cannot open the volume: {0}")]
+    Unusable(String),
+}

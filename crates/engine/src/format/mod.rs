@@ -1,0 +1,60 @@
+//! Byte layout: what lies where on the devices and in the arena, stated once.
+//!
+//! Encoders and decoders are pure functions. A decoder takes any bytes: lengths and counts are checked
+//! before anything is sliced or reserved by them.
+
+pub mod layout;
+pub mod record;
+pub mod superblock;
+pub mod unit;
+
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+/// Bytes in a page: the unit of home writes, page sums and the allocation map.
+pub const PAGE: usize = 4096;
+
+/// [`PAGE`] as a length on a device.
+pub const PAGE_BYTES: u64 = PAGE as u64;
+
+/// The sum of a page's bytes. Never 0, which in the table means a page without contents.
+pub fn page_sum(bytes: &[u8]) -> u64 {
+    xxh3_64(bytes).max(1)
+}
+
+/// A checksum that only these bytes in this volume, epoch and place of the sequence have.
+fn seeded_sum(volume: u64, epoch: u64, sequence: u64, bytes: &[u8]) -> u64 {
+    let mut place = [0; 24];
+    place[..8].copy_from_slice(&volume.to_le_bytes());
+    place[8..16].copy_from_slice(&epoch.to_le_bytes());
+    place[16..].copy_from_slice(&sequence.to_le_bytes());
+    xxh3_64_with_seed(bytes, xxh3_64(&place))
+}
+
+/// Reads little-endian fields one after another; `None` past the end.
+struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    fn of(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(len)?;
+        self.rest = rest;
+        Some(taken)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        Some(u16::from_le_bytes(self.take(2)?.try_into().ok()?))
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+}

@@ -1,0 +1,157 @@
+//! The superblock: what a volume is, and where its log begins.
+//!
+//! Generation g is written to the copies whose number has g's parity, so that a torn write never takes the
+//! generation before it. The valid copy of the highest generation counts.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{Fields, PAGE};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"evenkeel");
+
+/// Version of every format in this module's parent.
+const VERSION: u32 = 1;
+
+/// The state of a volume at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Superblock {
+    /// A random number that no other volume has.
+    pub volume: u64,
+    /// Counts the superblocks written.
+    pub generation: u64,
+    /// Counts the openings.
+    pub epoch: u64,
+    /// Pages that the volume offers.
+    pub pages: u64,
+    /// Bytes of the home device that the layout was planned for.
+    pub home_bytes: u64,
+    /// Bytes of the log.
+    pub log_bytes: u64,
+    /// Whether the log has a device of its own.
+    pub separate_log: bool,
+    /// Which of the two roots counts.
+    pub root_slot: u8,
+    /// The sum of that root's bytes.
+    pub root_sum: u64,
+    /// Where the oldest needed record begins, from the start of the log.
+    pub tail_offset: u64,
+    /// That record's sequence number.
+    pub tail_sequence: u64,
+    /// Largest write that is one commit, in bytes.
+    pub atomic_max_bytes: u64,
+    /// Bytes of a sector of the log.
+    pub log_sector_bytes: u32,
+    /// The newest record acknowledged when this was written.
+    pub acknowledged: u64,
+}
+
+impl Superblock {
+    /// One page that holds it.
+    pub fn encode(&self) -> [u8; PAGE] {
+        let mut page = [0; PAGE];
+        let words = [
+            MAGIC,
+            0,
+            u64::from(VERSION),
+            self.volume,
+            self.generation,
+            self.epoch,
+            self.pages,
+            self.home_bytes,
+            self.log_bytes,
+            u64::from(self.separate_log),
+            u64::from(self.root_slot),
+            self.root_sum,
+            self.tail_offset,
+            self.tail_sequence,
+            self.atomic_max_bytes,
+            u64::from(self.log_sector_bytes),
+            self.acknowledged,
+        ];
+        for (place, word) in page.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        let sum = xxh3_64(&page[16..]);
+        page[8..16].copy_from_slice(&sum.to_le_bytes());
+        page
+    }
+
+    /// The superblock in a page; `None` where there is none that is whole.
+    pub fn decode(page: &[u8]) -> Option<Self> {
+        if page.len() != PAGE {
+            return None;
+        }
+        let mut fields = Fields::of(page);
+        let (magic, sum) = (fields.u64()?, fields.u64()?);
+        if magic != MAGIC || sum != xxh3_64(&page[16..]) || fields.u64()? != u64::from(VERSION) {
+            return None;
+        }
+        let found = Self {
+            volume: fields.u64()?,
+            generation: fields.u64()?,
+            epoch: fields.u64()?,
+            pages: fields.u64()?,
+            home_bytes: fields.u64()?,
+            log_bytes: fields.u64()?,
+            separate_log: fields.u64()? != 0,
+            root_slot: u8::try_from(fields.u64()?).ok().filter(|&slot| slot < 2)?,
+            root_sum: fields.u64()?,
+            tail_offset: fields.u64()?,
+            tail_sequence: fields.u64()?,
+            atomic_max_bytes: fields.u64()?,
+            log_sector_bytes: u32::try_from(fields.u64()?).ok()?,
+            acknowledged: fields.u64()?,
+        };
+        let sector = u64::from(found.log_sector_bytes);
+        let sound = (512..=4096).contains(&sector)
+            && sector.is_power_of_two()
+            && found.tail_offset < found.log_bytes
+            && found.tail_offset.is_multiple_of(sector);
+        sound.then_some(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sample() -> Superblock {
+        Superblock {
+            volume: 7,
+            generation: 3,
+            epoch: 2,
+            pages: 100,
+            home_bytes: 1 << 20,
+            log_bytes: 1 << 16,
+            separate_log: true,
+            root_slot: 1,
+            root_sum: 99,
+            tail_offset: 512,
+            tail_sequence: 40,
+            atomic_max_bytes: 16384,
+            log_sector_bytes: 512,
+            acknowledged: 41,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        assert_eq!(Superblock::decode(&sample().encode()), Some(sample()));
+    }
+
+    proptest! {
+        #[test]
+        fn a_single_wrong_bit_anywhere_is_seen(byte in 0..PAGE, bit in 0..8) {
+            let mut page = sample().encode();
+            page[byte] ^= 1u8 << bit;
+            prop_assert_eq!(Superblock::decode(&page), None);
+        }
+
+        #[test]
+        fn no_bytes_make_the_decoder_panic(bytes in proptest::collection::vec(any::<u8>(), 0..5000)) {
+            prop_assert_eq!(Superblock::decode(&bytes), None);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Reading the log after a cut: every record from the tail on, up to its end.
+
+use super::Position;
+use super::cases::{Decision, Found, case_of};
+use crate::device::{Device, Extent};
+use crate::error::Error;
+use crate::format::record::{HEADER_BYTES, Header, Record, Tag, decode, decode_header};
+use crate::format::superblock::Superblock;
+
+/// Bytes read from the device at once.
+const WINDOW_BYTES: u64 = 1 << 20;
+
+/// How far behind a missing record others are looked for.
+const LOOK_AHEAD_BYTES: u64 = 64 << 20;
+
+/// A record that was found.
+#[derive(Debug)]
+pub(crate) struct Scanned {
+    pub(crate) header: Header,
+    pub(crate) tags: Vec<Tag>,
+    pub(crate) payload: Vec<u8>,
+    /// Offset from the start of the log, and length.
+    pub(crate) place: (u64, u64),
+}
+
+/// What the log holds.
+#[derive(Debug)]
+pub(crate) struct Scan {
+    pub(crate) records: Vec<Scanned>,
+    /// Where the next record goes.
+    pub(crate) next: Position,
+    /// What ended it: [`Decision::End`] or [`Decision::Damaged`].
+    pub(crate) ended: Decision,
+}
+
+/// Reads the log of `superblock` in `zone` of `device`.
+///
+/// # Errors
+///
+/// None: what cannot be read is evidence.
+pub(crate) async fn scan<L: Device>(device: &L, zone: Extent, superblock: &Superblock) -> Scan {
+    let mut reader = Reader { device, zone, superblock, window: Vec::new(), start: 0 };
+    let mut records: Vec<Scanned> = Vec::new();
+    let mut next = Position { offset: superblock.tail_offset, sequence: superblock.tail_sequence };
+    let mut epoch = 0;
+    let ended = loop {
+        let (found, record) = reader.find(next, epoch).await;
+        let acknowledged = match found {
+            Found::Whole => false,
+            _ => next.sequence <= superblock.acknowledged || reader.is_acknowledged_later(next, epoch).await,
+        };
+        match (case_of(found, acknowledged).decision, record) {
+            (Decision::Take, Some(record)) => {
+                epoch = record.header.epoch;
+                let end = record.place.0 + record.place.1;
+                next = Position { offset: end % zone.len, sequence: next.sequence + 1 };
+                records.push(record);
+            }
+            (decision, _) => break decision,
+        }
+    };
+    Scan { records, next, ended }
+}
+
+struct Reader<'a, L> {
+    device: &'a L,
+    zone: Extent,
+    superblock: &'a Superblock,
+    window: Vec<u8>,
+    start: u64,
+}
+
+impl<L: Device> Reader<'_, L> {
+    fn sector_bytes(&self) -> usize {
+        self.superblock.log_sector_bytes as usize
+    }
+
+    /// The record `expected`, at its place or, where it did not fit there, at the start of the log.
+    async fn find(&mut self, expected: Position, epoch: u64) -> (Found, Option<Scanned>) {
+        let mut found = Found::Other;
+        let places = [expected.offset, 0];
+        for &offset in if expected.offset == 0 { &places[..1] } else { &places[..] } {
+            match self.record_at(offset).await {
+                Ok(Some(record)) => {
+                    let in_sequence = record.header.sequence == expected.sequence
+                        && (epoch..=self.superblock.epoch).contains(&record.header.epoch);
+                    if in_sequence {
+                        return (Found::Whole, Some(record));
+                    }
+                }
+                Ok(None) => {}
+                Err(_) => found = Found::Unreadable,
+            }
+        }
+        (found, None)
+    }
+
+    /// Whether a later record says that `missing` was acknowledged.
+    async fn is_acknowledged_later(&mut self, missing: Position, epoch: u64) -> bool {
+        let sector = self.sector_bytes() as u64;
+        let mut distance = 0;
+        while distance < self.zone.len.min(LOOK_AHEAD_BYTES) {
+            let offset = (missing.offset + distance) % self.zone.len;
+            distance += sector;
+            if !matches!(self.header_at(offset).await, Ok(Some(header)) if header.sequence > missing.sequence)
+            {
+                continue;
+            }
+            let Ok(Some(record)) = self.record_at(offset).await else { continue };
+            let ours = (epoch..=self.superblock.epoch).contains(&record.header.epoch);
+            if ours && record.header.acknowledged >= missing.sequence {
+                return true;
+            }
+        }
+        false
+    }
+
+    async fn header_at(&mut self, offset: u64) -> Result<Option<Header>, Error> {
+        let sector = self.sector_bytes();
+        let bytes = self.bytes(offset, HEADER_BYTES.next_multiple_of(sector) as u64).await?;
+        Ok(bytes.and_then(|bytes| decode_header(bytes, sector)))
+    }
+
+    async fn record_at(&mut self, offset: u64) -> Result<Option<Scanned>, Error> {
+        let Some(header) = self.header_at(offset).await? else { return Ok(None) };
+        let (volume, sector) = (self.superblock.volume, self.sector_bytes());
+        let Some(bytes) = self.bytes(offset, u64::from(header.len_bytes)).await? else { return Ok(None) };
+        Ok(decode(bytes, volume, sector).map(|Record { header, tags, payload }| Scanned {
+            header,
+            tags,
+            payload: payload.to_vec(),
+            place: (offset, u64::from(header.len_bytes)),
+        }))
+    }
+
+    /// `len` bytes of the log; `None` where they do not fit before its end.
+    async fn bytes(&mut self, offset: u64, len: u64) -> Result<Option<&[u8]>, Error> {
+        if len > self.zone.len || offset > self.zone.len - len {
+            return Ok(None);
+        }
+        let held = self.start..self.start + self.window.len() as u64;
+        if !held.contains(&offset) || offset + len > held.end {
+            let wanted = len.max(WINDOW_BYTES).min(self.zone.len - offset);
+            self.window.clear();
+            let mut window = vec![0; wanted as usize];
+            if self.device.read(self.zone.offset + offset, &mut window).await.is_err() {
+                // A bad sector far ahead must not hide the good ones before it.
+                window.truncate(len as usize);
+                self.device.read(self.zone.offset + offset, &mut window).await?;
+            }
+            (self.window, self.start) = (window, offset);
+        }
+        let start = (offset - self.start) as usize;
+        Ok(Some(&self.window[start..start + len as usize]))
+    }
+}

@@ -1,0 +1,190 @@
+//! Checkpoint: committed pages go home, and the log gets its room back.
+//!
+//! The order, and the crash that each step survives:
+//!
+//! 1. A record with the pages' new sums (or, for drives that may leave a sector neither old nor new, their
+//!    full images) is made durable. A cut during the next step leaves pages half old and half new: the deltas
+//!    in the log make them whole, and this record tells whether they did.
+//! 2. Pages and table go home, the root to the place that does not count, and the device is flushed.
+//! 3. A superblock that names the new root and tail is made durable. Until then recovery starts from the old
+//!    tail and does all of it again.
+//! 4. Only then is the room of the older records used again.
+
+use std::rc::Rc;
+
+use super::Inner;
+use crate::counters::add;
+use crate::device::{Device, Durability, FlushScope};
+use crate::env::{Arena, Env};
+use crate::error::Error;
+use crate::format::record::{RecordBuilder, RecordKind, Tag};
+use crate::format::{PAGE, PAGE_BYTES, page_sum};
+use crate::home::Outgoing;
+use crate::log::Meaning;
+
+/// Bytes written home at once.
+const WRITE_BYTES_MAX: usize = 256 << 10;
+
+impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
+    /// Starts a checkpoint unless one is running.
+    pub(super) fn want_checkpoint(self: &Rc<Self>) {
+        if self.checkpoint_running.replace(true) {
+            return;
+        }
+        let inner = Rc::clone(self);
+        self.env.spawn(async move {
+            let _latched_already = Self::checkpoint(&inner).await;
+            inner.checkpoint_running.set(false);
+            inner.changed.all();
+            Self::pump(&inner);
+        });
+    }
+
+    /// Takes everything home that is committed when it begins.
+    pub(super) async fn checkpoint(self: &Rc<Self>) -> Result<(), Error> {
+        let turn = self.home_writer.take().await;
+        let done = self.checkpoint_in_turn().await;
+        drop(turn);
+        if let Err(error) = &done {
+            self.latch(error.clone());
+        }
+        done
+    }
+
+    /// As [`Self::checkpoint`], for whoever has the turn of writing home.
+    pub(super) async fn checkpoint_in_turn(self: &Rc<Self>) -> Result<(), Error> {
+        self.check_alive()?;
+        let pages = self.load_dirty().await?;
+        let through = self.log.acknowledged();
+        let outgoing = self.home.take_outgoing(&pages);
+        let table = self.announce(&outgoing, through).await?;
+
+        self.write_pages(&outgoing).await?;
+        for (number, bytes) in &table {
+            let offset = self.home.layout.table_offset(*number);
+            self.home.device.write(offset, bytes, Durability::Buffered).await?;
+            add(&self.counters.table_bytes, PAGE_BYTES);
+        }
+        let slot = self.superblocks.inactive_root();
+        let root = self.home.table.root_bytes();
+        let root_offset = self.home.layout.roots[usize::from(slot)].offset;
+        self.home.device.write(root_offset, &root, Durability::Buffered).await?;
+        self.home.device.flush(FlushScope::Whole).await?;
+        add(&self.counters.home_flushes, 1);
+        add(&self.counters.table_bytes, root.len() as u64);
+
+        let tail = self.log.position_of(through + 1);
+        let acknowledged = self.log.acknowledged();
+        self.superblocks
+            .advance(|superblock| {
+                superblock.root_slot = slot;
+                superblock.root_sum = page_sum(&root);
+                superblock.tail_offset = tail.offset;
+                superblock.tail_sequence = tail.sequence;
+                superblock.acknowledged = acknowledged;
+            })
+            .await?;
+        self.log.advance_tail(tail.sequence);
+        self.home.done_outgoing(&outgoing);
+        add(&self.counters.checkpoints, 1);
+        Ok(())
+    }
+
+    /// Makes every dirty page and its sum known; answers all pages that are dirty at the moment of its end. The
+    /// tail will pass every change up to then, so none may be left out.
+    async fn load_dirty(self: &Rc<Self>) -> Result<Vec<u64>, Error> {
+        loop {
+            self.finish_commits();
+            let pages = self.home.dirty_list();
+            let is_ready = |page: &u64| self.home.is_known(*page) && self.home.table.is_loaded(*page);
+            let unready: Vec<u64> = pages.iter().copied().filter(|page| !is_ready(page)).collect();
+            if unready.is_empty() {
+                return Ok(pages);
+            }
+            for run in runs(&unready) {
+                self.home.load(run.start, run.end).await?;
+            }
+            for &page in &unready {
+                self.home.table.load_for(page).await?;
+            }
+        }
+    }
+
+    /// Puts the new sums into the table and, durably, into the log; answers the table pages to write.
+    async fn announce(
+        self: &Rc<Self>,
+        outgoing: &[Outgoing],
+        through: u64,
+    ) -> Result<Vec<(u64, [u8; PAGE])>, Error> {
+        let mut sums = Vec::with_capacity(outgoing.len());
+        for page in outgoing {
+            let sum = if page.empty { 0 } else { page_sum(&page.bytes[..]) };
+            self.home.table.set_sum(page.page, sum);
+            sums.push(sum);
+        }
+        let table = self.home.table.take_dirty();
+        let mut builder = RecordBuilder::default();
+        builder.clear();
+        let unlogged = || outgoing.iter().zip(&sums).filter(|(page, sum)| page.logged_sum != Some(**sum));
+        for (page, &sum) in unlogged() {
+            builder.tag(&Tag::Page { page: page.page, sum });
+        }
+        for (number, bytes) in &table {
+            if !self.home.table.is_logged(*number, page_sum(bytes)) {
+                builder.tag(&Tag::TablePage { page: *number, sum: page_sum(bytes) });
+            }
+        }
+        if self.limits.needs_images {
+            for (page, _) in unlogged() {
+                builder.payload(PAGE).copy_from_slice(&page.bytes[..]);
+            }
+            for (number, bytes) in &table {
+                if !self.home.table.is_logged(*number, page_sum(bytes)) {
+                    builder.payload(PAGE).copy_from_slice(bytes);
+                }
+            }
+        }
+        if builder.tags() > 0 {
+            let kind = if self.limits.needs_images { RecordKind::Images } else { RecordKind::Sums };
+            self.append_control(Meaning { kind, through }, &mut builder).await?;
+        }
+        Ok(table)
+    }
+
+    /// Writes pages in order of address, neighbours together; pages without contents are not written.
+    async fn write_pages(&self, outgoing: &[Outgoing]) -> Result<(), Error> {
+        let mut run: Vec<u8> = Vec::new();
+        let mut start = 0;
+        let stored: Vec<&Outgoing> = outgoing.iter().filter(|page| !page.empty).collect();
+        for (place, page) in stored.iter().enumerate() {
+            if run.is_empty() {
+                start = page.page;
+            }
+            run.extend_from_slice(&page.bytes[..]);
+            let continues = stored.get(place + 1).is_some_and(|next| next.page == page.page + 1);
+            if !continues || run.len() >= WRITE_BYTES_MAX {
+                let offset = self.home.layout.page_offset(start);
+                self.home.device.write(offset, &run, Durability::Buffered).await?;
+                add(&self.counters.home_bytes, run.len() as u64);
+                run.clear();
+            }
+        }
+        for page in outgoing.iter().filter(|page| page.empty) {
+            let extent = crate::device::Extent::new(self.home.layout.page_offset(page.page), PAGE_BYTES);
+            self.home.device.discard(extent).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Ascending numbers as runs of consecutive ones.
+fn runs(numbers: &[u64]) -> Vec<std::ops::Range<u64>> {
+    let mut found: Vec<std::ops::Range<u64>> = Vec::new();
+    for &number in numbers {
+        match found.last_mut() {
+            Some(run) if run.end == number => run.end += 1,
+            _ => found.push(number..number + 1),
+        }
+    }
+    found
+}

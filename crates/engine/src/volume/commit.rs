@@ -1,0 +1,156 @@
+//! Group commit, without a timer: what is queued while a commit is under way joins the next.
+//!
+//! 1. Commits take effect in the frames in the order of their records, each once all before it are durable.
+//! 2. A commit never takes log room that a checkpoint needs to make more.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use super::Inner;
+use crate::buffer::Batch;
+use crate::counters::add;
+use crate::device::Device;
+use crate::env::{Arena, Env};
+use crate::error::Error;
+use crate::format::record::{RecordBuilder, RecordKind, record_bytes};
+use crate::log::{Meaning, Slot};
+
+/// Commits under way, and what is used again by the next.
+#[derive(Default)]
+pub(super) struct Commits {
+    in_flight: VecDeque<Commit>,
+    /// A batch that waits for room in the log.
+    ready: Option<Batch>,
+    idle_batches: Vec<Batch>,
+    idle_builders: Vec<RecordBuilder>,
+}
+
+struct Commit {
+    sequence: u64,
+    batch: Batch,
+    /// Back from the log once the record is written.
+    builder: Option<RecordBuilder>,
+}
+
+impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
+    /// Starts as many commits as may be under way.
+    pub(super) fn pump(self: &Rc<Self>) {
+        while self.log.failure().is_none() {
+            let Some((slot, builder)) = self.begin_commit() else { return };
+            let inner = Rc::clone(self);
+            self.env.spawn(async move { inner.carry_out(slot, builder).await });
+        }
+    }
+
+    fn begin_commit(self: &Rc<Self>) -> Option<(Slot, RecordBuilder)> {
+        let mut commits = self.commits.borrow_mut();
+        if commits.in_flight.len() >= self.options.commits_in_flight_max {
+            return None;
+        }
+        let batch = match commits.ready.take() {
+            Some(batch) => batch,
+            None => self.next_batch(&mut commits)?,
+        };
+        let len = record_bytes(batch.tags.len(), batch.payload_bytes, self.log.sector_bytes()) as u64;
+        let pages_after = self.home.dirty_pages() + commits.pages_under_way() + batch.pages;
+        let has_frames = pages_after <= self.limits.dirty_pages_max;
+        let slot = has_frames.then(|| self.log.reserve(len, self.limits.commit_used_max)).flatten();
+        let Some(slot) = slot else {
+            add(&self.counters.log_waits, 1);
+            commits.ready = Some(batch);
+            let is_last = commits.in_flight.is_empty();
+            drop(commits);
+            if is_last {
+                self.want_checkpoint(); // else the end of the last commit asks again
+            }
+            return None;
+        };
+        let mut builder = commits.idle_builders.pop().unwrap_or_default();
+        builder.clear();
+        for tag in &batch.tags {
+            builder.tag(tag);
+        }
+        self.buffer.borrow().fill_payload(&batch, builder.payload(batch.payload_bytes));
+        add(&self.counters.commits, 1);
+        add(&self.counters.committed_units, batch.units.len() as u64);
+        add(&self.counters.delta_bytes, batch.payload_bytes as u64);
+        commits.in_flight.push_back(Commit { sequence: slot.sequence, batch, builder: None });
+        Some((slot, builder))
+    }
+
+    fn next_batch(&self, commits: &mut Commits) -> Option<Batch> {
+        let mut buffer = self.buffer.borrow_mut();
+        if !buffer.has_queued() {
+            return None;
+        }
+        let mut batch = commits.idle_batches.pop().unwrap_or_default();
+        let pages_max = (self.limits.dirty_pages_max / 4).max(1);
+        buffer.take_batch(self.options.batch_max_bytes, pages_max, &mut batch);
+        Some(batch)
+    }
+
+    async fn carry_out(self: Rc<Self>, slot: Slot, mut builder: RecordBuilder) {
+        let meaning = Meaning { kind: RecordKind::Commit, through: 0 };
+        let written = self.log.write(slot, meaning, &mut builder).await;
+        let mut commits = self.commits.borrow_mut();
+        if let Some(commit) = commits.in_flight.iter_mut().find(|commit| commit.sequence == slot.sequence) {
+            commit.builder = Some(builder);
+        }
+        drop(commits);
+        match written {
+            Ok(()) => self.finish_commits(),
+            Err(_) => self.changed.all(),
+        }
+    }
+
+    /// Gives effect to every commit that is durable now, in order.
+    pub(super) fn finish_commits(self: &Rc<Self>) {
+        let mut finished = false;
+        loop {
+            let mut commits = self.commits.borrow_mut();
+            let is_durable = |commit: &Commit| commit.sequence <= self.log.acknowledged();
+            if !commits.in_flight.front().is_some_and(is_durable) {
+                break;
+            }
+            let Some(commit) = commits.in_flight.pop_front() else { break };
+            let builder = commit.builder.expect("an acknowledged record is written");
+            self.home.apply(&commit.batch.tags, builder.payload_written());
+            self.buffer.borrow_mut().complete(&commit.batch);
+            commits.idle_batches.push(commit.batch);
+            commits.idle_builders.push(builder);
+            finished = true;
+        }
+        if finished {
+            self.changed.all();
+            let is_half_full = self.log.used_bytes() > self.limits.commit_used_max / 2
+                || self.home.dirty_pages() > self.limits.dirty_pages_max / 2;
+            if is_half_full {
+                self.want_checkpoint();
+            }
+            self.pump();
+        }
+    }
+
+    /// Appends a record that is not a commit, from the room kept for it.
+    pub(super) async fn append_control(
+        self: &Rc<Self>,
+        meaning: Meaning,
+        builder: &mut RecordBuilder,
+    ) -> Result<u64, Error> {
+        let len = builder.bytes().len().next_multiple_of(self.log.sector_bytes()) as u64;
+        let Some(slot) = self.log.reserve(len, u64::MAX) else {
+            return Err(Error::Unusable("the log is too small for its checkpoint".to_owned()));
+        };
+        self.log.write(slot, meaning, builder).await?;
+        self.finish_commits();
+        self.log.wait_acknowledged(slot.sequence).await?;
+        self.finish_commits();
+        Ok(slot.sequence)
+    }
+}
+
+impl Commits {
+    fn pages_under_way(&self) -> usize {
+        self.in_flight.iter().map(|commit| commit.batch.pages).sum()
+    }
+}

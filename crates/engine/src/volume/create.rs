@@ -1,0 +1,120 @@
+//! Making a volume.
+
+use super::Limits;
+use super::superblocks::write_generation;
+use crate::device::{Device, Durability, FlushScope};
+use crate::error::Error;
+use crate::format::layout::Layout;
+use crate::format::record::{HEADER_BYTES, TAG_BYTES};
+use crate::format::superblock::Superblock;
+use crate::format::{PAGE, PAGE_BYTES, page_sum};
+use crate::options::CreateOptions;
+
+/// Bytes of zeros written at once.
+const ZEROS: usize = 256 << 10;
+
+/// Frames without which a volume could not take a write of its largest atomic size beside others.
+const DIRTY_PAGES_MIN: usize = 16;
+
+/// Makes a volume on `home`, with its log on `log` where `separate_log`, else on `home` too (then `log` is not
+/// looked at). `volume` is a number that no other volume has. What the devices held is lost.
+///
+/// # Errors
+///
+/// [`Error::Unusable`] where it does not fit or the log is too small; those of the devices.
+pub async fn create<H: Device, L: Device>(
+    home: &H,
+    log: &L,
+    separate_log: bool,
+    options: CreateOptions,
+    volume: u64,
+) -> Result<(), Error> {
+    let unusable = |why: String| Err(Error::Unusable(why));
+    let (home_geometry, log_geometry) = (home.geometry(), log.geometry());
+    let pages = options.size_bytes / PAGE_BYTES;
+    if pages == 0 || !options.size_bytes.is_multiple_of(PAGE_BYTES) {
+        return unusable(format!("its size is a multiple of {PAGE} bytes and not 0"));
+    }
+    let Some(layout) = Layout::plan(pages, home_geometry.size_bytes, options.log_bytes, separate_log) else {
+        let needed = Layout::home_bytes_for(pages, options.log_bytes, separate_log);
+        return unusable(format!("it needs {needed} bytes of home and a log of at least a page"));
+    };
+    let log_sector_bytes = if separate_log { log_geometry.sector_bytes } else { home_geometry.sector_bytes };
+    if separate_log && layout.log.end() > log_geometry.size_bytes {
+        return unusable(format!("its log needs {} bytes of the log device", layout.log.end()));
+    }
+    let limits = Limits::of(layout.log.len, log_sector_bytes as usize, !home_geometry.atomic_sectors);
+    if limits.dirty_pages_max < DIRTY_PAGES_MIN || limits.unit_max_bytes() < options.atomic_max_bytes as usize
+    {
+        return unusable(format!(
+            "a log of {} bytes is too small for atomic writes of {} bytes",
+            layout.log.len, options.atomic_max_bytes
+        ));
+    }
+
+    // Written before use, not merely allocated: a durable write to the log changes no metadata below.
+    let zeros = vec![0; ZEROS];
+    let mut offset = layout.log.offset;
+    while offset < layout.log.end() {
+        let piece = (layout.log.end() - offset).min(ZEROS as u64) as usize;
+        if separate_log {
+            log.write(offset, &zeros[..piece], Durability::Buffered).await?;
+        } else {
+            home.write(offset, &zeros[..piece], Durability::Buffered).await?;
+        }
+        offset += piece as u64;
+    }
+    let root = vec![0; layout.roots[0].len as usize];
+    for zone in layout.roots {
+        home.write(zone.offset, &root, Durability::Buffered).await?;
+    }
+    home.flush(FlushScope::Whole).await?;
+    if separate_log {
+        log.flush(FlushScope::Whole).await?;
+    }
+    for generation in [0, 1] {
+        let superblock = Superblock {
+            volume,
+            generation,
+            epoch: 0,
+            pages,
+            home_bytes: layout.home_bytes,
+            log_bytes: layout.log.len,
+            separate_log,
+            root_slot: 0,
+            root_sum: page_sum(&root),
+            tail_offset: 0,
+            tail_sequence: 1,
+            atomic_max_bytes: options.atomic_max_bytes,
+            log_sector_bytes,
+            acknowledged: 0,
+        };
+        write_generation(home, log, &superblock).await?;
+    }
+    Ok(())
+}
+
+impl Limits {
+    /// What a log of this size and these drives allow.
+    ///
+    /// A checkpoint logs a sum (or an image) of each page it takes home and of its table page. Kept free is
+    /// room for four such records of the largest kind: that of the last checkpoint, which stays until the next
+    /// tail; that of the next; one more of a recovery; and the records of a direct write.
+    pub(super) fn of(log_bytes: u64, sector_bytes: usize, needs_images: bool) -> Self {
+        let (share, page_bytes) = if needs_images { (6, TAG_BYTES + PAGE) } else { (16, TAG_BYTES) };
+        let record_max = log_bytes / share;
+        let fixed = HEADER_BYTES + sector_bytes;
+        let dirty_pages_max = (record_max as usize).saturating_sub(fixed) / (2 * page_bytes);
+        Self {
+            commit_used_max: log_bytes - 4 * record_max,
+            dirty_pages_max: dirty_pages_max.min(16_384),
+            needs_images,
+        }
+    }
+
+    /// Largest payload of one commit, with 64 bytes for each of its extents.
+    pub(super) fn unit_max_bytes(&self) -> usize {
+        let by_pages = self.dirty_pages_max.saturating_sub(2) / 2 * PAGE;
+        by_pages.min(self.commit_used_max as usize / 3)
+    }
+}

@@ -1,0 +1,173 @@
+//! Large writes that go straight home, without passing through the log.
+//!
+//! The order, and the crash that each step survives:
+//!
+//! 1. What the buffer holds of these pages is made durable and taken home, so that no delta older than the
+//!    intent is needed any more.
+//! 2. An intent with the new sums is made durable. From now on a page here may be old, new, or, within a page
+//!    that the cut met, some sectors of each: recovery sums what it finds anew.
+//! 3. The pages are written and flushed.
+//! 4. A completion with their sums is made durable, and only then the write is acknowledged.
+
+use std::rc::Rc;
+
+use super::{Inner, pieces};
+use crate::counters::add;
+use crate::device::{Device, Durability, Extent, FlushScope};
+use crate::env::{Arena, Env};
+use crate::error::Error;
+use crate::format::record::{RecordBuilder, RecordKind, Tag};
+use crate::format::{PAGE, PAGE_BYTES, page_sum};
+use crate::log::Meaning;
+
+/// A range that nobody else writes to.
+struct Hold<'a, E, A, H, L> {
+    inner: &'a Inner<E, A, H, L>,
+    extent: Extent,
+}
+
+impl<E, A, H, L> Drop for Hold<'_, E, A, H, L> {
+    fn drop(&mut self) {
+        self.inner.direct.borrow_mut().retain(|held| *held != self.extent);
+        self.inner.changed.all();
+    }
+}
+
+impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
+    /// Whole pages straight home, the parts of pages at both ends through the log.
+    pub(super) async fn write_selective(
+        self: &Rc<Self>,
+        offset: u64,
+        bytes: &[u8],
+        durability: Durability,
+    ) -> Result<(), Error> {
+        let end = offset + bytes.len() as u64;
+        let first_whole = offset.next_multiple_of(PAGE_BYTES);
+        let end_whole = end / PAGE_BYTES * PAGE_BYTES;
+        let (head, rest) = bytes.split_at((first_whole - offset) as usize);
+        let (whole, tail) = rest.split_at((end_whole - first_whole) as usize);
+        self.write_buffered(offset, head).await?;
+        self.write_direct(first_whole, whole).await?;
+        self.write_buffered(end_whole, tail).await?;
+        match durability {
+            Durability::Buffered => Ok(()),
+            Durability::Durable => {
+                let ends =
+                    [Extent::new(offset, head.len() as u64), Extent::new(end_whole, tail.len() as u64)];
+                self.make_durable(&ends).await
+            }
+        }
+    }
+
+    /// Every page that the write touches straight home, whole: the baseline of ordered journaling.
+    pub(super) async fn write_direct_pages(self: &Rc<Self>, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        let piece_max = (self.home.load_pages_max() - 1) * PAGE_BYTES;
+        for (offset, piece) in pieces(offset, bytes, piece_max) {
+            self.write_direct_piece(offset, piece).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_direct_piece(self: &Rc<Self>, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        let extent = Extent::new(offset, bytes.len() as u64);
+        let pages = crate::buffer::pages_of(&extent);
+        let whole = Extent::new(pages.start * PAGE_BYTES, (pages.end - pages.start) * PAGE_BYTES);
+        let hold = self.hold(whole).await?;
+        self.home.load(pages.start, pages.end).await?;
+        let composed = self.compose(&extent, bytes);
+        self.write_held(whole.offset, &composed).await?;
+        drop(hold);
+        Ok(())
+    }
+
+    async fn write_direct(self: &Rc<Self>, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        let piece_max = (self.limits.dirty_pages_max / 2).max(1) * PAGE;
+        let mut offset = offset;
+        for piece in bytes.chunks(piece_max) {
+            let hold = self.hold(Extent::new(offset, piece.len() as u64)).await?;
+            self.write_held(offset, piece).await?;
+            drop(hold);
+            offset += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    async fn hold(&self, extent: Extent) -> Result<Hold<'_, E, A, H, L>, Error> {
+        loop {
+            self.wait_not_direct(&extent).await?;
+            if !self.is_direct(&extent) {
+                self.direct.borrow_mut().push(extent);
+                return Ok(Hold { inner: self, extent });
+            }
+        }
+    }
+
+    /// Writes whole pages of a range that is held.
+    async fn write_held(self: &Rc<Self>, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        let extent = Extent::new(offset, bytes.len() as u64);
+        let (first, end) = (offset / PAGE_BYTES, extent.end() / PAGE_BYTES);
+        self.make_durable(&[extent]).await?;
+        self.mark_superseded(&extent).await?;
+        let turn = self.home_writer.take().await;
+        let done = self.write_home(first, end, bytes).await;
+        drop(turn);
+        if let Err(error) = &done {
+            self.latch(error.clone());
+        }
+        done
+    }
+
+    /// A process that is killed from now on does not replay older writes over these pages.
+    async fn mark_superseded(self: &Rc<Self>, extent: &Extent) -> Result<(), Error> {
+        loop {
+            if self.buffer.borrow_mut().supersede(extent).is_some() {
+                return Ok(());
+            }
+            self.wait_for_room(&[], &[]).await?;
+        }
+    }
+
+    async fn write_home(self: &Rc<Self>, first: u64, end: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.check_alive()?;
+        let log_is_full = self.log.used_bytes() > self.limits.commit_used_max;
+        let table_is_full = self.home.table.dirty_pages() > self.limits.dirty_pages_max / 2;
+        if log_is_full || table_is_full || self.home.is_dirty(first, end) {
+            self.checkpoint_in_turn().await?;
+        }
+        let lock = self.home.lock(first, end).await;
+        for page in first..end {
+            self.home.table.load_for(page).await?;
+        }
+        let sums: Vec<u64> = bytes.chunks_exact(PAGE).map(page_sum).collect();
+        let mut builder = RecordBuilder::default();
+        builder.clear();
+        for (page, &sum) in (first..end).zip(&sums) {
+            builder.tag(&Tag::Page { page, sum });
+        }
+        let meaning = Meaning { kind: RecordKind::Intent, through: 0 };
+        let intent = self.append_control(meaning, &mut builder).await?;
+
+        let at_home = Extent::new(self.home.layout.page_offset(first), bytes.len() as u64);
+        self.home.device.write(at_home.offset, bytes, Durability::Buffered).await?;
+        self.home.device.flush(FlushScope::Ranges(&[at_home])).await?;
+        add(&self.counters.home_bytes, at_home.len);
+        add(&self.counters.home_flushes, 1);
+
+        builder.clear();
+        for (page, &sum) in (first..end).zip(&sums) {
+            self.home.table.set_sum(page, sum);
+            builder.tag(&Tag::Page { page, sum });
+        }
+        for (page, sum) in self.home.table.table_sums(first..end) {
+            builder.tag(&Tag::TablePage { page, sum });
+        }
+        let meaning = Meaning { kind: RecordKind::Complete, through: intent };
+        self.append_control(meaning, &mut builder).await?;
+        for page in first..end {
+            self.home.forget(page);
+        }
+        drop(lock);
+        add(&self.counters.direct_writes, 1);
+        Ok(())
+    }
+}

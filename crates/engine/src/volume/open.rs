@@ -1,0 +1,128 @@
+//! Opening a volume: recovery, and the first moment of a new epoch.
+//!
+//! The order, and why:
+//!
+//! 1. Both devices are flushed: after a mere kill the log may be in a volatile cache, and what recovery serves
+//!    must not be taken back by a power cut.
+//! 2. The log is read up to its end and every page it speaks of is made whole, in memory.
+//! 3. A superblock with the next epoch is made durable before any record of that epoch is written. The arena
+//!    is told before and after, so that a kill in between leaves it known.
+//! 4. A checkpoint takes everything home. Cut at any point, all of this is done again with the same result.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use super::recover::{durable_units, read_root, replay};
+use super::superblocks::Superblocks;
+use super::{Inner, Limits, Turn, Volume, commit};
+use crate::buffer::Buffer;
+use crate::counters::{Counters, add};
+use crate::device::{Device, FlushScope};
+use crate::env::{Arena, Env};
+use crate::error::Error;
+use crate::format::PAGE_BYTES;
+use crate::format::layout::Layout;
+use crate::home::Home;
+use crate::log::Log;
+use crate::log::cases::Decision;
+use crate::log::scan::scan;
+use crate::notify::Notify;
+use crate::options::OpenOptions;
+
+impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
+    /// Opens the volume on `home`, with its log on `log` where `separate_log`, else on `home` too: then `log`
+    /// is another handle to the same device. `arena` holds what a killed process left, or nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unusable`] and [`Error::Damaged`] where the devices do not hold a volume that is whole; those
+    /// of the devices.
+    pub async fn open(
+        env: E,
+        arena: A,
+        home: Rc<H>,
+        log: Rc<L>,
+        separate_log: bool,
+        options: OpenOptions,
+    ) -> Result<Self, Error> {
+        let counters = Rc::new(Counters::default());
+        home.flush(FlushScope::Whole).await?;
+        if separate_log {
+            log.flush(FlushScope::Whole).await?;
+        }
+        let superblock = Superblocks::read(&*home, &*log, separate_log).await?;
+        let layout =
+            Layout::plan(superblock.pages, superblock.home_bytes, superblock.log_bytes, separate_log)
+                .filter(|layout| layout.log.len == superblock.log_bytes)
+                .filter(|layout| layout.home_bytes <= home.geometry().size_bytes)
+                .filter(|layout| !separate_log || layout.log.end() <= log.geometry().size_bytes)
+                .ok_or_else(|| {
+                    Error::Unusable("the devices are smaller than the volume on them".to_owned())
+                })?;
+        let root_zone = layout.roots[usize::from(superblock.root_slot)];
+        let root = read_root(&home, root_zone, superblock.root_sum, layout.table_pages()).await?;
+
+        let found = scan(&*log, layout.log, &superblock).await;
+        if found.ended == Decision::Damaged {
+            return Err(Error::Unusable(format!(
+                "record {} of the log is damaged, and was acknowledged",
+                found.next.sequence
+            )));
+        }
+        add(&counters.replayed_records, found.records.len() as u64);
+        let limits =
+            Limits::of(layout.log.len, superblock.log_sector_bytes as usize, !home.geometry().atomic_sectors);
+        let home_pages =
+            Home::new(Rc::clone(&home), layout.clone(), root, options.cached_pages_max, Rc::clone(&counters));
+        replay(&home_pages, &found.records).await?;
+
+        let epoch = superblock.epoch + 1;
+        let durable = durable_units(&found.records);
+        let is_durable = |unit: u64| {
+            let next = durable.partition_point(|range| range.start <= unit);
+            next > 0 && durable[next - 1].contains(&unit)
+        };
+        let (mut buffer, replayed) =
+            Buffer::open(arena, superblock.volume, superblock.epoch, epoch, is_durable);
+        add(&counters.replayed_units, replayed);
+        if 2 * buffer.unit_bytes_max() < superblock.atomic_max_bytes as usize + PAGE_BYTES as usize {
+            return Err(Error::Unusable("the arena is smaller than two writes".to_owned()));
+        }
+        let superblocks =
+            Superblocks::new(Rc::clone(&home), Rc::clone(&log), superblock, Rc::clone(&counters));
+        superblocks.advance(|next| next.epoch = epoch).await?;
+        buffer.begin_epoch();
+
+        let live: Vec<(u64, u64)> = found.records.iter().map(|record| record.place).collect();
+        let log = Log::new(
+            log,
+            layout.log,
+            superblock.log_sector_bytes as usize,
+            superblock.volume,
+            epoch,
+            &live,
+            found.next,
+            Rc::clone(&counters),
+        );
+        let batch_max_bytes = options.batch_max_bytes.min(limits.commit_used_max as usize / 4);
+        let inner = Rc::new(Inner {
+            env,
+            options: OpenOptions { batch_max_bytes, ..options },
+            limits,
+            atomic_max_bytes: superblock.atomic_max_bytes,
+            size_bytes: superblock.pages * PAGE_BYTES,
+            buffer: RefCell::new(buffer),
+            log,
+            home: home_pages,
+            superblocks,
+            commits: RefCell::new(commit::Commits::default()),
+            home_writer: Turn::default(),
+            checkpoint_running: Cell::new(false),
+            direct: RefCell::default(),
+            counters,
+            changed: Notify::default(),
+        });
+        inner.checkpoint().await?;
+        Ok(Self(inner))
+    }
+}

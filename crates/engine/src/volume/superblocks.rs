@@ -1,0 +1,109 @@
+//! The superblocks of an open volume: read once, written in turns.
+//!
+//! 1. A new generation goes to the copies of its parity, home device first, each durably: a cut leaves the
+//!    generation before it whole, and a home device never legitimately older than the log device.
+//! 2. A copy that does not decode is never taken for anything, nor repaired by being overwritten out of turn.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use crate::counters::{Counters, add};
+use crate::device::{Device, Durability};
+use crate::error::Error;
+use crate::format::layout::{HOME_COPIES, LOG_COPIES, home_copy_offset, log_copy_offset};
+use crate::format::superblock::Superblock;
+use crate::format::{PAGE, PAGE_BYTES};
+
+/// The superblock in force, and where it is written.
+pub(super) struct Superblocks<H, L> {
+    home: Rc<H>,
+    log: Rc<L>,
+    current: Cell<Superblock>,
+    counters: Rc<Counters>,
+}
+
+impl<H: Device, L: Device> Superblocks<H, L> {
+    pub(super) fn new(home: Rc<H>, log: Rc<L>, current: Superblock, counters: Rc<Counters>) -> Self {
+        Self { home, log, current: Cell::new(current), counters }
+    }
+
+    /// Reads every copy and answers the one in force.
+    pub(super) async fn read(home: &H, log: &L, separate_log: bool) -> Result<Superblock, Error> {
+        let unusable = |why: &str| Err(Error::Unusable(why.to_owned()));
+        let home_bytes = home.geometry().size_bytes;
+        if home_bytes < (HOME_COPIES as u64 + 1) * PAGE_BYTES {
+            return unusable("the home device is too small to hold one");
+        }
+        let mut at_home = None;
+        for copy in 0..HOME_COPIES {
+            newest(&mut at_home, read_copy(home, home_copy_offset(home_bytes, copy)).await);
+        }
+        let Some(at_home) = at_home else { return unusable("the home device holds no whole superblock") };
+        if at_home.separate_log != separate_log {
+            return unusable("its log is not where it was said to be");
+        }
+        if !separate_log {
+            return Ok(at_home);
+        }
+        let mut at_log = None;
+        for copy in 0..LOG_COPIES {
+            newest(&mut at_log, read_copy(log, log_copy_offset(copy)).await);
+        }
+        let Some(at_log) = at_log else { return unusable("the log device holds no whole superblock") };
+        match (at_home, at_log) {
+            (home, log) if home.volume != log.volume => unusable("home and log belong to different volumes"),
+            (home, log) if home.generation < log.generation => {
+                unusable("the home device is older than the log: it lost writes that it had called durable")
+            }
+            // The log may lag by one for each opening that was cut between the two devices.
+            (home, _) => Ok(home),
+        }
+    }
+
+    /// Makes a changed superblock durable, and the one in force.
+    pub(super) async fn advance(&self, change: impl FnOnce(&mut Superblock)) -> Result<(), Error> {
+        let mut next = self.current.get();
+        change(&mut next);
+        next.generation += 1;
+        write_generation(&*self.home, &*self.log, &next).await?;
+        add(&self.counters.table_bytes, 2 * PAGE_BYTES);
+        self.current.set(next);
+        Ok(())
+    }
+
+    /// The root that does not count.
+    pub(super) fn inactive_root(&self) -> u8 {
+        1 - self.current.get().root_slot
+    }
+}
+
+/// Writes the copies of a superblock's parity.
+pub(super) async fn write_generation<H: Device, L: Device>(
+    home: &H,
+    log: &L,
+    superblock: &Superblock,
+) -> Result<(), Error> {
+    let page = superblock.encode();
+    let parity = (superblock.generation % 2) as usize;
+    for copy in (parity..HOME_COPIES).step_by(2) {
+        home.write(home_copy_offset(superblock.home_bytes, copy), &page, Durability::Durable).await?;
+    }
+    if superblock.separate_log {
+        log.write(log_copy_offset(parity), &page, Durability::Durable).await?;
+    }
+    Ok(())
+}
+
+async fn read_copy<D: Device>(device: &D, offset: u64) -> Option<Superblock> {
+    let mut page = [0; PAGE];
+    device.read(offset, &mut page).await.ok()?;
+    Superblock::decode(&page)
+}
+
+fn newest(best: &mut Option<Superblock>, found: Option<Superblock>) {
+    if let Some(found) = found
+        && best.is_none_or(|best| best.generation < found.generation)
+    {
+        *best = Some(found);
+    }
+}

@@ -1,0 +1,360 @@
+//! A simulated drive: a [`Device`] over an [`crate::image::Image`], in virtual time.
+//!
+//! 1. Begin and completion of each write, flush and discard are events of [`Cuts`]; what was in flight when
+//!    the run ended is in flight in the image, until a power cut or a kill settles it.
+//! 2. After the end of a run nothing has an effect and nothing completes.
+//! 3. Operations on overlapping ranges take effect in the order of some instants within them: a write's is
+//!    its completion, a read's is its begin or its completion.
+//! 4. A discard leaves what was there, zeros or noise, as a buffered write would.
+//! 5. Without [`Faults`] no promise is broken. With them, only those they name.
+//!
+//! Ranges outside the drive, or not made of whole sectors, are mistakes of the caller: it panics.
+
+use std::cell::{Cell, Ref, RefCell, RefMut};
+use std::fmt;
+use std::future::pending;
+use std::rc::Rc;
+
+use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
+use evenkeel_engine::env::Env;
+use evenkeel_engine::error::DeviceError;
+
+use crate::cuts::{Cuts, Verdict};
+use crate::executor::SimEnv;
+use crate::faults::{EIO, ENOSPC, Faults};
+use crate::image::{Image, Payload, SharedImage, WriteId};
+use crate::latency::Latency;
+use crate::random::Random;
+use crate::trace;
+
+/// What a drive was asked since it was opened. An operation counts when it begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Operations of any kind.
+    pub operations: u64,
+    /// Reads.
+    pub reads: u64,
+    /// Writes, durable ones too.
+    pub writes: u64,
+    /// Durable writes.
+    pub durable_writes: u64,
+    /// Flushes, of ranges too.
+    pub flushes: u64,
+    /// Discards.
+    pub discards: u64,
+    /// Bytes of the reads.
+    pub read_bytes: u64,
+    /// Bytes of the writes.
+    pub written_bytes: u64,
+}
+
+/// What kind of drive it is, beyond its geometry.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DriveOptions {
+    /// How long it takes.
+    pub latency: Latency,
+    /// What it does wrong.
+    pub faults: Faults,
+    /// What its jitter and its faults follow from.
+    pub seed: u64,
+}
+
+struct State {
+    image: SharedImage,
+    env: SimEnv,
+    cuts: Cuts,
+    latency: Latency,
+    faults: RefCell<Faults>,
+    random: RefCell<Random>,
+    counters: Cell<Counters>,
+}
+
+/// One life's drive. A clone is another handle to the same drive.
+#[derive(Clone)]
+pub struct SimDrive(Rc<State>);
+
+impl fmt::Debug for SimDrive {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("SimDrive")
+            .field("geometry", &self.geometry())
+            .field("counters", &self.counters())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is traced of an event beside its number.
+#[derive(Clone, Copy)]
+enum Step {
+    Read = 1,
+    BeginWrite,
+    CompleteWrite,
+    BeginFlush,
+    CompleteFlush,
+    BeginDiscard,
+    CompleteDiscard,
+}
+
+impl SimDrive {
+    /// The drive over `image` in the life of `env`.
+    ///
+    /// What an earlier life left in flight must have been settled, by [`Image::power_cut`] or
+    /// [`Image::kill`].
+    pub fn open(image: SharedImage, env: SimEnv, cuts: Cuts, options: DriveOptions) -> Self {
+        assert_eq!(image.borrow().in_flight(), 0, "an earlier life's writes are still in flight");
+        let DriveOptions { latency, faults, seed } = options;
+        Self(Rc::new(State {
+            image,
+            env,
+            cuts,
+            latency,
+            faults: RefCell::new(faults),
+            random: RefCell::new(Random::new(seed)),
+            counters: Cell::default(),
+        }))
+    }
+
+    /// What it was asked so far.
+    pub fn counters(&self) -> Counters {
+        self.0.counters.get()
+    }
+
+    /// From here on it does these things wrong, and only these. Operation numbers still count from the
+    /// opening.
+    pub fn set_faults(&self, faults: Faults) {
+        *self.0.faults.borrow_mut() = faults;
+    }
+
+    /// What it holds.
+    pub fn image(&self) -> Ref<'_, Image> {
+        self.0.image.borrow()
+    }
+
+    fn image_mut(&self) -> RefMut<'_, Image> {
+        self.0.image.borrow_mut()
+    }
+
+    fn faults(&self) -> Ref<'_, Faults> {
+        self.0.faults.borrow()
+    }
+
+    /// The counters with one operation more, counted with `count`; returns them as they were before.
+    fn count(&self, count: impl FnOnce(&mut Counters)) -> Counters {
+        let before = self.0.counters.get();
+        let mut counters = before;
+        counters.operations += 1;
+        count(&mut counters);
+        self.0.counters.set(counters);
+        before
+    }
+
+    /// Whether an event takes effect; if it does not, the operation never completes.
+    fn happens(&self, step: Step, extent: Extent, digest: u64) -> bool {
+        let Verdict::Happens(number) = self.0.cuts.event() else {
+            return false;
+        };
+        self.trace(step, extent, number ^ digest);
+        true
+    }
+
+    fn trace(&self, step: Step, extent: Extent, detail: u64) {
+        self.0.env.trace(extent.offset << 8 | step as u64);
+        self.0.env.trace(extent.len);
+        self.0.env.trace(detail);
+    }
+
+    async fn take_time(&self, base_ns: u64, len_bytes: u64) {
+        let duration_ns = self.0.latency.draw_ns(base_ns, len_bytes, &mut self.0.random.borrow_mut());
+        self.0.env.sleep(duration_ns).await;
+    }
+
+    fn check(&self, extent: Extent) {
+        let Geometry { size_bytes, sector_bytes, .. } = self.geometry();
+        let sector_bytes = u64::from(sector_bytes);
+        assert!(extent.fits(size_bytes), "{extent:?} lies outside a drive of {size_bytes} bytes");
+        assert!(
+            extent.offset.is_multiple_of(sector_bytes) && extent.len.is_multiple_of(sector_bytes),
+            "{extent:?} is not made of whole sectors of {sector_bytes} bytes"
+        );
+    }
+
+    /// Another place of the same length; `None` where the drive has none.
+    fn misdirect(&self, extent: Extent) -> Option<Extent> {
+        let Geometry { size_bytes, sector_bytes, .. } = self.geometry();
+        let sector_bytes = u64::from(sector_bytes);
+        let other_places = (size_bytes - extent.len) / sector_bytes;
+        if other_places == 0 {
+            return None;
+        }
+        let mut place = self.0.random.borrow_mut().below(other_places);
+        if place >= extent.offset / sector_bytes {
+            place += 1;
+        }
+        Some(Extent::new(place * sector_bytes, extent.len))
+    }
+}
+
+fn failed<T>(doing: &'static str, errno: i32) -> Result<T, DeviceError> {
+    Err(DeviceError { doing, errno })
+}
+
+/// What becomes of a write, decided when it begins.
+enum WriteFate {
+    Completes(WriteId),
+    FailsAfter(WriteId),
+    Fails(i32),
+    Lost,
+}
+
+impl SimDrive {
+    fn begin_write(&self, extent: Extent, bytes: &[u8], durability: Durability) -> WriteFate {
+        let before = self.count(|counters| {
+            counters.writes += 1;
+            counters.durable_writes += u64::from(durability == Durability::Durable);
+            counters.written_bytes += extent.len;
+        });
+        let faults = self.faults();
+        let number = before.writes;
+        if faults.failing_operations.contains(&before.operations) {
+            return WriteFate::Fails(EIO);
+        }
+        if faults.full_writes.contains(&number) {
+            return WriteFate::Fails(ENOSPC);
+        }
+        let misdirected = faults.misdirected_writes.contains(&number);
+        let place = if misdirected { self.misdirect(extent) } else { Some(extent) };
+        let Some(place) = place.filter(|_| !faults.lost_writes.contains(&number)) else {
+            return WriteFate::Lost;
+        };
+        let lies = faults.lying_durable_writes.contains(&number);
+        let durability = if lies { Durability::Buffered } else { durability };
+        let id = self.image_mut().begin_write(place, Payload::Bytes(bytes.into()), durability);
+        if faults.failing_writes.contains(&number) {
+            WriteFate::FailsAfter(id)
+        } else {
+            WriteFate::Completes(id)
+        }
+    }
+}
+
+impl Device for SimDrive {
+    fn geometry(&self) -> Geometry {
+        self.image().geometry()
+    }
+
+    async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let extent = Extent::new(offset, into.len() as u64);
+        self.check(extent);
+        if self.0.cuts.is_stopped() {
+            return pending().await;
+        }
+        let before = self.count(|counters| {
+            counters.reads += 1;
+            counters.read_bytes += extent.len;
+        });
+        self.trace(Step::Read, extent, before.reads);
+        let fails = self.faults().failing_operations.contains(&before.operations);
+        let sees_begin = self.0.random.borrow_mut().coin();
+        if sees_begin {
+            self.image().read(offset, into);
+        }
+        self.take_time(self.0.latency.read_ns, extent.len).await;
+        if self.0.cuts.is_stopped() {
+            return pending().await;
+        }
+        if fails || self.image().is_unreadable(extent) {
+            return failed("read", EIO);
+        }
+        if !sees_begin {
+            self.image().read(offset, into);
+        }
+        Ok(())
+    }
+
+    async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
+        let extent = Extent::new(offset, bytes.len() as u64);
+        self.check(extent);
+        if !self.happens(Step::BeginWrite, extent, trace::digest(bytes)) {
+            return pending().await;
+        }
+        let fate = self.begin_write(extent, bytes, durability);
+        let base_ns = match durability {
+            Durability::Buffered => self.0.latency.write_ns,
+            Durability::Durable => self.0.latency.durable_write_ns,
+        };
+        self.take_time(base_ns, extent.len).await;
+        if !self.happens(Step::CompleteWrite, extent, 0) {
+            return pending().await;
+        }
+        match fate {
+            WriteFate::Completes(id) => self.image_mut().complete_write(id),
+            WriteFate::FailsAfter(id) => {
+                self.image_mut().settle_write(id, &mut self.0.random.borrow_mut());
+                return failed("write", EIO);
+            }
+            WriteFate::Fails(errno) => return failed("write", errno),
+            WriteFate::Lost => {}
+        }
+        Ok(())
+    }
+
+    async fn flush(&self, scope: FlushScope<'_>) -> Result<(), DeviceError> {
+        let mut digest = 0;
+        if let FlushScope::Ranges(ranges) = scope {
+            for range in ranges {
+                assert!(range.fits(self.geometry().size_bytes), "{range:?} lies outside the drive");
+                digest = trace::fold(trace::fold(digest, range.offset), range.len);
+            }
+        }
+        let extent = Extent::new(0, 0);
+        if !self.happens(Step::BeginFlush, extent, digest) {
+            return pending().await;
+        }
+        let before = self.count(|counters| counters.flushes += 1);
+        let dead = self.faults().failing_operations.contains(&before.operations);
+        let fails = self.faults().failing_flushes.contains(&before.flushes);
+        let lies = self.faults().lying_flushes.contains(&before.flushes);
+        let began_at = self.image().completions();
+        self.take_time(self.0.latency.flush_ns, 0).await;
+        if !self.happens(Step::CompleteFlush, extent, digest) {
+            return pending().await;
+        }
+        if fails {
+            self.image_mut().fail_flush(began_at, scope, &mut self.0.random.borrow_mut());
+        }
+        if dead || fails {
+            return failed("flush", EIO);
+        }
+        if !lies {
+            self.image_mut().complete_flush(began_at, scope);
+        }
+        Ok(())
+    }
+
+    async fn discard(&self, extent: Extent) -> Result<(), DeviceError> {
+        self.check(extent);
+        if !self.happens(Step::BeginDiscard, extent, 0) {
+            return pending().await;
+        }
+        let before = self.count(|counters| counters.discards += 1);
+        let fails = self.faults().failing_operations.contains(&before.operations);
+        let payload = {
+            let mut random = self.0.random.borrow_mut();
+            match random.below(3) {
+                0 => None,
+                1 => Some(Payload::Zeros),
+                _ => Some(Payload::Noise(random.number())),
+            }
+        };
+        let id = payload
+            .filter(|_| !fails)
+            .map(|payload| self.image_mut().begin_write(extent, payload, Durability::Buffered));
+        self.take_time(self.0.latency.discard_ns, 0).await;
+        if !self.happens(Step::CompleteDiscard, extent, 0) {
+            return pending().await;
+        }
+        if let Some(id) = id {
+            self.image_mut().complete_write(id);
+        }
+        if fails { failed("discard", EIO) } else { Ok(()) }
+    }
+}

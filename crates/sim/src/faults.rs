@@ -1,0 +1,54 @@
+//! What a simulated drive does wrong, beyond losing power.
+//!
+//! 1. Every fault is off by default, and a drive without one keeps all promises of its geometry.
+//! 2. Faults are given as ranges of operation numbers, counted from 0 since the drive was opened: `7..8` is
+//!    the eighth alone, `7..u64::MAX` that and all later ones.
+//!
+//! Damage of the medium, as apart from what the drive does, is done to the image:
+//! [`crate::image::Image::rot`] and [`crate::image::Image::make_unreadable`].
+
+use std::ops::Range;
+
+/// errno(3) of an input or output error.
+pub const EIO: i32 = 5;
+/// errno(3) of a device without space.
+pub const ENOSPC: i32 = 28;
+
+/// What goes wrong, and when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Faults {
+    /// Operations of any kind that fail with [`EIO`] and do nothing: a drive that dies, or comes back.
+    pub failing_operations: Range<u64>,
+    /// Writes that fail with [`EIO`]; any prefix of their sectors may have arrived.
+    pub failing_writes: Range<u64>,
+    /// Writes that fail with [`ENOSPC`]; nothing of them arrived.
+    pub full_writes: Range<u64>,
+    /// Flushes that fail with [`EIO`]. Some of the writes they should have covered stay readable but will
+    /// never be durable, whatever later flushes say: so do kernels that drop the dirty mark of a page they
+    /// could not write.
+    pub failing_flushes: Range<u64>,
+    /// Writes that are acknowledged and never happen.
+    pub lost_writes: Range<u64>,
+    /// Writes that are acknowledged and land at another place.
+    pub misdirected_writes: Range<u64>,
+    /// Durable writes that are acknowledged when they are only buffered. Counted among all writes.
+    pub lying_durable_writes: Range<u64>,
+    /// Flushes that are acknowledged and cover nothing.
+    pub lying_flushes: Range<u64>,
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        const NEVER: Range<u64> = 0..0;
+        Self {
+            failing_operations: NEVER,
+            failing_writes: NEVER,
+            full_writes: NEVER,
+            failing_flushes: NEVER,
+            lost_writes: NEVER,
+            misdirected_writes: NEVER,
+            lying_durable_writes: NEVER,
+            lying_flushes: NEVER,
+        }
+    }
+}

@@ -1,0 +1,490 @@
+//! What a simulated drive holds: its medium, and above it the writes that are not durable yet.
+//!
+//! 1. A write is in flight from [`Image::begin_write`] to [`Image::complete_write`]; reads see completed
+//!    writes only, the one completed last above the others.
+//! 2. A flush makes durable the writes completed before it began and, if it has ranges, overlapping one; a
+//!    durable write is durable on completion. What is durable stays, unless a later write replaces it.
+//! 3. After [`Image::power_cut`] each sector holds what was durable or any one version that was pending, in
+//!    flight or completed, newest or not, independently of the other sectors. If the geometry does not
+//!    promise atomic sectors, it may hold a mixture of these and garbage as well.
+//! 4. After [`Image::kill`] all completed writes are there; each write in flight happened, or did not, or a
+//!    prefix of its sectors did.
+//! 5. A write whose future is dropped stays in flight until one of these settles it: what was handed to a
+//!    drive cannot be called back.
+//!
+//! Costs follow what is pending, never the size of the image; a clone shares all bytes with its original.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::rc::Rc;
+
+use evenkeel_engine::device::{Durability, Extent, FlushScope, Geometry};
+
+use crate::random::Random;
+use crate::sparse::SparseBytes;
+use crate::trace;
+
+/// An image that outlives the executor: drives are opened over it, one life after the other.
+pub type SharedImage = Rc<RefCell<Image>>;
+
+/// Names a write in flight. They count up in the order of issue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WriteId(u64);
+
+/// What a pending write writes.
+#[derive(Debug, Clone)]
+pub enum Payload {
+    /// These bytes, from the start of the write.
+    Bytes(Rc<[u8]>),
+    /// Zeros.
+    Zeros,
+    /// Noise, which this number and the place determine.
+    Noise(u64),
+}
+
+/// A pending write, or what later durable ones left of it.
+#[derive(Debug, Clone)]
+struct Pending {
+    id: WriteId,
+    /// Position in the order of completion; `None` in flight.
+    completed: Option<u64>,
+    durability: Durability,
+    /// What is left of it.
+    extent: Extent,
+    /// The write as it was issued: where the payload starts, and what a range flush asks about.
+    whole: Extent,
+    payload: Payload,
+    /// A failed flush gave it up: readable, never durable.
+    abandoned: bool,
+}
+
+impl Pending {
+    /// Fills `into` from `offset` on the drive, which lies within the extent.
+    fn fill(&self, offset: u64, into: &mut [u8]) {
+        let from = (offset - self.whole.offset) as usize;
+        match &self.payload {
+            Payload::Bytes(bytes) => into.copy_from_slice(&bytes[from..from + into.len()]),
+            Payload::Zeros => into.fill(0),
+            Payload::Noise(seed) => {
+                for (place, word) in (offset / 8..).zip(into.chunks_mut(8)) {
+                    let noise = trace::fold(trace::fold(*seed, place), place);
+                    word.copy_from_slice(&noise.to_le_bytes()[..word.len()]);
+                }
+            }
+        }
+    }
+}
+
+/// One version that a sector may come to hold.
+#[derive(Debug, Clone, Copy)]
+struct Version {
+    sector: u64,
+    /// Index into the pending writes.
+    pending: usize,
+}
+
+/// What a power cut is like. An even chance for every sector alone would hardly ever show whole records
+/// beside lost ones, so each cut has a character.
+enum Landing {
+    /// Nothing more landed.
+    Nothing,
+    /// The drive had just written all it held.
+    Everything,
+    /// Each sector version with this probability.
+    Sectors(f64),
+    /// Each write as a whole, with this probability.
+    Writes(f64),
+}
+
+impl Landing {
+    fn draw(random: &mut Random) -> Self {
+        match random.below(8) {
+            0 => Self::Nothing,
+            1 => Self::Everything,
+            2..=4 => Self::Sectors(random.unit()),
+            _ => Self::Writes(random.unit()),
+        }
+    }
+}
+
+/// What a drive holds.
+#[derive(Debug, Clone)]
+pub struct Image {
+    geometry: Geometry,
+    medium: SparseBytes,
+    /// In order of issue. Few at any time, as every flush takes its own, so a scan beats an index.
+    pending: Vec<Pending>,
+    unreadable: BTreeSet<u64>,
+    next_write: u64,
+    completions: u64,
+}
+
+impl Image {
+    /// A drive of zeros.
+    pub fn new(geometry: Geometry) -> Self {
+        let sector_bytes = u64::from(geometry.sector_bytes);
+        assert!(sector_bytes.is_power_of_two(), "a sector of {sector_bytes} bytes");
+        assert!(geometry.size_bytes.is_multiple_of(sector_bytes), "the last sector is not whole");
+        Self {
+            geometry,
+            medium: SparseBytes::new(geometry.size_bytes),
+            pending: Vec::new(),
+            unreadable: BTreeSet::new(),
+            next_write: 0,
+            completions: 0,
+        }
+    }
+
+    /// A drive of zeros, to open drives over.
+    pub fn shared(geometry: Geometry) -> SharedImage {
+        Rc::new(RefCell::new(Self::new(geometry)))
+    }
+
+    /// Size and promises.
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// Fills `into` from `offset` with what a read finds.
+    pub fn read(&self, offset: u64, into: &mut [u8]) {
+        self.medium.read(offset, into);
+        let asked = Extent::new(offset, into.len() as u64);
+        let mut above: Vec<(u64, &Pending, Extent)> = Vec::new();
+        for pending in &self.pending {
+            if let Some(completed) = pending.completed
+                && let Some(shared) = pending.extent.intersection(&asked)
+            {
+                above.push((completed, pending, shared));
+            }
+        }
+        above.sort_unstable_by_key(|&(completed, ..)| completed);
+        for (_, pending, shared) in above {
+            let from = (shared.offset - offset) as usize;
+            pending.fill(shared.offset, &mut into[from..from + shared.len as usize]);
+        }
+    }
+
+    /// Fills `into` from `offset` with what is durable.
+    pub fn read_durable(&self, offset: u64, into: &mut [u8]) {
+        self.medium.read(offset, into);
+    }
+
+    /// Whether a read of `extent` fails: see [`Self::make_unreadable`].
+    pub fn is_unreadable(&self, extent: Extent) -> bool {
+        !self.unreadable.is_empty() && self.unreadable.range(self.sectors(extent)).next().is_some()
+    }
+
+    /// Writes in flight.
+    pub fn in_flight(&self) -> usize {
+        self.pending.iter().filter(|pending| pending.completed.is_none()).count()
+    }
+
+    /// Puts a write in flight.
+    pub fn begin_write(&mut self, extent: Extent, payload: Payload, durability: Durability) -> WriteId {
+        assert!(extent.fits(self.geometry.size_bytes), "{extent:?} lies outside the drive");
+        let id = WriteId(self.next_write);
+        self.next_write += 1;
+        self.pending.push(Pending {
+            id,
+            completed: None,
+            durability,
+            extent,
+            whole: extent,
+            payload,
+            abandoned: false,
+        });
+        id
+    }
+
+    /// Completes a write: reads see it; if it is a durable one, no power cut takes it any more.
+    pub fn complete_write(&mut self, id: WriteId) {
+        let index = self.position(id);
+        let pending = &mut self.pending[index];
+        pending.completed = Some(self.completions);
+        self.completions += 1;
+        let (extent, durability) = (pending.extent, pending.durability);
+        if !self.unreadable.is_empty() {
+            for sector in self.sectors(extent) {
+                self.unreadable.remove(&sector);
+            }
+        }
+        if durability == Durability::Durable {
+            let pending = self.pending.remove(index);
+            self.harden(vec![pending]);
+        }
+    }
+
+    /// Ends a write that failed, or whose issuer is gone: it happened, or did not, or a prefix of its sectors
+    /// did. It is not durable, whatever it was to be.
+    pub fn settle_write(&mut self, id: WriteId, random: &mut Random) {
+        let index = self.position(id);
+        let pending = &mut self.pending[index];
+        let sector_bytes = u64::from(self.geometry.sector_bytes);
+        let sectors = pending.extent.len / sector_bytes;
+        let arrived = match random.below(3) {
+            0 => 0,
+            1 => sectors,
+            _ => random.below(sectors.max(1)),
+        };
+        if arrived == 0 {
+            self.pending.remove(index);
+            return;
+        }
+        pending.extent.len = arrived * sector_bytes;
+        pending.whole = pending.extent;
+        pending.durability = Durability::Buffered;
+        self.complete_write(id);
+    }
+
+    /// Where the order of completion stands: what a flush that begins now will cover.
+    pub fn completions(&self) -> u64 {
+        self.completions
+    }
+
+    /// Completes a flush that began when [`Self::completions`] was `began_at`.
+    pub fn complete_flush(&mut self, began_at: u64, scope: FlushScope<'_>) {
+        let mut covered: Vec<Pending> = self
+            .pending
+            .extract_if(.., |pending| !pending.abandoned && is_covered(pending, began_at, scope))
+            .collect();
+        covered.sort_unstable_by_key(|pending| pending.completed);
+        self.harden(covered);
+    }
+
+    /// Fails a flush: each write it should have covered may have become one that no later flush makes
+    /// durable.
+    pub fn fail_flush(&mut self, began_at: u64, scope: FlushScope<'_>, random: &mut Random) {
+        for pending in &mut self.pending {
+            if is_covered(pending, began_at, scope) && random.coin() {
+                pending.abandoned = true;
+            }
+        }
+    }
+
+    /// Moves completed writes to the medium, given in the order of completion and already taken off the
+    /// pending ones.
+    fn harden(&mut self, covered: Vec<Pending>) {
+        for pending in covered {
+            self.supersede(pending.extent, pending.completed);
+            self.write_medium(&pending, pending.extent);
+        }
+    }
+
+    /// Takes from the pending writes what was completed earlier and lies within `extent`: it can neither be
+    /// read nor become durable after what was completed at `completed` there.
+    fn supersede(&mut self, extent: Extent, completed: Option<u64>) {
+        let is_older = |pending: &Pending| {
+            pending.completed.is_some() && pending.completed < completed && pending.extent.overlaps(&extent)
+        };
+        if !self.pending.iter().any(is_older) {
+            return;
+        }
+        let mut left = Vec::with_capacity(self.pending.len() + 1);
+        for pending in self.pending.drain(..) {
+            if !is_older(&pending) {
+                left.push(pending);
+                continue;
+            }
+            let old = pending.extent;
+            if old.offset < extent.offset {
+                let before = Extent::new(old.offset, extent.offset - old.offset);
+                left.push(Pending { extent: before, ..pending.clone() });
+            }
+            if extent.end() < old.end() {
+                let after = Extent::new(extent.end(), old.end() - extent.end());
+                left.push(Pending { extent: after, ..pending });
+            }
+        }
+        self.pending = left;
+    }
+
+    fn write_medium(&mut self, pending: &Pending, extent: Extent) {
+        if let Payload::Bytes(bytes) = &pending.payload {
+            let from = (extent.offset - pending.whole.offset) as usize;
+            self.medium.write(extent.offset, &bytes[from..from + extent.len as usize]);
+        } else {
+            let mut bytes = vec![0; extent.len as usize];
+            pending.fill(extent.offset, &mut bytes);
+            self.medium.write(extent.offset, &bytes);
+        }
+    }
+
+    fn position(&self, id: WriteId) -> usize {
+        self.pending.binary_search_by_key(&id, |pending| pending.id).expect("the write is in flight")
+    }
+
+    fn sectors(&self, extent: Extent) -> Range<u64> {
+        let sector_bytes = u64::from(self.geometry.sector_bytes);
+        if extent.len == 0 {
+            return 0..0;
+        }
+        extent.offset / sector_bytes..extent.end().div_ceil(sector_bytes)
+    }
+
+    fn sector_extent(&self, sector: u64) -> Extent {
+        let sector_bytes = u64::from(self.geometry.sector_bytes);
+        Extent::new(sector * sector_bytes, sector_bytes)
+    }
+
+    /// The sector versions that may still land, in order of issue, within a write by place.
+    fn versions(&self) -> Vec<Version> {
+        let mut versions = Vec::new();
+        for (index, pending) in self.pending.iter().enumerate() {
+            if !pending.abandoned {
+                versions
+                    .extend(self.sectors(pending.extent).map(|sector| Version { sector, pending: index }));
+            }
+        }
+        versions
+    }
+
+    /// Sector versions that a power cut may land or lose: every subset of them is a possible outcome.
+    pub fn pending_len(&self) -> usize {
+        self.versions().len()
+    }
+
+    /// The power fails, and the sector versions land whose bit in `mask` is set: bit i is the i-th in order
+    /// of issue, a later one above an earlier one. Sectors are not torn. At most 64 may be pending.
+    pub fn power_cut_subset(&mut self, mask: u64) {
+        let versions = self.versions();
+        assert!(versions.len() <= 64, "{} sector versions are pending, a mask tells of 64", versions.len());
+        for (bit, &version) in versions.iter().enumerate() {
+            if mask >> bit & 1 == 1 {
+                self.land(version);
+            }
+        }
+        self.pending.clear();
+    }
+
+    /// The power fails: a seeded choice of the outcomes that the geometry allows.
+    pub fn power_cut(&mut self, random: &mut Random) {
+        let mut versions = self.versions();
+        // Stable: within a sector they stay in order of issue.
+        versions.sort_by_key(|version| version.sector);
+        let landing = Landing::draw(random);
+        let landed_writes = self.draw_writes(&landing, random);
+        // Torn sectors are one kind of trouble; many cuts have none, so that the others show alone.
+        let torn = match landing {
+            Landing::Sectors(_) | Landing::Writes(_) if !self.geometry.atomic_sectors => {
+                *random.pick(&[0.0, 0.05, 0.5])
+            }
+            _ => 0.0,
+        };
+        for sector in versions.chunk_by(|one, other| one.sector == other.sector) {
+            // Of those that land the newest stays: that an older one does is the subset without the newer.
+            let mut newest = None;
+            for version in sector {
+                let lands = match landing {
+                    Landing::Nothing => false,
+                    Landing::Everything => true,
+                    Landing::Sectors(probability) => random.chance(probability),
+                    Landing::Writes(_) => landed_writes[version.pending],
+                };
+                if lands {
+                    newest = Some(*version);
+                }
+            }
+            if let Some(newest) = newest {
+                self.land(newest);
+            }
+            if random.chance(torn) {
+                let version = *random.pick(sector);
+                self.tear(version, random);
+            }
+        }
+        self.pending.clear();
+    }
+
+    /// Which writes land, by index of the pending ones; the parts of one write share their fate.
+    fn draw_writes(&self, landing: &Landing, random: &mut Random) -> Vec<bool> {
+        let Landing::Writes(probability) = *landing else {
+            return Vec::new();
+        };
+        let mut fates: Vec<bool> = Vec::with_capacity(self.pending.len());
+        for (index, pending) in self.pending.iter().enumerate() {
+            let fate = match index.checked_sub(1) {
+                Some(before) if self.pending[before].id == pending.id => fates[before],
+                _ => random.chance(probability),
+            };
+            fates.push(fate);
+        }
+        fates
+    }
+
+    fn land(&mut self, version: Version) {
+        let extent = self.sector_extent(version.sector);
+        let mut bytes = vec![0; extent.len as usize];
+        self.pending[version.pending].fill(extent.offset, &mut bytes);
+        self.medium.write(extent.offset, &bytes);
+        self.unreadable.remove(&version.sector);
+    }
+
+    /// Leaves a sector between what it holds and `version`.
+    fn tear(&mut self, version: Version, random: &mut Random) {
+        let extent = self.sector_extent(version.sector);
+        let mut old = vec![0; extent.len as usize];
+        self.medium.read(extent.offset, &mut old);
+        let mut new = vec![0; extent.len as usize];
+        self.pending[version.pending].fill(extent.offset, &mut new);
+        // A large sector is made of the classic ones; within those, the bus writes words.
+        let unit_bytes = if extent.len > 512 { 512 } else { 8 };
+        let units = old.len() / unit_bytes;
+        let way = random.below(4);
+        let torn_at = random.index(units);
+        for (unit, (old, new)) in old.chunks_mut(unit_bytes).zip(new.chunks(unit_bytes)).enumerate() {
+            let is_new = if way < 2 { unit < torn_at } else { random.coin() };
+            if is_new {
+                old.copy_from_slice(new);
+            }
+            // Where the write was when the power went, anything may be.
+            if way % 2 == 1 && unit == torn_at {
+                random.fill(old);
+            }
+        }
+        self.medium.write(extent.offset, &old);
+        self.unreadable.remove(&version.sector);
+    }
+
+    /// The process is killed: completed writes stay as they are, those in flight are settled in any order.
+    pub fn kill(&mut self, random: &mut Random) {
+        let in_flight = self.pending.iter().filter(|pending| pending.completed.is_none());
+        let mut ids: Vec<WriteId> = in_flight.map(|pending| pending.id).collect();
+        random.shuffle(&mut ids);
+        for id in ids {
+            self.settle_write(id, random);
+        }
+    }
+
+    /// The medium rots: at least one bit of what is durable in `len` bytes at `offset`, at least one,
+    /// changes.
+    pub fn rot(&mut self, offset: u64, len: u64, random: &mut Random) {
+        let mut bytes = vec![0; len as usize];
+        self.medium.read(offset, &mut bytes);
+        if random.coin() {
+            for byte in &mut bytes {
+                *byte ^= random.number() as u8;
+            }
+        }
+        let at = random.index(bytes.len());
+        let mut was = [0];
+        self.medium.read(offset + at as u64, &mut was);
+        bytes[at] = was[0] ^ (1 << random.below(8));
+        self.medium.write(offset, &bytes);
+    }
+
+    /// Reads of these sectors fail until a write to them is complete.
+    pub fn make_unreadable(&mut self, extent: Extent) {
+        self.unreadable.extend(self.sectors(extent));
+    }
+}
+
+fn is_covered(pending: &Pending, began_at: u64, scope: FlushScope<'_>) -> bool {
+    pending.completed.is_some_and(|completed| completed < began_at)
+        && match scope {
+            FlushScope::Whole => true,
+            FlushScope::Ranges(ranges) => {
+                ranges.iter().any(|range| range.intersection(&pending.whole).is_some())
+            }
+        }
+}

@@ -1,0 +1,26 @@
+//! The simulator: virtual time, drives that lose power, memory that survives a kill, and chance from one
+//! seed.
+//!
+//! A life of a process is an [`executor::Executor`] with drives and arenas opened over what outlives it: a
+//! [`image::SharedImage`] for each drive and [`arena::ArenaBytes`] for each arena. It ends when its work is
+//! done or when a [`cuts::CutPlan`] strikes. Between two lives the caller says what the end did:
+//! [`image::Image::power_cut`] or [`image::Image::kill`] for each drive, and [`arena::ArenaBytes::clear`]
+//! after a power cut.
+//!
+//! Everything follows from seeds: the same seeds give the same run, event for event, and
+//! [`executor::Executor::trace_hash`] tells whether two runs were the same.
+
+pub mod arena;
+pub mod cuts;
+pub mod drive;
+pub mod executor;
+pub mod faults;
+pub mod image;
+pub mod latency;
+pub mod oracle;
+pub mod random;
+pub mod scenario;
+pub mod sparse;
+mod timers;
+pub mod trace;
+pub mod workload;

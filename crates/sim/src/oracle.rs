@@ -1,0 +1,305 @@
+//! The oracle: for each byte of the volume, the versions that it may hold.
+//!
+//! Every write is an *operation* with a number, and gives each of its bytes a value that depends on the number
+//! and the place. Operations on one byte are issued one after another (each client writes only where no other
+//! does), so the versions of a byte are ordered. After a cut, each byte must hold a version
+//!
+//! 1. no older than its floor: after a power cut what was durable, after a kill what was acknowledged,
+//! 2. and no operation that is one commit may be there at one byte and missing at another: its own bytes at
+//!    one place, an older version at another.
+//!
+//! What a recovery after a power cut served is the floor of everything after it. Values of one byte wide can be
+//! equal by chance; then both versions count as possible, so the oracle may overlook but never accuses wrongly.
+
+use evenkeel_engine::device::Extent;
+
+/// What an operation writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fill {
+    /// Values of its own.
+    Own,
+    /// Zeros.
+    Zero,
+    /// What was there before.
+    Same,
+}
+
+/// A write, a commit or a discard.
+#[derive(Debug, Clone)]
+struct Operation {
+    extents: Vec<Extent>,
+    /// Its bytes, one extent after the other.
+    bytes: Vec<u8>,
+    /// Whether it is one commit.
+    atomic: bool,
+}
+
+/// What a volume of one life after another may hold.
+#[derive(Debug)]
+pub struct Oracle {
+    /// What was there when `operations` began.
+    base: Vec<u8>,
+    /// Operations since the last power cut, in the order of their issue.
+    operations: Vec<Operation>,
+    /// What a read must find while nothing is under way.
+    current: Vec<u8>,
+    /// For each byte, the newest acknowledged operation, counted from 1; 0 for the base.
+    acknowledged: Vec<u32>,
+    /// For each byte, the newest operation that a power cut cannot take; 0 for the base.
+    durable: Vec<u32>,
+    issued: u64,
+}
+
+/// A flush under way: what it will have made durable.
+#[derive(Debug)]
+pub struct FlushBegun {
+    extent: Extent,
+    acknowledged: Vec<u32>,
+}
+
+/// What was found to be wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// In words, with the place.
+    pub what: String,
+}
+
+impl Oracle {
+    /// A new volume of `size_bytes`, all zeros.
+    pub fn new(size_bytes: usize) -> Self {
+        Self {
+            base: vec![0; size_bytes],
+            operations: Vec::new(),
+            current: vec![0; size_bytes],
+            acknowledged: vec![0; size_bytes],
+            durable: vec![0; size_bytes],
+            issued: 0,
+        }
+    }
+
+    /// An operation is about to be issued; answers its number, and the bytes to write.
+    pub fn issue(&mut self, extents: &[Extent], fill: Fill, atomic: bool) -> (u32, Vec<Vec<u8>>) {
+        self.issued += 1;
+        let mut parts = Vec::new();
+        for extent in extents {
+            let range = range_of(extent);
+            parts.push(match fill {
+                Fill::Own => range.map(|place| value(self.issued, place)).collect(),
+                Fill::Zero => vec![0; extent.len as usize],
+                Fill::Same => self.current[range].to_vec(),
+            });
+        }
+        let operation = Operation { extents: extents.to_vec(), bytes: parts.concat(), atomic };
+        self.operations.push(operation);
+        (self.operations.len() as u32, parts)
+    }
+
+    /// The operation is acknowledged, durably or not.
+    pub fn acknowledge(&mut self, number: u32, durable: bool) {
+        let operation = &self.operations[number as usize - 1];
+        let mut bytes = operation.bytes.as_slice();
+        for extent in &operation.extents {
+            let (own, rest) = bytes.split_at(extent.len as usize);
+            bytes = rest;
+            self.current[range_of(extent)].copy_from_slice(own);
+            self.acknowledged[range_of(extent)].fill(number);
+            if durable {
+                self.durable[range_of(extent)].fill(number);
+            }
+        }
+    }
+
+    /// A flush of `extent` is about to be issued.
+    pub fn begin_flush(&self, extent: Extent) -> FlushBegun {
+        FlushBegun { extent, acknowledged: self.acknowledged[range_of(&extent)].to_vec() }
+    }
+
+    /// The flush is acknowledged.
+    pub fn end_flush(&mut self, flush: FlushBegun) {
+        for (durable, acknowledged) in
+            self.durable[range_of(&flush.extent)].iter_mut().zip(flush.acknowledged)
+        {
+            *durable = (*durable).max(acknowledged);
+        }
+    }
+
+    /// What a read of `extent` must find, if nobody writes there.
+    pub fn expected(&self, extent: Extent) -> &[u8] {
+        &self.current[range_of(&extent)]
+    }
+
+    /// Judges what the whole volume holds when it is opened after a kill: everything acknowledged, and perhaps
+    /// some of what was not. Goes on from there.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn judge_kill(&mut self, found: &[u8]) -> Result<(), Violation> {
+        self.judge(found, &self.acknowledged)?;
+        self.current.copy_from_slice(found);
+        Ok(())
+    }
+
+    /// Judges what the whole volume holds when it is opened after a power cut; from now on, this is what it
+    /// must hold.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn judge_power_cut(&mut self, found: &[u8]) -> Result<(), Violation> {
+        self.judge(found, &self.durable)?;
+        self.base.copy_from_slice(found);
+        self.current.copy_from_slice(found);
+        self.operations.clear();
+        self.acknowledged.fill(0);
+        self.durable.fill(0);
+        Ok(())
+    }
+
+    fn judge(&self, found: &[u8], floor: &[u32]) -> Result<(), Violation> {
+        // For each byte, the oldest and newest version that it may be.
+        let mut oldest = vec![u32::MAX; found.len()];
+        let mut newest = vec![0; found.len()];
+        // Whether the newest one changed the byte at all: one that left it as it was proves nothing by being there.
+        let mut changed = vec![false; found.len()];
+        let mut before = self.base.clone();
+        for (place, &byte) in found.iter().enumerate() {
+            if floor[place] == 0 && self.base[place] == byte {
+                oldest[place] = 0;
+            }
+        }
+        for (number, operation) in (1..).zip(&self.operations) {
+            let mut bytes = operation.bytes.iter();
+            for extent in &operation.extents {
+                for (place, &byte) in range_of(extent).zip(bytes.by_ref()) {
+                    let changes = std::mem::replace(&mut before[place], byte) != byte;
+                    if number >= floor[place] && byte == found[place] {
+                        oldest[place] = oldest[place].min(number);
+                        newest[place] = number;
+                        changed[place] = changes;
+                    }
+                }
+            }
+        }
+        if let Some(place) = oldest.iter().position(|&version| version == u32::MAX) {
+            return Err(self.wrong_byte(place, found, floor[place]));
+        }
+        self.judge_atomicity(&oldest, &newest, &changed)
+    }
+
+    fn wrong_byte(&self, place: usize, found: &[u8], floor: u32) -> Violation {
+        let until = (place..found.len())
+            .take_while(|&next| !self.versions(next, floor).any(|(_, byte)| byte == found[next]));
+        let versions: Vec<_> = self.versions(place, floor).collect();
+        Violation {
+            what: format!(
+                "{} bytes from {place} (page {}, offset {}) hold none of their versions: {:#04x} is not in \
+                 {versions:02x?}, floor {floor}",
+                until.count(),
+                place / 4096,
+                place % 4096,
+                found[place],
+            ),
+        }
+    }
+
+    fn versions(&self, place: usize, floor: u32) -> impl Iterator<Item = (u32, u8)> {
+        let base = (floor == 0).then_some((0, self.base[place]));
+        let later = (1..).zip(&self.operations).filter(move |(number, _)| *number >= floor);
+        base.into_iter().chain(later.filter_map(move |(number, operation)| {
+            let mut before = 0;
+            for extent in &operation.extents {
+                if range_of(extent).contains(&place) {
+                    return Some((number, operation.bytes[before + place - extent.offset as usize]));
+                }
+                before += extent.len as usize;
+            }
+            None
+        }))
+    }
+
+    fn judge_atomicity(&self, oldest: &[u32], newest: &[u32], changed: &[bool]) -> Result<(), Violation> {
+        for (number, operation) in (1..).zip(&self.operations).filter(|(_, operation)| operation.atomic) {
+            let places = || operation.extents.iter().flat_map(range_of);
+            let is_there =
+                |&place: &usize| oldest[place] == number && newest[place] == number && changed[place];
+            let there = places().find(is_there);
+            let missing = places().find(|&place| newest[place] < number);
+            if let (Some(there), Some(missing)) = (there, missing) {
+                return Err(Violation {
+                    what: format!(
+                        "operation {number} is there at byte {there} and missing at byte {missing}: {:?}",
+                        operation.extents
+                    ),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn range_of(extent: &Extent) -> std::ops::Range<usize> {
+    extent.offset as usize..extent.end() as usize
+}
+
+/// What operation `number` writes at `place`.
+fn value(number: u64, place: usize) -> u8 {
+    let mixed = (number << 32 ^ place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 56) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: Extent = Extent::new(0, 100);
+
+    fn written(oracle: &mut Oracle, extent: Extent, durable: bool) -> Vec<u8> {
+        let (number, parts) = oracle.issue(&[extent], Fill::Own, true);
+        oracle.acknowledge(number, durable);
+        parts.concat()
+    }
+
+    #[test]
+    fn what_was_durable_must_be_there_and_what_was_not_may_be() {
+        let mut oracle = Oracle::new(200);
+        let old = written(&mut oracle, FIRST, true);
+        let new = written(&mut oracle, FIRST, false);
+        let rest = vec![0; 100];
+        for good in [&old, &new] {
+            assert_eq!(oracle.judge(&[&good[..], &rest].concat(), &oracle.durable), Ok(()));
+        }
+        assert!(oracle.judge(&[0; 200], &oracle.durable).is_err());
+        // A kill takes nothing that was acknowledged.
+        assert!(oracle.judge(&[&old[..], &rest].concat(), &oracle.acknowledged).is_err());
+        assert!(oracle.judge_kill(&[&new[..], &rest].concat()).is_ok());
+    }
+
+    #[test]
+    fn half_of_a_commit_is_seen() {
+        let mut oracle = Oracle::new(200);
+        let bytes = written(&mut oracle, FIRST, false);
+        let torn = [&bytes[..50], &[0; 150]].concat();
+        let violation = oracle.judge_power_cut(&torn).unwrap_err();
+        assert!(violation.what.starts_with("operation 1 is there at byte"), "{violation:?}");
+    }
+
+    #[test]
+    fn a_flush_covers_what_was_acknowledged_before_it_began_and_only_its_range() {
+        let mut oracle = Oracle::new(200);
+        let first = written(&mut oracle, FIRST, false);
+        let flush = oracle.begin_flush(Extent::new(0, 150));
+        let later = written(&mut oracle, Extent::new(100, 100), false);
+        oracle.end_flush(flush);
+        assert!(oracle.judge(&[&first[..], &[0; 100]].concat(), &oracle.durable).is_ok());
+        assert!(oracle.judge(&[&[0; 100], &later[..]].concat(), &oracle.durable).is_err());
+    }
+
+    #[test]
+    fn what_a_recovery_served_cannot_be_taken_back() {
+        let mut oracle = Oracle::new(200);
+        let bytes = written(&mut oracle, FIRST, false);
+        oracle.judge_power_cut(&[&bytes[..], &[0; 100]].concat()).unwrap();
+        assert!(oracle.judge_power_cut(&[0; 200]).is_err());
+    }
+}

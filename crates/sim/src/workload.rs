@@ -1,0 +1,185 @@
+//! What clients do to a volume: seeded operations, each client in stripes of its own.
+//!
+//! A client issues one operation after the other, so the versions of its bytes are ordered; clients run beside
+//! one another, on pages that they share at the stripes' edges. An acknowledgement counts only if the cut had
+//! not struck by then.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use evenkeel_engine::device::{Device, Durability, Extent, FlushScope};
+use evenkeel_engine::env::Arena;
+use evenkeel_engine::error::Error;
+use evenkeel_engine::volume::Volume;
+
+use crate::executor::SimEnv;
+use crate::oracle::{Fill, Oracle, Violation};
+use crate::random::Random;
+
+/// What the clients of one life are like.
+#[derive(Debug, Clone, Copy)]
+pub struct Habits {
+    /// Clients beside one another; no more than there are stripes.
+    pub clients: u64,
+    /// Operations of each.
+    pub operations: u64,
+    /// Bytes of a stripe; stripes belong to the clients in turn.
+    pub stripe_bytes: u64,
+    /// Bytes of the volume.
+    pub size_bytes: u64,
+    /// Largest write that is one commit.
+    pub atomic_max_bytes: u64,
+    /// Share of writes larger than that.
+    pub large_share: f64,
+    /// Whether writes up to that size are one commit.
+    pub atomic_writes: bool,
+    /// Whether a failure of the volume is part of the game: then it ends the client, else it is a violation.
+    pub may_fail: bool,
+}
+
+/// What all clients share.
+pub struct Stage<A: Arena, H: Device, L: Device> {
+    /// The volume under test.
+    pub volume: Volume<SimEnv, A, H, L>,
+    /// What it may hold.
+    pub oracle: Rc<RefCell<Oracle>>,
+    /// The first violation seen.
+    pub violation: Rc<RefCell<Option<Violation>>>,
+    /// The world.
+    pub env: SimEnv,
+    /// What clients are like.
+    pub habits: Habits,
+}
+
+impl<A: Arena, H: Device, L: Device> Stage<A, H, L> {
+    /// One client's life.
+    pub async fn client(&self, number: u64, mut random: Random) {
+        for _ in 0..self.habits.operations {
+            let done = self.operation(number, &mut random).await;
+            if self.env.is_stopped() || self.violation.borrow().is_some() {
+                return;
+            }
+            if let Err(error) = done {
+                if !self.habits.may_fail {
+                    self.accuse(format!("client {number}: {error}"));
+                }
+                return;
+            }
+        }
+    }
+
+    fn accuse(&self, what: String) {
+        self.violation.borrow_mut().get_or_insert(Violation { what });
+    }
+
+    async fn operation(&self, client: u64, random: &mut Random) -> Result<(), Error> {
+        match random.below(100) {
+            0..40 => self.write(client, random, Durability::Buffered).await,
+            40..62 => self.write(client, random, Durability::Durable).await,
+            62..70 => self.commit(client, random).await,
+            70..80 => self.flush(random).await,
+            80..86 => self.zero(client, random).await,
+            86..97 => self.read(client, random).await,
+            97..99 => self.volume.checkpoint().await,
+            _ => self.flush_whole().await,
+        }
+    }
+
+    /// A range within one stripe of the client.
+    fn own_extent(&self, client: u64, random: &mut Random, len_max: u64) -> Extent {
+        let habits = &self.habits;
+        let stripes = habits.size_bytes.div_ceil(habits.stripe_bytes);
+        let rows = (stripes - client).div_ceil(habits.clients);
+        let stripe = random.below(rows) * habits.clients + client;
+        let start = stripe * habits.stripe_bytes;
+        let room = habits.stripe_bytes.min(habits.size_bytes - start);
+        let len = match random.below(6) {
+            0 => 1 + random.below(16),
+            1 => 4096,
+            2 => 1024,
+            3 => len_max,
+            _ => 1 + random.below(len_max),
+        };
+        let len = len.min(room).min(len_max).max(1);
+        let mut offset = start + random.below(room - len + 1);
+        if random.chance(0.3) && offset / 4096 * 4096 >= start {
+            offset = offset / 4096 * 4096;
+        }
+        Extent::new(offset, len)
+    }
+
+    async fn write(&self, client: u64, random: &mut Random, durability: Durability) -> Result<(), Error> {
+        let is_large = random.chance(self.habits.large_share);
+        let len_max = if is_large { self.habits.stripe_bytes } else { self.habits.atomic_max_bytes };
+        let extent = self.own_extent(client, random, len_max);
+        let fill = if random.chance(0.15) { Fill::Same } else { Fill::Own };
+        let atomic = self.habits.atomic_writes && extent.len <= self.habits.atomic_max_bytes;
+        let (number, parts) = self.oracle.borrow_mut().issue(&[extent], fill, atomic);
+        self.volume.write(extent.offset, &parts[0], durability).await?;
+        self.acknowledge(number, durability == Durability::Durable);
+        Ok(())
+    }
+
+    async fn commit(&self, client: u64, random: &mut Random) -> Result<(), Error> {
+        let mut extents: Vec<Extent> = Vec::new();
+        for _ in 0..1 + random.below(4) {
+            let extent = self.own_extent(client, random, self.habits.atomic_max_bytes / 4);
+            if extents.iter().all(|other| !other.overlaps(&extent)) {
+                extents.push(extent);
+            }
+        }
+        let (number, parts) = self.oracle.borrow_mut().issue(&extents, Fill::Own, self.habits.atomic_writes);
+        let ranges: Vec<(u64, &[u8])> =
+            extents.iter().zip(&parts).map(|(extent, bytes)| (extent.offset, &bytes[..])).collect();
+        self.volume.commit(&ranges).await?;
+        self.acknowledge(number, true);
+        Ok(())
+    }
+
+    async fn zero(&self, client: u64, random: &mut Random) -> Result<(), Error> {
+        let extent = self.own_extent(client, random, self.habits.stripe_bytes);
+        let durability = if random.coin() { Durability::Durable } else { Durability::Buffered };
+        let (number, _) = self.oracle.borrow_mut().issue(&[extent], Fill::Zero, false);
+        self.volume.write_zeroes(extent, durability).await?;
+        self.acknowledge(number, durability == Durability::Durable);
+        Ok(())
+    }
+
+    fn acknowledge(&self, number: u32, durable: bool) {
+        if !self.env.is_stopped() {
+            self.oracle.borrow_mut().acknowledge(number, durable);
+        }
+    }
+
+    async fn flush(&self, random: &mut Random) -> Result<(), Error> {
+        let size = self.habits.size_bytes;
+        let offset = random.below(size);
+        let extent = Extent::new(offset, 1 + random.below((size - offset).min(20_000)));
+        self.flush_extent(extent, FlushScope::Ranges(&[extent])).await
+    }
+
+    async fn flush_whole(&self) -> Result<(), Error> {
+        self.flush_extent(Extent::new(0, self.habits.size_bytes), FlushScope::Whole).await
+    }
+
+    async fn flush_extent(&self, extent: Extent, scope: FlushScope<'_>) -> Result<(), Error> {
+        let begun = self.oracle.borrow().begin_flush(extent);
+        self.volume.flush(scope).await?;
+        if !self.env.is_stopped() {
+            self.oracle.borrow_mut().end_flush(begun);
+        }
+        Ok(())
+    }
+
+    async fn read(&self, client: u64, random: &mut Random) -> Result<(), Error> {
+        let extent = self.own_extent(client, random, self.habits.stripe_bytes);
+        let mut found = vec![0; extent.len as usize];
+        self.volume.read(extent.offset, &mut found).await?;
+        if !self.env.is_stopped() && found != self.oracle.borrow().expected(extent) {
+            self.accuse(format!(
+                "a read of {extent:?} by client {client} found other bytes than were written"
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,42 @@
+//! Seeds in numbers: what no cut may take, whatever the seed.
+
+use evenkeel_sim::scenario::{Outcome, Setup, run};
+
+/// Runs seeds from `first` on; a failing one is shown with all that it stands for.
+fn run_seeds(first: u64, count: u64, cuts: u32) -> Outcome {
+    let mut total = Outcome::default();
+    for seed in first..first + count {
+        let setup = Setup::draw(seed, cuts);
+        match run(setup) {
+            Ok(outcome) => total.add(&outcome),
+            Err(violation) => panic!("seed {seed}: {}\n{setup:#?}", violation.what),
+        }
+    }
+    total
+}
+
+#[test]
+fn no_cut_takes_or_tears_what_was_promised() {
+    let total = run_seeds(0, 2_000, 2);
+    // The game is worth playing only if all of these happen in it, often.
+    assert!(total.cuts > 2_000, "{total:?}");
+    assert!(total.recoveries > 2_000, "{total:?}");
+    assert!(total.checkpoints > 2_000, "{total:?}");
+    assert!(total.direct_writes > 200, "{total:?}");
+}
+
+#[test]
+fn five_cuts_find_nothing_that_two_do_not() {
+    run_seeds(1_000_000, 300, 5);
+}
+
+#[test]
+fn the_same_seed_is_the_same_life_event_for_event() {
+    for seed in 0..60 {
+        let first = run(Setup::draw(seed, 2)).map(|outcome| outcome.trace);
+        let second = run(Setup::draw(seed, 2)).map(|outcome| outcome.trace);
+        assert_eq!(first, second, "seed {seed}");
+    }
+    let trace = |seed| run(Setup::draw(seed, 2)).map(|outcome| outcome.trace);
+    assert_ne!(trace(1), trace(2));
+}
