@@ -23,6 +23,7 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     Probe(Box<ProbeArgs>),
     Compare(CompareArgs),
+    Sim(SimArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }
@@ -177,6 +178,39 @@ Examples:
   evenkeel compare xfs/probe.json ext4/probe.json btrfs/probe.json --html=all.html
 
 Exit status: 0 done, 2 wrong usage, or probes that measured unlike things.";
+
+/// Cut the power of simulated volumes, and judge every recovery
+///
+/// Each seed stands for a volume, its drives, what its clients do and when the power is cut or the process
+/// killed, all in virtual time. After each cut an oracle judges whether anything acknowledged was lost, torn
+/// or taken back. The same seed is the same life, event for event.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = SIM_EXAMPLES)]
+pub(crate) struct SimArgs {
+    /// How many seeds
+    #[arg(long, value_name = "N", default_value_t = 3_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) seeds: u64,
+
+    /// The first seed; the others follow it
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub(crate) seed: u64,
+
+    /// Cuts in each, some of them while it recovers from the one before
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) cuts: u32,
+
+    /// Go on after a seed that breaks a promise
+    #[arg(long)]
+    pub(crate) keep_going: bool,
+}
+
+const SIM_EXAMPLES: &str = "\
+Examples:
+  evenkeel sim                                      3,000 seeds with two cuts each
+  evenkeel sim --seeds 100000 --cuts 5
+  evenkeel sim --seed 4711 --seeds 1                one seed, and what it stands for
+
+Exit status: 0 no promise was broken, 1 one was, 2 wrong usage, 130 interrupted.";
 
 /// Print completions for a shell
 #[derive(Debug, ClapArgs)]

@@ -38,7 +38,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::No(line) | Self::Unusable(line) => out.write_str(line),
-            Self::Interrupted => out.write_str("interrupted; nothing of the probe was left behind"),
+            Self::Interrupted => out.write_str("interrupted; nothing was left behind"),
         }
     }
 }

@@ -12,6 +12,7 @@ mod manual;
 mod outputs;
 mod probe;
 mod progress;
+mod sim;
 mod stdout;
 mod table;
 mod units;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
     let answer = match Args::parse().command {
         Command::Probe(args) => probe::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Sim(args) => sim::run(&args),
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::pages(&args),
     };

@@ -1,0 +1,109 @@
+//! `evenkeel sim`.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use evenkeel_host::interrupt::Interrupt;
+use evenkeel_measure::report::format;
+use evenkeel_sim::scenario::{Outcome, Setup, run as simulate};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::args::SimArgs;
+use crate::failure::Failure;
+use crate::stdout::say;
+
+/// A seed that broke a promise.
+struct Broken {
+    seed: u64,
+    what: String,
+}
+
+/// What all workers did together.
+#[derive(Default)]
+struct Tally {
+    outcome: Outcome,
+    broken: Vec<Broken>,
+}
+
+/// Simulates seeds on every processor and prints what happened.
+pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
+    let interrupt = Interrupt::on_signals()
+        .map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))?;
+    let workers = thread::available_parallelism().map_or(1, usize::from) as u64;
+    let (next, done, stop) = (AtomicU64::new(args.seed), AtomicU64::new(0), AtomicBool::new(false));
+    let end = args.seed.saturating_add(args.seeds);
+    let tally = Mutex::new(Tally::default());
+    let started = Instant::now();
+    let bar = progress_bar(args.seeds);
+    thread::scope(|scope| {
+        for _ in 0..workers.min(args.seeds) {
+            scope.spawn(|| {
+                let mut own = Tally::default();
+                while !stop.load(Ordering::Relaxed) && !interrupt.is_asked() {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= end {
+                        break;
+                    }
+                    match simulate(Setup::draw(seed, args.cuts)) {
+                        Ok(outcome) => own.outcome.add(&outcome),
+                        Err(violation) => {
+                            own.broken.push(Broken { seed, what: violation.what });
+                            stop.store(!args.keep_going, Ordering::Relaxed);
+                        }
+                    }
+                    bar.set_position(done.fetch_add(1, Ordering::Relaxed) + 1);
+                }
+                if let Ok(mut all) = tally.lock() {
+                    all.outcome.add(&own.outcome);
+                    all.broken.append(&mut own.broken);
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    let mut tally = tally.into_inner().unwrap_or_default();
+    tally.broken.sort_by_key(|broken| broken.seed);
+    let seeds = done.into_inner();
+    say(&summary(args, &tally, seeds, workers, started.elapsed()))?;
+    match tally.broken.first() {
+        Some(first) => Err(Failure::No(format!(
+            "seed {} breaks a promise; see it again with `evenkeel sim --seed {} --seeds 1 --cuts {}`",
+            first.seed, first.seed, args.cuts
+        ))),
+        None if seeds < args.seeds => Err(Failure::Interrupted),
+        None => Ok(()),
+    }
+}
+
+fn summary(args: &SimArgs, tally: &Tally, seeds: u64, workers: u64, elapsed: Duration) -> String {
+    let per_minute = seeds as f64 / elapsed.as_secs_f64().max(1e-3) * 60.0 / workers as f64;
+    let outcome = &tally.outcome;
+    let mut text = String::new();
+    for broken in &tally.broken {
+        text += &format!("seed {}: {}\n", broken.seed, broken.what);
+    }
+    if args.seeds == 1 {
+        text += &format!("{:#?}\n", Setup::draw(args.seed, args.cuts));
+    }
+    text + &format!(
+        "{} seeds, {} cuts, {} recoveries, {} failures; {} commits, {} checkpoints; {} seeds a minute and \
+         processor\n",
+        format::count(seeds),
+        format::count(outcome.cuts),
+        format::count(outcome.recoveries),
+        tally.broken.len(),
+        format::count(outcome.commits),
+        format::count(outcome.checkpoints),
+        format::count(per_minute as u64)
+    )
+}
+
+fn progress_bar(seeds: u64) -> ProgressBar {
+    let bar = ProgressBar::new(seeds);
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} seeds  {eta} left");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}

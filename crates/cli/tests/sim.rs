@@ -1,0 +1,27 @@
+//! `evenkeel sim`: seeds, and one seed seen again.
+
+mod support;
+
+use support::{Scene, says};
+
+#[test]
+fn seeds_are_counted_with_their_cuts_and_no_promise_is_broken() {
+    let scene = Scene::new();
+    let ran = scene.done("sim --seeds 40 --seed 7");
+    says(&ran.stdout, &["40 seeds, ", " cuts, ", " recoveries, 0 failures; "]);
+}
+
+#[test]
+fn one_seed_shows_what_it_stands_for() {
+    let scene = Scene::new();
+    let ran = scene.done("sim --seeds 1 --seed 7 --cuts 3");
+    says(&ran.stdout, &["seed: 7", "cuts: 3", "1 seeds, "]);
+}
+
+#[test]
+fn no_seeds_and_no_cuts_are_refused() {
+    let scene = Scene::new();
+    for line in ["sim --seeds 0", "sim --cuts 0", "sim --seed x"] {
+        assert_eq!(scene.run(line).code, Some(2), "{line}");
+    }
+}
