@@ -14,6 +14,7 @@ pub mod arena;
 pub mod cuts;
 pub mod drive;
 pub mod executor;
+pub mod exhaustive;
 pub mod faults;
 pub mod image;
 pub mod latency;

@@ -35,7 +35,7 @@ struct Operation {
 }
 
 /// What a volume of one life after another may hold.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Oracle {
     /// What was there when `operations` began.
     base: Vec<u8>,
