@@ -6,6 +6,7 @@ mod bench;
 mod check;
 mod loopfs;
 mod peers;
+mod planted;
 mod run;
 mod test;
 
@@ -27,6 +28,7 @@ cargo xtask COMMAND
                         remove what `loopfs up` made
   peers DIR... [--rounds 15]
                         the probe beside fio and iozone in each folder, in turns; prints a table
+  planted               plant bugs in the engine, one after the other, and show that the simulator sees each
   help                  this text
 ";
 
@@ -50,6 +52,7 @@ fn dispatch(args: &[String]) -> Outcome {
         "bench" => bench::main(rest),
         "loopfs" => loopfs::main(rest),
         "peers" => peers::main(rest),
+        "planted" => planted::main(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())
@@ -72,7 +75,7 @@ mod tests {
 
     #[test]
     fn help_names_every_command() {
-        for name in ["check", "test", "bench", "loopfs up", "loopfs down", "help"] {
+        for name in ["check", "test", "bench", "loopfs up", "loopfs down", "planted", "help"] {
             assert!(HELP.contains(&format!("\n  {name} ")), "{name}");
         }
     }

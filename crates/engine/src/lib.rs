@@ -22,5 +22,6 @@ mod home;
 pub mod log;
 mod notify;
 pub mod options;
+pub mod planted;
 mod ranges;
 pub mod volume;

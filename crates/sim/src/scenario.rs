@@ -10,7 +10,9 @@ use std::rc::Rc;
 use evenkeel_engine::counters::Snapshot;
 use evenkeel_engine::device::Geometry;
 use evenkeel_engine::error::Error;
-use evenkeel_engine::format::layout::Layout;
+use evenkeel_engine::format::PAGE;
+use evenkeel_engine::format::layout::{HOME_COPIES, Layout, home_copy_offset};
+use evenkeel_engine::format::superblock::Superblock;
 use evenkeel_engine::options::{CreateOptions, Journaling, OpenOptions};
 use evenkeel_engine::volume::{Volume, check, create};
 
@@ -46,6 +48,12 @@ pub struct Setup {
     pub arena_bytes: usize,
     /// What its clients do.
     pub habits: Habits,
+    /// Whether every other life only opens the volume and takes it home, and is then switched off: what an
+    /// earlier life left behind the end of the log is then still there.
+    pub idle_lives: bool,
+    /// Whether the medium loses an acknowledged record of the log before the last life: the volume must refuse
+    /// to open then, not serve what is left.
+    pub loses_record: bool,
 }
 
 /// What a simulation did.
@@ -122,6 +130,8 @@ impl Setup {
                 atomic_writes: matches!(journaling, Journaling::Wasteless | Journaling::Selective { .. }),
                 may_fail: false,
             },
+            idle_lives: random.chance(0.2),
+            loses_record: random.chance(0.05),
         }
     }
 
@@ -183,8 +193,18 @@ pub fn run(setup: Setup) -> Result<Outcome, Violation> {
             true => machine.random.below(60),
             false => machine.random.below(life_events),
         });
-        let plan = CutPlan { at_event, kind };
-        let (end, events) = machine.live(plan, last_cut).map_err(|violation| Violation {
+        let is_idle = setup.idle_lives && life % 2 == 1 && !is_last;
+        let plan = CutPlan { at_event: at_event.filter(|_| !is_idle), kind };
+        if is_last && setup.loses_record && machine.lose_record() {
+            return match machine.live(plan, last_cut, false) {
+                Ok(_) => {
+                    Err(Violation { what: "an acknowledged record was lost, and nobody said so".into() })
+                }
+                Err(violation) if violation.what.contains("of the log is damaged") => Ok(machine.outcome),
+                Err(violation) => Err(violation),
+            };
+        }
+        let (end, events) = machine.live(plan, last_cut, is_idle).map_err(|violation| Violation {
             what: format!("life {life}, after {last_cut:?}: {}", violation.what),
         })?;
         life_events = life_events.max(events + 1);
@@ -227,7 +247,12 @@ impl Machine {
     }
 
     /// One life, judged at its beginning by what the last cut must have left.
-    fn live(&mut self, plan: CutPlan, last_cut: Option<CutKind>) -> Result<(End, u64), Violation> {
+    fn live(
+        &mut self,
+        plan: CutPlan,
+        last_cut: Option<CutKind>,
+        is_idle: bool,
+    ) -> Result<(End, u64), Violation> {
         let mut executor = Executor::new(self.random.number());
         executor.limit_polls(200_000);
         let cuts = Cuts::new(plan, executor.stop());
@@ -254,6 +279,10 @@ impl Machine {
             has_judged.set(true);
             if judged.is_err() {
                 return Ok((volume.counters(), judged));
+            }
+            if is_idle {
+                volume.checkpoint().await?;
+                return Ok((volume.counters(), Ok(())));
             }
             let stage =
                 Rc::new(Stage { volume: volume.clone(), oracle, violation: seen, env, habits: setup.habits });
@@ -294,6 +323,29 @@ impl Machine {
             Ok(Err(error)) => Err(Violation { what: error.to_string() }),
             Err(halt) => Err(Violation { what: halt.to_string() }),
         }
+    }
+
+    /// Spoils the record at the tail of the log, if there is one and the superblock says that it was
+    /// acknowledged; answers whether it did.
+    fn lose_record(&mut self) -> bool {
+        let Setup { create, separate_log, .. } = self.setup;
+        let copies = (0..HOME_COPIES).filter_map(|copy| {
+            let mut page = [0; PAGE];
+            let home = self.home.borrow();
+            home.read(home_copy_offset(home.geometry().size_bytes, copy), &mut page);
+            Superblock::decode(&page)
+        });
+        let newest = copies.max_by_key(|superblock| superblock.generation);
+        let image = if separate_log { &self.log } else { &self.home };
+        let home_bytes = self.home.borrow().geometry().size_bytes;
+        let layout = Layout::plan(create.size_bytes / 4096, home_bytes, create.log_bytes, separate_log);
+        let (Some(superblock), Some(layout)) = (newest, layout) else { return false };
+        if superblock.tail_sequence > superblock.acknowledged {
+            return false;
+        }
+        let at = layout.log.offset + superblock.tail_offset;
+        image.borrow_mut().rot(at, 32, &mut self.random);
+        true
     }
 
     /// What the end of a life leaves on the drives and in the arena.

@@ -21,6 +21,7 @@ use crate::env::Arena;
 use crate::format::record::Tag;
 use crate::format::unit::{Content, UnitExtent};
 use crate::format::{PAGE, PAGE_BYTES};
+use crate::planted::{Bug, is_planted};
 
 use ring::Ring;
 
@@ -133,7 +134,8 @@ impl<A: Arena> Buffer<A> {
         for unit in found {
             buffer.add(unit.sequence, &unit.extents, unit.payload_at);
             let is_here = unit.sequence >= buffer.first && buffer.unit(unit.sequence).state == State::Idle;
-            if is_here && (unit.durable || is_durable(unit.sequence)) {
+            let durable = unit.durable || is_durable(unit.sequence);
+            if is_here && durable && !is_planted(Bug::DurableUnitsReplayed) {
                 buffer.supersede_older(unit.sequence);
             }
         }
@@ -259,7 +261,10 @@ impl<A: Arena> Buffer<A> {
             return 0;
         }
         let mut wanted: SmallVec<[u64; 16]> = SmallVec::new();
-        let last = (extent.end() - 1) / PAGE_BYTES;
+        let mut last = (extent.end() - 1) / PAGE_BYTES;
+        if is_planted(Bug::FlushMissesEdge) && last > extent.offset / PAGE_BYTES {
+            last -= 1;
+        }
         for (_, units) in self.index.range(extent.offset / PAGE_BYTES..=last) {
             for &sequence in units {
                 if self.unit(sequence).extents.iter().any(|touched| touched.overlaps(extent)) {
@@ -283,6 +288,7 @@ impl<A: Arena> Buffer<A> {
                 self.queue.push_back(sequence);
                 ticket
             }
+            State::Committing { .. } if is_planted(Bug::CommittingIsDurable) => 0,
             State::Queued { ticket } | State::Committing { ticket } | State::Absorbed { ticket } => ticket,
             State::Released => 0,
         }
@@ -351,6 +357,9 @@ impl<A: Arena> Buffer<A> {
 
     /// Takes from every older unit that has no commit yet what the batch overwrites (invariant 2).
     fn trim_older(&mut self, batch: &mut Batch) {
+        if is_planted(Bug::NoTrim) {
+            return;
+        }
         let ticket = batch.ticket;
         for &sequence in batch.units.iter().rev() {
             let live = self.unit(sequence).live.clone();
@@ -389,7 +398,8 @@ impl<A: Arena> Buffer<A> {
 
     /// The batch is durable, as all before it: its units leave the buffer.
     pub(crate) fn complete(&mut self, batch: &Batch) {
-        self.durable_ticket = self.durable_ticket.max(batch.ticket);
+        let ticket = if is_planted(Bug::TicketTooFar) { batch.ticket + 1 } else { batch.ticket };
+        self.durable_ticket = self.durable_ticket.max(ticket);
         for &sequence in batch.units.iter().chain(&batch.absorbed) {
             self.release(sequence);
         }
@@ -495,7 +505,10 @@ fn trim(parts: &mut Parts, extent: &Extent) {
             continue;
         }
         let before = Extent::new(part.offset, extent.offset.saturating_sub(part.offset));
-        let after_start = extent.end().max(part.offset);
+        let after_start = match is_planted(Bug::TrimKeepsFront) {
+            true => part.extent().end(),
+            false => extent.end().max(part.offset),
+        };
         let after = Extent::new(after_start, part.extent().end().saturating_sub(after_start));
         kept.extend([before, after].iter().filter(|rest| rest.len > 0).filter_map(|rest| part.within(rest)));
     }

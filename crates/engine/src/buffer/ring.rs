@@ -13,6 +13,7 @@ use crate::format::unit::{
     ArenaHead, HEAD_BYTES, RING_OFFSET, UNIT_DURABLE, UNIT_EXTENT_BYTES, UNIT_HEADER_BYTES, UNIT_MARK_OFFSET,
     UnitExtent, decode_unit, decode_unit_header, encode_unit, unit_bytes,
 };
+use crate::planted::{Bug, is_planted};
 
 /// The ring, and the head that says where it begins.
 pub(crate) struct Ring<A> {
@@ -148,7 +149,9 @@ impl<A: Arena> Ring<A> {
         if self.slots.len() != before {
             self.head.tail_offset = self.slots.front().map_or(self.end, |slot| slot.offset) as u64;
             self.head.tail_sequence = self.oldest();
-            self.store_head();
+            if !is_planted(Bug::ArenaTailLate) {
+                self.store_head();
+            }
         }
     }
 
@@ -180,8 +183,9 @@ impl<A: Arena> Ring<A> {
 
     /// The next unit of the sequence, at the end or at the start of the ring.
     fn find_next(&mut self) -> Option<Found> {
+        let places = [self.end, if is_planted(Bug::ArenaWrapMissed) { self.end } else { 0 }];
         let (offset, (extents, len, durable)) =
-            [self.end, 0].into_iter().find_map(|offset| Some((offset, self.unit_at(offset)?)))?;
+            places.into_iter().find_map(|offset| Some((offset, self.unit_at(offset)?)))?;
         let (sequence, payload_at) = (self.next_sequence, payload_at(offset, extents.len()));
         self.add_slot(offset, len);
         Some(Found { sequence, extents, payload_at, durable })

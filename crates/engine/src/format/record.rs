@@ -16,6 +16,7 @@
 //! an old record can never pass as a new one.
 
 use super::{Fields, PAGE, seeded_sum};
+use crate::planted::{Bug, is_planted};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ekrecord");
 
@@ -255,7 +256,7 @@ impl RecordBuilder {
         }
         at[56..60].copy_from_slice(&header.len_bytes.to_le_bytes());
         at[60..64].copy_from_slice(&header.kind.code().to_le_bytes());
-        let sum = seeded_sum(volume, header.epoch, header.sequence, &self.bytes[16..]);
+        let sum = seeded_sum(volume, header.epoch, header.sequence, summed(&self.bytes));
         self.bytes[8..16].copy_from_slice(&sum.to_le_bytes());
         &self.bytes
     }
@@ -290,6 +291,11 @@ pub fn decode_header(bytes: &[u8], sector_bytes: usize) -> Option<Header> {
     sound.then_some(Header { kind, epoch, sequence, acknowledged, through, tags, payload_bytes, len_bytes })
 }
 
+/// What the checksum of a record covers.
+fn summed(record: &[u8]) -> &[u8] {
+    if is_planted(Bug::SumOfHeader) { &record[16..HEADER_BYTES] } else { &record[16..] }
+}
+
 /// A whole record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record<'a> {
@@ -307,7 +313,7 @@ pub fn decode(bytes: &[u8], volume: u64, sector_bytes: usize) -> Option<Record<'
     let header = decode_header(bytes, sector_bytes)?;
     let bytes = bytes.get(..header.len_bytes as usize)?;
     let sum = u64::from_le_bytes(bytes[8..16].try_into().ok()?);
-    if sum != seeded_sum(volume, header.epoch, header.sequence, &bytes[16..]) {
+    if sum != seeded_sum(volume, header.epoch, header.sequence, summed(bytes)) {
         return None;
     }
     let tags_end = HEADER_BYTES + header.tags as usize * TAG_BYTES;

@@ -37,6 +37,9 @@ pub struct Superblock {
     pub tail_offset: u64,
     /// That record's sequence number.
     pub tail_sequence: u64,
+    /// The opening that named the tail: no record from there on is of an earlier one. What an earlier opening left
+    /// behind the end of its log must not count, though its number fits.
+    pub tail_epoch: u64,
     /// Largest write that is one commit, in bytes.
     pub atomic_max_bytes: u64,
     /// Bytes of a sector of the log.
@@ -64,6 +67,7 @@ impl Superblock {
             self.root_sum,
             self.tail_offset,
             self.tail_sequence,
+            self.tail_epoch,
             self.atomic_max_bytes,
             u64::from(self.log_sector_bytes),
             self.acknowledged,
@@ -98,6 +102,7 @@ impl Superblock {
             root_sum: fields.u64()?,
             tail_offset: fields.u64()?,
             tail_sequence: fields.u64()?,
+            tail_epoch: fields.u64()?,
             atomic_max_bytes: fields.u64()?,
             log_sector_bytes: u32::try_from(fields.u64()?).ok()?,
             acknowledged: fields.u64()?,
@@ -130,6 +135,7 @@ mod tests {
             root_sum: 99,
             tail_offset: 512,
             tail_sequence: 40,
+            tail_epoch: 2,
             atomic_max_bytes: 16384,
             log_sector_bytes: 512,
             acknowledged: 41,

@@ -26,6 +26,7 @@ use crate::device::{Device, Durability, Extent};
 use crate::error::Error;
 use crate::format::record::{Header, RecordBuilder, RecordKind};
 use crate::notify::Notify;
+use crate::planted::{Bug, is_planted};
 
 /// Where the log stands when it is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,7 +177,9 @@ impl<L: Device> Log<L> {
             "what is written can be read"
         );
         add(&self.counters.log_bytes, bytes.len() as u64);
-        let written = self.device.write(self.zone.offset + slot.offset, bytes, Durability::Durable).await;
+        let durability =
+            if is_planted(Bug::LogBuffered) { Durability::Buffered } else { Durability::Durable };
+        let written = self.device.write(self.zone.offset + slot.offset, bytes, durability).await;
         if let Err(error) = written {
             self.fail(error.into());
         }
@@ -219,6 +222,9 @@ impl<L: Device> Log<L> {
             && state.live.get((acknowledged + 1 - first) as usize).is_some_and(|live| live.written)
         {
             acknowledged += 1;
+        }
+        if is_planted(Bug::LogUnordered) {
+            acknowledged = acknowledged.max(sequence);
         }
         self.acknowledged.set(acknowledged);
         drop(state);

@@ -6,6 +6,7 @@ use crate::device::{Device, Extent};
 use crate::error::Error;
 use crate::format::record::{HEADER_BYTES, Header, Record, Tag, decode, decode_header};
 use crate::format::superblock::Superblock;
+use crate::planted::{Bug, is_planted};
 
 /// Bytes read from the device at once.
 const WINDOW_BYTES: u64 = 1 << 20;
@@ -42,11 +43,13 @@ pub(crate) async fn scan<L: Device>(device: &L, zone: Extent, superblock: &Super
     let mut reader = Reader { device, zone, superblock, window: Vec::new(), start: 0 };
     let mut records: Vec<Scanned> = Vec::new();
     let mut next = Position { offset: superblock.tail_offset, sequence: superblock.tail_sequence };
-    let mut epoch = 0;
+    let mut epoch = superblock.tail_epoch;
     let ended = loop {
         let (found, record) = reader.find(next, epoch).await;
         let acknowledged = match found {
             Found::Whole => false,
+            _ if is_planted(Bug::TornTailIsDamage) => true,
+            _ if is_planted(Bug::DamageIsEnd) => false,
             _ => next.sequence <= superblock.acknowledged || reader.is_acknowledged_later(next, epoch).await,
         };
         match (case_of(found, acknowledged).decision, record) {
@@ -83,7 +86,8 @@ impl<L: Device> Reader<'_, L> {
             match self.record_at(offset).await {
                 Ok(Some(record)) => {
                     let in_sequence = record.header.sequence == expected.sequence
-                        && (epoch..=self.superblock.epoch).contains(&record.header.epoch);
+                        && (is_planted(Bug::AnyEpoch)
+                            || (epoch..=self.superblock.epoch).contains(&record.header.epoch));
                     if in_sequence {
                         return (Found::Whole, Some(record));
                     }

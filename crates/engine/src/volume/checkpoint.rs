@@ -21,6 +21,7 @@ use crate::format::record::{RecordBuilder, RecordKind, Tag};
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
 use crate::home::Outgoing;
 use crate::log::Meaning;
+use crate::planted::{Bug, is_planted};
 
 /// Bytes written home at once.
 const WRITE_BYTES_MAX: usize = 256 << 10;
@@ -69,11 +70,14 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         let root = self.home.table.root_bytes();
         let root_offset = self.home.layout.roots[usize::from(slot)].offset;
         self.home.device.write(root_offset, &root, Durability::Buffered).await?;
-        self.home.device.flush(FlushScope::Whole).await?;
+        if !is_planted(Bug::NoHomeFlush) && !is_planted(Bug::TailBeforeFlush) {
+            self.home.device.flush(FlushScope::Whole).await?;
+        }
         add(&self.counters.home_flushes, 1);
         add(&self.counters.table_bytes, root.len() as u64);
 
-        let tail = self.log.position_of(through + 1);
+        let first_kept = if is_planted(Bug::TailTooLate) { through + 2 } else { through + 1 };
+        let tail = self.log.position_of(first_kept);
         let acknowledged = self.log.acknowledged();
         self.superblocks
             .advance(|superblock| {
@@ -81,9 +85,13 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
                 superblock.root_sum = page_sum(&root);
                 superblock.tail_offset = tail.offset;
                 superblock.tail_sequence = tail.sequence;
+                superblock.tail_epoch = superblock.epoch;
                 superblock.acknowledged = acknowledged;
             })
             .await?;
+        if is_planted(Bug::TailBeforeFlush) {
+            self.home.device.flush(FlushScope::Whole).await?;
+        }
         self.log.advance_tail(tail.sequence);
         self.home.done_outgoing(&outgoing);
         add(&self.counters.checkpoints, 1);
@@ -107,6 +115,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             for &page in &unready {
                 self.home.table.load_for(page).await?;
             }
+            if is_planted(Bug::CheckpointByFirstList) {
+                return Ok(pages);
+            }
         }
     }
 
@@ -118,7 +129,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     ) -> Result<Vec<(u64, [u8; PAGE])>, Error> {
         let mut sums = Vec::with_capacity(outgoing.len());
         for page in outgoing {
-            let sum = if page.empty { 0 } else { page_sum(&page.bytes[..]) };
+            let sum =
+                if page.empty && !is_planted(Bug::DiscardKeepsSum) { 0 } else { page_sum(&page.bytes[..]) };
             self.home.table.set_sum(page.page, sum);
             sums.push(sum);
         }
@@ -144,7 +156,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
                 }
             }
         }
-        if builder.tags() > 0 {
+        if builder.tags() > 0 && !is_planted(Bug::NoSums) {
             let kind = if self.limits.needs_images { RecordKind::Images } else { RecordKind::Sums };
             self.append_control(Meaning { kind, through }, &mut builder).await?;
         }

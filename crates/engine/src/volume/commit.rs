@@ -14,6 +14,7 @@ use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::format::record::{RecordBuilder, RecordKind, record_bytes};
 use crate::log::{Meaning, Slot};
+use crate::planted::{Bug, is_planted};
 
 /// Commits under way, and what is used again by the next.
 #[derive(Default)]
@@ -109,10 +110,11 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         loop {
             let mut commits = self.commits.borrow_mut();
             let is_durable = |commit: &Commit| commit.sequence <= self.log.acknowledged();
-            if !commits.in_flight.front().is_some_and(is_durable) {
-                break;
+            let mut next = commits.in_flight.front().is_some_and(is_durable).then_some(0);
+            if is_planted(Bug::AppliedUnordered) {
+                next = commits.in_flight.iter().position(|commit| commit.builder.is_some());
             }
-            let Some(commit) = commits.in_flight.pop_front() else { break };
+            let Some(commit) = next.and_then(|next| commits.in_flight.remove(next)) else { break };
             let builder = commit.builder.expect("an acknowledged record is written");
             self.home.apply(&commit.batch.tags, builder.payload_written());
             self.buffer.borrow_mut().complete(&commit.batch);

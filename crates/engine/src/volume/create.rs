@@ -9,6 +9,7 @@ use crate::format::record::{HEADER_BYTES, TAG_BYTES};
 use crate::format::superblock::Superblock;
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
 use crate::options::CreateOptions;
+use crate::planted::{Bug, is_planted};
 
 /// Bytes of zeros written at once.
 const ZEROS: usize = 256 << 10;
@@ -85,6 +86,7 @@ pub async fn create<H: Device, L: Device>(
             root_sum: page_sum(&root),
             tail_offset: 0,
             tail_sequence: 1,
+            tail_epoch: 0,
             atomic_max_bytes: options.atomic_max_bytes,
             log_sector_bytes,
             acknowledged: 0,
@@ -105,10 +107,11 @@ impl Limits {
         let record_max = log_bytes / share;
         let fixed = HEADER_BYTES + sector_bytes;
         let dirty_pages_max = (record_max as usize).saturating_sub(fixed) / (2 * page_bytes);
+        let kept_bytes = if is_planted(Bug::NoReserve) { 0 } else { 4 * record_max };
         Self {
-            commit_used_max: log_bytes - 4 * record_max,
+            commit_used_max: log_bytes - kept_bytes,
             dirty_pages_max: dirty_pages_max.min(16_384),
-            needs_images,
+            needs_images: needs_images && !is_planted(Bug::NoImages),
         }
     }
 

@@ -19,6 +19,7 @@ use crate::error::Error;
 use crate::format::record::{RecordBuilder, RecordKind, Tag};
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
 use crate::log::Meaning;
+use crate::planted::{Bug, is_planted};
 
 /// A range that nobody else writes to.
 struct Hold<'a, E, A, H, L> {
@@ -106,7 +107,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     async fn write_held(self: &Rc<Self>, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let extent = Extent::new(offset, bytes.len() as u64);
         let (first, end) = (offset / PAGE_BYTES, extent.end() / PAGE_BYTES);
-        self.make_durable(&[extent]).await?;
+        if !is_planted(Bug::DirectBeforeBuffered) {
+            self.make_durable(&[extent]).await?;
+        }
         self.mark_superseded(&extent).await?;
         let turn = self.home_writer.take().await;
         let done = self.write_home(first, end, bytes).await;
@@ -145,11 +148,16 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             builder.tag(&Tag::Page { page, sum });
         }
         let meaning = Meaning { kind: RecordKind::Intent, through: 0 };
-        let intent = self.append_control(meaning, &mut builder).await?;
+        let intent = match is_planted(Bug::NoIntent) {
+            true => 0,
+            false => self.append_control(meaning, &mut builder).await?,
+        };
 
         let at_home = Extent::new(self.home.layout.page_offset(first), bytes.len() as u64);
         self.home.device.write(at_home.offset, bytes, Durability::Buffered).await?;
-        self.home.device.flush(FlushScope::Ranges(&[at_home])).await?;
+        if !is_planted(Bug::NoDirectFlush) {
+            self.home.device.flush(FlushScope::Ranges(&[at_home])).await?;
+        }
         add(&self.counters.home_bytes, at_home.len);
         add(&self.counters.home_flushes, 1);
 
@@ -162,8 +170,10 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             builder.tag(&Tag::TablePage { page, sum });
         }
         let meaning = Meaning { kind: RecordKind::Complete, through: intent };
-        self.append_control(meaning, &mut builder).await?;
-        for page in first..end {
+        if !is_planted(Bug::NoCompletion) {
+            self.append_control(meaning, &mut builder).await?;
+        }
+        for page in (first..end).filter(|_| !is_planted(Bug::FrameKept)) {
             self.home.forget(page);
         }
         drop(lock);

@@ -37,6 +37,7 @@ use crate::home::Home;
 use crate::log::Log;
 use crate::notify::Notify;
 use crate::options::{Journaling, OpenOptions};
+use crate::planted::{Bug, is_planted};
 
 pub use check::{CheckReport, check};
 pub use create::create;
@@ -146,6 +147,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
     pub async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {
         let inner = &self.0;
         let extent = inner.check_range(offset, into.len() as u64)?;
+        if into.is_empty() {
+            return Ok(());
+        }
         add(&inner.counters.read_bytes, extent.len);
         let (mut page, end) = (offset / PAGE_BYTES, extent.end().div_ceil(PAGE_BYTES));
         while page < end {
@@ -179,6 +183,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         inner.check_alive()?;
         add(&inner.counters.writes, 1);
         add(&inner.counters.user_bytes, extent.len);
+        if is_planted(Bug::EqualIsDurable) && inner.changed_extents(&extent, bytes).is_empty() {
+            return Ok(());
+        }
         match inner.options.journaling {
             Journaling::Selective { threshold_bytes }
                 if extent.len >= threshold_bytes.max(inner.atomic_max_bytes + 1)
@@ -367,13 +374,19 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         for page in crate::buffer::pages_of(extent) {
             let shared = extent.intersection(&Extent::new(page * PAGE_BYTES, PAGE_BYTES));
             let shared = shared.expect("the page lies in the range");
-            if !self.home.is_known(page) || buffer.touches(page, page + 1) {
+            let is_newer = buffer.touches(page, page + 1)
+                && !is_planted(Bug::DiffIgnoresBuffer)
+                && !is_planted(Bug::EqualIsDurable);
+            if !self.home.is_known(page) || is_newer {
                 add_change(shared.offset, shared.len);
                 continue;
             }
             let new = &bytes[(shared.offset - extent.offset) as usize..][..shared.len as usize];
             let old = &mut old[..new.len()];
             self.home.copy(page, (shared.offset % PAGE_BYTES) as usize, old);
+            if is_planted(Bug::EqualIsDurable) {
+                buffer.overlay(page, (shared.offset % PAGE_BYTES) as usize, old);
+            }
             let mut differing = 0;
             for (start, end) in differences(old, new) {
                 add_change(shared.offset + start as u64, (end - start) as u64);
@@ -480,6 +493,12 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         self.check_alive()?;
         let payload_bytes: usize = bytes.iter().map(|part| part.len()).sum();
         let mut buffer = self.buffer.borrow_mut();
+        if is_planted(Bug::WriteSplit) && extents.len() > 1 {
+            for (extent, part) in extents.iter().zip(bytes).skip(1) {
+                buffer.write(&[*extent], &[*part], part.len());
+            }
+            return Ok(buffer.write(&extents[..1], &bytes[..1], bytes[0].len()));
+        }
         let sequence = buffer.write(extents, bytes, payload_bytes);
         let (used, capacity) = buffer.fill();
         if used > capacity / 2 {
@@ -568,8 +587,14 @@ fn pieces(offset: u64, bytes: &[u8], piece_max: u64) -> impl Iterator<Item = (u6
 fn differences(old: &[u8], new: &[u8]) -> SmallVec<[(usize, usize); 4]> {
     const STEP: usize = 16;
     let mut found: SmallVec<[(usize, usize); 4]> = SmallVec::new();
+    // Compared as one number each, sixteen bytes at a time: a call of memcmp for each would cost more.
+    let word = |bytes: &[u8]| bytes.try_into().ok().map(u128::from_ne_bytes);
     for (number, (old, new)) in old.chunks(STEP).zip(new.chunks(STEP)).enumerate() {
-        if old == new {
+        let is_equal = match (word(old), word(new)) {
+            (Some(old), Some(new)) => old == new,
+            _ => old == new,
+        };
+        if is_equal {
             continue;
         }
         let at = number * STEP;

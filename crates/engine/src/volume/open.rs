@@ -28,6 +28,7 @@ use crate::log::cases::Decision;
 use crate::log::scan::scan;
 use crate::notify::Notify;
 use crate::options::OpenOptions;
+use crate::planted::{Bug, is_planted};
 
 impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
     /// Opens the volume on `home`, with its log on `log` where `separate_log`, else on `home` too: then `log`
@@ -46,9 +47,11 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         options: OpenOptions,
     ) -> Result<Self, Error> {
         let counters = Rc::new(Counters::default());
-        home.flush(FlushScope::Whole).await?;
-        if separate_log {
-            log.flush(FlushScope::Whole).await?;
+        if !is_planted(Bug::NoFlushAtOpen) {
+            home.flush(FlushScope::Whole).await?;
+            if separate_log {
+                log.flush(FlushScope::Whole).await?;
+            }
         }
         let superblock = Superblocks::read(&*home, &*log, separate_log).await?;
         let layout =
@@ -76,7 +79,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             Home::new(Rc::clone(&home), layout.clone(), root, options.cached_pages_max, Rc::clone(&counters));
         replay(&home_pages, &found.records).await?;
 
-        let epoch = superblock.epoch + 1;
+        let epoch = if is_planted(Bug::EpochStays) { superblock.epoch } else { superblock.epoch + 1 };
         let durable = durable_units(&found.records);
         let is_durable = |unit: u64| {
             let next = durable.partition_point(|range| range.start <= unit);

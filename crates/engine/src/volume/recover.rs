@@ -189,6 +189,14 @@ async fn replay_page<H: Device>(
         .changes
         .iter()
         .partition(|change| records[change.record].header.sequence <= announced.through);
+    if before.is_empty() && announced.image.is_none() && announced.sum != 0 {
+        // Its changes are older than the tail, so it is home, whole. If it has rotted there, that is found when
+        // it is read: one bad page does not keep the volume shut.
+        for change in after {
+            apply(home, records, change);
+        }
+        return Ok(());
+    }
     let bytes = match announced.image {
         Some(image) => image_of(records, image),
         None if announced.sum == 0 => [0; PAGE],

@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::format::layout::{HOME_COPIES, LOG_COPIES, home_copy_offset, log_copy_offset};
 use crate::format::superblock::Superblock;
 use crate::format::{PAGE, PAGE_BYTES};
+use crate::planted::{Bug, is_planted};
 
 /// The superblock in force, and where it is written.
 pub(super) struct Superblocks<H, L> {
@@ -84,12 +85,14 @@ pub(super) async fn write_generation<H: Device, L: Device>(
     superblock: &Superblock,
 ) -> Result<(), Error> {
     let page = superblock.encode();
-    let parity = (superblock.generation % 2) as usize;
+    let parity = if is_planted(Bug::SuperblockInPlace) { 0 } else { (superblock.generation % 2) as usize };
+    let durability =
+        if is_planted(Bug::SuperblockBuffered) { Durability::Buffered } else { Durability::Durable };
     for copy in (parity..HOME_COPIES).step_by(2) {
-        home.write(home_copy_offset(superblock.home_bytes, copy), &page, Durability::Durable).await?;
+        home.write(home_copy_offset(superblock.home_bytes, copy), &page, durability).await?;
     }
     if superblock.separate_log {
-        log.write(log_copy_offset(parity), &page, Durability::Durable).await?;
+        log.write(log_copy_offset(parity), &page, durability).await?;
     }
     Ok(())
 }

@@ -1,0 +1,124 @@
+//! Bugs to order: each breaks one rule of the engine at one place, so that the simulator can show that it would
+//! be seen.
+//!
+//! Without the feature `planted` no bug can be planted, and nothing of this is left in the program.
+
+/// Makes the enumeration, and the list and names that go with it.
+macro_rules! bugs {
+    ($($(#[$about:meta])* $bug:ident = $name:literal,)*) => {
+        /// A bug that can be planted.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Bug {
+            $($(#[$about])* $bug,)*
+        }
+
+        impl Bug {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$bug),*];
+
+            /// What it is called.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$bug => $name,)*
+                }
+            }
+        }
+    };
+}
+
+bugs! {
+    /// Bytes that a read already shows are taken for durable.
+    EqualIsDurable = "equal-is-durable",
+    /// A write is compared with the durable bytes though the buffer holds newer ones.
+    DiffIgnoresBuffer = "diff-ignores-buffer",
+    /// A record counts whichever opening wrote it.
+    AnyEpoch = "any-epoch",
+    /// An opening goes on in the epoch of the one before.
+    EpochStays = "epoch-stays",
+    /// A record's checksum covers its header alone.
+    SumOfHeader = "sum-of-header",
+    /// A record of the log is written without durability.
+    LogBuffered = "log-buffered",
+    /// A record counts as acknowledged before those in front of it are written.
+    LogUnordered = "log-unordered",
+    /// A commit takes effect before the records in front of its own are durable.
+    AppliedUnordered = "applied-unordered",
+    /// A record that is not whole is always taken for damage.
+    TornTailIsDamage = "torn-tail-is-damage",
+    /// A record that is not whole is always taken for the end of the log.
+    DamageIsEnd = "damage-is-end",
+    /// Commits may fill the log to its end.
+    NoReserve = "no-reserve",
+    /// The superblock names the new tail before what went home is flushed.
+    TailBeforeFlush = "tail-before-flush",
+    /// A checkpoint does not flush the home device.
+    NoHomeFlush = "no-home-flush",
+    /// The superblock names the record behind the tail.
+    TailTooLate = "tail-too-late",
+    /// A checkpoint takes the pages home that were dirty when it began, and no others.
+    CheckpointByFirstList = "checkpoint-by-first-list",
+    /// A checkpoint writes home without the new sums in the log.
+    NoSums = "no-sums",
+    /// A checkpoint logs no images though sectors may be torn.
+    NoImages = "no-images",
+    /// A page without contents keeps a sum.
+    DiscardKeepsSum = "discard-keeps-sum",
+    /// Recovery reads what may still be in a volatile cache.
+    NoFlushAtOpen = "no-flush-at-open",
+    /// Each superblock is written over the one before.
+    SuperblockInPlace = "superblock-in-place",
+    /// A superblock is written without durability.
+    SuperblockBuffered = "superblock-buffered",
+    /// A commit acknowledges the first unit of the next one too.
+    TicketTooFar = "ticket-too-far",
+    /// A flush does not wait for a commit that is under way.
+    CommittingIsDurable = "committing-is-durable",
+    /// A range flush leaves the last page of its range out.
+    FlushMissesEdge = "flush-misses-edge",
+    /// Each changed range of a write is a unit of its own.
+    WriteSplit = "write-split",
+    /// A commit leaves older units their overwritten bytes.
+    NoTrim = "no-trim",
+    /// What is overwritten in the middle of a unit takes the rest of it along.
+    TrimKeepsFront = "trim-keeps-front",
+    /// A direct write goes home without an intent in the log.
+    NoIntent = "no-intent",
+    /// A direct write is acknowledged without a flush of the home device.
+    NoDirectFlush = "no-direct-flush",
+    /// A direct write is acknowledged without its completion in the log.
+    NoCompletion = "no-completion",
+    /// A direct write does not wait until what the buffer holds of its pages is durable.
+    DirectBeforeBuffered = "direct-before-buffered",
+    /// A direct write leaves the old page in memory.
+    FrameKept = "frame-kept",
+    /// Room in the arena is used again before the new tail is stored.
+    ArenaTailLate = "arena-tail-late",
+    /// The reader of the arena does not look for units at its start.
+    ArenaWrapMissed = "arena-wrap-missed",
+    /// Units that were durable are taken for new ones when the arena is opened again.
+    DurableUnitsReplayed = "durable-units-replayed",
+}
+
+#[cfg(feature = "planted")]
+thread_local! {
+    static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
+}
+
+/// From now on this thread's volumes have this bug, or none.
+#[cfg(feature = "planted")]
+pub fn plant(bug: Option<Bug>) {
+    PLANTED.set(bug);
+}
+
+/// Whether this thread's volumes have the bug.
+#[cfg(feature = "planted")]
+pub(crate) fn is_planted(bug: Bug) -> bool {
+    PLANTED.get() == Some(bug)
+}
+
+/// Whether this thread's volumes have the bug: never, and the compiler knows.
+#[cfg(not(feature = "planted"))]
+#[inline(always)]
+pub(crate) const fn is_planted(_bug: Bug) -> bool {
+    false
+}

@@ -1,0 +1,81 @@
+//! Shows that the simulator sees: plants each of the engine's bugs to order, and runs seeds until one is caught.
+//!
+//! A bug is caught by a violation, a panic or a life that does not end. Exit code 1 if one escapes.
+
+#![allow(clippy::print_stdout, reason = "the table is for whoever runs it")]
+
+use std::panic::{catch_unwind, set_hook};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use evenkeel_engine::planted::{Bug, plant};
+use evenkeel_sim::scenario::{Setup, run};
+
+/// Seeds after which a bug counts as escaped.
+const SEEDS_MAX: u64 = 3_000;
+
+/// Cuts of each seed.
+const CUTS: u32 = 2;
+
+/// Most characters shown of what was seen.
+const SEEN_MAX: usize = 160;
+
+fn main() -> ExitCode {
+    // A panic is one of the ways to be caught, and told in the table.
+    set_hook(Box::new(|_| {}));
+    let next = AtomicUsize::new(0);
+    let rows = Mutex::new(vec![None; Bug::ALL.len()]);
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some((place, &bug)) = {
+                    let place = next.fetch_add(1, Ordering::Relaxed);
+                    Bug::ALL.get(place).map(|bug| (place, bug))
+                } {
+                    let caught = first_caught(bug);
+                    rows.lock().expect("no thread panics with the rows")[place] = caught;
+                }
+            });
+        }
+    });
+    let rows = rows.into_inner().expect("no thread panics with the rows");
+    println!("| planted bug | caught by seed | what was seen |");
+    println!("|---|---:|---|");
+    for (bug, caught) in Bug::ALL.iter().zip(&rows) {
+        match caught {
+            Some((seed, seen)) => println!("| {} | {seed} | {seen} |", bug.name()),
+            None => println!("| {} | - | escaped {SEEDS_MAX} seeds |", bug.name()),
+        }
+    }
+    let escaped = rows.iter().filter(|row| row.is_none()).count();
+    println!("\n{} bugs planted, {} caught, {escaped} escaped", rows.len(), rows.len() - escaped);
+    if escaped == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The first seed that shows the bug and nothing without it, and what it shows.
+fn first_caught(bug: Bug) -> Option<(u64, String)> {
+    (0..SEEDS_MAX).find_map(|seed| {
+        plant(Some(bug));
+        let seen = seen_by(seed);
+        plant(None);
+        seen.filter(|_| seen_by(seed).is_none()).map(|seen| (seed, seen))
+    })
+}
+
+/// What a seed shows, in one line.
+fn seen_by(seed: u64) -> Option<String> {
+    let seen = match catch_unwind(|| run(Setup::draw(seed, CUTS))) {
+        Ok(Ok(_)) => return None,
+        Ok(Err(violation)) => violation.what,
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+            format!("panic: {}", text.unwrap_or("without words"))
+        }
+    };
+    let line = seen.lines().next().unwrap_or_default().replace('|', "/");
+    Some(line.chars().take(SEEN_MAX).collect())
+}

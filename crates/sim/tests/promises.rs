@@ -1,0 +1,411 @@
+//! What a volume promises, one story for each promise.
+
+mod machine;
+
+use std::rc::Rc;
+
+use evenkeel_engine::device::{Durability, Extent, FlushScope};
+use evenkeel_engine::error::Error;
+use evenkeel_engine::volume::check;
+use evenkeel_sim::cuts::{CutKind, CutPlan};
+use evenkeel_sim::faults::Faults;
+use evenkeel_sim::image::Image;
+use evenkeel_sim::random::Random;
+use machine::{Life, Machine, PAGE, Plan, SimVolume, WHOLE_LIFE};
+
+const PAGES: u64 = 40;
+
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    Random::new(seed).fill(&mut bytes);
+    bytes
+}
+
+/// A volume of noise, all of it home, as bytes beside it.
+fn filled(plan: Plan, seed: u64) -> (Machine, Vec<u8>) {
+    let mut machine = Machine::new(plan, seed);
+    let bytes = noise(seed ^ 0xF1, plan.create.size_bytes as usize);
+    machine.live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        volume.write(0, &bytes, Durability::Buffered).await.unwrap();
+        volume.close().await.unwrap();
+    });
+    machine.power_cut();
+    (machine, bytes)
+}
+
+fn patch(bytes: &mut [u8], offset: u64, part: &[u8]) {
+    bytes[offset as usize..offset as usize + part.len()].copy_from_slice(part);
+}
+
+async fn read(volume: &SimVolume, offset: u64, len: usize) -> Result<Vec<u8>, Error> {
+    let mut found = vec![0; len];
+    volume.read(offset, &mut found).await.map(|()| found)
+}
+
+#[test]
+fn a_durable_write_survives_a_power_cut() {
+    for (seed, plan) in (1..).zip(Plan::every_kind(PAGES)) {
+        let (mut machine, mut expected) = filled(plan, seed);
+        for round in 0..6 {
+            let (offset, len) = (3000 * (round + 1) + seed * 100, [1, 700, 9000, 40_000][round as usize % 4]);
+            let bytes = noise(round, len);
+            patch(&mut expected, offset, &bytes);
+            machine.live_whole(async |life| {
+                let volume = life.open().await.unwrap();
+                volume.write(offset, &bytes, Durability::Durable).await.unwrap();
+            });
+            machine.power_cut();
+            assert!(machine.contents() == expected, "round {round} of {plan:?}");
+            machine.power_cut();
+        }
+    }
+}
+
+#[test]
+fn a_flushed_range_survives_a_power_cut() {
+    for (seed, plan) in (1..).zip(Plan::every_kind(PAGES)) {
+        let (mut machine, old) = filled(plan, seed);
+        let bytes = noise(seed, 30_000);
+        machine.live_whole(async |life| {
+            let volume = life.open().await.unwrap();
+            volume.write(5000, &bytes, Durability::Buffered).await.unwrap();
+            volume.write(100_000, &bytes[..500], Durability::Buffered).await.unwrap();
+            volume.write(120_000, &bytes[..500], Durability::Buffered).await.unwrap();
+            let ranges = [Extent::new(8000, 1), Extent::new(5000, 20_000), Extent::new(100_100, 10)];
+            volume.flush(FlushScope::Ranges(&ranges)).await.unwrap();
+        });
+        machine.power_cut();
+        let found = machine.contents();
+        assert!(found[5000..25_000] == bytes[..20_000], "{plan:?}");
+        // A write is flushed whole: it was one commit.
+        assert!(found[100_000..100_500] == bytes[..500], "{plan:?}");
+        let lost_or_kept = &found[120_000..120_500];
+        assert!(lost_or_kept == &bytes[..500] || lost_or_kept == &old[120_000..120_500], "{plan:?}");
+    }
+}
+
+#[test]
+fn a_flush_of_a_range_leaves_other_dirty_data_where_it_is() {
+    let mut machine = Machine::new(Plan::of_pages(PAGES), 1);
+    machine.live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        for page in 0..PAGES {
+            volume.write(page * PAGE + 100, &[7; 300], Durability::Buffered).await.unwrap();
+        }
+        let before = volume.counters();
+        volume.flush(FlushScope::Ranges(&[Extent::new(3 * PAGE, PAGE)])).await.unwrap();
+        let after = volume.counters();
+        assert_eq!(after.committed_units - before.committed_units, 1);
+        assert_eq!(after.delta_bytes - before.delta_bytes, 300);
+        assert_eq!(after.commits - before.commits, 1);
+
+        volume.flush(FlushScope::Ranges(&[Extent::new(3 * PAGE, PAGE)])).await.unwrap();
+        assert_eq!(volume.counters().commits, after.commits, "it was clean");
+        volume.flush(FlushScope::Whole).await.unwrap();
+        assert_eq!(volume.counters().committed_units - before.committed_units, PAGES);
+    });
+}
+
+#[test]
+fn a_kill_takes_no_acknowledged_write() {
+    for (seed, plan) in (1..).zip(Plan::every_kind(PAGES)) {
+        let (machine, old) = filled(plan, seed);
+        let writes: Vec<(u64, Vec<u8>)> =
+            (0..12).map(|number| (number * 9100 + seed, noise(number, 1 + number as usize * 800))).collect();
+        let story = async |life: Life, acknowledged: &std::cell::Cell<usize>| {
+            let volume = life.open().await.unwrap();
+            for (number, (offset, bytes)) in writes.iter().enumerate() {
+                let durability = if number % 5 == 4 { Durability::Durable } else { Durability::Buffered };
+                volume.write(*offset, bytes, durability).await.unwrap();
+                if !life.env.is_stopped() {
+                    acknowledged.set(number + 1);
+                }
+            }
+        };
+        let acknowledged = std::cell::Cell::new(0);
+        let (_, events) = machine.fork(seed).live(WHOLE_LIFE, |life| story(life, &acknowledged));
+        assert_eq!(acknowledged.get(), writes.len());
+        for at in 0..=events {
+            let mut machine = machine.fork(seed);
+            acknowledged.set(0);
+            let cut = CutPlan { at_event: Some(at), kind: CutKind::Kill };
+            let _halted = machine.live(cut, |life| story(life, &acknowledged)).0;
+            machine.kill();
+            let found = machine.contents();
+            let mut expected = old.clone();
+            for (offset, bytes) in &writes[..acknowledged.get()] {
+                patch(&mut expected, *offset, bytes);
+            }
+            // The write under way may be there, not be there, or be torn where it is larger than one commit.
+            let under_way = writes.get(acknowledged.get()).map_or(0..0, |(offset, bytes)| {
+                // The baselines write the rest of the pages anew, with the same bytes.
+                *offset as usize..*offset as usize + bytes.len()
+            });
+            let differs = (0..found.len()).find(|&at| found[at] != expected[at] && !under_way.contains(&at));
+            assert_eq!(differs, None, "kill at event {at} of {events}, {plan:?}");
+        }
+    }
+}
+
+#[test]
+fn a_commit_of_several_ranges_is_all_or_nothing() {
+    let parts = [(100, 700), (3 * PAGE + 4000, 5000), (20 * PAGE, 4096), (30 * PAGE + 1, 1)];
+    for (seed, plan) in (1..).zip(Plan::every_kind(PAGES)) {
+        let (machine, old) = filled(plan, seed);
+        let mut new = old.clone();
+        let bytes: Vec<Vec<u8>> = parts.iter().map(|&(offset, len)| noise(offset, len)).collect();
+        let ranges: Vec<(u64, &[u8])> =
+            parts.iter().zip(&bytes).map(|(&(offset, _), bytes)| (offset, &bytes[..])).collect();
+        for &(offset, part) in &ranges {
+            patch(&mut new, offset, part);
+        }
+        let story = async |life: Life, acknowledged: &std::cell::Cell<bool>| {
+            let volume = life.open().await.unwrap();
+            volume.commit(&ranges).await.unwrap();
+            acknowledged.set(!life.env.is_stopped());
+            volume.checkpoint().await.unwrap();
+        };
+        let acknowledged = std::cell::Cell::new(false);
+        let (_, events) = machine.fork(1).live(WHOLE_LIFE, |life| story(life, &acknowledged));
+        let (mut all, mut nothing) = (0, 0);
+        for at in 0..events {
+            for kind in [CutKind::PowerCut, CutKind::Kill] {
+                // The same life each time; only what the cut leaves differs.
+                let mut lived = machine.fork(1);
+                acknowledged.set(false);
+                let cut = CutPlan { at_event: Some(at), kind };
+                assert!(lived.live(cut, |life| story(life, &acknowledged)).0.is_err());
+                for chance in 0..3 {
+                    let mut machine = lived.fork(chance);
+                    machine.strike(kind);
+                    let found = machine.contents();
+                    let is_all = found == new;
+                    let what = format!("{kind:?} at event {at} of {events}, {plan:?}");
+                    assert!(is_all || found == old, "torn: {what}");
+                    assert!(is_all || !acknowledged.get(), "taken back: {what}");
+                    if is_all { all += 1 } else { nothing += 1 }
+                }
+            }
+        }
+        assert!(all > 0 && nothing > 0, "{all} and {nothing}: {plan:?}");
+    }
+}
+
+/// After a failure below: no write, flush, commit or checkpoint succeeds, and each tells why.
+async fn assert_read_only(volume: &SimVolume, reason: &str) {
+    let is_latched = |result: Result<(), Error>| match result {
+        Err(Error::Latched(why)) => assert!(why.contains(reason), "{why}"),
+        other => panic!("{other:?}"),
+    };
+    is_latched(volume.write(0, &[1], Durability::Buffered).await);
+    is_latched(volume.write(0, &[1], Durability::Durable).await);
+    is_latched(volume.flush(FlushScope::Whole).await);
+    is_latched(volume.flush(FlushScope::Ranges(&[Extent::new(0, 1)])).await);
+    is_latched(volume.commit(&[(0, &[1])]).await);
+    is_latched(volume.write_zeroes(Extent::new(0, PAGE), Durability::Durable).await);
+    is_latched(volume.checkpoint().await);
+    assert!(volume.failure().is_some_and(|failure| failure.to_string().contains(reason)));
+}
+
+#[test]
+fn after_a_failed_log_write_nothing_is_acknowledged_as_durable_and_the_volume_is_read_only_with_the_reason() {
+    for separate_log in [true, false] {
+        let plan = Plan { separate_log, ..Plan::of_pages(PAGES) };
+        let (mut machine, mut expected) = filled(plan, 3);
+        let kept = noise(1, 600);
+        patch(&mut expected, 0, &kept);
+        machine.live_whole(async |life| {
+            let volume = life.open().await.unwrap();
+            volume.write(0, &kept, Durability::Durable).await.unwrap();
+            volume.write(8 * PAGE, &[8; 500], Durability::Buffered).await.unwrap();
+            let next = life.log.counters().writes;
+            // One write alone fails: the drive is well again, and still nothing may be called durable.
+            life.log.set_faults(Faults { failing_writes: next..next + 1, ..Faults::default() });
+            let failed = volume.write(4 * PAGE, &[9; 500], Durability::Durable).await;
+            assert!(failed.is_err(), "it was acknowledged");
+            assert_read_only(&volume, "write").await;
+            assert!(read(&volume, 0, 600).await.unwrap() == kept, "what is there can be read");
+        });
+        machine.power_cut();
+        let found = machine.contents();
+        for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            let page = at as u64 / PAGE;
+            assert!(found == expected || page == 4 || page == 8, "byte {at}");
+        }
+    }
+}
+
+#[test]
+fn after_a_failed_home_flush_nothing_is_acknowledged_as_durable_and_the_volume_is_read_only_with_the_reason()
+{
+    for seed in 1..30 {
+        let (mut machine, mut expected) = filled(Plan::of_pages(PAGES), seed);
+        let kept = noise(1, 9000);
+        patch(&mut expected, 0, &kept);
+        machine.live_whole(async |life| {
+            let volume = life.open().await.unwrap();
+            volume.write(0, &kept, Durability::Durable).await.unwrap();
+            let next = life.home.counters().flushes;
+            life.home.set_faults(Faults { failing_flushes: next..next + 1, ..Faults::default() });
+            assert!(volume.checkpoint().await.is_err());
+            assert_read_only(&volume, "flush").await;
+            assert!(read(&volume, 0, kept.len()).await.unwrap() == kept, "what is there can be read");
+        });
+        // What the failed flush dropped, the log still has.
+        machine.power_cut();
+        assert!(machine.contents() == expected, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_damaged_page_is_never_served() {
+    for (seed, plan) in (1..).zip(Plan::every_kind(PAGES)) {
+        let (mut machine, expected) = filled(plan, seed);
+        let damaged = [5, 6, 20];
+        for page in damaged {
+            let offset = plan.layout().page_offset(page);
+            machine.home.borrow_mut().rot(offset + 17, 1 + page, &mut Random::new(seed));
+        }
+        machine.live_whole(async |life| {
+            let volume = life.open().await.unwrap();
+            for page in 0..PAGES {
+                let found = read(&volume, page * PAGE + 10, 1000).await;
+                match damaged.contains(&page) {
+                    true => assert_eq!(found, Err(Error::Damaged { page })),
+                    false => {
+                        let at = (page * PAGE + 10) as usize;
+                        assert!(found.unwrap() == expected[at..at + 1000], "page {page}");
+                    }
+                }
+            }
+            assert!(read(&volume, 0, expected.len()).await.is_err());
+            assert_eq!(check(&volume).await.unwrap().damaged_pages, damaged);
+        });
+    }
+}
+
+#[test]
+fn a_home_device_older_than_its_log_is_refused() {
+    let mut machine = Machine::new(Plan::of_pages(PAGES), 1);
+    let older: Image = machine.home.borrow().clone();
+    machine.live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        volume.write(0, &[1; 100], Durability::Durable).await.unwrap();
+        volume.close().await.unwrap();
+    });
+    machine.power_cut();
+    *machine.home.borrow_mut() = older;
+    machine.live_whole(async |life| match life.open().await {
+        Err(Error::Unusable(why)) => assert!(why.contains("older"), "{why}"),
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it was opened"),
+    });
+}
+
+#[test]
+fn a_recovery_that_is_cut_and_done_again_gives_the_same_bytes() {
+    for (seed, plan) in (1..).zip(Plan::every_kind(PAGES)) {
+        let (mut machine, mut expected) = filled(plan, seed);
+        let parts: Vec<(u64, Vec<u8>)> = (0..10)
+            .map(|number| (number * 15_000 + 50, noise(number, 100 + 700 * number as usize)))
+            .collect();
+        machine.live_whole(async |life| {
+            let volume = life.open().await.unwrap();
+            for (offset, bytes) in &parts {
+                volume.write(*offset, bytes, Durability::Durable).await.unwrap();
+            }
+            volume.write_zeroes(Extent::new(30 * PAGE, 2 * PAGE), Durability::Durable).await.unwrap();
+        });
+        for (offset, bytes) in &parts {
+            patch(&mut expected, *offset, bytes);
+        }
+        patch(&mut expected, 30 * PAGE, &vec![0; 2 * PAGE as usize]);
+        machine.power_cut();
+        let (opened, events) = machine.fork(7).live(WHOLE_LIFE, async |life| life.open().await.map(drop));
+        opened.unwrap().unwrap();
+        for at in 0..events {
+            for kind in [CutKind::PowerCut, CutKind::Kill] {
+                let mut machine = machine.fork(7);
+                let cut = CutPlan { at_event: Some(at), kind };
+                assert!(machine.live(cut, async |life| life.open().await.map(drop)).0.is_err());
+                machine.strike(kind);
+                assert!(machine.contents() == expected, "{kind:?} at event {at} of {events}, {plan:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_full_page_write_over_a_cached_page_journals_only_the_bytes_that_differ() {
+    let (mut machine, expected) = filled(Plan::of_pages(PAGES), 1);
+    machine.live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        let mut page = read(&volume, 9 * PAGE, PAGE as usize).await.unwrap();
+        assert!(page == expected[9 * PAGE as usize..10 * PAGE as usize]);
+        let before = volume.counters();
+        for at in (100..110).chain(3000..3004) {
+            page[at] ^= 0xFF;
+        }
+        volume.write(9 * PAGE, &page, Durability::Durable).await.unwrap();
+        let after = volume.counters();
+        assert_eq!(after.delta_bytes - before.delta_bytes, 14);
+        assert_eq!(after.equal_bytes - before.equal_bytes, PAGE - 14);
+        assert!(read(&volume, 9 * PAGE, PAGE as usize).await.unwrap() == page);
+
+        volume.write(9 * PAGE, &page, Durability::Durable).await.unwrap();
+        assert_eq!(volume.counters().commits, after.commits, "the same bytes again are no commit");
+    });
+}
+
+#[test]
+fn discarded_pages_take_no_log_payload_and_read_as_zeros() {
+    for (seed, plan) in (1..).zip(Plan::every_kind(PAGES)) {
+        let (mut machine, mut expected) = filled(plan, seed);
+        machine.live_whole(async |life| {
+            let volume = life.open().await.unwrap();
+            let before = volume.counters();
+            volume.write_zeroes(Extent::new(8 * PAGE, 16 * PAGE), Durability::Durable).await.unwrap();
+            let after = volume.counters();
+            assert_eq!(after.delta_bytes, before.delta_bytes);
+            if plan.atomic_sectors {
+                // Elsewhere a checkpoint may have begun, which logs images.
+                let taken = after.log_bytes - before.log_bytes;
+                assert_eq!(taken, u64::from(plan.sector_bytes), "one sector of tags");
+            }
+            assert!(read(&volume, 8 * PAGE, 16 * PAGE as usize).await.unwrap().iter().all(|&byte| byte == 0));
+            for page in 0..PAGES {
+                assert_eq!(volume.is_allocated(page).await.unwrap(), !(8..24).contains(&page), "page {page}");
+            }
+            volume.checkpoint().await.unwrap();
+            assert_eq!(volume.counters().home_bytes, before.home_bytes, "and none is written home");
+            assert_eq!(check(&volume).await.unwrap().pages_empty, 16);
+        });
+        machine.power_cut();
+        patch(&mut expected, 8 * PAGE, &vec![0; 16 * PAGE as usize]);
+        assert!(machine.contents() == expected, "{plan:?}");
+    }
+}
+
+#[test]
+fn writes_under_way_at_a_failure_all_hear_of_it() {
+    let mut machine = Machine::new(Plan::of_pages(PAGES), 1);
+    machine.live_whole(async |life| {
+        use evenkeel_engine::env::Env;
+        let volume = life.open().await.unwrap();
+        let next = life.log.counters().writes;
+        life.log.set_faults(Faults { failing_writes: next..next + 1, ..Faults::default() });
+        let told = Rc::new(std::cell::RefCell::new(Vec::new()));
+        for page in 0..20 {
+            let (volume, told) = (volume.clone(), Rc::clone(&told));
+            life.env.spawn(async move {
+                let result = volume.write(page * PAGE, &[1; 100], Durability::Durable).await;
+                told.borrow_mut().push(result.is_err());
+            });
+        }
+        while told.borrow().len() < 20 {
+            life.env.sleep(10_000).await;
+        }
+        assert!(told.borrow().iter().all(|&failed| failed), "{told:?}");
+    });
+}
