@@ -106,7 +106,7 @@ pub enum TargetError {
 }
 
 impl TargetError {
-    /// A failed system call, told from a full file system, an interruption and a lack of support.
+    /// A failed system call, with what was being done to what.
     pub fn io(doing: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
         Self::Io { doing, path: path.into(), source }
     }
