@@ -30,3 +30,33 @@ impl Notify {
         .await
     }
 }
+
+/// Wakes those who wait for a number to be reached, and nobody else.
+#[derive(Debug, Default)]
+pub(crate) struct Line {
+    waiting: RefCell<Vec<(u64, Waker)>>,
+}
+
+impl Line {
+    /// Wakes all who wait for `reached` or less.
+    pub(crate) fn through(&self, reached: u64) {
+        self.waiting.borrow_mut().retain(|(number, waker)| {
+            if *number <= reached {
+                waker.wake_by_ref();
+            }
+            *number > reached
+        });
+    }
+
+    /// Ends once `ready` answers; it is asked at once and after each [`Self::through`] of `number`.
+    pub(crate) async fn until<T>(&self, number: u64, mut ready: impl FnMut() -> Option<T>) -> T {
+        poll_fn(|context| match ready() {
+            Some(answer) => Poll::Ready(answer),
+            None => {
+                self.waiting.borrow_mut().push((number, context.waker().clone()));
+                Poll::Pending
+            }
+        })
+        .await
+    }
+}

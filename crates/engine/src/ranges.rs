@@ -1,26 +1,31 @@
 //! Which bytes of a page are meant: a sorted list of ranges that neither touch nor overlap.
 
+use smallvec::SmallVec;
+
 use crate::format::PAGE;
 
 /// Byte ranges within one page.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PageRanges {
-    ranges: Vec<(u16, u16)>,
+    ranges: SmallVec<[(u16, u16); 4]>,
 }
 
 impl PageRanges {
     /// Every byte of the page.
     pub(crate) fn full() -> Self {
-        Self { ranges: vec![(0, PAGE as u16)] }
+        Self { ranges: SmallVec::from_slice(&[(0, PAGE as u16)]) }
     }
 
     /// Whether it holds every byte of the page.
     pub(crate) fn is_full(&self) -> bool {
-        self.ranges == [(0, PAGE as u16)]
+        self.ranges[..] == [(0, PAGE as u16)]
     }
 
     /// Adds the bytes from `start` to before `end`.
     pub(crate) fn insert(&mut self, start: u16, end: u16) {
+        if self.is_full() {
+            return;
+        }
         let first = self.ranges.partition_point(|&(_, range_end)| range_end < start);
         let last = self.ranges.partition_point(|&(range_start, _)| range_start <= end);
         let mut merged = (start, end);
@@ -30,7 +35,12 @@ impl PageRanges {
         if let Some(&[.., (_, high)]) = self.ranges.get(first..last) {
             merged.1 = merged.1.max(high);
         }
-        self.ranges.splice(first..last, [merged]);
+        if first == last {
+            self.ranges.insert(first, merged);
+        } else {
+            self.ranges[first] = merged;
+            self.ranges.drain(first + 1..last);
+        }
     }
 
     /// The ranges that it does not hold, ascending.

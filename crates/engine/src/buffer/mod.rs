@@ -137,6 +137,7 @@ impl<A: Arena> Buffer<A> {
             let durable = unit.durable || is_durable(unit.sequence);
             if is_here && durable && !is_planted(Bug::DurableUnitsReplayed) {
                 buffer.supersede_older(unit.sequence);
+                buffer.advance();
             }
         }
         (buffer, count)
@@ -202,6 +203,7 @@ impl<A: Arena> Buffer<A> {
         self.units.push_back(Unit { extents: touched, live, state: State::Idle });
         if extents.iter().any(|extent| extent.content == Content::Superseded) {
             self.supersede_older(sequence);
+            self.advance();
         }
     }
 
@@ -403,6 +405,7 @@ impl<A: Arena> Buffer<A> {
         for &sequence in batch.units.iter().chain(&batch.absorbed) {
             self.release(sequence);
         }
+        self.advance();
     }
 
     /// Marks that older units do not count any more for `extent`: what they wrote there is durable. `None` where
@@ -435,6 +438,11 @@ impl<A: Arena> Buffer<A> {
             }
         }
         self.ring.release(sequence);
+    }
+
+    /// Lets the room of the oldest units be used again, as far as they are released.
+    fn advance(&mut self) {
+        self.ring.advance();
         while self.first < self.ring.oldest() {
             self.units.pop_front();
             self.first += 1;

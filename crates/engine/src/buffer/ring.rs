@@ -1,7 +1,7 @@
 //! The ring of units in the arena.
 //!
 //! 1. Units lie one behind another in the order of their sequence numbers; one that does not fit before the
-//!    end begins at the start.
+//!    end begins at the start, and so does the first after all are released.
 //! 2. No byte of a unit at or behind the stored tail is overwritten: the tail is stored before its room is
 //!    used again.
 //! 3. So a reader that follows the sequence from the stored tail finds every unit that is not released.
@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use crate::env::Arena;
 use crate::format::unit::{
     ArenaHead, HEAD_BYTES, RING_OFFSET, UNIT_DURABLE, UNIT_EXTENT_BYTES, UNIT_HEADER_BYTES, UNIT_MARK_OFFSET,
-    UnitExtent, decode_unit, decode_unit_header, encode_unit, unit_bytes,
+    UnitExtent, decode_unit, decode_unit_header, encode_unit_head, unit_bytes,
 };
 use crate::planted::{Bug, is_planted};
 
@@ -115,18 +115,22 @@ impl<A: Arena> Ring<A> {
     pub(crate) fn append<'a>(
         &mut self,
         extents: &[UnitExtent],
-        payload: impl IntoIterator<Item = &'a [u8]>,
+        payload: impl IntoIterator<Item = &'a [u8]> + Clone,
         payload_bytes: usize,
     ) -> Option<(u64, usize)> {
         let len = unit_bytes(extents.len(), payload_bytes);
         let offset = self.place(len)?;
         let sequence = self.next_sequence;
-        let mut scratch = std::mem::take(&mut self.scratch);
-        encode_unit(self.head.volume, sequence, extents, payload, &mut scratch);
-        self.arena.store(RING_OFFSET + offset, &scratch);
-        self.scratch = scratch;
+        encode_unit_head(self.head.volume, sequence, extents, payload.clone(), &mut self.scratch);
+        self.arena.store(RING_OFFSET + offset, &self.scratch);
+        let payload_at = RING_OFFSET + offset + self.scratch.len();
+        let mut next = payload_at;
+        for bytes in payload {
+            self.arena.store(next, bytes);
+            next += bytes.len();
+        }
         self.add_slot(offset, len);
-        Some((sequence, payload_at(offset, extents.len())))
+        Some((sequence, payload_at))
     }
 
     /// Copies bytes of a payload.
@@ -134,7 +138,7 @@ impl<A: Arena> Ring<A> {
         self.arena.load(at, into);
     }
 
-    /// Marks a unit as durable, and gives its room back once all older ones are too.
+    /// Marks a unit as durable: its room comes back with [`Self::advance`].
     pub(crate) fn release(&mut self, sequence: u64) {
         let place = (sequence - self.oldest()) as usize;
         let slot = &mut self.slots[place];
@@ -142,6 +146,10 @@ impl<A: Arena> Ring<A> {
         slot.released = true;
         self.arena.store(RING_OFFSET + slot.offset + UNIT_MARK_OFFSET, &UNIT_DURABLE);
         self.used_bytes -= slot.len;
+    }
+
+    /// Gives the room of the oldest units back, up to the first that is not released.
+    pub(crate) fn advance(&mut self) {
         let before = self.slots.len();
         while self.slots.front().is_some_and(|slot| slot.released) {
             self.slots.pop_front();
@@ -158,7 +166,8 @@ impl<A: Arena> Ring<A> {
     fn place(&self, len: usize) -> Option<usize> {
         let capacity = self.capacity();
         let Some(oldest) = self.slots.front() else {
-            return if self.end + len <= capacity { Some(self.end) } else { (len <= capacity).then_some(0) };
+            // From the start each time: what little is in use then stays in the processor's cache.
+            return (len <= capacity).then_some(0);
         };
         let tail = oldest.offset;
         if self.end > tail {
@@ -278,6 +287,7 @@ mod tests {
                 for _ in 0..releases {
                     if let Some((sequence, _)) = live.pop_front() {
                         ring.release(sequence);
+                        ring.advance();
                     }
                 }
                 let (again, found) = Ring::open(arena.clone(), 7, 2, 2);

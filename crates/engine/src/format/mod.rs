@@ -8,7 +8,7 @@ pub mod record;
 pub mod superblock;
 pub mod unit;
 
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+use twox_hash::XxHash3_64;
 
 /// Bytes in a page: the unit of home writes, page sums and the allocation map.
 pub const PAGE: usize = 4096;
@@ -18,7 +18,7 @@ pub const PAGE_BYTES: u64 = PAGE as u64;
 
 /// The sum of a page's bytes. Never 0, which in the table means a page without contents.
 pub fn page_sum(bytes: &[u8]) -> u64 {
-    xxh3_64(bytes).max(1)
+    XxHash3_64::oneshot(bytes).max(1)
 }
 
 /// A checksum that only these bytes in this volume, epoch and place of the sequence have.
@@ -27,7 +27,7 @@ fn seeded_sum(volume: u64, epoch: u64, sequence: u64, bytes: &[u8]) -> u64 {
     place[..8].copy_from_slice(&volume.to_le_bytes());
     place[8..16].copy_from_slice(&epoch.to_le_bytes());
     place[16..].copy_from_slice(&sequence.to_le_bytes());
-    xxh3_64_with_seed(bytes, xxh3_64(&place))
+    XxHash3_64::oneshot_with_seed(XxHash3_64::oneshot(&place), bytes)
 }
 
 /// Reads little-endian fields one after another; `None` past the end.

@@ -134,19 +134,16 @@ impl Tag {
         }
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self) -> [u8; TAG_BYTES] {
         let (page, low, kind, high): (u64, u16, u16, u32) = match *self {
             Self::Delta { page, offset, len } => (page, offset, DELTA, u32::from(len)),
             Self::Zero { page, offset, len } => (page, offset, ZERO, u32::from(len)),
             Self::Discard { page, count } => (page, 0, DISCARD, count),
             Self::Units { sequence, count } => (sequence, 0, UNITS, count),
-            Self::Page { page, sum } => return encode_sum(page, sum, out),
-            Self::TablePage { page, sum } => return encode_sum(page | OF_TABLE, sum, out),
+            Self::Page { page, sum } => return two_words(page, sum),
+            Self::TablePage { page, sum } => return two_words(page | OF_TABLE, sum),
         };
-        out.extend_from_slice(&page.to_le_bytes());
-        out.extend_from_slice(&low.to_le_bytes());
-        out.extend_from_slice(&kind.to_le_bytes());
-        out.extend_from_slice(&high.to_le_bytes());
+        two_words(page, u64::from(low) | u64::from(kind) << 16 | u64::from(high) << 32)
     }
 
     fn decode(kind: RecordKind, bytes: &[u8]) -> Option<Self> {
@@ -171,9 +168,11 @@ impl Tag {
     }
 }
 
-fn encode_sum(page: u64, sum: u64, out: &mut Vec<u8>) {
-    out.extend_from_slice(&page.to_le_bytes());
-    out.extend_from_slice(&sum.to_le_bytes());
+fn two_words(first: u64, second: u64) -> [u8; TAG_BYTES] {
+    let mut bytes = [0; TAG_BYTES];
+    bytes[..8].copy_from_slice(&first.to_le_bytes());
+    bytes[8..].copy_from_slice(&second.to_le_bytes());
+    bytes
 }
 
 impl RecordKind {
@@ -202,7 +201,9 @@ pub fn record_bytes(tags: usize, payload_bytes: usize, sector_bytes: usize) -> u
 /// A record being made, in a buffer that is used again and again.
 #[derive(Debug, Default)]
 pub struct RecordBuilder {
+    /// As long as the longest record so far: what is about to be overwritten is not zeroed first.
     bytes: Vec<u8>,
+    len: usize,
     tags: u32,
     payload_bytes: u32,
 }
@@ -210,8 +211,8 @@ pub struct RecordBuilder {
 impl RecordBuilder {
     /// Empties it.
     pub fn clear(&mut self) {
-        self.bytes.clear();
-        self.bytes.resize(HEADER_BYTES, 0);
+        self.len = 0;
+        self.take(HEADER_BYTES);
         self.tags = 0;
         self.payload_bytes = 0;
     }
@@ -219,16 +220,24 @@ impl RecordBuilder {
     /// Adds a tag. All tags come before all payload.
     pub fn tag(&mut self, tag: &Tag) {
         debug_assert_eq!(self.payload_bytes, 0, "tags come before payload");
-        tag.encode(&mut self.bytes);
+        self.take(TAG_BYTES).copy_from_slice(&tag.encode());
         self.tags += 1;
     }
 
-    /// Room for `len` bytes of payload, to be filled by the caller.
+    /// Room for `len` bytes of payload, to be filled by the caller: what is in it is not defined.
     pub fn payload(&mut self, len: usize) -> &mut [u8] {
-        let start = self.bytes.len();
-        self.bytes.resize(start + len, 0);
         self.payload_bytes += len as u32;
-        &mut self.bytes[start..]
+        self.take(len)
+    }
+
+    /// The next `len` bytes.
+    fn take(&mut self, len: usize) -> &mut [u8] {
+        let start = self.len;
+        self.len += len;
+        if self.bytes.len() < self.len {
+            self.bytes.resize(self.len, 0);
+        }
+        &mut self.bytes[start..self.len]
     }
 
     /// Number of tags so far.
@@ -238,8 +247,8 @@ impl RecordBuilder {
 
     /// Pads and sums the record; `header`'s counts and length are filled in here.
     pub fn seal(&mut self, volume: u64, mut header: Header, sector_bytes: usize) -> &[u8] {
-        let len_bytes = self.bytes.len().next_multiple_of(sector_bytes);
-        self.bytes.resize(len_bytes, 0);
+        let len_bytes = self.len.next_multiple_of(sector_bytes);
+        self.take(len_bytes - self.len).fill(0);
         header.tags = self.tags;
         header.payload_bytes = self.payload_bytes;
         header.len_bytes = len_bytes as u32;
@@ -256,9 +265,9 @@ impl RecordBuilder {
         }
         at[56..60].copy_from_slice(&header.len_bytes.to_le_bytes());
         at[60..64].copy_from_slice(&header.kind.code().to_le_bytes());
-        let sum = seeded_sum(volume, header.epoch, header.sequence, summed(&self.bytes));
+        let sum = seeded_sum(volume, header.epoch, header.sequence, summed(&self.bytes[..len_bytes]));
         self.bytes[8..16].copy_from_slice(&sum.to_le_bytes());
-        &self.bytes
+        &self.bytes[..len_bytes]
     }
 
     /// The payload so far.
@@ -269,7 +278,7 @@ impl RecordBuilder {
 
     /// The sealed record, or what there is of it.
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+        &self.bytes[..self.len]
     }
 }
 

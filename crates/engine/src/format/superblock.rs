@@ -3,7 +3,7 @@
 //! Generation g is written to the copies whose number has g's parity, so that a torn write never takes the
 //! generation before it. The valid copy of the highest generation counts.
 
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use super::{Fields, PAGE};
 
@@ -75,7 +75,7 @@ impl Superblock {
         for (place, word) in page.chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
         }
-        let sum = xxh3_64(&page[16..]);
+        let sum = XxHash3_64::oneshot(&page[16..]);
         page[8..16].copy_from_slice(&sum.to_le_bytes());
         page
     }
@@ -87,7 +87,7 @@ impl Superblock {
         }
         let mut fields = Fields::of(page);
         let (magic, sum) = (fields.u64()?, fields.u64()?);
-        if magic != MAGIC || sum != xxh3_64(&page[16..]) || fields.u64()? != u64::from(VERSION) {
+        if magic != MAGIC || sum != XxHash3_64::oneshot(&page[16..]) || fields.u64()? != u64::from(VERSION) {
             return None;
         }
         let found = Self {

@@ -2,13 +2,16 @@
 //!
 //! ```text
 //! arena:  head 0 (64) │ head 1 (64) │ ring
-//! unit:   header (48 bytes) │ extents (24 bytes each) │ payload │ padding to 8
+//! unit:   header (56 bytes) │ extents (24 bytes each) │ payload │ padding to 8
 //! ```
 //!
 //! A unit counts once its checksum does, so a kill between any two stores leaves a ring that ends before it.
-//! The checksum is seeded with volume and sequence number; a unit never wraps. A unit that became durable is
+//! The checksum is seeded with volume and sequence number, and covers header, extents and the sum of the payload,
+//! so that the payload is summed where it lies and copied once; a unit never wraps. A unit that became durable is
 //! marked so, outside the checksum: replayed as if it were not, it could bring back what a newer durable one
 //! had overwritten.
+
+use twox_hash::XxHash3_64;
 
 use super::{Fields, seeded_sum};
 
@@ -16,7 +19,7 @@ const UNIT_MAGIC: u64 = u64::from_le_bytes(*b"ek-unit.");
 const HEAD_MAGIC: u64 = u64::from_le_bytes(*b"ek-arena");
 
 /// Bytes of a unit's header.
-pub const UNIT_HEADER_BYTES: usize = 48;
+pub const UNIT_HEADER_BYTES: usize = 56;
 
 /// Where in a unit's header its mark stands.
 pub const UNIT_MARK_OFFSET: usize = 16;
@@ -104,8 +107,9 @@ pub fn unit_bytes(extents: usize, payload_bytes: usize) -> usize {
     (UNIT_HEADER_BYTES + extents * UNIT_EXTENT_BYTES + payload_bytes).next_multiple_of(8)
 }
 
-/// A unit as it stands in the ring.
-pub fn encode_unit<'a>(
+/// What stands before the payload of a unit in the ring. `payload` holds the bytes of each extent that has any, in
+/// the extents' order.
+pub fn encode_unit_head<'a>(
     volume: u64,
     sequence: u64,
     extents: &[UnitExtent],
@@ -126,16 +130,17 @@ pub fn encode_unit<'a>(
         }
     }
     let payload_start = out.len();
+    let (mut payload_bytes, mut sum) = (0, 0);
     for bytes in payload {
-        out.extend_from_slice(bytes);
+        payload_bytes += bytes.len();
+        sum = XxHash3_64::oneshot_with_seed(sum, bytes);
     }
-    let payload_bytes = out.len() - payload_start;
-    out.resize(out.len().next_multiple_of(8), 0);
     let counts = extents.len() as u64 | (payload_bytes as u64) << 32;
-    for (place, word) in out[SUMMED_FROM..48].chunks_exact_mut(8).zip([
+    for (place, word) in out[SUMMED_FROM..UNIT_HEADER_BYTES].chunks_exact_mut(8).zip([
         sequence,
         counts,
         payload_start as u64 | (out_len(payload_start, payload_bytes) << 32),
+        sum,
     ]) {
         place.copy_from_slice(&word.to_le_bytes());
     }
@@ -169,12 +174,12 @@ pub fn decode_unit_header(bytes: &[u8]) -> Option<UnitHeader> {
 pub fn decode_unit(volume: u64, bytes: &[u8]) -> Option<(UnitHeader, Vec<UnitExtent>, usize)> {
     let header = decode_unit_header(bytes)?;
     let bytes = bytes.get(..header.len_bytes as usize)?;
+    let payload_start = UNIT_HEADER_BYTES + header.extents as usize * UNIT_EXTENT_BYTES;
     let sum = u64::from_le_bytes(bytes[8..16].try_into().ok()?);
-    if sum != seeded_sum(volume, 0, header.sequence, &bytes[SUMMED_FROM..]) {
+    if sum != seeded_sum(volume, 0, header.sequence, &bytes[SUMMED_FROM..payload_start]) {
         return None;
     }
-    let payload_start = UNIT_HEADER_BYTES + header.extents as usize * UNIT_EXTENT_BYTES;
-    let mut extents = Vec::new();
+    let (mut extents, mut payload, mut payload_sum) = (Vec::new(), &bytes[payload_start..], 0);
     for extent in bytes[UNIT_HEADER_BYTES..payload_start].chunks_exact(UNIT_EXTENT_BYTES) {
         let mut fields = Fields::of(extent);
         let (offset, len) = (fields.u64()?, fields.u64()?);
@@ -186,11 +191,21 @@ pub fn decode_unit(volume: u64, bytes: &[u8]) -> Option<(UnitHeader, Vec<UnitExt
             _ => return None,
         };
         offset.checked_add(len)?;
-        extents.push(UnitExtent { offset, len, content });
+        let extent = UnitExtent { offset, len, content };
+        if content == Content::Data {
+            let (part, rest) = payload.split_at_checked(usize::try_from(len).ok()?)?;
+            (payload, payload_sum) = (rest, XxHash3_64::oneshot_with_seed(payload_sum, part));
+        }
+        extents.push(extent);
     }
-    let payload_bytes: u64 =
-        extents.iter().try_fold(0u64, |sum, extent| sum.checked_add(extent.payload_bytes()))?;
-    (payload_bytes == u64::from(header.payload_bytes)).then_some((header, extents, payload_start))
+    let payload_bytes = bytes.len() - payload_start - payload.len();
+    let is_whole =
+        payload_bytes == header.payload_bytes as usize && payload_sum == stored_payload_sum(bytes)?;
+    is_whole.then_some((header, extents, payload_start))
+}
+
+fn stored_payload_sum(unit: &[u8]) -> Option<u64> {
+    Some(u64::from_le_bytes(unit[UNIT_HEADER_BYTES - 8..UNIT_HEADER_BYTES].try_into().ok()?))
 }
 
 impl ArenaHead {
@@ -242,6 +257,14 @@ mod tests {
 
     use super::*;
 
+    fn whole_unit(extents: &[UnitExtent], payload: &[&[u8]]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encode_unit_head(7, 5, extents, payload.iter().copied(), &mut bytes);
+        bytes.extend(payload.concat());
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        bytes
+    }
+
     #[test]
     fn what_is_stored_is_found() {
         let extents = [
@@ -249,8 +272,7 @@ mod tests {
             UnitExtent { offset: 4096, len: 4096, content: Content::Discard },
             UnitExtent { offset: 20, len: 2, content: Content::Data },
         ];
-        let mut bytes = Vec::new();
-        encode_unit(7, 5, &extents, [&b"abc"[..], &b"de"[..]], &mut bytes);
+        let bytes = whole_unit(&extents, &[b"abc", b"de"]);
         assert_eq!(bytes.len(), unit_bytes(3, 5));
         let (header, found, payload_start) = decode_unit(7, &bytes).unwrap();
         assert_eq!((header.sequence, header.payload_bytes), (5, 5));
@@ -265,10 +287,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_unit_torn_anywhere_does_not_count(cut in 0..11usize, noise in any::<u64>()) {
+        fn a_unit_torn_anywhere_does_not_count(cut in 0..12usize, noise in any::<u64>()) {
             let extents = [UnitExtent { offset: 10, len: 5, content: Content::Data }];
-            let mut bytes = Vec::new();
-            encode_unit(7, 5, &extents, [&b"abcde"[..]], &mut bytes);
+            let bytes = whole_unit(&extents, &[b"abcde"]);
             let mut torn = bytes.clone();
             for word in torn.chunks_exact_mut(8).skip(cut) {
                 word.copy_from_slice(&noise.to_le_bytes());

@@ -7,10 +7,11 @@
 //! 2. A frame whose bytes are not home yet stays in memory until they are.
 //! 3. A page is read from the device by one task at a time, and never while it is written.
 
+mod frames;
 mod table;
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use crate::counters::{Counters, add};
@@ -20,8 +21,9 @@ use crate::format::layout::Layout;
 use crate::format::record::Tag;
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
 use crate::notify::Notify;
-use crate::ranges::PageRanges;
 
+use frames::Frames;
+pub(crate) use frames::Outgoing;
 pub(crate) use table::Table;
 
 /// Pages read from the device at once.
@@ -30,47 +32,13 @@ const READ_PAGES_MAX: u64 = 64;
 /// Fewest pages kept: half of them must hold what one operation loads.
 const CACHED_PAGES_MIN: usize = 16;
 
-/// The bytes of a page. Shared with a checkpoint while it writes them; a change meanwhile makes a copy.
-pub(crate) type PageBytes = Rc<[u8; PAGE]>;
-
-struct Frame {
-    bytes: PageBytes,
-    /// Which of `bytes` are known; the others are as they are home.
-    known: PageRanges,
-    /// Whether the page has no contents: it reads as zeros and takes no room home.
-    empty: bool,
-    /// Whether something of it is not home yet.
-    dirty: bool,
-    /// Whether a checkpoint is writing it.
-    writing: bool,
-    /// Its sum, where the log holds it since the last change.
-    logged_sum: Option<u64>,
-    /// Its place in the order of clean frames, while it is one.
-    clean_since: u64,
-}
-
-/// A page that a checkpoint takes home.
-pub(crate) struct Outgoing {
-    pub(crate) page: u64,
-    pub(crate) bytes: PageBytes,
-    /// Whether the page has no contents.
-    pub(crate) empty: bool,
-    /// Its sum, where the log holds it already.
-    pub(crate) logged_sum: Option<u64>,
-}
-
 /// The home device and what is known of it.
 pub(crate) struct Home<H> {
     pub(crate) device: Rc<H>,
     pub(crate) layout: Layout,
     pub(crate) table: Table<H>,
-    frames: RefCell<BTreeMap<u64, Frame>>,
-    /// Clean frames in the order of their coming, with their place in it. An entry whose frame has another place
-    /// by now is void.
-    clean: RefCell<VecDeque<(u64, u64)>>,
-    next_clean: Cell<u64>,
+    frames: RefCell<Frames>,
     cached_pages_max: usize,
-    dirty: Cell<usize>,
     locked: RefCell<BTreeSet<u64>>,
     unlocked: Notify,
     counters: Rc<Counters>,
@@ -101,15 +69,13 @@ impl<H: Device> Home<H> {
         cached_pages_max: usize,
         counters: Rc<Counters>,
     ) -> Self {
+        let cached_pages_max = cached_pages_max.max(CACHED_PAGES_MIN);
         Self {
             table: Table::new(Rc::clone(&device), layout.clone(), root),
             device,
             layout,
-            frames: RefCell::default(),
-            clean: RefCell::default(),
-            next_clean: Cell::new(1),
-            cached_pages_max: cached_pages_max.max(CACHED_PAGES_MIN),
-            dirty: Cell::new(0),
+            frames: RefCell::new(Frames::new(cached_pages_max)),
+            cached_pages_max,
             locked: RefCell::default(),
             unlocked: Notify::default(),
             counters,
@@ -118,12 +84,13 @@ impl<H: Device> Home<H> {
 
     /// Frames with something that is not home yet.
     pub(crate) fn dirty_pages(&self) -> usize {
-        self.dirty.get()
+        self.frames.borrow().dirty()
     }
 
     /// Whether any page from `first` to before `end` has something that is not home yet.
     pub(crate) fn is_dirty(&self, first: u64, end: u64) -> bool {
-        self.frames.borrow().range(first..end).any(|(_, frame)| frame.dirty || frame.writing)
+        let frames = self.frames.borrow();
+        (first..end).any(|page| frames.get(page).is_some_and(|frame| frame.dirty || frame.writing))
     }
 
     /// Pages that can be loaded together and are then all there.
@@ -133,15 +100,20 @@ impl<H: Device> Home<H> {
 
     /// Whether every byte of the page is in memory.
     pub(crate) fn is_known(&self, page: u64) -> bool {
-        self.frames.borrow().get(&page).is_some_and(|frame| frame.known.is_full())
+        self.frames.borrow().get(page).is_some_and(|frame| frame.known.is_full())
     }
 
     /// Copies committed bytes of a page that is known.
     pub(crate) fn copy(&self, page: u64, start: usize, into: &mut [u8]) {
+        self.with_page(page, |bytes| into.copy_from_slice(&bytes[start..start + into.len()]));
+    }
+
+    /// What `look` finds in the committed bytes of a page that is known.
+    pub(crate) fn with_page<T>(&self, page: u64, look: impl FnOnce(&[u8; PAGE]) -> T) -> T {
         let frames = self.frames.borrow();
-        let frame = frames.get(&page).expect("the caller loaded the page");
+        let frame = frames.get(page).expect("the caller loaded the page");
         debug_assert!(frame.known.is_full());
-        into.copy_from_slice(&frame.bytes[start..start + into.len()]);
+        look(&frame.bytes)
     }
 
     /// Makes every page from `first` to before `end` known; of more than [`Self::load_pages_max`], the clean ones may
@@ -178,7 +150,7 @@ impl<H: Device> Home<H> {
             }
             let is_stored = |page: u64| !self.is_known(page) && self.table.sum(page) != 0;
             if !is_stored(next) {
-                self.merge_base(next, &[0; PAGE], true);
+                self.frames.borrow_mut().merge_base(next, &[0; PAGE], true);
                 next += 1;
                 continue;
             }
@@ -205,73 +177,26 @@ impl<H: Device> Home<H> {
                 return Err(Error::Damaged { page });
             }
             let base: &[u8; PAGE] = base.try_into().expect("chunks are pages");
-            self.merge_base(page, base, false);
+            self.frames.borrow_mut().merge_base(page, base, false);
         }
         Ok(end)
     }
 
-    /// Fills in what a frame does not know.
-    fn merge_base(&self, page: u64, base: &[u8; PAGE], empty: bool) {
-        let mut frames = self.frames.borrow_mut();
-        match frames.get_mut(&page) {
-            Some(frame) => {
-                let bytes = Rc::make_mut(&mut frame.bytes);
-                for (start, end) in frame.known.gaps() {
-                    bytes[start..end].copy_from_slice(&base[start..end]);
-                }
-                frame.known = PageRanges::full();
-            }
-            None => {
-                drop(frames);
-                self.insert_clean(page, Rc::new(*base), empty);
-            }
-        }
-    }
-
-    /// Keeps a page that is home as it stands here, and lets older ones go.
-    fn insert_clean(&self, page: u64, bytes: PageBytes, empty: bool) {
-        let known = PageRanges::full();
-        let clean_since = self.next_clean.replace(self.next_clean.get() + 1);
-        let frame =
-            Frame { bytes, known, empty, dirty: false, writing: false, logged_sum: None, clean_since };
-        let (mut frames, mut clean) = (self.frames.borrow_mut(), self.clean.borrow_mut());
-        frames.insert(page, frame);
-        clean.push_back((page, clean_since));
-        while clean.len() > self.cached_pages_max {
-            let Some((oldest, since)) = clean.pop_front() else { break };
-            let is_idle = |frame: &Frame| !frame.dirty && !frame.writing && frame.clean_since == since;
-            if frames.get(&oldest).is_some_and(is_idle) {
-                frames.remove(&oldest);
-            }
-        }
-    }
-
     /// Takes the changes of a commit, in the order of commits.
     pub(crate) fn apply(&self, tags: &[Tag], payload: &[u8]) {
+        let mut frames = self.frames.borrow_mut();
         let mut payload = payload;
         for tag in tags {
             let (bytes, rest) = payload.split_at(tag.payload_bytes());
             payload = rest;
             match *tag {
-                Tag::Delta { page, offset, len } => self.change(page, |frame| {
-                    let (start, end) = (usize::from(offset), usize::from(offset + len));
-                    Rc::make_mut(&mut frame.bytes)[start..end].copy_from_slice(bytes);
-                    frame.known.insert(offset, offset + len);
-                    frame.empty = false;
-                }),
-                Tag::Zero { page, offset, len } => self.change(page, |frame| {
-                    let (start, end) = (usize::from(offset), usize::from(offset + len));
-                    Rc::make_mut(&mut frame.bytes)[start..end].fill(0);
-                    frame.known.insert(offset, offset + len);
-                    frame.empty = false;
-                }),
+                Tag::Delta { page, offset, .. } => frames.patch(page, usize::from(offset), bytes),
+                Tag::Zero { page, offset, len } => {
+                    frames.zero(page, usize::from(offset), usize::from(offset + len));
+                }
                 Tag::Discard { page, count } => {
                     for page in page..page + u64::from(count) {
-                        self.change(page, |frame| {
-                            *Rc::make_mut(&mut frame.bytes) = [0; PAGE];
-                            frame.known = PageRanges::full();
-                            frame.empty = true;
-                        });
+                        frames.put(page, &[0; PAGE], true, None);
                     }
                 }
                 Tag::Units { .. } | Tag::Page { .. } | Tag::TablePage { .. } => {}
@@ -279,35 +204,9 @@ impl<H: Device> Home<H> {
         }
     }
 
-    fn change(&self, page: u64, change: impl FnOnce(&mut Frame)) {
-        let mut frames = self.frames.borrow_mut();
-        let frame = frames.entry(page).or_insert_with(|| Frame {
-            bytes: Rc::new([0; PAGE]),
-            known: PageRanges::default(),
-            empty: false,
-            dirty: false,
-            writing: false,
-            logged_sum: None,
-            clean_since: 0,
-        });
-        change(frame);
-        frame.logged_sum = None;
-        if !frame.dirty {
-            frame.dirty = true;
-            self.dirty.set(self.dirty.get() + 1);
-        }
-    }
-
     /// Puts the whole of a page in place, as recovery found it; `logged_sum` where the log holds its sum.
-    pub(crate) fn recover(&self, page: u64, bytes: [u8; PAGE], empty: bool, logged_sum: Option<u64>) {
-        self.change(page, |frame| {
-            frame.bytes = Rc::new(bytes);
-            frame.known = PageRanges::full();
-            frame.empty = empty;
-        });
-        if let Some(frame) = self.frames.borrow_mut().get_mut(&page) {
-            frame.logged_sum = logged_sum;
-        }
+    pub(crate) fn recover(&self, page: u64, bytes: &[u8; PAGE], empty: bool, logged_sum: Option<u64>) {
+        self.frames.borrow_mut().put(page, bytes, empty, logged_sum);
     }
 
     /// Waits until nobody reads or writes any of the pages on the device, and keeps it so.
@@ -330,50 +229,32 @@ impl<H: Device> Home<H> {
         PageLock { home: self, pages }
     }
 
-    /// Pages with something that is not home.
+    /// Pages with something that is not home, ascending.
     pub(crate) fn dirty_list(&self) -> Vec<u64> {
-        self.frames.borrow().iter().filter(|(_, frame)| frame.dirty).map(|(&page, _)| page).collect()
+        self.frames.borrow().dirty_list()
     }
 
     /// Takes the dirty ones of `pages`, all of them known, for a checkpoint, in order of address.
     pub(crate) fn take_outgoing(&self, pages: &[u64]) -> Vec<Outgoing> {
-        let mut frames = self.frames.borrow_mut();
-        let mut outgoing = Vec::with_capacity(pages.len());
-        for &page in pages {
-            let Some(frame) = frames.get_mut(&page).filter(|frame| frame.dirty) else { continue };
-            debug_assert!(frame.known.is_full());
-            frame.dirty = false;
-            frame.writing = true;
-            self.dirty.set(self.dirty.get() - 1);
-            let bytes = Rc::clone(&frame.bytes);
-            outgoing.push(Outgoing { page, bytes, empty: frame.empty, logged_sum: frame.logged_sum });
-        }
-        outgoing
+        self.frames.borrow_mut().take_outgoing(pages)
     }
 
     /// These pages are home.
-    pub(crate) fn done_outgoing(&self, outgoing: &[Outgoing]) {
+    pub(crate) fn done_outgoing(&self, outgoing: Vec<Outgoing>) {
+        let mut frames = self.frames.borrow_mut();
         for gone in outgoing {
-            let mut frames = self.frames.borrow_mut();
-            let Some(frame) = frames.get_mut(&gone.page) else { continue };
-            frame.writing = false;
-            if !frame.dirty {
-                let (bytes, empty) = (Rc::clone(&frame.bytes), frame.empty);
-                drop(frames);
-                self.insert_clean(gone.page, bytes, empty);
-            }
+            frames.done_outgoing(gone);
         }
     }
 
     /// The page was written home directly: what memory holds of it, which must be clean, is out of date.
     pub(crate) fn forget(&self, page: u64) {
-        let gone = self.frames.borrow_mut().remove(&page);
-        debug_assert!(gone.is_none_or(|frame| !frame.dirty && !frame.writing));
+        self.frames.borrow_mut().forget(page);
     }
 
     /// Whether the page has contents, by the table and what is not home yet.
     pub(crate) async fn is_allocated(&self, page: u64) -> Result<bool, Error> {
-        let in_memory = self.frames.borrow().get(&page).map(|frame| frame.empty);
+        let in_memory = self.frames.borrow().get(page).map(|frame| frame.empty);
         if let Some(empty) = in_memory {
             return Ok(!empty);
         }

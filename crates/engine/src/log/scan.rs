@@ -1,10 +1,13 @@
 //! Reading the log after a cut: every record from the tail on, up to its end.
 
+use std::ops::Range;
+use std::rc::Rc;
+
 use super::Position;
 use super::cases::{Decision, Found, case_of};
 use crate::device::{Device, Extent};
 use crate::error::Error;
-use crate::format::record::{HEADER_BYTES, Header, Record, Tag, decode, decode_header};
+use crate::format::record::{HEADER_BYTES, Header, Record, TAG_BYTES, Tag, decode, decode_header};
 use crate::format::superblock::Superblock;
 use crate::planted::{Bug, is_planted};
 
@@ -19,9 +22,18 @@ const LOOK_AHEAD_BYTES: u64 = 64 << 20;
 pub(crate) struct Scanned {
     pub(crate) header: Header,
     pub(crate) tags: Vec<Tag>,
-    pub(crate) payload: Vec<u8>,
+    /// What was read from the log; the payload is a part of it.
+    window: Rc<Vec<u8>>,
+    payload: Range<usize>,
     /// Offset from the start of the log, and length.
     pub(crate) place: (u64, u64),
+}
+
+impl Scanned {
+    /// Its payload.
+    pub(crate) fn payload(&self) -> &[u8] {
+        &self.window[self.payload.clone()]
+    }
 }
 
 /// What the log holds.
@@ -40,7 +52,7 @@ pub(crate) struct Scan {
 ///
 /// None: what cannot be read is evidence.
 pub(crate) async fn scan<L: Device>(device: &L, zone: Extent, superblock: &Superblock) -> Scan {
-    let mut reader = Reader { device, zone, superblock, window: Vec::new(), start: 0 };
+    let mut reader = Reader { device, zone, superblock, window: Rc::default(), start: 0 };
     let mut records: Vec<Scanned> = Vec::new();
     let mut next = Position { offset: superblock.tail_offset, sequence: superblock.tail_sequence };
     let mut epoch = superblock.tail_epoch;
@@ -69,7 +81,8 @@ struct Reader<'a, L> {
     device: &'a L,
     zone: Extent,
     superblock: &'a Superblock,
-    window: Vec<u8>,
+    window: Rc<Vec<u8>>,
+    /// Where on the log the window begins.
     start: u64,
 }
 
@@ -121,40 +134,44 @@ impl<L: Device> Reader<'_, L> {
 
     async fn header_at(&mut self, offset: u64) -> Result<Option<Header>, Error> {
         let sector = self.sector_bytes();
-        let bytes = self.bytes(offset, HEADER_BYTES.next_multiple_of(sector) as u64).await?;
-        Ok(bytes.and_then(|bytes| decode_header(bytes, sector)))
+        let held = self.bytes(offset, HEADER_BYTES.next_multiple_of(sector) as u64).await?;
+        Ok(held.and_then(|held| decode_header(&self.window[held], sector)))
     }
 
     async fn record_at(&mut self, offset: u64) -> Result<Option<Scanned>, Error> {
         let Some(header) = self.header_at(offset).await? else { return Ok(None) };
         let (volume, sector) = (self.superblock.volume, self.sector_bytes());
-        let Some(bytes) = self.bytes(offset, u64::from(header.len_bytes)).await? else { return Ok(None) };
-        Ok(decode(bytes, volume, sector).map(|Record { header, tags, payload }| Scanned {
-            header,
-            tags,
-            payload: payload.to_vec(),
-            place: (offset, u64::from(header.len_bytes)),
+        let Some(held) = self.bytes(offset, u64::from(header.len_bytes)).await? else { return Ok(None) };
+        let start = held.start;
+        Ok(decode(&self.window[held], volume, sector).map(|Record { header, tags, payload }| {
+            let payload_start = start + HEADER_BYTES + tags.len() * TAG_BYTES;
+            Scanned {
+                header,
+                payload: payload_start..payload_start + payload.len(),
+                tags,
+                window: Rc::clone(&self.window),
+                place: (offset, u64::from(header.len_bytes)),
+            }
         }))
     }
 
-    /// `len` bytes of the log; `None` where they do not fit before its end.
-    async fn bytes(&mut self, offset: u64, len: u64) -> Result<Option<&[u8]>, Error> {
+    /// Where in the window `len` bytes of the log are; `None` where they do not fit before its end.
+    async fn bytes(&mut self, offset: u64, len: u64) -> Result<Option<Range<usize>>, Error> {
         if len > self.zone.len || offset > self.zone.len - len {
             return Ok(None);
         }
         let held = self.start..self.start + self.window.len() as u64;
         if !held.contains(&offset) || offset + len > held.end {
             let wanted = len.max(WINDOW_BYTES).min(self.zone.len - offset);
-            self.window.clear();
             let mut window = vec![0; wanted as usize];
             if self.device.read(self.zone.offset + offset, &mut window).await.is_err() {
                 // A bad sector far ahead must not hide the good ones before it.
                 window.truncate(len as usize);
                 self.device.read(self.zone.offset + offset, &mut window).await?;
             }
-            (self.window, self.start) = (window, offset);
+            (self.window, self.start) = (Rc::new(window), offset);
         }
         let start = (offset - self.start) as usize;
-        Ok(Some(&self.window[start..start + len as usize]))
+        Ok(Some(start..start + len as usize))
     }
 }

@@ -93,7 +93,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             self.home.device.flush(FlushScope::Whole).await?;
         }
         self.log.advance_tail(tail.sequence);
-        self.home.done_outgoing(&outgoing);
+        self.home.done_outgoing(outgoing);
         add(&self.counters.checkpoints, 1);
         Ok(())
     }
@@ -169,15 +169,20 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         let mut start = 0;
         let stored: Vec<&Outgoing> = outgoing.iter().filter(|page| !page.empty).collect();
         for (place, page) in stored.iter().enumerate() {
+            let continues = stored.get(place + 1).is_some_and(|next| next.page == page.page + 1);
             if run.is_empty() {
                 start = page.page;
             }
-            run.extend_from_slice(&page.bytes[..]);
-            let continues = stored.get(place + 1).is_some_and(|next| next.page == page.page + 1);
+            let bytes = if run.is_empty() && !continues {
+                &page.bytes[..]
+            } else {
+                run.extend_from_slice(&page.bytes[..]);
+                &run[..]
+            };
             if !continues || run.len() >= WRITE_BYTES_MAX {
                 let offset = self.home.layout.page_offset(start);
-                self.home.device.write(offset, &run, Durability::Buffered).await?;
-                add(&self.counters.home_bytes, run.len() as u64);
+                self.home.device.write(offset, bytes, Durability::Buffered).await?;
+                add(&self.counters.home_bytes, bytes.len() as u64);
                 run.clear();
             }
         }

@@ -100,7 +100,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         drop(commits);
         match written {
             Ok(()) => self.finish_commits(),
-            Err(_) => self.changed.all(),
+            Err(_) => self.tell_failure(),
         }
     }
 
@@ -124,13 +124,28 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         }
         if finished {
             self.changed.all();
+            self.durable.through(self.buffer.borrow().durable_ticket());
             let is_half_full = self.log.used_bytes() > self.limits.commit_used_max / 2
                 || self.home.dirty_pages() > self.limits.dirty_pages_max / 2;
             if is_half_full {
                 self.want_checkpoint();
             }
-            self.pump();
+            self.pump_soon();
         }
+    }
+
+    /// As [`Self::pump`], once every task that is ready had its turn: else the first of those who were told of the
+    /// last commit would be committed alone when it writes again, and the others after it.
+    pub(super) fn pump_soon(self: &Rc<Self>) {
+        if self.pump_comes.replace(true) {
+            return;
+        }
+        let inner = Rc::clone(self);
+        self.env.spawn(async move {
+            inner.env.sleep(0).await;
+            inner.pump_comes.set(false);
+            inner.pump();
+        });
     }
 
     /// Appends a record that is not a commit, from the room kept for it.

@@ -35,7 +35,7 @@ use crate::format::unit::{Content, UnitExtent, unit_bytes};
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::home::Home;
 use crate::log::Log;
-use crate::notify::Notify;
+use crate::notify::{Line, Notify};
 use crate::options::{Journaling, OpenOptions};
 use crate::planted::{Bug, is_planted};
 
@@ -75,8 +75,12 @@ struct Inner<E, A, H, L> {
     /// Ranges that direct writes hold: nobody else writes there meanwhile.
     direct: RefCell<Vec<Extent>>,
     counters: Rc<Counters>,
-    /// Something became durable, was released, failed, or a range is free again.
+    /// Something was released, failed, or a range is free again.
     changed: Notify,
+    /// A ticket is durable, or never will be.
+    durable: Line,
+    /// A task is about to start what commits it can.
+    pump_comes: Cell<bool>,
 }
 
 /// What the size of the log allows.
@@ -230,7 +234,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         add(&inner.counters.user_bytes, payload_bytes as u64);
         let sequence = inner.buffer_unit(&extents, &bytes).await?;
         let ticket = inner.buffer.borrow_mut().want_unit(sequence);
-        Inner::pump(inner);
+        Inner::pump_soon(inner);
         inner.wait_durable(ticket).await
     }
 
@@ -318,7 +322,12 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     /// Nothing is acknowledged as durable any more.
     fn latch(&self, error: Error) {
         self.log.fail(error);
+        self.tell_failure();
+    }
+
+    fn tell_failure(&self) {
         self.changed.all();
+        self.durable.through(u64::MAX);
     }
 
     /// Largest payload of one commit, with 64 bytes for each of its extents.
@@ -370,7 +379,6 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         };
         let buffer = self.buffer.borrow();
         let mut equal_bytes = 0;
-        let mut old = [0; PAGE];
         for page in crate::buffer::pages_of(extent) {
             let shared = extent.intersection(&Extent::new(page * PAGE_BYTES, PAGE_BYTES));
             let shared = shared.expect("the page lies in the range");
@@ -382,13 +390,17 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
                 continue;
             }
             let new = &bytes[(shared.offset - extent.offset) as usize..][..shared.len as usize];
-            let old = &mut old[..new.len()];
-            self.home.copy(page, (shared.offset % PAGE_BYTES) as usize, old);
-            if is_planted(Bug::EqualIsDurable) {
-                buffer.overlay(page, (shared.offset % PAGE_BYTES) as usize, old);
-            }
+            let in_page = (shared.offset % PAGE_BYTES) as usize;
+            let different = if is_planted(Bug::EqualIsDurable) {
+                let old = &mut [0; PAGE][..new.len()];
+                self.home.copy(page, in_page, old);
+                buffer.overlay(page, in_page, old);
+                differences(old, new)
+            } else {
+                self.home.with_page(page, |old| differences(&old[in_page..in_page + new.len()], new))
+            };
             let mut differing = 0;
-            for (start, end) in differences(old, new) {
+            for (start, end) in different {
                 add_change(shared.offset + start as u64, (end - start) as u64);
                 differing += end - start;
             }
@@ -551,13 +563,13 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             let mut buffer = self.buffer.borrow_mut();
             ranges.iter().map(|range| buffer.want(range)).max().unwrap_or(0)
         };
-        Self::pump(self);
+        self.pump_soon();
         self.wait_durable(ticket).await
     }
 
     async fn wait_durable(&self, ticket: u64) -> Result<(), Error> {
-        self.changed
-            .until(|| {
+        self.durable
+            .until(ticket, || {
                 if self.buffer.borrow().durable_ticket() >= ticket {
                     return Some(self.check_alive());
                 }
@@ -587,25 +599,36 @@ fn pieces(offset: u64, bytes: &[u8], piece_max: u64) -> impl Iterator<Item = (u6
 fn differences(old: &[u8], new: &[u8]) -> SmallVec<[(usize, usize); 4]> {
     const STEP: usize = 16;
     let mut found: SmallVec<[(usize, usize); 4]> = SmallVec::new();
-    // Compared as one number each, sixteen bytes at a time: a call of memcmp for each would cost more.
-    let word = |bytes: &[u8]| bytes.try_into().ok().map(u128::from_ne_bytes);
-    for (number, (old, new)) in old.chunks(STEP).zip(new.chunks(STEP)).enumerate() {
-        let is_equal = match (word(old), word(new)) {
-            (Some(old), Some(new)) => old == new,
-            _ => old == new,
-        };
-        if is_equal {
-            continue;
-        }
-        let at = number * STEP;
-        let first = old.iter().zip(new).position(|(a, b)| a != b).unwrap_or(0);
-        let last = old.iter().zip(new).rposition(|(a, b)| a != b).unwrap_or(0);
-        let (start, end) = (at + first, at + last + 1);
+    // Steps that differ, one behind another: where the first change in them begins, and the last of them.
+    let mut run: Option<(usize, usize)> = None;
+    let mut close = |run: Option<(usize, usize)>| {
+        let Some((start, last)) = run else { return };
+        let stop = old.len().min(last + STEP);
+        let changes = old[last..stop].iter().zip(&new[last..stop]).rposition(|(a, b)| a != b);
+        let end = last + changes.map_or(0, |change| change + 1);
         match found.last_mut() {
             Some((_, previous)) if start - *previous < EQUAL_RUN_MIN => *previous = end,
             _ => found.push((start, end)),
         }
+    };
+    // Compared as one number each, sixteen bytes at a time: a call of memcmp for each would cost more.
+    let word = |bytes: &[u8]| bytes.try_into().ok().map(u128::from_ne_bytes);
+    for (number, (old, new)) in old.chunks(STEP).zip(new.chunks(STEP)).enumerate() {
+        let at = number * STEP;
+        let is_equal = match (word(old), word(new)) {
+            (Some(old), Some(new)) => old == new,
+            _ => old == new,
+        };
+        run = match run {
+            _ if is_equal => {
+                close(run);
+                None
+            }
+            Some((start, _)) => Some((start, at)),
+            None => Some((at + old.iter().zip(new).position(|(a, b)| a != b).unwrap_or(0), at)),
+        };
     }
+    close(run);
     found
 }
 

@@ -26,7 +26,7 @@ use crate::home::Home;
 use crate::log::Log;
 use crate::log::cases::Decision;
 use crate::log::scan::scan;
-use crate::notify::Notify;
+use crate::notify::{Line, Notify};
 use crate::options::OpenOptions;
 use crate::planted::{Bug, is_planted};
 
@@ -124,6 +124,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             direct: RefCell::default(),
             counters,
             changed: Notify::default(),
+            durable: Line::default(),
+            pump_comes: Cell::new(false),
         });
         inner.checkpoint().await?;
         Ok(Self(inner))

@@ -10,7 +10,7 @@
 //!
 //! A page whose place was never written may hold anything: it counts as zeros unless a sum proves otherwise.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use crate::device::Device;
@@ -20,6 +20,12 @@ use crate::format::record::{RecordKind, Tag};
 use crate::format::{PAGE, page_sum};
 use crate::home::Home;
 use crate::log::scan::Scanned;
+
+/// Pages read from the device at once.
+const READ_PAGES_MAX: u64 = 64;
+
+/// Pages between two wanted ones that are read with them.
+const READ_GAP_PAGES_MAX: u64 = 8;
 
 /// What the log says of one page.
 #[derive(Default)]
@@ -68,17 +74,31 @@ struct TableHistory {
 /// [`Error::Damaged`] for a page that cannot be made whole, [`Error::Unusable`] for a table page; those of the
 /// device.
 pub(super) async fn replay<H: Device>(home: &Home<H>, records: &[Scanned]) -> Result<(), Error> {
-    let (pages, table) = histories(records, home.layout.pages)?;
+    let announced = announced_pages(records);
+    let (pages, table) = histories(home, records, &announced)?;
     for (&number, history) in &table {
         replay_table_page(home, records, number, history).await?;
     }
+    let mut stored = Stored { home, wanted: pages.keys().copied().collect(), start: 0, bytes: Vec::new() };
     for (&page, history) in &pages {
-        replay_page(home, records, page, history).await?;
+        replay_page(&mut stored, records, page, history).await?;
     }
     Ok(())
 }
 
-fn histories(records: &[Scanned], pages: u64) -> Result<(PageHistories, TableHistories), Error> {
+/// Pages of which more than commits speaks.
+fn announced_pages(records: &[Scanned]) -> BTreeSet<u64> {
+    let tags = records.iter().flat_map(|record| &record.tags);
+    tags.filter_map(|tag| if let Tag::Page { page, .. } = tag { Some(*page) } else { None }).collect()
+}
+
+/// What the log says of every announced page, and of the table. The changes of all other pages go into `home` at
+/// once: their order is that of the records.
+fn histories<H: Device>(
+    home: &Home<H>,
+    records: &[Scanned],
+    announced: &BTreeSet<u64>,
+) -> Result<(PageHistories, TableHistories), Error> {
     let mut histories: PageHistories = BTreeMap::new();
     let mut table: TableHistories = BTreeMap::new();
     for (record, scanned) in records.iter().enumerate() {
@@ -90,17 +110,20 @@ fn histories(records: &[Scanned], pages: u64) -> Result<(PageHistories, TableHis
                 _ => tag.payload_bytes(),
             };
             let image = (scanned.header.kind == RecordKind::Images).then_some((record, at));
-            check_page(&tag, pages)?;
-            match tag {
-                Tag::Delta { page, .. } | Tag::Zero { page, .. } => {
-                    let history = histories.entry(page).or_default();
-                    history.changes.push(Change { record, tag, payload_at: at });
+            check_page(&tag, home.layout.pages)?;
+            let mut note = |page: u64, tag: Tag| {
+                let change = Change { record, tag, payload_at: at };
+                if announced.contains(&page) {
+                    histories.entry(page).or_default().changes.push(change);
+                } else {
+                    apply(home, records, &change);
                 }
+            };
+            match tag {
+                Tag::Delta { page, .. } | Tag::Zero { page, .. } => note(page, tag),
                 Tag::Discard { page, count } => {
                     for page in page..page + u64::from(count) {
-                        let history = histories.entry(page).or_default();
-                        let tag = Tag::Discard { page, count: 1 };
-                        history.changes.push(Change { record, tag, payload_at: at });
+                        note(page, Tag::Discard { page, count: 1 });
                     }
                 }
                 Tag::Page { page, sum } => {
@@ -170,14 +193,56 @@ async fn replay_table_page<H: Device>(
     Ok(())
 }
 
+/// Pages as they stand home, unchecked, asked for in ascending order; neighbours are read together.
+struct Stored<'a, H> {
+    home: &'a Home<H>,
+    /// What may be asked for, ascending.
+    wanted: Vec<u64>,
+    /// First page in `bytes`.
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl<H: Device> Stored<'_, H> {
+    async fn page(&mut self, page: u64) -> Result<&[u8; PAGE], Error> {
+        let held = self.start..self.start + (self.bytes.len() / PAGE) as u64;
+        if !held.contains(&page) {
+            self.start = page;
+            self.bytes.resize((self.end_of_read(page) - page) as usize * PAGE, 0);
+            let offset = self.home.layout.page_offset(page);
+            if self.home.device.read(offset, &mut self.bytes).await.is_err() {
+                // A bad sector in a neighbour is not this page's.
+                self.bytes.truncate(PAGE);
+                self.home.device.read(offset, &mut self.bytes).await?;
+            }
+        }
+        let at = (page - self.start) as usize * PAGE;
+        Ok(self.bytes[at..at + PAGE].try_into().expect("a page is as long as a page"))
+    }
+
+    /// The page behind the last one that is worth reading together with `page`.
+    fn end_of_read(&self, page: u64) -> u64 {
+        let next = self.wanted.partition_point(|&wanted| wanted <= page);
+        let mut end = page + 1;
+        for &wanted in &self.wanted[next..] {
+            if wanted - end > READ_GAP_PAGES_MAX || wanted - page >= READ_PAGES_MAX {
+                break;
+            }
+            end = wanted + 1;
+        }
+        end
+    }
+}
+
 async fn replay_page<H: Device>(
-    home: &Home<H>,
+    stored: &mut Stored<'_, H>,
     records: &[Scanned],
     page: u64,
     history: &History,
 ) -> Result<(), Error> {
+    let home = stored.home;
     if let Some(new_sum) = history.intent {
-        return replay_intent(home, page, new_sum).await;
+        return replay_intent(stored, page, new_sum).await;
     }
     let Some(announced) = history.checkpoint else {
         for change in &history.changes {
@@ -185,67 +250,61 @@ async fn replay_page<H: Device>(
         }
         return Ok(());
     };
-    let (before, after): (Vec<&Change>, Vec<&Change>) = history
-        .changes
-        .iter()
-        .partition(|change| records[change.record].header.sequence <= announced.through);
-    if before.is_empty() && announced.image.is_none() && announced.sum != 0 {
-        // Its changes are older than the tail, so it is home, whole. If it has rotted there, that is found when
-        // it is read: one bad page does not keep the volume shut.
-        for change in after {
-            apply(home, records, change);
+    let is_included = |change: &Change| records[change.record].header.sequence <= announced.through;
+    let (before, after) = history.changes.split_at(history.changes.partition_point(is_included));
+    if !before.is_empty() || announced.image.is_some() || announced.sum == 0 {
+        let logged_sum = Some(announced.sum);
+        match announced.image {
+            Some((record, at)) => {
+                let image = &records[record].payload()[at..at + PAGE];
+                let image = image.try_into().expect("an image is a page");
+                home.recover(page, image, announced.sum == 0, logged_sum);
+            }
+            None if announced.sum == 0 => home.recover(page, &[0; PAGE], true, logged_sum),
+            None => {
+                let mut bytes = *stored.page(page).await?;
+                if !makes_whole(records, before, announced.sum, &mut bytes) {
+                    // Its place was never written before: what is under the changes is zeros.
+                    bytes.fill(0);
+                    if !makes_whole(records, before, announced.sum, &mut bytes) {
+                        return Err(Error::Damaged { page });
+                    }
+                }
+                home.recover(page, &bytes, false, logged_sum);
+            }
         }
-        return Ok(());
     }
-    let bytes = match announced.image {
-        Some(image) => image_of(records, image),
-        None if announced.sum == 0 => [0; PAGE],
-        None => made_whole(home, records, page, &before, announced.sum).await?,
-    };
-    home.recover(page, bytes, announced.sum == 0, Some(announced.sum));
+    // Else its changes are older than the tail, so it is home, whole. If it has rotted there, that is found when
+    // it is read: one bad page does not keep the volume shut.
     for change in after {
         apply(home, records, change);
     }
     Ok(())
 }
 
-/// The page of an interrupted checkpoint: its changes over what is home, or over zeros where its place was
-/// never written before. The announced sum tells which.
-async fn made_whole<H: Device>(
-    home: &Home<H>,
-    records: &[Scanned],
-    page: u64,
-    changes: &[&Change],
-    sum: u64,
-) -> Result<[u8; PAGE], Error> {
-    let mut stored = [0; PAGE];
-    home.device.read(home.layout.page_offset(page), &mut stored).await?;
-    for mut bytes in [stored, [0; PAGE]] {
-        for change in changes {
-            match change.tag {
-                Tag::Delta { offset, len, .. } => {
-                    let (start, len) = (usize::from(offset), usize::from(len));
-                    bytes[start..start + len].copy_from_slice(payload_of(records, change));
-                }
-                Tag::Zero { offset, len, .. } => bytes[usize::from(offset)..][..usize::from(len)].fill(0),
-                _ => bytes = [0; PAGE],
+/// Makes the changes of an interrupted checkpoint; answers whether the page then is what was announced.
+fn makes_whole(records: &[Scanned], changes: &[Change], sum: u64, bytes: &mut [u8; PAGE]) -> bool {
+    for change in changes {
+        match change.tag {
+            Tag::Delta { offset, len, .. } => {
+                let (start, len) = (usize::from(offset), usize::from(len));
+                bytes[start..start + len].copy_from_slice(payload_of(records, change));
             }
-        }
-        if page_sum(&bytes) == sum {
-            return Ok(bytes);
+            Tag::Zero { offset, len, .. } => bytes[usize::from(offset)..][..usize::from(len)].fill(0),
+            _ => bytes.fill(0),
         }
     }
-    Err(Error::Damaged { page })
+    page_sum(bytes) == sum
 }
 
-async fn replay_intent<H: Device>(home: &Home<H>, page: u64, new_sum: u64) -> Result<(), Error> {
+async fn replay_intent<H: Device>(stored: &mut Stored<'_, H>, page: u64, new_sum: u64) -> Result<(), Error> {
+    let home = stored.home;
     home.table.load_for(page).await?;
-    let mut bytes = [0; PAGE];
-    home.device.read(home.layout.page_offset(page), &mut bytes).await?;
     let was_empty = home.table.sum(page) == 0;
-    if was_empty && page_sum(&bytes) != new_sum {
+    let bytes = stored.page(page).await?;
+    if was_empty && page_sum(bytes) != new_sum {
         // Nothing was there, and what stands there now is not all of the new page.
-        home.recover(page, [0; PAGE], true, None);
+        home.recover(page, &[0; PAGE], true, None);
     } else {
         home.recover(page, bytes, false, None);
     }
@@ -257,12 +316,12 @@ fn apply<H: Device>(home: &Home<H>, records: &[Scanned], change: &Change) {
 }
 
 fn payload_of<'a>(records: &'a [Scanned], change: &Change) -> &'a [u8] {
-    &records[change.record].payload[change.payload_at..][..change.tag.payload_bytes()]
+    &records[change.record].payload()[change.payload_at..][..change.tag.payload_bytes()]
 }
 
 fn image_of(records: &[Scanned], (record, at): (usize, usize)) -> [u8; PAGE] {
     let mut bytes = [0; PAGE];
-    bytes.copy_from_slice(&records[record].payload[at..at + PAGE]);
+    bytes.copy_from_slice(&records[record].payload()[at..at + PAGE]);
     bytes
 }
 

@@ -1,0 +1,276 @@
+//! The copies of pages in memory.
+//!
+//! 1. A page is found at the same cost however many there are, and nothing depends on the order of the map.
+//! 2. A dirty frame, and one that a checkpoint writes, stays; of clean ones the newest are kept.
+//! 3. The memory of a page that goes is used again for the next one: at a steady load no write allocates.
+
+#![allow(clippy::disallowed_types, reason = "this map's hash is fixed, and where order matters it is sorted")]
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::rc::Rc;
+
+use crate::format::PAGE;
+use crate::ranges::PageRanges;
+
+/// The bytes of a page. Shared with a checkpoint while it writes them; a change meanwhile makes a copy.
+pub(crate) type PageBytes = Rc<[u8; PAGE]>;
+
+/// A page in memory.
+pub(super) struct Frame {
+    pub(super) bytes: PageBytes,
+    /// Which of `bytes` are known; the others are as they are home.
+    pub(super) known: PageRanges,
+    /// Whether the page has no contents: it reads as zeros and takes no room home.
+    pub(super) empty: bool,
+    /// Whether something of it is not home yet.
+    pub(super) dirty: bool,
+    /// Whether a checkpoint is writing it.
+    pub(super) writing: bool,
+    /// Its sum, where the log holds it since the last change.
+    logged_sum: Option<u64>,
+    /// Its place in the order of clean frames, while it is one.
+    clean_since: u64,
+}
+
+/// A page that a checkpoint takes home.
+pub(crate) struct Outgoing {
+    pub(crate) page: u64,
+    pub(crate) bytes: PageBytes,
+    /// Whether the page has no contents.
+    pub(crate) empty: bool,
+    /// Its sum, where the log holds it already.
+    pub(crate) logged_sum: Option<u64>,
+}
+
+/// All frames, and which of them may go.
+pub(super) struct Frames {
+    map: HashMap<u64, Frame, BuildHasherDefault<PageHasher>>,
+    dirty: usize,
+    /// Clean frames in the order of their coming, with their place in it. An entry whose frame has another place
+    /// by now is void.
+    clean: VecDeque<(u64, u64)>,
+    next_clean: u64,
+    clean_max: usize,
+    spare: Spare,
+}
+
+impl Frames {
+    /// None yet; of clean ones `clean_max` will be kept.
+    pub(super) fn new(clean_max: usize) -> Self {
+        Self {
+            map: HashMap::default(),
+            dirty: 0,
+            clean: VecDeque::new(),
+            next_clean: 1,
+            clean_max,
+            spare: Spare { pages: Vec::new(), max: clean_max },
+        }
+    }
+
+    /// The frame of a page.
+    pub(super) fn get(&self, page: u64) -> Option<&Frame> {
+        self.map.get(&page)
+    }
+
+    /// Number of dirty frames.
+    pub(super) fn dirty(&self) -> usize {
+        self.dirty
+    }
+
+    /// Pages of the dirty frames, ascending.
+    pub(super) fn dirty_list(&self) -> Vec<u64> {
+        let mut pages = Vec::with_capacity(self.dirty);
+        pages.extend(self.map.iter().filter(|(_, frame)| frame.dirty).map(|(&page, _)| page));
+        pages.sort_unstable();
+        pages
+    }
+
+    /// Puts `bytes` at `start` of a page.
+    pub(super) fn patch(&mut self, page: u64, start: usize, bytes: &[u8]) {
+        if let Ok(whole) = <&[u8; PAGE]>::try_from(bytes) {
+            return self.put(page, whole, false, None);
+        }
+        let end = start + bytes.len();
+        let (frame, spare) = self.change(page);
+        spare.own(&mut frame.bytes)[start..end].copy_from_slice(bytes);
+        frame.known.insert(start as u16, end as u16);
+        frame.empty = false;
+    }
+
+    /// Puts zeros from `start` to before `end` of a page.
+    pub(super) fn zero(&mut self, page: u64, start: usize, end: usize) {
+        let (frame, spare) = self.change(page);
+        spare.own(&mut frame.bytes)[start..end].fill(0);
+        frame.known.insert(start as u16, end as u16);
+        frame.empty = false;
+    }
+
+    /// Puts the whole of a page in place; `logged_sum` where the log holds its sum.
+    pub(super) fn put(&mut self, page: u64, bytes: &[u8; PAGE], empty: bool, logged_sum: Option<u64>) {
+        let frame = match self.map.entry(page) {
+            Entry::Occupied(entry) => {
+                let frame = entry.into_mut();
+                match Rc::get_mut(&mut frame.bytes) {
+                    Some(own) => own.copy_from_slice(bytes),
+                    None => frame.bytes = self.spare.copy_of(bytes),
+                }
+                frame
+            }
+            Entry::Vacant(entry) => {
+                entry.insert(Frame::new(self.spare.copy_of(bytes), PageRanges::default()))
+            }
+        };
+        frame.known = PageRanges::full();
+        frame.empty = empty;
+        self.dirty += usize::from(!frame.dirty);
+        frame.dirty = true;
+        frame.logged_sum = logged_sum;
+    }
+
+    /// The frame of a page that is about to change in part.
+    fn change(&mut self, page: u64) -> (&mut Frame, &mut Spare) {
+        let frame = self.map.entry(page).or_insert_with(|| {
+            let nothing = self.spare.copy_of(&[0; PAGE]);
+            Frame::new(nothing, PageRanges::default())
+        });
+        self.dirty += usize::from(!frame.dirty);
+        frame.dirty = true;
+        frame.logged_sum = None;
+        (frame, &mut self.spare)
+    }
+
+    /// Fills in what the frame of a page does not know from what is home.
+    pub(super) fn merge_base(&mut self, page: u64, base: &[u8; PAGE], empty: bool) {
+        match self.map.entry(page) {
+            Entry::Occupied(entry) => {
+                let frame = entry.into_mut();
+                let bytes = self.spare.own(&mut frame.bytes);
+                for (start, end) in frame.known.gaps() {
+                    bytes[start..end].copy_from_slice(&base[start..end]);
+                }
+                frame.known = PageRanges::full();
+            }
+            Entry::Vacant(entry) => {
+                let frame = entry.insert(Frame::new(self.spare.copy_of(base), PageRanges::full()));
+                frame.empty = empty;
+                self.keep_clean(page);
+            }
+        }
+    }
+
+    /// Takes the dirty ones of `pages`, all of them known, for a checkpoint, in the order given.
+    pub(super) fn take_outgoing(&mut self, pages: &[u64]) -> Vec<Outgoing> {
+        let mut outgoing = Vec::with_capacity(pages.len());
+        for &page in pages {
+            let Some(frame) = self.map.get_mut(&page).filter(|frame| frame.dirty) else { continue };
+            debug_assert!(frame.known.is_full());
+            frame.dirty = false;
+            frame.writing = true;
+            self.dirty -= 1;
+            let (bytes, empty) = (Rc::clone(&frame.bytes), frame.empty);
+            outgoing.push(Outgoing { page, bytes, empty, logged_sum: frame.logged_sum });
+        }
+        outgoing
+    }
+
+    /// The page is home as it was taken.
+    pub(super) fn done_outgoing(&mut self, gone: Outgoing) {
+        let Some(frame) = self.map.get_mut(&gone.page) else { return };
+        frame.writing = false;
+        frame.logged_sum = frame.logged_sum.filter(|_| frame.dirty);
+        let is_clean = !frame.dirty;
+        self.spare.take_back(gone.bytes);
+        if is_clean {
+            self.keep_clean(gone.page);
+        }
+    }
+
+    /// The page was written home by another way: what is here of it, which must be clean, is out of date.
+    pub(super) fn forget(&mut self, page: u64) {
+        if let Some(frame) = self.map.remove(&page) {
+            debug_assert!(!frame.dirty && !frame.writing);
+            self.spare.take_back(frame.bytes);
+        }
+    }
+
+    /// Keeps a page that is home as it stands here, and lets older ones go.
+    fn keep_clean(&mut self, page: u64) {
+        let since = self.next_clean;
+        self.next_clean += 1;
+        if let Some(frame) = self.map.get_mut(&page) {
+            frame.clean_since = since;
+        }
+        self.clean.push_back((page, since));
+        while self.clean.len() > self.clean_max {
+            let Some((oldest, since)) = self.clean.pop_front() else { break };
+            let Entry::Occupied(entry) = self.map.entry(oldest) else { continue };
+            let frame = entry.get();
+            if !frame.dirty && !frame.writing && frame.clean_since == since {
+                self.spare.take_back(entry.remove().bytes);
+            }
+        }
+    }
+}
+
+impl Frame {
+    fn new(bytes: PageBytes, known: PageRanges) -> Self {
+        Self { bytes, known, empty: false, dirty: false, writing: false, logged_sum: None, clean_since: 0 }
+    }
+}
+
+/// Memory of pages that went.
+struct Spare {
+    pages: Vec<PageBytes>,
+    max: usize,
+}
+
+impl Spare {
+    fn copy_of(&mut self, bytes: &[u8; PAGE]) -> PageBytes {
+        if let Some(mut page) = self.pages.pop()
+            && let Some(own) = Rc::get_mut(&mut page)
+        {
+            own.copy_from_slice(bytes);
+            return page;
+        }
+        Rc::<[u8]>::from(&bytes[..]).try_into().expect("a page is as long as a page")
+    }
+
+    /// The bytes for a change: a copy of them where a checkpoint has them too.
+    fn own<'a>(&mut self, bytes: &'a mut PageBytes) -> &'a mut [u8; PAGE] {
+        if Rc::get_mut(bytes).is_none() {
+            *bytes = self.copy_of(bytes);
+        }
+        Rc::get_mut(bytes).expect("a copy has one owner")
+    }
+
+    fn take_back(&mut self, page: PageBytes) {
+        if self.pages.len() < self.max && Rc::strong_count(&page) == 1 {
+            self.pages.push(page);
+        }
+    }
+}
+
+/// Spreads page numbers, which come in runs and strides, over a map: the finaliser of splitmix64.
+#[derive(Default)]
+struct PageHasher(u64);
+
+impl Hasher for PageHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        let mut mixed = self.0 ^ number;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        self.0 = mixed ^ (mixed >> 31);
+    }
+}
