@@ -135,32 +135,53 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             sums.push(sum);
         }
         let table = self.home.table.take_dirty();
+        let table_sums: Vec<u64> = table.iter().map(|(_, bytes)| page_sum(bytes)).collect();
+        let pages = || outgoing.iter().zip(&sums).filter(|(page, sum)| page.logged_sum != Some(**sum));
+        let table_pages = || {
+            let sums = table.iter().zip(&table_sums);
+            sums.filter(|((number, _), sum)| !self.home.table.is_logged(*number, **sum))
+        };
+        let needs_image = |page: &Outgoing| self.limits.needs_images && !page.empty;
         let mut builder = RecordBuilder::default();
-        builder.clear();
-        let unlogged = || outgoing.iter().zip(&sums).filter(|(page, sum)| page.logged_sum != Some(**sum));
-        for (page, &sum) in unlogged() {
-            builder.tag(&Tag::Page { page: page.page, sum });
-        }
-        for (number, bytes) in &table {
-            if !self.home.table.is_logged(*number, page_sum(bytes)) {
-                builder.tag(&Tag::TablePage { page: *number, sum: page_sum(bytes) });
-            }
-        }
         if self.limits.needs_images {
-            for (page, _) in unlogged() {
+            builder.clear();
+            for (page, &sum) in pages().filter(|(page, _)| needs_image(page)) {
+                builder.tag(&Tag::Page { page: page.page, sum });
+            }
+            for ((number, _), &sum) in table_pages() {
+                builder.tag(&Tag::TablePage { page: *number, sum });
+            }
+            for (page, _) in pages().filter(|(page, _)| needs_image(page)) {
                 builder.payload(PAGE).copy_from_slice(&page.bytes[..]);
             }
-            for (number, bytes) in &table {
-                if !self.home.table.is_logged(*number, page_sum(bytes)) {
-                    builder.payload(PAGE).copy_from_slice(bytes);
-                }
+            for ((_, bytes), _) in table_pages() {
+                builder.payload(PAGE).copy_from_slice(bytes);
             }
+            self.announce_record(RecordKind::Images, through, &mut builder).await?;
         }
-        if builder.tags() > 0 && !is_planted(Bug::NoSums) {
-            let kind = if self.limits.needs_images { RecordKind::Images } else { RecordKind::Sums };
-            self.append_control(Meaning { kind, through }, &mut builder).await?;
+        // Behind the images: that of the table holds these sums already, so that a cut in between leaves no wrong
+        // sum. A page without contents saves more room there than a record of its own takes.
+        builder.clear();
+        for (page, &sum) in pages().filter(|(page, _)| !needs_image(page)) {
+            builder.tag(&Tag::Page { page: page.page, sum });
         }
+        for ((number, _), &sum) in table_pages().filter(|_| !self.limits.needs_images) {
+            builder.tag(&Tag::TablePage { page: *number, sum });
+        }
+        self.announce_record(RecordKind::Sums, through, &mut builder).await?;
         Ok(table)
+    }
+
+    async fn announce_record(
+        self: &Rc<Self>,
+        kind: RecordKind,
+        through: u64,
+        builder: &mut RecordBuilder,
+    ) -> Result<(), Error> {
+        if builder.tags() > 0 && !is_planted(Bug::NoSums) {
+            self.append_control(Meaning { kind, through }, builder).await?;
+        }
+        Ok(())
     }
 
     /// Writes pages in order of address, neighbours together; pages without contents are not written.

@@ -60,7 +60,7 @@ struct Announced {
 /// What the log says of one page of the table.
 #[derive(Default)]
 struct TableHistory {
-    /// Sums in the order of their coming.
+    /// Sums in the order of their coming, since the image.
     sums: Vec<(u64, u64)>,
     /// The sum of the whole table page after all of them.
     expected: Option<u64>,
@@ -146,7 +146,9 @@ fn histories<H: Device>(
                 Tag::TablePage { page, sum } => {
                     let history = table.entry(page).or_default();
                     history.expected = Some(sum);
-                    history.image = image.or(history.image);
+                    if image.is_some() {
+                        *history = TableHistory { sums: Vec::new(), expected: Some(sum), image };
+                    }
                 }
             }
         }
