@@ -10,6 +10,8 @@
 //! stack            what lies under a path
 //!   mounts         /proc/self/mountinfo
 //!   block_device   /sys/dev/block: promises and counters
+//! net              streams of bytes
+//! nbd              the NBD protocol over them, both sides
 //! cpu              who used the processors meanwhile
 //! ```
 //!
@@ -23,5 +25,7 @@ pub mod interrupt;
 mod linked_ring;
 pub mod method;
 mod mounts;
+pub mod nbd;
+pub mod net;
 pub mod scratch;
 pub mod stack;

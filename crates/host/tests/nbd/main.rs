@@ -1,0 +1,3 @@
+//! The NBD server and client, over connections in memory, in virtual time.
+
+mod fuzz;
