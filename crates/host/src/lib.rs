@@ -19,6 +19,7 @@ pub mod aligned;
 pub mod block_device;
 pub mod cpu;
 pub mod durable_file;
+pub mod event_loop;
 pub mod interrupt;
 mod linked_ring;
 pub mod method;
