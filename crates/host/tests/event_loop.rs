@@ -1,5 +1,7 @@
 //! What the event loop promises, told for both ways of asking the kernel.
 
+#![allow(clippy::print_stderr)]
+
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::future::{Future, poll_fn};

@@ -46,6 +46,7 @@ use std::time::Instant;
 use evenkeel_engine::env::Env;
 
 pub use buffer::IoBuffer;
+pub(crate) use ops::Transfer;
 pub use ops::{PollFlags, race};
 pub use reactor::SharedFd;
 pub use remote::{Gone, Remote};
