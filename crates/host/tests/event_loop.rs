@@ -1,14 +1,13 @@
 //! What the event loop promises, told for both ways of asking the kernel.
 
-#![allow(clippy::print_stderr)]
+mod support;
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::mpsc;
 use std::task::Poll;
@@ -17,48 +16,7 @@ use std::thread;
 use evenkeel_engine::env::Env;
 use evenkeel_host::aligned::AlignedBuffer;
 use evenkeel_host::event_loop::{Backend, EventLoop, Gone, PollFlags, Sync, race};
-
-fn loops() -> Vec<EventLoop> {
-    let threads = EventLoop::new(Backend::Threads).unwrap();
-    assert_eq!(threads.backend(), Backend::Threads);
-    let auto = EventLoop::new(Backend::Auto).unwrap();
-    if auto.backend() == Backend::Threads {
-        skipped("event_loop", "io_uring is forbidden here");
-        return vec![threads];
-    }
-    vec![threads, auto]
-}
-
-fn skipped(name: &str, reason: &str) {
-    eprintln!("skipped: {reason}");
-    if let Some(path) = std::env::var_os("EVENKEEL_SKIPPED") {
-        let mut file = File::options().append(true).create(true).open(path).unwrap();
-        writeln!(file, "{name}: {reason}").unwrap();
-    }
-}
-
-/// Lets everyone else run once.
-async fn turn() {
-    let mut been_here = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut been_here, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
-
-/// Polls once and drops it.
-async fn begin_and_drop(future: impl Future) {
-    let mut future = pin!(future);
-    poll_fn(|context| {
-        assert!(future.as_mut().poll(context).is_pending());
-        Poll::Ready(())
-    })
-    .await;
-}
+use support::{begin_and_drop, loops, turn};
 
 #[test]
 fn timers_fire_in_their_order_and_not_before_their_time() {
