@@ -100,6 +100,16 @@ impl BlockDevice {
         Some(attribute(&self.disk, "queue/rotational")? != "0")
     }
 
+    /// What offsets and lengths of its transfers are multiples of, in bytes.
+    pub fn logical_sector_bytes(&self) -> Option<u32> {
+        attribute(&self.disk, "queue/logical_block_size")?.parse().ok()
+    }
+
+    /// What it writes at once, in bytes: it makes a smaller write by reading and writing the neighbours too.
+    pub fn physical_sector_bytes(&self) -> Option<u32> {
+        attribute(&self.disk, "queue/physical_block_size")?.parse().ok()
+    }
+
     /// Whether it takes no writes.
     pub fn is_read_only(&self) -> bool {
         attribute(&self.own, "ro").is_some_and(|value| value != "0")

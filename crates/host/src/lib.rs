@@ -10,18 +10,26 @@
 //! stack            what lies under a path
 //!   mounts         /proc/self/mountinfo
 //!   block_device   /sys/dev/block: promises and counters
+//! net              streams of bytes
+//! nbd              the NBD protocol over them, both sides
 //! cpu              who used the processors meanwhile
 //! ```
 //!
 //! Unsafe code stands only in `aligned` and `linked_ring`, each block with the reason why it is sound.
 
 pub mod aligned;
+pub mod arena;
 pub mod block_device;
 pub mod cpu;
+pub mod drive;
 pub mod durable_file;
+pub mod event_loop;
 pub mod interrupt;
 mod linked_ring;
 pub mod method;
 mod mounts;
+pub mod nbd;
+pub mod net;
+pub mod path_error;
 pub mod scratch;
 pub mod stack;

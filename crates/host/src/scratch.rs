@@ -55,6 +55,13 @@ impl ScratchFile {
         }
     }
 
+    /// Leaves the file where it is: it is whole, and no longer scratch.
+    pub fn keep(self) {
+        forget(&self.path);
+        // Nothing is left to do for `drop`, which would remove the file.
+        drop(std::mem::take(&mut std::mem::ManuallyDrop::new(self).path));
+    }
+
     /// Where the file is.
     pub fn path(&self) -> &Path {
         &self.path

@@ -110,6 +110,16 @@ impl StackProbe {
         Self { stack, read_only, devices }
     }
 
+    /// The largest [`BlockDevice::physical_sector_bytes`] of the devices below.
+    pub fn physical_sector_bytes(&self) -> Option<u32> {
+        self.devices.iter().filter_map(BlockDevice::physical_sector_bytes).max()
+    }
+
+    /// The largest [`BlockDevice::logical_sector_bytes`] of the devices below.
+    pub fn logical_sector_bytes(&self) -> Option<u32> {
+        self.devices.iter().filter_map(BlockDevice::logical_sector_bytes).max()
+    }
+
     /// What has reached the devices below so far; `None` where there are none with counters.
     pub fn counters(&self) -> Option<Counters> {
         if self.devices.is_empty() {

@@ -1,0 +1,364 @@
+//! Memory that a kill -9 of the process leaves: a file mapped and shared.
+//!
+//! The bytes are pages of the kernel's cache (of a tmpfs such as `/dev/shm`, or of a file in a folder), which
+//! outlive whoever stored them; a power cut takes them. Nothing is synced, ever.
+//!
+//! 1. A store is made in units of 8 aligned bytes, in the order of their addresses, and stores in the order of
+//!    the program: each unit is one atomic store with release order, which neither the compiler nor, for whoever
+//!    looks from outside, the processor moves before an earlier one. A kill strikes between two instructions of
+//!    the thread: whatever came before is in the cache that all processors share, or on its way there, and
+//!    nothing after. So what arrives is a prefix in units of 8, as [`Arena`] says.
+//! 2. A store never faults: every page is allocated when the arena is opened, or opening fails with `ENOSPC`.
+//!    (A SIGBUS later would need someone else to cut the file short: it is ours alone, mode 0600 and locked.)
+//! 3. What was stored before this boot of the machine is never seen: a file in a folder may come back from a
+//!    power cut in any mixture of states. The header names the boot, is cleared before anything else is and
+//!    written after everything else is zero.
+//! 4. One process at a time has it open.
+//!
+//! The cost over memory of the process's own is the opening; a store is a copy either way.
+
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use evenkeel_engine::env::Arena;
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::path_error::PathError;
+
+/// Where arenas are kept unless the user names another folder.
+pub const DEFAULT_FOLDER: &str = "/dev/shm";
+
+/// Bytes before the arena's own: a page, of which the header is the first part.
+const HEADER_BYTES: usize = 4096;
+
+/// What a header begins with.
+const MAGIC: [u8; 16] = *b"evenkeel arena 1";
+
+/// The magic, the boot's identity as the kernel writes it, and the number of bytes.
+const MARK_BYTES: usize = 16 + 36 + 8;
+
+/// Bytes of a unit that is stored whole.
+const UNIT: usize = 8;
+
+/// The mapping.
+pub struct SharedArena {
+    start: NonNull<u8>,
+    len: usize,
+    path: PathBuf,
+    kept: bool,
+    /// Holds the lock.
+    _file: File,
+}
+
+impl fmt::Debug for SharedArena {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("SharedArena").field("path", &self.path).field("len", &self.len).finish()
+    }
+}
+
+impl SharedArena {
+    /// Opens the arena `name` in the first of `folders` that holds it, else makes it in the first that has room
+    /// for it. The first is usually [`DEFAULT_FOLDER`]. Name the same folders each time: an arena that is not
+    /// found is one that is lost.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`]; that of the last folder where it can be made in none.
+    pub fn open_in(folders: &[&Path], name: &str, len: usize) -> Result<Self, PathError> {
+        if let Some(folder) = folders.iter().find(|folder| folder.join(name).symlink_metadata().is_ok()) {
+            return Self::open(&folder.join(name), len);
+        }
+        let mut refused = None;
+        for folder in folders {
+            let path = folder.join(name);
+            match Self::open(&path, len) {
+                Err(error) if error.source.kind() != io::ErrorKind::WouldBlock => {
+                    // Made halfway: it must not be found there next time.
+                    let _not_made_is_fine = fs::remove_file(&path);
+                    refused = Some(error);
+                }
+                other => return other,
+            }
+        }
+        Err(refused.unwrap_or_else(|| {
+            PathError::new(Path::new(name), "no folder for the arena", io::ErrorKind::NotFound.into())
+        }))
+    }
+
+    /// Opens the arena of `len` bytes at `path`, or makes it. Its bytes are those of an earlier opening since the
+    /// machine was started, of the same length, or else zero.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` where another process has it open; `ENOSPC` where there is no room for all of it;
+    /// `PermissionDenied` where the file is not ours alone; those of the system calls.
+    pub fn open(path: &Path, len: usize) -> Result<Self, PathError> {
+        Self::of_boot(path, len, &boot_id(path)?)
+    }
+
+    fn of_boot(path: &Path, len: usize, boot: &[u8; 36]) -> Result<Self, PathError> {
+        let failed = |doing| move |error: io::Error| PathError::new(path, doing, error);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+        let file = options.open(path).map_err(failed("cannot open the arena"))?;
+        check_owner(&file).map_err(failed("will not use this as an arena"))?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|error| failed("the arena is in use by another process")(error.into()))?;
+
+        let mut mark = Vec::with_capacity(MARK_BYTES);
+        mark.extend(MAGIC);
+        mark.extend(boot);
+        mark.extend((len as u64).to_le_bytes());
+        let total = HEADER_BYTES
+            .checked_add(len)
+            .map(|total| total.next_multiple_of(HEADER_BYTES))
+            .filter(|&total| i64::try_from(total).is_ok())
+            .ok_or_else(|| failed("cannot make the arena")(io::ErrorKind::InvalidInput.into()))?;
+        let mut found = [0; MARK_BYTES];
+        let kept = file.read_exact_at(&mut found, 0).is_ok() && found[..] == mark[..];
+        if !kept {
+            // Cut to nothing first: the mark goes before anything else does, and all pages are new and zero.
+            file.set_len(0).map_err(failed("cannot clear the arena"))?;
+        }
+        // Also for one that is kept: its pages are there, and it costs nothing to be told so.
+        allocate(&file, total, kept).map_err(failed("cannot allocate the arena"))?;
+        if !kept {
+            file.write_all_at(&mark, 0).map_err(failed("cannot write the arena's header"))?;
+        }
+        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
+        // SAFETY: a new mapping at a place that the kernel chooses, over a file that is as long as that.
+        let start = unsafe { rustix::mm::mmap(std::ptr::null_mut(), total, protection, flags, &file, 0) }
+            .map_err(|error| failed("cannot map the arena")(error.into()))?;
+        let start = NonNull::new(start.cast()).expect("a mapping is not at 0");
+        Ok(Self { start, len, path: path.to_owned(), kept, _file: file })
+    }
+
+    /// Where it is kept.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it held what an earlier process left, and was not begun anew.
+    pub fn is_kept(&self) -> bool {
+        self.kept
+    }
+
+    /// Removes the file: what it holds is no longer needed.
+    ///
+    /// # Errors
+    ///
+    /// Those of `unlink`.
+    pub fn remove(self) -> Result<(), PathError> {
+        fs::remove_file(&self.path)
+            .map_err(|error| PathError::new(&self.path, "cannot remove the arena", error))
+    }
+
+    fn mapped_bytes(&self) -> usize {
+        (HEADER_BYTES + self.len).next_multiple_of(HEADER_BYTES)
+    }
+
+    /// The unit at `offset`, a multiple of [`UNIT`] below the length.
+    fn unit(&self, offset: usize) -> &AtomicU64 {
+        debug_assert!(offset.is_multiple_of(UNIT) && offset < self.len);
+        // SAFETY: within the mapping, which is a whole number of pages behind the header; aligned, because
+        // mappings, headers and offsets are. The bytes are only ever accessed as such atomics.
+        unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(HEADER_BYTES + offset).cast()) }
+    }
+
+    fn check(&self, offset: usize, len: usize) {
+        let fits = offset.checked_add(len).is_some_and(|end| end <= self.len);
+        assert!(fits, "{len} bytes at {offset} lie outside an arena of {} bytes", self.len);
+    }
+}
+
+/// The identity of this boot of the machine.
+fn boot_id(path: &Path) -> Result<[u8; 36], PathError> {
+    const PLACE: &str = "/proc/sys/kernel/random/boot_id";
+    let found = fs::read(PLACE).map_err(|error| PathError::new(Path::new(PLACE), "cannot read", error))?;
+    found.first_chunk().copied().ok_or_else(|| {
+        PathError::new(path, "cannot tell this boot from others", io::ErrorKind::InvalidData.into())
+    })
+}
+
+/// That the file is one that nobody else can change.
+fn check_owner(file: &File) -> io::Result<()> {
+    let found = file.metadata()?;
+    let ours = found.is_file()
+        && found.uid() == rustix::process::geteuid().as_raw()
+        && found.mode().trailing_zeros() >= 6
+        && found.nlink() == 1;
+    if ours { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+}
+
+/// Takes room for all of the file now.
+fn allocate(file: &File, total: usize, kept: bool) -> io::Result<()> {
+    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, total as u64) {
+        Err(rustix::io::Errno::OPNOTSUPP) if kept => Ok(()),
+        // No such call there: written, then.
+        Err(rustix::io::Errno::OPNOTSUPP) => {
+            let zeros = [0; HEADER_BYTES];
+            (0..total).step_by(HEADER_BYTES).try_for_each(|offset| file.write_all_at(&zeros, offset as u64))
+        }
+        other => Ok(other?),
+    }
+}
+
+impl Arena for SharedArena {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn store(&self, offset: usize, bytes: &[u8]) {
+        self.check(offset, bytes.len());
+        let (mut offset, mut bytes) = (offset, bytes);
+        let in_unit = offset % UNIT;
+        if in_unit > 0 {
+            let count = bytes.len().min(UNIT - in_unit);
+            self.store_part(offset - in_unit, in_unit, &bytes[..count]);
+            (offset, bytes) = (offset + count, &bytes[count..]);
+        }
+        let (units, rest) = bytes.as_chunks::<UNIT>();
+        for &unit in units {
+            self.unit(offset).store(u64::from_ne_bytes(unit), Ordering::Release);
+            offset += UNIT;
+        }
+        if !rest.is_empty() {
+            self.store_part(offset, 0, rest);
+        }
+    }
+
+    fn load(&self, offset: usize, into: &mut [u8]) {
+        self.check(offset, into.len());
+        let mut at = offset;
+        let mut into = into;
+        while !into.is_empty() {
+            let in_unit = at % UNIT;
+            let count = into.len().min(UNIT - in_unit);
+            let unit = self.unit(at - in_unit).load(Ordering::Relaxed).to_ne_bytes();
+            let (now, later) = into.split_at_mut(count);
+            now.copy_from_slice(&unit[in_unit..in_unit + count]);
+            (at, into) = (at + count, later);
+        }
+    }
+}
+
+impl SharedArena {
+    /// Stores a part of a unit: the rest is stored again as it was, so that the part arrives whole.
+    fn store_part(&self, offset: usize, in_unit: usize, bytes: &[u8]) {
+        let unit = self.unit(offset);
+        let mut whole = unit.load(Ordering::Relaxed).to_ne_bytes();
+        whole[in_unit..in_unit + bytes.len()].copy_from_slice(bytes);
+        unit.store(u64::from_ne_bytes(whole), Ordering::Release);
+    }
+}
+
+impl Drop for SharedArena {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `of_boot` with this length; no reference into it outlives `self`.
+        let unmapped = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.mapped_bytes()) };
+        debug_assert!(unmapped.is_ok());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn stores_are_there_for_the_next_opening_until_the_machine_boots_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("arena");
+        let arena = SharedArena::of_boot(&path, 10_001, &[b'a'; 36]).unwrap();
+        assert!(!arena.is_kept());
+        arena.store(9_995, &[7; 6]);
+        drop(arena);
+        let load = |arena: &SharedArena| {
+            let mut found = [1; 7];
+            arena.load(9_994, &mut found);
+            found
+        };
+        let arena = SharedArena::of_boot(&path, 10_001, &[b'a'; 36]).unwrap();
+        assert!(arena.is_kept());
+        assert_eq!(load(&arena), [0, 7, 7, 7, 7, 7, 7]);
+        drop(arena);
+        let arena = SharedArena::of_boot(&path, 10_001, &[b'b'; 36]).unwrap();
+        assert!(!arena.is_kept());
+        assert_eq!(load(&arena), [0; 7]);
+    }
+
+    #[test]
+    fn it_is_ours_alone_and_open_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("arena");
+        let arena = SharedArena::open(&path, 4096).unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let error = SharedArena::open(&path, 4096).unwrap_err();
+        assert_eq!(error.source.kind(), io::ErrorKind::WouldBlock);
+        assert!(error.to_string().contains("in use"), "{error}");
+        drop(arena);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let error = SharedArena::open(&path, 4096).unwrap_err();
+        assert_eq!(error.source.kind(), io::ErrorKind::PermissionDenied);
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(SharedArena::open(&link, 4096).is_err());
+    }
+
+    #[test]
+    fn one_that_does_not_fit_is_refused_when_it_is_opened_and_made_elsewhere_if_there_is_elsewhere() {
+        let folder = tempfile::tempdir_in(".").unwrap();
+        let shm = Path::new(DEFAULT_FOLDER);
+        let name = format!("evenkeel-test-{}", std::process::id());
+        let too_large = 1 << 46;
+        let error = SharedArena::open_in(&[shm], &name, too_large).unwrap_err();
+        assert!(
+            matches!(error.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::FileTooLarge),
+            "{error}"
+        );
+        assert!(!shm.join(&name).exists());
+        let nowhere = folder.path().join("nowhere");
+        let arena = SharedArena::open_in(&[&nowhere, folder.path()], &name, 4096).unwrap();
+        assert_eq!(arena.path(), folder.path().join(&name));
+        arena.store(0, b"stays");
+        drop(arena);
+        // Where it was found first is where it is found again, though another folder has room now.
+        fs::create_dir(&nowhere).unwrap();
+        let arena = SharedArena::open_in(&[&nowhere, folder.path()], &name, 4096).unwrap();
+        assert!(arena.is_kept());
+        arena.remove().unwrap();
+        assert!(!folder.path().join(&name).exists());
+    }
+
+    proptest! {
+        #[test]
+        fn it_holds_what_an_array_would(stores in proptest::collection::vec((0_usize..200, 0_usize..60, any::<u8>()), 1..30)) {
+            let folder = tempfile::tempdir().unwrap();
+            let arena = SharedArena::open(&folder.path().join("arena"), 203).unwrap();
+            let mut model = [0; 203];
+            for (offset, len, byte) in stores {
+                let bytes = vec![byte; len.min(203 - offset)];
+                model[offset..offset + bytes.len()].copy_from_slice(&bytes);
+                arena.store(offset, &bytes);
+                let mut found = [0; 203];
+                arena.load(0, &mut found);
+                prop_assert_eq!(found, model);
+                let mut part = vec![0; bytes.len()];
+                arena.load(offset, &mut part);
+                prop_assert_eq!(part, bytes);
+            }
+        }
+    }
+}

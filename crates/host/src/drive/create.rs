@@ -1,0 +1,94 @@
+//! Making a file for a drive, with all the room that it will need.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use evenkeel_engine::device::{Device, Durability, Extent, FlushScope};
+use evenkeel_engine::error::DeviceError;
+use rustix::fs::FallocateFlags;
+
+use super::{DriveOptions, FileDrive};
+use crate::event_loop::Loop;
+use crate::path_error::PathError;
+use crate::scratch::{ScratchFile, settle_folder};
+
+/// Bytes that are written between two reports of progress.
+const STRIDE_BYTES: u64 = 8 << 20;
+
+/// What a new file is filled with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fill {
+    /// Blocks are reserved (`fallocate`): the first write to each still changes metadata.
+    Reserved,
+    /// All of it is written: no later write changes metadata.
+    Written,
+}
+
+impl FileDrive {
+    /// Makes the file `path` of `size_bytes`, durably, and opens it. `progress` is told bytes that are written
+    /// and bytes in all. If it fails, is given up, or a second signal ends the process, nothing is left.
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists` over anything that exists; `StorageFull`; as [`Self::open`].
+    pub async fn create(
+        event_loop: &Loop,
+        path: &Path,
+        size_bytes: u64,
+        fill: Fill,
+        options: DriveOptions,
+        progress: impl FnMut(u64, u64),
+    ) -> Result<Self, PathError> {
+        let failed = |doing| move |error: io::Error| PathError::new(path, doing, error);
+        let made = ScratchFile::make(path, |path| {
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+        });
+        let (guard, file) = made.map_err(failed("cannot make the file"))?;
+        file.set_len(size_bytes).map_err(failed("cannot make it that large"))?;
+        match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size_bytes) {
+            // Written, it takes its room all the same.
+            Err(rustix::io::Errno::OPNOTSUPP) if fill == Fill::Written => {}
+            other => other.map_err(|error| failed("cannot reserve room")(error.into()))?,
+        }
+        let drive = Self::open(event_loop, path, options)?;
+        if fill == Fill::Written {
+            let all = Extent::new(0, drive.geometry().size_bytes);
+            let written = drive.write_zeros(all, progress).await;
+            written
+                .map_err(|error| failed("cannot fill the file")(io::Error::from_raw_os_error(error.errno)))?;
+        }
+        // Also what its size and its blocks are, which a data-only fsync may leave.
+        event_loop
+            .blocking(move || file.sync_all())
+            .await
+            .flatten()
+            .map_err(failed("cannot make the file durable"))?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        settle_folder(folder.unwrap_or(Path::new("."))).map_err(failed("cannot make its name durable"))?;
+        guard.keep();
+        Ok(drive)
+    }
+
+    /// Writes zeros over `extent` and flushes. `progress` is told bytes that are written and bytes in all.
+    ///
+    /// # Errors
+    ///
+    /// Those of the writes and of the flush.
+    pub async fn write_zeros(
+        &self,
+        extent: Extent,
+        mut progress: impl FnMut(u64, u64),
+    ) -> Result<(), DeviceError> {
+        let zeros = vec![0; extent.len.min(STRIDE_BYTES) as usize];
+        let mut done = 0;
+        while done < extent.len {
+            let len = (extent.len - done).min(STRIDE_BYTES);
+            self.write(extent.offset + done, &zeros[..len as usize], Durability::Buffered).await?;
+            done += len;
+            progress(done, extent.len);
+        }
+        self.flush(FlushScope::Whole).await
+    }
+}

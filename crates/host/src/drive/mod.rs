@@ -1,0 +1,347 @@
+//! A [`Device`] over a regular file or a block device.
+//!
+//! 1. Transfers go past the page cache (`O_DIRECT`) where the file system can; [`FileDrive::is_direct`] says so.
+//! 2. A durable write is acknowledged after `RWF_DSYNC` or a data-only fsync behind it said so; a flush is a
+//!    data-only fsync of the whole file, whatever ranges it was asked for, and covers what was completed before.
+//! 3. Callers' bytes are copied into a bounded pool of aligned memory. A call that is given up leaves its
+//!    transfers under way: they end by themselves, with memory of their own.
+//! 4. A call that fails does so after all of its transfers have ended: what comes next is not overtaken.
+//! 5. The file is nobody else's meanwhile: locked, or, a block device, opened exclusively.
+//! 6. Sectors are as large as what the disk writes at once, where it is known and up to a page: a smaller write
+//!    would have the disk write the neighbours too, and a power cut might take them.
+
+mod create;
+mod open;
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
+use evenkeel_engine::env::Env;
+use evenkeel_engine::error::DeviceError;
+use rustix::fs::FallocateFlags;
+
+use crate::event_loop::pool::{PIECE_MAX_BYTES, Piece, Pool};
+use crate::event_loop::{Loop, SharedFd, Sync, Transfer};
+
+pub use create::Fill;
+pub use open::DriveOptions;
+
+/// Transfers of one call under way at once.
+const DEPTH: usize = 8;
+
+/// Writes of each kind in [`FileDrive::choose_durable_way`].
+const TRIALS: usize = 15;
+
+/// How a write is made durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DurableWay {
+    /// `RWF_DSYNC`: the kernel uses FUA where the device has it, else it flushes.
+    Dsync,
+    /// A write and, linked to it, a data-only fsync.
+    Linked,
+}
+
+/// What errors of a drive say that it was doing.
+#[derive(Clone, Copy)]
+struct Doing {
+    read: &'static str,
+    write: &'static str,
+    flush: &'static str,
+    discard: &'static str,
+}
+
+struct State {
+    event_loop: Loop,
+    file: SharedFd,
+    path: PathBuf,
+    geometry: Geometry,
+    direct: bool,
+    is_block_device: bool,
+    durable_way: Cell<DurableWay>,
+    /// Until the first discard that the file or device cannot do.
+    discards: Cell<bool>,
+    pool: Rc<Pool>,
+    doing: Doing,
+}
+
+/// The drive. A clone is another handle to the same one.
+#[derive(Clone)]
+pub struct FileDrive(Rc<State>);
+
+impl fmt::Debug for FileDrive {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("FileDrive")
+            .field("path", &self.0.path)
+            .field("geometry", &self.0.geometry)
+            .field("direct", &self.0.direct)
+            .field("durable_way", &self.0.durable_way.get())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A transfer under way, and where its bytes are to be.
+struct Pending {
+    transfer: Transfer,
+    offset: u64,
+    len: usize,
+}
+
+impl FileDrive {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// Whether transfers go past the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.0.direct
+    }
+
+    /// Whether it is a block device, and not a file.
+    pub fn is_block_device(&self) -> bool {
+        self.0.is_block_device
+    }
+
+    /// How writes are made durable.
+    pub fn durable_way(&self) -> DurableWay {
+        self.0.durable_way.get()
+    }
+
+    /// Tries both ways of making a sector durable, in turns, and keeps the one with the smaller median from here
+    /// on; how long each took, in ns: `RWF_DSYNC` first. What `scratch` held is lost.
+    ///
+    /// # Errors
+    ///
+    /// Those of the writes.
+    pub async fn choose_durable_way(&self, scratch: Extent) -> Result<[u64; 2], DeviceError> {
+        let state = &*self.0;
+        let bytes = vec![0; scratch.len.min(4096) as usize];
+        let ways = [DurableWay::Dsync, DurableWay::Linked];
+        let mut taken = [const { Vec::new() }; 2];
+        // One more than is counted: the first of each may find the file not yet written there.
+        for trial in 0..=TRIALS {
+            for (way, taken) in ways.into_iter().zip(&mut taken) {
+                state.durable_way.set(way);
+                let began_ns = state.event_loop.now_ns();
+                self.write(scratch.offset, &bytes, Durability::Durable).await?;
+                if trial > 0 {
+                    taken.push(state.event_loop.now_ns() - began_ns);
+                }
+            }
+        }
+        let medians = taken.map(|mut taken| {
+            taken.sort_unstable();
+            taken[TRIALS / 2]
+        });
+        state.durable_way.set(if medians[1] < medians[0] { DurableWay::Linked } else { DurableWay::Dsync });
+        Ok(medians)
+    }
+
+    fn check(&self, extent: Extent, doing: &'static str) -> Result<(), DeviceError> {
+        let sector_bytes = u64::from(self.0.geometry.sector_bytes);
+        let whole_sectors = (extent.offset | extent.len).is_multiple_of(sector_bytes);
+        if whole_sectors && extent.fits(self.0.geometry.size_bytes) {
+            return Ok(());
+        }
+        Err(DeviceError { doing, errno: libc::EINVAL })
+    }
+
+    fn sync(&self) -> Sync {
+        match self.0.durable_way.get() {
+            DurableWay::Dsync => Sync::Dsync,
+            DurableWay::Linked => Sync::Linked,
+        }
+    }
+
+    fn begin_write(&self, offset: u64, bytes: &[u8], mut piece: Piece, sync: Sync) -> Pending {
+        let len = bytes.len();
+        piece.copy_from_slice(bytes);
+        let transfer = self.0.event_loop.begin_write(&self.0.file, piece, 0..len, offset, sync);
+        Pending { transfer, offset, len }
+    }
+
+    /// Sees a write through: what the kernel did not take at once is written again.
+    async fn finish_write(&self, pending: Pending, sync: Sync) -> io::Result<()> {
+        let Pending { mut transfer, offset, len } = pending;
+        let mut done = 0;
+        loop {
+            let (result, piece) = transfer.finish::<Piece>().await;
+            done = self.advance(done, result)?;
+            if done == len {
+                return Ok(());
+            }
+            let at = offset + done as u64;
+            transfer = self.0.event_loop.begin_write(&self.0.file, piece, done..len, at, sync);
+        }
+    }
+
+    /// Sees a read through, and copies it out.
+    async fn finish_read(&self, pending: Pending, into: &mut [u8]) -> io::Result<()> {
+        let Pending { mut transfer, offset, len } = pending;
+        let mut done = 0;
+        loop {
+            let (result, piece) = transfer.finish::<Piece>().await;
+            done = self.advance(done, result)?;
+            if done == len {
+                into.copy_from_slice(&piece);
+                return Ok(());
+            }
+            let at = offset + done as u64;
+            transfer = self.0.event_loop.begin_read(&self.0.file, piece, done..len, at);
+        }
+    }
+
+    /// How far a transfer is after one more answer: whole sectors, for the rest must begin at one.
+    fn advance(&self, done: usize, result: io::Result<usize>) -> io::Result<usize> {
+        match result {
+            Ok(count) => {
+                let sector_bytes = self.0.geometry.sector_bytes as usize;
+                let now_done = (done + count) / sector_bytes * sector_bytes;
+                // The file ends here, though it was longer; or nothing more is taken.
+                if now_done == done { Err(io::Error::from_raw_os_error(libc::EIO)) } else { Ok(now_done) }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(done),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn write_all(&self, offset: u64, bytes: &[u8], durability: Durability) -> io::Result<()> {
+        let sync = match durability {
+            Durability::Durable if bytes.len() <= PIECE_MAX_BYTES => self.sync(),
+            // Several transfers: one sync for all of them.
+            _ => Sync::No,
+        };
+        if bytes.len() <= PIECE_MAX_BYTES {
+            let piece = self.0.pool.take(bytes.len()).await;
+            return self.finish_write(self.begin_write(offset, bytes, piece, sync), sync).await;
+        }
+        let mut under_way = VecDeque::with_capacity(DEPTH);
+        let mut outcome = Ok(());
+        for (number, chunk) in bytes.chunks(PIECE_MAX_BYTES).enumerate() {
+            // Whoever holds pieces does not wait for more: its own come back first.
+            let piece = loop {
+                let free = (under_way.len() < DEPTH).then(|| self.0.pool.try_take(chunk.len())).flatten();
+                if let Some(piece) = free {
+                    break piece;
+                }
+                match under_way.pop_front() {
+                    Some(first) => outcome = outcome.and(self.finish_write(first, sync).await),
+                    None => break self.0.pool.take(chunk.len()).await,
+                }
+            };
+            if outcome.is_err() {
+                break;
+            }
+            let at = offset + (number * PIECE_MAX_BYTES) as u64;
+            under_way.push_back(self.begin_write(at, chunk, piece, sync));
+        }
+        for pending in under_way {
+            outcome = outcome.and(self.finish_write(pending, sync).await);
+        }
+        outcome?;
+        match durability {
+            Durability::Durable => self.0.event_loop.fdatasync(&self.0.file).await,
+            Durability::Buffered => Ok(()),
+        }
+    }
+
+    async fn read_all(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        let mut under_way: VecDeque<(Pending, &mut [u8])> = VecDeque::new();
+        let mut outcome = Ok(());
+        for (number, chunk) in into.chunks_mut(PIECE_MAX_BYTES).enumerate() {
+            let len = chunk.len();
+            let piece = loop {
+                let free = (under_way.len() < DEPTH).then(|| self.0.pool.try_take(len)).flatten();
+                if let Some(piece) = free {
+                    break piece;
+                }
+                match under_way.pop_front() {
+                    Some((first, into)) => outcome = outcome.and(self.finish_read(first, into).await),
+                    None => break self.0.pool.take(len).await,
+                }
+            };
+            if outcome.is_err() {
+                break;
+            }
+            let at = offset + (number * PIECE_MAX_BYTES) as u64;
+            let transfer = self.0.event_loop.begin_read(&self.0.file, piece, 0..len, at);
+            under_way.push_back((Pending { transfer, offset: at, len }, chunk));
+        }
+        for (pending, into) in under_way {
+            outcome = outcome.and(self.finish_read(pending, into).await);
+        }
+        outcome
+    }
+
+    async fn discard_now(&self, extent: Extent) -> io::Result<()> {
+        let state = &*self.0;
+        if !state.is_block_device {
+            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            return state.event_loop.fallocate(&state.file, hole, extent.offset, extent.len).await;
+        }
+        let file = state.file.try_clone()?;
+        state.event_loop.blocking(move || open::discard_block_range(&file, extent)).await.flatten()
+    }
+
+    fn failed(error: &io::Error, doing: &'static str) -> DeviceError {
+        DeviceError { doing, errno: error.raw_os_error().unwrap_or(libc::EIO) }
+    }
+}
+
+impl Device for FileDrive {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry
+    }
+
+    async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let doing = self.0.doing.read;
+        self.check(Extent::new(offset, into.len() as u64), doing)?;
+        self.read_all(offset, into).await.map_err(|error| Self::failed(&error, doing))
+    }
+
+    async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
+        let doing = self.0.doing.write;
+        self.check(Extent::new(offset, bytes.len() as u64), doing)?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let mut written = self.write_all(offset, bytes, durability).await;
+        if let Err(error) = &written
+            && error.raw_os_error() == Some(libc::EOPNOTSUPP)
+            && self.0.durable_way.replace(DurableWay::Linked) == DurableWay::Dsync
+        {
+            // Kernels and file systems that do not know the flag do so before they write anything.
+            written = self.write_all(offset, bytes, durability).await;
+        }
+        written.map_err(|error| Self::failed(&error, doing))
+    }
+
+    async fn flush(&self, scope: FlushScope<'_>) -> Result<(), DeviceError> {
+        if matches!(scope, FlushScope::Ranges([])) {
+            return Ok(());
+        }
+        let synced = self.0.event_loop.fdatasync(&self.0.file).await;
+        synced.map_err(|error| Self::failed(&error, self.0.doing.flush))
+    }
+
+    async fn discard(&self, extent: Extent) -> Result<(), DeviceError> {
+        let doing = self.0.doing.discard;
+        self.check(extent, doing)?;
+        if extent.len == 0 || !self.0.discards.get() {
+            return Ok(());
+        }
+        match self.discard_now(extent).await {
+            // It is a hint: where it cannot be taken, nothing is lost.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOTTY)) => {
+                self.0.discards.set(false);
+                Ok(())
+            }
+            other => other.map_err(|error| Self::failed(&error, doing)),
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Finding out what a file or block device asks for, and opening it so.
+
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::{Mutex, PoisonError};
+
+use evenkeel_engine::device::{Extent, Geometry};
+use rustix::fs::{FlockOperation, OFlags};
+
+use super::{Doing, DurableWay, FileDrive, State};
+use crate::durable_file::{direct_io_granule, is_block_device};
+use crate::event_loop::Loop;
+use crate::event_loop::pool::Pool;
+use crate::path_error::PathError;
+use crate::stack::StackProbe;
+
+/// Sectors where nothing below says how large they are, and the largest that a disk's own size makes them: a
+/// page, in which the engine writes.
+const PAGE_BYTES: u32 = 4096;
+
+/// How a drive is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DriveOptions {
+    /// Only reads; several drives may have the file open so.
+    pub read_only: bool,
+    /// Past the page cache where the file system can.
+    pub direct: bool,
+    /// How writes are made durable; `None` is [`DurableWay::Dsync`] past the page cache, and
+    /// [`DurableWay::Linked`] through it.
+    pub durable_way: Option<DurableWay>,
+    /// What is promised of sectors that a power cut interrupts: only the user can know.
+    pub atomic_sectors: bool,
+    /// Size of a sector; `None` is what the disk writes at once.
+    pub sector_bytes: Option<u32>,
+    /// Memory for transfers, about.
+    pub pool_bytes: usize,
+}
+
+impl Default for DriveOptions {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            direct: true,
+            durable_way: None,
+            atomic_sectors: false,
+            sector_bytes: None,
+            pool_bytes: 4 << 20,
+        }
+    }
+}
+
+impl FileDrive {
+    /// Opens the file or block device at `path`, for this drive alone.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` for a file that another drive has open, `EBUSY` for a block device that is mounted or
+    /// otherwise held; `InvalidInput` for sectors that the file system does not take; those of the system calls.
+    pub fn open(event_loop: &Loop, path: &Path, options: DriveOptions) -> Result<Self, PathError> {
+        let failed = |doing| move |error: io::Error| PathError::new(path, doing, error);
+        let is_block_device = is_block_device(path);
+        let granule = match options.direct {
+            true => direct_io_granule(path, false).map_err(failed("cannot open"))?,
+            false => None,
+        };
+        let mut flags = if granule.is_some() { OFlags::DIRECT } else { OFlags::empty() };
+        if is_block_device {
+            // On a block device O_EXCL without O_CREAT asks for exclusive use.
+            flags |= OFlags::EXCL;
+        }
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(!options.read_only)
+            .custom_flags(flags.bits().cast_signed())
+            .open(path)
+            .map_err(failed(if is_block_device {
+                "cannot open (is it mounted or in use?)"
+            } else {
+                "cannot open"
+            }))?;
+        if !is_block_device {
+            lock(&file, options.read_only).map_err(failed("in use by another process"))?;
+        }
+        let stack = StackProbe::of(path).map_err(failed("cannot find what lies below"))?;
+        let granule = match granule {
+            Some(granule) => {
+                let logical = stack.logical_sector_bytes().filter(|_| is_block_device);
+                Some(logical.unwrap_or(u32::try_from(granule).unwrap_or(u32::MAX)))
+            }
+            None => None,
+        };
+        let sector_bytes = options.sector_bytes.unwrap_or_else(|| match granule {
+            Some(granule) => {
+                let physical = stack.physical_sector_bytes().unwrap_or(PAGE_BYTES);
+                granule.max(physical.min(PAGE_BYTES))
+            }
+            // The page cache writes whole pages.
+            None => PAGE_BYTES,
+        });
+        if !sector_bytes.is_power_of_two() || !sector_bytes.is_multiple_of(granule.unwrap_or(512)) {
+            let refused = io::Error::from(io::ErrorKind::InvalidInput);
+            return Err(failed("sectors of this size cannot be written there")(refused));
+        }
+        let end = file.seek(SeekFrom::End(0)).map_err(failed("cannot find its size"))?;
+        let geometry = Geometry {
+            size_bytes: end / u64::from(sector_bytes) * u64::from(sector_bytes),
+            sector_bytes,
+            atomic_sectors: options.atomic_sectors,
+        };
+        let default_way = if granule.is_some() { DurableWay::Dsync } else { DurableWay::Linked };
+        Ok(Self(Rc::new(State {
+            event_loop: event_loop.clone(),
+            file: Rc::new(OwnedFd::from(file)),
+            path: path.to_owned(),
+            geometry,
+            direct: granule.is_some(),
+            is_block_device,
+            durable_way: Cell::new(options.durable_way.unwrap_or(default_way)),
+            discards: Cell::new(true),
+            pool: Pool::new(event_loop, options.pool_bytes),
+            doing: Doing::with(path),
+        })))
+    }
+}
+
+/// Locks a file for as long as it is open.
+fn lock(file: &File, read_only: bool) -> io::Result<()> {
+    let operation = match read_only {
+        true => FlockOperation::NonBlockingLockShared,
+        false => FlockOperation::NonBlockingLockExclusive,
+    };
+    Ok(rustix::fs::flock(file, operation)?)
+}
+
+impl Doing {
+    fn with(path: &Path) -> Self {
+        let named = |doing: &str| intern(format!("{doing} {}", path.display()));
+        Self {
+            read: named("reading"),
+            write: named("writing"),
+            flush: named("flushing"),
+            discard: named("discarding in"),
+        }
+    }
+}
+
+/// A text that lives as long as the process: errors of the engine carry such. Each is kept once, so that opening
+/// a drive again costs nothing more.
+fn intern(text: String) -> &'static str {
+    static KEPT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(&found) = kept.get(text.as_str()) {
+        return found;
+    }
+    let new: &'static str = Box::leak(text.into_boxed_str());
+    kept.insert(new);
+    new
+}
+
+/// `BLKDISCARD`, which waits for the device.
+pub(super) fn discard_block_range(device: &OwnedFd, extent: Extent) -> io::Result<()> {
+    /// `_IO(0x12, 119)` of `linux/fs.h`.
+    const BLKDISCARD: libc::Ioctl = 0x1277;
+    let range = [extent.offset, extent.len];
+    // SAFETY: the request takes a pointer to two 64-bit numbers, and only reads them.
+    let result = unsafe { libc::ioctl(device.as_raw_fd(), BLKDISCARD, range.as_ptr()) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,381 @@
+//! One thread's tasks, timers and I/O: what stands behind [`Env`] on a real machine.
+//!
+//! ```text
+//! mod         EventLoop, Loop: tasks run until none is ready, then the kernel is entered once
+//!   tasks     who is ready; wakers that take no lock on the loop's own thread
+//!   timers    in the order in which they fire
+//!   foreign   what other threads have for the loop          remote: their handle
+//!   reactor   operations under way, and what they hold
+//!     uring   one io_uring_enter a turn
+//!     threads workers and epoll, where io_uring is forbidden
+//!   ops       what tasks can ask for
+//!   buffer, pool   memory that is the kernel's meanwhile
+//!   signals   SIGTERM and its like, as something to wait for
+//! ```
+//!
+//! 1. Everything runs on the thread that made the loop; only [`Remote`] and wakers may be used elsewhere.
+//! 2. In a steady state an operation allocates nothing: tasks and operations have places that are used again.
+//! 3. Tasks that keep each other ready do not starve I/O: the kernel is entered after [`POLLS_MAX`] polls.
+//! 4. When the loop is dropped, its tasks are dropped and operations under way are waited for; those that might
+//!    wait for ever are cancelled. What is asked of a [`Loop`] after that fails with `ECANCELED`.
+
+mod buffer;
+mod foreign;
+mod ops;
+pub mod pool;
+mod reactor;
+mod remote;
+mod request;
+mod signals;
+mod tasks;
+mod threads;
+mod timers;
+mod uring;
+mod workers;
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use evenkeel_engine::env::Env;
+
+pub use buffer::IoBuffer;
+pub(crate) use ops::Transfer;
+pub use ops::{PollFlags, race};
+pub use reactor::SharedFd;
+pub use remote::{Gone, Remote};
+pub use request::Sync;
+pub use signals::Signals;
+
+use buffer::Held;
+use foreign::{Foreign, Inbox};
+use reactor::{Driver, Reactor, Ticket};
+use request::{Request, Wait};
+use tasks::{Handle, Tasks};
+use threads::Threads;
+use timers::{TimerId, Timers};
+use uring::Uring;
+use workers::Workers;
+
+/// Polls between two looks at the kernel while tasks stay ready.
+const POLLS_MAX: usize = 1024;
+
+/// Random numbers that are asked of the kernel at once.
+const RANDOMS: usize = 64;
+
+/// How the kernel is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backend {
+    /// Through io_uring, or with threads where that is forbidden or not there.
+    Auto,
+    /// Through io_uring.
+    Uring,
+    /// Files by threads that block, sockets through epoll. Timers have a resolution of 1 ms.
+    Threads,
+}
+
+struct Core {
+    backend: Backend,
+    started: Instant,
+    tasks: Tasks,
+    timers: RefCell<Timers>,
+    reactor: Rc<Reactor>,
+    workers: Rc<Workers>,
+    foreign: Arc<Foreign>,
+    /// Kept between turns, so that a turn allocates nothing.
+    inbox: RefCell<Inbox>,
+    randoms: RefCell<Vec<u64>>,
+}
+
+/// The loop. It belongs to the thread that made it.
+pub struct EventLoop {
+    core: Rc<Core>,
+}
+
+/// A handle to an [`EventLoop`], for its tasks. A clone is another handle to the same loop.
+#[derive(Clone)]
+pub struct Loop {
+    core: Rc<Core>,
+}
+
+impl EventLoop {
+    /// A loop without tasks.
+    ///
+    /// # Errors
+    ///
+    /// Those of `io_uring_setup` where io_uring was asked for, with `EOPNOTSUPP` for kernels before 5.11; where
+    /// there are no descriptors left.
+    pub fn new(backend: Backend) -> io::Result<Self> {
+        let foreign = Arc::new(Foreign::new()?);
+        let workers = Rc::new(Workers::default());
+        let ring = match backend {
+            Backend::Threads => None,
+            _ => match Uring::new(Arc::clone(&foreign)) {
+                Ok(ring) => Some(ring),
+                Err(error) if backend == Backend::Auto && uring::is_forbidden(&error) => None,
+                Err(error) => return Err(error),
+            },
+        };
+        let (backend, driver) = match ring {
+            Some(ring) => (Backend::Uring, Driver::Uring(Box::new(ring))),
+            None => {
+                let threads = Threads::new(Arc::clone(&foreign), Rc::clone(&workers))?;
+                (Backend::Threads, Driver::Threads(threads))
+            }
+        };
+        let core = Core {
+            backend,
+            started: Instant::now(),
+            tasks: Tasks::default(),
+            timers: RefCell::default(),
+            reactor: Rc::new(Reactor::new(driver)),
+            workers,
+            foreign,
+            inbox: RefCell::default(),
+            randoms: RefCell::default(),
+        };
+        Ok(Self { core: Rc::new(core) })
+    }
+
+    /// How the kernel is asked: never [`Backend::Auto`].
+    pub fn backend(&self) -> Backend {
+        self.core.backend
+    }
+
+    /// A handle for tasks.
+    pub fn handle(&self) -> Loop {
+        Loop { core: Rc::clone(&self.core) }
+    }
+
+    /// Tasks that have not ended.
+    pub fn tasks(&self) -> usize {
+        self.core.tasks.live()
+    }
+
+    /// Runs `root` and every task until `root` is complete. Other tasks stay as they are then, and go on with
+    /// the next call.
+    ///
+    /// # Panics
+    ///
+    /// When a task does; and when the kernel refuses to go on with the ring, for no task could then.
+    pub fn block_on<T>(&self, root: impl Future<Output = T>) -> T {
+        let core = &*self.core;
+        let _entered = core.tasks.enter(core.foreign.loop_id);
+        let mut root = pin!(root);
+        let handle = Handle::ready(tasks::ROOT, &core.foreign);
+        let waker = Waker::from(Arc::clone(&handle));
+        loop {
+            for _ in 0..POLLS_MAX {
+                let Some(key) = tasks::pop() else { break };
+                if key != tasks::ROOT {
+                    core.tasks.poll(key);
+                    continue;
+                }
+                handle.begin_poll();
+                if let Poll::Ready(value) = root.as_mut().poll(&mut Context::from_waker(&waker)) {
+                    handle.retire();
+                    tasks::forget_root();
+                    // What was begun is handed over: nobody may come back for long.
+                    self.turn(Wait::No);
+                    return value;
+                }
+            }
+            let wait = if tasks::none_is_ready() { self.until_next_timer() } else { Wait::No };
+            self.turn(wait);
+        }
+    }
+
+    fn until_next_timer(&self) -> Wait {
+        match self.core.timers.borrow().next_at_ns() {
+            None => Wait::ForEver,
+            Some(at_ns) => match at_ns.saturating_sub(self.core.now_ns()) {
+                0 => Wait::No,
+                ns => Wait::ForNs(ns),
+            },
+        }
+    }
+
+    fn turn(&self, wait: Wait) {
+        if let Err(error) = self.core.reactor.turn(wait) {
+            panic!("the kernel does no I/O any more: {error}");
+        }
+        self.take_inbox();
+        self.fire_timers();
+    }
+
+    fn take_inbox(&self) {
+        let mut inbox = self.core.inbox.take();
+        if self.core.foreign.take(&mut inbox) {
+            inbox.woken.drain(..).for_each(tasks::push_woken);
+            inbox.completions.drain(..).for_each(|completion| self.core.reactor.complete(completion));
+            for posted in inbox.posted.drain(..) {
+                posted(&self.handle());
+            }
+        }
+        self.core.inbox.replace(inbox);
+    }
+
+    fn fire_timers(&self) {
+        if self.core.timers.borrow().next_at_ns().is_none() {
+            return;
+        }
+        let now_ns = self.core.now_ns();
+        while let Some(waker) = self.core.pop_due(now_ns) {
+            waker.wake();
+        }
+    }
+}
+
+impl Drop for EventLoop {
+    fn drop(&mut self) {
+        self.core.foreign.close();
+        self.core.tasks.close();
+        drop(self.core.timers.take());
+        let reactor = &self.core.reactor;
+        reactor.close();
+        while reactor.under_way() > 0 {
+            if reactor.turn(Wait::ForEver).is_err() {
+                reactor.leak();
+                return;
+            }
+            let mut inbox = self.core.inbox.take();
+            self.core.foreign.take(&mut inbox);
+            inbox.completions.drain(..).for_each(|completion| reactor.complete(completion));
+        }
+    }
+}
+
+impl fmt::Debug for EventLoop {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.handle().fmt(out)
+    }
+}
+
+impl fmt::Debug for Loop {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Loop")
+            .field("backend", &self.core.backend)
+            .field("tasks", &self.core.tasks.live())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Core {
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn pop_due(&self, now_ns: u64) -> Option<Waker> {
+        self.timers.borrow_mut().pop_due(now_ns)
+    }
+}
+
+impl Loop {
+    /// How the kernel is asked: never [`Backend::Auto`].
+    pub fn backend(&self) -> Backend {
+        self.core.backend
+    }
+
+    /// A handle for other threads.
+    pub fn remote(&self) -> Remote {
+        Remote::new(&self.core.foreign)
+    }
+
+    /// `signals` as something to wait for, from here on: they no longer end the process by themselves.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for signals that cannot be caught.
+    pub fn signals(&self, signals: &[i32]) -> io::Result<Signals> {
+        Signals::new(self, signals)
+    }
+
+    fn begin(&self, request: Request, held: Held, file: &SharedFd) -> Ticket {
+        self.core.reactor.begin(request, held, Rc::clone(file))
+    }
+
+    /// Registers memory with the ring; `None` where that cannot be had.
+    ///
+    /// # Safety
+    ///
+    /// The memory stays valid until [`Self::unregister`], or longer than the loop.
+    #[allow(unsafe_code)]
+    unsafe fn register(&self, start: *mut u8, len: usize) -> Option<u16> {
+        // SAFETY: by this function's own condition.
+        unsafe { self.core.reactor.register(start, len) }
+    }
+
+    fn unregister(&self, place: u16) {
+        self.core.reactor.unregister(place);
+    }
+}
+
+impl Env for Loop {
+    fn now_ns(&self) -> u64 {
+        self.core.now_ns()
+    }
+
+    fn sleep(&self, duration_ns: u64) -> impl Future<Output = ()> {
+        let at_ns = self.core.now_ns().saturating_add(duration_ns);
+        Sleep { core: Rc::clone(&self.core), at_ns, timer: None }
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.core.tasks.spawn(Box::pin(task), &self.core.foreign);
+    }
+
+    fn random(&self) -> u64 {
+        let mut randoms = self.core.randoms.borrow_mut();
+        if randoms.is_empty() {
+            let mut bytes = [0; 8 * RANDOMS];
+            let mut filled = 0;
+            while filled < bytes.len() {
+                // It fails only where a signal comes first, or on kernels older than the rest of this asks for.
+                match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
+                    Ok(count) => filled += count,
+                    Err(rustix::io::Errno::INTR) => {}
+                    Err(error) => panic!("the kernel gives no random numbers: {error}"),
+                }
+            }
+            randoms.extend(bytes.as_chunks().0.iter().map(|&number| u64::from_ne_bytes(number)));
+        }
+        randoms.pop().expect("filled above")
+    }
+}
+
+/// Ends once its timer has fired; even one of no duration lets every ready task run first.
+struct Sleep {
+    core: Rc<Core>,
+    at_ns: u64,
+    timer: Option<TimerId>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut timers = self.core.timers.borrow_mut();
+        let timer = match self.timer {
+            Some(timer) if timers.is_set(timer, context.waker()) => timer,
+            Some(_) => return Poll::Ready(()),
+            None => timers.set(self.at_ns, context.waker().clone()),
+        };
+        drop(timers);
+        self.timer = Some(timer);
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(timer) = self.timer {
+            self.core.timers.borrow_mut().cancel(timer);
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Operations under way, and the memory that is the kernel's meanwhile.
+//!
+//! 1. Memory and descriptor of an operation are the reactor's from the request to its completion. Whoever drops
+//!    the future gives up the answer, not the operation: it is cancelled where it might wait for ever, and what
+//!    it holds is dropped after its completion.
+//! 2. So no buffer is freed or used again, and no descriptor's number is taken by another file, while the kernel
+//!    may still act on it.
+//! 3. What cannot be waited for (the ring itself fails) is leaked.
+//! 4. Wakers are called and memory is dropped outside of every borrow.
+
+#![allow(unsafe_code)]
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::io;
+use std::mem;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use slab::Slab;
+
+use super::buffer::Held;
+use super::request::{Completion, Request, Sync, Wait};
+use super::threads::Threads;
+use super::uring::Uring;
+
+/// A descriptor that operations under way keep open.
+pub type SharedFd = Rc<OwnedFd>;
+
+pub(super) enum Driver {
+    Uring(Box<Uring>),
+    Threads(Threads),
+}
+
+enum Stage {
+    UnderWay(Option<Waker>),
+    /// Nobody wants the answer.
+    Abandoned,
+    Done,
+}
+
+struct Operation {
+    held: Held,
+    _file: SharedFd,
+    stage: Stage,
+    /// Completions that are still to come.
+    parts: u8,
+    result: i32,
+    /// Of the fsync after a linked write of `linked_len` bytes.
+    sync_result: i32,
+    linked_len: Option<u32>,
+    accepts: bool,
+    may_wait_for_ever: bool,
+}
+
+struct State {
+    driver: Driver,
+    operations: Slab<Operation>,
+    under_way: usize,
+    closed: bool,
+    /// Kept between turns, so that a turn allocates nothing.
+    completions: Vec<Completion>,
+}
+
+pub(super) struct Reactor {
+    state: RefCell<State>,
+}
+
+impl Reactor {
+    pub(super) fn new(driver: Driver) -> Self {
+        let (operations, completions) = (Slab::with_capacity(256), Vec::with_capacity(256));
+        Self { state: RefCell::new(State { driver, operations, under_way: 0, closed: false, completions }) }
+    }
+
+    /// Begins an operation; its answer is the ticket's. `held` has the memory that `request` names, `file` is
+    /// its descriptor.
+    pub(super) fn begin(self: &Rc<Self>, request: Request, held: Held, file: SharedFd) -> Ticket {
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        let key = state.operations.insert(Operation {
+            held,
+            _file: file,
+            stage: Stage::UnderWay(None),
+            parts: 1,
+            result: 0,
+            sync_result: 0,
+            linked_len: match request {
+                Request::Write { memory, sync: Sync::Linked, .. } => Some(memory.len),
+                _ => None,
+            },
+            accepts: matches!(request, Request::Accept { .. }),
+            may_wait_for_ever: request.may_wait_for_ever(),
+        });
+        let operation = &mut state.operations[key];
+        let pushed = if state.closed {
+            Err(io::Error::from_raw_os_error(libc::ECANCELED))
+        } else {
+            match &mut state.driver {
+                Driver::Uring(uring) => {
+                    operation.parts = request.parts();
+                    // SAFETY: memory and descriptor stay in the slab until the last completion (invariant 1).
+                    unsafe { uring.push(key, request) }
+                }
+                // SAFETY: as above.
+                Driver::Threads(threads) => unsafe { threads.push(key, request) },
+            }
+        };
+        match pushed {
+            Ok(()) => state.under_way += 1,
+            Err(error) => {
+                operation.stage = Stage::Done;
+                operation.result = -error.raw_os_error().unwrap_or(libc::EIO);
+            }
+        }
+        Ticket { reactor: Rc::clone(self), key }
+    }
+
+    /// Hands over what was begun, waits for completions, and tells whom they are for.
+    pub(super) fn turn(&self, wait: Wait) -> io::Result<()> {
+        let mut state = self.state.borrow_mut();
+        let mut completions = mem::take(&mut state.completions);
+        let turned = match &mut state.driver {
+            Driver::Uring(uring) => uring.turn(wait, &mut completions),
+            Driver::Threads(threads) => threads.turn(wait, &mut completions),
+        };
+        drop(state);
+        for completion in completions.drain(..) {
+            self.complete(completion);
+        }
+        self.state.borrow_mut().completions = completions;
+        turned
+    }
+
+    pub(super) fn complete(&self, completion: Completion) {
+        let mut state = self.state.borrow_mut();
+        let operation = &mut state.operations[completion.key];
+        operation.parts -= 1;
+        if completion.is_sync {
+            operation.sync_result = completion.result;
+        } else {
+            operation.result = completion.result;
+        }
+        if operation.parts > 0 {
+            return;
+        }
+        // A short write breaks the link: the fsync was not made, and whoever writes the rest makes it.
+        if operation.sync_result < 0 && operation.linked_len == u32::try_from(operation.result).ok() {
+            operation.result = operation.sync_result;
+        }
+        let stage = mem::replace(&mut operation.stage, Stage::Done);
+        state.under_way -= 1;
+        match stage {
+            Stage::UnderWay(waker) => {
+                drop(state);
+                if let Some(waker) = waker {
+                    waker.wake();
+                }
+            }
+            Stage::Abandoned => {
+                let operation = state.operations.remove(completion.key);
+                drop(state);
+                operation.discard();
+            }
+            Stage::Done => unreachable!("an operation is completed once"),
+        }
+    }
+
+    /// Registers memory with the ring; `None` where that cannot be had.
+    ///
+    /// # Safety
+    ///
+    /// The memory stays valid until [`Self::unregister`], or longer than the reactor.
+    pub(super) unsafe fn register(&self, start: *mut u8, len: usize) -> Option<u16> {
+        match &mut self.state.borrow_mut().driver {
+            // SAFETY: by this function's own condition.
+            Driver::Uring(uring) => unsafe { uring.register(start, len) },
+            Driver::Threads(_) => None,
+        }
+    }
+
+    pub(super) fn unregister(&self, place: u16) {
+        if let Driver::Uring(uring) = &mut self.state.borrow_mut().driver {
+            uring.unregister(place);
+        }
+    }
+
+    /// Operations that have no completion yet.
+    pub(super) fn under_way(&self) -> usize {
+        self.state.borrow().under_way
+    }
+
+    /// From here on nothing is begun, and what might wait for ever is cancelled.
+    pub(super) fn close(&self) {
+        let mut state = self.state.borrow_mut();
+        state.closed = true;
+        let State { operations, driver, .. } = &mut *state;
+        for (key, operation) in operations.iter() {
+            if operation.may_wait_for_ever && !matches!(operation.stage, Stage::Done) {
+                cancel(driver, key);
+            }
+        }
+    }
+
+    /// Gives up everything that has no completion (invariant 3).
+    pub(super) fn leak(&self) {
+        mem::forget(mem::take(&mut self.state.borrow_mut().operations));
+    }
+
+    fn abandon(&self, key: usize) {
+        let mut state = self.state.borrow_mut();
+        let State { operations, driver, .. } = &mut *state;
+        let Some(operation) = operations.get_mut(key) else { return };
+        if matches!(operation.stage, Stage::Done) {
+            let operation = operations.remove(key);
+            drop(state);
+            operation.discard();
+            return;
+        }
+        let waker = mem::replace(&mut operation.stage, Stage::Abandoned);
+        if operation.may_wait_for_ever {
+            cancel(driver, key);
+        }
+        drop(state);
+        drop(waker);
+    }
+}
+
+fn cancel(driver: &mut Driver, key: usize) {
+    match driver {
+        // Where not even that can be asked for, the operation stays until it ends by itself.
+        Driver::Uring(uring) => drop(uring.cancel(key)),
+        Driver::Threads(threads) => threads.cancel(key),
+    }
+}
+
+impl Operation {
+    /// Drops what a completed operation holds, with a connection that was accepted for nobody.
+    fn discard(self) {
+        if self.accepts && self.result >= 0 {
+            // SAFETY: the kernel has just given us this descriptor, and nobody else knows of it.
+            drop(unsafe { OwnedFd::from_raw_fd(self.result) });
+        }
+    }
+}
+
+/// The answer to come of an operation: the kernel's result and the memory.
+pub(super) struct Ticket {
+    reactor: Rc<Reactor>,
+    key: usize,
+}
+
+/// No operation.
+const TAKEN: usize = usize::MAX;
+
+impl Future for Ticket {
+    type Output = (io::Result<usize>, Held);
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.reactor.state.borrow_mut();
+        let operation = &mut state.operations[self.key];
+        match &mut operation.stage {
+            Stage::UnderWay(Some(waker)) => waker.clone_from(context.waker()),
+            Stage::UnderWay(waker) => *waker = Some(context.waker().clone()),
+            Stage::Done => {
+                let operation = state.operations.remove(self.key);
+                drop(state);
+                self.key = TAKEN;
+                let result = usize::try_from(operation.result)
+                    .map_err(|_| io::Error::from_raw_os_error(-operation.result));
+                return Poll::Ready((result, operation.held));
+            }
+            Stage::Abandoned => unreachable!("a ticket that is polled is not abandoned"),
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if self.key != TAKEN {
+            self.reactor.abandon(self.key);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What can be asked of the kernel, whichever way it is asked.
+
+use std::os::fd::RawFd;
+
+use super::buffer::Memory;
+
+/// What follows a write before it counts as done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sync {
+    /// Nothing: a power cut may lose it.
+    No,
+    /// It carries `RWF_DSYNC`.
+    Dsync,
+    /// A data-only fsync follows, linked to it: one submission. A short write is not durable; whoever writes
+    /// the rest makes both so.
+    Linked,
+}
+
+/// An operation. Memory and descriptor stay valid until its completion is reaped: see the reactor.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Request {
+    Read { fd: RawFd, memory: Memory, offset: u64 },
+    Write { fd: RawFd, memory: Memory, offset: u64, sync: Sync },
+    Fdatasync { fd: RawFd },
+    Allocate { fd: RawFd, mode: i32, offset: u64, len: u64 },
+    Receive { fd: RawFd, memory: Memory },
+    Send { fd: RawFd, memory: Memory },
+    Accept { fd: RawFd },
+    Poll { fd: RawFd, events: u32 },
+}
+
+// SAFETY: the pointer is used by one thread at a time: the worker that has the request, then, after its
+// completion, the loop.
+#[allow(unsafe_code)]
+unsafe impl Send for Request {}
+
+impl Request {
+    /// Whether it ends only when somebody else does something.
+    pub(super) fn may_wait_for_ever(&self) -> bool {
+        matches!(self, Self::Receive { .. } | Self::Send { .. } | Self::Accept { .. } | Self::Poll { .. })
+    }
+
+    /// Completions that the ring gives for it.
+    pub(super) fn parts(&self) -> u8 {
+        if matches!(self, Self::Write { sync: Sync::Linked, .. }) { 2 } else { 1 }
+    }
+}
+
+/// What a completion is about.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Completion {
+    pub(super) key: usize,
+    /// Whether it is that of the fsync after a linked write.
+    pub(super) is_sync: bool,
+    /// As the kernel gives it: a count, a descriptor, or a negated errno.
+    pub(super) result: i32,
+}
+
+/// How long a turn of the reactor may wait for completions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wait {
+    No,
+    ForNs(u64),
+    ForEver,
+}

@@ -1,0 +1,114 @@
+//! An export of another machine as a device.
+
+use std::fmt;
+
+use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
+use evenkeel_engine::error::DeviceError;
+
+use super::{Client, ClientError};
+use crate::nbd::proto::transmission_flag;
+use crate::net::ByteStream;
+
+/// Smallest sector that the engine is offered: what reads and writes of an export go down to says nothing about
+/// the drive behind it.
+const SECTOR_MIN_BYTES: u32 = 512;
+
+/// An export as a device.
+pub struct NbdDrive<S: ByteStream> {
+    client: Client<S>,
+    geometry: Geometry,
+    request_max_bytes: usize,
+}
+
+impl<S: ByteStream> fmt::Debug for NbdDrive<S> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("NbdDrive").field("geometry", &self.geometry).finish_non_exhaustive()
+    }
+}
+
+impl<S: ByteStream> NbdDrive<S> {
+    /// The export of `client`. `atomic_sectors`: what is known of the drive behind it; NBD does not tell.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::NotOffered`] where it cannot be written to, or cannot make writes durable.
+    pub fn new(client: Client<S>, atomic_sectors: bool) -> Result<Self, ClientError> {
+        let negotiated = client.negotiated();
+        if negotiated.has(transmission_flag::READ_ONLY) {
+            return Err(ClientError::NotOffered("writes"));
+        }
+        if !negotiated.has(transmission_flag::SEND_FLUSH) {
+            return Err(ClientError::NotOffered("flush"));
+        }
+        let sector_bytes = negotiated.block_sizes.minimum_bytes.max(SECTOR_MIN_BYTES);
+        let size_bytes = negotiated.size_bytes / u64::from(sector_bytes) * u64::from(sector_bytes);
+        let request_max_bytes = (negotiated.block_sizes.maximum_bytes / sector_bytes).max(1) * sector_bytes;
+        let geometry = Geometry { size_bytes, sector_bytes, atomic_sectors };
+        Ok(Self { client, geometry, request_max_bytes: request_max_bytes as usize })
+    }
+
+    /// The connection.
+    pub fn client(&self) -> &Client<S> {
+        &self.client
+    }
+}
+
+fn failed(doing: &'static str) -> impl Fn(ClientError) -> DeviceError {
+    move |error| DeviceError { doing, errno: error.errno() }
+}
+
+impl<S: ByteStream> Device for NbdDrive<S> {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let mut at = offset;
+        for piece in into.chunks_mut(self.request_max_bytes) {
+            self.client.read(at, piece).await.map_err(failed("read over NBD"))?;
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
+        let has_fua = self.client.negotiated().has(transmission_flag::SEND_FUA);
+        let sent_as = if has_fua { durability } else { Durability::Buffered };
+        let mut at = offset;
+        // Sent one behind the other, awaited after that.
+        let mut under_way = Vec::with_capacity(bytes.len().div_ceil(self.request_max_bytes));
+        for piece in bytes.chunks(self.request_max_bytes) {
+            under_way.push(self.client.write(at, piece, sent_as));
+            at += piece.len() as u64;
+        }
+        for write in under_way {
+            write.await.map_err(failed("write over NBD"))?;
+        }
+        if durability == Durability::Durable && !has_fua {
+            let extent = Extent::new(offset, bytes.len() as u64);
+            return self.flush(FlushScope::Ranges(&[extent])).await;
+        }
+        Ok(())
+    }
+
+    async fn flush(&self, scope: FlushScope<'_>) -> Result<(), DeviceError> {
+        self.client.flush(scope).await.map_err(failed("flush over NBD"))
+    }
+
+    async fn discard(&self, extent: Extent) -> Result<(), DeviceError> {
+        if extent.len == 0 || !self.client.negotiated().has(transmission_flag::SEND_TRIM) {
+            // Told to someone who does not listen.
+            return Ok(());
+        }
+        // A trim's length has 32 bits without extended headers.
+        const PIECE_BYTES: u64 = 1 << 30;
+        let mut at = extent.offset;
+        while at < extent.end() {
+            let len = (extent.end() - at).min(PIECE_BYTES);
+            let trim = self.client.trim(Extent::new(at, len), Durability::Buffered);
+            trim.await.map_err(failed("trim over NBD"))?;
+            at += len;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,115 @@
+//! A volume as an export.
+
+use std::rc::Rc;
+
+use evenkeel_engine::device::{Device, Durability, Extent, FlushScope};
+use evenkeel_engine::env::{Arena, Env};
+use evenkeel_engine::error::Error;
+use evenkeel_engine::format::PAGE_BYTES;
+use evenkeel_engine::volume::Volume;
+
+use super::{Export, ExportError};
+
+/// Pages that one question about allocation looks at: the answer may end early, other requests do not wait.
+const ALLOCATION_PAGES_MAX: u64 = 16 << 10;
+
+const EIO: i32 = 5;
+const EINVAL: i32 = 22;
+const EROFS: i32 = 30;
+
+/// A volume under a name.
+pub struct VolumeExport<E, A, H, L> {
+    volume: Volume<E, A, H, L>,
+    name: Rc<str>,
+    is_read_only: bool,
+}
+
+impl<E, A, H, L> Clone for VolumeExport<E, A, H, L> {
+    fn clone(&self) -> Self {
+        Self { volume: self.volume.clone(), name: Rc::clone(&self.name), is_read_only: self.is_read_only }
+    }
+}
+
+impl<E, A, H, L> VolumeExport<E, A, H, L> {
+    /// `volume` under `name`.
+    pub fn new(volume: Volume<E, A, H, L>, name: impl Into<Rc<str>>) -> Self {
+        Self { volume, name: name.into(), is_read_only: false }
+    }
+
+    /// The same, refusing writes.
+    #[must_use]
+    pub fn read_only(mut self) -> Self {
+        self.is_read_only = true;
+        self
+    }
+}
+
+/// The engine's words, with the number that a client understands.
+fn told(error: Error) -> ExportError {
+    let errno = match &error {
+        Error::Device(device) => device.errno,
+        Error::OutOfRange | Error::TooLarge { .. } => EINVAL,
+        Error::Latched(_) => EROFS,
+        Error::Damaged { .. } | Error::Unusable(_) => EIO,
+    };
+    ExportError { errno, message: error.to_string() }
+}
+
+impl<E: Env, A: Arena, H: Device, L: Device> Export for VolumeExport<E, A, H, L> {
+    fn size_bytes(&self) -> u64 {
+        self.volume.size_bytes()
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn description(&self) -> &str {
+        "evenkeel volume"
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
+
+    async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ExportError> {
+        self.volume.read(offset, into).await.map_err(told)
+    }
+
+    async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), ExportError> {
+        self.volume.write(offset, bytes, durability).await.map_err(told)
+    }
+
+    async fn flush(&self, scope: FlushScope<'_>) -> Result<(), ExportError> {
+        self.volume.flush(scope).await.map_err(told)
+    }
+
+    /// The log has room for whatever comes, so that zeros need no room of their own.
+    async fn write_zeroes(
+        &self,
+        extent: Extent,
+        durability: Durability,
+        _no_hole: bool,
+    ) -> Result<(), ExportError> {
+        self.volume.write_zeroes(extent, durability).await.map_err(told)
+    }
+
+    async fn discard(&self, extent: Extent, durability: Durability) -> Result<(), ExportError> {
+        self.volume.write_zeroes(extent, durability).await.map_err(told)
+    }
+
+    async fn allocation(&self, extent: Extent) -> Result<Vec<(u64, bool)>, ExportError> {
+        let mut found: Vec<(u64, bool)> = Vec::new();
+        let (first, end) = (extent.offset / PAGE_BYTES, extent.end().div_ceil(PAGE_BYTES));
+        for page in first..end.min(first + ALLOCATION_PAGES_MAX) {
+            let is_allocated = self.volume.is_allocated(page).await.map_err(told)?;
+            let shared = extent.intersection(&Extent::new(page * PAGE_BYTES, PAGE_BYTES));
+            let len = shared.expect("the page lies in the range").len;
+            match found.last_mut() {
+                Some((run, state)) if *state == is_allocated => *run += len,
+                _ => found.push((len, is_allocated)),
+            }
+        }
+        Ok(found)
+    }
+}

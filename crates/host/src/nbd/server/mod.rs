@@ -1,0 +1,274 @@
+//! The server's side: any number of connections to one export.
+//!
+//! 1. A connection ends alone: whatever its client sends, and wherever it stops, neither the others nor the
+//!    server notice.
+//! 2. Nothing is allocated for a client beyond [`Limits`], and it is released however the connection ends.
+//! 3. A request that was begun is finished, even if nobody is left to be told.
+//! 4. After [`Server::stop`] no request is read any more; those under way are answered, then the connections
+//!    end.
+
+mod haggling;
+mod handshake;
+mod requests;
+mod transmission;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::io;
+use std::rc::Rc;
+
+use evenkeel_engine::env::Env;
+
+use super::accounts::{Account, Accounts};
+use super::export::Export;
+use super::input::Input;
+use super::limits::Limits;
+use super::statistics::{Counting, Statistics};
+use super::tls::{TlsServer, Wire};
+use super::wait::{Either, Notify, Signal, race};
+use crate::net::ByteStream;
+use transmission::Connection;
+
+/// How a connection ended.
+#[derive(Debug, thiserror::Error)]
+pub enum Ending {
+    /// The client said so, or closed the connection between two messages.
+    #[error("the client ended the connection")]
+    Disconnected,
+    /// There were too many connections.
+    #[error("refused: there are connections_max connections")]
+    TooMany,
+    /// The client broke the protocol, or a limit beyond which there is no answer.
+    #[error("refused: {0}")]
+    Refused(&'static str),
+    /// The handshake, or something that others waited for, took too long.
+    #[error("timed out: {0}")]
+    TimedOut(&'static str),
+    /// The bytes ended or failed.
+    #[error("the connection broke: {0}")]
+    Broken(#[from] io::Error),
+    /// [`Server::stop`].
+    #[error("the server stopped")]
+    Stopped,
+}
+
+impl From<super::proto::Malformed> for Ending {
+    fn from(malformed: super::proto::Malformed) -> Self {
+        Self::Refused(malformed.0)
+    }
+}
+
+/// A connection as a status page shows it.
+#[derive(Debug, Clone)]
+pub struct ConnectionStatus {
+    /// A number of its own.
+    pub id: u64,
+    /// Who it is, as [`Server::serve`] was told.
+    pub peer: Rc<str>,
+    /// When it began, on the clock of `Env::now_ns`.
+    pub began_ns: u64,
+    /// Whether the transmission phase has begun.
+    pub is_open: bool,
+    /// Whether TLS protects it.
+    pub has_tls: bool,
+    /// Requests that are not answered yet.
+    pub requests_in_flight: u32,
+    /// Their bytes.
+    pub in_flight_bytes: u64,
+    /// What it did.
+    pub statistics: Statistics,
+}
+
+/// A server as a status page shows it.
+#[derive(Debug, Clone)]
+pub struct ServerStatus {
+    /// What it did, with connections that have ended.
+    pub statistics: Statistics,
+    /// Bytes of requests that are not answered yet.
+    pub in_flight_bytes: u64,
+    /// The most there were.
+    pub in_flight_peak_bytes: u64,
+    /// Connections so far.
+    pub connections_accepted: u64,
+    /// Connections that were refused because there were too many.
+    pub connections_refused: u64,
+    /// Those there are.
+    pub connections: Vec<ConnectionStatus>,
+}
+
+/// What the server knows of one connection.
+pub(crate) struct Link {
+    id: u64,
+    peer: Rc<str>,
+    began_ns: u64,
+    account: Rc<Account>,
+    counting: Counting,
+    is_open: Cell<bool>,
+    has_tls: Cell<bool>,
+    is_stopping: Cell<bool>,
+    stop: Signal,
+}
+
+impl Link {
+    /// Ends once the connection is to stop.
+    async fn stopping(&self) {
+        self.stop.until(|| self.is_stopping.get().then_some(())).await;
+    }
+}
+
+struct Shared<E, X> {
+    env: E,
+    export: X,
+    limits: Limits,
+    tls: Option<TlsServer>,
+    accounts: Rc<Accounts>,
+    counting: Counting,
+    links: RefCell<BTreeMap<u64, Rc<Link>>>,
+    accepted: Cell<u64>,
+    refused: Cell<u64>,
+    is_stopping: Cell<bool>,
+    link_ended: Notify,
+}
+
+/// A server of one export. A clone is another handle to the same server.
+pub struct Server<E, X>(Rc<Shared<E, X>>);
+
+impl<E, X> Clone for Server<E, X> {
+    fn clone(&self) -> Self {
+        Self(Rc::clone(&self.0))
+    }
+}
+
+/// A connection's place among the others, given up when it is dropped.
+struct Place<E, X> {
+    shared: Rc<Shared<E, X>>,
+    link: Rc<Link>,
+}
+
+impl<E, X> Drop for Place<E, X> {
+    fn drop(&mut self) {
+        self.shared.links.borrow_mut().remove(&self.link.id);
+        self.shared.link_ended.all();
+    }
+}
+
+impl<E: Env, X: Export> Server<E, X> {
+    /// A server of `export` in the world of `env`. With `tls`, nothing is served without it.
+    pub fn new(env: E, export: X, limits: Limits, tls: Option<TlsServer>) -> Self {
+        Self(Rc::new(Shared {
+            env,
+            export,
+            limits: limits.made_consistent(),
+            tls,
+            accounts: Rc::default(),
+            counting: Counting::new(),
+            links: RefCell::default(),
+            accepted: Cell::new(0),
+            refused: Cell::new(0),
+            is_stopping: Cell::new(false),
+            link_ended: Notify::default(),
+        }))
+    }
+
+    /// Serves one connection until it has ended and all its requests are done. `peer` tells the status page who
+    /// it is.
+    pub async fn serve(&self, stream: impl ByteStream, peer: impl Into<Rc<str>>) -> Ending {
+        let shared = &self.0;
+        if shared.is_stopping.get() {
+            stream.shutdown();
+            return Ending::Stopped;
+        }
+        if shared.links.borrow().len() >= shared.limits.connections_max {
+            shared.refused.set(shared.refused.get() + 1);
+            stream.shutdown();
+            return Ending::TooMany;
+        }
+        let place = self.place(peer.into());
+        let link = &place.link;
+        let limit = shared.env.sleep(shared.limits.handshake_max_ns);
+        let mut input = Input::new();
+        let shaken =
+            race(handshake::run(shared, link, stream, &mut input), race(link.stopping(), limit)).await;
+        match shaken {
+            Either::First(Ok((wire, session))) => {
+                link.is_open.set(true);
+                Connection::run(Rc::clone(shared), Rc::clone(link), wire, session, input).await
+            }
+            Either::First(Err(ending)) => ending,
+            Either::Second(Either::First(())) => Ending::Stopped,
+            Either::Second(Either::Second(())) => Ending::TimedOut("the handshake"),
+        }
+    }
+
+    fn place(&self, peer: Rc<str>) -> Place<E, X> {
+        let shared = &self.0;
+        let id = shared.accepted.get();
+        shared.accepted.set(id + 1);
+        let link = Rc::new(Link {
+            id,
+            peer,
+            began_ns: shared.env.now_ns(),
+            account: Account::new(Rc::clone(&shared.accounts), shared.limits),
+            counting: Counting::new(),
+            is_open: Cell::new(false),
+            has_tls: Cell::new(false),
+            is_stopping: Cell::new(false),
+            stop: Signal::default(),
+        });
+        shared.links.borrow_mut().insert(id, Rc::clone(&link));
+        Place { shared: Rc::clone(shared), link }
+    }
+
+    /// Reads no more requests, and refuses new connections. Ends when every connection has ended, in order.
+    pub async fn stop(&self) {
+        self.0.is_stopping.set(true);
+        let links: Vec<_> = self.0.links.borrow().values().cloned().collect();
+        for link in links {
+            link.is_stopping.set(true);
+            link.stop.raise();
+        }
+        self.0.link_ended.until(|| self.0.links.borrow().is_empty().then_some(())).await;
+    }
+
+    /// What there is to show.
+    pub fn status(&self) -> ServerStatus {
+        let shared = &self.0;
+        let (in_flight_bytes, in_flight_peak_bytes) = shared.accounts.in_flight_bytes();
+        let connections = shared.links.borrow().values().map(|link| link.status()).collect();
+        ServerStatus {
+            statistics: shared.counting.snapshot(),
+            in_flight_bytes,
+            in_flight_peak_bytes,
+            connections_accepted: shared.accepted.get(),
+            connections_refused: shared.refused.get(),
+            connections,
+        }
+    }
+}
+
+impl Link {
+    fn status(&self) -> ConnectionStatus {
+        let (requests_in_flight, in_flight_bytes) = self.account.in_flight();
+        ConnectionStatus {
+            id: self.id,
+            peer: Rc::clone(&self.peer),
+            began_ns: self.began_ns,
+            is_open: self.is_open.get(),
+            has_tls: self.has_tls.get(),
+            requests_in_flight,
+            in_flight_bytes,
+            statistics: self.counting.snapshot(),
+        }
+    }
+}
+
+/// Ends a stream that a handshake has, whatever ends the handshake.
+struct EndOnDrop<S: ByteStream>(Option<Wire<S>>);
+
+impl<S: ByteStream> Drop for EndOnDrop<S> {
+    fn drop(&mut self) {
+        if let Some(wire) = &self.0 {
+            wire.shutdown();
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! One request: what it may be, what it does, what is answered.
+
+use evenkeel_engine::device::{Durability, Extent, FlushScope};
+use evenkeel_engine::env::Env;
+
+use super::haggling::{ALLOCATION_ID, RANGE_FLUSH_ID};
+use super::transmission::Connection;
+use crate::nbd::accounts::Ticket;
+use crate::nbd::export::{Export, ExportError};
+use crate::nbd::outbox::COPIED_MAX_BYTES;
+use crate::nbd::proto::transmission::{
+    ERROR_MESSAGE_MAX_BYTES, Headers, Request, encode_done, encode_error, encode_read_header, encode_status,
+};
+use crate::nbd::proto::{chunk, command, command_flag, errno, status};
+use crate::nbd::statistics::CommandKind;
+use crate::net::ByteStream;
+
+/// Bytes of an answer without data, with room to spare.
+const ANSWER_BYTES: u64 = 64;
+/// Bytes of one extent in an answer about allocation, the longest way, before and after it is encoded.
+const STATUS_EXTENT_BYTES: u64 = 48;
+
+/// Why a request is not begun: the number and the words.
+pub(super) type Refusal = (u32, &'static str);
+
+/// What a request's reply carries.
+enum Outcome {
+    Done,
+    /// A whole reply, header and data.
+    Data(Vec<u8>),
+    Status(Vec<(u64, u32)>),
+}
+
+impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
+    /// Bytes that follow a request.
+    pub(super) fn payload_bytes(&self, request: &Request) -> u64 {
+        let is_extended = self.session.headers == Headers::Extended;
+        let says_so = is_extended && request.flags & command_flag::PAYLOAD_LEN != 0;
+        if request.command == command::WRITE || says_so { request.len } else { 0 }
+    }
+
+    /// Bytes that a request holds until its reply has left.
+    pub(super) fn held_bytes(&self, request: &Request) -> u64 {
+        match request.command {
+            command::READ | command::WRITE => request.len + ANSWER_BYTES,
+            command::BLOCK_STATUS => {
+                ANSWER_BYTES + STATUS_EXTENT_BYTES * self.shared.limits.status_extents_max as u64
+            }
+            _ => ANSWER_BYTES + ERROR_MESSAGE_MAX_BYTES as u64,
+        }
+    }
+
+    /// Whether a request can be begun at all.
+    pub(super) fn refusal(&self, request: &Request) -> Option<Refusal> {
+        use command_flag::{DF, FUA, NO_HOLE, PAYLOAD_LEN, REQ_ONE};
+        let export = &self.shared.export;
+        let headers = self.session.headers;
+        let payload_len = if headers == Headers::Extended { PAYLOAD_LEN } else { 0 };
+        let allowed = match request.command {
+            command::READ if headers.has_chunks() => FUA | DF,
+            command::READ | command::FLUSH | command::TRIM => FUA,
+            command::WRITE => FUA | payload_len,
+            command::WRITE_ZEROES => FUA | NO_HOLE,
+            command::BLOCK_STATUS if headers.has_chunks() => FUA | REQ_ONE,
+            _ => return Some((errno::EINVAL, "the command is not known")),
+        };
+        if request.flags & !allowed != 0 {
+            return Some((errno::EINVAL, "a flag is not known for the command"));
+        }
+        let is_write = matches!(request.command, command::WRITE | command::TRIM | command::WRITE_ZEROES);
+        if is_write && export.is_read_only() {
+            return Some((errno::EPERM, "the export is read-only"));
+        }
+        let names_range = request.offset != 0 || request.len != 0;
+        if request.command == command::FLUSH && names_range {
+            if !self.session.contexts.range_flush {
+                return Some((errno::EINVAL, "a flush of a range was not negotiated"));
+            }
+            if request.len == 0 {
+                return Some((errno::EINVAL, "a flush of an empty range"));
+            }
+        }
+        let contexts = self.session.contexts;
+        if request.command == command::BLOCK_STATUS {
+            if !contexts.allocation && !contexts.range_flush {
+                return Some((errno::EINVAL, "no metadata context was negotiated"));
+            }
+            if request.len == 0 {
+                return Some((errno::EINVAL, "block status of nothing"));
+            }
+        }
+        if matches!(request.command, command::READ | command::WRITE) {
+            let sizes = export.block_sizes();
+            if request.len > self.shared.limits.request_max_bytes.min(sizes.maximum_bytes).into() {
+                return Some((errno::EINVAL, "the request is larger than the largest block size"));
+            }
+        }
+        let extent = Extent::new(request.offset, request.len);
+        if !extent.fits(export.size_bytes()) {
+            let errno = match request.command {
+                command::WRITE | command::WRITE_ZEROES => errno::ENOSPC,
+                _ => errno::EINVAL,
+            };
+            return Some((errno, "the request reaches beyond the end"));
+        }
+        let minimum = u64::from(export.block_sizes().minimum_bytes.max(1));
+        // The last block may be cut off by the end.
+        let ends_well = extent.end().is_multiple_of(minimum) || extent.end() == export.size_bytes();
+        if request.command != command::FLUSH && !(request.offset.is_multiple_of(minimum) && ends_well) {
+            return Some((errno::EINVAL, "the request does not cover whole blocks"));
+        }
+        None
+    }
+
+    /// Answers a request that was not begun.
+    pub(super) fn refuse(&self, request: &Request, (errno, why): Refusal, ticket: Ticket) {
+        self.count(request, true, 0);
+        let headers = self.session.headers;
+        self.outbox.append(ticket, |out| encode_error(out, headers, request, errno, why));
+    }
+
+    /// Runs a request and answers it.
+    pub(super) async fn answer(&self, request: Request, payload: Vec<u8>, ticket: Ticket, began_ns: u64) {
+        let outcome = self.perform(&request, &payload).await;
+        if !payload.is_empty() {
+            self.pool.put(payload);
+        }
+        let latency_ns = self.shared.env.now_ns().saturating_sub(began_ns);
+        self.count(&request, outcome.is_err(), latency_ns);
+        let headers = self.session.headers;
+        match outcome {
+            Ok(Outcome::Done) => self.outbox.append(ticket, |out| encode_done(out, headers, &request)),
+            Ok(Outcome::Data(reply)) if reply.len() <= COPIED_MAX_BYTES => {
+                self.outbox.append(ticket, |out| out.extend_from_slice(&reply));
+                self.pool.put(reply);
+            }
+            Ok(Outcome::Data(reply)) => self.outbox.push(ticket, reply),
+            Ok(Outcome::Status(extents)) => {
+                self.outbox.append(ticket, |out| self.encode_status(out, &request, &extents));
+            }
+            Err(ExportError { errno, message }) => {
+                let errno = errno::on_wire(errno);
+                self.outbox.append(ticket, |out| encode_error(out, headers, &request, errno, &message));
+            }
+        }
+    }
+
+    async fn perform(&self, request: &Request, payload: &[u8]) -> Result<Outcome, ExportError> {
+        let export = &self.shared.export;
+        let extent = Extent::new(request.offset, request.len);
+        let durability = match request.flags & command_flag::FUA {
+            0 => Durability::Buffered,
+            _ => Durability::Durable,
+        };
+        match request.command {
+            command::READ => return self.read(request).await,
+            command::WRITE => export.write(request.offset, payload, durability).await?,
+            command::FLUSH if request.len > 0 => export.flush(FlushScope::Ranges(&[extent])).await?,
+            command::FLUSH => export.flush(FlushScope::Whole).await?,
+            command::TRIM if request.len > 0 => export.discard(extent, durability).await?,
+            command::WRITE_ZEROES if request.len > 0 => {
+                let no_hole = request.flags & command_flag::NO_HOLE != 0;
+                export.write_zeroes(extent, durability, no_hole).await?;
+            }
+            command::BLOCK_STATUS => return self.block_status(request).await.map(Outcome::Status),
+            _ => {}
+        }
+        Ok(Outcome::Done)
+    }
+
+    async fn read(&self, request: &Request) -> Result<Outcome, ExportError> {
+        let headers = self.session.headers;
+        if request.len == 0 {
+            return Ok(Outcome::Done);
+        }
+        let front = headers.read_reply_bytes();
+        let mut reply = self.pool.take(front + request.len as usize);
+        if let Err(error) = self.shared.export.read(request.offset, &mut reply[front..]).await {
+            self.pool.put(reply);
+            return Err(error);
+        }
+        let mut scratch = self.scratch.borrow_mut();
+        scratch.clear();
+        encode_read_header(&mut scratch, headers, request);
+        reply[..front].copy_from_slice(&scratch);
+        Ok(Outcome::Data(reply))
+    }
+
+    /// Extents with their status, merged and within bounds.
+    async fn block_status(&self, request: &Request) -> Result<Vec<(u64, u32)>, ExportError> {
+        if !self.session.contexts.allocation {
+            return Ok(Vec::new());
+        }
+        let wanted = Extent::new(request.offset, request.len);
+        let found = self.shared.export.allocation(wanted).await?;
+        let extents_max = match request.flags & command_flag::REQ_ONE {
+            0 => self.shared.limits.status_extents_max,
+            _ => 1,
+        };
+        let mut extents: Vec<(u64, u32)> = Vec::new();
+        let mut left = request.len;
+        for (len, is_allocated) in found {
+            let len = len.min(left);
+            left -= len;
+            let status = if is_allocated { 0 } else { status::HOLE | status::ZERO };
+            let has_room = extents.len() < extents_max;
+            match extents.last_mut() {
+                _ if len == 0 => {}
+                Some((run, last)) if *last == status => *run += len,
+                _ if has_room => extents.push((len, status)),
+                _ => break,
+            }
+        }
+        if extents.is_empty() {
+            extents.push((request.len, 0));
+        }
+        Ok(extents)
+    }
+
+    fn encode_status(&self, out: &mut Vec<u8>, request: &Request, extents: &[(u64, u32)]) {
+        let headers = self.session.headers;
+        let contexts = self.session.contexts;
+        if contexts.allocation {
+            let flags = if contexts.range_flush { 0 } else { chunk::FLAG_DONE };
+            encode_status(out, headers, flags, request, ALLOCATION_ID, extents);
+        }
+        if contexts.range_flush {
+            // A context that was selected is answered for; this one has nothing to tell.
+            let nothing = [(request.len, 0)];
+            encode_status(out, headers, chunk::FLAG_DONE, request, RANGE_FLUSH_ID, &nothing);
+        }
+    }
+
+    fn count(&self, request: &Request, is_error: bool, latency_ns: u64) {
+        let kind = CommandKind::of(request.command, request.len);
+        self.link.counting.count(kind, request.len, is_error, latency_ns);
+        self.shared.counting.count(kind, request.len, is_error, latency_ns);
+    }
+}

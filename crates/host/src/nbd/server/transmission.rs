@@ -1,0 +1,172 @@
+//! The transmission phase: one task reads requests, one sends replies, and each request that is not done at
+//! once has a task of its own.
+//!
+//! 1. A request is admitted before its payload is read or room for its reply is made.
+//! 2. Replies that are ready leave together.
+//! 3. The phase is over when every request is done and its reply has left or nobody can be told any more.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Waker};
+
+use evenkeel_engine::env::Env;
+
+use super::haggling::Session;
+use super::{Ending, Link, Shared};
+use crate::nbd::accounts::Ticket;
+use crate::nbd::export::Export;
+use crate::nbd::input::Input;
+use crate::nbd::outbox::Outbox;
+use crate::nbd::pool::Pool;
+use crate::nbd::proto::command;
+use crate::nbd::proto::transmission::Request;
+use crate::nbd::tls::Wire;
+use crate::nbd::wait::{Either, Signal, race};
+use crate::net::ByteStream;
+
+/// A connection in its transmission phase.
+pub(super) struct Connection<E, X, S: ByteStream> {
+    pub(super) shared: Rc<Shared<E, X>>,
+    pub(super) link: Rc<Link>,
+    pub(super) session: Session,
+    pub(super) outbox: Outbox<Ticket>,
+    pub(super) pool: Pool,
+    /// Where headers are put together.
+    pub(super) scratch: RefCell<Vec<u8>>,
+    wire: Wire<S>,
+    sender_done: Cell<bool>,
+    sender_ended: Signal,
+}
+
+impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
+    /// Runs the phase to its end.
+    pub(super) async fn run(
+        shared: Rc<Shared<E, X>>,
+        link: Rc<Link>,
+        wire: Wire<S>,
+        session: Session,
+        input: Input,
+    ) -> Ending {
+        let env = shared.env.clone();
+        let connection = Rc::new(Self {
+            shared,
+            link,
+            session,
+            outbox: Outbox::new(),
+            pool: Pool::default(),
+            scratch: RefCell::default(),
+            wire,
+            sender_done: Cell::new(false),
+            sender_ended: Signal::default(),
+        });
+        let sender = Rc::clone(&connection);
+        env.spawn(async move { sender.send_replies().await });
+
+        let ending = match race(connection.read_requests(input), connection.link.stopping()).await {
+            Either::First(ending) => ending,
+            Either::Second(()) => Ending::Stopped,
+        };
+        let limits = &connection.shared.limits;
+        // Who is gone is not waited for.
+        if !matches!(ending, Ending::TimedOut(_)) {
+            let _ = race(connection.drained(), env.sleep(limits.drain_max_ns)).await;
+        }
+        connection.outbox.close();
+        let _ = race(connection.wire.say_goodbye(), env.sleep(limits.drain_max_ns)).await;
+        connection.wire.shutdown();
+        connection.sender_ended.until(|| connection.sender_done.get().then_some(())).await;
+        connection.link.account.until_idle().await;
+        ending
+    }
+
+    /// Waits until every request is done and every reply has left.
+    async fn drained(&self) {
+        self.link.account.until_idle().await;
+    }
+
+    /// Sends replies until nothing more is to be sent or it fails.
+    async fn send_replies(&self) {
+        while let Some((bytes, ticket)) = self.outbox.next().await {
+            let send = self.wire.write(bytes);
+            let Some((sent, bytes)) = self.link.account.unless_stalled(&self.shared.env, send).await else {
+                break;
+            };
+            drop(ticket);
+            self.outbox.recycle(bytes);
+            if sent.is_err() {
+                break;
+            }
+        }
+        self.outbox.close();
+        // The reader ends, too, if it has not yet.
+        self.wire.shutdown();
+        self.sender_done.set(true);
+        self.sender_ended.raise();
+    }
+
+    async fn read_requests(self: &Rc<Self>, mut input: Input) -> Ending {
+        input.grow(self.shared.limits.input_bytes);
+        loop {
+            match self.read_request(&mut input).await {
+                Ok(()) => {}
+                Err(ending) => return ending,
+            }
+        }
+    }
+
+    /// Reads one request and starts it.
+    async fn read_request(self: &Rc<Self>, input: &mut Input) -> Result<(), Ending> {
+        let header_bytes = self.session.headers.request_bytes();
+        while input.ready().len() < header_bytes {
+            let had = input.ready().len();
+            if !input.fill(&self.wire).await? {
+                return Err(match had {
+                    0 => Ending::Disconnected,
+                    _ => Ending::Broken(io::ErrorKind::UnexpectedEof.into()),
+                });
+            }
+        }
+        let request = Request::decode(&input.ready()[..header_bytes], self.session.headers)?;
+        input.consume(header_bytes);
+        if request.command == command::DISCONNECT {
+            return Err(Ending::Disconnected);
+        }
+        let payload_bytes = self.payload_bytes(&request);
+        let refusal = self.refusal(&request);
+        if refusal.is_some() && payload_bytes > 0 {
+            if payload_bytes > u32::MAX.into() {
+                return Err(Ending::Refused("a request's payload is too long"));
+            }
+            input.skip(&self.wire, payload_bytes).await?;
+        }
+        if let Some(refusal) = refusal {
+            let ticket = self.link.account.admit(0).await;
+            self.refuse(&request, refusal, ticket);
+            return Ok(());
+        }
+        let ticket = self.link.account.admit(self.held_bytes(&request)).await;
+        let mut payload = Vec::new();
+        if payload_bytes > 0 {
+            let take = input.take(&self.wire, self.pool.take(payload_bytes as usize));
+            payload = match self.link.account.unless_stalled(&self.shared.env, take).await {
+                Some(taken) => taken?,
+                None => return Err(Ending::TimedOut("a request's payload")),
+            };
+        }
+        self.start(request, payload, ticket);
+        Ok(())
+    }
+
+    /// Runs a request: here if it is done at once, else as a task.
+    fn start(self: &Rc<Self>, request: Request, payload: Vec<u8>, ticket: Ticket) {
+        let connection = Rc::clone(self);
+        let began_ns = self.shared.env.now_ns();
+        let mut task = Box::pin(async move { connection.answer(request, payload, ticket, began_ns).await });
+        // A task is asked again as soon as it is spawned: nobody has to wake it for that.
+        if task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            self.shared.env.spawn(task);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Waiting on a single thread: for a signal, for the first of two, for one's turn.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+/// Wakes the one task that waits for a condition to be looked at again.
+#[derive(Debug, Default)]
+pub(crate) struct Signal {
+    waiting: RefCell<Option<Waker>>,
+}
+
+impl Signal {
+    /// Wakes who waits.
+    pub(crate) fn raise(&self) {
+        if let Some(waker) = self.waiting.take() {
+            waker.wake();
+        }
+    }
+
+    /// From now on the task of `context` is the one that waits.
+    pub(crate) fn register(&self, context: &Context<'_>) {
+        let mut waiting = self.waiting.borrow_mut();
+        if !waiting.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            *waiting = Some(context.waker().clone());
+        }
+    }
+
+    /// Ends once `ready` answers; it is asked at once and after each [`Self::raise`].
+    pub(crate) async fn until<T>(&self, mut ready: impl FnMut() -> Option<T>) -> T {
+        poll_fn(|context| match ready() {
+            Some(answer) => Poll::Ready(answer),
+            None => {
+                self.register(context);
+                Poll::Pending
+            }
+        })
+        .await
+    }
+}
+
+/// Wakes all tasks that wait for a condition to be looked at again.
+#[derive(Debug, Default)]
+pub(crate) struct Notify {
+    waiting: RefCell<Vec<Waker>>,
+}
+
+impl Notify {
+    /// Wakes all who wait.
+    pub(crate) fn all(&self) {
+        for waker in self.waiting.take() {
+            waker.wake();
+        }
+    }
+
+    /// The task of `context` waits, too.
+    pub(crate) fn register(&self, context: &Context<'_>) {
+        let mut waiting = self.waiting.borrow_mut();
+        if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+            waiting.push(context.waker().clone());
+        }
+    }
+
+    /// Ends once `ready` answers; it is asked at once and after each [`Self::all`].
+    pub(crate) async fn until<T>(&self, mut ready: impl FnMut() -> Option<T>) -> T {
+        poll_fn(|context| match ready() {
+            Some(answer) => Poll::Ready(answer),
+            None => {
+                self.register(context);
+                Poll::Pending
+            }
+        })
+        .await
+    }
+}
+
+/// A turn that one task has at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Turn {
+    taken: Cell<bool>,
+    free: Notify,
+}
+
+/// The turn is free again when this is dropped.
+pub(crate) struct TurnGuard<'a>(&'a Turn);
+
+impl Turn {
+    pub(crate) async fn take(&self) -> TurnGuard<'_> {
+        self.free.until(|| (!self.taken.replace(true)).then_some(())).await;
+        TurnGuard(self)
+    }
+}
+
+impl Drop for TurnGuard<'_> {
+    fn drop(&mut self) {
+        self.0.taken.set(false);
+        self.0.free.all();
+    }
+}
+
+/// Which of two came first.
+pub(crate) enum Either<A, B> {
+    First(A),
+    Second(B),
+}
+
+/// Runs both until one has ended; the other is dropped. The first is asked first.
+pub(crate) async fn race<A, B>(
+    first: impl Future<Output = A>,
+    second: impl Future<Output = B>,
+) -> Either<A, B> {
+    let (mut first, mut second) = (pin!(first), pin!(second));
+    poll_fn(|context| {
+        if let Poll::Ready(answer) = first.as_mut().poll(context) {
+            return Poll::Ready(Either::First(answer));
+        }
+        second.as_mut().poll(context).map(Either::Second)
+    })
+    .await
+}

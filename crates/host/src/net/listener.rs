@@ -1,0 +1,154 @@
+//! Where connections come from.
+//!
+//! 1. A Unix socket is made with mode 0600: there is no moment at which others could connect.
+//! 2. A socket file is replaced only if it is a socket and nobody listens behind it; it is removed with its
+//!    listener unless another has taken its place.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use rustix::fs::Mode;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+
+use super::Stream;
+use crate::event_loop::{Backend, Loop, SharedFd};
+use crate::path_error::PathError;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 128;
+
+/// A listening socket.
+pub struct Listener {
+    event_loop: Loop,
+    socket: SharedFd,
+    file: Option<SocketFile>,
+}
+
+/// A Unix socket's file, and which one it is.
+struct SocketFile {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.file.as_ref().map(|file| &file.path);
+        out.debug_struct("Listener")
+            .field("socket", &self.socket)
+            .field("path", &path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Listener {
+    /// Listens on a Unix socket at `path`, for this user only.
+    ///
+    /// # Errors
+    ///
+    /// `AddrInUse` where somebody listens there; `AlreadyExists` where something is there that is no socket;
+    /// those of the system calls.
+    pub fn unix(event_loop: &Loop, path: &Path) -> Result<Self, PathError> {
+        let failed = |doing| move |error: io::Error| PathError::new(path, doing, error);
+        let socket = bind_unix(path).or_else(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                remove_stale(path)?;
+                bind_unix(path)
+            }
+            _ => Err(error),
+        });
+        let socket = socket.map_err(failed("cannot listen"))?;
+        let found = path.symlink_metadata().map_err(failed("cannot find the socket that was made"))?;
+        let file = SocketFile { path: path.to_owned(), device: found.dev(), inode: found.ino() };
+        let mut listener = Self::from_fd(event_loop, socket).map_err(failed("cannot listen"))?;
+        listener.file = Some(file);
+        Ok(listener)
+    }
+
+    /// Listens on a TCP address such as `127.0.0.1:10809`; port 0 lets the kernel choose one.
+    ///
+    /// # Errors
+    ///
+    /// Those of the name's resolution, `bind` and `listen`.
+    pub fn tcp(event_loop: &Loop, address: impl ToSocketAddrs) -> io::Result<Self> {
+        Self::from_fd(event_loop, TcpListener::bind(address)?.into())
+    }
+
+    /// Takes a socket that listens already, as a service manager hands it over.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTSOCK` and `EINVAL` where it is none.
+    pub fn from_fd(event_loop: &Loop, socket: OwnedFd) -> io::Result<Self> {
+        if !rustix::net::sockopt::socket_acceptconn(&socket)? {
+            return Err(rustix::io::Errno::INVAL.into());
+        }
+        // epoll must not get stuck with a connection that has gone again; the ring waits only on a descriptor
+        // that blocks.
+        rustix::io::ioctl_fionbio(&socket, event_loop.backend() == Backend::Threads)?;
+        Ok(Self { event_loop: event_loop.clone(), socket: Rc::new(socket), file: None })
+    }
+
+    /// The next connection.
+    ///
+    /// # Errors
+    ///
+    /// Those of `accept` that concern the listener; a connection that has gone before it was accepted is passed
+    /// over.
+    pub async fn accept(&self) -> io::Result<Stream> {
+        loop {
+            match self.event_loop.accept(&self.socket).await {
+                Ok(socket) => return Ok(Stream::new(&self.event_loop, socket)),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The TCP address that it listens on.
+    ///
+    /// # Errors
+    ///
+    /// `EAFNOSUPPORT` where it is none of TCP; those of `getsockname`.
+    pub fn tcp_address(&self) -> io::Result<SocketAddr> {
+        let address = rustix::net::getsockname(&self.socket)?;
+        SocketAddr::try_from(address).map_err(io::Error::from)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let Some(SocketFile { path, device, inode }) = &self.file else { return };
+        if path.symlink_metadata().is_ok_and(|found| (found.dev(), found.ino()) == (*device, *inode)) {
+            let _gone_already_is_fine = fs::remove_file(path);
+        }
+    }
+}
+
+fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // On Linux the file that `bind` makes takes the mode of the socket.
+    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+/// Removes a socket that a dead process has left.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    if !path.symlink_metadata()?.file_type().is_socket() {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
+        Err(error) => Err(error),
+    }
+}

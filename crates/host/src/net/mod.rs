@@ -1,0 +1,110 @@
+//! Connections and listeners over the event loop.
+//!
+//! A stream may be read and written at the same time, by one task each. A read that is given up may have taken
+//! bytes with it: whoever gives one up gives the connection up.
+
+mod listener;
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::rc::Rc;
+
+use crate::event_loop::{Loop, SharedFd};
+use crate::path_error::PathError;
+
+pub use listener::Listener;
+
+/// A connection's bytes, both ways. Buffers are handed over and come back: the kernel may hold them after a
+/// caller is gone.
+pub trait ByteStream: 'static {
+    /// Fills `buffer[from..]` with what has come, at least one byte; 0 is the end.
+    fn read(&self, buffer: Vec<u8>, from: usize) -> impl Future<Output = (io::Result<usize>, Vec<u8>)>;
+
+    /// Sends all of `buffer`.
+    fn write(&self, buffer: Vec<u8>) -> impl Future<Output = (io::Result<()>, Vec<u8>)>;
+
+    /// Ends both directions; reads and writes under way return.
+    fn shutdown(&self);
+}
+
+/// A connected socket. A clone is another handle to the same connection.
+#[derive(Clone)]
+pub struct Stream {
+    event_loop: Loop,
+    socket: SharedFd,
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Stream").field("socket", &self.socket).finish_non_exhaustive()
+    }
+}
+
+impl Stream {
+    /// A stream over a connected socket, without delay where it is TCP.
+    pub fn new(event_loop: &Loop, socket: OwnedFd) -> Self {
+        // A request or an answer is written whole: waiting for more to send would only delay it.
+        let _not_tcp_is_fine = rustix::net::sockopt::set_tcp_nodelay(&socket, true);
+        // The ring takes a descriptor that does not block at its word, and answers instead of waiting.
+        let _flags_stay_is_fine = rustix::io::ioctl_fionbio(&socket, false);
+        Self { event_loop: event_loop.clone(), socket: Rc::new(socket) }
+    }
+}
+
+impl ByteStream for Stream {
+    async fn read(&self, buffer: Vec<u8>, from: usize) -> (io::Result<usize>, Vec<u8>) {
+        let len = buffer.len();
+        self.event_loop.receive(&self.socket, buffer, from..len).await
+    }
+
+    async fn write(&self, mut buffer: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
+        let (len, mut sent) = (buffer.len(), 0);
+        while sent < len {
+            let result;
+            (result, buffer) = self.event_loop.send(&self.socket, buffer, sent..len).await;
+            match result {
+                Ok(count) => sent += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return (Err(error), buffer),
+            }
+        }
+        (Ok(()), buffer)
+    }
+
+    fn shutdown(&self) {
+        // Where the other side was first there is nothing left to end.
+        let _not_connected_is_fine = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+    }
+}
+
+/// Connects to the Unix socket at `path`.
+///
+/// # Errors
+///
+/// Those of `connect`: `NotFound`, `ConnectionRefused` where nobody listens.
+pub async fn connect_unix(event_loop: &Loop, path: &Path) -> Result<Stream, PathError> {
+    let at = path.to_owned();
+    let socket = event_loop.blocking(move || UnixStream::connect(at)).await;
+    match socket.flatten() {
+        Ok(socket) => Ok(Stream::new(event_loop, socket.into())),
+        Err(error) => Err(PathError::new(path, "cannot connect", error)),
+    }
+}
+
+/// Connects to a TCP address such as `host:10809`, without delay of small messages.
+///
+/// # Errors
+///
+/// Those of the name's resolution and of `connect`.
+pub async fn connect_tcp(
+    event_loop: &Loop,
+    address: impl ToSocketAddrs + Send + 'static,
+) -> io::Result<Stream> {
+    let socket = event_loop.blocking(move || TcpStream::connect(address)).await.flatten()?;
+    Ok(Stream::new(event_loop, socket.into()))
+}

@@ -1,0 +1,5 @@
+//! The NBD server and client, over connections in memory, in virtual time.
+
+#![allow(clippy::print_stderr)] // The rate of a long run, to whoever asked for one.
+
+mod fuzz;
