@@ -11,9 +11,14 @@
 //!   mounts         /proc/self/mountinfo
 //!   block_device   /sys/dev/block: promises and counters
 //! cpu              who used the processors meanwhile
+//! event_loop       tasks, timers and I/O of one thread, through io_uring or threads
+//!   drive          the engine's device: a file or block device past the page cache
+//!   net            connections and listeners
+//! arena            the engine's memory that a kill leaves
 //! ```
 //!
-//! Unsafe code stands only in `aligned` and `linked_ring`, each block with the reason why it is sound.
+//! Unsafe code stands only in `aligned`, `linked_ring`, `arena`, `drive/open` and `event_loop`, each block with the
+//! reason why it is sound.
 
 pub mod aligned;
 pub mod arena;
@@ -28,5 +33,6 @@ pub mod method;
 mod mounts;
 pub mod net;
 pub mod path_error;
+mod patience;
 pub mod scratch;
 pub mod stack;
