@@ -15,7 +15,10 @@
 //!    written after everything else is zero.
 //! 4. One process at a time has it open.
 //!
-//! The cost over memory of the process's own is the opening; a store is a copy either way.
+//! What it costs over memory of the process's own: the opening, which allocates and maps every page (on one
+//! machine with two busy processors 130 ms for 64 MiB that are new in `/dev/shm`, 30 ms for ones that are kept), and
+//! that stores go unit by unit (4 KiB in 0.6 us there, against 0.5 us). No system call, no flush and no I/O is made for
+//! a store. In a folder on a disk the kernel writes the pages back now and then, and a first store after that faults.
 
 #![allow(unsafe_code)]
 
@@ -32,6 +35,7 @@ use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::path_error::PathError;
+use crate::stack::check_space;
 
 /// Where arenas are kept unless the user names another folder.
 pub const DEFAULT_FOLDER: &str = "/dev/shm";
@@ -128,6 +132,7 @@ impl SharedArena {
         if !kept {
             // Cut to nothing first: the mark goes before anything else does, and all pages are new and zero.
             file.set_len(0).map_err(failed("cannot clear the arena"))?;
+            check_space(path, total as u64).map_err(failed("no room for the arena"))?;
         }
         // Also for one that is kept: its pages are there, and it costs nothing to be told so.
         allocate(&file, total, kept).map_err(failed("cannot allocate the arena"))?;
@@ -324,10 +329,7 @@ mod tests {
         let name = format!("evenkeel-test-{}", std::process::id());
         let too_large = 1 << 46;
         let error = SharedArena::open_in(&[shm], &name, too_large).unwrap_err();
-        assert!(
-            matches!(error.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::FileTooLarge),
-            "{error}"
-        );
+        assert_eq!(error.source.kind(), io::ErrorKind::StorageFull, "{error}");
         assert!(!shm.join(&name).exists());
         let nowhere = folder.path().join("nowhere");
         let arena = SharedArena::open_in(&[&nowhere, folder.path()], &name, 4096).unwrap();

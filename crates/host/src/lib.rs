@@ -13,9 +13,14 @@
 //! net              streams of bytes
 //! nbd              the NBD protocol over them, both sides
 //! cpu              who used the processors meanwhile
+//! event_loop       tasks, timers and I/O of one thread, through io_uring or threads
+//!   drive          the engine's device: a file or block device past the page cache
+//!   net            connections and listeners
+//! arena            the engine's memory that a kill leaves
 //! ```
 //!
-//! Unsafe code stands only in `aligned` and `linked_ring`, each block with the reason why it is sound.
+//! Unsafe code stands only in `aligned`, `linked_ring`, `arena`, `drive/open` and `event_loop`, each block with the
+//! reason why it is sound.
 
 pub mod aligned;
 pub mod arena;
@@ -31,5 +36,6 @@ mod mounts;
 pub mod nbd;
 pub mod net;
 pub mod path_error;
+mod patience;
 pub mod scratch;
 pub mod stack;

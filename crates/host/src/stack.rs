@@ -140,6 +140,19 @@ pub fn space_bytes(path: &Path) -> io::Result<(u64, u64)> {
     Ok((bytes(found.f_blocks), bytes(found.f_bavail)))
 }
 
+/// That `len` bytes more find room in the file system of `path`, before anyone tries and fills it.
+///
+/// # Errors
+///
+/// `StorageFull`; those of `statvfs`.
+pub fn check_space(path: &Path, len: u64) -> io::Result<()> {
+    match space_bytes(path)? {
+        // Some do not say how large they are.
+        (size, free) if size > 0 && free < len => Err(rustix::io::Errno::NOSPC.into()),
+        _ => Ok(()),
+    }
+}
+
 fn device_number(device: u64) -> String {
     format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device))
 }

@@ -7,6 +7,7 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
+use std::time::Duration;
 
 use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
 use evenkeel_host::drive::{DriveOptions, DurableWay, FileDrive, Fill};
@@ -22,6 +23,11 @@ const SIZE: u64 = 8 << 20;
 
 async fn create(event_loop: &Loop, path: &Path, fill: Fill, options: DriveOptions) -> FileDrive {
     FileDrive::create(event_loop, path, SIZE, fill, options, |_, _| ()).await.unwrap()
+}
+
+/// Does not wait for what is in use.
+fn hasty() -> DriveOptions {
+    DriveOptions { patience: Duration::ZERO, ..DriveOptions::default() }
 }
 
 #[test]
@@ -108,7 +114,7 @@ fn a_block_device_keeps_its_word_and_is_held_by_one() {
             assert_eq!(drive.geometry().size_bytes, SIZE);
             assert!(drive.geometry().sector_bytes >= sector_bytes);
             event_loop.block_on(a_device_keeps_its_word(&drive));
-            let refused = open(DriveOptions::default()).unwrap_err();
+            let refused = open(hasty()).unwrap_err();
             assert_eq!(refused.source.kind(), io::ErrorKind::ResourceBusy, "{refused}");
         }
     }
@@ -149,7 +155,7 @@ fn a_file_is_one_drives_unless_all_only_read() {
         let folder = tempfile::tempdir_in(".").unwrap();
         let path = folder.path().join("drive");
         let env = event_loop.handle();
-        let reading = DriveOptions { read_only: true, ..DriveOptions::default() };
+        let reading = DriveOptions { read_only: true, ..hasty() };
         event_loop.block_on(async {
             let drive = create(&env, &path, Fill::Reserved, DriveOptions::default()).await;
             let refused = FileDrive::open(&env, &path, reading).unwrap_err();
@@ -158,7 +164,7 @@ fn a_file_is_one_drives_unless_all_only_read() {
             drop(drive);
             let one = FileDrive::open(&env, &path, reading).unwrap();
             let other = FileDrive::open(&env, &path, reading).unwrap();
-            assert!(FileDrive::open(&env, &path, DriveOptions::default()).is_err());
+            assert!(FileDrive::open(&env, &path, hasty()).is_err());
             let mut into = vec![1; 4096];
             other.read(0, &mut into).await.unwrap();
             assert!(one.write(0, &into, Durability::Buffered).await.is_err());
@@ -190,8 +196,10 @@ fn a_new_file_has_all_its_room_and_replaces_nothing() {
             assert_eq!(path.metadata().unwrap().len(), size);
 
             let huge = folder.path().join("huge");
-            let refused = FileDrive::create(&env, &huge, 1 << 43, Fill::Reserved, options, |_, _| ()).await;
-            assert!(refused.unwrap_err().to_string().contains("huge"));
+            let refused = FileDrive::create(&env, &huge, 1 << 60, Fill::Reserved, options, |_, _| ()).await;
+            let refused = refused.unwrap_err();
+            assert_eq!(refused.source.kind(), io::ErrorKind::StorageFull);
+            assert!(refused.to_string().contains("huge"), "{refused}");
             assert!(!huge.exists(), "what was begun is removed");
 
             let given_up = folder.path().join("given-up");

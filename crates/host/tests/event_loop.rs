@@ -288,3 +288,42 @@ fn a_descriptor_can_be_waited_for_and_random_numbers_differ() {
         });
     }
 }
+
+/// Forbids io_uring to this thread, as containers do to all of theirs.
+#[allow(unsafe_code)]
+fn forbid_io_uring(errno: i32) {
+    let statement = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let mut program = [
+        // The number of the call; if it is io_uring_setup's, the errno; else go on.
+        statement((libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, 0, 0, 0),
+        statement(
+            (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
+            0,
+            1,
+            libc::SYS_io_uring_setup as u32,
+        ),
+        statement(libc::BPF_RET as u16, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
+        statement(libc::BPF_RET as u16, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: both calls take plain numbers and a valid program, and change only this thread.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program), 0);
+    }
+}
+
+#[test]
+fn where_io_uring_is_forbidden_threads_do_the_work() {
+    for errno in [libc::EPERM, libc::ENOSYS, libc::EACCES] {
+        let forbidden = move || {
+            forbid_io_uring(errno);
+            let error = EventLoop::new(Backend::Uring).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(errno));
+            let event_loop = EventLoop::new(Backend::Auto).unwrap();
+            assert_eq!(event_loop.handle().backend(), Backend::Threads);
+            event_loop.block_on(event_loop.handle().sleep(1000));
+        };
+        thread::spawn(forbidden).join().unwrap();
+    }
+}

@@ -2,7 +2,11 @@
 
 mod support;
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::env;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::rc::Rc;
 
 use evenkeel_engine::device::Durability;
@@ -11,7 +15,7 @@ use evenkeel_engine::options::{CreateOptions, OpenOptions};
 use evenkeel_engine::volume::{Volume, check, create};
 use evenkeel_host::arena::SharedArena;
 use evenkeel_host::drive::{DriveOptions, FileDrive, Fill};
-use evenkeel_host::event_loop::{EventLoop, Loop};
+use evenkeel_host::event_loop::{Backend, EventLoop, Loop};
 use support::loops;
 
 const HOME: u64 = 48 << 20;
@@ -82,6 +86,84 @@ fn acknowledged_writes_are_there_in_the_next_life_flushed_or_not() {
             assert!(found == model);
             let report = check(&volume).await.unwrap();
             assert!(report.is_clean() && report.pages_checked > 0, "{report:?}");
+        });
+    }
+}
+
+/// Set for the process that is to be killed: the volume's folder.
+const CHILD: &str = "EVENKEEL_TEST_VOLUME";
+/// Set for it too: whether it uses threads.
+const CHILD_THREADS: &str = "EVENKEEL_TEST_VOLUME_THREADS";
+
+const PAGES: u64 = 700;
+
+fn numbered(number: u64) -> Vec<u8> {
+    number.to_le_bytes().repeat(512)
+}
+
+/// Writes one page after another, none of them flushed, and says so of each that is acknowledged.
+#[allow(clippy::print_stdout, reason = "the parent reads it")]
+fn write_until_killed(folder: &Path) {
+    let backend = if env::var_os(CHILD_THREADS).is_some() { Backend::Threads } else { Backend::Auto };
+    let event_loop = EventLoop::new(backend).unwrap();
+    event_loop.block_on(async {
+        let volume = open(&event_loop.handle(), folder).await;
+        let mut page = [0; 8];
+        volume.read(PAGES * 4096, &mut page).await.unwrap();
+        for number in u64::from_le_bytes(page) + 1.. {
+            // Where the next life goes on.
+            volume.write(PAGES * 4096, &number.to_le_bytes(), Durability::Buffered).await.unwrap();
+            volume.write(number % PAGES * 4096, &numbered(number), Durability::Buffered).await.unwrap();
+            println!("acknowledged {number}");
+        }
+    });
+}
+
+#[test]
+fn a_killed_process_loses_no_acknowledged_write_though_nothing_was_flushed() {
+    if let Some(folder) = env::var_os(CHILD) {
+        return write_until_killed(&PathBuf::from(folder));
+    }
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let event_loop = EventLoop::new(Backend::Auto).unwrap();
+    event_loop.block_on(make(&event_loop.handle(), folder.path()));
+    let mut acknowledged: BTreeMap<u64, u64> = BTreeMap::new();
+    for life in 0..6 {
+        let mut command = Command::new(env::current_exe().unwrap());
+        let name = "a_killed_process_loses_no_acknowledged_write_though_nothing_was_flushed";
+        command.args(["--exact", name, "--nocapture"]).env(CHILD, folder.path()).stdout(Stdio::piped());
+        if life % 2 == 1 {
+            command.env(CHILD_THREADS, "1");
+        }
+        let mut child = command.spawn().unwrap();
+        let mut newest = 0;
+        let mut heard = 0;
+        // Until it has written for a while; then what was acknowledged before the kill is still in the pipe.
+        for line in BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap) {
+            let Some((_, number)) = line.split_once("acknowledged ") else { continue };
+            newest = number.parse().unwrap();
+            acknowledged.insert(newest % PAGES, newest);
+            heard += 1;
+            if heard == 1500 + life * 333 {
+                child.kill().unwrap();
+            }
+        }
+        child.wait().unwrap();
+        assert!(heard > 1000, "life {life} was short");
+
+        let event_loop = EventLoop::new(Backend::Auto).unwrap();
+        event_loop.block_on(async {
+            let volume = open(&event_loop.handle(), folder.path()).await;
+            for (&page, &number) in &acknowledged {
+                let mut found = vec![0; 4096];
+                volume.read(page * 4096, &mut found).await.unwrap();
+                // The one after the newest was written perhaps, and nobody told.
+                let maybe = (page == (newest + 1) % PAGES).then(|| numbered(newest + 1));
+                assert!(
+                    found == numbered(number) || Some(found) == maybe,
+                    "life {life}: page {page} has lost write {number}"
+                );
+            }
         });
     }
 }

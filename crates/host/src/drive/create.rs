@@ -13,6 +13,7 @@ use super::{DriveOptions, FileDrive};
 use crate::event_loop::Loop;
 use crate::path_error::PathError;
 use crate::scratch::{ScratchFile, settle_folder};
+use crate::stack::check_space;
 
 /// Bytes that are written between two reports of progress.
 const STRIDE_BYTES: u64 = 8 << 20;
@@ -46,6 +47,7 @@ impl FileDrive {
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
         });
         let (guard, file) = made.map_err(failed("cannot make the file"))?;
+        check_space(path, size_bytes).map_err(failed("no room for the file"))?;
         file.set_len(size_bytes).map_err(failed("cannot make it that large"))?;
         match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size_bytes) {
             // Written, it takes its room all the same.

@@ -11,6 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use evenkeel_engine::device::{Extent, Geometry};
 use rustix::fs::{FlockOperation, OFlags};
@@ -20,6 +21,7 @@ use crate::durable_file::{direct_io_granule, is_block_device};
 use crate::event_loop::Loop;
 use crate::event_loop::pool::Pool;
 use crate::path_error::PathError;
+use crate::patience::until_released;
 use crate::stack::StackProbe;
 
 /// Sectors where nothing below says how large they are, and the largest that a disk's own size makes them: a
@@ -42,6 +44,9 @@ pub struct DriveOptions {
     pub sector_bytes: Option<u32>,
     /// Memory for transfers, about.
     pub pool_bytes: usize,
+    /// How long to wait for a file or device that is in use: after a kill, the kernel ends the dead process's
+    /// transfers first.
+    pub patience: Duration,
 }
 
 impl Default for DriveOptions {
@@ -53,12 +58,14 @@ impl Default for DriveOptions {
             atomic_sectors: false,
             sector_bytes: None,
             pool_bytes: 4 << 20,
+            patience: Duration::from_secs(5),
         }
     }
 }
 
 impl FileDrive {
-    /// Opens the file or block device at `path`, for this drive alone.
+    /// Opens the file or block device at `path`, for this drive alone. It blocks, for as long as
+    /// [`DriveOptions::patience`] says where the file is in use.
     ///
     /// # Errors
     ///
@@ -76,18 +83,16 @@ impl FileDrive {
             // On a block device O_EXCL without O_CREAT asks for exclusive use.
             flags |= OFlags::EXCL;
         }
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(!options.read_only)
-            .custom_flags(flags.bits().cast_signed())
-            .open(path)
-            .map_err(failed(if is_block_device {
-                "cannot open (is it mounted or in use?)"
-            } else {
-                "cannot open"
-            }))?;
+        let mut open = OpenOptions::new();
+        open.read(true).write(!options.read_only).custom_flags(flags.bits().cast_signed());
+        let is_busy = |error: &io::Error| error.kind() == io::ErrorKind::ResourceBusy;
+        let mut file = until_released(options.patience, is_busy, || open.open(path)).map_err(failed(
+            if is_block_device { "cannot open (is it mounted or in use?)" } else { "cannot open" },
+        ))?;
         if !is_block_device {
-            lock(&file, options.read_only).map_err(failed("in use by another process"))?;
+            let is_locked = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
+            until_released(options.patience, is_locked, || lock(&file, options.read_only))
+                .map_err(failed("in use by another process"))?;
         }
         let stack = StackProbe::of(path).map_err(failed("cannot find what lies below"))?;
         let granule = match granule {

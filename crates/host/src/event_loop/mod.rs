@@ -1,9 +1,10 @@
-//! One thread's tasks, timers and I/O: what stands behind [`Env`] on a real machine.
+//! One thread's tasks, timers and I/O: what stands behind [`Env`](evenkeel_engine::env::Env) on a real
+//! machine.
 //!
 //! ```text
 //! mod         EventLoop, Loop: tasks run until none is ready, then the kernel is entered once
 //!   tasks     who is ready; wakers that take no lock on the loop's own thread
-//!   timers    in the order in which they fire
+//!   timers    in the order in which they fire             environment: time, sleep, spawn, chance
 //!   foreign   what other threads have for the loop          remote: their handle
 //!   reactor   operations under way, and what they hold
 //!     uring   one io_uring_enter a turn
@@ -20,6 +21,7 @@
 //!    wait for ever are cancelled. What is asked of a [`Loop`] after that fails with `ECANCELED`.
 
 mod buffer;
+mod environment;
 mod foreign;
 mod ops;
 pub mod pool;
@@ -37,13 +39,11 @@ use std::cell::RefCell;
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
-
-use evenkeel_engine::env::Env;
 
 pub use buffer::IoBuffer;
 pub(crate) use ops::Transfer;
@@ -59,15 +59,12 @@ use reactor::{Driver, Reactor, Ticket};
 use request::{Request, Wait};
 use tasks::{Handle, Tasks};
 use threads::Threads;
-use timers::{TimerId, Timers};
+use timers::Timers;
 use uring::Uring;
 use workers::Workers;
 
 /// Polls between two looks at the kernel while tasks stay ready.
 const POLLS_MAX: usize = 1024;
-
-/// Random numbers that are asked of the kernel at once.
-const RANDOMS: usize = 64;
 
 /// How the kernel is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -313,69 +310,5 @@ impl Loop {
 
     fn unregister(&self, place: u16) {
         self.core.reactor.unregister(place);
-    }
-}
-
-impl Env for Loop {
-    fn now_ns(&self) -> u64 {
-        self.core.now_ns()
-    }
-
-    fn sleep(&self, duration_ns: u64) -> impl Future<Output = ()> {
-        let at_ns = self.core.now_ns().saturating_add(duration_ns);
-        Sleep { core: Rc::clone(&self.core), at_ns, timer: None }
-    }
-
-    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        self.core.tasks.spawn(Box::pin(task), &self.core.foreign);
-    }
-
-    fn random(&self) -> u64 {
-        let mut randoms = self.core.randoms.borrow_mut();
-        if randoms.is_empty() {
-            let mut bytes = [0; 8 * RANDOMS];
-            let mut filled = 0;
-            while filled < bytes.len() {
-                // It fails only where a signal comes first, or on kernels older than the rest of this asks for.
-                match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
-                    Ok(count) => filled += count,
-                    Err(rustix::io::Errno::INTR) => {}
-                    Err(error) => panic!("the kernel gives no random numbers: {error}"),
-                }
-            }
-            randoms.extend(bytes.as_chunks().0.iter().map(|&number| u64::from_ne_bytes(number)));
-        }
-        randoms.pop().expect("filled above")
-    }
-}
-
-/// Ends once its timer has fired; even one of no duration lets every ready task run first.
-struct Sleep {
-    core: Rc<Core>,
-    at_ns: u64,
-    timer: Option<TimerId>,
-}
-
-impl Future for Sleep {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let mut timers = self.core.timers.borrow_mut();
-        let timer = match self.timer {
-            Some(timer) if timers.is_set(timer, context.waker()) => timer,
-            Some(_) => return Poll::Ready(()),
-            None => timers.set(self.at_ns, context.waker().clone()),
-        };
-        drop(timers);
-        self.timer = Some(timer);
-        Poll::Pending
-    }
-}
-
-impl Drop for Sleep {
-    fn drop(&mut self) {
-        if let Some(timer) = self.timer {
-            self.core.timers.borrow_mut().cancel(timer);
-        }
     }
 }

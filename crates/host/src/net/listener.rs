@@ -13,6 +13,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 use rustix::fs::Mode;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
@@ -20,9 +21,13 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, 
 use super::Stream;
 use crate::event_loop::{Backend, Loop, SharedFd};
 use crate::path_error::PathError;
+use crate::patience::until_released;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
+
+/// How long an address may still be in use by a process that was killed.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A listening socket.
 pub struct Listener {
@@ -57,12 +62,14 @@ impl Listener {
     /// those of the system calls.
     pub fn unix(event_loop: &Loop, path: &Path) -> Result<Self, PathError> {
         let failed = |doing| move |error: io::Error| PathError::new(path, doing, error);
-        let socket = bind_unix(path).or_else(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => {
+        let socket = until_released(PATIENCE, is_in_use, || {
+            bind_unix(path).or_else(|error| {
+                if !is_in_use(&error) {
+                    return Err(error);
+                }
                 remove_stale(path)?;
                 bind_unix(path)
-            }
-            _ => Err(error),
+            })
         });
         let socket = socket.map_err(failed("cannot listen"))?;
         let found = path.symlink_metadata().map_err(failed("cannot find the socket that was made"))?;
@@ -78,7 +85,8 @@ impl Listener {
     ///
     /// Those of the name's resolution, `bind` and `listen`.
     pub fn tcp(event_loop: &Loop, address: impl ToSocketAddrs) -> io::Result<Self> {
-        Self::from_fd(event_loop, TcpListener::bind(address)?.into())
+        let socket = until_released(PATIENCE, is_in_use, || TcpListener::bind(&address))?;
+        Self::from_fd(event_loop, socket.into())
     }
 
     /// Takes a socket that listens already, as a service manager hands it over.
@@ -130,6 +138,10 @@ impl Drop for Listener {
             let _gone_already_is_fine = fs::remove_file(path);
         }
     }
+}
+
+fn is_in_use(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AddrInUse
 }
 
 fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
