@@ -12,6 +12,7 @@
 //!   block_device   /sys/dev/block: promises and counters
 //! net              streams of bytes
 //! nbd              the NBD protocol over them, both sides
+//! volume           a folder that describes a volume, its members, its arena
 //! cpu              who used the processors meanwhile
 //! event_loop       tasks, timers and I/O of one thread, through io_uring or threads
 //!   drive          the engine's device: a file or block device past the page cache
@@ -38,4 +39,6 @@ pub mod net;
 pub mod path_error;
 mod patience;
 pub mod scratch;
+pub mod service;
 pub mod stack;
+pub mod volume;

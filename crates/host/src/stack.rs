@@ -120,6 +120,11 @@ impl StackProbe {
         self.devices.iter().filter_map(BlockDevice::logical_sector_bytes).max()
     }
 
+    /// Whether the devices below, of which there are some, are all NVMe drives.
+    pub fn is_nvme(&self) -> bool {
+        !self.devices.is_empty() && self.devices.iter().all(|device| device.name().starts_with("nvme"))
+    }
+
     /// What has reached the devices below so far; `None` where there are none with counters.
     pub fn counters(&self) -> Option<Counters> {
         if self.devices.is_empty() {

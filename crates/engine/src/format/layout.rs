@@ -89,6 +89,11 @@ impl Layout {
     }
 }
 
+/// Bytes of a log device with a log of so many bytes.
+pub fn log_bytes_with_superblocks(log_bytes: u64) -> u64 {
+    (LOG_COPIES as u64).saturating_mul(PAGE_BYTES).saturating_add(log_bytes)
+}
+
 /// Offset of a superblock copy on a home device of `home_bytes`.
 pub fn home_copy_offset(home_bytes: u64, copy: usize) -> u64 {
     let pages = home_bytes / PAGE_BYTES;

@@ -58,6 +58,23 @@ impl<E, A, H, L> Clone for Volume<E, A, H, L> {
     }
 }
 
+/// How full the parts of a volume are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Occupancy {
+    /// Bytes of the arena that writes take which are not durable.
+    pub buffer_used_bytes: u64,
+    /// Bytes of the arena.
+    pub buffer_bytes: u64,
+    /// Bytes of the log from tail to head.
+    pub log_used_bytes: u64,
+    /// Bytes of the log.
+    pub log_bytes: u64,
+    /// Bytes of pages that are durable in the log, and not home.
+    pub dirty_bytes: u64,
+    /// As many of them as may be.
+    pub dirty_max_bytes: u64,
+}
+
 struct Inner<E, A, H, L> {
     env: E,
     options: OpenOptions,
@@ -121,6 +138,30 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
     /// Bytes that it offers.
     pub fn size_bytes(&self) -> u64 {
         self.0.size_bytes
+    }
+
+    /// The number that it was made with.
+    pub fn id(&self) -> u64 {
+        self.0.superblocks.current().volume
+    }
+
+    /// How full it is.
+    pub fn occupancy(&self) -> Occupancy {
+        let inner = &self.0;
+        let (buffer_used, buffer_bytes) = inner.buffer.borrow().fill();
+        Occupancy {
+            buffer_used_bytes: buffer_used as u64,
+            buffer_bytes: buffer_bytes as u64,
+            log_used_bytes: inner.log.used_bytes(),
+            log_bytes: inner.home.layout.log.len,
+            dirty_bytes: inner.home.dirty_pages() as u64 * PAGE_BYTES,
+            dirty_max_bytes: inner.limits.dirty_pages_max as u64 * PAGE_BYTES,
+        }
+    }
+
+    /// How it runs.
+    pub fn options(&self) -> OpenOptions {
+        self.0.options
     }
 
     /// Largest write that is one commit.

@@ -28,6 +28,11 @@ impl<H: Device, L: Device> Superblocks<H, L> {
         Self { home, log, current: Cell::new(current), counters }
     }
 
+    /// The one in force.
+    pub(super) fn current(&self) -> Superblock {
+        self.current.get()
+    }
+
     /// Reads every copy and answers the one in force.
     pub(super) async fn read(home: &H, log: &L, separate_log: bool) -> Result<Superblock, Error> {
         let unusable = |why: &str| Err(Error::Unusable(why.to_owned()));

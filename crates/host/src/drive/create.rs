@@ -25,6 +25,8 @@ pub enum Fill {
     Reserved,
     /// All of it is written: no later write changes metadata.
     Written,
+    /// Nothing: it takes room where something is written, if there is any then.
+    Sparse,
 }
 
 impl FileDrive {
@@ -42,17 +44,41 @@ impl FileDrive {
         options: DriveOptions,
         progress: impl FnMut(u64, u64),
     ) -> Result<Self, PathError> {
+        let made = Self::create_scratch(event_loop, path, size_bytes, fill, options, progress).await;
+        made.map(|(drive, guard)| {
+            guard.keep();
+            drive
+        })
+    }
+
+    /// As [`Self::create`], of a file that goes with its guard unless that is told to keep it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::create`].
+    pub async fn create_scratch(
+        event_loop: &Loop,
+        path: &Path,
+        size_bytes: u64,
+        fill: Fill,
+        options: DriveOptions,
+        progress: impl FnMut(u64, u64),
+    ) -> Result<(Self, ScratchFile), PathError> {
         let failed = |doing| move |error: io::Error| PathError::new(path, doing, error);
         let made = ScratchFile::make(path, |path| {
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
         });
         let (guard, file) = made.map_err(failed("cannot make the file"))?;
-        check_space(path, size_bytes).map_err(failed("no room for the file"))?;
+        if fill != Fill::Sparse {
+            check_space(path, size_bytes).map_err(failed("no room for the file"))?;
+        }
         file.set_len(size_bytes).map_err(failed("cannot make it that large"))?;
-        match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size_bytes) {
-            // Written, it takes its room all the same.
-            Err(rustix::io::Errno::OPNOTSUPP) if fill == Fill::Written => {}
-            other => other.map_err(|error| failed("cannot reserve room")(error.into()))?,
+        if fill != Fill::Sparse {
+            match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size_bytes) {
+                // Written, it takes its room all the same.
+                Err(rustix::io::Errno::OPNOTSUPP) if fill == Fill::Written => {}
+                other => other.map_err(|error| failed("cannot reserve room")(error.into()))?,
+            }
         }
         let drive = Self::open(event_loop, path, options)?;
         if fill == Fill::Written {
@@ -69,8 +95,7 @@ impl FileDrive {
             .map_err(failed("cannot make the file durable"))?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         settle_folder(folder.unwrap_or(Path::new("."))).map_err(failed("cannot make its name durable"))?;
-        guard.keep();
-        Ok(drive)
+        Ok((drive, guard))
     }
 
     /// Writes zeros over `extent` and flushes. `progress` is told bytes that are written and bytes in all.

@@ -24,6 +24,7 @@ use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::DeviceError;
 use rustix::fs::FallocateFlags;
+use serde::{Deserialize, Serialize};
 
 use crate::event_loop::pool::{PIECE_MAX_BYTES, Piece, Pool};
 use crate::event_loop::{Loop, SharedFd, Sync, Transfer};
@@ -38,7 +39,8 @@ const DEPTH: usize = 8;
 const TRIALS: usize = 15;
 
 /// How a write is made durable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum DurableWay {
     /// `RWF_DSYNC`: the kernel uses FUA where the device has it, else it flushes.
     Dsync,
@@ -63,7 +65,7 @@ struct State {
     direct: bool,
     is_block_device: bool,
     durable_way: Cell<DurableWay>,
-    /// Until the first discard that the file or device cannot do.
+    /// Unless it keeps its room, and until the first discard that the file or device cannot do.
     discards: Cell<bool>,
     pool: Rc<Pool>,
     doing: Doing,

@@ -42,6 +42,8 @@ pub struct DriveOptions {
     pub atomic_sectors: bool,
     /// Size of a sector; `None` is what the disk writes at once.
     pub sector_bytes: Option<u32>,
+    /// Whether a file keeps the room that it has: discards free none of it.
+    pub keeps_room: bool,
     /// Memory for transfers, about.
     pub pool_bytes: usize,
     /// How long to wait for a file or device that is in use: after a kill, the kernel ends the dead process's
@@ -57,6 +59,7 @@ impl Default for DriveOptions {
             durable_way: None,
             atomic_sectors: false,
             sector_bytes: None,
+            keeps_room: false,
             pool_bytes: 4 << 20,
             patience: Duration::from_secs(5),
         }
@@ -129,7 +132,7 @@ impl FileDrive {
             direct: granule.is_some(),
             is_block_device,
             durable_way: Cell::new(options.durable_way.unwrap_or(default_way)),
-            discards: Cell::new(true),
+            discards: Cell::new(is_block_device || !options.keeps_room),
             pool: Pool::new(event_loop, options.pool_bytes),
             doing: Doing::with(path),
         })))

@@ -1,0 +1,236 @@
+//! A volume served over NBD, from the first signal that is heard to the last byte that is taken home.
+//!
+//! ```text
+//! mod      open, listen, accept, stop
+//! status   what it does, as one document: over a socket in the volume's folder
+//! metrics  the same for Prometheus, over HTTP
+//! ```
+//!
+//! 1. Nobody is listened to before recovery is done.
+//! 2. The first SIGTERM or Ctrl-C lets requests under way finish, makes everything durable and takes it home; the
+//!    second leaves at once. Then the arena keeps what was acknowledged, as after a kill.
+//! 3. One connection's end, or a client that cannot be accepted, ends nothing else.
+
+mod metrics;
+pub mod status;
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use evenkeel_engine::env::Env;
+use evenkeel_engine::options::OpenOptions;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::event_loop::{Loop, Signals, race};
+use crate::nbd::export::VolumeExport;
+use crate::nbd::limits::Limits;
+use crate::nbd::server::{Ending, Server};
+use crate::nbd::tls::TlsServer;
+use crate::net::{ByteStream, Listener};
+use crate::path_error::PathError;
+use crate::volume::{LocalVolume, OpenVolume, STATUS_SOCKET, VolumeError};
+
+/// How long to wait after a connection could not be accepted: descriptors may be short.
+const ACCEPT_AGAIN_NS: u64 = 100_000_000;
+
+/// The server of a volume on this machine.
+type VolumeServer = Server<Loop, VolumeExport<Loop, crate::arena::SharedArena, crate::drive::FileDrive, crate::drive::FileDrive>>;
+
+/// Where to listen.
+#[derive(Debug)]
+pub enum Address {
+    /// A Unix socket, for this user only.
+    Unix(PathBuf),
+    /// `HOST:PORT`.
+    Tcp(String),
+    /// A socket that listens already.
+    Inherited(OwnedFd),
+}
+
+/// What to serve, and where.
+#[derive(Debug)]
+pub struct Options {
+    /// Where clients connect.
+    pub nbd: Vec<Address>,
+    /// Folder of certificates: then nothing is served without TLS.
+    pub tls: Option<PathBuf>,
+    /// `HOST:PORT` of the metrics.
+    pub metrics: Option<String>,
+    /// Whether writes are refused.
+    pub read_only: bool,
+    /// Bounds of what clients may ask for.
+    pub limits: Limits,
+    /// How the volume is run.
+    pub open: OpenOptions,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// Everything is durable and home.
+    Closed,
+    /// A signal came before the volume was open: nothing was served.
+    BeforeServing,
+    /// A second signal came: what was acknowledged is kept in memory until the next opening.
+    AtOnce,
+}
+
+/// Moments that somebody may want to hear of.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// Clients may connect.
+    Ready {
+        /// The volume.
+        volume: &'a OpenVolume,
+        /// The TCP addresses that are listened on.
+        tcp: Vec<std::net::SocketAddr>,
+        /// Where the metrics are.
+        metrics: Option<std::net::SocketAddr>,
+    },
+    /// A signal came; the volume is being closed.
+    Stopping,
+    /// A connection ended otherwise than by the client's own word.
+    Connection(&'a str),
+}
+
+/// Serves the volume in `folder` until a signal comes.
+///
+/// # Errors
+///
+/// Those of opening it and of listening; the volume's failure where it could not be closed.
+pub async fn run(
+    event_loop: &Loop,
+    folder: &Path,
+    options: Options,
+    tell: impl Fn(Event<'_>) + 'static,
+) -> Result<Ended, VolumeError> {
+    let cannot_listen = |error| PathError::new(folder, "cannot listen for signals", error);
+    let signals = event_loop.signals(&[SIGTERM, SIGINT]).map_err(cannot_listen)?;
+    let tls = match &options.tls {
+        Some(folder) => {
+            let tls = TlsServer::from_folder(folder);
+            Some(tls.map_err(|error| VolumeError::Refused(format!("--tls {}: {error}", folder.display())))?)
+        }
+        None => None,
+    };
+    let opened = race(
+        async { Some(OpenVolume::open(event_loop, folder, options.open).await) },
+        async {
+            let _came = signals.next().await;
+            None
+        },
+    );
+    let Some(open) = opened.await else { return Ok(Ended::BeforeServing) };
+    let open = open?;
+
+    let mut export = VolumeExport::new(open.volume.clone(), "");
+    if options.read_only {
+        export = export.read_only();
+    }
+    let server: VolumeServer = Server::new(event_loop.clone(), export, options.limits, tls);
+    let tell = Rc::new(tell);
+    let mut tcp = Vec::new();
+    for address in options.nbd {
+        let (listener, peer) = listen(event_loop, address)?;
+        tcp.extend(listener.tcp_address().ok().filter(|_| peer == "tcp"));
+        accept(event_loop, listener, server.clone(), Rc::clone(&tell), peer);
+    }
+    let watched = Rc::new(status::Watched::new(event_loop, &open, server.clone(), options.read_only));
+    let status_listener = Listener::unix(event_loop, &folder.join(STATUS_SOCKET))?;
+    serve_status(event_loop, status_listener, Rc::clone(&watched));
+    let metrics = match options.metrics {
+        Some(address) => Some(metrics::serve(event_loop, &address, watched)?),
+        None => None,
+    };
+    tell(Event::Ready { volume: &open, tcp, metrics });
+    let _came = signals.next().await;
+    tell(Event::Stopping);
+    stop(&signals, &server, open).await
+}
+
+async fn stop(signals: &Signals, server: &VolumeServer, open: OpenVolume) -> Result<Ended, VolumeError> {
+    let closed = race(
+        async {
+            server.stop().await;
+            Some(open.close().await)
+        },
+        async {
+            let _came = signals.next().await;
+            None
+        },
+    );
+    match closed.await {
+        Some(closed) => closed.map(|()| Ended::Closed),
+        None => Ok(Ended::AtOnce),
+    }
+}
+
+fn listen(event_loop: &Loop, address: Address) -> Result<(Listener, &'static str), VolumeError> {
+    let refused = |what: &str, error| VolumeError::Refused(format!("cannot listen on {what}: {error}"));
+    match address {
+        Address::Unix(path) => Ok((Listener::unix(event_loop, &path)?, "unix")),
+        Address::Tcp(address) => {
+            let listener = Listener::tcp(event_loop, address.as_str());
+            Ok((listener.map_err(|error| refused(&address, error))?, "tcp"))
+        }
+        Address::Inherited(socket) => {
+            let listener = Listener::from_fd(event_loop, socket);
+            Ok((listener.map_err(|error| refused("the socket handed over", error))?, "inherited"))
+        }
+    }
+}
+
+/// Serves whoever connects, for as long as the loop runs.
+fn accept(
+    event_loop: &Loop,
+    listener: Listener,
+    server: VolumeServer,
+    tell: Rc<impl Fn(Event<'_>) + 'static>,
+    peer: &'static str,
+) {
+    let env = event_loop.clone();
+    event_loop.spawn(async move {
+        loop {
+            let stream = match listener.accept().await {
+                Ok(stream) => stream,
+                Err(error) => {
+                    tell(Event::Connection(&format!("cannot accept a connection: {error}")));
+                    env.sleep(ACCEPT_AGAIN_NS).await;
+                    continue;
+                }
+            };
+            let (server, tell) = (server.clone(), Rc::clone(&tell));
+            env.spawn(async move {
+                let ending = server.serve(stream, peer).await;
+                if !matches!(ending, Ending::Disconnected | Ending::Stopped) {
+                    tell(Event::Connection(&format!("a connection ended: {ending}")));
+                }
+            });
+        }
+    });
+}
+
+fn serve_status(event_loop: &Loop, listener: Listener, watched: Rc<status::Watched>) {
+    let env = event_loop.clone();
+    event_loop.spawn(async move {
+        loop {
+            let Ok(stream) = listener.accept().await else {
+                env.sleep(ACCEPT_AGAIN_NS).await;
+                continue;
+            };
+            let document = watched.document().to_json().into_bytes();
+            let limit = env.clone();
+            env.spawn(async move {
+                let write = async {
+                    let _a_reader_that_left_is_fine = stream.write(document).await;
+                };
+                race(write, limit.sleep(10 * ACCEPT_AGAIN_NS)).await;
+                stream.shutdown();
+            });
+        }
+    });
+}
+
+/// The volume of a server, for what is told of it.
+pub(crate) type Told = LocalVolume;

@@ -1,0 +1,351 @@
+//! What a served volume does, as one document.
+
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use evenkeel_engine::counters::Snapshot;
+use evenkeel_engine::env::Env;
+use evenkeel_engine::options::Journaling;
+use serde::{Deserialize, Serialize};
+
+use super::{Told, VolumeServer};
+use crate::event_loop::{Backend, Loop};
+use crate::nbd::statistics::{CommandKind, Statistics};
+use crate::volume::description::Description;
+use crate::volume::{OpenVolume, STATUS_SOCKET};
+
+/// Longest document that is read.
+const DOCUMENT_MAX_BYTES: u64 = 4 << 20;
+
+/// How long a server may take to answer.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// The document.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// `evenkeel.status/1`.
+    pub schema: String,
+    /// Which volume.
+    pub volume: VolumeStatus,
+    /// Who serves it.
+    pub server: ServerStatus,
+    /// Why it takes no writes any more, if so.
+    pub failure: Option<String>,
+    /// How it runs.
+    pub chosen: Chosen,
+    /// How full it is.
+    pub occupancy: Occupancy,
+    /// What it did since it was opened.
+    pub counters: Counters,
+    /// What its clients asked for, since it was opened.
+    pub requests: Vec<Requests>,
+}
+
+/// Which volume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeStatus {
+    /// Its folder.
+    pub path: String,
+    /// Its number.
+    pub id: String,
+    /// Its layout.
+    pub layout: String,
+    /// Bytes that it offers.
+    pub size_bytes: u64,
+    /// Largest write that is there whole or not at all after a cut.
+    pub atomic_max_bytes: u64,
+    /// The home member.
+    pub home: String,
+    /// The log member; empty where the log is on the home member.
+    pub log: String,
+    /// Members that may be lost without losing data.
+    pub losses_survived: u32,
+}
+
+/// Who serves it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ServerStatus {
+    /// Its process.
+    pub pid: u32,
+    /// Since the volume was opened.
+    pub uptime_s: f64,
+    /// `io_uring` or `threads`.
+    pub backend: String,
+    /// Whether writes are refused.
+    pub read_only: bool,
+    /// Connections now.
+    pub connections: u64,
+    /// Connections so far.
+    pub connections_accepted: u64,
+    /// Connections turned away because there were too many.
+    pub connections_refused: u64,
+    /// Bytes of requests that are not answered yet.
+    pub in_flight_bytes: u64,
+}
+
+/// How it runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chosen {
+    /// `wasteless`, `selective`, `whole-pages` or `ordered`.
+    pub journaling: String,
+    /// From which size on a write goes straight home; `null` where none does.
+    pub threshold_bytes: Option<u64>,
+    /// Largest commit record.
+    pub batch_max_bytes: u64,
+    /// Commits that may be under way at once.
+    pub commits_in_flight_max: u64,
+    /// Pages kept for reads.
+    pub cache_bytes: u64,
+    /// What makes a log write durable.
+    pub durable_way: String,
+}
+
+/// How full it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Occupancy {
+    /// Bytes of writes that are not durable.
+    pub buffer_used_bytes: u64,
+    /// Bytes that there may be of them.
+    pub buffer_bytes: u64,
+    /// Bytes of the log in use.
+    pub log_used_bytes: u64,
+    /// Bytes of the log.
+    pub log_bytes: u64,
+    /// Bytes of pages that are in the log and not home.
+    pub dirty_bytes: u64,
+    /// Bytes that there may be of them.
+    pub dirty_max_bytes: u64,
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What the engine did, by the names of [`Snapshot`].
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct Counters { $($(#[$doc])* pub $name: u64,)* }
+
+        impl From<Snapshot> for Counters {
+            fn from(snapshot: Snapshot) -> Self {
+                Self { $($name: snapshot.$name,)* }
+            }
+        }
+
+        impl Counters {
+            /// Each with its name.
+            pub fn each(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)*]
+            }
+        }
+    };
+}
+
+counters! {
+    /// Bytes that clients wrote.
+    user_bytes,
+    /// Writes.
+    writes,
+    /// Bytes that equalled what was durable already.
+    equal_bytes,
+    /// Bytes read.
+    read_bytes,
+    /// Flushes.
+    flushes,
+    /// Bytes of deltas in commits.
+    delta_bytes,
+    /// Commits.
+    commits,
+    /// Writes that the commits carried.
+    committed_units,
+    /// Bytes written to the log.
+    log_bytes,
+    /// Bytes of pages written home.
+    home_bytes,
+    /// Bytes of sums and superblocks written.
+    table_bytes,
+    /// Flushes sent to the home member.
+    home_flushes,
+    /// Checkpoints completed.
+    checkpoints,
+    /// Large writes that went straight home.
+    direct_writes,
+    /// Times a write waited for room in the buffer.
+    buffer_waits,
+    /// Times a commit waited for room in the log.
+    log_waits,
+    /// Pages read from the home member.
+    home_reads,
+    /// Log records replayed at the opening.
+    replayed_records,
+    /// Writes taken over from a process that was killed.
+    replayed_units,
+}
+
+/// One kind of requests.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Requests {
+    /// Which.
+    pub kind: String,
+    /// Answered.
+    pub requests: u64,
+    /// Of them, failed.
+    pub errors: u64,
+    /// Bytes of the others.
+    pub bytes: u64,
+    /// From the request's last byte to the reply's first.
+    pub latency_s: Latency,
+}
+
+/// Latencies: the mean, and bounds that the share stayed below, each a power of two of nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Mean.
+    pub mean: f64,
+    /// Half of them.
+    pub p50: f64,
+    /// 99 of 100.
+    pub p99: f64,
+    /// 999 of 1,000.
+    pub p999: f64,
+}
+
+impl Status {
+    /// As text.
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("names and numbers can be written");
+        text.push('\n');
+        text
+    }
+
+    /// Asks the server of the volume in `folder`.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` and `ConnectionRefused` where nobody serves it; `InvalidData` for an answer that is none.
+    pub fn ask(folder: &Path) -> io::Result<Self> {
+        let stream = UnixStream::connect(folder.join(STATUS_SOCKET))?;
+        stream.set_read_timeout(Some(ANSWER_MAX))?;
+        let mut text = String::new();
+        stream.take(DOCUMENT_MAX_BYTES).read_to_string(&mut text)?;
+        serde_json::from_str(&text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    }
+}
+
+/// What the document is made from.
+pub(crate) struct Watched {
+    event_loop: Loop,
+    began_ns: u64,
+    volume: Told,
+    description: Description,
+    path: String,
+    server: VolumeServer,
+    read_only: bool,
+}
+
+impl Watched {
+    pub(crate) fn new(event_loop: &Loop, open: &OpenVolume, server: VolumeServer, read_only: bool) -> Self {
+        Self {
+            event_loop: event_loop.clone(),
+            began_ns: event_loop.now_ns(),
+            volume: open.volume.clone(),
+            description: open.description.clone(),
+            path: open.folder().display().to_string(),
+            server,
+            read_only,
+        }
+    }
+
+    /// The document of this moment.
+    pub(crate) fn document(&self) -> Status {
+        let (volume, description) = (&self.volume, &self.description);
+        let server = self.server.status();
+        let occupancy = volume.occupancy();
+        let member = |path: &Path| path.display().to_string();
+        Status {
+            schema: "evenkeel.status/1".to_owned(),
+            volume: VolumeStatus {
+                path: self.path.clone(),
+                id: description.id.to_string(),
+                layout: "single".to_owned(),
+                size_bytes: description.size_bytes,
+                atomic_max_bytes: description.atomic_max_bytes,
+                home: member(&description.home.path),
+                log: description.log.as_ref().map_or_else(String::new, |log| member(&log.path)),
+                losses_survived: 0,
+            },
+            server: ServerStatus {
+                pid: std::process::id(),
+                uptime_s: self.event_loop.now_ns().saturating_sub(self.began_ns) as f64 / 1e9,
+                backend: match self.event_loop.backend() {
+                    Backend::Threads => "threads".to_owned(),
+                    Backend::Auto | Backend::Uring => "io_uring".to_owned(),
+                },
+                read_only: self.read_only,
+                connections: server.connections.len() as u64,
+                connections_accepted: server.connections_accepted,
+                connections_refused: server.connections_refused,
+                in_flight_bytes: server.in_flight_bytes,
+            },
+            failure: volume.failure().map(|error| error.to_string()),
+            chosen: self.chosen(),
+            occupancy: Occupancy {
+                buffer_used_bytes: occupancy.buffer_used_bytes,
+                buffer_bytes: occupancy.buffer_bytes,
+                log_used_bytes: occupancy.log_used_bytes,
+                log_bytes: occupancy.log_bytes,
+                dirty_bytes: occupancy.dirty_bytes,
+                dirty_max_bytes: occupancy.dirty_max_bytes,
+            },
+            counters: volume.counters().into(),
+            requests: requests(&server.statistics),
+        }
+    }
+
+    fn chosen(&self) -> Chosen {
+        let options = self.volume.options();
+        let (journaling, threshold_bytes) = match options.journaling {
+            Journaling::Wasteless => ("wasteless", None),
+            Journaling::Selective { threshold_bytes } => ("selective", Some(threshold_bytes)),
+            Journaling::WholePages => ("whole-pages", None),
+            Journaling::Ordered => ("ordered", None),
+        };
+        let log = self.description.log.as_ref().unwrap_or(&self.description.home);
+        Chosen {
+            journaling: journaling.to_owned(),
+            threshold_bytes,
+            batch_max_bytes: options.batch_max_bytes as u64,
+            commits_in_flight_max: options.commits_in_flight_max as u64,
+            cache_bytes: options.cached_pages_max as u64 * 4096,
+            durable_way: format!("{:?}", log.durable_way).to_lowercase(),
+        }
+    }
+
+    /// All latencies, bucket by bucket.
+    pub(crate) fn statistics(&self) -> Statistics {
+        self.server.status().statistics
+    }
+}
+
+fn requests(statistics: &Statistics) -> Vec<Requests> {
+    let each = CommandKind::ALL.iter().map(|&kind| {
+        let of = statistics.of(kind);
+        let below = |share| of.latency_quantile_ns(share).unwrap_or(0) as f64 / 1e9;
+        Requests {
+            kind: kind.name().to_owned(),
+            requests: of.requests,
+            errors: of.errors,
+            bytes: of.bytes,
+            latency_s: Latency {
+                mean: of.latency_sum_ns as f64 / of.requests.max(1) as f64 / 1e9,
+                p50: below(0.5),
+                p99: below(0.99),
+                p999: below(0.999),
+            },
+        }
+    });
+    each.filter(|kind| kind.requests > 0).collect()
+}
+
+/// Shared by those who tell.
+pub(crate) type SharedWatched = Rc<Watched>;
