@@ -149,7 +149,7 @@ impl SimDrive {
 
     /// Whether an event takes effect; if it does not, the operation never completes.
     fn happens(&self, step: Step, extent: Extent, digest: u64) -> bool {
-        let Verdict::Happens(number) = self.0.cuts.event() else {
+        let Verdict::Happens(number) = self.0.cuts.drive_event() else {
             return false;
         };
         self.trace(step, extent, number ^ digest);

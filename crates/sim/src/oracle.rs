@@ -48,6 +48,8 @@ pub struct Oracle {
     /// For each byte, the newest operation that a power cut cannot take; 0 for the base.
     durable: Vec<u32>,
     issued: u64,
+    /// Counts everything that it was told.
+    changes: u64,
 }
 
 /// A flush under way: what it will have made durable.
@@ -74,12 +76,14 @@ impl Oracle {
             acknowledged: vec![0; size_bytes],
             durable: vec![0; size_bytes],
             issued: 0,
+            changes: 0,
         }
     }
 
     /// An operation is about to be issued; answers its number, and the bytes to write.
     pub fn issue(&mut self, extents: &[Extent], fill: Fill, atomic: bool) -> (u32, Vec<Vec<u8>>) {
         self.issued += 1;
+        self.changes += 1;
         let mut parts = Vec::new();
         for extent in extents {
             let range = range_of(extent);
@@ -96,6 +100,7 @@ impl Oracle {
 
     /// The operation is acknowledged, durably or not.
     pub fn acknowledge(&mut self, number: u32, durable: bool) {
+        self.changes += 1;
         let operation = &self.operations[number as usize - 1];
         let mut bytes = operation.bytes.as_slice();
         for extent in &operation.extents {
@@ -116,6 +121,7 @@ impl Oracle {
 
     /// The flush is acknowledged.
     pub fn end_flush(&mut self, flush: FlushBegun) {
+        self.changes += 1;
         for (durable, acknowledged) in
             self.durable[range_of(&flush.extent)].iter_mut().zip(flush.acknowledged)
         {
@@ -136,6 +142,7 @@ impl Oracle {
     /// What is wrong with it.
     pub fn judge_kill(&mut self, found: &[u8]) -> Result<(), Violation> {
         self.judge(found, &self.acknowledged)?;
+        self.changes += 1;
         self.current.copy_from_slice(found);
         Ok(())
     }
@@ -147,13 +154,28 @@ impl Oracle {
     ///
     /// What is wrong with it.
     pub fn judge_power_cut(&mut self, found: &[u8]) -> Result<(), Violation> {
-        self.judge(found, &self.durable)?;
+        self.would_judge_power_cut(found)?;
+        self.changes += 1;
         self.base.copy_from_slice(found);
         self.current.copy_from_slice(found);
         self.operations.clear();
         self.acknowledged.fill(0);
         self.durable.fill(0);
         Ok(())
+    }
+
+    /// As [`Self::judge_power_cut`], and stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn would_judge_power_cut(&self, found: &[u8]) -> Result<(), Violation> {
+        self.judge(found, &self.durable)
+    }
+
+    /// Grows with everything that it is told: two clones that were told the same have the same number.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     fn judge(&self, found: &[u8], floor: &[u32]) -> Result<(), Violation> {

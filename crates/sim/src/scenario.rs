@@ -25,7 +25,7 @@ use crate::image::{Image, SharedImage};
 use crate::latency::Latency;
 use crate::oracle::{Oracle, Violation};
 use crate::random::Random;
-use crate::workload::{Habits, Stage};
+use crate::workload::{Habits, Stage, run_clients};
 
 /// What is simulated, all of it drawn from a seed.
 #[derive(Debug, Clone, Copy)]
@@ -362,27 +362,6 @@ impl Machine {
                 self.power_was_cut = true;
             }
         }
-    }
-}
-
-async fn run_clients<A, H, L>(stage: &Rc<Stage<A, H, L>>, seeds: &[u64])
-where
-    A: evenkeel_engine::env::Arena,
-    H: evenkeel_engine::device::Device,
-    L: evenkeel_engine::device::Device,
-{
-    use evenkeel_engine::env::Env;
-    let running = Rc::new(Cell::new(seeds.len()));
-    for (number, &seed) in (0..).zip(seeds) {
-        let (stage, running) = (Rc::clone(stage), Rc::clone(&running));
-        let env = stage.env.clone();
-        env.spawn(async move {
-            stage.client(number, Random::new(seed)).await;
-            running.set(running.get() - 1);
-        });
-    }
-    while running.get() > 0 {
-        stage.env.sleep(10_000).await;
     }
 }
 

@@ -4,11 +4,11 @@
 //! one another, on pages that they share at the stripes' edges. An acknowledgement counts only if the cut had
 //! not struck by then.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use evenkeel_engine::device::{Device, Durability, Extent, FlushScope};
-use evenkeel_engine::env::Arena;
+use evenkeel_engine::env::{Arena, Env};
 use evenkeel_engine::error::Error;
 use evenkeel_engine::volume::Volume;
 
@@ -181,5 +181,21 @@ impl<A: Arena, H: Device, L: Device> Stage<A, H, L> {
             ));
         }
         Ok(())
+    }
+}
+
+/// Lets clients work beside one another, one for each of `seeds`, until all are done.
+pub async fn run_clients<A: Arena, H: Device, L: Device>(stage: &Rc<Stage<A, H, L>>, seeds: &[u64]) {
+    let running = Rc::new(Cell::new(seeds.len()));
+    for (number, &seed) in (0..).zip(seeds) {
+        let (stage, running) = (Rc::clone(stage), Rc::clone(&running));
+        let env = stage.env.clone();
+        env.spawn(async move {
+            stage.client(number, Random::new(seed)).await;
+            running.set(running.get() - 1);
+        });
+    }
+    while running.get() > 0 {
+        stage.env.sleep(10_000).await;
     }
 }
