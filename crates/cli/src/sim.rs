@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_host::interrupt::Interrupt;
 use evenkeel_measure::report::format;
-use evenkeel_sim::scenario::{Outcome, Setup, run as simulate};
+use evenkeel_sim::scenario::{Outcome, Setup, run as simulate, tell};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::SimArgs;
@@ -89,19 +89,34 @@ fn summary(args: &SimArgs, tally: &Tally, seeds: u64, workers: u64, elapsed: Dur
         text += &format!("seed {}: {}\n", broken.seed, broken.what);
     }
     if args.seeds == 1 {
-        text += &format!("{:#?}\n", Setup::draw(args.seed, args.cuts));
+        let setup = Setup::draw(args.seed, args.cuts);
+        let (story, _) = tell(setup);
+        text += &format!("{setup:#?}\n{}\n", story.join("\n"));
     }
     text + &format!(
         "{} seeds, {} cuts, {} recoveries, {} failures; {} commits, {} checkpoints; {} seeds a minute and \
-         processor\n",
+         processor\n{}",
         format::count(seeds),
         format::count(outcome.cuts),
         format::count(outcome.recoveries),
         tally.broken.len(),
         format::count(outcome.commits),
         format::count(outcome.checkpoints),
-        format::count(per_minute as u64)
+        format::count(per_minute as u64),
+        faults_in_words(outcome)
     )
+}
+
+/// What drives did wrong and what came of it, in one line; nothing where they did nothing wrong.
+fn faults_in_words(outcome: &Outcome) -> String {
+    let counted: Vec<String> = outcome
+        .faults
+        .named()
+        .into_iter()
+        .filter(|&(_, count)| count > 0)
+        .map(|(name, count)| format!("{} {name}", format::count(count)))
+        .collect();
+    if counted.is_empty() { String::new() } else { format!("faults: {}\n", counted.join(", ")) }
 }
 
 fn listen() -> Result<Interrupt, Failure> {

@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use crate::image::{Fate, Image};
-use crate::oracle::Violation;
+use crate::oracle::{Floor, Violation};
 use crate::random::Random;
 use crate::trace;
 use small::{Recovered, Small, World};
@@ -175,7 +175,7 @@ impl Search {
 
     fn judge(&mut self, world: &World, found: &Found) -> Result<(), Violation> {
         if self.judged.insert((world.oracle.changes(), found.0)) {
-            world.oracle.would_judge_power_cut(&found.1)?;
+            world.oracle.judge(&found.1, Floor::Durable)?;
         }
         Ok(())
     }

@@ -101,7 +101,6 @@ impl Small {
                 atomic_max_bytes: 4096,
                 large_share: 0.15,
                 atomic_writes: matches!(journaling, Journaling::Wasteless | Journaling::Selective { .. }),
-                may_fail: false,
             },
         }
     }
@@ -197,7 +196,8 @@ impl Small {
             let judged = judge.borrow_mut().judge_power_cut(&found);
             if judged.is_ok() {
                 let (oracle, violation, habits) = (judge, accused, self.habits);
-                let stage = Rc::new(Stage { volume, oracle, violation, env, habits });
+                let stage =
+                    Rc::new(Stage { volume, oracle, violation, env, habits, forgives: Box::new(|_| false) });
                 let seeds: Vec<u64> = (0..habits.clients).map(|client| self.seed ^ client << 32).collect();
                 run_clients(&stage, &seeds).await;
             }
