@@ -181,9 +181,13 @@ Exit status: 0 done, 2 wrong usage, or probes that measured unlike things.";
 
 /// Cut the power of simulated volumes, and judge every recovery
 ///
-/// Each seed stands for a volume, its drives, what its clients do and when the power is cut or the process
-/// killed, all in virtual time. After each cut an oracle judges whether anything acknowledged was lost, torn
-/// or taken back. The same seed is the same life, event for event.
+/// Each seed stands for a volume, its drives, what its clients do, what its drives do wrong and when the power is
+/// cut or the process killed, all in virtual time. After each cut an oracle judges whether anything acknowledged
+/// was lost, torn or taken back. The same seed is the same life, event for event.
+///
+/// With --exhaustive, each seed stands for a small workload instead. The power is cut at every moment between two
+/// events of its drives, and there in every outcome: each subset of up to 12 unflushed sectors, a sample of more,
+/// torn ones where drives may tear; and again within recoveries.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = SIM_EXAMPLES)]
 pub(crate) struct SimArgs {
@@ -202,6 +206,25 @@ pub(crate) struct SimArgs {
     /// Go on after a seed that breaks a promise
     #[arg(long)]
     pub(crate) keep_going: bool,
+
+    /// Try every crash of small workloads, one workload for each seed
+    #[arg(long, conflicts_with_all = ["seeds", "cuts", "keep_going"], help_heading = "Every crash")]
+    pub(crate) exhaustive: bool,
+
+    /// Stop at so many crash states
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, requires = "exhaustive",
+          value_parser = clap::value_parser!(u64).range(1..), help_heading = "Every crash")]
+    pub(crate) states: u64,
+
+    /// Only this state of the workload of --seed, with every cut within its recovery
+    #[arg(
+        long,
+        value_name = "K",
+        requires = "exhaustive",
+        conflicts_with = "states",
+        help_heading = "Every crash"
+    )]
+    pub(crate) state: Option<u64>,
 }
 
 const SIM_EXAMPLES: &str = "\
@@ -209,6 +232,8 @@ Examples:
   evenkeel sim                                      3,000 seeds with two cuts each
   evenkeel sim --seeds 100000 --cuts 5
   evenkeel sim --seed 4711 --seeds 1                one seed, and what it stands for
+  evenkeel sim --exhaustive --states 100000         every crash of small workloads
+  evenkeel sim --exhaustive --seed 7 --state 815    one crash state, as a failure names it
 
 Exit status: 0 no promise was broken, 1 one was, 2 wrong usage, 130 interrupted.";
 

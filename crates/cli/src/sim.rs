@@ -1,5 +1,7 @@
 //! `evenkeel sim`.
 
+mod exhaustive;
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -7,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_host::interrupt::Interrupt;
 use evenkeel_measure::report::format;
-use evenkeel_sim::scenario::{Outcome, Setup, run as simulate};
+use evenkeel_sim::scenario::{Outcome, Setup, run as simulate, tell};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::SimArgs;
@@ -29,14 +31,16 @@ struct Tally {
 
 /// Simulates seeds on every processor and prints what happened.
 pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
-    let interrupt = Interrupt::on_signals()
-        .map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))?;
-    let workers = thread::available_parallelism().map_or(1, usize::from) as u64;
+    if args.exhaustive {
+        return exhaustive::run(args);
+    }
+    let interrupt = listen()?;
+    let workers = workers();
     let (next, done, stop) = (AtomicU64::new(args.seed), AtomicU64::new(0), AtomicBool::new(false));
     let end = args.seed.saturating_add(args.seeds);
     let tally = Mutex::new(Tally::default());
     let started = Instant::now();
-    let bar = progress_bar(args.seeds);
+    let bar = progress_bar(args.seeds, "seeds");
     thread::scope(|scope| {
         for _ in 0..workers.min(args.seeds) {
             scope.spawn(|| {
@@ -85,25 +89,48 @@ fn summary(args: &SimArgs, tally: &Tally, seeds: u64, workers: u64, elapsed: Dur
         text += &format!("seed {}: {}\n", broken.seed, broken.what);
     }
     if args.seeds == 1 {
-        text += &format!("{:#?}\n", Setup::draw(args.seed, args.cuts));
+        let setup = Setup::draw(args.seed, args.cuts);
+        let (story, _) = tell(setup);
+        text += &format!("{setup:#?}\n{}\n", story.join("\n"));
     }
     text + &format!(
         "{} seeds, {} cuts, {} recoveries, {} failures; {} commits, {} checkpoints; {} seeds a minute and \
-         processor\n",
+         processor\n{}",
         format::count(seeds),
         format::count(outcome.cuts),
         format::count(outcome.recoveries),
         tally.broken.len(),
         format::count(outcome.commits),
         format::count(outcome.checkpoints),
-        format::count(per_minute as u64)
+        format::count(per_minute as u64),
+        faults_in_words(outcome)
     )
 }
 
-fn progress_bar(seeds: u64) -> ProgressBar {
-    let bar = ProgressBar::new(seeds);
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} seeds  {eta} left");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+/// What drives did wrong and what came of it, in one line; nothing where they did nothing wrong.
+fn faults_in_words(outcome: &Outcome) -> String {
+    let counted: Vec<String> = outcome
+        .faults
+        .named()
+        .into_iter()
+        .filter(|&(_, count)| count > 0)
+        .map(|(name, count)| format!("{} {name}", format::count(count)))
+        .collect();
+    if counted.is_empty() { String::new() } else { format!("faults: {}\n", counted.join(", ")) }
+}
+
+fn listen() -> Result<Interrupt, Failure> {
+    Interrupt::on_signals().map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))
+}
+
+fn workers() -> u64 {
+    thread::available_parallelism().map_or(1, usize::from) as u64
+}
+
+fn progress_bar(len: u64, of_what: &str) -> ProgressBar {
+    let bar = ProgressBar::new(len);
+    let template = format!("{{bar:30}} {{human_pos}}/{{human_len}} {of_what}  {{eta}} left");
+    bar.set_style(ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
 }

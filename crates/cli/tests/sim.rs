@@ -21,7 +21,26 @@ fn one_seed_shows_what_it_stands_for() {
 #[test]
 fn no_seeds_and_no_cuts_are_refused() {
     let scene = Scene::new();
-    for line in ["sim --seeds 0", "sim --cuts 0", "sim --seed x"] {
+    for line in
+        ["sim --states 5", "sim --exhaustive --cuts 3", "sim --seeds 0", "sim --cuts 0", "sim --seed x"]
+    {
         assert_eq!(scene.run(line).code, Some(2), "{line}");
     }
+}
+
+#[test]
+fn every_crash_of_a_small_workload_is_counted() {
+    let scene = Scene::new();
+    let ran = scene.done("sim --exhaustive --states 5000 --seed 4");
+    says(&ran.stdout, &[" crash states (", " by cuts within recoveries; ", " 0 failures; "]);
+}
+
+#[test]
+fn one_crash_state_is_tried_again_alone() {
+    let scene = Scene::new();
+    let ran = scene.done("sim --exhaustive --seed 4 --state 3000");
+    says(&ran.stdout, &[" 1 crash states (", " 0 failures; "]);
+    let ran = scene.run("sim --exhaustive --seed 4 --state 3000000");
+    assert_eq!(ran.code, Some(2));
+    says(&ran.stderr, &["has no state 3000000"]);
 }

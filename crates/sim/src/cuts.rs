@@ -6,8 +6,9 @@
 //! 2. A cut at event n lets events 0 to n - 1 take effect, wholly, and none from n on. The only exception is
 //!    a kill inside of a store: see [`crate::arena`].
 //! 3. Once the stop is raised, by the plan or by anyone, no event takes effect and none is counted.
+//! 4. An observer sees the world before each event of a drive: what it sees is what a cut there would leave.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
 use crate::executor::Stop;
@@ -47,6 +48,7 @@ struct State {
     stop: Stop,
     events: Cell<u64>,
     struck: Cell<bool>,
+    observer: OnceCell<Box<dyn Fn()>>,
 }
 
 /// Counts the events of one run and cuts it where the plan says. A clone is another handle to the same count.
@@ -62,12 +64,34 @@ impl std::fmt::Debug for Cuts {
 impl Cuts {
     /// A run that `stop` ends, cut as `plan` says.
     pub fn new(plan: CutPlan, stop: Stop) -> Self {
-        Self(Rc::new(State { plan, stop, events: Cell::new(0), struck: Cell::new(false) }))
+        Self(Rc::new(State {
+            plan,
+            stop,
+            events: Cell::new(0),
+            struck: Cell::new(false),
+            observer: OnceCell::new(),
+        }))
     }
 
     /// A run that is not cut by plan.
     pub fn none(stop: Stop) -> Self {
         Self::new(CutPlan::default(), stop)
+    }
+
+    /// From now on `observer` is called before each event of a drive. There can be one.
+    pub fn observe(&self, observer: impl Fn() + 'static) {
+        let is_first = self.0.observer.set(Box::new(observer)).is_ok();
+        assert!(is_first, "a run has one observer");
+    }
+
+    /// As [`Self::event`], for an event of a drive.
+    pub fn drive_event(&self) -> Verdict {
+        if let Some(observer) = self.0.observer.get()
+            && !self.is_stopped()
+        {
+            observer();
+        }
+        self.event()
     }
 
     /// Called before each event takes effect.

@@ -67,6 +67,12 @@ struct State {
     faults: RefCell<Faults>,
     random: RefCell<Random>,
     counters: Cell<Counters>,
+    /// Writes so far that lie in the zone of a stray one.
+    writes_in_zone: Cell<u64>,
+    /// Ranges that no longer hold what was last acknowledged there.
+    harmed: RefCell<Vec<Extent>>,
+    failed: Cell<u64>,
+    lied: Cell<u64>,
 }
 
 /// One life's drive. A clone is another handle to the same drive.
@@ -110,12 +116,31 @@ impl SimDrive {
             faults: RefCell::new(faults),
             random: RefCell::new(Random::new(seed)),
             counters: Cell::default(),
+            writes_in_zone: Cell::default(),
+            harmed: RefCell::default(),
+            failed: Cell::default(),
+            lied: Cell::default(),
         }))
     }
 
     /// What it was asked so far.
     pub fn counters(&self) -> Counters {
         self.0.counters.get()
+    }
+
+    /// Ranges where a write was lost or misplaced, or that a misplaced one overwrote.
+    pub fn harmed(&self) -> Vec<Extent> {
+        self.0.harmed.borrow().clone()
+    }
+
+    /// Operations that failed.
+    pub fn failed(&self) -> u64 {
+        self.0.failed.get()
+    }
+
+    /// Acknowledgements of what was not durable as such.
+    pub fn lied(&self) -> u64 {
+        self.0.lied.get()
     }
 
     /// From here on it does these things wrong, and only these. Operation numbers still count from the
@@ -149,7 +174,7 @@ impl SimDrive {
 
     /// Whether an event takes effect; if it does not, the operation never completes.
     fn happens(&self, step: Step, extent: Extent, digest: u64) -> bool {
-        let Verdict::Happens(number) = self.0.cuts.event() else {
+        let Verdict::Happens(number) = self.0.cuts.drive_event() else {
             return false;
         };
         self.trace(step, extent, number ^ digest);
@@ -191,10 +216,26 @@ impl SimDrive {
         }
         Some(Extent::new(place * sector_bytes, extent.len))
     }
-}
 
-fn failed<T>(doing: &'static str, errno: i32) -> Result<T, DeviceError> {
-    Err(DeviceError { doing, errno })
+    /// Another place in the zone that shares nothing with `extent`; `None` where there is none.
+    fn stray_place(&self, extent: Extent, within: Extent) -> Option<Extent> {
+        let before = (extent.offset - within.offset) / extent.len;
+        let after = (within.end() - extent.end()) / extent.len;
+        if before + after == 0 {
+            return None;
+        }
+        let place = self.0.random.borrow_mut().below(before + after);
+        let offset = match place < before {
+            true => extent.offset - (place + 1) * extent.len,
+            false => extent.end() + (place - before) * extent.len,
+        };
+        Some(Extent::new(offset, extent.len))
+    }
+
+    fn fail<T>(&self, doing: &'static str, errno: i32) -> Result<T, DeviceError> {
+        self.0.failed.set(self.0.failed.get() + 1);
+        Err(DeviceError { doing, errno })
+    }
 }
 
 /// What becomes of a write, decided when it begins.
@@ -220,12 +261,23 @@ impl SimDrive {
         if faults.full_writes.contains(&number) {
             return WriteFate::Fails(ENOSPC);
         }
-        let misdirected = faults.misdirected_writes.contains(&number);
-        let place = if misdirected { self.misdirect(extent) } else { Some(extent) };
-        let Some(place) = place.filter(|_| !faults.lost_writes.contains(&number)) else {
-            return WriteFate::Lost;
-        };
-        let lies = faults.lying_durable_writes.contains(&number);
+        let mut place = Some(extent).filter(|_| !faults.lost_writes.contains(&number));
+        if faults.misdirected_writes.contains(&number) {
+            place = self.misdirect(extent);
+        }
+        if let Some(stray) = faults.stray.filter(|stray| stray.within.intersection(&extent) == Some(extent)) {
+            let before = self.0.writes_in_zone.replace(self.0.writes_in_zone.get() + 1);
+            if before == stray.after {
+                place = if stray.misdirected { self.stray_place(extent, stray.within) } else { None };
+            }
+        }
+        if place != Some(extent) {
+            self.0.harmed.borrow_mut().extend([Some(extent), place].into_iter().flatten());
+        }
+        let Some(place) = place else { return WriteFate::Lost };
+        let is_durable = durability == Durability::Durable;
+        let lies = is_durable && faults.lying_durable_writes.contains(&number);
+        self.0.lied.set(self.0.lied.get() + u64::from(lies));
         let durability = if lies { Durability::Buffered } else { durability };
         let id = self.image_mut().begin_write(place, Payload::Bytes(bytes.into()), durability);
         if faults.failing_writes.contains(&number) {
@@ -262,7 +314,7 @@ impl Device for SimDrive {
             return pending().await;
         }
         if fails || self.image().is_unreadable(extent) {
-            return failed("read", EIO);
+            return self.fail("read", EIO);
         }
         if !sees_begin {
             self.image().read(offset, into);
@@ -289,9 +341,9 @@ impl Device for SimDrive {
             WriteFate::Completes(id) => self.image_mut().complete_write(id),
             WriteFate::FailsAfter(id) => {
                 self.image_mut().settle_write(id, &mut self.0.random.borrow_mut());
-                return failed("write", EIO);
+                return self.fail("write", EIO);
             }
-            WriteFate::Fails(errno) => return failed("write", errno),
+            WriteFate::Fails(errno) => return self.fail("write", errno),
             WriteFate::Lost => {}
         }
         Ok(())
@@ -322,9 +374,11 @@ impl Device for SimDrive {
             self.image_mut().fail_flush(began_at, scope, &mut self.0.random.borrow_mut());
         }
         if dead || fails {
-            return failed("flush", EIO);
+            return self.fail("flush", EIO);
         }
-        if !lies {
+        if lies {
+            self.0.lied.set(self.0.lied.get() + 1);
+        } else {
             self.image_mut().complete_flush(began_at, scope);
         }
         Ok(())
@@ -355,6 +409,6 @@ impl Device for SimDrive {
         if let Some(id) = id {
             self.image_mut().complete_write(id);
         }
-        if fails { failed("discard", EIO) } else { Ok(()) }
+        if fails { self.fail("discard", EIO) } else { Ok(()) }
     }
 }

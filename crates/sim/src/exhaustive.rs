@@ -1,270 +1,249 @@
-//! Every crash of a small workload: each event of its life as the last, times each subset of the sectors that
-//! were not flushed then.
+//! Every crash of a small workload: each moment between two events of its drives, times each outcome of a cut
+//! there.
 //!
-//! Up to [`EXHAUSTIVE_SECTORS`] unflushed sectors every subset is tried, beyond that a sample that holds the
-//! empty and the full one. Every so many states the recovery is cut too, at each of its own events, and the
-//! volume opened once more. Sectors are old or new here; torn ones are the business of the seeds.
+//! 1. Each state is made from a copy of the drives at that moment, so the life before it is lived once. Which
+//!    outcomes are tried says [`mod@states`].
+//! 2. Recovery follows from what is durable alone: of states that leave the same bytes, one is recovered. Each is
+//!    judged by what was promised at its moment.
+//! 3. Of every 101 states, the recovery of one is cut at each of its own moments too, in every outcome of a few sectors and in
+//!    a sample of more. At the end of a recovery, what it served must be there again.
+//! 4. A seed and the number of a state name that state: [`run`] can be asked for it alone.
 
-use std::cell::RefCell;
+mod small;
+pub mod states;
+
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use evenkeel_engine::device::Geometry;
-use evenkeel_engine::error::Error;
-use evenkeel_engine::format::layout::Layout;
-use evenkeel_engine::options::{CreateOptions, Journaling, OpenOptions};
-use evenkeel_engine::volume::{Volume, create};
-
-use crate::arena::{ArenaBytes, SimArena};
-use crate::cuts::{CutKind, CutPlan, Cuts};
-use crate::drive::{DriveOptions, SimDrive};
-use crate::executor::{Executor, Halt};
-use crate::image::{Image, SharedImage};
-use crate::oracle::{Oracle, Violation};
+use crate::image::{Fate, Image};
+use crate::oracle::{Floor, Violation};
 use crate::random::Random;
-use crate::workload::{Habits, Stage};
+use crate::trace;
+use small::{Recovered, Small, World};
 
-/// Unflushed sectors of which every subset is tried.
-pub const EXHAUSTIVE_SECTORS: usize = 12;
+/// Of so many states, the recovery of one is cut too, unless its drives were met before.
+const RECOVERIES_CUT: u64 = 101;
 
-/// Subsets tried where there are more.
-const SAMPLED_SUBSETS: u64 = 64;
+/// Operations of a workload, of all its clients together.
+const OPERATIONS: u64 = 24;
 
-/// Of so many states, the recovery of one is cut too.
-const RECOVERIES_CUT: u64 = 97;
-
-/// How much to try.
-#[derive(Debug, Clone, Copy)]
-pub struct Bounds {
-    /// Operations of the one client.
-    pub operations: u64,
-    /// States after which to stop.
-    pub states_max: u64,
-}
+/// Outcomes tried of a cut within a recovery.
+const RECOVERY_OUTCOMES_MAX: usize = 8;
 
 /// What was tried.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tried {
-    /// Events of the uncut life.
-    pub events: u64,
-    /// Crash states recovered from and judged.
+    /// Workloads tried to their end.
+    pub workloads: u64,
+    /// Moments between two events of the drives at which the power was cut.
+    pub moments: u64,
+    /// Crash states judged: moments times outcomes.
     pub states: u64,
-    /// Recoveries that were cut in their turn.
-    pub recoveries_cut: u64,
+    /// Of these, with a sector torn.
+    pub torn_states: u64,
+    /// Crash states judged that a cut within a recovery left.
+    pub recovery_states: u64,
+    /// Drives recovered from, each of another content.
+    pub recoveries: u64,
 }
 
-/// The drives of a small volume, and what the volume on them may hold.
-#[derive(Clone)]
-struct World {
-    home: Image,
-    log: Image,
-    oracle: Oracle,
+impl Tried {
+    /// Adds what was tried elsewhere.
+    pub fn add(&mut self, other: &Self) {
+        self.workloads += other.workloads;
+        self.moments += other.moments;
+        self.states += other.states;
+        self.torn_states += other.torn_states;
+        self.recovery_states += other.recovery_states;
+        self.recoveries += other.recoveries;
+    }
 }
 
-/// How a life of the world ended.
-struct Ended {
-    world: World,
-    events: u64,
-    /// Nothing where the life was cut before it got so far.
-    judged: Option<Result<(), Violation>>,
+/// A state that breaks a promise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken {
+    /// Its number; `None` where the life broke it before any cut.
+    pub state: Option<u64>,
+    /// How.
+    pub violation: Violation,
 }
 
-/// The small volume, its way of journaling drawn from the seed.
-struct Small {
-    seed: u64,
-    create: CreateOptions,
-    open: OpenOptions,
-    separate_log: bool,
-    habits: Habits,
-}
-
-/// Tries every crash of the workload that `seed` stands for.
+/// Tries every crash of the workload that `seed` stands for, or `only_state` alone, with every cut within its
+/// recovery. `goes_on` is asked after each moment, with what was tried so far.
 ///
 /// # Errors
 ///
-/// The first violation, with the event and subset that show it.
-pub fn run(seed: u64, bounds: Bounds) -> Result<Tried, Violation> {
-    let small = Small::draw(seed, bounds.operations);
-    let fresh = small.created()?;
-    let whole = small.life(&fresh, None, true);
-    whole.judged.unwrap_or(Ok(()))?;
-    let mut tried = Tried { events: whole.events, ..Tried::default() };
-    let mut random = Random::new(seed ^ 0xe4);
-    for event in 0..whole.events {
-        let cut = small.life(&fresh, Some(event), true);
-        let pending = cut.world.home.pending_len() + cut.world.log.pending_len();
-        for subset in subsets(pending, &mut random) {
-            if tried.states >= bounds.states_max {
-                return Ok(tried);
+/// The first state that breaks a promise.
+pub fn run(
+    seed: u64,
+    only_state: Option<u64>,
+    mut goes_on: impl FnMut(&Tried) -> bool,
+) -> Result<Tried, Broken> {
+    let small = Small::draw(seed, OPERATIONS);
+    let before = |violation| Broken { state: None, violation };
+    let world = small.begin().map_err(before)?;
+    let moments = small.moments(&world).map_err(before)?;
+    let mut search = Search {
+        small,
+        only_state,
+        founds: HashMap::new(),
+        judged: HashSet::new(),
+        next_state: 0,
+        tried: Tried::default(),
+    };
+    for (moment, world) in moments.iter().enumerate() {
+        let mut random = Random::new(seed ^ (moment as u64) << 20);
+        search.try_moment(moment, world, &mut random)?;
+        if !goes_on(&search.tried) {
+            return Ok(search.tried);
+        }
+    }
+    search.tried.workloads = 1;
+    Ok(search.tried)
+}
+
+/// What a recovery served, by the number of its bytes.
+type Found = (u64, Rc<[u8]>);
+
+struct Search {
+    small: Small,
+    only_state: Option<u64>,
+    /// What was served, by the digest of the drives.
+    founds: HashMap<u64, Found>,
+    /// What was judged: state of the oracle, and what was served.
+    judged: HashSet<(u64, u64)>,
+    next_state: u64,
+    tried: Tried,
+}
+
+impl Search {
+    /// Tries the outcomes of a cut at one moment.
+    fn try_moment(&mut self, moment: usize, world: &World, random: &mut Random) -> Result<(), Broken> {
+        self.tried.moments += 1;
+        let at_home = world.home.pending_len();
+        let pending = at_home + world.log.pending_len();
+        let digest = drives_digest(world.home.durable_digest(), world.log.durable_digest());
+        for fates in states::outcomes(pending, !self.small.atomic_sectors, random) {
+            let state = self.next_state;
+            self.next_state += 1;
+            if self.only_state.is_some_and(|only| only != state) {
+                continue;
             }
-            tried.states += 1;
-            small.try_state(&cut.world, subset, &mut tried, &mut random).map_err(|violation| Violation {
-                what: format!("cut at event {event}, subset {subset:#x} of {pending}: {}", violation.what),
+            let is_torn = fates.iter().any(|fate| matches!(fate, Fate::Torn(_)));
+            self.try_state(world, digest, &fates, at_home).map_err(|violation| {
+                let what =
+                    format!("cut at moment {moment}, {}: {}", in_words(&fates, at_home), violation.what);
+                Broken { state: Some(state), violation: Violation { what } }
             })?;
+            self.tried.states += 1;
+            self.tried.torn_states += u64::from(is_torn);
         }
-    }
-    Ok(tried)
-}
-
-/// The subsets of so many sectors that are tried.
-fn subsets(sectors: usize, random: &mut Random) -> Vec<u64> {
-    if sectors <= EXHAUSTIVE_SECTORS {
-        return (0..1 << sectors).collect();
-    }
-    let mut subsets: Vec<u64> = (0..SAMPLED_SUBSETS).map(|_| random.number()).collect();
-    subsets.extend([0, u64::MAX]);
-    subsets
-}
-
-impl Small {
-    fn draw(seed: u64, operations: u64) -> Self {
-        let mut random = Random::new(seed);
-        let size_bytes = 16 * 4096;
-        let journaling = match seed % 3 {
-            0 | 1 => Journaling::Wasteless,
-            _ => Journaling::Selective { threshold_bytes: 8192 },
-        };
-        Self {
-            seed,
-            create: CreateOptions { size_bytes, log_bytes: 192 << 10, atomic_max_bytes: 8192 },
-            open: OpenOptions {
-                journaling,
-                batch_max_bytes: 8192,
-                commits_in_flight_max: 1 + random.index(2),
-                cached_pages_max: 16,
-            },
-            separate_log: seed.is_multiple_of(2),
-            habits: Habits {
-                clients: 1,
-                operations,
-                stripe_bytes: size_bytes,
-                size_bytes,
-                atomic_max_bytes: 4096,
-                large_share: 0.1,
-                atomic_writes: true,
-                may_fail: false,
-            },
-        }
+        Ok(())
     }
 
-    fn image(size_bytes: u64) -> Image {
-        Image::new(Geometry { size_bytes, sector_bytes: 4096, atomic_sectors: true })
-    }
-
-    fn created(&self) -> Result<World, Violation> {
-        let pages = self.create.size_bytes / 4096;
-        let home =
-            share(Self::image(Layout::home_bytes_for(pages, self.create.log_bytes, self.separate_log)));
-        let log = share(Self::image(self.create.log_bytes + 2 * 4096));
-        let mut executor = Executor::new(self.seed);
-        let cuts = Cuts::none(executor.stop());
-        let (home_drive, log_drive) = self.drives(&executor, &cuts, &home, &log);
-        let made = executor.block_on(async {
-            create(&*home_drive, &*log_drive, self.separate_log, self.create, self.seed | 1).await
-        });
-        match made {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(Violation { what: error.to_string() }),
-            Err(halt) => return Err(Violation { what: halt.to_string() }),
-        }
-        drop(executor);
-        for image in [&home, &log] {
-            image.borrow_mut().power_cut_subset(u64::MAX);
-        }
-        let oracle = Oracle::new(self.create.size_bytes as usize);
-        let world = World { home: home.borrow().clone(), log: log.borrow().clone(), oracle };
-        Ok(world)
-    }
-
-    fn drives(
-        &self,
-        executor: &Executor,
-        cuts: &Cuts,
-        home: &SharedImage,
-        log: &SharedImage,
-    ) -> (Rc<SimDrive>, Rc<SimDrive>) {
-        let open = |image: &SharedImage| {
-            let options = DriveOptions { seed: self.seed, ..DriveOptions::default() };
-            Rc::new(SimDrive::open(Rc::clone(image), executor.env(), cuts.clone(), options))
-        };
-        let home = open(home);
-        let log = if self.separate_log { open(log) } else { Rc::clone(&home) };
-        (home, log)
-    }
-
-    /// Opens the volume of `world`, judges it, and lets the client work; cut at `at_event`, if any.
-    fn life(&self, world: &World, at_event: Option<u64>, work: bool) -> Ended {
-        let (home, log) = (share(world.home.clone()), share(world.log.clone()));
-        let mut executor = Executor::new(self.seed);
-        executor.limit_polls(200_000);
-        let cuts = Cuts::new(CutPlan { at_event, kind: CutKind::PowerCut }, executor.stop());
-        let (home_drive, log_drive) = self.drives(&executor, &cuts, &home, &log);
-        let env = executor.env();
-        let arena = SimArena::open(ArenaBytes::new(64 << 10), env.clone(), cuts.clone(), self.seed);
-        let oracle = Rc::new(RefCell::new(world.oracle.clone()));
-        let violation = Rc::new(RefCell::new(None));
-        let (judge, seen) = (Rc::clone(&oracle), Rc::clone(&violation));
-        let lived = executor.block_on(async {
-            let volume =
-                Volume::open(env.clone(), arena, home_drive, log_drive, self.separate_log, self.open).await?;
-            let mut found = vec![0; self.create.size_bytes as usize];
-            volume.read(0, &mut found).await?;
-            if !env.is_stopped() {
-                let judged = judge.borrow_mut().judge_power_cut(&found);
-                if judged.is_err() || !work {
-                    return Ok(judged);
-                }
-                let stage = Stage { volume, oracle: judge, violation: seen, env, habits: self.habits };
-                stage.client(0, Random::new(self.seed)).await;
-            }
-            Ok::<_, Error>(Ok(()))
-        });
-        let events = cuts.events_so_far();
-        drop(executor);
-        let seen = violation.borrow_mut().take();
-        let judged = match (lived, seen) {
-            (_, Some(violation)) => Some(Err(violation)),
-            (Err(Halt::Stopped { .. }), None) => None,
-            (Err(halt), None) => Some(Err(Violation { what: halt.to_string() })),
-            (Ok(Err(error)), None) => Some(Err(Violation { what: error.to_string() })),
-            (Ok(Ok(judged)), None) => Some(judged),
-        };
-        let oracle = oracle.borrow().clone();
-        let world = World { home: home.borrow().clone(), log: log.borrow().clone(), oracle };
-        Ended { world, events, judged }
-    }
-
-    /// Lets the sectors of `subset` land, recovers and judges.
     fn try_state(
-        &self,
-        cut: &World,
-        subset: u64,
-        tried: &mut Tried,
+        &mut self,
+        world: &World,
+        digest: u64,
+        fates: &[Fate],
+        at_home: usize,
+    ) -> Result<(), Violation> {
+        let (home, log, digest) = struck(&world.home, &world.log, digest, fates, at_home);
+        if let Some(found) = self.founds.get(&digest) {
+            let found = found.clone();
+            return self.judge(world, &found);
+        }
+        let is_cut_too = self.only_state.is_some() || self.next_state.is_multiple_of(RECOVERIES_CUT);
+        let (found, moments) = self.recover(home, log, digest, is_cut_too)?;
+        self.judge(world, &found)?;
+        self.try_recovery(world, &found, &moments, &mut Random::new(digest))
+    }
+
+    fn recover(
+        &mut self,
+        home: Image,
+        log: Image,
+        digest: u64,
+        watch: bool,
+    ) -> Result<(Found, Vec<(Image, Image)>), Violation> {
+        self.tried.recoveries += 1;
+        let Recovered { found, moments } = self.small.recover(home, log, watch)?;
+        let found: Found = (trace::digest(&found), found.into());
+        self.founds.insert(digest, found.clone());
+        Ok((found, moments))
+    }
+
+    fn judge(&mut self, world: &World, found: &Found) -> Result<(), Violation> {
+        if self.judged.insert((world.oracle.changes(), found.0)) {
+            world.oracle.judge(&found.1, Floor::Durable)?;
+        }
+        Ok(())
+    }
+
+    /// Cuts a recovery at each of its moments. At the last one it has served `served`.
+    fn try_recovery(
+        &mut self,
+        world: &World,
+        served: &Found,
+        moments: &[(Image, Image)],
         random: &mut Random,
     ) -> Result<(), Violation> {
-        let mut world = cut.clone();
-        land(&mut world, subset);
-        let recovered = self.life(&world, None, false);
-        recovered.judged.unwrap_or(Ok(()))?;
-        if tried.states.is_multiple_of(RECOVERIES_CUT) {
-            for event in 0..recovered.events {
-                let mut again = self.life(&world, Some(event), false).world;
-                land(&mut again, random.number());
-                tried.recoveries_cut += 1;
-                self.life(&again, None, false).judged.unwrap_or(Ok(())).map_err(|violation| Violation {
-                    what: format!("recovery cut at event {event}: {}", violation.what),
+        for (moment, (home, log)) in moments.iter().enumerate() {
+            let at_home = home.pending_len();
+            let mut outcomes =
+                states::outcomes(at_home + log.pending_len(), !self.small.atomic_sectors, random);
+            random.shuffle(&mut outcomes);
+            outcomes.truncate(RECOVERY_OUTCOMES_MAX);
+            let digest = drives_digest(home.durable_digest(), log.durable_digest());
+            for fates in outcomes {
+                let (home, log, digest) = struck(home, log, digest, &fates, at_home);
+                let again = match self.founds.get(&digest) {
+                    Some(found) => Ok(found.clone()),
+                    None => self.recover(home, log, digest, false).map(|(found, _)| found),
+                };
+                let is_over = moment + 1 == moments.len();
+                let judged = again.and_then(|again| {
+                    if is_over && again.0 != served.0 {
+                        return Err(Violation {
+                            what: "what the recovery had served is taken back".to_owned(),
+                        });
+                    }
+                    self.judge(world, &again)
+                });
+                judged.map_err(|violation| {
+                    let cut = in_words(&fates, at_home);
+                    Violation {
+                        what: format!("recovery cut at its moment {moment}, {cut}: {}", violation.what),
+                    }
                 })?;
+                self.tried.recovery_states += 1;
             }
         }
         Ok(())
     }
 }
 
-fn land(world: &mut World, subset: u64) {
-    let of_home = world.home.pending_len();
-    world.home.power_cut_subset(subset);
-    world.log.power_cut_subset(subset.checked_shr(of_home as u32).unwrap_or(0));
+/// Both drives after the cut, and their digest.
+fn struck(home: &Image, log: &Image, digest: u64, fates: &[Fate], at_home: usize) -> (Image, Image, u64) {
+    let (mut home, mut log) = (home.clone(), log.clone());
+    let (of_home, of_log) = fates.split_at(at_home);
+    let changed = drives_digest(home.power_cut_fates(of_home), log.power_cut_fates(of_log));
+    (home, log, digest ^ changed)
 }
 
-fn share(image: Image) -> SharedImage {
-    Rc::new(RefCell::new(image))
+/// Digests of both drives as one; commutes with exclusive or.
+fn drives_digest(home: u64, log: u64) -> u64 {
+    home ^ log.rotate_left(23)
+}
+
+/// Fates as a row: lost `-`, landed `+`, torn `~`; home, then log.
+fn in_words(fates: &[Fate], at_home: usize) -> String {
+    let sign = |fate: &Fate| match fate {
+        Fate::Lost => '-',
+        Fate::Landed => '+',
+        Fate::Torn(_) => '~',
+    };
+    let (home, log) = fates.split_at(at_home);
+    let row = |fates: &[Fate]| fates.iter().map(sign).collect::<String>();
+    format!("sectors of home [{}] and log [{}]", row(home), row(log))
 }

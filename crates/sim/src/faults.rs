@@ -9,10 +9,23 @@
 
 use std::ops::Range;
 
+use evenkeel_engine::device::Extent;
+
 /// errno(3) of an input or output error.
 pub const EIO: i32 = 5;
 /// errno(3) of a device without space.
 pub const ENOSPC: i32 = 28;
+
+/// One write that is acknowledged and does not arrive where it belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stray {
+    /// Only writes that lie here count, and here it stays.
+    pub within: Extent,
+    /// Of these, so many go well first.
+    pub after: u64,
+    /// Whether it lands elsewhere, where it does not touch its own place, instead of nowhere.
+    pub misdirected: bool,
+}
 
 /// What goes wrong, and when.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +44,8 @@ pub struct Faults {
     pub lost_writes: Range<u64>,
     /// Writes that are acknowledged and land at another place.
     pub misdirected_writes: Range<u64>,
+    /// A write of one zone that is lost or misplaced.
+    pub stray: Option<Stray>,
     /// Durable writes that are acknowledged when they are only buffered. Counted among all writes.
     pub lying_durable_writes: Range<u64>,
     /// Flushes that are acknowledged and cover nothing.
@@ -47,6 +62,7 @@ impl Default for Faults {
             failing_flushes: NEVER,
             lost_writes: NEVER,
             misdirected_writes: NEVER,
+            stray: None,
             lying_durable_writes: NEVER,
             lying_flushes: NEVER,
         }

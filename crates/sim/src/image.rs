@@ -25,6 +25,9 @@ use crate::random::Random;
 use crate::sparse::SparseBytes;
 use crate::trace;
 
+/// The largest sector.
+const SECTOR_BYTES_MAX: usize = 4096;
+
 /// An image that outlives the executor: drives are opened over it, one life after the other.
 pub type SharedImage = Rc<RefCell<Image>>;
 
@@ -84,6 +87,18 @@ struct Version {
     pending: usize,
 }
 
+/// What a power cut does to one version of a sector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It never arrived.
+    Lost,
+    /// It arrived whole.
+    Landed,
+    /// The cut met it: the sector is left between what it held and this version, in the way that the number
+    /// stands for.
+    Torn(u64),
+}
+
 /// What a power cut is like. An even chance for every sector alone would hardly ever show whole records
 /// beside lost ones, so each cut has a character.
 enum Landing {
@@ -124,7 +139,8 @@ impl Image {
     /// A drive of zeros.
     pub fn new(geometry: Geometry) -> Self {
         let sector_bytes = u64::from(geometry.sector_bytes);
-        assert!(sector_bytes.is_power_of_two(), "a sector of {sector_bytes} bytes");
+        let is_possible = sector_bytes.is_power_of_two() && sector_bytes <= SECTOR_BYTES_MAX as u64;
+        assert!(is_possible, "a sector of {sector_bytes} bytes");
         assert!(geometry.size_bytes.is_multiple_of(sector_bytes), "the last sector is not whole");
         Self {
             geometry,
@@ -355,6 +371,39 @@ impl Image {
             }
         }
         self.pending.clear();
+    }
+
+    /// The power fails, and each sector version that is pending, in order of issue, has its fate; those beyond
+    /// the end of `fates` are lost. Answers by what [`Self::durable_digest`] changed, to be combined by
+    /// exclusive or.
+    pub fn power_cut_fates(&mut self, fates: &[Fate]) -> u64 {
+        let mut changed = 0;
+        for (version, &fate) in self.versions().into_iter().zip(fates) {
+            if fate == Fate::Lost {
+                continue;
+            }
+            changed ^= self.sector_digest(version.sector);
+            match fate {
+                Fate::Torn(way) => self.tear(version, &mut Random::new(way)),
+                _ => self.land(version),
+            }
+            changed ^= self.sector_digest(version.sector);
+        }
+        self.pending.clear();
+        changed
+    }
+
+    /// What is durable, as one number: the exclusive or over all sectors.
+    pub fn durable_digest(&self) -> u64 {
+        let sectors = self.geometry.size_bytes / u64::from(self.geometry.sector_bytes);
+        (0..sectors).fold(0, |digest, sector| digest ^ self.sector_digest(sector))
+    }
+
+    fn sector_digest(&self, sector: u64) -> u64 {
+        let mut bytes = [0; SECTOR_BYTES_MAX];
+        let bytes = &mut bytes[..self.geometry.sector_bytes as usize];
+        self.medium.read(self.sector_extent(sector).offset, bytes);
+        trace::fold(trace::fold(trace::digest(bytes), sector), sector)
     }
 
     /// The power fails: a seeded choice of the outcomes that the geometry allows.

@@ -12,6 +12,7 @@
 //! equal by chance; then both versions count as possible, so the oracle may overlook but never accuses wrongly.
 
 use evenkeel_engine::device::Extent;
+use evenkeel_engine::format::PAGE;
 
 /// What an operation writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +33,18 @@ struct Operation {
     bytes: Vec<u8>,
     /// Whether it is one commit.
     atomic: bool,
+    acknowledged: bool,
+}
+
+/// Below which version a byte may not fall.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Floor {
+    /// None: any version since the last power cut that was judged.
+    Nothing,
+    /// What was durable.
+    Durable,
+    /// What was acknowledged.
+    Acknowledged,
 }
 
 /// What a volume of one life after another may hold.
@@ -48,6 +61,8 @@ pub struct Oracle {
     /// For each byte, the newest operation that a power cut cannot take; 0 for the base.
     durable: Vec<u32>,
     issued: u64,
+    /// Counts everything that it was told.
+    changes: u64,
 }
 
 /// A flush under way: what it will have made durable.
@@ -57,11 +72,32 @@ pub struct FlushBegun {
     acknowledged: Vec<u32>,
 }
 
+/// What each byte may be.
+struct Versions {
+    oldest: Vec<u32>,
+    newest: Vec<u32>,
+    /// Whether the newest one changed the byte at all: one that left it as it was proves nothing by being there.
+    changed: Vec<bool>,
+}
+
 /// What was found to be wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// In words, with the place.
     pub what: String,
+}
+
+impl Violation {
+    /// What was found, as `cause` says it.
+    pub fn of(cause: impl std::fmt::Display) -> Self {
+        Self { what: cause.to_string() }
+    }
+
+    /// The same, with `place` before it.
+    #[must_use]
+    pub fn within(self, place: &str) -> Self {
+        Self { what: format!("{place}: {}", self.what) }
+    }
 }
 
 impl Oracle {
@@ -74,12 +110,14 @@ impl Oracle {
             acknowledged: vec![0; size_bytes],
             durable: vec![0; size_bytes],
             issued: 0,
+            changes: 0,
         }
     }
 
     /// An operation is about to be issued; answers its number, and the bytes to write.
     pub fn issue(&mut self, extents: &[Extent], fill: Fill, atomic: bool) -> (u32, Vec<Vec<u8>>) {
         self.issued += 1;
+        self.changes += 1;
         let mut parts = Vec::new();
         for extent in extents {
             let range = range_of(extent);
@@ -89,14 +127,17 @@ impl Oracle {
                 Fill::Same => self.current[range].to_vec(),
             });
         }
-        let operation = Operation { extents: extents.to_vec(), bytes: parts.concat(), atomic };
+        let operation =
+            Operation { extents: extents.to_vec(), bytes: parts.concat(), atomic, acknowledged: false };
         self.operations.push(operation);
         (self.operations.len() as u32, parts)
     }
 
     /// The operation is acknowledged, durably or not.
     pub fn acknowledge(&mut self, number: u32, durable: bool) {
-        let operation = &self.operations[number as usize - 1];
+        self.changes += 1;
+        let operation = &mut self.operations[number as usize - 1];
+        operation.acknowledged = true;
         let mut bytes = operation.bytes.as_slice();
         for extent in &operation.extents {
             let (own, rest) = bytes.split_at(extent.len as usize);
@@ -116,6 +157,7 @@ impl Oracle {
 
     /// The flush is acknowledged.
     pub fn end_flush(&mut self, flush: FlushBegun) {
+        self.changes += 1;
         for (durable, acknowledged) in
             self.durable[range_of(&flush.extent)].iter_mut().zip(flush.acknowledged)
         {
@@ -135,7 +177,8 @@ impl Oracle {
     ///
     /// What is wrong with it.
     pub fn judge_kill(&mut self, found: &[u8]) -> Result<(), Violation> {
-        self.judge(found, &self.acknowledged)?;
+        self.judge(found, Floor::Acknowledged)?;
+        self.changes += 1;
         self.current.copy_from_slice(found);
         Ok(())
     }
@@ -147,20 +190,81 @@ impl Oracle {
     ///
     /// What is wrong with it.
     pub fn judge_power_cut(&mut self, found: &[u8]) -> Result<(), Violation> {
-        self.judge(found, &self.durable)?;
+        self.judge(found, Floor::Durable)?;
+        self.go_on_from(found);
+        Ok(())
+    }
+
+    /// What is there after a power cut, all of it judged: from now on it must be there.
+    pub fn go_on_from(&mut self, found: &[u8]) {
+        self.changes += 1;
         self.base.copy_from_slice(found);
         self.current.copy_from_slice(found);
         self.operations.clear();
         self.acknowledged.fill(0);
         self.durable.fill(0);
-        Ok(())
     }
 
-    fn judge(&self, found: &[u8], floor: &[u32]) -> Result<(), Violation> {
-        // For each byte, the oldest and newest version that it may be.
+    /// Pages that operations since the last power cut wrote to; of them only those not acknowledged, if asked.
+    pub fn pages_written(&self, only_unacknowledged: bool) -> Vec<bool> {
+        let mut pages = vec![false; self.base.len().div_ceil(PAGE)];
+        for operation in self.operations.iter().filter(|one| !(only_unacknowledged && one.acknowledged)) {
+            for extent in operation.extents.iter().filter(|extent| extent.len > 0) {
+                let range = range_of(extent);
+                pages[range.start / PAGE..range.end.div_ceil(PAGE)].fill(true);
+            }
+        }
+        pages
+    }
+
+    /// Grows with everything that it is told: two clones that were told the same have the same number.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Judges what the whole volume holds, and stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn judge(&self, found: &[u8], floor: Floor) -> Result<(), Violation> {
+        let versions = self.match_versions(found, floor, |_| true)?;
+        self.judge_atomicity(&versions)
+    }
+
+    /// As [`Self::judge`], of the pages alone that `is_judged`: an operation that is one commit must be whole
+    /// among them.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with them.
+    pub fn judge_pages(
+        &self,
+        found: &[u8],
+        floor: Floor,
+        is_judged: impl Fn(usize) -> bool,
+    ) -> Result<(), Violation> {
+        let versions = self.match_versions(found, floor, is_judged)?;
+        self.judge_atomicity(&versions)
+    }
+
+    fn match_versions(
+        &self,
+        found: &[u8],
+        floor: Floor,
+        is_judged: impl Fn(usize) -> bool,
+    ) -> Result<Versions, Violation> {
+        let nothing;
+        let floor = match floor {
+            Floor::Nothing => {
+                nothing = vec![0; found.len()];
+                &nothing
+            }
+            Floor::Durable => &self.durable,
+            Floor::Acknowledged => &self.acknowledged,
+        };
         let mut oldest = vec![u32::MAX; found.len()];
         let mut newest = vec![0; found.len()];
-        // Whether the newest one changed the byte at all: one that left it as it was proves nothing by being there.
         let mut changed = vec![false; found.len()];
         let mut before = self.base.clone();
         for (place, &byte) in found.iter().enumerate() {
@@ -181,10 +285,16 @@ impl Oracle {
                 }
             }
         }
-        if let Some(place) = oldest.iter().position(|&version| version == u32::MAX) {
-            return Err(self.wrong_byte(place, found, floor[place]));
+        for page in (0..found.len().div_ceil(PAGE)).filter(|&page| !is_judged(page)) {
+            // Neither there nor missing.
+            let places = page * PAGE..found.len().min((page + 1) * PAGE);
+            oldest[places.clone()].fill(0);
+            newest[places].fill(u32::MAX);
         }
-        self.judge_atomicity(&oldest, &newest, &changed)
+        match oldest.iter().position(|&version| version == u32::MAX) {
+            Some(place) => Err(self.wrong_byte(place, found, floor[place])),
+            None => Ok(Versions { oldest, newest, changed }),
+        }
     }
 
     fn wrong_byte(&self, place: usize, found: &[u8], floor: u32) -> Violation {
@@ -218,7 +328,8 @@ impl Oracle {
         }))
     }
 
-    fn judge_atomicity(&self, oldest: &[u32], newest: &[u32], changed: &[bool]) -> Result<(), Violation> {
+    fn judge_atomicity(&self, versions: &Versions) -> Result<(), Violation> {
+        let Versions { oldest, newest, changed } = versions;
         for (number, operation) in (1..).zip(&self.operations).filter(|(_, operation)| operation.atomic) {
             let places = || operation.extents.iter().flat_map(range_of);
             let is_there =
@@ -267,11 +378,11 @@ mod tests {
         let new = written(&mut oracle, FIRST, false);
         let rest = vec![0; 100];
         for good in [&old, &new] {
-            assert_eq!(oracle.judge(&[&good[..], &rest].concat(), &oracle.durable), Ok(()));
+            assert_eq!(oracle.judge(&[&good[..], &rest].concat(), Floor::Durable), Ok(()));
         }
-        assert!(oracle.judge(&[0; 200], &oracle.durable).is_err());
+        assert!(oracle.judge(&[0; 200], Floor::Durable).is_err());
         // A kill takes nothing that was acknowledged.
-        assert!(oracle.judge(&[&old[..], &rest].concat(), &oracle.acknowledged).is_err());
+        assert!(oracle.judge(&[&old[..], &rest].concat(), Floor::Acknowledged).is_err());
         assert!(oracle.judge_kill(&[&new[..], &rest].concat()).is_ok());
     }
 
@@ -291,8 +402,8 @@ mod tests {
         let flush = oracle.begin_flush(Extent::new(0, 150));
         let later = written(&mut oracle, Extent::new(100, 100), false);
         oracle.end_flush(flush);
-        assert!(oracle.judge(&[&first[..], &[0; 100]].concat(), &oracle.durable).is_ok());
-        assert!(oracle.judge(&[&[0; 100], &later[..]].concat(), &oracle.durable).is_err());
+        assert!(oracle.judge(&[&first[..], &[0; 100]].concat(), Floor::Durable).is_ok());
+        assert!(oracle.judge(&[&[0; 100], &later[..]].concat(), Floor::Durable).is_err());
     }
 
     #[test]

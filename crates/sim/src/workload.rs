@@ -4,17 +4,20 @@
 //! one another, on pages that they share at the stripes' edges. An acknowledgement counts only if the cut had
 //! not struck by then.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use evenkeel_engine::device::{Device, Durability, Extent, FlushScope};
-use evenkeel_engine::env::Arena;
+use evenkeel_engine::env::{Arena, Env};
 use evenkeel_engine::error::Error;
 use evenkeel_engine::volume::Volume;
 
 use crate::executor::SimEnv;
 use crate::oracle::{Fill, Oracle, Violation};
 use crate::random::Random;
+
+/// Of a hundred actions, those that are reads.
+const READS: std::ops::Range<u64> = 86..97;
 
 /// What the clients of one life are like.
 #[derive(Debug, Clone, Copy)]
@@ -33,8 +36,6 @@ pub struct Habits {
     pub large_share: f64,
     /// Whether writes up to that size are one commit.
     pub atomic_writes: bool,
-    /// Whether a failure of the volume is part of the game: then it ends the client, else it is a violation.
-    pub may_fail: bool,
 }
 
 /// What all clients share.
@@ -49,21 +50,32 @@ pub struct Stage<A: Arena, H: Device, L: Device> {
     pub env: SimEnv,
     /// What clients are like.
     pub habits: Habits,
+    /// Which errors are part of the game: a client goes on after such a read, and ends after anything else.
+    /// Others are violations.
+    pub forgives: Box<dyn Fn(&Error) -> bool>,
 }
 
 impl<A: Arena, H: Device, L: Device> Stage<A, H, L> {
     /// One client's life.
     pub async fn client(&self, number: u64, mut random: Random) {
         for _ in 0..self.habits.operations {
-            let done = self.operation(number, &mut random).await;
+            let action = random.below(100);
+            let had_failed = self.volume.failure().is_some();
+            let done = self.operation(action, number, &mut random).await;
             if self.env.is_stopped() || self.violation.borrow().is_some() {
                 return;
             }
-            if let Err(error) = done {
-                if !self.habits.may_fail {
+            let is_read = READS.contains(&action);
+            match done {
+                Ok(()) if had_failed && !is_read => {
+                    self.accuse(format!("client {number}: action {action} was acknowledged after a failure"));
+                }
+                Ok(()) => {}
+                Err(error) if !(self.forgives)(&error) => {
                     self.accuse(format!("client {number}: {error}"));
                 }
-                return;
+                Err(_) if is_read => {}
+                Err(_) => return,
             }
         }
     }
@@ -72,14 +84,14 @@ impl<A: Arena, H: Device, L: Device> Stage<A, H, L> {
         self.violation.borrow_mut().get_or_insert(Violation { what });
     }
 
-    async fn operation(&self, client: u64, random: &mut Random) -> Result<(), Error> {
-        match random.below(100) {
+    async fn operation(&self, action: u64, client: u64, random: &mut Random) -> Result<(), Error> {
+        match action {
             0..40 => self.write(client, random, Durability::Buffered).await,
             40..62 => self.write(client, random, Durability::Durable).await,
             62..70 => self.commit(client, random).await,
             70..80 => self.flush(random).await,
             80..86 => self.zero(client, random).await,
-            86..97 => self.read(client, random).await,
+            action if READS.contains(&action) => self.read(client, random).await,
             97..99 => self.volume.checkpoint().await,
             _ => self.flush_whole().await,
         }
@@ -181,5 +193,21 @@ impl<A: Arena, H: Device, L: Device> Stage<A, H, L> {
             ));
         }
         Ok(())
+    }
+}
+
+/// Lets clients work beside one another, one for each of `seeds`, until all are done.
+pub async fn run_clients<A: Arena, H: Device, L: Device>(stage: &Rc<Stage<A, H, L>>, seeds: &[u64]) {
+    let running = Rc::new(Cell::new(seeds.len()));
+    for (number, &seed) in (0..).zip(seeds) {
+        let (stage, running) = (Rc::clone(stage), Rc::clone(&running));
+        let env = stage.env.clone();
+        env.spawn(async move {
+            stage.client(number, Random::new(seed)).await;
+            running.set(running.get() - 1);
+        });
+    }
+    while running.get() > 0 {
+        stage.env.sleep(10_000).await;
     }
 }

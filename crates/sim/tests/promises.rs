@@ -6,10 +6,11 @@ use std::rc::Rc;
 
 use evenkeel_engine::device::{Durability, Extent, FlushScope};
 use evenkeel_engine::error::Error;
+use evenkeel_engine::options::CreateOptions;
 use evenkeel_engine::volume::check;
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::faults::Faults;
-use evenkeel_sim::image::Image;
+use evenkeel_sim::image::{Fate, Image};
 use evenkeel_sim::random::Random;
 use machine::{Life, Machine, PAGE, Plan, SimVolume, WHOLE_LIFE};
 
@@ -333,6 +334,33 @@ fn a_recovery_that_is_cut_and_done_again_gives_the_same_bytes() {
                 assert!(machine.contents() == expected, "{kind:?} at event {at} of {events}, {plan:?}");
             }
         }
+    }
+}
+
+/// The power fails while `at_event` of an opening is about to happen: every sector that was on its way home lands,
+/// every one on its way to the log is torn.
+fn opening_torn_at_the_log(machine: &mut Machine, at_event: u64, way: u64) {
+    let cut = CutPlan { at_event: Some(at_event), kind: CutKind::PowerCut };
+    let _halted = machine.live(cut, async |life| life.open().await.map(drop)).0;
+    let all = |image: &Image, fate: Fate| vec![fate; image.pending_len()];
+    let landed = all(&machine.home.borrow(), Fate::Landed);
+    machine.home.borrow_mut().power_cut_fates(&landed);
+    let torn = all(&machine.log.borrow(), Fate::Torn(way));
+    machine.log.borrow_mut().power_cut_fates(&torn);
+    machine.power_cut();
+}
+
+#[test]
+fn two_cuts_that_tear_superblocks_of_the_log_device_leave_it_a_whole_one() {
+    let torn = Plan { atomic_sectors: false, ..Plan::of_pages(8) };
+    let plan = Plan { create: CreateOptions { log_bytes: 1 << 20, ..torn.create }, ..torn };
+    let (machine, expected) = filled(plan, 5);
+    let events = machine.fork(1).live(WHOLE_LIFE, async |life| life.open().await.map(drop)).1;
+    for (first, second) in (0..events).flat_map(|first| (0..events).map(move |second| (first, second))) {
+        let mut machine = machine.fork(1);
+        opening_torn_at_the_log(&mut machine, first, 1);
+        opening_torn_at_the_log(&mut machine, second, 2);
+        assert!(machine.contents() == expected, "openings cut at events {first} and {second} of {events}");
     }
 }
 

@@ -23,6 +23,9 @@ fn no_cut_takes_or_tears_what_was_promised() {
     assert!(total.recoveries > 2_000, "{total:?}");
     assert!(total.checkpoints > 2_000, "{total:?}");
     assert!(total.direct_writes > 200, "{total:?}");
+    for (fault, count) in total.faults.named() {
+        assert!(count > 0, "no {fault}: {total:?}");
+    }
 }
 
 #[test]

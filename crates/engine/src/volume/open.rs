@@ -13,7 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use super::recover::{durable_units, read_root, replay};
-use super::superblocks::Superblocks;
+use super::superblocks::{InForce, Superblocks};
 use super::{Inner, Limits, Turn, Volume, commit};
 use crate::buffer::Buffer;
 use crate::counters::{Counters, add};
@@ -53,7 +53,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
                 log.flush(FlushScope::Whole).await?;
             }
         }
-        let superblock = Superblocks::read(&*home, &*log, separate_log).await?;
+        let InForce { superblock, log_lags } = Superblocks::read(&*home, &*log, separate_log).await?;
         let layout =
             Layout::plan(superblock.pages, superblock.home_bytes, superblock.log_bytes, separate_log)
                 .filter(|layout| layout.log.len == superblock.log_bytes)
@@ -93,6 +93,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         }
         let superblocks =
             Superblocks::new(Rc::clone(&home), Rc::clone(&log), superblock, Rc::clone(&counters));
+        if log_lags {
+            superblocks.catch_up().await?;
+        }
         superblocks.advance(|next| next.epoch = epoch).await?;
         buffer.begin_epoch();
 

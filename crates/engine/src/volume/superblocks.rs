@@ -2,7 +2,9 @@
 //!
 //! 1. A new generation goes to the copies of its parity, home device first, each durably: a cut leaves the
 //!    generation before it whole, and a home device never legitimately older than the log device.
-//! 2. A copy that does not decode is never taken for anything, nor repaired by being overwritten out of turn.
+//! 2. The log device never lags by more than one generation while another is written to it: else a cut that
+//!    tore its newer copy and one that tears its older copy would together leave it none.
+//! 3. A copy that does not decode is never taken for anything, nor repaired by being overwritten out of turn.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,6 +16,13 @@ use crate::format::layout::{HOME_COPIES, LOG_COPIES, home_copy_offset, log_copy_
 use crate::format::superblock::Superblock;
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::planted::{Bug, is_planted};
+
+/// What the devices hold.
+pub(super) struct InForce {
+    pub(super) superblock: Superblock,
+    /// Whether the log device does not hold it: a cut came between the two devices.
+    pub(super) log_lags: bool,
+}
 
 /// The superblock in force, and where it is written.
 pub(super) struct Superblocks<H, L> {
@@ -34,7 +43,7 @@ impl<H: Device, L: Device> Superblocks<H, L> {
     }
 
     /// Reads every copy and answers the one in force.
-    pub(super) async fn read(home: &H, log: &L, separate_log: bool) -> Result<Superblock, Error> {
+    pub(super) async fn read(home: &H, log: &L, separate_log: bool) -> Result<InForce, Error> {
         let unusable = |why: &str| Err(Error::Unusable(why.to_owned()));
         let home_bytes = home.geometry().size_bytes;
         if home_bytes < (HOME_COPIES as u64 + 1) * PAGE_BYTES {
@@ -49,7 +58,7 @@ impl<H: Device, L: Device> Superblocks<H, L> {
             return unusable("its log is not where it was said to be");
         }
         if !separate_log {
-            return Ok(at_home);
+            return Ok(InForce { superblock: at_home, log_lags: false });
         }
         let mut at_log = None;
         for copy in 0..LOG_COPIES {
@@ -61,9 +70,15 @@ impl<H: Device, L: Device> Superblocks<H, L> {
             (home, log) if home.generation < log.generation => {
                 unusable("the home device is older than the log: it lost writes that it had called durable")
             }
-            // The log may lag by one for each opening that was cut between the two devices.
-            (home, _) => Ok(home),
+            (home, log) => Ok(InForce { superblock: home, log_lags: log.generation < home.generation }),
         }
+    }
+
+    /// Writes the superblock in force to the log device, which does not hold it.
+    pub(super) async fn catch_up(&self) -> Result<(), Error> {
+        let current = self.current.get();
+        let copy = log_copy_offset((current.generation % 2) as usize);
+        Ok(self.log.write(copy, &current.encode(), Durability::Durable).await?)
     }
 
     /// Makes a changed superblock durable, and the one in force.

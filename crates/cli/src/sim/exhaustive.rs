@@ -1,0 +1,115 @@
+//! `evenkeel sim --exhaustive`.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use evenkeel_host::interrupt::Interrupt;
+use evenkeel_measure::report::format;
+use evenkeel_sim::exhaustive::{Broken, Tried, run as try_every_crash};
+
+use super::{listen, progress_bar, workers};
+use crate::args::SimArgs;
+use crate::failure::Failure;
+use crate::stdout::say;
+
+/// What all workers did together.
+#[derive(Default)]
+struct Tally {
+    tried: Tried,
+    broken: Vec<(u64, Broken)>,
+}
+
+/// Tries every crash of one workload after the other, on every processor, and prints what happened.
+pub(super) fn run(args: &SimArgs) -> Result<(), Failure> {
+    let interrupt = listen()?;
+    let started = Instant::now();
+    let tally = match args.state {
+        Some(state) => one_state(args.seed, state),
+        None => many_states(args, &interrupt),
+    };
+    say(&summary(&tally, started.elapsed()))?;
+    match tally.broken.first() {
+        Some((seed, Broken { state: Some(state), .. })) => Err(Failure::No(format!(
+            "a crash breaks a promise; see it again with `evenkeel sim --exhaustive --seed {seed} --state {state}`"
+        ))),
+        Some((seed, _)) => Err(Failure::No(format!(
+            "a workload breaks a promise; see it again with `evenkeel sim --exhaustive --seed {seed} --state 0`"
+        ))),
+        None if args.state.is_some() && tally.tried.states == 0 => Err(Failure::Unusable(format!(
+            "the workload of seed {} has no state {}; choose a lower --state",
+            args.seed,
+            args.state.unwrap_or_default()
+        ))),
+        None if args.state.is_none() && tally.tried.states < args.states => Err(Failure::Interrupted),
+        None => Ok(()),
+    }
+}
+
+fn one_state(seed: u64, state: u64) -> Tally {
+    match try_every_crash(seed, Some(state), |_| true) {
+        Ok(tried) => Tally { tried, broken: Vec::new() },
+        Err(broken) => Tally { tried: Tried::default(), broken: vec![(seed, broken)] },
+    }
+}
+
+fn many_states(args: &SimArgs, interrupt: &Interrupt) -> Tally {
+    let (next, done, stop) = (AtomicU64::new(args.seed), AtomicU64::new(0), AtomicBool::new(false));
+    let tally = Mutex::new(Tally::default());
+    let bar = progress_bar(args.states, "crash states");
+    let is_over = || {
+        done.load(Ordering::Relaxed) >= args.states || stop.load(Ordering::Relaxed) || interrupt.is_asked()
+    };
+    thread::scope(|scope| {
+        for _ in 0..workers() {
+            scope.spawn(|| {
+                while !is_over() {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    let mut counted = 0;
+                    let mut so_far = Tried::default();
+                    let tried = try_every_crash(seed, None, |tried| {
+                        bar.set_position(done.fetch_add(tried.states - counted, Ordering::Relaxed));
+                        counted = tried.states;
+                        so_far = *tried;
+                        !is_over()
+                    });
+                    let Ok(mut all) = tally.lock() else { return };
+                    match tried {
+                        Ok(tried) => all.tried.add(&tried),
+                        Err(broken) => {
+                            all.tried.add(&so_far);
+                            all.broken.push((seed, broken));
+                            stop.store(true, Ordering::Relaxed);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    let mut tally = tally.into_inner().unwrap_or_default();
+    tally.broken.sort_by_key(|&(seed, _)| seed);
+    tally
+}
+
+fn summary(tally: &Tally, elapsed: Duration) -> String {
+    let mut text = String::new();
+    for (seed, Broken { state, violation }) in &tally.broken {
+        let state = state.map_or_else(|| "before any cut".to_owned(), |state| format!("state {state}"));
+        text += &format!("workload {seed}, {state}: {}\n", violation.what);
+    }
+    let Tried { workloads, moments, states, torn_states, recovery_states, recoveries } = tally.tried;
+    text + &format!(
+        "{} workloads to their end, {} moments of a cut, {} crash states ({} with torn sectors), {} more by cuts \
+         within recoveries; {} recoveries of distinct contents, {} failures; {}\n",
+        format::count(workloads),
+        format::count(moments),
+        format::count(states),
+        format::count(torn_states),
+        format::count(recovery_states),
+        format::count(recoveries),
+        tally.broken.len(),
+        format::duration(elapsed.as_secs_f64())
+    )
+}

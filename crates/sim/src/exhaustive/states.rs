@@ -1,0 +1,123 @@
+//! Which outcomes of one cut are tried.
+//!
+//! 1. Up to [`EVERY_SUBSET_SECTORS`] unflushed sectors, every subset of them lands once. Beyond that, a sample
+//!    that holds none, all, each alone, each missing, and all up to each in the order of their issue.
+//! 2. Where the drive does not promise whole sectors, up to [`EVERY_TORN_SECTORS`] of them are also lost,
+//!    landed or torn in every combination; beyond that, in a sample. How a torn one is torn is drawn.
+//! 3. The same arguments give the same outcomes in the same order: a state is named by its number.
+
+use crate::image::Fate;
+use crate::random::Random;
+
+/// Unflushed sectors of which every subset is tried.
+pub const EVERY_SUBSET_SECTORS: usize = 12;
+
+/// Unflushed sectors that are torn in every combination.
+pub const EVERY_TORN_SECTORS: usize = 6;
+
+/// Outcomes drawn where there are too many to try all.
+const SAMPLED: usize = 256;
+
+/// The outcomes of a cut with so many sectors unflushed.
+pub(super) fn outcomes(sectors: usize, may_tear: bool, random: &mut Random) -> Vec<Vec<Fate>> {
+    let mut all = match sectors <= EVERY_SUBSET_SECTORS {
+        true => every_subset(sectors),
+        false => some_subsets(sectors, random),
+    };
+    if may_tear && sectors > 0 {
+        match sectors <= EVERY_TORN_SECTORS {
+            true => every_torn(sectors, random, &mut all),
+            false => all.extend((0..SAMPLED).map(|_| (0..sectors).map(|_| any_fate(random)).collect())),
+        }
+    }
+    all
+}
+
+fn every_subset(sectors: usize) -> Vec<Vec<Fate>> {
+    let subset = |mask: u32| (0..sectors).map(|sector| landed_if(mask >> sector & 1 == 1)).collect();
+    (0..1 << sectors).map(subset).collect()
+}
+
+fn some_subsets(sectors: usize, random: &mut Random) -> Vec<Vec<Fate>> {
+    let subset =
+        |lands: &dyn Fn(usize) -> bool| (0..sectors).map(|sector| landed_if(lands(sector))).collect();
+    let mut some: Vec<Vec<Fate>> = Vec::with_capacity(3 * sectors + SAMPLED);
+    for at in 0..sectors {
+        some.push(subset(&|sector| sector == at));
+        some.push(subset(&|sector| sector != at));
+        some.push(subset(&|sector| sector < at));
+    }
+    some.push(subset(&|_| true));
+    for _ in 0..SAMPLED {
+        let share = random.unit();
+        some.push((0..sectors).map(|_| landed_if(random.chance(share))).collect());
+    }
+    some
+}
+
+/// Every combination in which at least one sector is torn.
+fn every_torn(sectors: usize, random: &mut Random, all: &mut Vec<Vec<Fate>>) {
+    for combination in 0..3_usize.pow(sectors as u32) {
+        let digit = |sector: usize| combination / 3_usize.pow(sector as u32) % 3;
+        if (0..sectors).all(|sector| digit(sector) != 2) {
+            continue;
+        }
+        let fate = |sector| match digit(sector) {
+            2 => Fate::Torn(random.number()),
+            digit => landed_if(digit == 1),
+        };
+        all.push((0..sectors).map(fate).collect());
+    }
+}
+
+fn any_fate(random: &mut Random) -> Fate {
+    match random.below(4) {
+        0 => Fate::Torn(random.number()),
+        1 => Fate::Lost,
+        _ => landed_if(random.coin()),
+    }
+}
+
+fn landed_if(lands: bool) -> Fate {
+    if lands { Fate::Landed } else { Fate::Lost }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    fn distinct(outcomes: &[Vec<Fate>]) -> usize {
+        outcomes.iter().map(|fates| format!("{fates:?}")).collect::<HashSet<_>>().len()
+    }
+
+    #[test]
+    fn few_sectors_land_in_every_subset_once() {
+        for sectors in 0..=EVERY_SUBSET_SECTORS {
+            let tried = outcomes(sectors, false, &mut Random::new(1));
+            assert_eq!((tried.len(), distinct(&tried)), (1 << sectors, 1 << sectors));
+        }
+    }
+
+    #[test]
+    fn few_sectors_are_lost_landed_or_torn_in_every_combination() {
+        for sectors in 0..=EVERY_TORN_SECTORS {
+            let tried = outcomes(sectors, true, &mut Random::new(1));
+            let all = 3_usize.pow(sectors as u32);
+            assert_eq!((tried.len(), distinct(&tried)), (all, all));
+        }
+    }
+
+    #[test]
+    fn of_many_sectors_a_sample_is_tried_that_holds_the_extremes() {
+        let tried = outcomes(40, false, &mut Random::new(1));
+        for extreme in [Fate::Lost, Fate::Landed] {
+            assert!(tried.contains(&vec![extreme; 40]), "{extreme:?}");
+        }
+        assert!(distinct(&tried) > 3 * 40 + SAMPLED / 2);
+        let torn = |fates: &Vec<Fate>| fates.iter().any(|fate| matches!(fate, Fate::Torn(_)));
+        assert!(!tried.iter().any(torn));
+        assert!(outcomes(40, true, &mut Random::new(1)).iter().filter(|fates| torn(fates)).count() > 200);
+    }
+}

@@ -1,0 +1,251 @@
+//! What outlives a life, and a life in which drives keep their promises.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use evenkeel_engine::counters::Snapshot;
+use evenkeel_engine::device::{Extent, FlushScope};
+use evenkeel_engine::error::Error;
+use evenkeel_engine::format::layout::Layout;
+use evenkeel_engine::volume::{Volume, check, create};
+
+use super::{Outcome, Setup};
+use crate::arena::{ArenaBytes, SimArena};
+use crate::cuts::{CutKind, CutPlan, Cuts};
+use crate::drive::{DriveOptions, SimDrive};
+use crate::executor::{Executor, Halt};
+use crate::faults::Faults;
+use crate::image::{Image, SharedImage};
+use crate::latency::Latency;
+use crate::oracle::{Oracle, Violation};
+use crate::random::Random;
+use crate::workload::{Stage, run_clients};
+
+/// Polls after which a life counts as one that does not end.
+const POLLS_MAX: u64 = 200_000;
+
+/// What outlives a life.
+pub(super) struct Machine {
+    pub(super) setup: Setup,
+    pub(super) random: Random,
+    pub(super) home: SharedImage,
+    pub(super) log: SharedImage,
+    pub(super) arena: ArenaBytes,
+    pub(super) oracle: Rc<RefCell<Oracle>>,
+    /// Whether the power was cut since the oracle last judged: a life that is cut while it opens is not judged.
+    pub(super) power_was_cut: bool,
+    /// How the last life ended; `None` before the first.
+    pub(super) last_cut: Option<CutKind>,
+    /// How many events a life has, as far as is known: that is only seen once one was lived.
+    pub(super) life_events: u64,
+    pub(super) outcome: Outcome,
+    /// What happened so far, if anyone wants to know.
+    pub(super) story: Option<Vec<String>>,
+}
+
+/// What a life does once its volume is open.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Clients work; then every page is checked.
+    Clients,
+    /// What is committed is taken home.
+    Checkpoint,
+    /// Everything is made durable and taken home.
+    Close,
+}
+
+/// How a life ended.
+pub(super) enum End {
+    /// Its work was done.
+    Done,
+    /// A cut struck.
+    Cut(CutKind),
+}
+
+/// A life about to begin.
+pub(super) struct Life {
+    pub(super) executor: Executor,
+    pub(super) cuts: Cuts,
+    pub(super) home: Rc<SimDrive>,
+    pub(super) log: Rc<SimDrive>,
+    pub(super) arena: SimArena,
+}
+
+impl Machine {
+    /// A machine with a new volume on it.
+    pub(super) fn new(setup: Setup) -> Result<Self, Violation> {
+        let create = setup.create;
+        let pages = create.size_bytes / 4096;
+        let home_bytes = Layout::home_bytes_for(pages, create.log_bytes, setup.separate_log);
+        let log_device_bytes = create.log_bytes.next_multiple_of(4096) + 2 * 4096;
+        let mut machine = Self {
+            setup,
+            random: Random::new(setup.seed ^ 0x5eed),
+            home: Image::shared(setup.geometry(home_bytes)),
+            log: Image::shared(setup.geometry(log_device_bytes)),
+            arena: ArenaBytes::new(setup.arena_bytes),
+            oracle: Rc::new(RefCell::new(Oracle::new(create.size_bytes as usize))),
+            power_was_cut: true,
+            last_cut: None,
+            life_events: 400,
+            outcome: Outcome::default(),
+            story: None,
+        };
+        machine.create()?;
+        Ok(machine)
+    }
+
+    fn create(&mut self) -> Result<(), Violation> {
+        let mut life = self.life(CutPlan::default(), [Faults::default(), Faults::default()]);
+        let (home, log, setup) = (life.home, life.log, self.setup);
+        let made = life.executor.block_on(async move {
+            let volume = setup.seed | 1;
+            create(&*home, &*log, setup.separate_log, setup.create, volume).await
+        });
+        drop(life.executor);
+        self.settle(CutKind::PowerCut);
+        self.last_cut = None;
+        made.map_err(Violation::of)?.map_err(Violation::of)
+    }
+
+    /// A life whose home drive and log drive have these faults; those of the log count for nothing where it has
+    /// no drive of its own.
+    pub(super) fn life(&mut self, plan: CutPlan, faults: [Faults; 2]) -> Life {
+        let mut executor = Executor::new(self.random.number());
+        executor.limit_polls(POLLS_MAX);
+        let cuts = Cuts::new(plan, executor.stop());
+        let mut open = |image: &SharedImage, faults: Faults| {
+            let options = DriveOptions { latency: Latency::default(), faults, seed: self.random.number() };
+            Rc::new(SimDrive::open(Rc::clone(image), executor.env(), cuts.clone(), options))
+        };
+        let [of_home, of_log] = faults;
+        let home = open(&self.home, of_home);
+        let log = if self.setup.separate_log { open(&self.log, of_log) } else { Rc::clone(&home) };
+        let seed = self.random.number();
+        let arena = SimArena::open(self.arena.clone(), executor.env(), cuts.clone(), seed);
+        Life { executor, cuts, home, log, arena }
+    }
+
+    /// What each client of a life follows.
+    pub(super) fn client_seeds(&mut self) -> Vec<u64> {
+        (0..self.setup.habits.clients).map(|_| self.random.number()).collect()
+    }
+
+    /// One life, judged at its beginning by what the last cut must have left.
+    pub(super) fn live(&mut self, plan: CutPlan, work: Work) -> Result<End, Violation> {
+        let mut life = self.life(plan, [Faults::default(), Faults::default()]);
+        let (setup, oracle, power_was_cut) = (self.setup, Rc::clone(&self.oracle), self.power_was_cut);
+        let (env, home, log, arena) = (life.executor.env(), life.home, life.log, life.arena);
+        let judged_now = Rc::new(Cell::new(false));
+        let has_judged = Rc::clone(&judged_now);
+        let violation = Rc::new(RefCell::new(None));
+        let seen = Rc::clone(&violation);
+        let seeds = self.client_seeds();
+        let lived = life.executor.block_on(async move {
+            let volume = Volume::open(env.clone(), arena, home, log, setup.separate_log, setup.open).await?;
+            let mut found = vec![0; setup.habits.size_bytes as usize];
+            volume.read(0, &mut found).await?;
+            if env.is_stopped() {
+                return Ok((volume.counters(), Ok(())));
+            }
+            let judged = match power_was_cut {
+                false => oracle.borrow_mut().judge_kill(&found),
+                true => oracle.borrow_mut().judge_power_cut(&found),
+            };
+            has_judged.set(true);
+            if judged.is_err() {
+                return Ok((volume.counters(), judged));
+            }
+            match work {
+                Work::Checkpoint => volume.checkpoint().await?,
+                Work::Close => {
+                    let begun = oracle.borrow().begin_flush(Extent::new(0, setup.habits.size_bytes));
+                    volume.flush(FlushScope::Whole).await?;
+                    oracle.borrow_mut().end_flush(begun);
+                    volume.checkpoint().await?;
+                }
+                Work::Clients => {
+                    let (habits, violation) = (setup.habits, seen);
+                    let stage = Stage {
+                        volume: volume.clone(),
+                        oracle,
+                        violation,
+                        env,
+                        habits,
+                        forgives: Box::new(|_| false),
+                    };
+                    let stage = Rc::new(stage);
+                    run_clients(&stage, &seeds).await;
+                    let is_over = stage.violation.borrow().is_some() || stage.env.is_stopped();
+                    if !is_over {
+                        let report = check(&volume).await?;
+                        if !report.is_clean() {
+                            return Ok((volume.counters(), Err(Violation::of(format!("{report:?}")))));
+                        }
+                    }
+                }
+            }
+            Ok::<(Snapshot, Result<(), Violation>), Error>((volume.counters(), Ok(())))
+        });
+        self.end_life(&life.executor, &life.cuts, plan);
+        drop(life.executor);
+        if judged_now.get() {
+            self.power_was_cut = false;
+        }
+        if let Some(violation) = violation.borrow_mut().take() {
+            return Err(violation);
+        }
+        match lived {
+            Err(Halt::Stopped { .. }) => {
+                self.outcome.cuts += 1;
+                Ok(End::Cut(plan.kind))
+            }
+            Err(halt) => Err(Violation::of(halt)),
+            Ok(lived) => {
+                let (counters, judged) = lived.map_err(Violation::of)?;
+                judged?;
+                self.outcome.checkpoints += counters.checkpoints;
+                self.outcome.commits += counters.commits;
+                self.outcome.direct_writes += counters.direct_writes;
+                Ok(End::Done)
+            }
+        }
+    }
+
+    /// Tells what happened, if anyone wants to know.
+    pub(super) fn note(&mut self, what: impl FnOnce() -> String) {
+        if let Some(story) = &mut self.story {
+            story.push(what());
+        }
+    }
+
+    /// Notes what a life was.
+    pub(super) fn end_life(&mut self, executor: &Executor, cuts: &Cuts, plan: CutPlan) {
+        let last_cut = self.last_cut;
+        self.note(|| {
+            let end = if cuts.has_struck() { format!("{:?}", plan.kind) } else { "its own end".to_owned() };
+            let (events, now_ns) = (cuts.events_so_far(), executor.now_ns());
+            format!("a life after {last_cut:?}: {events} events in {now_ns} ns, up to {end}")
+        });
+        self.outcome.trace = crate::trace::fold(self.outcome.trace, executor.trace_hash());
+        self.life_events = self.life_events.max(cuts.events_so_far() + 1);
+        self.outcome.recoveries += u64::from(self.last_cut.is_some());
+    }
+
+    /// What the end of a life leaves on the drives and in the arena.
+    pub(super) fn settle(&mut self, cut: CutKind) {
+        match cut {
+            CutKind::Kill => {
+                self.home.borrow_mut().kill(&mut self.random);
+                self.log.borrow_mut().kill(&mut self.random);
+            }
+            CutKind::PowerCut => {
+                self.home.borrow_mut().power_cut(&mut self.random);
+                self.log.borrow_mut().power_cut(&mut self.random);
+                self.arena.clear();
+                self.power_was_cut = true;
+            }
+        }
+        self.last_cut = Some(cut);
+    }
+}

@@ -1,0 +1,110 @@
+//! What is expected of a life with trouble, and the look at every page that tells whether it was so.
+
+use evenkeel_engine::device::{Device, Extent};
+use evenkeel_engine::env::Arena;
+use evenkeel_engine::error::Error;
+use evenkeel_engine::format::{PAGE, PAGE_BYTES};
+use evenkeel_engine::volume::Volume;
+
+use crate::executor::SimEnv;
+use crate::oracle::{Floor, Oracle, Violation};
+
+/// What is expected of a life with trouble.
+pub(super) struct Rules {
+    /// Whether the volume may refuse to open.
+    pub(super) may_refuse: bool,
+    /// Whether operations of the volume may fail because those of a drive do.
+    pub(super) may_fail: bool,
+    /// Pages that may be reported as damaged.
+    pub(super) harmed: Vec<bool>,
+    /// Pages that may hold anything.
+    pub(super) unjudged: Vec<bool>,
+    /// What the others must hold.
+    pub(super) floor: Floor,
+    /// Whether clients work.
+    pub(super) works: bool,
+    /// Whether all that the volume holds was made durable before.
+    pub(super) at_rest: bool,
+}
+
+/// Every page, read one by one.
+pub(super) struct Look {
+    pub(super) found: Vec<u8>,
+    /// Why it could not be read.
+    pub(super) failed: Vec<Option<Error>>,
+}
+
+impl Rules {
+    /// Whether an error of the volume follows from what is wrong; `strays` are pages that lost or misplaced writes
+    /// left wrong so far.
+    pub(super) fn is_excused(&self, error: &Error, strays: &[bool]) -> bool {
+        let is_any_harmed = self.harmed.contains(&true);
+        match *error {
+            Error::Damaged { page } => self.harmed[page as usize] || strays[page as usize],
+            Error::Device(_) => self.may_fail || is_any_harmed,
+            Error::Latched(_) => self.may_fail || is_any_harmed || strays.contains(&true),
+            _ => false,
+        }
+    }
+
+    pub(super) fn judge_refusal(&self, error: &Error, strays: &[bool]) -> Result<(), Violation> {
+        let is_report = self.is_excused(error, strays) || matches!(error, Error::Unusable(_));
+        match self.may_refuse && is_report {
+            true => Ok(()),
+            false => Err(Violation::of(format!("it refuses to open: {error}"))),
+        }
+    }
+
+    pub(super) fn judge_look(
+        &self,
+        look: &Look,
+        oracle: &Oracle,
+        floor: Floor,
+        strays: &[bool],
+    ) -> Result<(), Violation> {
+        for (page, error) in look.failed.iter().enumerate() {
+            let is_excused = match error {
+                None => true,
+                Some(Error::Damaged { page: named }) => {
+                    *named == page as u64 && (self.harmed[page] || strays[page])
+                }
+                Some(Error::Device(_)) => self.may_fail || self.harmed[page],
+                Some(_) => false,
+            };
+            if let Some(error) = error.as_ref().filter(|_| !is_excused) {
+                return Err(Violation::of(format!("page {page} cannot be read: {error}")));
+            }
+        }
+        let is_judged = |page: usize| look.failed[page].is_none() && !self.unjudged[page];
+        oracle.judge_pages(&look.found, floor, is_judged)
+    }
+}
+
+/// Reads every page, each alone.
+pub(super) async fn look<A: Arena, H: Device, L: Device>(
+    volume: &Volume<SimEnv, A, H, L>,
+    size_bytes: u64,
+) -> Look {
+    let mut found = vec![0; size_bytes as usize];
+    let mut failed = Vec::new();
+    for (offset, page) in (0..).step_by(PAGE).zip(found.chunks_exact_mut(PAGE)) {
+        failed.push(volume.read(offset, page).await.err());
+    }
+    Look { found, failed }
+}
+
+/// Pages of the volume that these ranges of the home drive speak of: all, where one is not of pages.
+pub(super) fn pages_of(extents: &[Extent], data: Extent) -> Vec<bool> {
+    let mut pages = vec![false; (data.len / PAGE_BYTES) as usize];
+    for extent in extents {
+        match extent.intersection(&data) {
+            Some(shared) => {
+                let first = (shared.offset - data.offset) / PAGE_BYTES;
+                let end = (shared.end() - data.offset).div_ceil(PAGE_BYTES);
+                pages[first as usize..end as usize].fill(true);
+            }
+            None => pages.fill(true),
+        }
+    }
+    pages
+}
