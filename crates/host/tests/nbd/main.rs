@@ -2,4 +2,14 @@
 
 #![allow(clippy::print_stderr)] // The rate of a long run, to whoever asked for one.
 
+mod commands;
+mod disconnects;
 mod fuzz;
+mod handshake;
+mod limits;
+mod model;
+mod tls;
+mod world;
+
+#[path = "../support/mod.rs"]
+mod support;
