@@ -110,7 +110,7 @@ fn a_client_that_stops_listening_at_any_byte_is_missed_by_nobody() {
 }
 
 /// What a server says to a client that says `said` and no more.
-fn answers(said: Vec<u8>) -> Vec<u8> {
+pub(crate) fn answers(said: Vec<u8>) -> Vec<u8> {
     tell(1, |env| async move {
         let world = World::new(&env, RamExport::new(16 << 10), Limits::default());
         let raw = Raw { stream: world.connection(1 << 20, None), headers: Headers::Extended };
@@ -123,8 +123,8 @@ fn answers(said: Vec<u8>) -> Vec<u8> {
 #[test]
 fn a_server_that_goes_at_any_byte_fails_the_requests_of_its_client() {
     // What a server says in a session with a write and a read, taken down once.
-    let shaken = answers(handshake()).len();
-    let recorded = answers([handshake(), requests()].concat());
+    let shaken = answers(handshake(Headers::Extended)).len();
+    let recorded = answers([handshake(Headers::Extended), requests()].concat());
     assert!(recorded.len() > shaken + 132);
     for cut in 0..=recorded.len() {
         let said = recorded[..cut].to_vec();
@@ -157,11 +157,17 @@ fn a_server_that_goes_at_any_byte_fails_the_requests_of_its_client() {
 }
 
 /// How this program's client shakes hands, as long as it is answered as expected.
-fn handshake() -> Vec<u8> {
+pub(crate) fn handshake(headers: Headers) -> Vec<u8> {
     let mut out = 3u32.to_be_bytes().to_vec();
-    encode_option(&mut out, option::EXTENDED_HEADERS, &[]);
-    let contexts = ContextRequest { name: "", queries: vec!["base:allocation", "evenkeel:range-flush"] };
-    encode_option(&mut out, option::SET_META_CONTEXT, &contexts.encode());
+    match headers {
+        Headers::Simple => {}
+        Headers::Structured => encode_option(&mut out, option::STRUCTURED_REPLY, &[]),
+        Headers::Extended => encode_option(&mut out, option::EXTENDED_HEADERS, &[]),
+    }
+    if headers.has_chunks() {
+        let contexts = ContextRequest { name: "", queries: vec!["base:allocation", "evenkeel:range-flush"] };
+        encode_option(&mut out, option::SET_META_CONTEXT, &contexts.encode());
+    }
     encode_option(&mut out, option::GO, &InfoRequest { name: "", wanted: vec![3] }.encode());
     out
 }

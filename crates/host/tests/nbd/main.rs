@@ -6,6 +6,7 @@ mod commands;
 mod disconnects;
 mod fuzz;
 mod handshake;
+mod hostile_server;
 mod limits;
 mod model;
 mod tls;
