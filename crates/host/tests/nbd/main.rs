@@ -10,6 +10,7 @@ mod hostile_server;
 mod limits;
 mod model;
 mod tls;
+mod volume;
 mod world;
 
 #[path = "../support/mod.rs"]
