@@ -10,7 +10,7 @@
 //! stack            what lies under a path
 //!   mounts         /proc/self/mountinfo
 //!   block_device   /sys/dev/block: promises and counters
-//! net              streams of bytes
+//! net              connections and listeners, as streams of bytes
 //! nbd              the NBD protocol over them, both sides
 //! volume           a folder that describes a volume, its members, its arena
 //! cpu              who used the processors meanwhile

@@ -99,6 +99,19 @@ impl Drop for TurnGuard<'_> {
     }
 }
 
+/// Lets every task that is ready run first.
+pub(crate) async fn give_way() {
+    let mut has_waited = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut has_waited, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 /// Which of two came first.
 pub(crate) enum Either<A, B> {
     First(A),

@@ -1,8 +1,11 @@
 //! Any bytes as sessions.
 
+use std::fs;
+use std::path::Path;
 use std::time::Instant;
 
-use evenkeel_host::nbd::fuzzing::fuzz_session;
+use evenkeel_host::nbd::fuzzing::{fuzz_bytes, fuzz_session};
+use evenkeel_host::nbd::statistics::CommandKind;
 use evenkeel_sim::random::Random;
 
 /// Bytes of the input of a seed.
@@ -15,8 +18,65 @@ fn input(seed: u64) -> Vec<u8> {
 
 #[test]
 fn no_session_hurts_the_server() {
-    for seed in 0..20_000 {
-        fuzz_session(&input(seed));
+    let (mut done, mut failed) = ([0; CommandKind::ALL.len()], [0; CommandKind::ALL.len()]);
+    for seed in 0..5_000 {
+        let status = fuzz_session(&input(seed));
+        for (kind, commands) in status.statistics.commands.iter().enumerate() {
+            done[kind] += commands.requests - commands.errors;
+            failed[kind] += commands.errors;
+        }
+    }
+    for kind in CommandKind::ALL {
+        assert!(failed[kind as usize] > 100, "{} fails {failed:?} times", kind.name());
+        let is_done = done[kind as usize] > 100;
+        assert_eq!(is_done, kind != CommandKind::Invalid, "{} is done {done:?} times", kind.name());
+    }
+}
+
+/// What real clients sent: `nbdinfo`, `nbdcopy`, libnbd's Python, `qemu-img`, `qemu-io`, and this program's own.
+fn corpus() -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/nbd/corpus");
+    let entries = fs::read_dir(folder).expect("the corpus is there");
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    paths.iter().map(|path| fs::read(path).expect("a session")).collect()
+}
+
+/// A session of the corpus with some bytes changed, left out or taken from another.
+fn changed(corpus: &[Vec<u8>], seed: u64) -> Vec<u8> {
+    let mut random = Random::new(seed);
+    let mut session = random.pick(corpus).clone();
+    for _ in 0..random.index(6) {
+        // Most of what decides is at the front.
+        let reach = if random.coin() { session.len().min(300) } else { session.len() };
+        let at = random.index(reach.max(1)).min(session.len());
+        match random.index(5) {
+            0 if at < session.len() => session[at] = random.number() as u8,
+            1 if at < session.len() => session[at] ^= 1 << random.index(8),
+            2 => drop(session.drain(at..(at + random.index(40)).min(session.len()))),
+            3 => session.truncate(at),
+            _ => {
+                let other = random.pick(corpus);
+                let from = random.index(other.len());
+                let piece = &other[from..(from + random.index(200)).min(other.len())];
+                session.splice(at..at, piece.iter().copied());
+            }
+        }
+    }
+    session
+}
+
+#[test]
+fn what_real_clients_send_does_not_hurt_the_server_whatever_becomes_of_it() {
+    let corpus = corpus();
+    assert!(corpus.len() > 10);
+    for seed in 0..64 {
+        for session in &corpus {
+            fuzz_bytes(session, seed);
+        }
+    }
+    for seed in 0..5_000 {
+        fuzz_bytes(&changed(&corpus, seed), seed);
     }
 }
 
@@ -28,10 +88,16 @@ fn millions_of_sessions_do_not_hurt_the_server() {
         std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number of sessions, or a seed"))
     };
     let (sessions, first) = (number("EVENKEEL_SESSIONS", 1_000_000u64), number("EVENKEEL_SEED", 1 << 32));
+    let corpus = corpus();
     let began = Instant::now();
     for done in 0..sessions {
         let seed = first + done;
-        if let Err(panic) = std::panic::catch_unwind(|| fuzz_session(&input(seed))) {
+        // One in four is a real client's, changed.
+        let session = || match seed % 4 {
+            0 => drop(fuzz_bytes(&changed(&corpus, seed), seed)),
+            _ => drop(fuzz_session(&input(seed))),
+        };
+        if let Err(panic) = std::panic::catch_unwind(session) {
             eprintln!("the session of seed {seed} fails");
             std::panic::resume_unwind(panic);
         }

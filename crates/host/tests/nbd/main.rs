@@ -2,4 +2,16 @@
 
 #![allow(clippy::print_stderr)] // The rate of a long run, to whoever asked for one.
 
+mod commands;
+mod disconnects;
 mod fuzz;
+mod handshake;
+mod hostile_server;
+mod limits;
+mod model;
+mod tls;
+mod volume;
+mod world;
+
+#[path = "../support/mod.rs"]
+mod support;

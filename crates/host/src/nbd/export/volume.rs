@@ -9,9 +9,14 @@ use evenkeel_engine::format::PAGE_BYTES;
 use evenkeel_engine::volume::Volume;
 
 use super::{Export, ExportError};
+use crate::nbd::wait::give_way;
 
 /// Pages that one question about allocation looks at: the answer may end early, other requests do not wait.
 const ALLOCATION_PAGES_MAX: u64 = 16 << 10;
+
+/// Bytes that are zeroed before others have their turn: pages without contents are passed over in no time, but a
+/// volume may have many.
+const ZEROED_AT_ONCE_BYTES: u64 = 64 << 20;
 
 const EIO: i32 = 5;
 const EINVAL: i32 = 22;
@@ -55,6 +60,22 @@ fn told(error: Error) -> ExportError {
     ExportError { errno, message: error.to_string() }
 }
 
+impl<E: Env, A: Arena, H: Device, L: Device> VolumeExport<E, A, H, L> {
+    async fn zero(&self, extent: Extent, durability: Durability) -> Result<(), Error> {
+        let mut at = extent.offset;
+        while extent.end() - at > ZEROED_AT_ONCE_BYTES {
+            self.volume.write_zeroes(Extent::new(at, ZEROED_AT_ONCE_BYTES), Durability::Buffered).await?;
+            at += ZEROED_AT_ONCE_BYTES;
+            give_way().await;
+        }
+        self.volume.write_zeroes(Extent::new(at, extent.end() - at), Durability::Buffered).await?;
+        match durability {
+            Durability::Buffered => Ok(()),
+            Durability::Durable => self.volume.flush(FlushScope::Ranges(&[extent])).await,
+        }
+    }
+}
+
 impl<E: Env, A: Arena, H: Device, L: Device> Export for VolumeExport<E, A, H, L> {
     fn size_bytes(&self) -> u64 {
         self.volume.size_bytes()
@@ -91,11 +112,11 @@ impl<E: Env, A: Arena, H: Device, L: Device> Export for VolumeExport<E, A, H, L>
         durability: Durability,
         _no_hole: bool,
     ) -> Result<(), ExportError> {
-        self.volume.write_zeroes(extent, durability).await.map_err(told)
+        self.zero(extent, durability).await.map_err(told)
     }
 
     async fn discard(&self, extent: Extent, durability: Durability) -> Result<(), ExportError> {
-        self.volume.write_zeroes(extent, durability).await.map_err(told)
+        self.zero(extent, durability).await.map_err(told)
     }
 
     async fn allocation(&self, extent: Extent) -> Result<Vec<(u64, bool)>, ExportError> {

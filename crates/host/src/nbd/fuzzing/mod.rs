@@ -16,7 +16,7 @@ use crate::nbd::client::{Client, ConnectOptions};
 use crate::nbd::export::BlockSizes;
 use crate::nbd::limits::Limits;
 use crate::nbd::proto::transmission::Headers;
-use crate::nbd::server::Server;
+use crate::nbd::server::{Server, ServerStatus};
 use crate::net::ByteStream;
 pub use pipe::{MemoryStream, pair};
 pub use ram::RamExport;
@@ -46,26 +46,26 @@ pub fn small_limits() -> Limits {
     }
 }
 
-/// Runs the session that `data` describes.
+/// Runs the session that `data` describes; answers what the server did.
 ///
 /// # Panics
 ///
 /// Where the server does not keep what the module promises.
-pub fn fuzz_session(data: &[u8]) {
+pub fn fuzz_session(data: &[u8]) -> ServerStatus {
     let mut source = Source::new(data);
     let settings = Settings::from_byte(source.byte(), source.number());
     let actions = script::session(&mut source, SIZE_BYTES as u64);
-    run(settings, actions);
+    run(settings, actions)
 }
 
-/// Sends `bytes` to a server; everything else follows from `seed`.
+/// Sends `bytes` to a server; everything else follows from `seed`. Answers what the server did.
 ///
 /// # Panics
 ///
 /// As [`fuzz_session`].
-pub fn fuzz_bytes(bytes: &[u8], seed: u64) {
+pub fn fuzz_bytes(bytes: &[u8], seed: u64) -> ServerStatus {
     let actions = vec![Action::Send(bytes.to_vec()), Action::Pause];
-    run(Settings::from_byte(seed as u8, seed), actions);
+    run(Settings::from_byte(seed as u8, seed), actions)
 }
 
 struct Settings {
@@ -94,7 +94,7 @@ impl Settings {
     }
 }
 
-fn run(settings: Settings, actions: Vec<Action>) {
+fn run(settings: Settings, actions: Vec<Action>) -> ServerStatus {
     let mut executor = Executor::new(settings.seed);
     executor.limit_polls(POLLS_MAX);
     let env = executor.env();
@@ -119,6 +119,7 @@ fn run(settings: Settings, actions: Vec<Action>) {
     assert!(status.connections.is_empty(), "no connection is left");
     let bound = limits.in_flight_max_bytes + limits.connection_own_bytes * limits.connections_max as u64;
     assert!(status.in_flight_peak_bytes <= bound, "no more is in flight than the limits allow");
+    status
 }
 
 async fn session(env: SimEnv, server: &Server<SimEnv, RamExport>, settings: &Settings, actions: Vec<Action>) {

@@ -68,6 +68,14 @@ pub(super) fn session(source: &mut Source<'_>, size_bytes: u64) -> Vec<Action> {
     let mut pending = flags.to_be_bytes().to_vec();
     let mut headers = Headers::Simple;
     let mut is_open = false;
+    if source.one_in(2) {
+        // At random it would be rare that all of it is there: straight to the requests.
+        headers = if source.one_in(2) { Headers::Extended } else { Headers::Structured };
+        let mut opening = opening(headers);
+        mutate(source, &mut opening);
+        pending.extend(opening);
+        is_open = true;
+    }
     for _ in 0..MESSAGES_MAX {
         if source.is_empty() {
             break;
@@ -101,6 +109,19 @@ pub(super) fn session(source: &mut Source<'_>, size_bytes: u64) -> Vec<Action> {
         _ => {}
     }
     actions
+}
+
+/// A handshake as this program's client would make it.
+fn opening(headers: Headers) -> Vec<u8> {
+    let mut out = Vec::new();
+    match headers {
+        Headers::Extended => encode_option(&mut out, option::EXTENDED_HEADERS, &[]),
+        _ => encode_option(&mut out, option::STRUCTURED_REPLY, &[]),
+    }
+    let contexts = ContextRequest { name: "", queries: vec![CONTEXT_ALLOCATION, CONTEXT_RANGE_FLUSH] };
+    encode_option(&mut out, option::SET_META_CONTEXT, &contexts.encode());
+    encode_option(&mut out, option::GO, &InfoRequest { name: "", wanted: vec![3] }.encode());
+    out
 }
 
 /// Now and then a message is not what it was.
