@@ -1,5 +1,7 @@
 //! What may be typed, with its help.
 
+mod volume;
+
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand, ValueEnum};
@@ -8,10 +10,16 @@ use evenkeel_host::method::{FileState, Method};
 
 use crate::units;
 
+pub(crate) use volume::{
+    AtomicSectorsArg, BackendArg, CheckArgs, CreateArgs, JournalingArg, LayoutArg, NbdArg, ServeArgs,
+    StatusArgs,
+};
+
 /// Makes synchronous writes fast and predictable.
 ///
 /// Measures what a storage stack does when every write must be durable, says which buffer size to use, and
-/// whether a difference is real.
+/// whether a difference is real. Serves virtual disks that pack the small durable writes of many streams into
+/// one sequential log.
 #[derive(Debug, Parser)]
 #[command(name = "evenkeel", version, propagate_version = true, max_term_width = 100)]
 pub(crate) struct Args {
@@ -23,6 +31,10 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     Probe(Box<ProbeArgs>),
     Compare(CompareArgs),
+    Create(CreateArgs),
+    Serve(ServeArgs),
+    Status(StatusArgs),
+    Check(CheckArgs),
     Sim(SimArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),

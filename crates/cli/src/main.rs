@@ -16,6 +16,7 @@ mod sim;
 mod stdout;
 mod table;
 mod units;
+mod volume;
 
 use std::process::ExitCode;
 
@@ -27,6 +28,10 @@ fn main() -> ExitCode {
     let answer = match Args::parse().command {
         Command::Probe(args) => probe::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Create(args) => volume::create(&args),
+        Command::Serve(args) => volume::serve(&args),
+        Command::Status(args) => volume::status(&args),
+        Command::Check(args) => volume::check(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::pages(&args),

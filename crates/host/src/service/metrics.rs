@@ -70,7 +70,8 @@ async fn answer(stream: &Stream, watched: &Watched) {
             _ => return,
         }
     }
-    let (status, body) = match request.starts_with(b"GET /metrics ") || request.starts_with(b"GET /metrics?") {
+    let (status, body) = match request.starts_with(b"GET /metrics ") || request.starts_with(b"GET /metrics?")
+    {
         true => ("200 OK", text(watched)),
         false => ("404 Not Found", "the metrics are at /metrics\n".to_owned()),
     };
@@ -125,8 +126,11 @@ fn latencies(out: &mut String, watched: &Watched) {
             below = of.latency[..=bucket].iter().sum::<u64>();
             let bound_s = (2_u64 << bucket) as f64 / 1e9;
             if *count > 0 {
-                writeln!(out, "evenkeel_request_seconds_bucket{{command=\"{name}\",le=\"{bound_s}\"}} {below}")
-                    .expect("as above");
+                writeln!(
+                    out,
+                    "evenkeel_request_seconds_bucket{{command=\"{name}\",le=\"{bound_s}\"}} {below}"
+                )
+                .expect("as above");
             }
         }
         debug_assert!(below <= of.requests);

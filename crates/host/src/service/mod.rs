@@ -35,7 +35,10 @@ use crate::volume::{LocalVolume, OpenVolume, STATUS_SOCKET, VolumeError};
 const ACCEPT_AGAIN_NS: u64 = 100_000_000;
 
 /// The server of a volume on this machine.
-type VolumeServer = Server<Loop, VolumeExport<Loop, crate::arena::SharedArena, crate::drive::FileDrive, crate::drive::FileDrive>>;
+type VolumeServer = Server<
+    Loop,
+    VolumeExport<Loop, crate::arena::SharedArena, crate::drive::FileDrive, crate::drive::FileDrive>,
+>;
 
 /// Where to listen.
 #[derive(Debug)]
@@ -114,13 +117,10 @@ pub async fn run(
         }
         None => None,
     };
-    let opened = race(
-        async { Some(OpenVolume::open(event_loop, folder, options.open).await) },
-        async {
-            let _came = signals.next().await;
-            None
-        },
-    );
+    let opened = race(async { Some(OpenVolume::open(event_loop, folder, options.open).await) }, async {
+        let _came = signals.next().await;
+        None
+    });
     let Some(open) = opened.await else { return Ok(Ended::BeforeServing) };
     let open = open?;
 

@@ -228,6 +228,9 @@ impl Status {
         stream.set_read_timeout(Some(ANSWER_MAX))?;
         let mut text = String::new();
         stream.take(DOCUMENT_MAX_BYTES).read_to_string(&mut text)?;
+        if text.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         serde_json::from_str(&text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
     }
 }

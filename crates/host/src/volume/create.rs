@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use evenkeel_engine::device::{Device, Extent};
 use evenkeel_engine::env::Env;
-use evenkeel_engine::format::layout::{Layout, log_bytes_with_superblocks};
 use evenkeel_engine::format::PAGE_BYTES;
+use evenkeel_engine::format::layout::{Layout, log_bytes_with_superblocks};
 use evenkeel_engine::options::CreateOptions;
 
 use super::VolumeError;
@@ -93,7 +93,9 @@ impl Request {
             (None, false) => Some(self.folder.join("log")),
         };
         if log_path.as_ref() == Some(&home_path) {
-            return refused("--member and --log name the same place; leave --log out to keep the log there".into());
+            return refused(
+                "--member and --log name the same place; leave --log out to keep the log there".into(),
+            );
         }
         let pages = self.size_bytes / PAGE_BYTES;
         let home_bytes = Layout::home_bytes_for(pages, self.log_bytes, log_path.is_some());
@@ -126,7 +128,8 @@ impl Request {
         let named = self.destroy.contains(&path);
         if exists && !named {
             let shown = path.display();
-            let why = format!("{shown}: it exists, and would be overwritten; if that is meant: --destroy {shown}");
+            let why =
+                format!("{shown}: it exists, and would be overwritten; if that is meant: --destroy {shown}");
             return Err(VolumeError::Refused(why));
         }
         Ok(PlannedMember { path, bytes, overwrites: exists })
@@ -171,10 +174,12 @@ pub async fn create(
         }
     }
     let log = match &plan.log {
-        Some(log) => Some(make_member(event_loop, request, log, &mut made, |done, all| {
-            progress("making the log", done, all);
-        })
-        .await?),
+        Some(log) => Some(
+            make_member(event_loop, request, log, &mut made, |done, all| {
+                progress("making the log", done, all);
+            })
+            .await?,
+        ),
         None => None,
     };
     let home = make_member(event_loop, request, &plan.home, &mut made, |done, all| {
@@ -195,8 +200,7 @@ pub async fn create(
     };
     progress("writing the log", 0, 1);
     let log_drive = log.as_ref().unwrap_or(&home);
-    let written =
-        evenkeel_engine::volume::create(&home, log_drive, log.is_some(), options, id.0).await;
+    let written = evenkeel_engine::volume::create(&home, log_drive, log.is_some(), options, id.0).await;
     written.map_err(|source| engine_error(request, source))?;
     let description = Description {
         format: Description::FORMAT,
@@ -237,7 +241,9 @@ async fn make_member(
         let size_bytes = drive.geometry().size_bytes;
         if size_bytes < member.bytes {
             let (shown, needed) = (member.path.display(), member.bytes);
-            let why = format!("{shown}: it has {size_bytes} bytes, and {needed} are needed; choose a smaller --size");
+            let why = format!(
+                "{shown}: it has {size_bytes} bytes, and {needed} are needed; choose a smaller --size"
+            );
             return Err(VolumeError::Refused(why));
         }
         return Ok(drive);

@@ -107,7 +107,8 @@ impl OpenVolume {
     /// As [`VolumeError`] tells.
     pub async fn open(event_loop: &Loop, folder: &Path, options: OpenOptions) -> Result<Self, VolumeError> {
         let (description, lock) = lock_description(folder)?;
-        let drive = |member: &Member| FileDrive::open(event_loop, &folder.join(&member.path), member.options());
+        let drive =
+            |member: &Member| FileDrive::open(event_loop, &folder.join(&member.path), member.options());
         let home = Rc::new(drive(&description.home)?);
         let log = match &description.log {
             Some(log) => Rc::new(drive(log)?),

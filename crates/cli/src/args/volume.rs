@@ -1,0 +1,250 @@
+//! What may be typed of volumes: create, serve, status, check.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, ValueEnum};
+
+use crate::units;
+
+/// Make a volume: a virtual disk in a folder
+///
+/// The folder, which must be new or empty, gets a description (volume.toml) and the volume's members: its pages
+/// and its log, as files with all the room they need. Nothing that exists is overwritten unless --destroy names
+/// it.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = CREATE_EXAMPLES)]
+pub(crate) struct CreateArgs {
+    /// The folder
+    #[arg(value_name = "VOL")]
+    pub(crate) volume: PathBuf,
+
+    /// Size of the disk, such as 8g
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    pub(crate) size: u64,
+
+    /// Block device or file for the pages [default: VOL/home]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) member: Option<PathBuf>,
+
+    /// Block device or file for the log [default: VOL/log; on the member where that is a block device]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) log: Option<PathBuf>,
+
+    /// Size of the log [default: an eighth of the disk, from 16m to 512m]
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    pub(crate) log_size: Option<u64>,
+
+    /// How pages are laid over members
+    #[arg(long, value_enum, default_value = "single")]
+    pub(crate) layout: LayoutArg,
+
+    /// Largest write that is there whole or not at all after a cut; it stays as it is chosen here
+    #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "16k")]
+    pub(crate) atomic_max: u64,
+
+    /// Memory for writes that are acknowledged and not yet durable
+    #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "64m")]
+    pub(crate) buffer: u64,
+
+    /// Take room only where something is written: a full disk below can then stop the volume
+    #[arg(long)]
+    pub(crate) sparse: bool,
+
+    /// Whether a power cut leaves each sector of the drives old or new, never a mixture
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(crate) atomic_sectors: AtomicSectorsArg,
+
+    /// Overwrite this existing file or block device: repeat the name that --member or --log has. What it holds
+    /// is lost
+    #[arg(long, value_name = "PATH")]
+    pub(crate) destroy: Vec<PathBuf>,
+
+    /// Say what would be made and lost, and make nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+const CREATE_EXAMPLES: &str = "\
+Examples:
+  evenkeel create disk --size 8g                    a disk of 8 GiB in ./disk
+  evenkeel create disk --size 100g --dry-run        what that would make
+  evenkeel create db --size 400g --member /dev/sdx --destroy /dev/sdx
+                                                    pages and log on a block device
+  evenkeel create db --size 400g --member /dev/sdx --log /dev/nvme0n1p3 --destroy /dev/sdx \\
+      --destroy /dev/nvme0n1p3                      the log on a faster one
+
+Exit status: 0 done, 2 wrong usage or what cannot be made, 130 interrupted; then nothing is left behind.";
+
+/// How pages are laid over members.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum LayoutArg {
+    /// One member; its loss is the volume's
+    Single,
+}
+
+/// What is promised of sectors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AtomicSectorsArg {
+    /// Yes for NVMe, which promises it, else no
+    Auto,
+    /// Yes
+    Yes,
+    /// No: each page's image is logged before the page is overwritten
+    No,
+}
+
+/// Serve a volume over NBD
+///
+/// Whatever a power cut or a kill left undone is done first; then clients may connect. Ctrl-C or SIGTERM lets
+/// requests under way finish, makes everything durable and ends; a second one ends at once, and loses nothing
+/// that was acknowledged either. Takes sockets from systemd, and tells it when it is ready.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = SERVE_EXAMPLES)]
+pub(crate) struct ServeArgs {
+    /// The volume's folder
+    #[arg(value_name = "VOL")]
+    pub(crate) volume: PathBuf,
+
+    /// Where to listen: unix:SOCKET (for this user only) or tcp:HOST:PORT; may be repeated [default:
+    /// unix:VOL/nbd.sock, or the sockets that systemd hands over]
+    #[arg(long, value_name = "WHERE", value_parser = parse_nbd)]
+    pub(crate) nbd: Vec<NbdArg>,
+
+    /// Serve nothing without TLS, with server-cert.pem and server-key.pem of this folder; clients must show a
+    /// certificate where it holds ca-cert.pem too
+    #[arg(long, value_name = "DIR")]
+    pub(crate) tls: Option<PathBuf>,
+
+    /// Metrics for Prometheus at http://HOST:PORT/metrics
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) metrics: Option<String>,
+
+    /// Refuse writes
+    #[arg(long)]
+    pub(crate) read_only: bool,
+
+    /// Which bytes go through the log
+    #[arg(long, value_enum, default_value = "selective")]
+    pub(crate) journaling: JournalingArg,
+
+    /// From which size on selective journaling writes straight home
+    #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "256k")]
+    pub(crate) threshold: u64,
+
+    /// Memory for pages that were read
+    #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "64m")]
+    pub(crate) cache: u64,
+
+    /// Connections at a time
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) connections: u32,
+
+    /// How the kernel is asked
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(crate) backend: BackendArg,
+}
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  evenkeel serve disk                               on the socket disk/nbd.sock
+  nbdinfo 'nbd+unix:///?socket=disk/nbd.sock'       what a client sees
+  nbdfuse mnt/disk --unix disk/nbd.sock &           as a file, for mkfs and a loop device
+  qemu-img convert -n image.qcow2 'nbd+unix:///?socket=disk/nbd.sock'
+  evenkeel serve disk --nbd tcp:0.0.0.0:10809 --tls /etc/pki/nbd --metrics 127.0.0.1:9100
+
+Exit status: 0 everything is durable and home, 1 the volume failed and says why, 2 wrong usage or a volume that
+cannot be opened, 130 ended at once: the next start goes on where this one was.";
+
+/// Where to listen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NbdArg {
+    /// A Unix socket.
+    Unix(PathBuf),
+    /// `HOST:PORT`.
+    Tcp(String),
+}
+
+fn parse_nbd(text: &str) -> Result<NbdArg, String> {
+    match text.split_once(':') {
+        Some(("unix", path)) if !path.is_empty() => Ok(NbdArg::Unix(path.into())),
+        Some(("tcp", address)) if address.rsplit_once(':').is_some() => Ok(NbdArg::Tcp(address.to_owned())),
+        _ => Err(format!("`{text}` is neither unix:SOCKET nor tcp:HOST:PORT")),
+    }
+}
+
+/// Which bytes go through the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum JournalingArg {
+    /// Every write, as the bytes that changed
+    Wasteless,
+    /// The same for writes below --threshold; larger ones go straight home where the drive keeps sectors whole
+    Selective,
+    /// Every write, as whole pages, to compare with
+    WholePages,
+    /// Every write straight home, to compare with
+    Ordered,
+}
+
+/// How the kernel is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BackendArg {
+    /// Through io_uring, or threads where that is forbidden
+    Auto,
+    /// Through io_uring
+    IoUring,
+    /// By threads and epoll
+    Threads,
+}
+
+/// Tell what a served volume does
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  evenkeel status disk
+  evenkeel status disk --json | jq .occupancy
+
+Exit status: 0 it is well, 1 it failed or is not being served, 2 no volume.")]
+pub(crate) struct StatusArgs {
+    /// The volume's folder
+    #[arg(value_name = "VOL")]
+    pub(crate) volume: PathBuf,
+
+    /// Everything, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Read all of a volume and compare it with its checksums
+///
+/// As when it is served, whatever a power cut or a kill left undone is done first. A volume that is being served
+/// is refused.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  evenkeel check disk
+  evenkeel check disk --repair                      mend what redundancy can mend
+
+Exit status: 0 nothing is damaged, 1 something is, 2 no volume or one that cannot be opened, 130 interrupted.")]
+pub(crate) struct CheckArgs {
+    /// The volume's folder
+    #[arg(value_name = "VOL")]
+    pub(crate) volume: PathBuf,
+
+    /// Mend what is damaged from redundancy, where the layout has any
+    #[arg(long)]
+    pub(crate) repair: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_name_their_kind() {
+        assert_eq!(parse_nbd("unix:a:b"), Ok(NbdArg::Unix("a:b".into())));
+        assert_eq!(parse_nbd("tcp:[::1]:10809"), Ok(NbdArg::Tcp("[::1]:10809".to_owned())));
+        for wrong in ["", "unix:", "tcp:host", "/a/b", "udp:1:2"] {
+            assert!(parse_nbd(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! `evenkeel serve`.
+
+#![allow(clippy::print_stderr, reason = "what happens while it serves goes there")]
+
+use std::fmt::Write as _;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use evenkeel_engine::options::{Journaling, OpenOptions};
+use evenkeel_host::event_loop::Backend;
+use evenkeel_host::nbd::limits::Limits;
+use evenkeel_host::service::{self, Address, Ended, Event, Options};
+use evenkeel_host::volume::{NBD_SOCKET, VolumeError};
+
+use super::event_loop;
+use crate::args::{BackendArg, JournalingArg, NbdArg, ServeArgs};
+use crate::failure::Failure;
+use crate::stdout::say;
+
+/// Serves a volume until a signal comes.
+pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
+    let (nbd, shown) = addresses(args)?;
+    let journaling = match args.journaling {
+        JournalingArg::Wasteless => Journaling::Wasteless,
+        JournalingArg::Selective => Journaling::Selective { threshold_bytes: args.threshold },
+        JournalingArg::WholePages => Journaling::WholePages,
+        JournalingArg::Ordered => Journaling::Ordered,
+    };
+    let open = OpenOptions {
+        journaling,
+        cached_pages_max: usize::try_from(args.cache / 4096).unwrap_or(usize::MAX),
+        ..OpenOptions::default()
+    };
+    let options = Options {
+        nbd,
+        tls: args.tls.clone(),
+        metrics: args.metrics.clone(),
+        read_only: args.read_only,
+        limits: Limits { connections_max: args.connections as usize, ..Limits::default() },
+        open,
+    };
+    let backend = match args.backend {
+        BackendArg::Auto => Backend::Auto,
+        BackendArg::IoUring => Backend::Uring,
+        BackendArg::Threads => Backend::Threads,
+    };
+    let event_loop = event_loop(backend)?;
+    let tell = move |event: Event<'_>| match event {
+        Event::Ready { volume, tcp, metrics } => {
+            let counters = volume.volume.counters();
+            let mut text = String::new();
+            if counters.replayed_records + counters.replayed_units > 0 {
+                writeln!(
+                    text,
+                    "recovered: {} records of the log, {} writes that were in memory",
+                    counters.replayed_records, counters.replayed_units
+                )
+                .expect("a string takes all");
+            }
+            shown.iter().for_each(|where_to| writeln!(text, "ready: {where_to}").expect("as above"));
+            tcp.iter().for_each(|at| writeln!(text, "ready: nbd://{at}").expect("as above"));
+            metrics.iter().for_each(|at| writeln!(text, "metrics: http://{at}/metrics").expect("as above"));
+            let _nobody_listens = say(&text);
+            let _no_service_manager = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+        }
+        Event::Stopping => {
+            let _no_service_manager = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
+            eprintln!("stopping: what is acknowledged is made durable (a second signal ends at once)");
+        }
+        Event::Connection(text) => eprintln!("{text}"),
+    };
+    let handle = event_loop.handle();
+    let ended = event_loop.block_on(service::run(&handle, &args.volume, options, tell));
+    match ended {
+        Ok(Ended::Closed) => Ok(()),
+        Ok(Ended::BeforeServing) => Err(Failure::Interrupted),
+        Ok(Ended::AtOnce) => {
+            eprintln!("ended at once: what was acknowledged is kept until the next start");
+            // Nothing is waited for: what is under way ends with the process, as after a kill.
+            std::process::exit(evenkeel_host::interrupt::EXIT_INTERRUPTED);
+        }
+        Err(VolumeError::Engine { folder, source: evenkeel_engine::error::Error::Latched(reason) }) => {
+            Err(Failure::No(format!("{}: it failed while it was served: {reason}", folder.display())))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Where to listen, and how clients that are on this machine call it.
+fn addresses(args: &ServeArgs) -> Result<(Vec<Address>, Vec<String>), Failure> {
+    let handed_over = sd_notify::listen_fds()
+        .map_err(|error| Failure::Unusable(format!("LISTEN_FDS: {error}; start it as a socket unit does")))?;
+    let mut addresses: Vec<Address> = inherited(handed_over);
+    let mut shown = Vec::new();
+    let default = [NbdArg::Unix(args.volume.join(NBD_SOCKET))];
+    let asked = match (args.nbd.is_empty(), addresses.is_empty()) {
+        (true, true) => &default[..],
+        _ => &args.nbd[..],
+    };
+    for address in asked {
+        match address {
+            NbdArg::Unix(path) => {
+                let scheme = if args.tls.is_some() { "nbds+unix" } else { "nbd+unix" };
+                let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+                shown.push(format!("{scheme}:///?socket={}", absolute.display()));
+                addresses.push(Address::Unix(path.clone()));
+            }
+            NbdArg::Tcp(address) => addresses.push(Address::Tcp(address.clone())),
+        }
+    }
+    Ok((addresses, shown))
+}
+
+#[allow(unsafe_code)]
+fn inherited(sockets: impl Iterator<Item = i32>) -> Vec<Address> {
+    // SAFETY: a service manager hands these descriptors over for this process alone.
+    sockets.map(|socket| Address::Inherited(unsafe { OwnedFd::from_raw_fd(socket) })).collect()
+}

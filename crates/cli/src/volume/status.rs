@@ -1,0 +1,128 @@
+//! `evenkeel status`.
+
+use std::fmt::Write as _;
+use std::io;
+
+use evenkeel_host::service::status::Status;
+use evenkeel_host::volume::description::Description;
+use evenkeel_host::volume::has_arena;
+use evenkeel_measure::report::format;
+
+use crate::args::StatusArgs;
+use crate::failure::Failure;
+use crate::stdout::say;
+use crate::table::lay_out;
+
+/// Asks the volume's server, and prints its answer.
+pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
+    let (description, _) = Description::read(&args.volume)?;
+    let status = match Status::ask(&args.volume) {
+        Ok(status) => status,
+        Err(error) if is_unserved(&error) => {
+            let waiting = match has_arena(&args.volume, &description) {
+                true => "; writes that were acknowledged wait in memory for the next start",
+                false => "",
+            };
+            let shown = args.volume.display();
+            return Err(Failure::No(format!(
+                "{shown}: it is not being served{waiting}; start it with `evenkeel serve {shown}`"
+            )));
+        }
+        Err(error) => {
+            return Err(Failure::about(&args.volume, format!("its server gives no status: {error}")));
+        }
+    };
+    say(&if args.json { status.to_json() } else { text(&status) })?;
+    match &status.failure {
+        Some(reason) => Err(Failure::No(format!("{}: it failed: {reason}", args.volume.display()))),
+        None => Ok(()),
+    }
+}
+
+/// Nobody listens, or a process that was just killed did.
+fn is_unserved(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
+    matches!(error.kind(), NotFound | ConnectionRefused | ConnectionReset | BrokenPipe | UnexpectedEof)
+}
+
+fn text(status: &Status) -> String {
+    let (volume, server, counters) = (&status.volume, &status.server, &status.counters);
+    let mut text = format!(
+        "{} of {}, layout {}, survives the loss of {} members\n",
+        volume.path,
+        format::bytes(volume.size_bytes),
+        volume.layout,
+        volume.losses_survived
+    );
+    let mut line =
+        |name: &str, value: String| writeln!(text, "  {name:<10} {value}").expect("a string takes all");
+    line(
+        "served",
+        format!(
+            "for {} by process {} through {}, {} connections{}",
+            format::duration(server.uptime_s),
+            server.pid,
+            server.backend,
+            server.connections,
+            if server.read_only { ", read-only" } else { "" }
+        ),
+    );
+    let occupancy = &status.occupancy;
+    for (name, used, all) in [
+        ("buffer", occupancy.buffer_used_bytes, occupancy.buffer_bytes),
+        ("log", occupancy.log_used_bytes, occupancy.log_bytes),
+        ("dirty", occupancy.dirty_bytes, occupancy.dirty_max_bytes),
+    ] {
+        let share = format::percent(used as f64 / all.max(1) as f64);
+        line(name, format!("{} of {} ({share})", format::bytes_f64(used as f64), format::bytes(all)));
+    }
+    let per_user = |bytes: u64| format::number(bytes as f64 / counters.user_bytes.max(1) as f64);
+    if counters.user_bytes > 0 {
+        line(
+            "written",
+            format!(
+                "{} by clients; for each byte {} to the log, {} home",
+                format::bytes_f64(counters.user_bytes as f64),
+                per_user(counters.log_bytes),
+                per_user(counters.home_bytes + counters.table_bytes)
+            ),
+        );
+    }
+    if counters.commits > 0 {
+        let batch = counters.committed_units as f64 / counters.commits as f64;
+        line(
+            "commits",
+            format!(
+                "{} with {} writes each, {} checkpoints",
+                format::count(counters.commits),
+                format::number(batch),
+                counters.checkpoints
+            ),
+        );
+    }
+    if let Some(reason) = &status.failure {
+        line("FAILED", reason.clone());
+    }
+    let rows: Vec<[String; 6]> = status
+        .requests
+        .iter()
+        .map(|kind| {
+            let latency = &kind.latency_s;
+            [
+                kind.kind.replace('_', " "),
+                format::count(kind.requests),
+                format::count(kind.errors),
+                format::seconds(latency.mean),
+                format::seconds(latency.p50),
+                format::seconds(latency.p99),
+            ]
+        })
+        .collect();
+    if !rows.is_empty() {
+        text.push_str(&lay_out(
+            ["requests", "answered", "errors", "mean", "half below", "99 % below"],
+            &rows,
+        ));
+    }
+    text
+}
