@@ -23,7 +23,7 @@ use crate::format::{PAGE, PAGE_BYTES, page_sum};
 use crate::notify::Notify;
 
 use frames::Frames;
-pub(crate) use frames::Outgoing;
+pub(crate) use frames::{Outgoing, PageBytes};
 pub(crate) use table::Table;
 
 /// Pages read from the device at once.

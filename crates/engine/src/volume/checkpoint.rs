@@ -10,6 +10,7 @@
 //!    tail and does all of it again.
 //! 4. Only then is the room of the older records used again.
 
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use super::Inner;
@@ -19,12 +20,13 @@ use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::format::record::{RecordBuilder, RecordKind, Tag};
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
-use crate::home::Outgoing;
+use crate::home::{Outgoing, PageBytes};
 use crate::log::Meaning;
+use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
 
-/// Bytes written home at once.
-const WRITE_BYTES_MAX: usize = 256 << 10;
+/// Pages written home at once.
+const WRITE_PAGES_MAX: usize = 64;
 
 impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     /// Starts a checkpoint unless one is running.
@@ -60,12 +62,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         let outgoing = self.home.take_outgoing(&pages);
         let table = self.announce(&outgoing, through).await?;
 
-        self.write_pages(&outgoing).await?;
-        for (number, bytes) in &table {
-            let offset = self.home.layout.table_offset(*number);
-            self.home.device.write(offset, bytes, Durability::Buffered).await?;
-            add(&self.counters.table_bytes, PAGE_BYTES);
-        }
+        self.write_home_pages(&outgoing, &table).await?;
         let slot = self.superblocks.inactive_root();
         let root = self.home.table.root_bytes();
         let root_offset = self.home.layout.roots[usize::from(slot)].offset;
@@ -184,34 +181,92 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         Ok(())
     }
 
-    /// Writes pages in order of address, neighbours together; pages without contents are not written.
-    async fn write_pages(&self, outgoing: &[Outgoing]) -> Result<(), Error> {
-        let mut run: Vec<u8> = Vec::new();
-        let mut start = 0;
+    /// Writes pages in order of address, neighbours together, and then the table's; those without contents are not
+    /// written. Not yet durably.
+    async fn write_home_pages(
+        self: &Rc<Self>,
+        outgoing: &[Outgoing],
+        table: &[(u64, [u8; PAGE])],
+    ) -> Result<(), Error> {
+        let writes = HomeWrites::new(self);
         let stored: Vec<&Outgoing> = outgoing.iter().filter(|page| !page.empty).collect();
-        for (place, page) in stored.iter().enumerate() {
-            let continues = stored.get(place + 1).is_some_and(|next| next.page == page.page + 1);
-            if run.is_empty() {
-                start = page.page;
-            }
-            let bytes = if run.is_empty() && !continues {
-                &page.bytes[..]
-            } else {
-                run.extend_from_slice(&page.bytes[..]);
-                &run[..]
+        let follows = |page: &&Outgoing, next: &&Outgoing| next.page == page.page + 1;
+        for run in stored.chunk_by(follows).flat_map(|run| run.chunks(WRITE_PAGES_MAX)) {
+            let bytes = match run {
+                [page] => Outbound::Page(Rc::clone(&page.bytes)),
+                _ => Outbound::Run(run.iter().flat_map(|page| &page.bytes[..]).copied().collect()),
             };
-            if !continues || run.len() >= WRITE_BYTES_MAX {
-                let offset = self.home.layout.page_offset(start);
-                self.home.device.write(offset, bytes, Durability::Buffered).await?;
-                add(&self.counters.home_bytes, bytes.len() as u64);
-                run.clear();
-            }
+            add(&self.counters.home_bytes, run.len() as u64 * PAGE_BYTES);
+            writes.begin(self.home.layout.page_offset(run[0].page), bytes).await;
         }
+        for (number, bytes) in table {
+            add(&self.counters.table_bytes, PAGE_BYTES);
+            let bytes = Outbound::Run(bytes.to_vec());
+            writes.begin(self.home.layout.table_offset(*number), bytes).await;
+        }
+        writes.all_done().await?;
         for page in outgoing.iter().filter(|page| page.empty) {
             let extent = crate::device::Extent::new(self.home.layout.page_offset(page.page), PAGE_BYTES);
             self.home.device.discard(extent).await?;
         }
         Ok(())
+    }
+}
+
+/// What one write takes home.
+enum Outbound {
+    Page(PageBytes),
+    Run(Vec<u8>),
+}
+
+impl Outbound {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Page(page) => &page[..],
+            Self::Run(run) => run,
+        }
+    }
+}
+
+/// Writes to the home device, several at a time.
+struct HomeWrites<'a, E, A, H, L> {
+    inner: &'a Rc<Inner<E, A, H, L>>,
+    state: Rc<WritesState>,
+}
+
+#[derive(Default)]
+struct WritesState {
+    under_way: Cell<usize>,
+    failure: RefCell<Option<Error>>,
+    changed: Notify,
+}
+
+impl<'a, E: Env, A: Arena, H: Device, L: Device> HomeWrites<'a, E, A, H, L> {
+    fn new(inner: &'a Rc<Inner<E, A, H, L>>) -> Self {
+        Self { inner, state: Rc::default() }
+    }
+
+    /// Begins a write once there is a place for it; after a failure none is begun.
+    async fn begin(&self, offset: u64, bytes: Outbound) {
+        let most = self.inner.options.home_writes_max.max(1);
+        self.state.changed.until(|| (self.state.under_way.get() < most).then_some(())).await;
+        if self.state.failure.borrow().is_some() {
+            return;
+        }
+        self.state.under_way.set(self.state.under_way.get() + 1);
+        let (device, state) = (Rc::clone(&self.inner.home.device), Rc::clone(&self.state));
+        self.inner.env.spawn(async move {
+            if let Err(error) = device.write(offset, bytes.bytes(), Durability::Buffered).await {
+                state.failure.borrow_mut().get_or_insert(error.into());
+            }
+            state.under_way.set(state.under_way.get() - 1);
+            state.changed.all();
+        });
+    }
+
+    async fn all_done(self) -> Result<(), Error> {
+        self.state.changed.until(|| (self.state.under_way.get() == 0).then_some(())).await;
+        self.state.failure.take().map_or(Ok(()), Err)
     }
 }
 
