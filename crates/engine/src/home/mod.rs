@@ -234,6 +234,14 @@ impl<H: Device> Home<H> {
         self.frames.borrow().dirty_list()
     }
 
+    /// The known parts of a dirty page, each with its place; `None` where it is not dirty.
+    pub(crate) fn known_parts(&self, page: u64) -> Option<Vec<(u16, Vec<u8>)>> {
+        let frames = self.frames.borrow();
+        let frame = frames.get(page).filter(|frame| frame.dirty)?;
+        let part = |(start, end): (usize, usize)| (start as u16, frame.bytes[start..end].to_vec());
+        Some(frame.known.held().map(part).collect())
+    }
+
     /// Takes the dirty ones of `pages`, all of them known, for a checkpoint, in order of address.
     pub(crate) fn take_outgoing(&self, pages: &[u64]) -> Vec<Outgoing> {
         self.frames.borrow_mut().take_outgoing(pages)

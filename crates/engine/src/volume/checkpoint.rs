@@ -11,6 +11,7 @@
 //! 4. Only then is the room of the older records used again.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::Inner;
@@ -57,7 +58,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     /// As [`Self::checkpoint`], for whoever has the turn of writing home.
     pub(super) async fn checkpoint_in_turn(self: &Rc<Self>) -> Result<(), Error> {
         self.check_alive()?;
-        let pages = self.load_dirty().await?;
+        let (pages, stuck) = self.load_dirty().await?;
         let through = self.log.acknowledged();
         let outgoing = self.home.take_outgoing(&pages);
         let table = self.announce(&outgoing, through).await?;
@@ -73,6 +74,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         add(&self.counters.home_flushes, 1);
         add(&self.counters.table_bytes, root.len() as u64);
 
+        if !stuck.is_empty() {
+            self.carry(&stuck).await?;
+        }
         let first_kept = if is_planted(Bug::TailTooLate) { through + 2 } else { through + 1 };
         let tail = self.log.position_of(first_kept);
         let acknowledged = self.log.acknowledged();
@@ -95,27 +99,75 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         Ok(())
     }
 
-    /// Makes every dirty page and its sum known; answers all pages that are dirty at the moment of its end. The
-    /// tail will pass every change up to then, so none may be left out.
-    async fn load_dirty(self: &Rc<Self>) -> Result<Vec<u64>, Error> {
+    /// Makes every dirty page and its sum known; answers all pages that are dirty at the moment of its end, and apart
+    /// from them those of which that cannot be done. The tail will pass every change up to then, so none may be
+    /// left out.
+    async fn load_dirty(self: &Rc<Self>) -> Result<(Vec<u64>, Vec<u64>), Error> {
+        let mut stuck = BTreeSet::new();
         loop {
             self.finish_commits();
-            let pages = self.home.dirty_list();
-            let is_ready = |page: &u64| self.home.is_known(*page) && self.home.table.is_loaded(*page);
-            let unready: Vec<u64> = pages.iter().copied().filter(|page| !is_ready(page)).collect();
+            self.check_alive()?;
+            let (pages, left): (Vec<u64>, Vec<u64>) = self
+                .home
+                .dirty_list()
+                .into_iter()
+                .partition(|page| !stuck.contains(page) || self.is_ready(*page));
+            let unready: Vec<u64> = pages.iter().copied().filter(|&page| !self.is_ready(page)).collect();
             if unready.is_empty() {
-                return Ok(pages);
+                return Ok((pages, left));
             }
             for run in runs(&unready) {
-                self.home.load(run.start, run.end).await?;
-            }
-            for &page in &unready {
-                self.home.table.load_for(page).await?;
+                if self.load_run(run.clone()).await.is_ok() {
+                    continue;
+                }
+                for page in run {
+                    if self.load_run(page..page + 1).await.is_err() {
+                        stuck.insert(page);
+                    }
+                }
             }
             if is_planted(Bug::CheckpointByFirstList) {
-                return Ok(pages);
+                return Ok((pages, left));
             }
         }
+    }
+
+    fn is_ready(&self, page: u64) -> bool {
+        self.home.is_known(page) && self.home.table.is_loaded(page)
+    }
+
+    async fn load_run(&self, run: std::ops::Range<u64>) -> Result<(), Error> {
+        self.home.load(run.start, run.end).await?;
+        for page in run {
+            self.home.table.load_for(page).await?;
+        }
+        Ok(())
+    }
+
+    /// Logs once more what is known of pages whose rest is damaged or cannot be read: they cannot go home until they
+    /// are written whole, and the tail must not pass what was acknowledged of them. One bad page keeps no volume
+    /// shut.
+    async fn carry(self: &Rc<Self>, pages: &[u64]) -> Result<(), Error> {
+        // Nothing else is committed meanwhile: this record must not bring back what a newer one with a lower number
+        // has changed.
+        let _held = self.hold_commits().await?;
+        let mut builder = RecordBuilder::default();
+        builder.clear();
+        let known: Vec<_> =
+            pages.iter().filter_map(|&page| Some((page, self.home.known_parts(page)?))).collect();
+        for (page, parts) in &known {
+            for (start, bytes) in parts {
+                builder.tag(&Tag::Delta { page: *page, offset: *start, len: bytes.len() as u16 });
+            }
+        }
+        for (_, bytes) in known.iter().flat_map(|(_, parts)| parts) {
+            builder.payload(bytes.len()).copy_from_slice(bytes);
+        }
+        if builder.bytes().len() as u64 > self.limits.carried_max {
+            return Err(Error::Damaged { page: pages[0] });
+        }
+        add(&self.counters.carried_pages, pages.len() as u64);
+        self.append_control(Meaning { kind: RecordKind::Commit, through: 0 }, &mut builder).await.map(drop)
     }
 
     /// Puts the new sums into the table and, durably, into the log; answers the table pages to write.

@@ -24,6 +24,18 @@ pub(super) struct Commits {
     ready: Option<Batch>,
     idle_batches: Vec<Batch>,
     idle_builders: Vec<RecordBuilder>,
+    /// None may begin.
+    held: bool,
+}
+
+/// No commit is under way, and none begins.
+pub(super) struct CommitsHeld<'a, E: Env, A: Arena, H: Device, L: Device>(&'a Rc<Inner<E, A, H, L>>);
+
+impl<E: Env, A: Arena, H: Device, L: Device> Drop for CommitsHeld<'_, E, A, H, L> {
+    fn drop(&mut self) {
+        self.0.commits.borrow_mut().held = false;
+        self.0.pump_soon();
+    }
 }
 
 struct Commit {
@@ -45,7 +57,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
 
     fn begin_commit(self: &Rc<Self>) -> Option<(Slot, RecordBuilder)> {
         let mut commits = self.commits.borrow_mut();
-        if commits.in_flight.len() >= self.options.commits_in_flight_max {
+        if commits.held || commits.in_flight.len() >= self.options.commits_in_flight_max {
             return None;
         }
         let batch = match commits.ready.take() {
@@ -102,6 +114,19 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             Ok(()) => self.finish_commits(),
             Err(_) => self.tell_failure(),
         }
+    }
+
+    /// Waits until no commit is under way, and keeps it so.
+    pub(super) async fn hold_commits(self: &Rc<Self>) -> Result<CommitsHeld<'_, E, A, H, L>, Error> {
+        self.commits.borrow_mut().held = true;
+        let held = CommitsHeld(self);
+        self.changed
+            .until(|| match self.log.failure() {
+                Some(_) => Some(self.check_alive()),
+                None => self.commits.borrow().in_flight.is_empty().then_some(Ok(())),
+            })
+            .await?;
+        Ok(held)
     }
 
     /// Gives effect to every commit that is durable now, in order.

@@ -111,6 +111,8 @@ impl Limits {
         Self {
             commit_used_max: log_bytes - kept_bytes,
             dirty_pages_max: dirty_pages_max.min(16_384),
+            // Records of checkpoints take half of what is kept for them: `dirty_pages_max` is half of what fits.
+            carried_max: record_max / 2,
             needs_images: needs_images && !is_planted(Bug::NoImages),
         }
     }

@@ -107,6 +107,8 @@ struct Limits {
     commit_used_max: u64,
     /// Frames that may wait for a checkpoint.
     dirty_pages_max: usize,
+    /// Largest record that a checkpoint may log of pages that cannot go home.
+    carried_max: u64,
     /// Whether checkpoints log whole pages before they write them.
     needs_images: bool,
 }
