@@ -87,6 +87,16 @@ impl<H: Device> Home<H> {
         self.frames.borrow().dirty()
     }
 
+    /// Those of them of which the log does not hold every byte.
+    pub(crate) fn uncovered_pages(&self) -> usize {
+        self.frames.borrow().uncovered()
+    }
+
+    /// Whether the page is dirty, and the log holds every byte of it.
+    pub(crate) fn is_covered(&self, page: u64) -> bool {
+        self.frames.borrow().get(page).is_some_and(|frame| frame.dirty && !frame.is_uncovered())
+    }
+
     /// Whether any page from `first` to before `end` has something that is not home yet.
     pub(crate) fn is_dirty(&self, first: u64, end: u64) -> bool {
         let frames = self.frames.borrow();
@@ -196,7 +206,7 @@ impl<H: Device> Home<H> {
                 }
                 Tag::Discard { page, count } => {
                     for page in page..page + u64::from(count) {
-                        frames.put(page, &[0; PAGE], true, None);
+                        frames.put(page, &[0; PAGE], true, true, None);
                     }
                 }
                 Tag::Units { .. } | Tag::Page { .. } | Tag::TablePage { .. } => {}
@@ -206,7 +216,7 @@ impl<H: Device> Home<H> {
 
     /// Puts the whole of a page in place, as recovery found it; `logged_sum` where the log holds its sum.
     pub(crate) fn recover(&self, page: u64, bytes: &[u8; PAGE], empty: bool, logged_sum: Option<u64>) {
-        self.frames.borrow_mut().put(page, bytes, empty, logged_sum);
+        self.frames.borrow_mut().put(page, bytes, empty, false, logged_sum);
     }
 
     /// Waits until nobody reads or writes any of the pages on the device, and keeps it so.

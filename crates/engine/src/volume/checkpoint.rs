@@ -163,7 +163,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         for (_, bytes) in known.iter().flat_map(|(_, parts)| parts) {
             builder.payload(bytes.len()).copy_from_slice(bytes);
         }
-        if builder.bytes().len() as u64 > self.limits.carried_max {
+        let is_record_too_large = builder.bytes().len() as u64 > self.limits.carried_max;
+        // Beyond this, commits might wait for frames that no checkpoint can free.
+        if is_record_too_large || pages.len() > self.limits.stuck_pages_max() {
             return Err(Error::Damaged { page: pages[0] });
         }
         add(&self.counters.carried_pages, pages.len() as u64);
@@ -190,7 +192,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             let sums = table.iter().zip(&table_sums);
             sums.filter(|((number, _), sum)| !self.home.table.is_logged(*number, **sum))
         };
-        let needs_image = |page: &Outgoing| self.limits.needs_images && !page.empty;
+        let needs_image = |page: &Outgoing| self.limits.needs_images && !page.empty && !page.covered;
         let mut builder = RecordBuilder::default();
         if self.limits.needs_images {
             builder.clear();
