@@ -45,13 +45,10 @@ pub async fn create<H: Device, L: Device>(
         return unusable(format!("its log needs {} bytes of the log device", layout.log.end()));
     }
     let limits = Limits::of(layout.log.len, log_sector_bytes as usize, !home_geometry.atomic_sectors);
-    if limits.dirty_pages_max < DIRTY_PAGES_MIN || limits.unit_max_bytes() < options.atomic_max_bytes as usize
-    {
-        return unusable(format!(
-            "a log of {} bytes is too small for atomic writes of {} bytes",
-            layout.log.len, options.atomic_max_bytes
-        ));
+    if options.atomic_max_bytes < PAGE_BYTES {
+        return unusable(format!("its largest atomic write has at least {PAGE} bytes"));
     }
+    limits.check_suffice(options.atomic_max_bytes, layout.log.len)?;
 
     // Written before use, not merely allocated: a durable write to the log changes no metadata below.
     let zeros = vec![0; ZEROS];
@@ -113,6 +110,16 @@ impl Limits {
             dirty_pages_max: dirty_pages_max.min(16_384),
             needs_images: needs_images && !is_planted(Bug::NoImages),
         }
+    }
+
+    /// Whether a volume can take atomic writes of this size, checkpoints beside them.
+    pub(super) fn check_suffice(&self, atomic_max_bytes: u64, log_bytes: u64) -> Result<(), Error> {
+        if self.dirty_pages_max >= DIRTY_PAGES_MIN && self.unit_max_bytes() as u64 >= atomic_max_bytes {
+            return Ok(());
+        }
+        Err(Error::Unusable(format!(
+            "a log of {log_bytes} bytes is too small for atomic writes of {atomic_max_bytes} bytes"
+        )))
     }
 
     /// Largest payload of one commit, with 64 bytes for each of its extents.
