@@ -4,10 +4,52 @@ mod machine;
 
 use evenkeel_engine::device::{Device, Durability};
 use evenkeel_engine::error::Error;
+use evenkeel_engine::format::page_sum;
+use evenkeel_engine::format::record::{Header, RecordBuilder, RecordKind, Tag};
 use evenkeel_engine::format::superblock::Superblock;
 use evenkeel_engine::options::CreateOptions;
 use evenkeel_engine::volume::create;
 use machine::{Machine, PAGE, Plan, WHOLE_LIFE};
+
+/// What a volume serves of page 8 after an image of it, all 7, whose sum is `sum`, came into its log.
+fn page_after_image(sum: u64) -> Result<Vec<u8>, Error> {
+    let mut machine = Machine::new(Plan::of_pages(40), 1);
+    machine.live_whole(async |life| {
+        let mut page = vec![0; PAGE as usize];
+        life.home.read(0, &mut page).await.unwrap();
+        let superblock = Superblock::decode(&page).unwrap();
+        let mut builder = RecordBuilder::default();
+        builder.clear();
+        builder.tag(&Tag::Page { page: 8, sum });
+        builder.payload(PAGE as usize).fill(7);
+        let header = Header {
+            kind: RecordKind::Images,
+            epoch: superblock.epoch,
+            sequence: superblock.tail_sequence,
+            acknowledged: 0,
+            through: 0,
+            tags: 0,
+            payload_bytes: 0,
+            len_bytes: 0,
+        };
+        let record = builder.seal(superblock.volume, header, 512);
+        life.log.write(2 * PAGE + superblock.tail_offset, record, Durability::Durable).await.unwrap();
+    });
+    machine.live_whole(async |life| {
+        let volume = life.open().await?;
+        let mut found = vec![0; PAGE as usize];
+        volume.read(8 * PAGE, &mut found).await.map(|()| found)
+    })
+}
+
+#[test]
+fn an_image_that_does_not_fit_its_sum_is_not_served() {
+    let image = vec![7; PAGE as usize];
+    let sum = page_sum(&image);
+    assert_eq!(page_after_image(sum), Ok(image));
+    assert_eq!(page_after_image(sum ^ 1), Err(Error::Damaged { page: 8 }));
+    assert_eq!(page_after_image(0), Ok(vec![0; PAGE as usize]), "a page without contents");
+}
 
 /// Opens a volume whose superblocks were changed and summed anew.
 fn open_with(change: impl Fn(&mut Superblock)) -> Result<(), Error> {

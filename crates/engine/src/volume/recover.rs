@@ -198,8 +198,10 @@ async fn replay_page<H: Device>(
         return Ok(());
     }
     let bytes = match announced.image {
-        Some(image) => image_of(records, image),
-        None if announced.sum == 0 => [0; PAGE],
+        _ if announced.sum == 0 => [0; PAGE],
+        Some(image) => Some(image_of(records, image))
+            .filter(|bytes| page_sum(bytes) == announced.sum)
+            .ok_or(Error::Damaged { page })?,
         None => made_whole(home, records, page, &before, announced.sum).await?,
     };
     home.recover(page, bytes, announced.sum == 0, Some(announced.sum));
