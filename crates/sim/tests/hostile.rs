@@ -11,19 +11,21 @@ use evenkeel_engine::options::CreateOptions;
 use evenkeel_engine::volume::create;
 use machine::{Machine, PAGE, Plan, WHOLE_LIFE};
 
-/// What a volume serves of page 8 after an image of it, all 7, whose sum is `sum`, came into its log.
-fn page_after_image(sum: u64) -> Result<Vec<u8>, Error> {
-    let mut machine = Machine::new(Plan::of_pages(40), 1);
+const PAGES: u64 = 40;
+
+/// What a volume serves of page 8 after a record came into its log.
+fn page_after(kind: RecordKind, tag: Tag, payload: &[u8]) -> Result<Vec<u8>, Error> {
+    let mut machine = Machine::new(Plan::of_pages(PAGES), 1);
     machine.live_whole(async |life| {
         let mut page = vec![0; PAGE as usize];
         life.home.read(0, &mut page).await.unwrap();
         let superblock = Superblock::decode(&page).unwrap();
         let mut builder = RecordBuilder::default();
         builder.clear();
-        builder.tag(&Tag::Page { page: 8, sum });
-        builder.payload(PAGE as usize).fill(7);
+        builder.tag(&tag);
+        builder.payload(payload.len()).copy_from_slice(payload);
         let header = Header {
-            kind: RecordKind::Images,
+            kind,
             epoch: superblock.epoch,
             sequence: superblock.tail_sequence,
             acknowledged: 0,
@@ -45,15 +47,67 @@ fn page_after_image(sum: u64) -> Result<Vec<u8>, Error> {
 #[test]
 fn an_image_that_does_not_fit_its_sum_is_not_served() {
     let image = vec![7; PAGE as usize];
-    let sum = page_sum(&image);
-    assert_eq!(page_after_image(sum), Ok(image));
-    assert_eq!(page_after_image(sum ^ 1), Err(Error::Damaged { page: 8 }));
-    assert_eq!(page_after_image(0), Ok(vec![0; PAGE as usize]), "a page without contents");
+    let with_sum = |sum| page_after(RecordKind::Images, Tag::Page { page: 8, sum }, &image);
+    assert_eq!(with_sum(page_sum(&image)), Ok(image.clone()));
+    assert_eq!(with_sum(page_sum(&image) ^ 1), Err(Error::Damaged { page: 8 }));
+    assert_eq!(with_sum(0), Ok(vec![0; PAGE as usize]), "a page without contents");
+}
+
+#[test]
+fn a_log_that_speaks_of_pages_that_are_not_there_is_refused() {
+    let last = PAGES - 1;
+    let taken = [
+        (RecordKind::Commit, Tag::Zero { page: last, offset: 0, len: 1 }),
+        (RecordKind::Commit, Tag::Discard { page: last - 1, count: 2 }),
+        (RecordKind::Intent, Tag::Page { page: last, sum: 5 }),
+    ];
+    for (kind, tag) in taken {
+        assert!(page_after(kind, tag, &[]).is_ok(), "{tag:?}");
+    }
+    let refused = [
+        (RecordKind::Commit, Tag::Zero { page: PAGES, offset: 0, len: 1 }),
+        (RecordKind::Commit, Tag::Zero { page: u64::MAX, offset: 0, len: 1 }),
+        (RecordKind::Commit, Tag::Discard { page: last, count: 2 }),
+        (RecordKind::Commit, Tag::Discard { page: 0, count: u32::MAX }),
+        (RecordKind::Commit, Tag::Discard { page: u64::MAX, count: u32::MAX }),
+        (RecordKind::Intent, Tag::Page { page: PAGES, sum: 5 }),
+        (RecordKind::Sums, Tag::Page { page: PAGES, sum: 5 }),
+        (RecordKind::Sums, Tag::TablePage { page: 1, sum: 5 }),
+    ];
+    for (kind, tag) in refused {
+        assert!(matches!(page_after(kind, tag, &[]), Err(Error::Unusable(_))), "{tag:?}");
+    }
+}
+
+#[test]
+fn what_a_device_held_before_is_nothing_to_a_new_volume() {
+    for plan in Plan::every_kind(PAGES) {
+        let mut machine = Machine::new(plan, 1);
+        let layout = plan.layout();
+        machine.live_whole(async |life| {
+            for zone in [layout.table, layout.data] {
+                let old = vec![0xA5; zone.len as usize];
+                life.home.write(zone.offset, &old, Durability::Durable).await.unwrap();
+            }
+        });
+        let mut expected = vec![0; (PAGES * PAGE) as usize];
+        assert!(machine.fork(1).contents() == expected, "{plan:?}");
+        machine.live_whole(async |life| {
+            let volume = life.open().await.unwrap();
+            volume.write(8 * PAGE + 10, &[1; 100], Durability::Durable).await.unwrap();
+        });
+        expected[8 * PAGE as usize + 10..][..100].fill(1);
+        // Twice: the first opening takes it home.
+        for _ in 0..2 {
+            machine.power_cut();
+            assert!(machine.contents() == expected, "{plan:?}");
+        }
+    }
 }
 
 /// Opens a volume whose superblocks were changed and summed anew.
 fn open_with(change: impl Fn(&mut Superblock)) -> Result<(), Error> {
-    let mut machine = Machine::new(Plan::of_pages(40), 1);
+    let mut machine = Machine::new(Plan::of_pages(PAGES), 1);
     machine.live_whole(async |life| {
         for drive in [&life.home, &life.log] {
             for offset in (0..drive.geometry().size_bytes).step_by(PAGE as usize) {
@@ -88,7 +142,7 @@ fn numbers_that_no_volume_writes_are_refused_and_break_nothing() {
 
 #[test]
 fn a_volume_that_could_not_work_is_not_made() {
-    let plan = Plan::of_pages(40);
+    let plan = Plan::of_pages(PAGES);
     let changes: [(&str, fn(&mut CreateOptions)); 7] = [
         ("no page", |it| it.size_bytes = 0),
         ("half a page", |it| it.size_bytes += 2048),
