@@ -92,9 +92,11 @@ type Harm = fn(&mut Machine, &Range<u64>);
 
 /// Each way in which a record may be damaged.
 const HARMS: [(&str, Harm); 4] = [
-    ("its header rots", |machine, at| machine.log.borrow_mut().rot(at.start, 64, &mut Random::new(1))),
+    ("its header rots", |machine, at| {
+        machine.log.borrow_mut().rot(at.start, 64, &mut Random::new(1));
+    }),
     ("its last bytes rot", |machine, at| {
-        machine.log.borrow_mut().rot(at.end - 200, 100, &mut Random::new(1))
+        machine.log.borrow_mut().rot(at.end - 200, 100, &mut Random::new(1));
     }),
     ("its first sector cannot be read", |machine, at| {
         let sector = u64::from(machine.plan.sector_bytes);
