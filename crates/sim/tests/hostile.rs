@@ -13,6 +13,9 @@ use machine::{Machine, PAGE, Plan, WHOLE_LIFE};
 
 const PAGES: u64 = 40;
 
+/// What is changed, in words and in fact.
+type Change<T> = (&'static str, fn(&mut T));
+
 /// What a volume serves of page 8 after a record came into its log.
 fn page_after(kind: RecordKind, tag: Tag, payload: &[u8]) -> Result<Vec<u8>, Error> {
     let mut machine = Machine::new(Plan::of_pages(PAGES), 1);
@@ -126,7 +129,7 @@ fn open_with(change: impl Fn(&mut Superblock)) -> Result<(), Error> {
 #[test]
 fn numbers_that_no_volume_writes_are_refused_and_break_nothing() {
     assert_eq!(open_with(|_| ()), Ok(()));
-    let changes: [(&str, fn(&mut Superblock)); 7] = [
+    let changes: [Change<Superblock>; 7] = [
         ("a generation that cannot be followed", |it| it.generation = u64::MAX),
         ("a log as large as numbers go", |it| it.log_bytes = u64::MAX / 4096 * 4096),
         ("a home as large as numbers go", |it| it.home_bytes = u64::MAX),
@@ -143,7 +146,7 @@ fn numbers_that_no_volume_writes_are_refused_and_break_nothing() {
 #[test]
 fn a_volume_that_could_not_work_is_not_made() {
     let plan = Plan::of_pages(PAGES);
-    let changes: [(&str, fn(&mut CreateOptions)); 7] = [
+    let changes: [Change<CreateOptions>; 7] = [
         ("no page", |it| it.size_bytes = 0),
         ("half a page", |it| it.size_bytes += 2048),
         ("more pages than fit", |it| it.size_bytes += PAGE),

@@ -161,7 +161,8 @@ mod tests {
 
     #[test]
     fn numbers_that_nobody_writes_are_refused_though_the_sum_fits() {
-        let changes: [(&str, fn(&mut Superblock)); 14] = [
+        type Change = (&'static str, fn(&mut Superblock));
+        let changes: [Change; 14] = [
             ("no generation after it", |it| it.generation = u64::MAX),
             ("no opening after it", |it| it.epoch = u64::MAX),
             ("an opening that the arena cannot number", |it| it.epoch = 1 << 32),
