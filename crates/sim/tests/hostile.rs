@@ -16,8 +16,15 @@ const PAGES: u64 = 40;
 /// What is changed, in words and in fact.
 type Change<T> = (&'static str, fn(&mut T));
 
-/// What a volume serves of page 8 after a record came into its log.
-fn page_after(kind: RecordKind, tag: Tag, payload: &[u8]) -> Result<Vec<u8>, Error> {
+/// What a volume serves of page 8 after the first `len` bytes of a record came into its log, at its tail where its
+/// number is the next, else at the end of the log.
+fn page_after_part(
+    kind: RecordKind,
+    tag: Tag,
+    payload: &[u8],
+    number: u64,
+    len: usize,
+) -> Result<Vec<u8>, Error> {
     let mut machine = Machine::new(Plan::of_pages(PAGES), 1);
     machine.live_whole(async |life| {
         let mut page = vec![0; PAGE as usize];
@@ -30,7 +37,7 @@ fn page_after(kind: RecordKind, tag: Tag, payload: &[u8]) -> Result<Vec<u8>, Err
         let header = Header {
             kind,
             epoch: superblock.epoch,
-            sequence: superblock.tail_sequence,
+            sequence: superblock.tail_sequence + number,
             acknowledged: 0,
             through: 0,
             tags: 0,
@@ -38,13 +45,36 @@ fn page_after(kind: RecordKind, tag: Tag, payload: &[u8]) -> Result<Vec<u8>, Err
             len_bytes: 0,
         };
         let record = builder.seal(superblock.volume, header, 512);
-        life.log.write(2 * PAGE + superblock.tail_offset, record, Durability::Durable).await.unwrap();
+        let part = &record[..len.min(record.len())];
+        let place = match number {
+            0 => superblock.tail_offset,
+            _ => superblock.log_bytes - part.len() as u64,
+        };
+        life.log.write(2 * PAGE + place, part, Durability::Durable).await.unwrap();
     });
     machine.live_whole(async |life| {
         let volume = life.open().await?;
         let mut found = vec![0; PAGE as usize];
         volume.read(8 * PAGE, &mut found).await.map(|()| found)
     })
+}
+
+/// As [`page_after_part`], of a whole record at the tail.
+fn page_after(kind: RecordKind, tag: Tag, payload: &[u8]) -> Result<Vec<u8>, Error> {
+    page_after_part(kind, tag, payload, 0, usize::MAX)
+}
+
+#[test]
+fn a_record_that_says_it_is_longer_than_the_log_is_none() {
+    let zeros = vec![0; PAGE as usize];
+    let tag = Tag::Page { page: 8, sum: 5 };
+    let log_bytes = Plan::of_pages(PAGES).create.log_bytes as usize;
+    for payload_bytes in [2 * PAGE as usize, log_bytes - 512, log_bytes, 2 * log_bytes] {
+        for number in [0, 3] {
+            let found = page_after_part(RecordKind::Images, tag, &vec![7; payload_bytes], number, 512);
+            assert_eq!(found.as_ref(), Ok(&zeros), "{payload_bytes} bytes, {number} behind the tail");
+        }
+    }
 }
 
 #[test]

@@ -81,6 +81,23 @@ fn a_flush_takes_the_page_that_it_ends_in_and_not_the_next() {
 }
 
 #[test]
+fn a_batch_may_be_full_to_the_byte_and_to_the_page() {
+    let units_in = |bytes_max: usize, pages_max: usize| {
+        let mut buffer = buffer();
+        for page in 0..4 {
+            write(&mut buffer, page * PAGE_BYTES, 100, Content::Data);
+        }
+        buffer.want(&Extent::new(0, 4 * PAGE_BYTES));
+        let mut batch = Batch::default();
+        buffer.take_batch(bytes_max, pages_max, &mut batch);
+        batch.units.len()
+    };
+    let each = 100 + TAG_BYTES;
+    assert_eq!((units_in(3 * each, 9), units_in(3 * each - 1, 9)), (3, 2));
+    assert_eq!((units_in(1 << 20, 3), units_in(1, 9), units_in(1 << 20, 0)), (3, 1, 1));
+}
+
+#[test]
 fn the_oldest_go_until_what_stays_is_small_enough() {
     let queued = |bytes_max: usize| {
         let mut buffer = buffer();
