@@ -409,3 +409,32 @@ fn writes_under_way_at_a_failure_all_hear_of_it() {
         assert!(told.borrow().iter().all(|&failed| failed), "{told:?}");
     });
 }
+
+#[test]
+fn a_commit_as_large_as_it_may_be_is_taken_and_a_larger_one_is_refused() {
+    for plan in Plan::every_kind(PAGES) {
+        let mut machine = Machine::new(plan, 1);
+        let (bytes, offsets) = machine.live_whole(async |life| {
+            let volume = life.open().await.unwrap();
+            assert_eq!(volume.size_bytes(), plan.create.size_bytes);
+            let max_bytes = volume.commit_max_bytes();
+            assert!(max_bytes >= plan.create.atomic_max_bytes, "{plan:?}");
+            // Three ranges, each of them with 64 bytes beside its own.
+            let parts = 3;
+            let len = ((max_bytes - parts * 64) / parts).min(plan.create.size_bytes / parts) as usize;
+            let bytes = noise(1, len);
+            let offsets = [0, 1, 2].map(|number| number * len as u64);
+            let ranges = offsets.map(|offset| (offset, &bytes[..]));
+            volume.commit(&ranges).await.unwrap();
+            let too_large = vec![0; (max_bytes - 63) as usize];
+            let refused = volume.commit(&[(0, &too_large[..])]).await;
+            let fits = too_large.len() as u64 <= plan.create.size_bytes;
+            let expected = if fits { Error::TooLarge { max_bytes } } else { Error::OutOfRange };
+            assert_eq!(refused, Err(expected), "{plan:?}");
+            (bytes, offsets)
+        });
+        machine.power_cut();
+        let found = machine.contents();
+        assert!(offsets.iter().all(|&offset| found[offset as usize..][..bytes.len()] == bytes), "{plan:?}");
+    }
+}
