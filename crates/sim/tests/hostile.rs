@@ -7,9 +7,10 @@ use evenkeel_engine::error::Error;
 use evenkeel_engine::format::page_sum;
 use evenkeel_engine::format::record::{Header, RecordBuilder, RecordKind, Tag};
 use evenkeel_engine::format::superblock::Superblock;
-use evenkeel_engine::options::CreateOptions;
+use evenkeel_engine::options::{CreateOptions, Journaling};
 use evenkeel_engine::volume::create;
-use machine::{Machine, PAGE, Plan, WHOLE_LIFE};
+use evenkeel_sim::cuts::{CutKind, CutPlan};
+use machine::{Life, Machine, PAGE, Plan, WHOLE_LIFE};
 
 const PAGES: u64 = 40;
 
@@ -135,6 +136,46 @@ fn what_a_device_held_before_is_nothing_to_a_new_volume() {
             machine.power_cut();
             assert!(machine.contents() == expected, "{plan:?}");
         }
+    }
+}
+
+#[test]
+fn a_large_write_to_new_pages_that_a_cut_met_uncovers_nothing_that_a_device_held_before() {
+    for journaling in [Journaling::Selective { threshold_bytes: 16384 }, Journaling::Ordered] {
+        let mut plan = Plan::of_pages(PAGES);
+        plan.open.journaling = journaling;
+        let mut machine = Machine::new(plan, 1);
+        let data = plan.layout().data;
+        machine.live_whole(async |life| {
+            let old = vec![0xA5; data.len as usize];
+            life.home.write(data.offset, &old, Durability::Durable).await.unwrap();
+        });
+        let new = vec![0x77; 6 * PAGE as usize];
+        let story = async |life: Life| {
+            let volume = life.open().await.unwrap();
+            volume.write(4 * PAGE, &new, Durability::Durable).await.unwrap();
+        };
+        let (ended, events) = machine.fork(1).live(WHOLE_LIFE, story);
+        ended.unwrap();
+        let (mut empty, mut full) = (0, 0);
+        for at in 0..events {
+            let mut lived = machine.fork(1);
+            let cut = CutPlan { at_event: Some(at), kind: CutKind::PowerCut };
+            assert!(lived.live(cut, story).0.is_err());
+            for chance in 0..4 {
+                let mut machine = lived.fork(chance);
+                machine.power_cut();
+                for page in machine.contents().chunks(PAGE as usize) {
+                    match page[0] {
+                        0 => empty += 1,
+                        _ => full += 1,
+                    }
+                    let is_whole = page.iter().all(|&byte| byte == page[0]) && page[0] != 0xA5;
+                    assert!(is_whole, "event {at} of {events}, chance {chance}, {journaling:?}");
+                }
+            }
+        }
+        assert!(empty > 0 && full > 0, "{empty} and {full}");
     }
 }
 

@@ -115,6 +115,22 @@ fn the_oldest_go_until_what_stays_is_small_enough() {
 }
 
 #[test]
+fn what_went_home_another_way_leaves_but_for_what_somebody_waits_for() {
+    let mut buffer = buffer();
+    write(&mut buffer, 100, 50, Content::Data);
+    buffer.supersede(&Extent::new(0, PAGE_BYTES)).unwrap();
+    assert_eq!((buffer.released(), buffer.fill().0), (2, 0), "nothing of it counts, nor does the mark");
+
+    write(&mut buffer, 100, 50, Content::Data);
+    let ticket = buffer.want(&Extent::new(100, 1));
+    buffer.supersede(&Extent::new(0, PAGE_BYTES)).unwrap();
+    let batch = all(&mut buffer);
+    assert_eq!((batch.ticket, batch.payload_bytes), (ticket, 0));
+    buffer.complete(&batch);
+    assert_eq!(buffer.durable_ticket(), ticket);
+}
+
+#[test]
 fn what_is_durable_leaves_nothing_behind() {
     let mut buffer = buffer();
     for page in 0..6 {
