@@ -10,7 +10,9 @@ pub(crate) fn main(args: &[String]) -> Outcome {
         return Err(Failure::Usage(format!("check takes no argument, and got `{arg}`")));
     }
     let format = component("fmt", "rustfmt").and_then(|()| {
+        let mut fuzz = run::cargo(&["fmt", "--check", "--manifest-path", "fuzz/Cargo.toml"]);
         run::hand_over(&mut run::cargo(&["fmt", "--all", "--check"]))
+            .and_then(|()| run::hand_over(&mut fuzz))
             .map_err(|_| Failure::Failed("the formatting differs; `cargo fmt` mends it".to_owned()))
     });
     let lints = component("clippy", "clippy").and_then(|()| {

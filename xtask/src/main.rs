@@ -4,6 +4,7 @@
 
 mod bench;
 mod check;
+mod fuzz;
 mod loopfs;
 mod peers;
 mod planted;
@@ -29,6 +30,8 @@ cargo xtask COMMAND
   peers DIR... [--rounds 15]
                         the probe beside fio and iozone in each folder, in turns; prints a table
   planted               plant bugs in the engine, one after the other, and show that the simulator sees each
+  fuzz [TARGET] [--time 10s]
+                        run one fuzz target, or all; --list names them
   help                  this text
 ";
 
@@ -53,6 +56,7 @@ fn dispatch(args: &[String]) -> Outcome {
         "loopfs" => loopfs::main(rest),
         "peers" => peers::main(rest),
         "planted" => planted::main(rest),
+        "fuzz" => fuzz::main(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())
@@ -75,7 +79,7 @@ mod tests {
 
     #[test]
     fn help_names_every_command() {
-        for name in ["check", "test", "bench", "loopfs up", "loopfs down", "planted", "help"] {
+        for name in ["check", "test", "bench", "loopfs up", "loopfs down", "planted", "fuzz", "help"] {
             assert!(HELP.contains(&format!("\n  {name} ")), "{name}");
         }
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: what the tests need, the tests, and what was skipped.
+//! `cargo xtask test`: what the tests need, the tests, each fuzz target for a moment, and what was skipped.
 //!
 //! A test that cannot run where it is prints `skipped: REASON` and appends a line `NAME: REASON` to the file that
 //! the environment variable `EVENKEEL_SKIPPED` names. The test harness swallows what a passing test prints; the
@@ -11,10 +11,11 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use crate::fuzz;
 use crate::run::{self, Failure, Outcome, context};
 
 /// Names the file that tests add their skips to.
-const SKIPPED_VARIABLE: &str = "EVENKEEL_SKIPPED";
+pub(crate) const SKIPPED_VARIABLE: &str = "EVENKEEL_SKIPPED";
 
 /// Something that some tests need.
 #[derive(Debug)]
@@ -33,6 +34,7 @@ const NEEDS: &[Need] = &[
     Need { package: "xfsprogs", program: "mkfs.xfs", tests: "those on xfs" },
     Need { package: "btrfs-progs", program: "mkfs.btrfs", tests: "those on btrfs" },
     Need { package: "e2fsprogs", program: "mkfs.ext4", tests: "those on ext4" },
+    Need { package: "g++", program: "c++", tests: "the fuzz targets" },
     Need { package: "fio", program: "fio", tests: "those that compare with fio" },
 ];
 
@@ -47,7 +49,10 @@ pub(crate) fn main(args: &[String]) -> Outcome {
     prepare();
     let skipped = fresh_skip_file()?;
     let mut cargo = run::cargo(&["test", "--workspace", "--locked"]);
-    let outcome = run::hand_over(cargo.args(passed_on).env(SKIPPED_VARIABLE, &skipped));
+    let mut outcome = run::hand_over(cargo.args(passed_on).env(SKIPPED_VARIABLE, &skipped));
+    if outcome.is_ok() && passed_on.is_empty() {
+        outcome = fuzz::test(&skipped);
+    }
     let text = fs::read_to_string(&skipped).map_err(context(format!("cannot read {}", skipped.display())))?;
     print!("{}", skip_report(&text));
     outcome
@@ -154,7 +159,7 @@ mod tests {
         let line = missing_line(&NEEDS.iter().collect::<Vec<_>>());
         assert!(!line.contains('\n'));
         assert!(
-            line.contains("--no-install-recommends chromium xfsprogs btrfs-progs e2fsprogs fio`"),
+            line.contains("--no-install-recommends chromium xfsprogs btrfs-progs e2fsprogs g++ fio`"),
             "{line}"
         );
         assert!(line.contains("those on xfs"), "{line}");

@@ -479,3 +479,87 @@ fn writes_under_way_at_a_failure_all_hear_of_it() {
         assert!(told.borrow().iter().all(|&failed| failed), "{told:?}");
     });
 }
+
+#[test]
+fn a_commit_as_large_as_it_may_be_is_taken_and_a_larger_one_is_refused() {
+    for plan in Plan::every_kind(PAGES) {
+        let mut machine = Machine::new(plan, 1);
+        let (bytes, offsets) = machine.live_whole(async |life| {
+            let volume = life.open().await.unwrap();
+            assert_eq!(volume.size_bytes(), plan.create.size_bytes);
+            let max_bytes = volume.commit_max_bytes();
+            assert!(max_bytes >= plan.create.atomic_max_bytes, "{plan:?}");
+            // Three ranges, each of them with 64 bytes beside its own.
+            let parts = 3;
+            let len = ((max_bytes - parts * 64) / parts).min(plan.create.size_bytes / parts) as usize;
+            let bytes = noise(1, len);
+            let offsets = [0, 1, 2].map(|number| number * len as u64);
+            let ranges = offsets.map(|offset| (offset, &bytes[..]));
+            volume.commit(&ranges).await.unwrap();
+            let too_large = vec![0; (max_bytes - 63) as usize];
+            let refused = volume.commit(&[(0, &too_large[..])]).await;
+            let fits = too_large.len() as u64 <= plan.create.size_bytes;
+            let expected = if fits { Error::TooLarge { max_bytes } } else { Error::OutOfRange };
+            assert_eq!(refused, Err(expected), "{plan:?}");
+            (bytes, offsets)
+        });
+        machine.power_cut();
+        let found = machine.contents();
+        assert!(offsets.iter().all(|&offset| found[offset as usize..][..bytes.len()] == bytes), "{plan:?}");
+    }
+}
+
+#[test]
+fn a_checkpoint_beside_a_commit_under_way_loses_nothing_at_any_cut() {
+    use evenkeel_engine::env::Env;
+    for separate_log in [true, false] {
+        let plan = Plan { separate_log, ..Plan::of_pages(PAGES) };
+        let (machine, mut expected) = filled(plan, 5);
+        // Whole pages but for their ends: sectors of the old and of the new page make neither.
+        let durable: Vec<Vec<u8>> = (0..6).map(|page| noise(page, 4000)).collect();
+        for (page, bytes) in (0..).zip(&durable) {
+            patch(&mut expected, page * PAGE + 50, bytes);
+        }
+        let large = noise(99, 16_000);
+        let acknowledged = std::cell::Cell::new(false);
+        let story = async |life: Life| {
+            let volume = life.open().await.unwrap();
+            // In memory, so that the checkpoint reads nothing first.
+            read(&volume, 0, 6 * PAGE as usize).await.unwrap();
+            for (page, bytes) in (0..).zip(&durable) {
+                volume.write(page * PAGE + 50, bytes, Durability::Durable).await.unwrap();
+            }
+            acknowledged.set(!life.env.is_stopped());
+            let before = volume.counters().log_bytes;
+            let (writer, bytes) = (volume.clone(), large.clone());
+            life.env.spawn(async move {
+                writer.write(20 * PAGE, &bytes, Durability::Durable).await.unwrap();
+            });
+            // The record of the checkpoint may become durable before the one in front of it.
+            while volume.counters().log_bytes == before {
+                life.env.sleep(1000).await;
+            }
+            volume.checkpoint().await.unwrap();
+        };
+        for seed in 0..6 {
+            let (ended, events) = machine.fork(seed).live(WHOLE_LIFE, story);
+            ended.unwrap();
+            for at in 0..events {
+                let mut lived = machine.fork(seed);
+                acknowledged.set(false);
+                let cut = CutPlan { at_event: Some(at), kind: CutKind::PowerCut };
+                assert!(lived.live(cut, story).0.is_err());
+                if !acknowledged.get() {
+                    continue;
+                }
+                for chance in 0..3 {
+                    let mut machine = lived.fork(chance);
+                    machine.power_cut();
+                    let found = machine.contents();
+                    let kept = 20 * PAGE as usize;
+                    assert!(found[..kept] == expected[..kept], "event {at} of {events}, seed {seed}");
+                }
+            }
+        }
+    }
+}

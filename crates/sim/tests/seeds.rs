@@ -15,22 +15,30 @@ fn run_seeds(first: u64, count: u64, cuts: u32) -> Outcome {
     total
 }
 
+/// How many seeds are run with two cuts; `SEEDS` sets another number.
+fn seeds() -> u64 {
+    std::env::var("SEEDS").map_or(2_000, |seeds| seeds.parse().unwrap())
+}
+
 #[test]
 fn no_cut_takes_or_tears_what_was_promised() {
-    let total = run_seeds(0, 2_000, 2);
+    let seeds = seeds();
+    let total = run_seeds(0, seeds, 2);
     // The game is worth playing only if all of these happen in it, often.
-    assert!(total.cuts > 2_000, "{total:?}");
-    assert!(total.recoveries > 2_000, "{total:?}");
-    assert!(total.checkpoints > 2_000, "{total:?}");
-    assert!(total.direct_writes > 200, "{total:?}");
-    for (fault, count) in total.faults.named() {
-        assert!(count > 0, "no {fault}: {total:?}");
+    assert!(total.cuts > seeds, "{total:?}");
+    assert!(total.recoveries > seeds, "{total:?}");
+    assert!(total.checkpoints > seeds, "{total:?}");
+    assert!(total.direct_writes > seeds / 10, "{total:?}");
+    if seeds >= 2_000 {
+        for (fault, count) in total.faults.named() {
+            assert!(count > 0, "no {fault}: {total:?}");
+        }
     }
 }
 
 #[test]
 fn five_cuts_find_nothing_that_two_do_not() {
-    run_seeds(1_000_000, 300, 5);
+    run_seeds(1_000_000, seeds() * 3 / 20, 5);
 }
 
 #[test]

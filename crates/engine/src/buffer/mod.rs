@@ -11,6 +11,8 @@
 //! 4. The cost of a flush depends on the units within its ranges, not on how many there are elsewhere.
 
 mod ring;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 

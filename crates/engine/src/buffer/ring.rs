@@ -224,7 +224,7 @@ fn payload_at(offset: usize, extents: usize) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::cell::RefCell;
     use std::rc::Rc;
 
@@ -234,7 +234,7 @@ mod tests {
     use crate::format::unit::Content;
 
     #[derive(Clone)]
-    struct Memory(Rc<RefCell<Vec<u8>>>);
+    pub(in crate::buffer) struct Memory(Rc<RefCell<Vec<u8>>>);
 
     impl Arena for Memory {
         fn len(&self) -> usize {
@@ -248,7 +248,7 @@ mod tests {
         }
     }
 
-    fn memory(len: usize) -> Memory {
+    pub(in crate::buffer) fn memory(len: usize) -> Memory {
         Memory(Rc::new(RefCell::new(vec![0; len])))
     }
 
@@ -264,6 +264,78 @@ mod tests {
         ring.append(&[data(0, 3)], [&b"abc"[..]], 3).unwrap();
         assert_eq!(Ring::open(memory(4096), 7, 2, 3).1.len(), 0);
         assert_eq!(Ring::open(arena.clone(), 8, 2, 3).1.len(), 0);
+    }
+
+    fn release_oldest(ring: &mut Ring<Memory>) {
+        ring.release(ring.oldest());
+        ring.advance();
+    }
+
+    /// Appends units of `len` bytes of payload while there is room; answers their number.
+    fn fill_up(ring: &mut Ring<Memory>, len: usize) -> usize {
+        (0..).take_while(|_| ring.append(&[data(0, len)], [&vec![1; len][..]], len).is_some()).count()
+    }
+
+    #[test]
+    fn the_ring_is_used_to_its_end_and_from_its_start_again() {
+        const PAYLOAD: usize = 56;
+        let len = unit_bytes(1, PAYLOAD);
+        let (mut ring, _) = Ring::open(memory(RING_OFFSET + 8 * len + 64), 7, 1, 2);
+        assert_eq!(fill_up(&mut ring, PAYLOAD), 8);
+        assert_eq!(ring.fill(), (8 * len, 8 * len + 64));
+        // Where the oldest three were, two find room: the end never reaches the tail from behind.
+        (0..3).for_each(|_| release_oldest(&mut ring));
+        assert_eq!(fill_up(&mut ring, PAYLOAD), 2);
+        assert_eq!(ring.fill().0, 7 * len);
+        (0..7).for_each(|_| release_oldest(&mut ring));
+        assert_eq!(ring.fill().0, 0);
+    }
+
+    #[test]
+    fn an_empty_ring_takes_the_largest_unit_wherever_it_ends() {
+        for payload in (8..900).step_by(8) {
+            let (mut ring, _) = Ring::open(memory(2048), 7, 1, 2);
+            assert!(2 * ring.unit_bytes_max() <= ring.capacity());
+            ring.append(&[data(0, payload)], [&vec![1; payload][..]], payload).unwrap();
+            release_oldest(&mut ring);
+            let largest = ring.unit_bytes_max() / 8 * 8 - unit_bytes(1, 0);
+            let appended = ring.append(&[data(0, largest)], [&vec![2; largest][..]], largest);
+            assert!(appended.is_some(), "behind {payload} bytes");
+        }
+    }
+
+    #[test]
+    fn a_store_of_the_head_spares_the_one_before() {
+        let arena = memory(4096);
+        let (mut ring, _) = Ring::open(arena.clone(), 7, 1, 2);
+        for _ in 0..4 {
+            ring.append(&[data(0, 3)], [&b"abc"[..]], 3).unwrap();
+            release_oldest(&mut ring);
+            let mut generations = [0, HEAD_BYTES].map(|offset| {
+                let mut bytes = [0; HEAD_BYTES];
+                arena.load(offset, &mut bytes);
+                ArenaHead::decode(&bytes).expect("both are whole").generation
+            });
+            generations.sort_unstable();
+            assert_eq!(generations, [ring.head.generation - 1, ring.head.generation]);
+        }
+    }
+
+    #[test]
+    fn units_of_a_life_that_an_arena_was_begun_anew_after_never_come_back() {
+        let arena = memory(4096);
+        let (mut ring, _) = Ring::open(arena.clone(), 7, 1, 2);
+        ring.begin_epoch();
+        for _ in 0..3 {
+            ring.append(&[data(0, 3)], [&b"old"[..]], 3).unwrap();
+        }
+        // The volume was opened elsewhere meanwhile: as 5, and is now to be opened as 6.
+        let (mut ring, found) = Ring::open(arena.clone(), 7, 5, 6);
+        assert!(found.is_empty());
+        ring.begin_epoch();
+        assert!(Ring::open(arena.clone(), 7, 6, 7).1.is_empty());
+        ring.append(&[data(0, 3)], [&b"new"[..]], 3).unwrap();
+        assert_eq!(Ring::open(arena, 7, 6, 7).1.len(), 1);
     }
 
     proptest! {

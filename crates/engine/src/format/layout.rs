@@ -46,13 +46,13 @@ impl Layout {
     pub fn plan(pages: u64, home_bytes: u64, log_bytes: u64, separate_log: bool) -> Option<Self> {
         let log_bytes = log_bytes / PAGE_BYTES * PAGE_BYTES;
         let home_bytes = home_bytes / PAGE_BYTES * PAGE_BYTES;
-        if pages == 0 || log_bytes == 0 || pages > u64::MAX / PAGE_BYTES / 4 {
+        if pages == 0 || log_bytes == 0 || pages > u64::MAX / PAGE_BYTES / 4 || log_bytes > u64::MAX / 4 {
             return None;
         }
         let table_bytes = pages.div_ceil(SUMS_PER_TABLE_PAGE).checked_mul(PAGE_BYTES)?;
         let root_bytes = (table_bytes / PAGE_BYTES * 8).next_multiple_of(PAGE_BYTES);
         let log = Extent::new(2 * PAGE_BYTES, log_bytes);
-        let after_log = if separate_log { 2 * PAGE_BYTES } else { 2 * PAGE_BYTES + log_bytes };
+        let after_log = if separate_log { log.offset } else { log.end() };
         let roots = [after_log, after_log + root_bytes].map(|offset| Extent::new(offset, root_bytes));
         let table = Extent::new(roots[1].end(), table_bytes);
         let data = Extent::new(table.end(), pages * PAGE_BYTES);
@@ -65,7 +65,7 @@ impl Layout {
         let table_pages = pages.div_ceil(SUMS_PER_TABLE_PAGE);
         let root_pages = (table_pages * 8).div_ceil(PAGE_BYTES);
         let log_pages = if separate_log { 0 } else { log_bytes.div_ceil(PAGE_BYTES) };
-        (4 + log_pages + 2 * root_pages + table_pages + pages) * PAGE_BYTES
+        (4 + log_pages + 2 * root_pages + table_pages + pages).saturating_mul(PAGE_BYTES)
     }
 
     /// Pages of the table.
@@ -114,7 +114,26 @@ mod tests {
 
     use super::*;
 
+    /// Numbers of every size, those at the end of what 64 bits hold too.
+    fn numbers() -> impl Strategy<Value = u64> {
+        (0..64u32, any::<u64>(), any::<bool>()).prop_map(|(bits, number, from_end)| {
+            let number = number >> bits;
+            if from_end { u64::MAX - number } else { number }
+        })
+    }
+
     proptest! {
+        #[test]
+        fn whatever_is_asked_for_fits_or_is_refused(
+            pages in numbers(), home_bytes in numbers(), log_bytes in numbers(), separate in any::<bool>(),
+        ) {
+            if let Some(layout) = Layout::plan(pages, home_bytes, log_bytes, separate) {
+                prop_assert!(layout.data.fits(home_bytes));
+                prop_assert!(separate || layout.log.fits(home_bytes));
+                prop_assert!(layout.log.fits(u64::MAX));
+            }
+        }
+
         #[test]
         fn zones_do_not_overlap_and_fit(
             pages in 1..100_000u64, log_pages in 1..1000u64, separate in any::<bool>(), spare in 0..10u64,

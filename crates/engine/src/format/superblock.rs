@@ -5,12 +5,19 @@
 
 use twox_hash::XxHash3_64;
 
-use super::{Fields, PAGE};
+use super::{Fields, PAGE, PAGE_BYTES};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"evenkeel");
 
 /// Version of every format in this module's parent.
 const VERSION: u32 = 1;
+
+/// What counts openings ends below this, so that it can be counted on, and with 32 bits behind it fits a number of the
+/// arena.
+const EPOCH_END: u64 = 1 << 31;
+
+/// What counts records or superblocks ends below this.
+const COUNT_END: u64 = 1 << 62;
 
 /// The state of a volume at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,8 +115,13 @@ impl Superblock {
             acknowledged: fields.u64()?,
         };
         let sector = u64::from(found.log_sector_bytes);
+        let counts = [found.generation, found.tail_sequence, found.acknowledged];
         let sound = (512..=4096).contains(&sector)
             && sector.is_power_of_two()
+            && (PAGE_BYTES..=found.log_bytes).contains(&found.atomic_max_bytes)
+            && found.epoch.max(found.tail_epoch) < EPOCH_END
+            && counts.iter().all(|&count| count < COUNT_END)
+            && found.tail_sequence > 0
             && found.tail_offset < found.log_bytes
             && found.tail_offset.is_multiple_of(sector);
         sound.then_some(found)
@@ -145,6 +157,36 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         assert_eq!(Superblock::decode(&sample().encode()), Some(sample()));
+    }
+
+    #[test]
+    fn numbers_that_nobody_writes_are_refused_though_the_sum_fits() {
+        type Change = (&'static str, fn(&mut Superblock));
+        let changes: [Change; 14] = [
+            ("no generation after it", |it| it.generation = u64::MAX),
+            ("no opening after it", |it| it.epoch = u64::MAX),
+            ("an opening that the arena cannot number", |it| it.epoch = 1 << 32),
+            ("no opening after that of the tail", |it| it.tail_epoch = u64::MAX),
+            ("no record after the tail", |it| it.tail_sequence = u64::MAX),
+            ("no record before the tail", |it| it.tail_sequence = 0),
+            ("no record after the newest", |it| it.acknowledged = u64::MAX),
+            ("a write of nothing as the largest", |it| it.atomic_max_bytes = 0),
+            ("a write of half a page as the largest", |it| it.atomic_max_bytes = 2048),
+            ("a write that no log holds", |it| it.atomic_max_bytes = (1 << 16) + 1),
+            ("a root that is not there", |it| it.root_slot = 2),
+            ("a tail at the end of the log", |it| it.tail_offset = 1 << 16),
+            ("a tail within a sector", |it| it.tail_offset = 100),
+            ("sectors of no drive", |it| it.log_sector_bytes = 256),
+        ];
+        for (what, change) in changes {
+            let mut found = sample();
+            change(&mut found);
+            assert_eq!(Superblock::decode(&found.encode()), None, "{what}");
+        }
+        for log_sector_bytes in [512, 4096] {
+            let found = Superblock { log_sector_bytes, tail_offset: 4096, ..sample() };
+            assert_eq!(Superblock::decode(&found.encode()), Some(found));
+        }
     }
 
     proptest! {

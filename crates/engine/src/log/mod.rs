@@ -16,6 +16,8 @@
 
 pub mod cases;
 pub(crate) mod scan;
+#[cfg(test)]
+mod tests;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

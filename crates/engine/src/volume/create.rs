@@ -50,14 +50,10 @@ pub async fn create<H: Device, L: Device>(
         layout.table_pages(),
         !home_geometry.atomic_sectors,
     );
-    if limits.dirty_pages_max.min(limits.image_pages_max) < DIRTY_PAGES_MIN
-        || limits.unit_max_bytes() < options.atomic_max_bytes as usize
-    {
-        return unusable(format!(
-            "a log of {} bytes is too small for atomic writes of {} bytes",
-            layout.log.len, options.atomic_max_bytes
-        ));
+    if options.atomic_max_bytes < PAGE_BYTES {
+        return unusable(format!("its largest atomic write has at least {PAGE} bytes"));
     }
+    limits.check_suffice(options.atomic_max_bytes, layout.log.len)?;
 
     // Written before use, not merely allocated: a durable write to the log changes no metadata below.
     let zeros = vec![0; ZEROS];
@@ -139,6 +135,18 @@ impl Limits {
     /// Pages that may be unable to go home while the volume takes writes.
     pub(super) fn stuck_pages_max(&self) -> usize {
         self.dirty_pages_max.min(self.image_pages_max) / 4
+    }
+
+    /// Whether a volume can take atomic writes of this size, checkpoints beside them.
+    pub(super) fn check_suffice(&self, atomic_max_bytes: u64, log_bytes: u64) -> Result<(), Error> {
+        if self.dirty_pages_max.min(self.image_pages_max) >= DIRTY_PAGES_MIN
+            && self.unit_max_bytes() as u64 >= atomic_max_bytes
+        {
+            return Ok(());
+        }
+        Err(Error::Unusable(format!(
+            "a log of {log_bytes} bytes is too small for atomic writes of {atomic_max_bytes} bytes"
+        )))
     }
 
     /// Largest payload of one commit, with 64 bytes for each of its extents.

@@ -65,6 +65,13 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         let root_zone = layout.roots[usize::from(superblock.root_slot)];
         let root = read_root(&home, root_zone, superblock.root_sum, layout.table_pages()).await?;
 
+        let limits = Limits::of(
+            layout.log.len,
+            superblock.log_sector_bytes as usize,
+            layout.table_pages(),
+            !home.geometry().atomic_sectors,
+        );
+        limits.check_suffice(superblock.atomic_max_bytes, layout.log.len)?;
         let found = scan(&*log, layout.log, &superblock).await;
         if found.ended == Decision::Damaged {
             return Err(Error::Unusable(format!(
@@ -73,12 +80,6 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             )));
         }
         add(&counters.replayed_records, found.records.len() as u64);
-        let limits = Limits::of(
-            layout.log.len,
-            superblock.log_sector_bytes as usize,
-            layout.table_pages(),
-            !home.geometry().atomic_sectors,
-        );
         let home_pages =
             Home::new(Rc::clone(&home), layout.clone(), root, options.cached_pages_max, Rc::clone(&counters));
         replay(&home_pages, &found.records).await?;

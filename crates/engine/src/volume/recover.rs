@@ -257,12 +257,15 @@ async fn replay_page<H: Device>(
     if !before.is_empty() || announced.image.is_some() || announced.sum == 0 {
         let logged_sum = Some(announced.sum);
         match announced.image {
+            _ if announced.sum == 0 => home.recover(page, &[0; PAGE], true, logged_sum),
             Some((record, at)) => {
                 let image = &records[record].payload()[at..at + PAGE];
-                let image = image.try_into().expect("an image is a page");
-                home.recover(page, image, announced.sum == 0, logged_sum);
+                let image: &[u8; PAGE] = image.try_into().expect("an image is a page");
+                if page_sum(image) != announced.sum {
+                    return Err(Error::Damaged { page });
+                }
+                home.recover(page, image, false, logged_sum);
             }
-            None if announced.sum == 0 => home.recover(page, &[0; PAGE], true, logged_sum),
             None => match whole_page(stored, records, page, before, announced.sum).await {
                 Some(bytes) => home.recover(page, &bytes, false, logged_sum),
                 // What is home has rotted, or cannot be read. It does not pass its sum, so it is not served; what
