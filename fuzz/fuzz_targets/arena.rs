@@ -2,7 +2,8 @@
 #![no_main]
 
 use evenkeel_engine::format::unit::{
-    ArenaHead, HEAD_BYTES, UNIT_EXTENT_BYTES, UNIT_HEADER_BYTES, decode_unit, decode_unit_header, encode_unit,
+    ArenaHead, Content, HEAD_BYTES, UNIT_EXTENT_BYTES, UNIT_HEADER_BYTES, decode_unit, decode_unit_header,
+    encode_unit_head,
 };
 use evenkeel_fuzz::{Choices, seal_head, seal_unit};
 use libfuzzer_sys::fuzz_target;
@@ -44,8 +45,15 @@ fuzz_target!(|data: &[u8]| {
     let Some((found, extents, payload_start)) = decode_unit(VOLUME, &bytes) else { return };
     assert_eq!(header, Some(found));
     let payload = &bytes[payload_start..payload_start + found.payload_bytes as usize];
-    let mut again = Vec::new();
-    encode_unit(VOLUME, found.sequence, &extents, [payload], &mut again);
+    let (mut again, mut parts, mut rest) = (Vec::new(), Vec::new(), payload);
+    for extent in extents.iter().filter(|extent| extent.content == Content::Data) {
+        let (part, behind) = rest.split_at(extent.len as usize);
+        parts.push(part);
+        rest = behind;
+    }
+    encode_unit_head(VOLUME, found.sequence, &extents, parts, &mut again);
+    again.extend_from_slice(payload);
+    again.resize(found.len_bytes as usize, 0);
     let (same, same_extents, same_start) = decode_unit(VOLUME, &again).expect("it was written");
     assert_eq!(
         (same.sequence, same.len_bytes, same_extents, same_start),

@@ -118,11 +118,22 @@ pub fn seal_superblock(page: &mut [u8]) {
 
 /// Gives the unit at the start of `bytes` its magic and the sum that its header's length asks for.
 pub fn seal_unit(bytes: &mut [u8], volume: u64) {
-    let Some(header) = bytes.first_chunk_mut::<48>() else { return };
+    const HEADER: usize = 56;
+    const EXTENT: usize = 24;
+    let Some(header) = bytes.first_chunk_mut::<HEADER>() else { return };
     header[..8].copy_from_slice(b"ek-unit.");
+    let extents = u32::from_le_bytes([header[32], header[33], header[34], header[35]]) as usize;
     let len = u32::from_le_bytes([header[44], header[45], header[46], header[47]]) as usize;
-    let Some(unit) = bytes.get_mut(..len.max(48)) else { return };
-    let sum = seeded_sum([volume, 0, word_at(unit, 24)], &unit[24..]);
+    let Some(unit) = bytes.get_mut(..len.max(HEADER)) else { return };
+    let start = unit.len().min(HEADER.saturating_add(extents.saturating_mul(EXTENT)));
+    let (mut payload, mut payload_sum) = (&unit[start..], 0);
+    for extent in unit[HEADER..start].chunks_exact(EXTENT).filter(|extent| word_at(extent, 16) == 0) {
+        let part = payload.len().min(usize::try_from(word_at(extent, 8)).unwrap_or(usize::MAX));
+        payload_sum = xxh3_64_with_seed(&payload[..part], payload_sum);
+        payload = &payload[part..];
+    }
+    put(unit, HEADER - 8, payload_sum);
+    let sum = seeded_sum([volume, 0, word_at(unit, 24)], &unit[24..start]);
     put(unit, 8, sum);
 }
 
