@@ -35,7 +35,7 @@ pub struct OpenOptions {
     pub journaling: Journaling,
     /// Largest commit record, in bytes.
     pub batch_max_bytes: usize,
-    /// Commit records that may be under way at once.
+    /// Commit records that may be under way at once, where the log's drive is so slow that it pays.
     pub commits_in_flight_max: usize,
     /// Writes of a checkpoint to the home device that may be under way at once.
     pub home_writes_max: usize,
@@ -48,7 +48,7 @@ impl Default for OpenOptions {
         Self {
             journaling: Journaling::Wasteless,
             batch_max_bytes: 256 << 10,
-            commits_in_flight_max: 2,
+            commits_in_flight_max: 16,
             home_writes_max: 16,
             cached_pages_max: 4096,
         }

@@ -2,6 +2,10 @@
 //!
 //! 1. Commits take effect in the frames in the order of their records, each once all before it are durable.
 //! 2. A commit never takes log room that a checkpoint needs to make more.
+//!
+//! How many are under way at once follows from how long one takes. On a fast drive one at a time carries the most
+//! writes for the least work. On a slow one a flush would wait for a commit that began just before it, and then take
+//! as long again: there it begins at once, beside the others.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -26,7 +30,15 @@ pub(super) struct Commits {
     idle_builders: Vec<RecordBuilder>,
     /// None may begin.
     held: bool,
+    /// How long writing a record takes, as a moving mean.
+    latency_ns: u64,
 }
+
+/// For each such time that a record takes to be durable, one more commit may be under way.
+const SPACING_NS: u64 = 100_000;
+
+/// Records over which the moving mean goes, about.
+const MEAN_OVER: u64 = 8;
 
 /// No commit is under way, and none begins.
 pub(super) struct CommitsHeld<'a, E: Env, A: Arena, H: Device, L: Device>(&'a Rc<Inner<E, A, H, L>>);
@@ -57,7 +69,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
 
     fn begin_commit(self: &Rc<Self>) -> Option<(Slot, RecordBuilder)> {
         let mut commits = self.commits.borrow_mut();
-        if commits.held || commits.in_flight.len() >= self.options.commits_in_flight_max {
+        if commits.held || commits.in_flight.len() >= commits.useful_max(self.options.commits_in_flight_max) {
             return None;
         }
         let batch = match commits.ready.take() {
@@ -107,8 +119,11 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
 
     async fn carry_out(self: Rc<Self>, slot: Slot, mut builder: RecordBuilder) {
         let meaning = Meaning { kind: RecordKind::Commit, through: 0 };
+        let began_ns = self.env.now_ns();
         let written = self.log.write(slot, meaning, &mut builder).await;
+        let took_ns = self.env.now_ns().saturating_sub(began_ns);
         let mut commits = self.commits.borrow_mut();
+        commits.latency_ns = (commits.latency_ns * (MEAN_OVER - 1) + took_ns) / MEAN_OVER;
         if let Some(commit) = commits.in_flight.iter_mut().find(|commit| commit.sequence == slot.sequence) {
             commit.builder = Some(builder);
         }
@@ -196,6 +211,12 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
 }
 
 impl Commits {
+    /// How many under way at once are of use.
+    fn useful_max(&self, allowed_max: usize) -> usize {
+        let useful = usize::try_from(self.latency_ns / SPACING_NS).unwrap_or(usize::MAX);
+        useful.clamp(1, allowed_max.max(1))
+    }
+
     /// Pages that the commits under way change, and those of them that they change in part.
     fn pages_under_way(&self) -> (usize, usize) {
         let batches = self.in_flight.iter().map(|commit| &commit.batch);
