@@ -248,7 +248,11 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         for run in stored.chunk_by(follows).flat_map(|run| run.chunks(WRITE_PAGES_MAX)) {
             let bytes = match run {
                 [page] => Outbound::Page(Rc::clone(&page.bytes)),
-                _ => Outbound::Run(run.iter().flat_map(|page| &page.bytes[..]).copied().collect()),
+                _ => {
+                    let mut bytes = Vec::with_capacity(run.len() * PAGE);
+                    run.iter().for_each(|page| bytes.extend_from_slice(&page.bytes[..]));
+                    Outbound::Run(bytes)
+                }
             };
             add(&self.counters.home_bytes, run.len() as u64 * PAGE_BYTES);
             writes.begin(self.home.layout.page_offset(run[0].page), bytes).await;
