@@ -35,7 +35,14 @@ const NEEDS: &[Need] = &[
     Need { package: "btrfs-progs", program: "mkfs.btrfs", tests: "those on btrfs" },
     Need { package: "e2fsprogs", program: "mkfs.ext4", tests: "those on ext4" },
     Need { package: "g++", program: "c++", tests: "the fuzz targets" },
-    Need { package: "fio", program: "fio", tests: "those that compare with fio" },
+    Need { package: "fio", program: "fio", tests: "those with fio" },
+    Need { package: "libnbd-bin", program: "nbdfuse", tests: "those with nbdinfo, nbdcopy and nbdfuse" },
+    Need { package: "python3-libnbd", program: "nbdsh", tests: "those with nbdsh" },
+    Need { package: "nbdkit", program: "nbdkit", tests: "those that cut a drive's power" },
+    Need { package: "fuse3", program: "fusermount3", tests: "those of file systems on a volume" },
+    Need { package: "qemu-utils", program: "qemu-io", tests: "those with qemu-img and qemu-io" },
+    // Its own programs are in no PATH; this one comes with them.
+    Need { package: "postgresql", program: "pg_ctlcluster", tests: "those of PostgreSQL on a volume" },
 ];
 
 /// Gets what the tests need, runs them, and tells what was skipped.
@@ -159,7 +166,9 @@ mod tests {
         let line = missing_line(&NEEDS.iter().collect::<Vec<_>>());
         assert!(!line.contains('\n'));
         assert!(
-            line.contains("--no-install-recommends chromium xfsprogs btrfs-progs e2fsprogs g++ fio`"),
+            line.contains(
+                "--no-install-recommends chromium xfsprogs btrfs-progs e2fsprogs g++ fio libnbd-bin "
+            ),
             "{line}"
         );
         assert!(line.contains("those on xfs"), "{line}");

@@ -3,8 +3,6 @@
 //! Exit codes: 0 done, 1 the answer is no, 2 wrong usage or unusable input, 130 interrupted; whatever is not
 //! 0 comes with one line on standard error that says what to do next.
 
-#![allow(clippy::print_stderr, reason = "the one line of a failure goes there")]
-
 mod args;
 mod compare;
 mod failure;
@@ -39,7 +37,7 @@ fn main() -> ExitCode {
     match answer {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("evenkeel: {failure}");
+            stdout::complain(&format!("evenkeel: {failure}"));
             failure.exit_code()
         }
     }

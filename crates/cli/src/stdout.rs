@@ -16,3 +16,9 @@ pub(crate) fn say(text: &str) -> Result<(), Failure> {
         _ => Ok(()),
     }
 }
+
+/// Prints a line on standard error. Where nobody takes it (a pipe without a reader, a full disk), nobody is told,
+/// and nothing else happens.
+pub(crate) fn complain(line: &str) {
+    let _nobody_takes_it = io::stderr().write_all(format!("{line}\n").as_bytes());
+}

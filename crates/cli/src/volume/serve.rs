@@ -1,7 +1,5 @@
 //! `evenkeel serve`.
 
-#![allow(clippy::print_stderr, reason = "what happens while it serves goes there")]
-
 use std::fmt::Write as _;
 use std::os::fd::{FromRawFd, OwnedFd};
 
@@ -14,7 +12,7 @@ use evenkeel_host::volume::{NBD_SOCKET, VolumeError};
 use super::event_loop;
 use crate::args::{BackendArg, JournalingArg, NbdArg, ServeArgs};
 use crate::failure::Failure;
-use crate::stdout::say;
+use crate::stdout::{complain, say};
 
 /// Serves a volume until a signal comes.
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
@@ -64,9 +62,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         }
         Event::Stopping => {
             let _no_service_manager = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
-            eprintln!("stopping: what is acknowledged is made durable (a second signal ends at once)");
+            complain("stopping: what is acknowledged is made durable (a second signal ends at once)");
         }
-        Event::Connection(text) => eprintln!("{text}"),
+        Event::Connection(text) => complain(text),
     };
     let handle = event_loop.handle();
     let ended = event_loop.block_on(service::run(&handle, &args.volume, options, tell));
@@ -74,7 +72,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         Ok(Ended::Closed) => Ok(()),
         Ok(Ended::BeforeServing) => Err(Failure::Interrupted),
         Ok(Ended::AtOnce) => {
-            eprintln!("ended at once: what was acknowledged is kept until the next start");
+            complain("ended at once: what was acknowledged is kept until the next start");
             // Nothing is waited for: what is under way ends with the process, as after a kill.
             std::process::exit(evenkeel_host::interrupt::EXIT_INTERRUPTED);
         }

@@ -6,7 +6,11 @@
 // What a test prints is for whoever runs it.
 #![allow(clippy::print_stdout)]
 
+pub(crate) mod attached;
+pub(crate) mod load;
+pub(crate) mod model;
 pub(crate) mod root;
+pub(crate) mod served;
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};

@@ -67,26 +67,45 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let _gone_already_is_fine = run("umount", &[&self.point.display().to_string()]);
+        let point = self.point.display().to_string();
+        // Where a test failed somebody may still be in there.
+        let _gone_already_is_fine = run("umount", &[&point]).or_else(|_| run("umount", &["--lazy", &point]));
     }
 }
 
-fn must_be_root() -> Result<(), String> {
+/// That this process may do what root may.
+pub(crate) fn must_be_root() -> Result<(), String> {
     match fs::metadata("/proc/self").map(|own| own.uid()) {
         Ok(0) => Ok(()),
         _ => Err("not root".to_owned()),
     }
 }
 
+/// That the system has all of these programs.
+pub(crate) fn programs(names: &[&str]) -> Result<(), String> {
+    let path = search_path();
+    let has = |name: &str| path.split(':').any(|folder| Path::new(folder).join(name).is_file());
+    match names.iter().find(|name| !has(name)) {
+        None => Ok(()),
+        Some(missing) => Err(format!("no {missing}")),
+    }
+}
+
+/// A program of the system.
+pub(crate) fn system(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.env("PATH", search_path());
+    command
+}
+
+/// The system's folders first, with those of root, which a user's path may lack: its Python has its packages.
+fn search_path() -> String {
+    "/usr/sbin:/usr/bin:/sbin:/bin:".to_owned() + &std::env::var("PATH").unwrap_or_default()
+}
+
 /// Runs a program of the system; answers what it printed, or why it did not do it.
-fn run(program: &str, args: &[&str]) -> Result<String, String> {
-    // Where the programs of root are, which a user's path may lack.
-    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
-    let output = Command::new(program)
-        .args(args)
-        .env("PATH", path)
-        .output()
-        .map_err(|error| format!("{program}: {error}"))?;
+pub(crate) fn run(program: &str, args: &[&str]) -> Result<String, String> {
+    let output = system(program).args(args).output().map_err(|error| format!("{program}: {error}"))?;
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         false => {

@@ -89,6 +89,11 @@ impl<T: Merge> Outbox<T> {
         self.queue.borrow().is_empty()
     }
 
+    /// Whether nothing enters any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.get()
+    }
+
     /// What to send next; `None` once it is closed.
     pub(crate) async fn next(&self) -> Option<(Vec<u8>, T)> {
         self.filled

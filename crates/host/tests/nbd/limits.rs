@@ -7,6 +7,8 @@ use evenkeel_host::nbd::fuzzing::RamExport;
 use evenkeel_host::nbd::limits::Limits;
 use evenkeel_host::nbd::proto::command;
 use evenkeel_host::nbd::proto::transmission::{Headers, Request};
+use evenkeel_host::nbd::statistics::CommandKind;
+use evenkeel_host::net::ByteStream;
 
 use crate::world::{Raw, World, tell};
 
@@ -48,6 +50,20 @@ fn what_is_in_flight_is_bounded_and_all_of_it_is_answered_in_the_end() {
         assert!(status.in_flight_peak_bytes <= 128 << 10);
         assert_eq!(raw.take(100 * (16 + (60 << 10))).await.len(), 100 * (16 + (60 << 10)));
         assert_eq!(world.server.status().in_flight_bytes, 0);
+    });
+}
+
+#[test]
+fn requests_of_a_client_that_is_gone_are_not_begun() {
+    tell(1, |env| async move {
+        let world = World::new(&env, RamExport::new(1 << 20), limits());
+        let raw = greedy(&world).await;
+        env.sleep(SECOND_NS).await;
+        raw.stream.shutdown();
+        assert_eq!(world.endings(1).await.len(), 1);
+        let begun = world.server.status().statistics.of(CommandKind::Read).requests;
+        assert!(begun < 10, "{begun} of 100 requests were begun for nobody");
+        world.assert_idle();
     });
 }
 

@@ -147,6 +147,11 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
             return Ok(());
         }
         let ticket = self.link.account.admit(self.held_bytes(&request)).await;
+        if self.outbox.is_closed() {
+            // Nobody can be told any more. What is left in the input would be done in one go: nothing that it
+            // answers would be held up in flight.
+            return Err(Ending::Broken(io::ErrorKind::BrokenPipe.into()));
+        }
         let mut payload = Vec::new();
         if payload_bytes > 0 {
             let take = input.take(&self.wire, self.pool.take(payload_bytes as usize));

@@ -1,0 +1,128 @@
+//! No client hurts another, or ends the server.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+use evenkeel_engine::device::Durability;
+use evenkeel_engine::env::Env;
+use evenkeel_host::event_loop::{Backend, EventLoop};
+
+use support::Scene;
+use support::load::{connect, contents, write};
+use support::served::{Server, Volume, noise, patiently};
+
+const FLAGS: &str = "--size 32m --log-size 16m --buffer 4m";
+
+/// What clients without manners send.
+fn rude() -> Vec<Vec<u8>> {
+    let hello = [&[0, 0, 0, 3][..]].concat();
+    let option =
+        |number: u32, len: u32| [b"IHAVEOPT".as_slice(), &number.to_be_bytes(), &len.to_be_bytes()].concat();
+    // EXPORT_NAME of the empty name: requests follow.
+    let into_transmission = [hello.clone(), option(1, 0)].concat();
+    let request = |command: u16, offset: u64, len: u32| {
+        [
+            &0x2560_9513_u32.to_be_bytes()[..],
+            &0_u16.to_be_bytes(),
+            &command.to_be_bytes(),
+            &7_u64.to_be_bytes(),
+            &offset.to_be_bytes(),
+            &len.to_be_bytes(),
+        ]
+        .concat()
+    };
+    vec![
+        Vec::new(),
+        vec![0xff; 100_000],
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        [hello.clone(), option(7, u32::MAX)].concat(),
+        [hello, option(99, 10), vec![1; 5]].concat(),
+        // A write whose bytes never come, one that is too large, and one that is none.
+        [into_transmission.clone(), request(1, 0, 1 << 20), vec![9; 1000]].concat(),
+        [into_transmission.clone(), request(1, 0, u32::MAX)].concat(),
+        [into_transmission.clone(), request(0xffff, u64::MAX, u32::MAX), vec![7; 1000]].concat(),
+        // Answers that nobody reads.
+        [into_transmission, request(0, 0, 32 << 20).repeat(64)].concat(),
+    ]
+}
+
+#[test]
+fn no_client_hurts_another_or_ends_the_server() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    for backend in ["io-uring", "threads"] {
+        let server = volume.serve(&format!("--connections 40 --backend {backend}"));
+        let event_loop = EventLoop::new(Backend::Auto).unwrap();
+        let env = event_loop.handle();
+        event_loop.block_on(async {
+            let polite = connect(&env, &volume.socket()).await;
+            let mut here = Vec::new();
+            for (number, words) in rude().into_iter().cycle().take(27).enumerate() {
+                let mut stream = UnixStream::connect(volume.socket()).unwrap();
+                // It may have been turned away already.
+                stream.set_nonblocking(true).unwrap();
+                let _turned_away_is_fine = stream.write_all(&words);
+                // Every third goes at once, the others stay and are silent.
+                if number % 3 > 0 {
+                    here.push(stream);
+                }
+                let bytes = noise(number as u64, 30_001);
+                polite.write(8 << 20, &bytes, Durability::Durable).await.unwrap();
+                let mut found = vec![0; bytes.len()];
+                polite.read(8 << 20, &mut found).await.unwrap();
+                assert!(found == bytes, "the polite client was hurt by {number}");
+            }
+            assert_eq!(polite.failure(), None);
+        });
+        let status = server.status();
+        assert_eq!((status.failure, status.server.connections_refused), (None, 0));
+        server.stop();
+    }
+    assert!(scene.done("check disk").stdout.contains(" 0 damaged"));
+}
+
+#[test]
+fn messages_that_nobody_takes_do_not_end_it() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut server =
+        Server::start_with(volume.folder(), scene.path("stderr"), scene.command("serve disk"), writer)
+            .ready();
+    write(&volume.socket(), 0, b"kept");
+    UnixStream::connect(volume.socket()).unwrap().write_all(&[0xff; 1000]).unwrap();
+    patiently("the end of the rude one", || (server.status().server.connections == 0).then_some(()));
+    assert_eq!(contents(&volume.socket())[..4], *b"kept");
+    server.signal("TERM");
+    assert_eq!(server.exit_code(), Some(0));
+}
+
+#[test]
+fn one_client_too_many_is_turned_away_and_the_others_stay() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let server = volume.serve("--connections 2");
+    let event_loop = EventLoop::new(Backend::Auto).unwrap();
+    let env = event_loop.handle();
+    event_loop.block_on(async {
+        let first = connect(&env, &volume.socket()).await;
+        let second = connect(&env, &volume.socket()).await;
+        let mut third = UnixStream::connect(volume.socket()).unwrap();
+        let mut greeting = Vec::new();
+        third.read_to_end(&mut greeting).unwrap();
+        assert!(greeting.is_empty(), "it was greeted");
+        for client in [&first, &second] {
+            client.write(0, b"here", Durability::Durable).await.unwrap();
+        }
+        drop(second);
+        while server.status().server.connections > 1 {
+            env.sleep(1_000_000).await;
+        }
+        connect(&env, &volume.socket()).await.read(0, &mut [0; 4]).await.unwrap();
+    });
+    assert_eq!(server.status().server.connections_refused, 1);
+    server.stop();
+}

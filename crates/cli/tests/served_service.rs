@@ -1,0 +1,164 @@
+//! A served volume among the other services of a machine: metrics, systemd, and how it stops.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+
+use evenkeel_engine::device::{Durability, FlushScope};
+use evenkeel_host::event_loop::{Backend, EventLoop};
+
+use support::load::{connect, contents, write};
+use support::root::{programs, system};
+use support::served::{Server, Volume, noise, patiently};
+use support::{Scene, says, skip};
+
+const FLAGS: &str = "--size 32m --log-size 16m --buffer 4m";
+const SIZE: usize = 32 << 20;
+
+/// Asks `address` for `path` over HTTP; answers head and body.
+fn scrape(address: &str, path: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    (head.to_owned(), body.to_owned())
+}
+
+fn metric(body: &str, name: &str) -> f64 {
+    let line = body.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {name} in {body}")).parse().unwrap()
+}
+
+#[test]
+fn metrics_count_what_clients_did() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let server = volume.serve("--metrics 127.0.0.1:0");
+    let address = server.told("metrics: http://").trim_end_matches("/metrics").to_owned();
+    let event_loop = EventLoop::new(Backend::Auto).unwrap();
+    let env = event_loop.handle();
+    event_loop.block_on(async {
+        let connection = connect(&env, &volume.socket()).await;
+        for number in 0..10 {
+            connection.write(number * 5000, &[7; 1000], Durability::Buffered).await.unwrap();
+        }
+        connection.flush(FlushScope::Whole).await.unwrap();
+        assert!(connection.read(SIZE as u64, &mut [0; 10]).await.is_err());
+
+        let (head, body) = scrape(&address, "/metrics");
+        says(&head, &["HTTP/1.1 200 OK", "text/plain; version=0.0.4"]);
+        for (name, value) in [
+            ("evenkeel_writes_total", 10.0),
+            ("evenkeel_user_bytes_total", 10_000.0),
+            ("evenkeel_connections", 1.0),
+            ("evenkeel_failed", 0.0),
+            ("evenkeel_request_errors_total{command=\"read\"}", 1.0),
+            ("evenkeel_request_seconds_count{command=\"write\"}", 10.0),
+            ("evenkeel_request_seconds_bucket{command=\"write\",le=\"+Inf\"}", 10.0),
+            ("evenkeel_request_seconds_count{command=\"flush\"}", 1.0),
+        ] {
+            assert_eq!(metric(&body, name), value, "{name}");
+        }
+        assert!(metric(&body, "evenkeel_commits_total") > 0.0);
+        // Each line is a comment or a name with a number.
+        for line in body.lines().filter(|line| !line.starts_with("# TYPE ")) {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            assert!(name.starts_with("evenkeel_") && value.parse::<f64>().is_ok(), "{line}");
+        }
+    });
+    says(&scrape(&address, "/").0, &["404"]);
+    // Whoever asks for something else, or for nothing, hurts nobody.
+    TcpStream::connect(&address).unwrap().write_all(&[0xff; 20_000]).unwrap();
+    let _silent: Vec<TcpStream> = (0..4).map(|_| TcpStream::connect(&address).unwrap()).collect();
+    says(&scrape(&address, "/metrics").0, &["200"]);
+    let status = scene.done("status disk --json");
+    assert!(status.stdout.contains("evenkeel.status/1"));
+    server.stop();
+    says(&scene.run("status disk").stderr, &["it is not being served"]);
+}
+
+#[test]
+fn a_service_manager_is_told_when_it_is_ready_and_when_it_stops() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    // A path in the scene may be too long for a socket's address.
+    let folder = tempfile::tempdir_in("/tmp").unwrap();
+    let manager = UnixDatagram::bind(folder.path().join("notify")).unwrap();
+    let mut command = scene.command("serve disk");
+    command.env("NOTIFY_SOCKET", folder.path().join("notify"));
+    let mut server = Server::start(volume.folder(), scene.path("stderr"), command).ready();
+    let mut message = [0; 1000];
+    let mut hear = || {
+        let len = manager.recv(&mut message).unwrap();
+        String::from_utf8(message[..len].to_vec()).unwrap()
+    };
+    says(&hear(), &["READY=1"]);
+    assert_eq!(contents(&volume.socket()).len(), SIZE);
+    server.signal("TERM");
+    says(&hear(), &["STOPPING=1"]);
+    assert_eq!(server.exit_code(), Some(0), "{}", server.complaints());
+}
+
+#[test]
+fn systemd_hands_over_its_socket() {
+    const NAME: &str = "systemd_hands_over_its_socket";
+    if let Err(why) = programs(&["systemd-socket-activate"]) {
+        return skip(NAME, &why);
+    }
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let folder = tempfile::tempdir_in("/tmp").unwrap();
+    let socket = folder.path().join("socket");
+    let mut command = system("systemd-socket-activate");
+    command.arg("--listen").arg(&socket).arg(env!("CARGO_BIN_EXE_evenkeel")).args(["serve", "disk"]);
+    command.current_dir(scene.folder());
+    let server = Server::start(volume.folder(), scene.path("stderr"), command);
+    patiently("the socket of systemd", || socket.exists().then_some(()));
+    // The first client starts it.
+    write(&socket, 12_345, b"handed over");
+    assert_eq!(contents(&socket)[12_345..12_356], *b"handed over");
+    assert!(!volume.socket().exists(), "it listens where nobody asked it to");
+    assert!(server.status().server.connections_accepted >= 2);
+    server.stop();
+}
+
+#[test]
+fn a_graceful_stop_flushes_and_leaves_nothing_in_memory() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let server = volume.serve("");
+    assert!(volume.arena().exists());
+    write(&volume.socket(), 777, &noise(5, 1_000_001));
+    // Clients that stay connected do not keep it.
+    let _idle = UnixStream::connect(volume.socket()).unwrap();
+    server.stop();
+    assert!(!volume.arena().exists(), "an arena is left");
+    assert!(!volume.socket().exists(), "a socket is left");
+    let server = volume.serve("");
+    assert_eq!(server.status().counters.replayed_units, 0);
+    assert!(contents(&volume.socket())[777..][..1_000_001] == noise(5, 1_000_001));
+    server.stop();
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once_and_takes_nothing() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let mut server = volume.serve("");
+    write(&volume.socket(), 777, &noise(6, 1_000_001));
+    // Both are there before it can act on the first.
+    for name in ["STOP", "TERM", "INT", "CONT"] {
+        server.signal(name);
+    }
+    assert_eq!(server.exit_code(), Some(130), "{}", server.complaints());
+    says(&server.complaints(), &["stopping", "ended at once"]);
+    assert!(volume.arena().exists());
+    says(&scene.run("status disk").stderr, &["wait in memory for the next start"]);
+    let server = volume.serve("");
+    says(&server.told("recovered: "), &["writes that were in memory"]);
+    assert!(contents(&volume.socket())[777..][..1_000_001] == noise(6, 1_000_001));
+    server.stop();
+}
