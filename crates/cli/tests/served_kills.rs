@@ -220,3 +220,23 @@ fn the_judge_lets_pass_what_may_be() {
     let (mut model, ..) = written_twice();
     model.judge(second, Death::Kill);
 }
+
+/// What is there when a write of `len` bytes at 0 was lost, the middle of which had been flushed.
+fn lost_though_its_middle_was_flushed(len: u64) {
+    let mut model = Model::new(64 << 10);
+    let (number, _) = model.begin(Extent::new(0, len), false).unwrap();
+    model.acknowledge(number, false);
+    model.flushed(model.mark(), Some(Extent::new(5000, 1)));
+    model.judge(vec![0; 64 << 10], Death::Power);
+}
+
+#[test]
+#[should_panic(expected = "a write is lost")]
+fn the_judge_takes_a_write_of_the_atomic_size_for_flushed_with_any_part() {
+    lost_though_its_middle_was_flushed(16 << 10);
+}
+
+#[test]
+fn the_judge_does_not_take_a_larger_write_for_flushed_with_a_part() {
+    lost_though_its_middle_was_flushed((16 << 10) + 1);
+}

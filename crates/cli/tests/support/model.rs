@@ -39,6 +39,10 @@ impl Change {
         if self.is_zeroes() { vec![0; len] } else { super::served::noise(self.seed, len) }
     }
 
+    fn is_one_commit(&self) -> bool {
+        self.extent.len <= ATOMIC_MAX_BYTES && !self.is_zeroes()
+    }
+
     fn overlaps_page(&self, page: usize) -> bool {
         self.extent.overlaps(&Extent::new((page * PAGE) as u64, PAGE as u64))
     }
@@ -127,10 +131,14 @@ impl Model {
         self.acknowledged.len()
     }
 
-    /// A flush that was sent at `mark` is complete.
+    /// A flush that was sent at `mark` is complete. One of a range takes the rest of a write along that is one
+    /// commit; of a larger one it need not, and what it took then is not followed here.
     pub(crate) fn flushed(&mut self, mark: usize, range: Option<Extent>) {
         for change in &mut self.acknowledged[..mark] {
-            change.is_durable |= range.is_none_or(|range| range.overlaps(&change.extent));
+            change.is_durable |= range.is_none_or(|range| match range.intersection(&change.extent) {
+                None => false,
+                Some(shared) => shared == change.extent || change.is_one_commit(),
+            });
         }
     }
 
