@@ -488,9 +488,14 @@ impl Batch {
         self.scratch.sort_unstable();
         self.scratch.dedup();
         self.pages = self.scratch.len() + discarded;
-        let is_whole = |tag: &Tag| matches!(tag, Tag::Delta { len, .. } if usize::from(*len) == PAGE);
-        let whole = self.tags.iter().filter(|tag| is_whole(tag)).count();
-        self.partial_pages = self.scratch.len().saturating_sub(whole);
+        self.scratch.clear();
+        self.scratch.extend(self.tags.iter().filter_map(|tag| match *tag {
+            Tag::Delta { page, len, .. } if usize::from(len) == PAGE => Some(page),
+            _ => None,
+        }));
+        self.scratch.sort_unstable();
+        self.scratch.dedup();
+        self.partial_pages = self.pages - discarded - self.scratch.len();
     }
 
     fn clear(&mut self) {

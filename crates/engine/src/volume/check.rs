@@ -1,4 +1,4 @@
-//! Reading everything and telling what is damaged.
+//! Reading every page and telling which are damaged.
 
 use super::Volume;
 use crate::device::Device;

@@ -59,8 +59,17 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     pub(super) async fn checkpoint_in_turn(self: &Rc<Self>) -> Result<(), Error> {
         self.check_alive()?;
         let (pages, stuck) = self.load_dirty().await?;
+        let guard = self.to_the_end();
+        let taken_home = self.take_home(&pages, &stuck).await;
+        guard.done();
+        taken_home
+    }
+
+    /// Takes these pages home, and moves the tail behind their changes.
+    async fn take_home(self: &Rc<Self>, pages: &[u64], stuck: &[u64]) -> Result<(), Error> {
         let through = self.log.acknowledged();
-        let outgoing = self.home.take_outgoing(&pages);
+        let outgoing = self.home.take_outgoing(pages);
+        self.pump_soon(); // a commit that waited for frames has them now
         let table = self.announce(&outgoing, through).await?;
 
         self.write_home_pages(&outgoing, &table).await?;
@@ -75,7 +84,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         add(&self.counters.table_bytes, root.len() as u64);
 
         if !stuck.is_empty() {
-            self.carry(&stuck).await?;
+            self.carry(stuck).await?;
         }
         let first_kept = if is_planted(Bug::TailTooLate) { through + 2 } else { through + 1 };
         let tail = self.log.position_of(first_kept);

@@ -202,7 +202,10 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         let Some(slot) = self.log.reserve(len, u64::MAX) else {
             return Err(Error::Unusable("the log is too small for its checkpoint".to_owned()));
         };
-        self.log.write(slot, meaning, builder).await?;
+        let guard = self.to_the_end();
+        let written = self.log.write(slot, meaning, builder).await;
+        guard.done();
+        written?;
         self.finish_commits();
         self.log.wait_acknowledged(slot.sequence).await?;
         self.finish_commits();

@@ -132,6 +132,11 @@ impl Limits {
         }
     }
 
+    /// Pages that one commit may change: it finds frames once a checkpoint has freed all but those that are stuck.
+    pub(super) fn commit_pages_max(&self) -> usize {
+        self.dirty_pages_max.min(self.image_pages_max) - self.stuck_pages_max()
+    }
+
     /// Pages that may be unable to go home while the volume takes writes.
     pub(super) fn stuck_pages_max(&self) -> usize {
         self.dirty_pages_max.min(self.image_pages_max) / 4

@@ -52,11 +52,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         self.write_buffered(end_whole, tail).await?;
         match durability {
             Durability::Buffered => Ok(()),
-            Durability::Durable => {
-                let ends =
-                    [Extent::new(offset, head.len() as u64), Extent::new(end_whole, tail.len() as u64)];
-                self.make_durable(&ends).await
-            }
+            // Both ends, and what could not go straight home.
+            Durability::Durable => self.make_durable(&[Extent::new(offset, bytes.len() as u64)]).await,
         }
     }
 
@@ -76,9 +73,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         let hold = self.hold(whole).await?;
         self.home.load(pages.start, pages.end).await?;
         let composed = self.compose(&extent, bytes);
-        self.write_held(whole.offset, &composed).await?;
+        let is_home = self.write_held(whole.offset, &composed).await?;
         drop(hold);
-        Ok(())
+        if is_home { Ok(()) } else { self.write_buffered(offset, bytes).await }
     }
 
     async fn write_direct(self: &Rc<Self>, offset: u64, bytes: &[u8]) -> Result<(), Error> {
@@ -86,8 +83,11 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         let mut offset = offset;
         for piece in bytes.chunks(piece_max) {
             let hold = self.hold(Extent::new(offset, piece.len() as u64)).await?;
-            self.write_held(offset, piece).await?;
+            let is_home = self.write_held(offset, piece).await?;
             drop(hold);
+            if !is_home {
+                self.write_buffered(offset, piece).await?;
+            }
             offset += piece.len() as u64;
         }
         Ok(())
@@ -103,8 +103,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         }
     }
 
-    /// Writes whole pages of a range that is held.
-    async fn write_held(self: &Rc<Self>, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+    /// Writes whole pages of a range that is held; answers false where that cannot be, because changes of a damaged
+    /// page are still in the log.
+    async fn write_held(self: &Rc<Self>, offset: u64, bytes: &[u8]) -> Result<bool, Error> {
         let extent = Extent::new(offset, bytes.len() as u64);
         let (first, end) = (offset / PAGE_BYTES, extent.end() / PAGE_BYTES);
         if !is_planted(Bug::DirectBeforeBuffered) {
@@ -112,7 +113,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         }
         self.mark_superseded(&extent).await?;
         let turn = self.home_writer.take().await;
+        let guard = self.to_the_end();
         let done = self.write_home(first, end, bytes).await;
+        guard.done();
         drop(turn);
         if let Err(error) = &done {
             self.latch(error.clone());
@@ -130,12 +133,15 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         }
     }
 
-    async fn write_home(self: &Rc<Self>, first: u64, end: u64, bytes: &[u8]) -> Result<(), Error> {
+    async fn write_home(self: &Rc<Self>, first: u64, end: u64, bytes: &[u8]) -> Result<bool, Error> {
         self.check_alive()?;
         let log_is_full = self.log.used_bytes() > self.limits.commit_used_max;
         let table_is_full = self.home.table.dirty_pages() > self.limits.dirty_pages_max / 2;
         if log_is_full || table_is_full || self.home.is_dirty(first, end) {
             self.checkpoint_in_turn().await?;
+        }
+        if self.home.is_dirty(first, end) {
+            return Ok(false);
         }
         let lock = self.home.lock(first, end).await;
         for page in first..end {
@@ -178,6 +184,6 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         }
         drop(lock);
         add(&self.counters.direct_writes, 1);
-        Ok(())
+        Ok(true)
     }
 }

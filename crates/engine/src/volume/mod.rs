@@ -138,6 +138,26 @@ impl Drop for TurnGuard<'_> {
     }
 }
 
+/// See [`Inner::to_the_end`].
+struct ToTheEnd<'a, E: Env, A: Arena, H: Device, L: Device> {
+    inner: &'a Rc<Inner<E, A, H, L>>,
+    done: bool,
+}
+
+impl<E: Env, A: Arena, H: Device, L: Device> ToTheEnd<'_, E, A, H, L> {
+    fn done(mut self) {
+        self.done = true;
+    }
+}
+
+impl<E: Env, A: Arena, H: Device, L: Device> Drop for ToTheEnd<'_, E, A, H, L> {
+    fn drop(&mut self) {
+        if !self.done {
+            self.inner.latch(Error::Unusable("an operation was given up halfway; open it again".to_owned()));
+        }
+    }
+}
+
 impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
     /// Bytes that it offers.
     pub fn size_bytes(&self) -> u64 {
@@ -171,6 +191,11 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
     /// Largest write that is one commit.
     pub fn atomic_max_bytes(&self) -> u64 {
         self.0.atomic_max_bytes
+    }
+
+    /// Pages that one [`Self::commit`] may touch.
+    pub fn commit_pages_max(&self) -> usize {
+        self.0.limits.commit_pages_max()
     }
 
     /// Largest [`Self::commit`], with 64 bytes for each of its ranges.
@@ -258,7 +283,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
     ///
     /// # Errors
     ///
-    /// As [`Self::write`]; [`Error::TooLarge`] beyond [`Self::commit_max_bytes`].
+    /// As [`Self::write`]; [`Error::TooLarge`] beyond [`Self::commit_max_bytes`] or [`Self::commit_pages_max`].
     pub async fn commit(&self, ranges: &[(u64, &[u8])]) -> Result<(), Error> {
         let inner = &self.0;
         inner.check_alive()?;
@@ -272,7 +297,12 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             return Ok(());
         }
         let payload_bytes: usize = bytes.iter().map(|part| part.len()).sum();
-        if payload_bytes + extents.len() * 64 > inner.unit_max_bytes() {
+        let pages: usize = extents
+            .iter()
+            .map(|part| crate::buffer::pages_of(&Extent::new(part.offset, part.len)).count())
+            .sum();
+        let is_too_large = payload_bytes + extents.len() * 64 > inner.unit_max_bytes();
+        if is_too_large || pages > inner.limits.commit_pages_max() {
             return Err(Error::TooLarge { max_bytes: inner.unit_max_bytes() as u64 });
         }
         add(&inner.counters.writes, 1);
@@ -295,7 +325,12 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         add(&inner.counters.flushes, 1);
         match scope {
             FlushScope::Whole => inner.make_durable(&[Extent::new(0, inner.size_bytes)]).await,
-            FlushScope::Ranges(ranges) => inner.make_durable(ranges).await,
+            FlushScope::Ranges(ranges) => {
+                for range in ranges {
+                    inner.check_range(range.offset, range.len)?;
+                }
+                inner.make_durable(ranges).await
+            }
         }
     }
 
@@ -336,7 +371,15 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
     /// The failure, after one below.
     pub async fn checkpoint(&self) -> Result<(), Error> {
         self.0.check_alive()?;
-        Inner::checkpoint(&self.0).await
+        // In a task of its own: whoever gives up waiting does not leave it half done.
+        let done = Rc::new((RefCell::new(None), Notify::default()));
+        let (inner, told) = (Rc::clone(&self.0), Rc::clone(&done));
+        self.0.env.spawn(async move {
+            let result = Inner::checkpoint(&inner).await;
+            told.0.replace(Some(result));
+            told.1.all();
+        });
+        done.1.until(|| done.0.borrow_mut().take()).await
     }
 
     /// Makes everything durable and takes it home: nothing is left for a recovery to do.
@@ -368,6 +411,12 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     fn latch(&self, error: Error) {
         self.log.fail(error);
         self.tell_failure();
+    }
+
+    /// Latches unless what it guards is carried to its end: an operation that was dropped halfway leaves what is in
+    /// memory and what is on the devices at odds.
+    fn to_the_end(self: &Rc<Self>) -> ToTheEnd<'_, E, A, H, L> {
+        ToTheEnd { inner: self, done: false }
     }
 
     fn tell_failure(&self) {
@@ -463,7 +512,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
 
     /// The whole pages that a write makes, as one unit a piece: the baseline of data journaling.
     async fn write_whole_pages(self: &Rc<Self>, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        for (offset, piece) in pieces(offset, bytes, self.atomic_max_bytes) {
+        // All pages of a piece are in memory at once.
+        let piece_max = self.atomic_max_bytes.min((self.home.load_pages_max() - 1) * PAGE_BYTES);
+        for (offset, piece) in pieces(offset, bytes, piece_max) {
             let extent = Extent::new(offset, piece.len() as u64);
             loop {
                 self.wait_not_direct(&extent).await?;

@@ -135,7 +135,11 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             durable: Line::default(),
             pump_comes: Cell::new(false),
         });
-        inner.checkpoint().await?;
-        Ok(Self(inner))
+        match inner.checkpoint().await {
+            // More pages are damaged under changes than can be carried. What is whole can be read; nothing is written
+            // any more, and the log keeps what it holds.
+            Ok(()) | Err(Error::Damaged { .. }) => Ok(Self(inner)),
+            Err(error) => Err(error),
+        }
     }
 }

@@ -1,0 +1,157 @@
+//! What is beyond a limit is refused, or stops what it must and nothing else.
+
+mod machine;
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+
+use evenkeel_engine::device::{Durability, Extent, FlushScope};
+use evenkeel_engine::env::Env;
+use evenkeel_engine::error::Error;
+use evenkeel_engine::options::{CreateOptions, Journaling};
+use evenkeel_sim::random::Random;
+use machine::{Machine, PAGE, Plan};
+
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    Random::new(seed).fill(&mut bytes);
+    bytes
+}
+
+fn filled(plan: Plan, seed: u64) -> (Machine, Vec<u8>) {
+    let mut machine = Machine::new(plan, seed);
+    let bytes = noise(seed, plan.create.size_bytes as usize);
+    machine.live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        volume.write(0, &bytes, Durability::Buffered).await.unwrap();
+        volume.close().await.unwrap();
+    });
+    machine.power_cut();
+    (machine, bytes)
+}
+
+#[test]
+fn a_commit_touches_as_many_pages_as_it_may_and_no_more() {
+    for (atomic_sectors, log_bytes) in [(false, 4 << 20), (true, 256 << 10)] {
+        let mut plan = Plan::of_pages(1000);
+        plan.atomic_sectors = atomic_sectors;
+        plan.create.log_bytes = log_bytes;
+        plan.arena_bytes = 8 << 20;
+        Machine::new(plan, 1).live_whole(async |life| {
+            let volume = life.open().await.unwrap();
+            let most = volume.commit_pages_max() as u64;
+            let ranges = |count: u64| (0..count).map(|page| (page * PAGE, &b"x"[..])).collect::<Vec<_>>();
+            assert!((most + 1) * 65 <= volume.commit_max_bytes(), "else this is about bytes");
+            volume.commit(&ranges(most)).await.unwrap();
+            let refused = volume.commit(&ranges(most + 1)).await;
+            assert!(matches!(refused, Err(Error::TooLarge { .. })), "{refused:?}");
+            volume.commit(&ranges(most)).await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_large_write_over_a_damaged_page_with_changes_makes_it_whole() {
+    let mut plan = Plan::of_pages(40);
+    plan.open.journaling = Journaling::Selective { threshold_bytes: 16384 };
+    let (mut machine, mut expected) = filled(plan, 3);
+    machine.home.borrow_mut().rot(plan.layout().page_offset(5) + 2000, 1, &mut Random::new(1));
+    let large = noise(9, 10 * PAGE as usize);
+    machine.live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        volume.write(5 * PAGE, &[7; 100], Durability::Durable).await.unwrap();
+        volume.checkpoint().await.unwrap();
+        volume.write(0, &large, Durability::Durable).await.unwrap();
+        volume.checkpoint().await.unwrap();
+        assert_eq!(volume.occupancy().dirty_bytes, 0);
+    });
+    machine.power_cut();
+    expected[..large.len()].copy_from_slice(&large);
+    assert!(machine.contents() == expected);
+}
+
+#[test]
+fn where_too_many_damaged_pages_have_changes_the_volume_is_read_only_and_the_rest_is_served() {
+    for (atomic_sectors, log_bytes) in [(true, 256 << 10), (false, 1 << 20)] {
+        let mut plan = Plan::of_pages(200);
+        plan.atomic_sectors = atomic_sectors;
+        plan.create.log_bytes = log_bytes;
+        let (mut machine, expected) = filled(plan, 3);
+        for page in 20..60 {
+            machine.home.borrow_mut().rot(plan.layout().page_offset(page) + 4095, 1, &mut Random::new(1));
+        }
+        machine.live_whole(async |life| {
+            let volume = life.open().await.unwrap();
+            for page in 20..60 {
+                let _latched_at_last =
+                    volume.write(page * PAGE, &noise(page, 3000), Durability::Durable).await;
+            }
+            assert!(volume.checkpoint().await.is_err());
+        });
+        machine.power_cut();
+        machine.live_whole(async |life| {
+            let volume = life.open().await.unwrap();
+            assert!(matches!(volume.write(0, &[1], Durability::Durable).await, Err(Error::Latched(_))));
+            for page in (0..20).chain(60..200) {
+                let mut found = vec![0; PAGE as usize];
+                volume.read(page * PAGE, &mut found).await.unwrap();
+                assert!(found == expected[(page * PAGE) as usize..][..PAGE as usize], "page {page}");
+            }
+        });
+    }
+}
+
+#[test]
+fn whole_pages_are_journaled_with_a_small_cache_too() {
+    let mut plan = Plan::of_pages(200);
+    plan.open.journaling = Journaling::WholePages;
+    plan.open.cached_pages_max = 16;
+    plan.create = CreateOptions { size_bytes: 200 * PAGE, log_bytes: 4 << 20, atomic_max_bytes: 256 << 10 };
+    plan.arena_bytes = 4 << 20;
+    let mut machine = Machine::new(plan, 1);
+    let bytes = noise(1, 256 << 10);
+    machine.live_whole(async |life| {
+        life.open().await.unwrap().write(0, &bytes, Durability::Durable).await.unwrap();
+    });
+    machine.power_cut();
+    assert!(machine.contents()[..bytes.len()] == bytes);
+}
+
+#[test]
+fn whoever_gives_up_waiting_for_a_checkpoint_takes_nothing() {
+    let (machine, filled) = filled(Plan::of_pages(40), 5);
+    for wait_ns in (0..100).map(|step| step * 8_000) {
+        let mut machine = machine.fork(wait_ns);
+        let mut expected = filled.clone();
+        machine.live_whole(async |life| {
+            let volume = life.open().await.unwrap();
+            for page in 0..10 {
+                let at = (page * PAGE) as usize + 10;
+                let bytes = noise(page, 3000);
+                volume.write(at as u64, &bytes, Durability::Durable).await.unwrap();
+                expected[at..at + 3000].copy_from_slice(&bytes);
+            }
+            let mut checkpoint = pin!(volume.checkpoint());
+            let mut limit = pin!(life.env.sleep(wait_ns));
+            poll_fn(|context| match checkpoint.as_mut().poll(context) {
+                Poll::Ready(_) => Poll::Ready(()),
+                Poll::Pending => limit.as_mut().poll(context),
+            })
+            .await;
+            volume.clone().close().await.unwrap();
+        });
+        machine.power_cut();
+        assert!(machine.contents() == expected, "given up after {wait_ns} ns");
+    }
+}
+
+#[test]
+fn a_flush_of_what_is_not_there_is_refused() {
+    Machine::new(Plan::of_pages(40), 1).live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        volume.write(0, &[1; 10], Durability::Buffered).await.unwrap();
+        let beyond = [Extent { offset: u64::MAX, len: 2 }];
+        assert_eq!(volume.flush(FlushScope::Ranges(&beyond)).await, Err(Error::OutOfRange));
+    });
+}
