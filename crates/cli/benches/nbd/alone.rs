@@ -15,8 +15,7 @@ const MIB: f64 = (1 << 20) as f64;
 
 /// Bytes of the log, and of everything after the last checkpoint, for each byte of small durable writes.
 pub(crate) fn bytes(folder: &Path, args: &Args) -> Outcome {
-    let mut fleet =
-        Fleet::start(folder, &[Kind::Evenkeel], Disk::AsItIs, args.size_mib << 20, &args.serve_args)?;
+    let mut fleet = Fleet::start(folder, &[Kind::Evenkeel], Disk::AsItIs, args.size_mib, args)?;
     let server = fleet.servers.pop().expect("one was started");
     server.rest();
     let seconds = args.seconds * args.rounds as f64;
@@ -54,7 +53,7 @@ pub(crate) fn bytes(folder: &Path, args: &Args) -> Outcome {
 
 /// The server's memory while many connections have many requests under way.
 pub(crate) fn memory(folder: &Path, args: &Args) -> Outcome {
-    let fleet = Fleet::start(folder, &[Kind::Evenkeel], Disk::AsItIs, args.size_mib << 20, &args.serve_args)?;
+    let fleet = Fleet::start(folder, &[Kind::Evenkeel], Disk::AsItIs, args.size_mib, args)?;
     let server = &fleet.servers[0];
     println!("\n### memory: 64 connections with 32 requests each under way\n");
     println!("| load | rate /s | peak MiB | of them not the arena | own | of the arena | in flight MiB |");

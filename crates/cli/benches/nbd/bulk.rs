@@ -30,7 +30,9 @@ enum Way {
 /// Prints a table of 99th percentiles, at rest and meanwhile.
 pub(crate) fn measure(fleet: &mut Fleet, args: &Args) -> Outcome {
     println!("\n### bulk: p99 of 4 KiB durable writes while another client makes 1 GiB durable\n");
-    println!("| server | the other by | idle p99 us | meanwhile p99 us | ratio | least to most | the other MiB/s |");
+    println!(
+        "| server | the other by | idle p99 us | meanwhile p99 us | ratio | least to most | the other MiB/s |"
+    );
     println!("|---|---|---:|---:|---:|---:|---:|");
     let mut random = Random::new(args.seed);
     for (name, way) in [("FUA", Way::Fua), ("range flush", Way::RangeFlush)] {

@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 
+use evenkeel_host::service::status::{Counters, Status};
+
 use crate::cases::Case;
 use crate::load::{self, Random};
 use crate::servers::{Fleet, Kind, Used};
@@ -27,12 +29,18 @@ pub(crate) fn measure(fleet: &mut Fleet, cases: &[&Case], args: &Args) -> Outcom
     for case in cases {
         let mut turns: Vec<(Kind, Vec<Turn>)> =
             fleet.servers.iter().map(|server| (server.kind, Vec::new())).collect();
+        let mut counters: Vec<Counters> = Vec::new();
         for _ in 0..args.rounds {
             for server in fleet.shuffled(&mut random) {
                 let used: RefCell<Vec<Used>> = RefCell::default();
                 let load = case.load(fleet.size_bytes, args.seconds, random.next());
-                let done = load::run(&server.socket, load, || used.borrow_mut().push(server.used()))
-                    .map_err(|error| format!("{}: {error}", server.kind.name()))?;
+                let done = load::run(&server.socket, load, || {
+                    used.borrow_mut().push(server.used());
+                    if server.kind == Kind::Evenkeel {
+                        counters.extend(Status::ask(&server.volume).map(|status| status.counters));
+                    }
+                })
+                .map_err(|error| format!("{}: {error}", server.kind.name()))?;
                 let used = used.into_inner();
                 let cpu_ticks = used[1].cpu_ticks - used[0].cpu_ticks;
                 let turn = Turn {
@@ -48,8 +56,29 @@ pub(crate) fn measure(fleet: &mut Fleet, cases: &[&Case], args: &Args) -> Outcom
             }
         }
         print(case, &turns);
+        tell(&counters);
     }
     Ok(())
+}
+
+/// What the volume did in its turns, by its own counters: one before and one behind each.
+fn tell(counters: &[Counters]) {
+    let sum = |of: fn(&Counters) -> u64| -> f64 {
+        counters.chunks_exact(2).map(|turn| of(&turn[1]).saturating_sub(of(&turn[0])) as f64).sum()
+    };
+    let (writes, user, commits) = (sum(|of| of.writes), sum(|of| of.user_bytes), sum(|of| of.commits));
+    if commits > 0.0 && user > 0.0 {
+        println!(
+            "Of the volume: {:.1} writes a commit; {:.2} bytes of log, {:.2} of pages and {:.2} of sums for each user \
+             byte; {:.0} checkpoints; {:.0} commits waited for room.",
+            writes / commits,
+            sum(|of| of.log_bytes) / user,
+            sum(|of| of.home_bytes) / user,
+            sum(|of| of.table_bytes) / user,
+            sum(|of| of.checkpoints),
+            sum(|of| of.log_waits)
+        );
+    }
 }
 
 fn print(case: &Case, turns: &[(Kind, Vec<Turn>)]) {
@@ -77,8 +106,11 @@ fn print(case: &Case, turns: &[(Kind, Vec<Turn>)]) {
         rates.reduce(f64::max)
     };
     let ratio = |among: fn(Kind) -> bool| -> Option<Spread> {
-        let ratios: Option<Vec<f64>> =
-            ours.iter().enumerate().map(|(round, turn)| Some(turn.rate_per_s / best(round, among)?)).collect();
+        let ratios: Option<Vec<f64>> = ours
+            .iter()
+            .enumerate()
+            .map(|(round, turn)| Some(turn.rate_per_s / best(round, among)?))
+            .collect();
         Some(Spread::of(ratios?))
     };
     println!();
@@ -108,7 +140,8 @@ impl Spread {
         values.sort_by(f64::total_cmp);
         let at = |place: usize| values.get(place).copied().unwrap_or(f64::NAN);
         let middle = values.len() / 2;
-        let median = if values.len() % 2 == 0 { (at(middle.wrapping_sub(1)) + at(middle)) / 2.0 } else { at(middle) };
+        let median =
+            if values.len() % 2 == 0 { (at(middle.wrapping_sub(1)) + at(middle)) / 2.0 } else { at(middle) };
         Self { median, least: at(0), most: at(values.len().wrapping_sub(1)) }
     }
 }

@@ -20,7 +20,9 @@ const PAGE: u64 = 4096;
 
 #[derive(Debug, Clone, Copy)]
 enum What {
-    DurableWrites { depth: usize },
+    DurableWrites {
+        depth: usize,
+    },
     /// With nothing written since the last one.
     Flushes,
 }
@@ -31,7 +33,14 @@ pub(crate) fn measure(folder: &Path, rounds: usize, seconds: f64) -> Outcome {
     let env = event_loop.handle();
     let path = folder.join("disk");
     let drive = event_loop
-        .block_on(FileDrive::create(&env, &path, FILE_BYTES, Fill::Written, DriveOptions::default(), |_, _| ()))
+        .block_on(FileDrive::create(
+            &env,
+            &path,
+            FILE_BYTES,
+            Fill::Written,
+            DriveOptions::default(),
+            |_, _| (),
+        ))
         .map_err(|error| format!("{}: {error}", path.display()))?;
     let all = [
         ("durable writes of 4 KiB, 1 deep", What::DurableWrites { depth: 1 }),
@@ -51,7 +60,10 @@ pub(crate) fn measure(folder: &Path, rounds: usize, seconds: f64) -> Outcome {
         let column = |place: usize| Spread::of(runs.iter().map(|run| run[place]));
         let rate = column(0);
         let (p50, p99) = (column(1).median, column(2).median);
-        println!("| {name} | {:.0} | {:.0} to {:.0} | {p50:.0} | {p99:.0} |", rate.median, rate.least, rate.most);
+        println!(
+            "| {name} | {:.0} | {:.0} to {:.0} | {p50:.0} | {p99:.0} |",
+            rate.median, rate.least, rate.most
+        );
     }
     drop(drive);
     std::fs::remove_file(&path).map_err(|error| format!("{}: {error}", path.display()))
@@ -59,7 +71,8 @@ pub(crate) fn measure(folder: &Path, rounds: usize, seconds: f64) -> Outcome {
 
 /// Rate a second, median and 99th percentile in microseconds.
 async fn run(env: &impl Env, drive: &FileDrive, what: What, seconds: f64) -> Outcome<[f64; 3]> {
-    let histogram = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3).expect("bounds that are in order");
+    let histogram =
+        Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3).expect("bounds that are in order");
     let latency_ns = Rc::new(RefCell::new(histogram));
     let (failure, workers) = (Rc::new(RefCell::new(None)), Rc::new(Cell::new(0)));
     let began = Instant::now();

@@ -17,7 +17,12 @@
 //! 3. A ratio is taken within a round; what is told of it is the median and the extremes over the rounds.
 //! 4. Every write has bytes of its own, and whatever is read was written before.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, missing_docs, reason = "a benchmark's output is for its reader")]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    missing_docs,
+    reason = "a benchmark's output is for its reader"
+)]
 
 mod alone;
 mod bulk;
@@ -73,7 +78,10 @@ struct Args {
     /// Only this server, without comparison: evenkeel, nbdkit, qemu-writeback, qemu-uring, null
     #[arg(long)]
     only: Vec<String>,
-    /// More arguments for `evenkeel serve`, divided by spaces
+    /// More arguments for `evenkeel create`, divided by spaces
+    #[arg(long, default_value = "", allow_hyphen_values = true)]
+    create_args: String,
+    /// More arguments for `evenkeel serve`
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     serve_args: String,
     /// cargo's own
@@ -123,13 +131,12 @@ fn run(args: &Args) -> Outcome {
             CASES.iter().filter(|case| case.disk == disk && args.wants(case.name)).collect();
         if !cases.is_empty() {
             let kinds = servers::on_disk(&kinds, disk)?;
-            let mut fleet = Fleet::start(folder.path(), &kinds, disk, args.size_mib << 20, &args.serve_args)?;
+            let mut fleet = Fleet::start(folder.path(), &kinds, disk, args.size_mib, args)?;
             comparison::measure(&mut fleet, &cases, args)?;
         }
     }
     if args.wants("bulk") {
-        let mut fleet =
-            Fleet::start(folder.path(), &kinds, Disk::AsItIs, args.size_mib.max(1088) << 20, &args.serve_args)?;
+        let mut fleet = Fleet::start(folder.path(), &kinds, Disk::AsItIs, args.size_mib.max(1088), args)?;
         bulk::measure(&mut fleet, args)?;
     }
     let is_ours = kinds.contains(&Kind::Evenkeel);

@@ -6,7 +6,6 @@
 //! threads, for which a write that is to be durable is the only `pwritev2`, and qemu-nbd by its own threads.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::cases::Disk;
-use crate::{Outcome, load};
+use crate::{Args, Outcome, load};
 
 const START_MAX: Duration = Duration::from_secs(60);
 const REST_MAX: Duration = Duration::from_secs(20);
@@ -111,12 +110,13 @@ pub(crate) struct Used {
 }
 
 impl Server {
-    fn start(kind: Kind, folder: &Path, disk: Disk, size_bytes: u64, serve_args: &str) -> Outcome<Self> {
+    fn start(kind: Kind, folder: &Path, disk: Disk, size_bytes: u64, args: &Args) -> Outcome<Self> {
         let socket = folder.join(format!("{}.sock", kind.name()));
         let (file, volume) = (folder.join(kind.name()), folder.join("volume"));
         if kind == Kind::Evenkeel && !volume.exists() {
             let mut create = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
             create.arg("create").arg(&volume).args(["--size", &size_bytes.to_string()]);
+            create.args(args.create_args.split_whitespace());
             let made = create.stdout(Stdio::null()).status().map_err(|error| format!("create: {error}"))?;
             if !made.success() {
                 return Err("the volume could not be made".to_owned());
@@ -131,7 +131,19 @@ impl Server {
         if disk == Disk::SlowFlushes {
             let calls = "fdatasync,fsync,pwritev2";
             let (trace, inject) = (format!("trace={calls}"), format!("inject={calls}:delay_enter=1000"));
-            let held = ["strace", "-D", "-qqq", "-f", "--seccomp-bpf", "-o", "/dev/null", "-e", &trace, "-e", &inject];
+            let held = [
+                "strace",
+                "-D",
+                "-qqq",
+                "-f",
+                "--seccomp-bpf",
+                "-o",
+                "/dev/null",
+                "-e",
+                &trace,
+                "-e",
+                &inject,
+            ];
             say(&held.map(str::as_ref));
         }
         match kind {
@@ -142,7 +154,7 @@ impl Server {
                 if disk == Disk::SlowFlushes {
                     say(&["--backend", "threads"].map(str::as_ref));
                 }
-                serve_args.split_whitespace().for_each(|word| say(&[word.as_ref()]));
+                args.serve_args.split_whitespace().for_each(|word| say(&[word.as_ref()]));
             }
             Kind::Nbdkit => {
                 say(&["nbdkit", "-f", "-t", "16", "-U"].map(str::as_ref));
@@ -162,14 +174,17 @@ impl Server {
                 say(&[file.as_ref()]);
             }
         }
+        let words_path = folder.join(format!("{}.said", kind.name()));
+        let said =
+            fs::File::create(&words_path).map_err(|error| format!("{}: {error}", words_path.display()))?;
         let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| format!("{}: {error}", kind.name()))?;
-        // Whatever it says is read: nothing may wait for that.
-        let said = child.stdout.take().expect("it is piped");
-        thread::spawn(move || BufReader::new(said).lines().map_while(Result::ok).for_each(drop));
+        command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
+        let child = command.spawn().map_err(|error| format!("{}: {error}", kind.name()))?;
         let mut server = Self { kind, socket, volume, child };
-        server.wait_until_ready()?;
+        server.wait_until_ready().map_err(|why| {
+            let said = fs::read_to_string(&words_path).unwrap_or_default();
+            format!("{why}: {}", said.trim_end())
+        })?;
         Ok(server)
     }
 
@@ -195,7 +210,8 @@ impl Server {
     pub(crate) fn used(&self) -> Used {
         let stat = self.proc_file("stat");
         let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-        let cpu_ticks = behind_name.split_whitespace().skip(11).take(2).filter_map(|word| word.parse::<u64>().ok());
+        let cpu_ticks =
+            behind_name.split_whitespace().skip(11).take(2).filter_map(|word| word.parse::<u64>().ok());
         Used { cpu_ticks: cpu_ticks.sum(), written_bytes: field(&self.proc_file("io"), "write_bytes:") }
     }
 
@@ -233,7 +249,8 @@ impl Server {
 
     fn terminate(&self) {
         let id = self.child.id().to_string();
-        let _it_may_have_ended = Command::new("kill").args(["-s", "TERM", &id]).stderr(Stdio::null()).status();
+        let _it_may_have_ended =
+            Command::new("kill").args(["-s", "TERM", &id]).stderr(Stdio::null()).status();
     }
 }
 
@@ -271,16 +288,18 @@ impl Fleet {
         folder: &Path,
         kinds: &[Kind],
         disk: Disk,
-        size_bytes: u64,
-        serve_args: &str,
+        size_mib: u64,
+        args: &Args,
     ) -> Outcome<Self> {
-        let folder = tempfile::tempdir_in(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let size_bytes = size_mib << 20;
+        let folder =
+            tempfile::tempdir_in(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         // Filled at full speed, then served from the disk that was asked for.
         for &kind in kinds.iter().filter(|&&kind| kind != Kind::Null) {
-            let server = Server::start(kind, folder.path(), Disk::AsItIs, size_bytes, "")?;
+            let server = Server::start(kind, folder.path(), Disk::AsItIs, size_bytes, args)?;
             load::fill(&server.socket, size_bytes)?;
         }
-        let start = |&kind: &Kind| Server::start(kind, folder.path(), disk, size_bytes, serve_args);
+        let start = |&kind: &Kind| Server::start(kind, folder.path(), disk, size_bytes, args);
         let servers = kinds.iter().map(start).collect::<Outcome<Vec<_>>>()?;
         Ok(Self { servers, size_bytes, _folder: folder })
     }
