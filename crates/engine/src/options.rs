@@ -37,6 +37,8 @@ pub struct OpenOptions {
     pub batch_max_bytes: usize,
     /// Commit records that may be under way at once.
     pub commits_in_flight_max: usize,
+    /// Writes of a checkpoint to the home device that may be under way at once.
+    pub home_writes_max: usize,
     /// Pages kept in memory that could be read again from the home device.
     pub cached_pages_max: usize,
 }
@@ -47,6 +49,7 @@ impl Default for OpenOptions {
             journaling: Journaling::Wasteless,
             batch_max_bytes: 256 << 10,
             commits_in_flight_max: 2,
+            home_writes_max: 16,
             cached_pages_max: 4096,
         }
     }

@@ -43,6 +43,11 @@ impl PageRanges {
         }
     }
 
+    /// The ranges that it holds, ascending.
+    pub(crate) fn held(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.ranges.iter().map(|&(start, end)| (start.into(), end.into()))
+    }
+
     /// The ranges that it does not hold, ascending.
     pub(crate) fn gaps(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let starts = std::iter::once(0).chain(self.ranges.iter().map(|&(_, end)| end));

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use evenkeel_engine::device::{Durability, Extent, FlushScope};
 use evenkeel_engine::error::Error;
 use evenkeel_engine::options::CreateOptions;
+use evenkeel_engine::options::Journaling;
 use evenkeel_engine::volume::check;
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::faults::Faults;
@@ -283,6 +284,46 @@ fn a_damaged_page_is_never_served() {
             assert!(read(&volume, 0, expected.len()).await.is_err());
             assert_eq!(check(&volume).await.unwrap().damaged_pages, damaged);
         });
+    }
+}
+
+#[test]
+fn a_durable_write_to_a_part_of_a_damaged_page_is_kept_and_keeps_no_volume_shut() {
+    for (seed, plan) in (1..).zip(Plan::every_kind(PAGES)) {
+        // The baselines read the rest of a page before they write a part of it, and are refused.
+        if !matches!(plan.open.journaling, Journaling::Wasteless | Journaling::Selective { .. }) {
+            continue;
+        }
+        let (mut machine, expected) = filled(plan, seed);
+        let offset = plan.layout().page_offset(5);
+        machine.home.borrow_mut().rot(offset + 2000, 1, &mut Random::new(seed));
+        machine.live_whole(async |life| {
+            let volume = life.open().await.unwrap();
+            volume.write(5 * PAGE + 100, &[7; 300], Durability::Durable).await.unwrap();
+            for round in 0..3 {
+                volume.write(9 * PAGE, &[round; 600], Durability::Durable).await.unwrap();
+                volume.checkpoint().await.unwrap();
+                assert_eq!(read(&volume, 5 * PAGE, 10).await, Err(Error::Damaged { page: 5 }));
+            }
+            assert_eq!(volume.counters().carried_pages, 3, "its change passes each checkpoint in the log");
+        });
+        machine.power_cut();
+        machine.live_whole(async |life| {
+            let volume = life.open().await.unwrap();
+            assert_eq!(read(&volume, 5 * PAGE, 10).await, Err(Error::Damaged { page: 5 }));
+            assert_eq!(check(&volume).await.unwrap().damaged_pages, [5]);
+            // The rest is written anew: the page is whole, with what was written before.
+            let page = &expected[5 * PAGE as usize..][..PAGE as usize];
+            volume.write(5 * PAGE, &page[..100], Durability::Durable).await.unwrap();
+            volume.write(5 * PAGE + 400, &page[400..], Durability::Durable).await.unwrap();
+            volume.checkpoint().await.unwrap();
+            assert_eq!(check(&volume).await.unwrap().damaged_pages, Vec::<u64>::new());
+        });
+        machine.power_cut();
+        let mut wanted = expected.clone();
+        patch(&mut wanted, 5 * PAGE + 100, &[7; 300]);
+        patch(&mut wanted, 9 * PAGE, &[2; 600]);
+        assert!(machine.contents() == wanted, "{plan:?}");
     }
 }
 

@@ -140,7 +140,13 @@ fn plan() -> impl Strategy<Value = Plan> {
                 sector_bytes,
                 atomic_sectors,
                 create: CreateOptions { size_bytes: pages * PAGE, log_bytes, atomic_max_bytes },
-                open: OpenOptions { journaling, batch_max_bytes, commits_in_flight_max, cached_pages_max },
+                open: OpenOptions {
+                    journaling,
+                    batch_max_bytes,
+                    commits_in_flight_max,
+                    home_writes_max: 1 + commits_in_flight_max,
+                    cached_pages_max,
+                },
                 arena_bytes: (80 << 10) + (arena << 13),
             }
         },

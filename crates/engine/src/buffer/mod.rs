@@ -104,6 +104,8 @@ pub(crate) struct Batch {
     pub(crate) payload_bytes: usize,
     /// Pages that it changes.
     pub(crate) pages: usize,
+    /// Of them, those of which it does not change every byte at once.
+    pub(crate) partial_pages: usize,
     scratch: Vec<u64>,
 }
 
@@ -484,6 +486,9 @@ impl Batch {
         self.scratch.sort_unstable();
         self.scratch.dedup();
         self.pages = self.scratch.len() + discarded;
+        let is_whole = |tag: &Tag| matches!(tag, Tag::Delta { len, .. } if usize::from(*len) == PAGE);
+        let whole = self.tags.iter().filter(|tag| is_whole(tag)).count();
+        self.partial_pages = self.scratch.len().saturating_sub(whole);
     }
 
     fn clear(&mut self) {

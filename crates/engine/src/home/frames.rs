@@ -28,6 +28,9 @@ pub(super) struct Frame {
     pub(super) dirty: bool,
     /// Whether a checkpoint is writing it.
     pub(super) writing: bool,
+    /// While it is dirty, which of its bytes the log holds by themselves: those that commits changed since the last
+    /// checkpoint took the page.
+    covered: PageRanges,
     /// Its sum, where the log holds it since the last change.
     logged_sum: Option<u64>,
     /// Its place in the order of clean frames, while it is one.
@@ -40,6 +43,8 @@ pub(crate) struct Outgoing {
     pub(crate) bytes: PageBytes,
     /// Whether the page has no contents.
     pub(crate) empty: bool,
+    /// Whether the log holds every byte of it: an image in the log would be one more.
+    pub(crate) covered: bool,
     /// Its sum, where the log holds it already.
     pub(crate) logged_sum: Option<u64>,
 }
@@ -48,6 +53,8 @@ pub(crate) struct Outgoing {
 pub(super) struct Frames {
     map: HashMap<u64, Frame, BuildHasherDefault<PageHasher>>,
     dirty: usize,
+    /// Dirty frames of which the log does not hold every byte.
+    uncovered: usize,
     /// Clean frames in the order of their coming, with their place in it. An entry whose frame has another place
     /// by now is void.
     clean: VecDeque<(u64, u64)>,
@@ -62,6 +69,7 @@ impl Frames {
         Self {
             map: HashMap::default(),
             dirty: 0,
+            uncovered: 0,
             clean: VecDeque::new(),
             next_clean: 1,
             clean_max,
@@ -79,6 +87,11 @@ impl Frames {
         self.dirty
     }
 
+    /// Number of dirty frames of which the log does not hold every byte.
+    pub(super) fn uncovered(&self) -> usize {
+        self.uncovered
+    }
+
     /// Pages of the dirty frames, ascending.
     pub(super) fn dirty_list(&self) -> Vec<u64> {
         let mut pages = Vec::with_capacity(self.dirty);
@@ -90,25 +103,29 @@ impl Frames {
     /// Puts `bytes` at `start` of a page.
     pub(super) fn patch(&mut self, page: u64, start: usize, bytes: &[u8]) {
         if let Ok(whole) = <&[u8; PAGE]>::try_from(bytes) {
-            return self.put(page, whole, false, None);
+            return self.put(page, whole, false, true, None);
         }
         let end = start + bytes.len();
-        let (frame, spare) = self.change(page);
+        let (frame, spare) = self.change(page, start, end);
         spare.own(&mut frame.bytes)[start..end].copy_from_slice(bytes);
-        frame.known.insert(start as u16, end as u16);
-        frame.empty = false;
     }
 
     /// Puts zeros from `start` to before `end` of a page.
     pub(super) fn zero(&mut self, page: u64, start: usize, end: usize) {
-        let (frame, spare) = self.change(page);
+        let (frame, spare) = self.change(page, start, end);
         spare.own(&mut frame.bytes)[start..end].fill(0);
-        frame.known.insert(start as u16, end as u16);
-        frame.empty = false;
     }
 
-    /// Puts the whole of a page in place; `logged_sum` where the log holds its sum.
-    pub(super) fn put(&mut self, page: u64, bytes: &[u8; PAGE], empty: bool, logged_sum: Option<u64>) {
+    /// Puts the whole of a page in place: `covered` where the log holds all of it, `logged_sum` where it holds its
+    /// sum.
+    pub(super) fn put(
+        &mut self,
+        page: u64,
+        bytes: &[u8; PAGE],
+        empty: bool,
+        covered: bool,
+        logged_sum: Option<u64>,
+    ) {
         let frame = match self.map.entry(page) {
             Entry::Occupied(entry) => {
                 let frame = entry.into_mut();
@@ -124,19 +141,30 @@ impl Frames {
         };
         frame.known = PageRanges::full();
         frame.empty = empty;
+        self.uncovered -= usize::from(frame.is_uncovered());
         self.dirty += usize::from(!frame.dirty);
         frame.dirty = true;
+        frame.covered = if covered { PageRanges::full() } else { PageRanges::default() };
+        self.uncovered += usize::from(frame.is_uncovered());
         frame.logged_sum = logged_sum;
     }
 
-    /// The frame of a page that is about to change in part.
-    fn change(&mut self, page: u64) -> (&mut Frame, &mut Spare) {
+    /// The frame of a page that is about to change from `start` to before `end`.
+    fn change(&mut self, page: u64, start: usize, end: usize) -> (&mut Frame, &mut Spare) {
         let frame = self.map.entry(page).or_insert_with(|| {
             let nothing = self.spare.copy_of(&[0; PAGE]);
             Frame::new(nothing, PageRanges::default())
         });
-        self.dirty += usize::from(!frame.dirty);
-        frame.dirty = true;
+        self.uncovered -= usize::from(frame.is_uncovered());
+        if !frame.dirty {
+            frame.dirty = true;
+            frame.covered = PageRanges::default();
+            self.dirty += 1;
+        }
+        frame.known.insert(start as u16, end as u16);
+        frame.covered.insert(start as u16, end as u16);
+        self.uncovered += usize::from(frame.is_uncovered());
+        frame.empty = false;
         frame.logged_sum = None;
         (frame, &mut self.spare)
     }
@@ -166,11 +194,13 @@ impl Frames {
         for &page in pages {
             let Some(frame) = self.map.get_mut(&page).filter(|frame| frame.dirty) else { continue };
             debug_assert!(frame.known.is_full());
+            let covered = frame.covered.is_full();
+            self.uncovered -= usize::from(!covered);
             frame.dirty = false;
             frame.writing = true;
             self.dirty -= 1;
             let (bytes, empty) = (Rc::clone(&frame.bytes), frame.empty);
-            outgoing.push(Outgoing { page, bytes, empty, logged_sum: frame.logged_sum });
+            outgoing.push(Outgoing { page, bytes, empty, covered, logged_sum: frame.logged_sum });
         }
         outgoing
     }
@@ -215,8 +245,22 @@ impl Frames {
 }
 
 impl Frame {
+    /// Whether the log holds less than all of what has to go home.
+    pub(super) fn is_uncovered(&self) -> bool {
+        self.dirty && !self.covered.is_full()
+    }
+
     fn new(bytes: PageBytes, known: PageRanges) -> Self {
-        Self { bytes, known, empty: false, dirty: false, writing: false, logged_sum: None, clean_since: 0 }
+        Self {
+            bytes,
+            known,
+            empty: false,
+            dirty: false,
+            writing: false,
+            covered: PageRanges::default(),
+            logged_sum: None,
+            clean_since: 0,
+        }
     }
 }
 

@@ -23,7 +23,7 @@ use crate::format::{PAGE, PAGE_BYTES, page_sum};
 use crate::notify::Notify;
 
 use frames::Frames;
-pub(crate) use frames::Outgoing;
+pub(crate) use frames::{Outgoing, PageBytes};
 pub(crate) use table::Table;
 
 /// Pages read from the device at once.
@@ -85,6 +85,16 @@ impl<H: Device> Home<H> {
     /// Frames with something that is not home yet.
     pub(crate) fn dirty_pages(&self) -> usize {
         self.frames.borrow().dirty()
+    }
+
+    /// Those of them of which the log does not hold every byte.
+    pub(crate) fn uncovered_pages(&self) -> usize {
+        self.frames.borrow().uncovered()
+    }
+
+    /// Whether the page is dirty, and the log holds every byte of it.
+    pub(crate) fn is_covered(&self, page: u64) -> bool {
+        self.frames.borrow().get(page).is_some_and(|frame| frame.dirty && !frame.is_uncovered())
     }
 
     /// Whether any page from `first` to before `end` has something that is not home yet.
@@ -196,7 +206,7 @@ impl<H: Device> Home<H> {
                 }
                 Tag::Discard { page, count } => {
                     for page in page..page + u64::from(count) {
-                        frames.put(page, &[0; PAGE], true, None);
+                        frames.put(page, &[0; PAGE], true, true, None);
                     }
                 }
                 Tag::Units { .. } | Tag::Page { .. } | Tag::TablePage { .. } => {}
@@ -206,7 +216,7 @@ impl<H: Device> Home<H> {
 
     /// Puts the whole of a page in place, as recovery found it; `logged_sum` where the log holds its sum.
     pub(crate) fn recover(&self, page: u64, bytes: &[u8; PAGE], empty: bool, logged_sum: Option<u64>) {
-        self.frames.borrow_mut().put(page, bytes, empty, logged_sum);
+        self.frames.borrow_mut().put(page, bytes, empty, false, logged_sum);
     }
 
     /// Waits until nobody reads or writes any of the pages on the device, and keeps it so.
@@ -232,6 +242,14 @@ impl<H: Device> Home<H> {
     /// Pages with something that is not home, ascending.
     pub(crate) fn dirty_list(&self) -> Vec<u64> {
         self.frames.borrow().dirty_list()
+    }
+
+    /// The known parts of a dirty page, each with its place; `None` where it is not dirty.
+    pub(crate) fn known_parts(&self, page: u64) -> Option<Vec<(u16, Vec<u8>)>> {
+        let frames = self.frames.borrow();
+        let frame = frames.get(page).filter(|frame| frame.dirty)?;
+        let part = |(start, end): (usize, usize)| (start as u16, frame.bytes[start..end].to_vec());
+        Some(frame.known.held().map(part).collect())
     }
 
     /// Takes the dirty ones of `pages`, all of them known, for a checkpoint, in order of address.

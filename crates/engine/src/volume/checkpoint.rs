@@ -10,6 +10,8 @@
 //!    tail and does all of it again.
 //! 4. Only then is the room of the older records used again.
 
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::Inner;
@@ -19,12 +21,13 @@ use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::format::record::{RecordBuilder, RecordKind, Tag};
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
-use crate::home::Outgoing;
+use crate::home::{Outgoing, PageBytes};
 use crate::log::Meaning;
+use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
 
-/// Bytes written home at once.
-const WRITE_BYTES_MAX: usize = 256 << 10;
+/// Pages written home at once.
+const WRITE_PAGES_MAX: usize = 64;
 
 impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     /// Starts a checkpoint unless one is running.
@@ -55,17 +58,12 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     /// As [`Self::checkpoint`], for whoever has the turn of writing home.
     pub(super) async fn checkpoint_in_turn(self: &Rc<Self>) -> Result<(), Error> {
         self.check_alive()?;
-        let pages = self.load_dirty().await?;
+        let (pages, stuck) = self.load_dirty().await?;
         let through = self.log.acknowledged();
         let outgoing = self.home.take_outgoing(&pages);
         let table = self.announce(&outgoing, through).await?;
 
-        self.write_pages(&outgoing).await?;
-        for (number, bytes) in &table {
-            let offset = self.home.layout.table_offset(*number);
-            self.home.device.write(offset, bytes, Durability::Buffered).await?;
-            add(&self.counters.table_bytes, PAGE_BYTES);
-        }
+        self.write_home_pages(&outgoing, &table).await?;
         let slot = self.superblocks.inactive_root();
         let root = self.home.table.root_bytes();
         let root_offset = self.home.layout.roots[usize::from(slot)].offset;
@@ -76,6 +74,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         add(&self.counters.home_flushes, 1);
         add(&self.counters.table_bytes, root.len() as u64);
 
+        if !stuck.is_empty() {
+            self.carry(&stuck).await?;
+        }
         let first_kept = if is_planted(Bug::TailTooLate) { through + 2 } else { through + 1 };
         let tail = self.log.position_of(first_kept);
         let acknowledged = self.log.acknowledged();
@@ -98,27 +99,77 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         Ok(())
     }
 
-    /// Makes every dirty page and its sum known; answers all pages that are dirty at the moment of its end. The
-    /// tail will pass every change up to then, so none may be left out.
-    async fn load_dirty(self: &Rc<Self>) -> Result<Vec<u64>, Error> {
+    /// Makes every dirty page and its sum known; answers all pages that are dirty at the moment of its end, and apart
+    /// from them those of which that cannot be done. The tail will pass every change up to then, so none may be
+    /// left out.
+    async fn load_dirty(self: &Rc<Self>) -> Result<(Vec<u64>, Vec<u64>), Error> {
+        let mut stuck = BTreeSet::new();
         loop {
             self.finish_commits();
-            let pages = self.home.dirty_list();
-            let is_ready = |page: &u64| self.home.is_known(*page) && self.home.table.is_loaded(*page);
-            let unready: Vec<u64> = pages.iter().copied().filter(|page| !is_ready(page)).collect();
+            self.check_alive()?;
+            let (pages, left): (Vec<u64>, Vec<u64>) = self
+                .home
+                .dirty_list()
+                .into_iter()
+                .partition(|page| !stuck.contains(page) || self.is_ready(*page));
+            let unready: Vec<u64> = pages.iter().copied().filter(|&page| !self.is_ready(page)).collect();
             if unready.is_empty() {
-                return Ok(pages);
+                return Ok((pages, left));
             }
             for run in runs(&unready) {
-                self.home.load(run.start, run.end).await?;
-            }
-            for &page in &unready {
-                self.home.table.load_for(page).await?;
+                if self.load_run(run.clone()).await.is_ok() {
+                    continue;
+                }
+                for page in run {
+                    if self.load_run(page..page + 1).await.is_err() {
+                        stuck.insert(page);
+                    }
+                }
             }
             if is_planted(Bug::CheckpointByFirstList) {
-                return Ok(pages);
+                return Ok((pages, left));
             }
         }
+    }
+
+    fn is_ready(&self, page: u64) -> bool {
+        self.home.is_known(page) && self.home.table.is_loaded(page)
+    }
+
+    async fn load_run(&self, run: std::ops::Range<u64>) -> Result<(), Error> {
+        self.home.load(run.start, run.end).await?;
+        for page in run {
+            self.home.table.load_for(page).await?;
+        }
+        Ok(())
+    }
+
+    /// Logs once more what is known of pages whose rest is damaged or cannot be read: they cannot go home until they
+    /// are written whole, and the tail must not pass what was acknowledged of them. One bad page keeps no volume
+    /// shut.
+    async fn carry(self: &Rc<Self>, pages: &[u64]) -> Result<(), Error> {
+        // Nothing else is committed meanwhile: this record must not bring back what a newer one with a lower number
+        // has changed.
+        let _held = self.hold_commits().await?;
+        let mut builder = RecordBuilder::default();
+        builder.clear();
+        let known: Vec<_> =
+            pages.iter().filter_map(|&page| Some((page, self.home.known_parts(page)?))).collect();
+        for (page, parts) in &known {
+            for (start, bytes) in parts {
+                builder.tag(&Tag::Delta { page: *page, offset: *start, len: bytes.len() as u16 });
+            }
+        }
+        for (_, bytes) in known.iter().flat_map(|(_, parts)| parts) {
+            builder.payload(bytes.len()).copy_from_slice(bytes);
+        }
+        let is_record_too_large = builder.bytes().len() as u64 > self.limits.carried_max;
+        // Beyond this, commits might wait for frames that no checkpoint can free.
+        if is_record_too_large || pages.len() > self.limits.stuck_pages_max() {
+            return Err(Error::Damaged { page: pages[0] });
+        }
+        add(&self.counters.carried_pages, pages.len() as u64);
+        self.append_control(Meaning { kind: RecordKind::Commit, through: 0 }, &mut builder).await.map(drop)
     }
 
     /// Puts the new sums into the table and, durably, into the log; answers the table pages to write.
@@ -141,7 +192,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             let sums = table.iter().zip(&table_sums);
             sums.filter(|((number, _), sum)| !self.home.table.is_logged(*number, **sum))
         };
-        let needs_image = |page: &Outgoing| self.limits.needs_images && !page.empty;
+        let needs_image = |page: &Outgoing| self.limits.needs_images && !page.empty && !page.covered;
         let mut builder = RecordBuilder::default();
         if self.limits.needs_images {
             builder.clear();
@@ -184,34 +235,92 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         Ok(())
     }
 
-    /// Writes pages in order of address, neighbours together; pages without contents are not written.
-    async fn write_pages(&self, outgoing: &[Outgoing]) -> Result<(), Error> {
-        let mut run: Vec<u8> = Vec::new();
-        let mut start = 0;
+    /// Writes pages in order of address, neighbours together, and then the table's; those without contents are not
+    /// written. Not yet durably.
+    async fn write_home_pages(
+        self: &Rc<Self>,
+        outgoing: &[Outgoing],
+        table: &[(u64, [u8; PAGE])],
+    ) -> Result<(), Error> {
+        let writes = HomeWrites::new(self);
         let stored: Vec<&Outgoing> = outgoing.iter().filter(|page| !page.empty).collect();
-        for (place, page) in stored.iter().enumerate() {
-            let continues = stored.get(place + 1).is_some_and(|next| next.page == page.page + 1);
-            if run.is_empty() {
-                start = page.page;
-            }
-            let bytes = if run.is_empty() && !continues {
-                &page.bytes[..]
-            } else {
-                run.extend_from_slice(&page.bytes[..]);
-                &run[..]
+        let follows = |page: &&Outgoing, next: &&Outgoing| next.page == page.page + 1;
+        for run in stored.chunk_by(follows).flat_map(|run| run.chunks(WRITE_PAGES_MAX)) {
+            let bytes = match run {
+                [page] => Outbound::Page(Rc::clone(&page.bytes)),
+                _ => Outbound::Run(run.iter().flat_map(|page| &page.bytes[..]).copied().collect()),
             };
-            if !continues || run.len() >= WRITE_BYTES_MAX {
-                let offset = self.home.layout.page_offset(start);
-                self.home.device.write(offset, bytes, Durability::Buffered).await?;
-                add(&self.counters.home_bytes, bytes.len() as u64);
-                run.clear();
-            }
+            add(&self.counters.home_bytes, run.len() as u64 * PAGE_BYTES);
+            writes.begin(self.home.layout.page_offset(run[0].page), bytes).await;
         }
+        for (number, bytes) in table {
+            add(&self.counters.table_bytes, PAGE_BYTES);
+            let bytes = Outbound::Run(bytes.to_vec());
+            writes.begin(self.home.layout.table_offset(*number), bytes).await;
+        }
+        writes.all_done().await?;
         for page in outgoing.iter().filter(|page| page.empty) {
             let extent = crate::device::Extent::new(self.home.layout.page_offset(page.page), PAGE_BYTES);
             self.home.device.discard(extent).await?;
         }
         Ok(())
+    }
+}
+
+/// What one write takes home.
+enum Outbound {
+    Page(PageBytes),
+    Run(Vec<u8>),
+}
+
+impl Outbound {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Page(page) => &page[..],
+            Self::Run(run) => run,
+        }
+    }
+}
+
+/// Writes to the home device, several at a time.
+struct HomeWrites<'a, E, A, H, L> {
+    inner: &'a Rc<Inner<E, A, H, L>>,
+    state: Rc<WritesState>,
+}
+
+#[derive(Default)]
+struct WritesState {
+    under_way: Cell<usize>,
+    failure: RefCell<Option<Error>>,
+    changed: Notify,
+}
+
+impl<'a, E: Env, A: Arena, H: Device, L: Device> HomeWrites<'a, E, A, H, L> {
+    fn new(inner: &'a Rc<Inner<E, A, H, L>>) -> Self {
+        Self { inner, state: Rc::default() }
+    }
+
+    /// Begins a write once there is a place for it; after a failure none is begun.
+    async fn begin(&self, offset: u64, bytes: Outbound) {
+        let most = self.inner.options.home_writes_max.max(1);
+        self.state.changed.until(|| (self.state.under_way.get() < most).then_some(())).await;
+        if self.state.failure.borrow().is_some() {
+            return;
+        }
+        self.state.under_way.set(self.state.under_way.get() + 1);
+        let (device, state) = (Rc::clone(&self.inner.home.device), Rc::clone(&self.state));
+        self.inner.env.spawn(async move {
+            if let Err(error) = device.write(offset, bytes.bytes(), Durability::Buffered).await {
+                state.failure.borrow_mut().get_or_insert(error.into());
+            }
+            state.under_way.set(state.under_way.get() - 1);
+            state.changed.all();
+        });
+    }
+
+    async fn all_done(self) -> Result<(), Error> {
+        self.state.changed.until(|| (self.state.under_way.get() == 0).then_some(())).await;
+        self.state.failure.take().map_or(Ok(()), Err)
     }
 }
 

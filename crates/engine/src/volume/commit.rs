@@ -24,6 +24,18 @@ pub(super) struct Commits {
     ready: Option<Batch>,
     idle_batches: Vec<Batch>,
     idle_builders: Vec<RecordBuilder>,
+    /// None may begin.
+    held: bool,
+}
+
+/// No commit is under way, and none begins.
+pub(super) struct CommitsHeld<'a, E: Env, A: Arena, H: Device, L: Device>(&'a Rc<Inner<E, A, H, L>>);
+
+impl<E: Env, A: Arena, H: Device, L: Device> Drop for CommitsHeld<'_, E, A, H, L> {
+    fn drop(&mut self) {
+        self.0.commits.borrow_mut().held = false;
+        self.0.pump_soon();
+    }
 }
 
 struct Commit {
@@ -45,7 +57,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
 
     fn begin_commit(self: &Rc<Self>) -> Option<(Slot, RecordBuilder)> {
         let mut commits = self.commits.borrow_mut();
-        if commits.in_flight.len() >= self.options.commits_in_flight_max {
+        if commits.held || commits.in_flight.len() >= self.options.commits_in_flight_max {
             return None;
         }
         let batch = match commits.ready.take() {
@@ -53,8 +65,11 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             None => self.next_batch(&mut commits)?,
         };
         let len = record_bytes(batch.tags.len(), batch.payload_bytes, self.log.sector_bytes()) as u64;
-        let pages_after = self.home.dirty_pages() + commits.pages_under_way() + batch.pages;
-        let has_frames = pages_after <= self.limits.dirty_pages_max;
+        let (pages, partial) = commits.pages_under_way();
+        let pages_after = self.home.dirty_pages() + pages + batch.pages;
+        let uncovered_after = self.home.uncovered_pages() + partial + batch.partial_pages;
+        let has_frames =
+            pages_after <= self.limits.dirty_pages_max && uncovered_after <= self.limits.image_pages_max;
         let slot = has_frames.then(|| self.log.reserve(len, self.limits.commit_used_max)).flatten();
         let Some(slot) = slot else {
             add(&self.counters.log_waits, 1);
@@ -85,7 +100,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             return None;
         }
         let mut batch = commits.idle_batches.pop().unwrap_or_default();
-        let pages_max = (self.limits.dirty_pages_max / 4).max(1);
+        let pages_max = (self.limits.dirty_pages_max.min(self.limits.image_pages_max) / 4).max(1);
         buffer.take_batch(self.options.batch_max_bytes, pages_max, &mut batch);
         Some(batch)
     }
@@ -102,6 +117,19 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             Ok(()) => self.finish_commits(),
             Err(_) => self.tell_failure(),
         }
+    }
+
+    /// Waits until no commit is under way, and keeps it so.
+    pub(super) async fn hold_commits(self: &Rc<Self>) -> Result<CommitsHeld<'_, E, A, H, L>, Error> {
+        self.commits.borrow_mut().held = true;
+        let held = CommitsHeld(self);
+        self.changed
+            .until(|| match self.log.failure() {
+                Some(_) => Some(self.check_alive()),
+                None => self.commits.borrow().in_flight.is_empty().then_some(Ok(())),
+            })
+            .await?;
+        Ok(held)
     }
 
     /// Gives effect to every commit that is durable now, in order.
@@ -126,7 +154,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             self.changed.all();
             self.durable.through(self.buffer.borrow().durable_ticket());
             let is_half_full = self.log.used_bytes() > self.limits.commit_used_max / 2
-                || self.home.dirty_pages() > self.limits.dirty_pages_max / 2;
+                || self.home.dirty_pages() > self.limits.dirty_pages_max / 2
+                || self.home.uncovered_pages() > self.limits.image_pages_max / 2;
             if is_half_full {
                 self.want_checkpoint();
             }
@@ -167,7 +196,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
 }
 
 impl Commits {
-    fn pages_under_way(&self) -> usize {
-        self.in_flight.iter().map(|commit| commit.batch.pages).sum()
+    /// Pages that the commits under way change, and those of them that they change in part.
+    fn pages_under_way(&self) -> (usize, usize) {
+        let batches = self.in_flight.iter().map(|commit| &commit.batch);
+        batches.fold((0, 0), |(pages, partial), batch| (pages + batch.pages, partial + batch.partial_pages))
     }
 }

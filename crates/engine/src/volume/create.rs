@@ -44,8 +44,14 @@ pub async fn create<H: Device, L: Device>(
     if separate_log && layout.log.end() > log_geometry.size_bytes {
         return unusable(format!("its log needs {} bytes of the log device", layout.log.end()));
     }
-    let limits = Limits::of(layout.log.len, log_sector_bytes as usize, !home_geometry.atomic_sectors);
-    if limits.dirty_pages_max < DIRTY_PAGES_MIN || limits.unit_max_bytes() < options.atomic_max_bytes as usize
+    let limits = Limits::of(
+        layout.log.len,
+        log_sector_bytes as usize,
+        layout.table_pages(),
+        !home_geometry.atomic_sectors,
+    );
+    if limits.dirty_pages_max.min(limits.image_pages_max) < DIRTY_PAGES_MIN
+        || limits.unit_max_bytes() < options.atomic_max_bytes as usize
     {
         return unusable(format!(
             "a log of {} bytes is too small for atomic writes of {} bytes",
@@ -99,25 +105,45 @@ pub async fn create<H: Device, L: Device>(
 impl Limits {
     /// What a log of this size and these drives allow.
     ///
-    /// A checkpoint logs a sum (or an image) of each page it takes home and of its table page. Kept free is
-    /// room for four such records of the largest kind: that of the last checkpoint, which stays until the next
-    /// tail; that of the next; one more of a recovery; and the records of a direct write.
-    pub(super) fn of(log_bytes: u64, sector_bytes: usize, needs_images: bool) -> Self {
-        let (share, page_bytes) = if needs_images { (6, TAG_BYTES + PAGE) } else { (16, TAG_BYTES) };
-        let record_max = log_bytes / share;
-        let fixed = HEADER_BYTES + sector_bytes;
-        let dirty_pages_max = (record_max as usize).saturating_sub(fixed) / (2 * page_bytes);
+    /// A checkpoint logs a sum of each page that it takes home and of its table page; where drives may tear sectors,
+    /// an image of each table page, and of each page of which the log does not hold every byte. Kept free is room
+    /// for four such records of the largest kind: that of the last checkpoint, which stays until the next tail;
+    /// that of the next; one more of a recovery; and the records of a direct write.
+    pub(super) fn of(log_bytes: u64, sector_bytes: usize, table_pages: u64, needs_images: bool) -> Self {
+        let record_max = log_bytes / if needs_images { 6 } else { 16 };
+        let half = (record_max as usize).saturating_sub(HEADER_BYTES + sector_bytes) / 2;
+        // One half is for the pages, the other for the table's, of which each page may change one.
+        let (image_pages_max, dirty_pages_max) = match needs_images {
+            false => (usize::MAX, half / TAG_BYTES),
+            true => {
+                let image = TAG_BYTES + PAGE;
+                let whole_table = usize::try_from(table_pages).unwrap_or(usize::MAX).saturating_mul(image);
+                let others = match whole_table <= half / 2 {
+                    true => (half - whole_table) / TAG_BYTES,
+                    false => half / (image + TAG_BYTES),
+                };
+                (half / image, others)
+            }
+        };
         let kept_bytes = if is_planted(Bug::NoReserve) { 0 } else { 4 * record_max };
         Self {
             commit_used_max: log_bytes - kept_bytes,
             dirty_pages_max: dirty_pages_max.min(16_384),
+            image_pages_max,
+            // Records of checkpoints take half of what is kept for them: `dirty_pages_max` is half of what fits.
+            carried_max: record_max / 2,
             needs_images: needs_images && !is_planted(Bug::NoImages),
         }
     }
 
+    /// Pages that may be unable to go home while the volume takes writes.
+    pub(super) fn stuck_pages_max(&self) -> usize {
+        self.dirty_pages_max.min(self.image_pages_max) / 4
+    }
+
     /// Largest payload of one commit, with 64 bytes for each of its extents.
     pub(super) fn unit_max_bytes(&self) -> usize {
-        let by_pages = self.dirty_pages_max.saturating_sub(2) / 2 * PAGE;
+        let by_pages = self.dirty_pages_max.min(self.image_pages_max).saturating_sub(2) / 2 * PAGE;
         by_pages.min(self.commit_used_max as usize / 3)
     }
 }

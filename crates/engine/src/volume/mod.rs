@@ -107,6 +107,10 @@ struct Limits {
     commit_used_max: u64,
     /// Frames that may wait for a checkpoint.
     dirty_pages_max: usize,
+    /// Of them, those that it may have to log an image of.
+    image_pages_max: usize,
+    /// Largest record that a checkpoint may log of pages that cannot go home.
+    carried_max: u64,
     /// Whether checkpoints log whole pages before they write them.
     needs_images: bool,
 }
@@ -440,6 +444,12 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             } else {
                 self.home.with_page(page, |old| differences(&old[in_page..in_page + new.len()], new))
             };
+            let is_image_due = self.limits.needs_images && !self.home.is_covered(page);
+            if is_image_due && new.len() == PAGE && !different.is_empty() {
+                // The whole page costs less than the change and the image that it would ask for.
+                add_change(shared.offset, shared.len);
+                continue;
+            }
             let mut differing = 0;
             for (start, end) in different {
                 add_change(shared.offset + start as u64, (end - start) as u64);

@@ -73,8 +73,12 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             )));
         }
         add(&counters.replayed_records, found.records.len() as u64);
-        let limits =
-            Limits::of(layout.log.len, superblock.log_sector_bytes as usize, !home.geometry().atomic_sectors);
+        let limits = Limits::of(
+            layout.log.len,
+            superblock.log_sector_bytes as usize,
+            layout.table_pages(),
+            !home.geometry().atomic_sectors,
+        );
         let home_pages =
             Home::new(Rc::clone(&home), layout.clone(), root, options.cached_pages_max, Rc::clone(&counters));
         replay(&home_pages, &found.records).await?;

@@ -263,17 +263,12 @@ async fn replay_page<H: Device>(
                 home.recover(page, image, announced.sum == 0, logged_sum);
             }
             None if announced.sum == 0 => home.recover(page, &[0; PAGE], true, logged_sum),
-            None => {
-                let mut bytes = *stored.page(page).await?;
-                if !makes_whole(records, before, announced.sum, &mut bytes) {
-                    // Its place was never written before: what is under the changes is zeros.
-                    bytes.fill(0);
-                    if !makes_whole(records, before, announced.sum, &mut bytes) {
-                        return Err(Error::Damaged { page });
-                    }
-                }
-                home.recover(page, &bytes, false, logged_sum);
-            }
+            None => match whole_page(stored, records, page, before, announced.sum).await {
+                Some(bytes) => home.recover(page, &bytes, false, logged_sum),
+                // What is home has rotted, or cannot be read. It does not pass its sum, so it is not served; what
+                // the log holds of it is kept.
+                None => before.iter().for_each(|change| apply(home, records, change)),
+            },
         }
     }
     // Else its changes are older than the tail, so it is home, whole. If it has rotted there, that is found when
@@ -282,6 +277,23 @@ async fn replay_page<H: Device>(
         apply(home, records, change);
     }
     Ok(())
+}
+
+/// The page of an interrupted checkpoint; `None` where it cannot be had.
+async fn whole_page<H: Device>(
+    stored: &mut Stored<'_, H>,
+    records: &[Scanned],
+    page: u64,
+    changes: &[Change],
+    sum: u64,
+) -> Option<[u8; PAGE]> {
+    let mut bytes = stored.page(page).await.map_or([0; PAGE], |bytes| *bytes);
+    if makes_whole(records, changes, sum, &mut bytes) {
+        return Some(bytes);
+    }
+    // Perhaps its place was never written before: what is under the changes is zeros.
+    bytes.fill(0);
+    makes_whole(records, changes, sum, &mut bytes).then_some(bytes)
 }
 
 /// Makes the changes of an interrupted checkpoint; answers whether the page then is what was announced.
@@ -303,7 +315,8 @@ async fn replay_intent<H: Device>(stored: &mut Stored<'_, H>, page: u64, new_sum
     let home = stored.home;
     home.table.load_for(page).await?;
     let was_empty = home.table.sum(page) == 0;
-    let bytes = stored.page(page).await?;
+    // What cannot be read now is found again when it is read.
+    let Ok(bytes) = stored.page(page).await else { return Ok(()) };
     if was_empty && page_sum(bytes) != new_sum {
         // Nothing was there, and what stands there now is not all of the new page.
         home.recover(page, &[0; PAGE], true, None);

@@ -176,6 +176,8 @@ counters! {
     log_waits,
     /// Pages read from the home member.
     home_reads,
+    /// Pages logged once more because they cannot go home: what they held before is damaged.
+    carried_pages,
     /// Log records replayed at the opening.
     replayed_records,
     /// Writes taken over from a process that was killed.

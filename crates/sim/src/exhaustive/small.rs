@@ -87,6 +87,7 @@ impl Small {
                 journaling,
                 batch_max_bytes: 4096 << random.below(2),
                 commits_in_flight_max: 1 + random.index(2),
+                home_writes_max: 1 + (seed % 3) as usize,
                 cached_pages_max: 16,
             },
             separate_log: seed.is_multiple_of(2),

@@ -66,6 +66,7 @@ impl Setup {
                 journaling,
                 batch_max_bytes: 4096 << random.below(5),
                 commits_in_flight_max: 1 + random.index(3),
+                home_writes_max: 1 + random.index(4),
                 cached_pages_max: 1 << random.below(7),
             },
             arena_bytes: (80 << 10) + (random.index(10) << 13),
