@@ -6,7 +6,7 @@ use std::path::Path;
 use evenkeel_host::service::status::Status;
 
 use crate::cases::Disk;
-use crate::load::{self, Load, Operation};
+use crate::load::{self, Load, Operation, Place};
 use crate::servers::{Fleet, Kind, field};
 use crate::{Args, Outcome};
 
@@ -15,39 +15,44 @@ const MIB: f64 = (1 << 20) as f64;
 
 /// Bytes of the log, and of everything after the last checkpoint, for each byte of small durable writes.
 pub(crate) fn bytes(folder: &Path, args: &Args) -> Outcome {
-    let mut fleet = Fleet::start(folder, &[Kind::Evenkeel], Disk::AsItIs, args.size_mib, args)?;
-    let server = fleet.servers.pop().expect("one was started");
-    server.rest();
-    let seconds = args.seconds * args.rounds as f64;
-    let load = Load {
-        operation: Operation::Fua,
-        connections: 32,
-        depth: 1,
-        request_bytes: KIB,
-        size_bytes: fleet.size_bytes,
-        seconds,
-        seed: args.seed,
-    };
-    let status = || Status::ask(&server.volume).map_err(|error| format!("no status: {error}"));
-    let (before, used_before) = (status()?.counters, server.used());
-    let done = load::run(&server.socket, load, || ())?;
-    let after = status()?.counters;
-    let used_after = server.stop();
-    let user = (after.user_bytes - before.user_bytes) as f64;
-    let commits = after.commits - before.commits;
-    println!("\n### bytes: durable writes of 1 KiB from 32 connections, {:.0} /s\n", done.rate_per_s());
-    println!("| written | bytes for each user byte | at most |");
-    println!("|---|---:|---:|");
-    println!("| log | {:.3} | 1.2 |", (after.log_bytes - before.log_bytes) as f64 / user);
-    let all = (used_after.written_bytes - used_before.written_bytes) as f64;
-    println!("| everything, after the last checkpoint | {:.3} | 2.4 |", all / user);
-    println!();
-    println!(
-        "{:.1} MiB of the user's, {:.1} writes a commit, {} checkpoints before the last.",
-        user / MIB,
-        (after.committed_units - before.committed_units) as f64 / commits.max(1) as f64,
-        after.checkpoints - before.checkpoints
-    );
+    println!("\n### bytes: durable writes of 1 KiB from 32 connections\n");
+    println!("| places | rate /s | log bytes for each user byte | all bytes, after the last checkpoint |");
+    println!("|---|---:|---:|---:|");
+    let mut words = Vec::new();
+    for (name, place) in
+        [("appended, each connection for itself", Place::Appended), ("random", Place::Random)]
+    {
+        let mut fleet = Fleet::start(folder, &[Kind::Evenkeel], Disk::AsItIs, args.size_mib, args)?;
+        let server = fleet.servers.pop().expect("one was started");
+        server.rest();
+        let load = Load {
+            operation: Operation::Fua,
+            place,
+            connections: 32,
+            depth: 1,
+            request_bytes: KIB,
+            size_bytes: fleet.size_bytes,
+            seconds: args.seconds * args.rounds as f64,
+            seed: args.seed,
+        };
+        let status = || Status::ask(&server.volume).map_err(|error| format!("no status: {error}"));
+        let (before, used_before) = (status()?.counters, server.used());
+        let done = load::run(&server.socket, load, || ())?;
+        let after = status()?.counters;
+        let used_after = server.stop();
+        let user = (after.user_bytes - before.user_bytes) as f64;
+        let log = (after.log_bytes - before.log_bytes) as f64 / user;
+        let all = (used_after.written_bytes - used_before.written_bytes) as f64 / user;
+        println!("| {name} | {:.0} | {log:.3} | {all:.3} |", done.rate_per_s());
+        words.push(format!(
+            "{name}: {:.1} MiB of the user's, {:.1} writes a commit, {} checkpoints before the last.",
+            user / MIB,
+            (after.committed_units - before.committed_units) as f64
+                / (after.commits - before.commits).max(1) as f64,
+            after.checkpoints - before.checkpoints
+        ));
+    }
+    println!("\nAt most 1.2 and 2.4.\n\n{}", words.join("\n"));
     Ok(())
 }
 
@@ -76,6 +81,7 @@ pub(crate) fn memory(folder: &Path, args: &Args) -> Outcome {
     ] {
         let load = Load {
             operation,
+            place: Place::Random,
             connections: 64,
             depth: 32,
             request_bytes,

@@ -10,7 +10,7 @@ use evenkeel_engine::env::Env;
 use evenkeel_host::event_loop::{Backend, EventLoop};
 
 use crate::comparison::Spread;
-use crate::load::{self, Bytes, Load, Operation, Random};
+use crate::load::{self, Bytes, Load, Operation, Place, Random};
 use crate::servers::{Fleet, Kind, Server};
 use crate::{Args, Outcome};
 
@@ -68,6 +68,7 @@ pub(crate) fn measure(fleet: &mut Fleet, args: &Args) -> Outcome {
 fn run(server: &Server, way: Way, args: &Args, size_bytes: u64, seed: u64) -> Outcome<[f64; 3]> {
     let load = Load {
         operation: Operation::Fua,
+        place: Place::Random,
         connections: 1,
         depth: 1,
         request_bytes: 4096,

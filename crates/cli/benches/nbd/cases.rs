@@ -1,6 +1,6 @@
 //! The loads that all servers get.
 
-use crate::load::{Load, Operation};
+use crate::load::{Load, Operation, Place};
 
 /// What lies below the servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +32,7 @@ impl Case {
     pub(crate) fn load(&self, size_bytes: u64, seconds: f64, seed: u64) -> Load {
         Load {
             operation: self.operation,
+            place: Place::Random,
             connections: self.connections,
             depth: self.depth,
             request_bytes: 4 * KIB,

@@ -30,10 +30,20 @@ pub(crate) enum Operation {
     Read,
 }
 
+/// Where the next one goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Anywhere.
+    Random,
+    /// Behind the last one: each worker in a part of the volume of its own, as logs are written.
+    Appended,
+}
+
 /// How much of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) operation: Operation,
+    pub(crate) place: Place,
     pub(crate) connections: usize,
     /// Under way on each connection.
     pub(crate) depth: usize,
@@ -127,9 +137,9 @@ pub(crate) fn run(socket: &Path, load: Load, mut counting: impl FnMut()) -> Outc
         for connection in 0..load.connections {
             let client = connect(&env, socket).await?;
             for place in 0..load.depth {
-                let seed = load.seed ^ ((connection * load.depth + place) as u64 + 1) << 32;
+                let number = (connection * load.depth + place) as u64;
                 let (client, shared) = (client.clone(), Rc::clone(&shared));
-                env.spawn(async move { work(&client, &shared, Random::new(seed)).await });
+                env.spawn(async move { work(&client, &shared, number).await });
             }
         }
         env.sleep(WARM_UP.as_nanos() as u64).await;
@@ -162,12 +172,20 @@ pub(crate) async fn connect(env: &Loop, socket: &Path) -> Outcome<Client<Stream>
     client.map_err(|error| format!("{}: {error}", socket.display()))
 }
 
-async fn work(client: &Client<Stream>, shared: &Shared, mut random: Random) {
+async fn work(client: &Client<Stream>, shared: &Shared, number: u64) {
     let load = shared.load;
+    let mut random = Random::new(load.seed ^ ((number + 1) << 32));
     let mut into = vec![0; load.request_bytes];
     let places = load.size_bytes / load.request_bytes as u64;
+    let own_places = places / (load.connections * load.depth) as u64;
+    let mut done_so_far = 0;
     while !shared.stops.get() {
-        let offset = random.next() % places * load.request_bytes as u64;
+        let place = match load.place {
+            Place::Random => random.next() % places,
+            Place::Appended => number * own_places + done_so_far % own_places,
+        };
+        done_so_far += 1;
+        let offset = place * load.request_bytes as u64;
         let began = Instant::now();
         let done = match load.operation {
             Operation::Read => client.read(offset, &mut into).await,
