@@ -140,8 +140,11 @@ impl Spread {
         values.sort_by(f64::total_cmp);
         let at = |place: usize| values.get(place).copied().unwrap_or(f64::NAN);
         let middle = values.len() / 2;
-        let median =
-            if values.len() % 2 == 0 { (at(middle.wrapping_sub(1)) + at(middle)) / 2.0 } else { at(middle) };
+        let median = if values.len().is_multiple_of(2) {
+            (at(middle.wrapping_sub(1)) + at(middle)) / 2.0
+        } else {
+            at(middle)
+        };
         Self { median, least: at(0), most: at(values.len().wrapping_sub(1)) }
     }
 }
