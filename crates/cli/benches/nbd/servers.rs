@@ -82,6 +82,7 @@ fn needed(programs: impl IntoIterator<Item = (&'static str, &'static str)>) -> O
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there = |program: &str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
     let mut missing: Vec<_> = programs.into_iter().filter(|(program, _)| !is_there(program)).collect();
+    missing.sort_unstable();
     missing.dedup();
     if missing.is_empty() {
         return Ok(());
