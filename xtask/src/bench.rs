@@ -16,12 +16,20 @@ struct Bench {
 }
 
 /// All benchmarks.
-const BENCHES: &[Bench] = &[Bench {
-    name: "probe-overhead",
-    package: "evenkeel-measure",
-    target: "probe_overhead",
-    about: "what the probe itself costs for each write",
-}];
+const BENCHES: &[Bench] = &[
+    Bench {
+        name: "probe-overhead",
+        package: "evenkeel-measure",
+        target: "probe_overhead",
+        about: "what the probe itself costs for each write",
+    },
+    Bench {
+        name: "nbd",
+        package: "evenkeel",
+        target: "nbd",
+        about: "the served volume beside nbdkit and qemu-nbd; `-- --help` tells what can be chosen",
+    },
+];
 
 /// Runs the benchmark that was named, or all of them.
 pub(crate) fn main(args: &[String]) -> Outcome {

@@ -197,10 +197,15 @@ pub(super) fn perform(request: &Request) -> i32 {
                 libc::pread64(fd, memory.start.cast(), memory.len as usize, offset as i64)
             },
             Request::Write { fd, memory, offset, sync } => {
-                let bytes = libc::iovec { iov_base: memory.start.cast(), iov_len: memory.len as usize };
-                let flags = if sync == Sync::Dsync { libc::RWF_DSYNC } else { 0 };
-                // SAFETY: as above.
-                let written = unsafe { libc::pwritev2(fd, &raw const bytes, 1, offset as i64, flags) };
+                let (start, len, offset) = (memory.start.cast(), memory.len as usize, offset as i64);
+                let written = if sync == Sync::Dsync {
+                    let bytes = libc::iovec { iov_base: start, iov_len: len };
+                    // SAFETY: as above.
+                    unsafe { libc::pwritev2(fd, &raw const bytes, 1, offset, libc::RWF_DSYNC) }
+                } else {
+                    // SAFETY: as above.
+                    unsafe { libc::pwrite64(fd, start.cast_const(), len, offset) }
+                };
                 // SAFETY: as above.
                 if sync == Sync::Linked && written >= 0 && unsafe { libc::fdatasync(fd) } < 0 {
                     -1

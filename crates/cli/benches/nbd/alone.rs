@@ -1,0 +1,102 @@
+//! What is measured of the volume's own server: bytes written below it, and its memory.
+
+use std::cell::RefCell;
+use std::path::Path;
+
+use evenkeel_host::service::status::Status;
+
+use crate::cases::Disk;
+use crate::load::{self, Load, Operation, Place};
+use crate::servers::{Fleet, Kind, field};
+use crate::{Args, Outcome};
+
+const KIB: usize = 1 << 10;
+const MIB: f64 = (1 << 20) as f64;
+
+/// Bytes of the log, and of everything after the last checkpoint, for each byte of small durable writes.
+pub(crate) fn bytes(folder: &Path, args: &Args) -> Outcome {
+    println!("\n### bytes: durable writes of 1 KiB from 32 connections\n");
+    println!("| places | rate /s | log bytes for each user byte | all bytes, after the last checkpoint |");
+    println!("|---|---:|---:|---:|");
+    let mut words = Vec::new();
+    for (name, place) in
+        [("appended, each connection for itself", Place::Appended), ("random", Place::Random)]
+    {
+        let mut fleet = Fleet::start(folder, &[Kind::Evenkeel], Disk::AsItIs, args.size_mib, args)?;
+        let server = fleet.servers.pop().expect("one was started");
+        server.rest();
+        let load = Load {
+            operation: Operation::Fua,
+            place,
+            connections: 32,
+            depth: 1,
+            request_bytes: KIB,
+            size_bytes: fleet.size_bytes,
+            seconds: args.seconds * args.rounds as f64,
+            seed: args.seed,
+        };
+        let status = || Status::ask(&server.volume).map_err(|error| format!("no status: {error}"));
+        let (before, used_before) = (status()?.counters, server.used());
+        let done = load::run(&server.socket, load, || ())?;
+        let after = status()?.counters;
+        let used_after = server.stop();
+        let user = (after.user_bytes - before.user_bytes) as f64;
+        let log = (after.log_bytes - before.log_bytes) as f64 / user;
+        let all = (used_after.written_bytes - used_before.written_bytes) as f64 / user;
+        println!("| {name} | {:.0} | {log:.3} | {all:.3} |", done.rate_per_s());
+        words.push(format!(
+            "{name}: {:.1} MiB of the user's, {:.1} writes a commit, {} checkpoints before the last.",
+            user / MIB,
+            (after.committed_units - before.committed_units) as f64
+                / (after.commits - before.commits).max(1) as f64,
+            after.checkpoints - before.checkpoints
+        ));
+    }
+    println!("\nAt most 1.2 and 2.4.\n\n{}", words.join("\n"));
+    Ok(())
+}
+
+/// The server's memory while many connections have many requests under way.
+pub(crate) fn memory(folder: &Path, args: &Args) -> Outcome {
+    let fleet = Fleet::start(folder, &[Kind::Evenkeel], Disk::AsItIs, args.size_mib, args)?;
+    let server = &fleet.servers[0];
+    println!("\n### memory: 64 connections with 32 requests each under way\n");
+    println!("| load | rate /s | peak MiB | of them not the arena | own | of the arena | in flight MiB |");
+    println!("|---|---:|---:|---:|---:|---:|---:|");
+    let show = |name: &str, rate_per_s: f64, in_flight: f64| {
+        let status = server.proc_file("status");
+        let mib = |name: &str| field(&status, name) as f64 / KIB as f64;
+        let (peak, own, arena) = (mib("VmHWM:"), mib("RssAnon:"), mib("RssShmem:"));
+        println!(
+            "| {name} | {rate_per_s:.0} | {peak:.1} | {:.1} | {own:.1} | {arena:.1} | {in_flight:.1} |",
+            peak - arena
+        );
+    };
+    show("none, volume full", 0.0, 0.0);
+    for (name, operation, request_bytes) in [
+        ("reads of 4 KiB", Operation::Read, 4 * KIB),
+        ("FUA of 4 KiB", Operation::Fua, 4 * KIB),
+        ("FUA of 128 KiB", Operation::Fua, 128 * KIB),
+        ("reads of 128 KiB", Operation::Read, 128 * KIB),
+    ] {
+        let load = Load {
+            operation,
+            place: Place::Random,
+            connections: 64,
+            depth: 32,
+            request_bytes,
+            size_bytes: fleet.size_bytes,
+            seconds: args.seconds,
+            seed: args.seed,
+        };
+        let in_flight = RefCell::new(0);
+        let done = load::run(&server.socket, load, || {
+            let status = Status::ask(&server.volume);
+            let now = status.map_or(0, |status| status.server.in_flight_bytes);
+            let mut most = in_flight.borrow_mut();
+            *most = now.max(*most);
+        })?;
+        show(name, done.rate_per_s(), in_flight.into_inner() as f64 / MIB);
+    }
+    Ok(())
+}

@@ -1,0 +1,316 @@
+//! The servers: all of them over files in one folder, each behind a Unix socket.
+//!
+//! For [`Disk::SlowFlushes`] strace holds every `fdatasync`, `fsync` and `pwritev2` of a server for 1 ms before the
+//! kernel has it; threads that flush at the same time are held at the same time, as by a disk that takes any
+//! number of flushes at once. What goes through io_uring is out of its reach: there the volume is served by
+//! threads, for which a write that is to be durable is the only `pwritev2`, and qemu-nbd by its own threads.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::cases::Disk;
+use crate::{Args, Outcome, load};
+
+const START_MAX: Duration = Duration::from_secs(60);
+const REST_MAX: Duration = Duration::from_secs(20);
+
+/// A server program with its options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Evenkeel,
+    Nbdkit,
+    QemuWriteback,
+    QemuUring,
+    /// Takes everything and keeps nothing: what the protocol and the client allow.
+    Null,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Evenkeel, Self::Nbdkit, Self::QemuWriteback, Self::QemuUring, Self::Null];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Evenkeel => "evenkeel",
+            Self::Nbdkit => "nbdkit",
+            Self::QemuWriteback => "qemu-writeback",
+            Self::QemuUring => "qemu-uring",
+            Self::Null => "null",
+        }
+    }
+
+    /// Whether it is one to be compared with.
+    pub(crate) fn is_peer(self) -> bool {
+        matches!(self, Self::Nbdkit | Self::QemuWriteback | Self::QemuUring)
+    }
+
+    /// The program to install, and its package.
+    fn needs(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Evenkeel => None,
+            Self::Nbdkit | Self::Null => Some(("nbdkit", "nbdkit")),
+            Self::QemuWriteback | Self::QemuUring => Some(("qemu-nbd", "qemu-utils")),
+        }
+    }
+}
+
+/// The servers of these names, or all; an error says what is not installed.
+pub(crate) fn kinds(names: &[String]) -> Outcome<Vec<Kind>> {
+    if let Some(unknown) = names.iter().find(|name| Kind::ALL.iter().all(|kind| kind.name() != **name)) {
+        return Err(format!("no server `{unknown}`; there is: {}", Kind::ALL.map(Kind::name).join(", ")));
+    }
+    let is_wanted = |kind: &Kind| names.is_empty() || names.iter().any(|name| name == kind.name());
+    let wanted: Vec<Kind> = Kind::ALL.into_iter().filter(is_wanted).collect();
+    needed(wanted.iter().filter_map(|kind| kind.needs()))?;
+    Ok(wanted)
+}
+
+/// Those of `kinds` that can be served from such a disk.
+pub(crate) fn on_disk(kinds: &[Kind], disk: Disk) -> Outcome<Vec<Kind>> {
+    if disk == Disk::SlowFlushes {
+        needed([("strace", "strace")])?;
+    }
+    let is_possible = |kind: &&Kind| disk == Disk::AsItIs || !matches!(kind, Kind::QemuUring | Kind::Null);
+    Ok(kinds.iter().filter(is_possible).copied().collect())
+}
+
+fn needed(programs: impl IntoIterator<Item = (&'static str, &'static str)>) -> Outcome {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = |program: &str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    let mut missing: Vec<_> = programs.into_iter().filter(|(program, _)| !is_there(program)).collect();
+    missing.sort_unstable();
+    missing.dedup();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let (programs, packages): (Vec<_>, Vec<_>) = missing.into_iter().unzip();
+    Err(format!("not installed: {}; `apt-get install {}`", programs.join(", "), packages.join(" ")))
+}
+
+/// A running server.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) kind: Kind,
+    pub(crate) socket: PathBuf,
+    /// The folder of a volume.
+    pub(crate) volume: PathBuf,
+    child: Child,
+}
+
+/// What a process used so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Used {
+    /// Ticks of the processor, 10 ms each.
+    pub(crate) cpu_ticks: u64,
+    /// Bytes that it sent to block devices.
+    pub(crate) written_bytes: u64,
+}
+
+impl Server {
+    fn start(kind: Kind, folder: &Path, disk: Disk, size_bytes: u64, args: &Args) -> Outcome<Self> {
+        let socket = folder.join(format!("{}.sock", kind.name()));
+        let (file, volume) = (folder.join(kind.name()), folder.join("volume"));
+        if kind == Kind::Evenkeel && !volume.exists() {
+            let mut create = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+            create.arg("create").arg(&volume).args(["--size", &size_bytes.to_string()]);
+            create.args(args.create_args.split_whitespace());
+            let made = create.stdout(Stdio::null()).status().map_err(|error| format!("create: {error}"))?;
+            if !made.success() {
+                return Err("the volume could not be made".to_owned());
+            }
+        } else if kind.is_peer() && !file.exists() {
+            let made = fs::File::create(&file).and_then(|made| made.set_len(size_bytes));
+            made.map_err(|error| format!("{}: {error}", file.display()))?;
+        }
+        let mut words: Vec<std::ffi::OsString> = Vec::new();
+        let mut say = |more: &[&std::ffi::OsStr]| words.extend(more.iter().map(|&word| word.to_owned()));
+        let size = size_bytes.to_string();
+        if disk == Disk::SlowFlushes {
+            let calls = "fdatasync,fsync,pwritev2";
+            let (trace, inject) = (format!("trace={calls}"), format!("inject={calls}:delay_enter=1000"));
+            let held = [
+                "strace",
+                "-D",
+                "-qqq",
+                "-f",
+                "--seccomp-bpf",
+                "-o",
+                "/dev/null",
+                "-e",
+                &trace,
+                "-e",
+                &inject,
+            ];
+            say(&held.map(str::as_ref));
+        }
+        match kind {
+            Kind::Evenkeel => {
+                let where_to = format!("unix:{}", socket.display());
+                say(&[env!("CARGO_BIN_EXE_evenkeel").as_ref(), "serve".as_ref(), volume.as_ref()]);
+                say(&["--nbd", &where_to].map(str::as_ref));
+                if disk == Disk::SlowFlushes {
+                    say(&["--backend", "threads"].map(str::as_ref));
+                }
+                args.serve_args.split_whitespace().for_each(|word| say(&[word.as_ref()]));
+            }
+            Kind::Nbdkit => {
+                say(&["nbdkit", "-f", "-t", "16", "-U"].map(str::as_ref));
+                say(&[socket.as_ref(), "file".as_ref(), file.as_ref()]);
+            }
+            Kind::Null => {
+                say(&["nbdkit", "-f", "-t", "16", "-U"].map(str::as_ref));
+                say(&[socket.as_ref(), "null".as_ref(), size.as_ref()]);
+            }
+            Kind::QemuWriteback | Kind::QemuUring => {
+                say(&["qemu-nbd", "--persistent", "-f", "raw", "-e", "64", "-k"].map(str::as_ref));
+                say(&[socket.as_ref()]);
+                match kind {
+                    Kind::QemuUring => say(&["--cache=none", "--aio=io_uring"].map(str::as_ref)),
+                    _ => say(&["--cache=writeback".as_ref()]),
+                }
+                say(&[file.as_ref()]);
+            }
+        }
+        let words_path = folder.join(format!("{}.said", kind.name()));
+        let said =
+            fs::File::create(&words_path).map_err(|error| format!("{}: {error}", words_path.display()))?;
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
+        let child = command.spawn().map_err(|error| format!("{}: {error}", kind.name()))?;
+        let mut server = Self { kind, socket, volume, child };
+        server.wait_until_ready().map_err(|why| {
+            let said = fs::read_to_string(&words_path).unwrap_or_default();
+            format!("{why}: {}", said.trim_end())
+        })?;
+        Ok(server)
+    }
+
+    fn wait_until_ready(&mut self) -> Outcome {
+        let began = Instant::now();
+        while UnixStream::connect(&self.socket).is_err() {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(format!("{} ended before it served: {status}", self.kind.name()));
+            }
+            if began.elapsed() > START_MAX {
+                return Err(format!("{} does not listen", self.kind.name()));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// A file of its in /proc.
+    pub(crate) fn proc_file(&self, name: &str) -> String {
+        fs::read_to_string(format!("/proc/{}/{name}", self.child.id())).unwrap_or_default()
+    }
+
+    pub(crate) fn used(&self) -> Used {
+        let stat = self.proc_file("stat");
+        let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        let cpu_ticks =
+            behind_name.split_whitespace().skip(11).take(2).filter_map(|word| word.parse::<u64>().ok());
+        Used { cpu_ticks: cpu_ticks.sum(), written_bytes: field(&self.proc_file("io"), "write_bytes:") }
+    }
+
+    /// Waits until it does nothing any more.
+    pub(crate) fn rest(&self) {
+        let began = Instant::now();
+        let (mut before, mut unchanged) = (self.used(), 0);
+        while unchanged < 2 && began.elapsed() < REST_MAX {
+            thread::sleep(Duration::from_millis(100));
+            let now = self.used();
+            unchanged = if now == before { unchanged + 1 } else { 0 };
+            before = now;
+        }
+    }
+
+    /// Asks it to stop and waits until it has; what it had used in the end.
+    pub(crate) fn stop(self) -> Used {
+        let mut used = self.used();
+        self.terminate();
+        let began = Instant::now();
+        while began.elapsed() < REST_MAX {
+            let now = self.used();
+            used = Used {
+                cpu_ticks: used.cpu_ticks.max(now.cpu_ticks),
+                written_bytes: used.written_bytes.max(now.written_bytes),
+            };
+            // A process that has ended stays to be seen until it is waited for.
+            if self.proc_file("stat").contains(") Z ") {
+                break;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        used
+    }
+
+    fn terminate(&self) {
+        let id = self.child.id().to_string();
+        let _it_may_have_ended =
+            Command::new("kill").args(["-s", "TERM", &id]).stderr(Stdio::null()).status();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.terminate();
+        let began = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if began.elapsed() > REST_MAX {
+                let _it_may_have_ended = self.child.kill();
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        let _qemu_leaves_it = fs::remove_file(&self.socket);
+    }
+}
+
+/// The number behind `name` in a file of /proc.
+pub(crate) fn field(text: &str, name: &str) -> u64 {
+    let found = text.lines().find_map(|line| line.strip_prefix(name));
+    found.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+/// Servers side by side, their volumes full.
+#[derive(Debug)]
+pub(crate) struct Fleet {
+    pub(crate) servers: Vec<Server>,
+    pub(crate) size_bytes: u64,
+    _folder: tempfile::TempDir,
+}
+
+impl Fleet {
+    /// Starts them in a folder of their own within `folder`, and writes every byte of their volumes.
+    pub(crate) fn start(
+        folder: &Path,
+        kinds: &[Kind],
+        disk: Disk,
+        size_mib: u64,
+        args: &Args,
+    ) -> Outcome<Self> {
+        let size_bytes = size_mib << 20;
+        let folder =
+            tempfile::tempdir_in(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        // Filled at full speed, then served from the disk that was asked for.
+        for &kind in kinds.iter().filter(|&&kind| kind != Kind::Null) {
+            let server = Server::start(kind, folder.path(), Disk::AsItIs, size_bytes, args)?;
+            load::fill(&server.socket, size_bytes)?;
+        }
+        let start = |&kind: &Kind| Server::start(kind, folder.path(), disk, size_bytes, args);
+        let servers = kinds.iter().map(start).collect::<Outcome<Vec<_>>>()?;
+        Ok(Self { servers, size_bytes, _folder: folder })
+    }
+
+    /// The order of a round.
+    pub(crate) fn shuffled(&self, random: &mut load::Random) -> Vec<&Server> {
+        let mut order: Vec<&Server> = self.servers.iter().collect();
+        for last in (1..order.len()).rev() {
+            order.swap(last, (random.next() % (last as u64 + 1)) as usize);
+        }
+        order
+    }
+}
