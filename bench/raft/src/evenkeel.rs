@@ -1,7 +1,7 @@
 //! evenkeel: one volume, a part of it for each stream.
 
 use std::cell::RefCell;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -16,15 +16,16 @@ use crate::measured::{Measured, Run, Times, Written, in_threads, processor_time}
 use crate::options::Options;
 use crate::{ENTRY_BYTES, KEPT};
 
-const VOLUME_BYTES: u64 = 4 << 30;
+const VOLUME_BYTES: u64 = 8 << 30;
 const PAGE_BYTES: u64 = 4096;
+const RUNS: usize = 16;
 
 /// Bytes that no compression makes smaller, and that differ each time.
 pub struct Noise(u64);
 
 impl Noise {
-    pub fn new(seed: u64, stream: usize) -> Self {
-        Self((seed << 32 | stream as u64) + 1)
+    pub fn new(seed: usize, stream: usize) -> Self {
+        Self(((seed as u64) << 32 | stream as u64) + 1)
     }
 
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
@@ -47,9 +48,10 @@ struct Part {
 }
 
 impl Part {
-    fn of(stream: usize, streams: usize) -> Self {
-        let len = VOLUME_BYTES / streams as u64 / PAGE_BYTES * PAGE_BYTES;
-        Self { start: stream as u64 * len, len }
+    /// Each run has one of [`RUNS`] parts for itself, as long as there are no more.
+    fn of(stream: usize, run: &Run) -> Self {
+        let len = VOLUME_BYTES / (run.streams * RUNS) as u64 / PAGE_BYTES * PAGE_BYTES;
+        Self { start: (stream * RUNS + run.part % RUNS) as u64 * len, len }
     }
 
     fn place(&self, entry: u64) -> u64 {
@@ -64,11 +66,12 @@ impl Part {
     }
 }
 
-fn create(folder: &Path, options: &Options) -> PathBuf {
-    let folder = folder.join("volume");
-    let creation = Creation { log_bytes: options.log_bytes, ..Creation::new(&folder, VOLUME_BYTES) };
+/// Makes the volume of all rounds.
+pub fn create(folder: &Path, options: &Options) {
+    let atomic_sectors = options.atomic_sectors.then_some(true);
+    let creation =
+        Creation { log_bytes: options.log_bytes, atomic_sectors, ..Creation::new(folder, VOLUME_BYTES) };
     Volume::create(creation).wait().expect("a new volume");
-    folder
 }
 
 fn open_options(options: &Options) -> OpenOptions {
@@ -81,18 +84,17 @@ fn open(folder: &Path, options: &Options) -> Volume {
 }
 
 pub fn run_threads(folder: &Path, run: &Run, options: &Options) -> Measured {
-    let volume_folder = create(folder, options);
     let before = Written::now(folder);
-    let volume = open(&volume_folder, options);
+    let volume = open(folder, options);
     let done = in_threads(run, |stream| {
-        let (volume, part) = (&volume, Part::of(stream, run.streams));
-        let mut noise = Noise::new(run.seed, stream);
+        let (volume, part) = (&volume, Part::of(stream, run));
+        let mut noise = Noise::new(run.part, stream);
         move |entry| {
             let bytes = noise.bytes(ENTRY_BYTES);
             volume.write(part.place(entry), bytes, Durability::Durable).wait().expect("a healthy write");
             if let Some(Extent { offset, len }) = part.discarded(entry).filter(|_| run.discards) {
-                let zeroed = volume.write_zeroes(offset..offset + len, Durability::Buffered);
-                zeroed.wait().expect("a healthy discard");
+                // Nobody waits for it. Durable, it joins the next commit: a checkpoint knows only what is committed.
+                drop(volume.write_zeroes(offset..offset + len, Durability::Durable));
             }
         }
     });
@@ -101,13 +103,12 @@ pub fn run_threads(folder: &Path, run: &Run, options: &Options) -> Measured {
 }
 
 pub fn run_tasks(folder: &Path, run: &Run, options: &Options) -> Measured {
-    let volume_folder = create(folder, options);
     let before = Written::now(folder);
-    let volume = open(&volume_folder, options);
+    let volume = open(folder, options);
     let (began, processor) = (Instant::now(), processor_time());
     let streams = (0..run.streams).map(|stream| {
-        let (volume, part) = (&volume, Part::of(stream, run.streams));
-        let mut noise = Noise::new(run.seed, stream);
+        let (volume, part) = (&volume, Part::of(stream, run));
+        let mut noise = Noise::new(run.part, stream);
         async move {
             let mut times = Times::with_capacity(1 << 16);
             for entry in 0.. {
@@ -115,8 +116,7 @@ pub fn run_tasks(folder: &Path, run: &Run, options: &Options) -> Measured {
                 let bytes = noise.bytes(ENTRY_BYTES);
                 volume.write(part.place(entry), bytes, Durability::Durable).await.expect("a healthy write");
                 if let Some(Extent { offset, len }) = part.discarded(entry).filter(|_| run.discards) {
-                    let zeroed = volume.write_zeroes(offset..offset + len, Durability::Buffered);
-                    zeroed.await.expect("a healthy discard");
+                    drop(volume.write_zeroes(offset..offset + len, Durability::Durable));
                 }
                 times.push(before.elapsed());
                 if began.elapsed() >= run.time {
@@ -133,28 +133,32 @@ pub fn run_tasks(folder: &Path, run: &Run, options: &Options) -> Measured {
 }
 
 pub fn run_on_loop(folder: &Path, run: &Run, options: &Options) -> Measured {
-    let volume_folder = create(folder, options);
     let before = Written::now(folder);
     let event_loop = EventLoop::new(Backend::Auto).expect("an event loop");
     let env = event_loop.handle();
     let done = event_loop.block_on(async {
-        let open = OpenVolume::open(&env, &volume_folder, open_options(options)).await;
+        let open = OpenVolume::open(&env, folder, open_options(options)).await;
         let open = open.expect("the volume opens");
         let (began, processor) = (Instant::now(), processor_time());
         let (all, left) = (Rc::new(RefCell::new(Times::new())), Rc::new(RefCell::new(run.streams)));
         for stream in 0..run.streams {
-            let (volume, part) = (open.volume.clone(), Part::of(stream, run.streams));
-            let (all, left, run) = (Rc::clone(&all), Rc::clone(&left), *run);
-            let mut noise = Noise::new(run.seed, stream);
-            env.spawn(async move {
+            let (volume, part) = (open.volume.clone(), Part::of(stream, run));
+            let (env, all, left, run) = (env.clone(), Rc::clone(&all), Rc::clone(&left), *run);
+            let mut noise = Noise::new(run.part, stream);
+            event_loop.handle().spawn(async move {
                 for entry in 0.. {
                     let before = Instant::now();
                     let bytes = noise.bytes(ENTRY_BYTES);
                     let written = volume.write(part.place(entry), &bytes, Durability::Durable).await;
                     written.expect("a healthy write");
                     if let Some(extent) = part.discarded(entry).filter(|_| run.discards) {
-                        let zeroed = volume.write_zeroes(extent, Durability::Buffered).await;
-                        zeroed.expect("a healthy discard");
+                        let volume = volume.clone();
+                        env.spawn(async move {
+                            volume
+                                .write_zeroes(extent, Durability::Durable)
+                                .await
+                                .expect("a healthy discard");
+                        });
                     }
                     all.borrow_mut().push(before.elapsed());
                     if began.elapsed() >= run.time {

@@ -1,7 +1,7 @@
 //! Many logs, one store: evenkeel embedded beside the crate raft-engine. `cargo xtask bench raft [-- FOLDER ...]`.
 //!
-//! N streams append 1 KiB each, durable before the next. Both stores are new in the same folder, run in turns, and
-//! are compared within a round. Rates and times are those of the appends; bytes are all that reaches the device from
+//! N streams append 1 KiB each, durable before the next. Both stores are in the same folder, run in turns, and are
+//! compared within a round. Rates and times are those of the appends; bytes are all that reaches the device from
 //! the opening to the end of the last checkpoint, for each byte that the streams appended.
 
 mod evenkeel;
@@ -47,12 +47,27 @@ fn main() {
 
 fn compare(options: &Options, streams: usize, discards: bool) {
     let mut all: Vec<Vec<Measured>> = vec![Vec::new(); options.ways.len()];
+    // Made before the first round: that writes the whole log, which no run shall find the disk still busy with.
+    let volume = tempfile::tempdir_in(&options.folder).expect("a folder in the folder that was named");
+    if options.ways.iter().any(|&way| way != Way::RaftEngine) {
+        evenkeel::create(&volume.path().join("volume"), options);
+    }
     for round in 0..options.rounds {
         for turn in 0..options.ways.len() {
             // Each is the first as often as any other.
             let place = (turn + round) % options.ways.len();
-            let run = Run { streams, discards, time: options.run_time, seed: round as u64 };
-            all[place].push(measure(&options.folder, options.ways[place], &run, options));
+            let run =
+                Run { streams, discards, time: options.run_time, part: round * options.ways.len() + place };
+            let measured = measure(volume.path(), options.ways[place], &run, options);
+            if options.each {
+                println!(
+                    "{:>4} {:<18} {}",
+                    streams,
+                    options.ways[place].name(),
+                    measured::row(&[measured.clone()], None)
+                );
+            }
+            all[place].push(measured);
         }
     }
     let peer = options.ways.iter().position(|&way| way == Way::RaftEngine);
@@ -63,11 +78,14 @@ fn compare(options: &Options, streams: usize, discards: bool) {
 }
 
 fn measure(folder: &Path, way: Way, run: &Run, options: &Options) -> Measured {
-    let scratch = tempfile::tempdir_in(folder).expect("a folder in the folder that was named");
+    let volume = folder.join("volume");
     match way {
-        Way::RaftEngine => raft::run(scratch.path(), run),
-        Way::Threads => evenkeel::run_threads(scratch.path(), run, options),
-        Way::Tasks => evenkeel::run_tasks(scratch.path(), run, options),
-        Way::OnLoop => evenkeel::run_on_loop(scratch.path(), run, options),
+        Way::RaftEngine => {
+            let scratch = tempfile::tempdir_in(folder).expect("a folder beside the volume");
+            raft::run(scratch.path(), run)
+        }
+        Way::Threads => evenkeel::run_threads(&volume, run, options),
+        Way::Tasks => evenkeel::run_tasks(&volume, run, options),
+        Way::OnLoop => evenkeel::run_on_loop(&volume, run, options),
     }
 }

@@ -16,7 +16,8 @@ pub struct Run {
     pub streams: usize,
     pub discards: bool,
     pub time: Duration,
-    pub seed: u64,
+    /// No other run has the same: what was written before is not written again.
+    pub part: usize,
 }
 
 /// What came of it.
@@ -66,7 +67,10 @@ pub fn processor_time() -> Duration {
 
 /// Runs `streams` threads at the same time, until the time is over; each does one append after the other with what
 /// `stream` makes of its number.
-pub fn in_threads<S: FnMut(u64)>(run: &Run, stream: impl Fn(usize) -> S + Sync) -> (Times, Duration, Duration) {
+pub fn in_threads<S: FnMut(u64)>(
+    run: &Run,
+    stream: impl Fn(usize) -> S + Sync,
+) -> (Times, Duration, Duration) {
     let barrier = Barrier::new(run.streams + 1);
     thread::scope(|scope| {
         let (barrier, stream) = (&barrier, &stream);
@@ -99,7 +103,11 @@ pub fn in_threads<S: FnMut(u64)>(run: &Run, stream: impl Fn(usize) -> S + Sync) 
 }
 
 impl Measured {
-    pub fn of((mut times, took, processor): (Times, Duration, Duration), before: Written, after: Written) -> Self {
+    pub fn of(
+        (mut times, took, processor): (Times, Duration, Duration),
+        before: Written,
+        after: Written,
+    ) -> Self {
         times.sort_unstable();
         let count = times.len() as f64;
         let share = |share: usize| times[(times.len() - 1) * share / 100].as_secs_f64();
@@ -141,7 +149,8 @@ pub fn row(runs: &[Measured], against: Option<&[Measured]>) -> String {
     );
     let Some(against) = against else { return figures };
     let ratios = |value: fn(&Measured) -> f64| {
-        let mut ratios: Vec<f64> = runs.iter().zip(against).map(|(run, peer)| value(run) / value(peer)).collect();
+        let mut ratios: Vec<f64> =
+            runs.iter().zip(against).map(|(run, peer)| value(run) / value(peer)).collect();
         ratios.sort_by(f64::total_cmp);
         (ratios[ratios.len() / 2], ratios[0], ratios[ratios.len() - 1])
     };

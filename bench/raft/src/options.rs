@@ -6,7 +6,8 @@ use std::time::Duration;
 
 pub const USAGE: &str = "\
 usage: raft [FOLDER] [--streams 1,8,32,100] [--rounds 5] [--seconds 4] [--log-mib 256] [--in-flight 2]
-            [--ways raft-engine,threads,tasks,loop] [--keep | --discard]";
+            [--ways raft-engine,threads,tasks,loop] [--keep | --discard] [--each]
+            [--atomic-sectors]";
 
 /// Who appends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +51,9 @@ pub struct Options {
     pub ways: Vec<Way>,
     pub keep: bool,
     pub discard: bool,
+    pub each: bool,
+    /// Whether the disk is taken to leave a sector old or new when the power fails.
+    pub atomic_sectors: bool,
 }
 
 impl Options {
@@ -64,6 +68,8 @@ impl Options {
             ways: vec![Way::RaftEngine, Way::Threads],
             keep: true,
             discard: true,
+            each: false,
+            atomic_sectors: false,
         };
         // `cargo bench` adds this one.
         let mut words = arguments.filter(|word| word != "--bench");
@@ -82,6 +88,8 @@ impl Options {
                     })?;
                 }
                 "--keep" => options.discard = false,
+                "--atomic-sectors" => options.atomic_sectors = true,
+                "--each" => options.each = true,
                 "--discard" => options.keep = false,
                 flag if flag.starts_with('-') => return Err(format!("there is no option `{flag}`")),
                 folder => options.folder = folder.into(),

@@ -26,7 +26,7 @@ pub fn run(folder: &Path, run: &Run) -> Measured {
     let engine = Engine::open(config).expect("raft-engine opens a new folder");
     let done = in_threads(run, |stream| {
         let (engine, group) = (&engine, stream as u64 + 1);
-        let mut noise = crate::evenkeel::Noise::new(run.seed, stream);
+        let mut noise = crate::evenkeel::Noise::new(run.part, stream);
         let mut batch = LogBatch::with_capacity(1);
         let mut entries = [UninterpretedOption::new()];
         move |number| {

@@ -28,7 +28,8 @@ fn timed(mut round: impl FnMut(usize)) -> Vec<Duration> {
 }
 
 fn main() {
-    let folder = std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_else(|| ".".to_owned());
+    let folder =
+        std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_else(|| ".".to_owned());
     let parent = tempfile::tempdir_in(folder).expect("a folder in the folder that was named");
     let folder = parent.path().join("volume");
     let creation = Creation { log_bytes: 64 << 20, sparse: true, ..Creation::new(&folder, 1 << 30) };
@@ -43,6 +44,7 @@ fn main() {
         write.wait().expect("a healthy write");
     });
     report("buffered write of 1 KiB, one thread that waits for each", &mut times, 1);
+    volume.flush(..).wait().expect("a healthy flush");
     let mut times = timed(|number| drop(volume.read(offset(number), 1024).wait().expect("a healthy read")));
     report("read of 1 KiB from memory, one thread that waits for each", &mut times, 1);
     let mut times = timed(|_| {
@@ -57,7 +59,9 @@ fn main() {
         let began = Instant::now();
         thread::scope(|scope| {
             for _ in 0..threads {
-                scope.spawn(|| (0..ROUNDS / 10).for_each(|_| drop(volume.status().wait().expect("an answer"))));
+                scope.spawn(|| {
+                    (0..ROUNDS / 10).for_each(|_| drop(volume.status().wait().expect("an answer")))
+                });
             }
         });
         let each = began.elapsed().as_secs_f64() * 1e6 / (threads * ROUNDS / 10) as f64;

@@ -17,12 +17,8 @@ const SIZE: u64 = 16 << 20;
 fn new_volume() -> (TempDir, PathBuf) {
     let parent = tempfile::tempdir_in(".").unwrap();
     let folder = parent.path().join("volume");
-    let creation = Creation {
-        log_bytes: 8 << 20,
-        buffer_bytes: 4 << 20,
-        sparse: true,
-        ..Creation::new(&folder, SIZE)
-    };
+    let creation =
+        Creation { log_bytes: 8 << 20, buffer_bytes: 4 << 20, sparse: true, ..Creation::new(&folder, SIZE) };
     Volume::create(creation).wait().unwrap();
     (parent, folder)
 }
@@ -96,8 +92,9 @@ fn async_code_has_many_requests_under_way_before_it_awaits_the_first() {
     let (_parent, folder) = new_volume();
     block_on(async {
         let volume = Volume::open(&folder, Options::default()).await.unwrap();
-        let writes: Vec<_> =
-            (0..200_u64).map(|page| volume.write(page * 4096, [page as u8; 100], Durability::Buffered)).collect();
+        let writes: Vec<_> = (0..200_u64)
+            .map(|page| volume.write(page * 4096, [page as u8; 100], Durability::Buffered))
+            .collect();
         for write in writes {
             write.await.unwrap();
         }

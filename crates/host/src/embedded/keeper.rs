@@ -64,12 +64,7 @@ impl Drop for Abandon {
 
 type Told = (Result<(), Error>, Reply<()>);
 
-async fn serve(
-    event_loop: &Loop,
-    folder: &Path,
-    options: Options,
-    opened: Reply<Volume>,
-) -> Option<Told> {
+async fn serve(event_loop: &Loop, folder: &Path, options: Options, opened: Reply<Volume>) -> Option<Told> {
     let open = match OpenVolume::open(event_loop, folder, options.open).await {
         Ok(open) => open,
         Err(error) => {
