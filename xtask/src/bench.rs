@@ -1,5 +1,7 @@
 //! `cargo xtask bench`: the benchmarks, by name.
 
+use std::process::Command;
+
 use crate::run::{self, Failure, Outcome};
 
 /// A benchmark.
@@ -7,26 +9,51 @@ use crate::run::{self, Failure, Outcome};
 struct Bench {
     /// What it is called here.
     name: &'static str,
-    /// The package that holds it.
-    package: &'static str,
-    /// Its target in that package.
-    target: &'static str,
+    /// Where it is.
+    place: Place,
     /// What it measures.
     about: &'static str,
+}
+
+/// Where a benchmark is.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    /// A target of a package of this workspace.
+    Target(&'static str, &'static str),
+    /// A workspace of its own, with what only it depends on.
+    Folder(&'static str),
 }
 
 /// All benchmarks.
 const BENCHES: &[Bench] = &[
     Bench {
         name: "probe-overhead",
-        package: "evenkeel-measure",
-        target: "probe_overhead",
+        place: Place::Target("evenkeel-measure", "probe_overhead"),
         about: "what the probe itself costs for each write",
     },
     Bench {
+        name: "event-loop",
+        place: Place::Target("evenkeel-host", "event_loop"),
+        about: "what tasks, drives, messages and stores into the arena cost",
+    },
+    Bench {
+        name: "embedded",
+        place: Place::Target("evenkeel-host", "embedded"),
+        about: "what the handle of an embedded volume costs",
+    },
+    Bench {
+        name: "raft",
+        place: Place::Folder("bench/raft"),
+        about: "many logs, durable each: an embedded volume beside the crate raft-engine",
+    },
+    Bench {
+        name: "engine",
+        place: Place::Target("evenkeel-sim", "engine"),
+        about: "what the engine costs over drives in memory: bytes, processor, flushes, recovery",
+    },
+    Bench {
         name: "nbd",
-        package: "evenkeel",
-        target: "nbd",
+        place: Place::Target("evenkeel", "nbd"),
         about: "the served volume beside nbdkit and qemu-nbd; `-- --help` tells what can be chosen",
     },
 ];
@@ -48,11 +75,24 @@ pub(crate) fn main(args: &[String]) -> Outcome {
         }
     };
     for bench in chosen {
-        let mut cargo =
-            run::cargo(&["bench", "--locked", "--package", bench.package, "--bench", bench.target, "--"]);
-        run::hand_over(cargo.args(passed_on))?;
+        run::hand_over(bench.command().args(passed_on))?;
     }
     Ok(())
+}
+
+impl Bench {
+    /// What runs it, up to the arguments of its own.
+    fn command(&self) -> Command {
+        match self.place {
+            Place::Target(package, target) => {
+                run::cargo(&["bench", "--locked", "--package", package, "--bench", target, "--"])
+            }
+            Place::Folder(folder) => {
+                let manifest = format!("{folder}/Cargo.toml");
+                run::cargo(&["run", "--release", "--locked", "--manifest-path", &manifest, "--"])
+            }
+        }
+    }
 }
 
 /// The benchmark of that name.
@@ -69,9 +109,17 @@ mod tests {
 
     #[test]
     fn benchmarks_are_found_by_name() {
-        assert_eq!(find("probe-overhead").unwrap().target, "probe_overhead");
+        let probe = find("probe-overhead").unwrap();
+        assert_eq!(probe.place, Place::Target("evenkeel-measure", "probe_overhead"));
         let Err(Failure::Usage(text)) = find("probe") else { panic!("found") };
         assert!(text.contains("probe-overhead"), "{text}");
+    }
+
+    #[test]
+    fn one_of_another_workspace_is_run_there() {
+        let Place::Folder(folder) = find("raft").unwrap().place else { panic!("not a folder") };
+        assert!(run::workspace_root().join(folder).join("Cargo.lock").exists());
+        assert!(run::shown(&find("raft").unwrap().command()).contains("bench/raft/Cargo.toml"));
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! net              connections and listeners, as streams of bytes
 //! nbd              the NBD protocol over them, both sides
 //! volume           a folder that describes a volume, its members, its arena
+//! embedded         a volume within another program: a handle for any thread and any runtime
 //! cpu              who used the processors meanwhile
 //! event_loop       tasks, timers and I/O of one thread, through io_uring or threads
 //!   drive          the engine's device: a file or block device past the page cache
@@ -29,6 +30,7 @@ pub mod block_device;
 pub mod cpu;
 pub mod drive;
 pub mod durable_file;
+pub mod embedded;
 pub mod event_loop;
 pub mod interrupt;
 mod linked_ring;

@@ -226,6 +226,23 @@ fn dropping_the_loop_with_operations_under_way_ends() {
 }
 
 #[test]
+fn a_loop_that_is_dropped_waits_for_what_its_threads_still_do() {
+    for event_loop in loops() {
+        let env = event_loop.handle();
+        let file = Rc::new(OwnedFd::from(tempfile::tempfile_in(".").unwrap()));
+        event_loop.block_on(async {
+            // Each takes a disk's time to become durable: they end long after the loop was closed.
+            for number in 0..20 {
+                let write = env.write_at(&file, vec![7; 1 << 20], 0..1 << 20, number << 20, Sync::Linked);
+                begin_and_drop(write).await;
+            }
+        });
+        drop(event_loop);
+        assert_eq!(Rc::strong_count(&file), 1, "no operation has it any more");
+    }
+}
+
+#[test]
 fn more_operations_than_the_queues_hold_all_complete() {
     for event_loop in loops() {
         let env = event_loop.handle();

@@ -1,8 +1,10 @@
 //! What other threads have for the loop, and how they wake it.
 //!
 //! 1. Whatever was put in before the loop closed the inbox is taken out or dropped by the loop, never lost in
-//!    sleep: who puts something into an inbox that was not marked marks it and writes to the event descriptor.
-//! 2. A closed inbox takes nothing.
+//!    sleep: who puts something in marks the inbox, then looks whether the loop sleeps; the loop says that it will
+//!    sleep, then looks whether the inbox is marked. Both in one order for all threads, so one of them sees the other.
+//! 2. A loop that is awake costs whoever puts something in no system call.
+//! 3. A closed inbox takes nothing but completions: a loop that ends waits for those that are under way.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,6 +34,8 @@ pub(super) struct Foreign {
     pub(super) loop_id: u64,
     pub(super) event: OwnedFd,
     marked: AtomicBool,
+    /// The loop sleeps, or is about to, and nobody has woken it.
+    asleep: AtomicBool,
     inbox: Mutex<Inbox>,
 }
 
@@ -42,6 +46,7 @@ impl Foreign {
             loop_id: LOOPS.fetch_add(1, Ordering::Relaxed),
             event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             marked: AtomicBool::new(false),
+            asleep: AtomicBool::new(false),
             inbox: Mutex::default(),
         })
     }
@@ -50,7 +55,7 @@ impl Foreign {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts something in; false where the loop is gone.
+    /// Puts something in; false where the loop takes no more.
     fn put(&self, put: impl FnOnce(&mut Inbox)) -> bool {
         let mut inbox = self.inbox();
         if inbox.closed {
@@ -58,11 +63,15 @@ impl Foreign {
         }
         put(&mut inbox);
         drop(inbox);
-        if !self.marked.swap(true, Ordering::AcqRel) {
+        self.mark();
+        true
+    }
+
+    fn mark(&self) {
+        if !self.marked.swap(true, Ordering::SeqCst) && self.asleep.swap(false, Ordering::SeqCst) {
             // It fails only where the counter is full, and then the loop is awake.
             let _awake_already = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
         }
-        true
     }
 
     pub(super) fn wake(&self, key: u64) {
@@ -70,7 +79,8 @@ impl Foreign {
     }
 
     pub(super) fn complete(&self, completion: Completion) {
-        self.put(|inbox| inbox.completions.push(completion));
+        self.inbox().completions.push(completion);
+        self.mark();
     }
 
     pub(super) fn post(&self, posted: Posted) -> bool {
@@ -87,6 +97,21 @@ impl Foreign {
         mem::swap(&mut inbox.completions, &mut into.completions);
         mem::swap(&mut inbox.posted, &mut into.posted);
         true
+    }
+
+    /// Says that the loop will sleep; false where something is there already, and it must not.
+    pub(super) fn fall_asleep(&self) -> bool {
+        self.asleep.store(true, Ordering::SeqCst);
+        let may = !self.marked.load(Ordering::SeqCst);
+        if !may {
+            self.awake();
+        }
+        may
+    }
+
+    /// The loop is awake.
+    pub(super) fn awake(&self) {
+        self.asleep.store(false, Ordering::SeqCst);
     }
 
     /// The event descriptor has served its purpose; it will be needed again.

@@ -199,7 +199,7 @@ impl EventLoop {
     }
 
     fn turn(&self, wait: Wait) {
-        if let Err(error) = self.core.reactor.turn(wait) {
+        if let Err(error) = self.core.wait(wait) {
             panic!("the kernel does no I/O any more: {error}");
         }
         self.take_inbox();
@@ -237,7 +237,7 @@ impl Drop for EventLoop {
         let reactor = &self.core.reactor;
         reactor.close();
         while reactor.under_way() > 0 {
-            if reactor.turn(Wait::ForEver).is_err() {
+            if self.core.wait(Wait::ForEver).is_err() {
                 reactor.leak();
                 return;
             }
@@ -266,6 +266,16 @@ impl fmt::Debug for Loop {
 impl Core {
     fn now_ns(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// A turn of the reactor; it does not sleep where other threads have something for the loop.
+    fn wait(&self, wait: Wait) -> io::Result<()> {
+        if wait == Wait::No || !self.foreign.fall_asleep() {
+            return self.reactor.turn(Wait::No);
+        }
+        let turned = self.reactor.turn(wait);
+        self.foreign.awake();
+        turned
     }
 
     fn pop_due(&self, now_ns: u64) -> Option<Waker> {

@@ -40,6 +40,9 @@ pub(super) struct Uring {
     ring: IoUring,
     foreign: Arc<Foreign>,
     event_is_awaited: bool,
+    /// Whether the kernel (from 5.13 on) tells of each event without being asked again: then nobody reads the
+    /// counter, which takes longer to be full than a machine lives.
+    event_is_told_again: bool,
     /// Free places among the registered buffers.
     free_places: Vec<u16>,
     /// What the kernel did not take yet, because it wants completions reaped first. A linked pair is one.
@@ -61,7 +64,14 @@ impl Uring {
         }
         let sparse = ring.submitter().register_buffers_sparse(u32::from(REGISTERED_MAX));
         let free_places = if sparse.is_ok() { (0..REGISTERED_MAX).rev().collect() } else { Vec::new() };
-        Ok(Self { ring, foreign, event_is_awaited: false, free_places, backlog: VecDeque::new() })
+        Ok(Self {
+            ring,
+            foreign,
+            event_is_awaited: false,
+            event_is_told_again: true,
+            free_places,
+            backlog: VecDeque::new(),
+        })
     }
 
     /// Registers memory; `None` where that cannot be had.
@@ -143,7 +153,8 @@ impl Uring {
     pub(super) fn turn(&mut self, wait: Wait, into: &mut Vec<Completion>) -> io::Result<()> {
         if !self.event_is_awaited {
             let poll = opcode::PollAdd::new(types::Fd(self.foreign.event.as_raw_fd()), libc::POLLIN as u32);
-            self.push_pair(poll.build().user_data(EVENT), None)?;
+            let poll = poll.multi(self.event_is_told_again).build();
+            self.push_pair(poll.user_data(EVENT), None)?;
             self.event_is_awaited = true;
         }
         while let Some((first, second)) = self.backlog.pop_front() {
@@ -155,6 +166,7 @@ impl Uring {
         let nothing_there = self.backlog.is_empty() && self.ring.completion().is_empty();
         let wait = if nothing_there { wait } else { Wait::No };
         let entered = match wait {
+            Wait::No if self.has_nothing_for_the_kernel() => Ok(0),
             Wait::No => self.ring.submit(),
             Wait::ForEver => self.ring.submit_and_wait(1),
             Wait::ForNs(ns) => {
@@ -171,13 +183,23 @@ impl Uring {
             match completion.user_data() {
                 NOBODY => {}
                 EVENT => {
-                    self.event_is_awaited = false;
-                    self.foreign.acknowledge();
+                    self.event_is_awaited = cqueue::more(completion.flags());
+                    self.event_is_told_again &= completion.result() >= 0;
+                    if !self.event_is_awaited {
+                        self.foreign.acknowledge();
+                    }
                 }
                 key => into.push(completed(key, &completion)),
             }
         }
         Ok(())
+    }
+
+    /// Whether entering the kernel without waiting would change nothing: nothing to hand over, nor completions that
+    /// it makes only then.
+    fn has_nothing_for_the_kernel(&mut self) -> bool {
+        let queue = self.ring.submission();
+        queue.is_empty() && !queue.taskrun() && !queue.cq_overflow()
     }
 }
 

@@ -72,6 +72,23 @@ pub struct Plan {
 }
 
 impl Request {
+    /// A volume of `size_bytes` in `folder`, with its home and a log of 256 MiB as files there, a buffer of 64 MiB,
+    /// and writes of up to 16 KiB in one piece.
+    pub fn new(folder: impl Into<PathBuf>, size_bytes: u64) -> Self {
+        Self {
+            folder: folder.into(),
+            size_bytes,
+            member: None,
+            log: None,
+            log_bytes: 256 << 20,
+            atomic_max_bytes: 16 << 10,
+            buffer_bytes: 64 << 20,
+            sparse: false,
+            atomic_sectors: None,
+            destroy: Vec::new(),
+        }
+    }
+
     /// Looks at what is there, and says what will be made and lost. Nothing is written.
     ///
     /// # Errors
