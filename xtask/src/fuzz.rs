@@ -28,8 +28,18 @@ const BOUNDS: [&str; 3] = ["-rss_limit_mb=1024", "-timeout=20", "-max_len=8192"]
 /// Seconds that a target runs unless told otherwise.
 const TIME_S: u64 = 10;
 
-/// Seconds that a target runs among the tests.
-pub(crate) const TEST_TIME_S: u64 = 5;
+/// How long a target runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Span {
+    /// Seconds, with other inputs each time, from the inputs that earlier runs kept.
+    Time { time_s: u64 },
+    /// Among the tests: the same inputs each time, so that a change fails for what it does and not for its luck.
+    Test,
+}
+
+/// Inputs that a target gets among the tests, and the seconds after which it ends on a slow machine.
+const TEST_RUNS: u64 = 200_000;
+const TEST_TIME_MAX_S: u64 = 8;
 
 /// Lines of a failing target's output that are shown.
 const SHOWN_LINES_MAX: usize = 40;
@@ -63,7 +73,7 @@ pub(crate) fn main(args: &[String]) -> Outcome {
     if let Some(reason) = missing() {
         return Err(Failure::Failed(reason));
     }
-    run_targets(&chosen, args.time_s)
+    run_targets(&chosen, Span::Time { time_s: args.time_s })
 }
 
 /// All targets, as one of the tests: where they cannot be built, they are skipped, and `skipped` is told.
@@ -76,7 +86,7 @@ pub(crate) fn test(skipped: &Path) -> Outcome {
             .map_err(context(format!("cannot open {SKIPPED_VARIABLE}'s {}", skipped.display())))?;
         return writeln!(file, "fuzz targets: {reason}").map_err(context("cannot tell what was skipped"));
     }
-    run_targets(&targets()?.iter().collect::<Vec<_>>(), TEST_TIME_S)
+    run_targets(&targets()?.iter().collect::<Vec<_>>(), Span::Test)
 }
 
 fn parse(args: &[String]) -> Outcome<Args> {
@@ -147,7 +157,7 @@ fn host() -> Outcome<String> {
     host.map(str::to_owned).ok_or_else(|| Failure::Failed("rustc -vV names no host".to_owned()))
 }
 
-fn run_targets(targets: &[&Target], time_s: u64) -> Outcome {
+fn run_targets(targets: &[&Target], span: Span) -> Outcome {
     let host = host()?;
     let build_folder = folder().join("target");
     let mut build = run::cargo(&["build", "--release", "--locked", "--manifest-path"]);
@@ -160,7 +170,7 @@ fn run_targets(targets: &[&Target], time_s: u64) -> Outcome {
     let programs = build_folder.join(host).join("release");
     let mut failed = Vec::new();
     for target in targets {
-        if let Err(failure) = run_target(&programs, target, time_s) {
+        if let Err(failure) = run_target(&programs, target, span) {
             failure.report();
             failed.push(target.name.as_str());
         }
@@ -171,14 +181,29 @@ fn run_targets(targets: &[&Target], time_s: u64) -> Outcome {
     }
 }
 
-fn run_target(programs: &Path, target: &Target, time_s: u64) -> Outcome {
+fn run_target(programs: &Path, target: &Target, span: Span) -> Outcome {
     let name = &target.name;
-    let [corpus, artifacts] = ["corpus", "artifacts"].map(|part| folder().join(part).join(name));
+    let artifacts = folder().join("artifacts").join(name);
+    let corpus = match span {
+        Span::Time { .. } => folder().join("corpus").join(name),
+        Span::Test => folder().join("target/test-corpus").join(name),
+    };
+    if span == Span::Test && corpus.exists() {
+        fs::remove_dir_all(&corpus).map_err(context(format!("cannot clear {}", corpus.display())))?;
+    }
     for folder in [&corpus, &artifacts] {
         fs::create_dir_all(folder).map_err(context(format!("cannot make {}", folder.display())))?;
     }
     let mut fuzzer = Command::new(programs.join(name));
-    fuzzer.arg(format!("-max_total_time={time_s}")).args(BOUNDS).arg("-print_final_stats=1");
+    match span {
+        Span::Time { time_s } => fuzzer.arg(format!("-max_total_time={time_s}")),
+        Span::Test => fuzzer.args([
+            "-seed=1".to_owned(),
+            format!("-runs={TEST_RUNS}"),
+            format!("-max_total_time={TEST_TIME_MAX_S}"),
+        ]),
+    };
+    fuzzer.args(BOUNDS).arg("-print_final_stats=1");
     fuzzer.arg(format!("-artifact_prefix={}/", artifacts.display())).arg(&corpus);
     let seeds = folder().join("seeds").join(name);
     if seeds.is_dir() {
