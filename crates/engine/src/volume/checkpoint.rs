@@ -29,6 +29,9 @@ use crate::planted::{Bug, is_planted};
 /// Pages written home at once.
 pub(super) const WRITE_PAGES_MAX: usize = 64;
 
+/// Pages that are summed before others have their turn: a few tens of microseconds.
+const SUMMED_PAGES_MAX: usize = 64;
+
 /// Bytes of a record in which a checkpoint says what it is about to write.
 pub(super) const ANNOUNCED_MAX_BYTES: usize = 128 << 10;
 
@@ -191,7 +194,10 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         through: u64,
     ) -> Result<Vec<(u64, [u8; PAGE])>, Error> {
         let mut sums = Vec::with_capacity(outgoing.len());
-        for page in outgoing {
+        for (number, page) in outgoing.iter().enumerate() {
+            if number % SUMMED_PAGES_MAX == SUMMED_PAGES_MAX - 1 {
+                self.env.sleep(0).await;
+            }
             let sum =
                 if page.empty && !is_planted(Bug::DiscardKeepsSum) { 0 } else { page_sum(&page.bytes[..]) };
             self.home.table.set_sum(page.page, sum);

@@ -12,10 +12,10 @@ use crate::format::PAGE_BYTES;
 const EXPECTED_FOR_NS: u64 = 20_000_000;
 
 /// Bytes of bulk in a commit that small ones may have to wait for.
-const SHARED_BULK_MAX_BYTES: usize = 64 << 10;
+const SHARED_BULK_MAX_BYTES: usize = 192 << 10;
 
 /// Bytes on their way home that small commits may have to wait for.
-const SHARED_HOME_MAX_BYTES: u64 = 128 << 10;
+const SHARED_HOME_MAX_BYTES: u64 = 256 << 10;
 
 /// When the last small write came.
 #[derive(Debug, Default)]
