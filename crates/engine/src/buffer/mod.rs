@@ -8,53 +8,55 @@
 //! 2. A unit is taken into a commit only with the bytes that no newer committed unit has overwritten: replay
 //!    in the order of records gives the newest bytes.
 //! 3. Tickets are given in the order of queueing, and become durable in that order.
-//! 4. The cost of a flush depends on the units within its ranges, not on how many there are elsewhere.
+//! 4. The cost of a flush depends on the units within its ranges, not on how many there are elsewhere, and grows with
+//!    their number as it does, however many lie on one page.
+//! 5. A unit that nobody waits for goes at once where a single newer one holds all its bytes: whoever asks for any of
+//!    them asks for the newer one too. The arena is not told: a process killed meanwhile finds both, and the newer one
+//!    over the older, or marked as durable in its place.
 
+mod batch;
+mod index;
+mod parts;
 mod ring;
+mod steps;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::VecDeque;
 
 use smallvec::SmallVec;
 
 use crate::device::Extent;
 use crate::env::Arena;
+use crate::format::PAGE_BYTES;
 use crate::format::record::Tag;
 use crate::format::unit::{Content, UnitExtent};
-use crate::format::{PAGE, PAGE_BYTES};
 use crate::planted::{Bug, is_planted};
+use crate::ranges::PageRanges;
 
-use ring::Ring;
+pub(crate) use batch::Batch;
+use index::Index;
+pub(crate) use parts::{Part, pages_of};
+use parts::{Parts, record_bytes_of, tags_of, take_out};
+use ring::{Found, Mark, Ring};
+use steps::Steps;
 
-/// Part of a unit that still counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Part {
-    pub(crate) offset: u64,
-    pub(crate) len: u64,
-    pub(crate) content: Content,
-    /// Where its bytes are in the arena; meaningless without bytes.
-    payload_at: usize,
-}
+/// Units of a page, from the newest on, among which one that a new write overwrites is looked for.
+const ABSORB_LOOK_BACK: usize = 4;
 
-impl Part {
-    fn extent(&self) -> Extent {
-        Extent::new(self.offset, self.len)
-    }
+/// Extents of a write beyond which nothing is looked for that it overwrites.
+const ABSORB_EXTENTS_MAX: usize = 8;
 
-    /// The part of this one that lies within `extent`.
-    fn within(&self, extent: &Extent) -> Option<Self> {
-        let shared = self.extent().intersection(extent)?;
-        let skipped = (shared.offset - self.offset) as usize;
-        Some(Self { offset: shared.offset, len: shared.len, payload_at: self.payload_at + skipped, ..*self })
-    }
-}
-
-type Parts = SmallVec<[Part; 2]>;
+/// So many units of a page are looked at anew by each flush though they are on their way already: it waits for no
+/// others.
+const RESCANNED_MAX: usize = 64;
 
 struct Unit {
     /// What it wrote, for the index.
     extents: SmallVec<[Extent; 2]>,
+    /// Whether it only says that its bytes went home by another way; then it is in no list of the index.
+    is_mark: bool,
     /// What still counts of it.
     live: Parts,
     state: State,
@@ -80,35 +82,48 @@ pub(crate) struct Buffer<A> {
     /// Units by sequence number, from that of the ring's oldest.
     units: VecDeque<Unit>,
     first: u64,
-    /// Units that are not released, by each page they touch, oldest first.
-    index: BTreeMap<u64, SmallVec<[u64; 3]>>,
+    index: Index,
+    /// No unit before this one is idle.
+    first_idle: u64,
+    /// Bytes of the arena that idle units take.
+    idle_bytes: usize,
     queue: VecDeque<u64>,
     next_ticket: u64,
     durable_ticket: u64,
     /// Units released so far.
     released: u64,
+    scratch: Scratch,
+    steps: Steps,
 }
 
-/// What one commit carries of the buffer.
-#[derive(Debug, Default)]
-pub(crate) struct Batch {
-    /// Units in it, in order.
-    pub(crate) units: Vec<u64>,
-    /// Units that it makes superfluous.
-    absorbed: Vec<u64>,
-    /// The last ticket that becomes durable with it.
-    pub(crate) ticket: u64,
-    /// Its changes.
-    pub(crate) tags: Vec<Tag>,
-    /// Where the bytes of each tag are in the arena.
-    payloads: Vec<usize>,
-    /// Bytes of its payload.
-    pub(crate) payload_bytes: usize,
-    /// Pages that it changes.
-    pub(crate) pages: usize,
-    /// Of them, those of which it does not change every byte at once.
-    pub(crate) partial_pages: usize,
-    scratch: Vec<u64>,
+/// Memory that is used again by each commit.
+#[derive(Default)]
+struct Scratch {
+    /// What counts more than all that is older; see [`Buffer::take_overwritten`].
+    pieces: Vec<Piece>,
+    /// The part of one page that the pieces of newer units hold.
+    covered: PageRanges,
+    /// Idle units of which nothing is left.
+    emptied: Vec<u64>,
+    pages: Vec<u64>,
+}
+
+/// Bytes of one page that a unit wrote.
+#[derive(Clone, Copy)]
+struct Piece {
+    page: u64,
+    sequence: u64,
+    start: u16,
+    end: u16,
+}
+
+impl Piece {
+    /// What `extent` of a unit holds of a page that it touches.
+    fn of(sequence: u64, page: u64, extent: &Extent) -> Self {
+        let start = extent.offset.saturating_sub(page * PAGE_BYTES) as u16;
+        let end = (extent.end() - page * PAGE_BYTES).min(PAGE_BYTES) as u16;
+        Self { page, sequence, start, end }
+    }
 }
 
 impl<A: Arena> Buffer<A> {
@@ -128,23 +143,26 @@ impl<A: Arena> Buffer<A> {
             ring,
             units: VecDeque::new(),
             first,
-            index: BTreeMap::new(),
+            index: Index::default(),
+            first_idle: first,
+            idle_bytes: 0,
             queue: VecDeque::new(),
             next_ticket: 1,
             durable_ticket: 0,
             released: 0,
+            scratch: Scratch::default(),
+            steps: Steps::default(),
         };
-        let count = found.len() as u64;
-        for unit in found {
+        for unit in &found {
             buffer.add(unit.sequence, &unit.extents, unit.payload_at);
-            let is_here = unit.sequence >= buffer.first && buffer.unit(unit.sequence).state == State::Idle;
-            let durable = unit.durable || is_durable(unit.sequence);
-            if is_here && durable && !is_planted(Bug::DurableUnitsReplayed) {
-                buffer.supersede_older(unit.sequence);
-                buffer.advance();
-            }
         }
-        (buffer, count)
+        let counts_no_more = |unit: &&Found| {
+            let durable = unit.durable || is_durable(unit.sequence);
+            is_mark(&unit.extents) || (durable && !is_planted(Bug::DurableUnitsReplayed))
+        };
+        let superseding: Vec<u64> = found.iter().filter(counts_no_more).map(|unit| unit.sequence).collect();
+        buffer.supersede_older_than(&superseding);
+        (buffer, found.len() as u64)
     }
 
     /// See [`Ring::begin_epoch`].
@@ -181,6 +199,11 @@ impl<A: Arena> Buffer<A> {
     ) -> Option<u64> {
         let (sequence, payload_at) = self.ring.append(extents, bytes.iter().copied(), payload_bytes)?;
         self.add(sequence, extents, payload_at);
+        if is_mark(extents) {
+            self.supersede_older_than(&[sequence]);
+        } else {
+            self.absorb(sequence);
+        }
         Some(sequence)
     }
 
@@ -193,45 +216,104 @@ impl<A: Arena> Buffer<A> {
             touched.push(Extent::new(offset, len));
             payload_at += extent.payload_bytes() as usize;
         }
-        if extents.iter().all(|extent| extent.content == Content::Superseded) {
+        let is_mark = is_mark(extents);
+        if is_mark {
             live.clear();
+        } else {
+            for page in touched.iter().flat_map(pages_of) {
+                self.index.add(page, sequence);
+            }
         }
-        for extent in &touched {
-            for page in pages_of(extent) {
-                let units = self.index.entry(page).or_default();
-                if units.last() != Some(&sequence) {
-                    units.push(sequence);
+        self.idle_bytes += self.ring.bytes_of(sequence);
+        self.units.push_back(Unit { extents: touched, is_mark, live, state: State::Idle });
+    }
+
+    /// Lets idle units go that the newest one overwrites whole, as far as they are found at once.
+    fn absorb(&mut self, sequence: u64) {
+        let newer = self.unit(sequence);
+        if newer.extents.len() > ABSORB_EXTENTS_MAX {
+            return;
+        }
+        let holds = |part: &Part| newer.extents.iter().any(|extent| extent.holds(&part.extent()));
+        let mut found: SmallVec<[u64; ABSORB_LOOK_BACK]> = SmallVec::new();
+        for page in newer.extents.iter().flat_map(pages_of) {
+            let on_page = self.index.get(page).map_or(&[][..], |units| units.all());
+            for &older in on_page.iter().rev().skip(1).take(ABSORB_LOOK_BACK) {
+                self.steps.add(1);
+                let Some(unit) = self.counting(older) else { continue };
+                if unit.state == State::Idle
+                    && unit.live.len() <= ABSORB_EXTENTS_MAX
+                    && unit.live.iter().all(holds)
+                    && !found.contains(&older)
+                {
+                    found.push(older);
                 }
             }
         }
-        self.units.push_back(Unit { extents: touched, live, state: State::Idle });
-        if extents.iter().any(|extent| extent.content == Content::Superseded) {
-            self.supersede_older(sequence);
+        for &older in &found {
+            self.release(older, Mark::No);
+        }
+        if !found.is_empty() {
             self.advance();
         }
     }
 
-    /// Older units do not count any more for the bytes of this one, which is durable, or a mark that they went
-    /// home by another way. It is released at once: it stays in the ring, for a reader to find, as long as any
+    /// Older units do not count any more for the bytes of these ones, which are durable, or marks that they went
+    /// home by another way. They are released at once: each stays in the ring, for a reader to find, as long as any
     /// older unit does.
-    fn supersede_older(&mut self, sequence: u64) {
-        for extent in self.unit(sequence).extents.clone() {
-            for page in pages_of(&extent) {
-                for older in self.older_on(page, sequence) {
-                    let unit = self.unit_mut(older);
-                    trim(&mut unit.live, &extent);
-                    if unit.live.is_empty() && unit.state == State::Idle {
-                        self.release(older);
-                    }
+    fn supersede_older_than(&mut self, units: &[u64]) {
+        for &sequence in units {
+            let extents = &self.units[(sequence - self.first) as usize].extents;
+            for extent in extents {
+                let pages = pages_of(extent);
+                let known = self.index.range(pages).map(|(page, _)| Piece::of(sequence, page, extent));
+                self.scratch.pieces.extend(known);
+            }
+        }
+        self.take_overwritten(|_| true);
+        let emptied = std::mem::take(&mut self.scratch.emptied);
+        for &sequence in emptied.iter().chain(units) {
+            self.release(sequence, Mark::Durable);
+        }
+        self.scratch.emptied = emptied;
+        self.advance();
+    }
+
+    /// Takes from each older unit that `loses` what the pieces noted in `scratch` overwrite, going over each page once
+    /// from the newest to the oldest; tells in `scratch` the idle ones of which nothing is left.
+    fn take_overwritten(&mut self, loses: impl Fn(State) -> bool) {
+        let Scratch { pieces, covered, emptied, .. } = &mut self.scratch;
+        emptied.clear();
+        pieces.sort_unstable_by_key(|piece| (piece.page, Reverse(piece.sequence)));
+        for pieces in pieces.chunk_by(|one, next| one.page == next.page) {
+            let Piece { page, sequence: newest, .. } = pieces[0];
+            let Some(on_page) = self.index.get(page) else { continue };
+            covered.clear();
+            let mut pieces = pieces.iter().peekable();
+            for &sequence in on_page.through(newest).iter().rev() {
+                self.steps.add(1);
+                while let Some(newer) = pieces.next_if(|piece| piece.sequence > sequence) {
+                    covered.insert(newer.start, newer.end);
+                    self.steps.add(1);
+                }
+                let Some(place) = sequence.checked_sub(self.first) else { continue };
+                let unit = &mut self.units[place as usize];
+                if unit.live.is_empty() || !loses(unit.state) {
+                    continue;
+                }
+                self.steps.add(take_out(&mut unit.live, page, covered));
+                if unit.live.is_empty() && unit.state == State::Idle {
+                    emptied.push(sequence);
                 }
             }
         }
-        self.release(sequence);
+        pieces.clear();
     }
 
-    fn older_on(&self, page: u64, sequence: u64) -> SmallVec<[u64; 8]> {
-        let units = self.index.get(&page).into_iter().flatten();
-        units.copied().take_while(|&older| older < sequence).collect()
+    /// The unit, unless it is released.
+    fn counting(&self, sequence: u64) -> Option<&Unit> {
+        let unit = self.units.get(sequence.checked_sub(self.first)? as usize)?;
+        (unit.state != State::Released).then_some(unit)
     }
 
     fn unit(&self, sequence: u64) -> &Unit {
@@ -244,10 +326,10 @@ impl<A: Arena> Buffer<A> {
 
     /// Lays the bytes of all units over `into`, which holds the committed bytes of `page` from `start`.
     pub(crate) fn overlay(&self, page: u64, start: usize, into: &mut [u8]) {
-        let Some(units) = self.index.get(&page) else { return };
+        let Some(units) = self.index.get(page) else { return };
         let wanted = Extent::new(page * PAGE_BYTES + start as u64, into.len() as u64);
-        for &sequence in units {
-            for part in &self.unit(sequence).live {
+        for unit in units.all().iter().filter_map(|&sequence| self.counting(sequence)) {
+            for part in &unit.live {
                 let Some(part) = part.within(&wanted) else { continue };
                 let place = (part.offset - wanted.offset) as usize;
                 let target = &mut into[place..place + part.len as usize];
@@ -271,25 +353,36 @@ impl<A: Arena> Buffer<A> {
         if is_planted(Bug::FlushMissesEdge) && last > extent.offset / PAGE_BYTES {
             last -= 1;
         }
-        for (_, units) in self.index.range(extent.offset / PAGE_BYTES..=last) {
-            for &sequence in units {
-                if self.unit(sequence).extents.iter().any(|touched| touched.overlaps(extent)) {
+        let pages = extent.offset / PAGE_BYTES..=last;
+        let mut ticket = 0;
+        for (_, on_page) in self.index.range(pages) {
+            let (unsettled, ticket_of_others) = on_page.unsettled(RESCANNED_MAX);
+            ticket = ticket.max(ticket_of_others);
+            for &sequence in unsettled {
+                self.steps.add(1);
+                let Some(unit) = self.counting(sequence) else { continue };
+                if unit.extents.iter().any(|touched| touched.overlaps(extent)) {
                     wanted.push(sequence);
                 }
             }
         }
         wanted.sort_unstable();
         wanted.dedup();
-        wanted.into_iter().map(|sequence| self.want_unit(sequence)).max().unwrap_or(0)
+        let last_wanted = wanted.into_iter().map(|sequence| self.want_unit(sequence)).max();
+        let ticket = ticket.max(last_wanted.unwrap_or(0));
+        let whole_pages = extent.offset.div_ceil(PAGE_BYTES)..extent.end() / PAGE_BYTES;
+        if !whole_pages.is_empty() {
+            self.index.range_mut(whole_pages).for_each(|on_page| on_page.settle(ticket));
+        }
+        ticket
     }
 
     /// Queues one unit; answers the ticket with which it becomes durable.
     pub(crate) fn want_unit(&mut self, sequence: u64) -> u64 {
         let ticket = self.next_ticket;
-        let unit = self.unit_mut(sequence);
-        match unit.state {
+        match self.unit(sequence).state {
             State::Idle => {
-                unit.state = State::Queued { ticket };
+                self.leave_idle(sequence, State::Queued { ticket });
                 self.next_ticket += 1;
                 self.queue.push_back(sequence);
                 ticket
@@ -302,18 +395,22 @@ impl<A: Arena> Buffer<A> {
 
     /// Queues the oldest units until those that remain idle take at most `bytes_max` of the arena.
     pub(crate) fn want_oldest(&mut self, bytes_max: usize) {
-        let (mut used, _) = self.ring.fill();
-        for place in 0..self.units.len() {
-            if used <= bytes_max {
-                break;
-            }
-            let unit = &self.units[place];
-            if unit.state != State::Released {
-                let bytes: u64 = unit.live.iter().map(|part| part.len).sum();
-                used = used.saturating_sub(bytes as usize + 64);
-                self.want_unit(self.first + place as u64);
+        let end = self.first + self.units.len() as u64;
+        self.first_idle = self.first_idle.max(self.first);
+        while self.idle_bytes > bytes_max && self.first_idle < end {
+            self.steps.add(1);
+            let sequence = self.first_idle;
+            self.first_idle += 1;
+            if self.unit(sequence).state == State::Idle {
+                self.want_unit(sequence);
             }
         }
+    }
+
+    /// The unit, which is idle, is from now on something else.
+    fn leave_idle(&mut self, sequence: u64, state: State) {
+        self.idle_bytes -= self.ring.bytes_of(sequence);
+        self.unit_mut(sequence).state = state;
     }
 
     /// Whether a commit has something to carry.
@@ -345,6 +442,7 @@ impl<A: Arena> Buffer<A> {
             let unit = self.unit_mut(sequence);
             if let State::Queued { ticket } = unit.state {
                 unit.state = State::Committing { ticket };
+                batch.first_ticket = if batch.units.is_empty() { ticket } else { batch.first_ticket };
                 batch.ticket = ticket;
             }
             batch.units.push(sequence);
@@ -366,29 +464,23 @@ impl<A: Arena> Buffer<A> {
         if is_planted(Bug::NoTrim) {
             return;
         }
-        let ticket = batch.ticket;
-        for &sequence in batch.units.iter().rev() {
-            let live = self.unit(sequence).live.clone();
-            for part in &live {
-                for page in pages_of(&part.extent()) {
-                    for older in self.older_on(page, sequence) {
-                        let in_batch = batch.units.binary_search(&older).is_ok();
-                        let unit = self.unit_mut(older);
-                        if matches!(unit.state, State::Committing { .. }) && !in_batch {
-                            continue; // an earlier record carries it
-                        }
-                        if unit.live.is_empty() {
-                            continue;
-                        }
-                        trim(&mut unit.live, &part.extent());
-                        if unit.live.is_empty() && unit.state == State::Idle {
-                            unit.state = State::Absorbed { ticket };
-                            batch.absorbed.push(older);
-                        }
-                    }
-                }
+        for &sequence in &batch.units {
+            for part in &self.units[(sequence - self.first) as usize].live {
+                let extent = part.extent();
+                self.scratch.pieces.extend(pages_of(&extent).map(|page| Piece::of(sequence, page, &extent)));
             }
         }
+        // Of others under way an earlier record carries what they hold.
+        let first_ticket = batch.first_ticket;
+        self.take_overwritten(
+            |state| !matches!(state, State::Committing { ticket } if ticket < first_ticket),
+        );
+        let emptied = std::mem::take(&mut self.scratch.emptied);
+        for &sequence in &emptied {
+            self.leave_idle(sequence, State::Absorbed { ticket: batch.ticket });
+        }
+        batch.absorbed.extend(&emptied);
+        self.scratch.emptied = emptied;
     }
 
     /// Copies the batch's payload into `out`, which is as long.
@@ -407,7 +499,7 @@ impl<A: Arena> Buffer<A> {
         let ticket = if is_planted(Bug::TicketTooFar) { batch.ticket + 1 } else { batch.ticket };
         self.durable_ticket = self.durable_ticket.max(ticket);
         for &sequence in batch.units.iter().chain(&batch.absorbed) {
-            self.release(sequence);
+            self.release(sequence, Mark::Durable);
         }
         self.advance();
     }
@@ -422,26 +514,29 @@ impl<A: Arena> Buffer<A> {
         self.write(&[mark], &[], 0).map(drop)
     }
 
-    fn release(&mut self, sequence: u64) {
-        let place = (sequence - self.first) as usize;
-        let unit = &mut self.units[place];
-        if unit.state == State::Released {
-            return;
+    fn release(&mut self, sequence: u64, mark: Mark) {
+        match self.unit(sequence).state {
+            State::Released => return,
+            State::Idle => self.leave_idle(sequence, State::Released),
+            _ => self.unit_mut(sequence).state = State::Released,
         }
-        unit.state = State::Released;
         self.released += 1;
+        self.ring.release(sequence, mark);
+        let (first, pages) = (self.first, &mut self.scratch.pages);
+        let unit = &mut self.units[(sequence - first) as usize];
         unit.live.clear();
-        for extent in std::mem::take(&mut unit.extents) {
-            for page in pages_of(&extent) {
-                if let Some(units) = self.index.get_mut(&page) {
-                    units.retain(|other| *other != sequence);
-                    if units.is_empty() {
-                        self.index.remove(&page);
-                    }
-                }
-            }
+        pages.clear();
+        let extents = std::mem::take(&mut unit.extents);
+        pages.extend(extents.iter().filter(|_| !unit.is_mark).flat_map(pages_of));
+        pages.sort_unstable();
+        pages.dedup();
+        let units = &self.units;
+        let is_released = |other: u64| {
+            other.checked_sub(first).is_none_or(|place| units[place as usize].state == State::Released)
+        };
+        for &page in pages.iter() {
+            self.steps.add(1 + self.index.release(page, is_released));
         }
-        self.ring.release(sequence);
     }
 
     /// Lets the room of the oldest units be used again, as far as they are released.
@@ -454,113 +549,7 @@ impl<A: Arena> Buffer<A> {
     }
 }
 
-impl Batch {
-    /// Says in the record which units it makes durable: a process killed before it could mark them in the arena
-    /// must not replay them over newer ones.
-    fn name_units(&mut self) {
-        self.scratch.clear();
-        self.scratch.extend(self.units.iter().chain(&self.absorbed));
-        self.scratch.sort_unstable();
-        let mut run: Option<(u64, u32)> = None;
-        for &sequence in &self.scratch {
-            match &mut run {
-                Some((first, count)) if *first + u64::from(*count) == sequence => *count += 1,
-                _ => {
-                    let ended = run.replace((sequence, 1));
-                    self.tags.extend(ended.map(|(sequence, count)| Tag::Units { sequence, count }));
-                }
-            }
-        }
-        self.tags.extend(run.map(|(sequence, count)| Tag::Units { sequence, count }));
-        self.payloads.resize(self.tags.len(), 0);
-    }
-
-    fn count_pages(&mut self) {
-        self.scratch.clear();
-        let mut discarded = 0;
-        for tag in &self.tags {
-            match *tag {
-                Tag::Delta { page, .. } | Tag::Zero { page, .. } => self.scratch.push(page),
-                Tag::Discard { count, .. } => discarded += count as usize,
-                Tag::Units { .. } | Tag::Page { .. } | Tag::TablePage { .. } => {}
-            }
-        }
-        self.scratch.sort_unstable();
-        self.scratch.dedup();
-        self.pages = self.scratch.len() + discarded;
-        self.scratch.clear();
-        self.scratch.extend(self.tags.iter().filter_map(|tag| match *tag {
-            Tag::Delta { page, len, .. } if usize::from(len) == PAGE => Some(page),
-            _ => None,
-        }));
-        self.scratch.sort_unstable();
-        self.scratch.dedup();
-        self.partial_pages = self.pages - discarded - self.scratch.len();
-    }
-
-    fn clear(&mut self) {
-        self.units.clear();
-        self.absorbed.clear();
-        self.tags.clear();
-        self.payloads.clear();
-        self.payload_bytes = 0;
-        self.ticket = 0;
-    }
-}
-
-/// Numbers of the pages that `extent` touches.
-pub(crate) fn pages_of(extent: &Extent) -> std::ops::Range<u64> {
-    if extent.len == 0 {
-        return 0..0;
-    }
-    extent.offset / PAGE_BYTES..(extent.end() - 1) / PAGE_BYTES + 1
-}
-
-/// Takes `extent` out of `parts`.
-fn trim(parts: &mut Parts, extent: &Extent) {
-    let mut kept = Parts::new();
-    for part in parts.iter() {
-        if !part.extent().overlaps(extent) {
-            kept.push(*part);
-            continue;
-        }
-        let before = Extent::new(part.offset, extent.offset.saturating_sub(part.offset));
-        let after_start = match is_planted(Bug::TrimKeepsFront) {
-            true => part.extent().end(),
-            false => extent.end().max(part.offset),
-        };
-        let after = Extent::new(after_start, part.extent().end().saturating_sub(after_start));
-        kept.extend([before, after].iter().filter(|rest| rest.len > 0).filter_map(|rest| part.within(rest)));
-    }
-    *parts = kept;
-}
-
-fn record_bytes_of(part: &Part) -> usize {
-    let tags = pages_of(&part.extent()).count();
-    let payload = if part.content == Content::Data { part.len as usize } else { 0 };
-    tags * crate::format::record::TAG_BYTES + payload
-}
-
-/// The tags of a part, one a page (one for neighbouring pages that are discarded whole), and where their bytes
-/// are.
-fn tags_of(part: &Part, tags: &mut Vec<Tag>, payloads: &mut Vec<usize>) {
-    for page in pages_of(&part.extent()) {
-        let Some(piece) = part.within(&Extent::new(page * PAGE_BYTES, PAGE_BYTES)) else { continue };
-        let (offset, len) = ((piece.offset % PAGE_BYTES) as u16, piece.len as u16);
-        debug_assert!(usize::from(offset) + usize::from(len) <= PAGE);
-        let tag = match part.content {
-            Content::Data => Tag::Delta { page, offset, len },
-            Content::Discard if piece.len == PAGE_BYTES => match tags.last_mut() {
-                Some(Tag::Discard { page: first, count }) if *first + u64::from(*count) == page => {
-                    *count += 1;
-                    continue;
-                }
-                _ => Tag::Discard { page, count: 1 },
-            },
-            // What a newer write left of a discarded page reads as zeros, and its contents are that write's.
-            _ => Tag::Zero { page, offset, len },
-        };
-        tags.push(tag);
-        payloads.push(piece.payload_at);
-    }
+/// Whether a unit says only that its bytes went home by another way.
+fn is_mark(extents: &[UnitExtent]) -> bool {
+    extents.iter().any(|extent| extent.content == Content::Superseded)
 }

@@ -33,6 +33,15 @@ struct Slot {
     released: bool,
 }
 
+/// What the arena is told of a unit that is released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// That it is durable.
+    Durable,
+    /// Nothing: a newer unit holds all that counts of it.
+    No,
+}
+
 /// A unit that was found when the arena was opened again.
 pub(crate) struct Found {
     pub(crate) sequence: u64,
@@ -138,13 +147,20 @@ impl<A: Arena> Ring<A> {
         self.arena.load(at, into);
     }
 
-    /// Marks a unit as durable: its room comes back with [`Self::advance`].
-    pub(crate) fn release(&mut self, sequence: u64) {
+    /// Bytes that a unit takes.
+    pub(crate) fn bytes_of(&self, sequence: u64) -> usize {
+        self.slots[(sequence - self.oldest()) as usize].len
+    }
+
+    /// A unit counts no more: its room comes back with [`Self::advance`].
+    pub(crate) fn release(&mut self, sequence: u64, mark: Mark) {
         let place = (sequence - self.oldest()) as usize;
         let slot = &mut self.slots[place];
         debug_assert!(!slot.released, "a unit is released once");
         slot.released = true;
-        self.arena.store(RING_OFFSET + slot.offset + UNIT_MARK_OFFSET, &UNIT_DURABLE);
+        if mark == Mark::Durable {
+            self.arena.store(RING_OFFSET + slot.offset + UNIT_MARK_OFFSET, &UNIT_DURABLE);
+        }
         self.used_bytes -= slot.len;
     }
 
@@ -267,7 +283,7 @@ pub(super) mod tests {
     }
 
     fn release_oldest(ring: &mut Ring<Memory>) {
-        ring.release(ring.oldest());
+        ring.release(ring.oldest(), Mark::Durable);
         ring.advance();
     }
 
@@ -358,7 +374,7 @@ pub(super) mod tests {
                 }
                 for _ in 0..releases {
                     if let Some((sequence, _)) = live.pop_front() {
-                        ring.release(sequence);
+                        ring.release(sequence, Mark::Durable);
                         ring.advance();
                     }
                 }
