@@ -16,13 +16,13 @@
 
 mod batch;
 mod index;
+mod overwritten;
 mod parts;
 mod ring;
 mod steps;
 #[cfg(test)]
 mod tests;
 
-use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use smallvec::SmallVec;
@@ -33,20 +33,14 @@ use crate::format::PAGE_BYTES;
 use crate::format::record::Tag;
 use crate::format::unit::{Content, UnitExtent};
 use crate::planted::{Bug, is_planted};
-use crate::ranges::PageRanges;
 
 pub(crate) use batch::Batch;
 use index::Index;
+use overwritten::Scratch;
 pub(crate) use parts::{Part, pages_of};
-use parts::{Parts, record_bytes_of, tags_of, take_out};
+use parts::{Parts, record_bytes_of, tags_of};
 use ring::{Found, Mark, Ring};
 use steps::Steps;
-
-/// Units of a page, from the newest on, among which one that a new write overwrites is looked for.
-const ABSORB_LOOK_BACK: usize = 4;
-
-/// Extents of a write beyond which nothing is looked for that it overwrites.
-const ABSORB_EXTENTS_MAX: usize = 8;
 
 /// So many units of a page are looked at anew by each flush though they are on their way already: it waits for no
 /// others.
@@ -94,36 +88,6 @@ pub(crate) struct Buffer<A> {
     released: u64,
     scratch: Scratch,
     steps: Steps,
-}
-
-/// Memory that is used again by each commit.
-#[derive(Default)]
-struct Scratch {
-    /// What counts more than all that is older; see [`Buffer::take_overwritten`].
-    pieces: Vec<Piece>,
-    /// The part of one page that the pieces of newer units hold.
-    covered: PageRanges,
-    /// Idle units of which nothing is left.
-    emptied: Vec<u64>,
-    pages: Vec<u64>,
-}
-
-/// Bytes of one page that a unit wrote.
-#[derive(Clone, Copy)]
-struct Piece {
-    page: u64,
-    sequence: u64,
-    start: u16,
-    end: u16,
-}
-
-impl Piece {
-    /// What `extent` of a unit holds of a page that it touches.
-    fn of(sequence: u64, page: u64, extent: &Extent) -> Self {
-        let start = extent.offset.saturating_sub(page * PAGE_BYTES) as u16;
-        let end = (extent.end() - page * PAGE_BYTES).min(PAGE_BYTES) as u16;
-        Self { page, sequence, start, end }
-    }
 }
 
 impl<A: Arena> Buffer<A> {
@@ -226,88 +190,6 @@ impl<A: Arena> Buffer<A> {
         }
         self.idle_bytes += self.ring.bytes_of(sequence);
         self.units.push_back(Unit { extents: touched, is_mark, live, state: State::Idle });
-    }
-
-    /// Lets idle units go that the newest one overwrites whole, as far as they are found at once.
-    fn absorb(&mut self, sequence: u64) {
-        let newer = self.unit(sequence);
-        if newer.extents.len() > ABSORB_EXTENTS_MAX {
-            return;
-        }
-        let holds = |part: &Part| newer.extents.iter().any(|extent| extent.holds(&part.extent()));
-        let mut found: SmallVec<[u64; ABSORB_LOOK_BACK]> = SmallVec::new();
-        for page in newer.extents.iter().flat_map(pages_of) {
-            let on_page = self.index.get(page).map_or(&[][..], |units| units.all());
-            for &older in on_page.iter().rev().skip(1).take(ABSORB_LOOK_BACK) {
-                self.steps.add(1);
-                let Some(unit) = self.counting(older) else { continue };
-                if unit.state == State::Idle
-                    && unit.live.len() <= ABSORB_EXTENTS_MAX
-                    && unit.live.iter().all(holds)
-                    && !found.contains(&older)
-                {
-                    found.push(older);
-                }
-            }
-        }
-        for &older in &found {
-            self.release(older, Mark::No);
-        }
-        if !found.is_empty() {
-            self.advance();
-        }
-    }
-
-    /// Older units do not count any more for the bytes of these ones, which are durable, or marks that they went
-    /// home by another way. They are released at once: each stays in the ring, for a reader to find, as long as any
-    /// older unit does.
-    fn supersede_older_than(&mut self, units: &[u64]) {
-        for &sequence in units {
-            let extents = &self.units[(sequence - self.first) as usize].extents;
-            for extent in extents {
-                let pages = pages_of(extent);
-                let known = self.index.range(pages).map(|(page, _)| Piece::of(sequence, page, extent));
-                self.scratch.pieces.extend(known);
-            }
-        }
-        self.take_overwritten(|_| true);
-        let emptied = std::mem::take(&mut self.scratch.emptied);
-        for &sequence in emptied.iter().chain(units) {
-            self.release(sequence, Mark::Durable);
-        }
-        self.scratch.emptied = emptied;
-        self.advance();
-    }
-
-    /// Takes from each older unit that `loses` what the pieces noted in `scratch` overwrite, going over each page once
-    /// from the newest to the oldest; tells in `scratch` the idle ones of which nothing is left.
-    fn take_overwritten(&mut self, loses: impl Fn(State) -> bool) {
-        let Scratch { pieces, covered, emptied, .. } = &mut self.scratch;
-        emptied.clear();
-        pieces.sort_unstable_by_key(|piece| (piece.page, Reverse(piece.sequence)));
-        for pieces in pieces.chunk_by(|one, next| one.page == next.page) {
-            let Piece { page, sequence: newest, .. } = pieces[0];
-            let Some(on_page) = self.index.get(page) else { continue };
-            covered.clear();
-            let mut pieces = pieces.iter().peekable();
-            for &sequence in on_page.through(newest).iter().rev() {
-                self.steps.add(1);
-                while let Some(newer) = pieces.next_if(|piece| piece.sequence > sequence) {
-                    covered.insert(newer.start, newer.end);
-                    self.steps.add(1);
-                }
-                let Some(place) = sequence.checked_sub(self.first) else { continue };
-                let unit = &mut self.units[place as usize];
-                if unit.live.is_empty() || !loses(unit.state) {
-                    continue;
-                }
-                self.steps.add(take_out(&mut unit.live, page, covered));
-                if unit.live.is_empty() && unit.state == State::Idle {
-                    emptied.push(sequence);
-                }
-            }
-        }
-        pieces.clear();
     }
 
     /// The unit, unless it is released.
@@ -457,30 +339,6 @@ impl<A: Arena> Buffer<A> {
         batch.payload_bytes = batch.tags.iter().map(Tag::payload_bytes).sum();
         batch.count_pages();
         batch.name_units();
-    }
-
-    /// Takes from every older unit that has no commit yet what the batch overwrites (invariant 2).
-    fn trim_older(&mut self, batch: &mut Batch) {
-        if is_planted(Bug::NoTrim) {
-            return;
-        }
-        for &sequence in &batch.units {
-            for part in &self.units[(sequence - self.first) as usize].live {
-                let extent = part.extent();
-                self.scratch.pieces.extend(pages_of(&extent).map(|page| Piece::of(sequence, page, &extent)));
-            }
-        }
-        // Of others under way an earlier record carries what they hold.
-        let first_ticket = batch.first_ticket;
-        self.take_overwritten(
-            |state| !matches!(state, State::Committing { ticket } if ticket < first_ticket),
-        );
-        let emptied = std::mem::take(&mut self.scratch.emptied);
-        for &sequence in &emptied {
-            self.leave_idle(sequence, State::Absorbed { ticket: batch.ticket });
-        }
-        batch.absorbed.extend(&emptied);
-        self.scratch.emptied = emptied;
     }
 
     /// Copies the batch's payload into `out`, which is as long.
