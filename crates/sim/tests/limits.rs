@@ -6,7 +6,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
-use evenkeel_engine::device::{Durability, Extent, FlushScope};
+use evenkeel_engine::device::{Device, Durability, Extent, FlushScope};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::options::{CreateOptions, Journaling};
@@ -154,4 +154,39 @@ fn a_flush_of_what_is_not_there_is_refused() {
         let beyond = [Extent { offset: u64::MAX, len: 2 }];
         assert_eq!(volume.flush(FlushScope::Ranges(&beyond)).await, Err(Error::OutOfRange));
     });
+}
+
+/// The volume of `machine`, copied byte for byte to drives with other sectors.
+fn moved(machine: &mut Machine, sector_bytes: u32) -> Machine {
+    let (home, log) = machine.live_whole(async |life| {
+        let mut copies = [&life.home, &life.log].map(|drive| vec![0; drive.geometry().size_bytes as usize]);
+        life.home.read(0, &mut copies[0]).await.unwrap();
+        life.log.read(0, &mut copies[1]).await.unwrap();
+        let [home, log] = copies;
+        (home, log)
+    });
+    let mut to = Machine::new(Plan { sector_bytes, ..machine.plan }, 2);
+    to.live_whole(async |life| {
+        life.home.write(0, &home, Durability::Durable).await.unwrap();
+        life.log.write(0, &log, Durability::Durable).await.unwrap();
+    });
+    to
+}
+
+#[test]
+fn a_log_made_for_small_sectors_is_refused_on_a_drive_with_larger_ones_and_not_the_other_way_round() {
+    let (mut small, _) = filled(Plan { sector_bytes: 512, ..Plan::of_pages(40) }, 5);
+    let opened = moved(&mut small, 4096).live_whole(async |life| life.open().await.map(drop));
+    let Err(Error::Unusable(why)) = opened else { panic!("{opened:?}") };
+    assert!(why.contains("512") && why.contains("4096") && !why.contains('\n'), "{why}");
+
+    let (mut large, mut expected) = filled(Plan { sector_bytes: 4096, ..Plan::of_pages(40) }, 5);
+    let mut moved = moved(&mut large, 512);
+    assert!(moved.contents() == expected);
+    moved.live_whole(async |life| {
+        life.open().await.unwrap().write(10, &[7; 100], Durability::Durable).await.unwrap();
+    });
+    moved.power_cut();
+    expected[10..110].fill(7);
+    assert!(moved.contents() == expected);
 }

@@ -62,6 +62,14 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
                 .ok_or_else(|| {
                     Error::Unusable("the devices are smaller than the volume on them".to_owned())
                 })?;
+        let sector_bytes = log.geometry().sector_bytes;
+        if sector_bytes > superblock.log_sector_bytes {
+            return Err(Error::Unusable(format!(
+                "its log was made for sectors of {} bytes, and this drive writes {sector_bytes} at once: move it to one \
+                 with sectors of {} bytes or less",
+                superblock.log_sector_bytes, superblock.log_sector_bytes
+            )));
+        }
         let root_zone = layout.roots[usize::from(superblock.root_slot)];
         let root = read_root(&home, root_zone, superblock.root_sum, layout.table_pages()).await?;
 
