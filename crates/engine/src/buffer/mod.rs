@@ -15,6 +15,8 @@
 //!    over the older, or marked as durable in its place.
 
 mod batch;
+#[cfg(test)]
+mod hostile_tests;
 mod index;
 mod overwritten;
 mod parts;
@@ -39,6 +41,7 @@ use index::Index;
 use overwritten::Scratch;
 pub(crate) use parts::{Part, pages_of};
 use parts::{Parts, record_bytes_of, tags_of};
+pub(crate) use ring::unit_bytes_max_of;
 use ring::{Found, Mark, Ring};
 use steps::Steps;
 
@@ -92,7 +95,7 @@ pub(crate) struct Buffer<A> {
 
 impl<A: Arena> Buffer<A> {
     /// Opens the buffer; see [`Ring::open`]. Units left by a process that was killed are in it, idle, unless they
-    /// are marked as durable or `is_durable` says so.
+    /// are marked as durable or `is_durable` says so, up to the first whose extents are not sound.
     /// Answers their number too.
     pub(crate) fn open(
         arena: A,
@@ -100,8 +103,9 @@ impl<A: Arena> Buffer<A> {
         epoch: u64,
         next_epoch: u64,
         is_durable: impl Fn(u64) -> bool,
+        is_sound: impl Fn(&[UnitExtent]) -> bool,
     ) -> (Self, u64) {
-        let (ring, found) = Ring::open(arena, volume, epoch, next_epoch);
+        let (ring, found) = Ring::open(arena, volume, epoch, next_epoch, is_sound);
         let first = ring.oldest();
         let mut buffer = Self {
             ring,

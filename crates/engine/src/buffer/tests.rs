@@ -8,7 +8,11 @@ use crate::format::record::TAG_BYTES;
 use crate::format::unit::unit_bytes;
 
 fn buffer() -> Buffer<Memory> {
-    Buffer::open(memory(1 << 20), 7, 1, 2, |_| false).0
+    opened(memory(1 << 20), 1).0
+}
+
+fn opened(arena: Memory, epoch: u64) -> (Buffer<Memory>, u64) {
+    Buffer::open(arena, 7, epoch, epoch + 1, |_| false, |_| true)
 }
 
 fn extent(offset: u64, len: u64, content: Content) -> UnitExtent {
@@ -201,7 +205,7 @@ proptest! {
 
 /// Steps of so many writes, and of all the commits that take them, some under way at once.
 fn steps_of(units: u64, offset: impl Fn(u64) -> u64, len: u64) -> u64 {
-    let (mut buffer, _) = Buffer::open(memory(64 << 20), 7, 1, 2, |_| false);
+    let (mut buffer, _) = opened(memory(64 << 20), 1);
     for number in 0..units {
         write(&mut buffer, offset(number), len, Content::Data);
         buffer.want_oldest(48 << 20);
@@ -243,7 +247,7 @@ fn twice_as_many_writes_are_twice_the_work_wherever_they_go() {
 #[test]
 fn a_write_that_nobody_waits_for_goes_once_a_newer_one_holds_all_of_it() {
     let arena = memory(1 << 20);
-    let (mut buffer, _) = Buffer::open(arena.clone(), 7, 1, 2, |_| false);
+    let (mut buffer, _) = opened(arena.clone(), 1);
     buffer.begin_epoch();
     let one = unit_bytes(1, 100);
     write(&mut buffer, 9 * PAGE_BYTES, 100, Content::Data); // keeps the others in the ring
@@ -260,13 +264,13 @@ fn a_write_that_nobody_waits_for_goes_once_a_newer_one_holds_all_of_it() {
     assert_eq!((buffer.released(), wanted), (2, 1));
     drop(buffer);
     // The arena holds all of it still: the ring begins with the oldest.
-    assert_eq!(Buffer::open(arena, 7, 2, 3, |_| false).1, 7);
+    assert_eq!(opened(arena, 2).1, 7);
 }
 
 #[test]
 fn what_was_overwritten_whole_does_not_come_back_over_what_overwrote_it() {
     let arena = memory(1 << 20);
-    let (mut buffer, _) = Buffer::open(arena.clone(), 7, 1, 2, |_| false);
+    let (mut buffer, _) = opened(arena.clone(), 1);
     buffer.begin_epoch();
     write(&mut buffer, 9 * PAGE_BYTES, 100, Content::Data); // keeps the others in the ring
     write(&mut buffer, 50, 100, Content::Data);
@@ -278,7 +282,7 @@ fn what_was_overwritten_whole_does_not_come_back_over_what_overwrote_it() {
     buffer.complete(&batch);
     drop(buffer);
     // Killed: the older one is there, and not marked.
-    let (buffer, found) = Buffer::open(arena, 7, 2, 3, |_| false);
+    let (buffer, found) = opened(arena, 2);
     assert_eq!(found, 3);
     assert!(!buffer.touches(0, 1) && buffer.touches(9, 10));
 }
