@@ -43,7 +43,8 @@ pub async fn check<E: Env, A: Arena, H: Device, L: Device>(
     let pages = inner.home.layout.pages;
     let mut page = 0;
     while page < pages {
-        if inner.home.table.load_for(page).await.is_err() {
+        let mut held = inner.home.table.hold_none();
+        if held.load_for(page).await.is_err() {
             report.damaged_table_pages.push(page / SUMS_PER_TABLE_PAGE);
             page = (page / SUMS_PER_TABLE_PAGE + 1) * SUMS_PER_TABLE_PAGE;
             continue;

@@ -73,6 +73,8 @@ pub struct Occupancy {
     pub dirty_bytes: u64,
     /// As many of them as may be.
     pub dirty_max_bytes: u64,
+    /// Bytes of the table of sums that are in memory.
+    pub table_bytes: u64,
 }
 
 struct Inner<E, A, H, L> {
@@ -180,6 +182,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             log_bytes: inner.home.layout.log.len,
             dirty_bytes: inner.home.dirty_pages() as u64 * PAGE_BYTES,
             dirty_max_bytes: inner.limits.dirty_pages_max as u64 * PAGE_BYTES,
+            table_bytes: inner.home.table.loaded_pages() as u64 * PAGE_BYTES,
         }
     }
 
