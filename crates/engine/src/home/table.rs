@@ -215,6 +215,14 @@ impl<H: Device> Table<H> {
         Ok(bytes)
     }
 
+    /// Whether a table page is home as the root says; one that was never written is.
+    pub(crate) async fn is_whole_home(&self, table_page: u64) -> bool {
+        match self.root_sum(table_page) {
+            0 => true,
+            sum => self.read(table_page).await.is_ok_and(|bytes| page_sum(&bytes) == sum),
+        }
+    }
+
     /// What the root says of a table page.
     pub(crate) fn root_sum(&self, table_page: u64) -> u64 {
         self.root.borrow()[table_page as usize]

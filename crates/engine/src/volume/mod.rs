@@ -41,6 +41,7 @@ use crate::planted::{Bug, is_planted};
 
 pub use check::{CheckReport, check};
 pub use create::create;
+pub use superblocks::SuperblockCopy;
 use superblocks::Superblocks;
 
 /// Pages that one unit zeroes at most.
