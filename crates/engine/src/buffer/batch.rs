@@ -1,7 +1,19 @@
 //! What one commit carries of the buffer, and what it says of it.
 
+use super::queue::{Lane, Taken};
 use crate::format::PAGE;
 use crate::format::record::Tag;
+
+/// What one commit may carry.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BatchMax {
+    /// Bytes of record.
+    pub(crate) bytes: usize,
+    /// Of them, bytes of the bulk lane; none of it where this is 0.
+    pub(crate) bulk_bytes: usize,
+    /// Pages.
+    pub(crate) pages: usize,
+}
 
 /// What one commit carries of the buffer.
 #[derive(Debug, Default)]
@@ -10,10 +22,8 @@ pub(crate) struct Batch {
     pub(crate) units: Vec<u64>,
     /// Units that it makes superfluous.
     pub(super) absorbed: Vec<u64>,
-    /// The ticket of the first unit taken.
-    pub(super) first_ticket: u64,
-    /// The last ticket that becomes durable with it.
-    pub(crate) ticket: u64,
+    /// The tickets that become durable with it.
+    pub(super) taken: Taken,
     /// Its changes.
     pub(crate) tags: Vec<Tag>,
     /// Where the bytes of each tag are in the arena.
@@ -28,6 +38,16 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
+    /// Whether it carries something of the bulk lane.
+    pub(crate) fn has_bulk(&self) -> bool {
+        self.taken.tickets.of(Lane::Bulk) > 0
+    }
+
+    /// Whether it carries something of the small lane.
+    pub(crate) fn has_small(&self) -> bool {
+        self.taken.tickets.of(Lane::Small) > 0
+    }
+
     /// Says in the record which units it makes durable: a process killed before it could mark them in the arena
     /// must not replay them over newer ones.
     pub(super) fn name_units(&mut self) {
@@ -77,7 +97,6 @@ impl Batch {
         self.tags.clear();
         self.payloads.clear();
         self.payload_bytes = 0;
-        self.first_ticket = 0;
-        self.ticket = 0;
+        self.taken = Taken::default();
     }
 }

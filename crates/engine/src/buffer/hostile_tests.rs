@@ -53,10 +53,10 @@ fn live(arena: Memory) -> u64 {
         buffer.overlay(page, 0, &mut [0; PAGE_BYTES as usize]);
     }
     for _ in 0..2 {
-        buffer.want(&everything);
-        while buffer.has_queued() {
+        buffer.want(&[everything]);
+        while buffer.has_queued(true) {
             let mut batch = Batch::default();
-            buffer.take_batch(1 << 20, 10, &mut batch);
+            buffer.take_batch(BatchMax { bytes: 1 << 20, bulk_bytes: 1 << 20, pages: 10 }, &mut batch);
             let mut payload = vec![0; batch.payload_bytes];
             buffer.fill_payload(&batch, &mut payload);
             buffer.complete(&batch);

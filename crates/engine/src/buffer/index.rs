@@ -9,6 +9,8 @@ use std::ops::RangeBounds;
 
 use smallvec::SmallVec;
 
+use super::queue::Tickets;
+
 /// Lists shorter than this are never cleared of released units before their last one goes.
 const SWEEP_MIN: usize = 8;
 
@@ -29,8 +31,8 @@ pub(super) struct PageUnits {
     counting: u32,
     /// So many from the oldest on are no longer idle, those released included.
     settled: u32,
-    /// The last ticket of any of those.
-    settled_ticket: u64,
+    /// The last tickets of any of those.
+    settled_tickets: Tickets,
 }
 
 impl Index {
@@ -105,18 +107,18 @@ impl PageUnits {
         &all[..all.partition_point(|&sequence| sequence <= newest)]
     }
 
-    /// Those that may be idle, and a ticket with which all others are durable; all of them where no more than `few` are
+    /// Those that may be idle, and the tickets with which all others are durable; all of them where no more than `few` are
     /// known to be no longer idle.
-    pub(super) fn unsettled(&self, few: usize) -> (&[u64], u64) {
+    pub(super) fn unsettled(&self, few: usize) -> (&[u64], Tickets) {
         match self.settled.saturating_sub(self.gone) as usize {
-            settled if settled > few => (&self.all()[settled..], self.settled_ticket),
-            _ => (self.all(), 0),
+            settled if settled > few => (&self.all()[settled..], self.settled_tickets),
+            _ => (self.all(), Tickets::default()),
         }
     }
 
-    /// Notes that none is idle, and the last ticket of any.
-    pub(super) fn settle(&mut self, ticket: u64) {
+    /// Notes that none is idle, and the last tickets of any.
+    pub(super) fn settle(&mut self, tickets: Tickets) {
         self.settled = self.units.len() as u32;
-        self.settled_ticket = self.settled_ticket.max(ticket);
+        self.settled_tickets = self.settled_tickets.and_all(tickets);
     }
 }

@@ -7,7 +7,7 @@
 //! 1. A unit becomes durable in one commit or not at all.
 //! 2. A unit is taken into a commit only with the bytes that no newer committed unit has overwritten: replay
 //!    in the order of records gives the newest bytes.
-//! 3. Tickets are given in the order of queueing, and become durable in that order.
+//! 3. A unit that is wanted has a ticket, and is durable once its ticket is (see [`queue`]).
 //! 4. The cost of a flush depends on the units within its ranges, not on how many there are elsewhere, and grows with
 //!    their number as it does, however many lie on one page.
 //! 5. A unit that nobody waits for goes at once where a single newer one holds all its bytes: whoever asks for any of
@@ -20,6 +20,7 @@ mod hostile_tests;
 mod index;
 mod overwritten;
 mod parts;
+pub(crate) mod queue;
 mod ring;
 mod steps;
 #[cfg(test)]
@@ -36,11 +37,12 @@ use crate::format::record::Tag;
 use crate::format::unit::{Content, UnitExtent};
 use crate::planted::{Bug, is_planted};
 
-pub(crate) use batch::Batch;
+pub(crate) use batch::{Batch, BatchMax};
 use index::Index;
 use overwritten::Scratch;
 pub(crate) use parts::{Part, pages_of};
 use parts::{Parts, record_bytes_of, tags_of};
+use queue::{Lane, Queue, Ticket, Tickets};
 pub(crate) use ring::unit_bytes_max_of;
 use ring::{Found, Mark, Ring};
 use steps::Steps;
@@ -64,11 +66,11 @@ enum State {
     /// Nobody asked for it to be durable.
     Idle,
     /// It waits for its commit.
-    Queued { ticket: u64 },
+    Queued { ticket: Ticket },
     /// Its commit is under way.
-    Committing { ticket: u64 },
+    Committing { ticket: Ticket },
     /// Every byte of it was overwritten by a unit that becomes durable with this ticket.
-    Absorbed { ticket: u64 },
+    Absorbed { ticket: Ticket },
     /// It is durable, or counts for nothing.
     Released,
 }
@@ -84,9 +86,9 @@ pub(crate) struct Buffer<A> {
     first_idle: u64,
     /// Bytes of the arena that idle units take.
     idle_bytes: usize,
-    queue: VecDeque<u64>,
-    next_ticket: u64,
-    durable_ticket: u64,
+    queue: Queue,
+    /// The last commit took nothing of the bulk lane, though something waited there.
+    is_bulk_due: bool,
     /// Units released so far.
     released: u64,
     scratch: Scratch,
@@ -114,9 +116,8 @@ impl<A: Arena> Buffer<A> {
             index: Index::default(),
             first_idle: first,
             idle_bytes: 0,
-            queue: VecDeque::new(),
-            next_ticket: 1,
-            durable_ticket: 0,
+            queue: Queue::default(),
+            is_bulk_due: false,
             released: 0,
             scratch: Scratch::default(),
             steps: Steps::default(),
@@ -228,54 +229,62 @@ impl<A: Arena> Buffer<A> {
         }
     }
 
-    /// Queues every unit that touches `extent` for its commit; answers the ticket that must be durable for all
-    /// of them to be, 0 where there is none.
-    pub(crate) fn want(&mut self, extent: &Extent) -> u64 {
-        if extent.len == 0 {
-            return 0;
-        }
+    /// Queues every unit that touches one of `ranges` for its commit; answers the tickets that must be durable for
+    /// all of them to be.
+    pub(crate) fn want(&mut self, ranges: &[Extent]) -> Tickets {
         let mut wanted: SmallVec<[u64; 16]> = SmallVec::new();
-        let mut last = (extent.end() - 1) / PAGE_BYTES;
-        if is_planted(Bug::FlushMissesEdge) && last > extent.offset / PAGE_BYTES {
-            last -= 1;
-        }
-        let pages = extent.offset / PAGE_BYTES..=last;
-        let mut ticket = 0;
-        for (_, on_page) in self.index.range(pages) {
-            let (unsettled, ticket_of_others) = on_page.unsettled(RESCANNED_MAX);
-            ticket = ticket.max(ticket_of_others);
-            for &sequence in unsettled {
-                self.steps.add(1);
-                let Some(unit) = self.counting(sequence) else { continue };
-                if unit.extents.iter().any(|touched| touched.overlaps(extent)) {
-                    wanted.push(sequence);
+        let mut tickets = Tickets::default();
+        for extent in ranges.iter().filter(|extent| extent.len > 0) {
+            let mut last = (extent.end() - 1) / PAGE_BYTES;
+            if is_planted(Bug::FlushMissesEdge) && last > extent.offset / PAGE_BYTES {
+                last -= 1;
+            }
+            for (_, on_page) in self.index.range(extent.offset / PAGE_BYTES..=last) {
+                let (unsettled, of_others) = on_page.unsettled(RESCANNED_MAX);
+                tickets = tickets.and_all(of_others);
+                for &sequence in unsettled {
+                    self.steps.add(1);
+                    let Some(unit) = self.counting(sequence) else { continue };
+                    if unit.extents.iter().any(|touched| touched.overlaps(extent)) {
+                        wanted.push(sequence);
+                    }
                 }
             }
         }
         wanted.sort_unstable();
         wanted.dedup();
-        let last_wanted = wanted.into_iter().map(|sequence| self.want_unit(sequence)).max();
-        let ticket = ticket.max(last_wanted.unwrap_or(0));
-        let whole_pages = extent.offset.div_ceil(PAGE_BYTES)..extent.end() / PAGE_BYTES;
-        if !whole_pages.is_empty() {
-            self.index.range_mut(whole_pages).for_each(|on_page| on_page.settle(ticket));
+        let bytes = wanted.iter().flat_map(|&sequence| &self.unit(sequence).live).map(|part| part.len).sum();
+        let lane = Lane::for_bytes(bytes);
+        for sequence in wanted {
+            tickets = self.want_unit(sequence, lane).map_or(tickets, |ticket| tickets.and(ticket));
         }
-        ticket
+        for extent in ranges {
+            let whole_pages = extent.offset.div_ceil(PAGE_BYTES)..extent.end() / PAGE_BYTES;
+            if !whole_pages.is_empty() {
+                self.index.range_mut(whole_pages).for_each(|on_page| on_page.settle(tickets));
+            }
+        }
+        tickets
     }
 
-    /// Queues one unit; answers the ticket with which it becomes durable.
-    pub(crate) fn want_unit(&mut self, sequence: u64) -> u64 {
-        let ticket = self.next_ticket;
+    /// Queues one unit; answers the ticket with which it becomes durable, unless it is.
+    pub(crate) fn want_unit(&mut self, sequence: u64, lane: Lane) -> Option<Ticket> {
         match self.unit(sequence).state {
             State::Idle => {
+                let ticket = self.queue.push(lane, sequence);
                 self.leave_idle(sequence, State::Queued { ticket });
-                self.next_ticket += 1;
-                self.queue.push_back(sequence);
-                ticket
+                Some(ticket)
             }
-            State::Committing { .. } if is_planted(Bug::CommittingIsDurable) => 0,
-            State::Queued { ticket } | State::Committing { ticket } | State::Absorbed { ticket } => ticket,
-            State::Released => 0,
+            State::Queued { ticket } if ticket.lane == Lane::Bulk && lane == Lane::Small => {
+                let ticket = self.queue.promote(sequence);
+                self.unit_mut(sequence).state = State::Queued { ticket };
+                Some(ticket)
+            }
+            State::Committing { .. } if is_planted(Bug::CommittingIsDurable) => None,
+            State::Queued { ticket } | State::Committing { ticket } | State::Absorbed { ticket } => {
+                Some(ticket)
+            }
+            State::Released => None,
         }
     }
 
@@ -288,7 +297,7 @@ impl<A: Arena> Buffer<A> {
             let sequence = self.first_idle;
             self.first_idle += 1;
             if self.unit(sequence).state == State::Idle {
-                self.want_unit(sequence);
+                self.want_unit(sequence, Lane::Bulk);
             }
         }
     }
@@ -299,39 +308,34 @@ impl<A: Arena> Buffer<A> {
         self.unit_mut(sequence).state = state;
     }
 
-    /// Whether a commit has something to carry.
-    pub(crate) fn has_queued(&self) -> bool {
-        !self.queue.is_empty()
+    /// Whether a commit, with bulk or without, has something to carry.
+    pub(crate) fn has_queued(&self, with_bulk: bool) -> bool {
+        let mut lanes = Lane::ALL.into_iter().filter(|&lane| with_bulk || lane == Lane::Small);
+        lanes.any(|lane| !self.queue.is_lane_empty(lane))
     }
 
-    /// The newest ticket that is durable.
-    pub(crate) fn durable_ticket(&self) -> u64 {
-        self.durable_ticket
+    /// The newest tickets that are durable.
+    pub(crate) fn durable(&self) -> Tickets {
+        self.queue.durable()
     }
 
-    /// Fills `batch` from the front of the queue, up to `bytes_max` of record (at least one unit), and up to
-    /// `pages_max` pages.
-    pub(crate) fn take_batch(&mut self, bytes_max: usize, pages_max: usize, batch: &mut Batch) {
+    /// Fills `batch` from the front of the queue, up to what it may hold, and at least one unit.
+    pub(crate) fn take_batch(&mut self, most: BatchMax, batch: &mut Batch) {
         batch.clear();
-        let (mut bytes, mut pages) = (0, 0);
-        while let Some(&sequence) = self.queue.front() {
-            let unit = self.unit(sequence);
-            let unit_bytes: usize = unit.live.iter().map(record_bytes_of).sum();
-            let unit_pages: usize = unit.live.iter().map(|part| pages_of(&part.extent()).count()).sum();
-            let full = bytes + unit_bytes > bytes_max || pages + unit_pages > pages_max;
-            if full && !batch.units.is_empty() {
-                break;
-            }
-            bytes += unit_bytes;
-            pages += unit_pages;
-            self.queue.pop_front();
-            let unit = self.unit_mut(sequence);
-            if let State::Queued { ticket } = unit.state {
-                unit.state = State::Committing { ticket };
-                batch.first_ticket = if batch.units.is_empty() { ticket } else { batch.first_ticket };
-                batch.ticket = ticket;
-            }
-            batch.units.push(sequence);
+        let mut room = most;
+        if self.is_bulk_due {
+            self.take_from(Lane::Bulk, most.bulk_bytes, &mut room, batch);
+        }
+        // Where both wait, each gets its share.
+        let bulk_waits = most.bulk_bytes > 0 && !self.queue.is_lane_empty(Lane::Bulk);
+        let small_bytes = if bulk_waits { most.bytes / 2 } else { most.bytes };
+        self.take_from(Lane::Small, small_bytes, &mut room, batch);
+        if !self.is_bulk_due {
+            let taken_before = batch.units.len();
+            self.take_from(Lane::Bulk, most.bulk_bytes, &mut room, batch);
+            self.is_bulk_due = bulk_waits && batch.units.len() == taken_before;
+        } else {
+            self.is_bulk_due = false;
         }
         batch.units.sort_unstable();
         self.trim_older(batch);
@@ -343,6 +347,31 @@ impl<A: Arena> Buffer<A> {
         batch.payload_bytes = batch.tags.iter().map(Tag::payload_bytes).sum();
         batch.count_pages();
         batch.name_units();
+    }
+
+    /// Takes units of a lane while there is room, up to `lane_bytes` of it.
+    fn take_from(&mut self, lane: Lane, lane_bytes: usize, room: &mut BatchMax, batch: &mut Batch) {
+        let mut lane_room = lane_bytes.min(room.bytes);
+        if lane_bytes == 0 {
+            return;
+        }
+        while let Some((ticket, sequence)) = self.queue.front(lane) {
+            let is_here = sequence >= self.first && self.unit(sequence).state == State::Queued { ticket };
+            if is_here {
+                let unit = self.unit(sequence);
+                let bytes: usize = unit.live.iter().map(record_bytes_of).sum();
+                let pages: usize = unit.live.iter().map(|part| pages_of(&part.extent()).count()).sum();
+                if (bytes > lane_room || pages > room.pages) && !batch.units.is_empty() {
+                    return;
+                }
+                lane_room = lane_room.saturating_sub(bytes);
+                room.bytes = room.bytes.saturating_sub(bytes);
+                room.pages = room.pages.saturating_sub(pages);
+                self.unit_mut(sequence).state = State::Committing { ticket };
+                batch.units.push(sequence);
+            }
+            self.queue.take(lane, &mut batch.taken);
+        }
     }
 
     /// Copies the batch's payload into `out`, which is as long.
@@ -358,8 +387,7 @@ impl<A: Arena> Buffer<A> {
 
     /// The batch is durable, as all before it: its units leave the buffer.
     pub(crate) fn complete(&mut self, batch: &Batch) {
-        let ticket = if is_planted(Bug::TicketTooFar) { batch.ticket + 1 } else { batch.ticket };
-        self.durable_ticket = self.durable_ticket.max(ticket);
+        self.queue.complete(if is_planted(Bug::TicketTooFar) { batch.taken.too_far() } else { batch.taken });
         for &sequence in batch.units.iter().chain(&batch.absorbed) {
             self.release(sequence, Mark::Durable);
         }

@@ -92,7 +92,7 @@ impl<A: Arena> Buffer<A> {
                 self.scratch.pieces.extend(known);
             }
         }
-        self.take_overwritten(|_| true);
+        self.take_overwritten(|_, _| true);
         let emptied = std::mem::take(&mut self.scratch.emptied);
         for &sequence in emptied.iter().chain(units) {
             self.release(sequence, Mark::Durable);
@@ -103,7 +103,7 @@ impl<A: Arena> Buffer<A> {
 
     /// Takes from each older unit that `loses` what the pieces noted in `scratch` overwrite, going over each page once
     /// from the newest to the oldest; tells in `scratch` the idle ones of which nothing is left.
-    fn take_overwritten(&mut self, loses: impl Fn(State) -> bool) {
+    fn take_overwritten(&mut self, loses: impl Fn(u64, State) -> bool) {
         let Scratch { pieces, covered, emptied, .. } = &mut self.scratch;
         emptied.clear();
         pieces.sort_unstable_by_key(|piece| (piece.page, Reverse(piece.sequence)));
@@ -120,7 +120,7 @@ impl<A: Arena> Buffer<A> {
                 }
                 let Some(place) = sequence.checked_sub(self.first) else { continue };
                 let unit = &mut self.units[place as usize];
-                if unit.live.is_empty() || !loses(unit.state) {
+                if unit.live.is_empty() || !loses(sequence, unit.state) {
                     continue;
                 }
                 self.steps.add(take_out(&mut unit.live, page, covered));
@@ -137,6 +137,7 @@ impl<A: Arena> Buffer<A> {
         if is_planted(Bug::NoTrim) {
             return;
         }
+        let Some(ticket) = batch.taken.tickets.any() else { return };
         for &sequence in &batch.units {
             for part in &self.units[(sequence - self.first) as usize].live {
                 let extent = part.extent();
@@ -144,13 +145,13 @@ impl<A: Arena> Buffer<A> {
             }
         }
         // Of others under way an earlier record carries what they hold.
-        let first_ticket = batch.first_ticket;
-        self.take_overwritten(
-            |state| !matches!(state, State::Committing { ticket } if ticket < first_ticket),
-        );
+        let units = &batch.units;
+        self.take_overwritten(|sequence, state| {
+            !matches!(state, State::Committing { .. }) || units.binary_search(&sequence).is_ok()
+        });
         let emptied = std::mem::take(&mut self.scratch.emptied);
         for &sequence in &emptied {
-            self.leave_idle(sequence, State::Absorbed { ticket: batch.ticket });
+            self.leave_idle(sequence, State::Absorbed { ticket });
         }
         batch.absorbed.extend(&emptied);
         self.scratch.emptied = emptied;
