@@ -1,4 +1,4 @@
-//! A volume in use on whose devices someone changed what they liked, sums included.
+//! A volume in use on whose devices and in whose arena someone changed what they liked, sums included.
 #![no_main]
 
 use evenkeel_fuzz::Choices;
@@ -12,7 +12,9 @@ fuzz_target!(|data: &[u8]| {
         if choices.is_empty() {
             break;
         }
-        match choices.byte() % 4 {
+        let change = choices.byte();
+        match change % 4 {
+            _ if change >= 224 => images.forge_arena(&mut choices),
             0 => images.change_superblock(&mut choices),
             1 => {
                 let (place, number) = (choices.below(64) * 512, choices.below(8));

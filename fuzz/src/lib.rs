@@ -95,12 +95,14 @@ fn seeded_sum(place: [u64; 3], bytes: &[u8]) -> u64 {
     xxh3_64_with_seed(bytes, xxh3_64(&place.map(u64::to_le_bytes).concat()))
 }
 
-/// Gives the record at the start of `bytes` its magic and the sum that its header's length asks for.
+/// Gives the record at the start of `bytes` its magic, the sum of its header, and the one that its length asks for.
 pub fn seal_record(bytes: &mut [u8], volume: u64) {
     let Some(header) = bytes.first_chunk_mut::<64>() else { return };
     header[..8].copy_from_slice(b"ekrecord");
     let len = u32::from_le_bytes([header[56], header[57], header[58], header[59]]) as usize;
     let Some(record) = bytes.get_mut(..len.max(64)) else { return };
+    let short_sum = seeded_sum([volume, 0, 0], &record[16..61]).to_le_bytes();
+    record[61..64].copy_from_slice(&short_sum[..3]);
     let sum = seeded_sum([volume, word_at(record, 16), word_at(record, 24)], &record[16..]);
     put(record, 8, sum);
 }

@@ -12,6 +12,9 @@ use evenkeel_engine::format::layout::{
 };
 use evenkeel_engine::format::record::{Header, RecordBuilder, RecordKind, Tag};
 use evenkeel_engine::format::superblock::Superblock;
+use evenkeel_engine::format::unit::{
+    ArenaHead, Content, HEAD_BYTES, RING_OFFSET, UnitExtent, encode_unit_head,
+};
 use evenkeel_engine::format::{PAGE, PAGE_BYTES, page_sum};
 use evenkeel_engine::options::{CreateOptions, Journaling, OpenOptions};
 use evenkeel_engine::volume::{Volume, check, create};
@@ -105,6 +108,8 @@ impl Arena for Memo {
 pub struct Images {
     home: Vec<u8>,
     log: Vec<u8>,
+    /// What the next opening finds in memory.
+    arena: Vec<u8>,
     separate_log: bool,
     atomic_sectors: bool,
     /// The latest epoch that anything on them speaks of.
@@ -127,7 +132,8 @@ impl Images {
         let home_bytes = Layout::home_bytes_for(PAGES, log_bytes, separate_log) as usize;
         let log = vec![0; if separate_log { log_bytes as usize + 2 * PAGE } else { 0 }];
         let home = vec![0; home_bytes];
-        let mut images = Self { home, log, separate_log, atomic_sectors, latest_epoch: 0 };
+        let mut images =
+            Self { home, log, arena: vec![0; ARENA_BYTES], separate_log, atomic_sectors, latest_epoch: 0 };
         let options = CreateOptions { size_bytes: PAGES * PAGE_BYTES, log_bytes, atomic_max_bytes: 8192 };
         let (home, log) = images.devices();
         block_on(create(&*home, &*log, separate_log, options, VOLUME)).expect("it fits");
@@ -166,10 +172,10 @@ impl Images {
         }
     }
 
-    /// Opens the volume in an empty arena, for `story`.
+    /// Opens the volume, for `story`; afterwards the arena is empty.
     fn live<T>(&mut self, story: impl AsyncFnOnce(Result<MemoryVolume, Error>) -> T) -> T {
         let (home, log) = self.devices();
-        let arena = Memo(RefCell::new(vec![0; ARENA_BYTES]));
+        let arena = Memo(RefCell::new(std::mem::replace(&mut self.arena, vec![0; ARENA_BYTES])));
         let options = OpenOptions {
             journaling: Journaling::Selective { threshold_bytes: 8192 },
             cached_pages_max: 4,
@@ -293,6 +299,39 @@ impl Images {
         (place + len as u64) % log_bytes
     }
 
+    /// Leaves an arena as of a process that was killed, with a head and units that anyone could have put there.
+    pub fn forge_arena(&mut self, choices: &mut Choices<'_>) {
+        let Some(superblock) = self.superblock() else { return };
+        let shape = choices.byte();
+        let epoch = if shape & 1 == 0 { superblock.epoch } else { choices.word() };
+        let tail_offset = if shape & 2 == 0 { u64::from(choices.byte()) * 8 } else { choices.word() };
+        let first = if shape & 4 == 0 { superblock.epoch << 32 } else { choices.word() };
+        let generation = if shape & 8 == 0 { 1 } else { choices.word() };
+        let head = ArenaHead {
+            volume: superblock.volume,
+            generation,
+            epoch,
+            next_epoch: epoch,
+            tail_offset,
+            tail_sequence: first,
+        };
+        let copy = (generation % 2) as usize * HEAD_BYTES;
+        self.arena[copy..copy + HEAD_BYTES].copy_from_slice(&head.encode());
+        let mut at = RING_OFFSET.saturating_add(usize::try_from(tail_offset).unwrap_or(ARENA_BYTES));
+        for number in 0..u64::from(choices.byte() % 16) {
+            let unit = unit(superblock.volume, first.wrapping_add(number), choices);
+            if choices.byte() >= 224 {
+                at = RING_OFFSET + choices.below((ARENA_BYTES - RING_OFFSET) as u64) as usize / 8 * 8;
+            }
+            if at.checked_add(unit.len()).is_none_or(|end| end > ARENA_BYTES) {
+                at = RING_OFFSET;
+            }
+            let len = unit.len().min(ARENA_BYTES - at);
+            self.arena[at..at + len].copy_from_slice(&unit[..len]);
+            at += len;
+        }
+    }
+
     /// Opens the volume, reads all of it, writes and closes it. Each may fail; what must not be: a panic, no end, a
     /// byte served that the sums on the device do not vouch for, or another byte for the same question.
     ///
@@ -365,6 +404,28 @@ async fn read_all(volume: &MemoryVolume) -> Vec<Option<Vec<u8>>> {
         found.push(volume.read(page * PAGE_BYTES, &mut bytes).await.ok().map(|()| bytes));
     }
     found
+}
+
+/// A unit of the arena.
+fn unit(volume: u64, sequence: u64, choices: &mut Choices<'_>) -> Vec<u8> {
+    let (mut extents, mut parts) = (Vec::new(), Vec::new());
+    for _ in 0..choices.byte() % 4 {
+        let shape = choices.byte();
+        let content = [Content::Data, Content::Zero, Content::Discard, Content::Superseded];
+        let content = content[usize::from(shape) % 4];
+        let offset = if shape & 16 == 0 { choices.below(PAGES * PAGE_BYTES) } else { choices.word() };
+        let len = if shape & 32 == 0 { u64::from(choices.short()) } else { choices.word() };
+        let len = if content == Content::Data { len % 9000 } else { len };
+        if content == Content::Data {
+            parts.push(vec![shape; len as usize]);
+        }
+        extents.push(UnitExtent { offset, len, content });
+    }
+    let mut bytes = Vec::new();
+    encode_unit_head(volume, sequence, &extents, parts.iter().map(|part| &part[..]), &mut bytes);
+    bytes.extend(parts.concat());
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    bytes
 }
 
 fn tag(kind: RecordKind, choices: &mut Choices<'_>) -> Tag {

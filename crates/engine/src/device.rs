@@ -32,6 +32,11 @@ impl Extent {
         self.offset < other.end() && other.offset < self.end()
     }
 
+    /// Whether it has every byte of `other`.
+    pub const fn holds(&self, other: &Self) -> bool {
+        self.offset <= other.offset && other.end() <= self.end()
+    }
+
     /// The bytes that both hold; `None` where they share none.
     pub fn intersection(&self, other: &Self) -> Option<Self> {
         let offset = self.offset.max(other.offset);

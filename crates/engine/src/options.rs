@@ -39,7 +39,7 @@ pub struct OpenOptions {
     pub commits_in_flight_max: usize,
     /// Writes of a checkpoint to the home device that may be under way at once.
     pub home_writes_max: usize,
-    /// Pages kept in memory that could be read again from the home device.
+    /// Pages kept in memory that could be read again from the home device, and as many of the table of their sums.
     pub cached_pages_max: usize,
 }
 

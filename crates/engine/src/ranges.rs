@@ -21,6 +21,19 @@ impl PageRanges {
         self.ranges[..] == [(0, PAGE as u16)]
     }
 
+    /// Holds nothing any more.
+    pub(crate) fn clear(&mut self) {
+        self.ranges.clear();
+    }
+
+    /// The ranges that it holds and that share a byte with those from `start` to before `end`, ascending.
+    pub(crate) fn overlapping(&self, start: usize, end: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let first = self.ranges.partition_point(|&(_, range_end)| usize::from(range_end) <= start);
+        let before_end = move |&&(range_start, _): &&(u16, u16)| usize::from(range_start) < end;
+        let met = self.ranges[first..].iter().take_while(before_end);
+        met.map(|&(start, end)| (start.into(), end.into()))
+    }
+
     /// Adds the bytes from `start` to before `end`.
     pub(crate) fn insert(&mut self, start: u16, end: u16) {
         if self.is_full() {

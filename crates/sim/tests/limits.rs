@@ -2,14 +2,17 @@
 
 mod machine;
 
+use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::rc::Rc;
 use std::task::Poll;
 
-use evenkeel_engine::device::{Durability, Extent, FlushScope};
+use evenkeel_engine::device::{Device, Durability, Extent, FlushScope};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::options::{CreateOptions, Journaling};
+use evenkeel_engine::volume::check;
 use evenkeel_sim::random::Random;
 use machine::{Machine, PAGE, Plan};
 
@@ -153,5 +156,105 @@ fn a_flush_of_what_is_not_there_is_refused() {
         volume.write(0, &[1; 10], Durability::Buffered).await.unwrap();
         let beyond = [Extent { offset: u64::MAX, len: 2 }];
         assert_eq!(volume.flush(FlushScope::Ranges(&beyond)).await, Err(Error::OutOfRange));
+    });
+}
+
+/// The volume of `machine`, copied byte for byte to drives with other sectors.
+fn moved(machine: &mut Machine, sector_bytes: u32) -> Machine {
+    let (home, log) = machine.live_whole(async |life| {
+        let mut copies = [&life.home, &life.log].map(|drive| vec![0; drive.geometry().size_bytes as usize]);
+        life.home.read(0, &mut copies[0]).await.unwrap();
+        life.log.read(0, &mut copies[1]).await.unwrap();
+        let [home, log] = copies;
+        (home, log)
+    });
+    let mut to = Machine::new(Plan { sector_bytes, ..machine.plan }, 2);
+    to.live_whole(async |life| {
+        life.home.write(0, &home, Durability::Durable).await.unwrap();
+        life.log.write(0, &log, Durability::Durable).await.unwrap();
+    });
+    to
+}
+
+#[test]
+fn a_log_made_for_small_sectors_is_refused_on_a_drive_with_larger_ones_and_not_the_other_way_round() {
+    let (mut small, _) = filled(Plan { sector_bytes: 512, ..Plan::of_pages(40) }, 5);
+    let opened = moved(&mut small, 4096).live_whole(async |life| life.open().await.map(drop));
+    let Err(Error::Unusable(why)) = opened else { panic!("{opened:?}") };
+    assert!(why.contains("512") && why.contains("4096") && !why.contains('\n'), "{why}");
+
+    let (mut large, mut expected) = filled(Plan { sector_bytes: 4096, ..Plan::of_pages(40) }, 5);
+    let mut moved = moved(&mut large, 512);
+    assert!(moved.contents() == expected);
+    moved.live_whole(async |life| {
+        life.open().await.unwrap().write(10, &[7; 100], Durability::Durable).await.unwrap();
+    });
+    moved.power_cut();
+    expected[10..110].fill(7);
+    assert!(moved.contents() == expected);
+}
+
+#[test]
+fn of_a_large_table_as_many_pages_stay_in_memory_as_are_kept_of_the_volume() {
+    /// Pages of which one page of the table speaks.
+    const STRIDE: u64 = 512;
+    const STRIDES: u64 = 60;
+    let mut plan = Plan::of_pages(STRIDE * STRIDES);
+    plan.open.cached_pages_max = 16;
+    plan.open.journaling = Journaling::Selective { threshold_bytes: 16384 };
+    let mut machine = Machine::new(plan, 1);
+    let (still, moving) =
+        (|stride: u64| stride * STRIDE * PAGE, |stride: u64| (stride * STRIDE + 100) * PAGE);
+    machine.live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        for stride in 0..STRIDES {
+            volume.write(still(stride), &noise(stride, 5000), Durability::Durable).await.unwrap();
+        }
+        volume.checkpoint().await.unwrap();
+        let table_pages = || volume.occupancy().table_bytes / PAGE;
+        assert!(table_pages() <= 16, "{}", table_pages());
+        let reads_before = volume.counters().table_reads;
+
+        // Readers walk over the table while pages beside theirs change, go home, and go there directly.
+        let left = Rc::new(Cell::new(3));
+        for reader in 0..left.get() {
+            let (volume, left) = (volume.clone(), Rc::clone(&left));
+            life.env.spawn(async move {
+                let mut random = Random::new(reader);
+                for _ in 0..300 {
+                    let stride = random.below(STRIDES);
+                    let mut found = vec![0; 5000];
+                    volume.read(still(stride), &mut found).await.unwrap();
+                    assert!(found == noise(stride, 5000), "stride {stride}");
+                }
+                left.set(left.get() - 1);
+            });
+        }
+        let mut random = Random::new(9);
+        let mut written = vec![0; STRIDES as usize];
+        for number in 1..200 {
+            let stride = random.below(STRIDES);
+            written[stride as usize] = number;
+            let len = if random.coin() { 20_000 } else { 3_000 };
+            volume.write(moving(stride), &noise(number, 20_000)[..len], Durability::Durable).await.unwrap();
+            let rest = &noise(number, 20_000)[len..];
+            volume.write(moving(stride) + len as u64, rest, Durability::Durable).await.unwrap();
+            if number % 20 == 0 {
+                volume.checkpoint().await.unwrap();
+            }
+        }
+        while left.get() > 0 {
+            life.env.sleep(1_000_000).await;
+        }
+        volume.checkpoint().await.unwrap();
+        assert!(table_pages() <= 16, "{}", table_pages());
+        assert!(volume.counters().table_reads > reads_before + 100, "they came and went");
+        for (stride, &number) in (0..).zip(&written).filter(|(_, number)| **number > 0) {
+            let mut found = vec![0; 20_000];
+            volume.read(moving(stride), &mut found).await.unwrap();
+            assert!(found == noise(number, 20_000), "stride {stride}");
+            assert!(table_pages() <= 16, "{}", table_pages());
+        }
+        assert!(check(&volume).await.unwrap().is_clean());
     });
 }

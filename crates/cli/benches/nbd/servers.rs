@@ -1,6 +1,6 @@
 //! The servers: all of them over files in one folder, each behind a Unix socket.
 //!
-//! For [`Disk::SlowFlushes`] a library loaded into the server (`benches/slow_flush.rs`) holds every flush and every
+//! For [`Disk::SlowFlushes`] a library loaded into the server (`benches/slow_flush/lib.rs`) holds every flush and every
 //! durable write for 1 ms before the kernel has it. What goes through io_uring is out of its reach: there the volume
 //! is served by threads, as qemu-nbd is.
 

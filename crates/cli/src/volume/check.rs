@@ -1,7 +1,7 @@
 //! `evenkeel check`.
 
 use evenkeel_engine::options::OpenOptions;
-use evenkeel_engine::volume::{CheckReport, check};
+use evenkeel_engine::volume::{CheckReport, SuperblockCopy, check};
 use evenkeel_host::event_loop::{Backend, race};
 use evenkeel_host::volume::{OpenVolume, VolumeError};
 use evenkeel_measure::report::format;
@@ -47,11 +47,24 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
         format::count(report.pages_empty),
         format::count(report.damaged_pages.len() as u64)
     ))?;
+    say(&format!(
+        "  and {} copies of the superblock, {} roots, {} pages of sums, {} records of the log, {} damaged\n",
+        report.superblocks_checked,
+        report.roots_checked,
+        format::count(report.table_pages_checked),
+        format::count(report.log_records_checked),
+        format::count(foundations(&report).len() as u64)
+    ))?;
     if report.is_clean() {
         return Ok(());
     }
     say(&named(&report))?;
     let shown = args.volume.display();
+    if report.damaged_pages.is_empty() && report.damaged_table_pages.is_empty() {
+        return Err(Failure::No(format!(
+            "{shown}: damaged, but for its pages; that was written anew since: check again, and look after the drive"
+        )));
+    }
     Err(Failure::No(match args.repair {
         true => format!(
             "{shown}: layout single has no redundancy to repair from; write these ranges anew from a backup"
@@ -63,16 +76,26 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
 }
 
 fn named(report: &CheckReport) -> String {
-    let mut text = String::new();
-    for page in report.damaged_pages.iter().take(NAMED_MAX) {
-        text.push_str(&format!("  damaged: 4096 bytes from {}\n", page * 4096));
-    }
-    for table_page in report.damaged_table_pages.iter().take(NAMED_MAX) {
-        text.push_str(&format!("  cannot be checked: 2 MiB from {}\n", table_page * (512 * 4096)));
-    }
-    let all = report.damaged_pages.len() + report.damaged_table_pages.len();
-    if all > NAMED_MAX {
-        text.push_str(&format!("  and more: {all} in all\n"));
+    let pages = report.damaged_pages.iter().map(|page| format!("damaged: 4096 bytes from {}", page * 4096));
+    let all: Vec<String> = pages.chain(foundations(report)).collect();
+    let mut text: String = all.iter().take(NAMED_MAX).map(|name| format!("  {name}\n")).collect();
+    if all.len() > NAMED_MAX {
+        text.push_str(&format!("  and more: {} in all\n", all.len()));
     }
     text
+}
+
+/// What is damaged besides pages.
+fn foundations(report: &CheckReport) -> Vec<String> {
+    let superblocks = report.damaged_superblocks.iter().map(|copy| match copy {
+        SuperblockCopy::Home(copy) => format!("damaged: copy {copy} of the superblock, on the home member"),
+        SuperblockCopy::Log(copy) => format!("damaged: copy {copy} of the superblock, on the log member"),
+    });
+    let roots = report.damaged_roots.iter().map(|root| format!("damaged: root {root} of the table of sums"));
+    let records =
+        report.damaged_log_records.iter().map(|record| format!("damaged: record {record} of the log"));
+    let tables = report.damaged_table_pages.iter().map(|table_page| {
+        format!("damaged: the sums of 2 MiB from {}, which may not be checked", table_page * (512 * 4096))
+    });
+    superblocks.chain(roots).chain(records).chain(tables).collect()
 }

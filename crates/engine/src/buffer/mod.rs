@@ -8,55 +8,54 @@
 //! 2. A unit is taken into a commit only with the bytes that no newer committed unit has overwritten: replay
 //!    in the order of records gives the newest bytes.
 //! 3. A unit that is wanted has a ticket, and is durable once its ticket is (see [`queue`]).
-//! 4. The cost of a flush depends on the units within its ranges, not on how many there are elsewhere.
+//! 4. The cost of a flush depends on the units within its ranges, not on how many there are elsewhere, and grows with
+//!    their number as it does, however many lie on one page.
+//! 5. A unit that nobody waits for goes at once where a single newer one holds all its bytes: whoever asks for any of
+//!    them asks for the newer one too. The arena is not told: a process killed meanwhile finds both, and the newer one
+//!    over the older, or marked as durable in its place.
 
+mod batch;
+#[cfg(test)]
+mod hostile_tests;
+mod index;
+mod overwritten;
+mod parts;
 pub(crate) mod queue;
 mod ring;
+mod steps;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use smallvec::SmallVec;
 
 use crate::device::Extent;
 use crate::env::Arena;
+use crate::format::PAGE_BYTES;
 use crate::format::record::Tag;
 use crate::format::unit::{Content, UnitExtent};
-use crate::format::{PAGE, PAGE_BYTES};
 use crate::planted::{Bug, is_planted};
 
-use queue::{Lane, Queue, Taken, Ticket, Tickets};
-use ring::Ring;
+pub(crate) use batch::{Batch, BatchMax};
+use index::Index;
+use overwritten::Scratch;
+pub(crate) use parts::{Part, pages_of};
+use parts::{Parts, record_bytes_of, tags_of};
+use queue::{Lane, Queue, Ticket, Tickets};
+pub(crate) use ring::unit_bytes_max_of;
+use ring::{Found, Mark, Ring};
+use steps::Steps;
 
-/// Part of a unit that still counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Part {
-    pub(crate) offset: u64,
-    pub(crate) len: u64,
-    pub(crate) content: Content,
-    /// Where its bytes are in the arena; meaningless without bytes.
-    payload_at: usize,
-}
-
-impl Part {
-    fn extent(&self) -> Extent {
-        Extent::new(self.offset, self.len)
-    }
-
-    /// The part of this one that lies within `extent`.
-    fn within(&self, extent: &Extent) -> Option<Self> {
-        let shared = self.extent().intersection(extent)?;
-        let skipped = (shared.offset - self.offset) as usize;
-        Some(Self { offset: shared.offset, len: shared.len, payload_at: self.payload_at + skipped, ..*self })
-    }
-}
-
-type Parts = SmallVec<[Part; 2]>;
+/// So many units of a page are looked at anew by each flush though they are on their way already: it waits for no
+/// others.
+const RESCANNED_MAX: usize = 64;
 
 struct Unit {
     /// What it wrote, for the index.
     extents: SmallVec<[Extent; 2]>,
+    /// Whether it only says that its bytes went home by another way; then it is in no list of the index.
+    is_mark: bool,
     /// What still counts of it.
     live: Parts,
     state: State,
@@ -82,51 +81,23 @@ pub(crate) struct Buffer<A> {
     /// Units by sequence number, from that of the ring's oldest.
     units: VecDeque<Unit>,
     first: u64,
-    /// Units that are not released, by each page they touch, oldest first.
-    index: BTreeMap<u64, SmallVec<[u64; 3]>>,
+    index: Index,
+    /// No unit before this one is idle.
+    first_idle: u64,
+    /// Bytes of the arena that idle units take.
+    idle_bytes: usize,
     queue: Queue,
     /// The last commit took nothing of the bulk lane, though something waited there.
     is_bulk_due: bool,
     /// Units released so far.
     released: u64,
-}
-
-/// What one commit may carry.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct BatchMax {
-    /// Bytes of record.
-    pub(crate) bytes: usize,
-    /// Of them, bytes of the bulk lane; none of it where this is 0.
-    pub(crate) bulk_bytes: usize,
-    /// Pages.
-    pub(crate) pages: usize,
-}
-
-/// What one commit carries of the buffer.
-#[derive(Debug, Default)]
-pub(crate) struct Batch {
-    /// Units in it, in order.
-    pub(crate) units: Vec<u64>,
-    /// Units that it makes superfluous.
-    absorbed: Vec<u64>,
-    /// The tickets that become durable with it.
-    taken: Taken,
-    /// Its changes.
-    pub(crate) tags: Vec<Tag>,
-    /// Where the bytes of each tag are in the arena.
-    payloads: Vec<usize>,
-    /// Bytes of its payload.
-    pub(crate) payload_bytes: usize,
-    /// Pages that it changes.
-    pub(crate) pages: usize,
-    /// Of them, those of which it does not change every byte at once.
-    pub(crate) partial_pages: usize,
-    scratch: Vec<u64>,
+    scratch: Scratch,
+    steps: Steps,
 }
 
 impl<A: Arena> Buffer<A> {
     /// Opens the buffer; see [`Ring::open`]. Units left by a process that was killed are in it, idle, unless they
-    /// are marked as durable or `is_durable` says so.
+    /// are marked as durable or `is_durable` says so, up to the first whose extents are not sound.
     /// Answers their number too.
     pub(crate) fn open(
         arena: A,
@@ -134,29 +105,33 @@ impl<A: Arena> Buffer<A> {
         epoch: u64,
         next_epoch: u64,
         is_durable: impl Fn(u64) -> bool,
+        is_sound: impl Fn(&[UnitExtent]) -> bool,
     ) -> (Self, u64) {
-        let (ring, found) = Ring::open(arena, volume, epoch, next_epoch);
+        let (ring, found) = Ring::open(arena, volume, epoch, next_epoch, is_sound);
         let first = ring.oldest();
         let mut buffer = Self {
             ring,
             units: VecDeque::new(),
             first,
-            index: BTreeMap::new(),
+            index: Index::default(),
+            first_idle: first,
+            idle_bytes: 0,
             queue: Queue::default(),
             is_bulk_due: false,
             released: 0,
+            scratch: Scratch::default(),
+            steps: Steps::default(),
         };
-        let count = found.len() as u64;
-        for unit in found {
+        for unit in &found {
             buffer.add(unit.sequence, &unit.extents, unit.payload_at);
-            let is_here = unit.sequence >= buffer.first && buffer.unit(unit.sequence).state == State::Idle;
-            let durable = unit.durable || is_durable(unit.sequence);
-            if is_here && durable && !is_planted(Bug::DurableUnitsReplayed) {
-                buffer.supersede_older(unit.sequence);
-                buffer.advance();
-            }
         }
-        (buffer, count)
+        let counts_no_more = |unit: &&Found| {
+            let durable = unit.durable || is_durable(unit.sequence);
+            is_mark(&unit.extents) || (durable && !is_planted(Bug::DurableUnitsReplayed))
+        };
+        let superseding: Vec<u64> = found.iter().filter(counts_no_more).map(|unit| unit.sequence).collect();
+        buffer.supersede_older_than(&superseding);
+        (buffer, found.len() as u64)
     }
 
     /// See [`Ring::begin_epoch`].
@@ -193,6 +168,11 @@ impl<A: Arena> Buffer<A> {
     ) -> Option<u64> {
         let (sequence, payload_at) = self.ring.append(extents, bytes.iter().copied(), payload_bytes)?;
         self.add(sequence, extents, payload_at);
+        if is_mark(extents) {
+            self.supersede_older_than(&[sequence]);
+        } else {
+            self.absorb(sequence);
+        }
         Some(sequence)
     }
 
@@ -205,45 +185,22 @@ impl<A: Arena> Buffer<A> {
             touched.push(Extent::new(offset, len));
             payload_at += extent.payload_bytes() as usize;
         }
-        if extents.iter().all(|extent| extent.content == Content::Superseded) {
+        let is_mark = is_mark(extents);
+        if is_mark {
             live.clear();
-        }
-        for extent in &touched {
-            for page in pages_of(extent) {
-                let units = self.index.entry(page).or_default();
-                if units.last() != Some(&sequence) {
-                    units.push(sequence);
-                }
+        } else {
+            for page in touched.iter().flat_map(pages_of) {
+                self.index.add(page, sequence);
             }
         }
-        self.units.push_back(Unit { extents: touched, live, state: State::Idle });
-        if extents.iter().any(|extent| extent.content == Content::Superseded) {
-            self.supersede_older(sequence);
-            self.advance();
-        }
+        self.idle_bytes += self.ring.bytes_of(sequence);
+        self.units.push_back(Unit { extents: touched, is_mark, live, state: State::Idle });
     }
 
-    /// Older units do not count any more for the bytes of this one, which is durable, or a mark that they went
-    /// home by another way. It is released at once: it stays in the ring, for a reader to find, as long as any
-    /// older unit does.
-    fn supersede_older(&mut self, sequence: u64) {
-        for extent in self.unit(sequence).extents.clone() {
-            for page in pages_of(&extent) {
-                for older in self.older_on(page, sequence) {
-                    let unit = self.unit_mut(older);
-                    trim(&mut unit.live, &extent);
-                    if unit.live.is_empty() && unit.state == State::Idle {
-                        self.release(older);
-                    }
-                }
-            }
-        }
-        self.release(sequence);
-    }
-
-    fn older_on(&self, page: u64, sequence: u64) -> SmallVec<[u64; 8]> {
-        let units = self.index.get(&page).into_iter().flatten();
-        units.copied().take_while(|&older| older < sequence).collect()
+    /// The unit, unless it is released.
+    fn counting(&self, sequence: u64) -> Option<&Unit> {
+        let unit = self.units.get(sequence.checked_sub(self.first)? as usize)?;
+        (unit.state != State::Released).then_some(unit)
     }
 
     fn unit(&self, sequence: u64) -> &Unit {
@@ -256,10 +213,10 @@ impl<A: Arena> Buffer<A> {
 
     /// Lays the bytes of all units over `into`, which holds the committed bytes of `page` from `start`.
     pub(crate) fn overlay(&self, page: u64, start: usize, into: &mut [u8]) {
-        let Some(units) = self.index.get(&page) else { return };
+        let Some(units) = self.index.get(page) else { return };
         let wanted = Extent::new(page * PAGE_BYTES + start as u64, into.len() as u64);
-        for &sequence in units {
-            for part in &self.unit(sequence).live {
+        for unit in units.all().iter().filter_map(|&sequence| self.counting(sequence)) {
+            for part in &unit.live {
                 let Some(part) = part.within(&wanted) else { continue };
                 let place = (part.offset - wanted.offset) as usize;
                 let target = &mut into[place..place + part.len as usize];
@@ -276,14 +233,19 @@ impl<A: Arena> Buffer<A> {
     /// all of them to be.
     pub(crate) fn want(&mut self, ranges: &[Extent]) -> Tickets {
         let mut wanted: SmallVec<[u64; 16]> = SmallVec::new();
+        let mut tickets = Tickets::default();
         for extent in ranges.iter().filter(|extent| extent.len > 0) {
             let mut last = (extent.end() - 1) / PAGE_BYTES;
             if is_planted(Bug::FlushMissesEdge) && last > extent.offset / PAGE_BYTES {
                 last -= 1;
             }
-            for (_, units) in self.index.range(extent.offset / PAGE_BYTES..=last) {
-                for &sequence in units {
-                    if self.unit(sequence).extents.iter().any(|touched| touched.overlaps(extent)) {
+            for (_, on_page) in self.index.range(extent.offset / PAGE_BYTES..=last) {
+                let (unsettled, of_others) = on_page.unsettled(RESCANNED_MAX);
+                tickets = tickets.and_all(of_others);
+                for &sequence in unsettled {
+                    self.steps.add(1);
+                    let Some(unit) = self.counting(sequence) else { continue };
+                    if unit.extents.iter().any(|touched| touched.overlaps(extent)) {
                         wanted.push(sequence);
                     }
                 }
@@ -293,24 +255,29 @@ impl<A: Arena> Buffer<A> {
         wanted.dedup();
         let bytes = wanted.iter().flat_map(|&sequence| &self.unit(sequence).live).map(|part| part.len).sum();
         let lane = Lane::for_bytes(bytes);
-        wanted.into_iter().fold(Tickets::default(), |tickets, sequence| {
-            self.want_unit(sequence, lane).map_or(tickets, |ticket| tickets.and(ticket))
-        })
+        for sequence in wanted {
+            tickets = self.want_unit(sequence, lane).map_or(tickets, |ticket| tickets.and(ticket));
+        }
+        for extent in ranges {
+            let whole_pages = extent.offset.div_ceil(PAGE_BYTES)..extent.end() / PAGE_BYTES;
+            if !whole_pages.is_empty() {
+                self.index.range_mut(whole_pages).for_each(|on_page| on_page.settle(tickets));
+            }
+        }
+        tickets
     }
 
     /// Queues one unit; answers the ticket with which it becomes durable, unless it is.
     pub(crate) fn want_unit(&mut self, sequence: u64, lane: Lane) -> Option<Ticket> {
-        let place = (sequence - self.first) as usize;
-        let unit = &mut self.units[place];
-        match unit.state {
+        match self.unit(sequence).state {
             State::Idle => {
                 let ticket = self.queue.push(lane, sequence);
-                unit.state = State::Queued { ticket };
+                self.leave_idle(sequence, State::Queued { ticket });
                 Some(ticket)
             }
             State::Queued { ticket } if ticket.lane == Lane::Bulk && lane == Lane::Small => {
                 let ticket = self.queue.promote(sequence);
-                unit.state = State::Queued { ticket };
+                self.unit_mut(sequence).state = State::Queued { ticket };
                 Some(ticket)
             }
             State::Committing { .. } if is_planted(Bug::CommittingIsDurable) => None,
@@ -323,18 +290,22 @@ impl<A: Arena> Buffer<A> {
 
     /// Queues the oldest units until those that remain idle take at most `bytes_max` of the arena.
     pub(crate) fn want_oldest(&mut self, bytes_max: usize) {
-        let (mut used, _) = self.ring.fill();
-        for place in 0..self.units.len() {
-            if used <= bytes_max {
-                break;
-            }
-            let unit = &self.units[place];
-            if unit.state != State::Released {
-                let bytes: u64 = unit.live.iter().map(|part| part.len).sum();
-                used = used.saturating_sub(bytes as usize + 64);
-                self.want_unit(self.first + place as u64, Lane::Bulk);
+        let end = self.first + self.units.len() as u64;
+        self.first_idle = self.first_idle.max(self.first);
+        while self.idle_bytes > bytes_max && self.first_idle < end {
+            self.steps.add(1);
+            let sequence = self.first_idle;
+            self.first_idle += 1;
+            if self.unit(sequence).state == State::Idle {
+                self.want_unit(sequence, Lane::Bulk);
             }
         }
+    }
+
+    /// The unit, which is idle, is from now on something else.
+    fn leave_idle(&mut self, sequence: u64, state: State) {
+        self.idle_bytes -= self.ring.bytes_of(sequence);
+        self.unit_mut(sequence).state = state;
     }
 
     /// Whether a commit, with bulk or without, has something to carry.
@@ -403,36 +374,6 @@ impl<A: Arena> Buffer<A> {
         }
     }
 
-    /// Takes from every older unit that has no commit yet what the batch overwrites (invariant 2).
-    fn trim_older(&mut self, batch: &mut Batch) {
-        if is_planted(Bug::NoTrim) {
-            return;
-        }
-        let Some(ticket) = batch.taken.tickets.any() else { return };
-        for &sequence in batch.units.iter().rev() {
-            let live = self.unit(sequence).live.clone();
-            for part in &live {
-                for page in pages_of(&part.extent()) {
-                    for older in self.older_on(page, sequence) {
-                        let in_batch = batch.units.binary_search(&older).is_ok();
-                        let unit = self.unit_mut(older);
-                        if matches!(unit.state, State::Committing { .. }) && !in_batch {
-                            continue; // an earlier record carries it
-                        }
-                        if unit.live.is_empty() {
-                            continue;
-                        }
-                        trim(&mut unit.live, &part.extent());
-                        if unit.live.is_empty() && unit.state == State::Idle {
-                            unit.state = State::Absorbed { ticket };
-                            batch.absorbed.push(older);
-                        }
-                    }
-                }
-            }
-        }
-    }
-
     /// Copies the batch's payload into `out`, which is as long.
     pub(crate) fn fill_payload(&self, batch: &Batch, mut out: &mut [u8]) {
         for (tag, &at) in batch.tags.iter().zip(&batch.payloads) {
@@ -448,7 +389,7 @@ impl<A: Arena> Buffer<A> {
     pub(crate) fn complete(&mut self, batch: &Batch) {
         self.queue.complete(if is_planted(Bug::TicketTooFar) { batch.taken.too_far() } else { batch.taken });
         for &sequence in batch.units.iter().chain(&batch.absorbed) {
-            self.release(sequence);
+            self.release(sequence, Mark::Durable);
         }
         self.advance();
     }
@@ -463,26 +404,29 @@ impl<A: Arena> Buffer<A> {
         self.write(&[mark], &[], 0).map(drop)
     }
 
-    fn release(&mut self, sequence: u64) {
-        let place = (sequence - self.first) as usize;
-        let unit = &mut self.units[place];
-        if unit.state == State::Released {
-            return;
+    fn release(&mut self, sequence: u64, mark: Mark) {
+        match self.unit(sequence).state {
+            State::Released => return,
+            State::Idle => self.leave_idle(sequence, State::Released),
+            _ => self.unit_mut(sequence).state = State::Released,
         }
-        unit.state = State::Released;
         self.released += 1;
+        self.ring.release(sequence, mark);
+        let (first, pages) = (self.first, &mut self.scratch.pages);
+        let unit = &mut self.units[(sequence - first) as usize];
         unit.live.clear();
-        for extent in std::mem::take(&mut unit.extents) {
-            for page in pages_of(&extent) {
-                if let Some(units) = self.index.get_mut(&page) {
-                    units.retain(|other| *other != sequence);
-                    if units.is_empty() {
-                        self.index.remove(&page);
-                    }
-                }
-            }
+        pages.clear();
+        let extents = std::mem::take(&mut unit.extents);
+        pages.extend(extents.iter().filter(|_| !unit.is_mark).flat_map(pages_of));
+        pages.sort_unstable();
+        pages.dedup();
+        let units = &self.units;
+        let is_released = |other: u64| {
+            other.checked_sub(first).is_none_or(|place| units[place as usize].state == State::Released)
+        };
+        for &page in pages.iter() {
+            self.steps.add(1 + self.index.release(page, is_released));
         }
-        self.ring.release(sequence);
     }
 
     /// Lets the room of the oldest units be used again, as far as they are released.
@@ -495,123 +439,7 @@ impl<A: Arena> Buffer<A> {
     }
 }
 
-impl Batch {
-    /// Whether it carries something of the bulk lane.
-    pub(crate) fn has_bulk(&self) -> bool {
-        self.taken.tickets.of(Lane::Bulk) > 0
-    }
-
-    /// Whether it carries something of the small lane.
-    pub(crate) fn has_small(&self) -> bool {
-        self.taken.tickets.of(Lane::Small) > 0
-    }
-
-    /// Says in the record which units it makes durable: a process killed before it could mark them in the arena
-    /// must not replay them over newer ones.
-    fn name_units(&mut self) {
-        self.scratch.clear();
-        self.scratch.extend(self.units.iter().chain(&self.absorbed));
-        self.scratch.sort_unstable();
-        let mut run: Option<(u64, u32)> = None;
-        for &sequence in &self.scratch {
-            match &mut run {
-                Some((first, count)) if *first + u64::from(*count) == sequence => *count += 1,
-                _ => {
-                    let ended = run.replace((sequence, 1));
-                    self.tags.extend(ended.map(|(sequence, count)| Tag::Units { sequence, count }));
-                }
-            }
-        }
-        self.tags.extend(run.map(|(sequence, count)| Tag::Units { sequence, count }));
-        self.payloads.resize(self.tags.len(), 0);
-    }
-
-    fn count_pages(&mut self) {
-        self.scratch.clear();
-        let mut discarded = 0;
-        for tag in &self.tags {
-            match *tag {
-                Tag::Delta { page, .. } | Tag::Zero { page, .. } => self.scratch.push(page),
-                Tag::Discard { count, .. } => discarded += count as usize,
-                Tag::Units { .. } | Tag::Page { .. } | Tag::TablePage { .. } => {}
-            }
-        }
-        self.scratch.sort_unstable();
-        self.scratch.dedup();
-        self.pages = self.scratch.len() + discarded;
-        self.scratch.clear();
-        self.scratch.extend(self.tags.iter().filter_map(|tag| match *tag {
-            Tag::Delta { page, len, .. } if usize::from(len) == PAGE => Some(page),
-            _ => None,
-        }));
-        self.scratch.sort_unstable();
-        self.scratch.dedup();
-        self.partial_pages = self.pages - discarded - self.scratch.len();
-    }
-
-    fn clear(&mut self) {
-        self.units.clear();
-        self.absorbed.clear();
-        self.tags.clear();
-        self.payloads.clear();
-        self.payload_bytes = 0;
-        self.taken = Taken::default();
-    }
-}
-
-/// Numbers of the pages that `extent` touches.
-pub(crate) fn pages_of(extent: &Extent) -> std::ops::Range<u64> {
-    if extent.len == 0 {
-        return 0..0;
-    }
-    extent.offset / PAGE_BYTES..(extent.end() - 1) / PAGE_BYTES + 1
-}
-
-/// Takes `extent` out of `parts`.
-fn trim(parts: &mut Parts, extent: &Extent) {
-    let mut kept = Parts::new();
-    for part in parts.iter() {
-        if !part.extent().overlaps(extent) {
-            kept.push(*part);
-            continue;
-        }
-        let before = Extent::new(part.offset, extent.offset.saturating_sub(part.offset));
-        let after_start = match is_planted(Bug::TrimKeepsFront) {
-            true => part.extent().end(),
-            false => extent.end().max(part.offset),
-        };
-        let after = Extent::new(after_start, part.extent().end().saturating_sub(after_start));
-        kept.extend([before, after].iter().filter(|rest| rest.len > 0).filter_map(|rest| part.within(rest)));
-    }
-    *parts = kept;
-}
-
-fn record_bytes_of(part: &Part) -> usize {
-    let tags = pages_of(&part.extent()).count();
-    let payload = if part.content == Content::Data { part.len as usize } else { 0 };
-    tags * crate::format::record::TAG_BYTES + payload
-}
-
-/// The tags of a part, one a page (one for neighbouring pages that are discarded whole), and where their bytes
-/// are.
-fn tags_of(part: &Part, tags: &mut Vec<Tag>, payloads: &mut Vec<usize>) {
-    for page in pages_of(&part.extent()) {
-        let Some(piece) = part.within(&Extent::new(page * PAGE_BYTES, PAGE_BYTES)) else { continue };
-        let (offset, len) = ((piece.offset % PAGE_BYTES) as u16, piece.len as u16);
-        debug_assert!(usize::from(offset) + usize::from(len) <= PAGE);
-        let tag = match part.content {
-            Content::Data => Tag::Delta { page, offset, len },
-            Content::Discard if piece.len == PAGE_BYTES => match tags.last_mut() {
-                Some(Tag::Discard { page: first, count }) if *first + u64::from(*count) == page => {
-                    *count += 1;
-                    continue;
-                }
-                _ => Tag::Discard { page, count: 1 },
-            },
-            // What a newer write left of a discarded page reads as zeros, and its contents are that write's.
-            _ => Tag::Zero { page, offset, len },
-        };
-        tags.push(tag);
-        payloads.push(piece.payload_at);
-    }
+/// Whether a unit says only that its bytes went home by another way.
+fn is_mark(extents: &[UnitExtent]) -> bool {
+    extents.iter().any(|extent| extent.content == Content::Superseded)
 }

@@ -52,6 +52,12 @@ impl Tickets {
         self
     }
 
+    /// With those too.
+    pub(crate) fn and_all(mut self, others: Self) -> Self {
+        self.0.iter_mut().zip(others.0).for_each(|(last, other)| *last = other.max(*last));
+        self
+    }
+
     /// Whether all of them are durable, where `durable` are.
     #[cfg(test)]
     pub(crate) fn are_within(self, durable: Self) -> bool {

@@ -5,6 +5,8 @@
 //! 2. No byte of a unit at or behind the stored tail is overwritten: the tail is stored before its room is
 //!    used again.
 //! 3. So a reader that follows the sequence from the stored tail finds every unit that is not released.
+//! 4. The arena may hold anything. A head that points outside of the ring is no head of ours, and the arena is begun
+//!    anew; a unit that lies over another, or that the caller finds unsound, ends the sequence.
 
 use std::collections::VecDeque;
 
@@ -33,6 +35,15 @@ struct Slot {
     released: bool,
 }
 
+/// What the arena is told of a unit that is released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// That it is durable.
+    Durable,
+    /// Nothing: a newer unit holds all that counts of it.
+    No,
+}
+
 /// A unit that was found when the arena was opened again.
 pub(crate) struct Found {
     pub(crate) sequence: u64,
@@ -45,16 +56,25 @@ pub(crate) struct Found {
 
 impl<A: Arena> Ring<A> {
     /// Opens the arena for `volume`, last opened as `epoch` and now to be opened as `next_epoch`. The units of
-    /// an arena that belongs to this volume and opening are found; any other arena is begun anew.
-    pub(crate) fn open(arena: A, volume: u64, epoch: u64, next_epoch: u64) -> (Self, Vec<Found>) {
+    /// an arena that belongs to this volume and opening are found, up to the first that is not sound; any other arena
+    /// is begun anew.
+    pub(crate) fn open(
+        arena: A,
+        volume: u64,
+        epoch: u64,
+        next_epoch: u64,
+        is_sound: impl Fn(&[UnitExtent]) -> bool,
+    ) -> (Self, Vec<Found>) {
         let copies = [0, HEAD_BYTES].map(|offset| {
             let mut bytes = [0; HEAD_BYTES];
             arena.load(offset, &mut bytes);
             ArenaHead::decode(&bytes)
         });
         let newest = copies.into_iter().flatten().max_by_key(|head| head.generation);
-        let ours =
-            newest.filter(|head| head.volume == volume && [head.epoch, head.next_epoch].contains(&epoch));
+        let capacity = capacity_of(arena.len()) as u64;
+        let ours = newest
+            .filter(|head| head.volume == volume && [head.epoch, head.next_epoch].contains(&epoch))
+            .filter(|head| head.tail_offset <= capacity && head.tail_offset.is_multiple_of(8));
         let generation = newest.map_or(0, |head| head.generation);
         let head = ours.unwrap_or(ArenaHead {
             volume,
@@ -76,7 +96,7 @@ impl<A: Arena> Ring<A> {
         };
         let mut found = Vec::new();
         if ours.is_some() {
-            while let Some(unit) = ring.find_next() {
+            while let Some(unit) = ring.find_next(&is_sound) {
                 found.push(unit);
             }
         }
@@ -92,7 +112,7 @@ impl<A: Arena> Ring<A> {
     }
 
     fn capacity(&self) -> usize {
-        self.arena.len().saturating_sub(RING_OFFSET) / 8 * 8
+        capacity_of(self.arena.len())
     }
 
     /// Bytes of units that are not released, and of the ring.
@@ -107,7 +127,7 @@ impl<A: Arena> Ring<A> {
 
     /// Largest unit that fits an empty ring wherever its end is.
     pub(crate) fn unit_bytes_max(&self) -> usize {
-        self.capacity() / 2 - 8
+        unit_bytes_max_of(self.arena.len())
     }
 
     /// Appends a unit; answers its sequence number and where its payload begins in the arena. `None` where
@@ -138,13 +158,20 @@ impl<A: Arena> Ring<A> {
         self.arena.load(at, into);
     }
 
-    /// Marks a unit as durable: its room comes back with [`Self::advance`].
-    pub(crate) fn release(&mut self, sequence: u64) {
+    /// Bytes that a unit takes.
+    pub(crate) fn bytes_of(&self, sequence: u64) -> usize {
+        self.slots[(sequence - self.oldest()) as usize].len
+    }
+
+    /// A unit counts no more: its room comes back with [`Self::advance`].
+    pub(crate) fn release(&mut self, sequence: u64, mark: Mark) {
         let place = (sequence - self.oldest()) as usize;
         let slot = &mut self.slots[place];
         debug_assert!(!slot.released, "a unit is released once");
         slot.released = true;
-        self.arena.store(RING_OFFSET + slot.offset + UNIT_MARK_OFFSET, &UNIT_DURABLE);
+        if mark == Mark::Durable {
+            self.arena.store(RING_OFFSET + slot.offset + UNIT_MARK_OFFSET, &UNIT_DURABLE);
+        }
         self.used_bytes -= slot.len;
     }
 
@@ -191,13 +218,23 @@ impl<A: Arena> Ring<A> {
     }
 
     /// The next unit of the sequence, at the end or at the start of the ring.
-    fn find_next(&mut self) -> Option<Found> {
+    fn find_next(&mut self, is_sound: impl Fn(&[UnitExtent]) -> bool) -> Option<Found> {
         let places = [self.end, if is_planted(Bug::ArenaWrapMissed) { self.end } else { 0 }];
         let (offset, (extents, len, durable)) =
             places.into_iter().find_map(|offset| Some((offset, self.unit_at(offset)?)))?;
+        if !self.is_free(offset, len) || !is_sound(&extents) {
+            return None;
+        }
         let (sequence, payload_at) = (self.next_sequence, payload_at(offset, extents.len()));
         self.add_slot(offset, len);
         Some(Found { sequence, extents, payload_at, durable })
+    }
+
+    /// Whether a unit at the end or at the start of the ring lies over none before it.
+    fn is_free(&self, offset: usize, len: usize) -> bool {
+        let Some(oldest) = self.slots.front() else { return true };
+        let is_behind = offset >= self.end && self.end > oldest.offset;
+        is_behind || offset + len <= oldest.offset
     }
 
     fn unit_at(&self, offset: usize) -> Option<(Vec<UnitExtent>, usize, bool)> {
@@ -217,6 +254,15 @@ impl<A: Arena> Ring<A> {
         let (header, extents, _) = decode_unit(self.head.volume, &bytes)?;
         Some((extents, len, header.durable))
     }
+}
+
+fn capacity_of(arena_bytes: usize) -> usize {
+    arena_bytes.saturating_sub(RING_OFFSET) / 8 * 8
+}
+
+/// Largest unit that fits an empty ring in such an arena wherever its end is.
+pub(crate) fn unit_bytes_max_of(arena_bytes: usize) -> usize {
+    (capacity_of(arena_bytes) / 2).saturating_sub(8)
 }
 
 fn payload_at(offset: usize, extents: usize) -> usize {
@@ -252,6 +298,10 @@ pub(super) mod tests {
         Memory(Rc::new(RefCell::new(vec![0; len])))
     }
 
+    fn open(arena: Memory, volume: u64, epoch: u64, next_epoch: u64) -> (Ring<Memory>, Vec<Found>) {
+        Ring::open(arena, volume, epoch, next_epoch, |_| true)
+    }
+
     fn data(offset: u64, len: usize) -> UnitExtent {
         UnitExtent { offset, len: len as u64, content: Content::Data }
     }
@@ -259,15 +309,15 @@ pub(super) mod tests {
     #[test]
     fn an_arena_of_another_volume_or_opening_is_begun_anew() {
         let arena = memory(4096);
-        let (mut ring, _) = Ring::open(arena.clone(), 7, 1, 2);
+        let (mut ring, _) = open(arena.clone(), 7, 1, 2);
         ring.begin_epoch();
         ring.append(&[data(0, 3)], [&b"abc"[..]], 3).unwrap();
-        assert_eq!(Ring::open(memory(4096), 7, 2, 3).1.len(), 0);
-        assert_eq!(Ring::open(arena.clone(), 8, 2, 3).1.len(), 0);
+        assert_eq!(open(memory(4096), 7, 2, 3).1.len(), 0);
+        assert_eq!(open(arena.clone(), 8, 2, 3).1.len(), 0);
     }
 
     fn release_oldest(ring: &mut Ring<Memory>) {
-        ring.release(ring.oldest());
+        ring.release(ring.oldest(), Mark::Durable);
         ring.advance();
     }
 
@@ -280,7 +330,7 @@ pub(super) mod tests {
     fn the_ring_is_used_to_its_end_and_from_its_start_again() {
         const PAYLOAD: usize = 56;
         let len = unit_bytes(1, PAYLOAD);
-        let (mut ring, _) = Ring::open(memory(RING_OFFSET + 8 * len + 64), 7, 1, 2);
+        let (mut ring, _) = open(memory(RING_OFFSET + 8 * len + 64), 7, 1, 2);
         assert_eq!(fill_up(&mut ring, PAYLOAD), 8);
         assert_eq!(ring.fill(), (8 * len, 8 * len + 64));
         // Where the oldest three were, two find room: the end never reaches the tail from behind.
@@ -294,7 +344,7 @@ pub(super) mod tests {
     #[test]
     fn an_empty_ring_takes_the_largest_unit_wherever_it_ends() {
         for payload in (8..900).step_by(8) {
-            let (mut ring, _) = Ring::open(memory(2048), 7, 1, 2);
+            let (mut ring, _) = open(memory(2048), 7, 1, 2);
             assert!(2 * ring.unit_bytes_max() <= ring.capacity());
             ring.append(&[data(0, payload)], [&vec![1; payload][..]], payload).unwrap();
             release_oldest(&mut ring);
@@ -307,7 +357,7 @@ pub(super) mod tests {
     #[test]
     fn a_store_of_the_head_spares_the_one_before() {
         let arena = memory(4096);
-        let (mut ring, _) = Ring::open(arena.clone(), 7, 1, 2);
+        let (mut ring, _) = open(arena.clone(), 7, 1, 2);
         for _ in 0..4 {
             ring.append(&[data(0, 3)], [&b"abc"[..]], 3).unwrap();
             release_oldest(&mut ring);
@@ -324,18 +374,18 @@ pub(super) mod tests {
     #[test]
     fn units_of_a_life_that_an_arena_was_begun_anew_after_never_come_back() {
         let arena = memory(4096);
-        let (mut ring, _) = Ring::open(arena.clone(), 7, 1, 2);
+        let (mut ring, _) = open(arena.clone(), 7, 1, 2);
         ring.begin_epoch();
         for _ in 0..3 {
             ring.append(&[data(0, 3)], [&b"old"[..]], 3).unwrap();
         }
         // The volume was opened elsewhere meanwhile: as 5, and is now to be opened as 6.
-        let (mut ring, found) = Ring::open(arena.clone(), 7, 5, 6);
+        let (mut ring, found) = open(arena.clone(), 7, 5, 6);
         assert!(found.is_empty());
         ring.begin_epoch();
-        assert!(Ring::open(arena.clone(), 7, 6, 7).1.is_empty());
+        assert!(open(arena.clone(), 7, 6, 7).1.is_empty());
         ring.append(&[data(0, 3)], [&b"new"[..]], 3).unwrap();
-        assert_eq!(Ring::open(arena, 7, 6, 7).1.len(), 1);
+        assert_eq!(open(arena, 7, 6, 7).1.len(), 1);
     }
 
     proptest! {
@@ -344,7 +394,7 @@ pub(super) mod tests {
             steps in proptest::collection::vec((1..200usize, 0..4usize), 1..200),
         ) {
             let arena = memory(2048);
-            let (mut ring, found) = Ring::open(arena.clone(), 7, 1, 2);
+            let (mut ring, found) = open(arena.clone(), 7, 1, 2);
             prop_assert!(found.is_empty());
             ring.begin_epoch();
             let mut live: VecDeque<(u64, Vec<u8>)> = VecDeque::new();
@@ -358,11 +408,11 @@ pub(super) mod tests {
                 }
                 for _ in 0..releases {
                     if let Some((sequence, _)) = live.pop_front() {
-                        ring.release(sequence);
+                        ring.release(sequence, Mark::Durable);
                         ring.advance();
                     }
                 }
-                let (again, found) = Ring::open(arena.clone(), 7, 2, 2);
+                let (again, found) = open(arena.clone(), 7, 2, 2);
                 prop_assert_eq!(found.len(), live.len());
                 for (unit, (sequence, bytes)) in found.iter().zip(&live) {
                     prop_assert_eq!(unit.sequence, *sequence);

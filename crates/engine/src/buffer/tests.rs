@@ -8,7 +8,11 @@ use crate::format::record::TAG_BYTES;
 use crate::format::unit::unit_bytes;
 
 fn buffer() -> Buffer<Memory> {
-    Buffer::open(memory(1 << 20), 7, 1, 2, |_| false).0
+    opened(memory(1 << 20), 1).0
+}
+
+fn opened(arena: Memory, epoch: u64) -> (Buffer<Memory>, u64) {
+    Buffer::open(arena, 7, epoch, epoch + 1, |_| false, |_| true)
 }
 
 fn extent(offset: u64, len: u64, content: Content) -> UnitExtent {
@@ -17,7 +21,8 @@ fn extent(offset: u64, len: u64, content: Content) -> UnitExtent {
 
 fn write(buffer: &mut Buffer<Memory>, offset: u64, len: u64, content: Content) -> u64 {
     let bytes = vec![1; if content == Content::Data { len as usize } else { 0 }];
-    buffer.write(&[extent(offset, len, content)], &[&bytes], bytes.len()).expect("there is room")
+    let parts = if bytes.is_empty() { &[][..] } else { &[&bytes[..]] };
+    buffer.write(&[extent(offset, len, content)], parts, bytes.len()).expect("there is room")
 }
 
 fn all(buffer: &mut Buffer<Memory>) -> Batch {
@@ -200,4 +205,89 @@ proptest! {
         }
         prop_assert!(rest.is_empty());
     }
+}
+
+/// Steps of so many writes, and of all the commits that take them, some under way at once.
+fn steps_of(units: u64, offset: impl Fn(u64) -> u64, len: u64) -> u64 {
+    let (mut buffer, _) = opened(memory(64 << 20), 1);
+    for number in 0..units {
+        write(&mut buffer, offset(number), len, Content::Data);
+        buffer.want_oldest(48 << 20);
+    }
+    let ticket = buffer.want(&[Extent::new(0, u64::MAX / 2)]);
+    let mut under_way = VecDeque::new();
+    while !ticket.are_within(buffer.durable()) {
+        if buffer.has_queued(true) && under_way.len() < 4 {
+            let mut batch = Batch::default();
+            buffer.take_batch(most(64 << 10, 50), &mut batch);
+            under_way.push_back(batch);
+            let beside = buffer.want(&[Extent::new(0, PAGE_BYTES)]);
+            assert_eq!(ticket.and_all(beside), ticket, "a flush of one page");
+        } else {
+            buffer.complete(&under_way.pop_front().expect("the last ticket is in a batch"));
+        }
+    }
+    assert_eq!((buffer.fill().0, buffer.units.len(), buffer.index.len()), (0, 0, 0));
+    buffer.steps.so_far()
+}
+
+#[test]
+fn twice_as_many_writes_are_twice_the_work_wherever_they_go() {
+    type Place = fn(u64) -> u64;
+    let patterns: [(&str, Place, u64); 5] = [
+        ("one byte each, one behind another", |number| number % PAGE_BYTES, 1),
+        ("one byte each, here and there on one page", |number| number * 2654435761 % PAGE_BYTES, 1),
+        ("a hundred bytes each, here and there on one page", |number| number * 2654435761 % 3996, 100),
+        ("the same page each", |_| 0, PAGE_BYTES),
+        ("a page each", |number| number * PAGE_BYTES, PAGE_BYTES),
+    ];
+    for (what, place, len) in patterns {
+        let units = if len == PAGE_BYTES { 4_000 } else { 20_000 };
+        let (once, twice) = (steps_of(units, place, len), steps_of(2 * units, place, len));
+        assert!(once >= units && once < 60 * units, "{what}: {once} steps for {units} writes");
+        assert!(2 * twice < 5 * once, "{what}: {once} steps, and {twice} for twice as many writes");
+    }
+}
+
+#[test]
+fn a_write_that_nobody_waits_for_goes_once_a_newer_one_holds_all_of_it() {
+    let arena = memory(1 << 20);
+    let (mut buffer, _) = opened(arena.clone(), 1);
+    buffer.begin_epoch();
+    let one = unit_bytes(1, 100);
+    write(&mut buffer, 9 * PAGE_BYTES, 100, Content::Data); // keeps the others in the ring
+    write(&mut buffer, 50, 100, Content::Data);
+    write(&mut buffer, 50, 100, Content::Data);
+    assert_eq!((buffer.fill().0, buffer.released()), (2 * one, 1));
+    write(&mut buffer, 0, PAGE_BYTES, Content::Discard);
+    assert_eq!(buffer.released(), 2);
+    // What somebody waits for stays, and what a newer one holds in part.
+    buffer.want(&[Extent::new(0, 1)]);
+    write(&mut buffer, 0, PAGE_BYTES, Content::Discard);
+    write(&mut buffer, 10, 100, Content::Data);
+    write(&mut buffer, 11, 100, Content::Data);
+    assert_eq!(buffer.released(), 2);
+    drop(buffer);
+    // The arena holds all of it still: the ring begins with the oldest.
+    assert_eq!(opened(arena, 2).1, 7);
+}
+
+#[test]
+fn what_was_overwritten_whole_does_not_come_back_over_what_overwrote_it() {
+    let arena = memory(1 << 20);
+    let (mut buffer, _) = opened(arena.clone(), 1);
+    buffer.begin_epoch();
+    write(&mut buffer, 9 * PAGE_BYTES, 100, Content::Data); // keeps the others in the ring
+    write(&mut buffer, 50, 100, Content::Data);
+    write(&mut buffer, 50, 100, Content::Data);
+    let mut batch = Batch::default();
+    buffer.want(&[Extent::new(0, PAGE_BYTES)]);
+    buffer.take_batch(most(1 << 20, 100), &mut batch);
+    assert_eq!(batch.payload_bytes, 100);
+    buffer.complete(&batch);
+    drop(buffer);
+    // Killed: the older one is there, and not marked.
+    let (buffer, found) = opened(arena, 2);
+    assert_eq!(found, 3);
+    assert!(!buffer.touches(0, 1) && buffer.touches(9, 10));
 }

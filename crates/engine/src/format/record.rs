@@ -13,7 +13,8 @@
 //! | complete | a page or table page each, with sum | none                                 |
 //!
 //! The checksum covers everything behind itself, padding too, and is seeded with volume, epoch and sequence:
-//! an old record can never pass as a new one.
+//! an old record can never pass as a new one. The header has a short sum of its own, seeded with the same, beside the
+//! kind: bytes that a user made look like a header are told from one without summing what they announce.
 
 use super::{Fields, PAGE, seeded_sum};
 use crate::planted::{Bug, is_planted};
@@ -121,6 +122,9 @@ const DELTA: u16 = 1;
 const ZERO: u16 = 2;
 const DISCARD: u16 = 3;
 const UNITS: u16 = 4;
+
+/// Bits of a header's last word that tell the kind; the others are its own sum.
+const KIND_MASK: u32 = 0xff;
 
 /// In a tag with a sum: set in the page number where it is of the table.
 const OF_TABLE: u64 = 1 << 63;
@@ -265,6 +269,8 @@ impl RecordBuilder {
         }
         at[56..60].copy_from_slice(&header.len_bytes.to_le_bytes());
         at[60..64].copy_from_slice(&header.kind.code().to_le_bytes());
+        let short_sum = header_sum(volume, at);
+        at[61..64].copy_from_slice(&short_sum);
         let sum = seeded_sum(volume, header.epoch, header.sequence, summed(&self.bytes[..len_bytes]));
         self.bytes[8..16].copy_from_slice(&sum.to_le_bytes());
         &self.bytes[..len_bytes]
@@ -293,11 +299,22 @@ pub fn decode_header(bytes: &[u8], sector_bytes: usize) -> Option<Header> {
     let (acknowledged, through) = (fields.u64()?, fields.u64()?);
     let (tags, payload_bytes) = (fields.u32()?, fields.u32()?);
     let len_bytes = fields.u32()?;
-    let kind = RecordKind::of_code(fields.u32()?)?;
+    let kind = RecordKind::of_code(fields.u32()? & KIND_MASK)?;
     let needed = HEADER_BYTES as u64 + u64::from(tags) * TAG_BYTES as u64 + u64::from(payload_bytes);
     let sound = needed.next_multiple_of(sector_bytes as u64) == u64::from(len_bytes)
         && len_bytes as usize <= RECORD_BYTES_MAX;
     sound.then_some(Header { kind, epoch, sequence, acknowledged, through, tags, payload_bytes, len_bytes })
+}
+
+/// Whether the header at the start of `bytes` is one of `volume`, by its own sum. What it announces may be damaged.
+pub fn is_header_of(volume: u64, bytes: &[u8]) -> bool {
+    bytes.get(..HEADER_BYTES).is_some_and(|header| header[61..] == header_sum(volume, header))
+}
+
+/// The header's own sum: of all that it says, but for the sum of the record.
+fn header_sum(volume: u64, header: &[u8]) -> [u8; 3] {
+    let [low, middle, high, ..] = seeded_sum(volume, 0, 0, &header[16..61]).to_le_bytes();
+    [low, middle, high]
 }
 
 /// What the checksum of a record covers.
@@ -320,7 +337,7 @@ pub struct Record<'a> {
 /// whole.
 pub fn decode(bytes: &[u8], volume: u64, sector_bytes: usize) -> Option<Record<'_>> {
     let header = decode_header(bytes, sector_bytes)?;
-    let bytes = bytes.get(..header.len_bytes as usize)?;
+    let bytes = bytes.get(..header.len_bytes as usize).filter(|bytes| is_header_of(volume, bytes))?;
     let sum = u64::from_le_bytes(bytes[8..16].try_into().ok()?);
     if sum != seeded_sum(volume, header.epoch, header.sequence, summed(bytes)) {
         return None;
@@ -377,6 +394,21 @@ mod tests {
     }
 
     #[test]
+    fn a_header_is_told_by_itself_whatever_stands_behind_it() {
+        let mut builder = RecordBuilder::default();
+        let mut bytes = sample(&mut builder).to_vec();
+        bytes[HEADER_BYTES..].fill(7);
+        assert!(is_header_of(7, &bytes) && decode_header(&bytes, 512).is_some());
+        assert!(decode(&bytes, 7, 512).is_none());
+        assert!(!is_header_of(8, &bytes) && !is_header_of(7, &bytes[..HEADER_BYTES - 1]));
+        for byte in 16..HEADER_BYTES {
+            bytes[byte] ^= 1;
+            assert!(!is_header_of(7, &bytes), "byte {byte}");
+            bytes[byte] ^= 1;
+        }
+    }
+
+    #[test]
     fn a_record_of_another_volume_epoch_or_place_does_not_pass() {
         let mut builder = RecordBuilder::default();
         let bytes = sample(&mut builder).to_vec();
@@ -401,6 +433,8 @@ mod tests {
         fn no_bytes_make_the_decoder_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..2000), seal in any::<bool>()) {
             if seal && bytes.len() >= HEADER_BYTES {
                 bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
+                let short_sum = header_sum(7, &bytes);
+                bytes[61..64].copy_from_slice(&short_sum);
                 let sum = seeded_sum(
                     7,
                     u64::from_le_bytes(bytes[16..24].try_into().unwrap()),

@@ -39,6 +39,10 @@ pub const RING_OFFSET: usize = 128;
 /// Bytes between the two copies of the head.
 pub const HEAD_BYTES: usize = 64;
 
+/// What counts heads, and what counts units, ends below these, so that it can be counted on.
+const GENERATION_END: u64 = 1 << 62;
+const SEQUENCE_END: u64 = 1 << 63;
+
 /// What an extent of a unit holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
@@ -240,14 +244,15 @@ impl ArenaHead {
         if magic != HEAD_MAGIC || sum != seeded_sum(0, 0, 0, &bytes[16..]) {
             return None;
         }
-        Some(Self {
+        let found = Self {
             volume: fields.u64()?,
             generation: fields.u64()?,
             epoch: fields.u64()?,
             next_epoch: fields.u64()?,
             tail_offset: fields.u64()?,
             tail_sequence: fields.u64()?,
-        })
+        };
+        (found.generation < GENERATION_END && found.tail_sequence < SEQUENCE_END).then_some(found)
     }
 }
 
@@ -283,6 +288,17 @@ mod tests {
         let head =
             ArenaHead { volume: 1, generation: 2, epoch: 3, next_epoch: 4, tail_offset: 5, tail_sequence: 6 };
         assert_eq!(ArenaHead::decode(&head.encode()), Some(head));
+    }
+
+    #[test]
+    fn a_head_that_cannot_be_counted_on_is_none() {
+        let head =
+            ArenaHead { volume: 1, generation: 2, epoch: 3, next_epoch: 4, tail_offset: 5, tail_sequence: 6 };
+        for head in
+            [ArenaHead { generation: u64::MAX, ..head }, ArenaHead { tail_sequence: u64::MAX, ..head }]
+        {
+            assert_eq!(ArenaHead::decode(&head.encode()), None);
+        }
     }
 
     proptest! {

@@ -24,7 +24,7 @@ use crate::notify::Notify;
 
 use frames::Frames;
 pub(crate) use frames::{Outgoing, PageBytes};
-pub(crate) use table::Table;
+pub(crate) use table::{Held, Table};
 
 /// Pages read from the device at once.
 const READ_PAGES_MAX: u64 = 64;
@@ -71,7 +71,13 @@ impl<H: Device> Home<H> {
     ) -> Self {
         let cached_pages_max = cached_pages_max.max(CACHED_PAGES_MIN);
         Self {
-            table: Table::new(Rc::clone(&device), layout.clone(), root),
+            table: Table::new(
+                Rc::clone(&device),
+                layout.clone(),
+                root,
+                cached_pages_max,
+                Rc::clone(&counters),
+            ),
             device,
             layout,
             frames: RefCell::new(Frames::new(cached_pages_max)),
@@ -149,8 +155,9 @@ impl<H: Device> Home<H> {
 
     /// As [`Self::load`], for a caller that holds the lock of all these pages.
     pub(crate) async fn load_locked(&self, first: u64, end: u64) -> Result<(), Error> {
+        let mut sums = self.table.hold_none();
         for page in first..end {
-            self.table.load_for(page).await?;
+            sums.load_for(page).await?;
         }
         let mut next = first;
         while next < end {

@@ -3,11 +3,17 @@
 //! A page of the table is read when a page it speaks of is first needed, and checked against the root. Sum 0
 //! stands for a page without contents, so the table is the allocation map too. Sum 0 in the root stands for a
 //! table page that was never written: all of its sums are 0.
+//!
+//! 1. A table page that differs from what is home, or that somebody holds ([`Held`]), stays in memory. Of the others
+//!    `spare_max` are kept, those that were used since they were last looked at rather than those that were not.
+//! 2. Whoever waits between loading a sum and using it holds it.
+//! 3. A table page is not read while it is written: whoever writes it holds it until it is home.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
+use crate::counters::{Counters, add};
 use crate::device::Device;
 use crate::error::Error;
 use crate::format::layout::{Layout, SUMS_PER_TABLE_PAGE};
@@ -20,20 +26,141 @@ pub(crate) struct Table<H> {
     device: Rc<H>,
     layout: Layout,
     root: RefCell<Vec<u64>>,
-    pages: RefCell<BTreeMap<u64, TablePage>>,
+    pages: RefCell<TablePages>,
+    counters: Rc<Counters>,
+}
+
+/// Table pages in memory.
+struct TablePages {
+    map: BTreeMap<u64, TablePage>,
+    /// Those that differ from what is home.
+    dirty: BTreeSet<u64>,
+    /// All those that may go, in the order in which they are looked at, with some that may not any more.
+    spare: VecDeque<u64>,
+    spare_max: usize,
 }
 
 struct TablePage {
     sums: Box<[u64; SUMS]>,
-    /// Whether it differs from what is home.
-    dirty: bool,
     /// Its sum, where the log holds it since the last change.
     logged_sum: Option<u64>,
+    /// How many hold it.
+    holds: u32,
+    is_spare: bool,
+    /// Whether it was used since it was last looked at.
+    is_used: bool,
+}
+
+/// Table pages that stay in memory until this is dropped.
+pub(crate) struct Held<'a, H> {
+    table: &'a Table<H>,
+    numbers: BTreeSet<u64>,
+}
+
+impl<H> Drop for Held<'_, H> {
+    fn drop(&mut self) {
+        let mut pages = self.table.pages.borrow_mut();
+        for &number in &self.numbers {
+            if let Some(page) = pages.map.get_mut(&number) {
+                page.holds -= 1;
+            }
+            pages.spare_if_idle(number);
+        }
+    }
+}
+
+impl<H: Device> Held<'_, H> {
+    /// Makes the sum of `page` known, and holds it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Table::load_for`].
+    pub(crate) async fn load_for(&mut self, page: u64) -> Result<(), Error> {
+        let number = Table::<H>::page_for(page);
+        if !self.numbers.contains(&number) {
+            self.table.load_for(page).await?;
+            self.hold(number);
+        }
+        Ok(())
+    }
+
+    /// Holds the sum of `page` if it is known; answers whether it is.
+    pub(crate) fn hold_known(&mut self, page: u64) -> bool {
+        let number = Table::<H>::page_for(page);
+        let is_known = self.table.pages.borrow().map.contains_key(&number);
+        if is_known {
+            self.hold(number);
+        }
+        is_known
+    }
+
+    fn hold(&mut self, number: u64) {
+        if self.numbers.insert(number)
+            && let Some(page) = self.table.pages.borrow_mut().map.get_mut(&number)
+        {
+            page.holds += 1;
+        }
+    }
+
+    /// What it holds stays in memory for good: what is home of it is not known.
+    pub(crate) fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl TablePages {
+    /// Notes that a page may go, if so, and lets others go for it.
+    fn spare_if_idle(&mut self, number: u64) {
+        let is_dirty = self.dirty.contains(&number);
+        let Some(page) = self.map.get_mut(&number) else { return };
+        if page.holds > 0 || page.is_spare || is_dirty {
+            return;
+        }
+        page.is_spare = true;
+        self.spare.push_back(number);
+        while self.spare.len() > self.spare_max {
+            let Some(oldest) = self.spare.pop_front() else { return };
+            let is_dirty = self.dirty.contains(&oldest);
+            let Some(page) = self.map.get_mut(&oldest) else { continue };
+            page.is_spare = page.is_used && page.holds == 0 && !is_dirty;
+            if page.is_spare {
+                page.is_used = false;
+                self.spare.push_back(oldest);
+            } else if page.holds == 0 && !is_dirty {
+                self.map.remove(&oldest);
+            }
+        }
+    }
+
+    fn insert(&mut self, number: u64, page: TablePage, dirty: bool) {
+        if let Some(before) = self.map.insert(number, page)
+            && let Some(page) = self.map.get_mut(&number)
+        {
+            (page.holds, page.is_spare) = (before.holds, before.is_spare);
+        }
+        if dirty {
+            self.dirty.insert(number);
+        }
+        self.spare_if_idle(number);
+    }
 }
 
 impl<H: Device> Table<H> {
-    pub(crate) fn new(device: Rc<H>, layout: Layout, root: Vec<u64>) -> Self {
-        Self { device, layout, root: RefCell::new(root), pages: RefCell::default() }
+    /// The table that `root` sums. Of pages that are home `spare_max` are kept, of which there must be one.
+    pub(crate) fn new(
+        device: Rc<H>,
+        layout: Layout,
+        root: Vec<u64>,
+        spare_max: usize,
+        counters: Rc<Counters>,
+    ) -> Self {
+        let pages = TablePages {
+            map: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            spare: VecDeque::new(),
+            spare_max: spare_max.max(1),
+        };
+        Self { device, layout, root: RefCell::new(root), pages: RefCell::new(pages), counters }
     }
 
     /// The table page that speaks of `page`.
@@ -41,40 +168,59 @@ impl<H: Device> Table<H> {
         page / SUMS_PER_TABLE_PAGE
     }
 
-    /// Makes the sum of `page` known.
+    /// Holds nothing yet.
+    pub(crate) fn hold_none(&self) -> Held<'_, H> {
+        Held { table: self, numbers: BTreeSet::new() }
+    }
+
+    /// Makes the sum of `page` known, until the next time that the caller waits.
     ///
     /// # Errors
     ///
     /// Those of the device; [`Error::Damaged`] where the table is not what was written.
     pub(crate) async fn load_for(&self, page: u64) -> Result<(), Error> {
-        let table_page = Self::page_for(page);
-        if self.pages.borrow().contains_key(&table_page) {
+        let number = Self::page_for(page);
+        loop {
+            if let Some(page) = self.pages.borrow_mut().map.get_mut(&number) {
+                page.is_used = true;
+                return Ok(());
+            }
+            let expected = self.root_sum(number);
+            let mut bytes = [0; PAGE];
+            if expected != 0 {
+                let read = self.read(number).await;
+                if self.pages.borrow().map.contains_key(&number) || self.root_sum(number) != expected {
+                    continue; // loaded by another meanwhile, and perhaps changed, taken home and gone again
+                }
+                bytes = read?;
+                if page_sum(&bytes) != expected {
+                    return Err(Error::Damaged { page });
+                }
+            }
+            self.pages.borrow_mut().insert(number, TablePage::of(&bytes, None), false);
             return Ok(());
         }
-        let expected = self.root.borrow()[table_page as usize];
-        let bytes = if expected == 0 {
-            [0; PAGE]
-        } else {
-            let bytes = self.read(table_page).await?;
-            if page_sum(&bytes) != expected {
-                return Err(Error::Damaged { page });
-            }
-            bytes
-        };
-        self.pages.borrow_mut().entry(table_page).or_insert_with(|| TablePage::of(&bytes, false, None));
-        Ok(())
     }
 
-    /// Whether the sum of `page` is known.
-    pub(crate) fn is_loaded(&self, page: u64) -> bool {
-        self.pages.borrow().contains_key(&Self::page_for(page))
+    /// Number of table pages in memory.
+    pub(crate) fn loaded_pages(&self) -> usize {
+        self.pages.borrow().map.len()
     }
 
     /// The bytes of a table page as they are home, unchecked.
     pub(crate) async fn read(&self, table_page: u64) -> Result<[u8; PAGE], Error> {
         let mut bytes = [0; PAGE];
+        add(&self.counters.table_reads, 1);
         self.device.read(self.layout.table_offset(table_page), &mut bytes).await?;
         Ok(bytes)
+    }
+
+    /// Whether a table page is home as the root says; one that was never written is.
+    pub(crate) async fn is_whole_home(&self, table_page: u64) -> bool {
+        match self.root_sum(table_page) {
+            0 => true,
+            sum => self.read(table_page).await.is_ok_and(|bytes| page_sum(&bytes) == sum),
+        }
     }
 
     /// What the root says of a table page.
@@ -85,52 +231,53 @@ impl<H: Device> Table<H> {
     /// Puts a table page in place, as recovery found it; `is_logged` where the log says so of all of it.
     pub(crate) fn recover(&self, table_page: u64, bytes: &[u8; PAGE], is_logged: bool) {
         self.root.borrow_mut()[table_page as usize] = page_sum(bytes);
-        let page = TablePage::of(bytes, true, is_logged.then(|| page_sum(bytes)));
-        self.pages.borrow_mut().insert(table_page, page);
+        let page = TablePage::of(bytes, is_logged.then(|| page_sum(bytes)));
+        self.pages.borrow_mut().insert(table_page, page, true);
     }
 
     /// The sum of a page whose sum is known.
     pub(crate) fn sum(&self, page: u64) -> u64 {
         let pages = self.pages.borrow();
-        let table_page = pages.get(&Self::page_for(page)).expect("the caller loaded the sum");
+        let table_page = pages.map.get(&Self::page_for(page)).expect("the caller loaded the sum");
         table_page.sums[(page % SUMS_PER_TABLE_PAGE) as usize]
     }
 
     /// Changes the sum of a page whose sum is known.
     pub(crate) fn set_sum(&self, page: u64, sum: u64) {
         let mut pages = self.pages.borrow_mut();
-        let table_page = pages.get_mut(&Self::page_for(page)).expect("the caller loaded the sum");
+        let number = Self::page_for(page);
+        let table_page = pages.map.get_mut(&number).expect("the caller loaded the sum");
         let place = &mut table_page.sums[(page % SUMS_PER_TABLE_PAGE) as usize];
         if *place != sum {
             *place = sum;
-            table_page.dirty = true;
             table_page.logged_sum = None;
+            pages.dirty.insert(number);
         }
     }
 
-    /// Table pages that differ from what is home, with their bytes; the root takes their sums.
-    pub(crate) fn take_dirty(&self) -> Vec<(u64, [u8; PAGE])> {
-        let mut pages = self.pages.borrow_mut();
-        let mut dirty = Vec::new();
-        for (&number, page) in pages.iter_mut().filter(|(_, page)| page.dirty) {
-            page.dirty = false;
-            dirty.push((number, page.bytes()));
-        }
-        drop(pages);
-        for (number, bytes) in &dirty {
-            self.root.borrow_mut()[*number as usize] = page_sum(bytes);
+    /// Table pages that differ from what is home, with their bytes; the root takes their sums. They stay in memory
+    /// until `held`, which is of this table, is dropped: not before they are home.
+    pub(crate) fn take_dirty(&self, held: &mut Held<'_, H>) -> Vec<(u64, [u8; PAGE])> {
+        let numbers = std::mem::take(&mut self.pages.borrow_mut().dirty);
+        let mut dirty = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            held.hold(number);
+            let bytes = self.pages.borrow().map.get(&number).map(TablePage::bytes);
+            let bytes = bytes.expect("a page that differs from what is home stays");
+            self.root.borrow_mut()[number as usize] = page_sum(&bytes);
+            dirty.push((number, bytes));
         }
         dirty
     }
 
     /// Whether the log holds this sum of a table page since its last change.
     pub(crate) fn is_logged(&self, table_page: u64, sum: u64) -> bool {
-        self.pages.borrow().get(&table_page).is_some_and(|page| page.logged_sum == Some(sum))
+        self.pages.borrow().map.get(&table_page).is_some_and(|page| page.logged_sum == Some(sum))
     }
 
     /// Number of table pages that differ from what is home.
     pub(crate) fn dirty_pages(&self) -> usize {
-        self.pages.borrow().values().filter(|page| page.dirty).count()
+        self.pages.borrow().dirty.len()
     }
 
     /// The sum that each of the table pages speaking of `pages` has now.
@@ -138,7 +285,7 @@ impl<H: Device> Table<H> {
         let mut numbers: Vec<u64> = pages.map(Self::page_for).collect();
         numbers.dedup();
         let loaded = self.pages.borrow();
-        let sum = |number: u64| loaded.get(&number).map(|page| (number, page_sum(&page.bytes())));
+        let sum = |number: u64| loaded.map.get(&number).map(|page| (number, page_sum(&page.bytes())));
         numbers.into_iter().filter_map(sum).collect()
     }
 
@@ -151,12 +298,12 @@ impl<H: Device> Table<H> {
 }
 
 impl TablePage {
-    fn of(bytes: &[u8; PAGE], dirty: bool, logged_sum: Option<u64>) -> Self {
+    fn of(bytes: &[u8; PAGE], logged_sum: Option<u64>) -> Self {
         let mut sums = Box::new([0; SUMS]);
         for (sum, word) in sums.iter_mut().zip(bytes.chunks_exact(8)) {
             *sum = u64::from_le_bytes(word.try_into().expect("chunks are words"));
         }
-        Self { sums, dirty, logged_sum }
+        Self { sums, logged_sum, holds: 0, is_spare: false, is_used: true }
     }
 
     fn bytes(&self) -> [u8; PAGE] {

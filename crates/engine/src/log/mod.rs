@@ -26,7 +26,7 @@ use std::rc::Rc;
 use crate::counters::{Counters, add};
 use crate::device::{Device, Durability, Extent};
 use crate::error::Error;
-use crate::format::record::{Header, RecordBuilder, RecordKind};
+use crate::format::record::{Header, RecordBuilder, RecordKind, decode};
 use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
 
@@ -174,10 +174,7 @@ impl<L: Device> Log<L> {
             len_bytes: 0,
         };
         let bytes = builder.seal(self.volume, header, self.sector_bytes);
-        debug_assert!(
-            crate::format::record::decode(bytes, self.volume, self.sector_bytes).is_some(),
-            "what is written can be read"
-        );
+        debug_assert!(decode(bytes, self.volume, self.sector_bytes).is_some(), "what is written can be read");
         add(&self.counters.log_bytes, bytes.len() as u64);
         let durability =
             if is_planted(Bug::LogBuffered) { Durability::Buffered } else { Durability::Durable };
@@ -231,6 +228,27 @@ impl<L: Device> Log<L> {
         self.acknowledged.set(acknowledged);
         drop(state);
         self.changed.all();
+    }
+
+    /// The first record from `sequence` on that is acknowledged and not behind the tail: its number, offset and length.
+    /// It stays where it is until [`Self::advance_tail`].
+    pub(crate) fn live_from(&self, sequence: u64) -> Option<(u64, u64, u64)> {
+        let state = self.state.borrow();
+        let first = state.next_sequence - state.live.len() as u64;
+        let sequence = sequence.max(first);
+        let live = state.live.get((sequence - first) as usize)?;
+        (sequence <= self.acknowledged.get()).then_some((sequence, live.offset, live.len))
+    }
+
+    /// Whether the device holds the record at this place.
+    pub(crate) async fn is_whole(&self, (sequence, offset, len): (u64, u64, u64)) -> bool {
+        let mut bytes = vec![0; len as usize];
+        let read = self.device.read(self.zone.offset + offset, &mut bytes).await;
+        let found = decode(&bytes, self.volume, self.sector_bytes);
+        read.is_ok()
+            && found.is_some_and(|record| {
+                (record.header.sequence, u64::from(record.header.len_bytes)) == (sequence, len)
+            })
     }
 
     /// Where the record `sequence` is, or will be if it is the next one.

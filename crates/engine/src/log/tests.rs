@@ -1,10 +1,15 @@
 //! How the log uses its room.
 
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
 use proptest::prelude::*;
 
 use super::*;
 use crate::device::{FlushScope, Geometry};
 use crate::error::DeviceError;
+use crate::format::record::Tag;
+use crate::format::superblock::Superblock;
 
 /// A device that nothing is asked of.
 struct Unused;
@@ -99,5 +104,117 @@ proptest! {
                 prop_assert_eq!(log.position_of(*sequence).offset, place.offset);
             }
         }
+    }
+}
+
+/// A log in memory.
+struct Memory(Vec<u8>);
+
+impl Device for Memory {
+    fn geometry(&self) -> Geometry {
+        Geometry { size_bytes: self.0.len() as u64, sector_bytes: 512, atomic_sectors: true }
+    }
+    async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        into.copy_from_slice(&self.0[offset as usize..][..into.len()]);
+        Ok(())
+    }
+    async fn write(&self, _: u64, _: &[u8], _: Durability) -> Result<(), DeviceError> {
+        unreachable!("a log is only read")
+    }
+    async fn flush(&self, _: FlushScope<'_>) -> Result<(), DeviceError> {
+        unreachable!("a log is only read")
+    }
+    async fn discard(&self, _: Extent) -> Result<(), DeviceError> {
+        unreachable!("a log is only read")
+    }
+}
+
+const MIB: usize = 1 << 20;
+
+/// What is found on a log of 1 MiB of volume 7, whose tail is record 1 at its start.
+fn scanned(bytes: Vec<u8>) -> scan::Scan {
+    let zone = Extent::new(0, bytes.len() as u64);
+    let superblock = Superblock {
+        volume: 7,
+        generation: 1,
+        epoch: 2,
+        pages: 100,
+        home_bytes: 0,
+        log_bytes: zone.len,
+        separate_log: true,
+        root_slot: 0,
+        root_sum: 0,
+        tail_offset: 0,
+        tail_sequence: 1,
+        tail_epoch: 1,
+        atomic_max_bytes: 4096,
+        log_sector_bytes: 512,
+        acknowledged: 0,
+    };
+    let device = Memory(bytes);
+    let mut scan = pin!(scan::scan(&device, zone, &superblock));
+    let Poll::Ready(found) = scan.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
+        unreachable!("memory answers at once")
+    };
+    found
+}
+
+/// A record with so much payload, sealed for `volume`.
+fn record(volume: u64, sequence: u64, payload_bytes: usize) -> Vec<u8> {
+    let mut builder = RecordBuilder::default();
+    builder.clear();
+    for page in 0..(payload_bytes / 4096) as u64 {
+        builder.tag(&Tag::Page { page, sum: 5 });
+    }
+    builder.payload(payload_bytes / 4096 * 4096).fill(1);
+    let header = Header {
+        kind: RecordKind::Images,
+        epoch: 2,
+        sequence,
+        acknowledged: sequence - 1,
+        through: 0,
+        tags: 0,
+        payload_bytes: 0,
+        len_bytes: 0,
+    };
+    builder.seal(volume, header, 512).to_vec()
+}
+
+/// A log in which every sector from the second on begins with the header of a record that ends with the log and whose
+/// sum does not fit.
+fn full_of_headers(volume: u64) -> Vec<u8> {
+    let mut bytes = vec![0; MIB];
+    let whole = record(volume, 2, MIB / 2);
+    for sector in bytes[512..MIB - whole.len()].chunks_exact_mut(512) {
+        sector[..64].copy_from_slice(&whole[..64]);
+    }
+    bytes
+}
+
+#[test]
+fn headers_that_a_user_made_up_are_not_summed() {
+    let found = scanned(full_of_headers(8));
+    assert_eq!((found.ended, found.summed_bytes), (cases::Decision::End, 0));
+}
+
+#[test]
+fn of_headers_made_by_who_knows_the_volume_a_bounded_part_is_summed() {
+    let found = scanned(full_of_headers(7));
+    assert!(
+        found.summed_bytes > MIB as u64 && found.summed_bytes <= 4 * MIB as u64,
+        "{}",
+        found.summed_bytes
+    );
+    assert_eq!(found.ended, cases::Decision::Damaged, "it does not merely end");
+}
+
+#[test]
+fn a_record_behind_a_missing_one_is_found_wherever_it_is_and_summed_once() {
+    for at in [512, 4096, MIB / 2, MIB - 8192] {
+        let mut bytes = vec![0; MIB];
+        let later = record(7, 2, 4096);
+        bytes[at..at + later.len()].copy_from_slice(&later);
+        let found = scanned(bytes);
+        assert_eq!((found.ended, found.summed_bytes), (cases::Decision::Damaged, later.len() as u64));
     }
 }

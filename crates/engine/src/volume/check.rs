@@ -1,6 +1,12 @@
-//! Reading every page and telling which are damaged.
+//! Reading everything and telling what is damaged.
+//!
+//! 1. What is read is what the devices hold, not what memory does.
+//! 2. Superblocks, roots and the log are read before anything is written: what a checkpoint writes anew would be whole
+//!    however damaged it was before.
+//! 3. What a cut may leave is no damage: an opening has written every copy of the superblock and both roots anew by its
+//!    end, and of the log only records that were acknowledged are looked at.
 
-use super::Volume;
+use super::{Inner, SuperblockCopy, Volume};
 use crate::device::Device;
 use crate::env::{Arena, Env};
 use crate::error::Error;
@@ -17,19 +23,40 @@ pub struct CheckReport {
     pub pages_empty: u64,
     /// Pages that are not what was written, or cannot be read.
     pub damaged_pages: Vec<u64>,
-    /// Table pages that are not what was written: what they speak of cannot be checked.
+    /// Pages of the table of sums that were read and compared with the root.
+    pub table_pages_checked: u64,
+    /// Those that are not what was written, or cannot be read. Unless memory holds one still, the pages it speaks of
+    /// cannot be checked.
     pub damaged_table_pages: Vec<u64>,
+    /// Copies of the superblock that were read, on both devices.
+    pub superblocks_checked: u64,
+    /// Those that are not what was written last to their place, or cannot be read. One is enough to open the volume.
+    pub damaged_superblocks: Vec<SuperblockCopy>,
+    /// Roots of the table of sums that were read, of the two.
+    pub roots_checked: u64,
+    /// Those whose sum is not that of the superblock in force or of the one before, by their place, or that cannot be
+    /// read. Without the one in force the volume does not open.
+    pub damaged_roots: Vec<u8>,
+    /// Records of the log, from its tail to the newest acknowledged one, that were read and summed.
+    pub log_records_checked: u64,
+    /// Numbers of those that are not what was written, or cannot be read. The volume would not open after a cut now;
+    /// what they hold is in memory still, and goes home with the next checkpoint.
+    pub damaged_log_records: Vec<u64>,
 }
 
 impl CheckReport {
     /// Whether nothing is damaged.
     pub fn is_clean(&self) -> bool {
-        self.damaged_pages.is_empty() && self.damaged_table_pages.is_empty()
+        self.damaged_pages.is_empty()
+            && self.damaged_table_pages.is_empty()
+            && self.damaged_superblocks.is_empty()
+            && self.damaged_roots.is_empty()
+            && self.damaged_log_records.is_empty()
     }
 }
 
-/// Takes everything home, then reads every page from the device and compares it with its sum. The volume may
-/// be in use meanwhile.
+/// Reads every copy of the superblock, both roots, the log from its tail on and the table of sums from the devices, then
+/// takes everything home and reads every page; compares each with its sum. The volume may be in use meanwhile.
 ///
 /// # Errors
 ///
@@ -37,33 +64,98 @@ impl CheckReport {
 pub async fn check<E: Env, A: Arena, H: Device, L: Device>(
     volume: &Volume<E, A, H, L>,
 ) -> Result<CheckReport, Error> {
-    volume.checkpoint().await?;
     let inner = &volume.0;
+    inner.check_alive()?;
     let mut report = CheckReport::default();
-    let pages = inner.home.layout.pages;
-    let mut page = 0;
-    while page < pages {
-        if inner.home.table.load_for(page).await.is_err() {
-            report.damaged_table_pages.push(page / SUMS_PER_TABLE_PAGE);
-            page = (page / SUMS_PER_TABLE_PAGE + 1) * SUMS_PER_TABLE_PAGE;
-            continue;
-        }
-        // The turn before the lock, as everywhere: a checkpoint that has the turn may need the page.
-        let turn = inner.home_writer.take().await;
-        let lock = inner.home.lock(page, page + 1).await;
-        match inner.home.table.sum(page) {
-            0 => report.pages_empty += 1,
-            sum => {
-                let mut bytes = [0; PAGE];
-                let read = inner.home.device.read(inner.home.layout.page_offset(page), &mut bytes).await;
-                report.pages_checked += 1;
-                if read.is_err() || page_sum(&bytes) != sum {
-                    report.damaged_pages.push(page);
-                }
+    inner.check_superblocks_and_roots(&mut report).await;
+    inner.check_log(&mut report).await;
+    inner.check_table(&mut report).await;
+    inner.check_alive()?;
+    volume.checkpoint().await?;
+    inner.check_pages(&mut report).await;
+    inner.check_alive()?;
+    Ok(report)
+}
+
+impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
+    // Each for as long as it takes to read a little: whoever has the turn of writing home is the only one who writes
+    // superblocks, roots and the table, and who moves the tail of the log; while it is held, commits may have to wait.
+
+    async fn check_superblocks_and_roots(&self, report: &mut CheckReport) {
+        let turn = self.home_writer.take().await;
+        for copy in self.superblocks.copies() {
+            report.superblocks_checked += 1;
+            if !self.superblocks.is_whole(copy).await {
+                report.damaged_superblocks.push(copy);
             }
         }
-        drop((lock, turn));
-        page += 1;
+        for ((slot, zone), sum) in (0..).zip(self.home.layout.roots).zip(self.superblocks.root_sums()) {
+            let Some(sum) = sum else { continue };
+            let mut root = vec![0; zone.len as usize];
+            let read = self.home.device.read(zone.offset, &mut root).await;
+            report.roots_checked += 1;
+            if read.is_err() || page_sum(&root) != sum {
+                report.damaged_roots.push(slot);
+            }
+        }
+        drop(turn);
     }
-    Ok(report)
+
+    async fn check_log(&self, report: &mut CheckReport) {
+        let newest = self.log.acknowledged();
+        let mut next = 0;
+        while next <= newest {
+            let turn = self.home_writer.take().await;
+            let Some(record) = self.log.live_from(next) else { return };
+            report.log_records_checked += 1;
+            if !self.log.is_whole(record).await {
+                report.damaged_log_records.push(record.0);
+            }
+            next = record.0 + 1;
+            drop(turn);
+        }
+    }
+
+    async fn check_table(&self, report: &mut CheckReport) {
+        for number in 0..self.home.layout.table_pages() {
+            let turn = self.home_writer.take().await;
+            report.table_pages_checked += u64::from(self.home.table.root_sum(number) != 0);
+            if !self.home.table.is_whole_home(number).await {
+                report.damaged_table_pages.push(number);
+            }
+            drop(turn);
+        }
+    }
+
+    async fn check_pages(&self, report: &mut CheckReport) {
+        let pages = self.home.layout.pages;
+        let mut page = 0;
+        while page < pages {
+            let mut held = self.home.table.hold_none();
+            if held.load_for(page).await.is_err() {
+                let table_page = page / SUMS_PER_TABLE_PAGE;
+                if !report.damaged_table_pages.contains(&table_page) {
+                    report.damaged_table_pages.push(table_page);
+                }
+                page = (table_page + 1) * SUMS_PER_TABLE_PAGE;
+                continue;
+            }
+            // The turn before the lock, as everywhere: a checkpoint that has the turn may need the page.
+            let turn = self.home_writer.take().await;
+            let lock = self.home.lock(page, page + 1).await;
+            match self.home.table.sum(page) {
+                0 => report.pages_empty += 1,
+                sum => {
+                    let mut bytes = [0; PAGE];
+                    let read = self.home.device.read(self.home.layout.page_offset(page), &mut bytes).await;
+                    report.pages_checked += 1;
+                    if read.is_err() || page_sum(&bytes) != sum {
+                        report.damaged_pages.push(page);
+                    }
+                }
+            }
+            drop((lock, turn));
+            page += 1;
+        }
+    }
 }

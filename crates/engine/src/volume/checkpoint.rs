@@ -21,7 +21,7 @@ use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::format::record::{RecordBuilder, RecordKind, TAG_BYTES, Tag};
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
-use crate::home::{Outgoing, PageBytes};
+use crate::home::{Held, Outgoing, PageBytes};
 use crate::log::Meaning;
 use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
@@ -64,19 +64,28 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     /// As [`Self::checkpoint`], for whoever has the turn of writing home.
     pub(super) async fn checkpoint_in_turn(self: &Rc<Self>) -> Result<(), Error> {
         self.check_alive()?;
-        let (pages, stuck) = self.load_dirty().await?;
+        let mut sums = self.home.table.hold_none();
+        let (pages, stuck) = self.load_dirty(&mut sums).await?;
         let guard = self.to_the_end();
-        let taken_home = self.take_home(&pages, &stuck).await;
+        let taken_home = self.take_home(&pages, &stuck, &mut sums).await;
         guard.done();
+        if taken_home.is_err() {
+            sums.keep(); // nobody knows which of them are home; what memory holds can still be read
+        }
         taken_home
     }
 
     /// Takes these pages home, and moves the tail behind their changes.
-    async fn take_home(self: &Rc<Self>, pages: &[u64], stuck: &[u64]) -> Result<(), Error> {
+    async fn take_home(
+        self: &Rc<Self>,
+        pages: &[u64],
+        stuck: &[u64],
+        sums: &mut Held<'_, H>,
+    ) -> Result<(), Error> {
         let through = self.log.acknowledged();
         let outgoing = self.home.take_outgoing(pages);
         self.pump_soon(); // a commit that waited for frames has them now
-        let table = self.announce(&outgoing, through).await?;
+        let table = self.announce(&outgoing, through, sums).await?;
 
         self.write_home_pages(&outgoing, &table).await?;
         let slot = self.superblocks.inactive_root();
@@ -120,15 +129,15 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
 
     /// Makes every dirty page and its sum known; answers all pages that are dirty at the moment of its end, and apart
     /// from them those of which that cannot be done. The tail will pass every change up to then, so none may be
-    /// left out.
-    async fn load_dirty(self: &Rc<Self>) -> Result<(Vec<u64>, Vec<u64>), Error> {
+    /// left out. `held` keeps the sums.
+    async fn load_dirty(self: &Rc<Self>, held: &mut Held<'_, H>) -> Result<(Vec<u64>, Vec<u64>), Error> {
         let mut stuck = BTreeSet::new();
         loop {
             self.finish_commits();
             self.check_alive()?;
             let (mut pages, mut unready, mut left) = (Vec::new(), Vec::new(), Vec::new());
             for page in self.home.dirty_list() {
-                match self.is_ready(page) {
+                match self.is_ready(page, held) {
                     true => pages.push(page),
                     false if stuck.contains(&page) => left.push(page),
                     false => unready.push(page),
@@ -138,11 +147,11 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
                 return Ok((pages, left));
             }
             for run in runs(&unready) {
-                if self.load_run(run.clone()).await.is_ok() {
+                if self.load_run(run.clone(), held).await.is_ok() {
                     continue;
                 }
                 for page in run {
-                    if self.load_run(page..page + 1).await.is_err() {
+                    if self.load_run(page..page + 1, held).await.is_err() {
                         stuck.insert(page);
                     }
                 }
@@ -154,14 +163,14 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         }
     }
 
-    fn is_ready(&self, page: u64) -> bool {
-        self.home.is_known(page) && self.home.table.is_loaded(page)
+    fn is_ready(&self, page: u64, held: &mut Held<'_, H>) -> bool {
+        self.home.is_known(page) && held.hold_known(page)
     }
 
-    async fn load_run(&self, run: std::ops::Range<u64>) -> Result<(), Error> {
+    async fn load_run(&self, run: std::ops::Range<u64>, held: &mut Held<'_, H>) -> Result<(), Error> {
         self.home.load(run.start, run.end).await?;
         for page in run {
-            self.home.table.load_for(page).await?;
+            held.load_for(page).await?;
         }
         Ok(())
     }
@@ -199,6 +208,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         self: &Rc<Self>,
         outgoing: &[Outgoing],
         through: u64,
+        held: &mut Held<'_, H>,
     ) -> Result<Vec<(u64, [u8; PAGE])>, Error> {
         let mut sums = Vec::with_capacity(outgoing.len());
         for (number, page) in outgoing.iter().enumerate() {
@@ -210,7 +220,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             self.home.table.set_sum(page.page, sum);
             sums.push(sum);
         }
-        let table = self.home.table.take_dirty();
+        let table = self.home.table.take_dirty(held);
         let table_sums: Vec<u64> = table.iter().map(|(_, bytes)| page_sum(bytes)).collect();
         let pages = || outgoing.iter().zip(&sums).filter(|(page, sum)| page.logged_sum != Some(**sum));
         let table_pages = || {

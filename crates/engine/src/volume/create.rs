@@ -1,13 +1,14 @@
 //! Making a volume.
 
-use super::Limits;
 use super::checkpoint::ANNOUNCED_MAX_BYTES;
 use super::superblocks::write_generation;
+use super::{Limits, ZERO_CHUNK_PAGES};
 use crate::device::{Device, Durability, FlushScope};
 use crate::error::Error;
 use crate::format::layout::Layout;
 use crate::format::record::{HEADER_BYTES, TAG_BYTES};
 use crate::format::superblock::Superblock;
+use crate::format::unit::{Content, UnitExtent};
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
 use crate::options::CreateOptions;
 use crate::planted::{Bug, is_planted};
@@ -156,6 +157,27 @@ impl Limits {
         Err(Error::Unusable(format!(
             "a log of {log_bytes} bytes is too small for atomic writes of {atomic_max_bytes} bytes"
         )))
+    }
+
+    /// Whether a commit can carry a unit of the arena, by what it says of itself. All that the volume stores can be
+    /// carried; what could not would wait for room for ever.
+    pub(super) fn fit_unit(&self, extents: &[UnitExtent]) -> bool {
+        let (mut pages, mut contentless_pages, mut bytes) = (0, 0, HEADER_BYTES as u64 + PAGE_BYTES);
+        for extent in extents.iter().filter(|extent| extent.content != Content::Superseded) {
+            let Some(end) = extent.offset.checked_add(extent.len) else { return false };
+            let touched = end.div_ceil(PAGE_BYTES) - extent.offset / PAGE_BYTES;
+            pages += touched;
+            let of_tags = touched.saturating_mul(TAG_BYTES as u64);
+            bytes = bytes.saturating_add(of_tags).saturating_add(extent.payload_bytes());
+            contentless_pages += if extent.content == Content::Data { 0 } else { touched };
+            let is_too_large = pages > self.commit_pages_max() as u64
+                || contentless_pages > ZERO_CHUNK_PAGES + 2
+                || bytes > self.commit_used_max;
+            if is_too_large {
+                return false;
+            }
+        }
+        true
     }
 
     /// Largest payload of one commit, with 64 bytes for each of its extents.

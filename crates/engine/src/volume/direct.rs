@@ -144,8 +144,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             return Ok(false);
         }
         let lock = self.home.lock(first, end).await;
+        let mut held = self.home.table.hold_none();
         for page in first..end {
-            self.home.table.load_for(page).await?;
+            held.load_for(page).await?;
         }
         let sums: Vec<u64> = bytes.chunks_exact(PAGE).map(page_sum).collect();
         let mut builder = RecordBuilder::default();

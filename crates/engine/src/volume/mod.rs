@@ -43,6 +43,7 @@ use crate::planted::{Bug, is_planted};
 
 pub use check::{CheckReport, check};
 pub use create::create;
+pub use superblocks::SuperblockCopy;
 use superblocks::Superblocks;
 
 /// Pages that one unit zeroes at most.
@@ -75,6 +76,8 @@ pub struct Occupancy {
     pub dirty_bytes: u64,
     /// As many of them as may be.
     pub dirty_max_bytes: u64,
+    /// Bytes of the table of sums that are in memory.
+    pub table_bytes: u64,
 }
 
 struct Inner<E, A, H, L> {
@@ -183,6 +186,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             log_bytes: inner.home.layout.log.len,
             dirty_bytes: inner.home.dirty_pages() as u64 * PAGE_BYTES,
             dirty_max_bytes: inner.limits.dirty_pages_max as u64 * PAGE_BYTES,
+            table_bytes: inner.home.table.loaded_pages() as u64 * PAGE_BYTES,
         }
     }
 

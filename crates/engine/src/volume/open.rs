@@ -15,13 +15,14 @@ use std::rc::Rc;
 use super::recover::{durable_units, read_root, replay};
 use super::superblocks::{InForce, Superblocks};
 use super::{Inner, Limits, Turn, Volume, commit};
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, unit_bytes_max_of};
 use crate::counters::{Counters, add};
-use crate::device::{Device, FlushScope};
+use crate::device::{Device, Extent, FlushScope};
 use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::format::PAGE_BYTES;
 use crate::format::layout::Layout;
+use crate::format::unit::UnitExtent;
 use crate::home::Home;
 use crate::log::Log;
 use crate::log::cases::Decision;
@@ -62,6 +63,14 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
                 .ok_or_else(|| {
                     Error::Unusable("the devices are smaller than the volume on them".to_owned())
                 })?;
+        let sector_bytes = log.geometry().sector_bytes;
+        if sector_bytes > superblock.log_sector_bytes {
+            return Err(Error::Unusable(format!(
+                "its log was made for sectors of {} bytes, and this drive writes {sector_bytes} at once: move it to one \
+                 with sectors of {} bytes or less",
+                superblock.log_sector_bytes, superblock.log_sector_bytes
+            )));
+        }
         let root_zone = layout.roots[usize::from(superblock.root_slot)];
         let root = read_root(&home, root_zone, superblock.root_sum, layout.table_pages()).await?;
 
@@ -90,12 +99,21 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             let next = durable.partition_point(|range| range.start <= unit);
             next > 0 && durable[next - 1].contains(&unit)
         };
-        let (mut buffer, replayed) =
-            Buffer::open(arena, superblock.volume, superblock.epoch, epoch, is_durable);
-        add(&counters.replayed_units, replayed);
-        if 2 * buffer.unit_bytes_max() < superblock.atomic_max_bytes as usize + PAGE_BYTES as usize {
+        if 2 * unit_bytes_max_of(arena.len()) < superblock.atomic_max_bytes as usize + PAGE_BYTES as usize {
             return Err(Error::Unusable("the arena is smaller than two writes".to_owned()));
         }
+        let is_beyond_log = Cell::new(false);
+        let is_sound = |extents: &[UnitExtent]| {
+            let is_ours = is_of_volume(extents, superblock.pages * PAGE_BYTES);
+            is_beyond_log.set(is_beyond_log.get() || is_ours && !limits.fit_unit(extents));
+            is_ours && !is_beyond_log.get()
+        };
+        let (mut buffer, replayed) =
+            Buffer::open(arena, superblock.volume, superblock.epoch, epoch, is_durable, is_sound);
+        if is_beyond_log.get() {
+            return Err(Error::Unusable("the arena holds a write that the log could never take".to_owned()));
+        }
+        add(&counters.replayed_units, replayed);
         let superblocks =
             Superblocks::new(Rc::clone(&home), Rc::clone(&log), superblock, Rc::clone(&counters));
         if log_lags {
@@ -143,4 +161,13 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Whether a unit of the arena speaks of bytes, and of none but those of the volume. No volume stores another: it and
+/// what follows it are someone else's, and are not taken for acknowledged writes.
+fn is_of_volume(extents: &[UnitExtent], size_bytes: u64) -> bool {
+    let is_within = |extent: &UnitExtent| {
+        extent.len > 0 && Extent { offset: extent.offset, len: extent.len }.fits(size_bytes)
+    };
+    !extents.is_empty() && extents.iter().all(is_within)
 }

@@ -29,12 +29,31 @@ pub(super) struct Superblocks<H, L> {
     home: Rc<H>,
     log: Rc<L>,
     current: Cell<Superblock>,
+    /// The one before, where this opening wrote it.
+    previous: Cell<Option<Superblock>>,
     counters: Rc<Counters>,
+}
+
+/// A copy of the superblock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SuperblockCopy {
+    /// On the home device.
+    Home(usize),
+    /// On the log device.
+    Log(usize),
+}
+
+impl SuperblockCopy {
+    fn number(self) -> usize {
+        match self {
+            Self::Home(copy) | Self::Log(copy) => copy,
+        }
+    }
 }
 
 impl<H: Device, L: Device> Superblocks<H, L> {
     pub(super) fn new(home: Rc<H>, log: Rc<L>, current: Superblock, counters: Rc<Counters>) -> Self {
-        Self { home, log, current: Cell::new(current), counters }
+        Self { home, log, current: Cell::new(current), previous: Cell::default(), counters }
     }
 
     /// The one in force.
@@ -88,8 +107,42 @@ impl<H: Device, L: Device> Superblocks<H, L> {
         next.generation += 1;
         write_generation(&*self.home, &*self.log, &next).await?;
         add(&self.counters.table_bytes, 2 * PAGE_BYTES);
-        self.current.set(next);
+        self.previous.set(Some(self.current.replace(next)));
         Ok(())
+    }
+
+    /// Every copy.
+    pub(super) fn copies(&self) -> Vec<SuperblockCopy> {
+        let log_copies = if self.current.get().separate_log { LOG_COPIES } else { 0 };
+        (0..HOME_COPIES).map(SuperblockCopy::Home).chain((0..log_copies).map(SuperblockCopy::Log)).collect()
+    }
+
+    /// Whether a copy holds what was last written to it: the superblock in force or, where its number is of the other
+    /// parity, the one before. An opening writes both in its course, so what a cut tore before is no damage by then;
+    /// of one that did not get as far, the one before is not known, and any that is whole will do.
+    pub(super) async fn is_whole(&self, copy: SuperblockCopy) -> bool {
+        let current = self.current.get();
+        let found = match copy {
+            SuperblockCopy::Home(copy) => {
+                read_copy(&*self.home, home_copy_offset(current.home_bytes, copy)).await
+            }
+            SuperblockCopy::Log(copy) => read_copy(&*self.log, log_copy_offset(copy)).await,
+        };
+        let is_current = copy.number() as u64 % 2 == current.generation % 2;
+        match (found, self.previous.get()) {
+            (Some(found), _) if is_current => found == current,
+            (Some(found), Some(previous)) => found == previous,
+            (found, _) => found.is_some(),
+        }
+    }
+
+    /// What the two roots must sum to, as far as it is known: that in force, and the one before.
+    pub(super) fn root_sums(&self) -> [Option<u64>; 2] {
+        let mut sums = [None; 2];
+        for superblock in self.previous.get().into_iter().chain([self.current.get()]) {
+            sums[usize::from(superblock.root_slot)] = Some(superblock.root_sum);
+        }
+        sums
     }
 
     /// The root that does not count.

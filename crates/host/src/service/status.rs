@@ -176,6 +176,8 @@ counters! {
     log_waits,
     /// Pages read from the home member.
     home_reads,
+    /// Pages of the table of sums read from the home member.
+    table_reads,
     /// Pages logged once more because they cannot go home: what they held before is damaged.
     carried_pages,
     /// Log records replayed at the opening.
