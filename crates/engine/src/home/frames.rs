@@ -82,6 +82,15 @@ impl Frames {
         self.map.get(&page)
     }
 
+    /// Puts what is known of a page over `base`, which is what is home.
+    pub(super) fn lay_over(&self, page: u64, base: &mut [u8]) {
+        if let Some(frame) = self.map.get(&page) {
+            for (start, end) in frame.known.held() {
+                base[start..end].copy_from_slice(&frame.bytes[start..end]);
+            }
+        }
+    }
+
     /// Number of dirty frames.
     pub(super) fn dirty(&self) -> usize {
         self.dirty

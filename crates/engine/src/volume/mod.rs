@@ -225,24 +225,29 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             return Ok(());
         }
         add(&inner.counters.read_bytes, extent.len);
-        let (mut page, end) = (offset / PAGE_BYTES, extent.end().div_ceil(PAGE_BYTES));
-        while page < end {
-            let chunk_end = end.min(page + inner.home.load_pages_max());
-            inner.home.load(page, chunk_end).await?;
-            // From here to the end of the chunk nothing else runs: what was loaded is still there.
-            let buffer = inner.buffer.borrow();
-            while page < chunk_end && inner.home.is_known(page) {
-                let shared = extent.intersection(&Extent::new(page * PAGE_BYTES, PAGE_BYTES));
-                let shared = shared.expect("the page lies in the range");
-                let start = (shared.offset - offset) as usize;
-                let target = &mut into[start..start + shared.len as usize];
-                let in_page = (shared.offset % PAGE_BYTES) as usize;
-                inner.home.copy(page, in_page, target);
-                buffer.overlay(page, in_page, target);
-                page += 1;
-            }
+        let mut at = offset;
+        while at < extent.end() {
+            let chunk_end = (at / PAGE_BYTES + inner.home.load_pages_max()) * PAGE_BYTES;
+            let len = chunk_end.min(extent.end()) - at;
+            let chunk = &mut into[(at - offset) as usize..][..len as usize];
+            // What is there at once is not waited for, and from there to the overlay nothing else runs.
+            while !inner.home.try_read(at, chunk) && !inner.home.read(at, chunk).await? {}
+            inner.overlay(at, chunk);
+            at += len;
         }
         Ok(())
+    }
+
+    /// As [`Self::read`], if nothing has to be waited for; false if something has, or it fails.
+    pub fn try_read(&self, offset: u64, into: &mut [u8]) -> bool {
+        let inner = &self.0;
+        let Ok(extent) = inner.check_range(offset, into.len() as u64) else { return false };
+        let is_done = inner.home.try_read(offset, into);
+        if is_done {
+            add(&inner.counters.read_bytes, extent.len);
+            inner.overlay(offset, into);
+        }
+        is_done
     }
 
     /// Writes `bytes` at `offset`. One commit up to [`Self::atomic_max_bytes`]; a larger write may tear at
@@ -397,6 +402,18 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     fn check_range(&self, offset: u64, len: u64) -> Result<Extent, Error> {
         let extent = Extent { offset, len };
         if extent.fits(self.size_bytes) { Ok(extent) } else { Err(Error::OutOfRange) }
+    }
+
+    /// Lays what is acknowledged and not durable over committed bytes.
+    fn overlay(&self, offset: u64, into: &mut [u8]) {
+        let extent = Extent::new(offset, into.len() as u64);
+        let buffer = self.buffer.borrow();
+        for page in crate::buffer::pages_of(&extent) {
+            let shared = extent.intersection(&Extent::new(page * PAGE_BYTES, PAGE_BYTES));
+            let shared = shared.expect("the page lies in the range");
+            let target = &mut into[(shared.offset - offset) as usize..][..shared.len as usize];
+            buffer.overlay(page, (shared.offset % PAGE_BYTES) as usize, target);
+        }
     }
 
     fn check_alive(&self) -> Result<(), Error> {

@@ -54,25 +54,42 @@ impl<T: Merge> Outbox<T> {
 
     /// Puts in the message that `encode` appends.
     pub(crate) fn append(&self, token: T, encode: impl FnOnce(&mut Vec<u8>)) {
+        let _appended = self.try_append(token, |out| {
+            encode(out);
+            true
+        });
+    }
+
+    /// Puts in the message that `encode` appends if it answers true, else nothing: then the token comes back.
+    pub(crate) fn try_append(&self, token: T, encode: impl FnOnce(&mut Vec<u8>) -> bool) -> Result<(), T> {
         if self.closed.get() {
-            return;
+            return Ok(());
         }
         let mut queue = self.queue.borrow_mut();
         match queue.back_mut() {
             Some(last) if last.takes_more => {
-                encode(&mut last.bytes);
+                let len = last.bytes.len();
+                if !encode(&mut last.bytes) {
+                    last.bytes.truncate(len);
+                    return Err(token);
+                }
                 last.takes_more = last.bytes.len() < SEND_BYTES;
                 last.token.merge(token);
             }
             _ => {
                 let mut bytes = self.spare.borrow_mut().pop().unwrap_or_default();
-                encode(&mut bytes);
+                if !encode(&mut bytes) {
+                    drop(queue);
+                    self.recycle(bytes);
+                    return Err(token);
+                }
                 let takes_more = bytes.len() < SEND_BYTES;
                 queue.push_back(Send { bytes, token, takes_more });
             }
         }
         drop(queue);
         self.filled.raise();
+        Ok(())
     }
 
     /// Puts in a message in its own buffer.

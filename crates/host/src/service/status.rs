@@ -174,8 +174,10 @@ counters! {
     buffer_waits,
     /// Times a commit waited for room in the log.
     log_waits,
-    /// Pages read from the home member.
+    /// Pages read from the home member, for which somebody waited.
     home_reads,
+    /// Pages that the system had in memory as they are on the home member.
+    cached_reads,
     /// Pages logged once more because they cannot go home: what they held before is damaged.
     carried_pages,
     /// Log records replayed at the opening.

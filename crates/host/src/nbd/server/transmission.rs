@@ -166,6 +166,10 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
 
     /// Runs a request: here if it is done at once, else as a task.
     fn start(self: &Rc<Self>, request: Request, payload: Vec<u8>, ticket: Ticket) {
+        let ticket = match self.answer_at_once(&request, ticket) {
+            Ok(()) => return,
+            Err(ticket) => ticket,
+        };
         let connection = Rc::clone(self);
         let began_ns = self.shared.env.now_ns();
         let mut task = Box::pin(async move { connection.answer(request, payload, ticket, began_ns).await });
