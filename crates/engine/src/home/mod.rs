@@ -31,6 +31,16 @@ pub(crate) use table::Table;
 /// Fewest pages kept: half of them must hold what one operation loads.
 const CACHED_PAGES_MIN: usize = 16;
 
+/// Clean pages that stay whatever others need: what is loaded together is together.
+fn clean_min(cached_pages_max: usize) -> usize {
+    cached_pages_max.min(2 * read::READ_PAGES_MAX as usize)
+}
+
+/// Pages that may be dirty, and as many that go home meanwhile, for all pages to be no more than `pages_max`.
+pub(crate) fn dirty_pages_max(pages_max: usize) -> usize {
+    (pages_max - clean_min(pages_max)) / 2
+}
+
 /// The home device and what is known of it.
 pub(crate) struct Home<H> {
     pub(crate) device: Rc<H>,
@@ -73,12 +83,23 @@ impl<H: Device> Home<H> {
             table: Table::new(Rc::clone(&device), layout.clone(), root),
             device,
             layout,
-            frames: RefCell::new(Frames::new(cached_pages_max)),
+            frames: RefCell::new(Frames::new(cached_pages_max, clean_min(cached_pages_max))),
             cached_pages_max,
             locked: RefCell::default(),
             unlocked: Notify::default(),
             counters,
         }
+    }
+
+    /// Pages in memory, now and at most so far.
+    pub(crate) fn pages_in_memory(&self) -> (usize, usize) {
+        self.frames.borrow().in_memory()
+    }
+
+    /// Pages that there may be in memory where so many may be dirty: as many again may be on their way home, and
+    /// some clean ones stay in any case.
+    pub(crate) fn pages_max(&self, dirty_pages_max: usize) -> usize {
+        self.cached_pages_max.max(2 * dirty_pages_max + clean_min(self.cached_pages_max))
     }
 
     /// Frames with something that is not home yet.

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
 
 /// Pages read from the device at once.
-const READ_PAGES_MAX: u64 = 64;
+pub(super) const READ_PAGES_MAX: u64 = 64;
 
 /// Longest read that stays in the frames.
 const KEPT_PAGES_MAX: u64 = 8;

@@ -73,6 +73,13 @@ pub struct Occupancy {
     pub dirty_bytes: u64,
     /// As many of them as may be.
     pub dirty_max_bytes: u64,
+    /// Bytes of all pages in memory.
+    pub pages_bytes: u64,
+    /// The most there were.
+    pub pages_peak_bytes: u64,
+    /// As many of them as may be: those cached, or where that is more, those that a checkpoint writes with as many
+    /// dirty ones.
+    pub pages_max_bytes: u64,
 }
 
 struct Inner<E, A, H, L> {
@@ -173,6 +180,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
     pub fn occupancy(&self) -> Occupancy {
         let inner = &self.0;
         let (buffer_used, buffer_bytes) = inner.buffer.borrow().fill();
+        let (pages, pages_peak) = inner.home.pages_in_memory();
         Occupancy {
             buffer_used_bytes: buffer_used as u64,
             buffer_bytes: buffer_bytes as u64,
@@ -180,6 +188,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             log_bytes: inner.home.layout.log.len,
             dirty_bytes: inner.home.dirty_pages() as u64 * PAGE_BYTES,
             dirty_max_bytes: inner.limits.dirty_pages_max as u64 * PAGE_BYTES,
+            pages_bytes: pages as u64 * PAGE_BYTES,
+            pages_peak_bytes: pages_peak as u64 * PAGE_BYTES,
+            pages_max_bytes: inner.home.pages_max(inner.limits.dirty_pages_max) as u64 * PAGE_BYTES,
         }
     }
 

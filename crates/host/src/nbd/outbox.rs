@@ -7,15 +7,15 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::rc::Rc;
 
+use super::pool::Pool;
 use super::wait::Signal;
 
 /// Longest message that is copied.
 pub(crate) const COPIED_MAX_BYTES: usize = 32 << 10;
 /// Bytes beyond which a send takes no more messages.
 const SEND_BYTES: usize = 256 << 10;
-/// Buffers for sends that are kept for the next ones.
-const SPARE_MAX: usize = 2;
 
 /// What goes with messages that are sent together.
 pub(crate) trait Merge {
@@ -37,16 +37,17 @@ struct Send<T> {
 /// Messages on their way out.
 pub(crate) struct Outbox<T> {
     queue: RefCell<VecDeque<Send<T>>>,
-    spare: RefCell<Vec<Vec<u8>>>,
+    pool: Rc<Pool>,
     filled: Signal,
     closed: Cell<bool>,
 }
 
 impl<T: Merge> Outbox<T> {
-    pub(crate) fn new() -> Self {
+    /// Nothing yet; buffers are taken from `pool`.
+    pub(crate) fn new(pool: Rc<Pool>) -> Self {
         Self {
             queue: RefCell::default(),
-            spare: RefCell::default(),
+            pool,
             filled: Signal::default(),
             closed: Cell::new(false),
         }
@@ -77,7 +78,7 @@ impl<T: Merge> Outbox<T> {
                 last.token.merge(token);
             }
             _ => {
-                let mut bytes = self.spare.borrow_mut().pop().unwrap_or_default();
+                let mut bytes = self.pool.take_empty();
                 if !encode(&mut bytes) {
                     drop(queue);
                     self.recycle(bytes);
@@ -124,12 +125,8 @@ impl<T: Merge> Outbox<T> {
     }
 
     /// Takes the buffer of a send back.
-    pub(crate) fn recycle(&self, mut bytes: Vec<u8>) {
-        let mut spare = self.spare.borrow_mut();
-        if spare.len() < SPARE_MAX && bytes.capacity() <= 2 * SEND_BYTES {
-            bytes.clear();
-            spare.push(bytes);
-        }
+    pub(crate) fn recycle(&self, bytes: Vec<u8>) {
+        self.pool.put(bytes);
     }
 
     /// Drops what is in it, and what comes from now on.

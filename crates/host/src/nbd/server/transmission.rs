@@ -32,7 +32,7 @@ pub(super) struct Connection<E, X, S: ByteStream> {
     pub(super) link: Rc<Link>,
     pub(super) session: Session,
     pub(super) outbox: Outbox<Ticket>,
-    pub(super) pool: Pool,
+    pub(super) pool: Rc<Pool>,
     /// Where headers are put together.
     pub(super) scratch: RefCell<Vec<u8>>,
     wire: Wire<S>,
@@ -50,12 +50,13 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
         input: Input,
     ) -> Ending {
         let env = shared.env.clone();
+        let pool = Rc::clone(&shared.pool);
         let connection = Rc::new(Self {
             shared,
             link,
             session,
-            outbox: Outbox::new(),
-            pool: Pool::default(),
+            outbox: Outbox::new(Rc::clone(&pool)),
+            pool,
             scratch: RefCell::default(),
             wire,
             sender_done: Cell::new(false),
