@@ -42,8 +42,7 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "16k")]
     pub(crate) atomic_max: u64,
 
-    /// Memory for writes that are acknowledged and not yet durable, shared with nothing else; see also --cache of
-    /// `serve`
+    /// Memory for writes that are acknowledged and not yet durable
     #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "64m")]
     pub(crate) buffer: u64,
 
@@ -132,10 +131,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "256k")]
     pub(crate) threshold: u64,
 
-    /// Memory for pages: those on their way home, and those that were used last. Beside it and the buffer of
-    /// `create`, the server takes less than 64 MiB, however much clients ask for; the system's page cache is not in
-    /// that
-    #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "16m")]
+    /// Memory for pages: those on their way home, and those that were used last. Beside it and the --buffer of
+    /// `create` the server takes less than 64 MiB, however much clients ask for at once; the system's page cache is
+    /// not the server's
+    #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "64m")]
     pub(crate) cache: u64,
 
     /// Connections at a time

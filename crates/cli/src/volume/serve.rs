@@ -38,6 +38,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         BackendArg::IoUring => Backend::Uring,
         BackendArg::Threads => Backend::Threads,
     };
+    evenkeel_host::allocator::give_back_what_is_large();
     let event_loop = event_loop(backend)?;
     let tell = move |event: Event<'_>| match event {
         Event::Ready { volume, tcp, metrics } => {

@@ -19,9 +19,9 @@ use std::rc::Rc;
 use crate::counters::Counters;
 use crate::device::Device;
 use crate::error::Error;
+use crate::format::PAGE;
 use crate::format::layout::Layout;
 use crate::format::record::Tag;
-use crate::format::PAGE;
 use crate::notify::Notify;
 
 use frames::Frames;

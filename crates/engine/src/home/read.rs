@@ -95,13 +95,7 @@ impl<H: Device> Home<H> {
 
     /// Reads pages that have contents, and whose lock the caller holds; answers up to which page `into` is what the
     /// table says. The next one was written whole meanwhile, and what was read says nothing of it.
-    async fn read_stored(
-        &self,
-        first: u64,
-        end: u64,
-        into: &mut [u8],
-        source: Source,
-    ) -> Result<u64, Error> {
+    async fn read_stored(&self, first: u64, end: u64, into: &mut [u8], source: Source) -> Result<u64, Error> {
         let sums: SmallVec<[u64; READ_PAGES_MAX as usize]> =
             (first..end).map(|page| self.table.sum(page)).collect();
         let at = self.layout.page_offset(first);

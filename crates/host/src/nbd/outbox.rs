@@ -45,12 +45,7 @@ pub(crate) struct Outbox<T> {
 impl<T: Merge> Outbox<T> {
     /// Nothing yet; buffers are taken from `pool`.
     pub(crate) fn new(pool: Rc<Pool>) -> Self {
-        Self {
-            queue: RefCell::default(),
-            pool,
-            filled: Signal::default(),
-            closed: Cell::new(false),
-        }
+        Self { queue: RefCell::default(), pool, filled: Signal::default(), closed: Cell::new(false) }
     }
 
     /// Puts in the message that `encode` appends.
