@@ -23,7 +23,7 @@ const CONNECTIONS: usize = 64;
 const DEPTH: usize = 32;
 
 /// Requests of each of these.
-const ROUNDS: usize = 8;
+const ROUNDS: usize = 3;
 
 /// What the server may take beside the buffer of acknowledged writes and `--cache`.
 const REST_MAX_BYTES: u64 = 64 << 20;
