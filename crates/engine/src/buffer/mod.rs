@@ -7,9 +7,10 @@
 //! 1. A unit becomes durable in one commit or not at all.
 //! 2. A unit is taken into a commit only with the bytes that no newer committed unit has overwritten: replay
 //!    in the order of records gives the newest bytes.
-//! 3. Tickets are given in the order of queueing, and become durable in that order.
+//! 3. A unit that is wanted has a ticket, and is durable once its ticket is (see [`queue`]).
 //! 4. The cost of a flush depends on the units within its ranges, not on how many there are elsewhere.
 
+pub(crate) mod queue;
 mod ring;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ use crate::format::unit::{Content, UnitExtent};
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::planted::{Bug, is_planted};
 
+use queue::{Lane, Queue, Taken, Ticket, Tickets};
 use ring::Ring;
 
 /// Part of a unit that still counts.
@@ -65,11 +67,11 @@ enum State {
     /// Nobody asked for it to be durable.
     Idle,
     /// It waits for its commit.
-    Queued { ticket: u64 },
+    Queued { ticket: Ticket },
     /// Its commit is under way.
-    Committing { ticket: u64 },
+    Committing { ticket: Ticket },
     /// Every byte of it was overwritten by a unit that becomes durable with this ticket.
-    Absorbed { ticket: u64 },
+    Absorbed { ticket: Ticket },
     /// It is durable, or counts for nothing.
     Released,
 }
@@ -82,11 +84,22 @@ pub(crate) struct Buffer<A> {
     first: u64,
     /// Units that are not released, by each page they touch, oldest first.
     index: BTreeMap<u64, SmallVec<[u64; 3]>>,
-    queue: VecDeque<u64>,
-    next_ticket: u64,
-    durable_ticket: u64,
+    queue: Queue,
+    /// The last commit took nothing of the bulk lane, though something waited there.
+    is_bulk_due: bool,
     /// Units released so far.
     released: u64,
+}
+
+/// What one commit may carry.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BatchMax {
+    /// Bytes of record.
+    pub(crate) bytes: usize,
+    /// Of them, bytes of the bulk lane; none of it where this is 0.
+    pub(crate) bulk_bytes: usize,
+    /// Pages.
+    pub(crate) pages: usize,
 }
 
 /// What one commit carries of the buffer.
@@ -96,8 +109,8 @@ pub(crate) struct Batch {
     pub(crate) units: Vec<u64>,
     /// Units that it makes superfluous.
     absorbed: Vec<u64>,
-    /// The last ticket that becomes durable with it.
-    pub(crate) ticket: u64,
+    /// The tickets that become durable with it.
+    taken: Taken,
     /// Its changes.
     pub(crate) tags: Vec<Tag>,
     /// Where the bytes of each tag are in the arena.
@@ -129,9 +142,8 @@ impl<A: Arena> Buffer<A> {
             units: VecDeque::new(),
             first,
             index: BTreeMap::new(),
-            queue: VecDeque::new(),
-            next_ticket: 1,
-            durable_ticket: 0,
+            queue: Queue::default(),
+            is_bulk_due: false,
             released: 0,
         };
         let count = found.len() as u64;
@@ -260,43 +272,52 @@ impl<A: Arena> Buffer<A> {
         }
     }
 
-    /// Queues every unit that touches `extent` for its commit; answers the ticket that must be durable for all
-    /// of them to be, 0 where there is none.
-    pub(crate) fn want(&mut self, extent: &Extent) -> u64 {
-        if extent.len == 0 {
-            return 0;
-        }
+    /// Queues every unit that touches one of `ranges` for its commit; answers the tickets that must be durable for
+    /// all of them to be.
+    pub(crate) fn want(&mut self, ranges: &[Extent]) -> Tickets {
         let mut wanted: SmallVec<[u64; 16]> = SmallVec::new();
-        let mut last = (extent.end() - 1) / PAGE_BYTES;
-        if is_planted(Bug::FlushMissesEdge) && last > extent.offset / PAGE_BYTES {
-            last -= 1;
-        }
-        for (_, units) in self.index.range(extent.offset / PAGE_BYTES..=last) {
-            for &sequence in units {
-                if self.unit(sequence).extents.iter().any(|touched| touched.overlaps(extent)) {
-                    wanted.push(sequence);
+        for extent in ranges.iter().filter(|extent| extent.len > 0) {
+            let mut last = (extent.end() - 1) / PAGE_BYTES;
+            if is_planted(Bug::FlushMissesEdge) && last > extent.offset / PAGE_BYTES {
+                last -= 1;
+            }
+            for (_, units) in self.index.range(extent.offset / PAGE_BYTES..=last) {
+                for &sequence in units {
+                    if self.unit(sequence).extents.iter().any(|touched| touched.overlaps(extent)) {
+                        wanted.push(sequence);
+                    }
                 }
             }
         }
         wanted.sort_unstable();
         wanted.dedup();
-        wanted.into_iter().map(|sequence| self.want_unit(sequence)).max().unwrap_or(0)
+        let bytes = wanted.iter().flat_map(|&sequence| &self.unit(sequence).live).map(|part| part.len).sum();
+        let lane = Lane::for_bytes(bytes);
+        wanted.into_iter().fold(Tickets::default(), |tickets, sequence| {
+            self.want_unit(sequence, lane).map_or(tickets, |ticket| tickets.and(ticket))
+        })
     }
 
-    /// Queues one unit; answers the ticket with which it becomes durable.
-    pub(crate) fn want_unit(&mut self, sequence: u64) -> u64 {
-        let ticket = self.next_ticket;
-        let unit = self.unit_mut(sequence);
+    /// Queues one unit; answers the ticket with which it becomes durable, unless it is.
+    pub(crate) fn want_unit(&mut self, sequence: u64, lane: Lane) -> Option<Ticket> {
+        let place = (sequence - self.first) as usize;
+        let unit = &mut self.units[place];
         match unit.state {
             State::Idle => {
+                let ticket = self.queue.push(lane, sequence);
                 unit.state = State::Queued { ticket };
-                self.next_ticket += 1;
-                self.queue.push_back(sequence);
-                ticket
+                Some(ticket)
             }
-            State::Committing { .. } if is_planted(Bug::CommittingIsDurable) => 0,
-            State::Queued { ticket } | State::Committing { ticket } | State::Absorbed { ticket } => ticket,
-            State::Released => 0,
+            State::Queued { ticket } if ticket.lane == Lane::Bulk && lane == Lane::Small => {
+                let ticket = self.queue.promote(sequence);
+                unit.state = State::Queued { ticket };
+                Some(ticket)
+            }
+            State::Committing { .. } if is_planted(Bug::CommittingIsDurable) => None,
+            State::Queued { ticket } | State::Committing { ticket } | State::Absorbed { ticket } => {
+                Some(ticket)
+            }
+            State::Released => None,
         }
     }
 
@@ -311,43 +332,39 @@ impl<A: Arena> Buffer<A> {
             if unit.state != State::Released {
                 let bytes: u64 = unit.live.iter().map(|part| part.len).sum();
                 used = used.saturating_sub(bytes as usize + 64);
-                self.want_unit(self.first + place as u64);
+                self.want_unit(self.first + place as u64, Lane::Bulk);
             }
         }
     }
 
-    /// Whether a commit has something to carry.
-    pub(crate) fn has_queued(&self) -> bool {
-        !self.queue.is_empty()
+    /// Whether a commit, with bulk or without, has something to carry.
+    pub(crate) fn has_queued(&self, with_bulk: bool) -> bool {
+        let mut lanes = Lane::ALL.into_iter().filter(|&lane| with_bulk || lane == Lane::Small);
+        lanes.any(|lane| !self.queue.is_lane_empty(lane))
     }
 
-    /// The newest ticket that is durable.
-    pub(crate) fn durable_ticket(&self) -> u64 {
-        self.durable_ticket
+    /// The newest tickets that are durable.
+    pub(crate) fn durable(&self) -> Tickets {
+        self.queue.durable()
     }
 
-    /// Fills `batch` from the front of the queue, up to `bytes_max` of record (at least one unit), and up to
-    /// `pages_max` pages.
-    pub(crate) fn take_batch(&mut self, bytes_max: usize, pages_max: usize, batch: &mut Batch) {
+    /// Fills `batch` from the front of the queue, up to what it may hold, and at least one unit.
+    pub(crate) fn take_batch(&mut self, most: BatchMax, batch: &mut Batch) {
         batch.clear();
-        let (mut bytes, mut pages) = (0, 0);
-        while let Some(&sequence) = self.queue.front() {
-            let unit = self.unit(sequence);
-            let unit_bytes: usize = unit.live.iter().map(record_bytes_of).sum();
-            let unit_pages: usize = unit.live.iter().map(|part| pages_of(&part.extent()).count()).sum();
-            let full = bytes + unit_bytes > bytes_max || pages + unit_pages > pages_max;
-            if full && !batch.units.is_empty() {
-                break;
-            }
-            bytes += unit_bytes;
-            pages += unit_pages;
-            self.queue.pop_front();
-            let unit = self.unit_mut(sequence);
-            if let State::Queued { ticket } = unit.state {
-                unit.state = State::Committing { ticket };
-                batch.ticket = ticket;
-            }
-            batch.units.push(sequence);
+        let mut room = most;
+        if self.is_bulk_due {
+            self.take_from(Lane::Bulk, most.bulk_bytes, &mut room, batch);
+        }
+        // Where both wait, each gets its share.
+        let bulk_waits = most.bulk_bytes > 0 && !self.queue.is_lane_empty(Lane::Bulk);
+        let small_bytes = if bulk_waits { most.bytes / 2 } else { most.bytes };
+        self.take_from(Lane::Small, small_bytes, &mut room, batch);
+        if !self.is_bulk_due {
+            let taken_before = batch.units.len();
+            self.take_from(Lane::Bulk, most.bulk_bytes, &mut room, batch);
+            self.is_bulk_due = bulk_waits && batch.units.len() == taken_before;
+        } else {
+            self.is_bulk_due = false;
         }
         batch.units.sort_unstable();
         self.trim_older(batch);
@@ -361,12 +378,37 @@ impl<A: Arena> Buffer<A> {
         batch.name_units();
     }
 
+    /// Takes units of a lane while there is room, up to `lane_bytes` of it.
+    fn take_from(&mut self, lane: Lane, lane_bytes: usize, room: &mut BatchMax, batch: &mut Batch) {
+        let mut lane_room = lane_bytes.min(room.bytes);
+        if lane_bytes == 0 {
+            return;
+        }
+        while let Some((ticket, sequence)) = self.queue.front(lane) {
+            let is_here = sequence >= self.first && self.unit(sequence).state == State::Queued { ticket };
+            if is_here {
+                let unit = self.unit(sequence);
+                let bytes: usize = unit.live.iter().map(record_bytes_of).sum();
+                let pages: usize = unit.live.iter().map(|part| pages_of(&part.extent()).count()).sum();
+                if (bytes > lane_room || pages > room.pages) && !batch.units.is_empty() {
+                    return;
+                }
+                lane_room = lane_room.saturating_sub(bytes);
+                room.bytes = room.bytes.saturating_sub(bytes);
+                room.pages = room.pages.saturating_sub(pages);
+                self.unit_mut(sequence).state = State::Committing { ticket };
+                batch.units.push(sequence);
+            }
+            self.queue.take(lane, &mut batch.taken);
+        }
+    }
+
     /// Takes from every older unit that has no commit yet what the batch overwrites (invariant 2).
     fn trim_older(&mut self, batch: &mut Batch) {
         if is_planted(Bug::NoTrim) {
             return;
         }
-        let ticket = batch.ticket;
+        let Some(ticket) = batch.taken.tickets.any() else { return };
         for &sequence in batch.units.iter().rev() {
             let live = self.unit(sequence).live.clone();
             for part in &live {
@@ -404,8 +446,7 @@ impl<A: Arena> Buffer<A> {
 
     /// The batch is durable, as all before it: its units leave the buffer.
     pub(crate) fn complete(&mut self, batch: &Batch) {
-        let ticket = if is_planted(Bug::TicketTooFar) { batch.ticket + 1 } else { batch.ticket };
-        self.durable_ticket = self.durable_ticket.max(ticket);
+        self.queue.complete(if is_planted(Bug::TicketTooFar) { batch.taken.too_far() } else { batch.taken });
         for &sequence in batch.units.iter().chain(&batch.absorbed) {
             self.release(sequence);
         }
@@ -455,6 +496,16 @@ impl<A: Arena> Buffer<A> {
 }
 
 impl Batch {
+    /// Whether it carries something of the bulk lane.
+    pub(crate) fn has_bulk(&self) -> bool {
+        self.taken.tickets.of(Lane::Bulk) > 0
+    }
+
+    /// Whether it carries something of the small lane.
+    pub(crate) fn has_small(&self) -> bool {
+        self.taken.tickets.of(Lane::Small) > 0
+    }
+
     /// Says in the record which units it makes durable: a process killed before it could mark them in the arena
     /// must not replay them over newer ones.
     fn name_units(&mut self) {
@@ -504,7 +555,7 @@ impl Batch {
         self.tags.clear();
         self.payloads.clear();
         self.payload_bytes = 0;
-        self.ticket = 0;
+        self.taken = Taken::default();
     }
 }
 

@@ -22,9 +22,13 @@ fn write(buffer: &mut Buffer<Memory>, offset: u64, len: u64, content: Content) -
 
 fn all(buffer: &mut Buffer<Memory>) -> Batch {
     let mut batch = Batch::default();
-    buffer.want(&Extent::new(0, u64::MAX / 2));
-    buffer.take_batch(usize::MAX / 2, usize::MAX / 2, &mut batch);
+    buffer.want(&[Extent::new(0, u64::MAX / 2)]);
+    buffer.take_batch(most(usize::MAX / 2, usize::MAX / 2), &mut batch);
     batch
+}
+
+fn most(bytes: usize, pages: usize) -> BatchMax {
+    BatchMax { bytes, bulk_bytes: bytes, pages }
 }
 
 #[test]
@@ -72,12 +76,12 @@ fn a_flush_takes_the_page_that_it_ends_in_and_not_the_next() {
     }
     assert!(buffer.touches(3, 4) && !buffer.touches(4, 9));
     let first = buffer.first;
-    buffer.want(&Extent::new(PAGE_BYTES - 1, PAGE_BYTES + 2));
+    buffer.want(&[Extent::new(PAGE_BYTES - 1, PAGE_BYTES + 2)]);
     let mut batch = Batch::default();
-    buffer.take_batch(1 << 20, 100, &mut batch);
+    buffer.take_batch(most(1 << 20, 100), &mut batch);
     assert_eq!(batch.units, [first, first + 1, first + 2]);
-    buffer.want(&Extent::new(3 * PAGE_BYTES, 0));
-    assert!(!buffer.has_queued());
+    buffer.want(&[Extent::new(3 * PAGE_BYTES, 0)]);
+    assert!(!buffer.has_queued(true));
 }
 
 #[test]
@@ -87,9 +91,9 @@ fn a_batch_may_be_full_to_the_byte_and_to_the_page() {
         for page in 0..4 {
             write(&mut buffer, page * PAGE_BYTES, 100, Content::Data);
         }
-        buffer.want(&Extent::new(0, 4 * PAGE_BYTES));
+        buffer.want(&[Extent::new(0, 4 * PAGE_BYTES)]);
         let mut batch = Batch::default();
-        buffer.take_batch(bytes_max, pages_max, &mut batch);
+        buffer.take_batch(most(bytes_max, pages_max), &mut batch);
         batch.units.len()
     };
     let each = 100 + TAG_BYTES;
@@ -105,7 +109,7 @@ fn the_oldest_go_until_what_stays_is_small_enough() {
             write(&mut buffer, page * PAGE_BYTES, 1000, Content::Data);
         }
         buffer.want_oldest(bytes_max);
-        buffer.queue.len()
+        buffer.queue.len(Lane::Bulk)
     };
     let len = unit_bytes(1, 1000);
     assert_eq!(queued(10 * len), 0);
@@ -122,12 +126,12 @@ fn what_went_home_another_way_leaves_but_for_what_somebody_waits_for() {
     assert_eq!((buffer.released(), buffer.fill().0), (2, 0), "nothing of it counts, nor does the mark");
 
     write(&mut buffer, 100, 50, Content::Data);
-    let ticket = buffer.want(&Extent::new(100, 1));
+    let ticket = buffer.want(&[Extent::new(100, 1)]);
     buffer.supersede(&Extent::new(0, PAGE_BYTES)).unwrap();
     let batch = all(&mut buffer);
-    assert_eq!((batch.ticket, batch.payload_bytes), (ticket, 0));
+    assert_eq!((batch.taken.tickets, batch.payload_bytes), (ticket, 0));
     buffer.complete(&batch);
-    assert_eq!(buffer.durable_ticket(), ticket);
+    assert_eq!(buffer.durable(), ticket);
 }
 
 #[test]
@@ -138,15 +142,15 @@ fn what_is_durable_leaves_nothing_behind() {
     }
     assert_eq!(buffer.fill().0, 6 * unit_bytes(1, 100));
     assert_eq!(buffer.fill().1, (1 << 20) - crate::format::unit::RING_OFFSET);
-    let ticket = buffer.want(&Extent::new(0, 6 * PAGE_BYTES));
-    assert!(buffer.durable_ticket() < ticket);
+    let ticket = buffer.want(&[Extent::new(0, 6 * PAGE_BYTES)]);
+    assert!(!ticket.are_within(buffer.durable()));
     let batch = all(&mut buffer);
-    assert_eq!(batch.ticket, ticket);
+    assert_eq!(batch.taken.tickets, ticket);
     buffer.complete(&batch);
-    assert_eq!(buffer.durable_ticket(), ticket);
+    assert_eq!(buffer.durable(), ticket);
     assert_eq!((buffer.fill().0, buffer.units.len(), buffer.index.len()), (0, 0, 0));
     assert_eq!(buffer.released(), 6);
-    assert!(!buffer.has_queued() && !buffer.touches(0, 100));
+    assert!(!buffer.has_queued(true) && !buffer.touches(0, 100));
 }
 
 proptest! {
@@ -166,14 +170,14 @@ proptest! {
             let pages = pages_of(&Extent::new(offset, len)).count();
             let bytes = pages * TAG_BYTES + if is_data { len as usize } else { 0 };
             if wanted[number] {
-                buffer.want_unit(sequence);
+                buffer.want_unit(sequence, Lane::Small);
                 units.push((sequence, bytes, pages));
             }
         }
         let mut rest = &units[..];
-        while buffer.has_queued() {
+        while buffer.has_queued(true) {
             let mut batch = Batch::default();
-            buffer.take_batch(bytes_max, pages_max, &mut batch);
+            buffer.take_batch(most(bytes_max, pages_max), &mut batch);
             let taken;
             (taken, rest) = rest.split_at(batch.units.len());
             prop_assert!(batch.units.iter().eq(taken.iter().map(|(sequence, ..)| sequence)));

@@ -82,10 +82,10 @@ impl<H: Device> Table<H> {
         self.root.borrow()[table_page as usize]
     }
 
-    /// Puts a table page in place, as recovery found it and the log says that it should be.
-    pub(crate) fn recover(&self, table_page: u64, bytes: &[u8; PAGE]) {
+    /// Puts a table page in place, as recovery found it; `is_logged` where the log says so of all of it.
+    pub(crate) fn recover(&self, table_page: u64, bytes: &[u8; PAGE], is_logged: bool) {
         self.root.borrow_mut()[table_page as usize] = page_sum(bytes);
-        let page = TablePage::of(bytes, true, Some(page_sum(bytes)));
+        let page = TablePage::of(bytes, true, is_logged.then(|| page_sum(bytes)));
         self.pages.borrow_mut().insert(table_page, page);
     }
 

@@ -2,9 +2,9 @@
 //!
 //! The order, and the crash that each step survives:
 //!
-//! 1. A record with the pages' new sums (or, for drives that may leave a sector neither old nor new, their
-//!    full images) is made durable. A cut during the next step leaves pages half old and half new: the deltas
-//!    in the log make them whole, and this record tells whether they did.
+//! 1. Records with the pages' new sums (or, for drives that may leave a sector neither old nor new, their
+//!    full images) are made durable, those of the table behind all others. A cut during the next step leaves pages half old and half new: the deltas
+//!    in the log make them whole, and these records tell whether they did.
 //! 2. Pages and table go home, the root to the place that does not count, and the device is flushed.
 //! 3. A superblock that names the new root and tail is made durable. Until then recovery starts from the old
 //!    tail and does all of it again.
@@ -19,7 +19,7 @@ use crate::counters::add;
 use crate::device::{Device, Durability, FlushScope};
 use crate::env::{Arena, Env};
 use crate::error::Error;
-use crate::format::record::{RecordBuilder, RecordKind, Tag};
+use crate::format::record::{RecordBuilder, RecordKind, TAG_BYTES, Tag};
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
 use crate::home::{Outgoing, PageBytes};
 use crate::log::Meaning;
@@ -27,7 +27,13 @@ use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
 
 /// Pages written home at once.
-const WRITE_PAGES_MAX: usize = 64;
+pub(super) const WRITE_PAGES_MAX: usize = 64;
+
+/// Pages that are summed before others have their turn: a few tens of microseconds.
+const SUMMED_PAGES_MAX: usize = 64;
+
+/// Bytes of a record in which a checkpoint says what it is about to write.
+pub(super) const ANNOUNCED_MAX_BYTES: usize = 128 << 10;
 
 impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     /// Starts a checkpoint unless one is running.
@@ -188,7 +194,10 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         through: u64,
     ) -> Result<Vec<(u64, [u8; PAGE])>, Error> {
         let mut sums = Vec::with_capacity(outgoing.len());
-        for page in outgoing {
+        for (number, page) in outgoing.iter().enumerate() {
+            if number % SUMMED_PAGES_MAX == SUMMED_PAGES_MAX - 1 {
+                self.env.sleep(0).await;
+            }
             let sum =
                 if page.empty && !is_planted(Bug::DiscardKeepsSum) { 0 } else { page_sum(&page.bytes[..]) };
             self.home.table.set_sum(page.page, sum);
@@ -202,44 +211,49 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             sums.filter(|((number, _), sum)| !self.home.table.is_logged(*number, **sum))
         };
         let needs_image = |page: &Outgoing| self.limits.needs_images && !page.empty && !page.covered;
-        let mut builder = RecordBuilder::default();
+        // The table comes last: before its page is there, recovery takes that from home, with the sums of the pages
+        // that were announced. Pages without an image need none: the log holds all of them.
+        let tag = |page: &Outgoing, sum| Tag::Page { page: page.page, sum };
+        let images = pages().filter(|(page, _)| needs_image(page));
+        let images =
+            images.map(|(page, &sum)| Announced { tag: tag(page, sum), image: Some(&page.bytes[..]) });
+        self.announce_all(RecordKind::Images, through, images).await?;
+        let sums = pages().filter(|(page, _)| !needs_image(page)).map(|(page, &sum)| tag(page, sum));
+        let table_tags = table_pages().map(|((number, _), &sum)| Tag::TablePage { page: *number, sum });
         if self.limits.needs_images {
-            builder.clear();
-            for (page, &sum) in pages().filter(|(page, _)| needs_image(page)) {
-                builder.tag(&Tag::Page { page: page.page, sum });
-            }
-            for ((number, _), &sum) in table_pages() {
-                builder.tag(&Tag::TablePage { page: *number, sum });
-            }
-            for (page, _) in pages().filter(|(page, _)| needs_image(page)) {
-                builder.payload(PAGE).copy_from_slice(&page.bytes[..]);
-            }
-            for ((_, bytes), _) in table_pages() {
-                builder.payload(PAGE).copy_from_slice(bytes);
-            }
-            self.announce_record(RecordKind::Images, through, &mut builder).await?;
+            self.announce_all(RecordKind::Sums, through, sums.map(Announced::from)).await?;
+            let images = table_tags.zip(table_pages());
+            let images = images.map(|(tag, ((_, bytes), _))| Announced { tag, image: Some(&bytes[..]) });
+            self.announce_all(RecordKind::Images, through, images).await?;
+        } else {
+            self.announce_all(RecordKind::Sums, through, sums.chain(table_tags).map(Announced::from)).await?;
         }
-        // Behind the images: that of the table holds these sums already, so that a cut in between leaves no wrong
-        // sum. A page without contents saves more room there than a record of its own takes.
-        builder.clear();
-        for (page, &sum) in pages().filter(|(page, _)| !needs_image(page)) {
-            builder.tag(&Tag::Page { page: page.page, sum });
-        }
-        for ((number, _), &sum) in table_pages().filter(|_| !self.limits.needs_images) {
-            builder.tag(&Tag::TablePage { page: *number, sum });
-        }
-        self.announce_record(RecordKind::Sums, through, &mut builder).await?;
         Ok(table)
     }
 
-    async fn announce_record(
+    /// Logs what was announced in as many records as it takes: none so large that a commit would wait for it long.
+    async fn announce_all<'a>(
         self: &Rc<Self>,
         kind: RecordKind,
         through: u64,
-        builder: &mut RecordBuilder,
+        announced: impl Iterator<Item = Announced<'a>>,
     ) -> Result<(), Error> {
-        if builder.tags() > 0 && !is_planted(Bug::NoSums) {
-            self.append_control(Meaning { kind, through }, builder).await?;
+        let mut announced = announced.peekable();
+        let mut builder = RecordBuilder::default();
+        let mut record = Vec::new();
+        while announced.peek().is_some() && !is_planted(Bug::NoSums) {
+            record.clear();
+            let mut room = ANNOUNCED_MAX_BYTES;
+            while let Some(next) = announced.next_if(|next| record.is_empty() || next.len() <= room) {
+                room = room.saturating_sub(next.len());
+                record.push(next);
+            }
+            builder.clear();
+            record.iter().for_each(|page| builder.tag(&page.tag));
+            for image in record.iter().filter_map(|page| page.image) {
+                builder.payload(PAGE).copy_from_slice(image);
+            }
+            self.append_control(Meaning { kind, through }, &mut builder).await?;
         }
         Ok(())
     }
@@ -280,6 +294,25 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     }
 }
 
+/// What a checkpoint says of one page before it writes it.
+struct Announced<'a> {
+    tag: Tag,
+    image: Option<&'a [u8]>,
+}
+
+impl Announced<'_> {
+    /// Bytes of it in a record.
+    fn len(&self) -> usize {
+        TAG_BYTES + self.image.map_or(0, <[u8]>::len)
+    }
+}
+
+impl From<Tag> for Announced<'_> {
+    fn from(tag: Tag) -> Self {
+        Self { tag, image: None }
+    }
+}
+
 /// What one write takes home.
 enum Outbound {
     Page(PageBytes),
@@ -295,7 +328,7 @@ impl Outbound {
     }
 }
 
-/// Writes to the home device, several at a time.
+/// Writes to the home device, several at a time: as many as [`super::pace`] allows.
 struct HomeWrites<'a, E, A, H, L> {
     inner: &'a Rc<Inner<E, A, H, L>>,
     state: Rc<WritesState>,
@@ -304,6 +337,7 @@ struct HomeWrites<'a, E, A, H, L> {
 #[derive(Default)]
 struct WritesState {
     under_way: Cell<usize>,
+    under_way_bytes: Cell<u64>,
     failure: RefCell<Option<Error>>,
     changed: Notify,
 }
@@ -315,20 +349,29 @@ impl<'a, E: Env, A: Arena, H: Device, L: Device> HomeWrites<'a, E, A, H, L> {
 
     /// Begins a write once there is a place for it; after a failure none is begun.
     async fn begin(&self, offset: u64, bytes: Outbound) {
-        let most = self.inner.options.home_writes_max.max(1);
-        self.state.changed.until(|| (self.state.under_way.get() < most).then_some(())).await;
+        let len = bytes.bytes().len() as u64;
+        self.state.changed.until(|| self.has_place(len).then_some(())).await;
         if self.state.failure.borrow().is_some() {
             return;
         }
         self.state.under_way.set(self.state.under_way.get() + 1);
+        self.state.under_way_bytes.set(self.state.under_way_bytes.get() + len);
         let (device, state) = (Rc::clone(&self.inner.home.device), Rc::clone(&self.state));
         self.inner.env.spawn(async move {
             if let Err(error) = device.write(offset, bytes.bytes(), Durability::Buffered).await {
                 state.failure.borrow_mut().get_or_insert(error.into());
             }
             state.under_way.set(state.under_way.get() - 1);
+            state.under_way_bytes.set(state.under_way_bytes.get() - len);
             state.changed.all();
         });
+    }
+
+    fn has_place(&self, len: u64) -> bool {
+        let (writes, bytes) = (self.state.under_way.get(), self.state.under_way_bytes.get());
+        let writes_max = self.inner.options.home_writes_max.max(1);
+        let bytes_max = self.inner.pace.home_max_bytes(self.inner.env.now_ns(), writes_max);
+        writes == 0 || (writes < writes_max && bytes + len <= bytes_max)
     }
 
     async fn all_done(self) -> Result<(), Error> {

@@ -5,13 +5,14 @@
 //!
 //! How many are under way at once follows from how long one takes. On a fast drive one at a time carries the most
 //! writes for the least work. On a slow one a flush would wait for a commit that began just before it, and then take
-//! as long again: there it begins at once, beside the others.
+//! as long again: there it begins at once, beside the others. Bulk takes part as [`super::pace`] says.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::Inner;
-use crate::buffer::Batch;
+use crate::buffer::queue::Lane;
+use crate::buffer::{Batch, BatchMax};
 use crate::counters::add;
 use crate::device::Device;
 use crate::env::{Arena, Env};
@@ -108,12 +109,22 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
 
     fn next_batch(&self, commits: &mut Commits) -> Option<Batch> {
         let mut buffer = self.buffer.borrow_mut();
-        if !buffer.has_queued() {
+        let now_ns = self.env.now_ns();
+        let bulk_under_way = commits.in_flight.iter().any(|commit| commit.batch.has_bulk());
+        let bulk_bytes = match bulk_under_way && self.pace.is_shared(now_ns) {
+            true => 0,
+            false => self.pace.bulk_max_bytes(now_ns, self.options.batch_max_bytes),
+        };
+        if !buffer.has_queued(bulk_bytes > 0) {
             return None;
         }
         let mut batch = commits.idle_batches.pop().unwrap_or_default();
-        let pages_max = (self.limits.dirty_pages_max.min(self.limits.image_pages_max) / 4).max(1);
-        buffer.take_batch(self.options.batch_max_bytes, pages_max, &mut batch);
+        let pages = (self.limits.dirty_pages_max.min(self.limits.image_pages_max) / 4).max(1);
+        let most = BatchMax { bytes: self.options.batch_max_bytes, bulk_bytes, pages };
+        buffer.take_batch(most, &mut batch);
+        if batch.has_small() {
+            self.pace.note_small(now_ns);
+        }
         Some(batch)
     }
 
@@ -167,7 +178,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         }
         if finished {
             self.changed.all();
-            self.durable.through(self.buffer.borrow().durable_ticket());
+            let durable = self.buffer.borrow().durable();
+            Lane::ALL.into_iter().for_each(|lane| self.durable[lane as usize].through(durable.of(lane)));
             let is_half_full = self.log.used_bytes() > self.limits.commit_used_max / 2
                 || self.home.dirty_pages() > self.limits.dirty_pages_max / 2
                 || self.home.uncovered_pages() > self.limits.image_pages_max / 2;

@@ -1,6 +1,7 @@
 //! Making a volume.
 
 use super::Limits;
+use super::checkpoint::ANNOUNCED_MAX_BYTES;
 use super::superblocks::write_generation;
 use crate::device::{Device, Durability, FlushScope};
 use crate::error::Error;
@@ -103,11 +104,14 @@ impl Limits {
     ///
     /// A checkpoint logs a sum of each page that it takes home and of its table page; where drives may tear sectors,
     /// an image of each table page, and of each page of which the log does not hold every byte. Kept free is room
-    /// for four such records of the largest kind: that of the last checkpoint, which stays until the next tail;
-    /// that of the next; one more of a recovery; and the records of a direct write.
+    /// for four times such records of the largest kind: those of the last checkpoint, which stay until the next tail;
+    /// those of the next; once more of a recovery; and the records of a direct write.
     pub(super) fn of(log_bytes: u64, sector_bytes: usize, table_pages: u64, needs_images: bool) -> Self {
         let record_max = log_bytes / if needs_images { 6 } else { 16 };
-        let half = (record_max as usize).saturating_sub(HEADER_BYTES + sector_bytes) / 2;
+        // Sums of all pages; or images of pages, sums of others, and images of the table: each cut into pieces.
+        let kinds = if needs_images { 3 } else { 1 };
+        let records = record_max as usize / ANNOUNCED_MAX_BYTES + kinds;
+        let half = (record_max as usize).saturating_sub(records * (HEADER_BYTES + sector_bytes)) / 2;
         // One half is for the pages, the other for the table's, of which each page may change one.
         let (image_pages_max, dirty_pages_max) = match needs_images {
             false => (usize::MAX, half / TAG_BYTES),

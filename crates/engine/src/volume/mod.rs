@@ -17,6 +17,7 @@ mod commit;
 mod create;
 mod direct;
 mod open;
+mod pace;
 mod recover;
 mod superblocks;
 
@@ -26,6 +27,7 @@ use std::rc::Rc;
 use smallvec::SmallVec;
 
 use crate::buffer::Buffer;
+use crate::buffer::queue::{Lane, Tickets};
 use crate::counters::{Counters, Snapshot, add};
 use crate::device::Device;
 use crate::device::{Durability, Extent, FlushScope};
@@ -93,6 +95,7 @@ struct Inner<E, A, H, L> {
     home: Home<H>,
     superblocks: Superblocks<H, L>,
     commits: RefCell<commit::Commits>,
+    pace: pace::Pace,
     /// Held by whoever writes home: one checkpoint or direct write at a time.
     home_writer: Turn,
     checkpoint_running: Cell<bool>,
@@ -101,8 +104,8 @@ struct Inner<E, A, H, L> {
     counters: Rc<Counters>,
     /// Something was released, failed, or a range is free again.
     changed: Notify,
-    /// A ticket is durable, or never will be.
-    durable: Line,
+    /// A ticket of this lane is durable, or never will be.
+    durable: [Line; 2],
     /// A task is about to start what commits it can.
     pump_comes: Cell<bool>,
 }
@@ -324,9 +327,11 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         add(&inner.counters.writes, 1);
         add(&inner.counters.user_bytes, payload_bytes as u64);
         let sequence = inner.buffer_unit(&extents, &bytes).await?;
-        let ticket = inner.buffer.borrow_mut().want_unit(sequence);
+        let lane = Lane::for_bytes(payload_bytes as u64);
+        let ticket = inner.buffer.borrow_mut().want_unit(sequence, lane);
+        let wanted = ticket.map_or_else(Tickets::default, |ticket| Tickets::default().and(ticket));
         Inner::pump_soon(inner);
-        inner.wait_durable(ticket).await
+        inner.wait_durable(wanted).await
     }
 
     /// Makes every acknowledged write within `scope` durable, with the rest of any write that would otherwise
@@ -449,7 +454,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
 
     fn tell_failure(&self) {
         self.changed.all();
-        self.durable.through(u64::MAX);
+        self.durable.iter().for_each(|lane| lane.through(u64::MAX));
     }
 
     /// Largest payload of one commit, with 64 bytes for each of its extents.
@@ -689,23 +694,23 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
 
     /// Queues what the ranges touch and waits until it is durable.
     async fn make_durable(self: &Rc<Self>, ranges: &[Extent]) -> Result<(), Error> {
-        let ticket = {
-            let mut buffer = self.buffer.borrow_mut();
-            ranges.iter().map(|range| buffer.want(range)).max().unwrap_or(0)
-        };
+        let wanted = self.buffer.borrow_mut().want(ranges);
         self.pump_soon();
-        self.wait_durable(ticket).await
+        self.wait_durable(wanted).await
     }
 
-    async fn wait_durable(&self, ticket: u64) -> Result<(), Error> {
-        self.durable
-            .until(ticket, || {
-                if self.buffer.borrow().durable_ticket() >= ticket {
-                    return Some(self.check_alive());
-                }
-                self.log.failure().map(|_| self.check_alive())
-            })
-            .await
+    async fn wait_durable(&self, wanted: Tickets) -> Result<(), Error> {
+        for lane in Lane::ALL {
+            self.durable[lane as usize]
+                .until(wanted.of(lane), || {
+                    if wanted.of(lane) <= self.buffer.borrow().durable().of(lane) {
+                        return Some(self.check_alive());
+                    }
+                    self.log.failure().map(|_| self.check_alive())
+                })
+                .await?;
+        }
+        Ok(())
     }
 }
 

@@ -26,7 +26,7 @@ use crate::home::Home;
 use crate::log::Log;
 use crate::log::cases::Decision;
 use crate::log::scan::scan;
-use crate::notify::{Line, Notify};
+use crate::notify::Notify;
 use crate::options::OpenOptions;
 use crate::planted::{Bug, is_planted};
 
@@ -128,12 +128,13 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             home: home_pages,
             superblocks,
             commits: RefCell::new(commit::Commits::default()),
+            pace: Default::default(),
             home_writer: Turn::default(),
             checkpoint_running: Cell::new(false),
             direct: RefCell::default(),
             counters,
             changed: Notify::default(),
-            durable: Line::default(),
+            durable: Default::default(),
             pump_comes: Cell::new(false),
         });
         match inner.checkpoint().await {

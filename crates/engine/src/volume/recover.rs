@@ -62,8 +62,8 @@ struct Announced {
 struct TableHistory {
     /// Sums in the order of their coming, since the image.
     sums: Vec<(u64, u64)>,
-    /// The sum of the whole table page after all of them.
-    expected: Option<u64>,
+    /// After how many of them the whole table page has which sum.
+    expected: Option<(usize, u64)>,
     image: Option<(usize, usize)>,
 }
 
@@ -145,10 +145,10 @@ fn histories<H: Device>(
                 Tag::Units { .. } => {}
                 Tag::TablePage { page, sum } => {
                     let history = table.entry(page).or_default();
-                    history.expected = Some(sum);
                     if image.is_some() {
-                        *history = TableHistory { sums: Vec::new(), expected: Some(sum), image };
+                        *history = TableHistory { image, ..TableHistory::default() };
                     }
+                    history.expected = Some((history.sums.len(), sum));
                 }
             }
         }
@@ -184,15 +184,28 @@ async fn replay_table_page<H: Device>(
         None if home.table.root_sum(number) == 0 => [0; PAGE],
         None => home.table.read(number).await?,
     };
-    for &(page, sum) in &history.sums {
+    // Where a cut came before the record that speaks of the table's page, nothing of it was written: it is as the root
+    // sums it.
+    let (checked_after, expected) = history.expected.unwrap_or((0, home.table.root_sum(number)));
+    for (applied, &(page, sum)) in history.sums.iter().enumerate() {
+        check_table_page(number, &bytes, (applied == checked_after).then_some(expected))?;
         let place = (page % SUMS_PER_TABLE_PAGE) as usize * 8;
         bytes[place..place + 8].copy_from_slice(&sum.to_le_bytes());
     }
-    if history.expected.is_some_and(|expected| expected != page_sum(&bytes)) {
-        return Err(Error::Unusable(format!("page {number} of the table of sums is damaged")));
-    }
-    home.table.recover(number, &bytes);
+    let is_last_word = checked_after == history.sums.len();
+    check_table_page(number, &bytes, is_last_word.then_some(expected))?;
+    home.table.recover(number, &bytes, is_last_word && history.expected.is_some());
     Ok(())
+}
+
+fn check_table_page(number: u64, bytes: &[u8; PAGE], expected: Option<u64>) -> Result<(), Error> {
+    // The root says 0 of a page of the table that was never written.
+    let is_right =
+        |expected| expected == page_sum(bytes) || (expected == 0 && bytes.iter().all(|&byte| byte == 0));
+    if expected.is_none_or(is_right) {
+        return Ok(());
+    }
+    Err(Error::Unusable(format!("page {number} of the table of sums is damaged")))
 }
 
 /// Pages as they stand home, unchecked, asked for in ascending order; neighbours are read together.

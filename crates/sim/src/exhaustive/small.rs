@@ -72,7 +72,7 @@ impl Small {
         let log_bytes = match (atomic_sectors, sector_bytes) {
             (true, 512) => 32 << 10,
             (true, _) => 112 << 10,
-            (false, _) => 824 << 10,
+            (false, _) => 880 << 10,
         };
         let journaling = match random.below(5) {
             0..3 => Journaling::Wasteless,

@@ -1,0 +1,47 @@
+//! How much may be under way for those who can wait, beside those who cannot.
+//!
+//! A drive serves what it was given first. While small durable writes come, no more than a little of what is large
+//! (bulk commits, pages on their way home) is given to it at once, so that a small one finds a short queue. When none
+//! come, large ones take what the drive has.
+
+use std::cell::Cell;
+
+use crate::format::PAGE_BYTES;
+
+/// How long after a small write the next one is expected.
+const EXPECTED_FOR_NS: u64 = 20_000_000;
+
+/// Bytes of bulk in a commit that small ones may have to wait for.
+const SHARED_BULK_MAX_BYTES: usize = 192 << 10;
+
+/// Bytes on their way home that small commits may have to wait for.
+const SHARED_HOME_MAX_BYTES: u64 = 256 << 10;
+
+/// When the last small write came.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    small_until_ns: Cell<u64>,
+}
+
+impl Pace {
+    /// A small write is committed now.
+    pub(super) fn note_small(&self, now_ns: u64) {
+        self.small_until_ns.set(now_ns.saturating_add(EXPECTED_FOR_NS));
+    }
+
+    /// Whether small writes are to be expected.
+    pub(super) fn is_shared(&self, now_ns: u64) -> bool {
+        now_ns < self.small_until_ns.get()
+    }
+
+    /// Bytes of bulk that a record of up to `record_max_bytes` may carry.
+    pub(super) fn bulk_max_bytes(&self, now_ns: u64, record_max_bytes: usize) -> usize {
+        if self.is_shared(now_ns) { record_max_bytes.min(SHARED_BULK_MAX_BYTES) } else { record_max_bytes }
+    }
+
+    /// Bytes that may be on their way home at once, of `writes_max` writes.
+    pub(super) fn home_max_bytes(&self, now_ns: u64, writes_max: usize) -> u64 {
+        let unshared = (writes_max * super::checkpoint::WRITE_PAGES_MAX) as u64 * PAGE_BYTES;
+        if self.is_shared(now_ns) { unshared.min(SHARED_HOME_MAX_BYTES) } else { unshared }
+    }
+}
