@@ -54,10 +54,12 @@ counters! {
     buffer_waits,
     /// Times a commit waited for room in the log.
     log_waits,
-    /// Pages read from the home device.
+    /// Pages read from the home device, for which somebody waited.
     home_reads,
     /// Pages of the table of sums read from the home device.
     table_reads,
+    /// Pages that the system had in memory as they are on the home device.
+    cached_reads,
     /// Pages logged once more because they cannot go home: what they held before is damaged.
     carried_pages,
     /// Log records replayed at the opening.

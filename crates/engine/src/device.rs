@@ -84,8 +84,21 @@ pub trait Device: 'static {
     /// Size and promises. They do not change.
     fn geometry(&self) -> Geometry;
 
-    /// Fills `into` from `offset`.
+    /// Fills `into` from `offset`, from the medium: not from what a system keeps of it in memory.
     fn read(&self, offset: u64, into: &mut [u8]) -> impl Future<Output = Result<(), DeviceError>>;
+
+    /// As [`Self::read`], by way of what the system keeps of the medium in memory (the page cache), where there is
+    /// such a thing. That may be older than the medium, and does not tell what became of it: only for whoever can
+    /// tell right bytes from wrong ones, and then asks the medium.
+    fn read_cached(&self, offset: u64, into: &mut [u8]) -> impl Future<Output = Result<(), DeviceError>> {
+        self.read(offset, into)
+    }
+
+    /// As [`Self::read_cached`], as far as it takes no waiting: how many of the first bytes of `into` were filled.
+    /// The others may hold anything.
+    fn try_read_cached(&self, _offset: u64, _into: &mut [u8]) -> usize {
+        0
+    }
 
     /// Writes `bytes` at `offset`.
     fn write(

@@ -39,8 +39,20 @@ pub struct OpenOptions {
     pub commits_in_flight_max: usize,
     /// Writes of a checkpoint to the home device that may be under way at once.
     pub home_writes_max: usize,
-    /// Pages kept in memory that could be read again from the home device, and as many of the table of their sums.
+    /// Pages in memory, dirty ones included, as long as clean ones can make room for others. An eighth as many hold
+    /// the table of their sums besides.
     pub cached_pages_max: usize,
+    /// Of them, those that may wait for a checkpoint, and again as many that it is writing; the log may allow fewer.
+    pub dirty_pages_max: usize,
+}
+
+impl OpenOptions {
+    /// The same with no more than so many pages in memory, whatever they are there for.
+    #[must_use]
+    pub fn with_pages_max(self, pages_max: usize) -> Self {
+        let dirty_pages_max = crate::home::dirty_pages_max(pages_max).min(self.dirty_pages_max);
+        Self { cached_pages_max: pages_max, dirty_pages_max, ..self }
+    }
 }
 
 impl Default for OpenOptions {
@@ -51,6 +63,7 @@ impl Default for OpenOptions {
             commits_in_flight_max: 16,
             home_writes_max: 16,
             cached_pages_max: 4096,
+            dirty_pages_max: 16_384,
         }
     }
 }

@@ -19,12 +19,14 @@
 //!   drive          the engine's device: a file or block device past the page cache
 //!   net            connections and listeners
 //! arena            the engine's memory that a kill leaves
+//! allocator        freed memory, given back
 //! ```
 //!
-//! Unsafe code stands only in `aligned`, `linked_ring`, `arena`, `drive/open` and `event_loop`, each block with the
-//! reason why it is sound.
+//! Unsafe code stands only in `aligned`, `allocator`, `linked_ring`, `arena`, `drive/open` and `event_loop`, each block
+//! with the reason why it is sound.
 
 pub mod aligned;
+pub mod allocator;
 pub mod arena;
 pub mod block_device;
 pub mod cpu;

@@ -250,3 +250,27 @@ fn the_faster_durable_way_is_kept() {
         });
     }
 }
+
+#[test]
+fn reads_through_the_page_cache_find_what_was_written_past_it() {
+    for event_loop in loops() {
+        let folder = tempfile::tempdir_in(".").unwrap();
+        let path = folder.path().join("drive");
+        event_loop.block_on(async {
+            let drive = create(&event_loop.handle(), &path, Fill::Reserved, DriveOptions::default()).await;
+            let mut found = vec![0; 64 << 10];
+            for round in 1..100_u8 {
+                let offset = u64::from(round % 7) * 4096;
+                drive.write(offset, &vec![round; 64 << 10], Durability::Buffered).await.unwrap();
+                // Not there, or there as it was just written: with nobody else at it, nothing older.
+                let at_once = drive.try_read_cached(offset, &mut found);
+                assert!(found[..at_once].iter().all(|&byte| byte == round), "round {round}");
+                drive.read_cached(offset, &mut found).await.unwrap();
+                assert!(found.iter().all(|&byte| byte == round), "round {round}");
+                drive.read(offset, &mut found).await.unwrap();
+                assert!(found.iter().all(|&byte| byte == round), "round {round}");
+            }
+            assert_eq!(drive.try_read_cached(drive.geometry().size_bytes, &mut found), 0);
+        });
+    }
+}

@@ -146,6 +146,7 @@ fn plan() -> impl Strategy<Value = Plan> {
                     commits_in_flight_max,
                     home_writes_max: 1 + commits_in_flight_max,
                     cached_pages_max,
+                    dirty_pages_max: 16_384,
                 },
                 arena_bytes: (80 << 10) + (arena << 13),
             }

@@ -1,6 +1,5 @@
 //! What is measured of the volume's own server: bytes written below it, and its memory.
 
-use std::cell::RefCell;
 use std::path::Path;
 
 use evenkeel_host::service::status::Status;
@@ -61,18 +60,22 @@ pub(crate) fn memory(folder: &Path, args: &Args) -> Outcome {
     let fleet = Fleet::start(folder, &[Kind::Evenkeel], Disk::AsItIs, args.size_mib, args)?;
     let server = &fleet.servers[0];
     println!("\n### memory: 64 connections with 32 requests each under way\n");
-    println!("| load | rate /s | peak MiB | of them not the arena | own | of the arena | in flight MiB |");
+    println!("| load | rate /s | peak MiB | arena | pages, at most | all else | in flight, at most |");
     println!("|---|---:|---:|---:|---:|---:|---:|");
-    let show = |name: &str, rate_per_s: f64, in_flight: f64| {
+    let show = |name: &str, rate_per_s: f64| -> Outcome {
+        let told = Status::ask(&server.volume).map_err(|error| format!("no status: {error}"))?;
         let status = server.proc_file("status");
         let mib = |name: &str| field(&status, name) as f64 / KIB as f64;
-        let (peak, own, arena) = (mib("VmHWM:"), mib("RssAnon:"), mib("RssShmem:"));
+        let (peak, arena) = (mib("VmHWM:"), mib("RssShmem:"));
+        let pages = told.occupancy.pages_peak_bytes as f64 / MIB;
+        let in_flight = told.server.in_flight_peak_bytes as f64 / MIB;
+        let rest = peak - arena - pages;
         println!(
-            "| {name} | {rate_per_s:.0} | {peak:.1} | {:.1} | {own:.1} | {arena:.1} | {in_flight:.1} |",
-            peak - arena
+            "| {name} | {rate_per_s:.0} | {peak:.1} | {arena:.1} | {pages:.1} | {rest:.1} | {in_flight:.1} |"
         );
+        Ok(())
     };
-    show("none, volume full", 0.0, 0.0);
+    show("none, volume full", 0.0)?;
     for (name, operation, request_bytes) in [
         ("reads of 4 KiB", Operation::Read, 4 * KIB),
         ("FUA of 4 KiB", Operation::Fua, 4 * KIB),
@@ -89,14 +92,8 @@ pub(crate) fn memory(folder: &Path, args: &Args) -> Outcome {
             seconds: args.seconds,
             seed: args.seed,
         };
-        let in_flight = RefCell::new(0);
-        let done = load::run(&server.socket, load, || {
-            let status = Status::ask(&server.volume);
-            let now = status.map_or(0, |status| status.server.in_flight_bytes);
-            let mut most = in_flight.borrow_mut();
-            *most = now.max(*most);
-        })?;
-        show(name, done.rate_per_s(), in_flight.into_inner() as f64 / MIB);
+        let done = load::run(&server.socket, load, || ())?;
+        show(name, done.rate_per_s())?;
     }
     Ok(())
 }

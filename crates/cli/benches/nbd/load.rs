@@ -225,6 +225,22 @@ pub(crate) fn fill(socket: &Path, size_bytes: u64) -> Outcome {
     })
 }
 
+/// Reads all of the volume once.
+pub(crate) fn read_all(socket: &Path, size_bytes: u64) -> Outcome {
+    const PIECE_BYTES: u64 = 1 << 20;
+    let event_loop = EventLoop::new(Backend::Auto).map_err(|error| format!("no event loop: {error}"))?;
+    let env = event_loop.handle();
+    event_loop.block_on(async {
+        let client = connect(&env, socket).await?;
+        let mut into = vec![0; PIECE_BYTES as usize];
+        for at in (0..size_bytes).step_by(PIECE_BYTES as usize) {
+            let len = PIECE_BYTES.min(size_bytes - at) as usize;
+            client.read(at, &mut into[..len]).await.map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    })
+}
+
 /// Writes `extent` in pieces of 1 MiB, 8 at a time.
 pub(crate) async fn write_all(
     client: &Client<Stream>,

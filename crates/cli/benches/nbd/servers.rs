@@ -282,7 +282,8 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Starts them in a folder of their own within `folder`, and writes every byte of their volumes.
+    /// Starts them in a folder of their own within `folder`; writes every byte of their volumes, and reads it once: what
+    /// a server that goes through the page cache finds there does not depend on how it was filled.
     pub(crate) fn start(
         folder: &Path,
         kinds: &[Kind],
@@ -300,6 +301,9 @@ impl Fleet {
         }
         let start = |&kind: &Kind| Server::start(kind, folder.path(), disk, size_bytes, args);
         let servers = kinds.iter().map(start).collect::<Outcome<Vec<_>>>()?;
+        for server in &servers {
+            load::read_all(&server.socket, size_bytes)?;
+        }
         Ok(Self { servers, size_bytes, _folder: folder })
     }
 

@@ -131,7 +131,9 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "256k")]
     pub(crate) threshold: u64,
 
-    /// Memory for pages that were read
+    /// Memory for pages: those on their way home, and those that were used last. Beside it and the --buffer of
+    /// `create` the server takes less than 64 MiB, however much clients ask for at once; the system's page cache is
+    /// not the server's
     #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "64m")]
     pub(crate) cache: u64,
 

@@ -23,11 +23,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         JournalingArg::WholePages => Journaling::WholePages,
         JournalingArg::Ordered => Journaling::Ordered,
     };
-    let open = OpenOptions {
-        journaling,
-        cached_pages_max: usize::try_from(args.cache / 4096).unwrap_or(usize::MAX),
-        ..OpenOptions::default()
-    };
+    let open = OpenOptions { journaling, ..OpenOptions::default() }
+        .with_pages_max(usize::try_from(args.cache / 4096).unwrap_or(usize::MAX));
     let options = Options {
         nbd,
         tls: args.tls.clone(),
@@ -41,6 +38,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         BackendArg::IoUring => Backend::Uring,
         BackendArg::Threads => Backend::Threads,
     };
+    evenkeel_host::allocator::give_back_what_is_large();
     let event_loop = event_loop(backend)?;
     let tell = move |event: Event<'_>| match event {
         Event::Ready { volume, tcp, metrics } => {

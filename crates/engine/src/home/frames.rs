@@ -1,21 +1,68 @@
 //! The copies of pages in memory.
 //!
 //! 1. A page is found at the same cost however many there are, and nothing depends on the order of the map.
-//! 2. A dirty frame, and one that a checkpoint writes, stays; of clean ones the newest are kept.
+//! 2. A dirty frame, and one that a checkpoint writes, stays. Clean ones, the oldest first, make room for others as soon
+//!    as all pages together are as many as there may be; but so many stay that what is loaded together is together.
 //! 3. The memory of a page that goes is used again for the next one: at a steady load no write allocates.
+//! 4. Every page counts from its allocation to the moment when its memory is given back, whoever holds it.
 
 #![allow(clippy::disallowed_types, reason = "this map's hash is fixed, and where order matters it is sorted")]
 
+use std::cell::Cell;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
 use crate::format::PAGE;
 use crate::ranges::PageRanges;
 
 /// The bytes of a page. Shared with a checkpoint while it writes them; a change meanwhile makes a copy.
-pub(crate) type PageBytes = Rc<[u8; PAGE]>;
+pub(crate) type PageBytes = Rc<Page>;
+
+/// A page's memory, counted for as long as it lives.
+pub(crate) struct Page {
+    bytes: [u8; PAGE],
+    counted: Rc<PagesInMemory>,
+}
+
+/// Pages in memory.
+#[derive(Default)]
+pub(super) struct PagesInMemory {
+    /// Now.
+    pub(super) now: Cell<usize>,
+    /// The most there were.
+    pub(super) peak: Cell<usize>,
+}
+
+impl Page {
+    fn new(bytes: &[u8; PAGE], counted: &Rc<PagesInMemory>) -> PageBytes {
+        counted.now.set(counted.now.get() + 1);
+        counted.peak.set(counted.peak.get().max(counted.now.get()));
+        Rc::new(Self { bytes: *bytes, counted: Rc::clone(counted) })
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        self.counted.now.set(self.counted.now.get() - 1);
+    }
+}
+
+impl Deref for Page {
+    type Target = [u8; PAGE];
+
+    fn deref(&self) -> &[u8; PAGE] {
+        &self.bytes
+    }
+}
+
+impl DerefMut for Page {
+    fn deref_mut(&mut self) -> &mut [u8; PAGE] {
+        &mut self.bytes
+    }
+}
 
 /// A page in memory.
 pub(super) struct Frame {
@@ -33,7 +80,7 @@ pub(super) struct Frame {
     covered: PageRanges,
     /// Its sum, where the log holds it since the last change.
     logged_sum: Option<u64>,
-    /// Its place in the order of clean frames, while it is one.
+    /// Its place in the order of clean frames, while it is one; else 0.
     clean_since: u64,
 }
 
@@ -59,27 +106,45 @@ pub(super) struct Frames {
     /// by now is void.
     clean: VecDeque<(u64, u64)>,
     next_clean: u64,
-    clean_max: usize,
+    /// Number of clean frames.
+    clean_frames: usize,
+    /// So many of them stay in any case.
+    clean_min: usize,
     spare: Spare,
 }
 
 impl Frames {
-    /// None yet; of clean ones `clean_max` will be kept.
-    pub(super) fn new(clean_max: usize) -> Self {
+    /// None yet. Clean ones beyond `clean_min` go where there are more than `pages_max` pages.
+    pub(super) fn new(pages_max: usize, clean_min: usize) -> Self {
         Self {
             map: HashMap::default(),
             dirty: 0,
             uncovered: 0,
             clean: VecDeque::new(),
             next_clean: 1,
-            clean_max,
-            spare: Spare { pages: Vec::new(), max: clean_max },
+            clean_frames: 0,
+            clean_min,
+            spare: Spare { pages: Vec::new(), max: pages_max, counted: Rc::default() },
         }
     }
 
     /// The frame of a page.
     pub(super) fn get(&self, page: u64) -> Option<&Frame> {
         self.map.get(&page)
+    }
+
+    /// Puts what is known of a page over `base`, which is what is home.
+    pub(super) fn lay_over(&self, page: u64, base: &mut [u8]) {
+        if let Some(frame) = self.map.get(&page) {
+            for (start, end) in frame.known.held() {
+                base[start..end].copy_from_slice(&frame.bytes[start..end]);
+            }
+        }
+    }
+
+    /// Pages in memory, now and at most so far.
+    pub(super) fn in_memory(&self) -> (usize, usize) {
+        (self.spare.counted.now.get(), self.spare.counted.peak.get())
     }
 
     /// Number of dirty frames.
@@ -126,9 +191,11 @@ impl Frames {
         covered: bool,
         logged_sum: Option<u64>,
     ) {
+        self.make_room();
         let frame = match self.map.entry(page) {
             Entry::Occupied(entry) => {
                 let frame = entry.into_mut();
+                self.clean_frames -= usize::from(std::mem::take(&mut frame.clean_since) > 0);
                 match Rc::get_mut(&mut frame.bytes) {
                     Some(own) => own.copy_from_slice(bytes),
                     None => frame.bytes = self.spare.copy_of(bytes),
@@ -151,10 +218,12 @@ impl Frames {
 
     /// The frame of a page that is about to change from `start` to before `end`.
     fn change(&mut self, page: u64, start: usize, end: usize) -> (&mut Frame, &mut Spare) {
+        self.make_room();
         let frame = self.map.entry(page).or_insert_with(|| {
             let nothing = self.spare.copy_of(&[0; PAGE]);
             Frame::new(nothing, PageRanges::default())
         });
+        self.clean_frames -= usize::from(std::mem::take(&mut frame.clean_since) > 0);
         self.uncovered -= usize::from(frame.is_uncovered());
         if !frame.dirty {
             frame.dirty = true;
@@ -171,6 +240,7 @@ impl Frames {
 
     /// Fills in what the frame of a page does not know from what is home.
     pub(super) fn merge_base(&mut self, page: u64, base: &[u8; PAGE], empty: bool) {
+        self.make_room();
         match self.map.entry(page) {
             Entry::Occupied(entry) => {
                 let frame = entry.into_mut();
@@ -221,6 +291,7 @@ impl Frames {
     pub(super) fn forget(&mut self, page: u64) {
         if let Some(frame) = self.map.remove(&page) {
             debug_assert!(!frame.dirty && !frame.writing);
+            self.clean_frames -= usize::from(frame.clean_since > 0);
             self.spare.take_back(frame.bytes);
         }
     }
@@ -229,18 +300,35 @@ impl Frames {
     fn keep_clean(&mut self, page: u64) {
         let since = self.next_clean;
         self.next_clean += 1;
-        if let Some(frame) = self.map.get_mut(&page) {
-            frame.clean_since = since;
-        }
+        let Some(frame) = self.map.get_mut(&page) else { return };
+        self.clean_frames += usize::from(frame.clean_since == 0);
+        frame.clean_since = since;
         self.clean.push_back((page, since));
-        while self.clean.len() > self.clean_max {
-            let Some((oldest, since)) = self.clean.pop_front() else { break };
+        while self.spare.counted.now.get() > self.spare.max && self.let_oldest_go() {}
+        if self.clean.len() > 2 * self.clean_frames.max(1024) {
+            let map = &self.map;
+            self.clean.retain(|(page, since)| map.get(page).is_some_and(|frame| frame.clean_since == *since));
+        }
+    }
+
+    /// Sees to it that one more page is within bounds, if clean ones can make room.
+    fn make_room(&mut self) {
+        let is_full = |spare: &Spare| spare.pages.is_empty() && spare.counted.now.get() >= spare.max;
+        while is_full(&self.spare) && self.let_oldest_go() {}
+    }
+
+    /// Lets the oldest clean frame go; false where none may.
+    fn let_oldest_go(&mut self) -> bool {
+        while self.clean_frames > self.clean_min {
+            let Some((oldest, since)) = self.clean.pop_front() else { return false };
             let Entry::Occupied(entry) = self.map.entry(oldest) else { continue };
-            let frame = entry.get();
-            if !frame.dirty && !frame.writing && frame.clean_since == since {
+            if entry.get().clean_since == since {
+                self.clean_frames -= 1;
                 self.spare.take_back(entry.remove().bytes);
+                return true;
             }
         }
+        false
     }
 }
 
@@ -267,7 +355,9 @@ impl Frame {
 /// Memory of pages that went.
 struct Spare {
     pages: Vec<PageBytes>,
+    /// None is kept beyond so many pages in memory.
     max: usize,
+    counted: Rc<PagesInMemory>,
 }
 
 impl Spare {
@@ -275,10 +365,10 @@ impl Spare {
         if let Some(mut page) = self.pages.pop()
             && let Some(own) = Rc::get_mut(&mut page)
         {
-            own.copy_from_slice(bytes);
+            own.bytes = *bytes;
             return page;
         }
-        Rc::<[u8]>::from(&bytes[..]).try_into().expect("a page is as long as a page")
+        Page::new(bytes, &self.counted)
     }
 
     /// The bytes for a change: a copy of them where a checkpoint has them too.
@@ -290,7 +380,7 @@ impl Spare {
     }
 
     fn take_back(&mut self, page: PageBytes) {
-        if self.pages.len() < self.max && Rc::strong_count(&page) == 1 {
+        if self.counted.now.get() <= self.max && Rc::strong_count(&page) == 1 {
             self.pages.push(page);
         }
     }

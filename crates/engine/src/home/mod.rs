@@ -3,34 +3,49 @@
 //! A *frame* holds the committed bytes of a page: what the log and the home device together make of it, and
 //! nothing that is not durable.
 //!
-//! 1. Every page read from the device is checked against its sum before a byte of it is used.
+//! 1. Every page read from the device is checked against its sum before a byte of it is used. What the system keeps
+//!    of the device in memory is never the reason to call a page damaged: the medium is.
 //! 2. A frame whose bytes are not home yet stays in memory until they are.
 //! 3. A page is read from the device by one task at a time, and never while it is written.
 
 mod frames;
+mod read;
 mod table;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use crate::counters::{Counters, add};
+use crate::counters::Counters;
 use crate::device::Device;
 use crate::error::Error;
+use crate::format::PAGE;
 use crate::format::layout::Layout;
 use crate::format::record::Tag;
-use crate::format::{PAGE, PAGE_BYTES, page_sum};
 use crate::notify::Notify;
 
 use frames::Frames;
 pub(crate) use frames::{Outgoing, PageBytes};
 pub(crate) use table::{Held, Table};
 
-/// Pages read from the device at once.
-const READ_PAGES_MAX: u64 = 64;
-
 /// Fewest pages kept: half of them must hold what one operation loads.
 const CACHED_PAGES_MIN: usize = 16;
+
+/// Pages of the table of sums that stay in memory: each speaks of 512 pages, so an eighth of the cache's size is the sums
+/// of 64 times what the cache holds.
+fn table_pages_max(cached_pages_max: usize) -> usize {
+    (cached_pages_max / 8).max(CACHED_PAGES_MIN)
+}
+
+/// Clean pages that stay whatever others need: what is loaded together is together.
+fn clean_min(cached_pages_max: usize) -> usize {
+    cached_pages_max.min(2 * read::READ_PAGES_MAX as usize)
+}
+
+/// Pages that may be dirty, and as many that go home meanwhile, for all pages to be no more than `pages_max`.
+pub(crate) fn dirty_pages_max(pages_max: usize) -> usize {
+    (pages_max - clean_min(pages_max)) / 2
+}
 
 /// The home device and what is known of it.
 pub(crate) struct Home<H> {
@@ -75,17 +90,28 @@ impl<H: Device> Home<H> {
                 Rc::clone(&device),
                 layout.clone(),
                 root,
-                cached_pages_max,
+                table_pages_max(cached_pages_max),
                 Rc::clone(&counters),
             ),
             device,
             layout,
-            frames: RefCell::new(Frames::new(cached_pages_max)),
+            frames: RefCell::new(Frames::new(cached_pages_max, clean_min(cached_pages_max))),
             cached_pages_max,
             locked: RefCell::default(),
             unlocked: Notify::default(),
             counters,
         }
+    }
+
+    /// Pages in memory, now and at most so far.
+    pub(crate) fn pages_in_memory(&self) -> (usize, usize) {
+        self.frames.borrow().in_memory()
+    }
+
+    /// Pages that there may be in memory where so many may be dirty: as many again may be on their way home, and
+    /// some clean ones stay in any case.
+    pub(crate) fn pages_max(&self, dirty_pages_max: usize) -> usize {
+        self.cached_pages_max.max(2 * dirty_pages_max + clean_min(self.cached_pages_max))
     }
 
     /// Frames with something that is not home yet.
@@ -109,11 +135,6 @@ impl<H: Device> Home<H> {
         (first..end).any(|page| frames.get(page).is_some_and(|frame| frame.dirty || frame.writing))
     }
 
-    /// Pages that can be loaded together and are then all there.
-    pub(crate) fn load_pages_max(&self) -> u64 {
-        READ_PAGES_MAX.min(self.cached_pages_max as u64 / 2)
-    }
-
     /// Whether every byte of the page is in memory.
     pub(crate) fn is_known(&self, page: u64) -> bool {
         self.frames.borrow().get(page).is_some_and(|frame| frame.known.is_full())
@@ -130,73 +151,6 @@ impl<H: Device> Home<H> {
         let frame = frames.get(page).expect("the caller loaded the page");
         debug_assert!(frame.known.is_full());
         look(&frame.bytes)
-    }
-
-    /// Makes every page from `first` to before `end` known; of more than [`Self::load_pages_max`], the clean ones may
-    /// be gone again.
-    ///
-    /// # Errors
-    ///
-    /// Those of the device; [`Error::Damaged`] for a page that is not what was written.
-    pub(crate) async fn load(&self, first: u64, end: u64) -> Result<(), Error> {
-        let is_unknown = |page: &u64| !self.is_known(*page);
-        let mut next = first;
-        while let Some(start) = (next..end).find(is_unknown) {
-            let limit = end.min(start + self.load_pages_max());
-            let stop = (start..limit).find(|page| !is_unknown(page)).unwrap_or(limit);
-            let lock = self.lock(start, stop).await;
-            self.load_locked(start, stop).await?;
-            drop(lock);
-            // What was there at the first look may have made room for others meanwhile.
-            next = if end - first <= self.load_pages_max() { first } else { stop };
-        }
-        Ok(())
-    }
-
-    /// As [`Self::load`], for a caller that holds the lock of all these pages.
-    pub(crate) async fn load_locked(&self, first: u64, end: u64) -> Result<(), Error> {
-        let mut sums = self.table.hold_none();
-        for page in first..end {
-            sums.load_for(page).await?;
-        }
-        let mut next = first;
-        while next < end {
-            if self.is_known(next) {
-                next += 1;
-                continue;
-            }
-            let is_stored = |page: u64| !self.is_known(page) && self.table.sum(page) != 0;
-            if !is_stored(next) {
-                self.frames.borrow_mut().merge_base(next, &[0; PAGE], true);
-                next += 1;
-                continue;
-            }
-            let stop = (next..end).find(|&page| !is_stored(page)).unwrap_or(end);
-            next = self.read_stored(next, stop).await?;
-        }
-        Ok(())
-    }
-
-    /// Reads pages that have contents; answers the page up to which they are known.
-    async fn read_stored(&self, first: u64, end: u64) -> Result<u64, Error> {
-        let sums: Vec<u64> = (first..end).map(|page| self.table.sum(page)).collect();
-        let mut bytes = vec![0; ((end - first) * PAGE_BYTES) as usize];
-        self.device.read(self.layout.page_offset(first), &mut bytes).await?;
-        add(&self.counters.home_reads, end - first);
-        for ((page, base), sum) in (first..end).zip(bytes.chunks_exact(PAGE)).zip(sums) {
-            if self.is_known(page) {
-                continue; // written whole meanwhile
-            }
-            if self.table.sum(page) != sum {
-                return Ok(page); // written whole, taken home and forgotten meanwhile: what was read says nothing
-            }
-            if page_sum(base) != sum {
-                return Err(Error::Damaged { page });
-            }
-            let base: &[u8; PAGE] = base.try_into().expect("chunks are pages");
-            self.frames.borrow_mut().merge_base(page, base, false);
-        }
-        Ok(end)
     }
 
     /// Takes the changes of a commit, in the order of commits.

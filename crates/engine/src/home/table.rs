@@ -202,6 +202,11 @@ impl<H: Device> Table<H> {
         }
     }
 
+    /// Whether the sum of `page` is known, until the next time that the caller waits.
+    pub(crate) fn is_loaded(&self, page: u64) -> bool {
+        self.pages.borrow_mut().map.get_mut(&Self::page_for(page)).map(|page| page.is_used = true).is_some()
+    }
+
     /// Number of table pages in memory.
     pub(crate) fn loaded_pages(&self) -> usize {
         self.pages.borrow().map.len()

@@ -129,12 +129,19 @@ impl Limits {
         let kept_bytes = if is_planted(Bug::NoReserve) { 0 } else { 4 * record_max };
         Self {
             commit_used_max: log_bytes - kept_bytes,
-            dirty_pages_max: dirty_pages_max.min(16_384),
+            dirty_pages_max,
             image_pages_max,
             // Records of checkpoints take half of what is kept for them: `dirty_pages_max` is half of what fits.
             carried_max: record_max / 2,
             needs_images: needs_images && !is_planted(Bug::NoImages),
         }
+    }
+
+    /// The same with no more dirty pages than `dirty_pages_max`, if that is enough for writes of `atomic_max_bytes`.
+    pub(super) fn within(self, dirty_pages_max: usize, atomic_max_bytes: u64) -> Self {
+        let needed = 2 * (atomic_max_bytes as usize).div_ceil(PAGE) + 4;
+        let bound = dirty_pages_max.max(needed).max(DIRTY_PAGES_MIN);
+        Self { dirty_pages_max: self.dirty_pages_max.min(bound), ..self }
     }
 
     /// Pages that one commit may change: it finds frames once a checkpoint has freed all but those that are stuck.

@@ -78,6 +78,13 @@ pub struct Occupancy {
     pub dirty_max_bytes: u64,
     /// Bytes of the table of sums that are in memory.
     pub table_bytes: u64,
+    /// Bytes of all pages in memory.
+    pub pages_bytes: u64,
+    /// The most there were.
+    pub pages_peak_bytes: u64,
+    /// As many of them as may be: those cached, or where that is more, those that a checkpoint writes with as many
+    /// dirty ones.
+    pub pages_max_bytes: u64,
 }
 
 struct Inner<E, A, H, L> {
@@ -179,6 +186,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
     pub fn occupancy(&self) -> Occupancy {
         let inner = &self.0;
         let (buffer_used, buffer_bytes) = inner.buffer.borrow().fill();
+        let (pages, pages_peak) = inner.home.pages_in_memory();
         Occupancy {
             buffer_used_bytes: buffer_used as u64,
             buffer_bytes: buffer_bytes as u64,
@@ -187,6 +195,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             dirty_bytes: inner.home.dirty_pages() as u64 * PAGE_BYTES,
             dirty_max_bytes: inner.limits.dirty_pages_max as u64 * PAGE_BYTES,
             table_bytes: inner.home.table.loaded_pages() as u64 * PAGE_BYTES,
+            pages_bytes: pages as u64 * PAGE_BYTES,
+            pages_peak_bytes: pages_peak as u64 * PAGE_BYTES,
+            pages_max_bytes: inner.home.pages_max(inner.limits.dirty_pages_max) as u64 * PAGE_BYTES,
         }
     }
 
@@ -232,24 +243,29 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             return Ok(());
         }
         add(&inner.counters.read_bytes, extent.len);
-        let (mut page, end) = (offset / PAGE_BYTES, extent.end().div_ceil(PAGE_BYTES));
-        while page < end {
-            let chunk_end = end.min(page + inner.home.load_pages_max());
-            inner.home.load(page, chunk_end).await?;
-            // From here to the end of the chunk nothing else runs: what was loaded is still there.
-            let buffer = inner.buffer.borrow();
-            while page < chunk_end && inner.home.is_known(page) {
-                let shared = extent.intersection(&Extent::new(page * PAGE_BYTES, PAGE_BYTES));
-                let shared = shared.expect("the page lies in the range");
-                let start = (shared.offset - offset) as usize;
-                let target = &mut into[start..start + shared.len as usize];
-                let in_page = (shared.offset % PAGE_BYTES) as usize;
-                inner.home.copy(page, in_page, target);
-                buffer.overlay(page, in_page, target);
-                page += 1;
-            }
+        let mut at = offset;
+        while at < extent.end() {
+            let chunk_end = (at / PAGE_BYTES + inner.home.load_pages_max()) * PAGE_BYTES;
+            let len = chunk_end.min(extent.end()) - at;
+            let chunk = &mut into[(at - offset) as usize..][..len as usize];
+            // What is there at once is not waited for, and from there to the overlay nothing else runs.
+            while !inner.home.try_read(at, chunk) && !inner.home.read(at, chunk).await? {}
+            inner.overlay(at, chunk);
+            at += len;
         }
         Ok(())
+    }
+
+    /// As [`Self::read`], if nothing has to be waited for; false if something has, or it fails.
+    pub fn try_read(&self, offset: u64, into: &mut [u8]) -> bool {
+        let inner = &self.0;
+        let Ok(extent) = inner.check_range(offset, into.len() as u64) else { return false };
+        let is_done = inner.home.try_read(offset, into);
+        if is_done {
+            add(&inner.counters.read_bytes, extent.len);
+            inner.overlay(offset, into);
+        }
+        is_done
     }
 
     /// Writes `bytes` at `offset`. One commit up to [`Self::atomic_max_bytes`]; a larger write may tear at
@@ -406,6 +422,18 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     fn check_range(&self, offset: u64, len: u64) -> Result<Extent, Error> {
         let extent = Extent { offset, len };
         if extent.fits(self.size_bytes) { Ok(extent) } else { Err(Error::OutOfRange) }
+    }
+
+    /// Lays what is acknowledged and not durable over committed bytes.
+    fn overlay(&self, offset: u64, into: &mut [u8]) {
+        let extent = Extent::new(offset, into.len() as u64);
+        let buffer = self.buffer.borrow();
+        for page in crate::buffer::pages_of(&extent) {
+            let shared = extent.intersection(&Extent::new(page * PAGE_BYTES, PAGE_BYTES));
+            let shared = shared.expect("the page lies in the range");
+            let target = &mut into[(shared.offset - offset) as usize..][..shared.len as usize];
+            buffer.overlay(page, (shared.offset % PAGE_BYTES) as usize, target);
+        }
     }
 
     fn check_alive(&self) -> Result<(), Error> {

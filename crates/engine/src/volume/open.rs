@@ -79,7 +79,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             superblock.log_sector_bytes as usize,
             layout.table_pages(),
             !home.geometry().atomic_sectors,
-        );
+        )
+        .within(options.dirty_pages_max, superblock.atomic_max_bytes);
         limits.check_suffice(superblock.atomic_max_bytes, layout.log.len)?;
         let found = scan(&*log, layout.log, &superblock).await;
         if found.ended == Decision::Damaged {

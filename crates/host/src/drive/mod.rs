@@ -1,6 +1,8 @@
 //! A [`Device`] over a regular file or a block device.
 //!
-//! 1. Transfers go past the page cache (`O_DIRECT`) where the file system can; [`FileDrive::is_direct`] says so.
+//! 1. Transfers go past the page cache (`O_DIRECT`) where the file system can; [`FileDrive::is_direct`] says so. Only
+//!    [`Device::read_cached`] and its like go through it, by a descriptor of their own: a write past it takes the
+//!    range out of it again, but for pages that others read at the same moment.
 //! 2. A durable write is acknowledged after `RWF_DSYNC` or a data-only fsync behind it said so; a flush is a
 //!    data-only fsync of the whole file, whatever ranges it was asked for, and covers what was completed before.
 //! 3. Callers' bytes are copied into a bounded pool of aligned memory. A call that is given up leaves its
@@ -24,6 +26,7 @@ use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::DeviceError;
 use rustix::fs::FallocateFlags;
+use rustix::io::{Errno, ReadWriteFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::event_loop::pool::{PIECE_MAX_BYTES, Piece, Pool};
@@ -60,6 +63,10 @@ struct Doing {
 struct State {
     event_loop: Loop,
     file: SharedFd,
+    /// The same file through the page cache, where that can be had.
+    cached: SharedFd,
+    /// Until the first read without waiting that the file system cannot do.
+    reads_without_waiting: Cell<bool>,
     path: PathBuf,
     geometry: Geometry,
     direct: bool,
@@ -183,7 +190,7 @@ impl FileDrive {
     }
 
     /// Sees a read through, and copies it out.
-    async fn finish_read(&self, pending: Pending, into: &mut [u8]) -> io::Result<()> {
+    async fn finish_read(&self, file: &SharedFd, pending: Pending, into: &mut [u8]) -> io::Result<()> {
         let Pending { mut transfer, offset, len } = pending;
         let mut done = 0;
         loop {
@@ -194,7 +201,7 @@ impl FileDrive {
                 return Ok(());
             }
             let at = offset + done as u64;
-            transfer = self.0.event_loop.begin_read(&self.0.file, piece, done..len, at);
+            transfer = self.0.event_loop.begin_read(file, piece, done..len, at);
         }
     }
 
@@ -252,7 +259,7 @@ impl FileDrive {
         }
     }
 
-    async fn read_all(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+    async fn read_all(&self, file: &SharedFd, offset: u64, into: &mut [u8]) -> io::Result<()> {
         let mut under_way: VecDeque<(Pending, &mut [u8])> = VecDeque::new();
         let mut outcome = Ok(());
         for (number, chunk) in into.chunks_mut(PIECE_MAX_BYTES).enumerate() {
@@ -263,7 +270,7 @@ impl FileDrive {
                     break piece;
                 }
                 match under_way.pop_front() {
-                    Some((first, into)) => outcome = outcome.and(self.finish_read(first, into).await),
+                    Some((first, into)) => outcome = outcome.and(self.finish_read(file, first, into).await),
                     None => break self.0.pool.take(len).await,
                 }
             };
@@ -271,11 +278,11 @@ impl FileDrive {
                 break;
             }
             let at = offset + (number * PIECE_MAX_BYTES) as u64;
-            let transfer = self.0.event_loop.begin_read(&self.0.file, piece, 0..len, at);
+            let transfer = self.0.event_loop.begin_read(file, piece, 0..len, at);
             under_way.push_back((Pending { transfer, offset: at, len }, chunk));
         }
         for (pending, into) in under_way {
-            outcome = outcome.and(self.finish_read(pending, into).await);
+            outcome = outcome.and(self.finish_read(file, pending, into).await);
         }
         outcome
     }
@@ -303,7 +310,30 @@ impl Device for FileDrive {
     async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         let doing = self.0.doing.read;
         self.check(Extent::new(offset, into.len() as u64), doing)?;
-        self.read_all(offset, into).await.map_err(|error| Self::failed(&error, doing))
+        self.read_all(&self.0.file, offset, into).await.map_err(|error| Self::failed(&error, doing))
+    }
+
+    async fn read_cached(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let doing = self.0.doing.read;
+        self.check(Extent::new(offset, into.len() as u64), doing)?;
+        self.read_all(&self.0.cached, offset, into).await.map_err(|error| Self::failed(&error, doing))
+    }
+
+    fn try_read_cached(&self, offset: u64, into: &mut [u8]) -> usize {
+        let state = &*self.0;
+        if !state.reads_without_waiting.get() {
+            return 0;
+        }
+        let slices = &mut [io::IoSliceMut::new(into)];
+        match rustix::io::preadv2(&state.cached, slices, offset, ReadWriteFlags::NOWAIT) {
+            Ok(count) => count,
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                state.reads_without_waiting.set(false);
+                0
+            }
+            // It is not there; or it fails, as whoever waits for it will hear.
+            Err(_) => 0,
+        }
     }
 
     async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {

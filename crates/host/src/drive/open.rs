@@ -124,9 +124,17 @@ impl FileDrive {
             atomic_sectors: options.atomic_sectors,
         };
         let default_way = if granule.is_some() { DurableWay::Dsync } else { DurableWay::Linked };
+        let file = Rc::new(OwnedFd::from(file));
+        // Without the page cache beside it, reads go where the others go: past it.
+        let cached = match granule {
+            Some(_) => through_page_cache(&file).map_or_else(|_| Rc::clone(&file), Rc::new),
+            None => Rc::clone(&file),
+        };
         Ok(Self(Rc::new(State {
             event_loop: event_loop.clone(),
-            file: Rc::new(OwnedFd::from(file)),
+            reads_without_waiting: Cell::new(granule.is_none() || !Rc::ptr_eq(&file, &cached)),
+            file,
+            cached,
             path: path.to_owned(),
             geometry,
             direct: granule.is_some(),
@@ -137,6 +145,11 @@ impl FileDrive {
             doing: Doing::with(path),
         })))
     }
+}
+
+/// The same file, whatever its path leads to by now, to be read through the page cache.
+fn through_page_cache(file: &OwnedFd) -> io::Result<OwnedFd> {
+    File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).map(OwnedFd::from)
 }
 
 /// Locks a file for as long as it is open.

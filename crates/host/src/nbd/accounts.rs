@@ -3,10 +3,14 @@
 //! 1. A request is admitted before anything is allocated for it, and released when the last byte of its reply
 //!    has left.
 //! 2. Every connection may have its own share in flight whatever the others do; what goes beyond comes out of
-//!    what all share. Memory is bounded by the shared part and one share for each connection.
+//!    what all share. Memory is bounded by the shared part and one share for each connection. Only a request that is
+//!    larger than the shared part goes beyond it, alone.
 //! 3. A connection that is not admitted waits, and reads nothing meanwhile: the client's sends wait too.
+//! 4. Who waits for shared bytes gets them in the order of coming, one request at a time: a connection that has many
+//!    requests, or small ones, does not pass one that has few, or a large one.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
@@ -23,8 +27,9 @@ pub(crate) struct Accounts {
     shared_bytes: Cell<u64>,
     in_flight_bytes: Cell<u64>,
     in_flight_peak_bytes: Cell<u64>,
-    /// Connections that wait for shared bytes.
-    waiting: Cell<usize>,
+    /// The places of connections that wait for shared bytes, in the order of coming.
+    line: RefCell<VecDeque<u64>>,
+    next_place: Cell<u64>,
     released: Notify,
 }
 
@@ -68,8 +73,9 @@ impl Account {
         bytes.saturating_sub(self.limits.connection_own_bytes)
     }
 
-    /// One more request with `bytes`, if there is room; whether the shared part is what lacks otherwise.
-    fn try_admit(self: &Rc<Self>, bytes: u64) -> Result<Ticket, bool> {
+    /// One more request with `bytes` of whoever has this place in the line, if there is room; whether the shared part
+    /// is what lacks otherwise.
+    fn try_admit(self: &Rc<Self>, bytes: u64, place: Option<u64>) -> Result<Ticket, bool> {
         let held = self.bytes.get();
         let wanted = held + bytes;
         if self.requests.get() >= self.limits.requests_in_flight_max
@@ -79,8 +85,12 @@ impl Account {
         }
         let more = self.shared_part(wanted) - self.shared_part(held);
         let shared = self.all.shared_bytes.get() + more;
-        if more > 0 && shared > self.limits.in_flight_max_bytes {
-            return Err(true);
+        if more > 0 {
+            let is_first = self.all.line.borrow().front().is_none_or(|first| place == Some(*first));
+            let has_room = shared <= self.limits.in_flight_max_bytes || self.all.shared_bytes.get() == 0;
+            if !is_first || !has_room {
+                return Err(true);
+            }
         }
         self.all.shared_bytes.set(shared);
         let in_flight = self.all.in_flight_bytes.get() + bytes;
@@ -93,15 +103,15 @@ impl Account {
 
     /// Waits for room for one more request with `bytes`, which are no more than one request may have.
     pub(crate) async fn admit(self: &Rc<Self>, bytes: u64) -> Ticket {
-        let mut waiting = Waiting { all: &self.all, counted: false };
-        poll_fn(|context| match self.try_admit(bytes) {
+        let mut waiting = Waiting { all: &self.all, place: None };
+        poll_fn(|context| match self.try_admit(bytes, waiting.place) {
             Ok(ticket) => Poll::Ready(ticket),
             Err(lacks_shared) => {
                 self.room.register(context);
                 if lacks_shared {
                     self.all.released.register(context);
                 }
-                waiting.count(lacks_shared);
+                waiting.queue(lacks_shared);
                 Poll::Pending
             }
         })
@@ -116,7 +126,7 @@ impl Account {
                 Either::First(done) => return Some(done),
                 Either::Second(()) => {
                     let holds_shared = self.shared_part(self.bytes.get()) > 0;
-                    if holds_shared && self.all.waiting.get() > 0 {
+                    if holds_shared && !self.all.line.borrow().is_empty() {
                         return None;
                     }
                 }
@@ -146,26 +156,35 @@ impl Account {
     }
 }
 
-/// Counts a connection that waits for shared bytes, for as long as it does.
+/// A connection's place in the line for shared bytes, for as long as it waits for them.
 struct Waiting<'a> {
     all: &'a Accounts,
-    counted: bool,
+    place: Option<u64>,
 }
 
 impl Waiting<'_> {
-    fn count(&mut self, waits: bool) {
-        match (self.counted, waits) {
-            (false, true) => self.all.waiting.set(self.all.waiting.get() + 1),
-            (true, false) => self.all.waiting.set(self.all.waiting.get() - 1),
+    fn queue(&mut self, waits: bool) {
+        match (self.place, waits) {
+            (None, true) => {
+                let place = self.all.next_place.get();
+                self.all.next_place.set(place + 1);
+                self.all.line.borrow_mut().push_back(place);
+                self.place = Some(place);
+            }
+            (Some(place), false) => {
+                self.all.line.borrow_mut().retain(|waiting| *waiting != place);
+                self.place = None;
+                // The next one may have room.
+                self.all.released.all();
+            }
             _ => {}
         }
-        self.counted = waits;
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.count(false);
+        self.queue(false);
     }
 }
 

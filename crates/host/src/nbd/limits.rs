@@ -24,7 +24,7 @@ pub struct Limits {
     pub requests_in_flight_max: u32,
     /// Bytes of these requests, from the request to the reply's last byte; further ones wait.
     pub connection_in_flight_max_bytes: u64,
-    /// The same over all connections, beyond what is each one's own.
+    /// The same over all connections, beyond what is each one's own. A larger request has all of it for itself.
     pub in_flight_max_bytes: u64,
     /// What every connection may have in flight whatever the others do: nobody can take all.
     pub connection_own_bytes: u64,
@@ -50,24 +50,30 @@ impl Default for Limits {
             name_max_bytes: 4096,
             request_max_bytes: 32 << 20,
             requests_in_flight_max: 256,
-            connection_in_flight_max_bytes: 64 << 20,
-            in_flight_max_bytes: 256 << 20,
-            connection_own_bytes: 256 << 10,
+            connection_in_flight_max_bytes: 32 << 20,
+            in_flight_max_bytes: 8 << 20,
+            connection_own_bytes: 64 << 10,
             stall_max_ns: 30 * SECOND_NS,
             drain_max_ns: 10 * SECOND_NS,
             status_extents_max: 4096,
-            input_bytes: 128 << 10,
+            input_bytes: 64 << 10,
         }
     }
 }
 
 impl Limits {
+    /// Bytes of requests that all connections together may have in flight: one that is larger than what they share
+    /// comes instead of that.
+    pub(crate) fn in_flight_all_max_bytes(&self) -> u64 {
+        let shared = self.in_flight_max_bytes.max(self.request_max_bytes.into());
+        shared + self.connections_max as u64 * self.connection_own_bytes
+    }
+
     /// The same limits, with those raised without which a largest request could never run.
     pub(crate) fn made_consistent(mut self) -> Self {
         let request = u64::from(self.request_max_bytes.max(1));
         self.request_max_bytes = request as u32;
         self.connection_in_flight_max_bytes = self.connection_in_flight_max_bytes.max(request);
-        self.in_flight_max_bytes = self.in_flight_max_bytes.max(request);
         self.requests_in_flight_max = self.requests_in_flight_max.max(1);
         self.status_extents_max = self.status_extents_max.max(1);
         self.input_bytes = self.input_bytes.max(INPUT_MIN_BYTES);

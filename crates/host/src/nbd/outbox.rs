@@ -7,15 +7,15 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::rc::Rc;
 
+use super::pool::Pool;
 use super::wait::Signal;
 
 /// Longest message that is copied.
 pub(crate) const COPIED_MAX_BYTES: usize = 32 << 10;
 /// Bytes beyond which a send takes no more messages.
 const SEND_BYTES: usize = 256 << 10;
-/// Buffers for sends that are kept for the next ones.
-const SPARE_MAX: usize = 2;
 
 /// What goes with messages that are sent together.
 pub(crate) trait Merge {
@@ -37,42 +37,55 @@ struct Send<T> {
 /// Messages on their way out.
 pub(crate) struct Outbox<T> {
     queue: RefCell<VecDeque<Send<T>>>,
-    spare: RefCell<Vec<Vec<u8>>>,
+    pool: Rc<Pool>,
     filled: Signal,
     closed: Cell<bool>,
 }
 
 impl<T: Merge> Outbox<T> {
-    pub(crate) fn new() -> Self {
-        Self {
-            queue: RefCell::default(),
-            spare: RefCell::default(),
-            filled: Signal::default(),
-            closed: Cell::new(false),
-        }
+    /// Nothing yet; buffers are taken from `pool`.
+    pub(crate) fn new(pool: Rc<Pool>) -> Self {
+        Self { queue: RefCell::default(), pool, filled: Signal::default(), closed: Cell::new(false) }
     }
 
     /// Puts in the message that `encode` appends.
     pub(crate) fn append(&self, token: T, encode: impl FnOnce(&mut Vec<u8>)) {
+        let _appended = self.try_append(token, |out| {
+            encode(out);
+            true
+        });
+    }
+
+    /// Puts in the message that `encode` appends if it answers true, else nothing: then the token comes back.
+    pub(crate) fn try_append(&self, token: T, encode: impl FnOnce(&mut Vec<u8>) -> bool) -> Result<(), T> {
         if self.closed.get() {
-            return;
+            return Ok(());
         }
         let mut queue = self.queue.borrow_mut();
         match queue.back_mut() {
             Some(last) if last.takes_more => {
-                encode(&mut last.bytes);
+                let len = last.bytes.len();
+                if !encode(&mut last.bytes) {
+                    last.bytes.truncate(len);
+                    return Err(token);
+                }
                 last.takes_more = last.bytes.len() < SEND_BYTES;
                 last.token.merge(token);
             }
             _ => {
-                let mut bytes = self.spare.borrow_mut().pop().unwrap_or_default();
-                encode(&mut bytes);
+                let mut bytes = self.pool.take_empty();
+                if !encode(&mut bytes) {
+                    drop(queue);
+                    self.recycle(bytes);
+                    return Err(token);
+                }
                 let takes_more = bytes.len() < SEND_BYTES;
                 queue.push_back(Send { bytes, token, takes_more });
             }
         }
         drop(queue);
         self.filled.raise();
+        Ok(())
     }
 
     /// Puts in a message in its own buffer.
@@ -107,12 +120,8 @@ impl<T: Merge> Outbox<T> {
     }
 
     /// Takes the buffer of a send back.
-    pub(crate) fn recycle(&self, mut bytes: Vec<u8>) {
-        let mut spare = self.spare.borrow_mut();
-        if spare.len() < SPARE_MAX && bytes.capacity() <= 2 * SEND_BYTES {
-            bytes.clear();
-            spare.push(bytes);
-        }
+    pub(crate) fn recycle(&self, bytes: Vec<u8>) {
+        self.pool.put(bytes);
     }
 
     /// Drops what is in it, and what comes from now on.

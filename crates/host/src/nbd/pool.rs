@@ -1,40 +1,94 @@
-//! Buffers of requests, used again.
+//! Buffers of requests and of sends, used again.
+//!
+//! 1. What is kept for later is bounded for a server as a whole, however many connections it has.
+//! 2. What was in a buffer is some request's of the same export. Whoever takes one writes all of it before a byte of
+//!    it is sent.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 
-/// Largest buffer that is kept.
-const KEPT_MAX_BYTES: usize = 128 << 10;
 /// Bytes of all buffers that are kept.
-const KEPT_ALL_MAX_BYTES: usize = 1 << 20;
+const KEPT_MAX_BYTES: usize = 2 << 20;
 
-/// Buffers of a connection that are free.
+/// How much larger than what is wanted a buffer may be, beyond twice as large.
+const SLACK_BYTES: usize = 1 << 10;
+
+/// Buffers that are free, by their capacity.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
-    free: RefCell<Vec<Vec<u8>>>,
+    free: RefCell<BTreeMap<usize, Vec<Vec<u8>>>>,
     free_bytes: Cell<usize>,
 }
 
 impl Pool {
-    /// A buffer of `len` bytes, with any contents that this connection had in flight before.
+    /// A buffer of `len` bytes, with any contents.
     pub(crate) fn take(&self, len: usize) -> Vec<u8> {
-        if len > KEPT_MAX_BYTES {
-            return vec![0; len];
-        }
-        let Some(mut buffer) = self.free.borrow_mut().pop() else {
-            return vec![0; len];
+        let fitting = {
+            let free = self.free.borrow();
+            free.range(len..=2 * len + SLACK_BYTES).next().map(|(&capacity, _)| capacity)
         };
-        self.free_bytes.set(self.free_bytes.get() - buffer.capacity());
-        // Most requests are as long as the one before: then this touches nothing.
-        buffer.resize(len, 0);
+        match fitting.and_then(|capacity| self.remove(capacity)) {
+            Some(mut buffer) => {
+                // Most requests are as long as the one before: then this touches nothing.
+                buffer.resize(len, 0);
+                buffer
+            }
+            None => vec![0; len],
+        }
+    }
+
+    /// An empty buffer, with as much room as there is one.
+    pub(crate) fn take_empty(&self) -> Vec<u8> {
+        let largest = self.free.borrow().last_key_value().map(|(&capacity, _)| capacity);
+        let mut buffer = largest.and_then(|capacity| self.remove(capacity)).unwrap_or_default();
+        buffer.clear();
         buffer
     }
 
-    /// Takes a buffer back.
+    /// Takes a buffer back. Where too much is kept, the largest go.
     pub(crate) fn put(&self, buffer: Vec<u8>) {
-        let free_bytes = self.free_bytes.get() + buffer.capacity();
-        if buffer.capacity() <= 2 * KEPT_MAX_BYTES && free_bytes <= KEPT_ALL_MAX_BYTES {
-            self.free_bytes.set(free_bytes);
-            self.free.borrow_mut().push(buffer);
+        let capacity = buffer.capacity();
+        while self.free_bytes.get() + capacity > KEPT_MAX_BYTES {
+            let largest = self.free.borrow().last_key_value().map(|(&capacity, _)| capacity);
+            match largest.filter(|largest| *largest > capacity) {
+                Some(largest) => drop(self.remove(largest)),
+                None => return,
+            }
         }
+        if capacity > 0 {
+            self.free_bytes.set(self.free_bytes.get() + capacity);
+            self.free.borrow_mut().entry(capacity).or_default().push(buffer);
+        }
+    }
+
+    fn remove(&self, capacity: usize) -> Option<Vec<u8>> {
+        let mut free = self.free.borrow_mut();
+        let of_size = free.get_mut(&capacity)?;
+        let buffer = of_size.pop();
+        if of_size.is_empty() {
+            free.remove(&capacity);
+        }
+        self.free_bytes.set(self.free_bytes.get() - buffer.as_ref().map_or(0, |_| capacity));
+        buffer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_bounded_and_given_out_again() {
+        let pool = Pool::default();
+        for len in [128 << 10, 4096, 300 << 10] {
+            (0..100).for_each(|_| pool.put(vec![1; len]));
+            let kept: usize = pool.free.borrow().iter().map(|(size, buffers)| size * buffers.len()).sum();
+            assert_eq!(kept, pool.free_bytes.get());
+            assert!(kept <= KEPT_MAX_BYTES);
+        }
+        let before = pool.free_bytes.get();
+        let buffer = pool.take(4000);
+        assert_eq!((buffer.len(), before - pool.free_bytes.get()), (4000, 4096), "a small one was kept");
+        assert!(pool.take_empty().is_empty());
     }
 }

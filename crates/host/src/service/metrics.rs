@@ -97,8 +97,14 @@ fn text(watched: &Watched) -> String {
         ("log_used_bytes", occupancy.log_used_bytes),
         ("log_size_bytes", occupancy.log_bytes),
         ("dirty_bytes", occupancy.dirty_bytes),
+        ("pages_bytes", occupancy.pages_bytes),
+        ("pages_peak_bytes", occupancy.pages_peak_bytes),
+        ("table_bytes", occupancy.table_bytes),
+        ("pages_max_bytes", occupancy.pages_max_bytes),
         ("connections", server.connections),
         ("requests_in_flight_bytes", server.in_flight_bytes),
+        ("requests_in_flight_peak_bytes", server.in_flight_peak_bytes),
+        ("requests_in_flight_max_bytes", server.in_flight_max_bytes),
         ("failed", u64::from(document.failure.is_some())),
     ] {
         metric(&mut out, &format!("evenkeel_{name}"), "gauge", value as f64);

@@ -84,6 +84,10 @@ pub struct ServerStatus {
     pub connections_refused: u64,
     /// Bytes of requests that are not answered yet.
     pub in_flight_bytes: u64,
+    /// The most there were.
+    pub in_flight_peak_bytes: u64,
+    /// As many as there may be; requests beyond them wait.
+    pub in_flight_max_bytes: u64,
 }
 
 /// How it runs.
@@ -97,7 +101,7 @@ pub struct Chosen {
     pub batch_max_bytes: u64,
     /// Commits that may be under way at once.
     pub commits_in_flight_max: u64,
-    /// Pages kept for reads.
+    /// Memory for pages.
     pub cache_bytes: u64,
     /// What makes a log write durable.
     pub durable_way: String,
@@ -118,6 +122,14 @@ pub struct Occupancy {
     pub dirty_bytes: u64,
     /// Bytes that there may be of them.
     pub dirty_max_bytes: u64,
+    /// Bytes of pages in memory.
+    pub pages_bytes: u64,
+    /// The most there were.
+    pub pages_peak_bytes: u64,
+    /// Of the table of sums, in memory.
+    pub table_bytes: u64,
+    /// Bytes that there may be of them.
+    pub pages_max_bytes: u64,
 }
 
 macro_rules! counters {
@@ -174,10 +186,12 @@ counters! {
     buffer_waits,
     /// Times a commit waited for room in the log.
     log_waits,
-    /// Pages read from the home member.
+    /// Pages read from the home member, for which somebody waited.
     home_reads,
     /// Pages of the table of sums read from the home member.
     table_reads,
+    /// Pages that the system had in memory as they are on the home member.
+    cached_reads,
     /// Pages logged once more because they cannot go home: what they held before is damaged.
     carried_pages,
     /// Log records replayed at the opening.
@@ -293,6 +307,8 @@ impl Watched {
                 connections_accepted: server.connections_accepted,
                 connections_refused: server.connections_refused,
                 in_flight_bytes: server.in_flight_bytes,
+                in_flight_peak_bytes: server.in_flight_peak_bytes,
+                in_flight_max_bytes: server.in_flight_max_bytes,
             },
             failure: volume.failure().map(|error| error.to_string()),
             chosen: self.chosen(),
@@ -303,6 +319,10 @@ impl Watched {
                 log_bytes: occupancy.log_bytes,
                 dirty_bytes: occupancy.dirty_bytes,
                 dirty_max_bytes: occupancy.dirty_max_bytes,
+                pages_bytes: occupancy.pages_bytes,
+                pages_peak_bytes: occupancy.pages_peak_bytes,
+                table_bytes: occupancy.table_bytes,
+                pages_max_bytes: occupancy.pages_max_bytes,
             },
             counters: volume.counters().into(),
             requests: requests(&server.statistics),

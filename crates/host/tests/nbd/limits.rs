@@ -1,5 +1,8 @@
 //! Nobody gets more than the limits say, and nobody's greed is another's loss.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use evenkeel_engine::device::Durability;
 use evenkeel_engine::env::Env;
 use evenkeel_host::nbd::client::ConnectOptions;
@@ -81,6 +84,37 @@ fn a_greedy_client_leaves_others_their_own_share_and_is_ended_where_they_need_mo
         other.write(0, &[1; 60 << 10], Durability::Durable).await.expect("it gets room");
         assert!(env.now_ns() - began_ns <= 2 * limits().stall_max_ns);
         assert_eq!(world.endings(1).await.len(), 1);
+    });
+}
+
+#[test]
+fn a_request_larger_than_what_all_share_comes_to_its_turn_however_many_small_ones_others_have() {
+    tell(3, |env| async move {
+        let limits = Limits { request_max_bytes: 512 << 10, ..limits() };
+        let world = World::new(&env, RamExport::new(1 << 20).taking_time(env.clone()), limits);
+        let (patient, mut busy) =
+            (world.client(&ConnectOptions::default()).await.expect("it connects"), Vec::new());
+        for _ in 0..3 {
+            busy.push(world.client(&ConnectOptions::default()).await.expect("it connects"));
+        }
+        let done = Rc::new(Cell::new(false));
+        for client in busy {
+            for _ in 0..20 {
+                let (client, done) = (client.clone(), Rc::clone(&done));
+                // As long as the large one is not answered, there is always a small one that wants its room.
+                env.spawn(async move {
+                    while !done.get() {
+                        client.read(0, &mut [0; 20 << 10]).await.expect("it is answered");
+                    }
+                });
+            }
+        }
+        env.sleep(SECOND_NS).await;
+        patient.read(0, &mut vec![0; 500 << 10]).await.expect("it gets all of the room, alone");
+        done.set(true);
+        let status = world.server.status();
+        assert!(status.in_flight_peak_bytes <= status.in_flight_max_bytes);
+        assert!(status.in_flight_peak_bytes >= 500 << 10);
     });
 }
 

@@ -31,6 +31,8 @@ pub struct RamDrive {
     /// Time of its copies.
     pub busy: Rc<Cell<Duration>>,
     pub first_write: Cell<Option<Instant>>,
+    /// What the system has of it in memory, right or wrong; nothing unless a story puts something there.
+    pub cached: RefCell<Option<Vec<u8>>>,
 }
 
 impl Device for RamDrive {
@@ -42,6 +44,18 @@ impl Device for RamDrive {
     async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         into.copy_from_slice(&self.bytes.borrow()[offset as usize..offset as usize + into.len()]);
         Ok(())
+    }
+
+    async fn read_cached(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let found = self.try_read_cached(offset, into);
+        if found < into.len() { self.read(offset, into).await } else { Ok(()) }
+    }
+
+    fn try_read_cached(&self, offset: u64, into: &mut [u8]) -> usize {
+        let cached = self.cached.borrow();
+        let Some(bytes) = &*cached else { return 0 };
+        into.copy_from_slice(&bytes[offset as usize..offset as usize + into.len()]);
+        into.len()
     }
 
     async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
@@ -134,6 +148,7 @@ impl Bed {
                 stalled: Cell::default(),
                 busy,
                 first_write: Cell::default(),
+                cached: RefCell::default(),
             })
         };
         (drive(&self.home), drive(&self.log))

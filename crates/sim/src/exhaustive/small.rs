@@ -89,6 +89,7 @@ impl Small {
                 commits_in_flight_max: 1 + random.index(2),
                 home_writes_max: 1 + (seed % 3) as usize,
                 cached_pages_max: 16,
+                dirty_pages_max: 16_384,
             },
             separate_log: seed.is_multiple_of(2),
             sector_bytes,

@@ -68,6 +68,7 @@ impl Setup {
                 commits_in_flight_max: 1 + random.index(3),
                 home_writes_max: 1 + random.index(4),
                 cached_pages_max: 1 << random.below(7),
+                dirty_pages_max: 16_384,
             },
             arena_bytes: (80 << 10) + (random.index(10) << 13),
             habits: Habits {

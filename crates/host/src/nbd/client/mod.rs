@@ -151,7 +151,7 @@ impl<S: ByteStream> Client<S> {
         let inner = Rc::new(Inner {
             wire,
             negotiated,
-            outbox: Outbox::new(),
+            outbox: Outbox::new(Rc::default()),
             pending: RefCell::default(),
             failure: RefCell::new(None),
             is_closing: Cell::new(false),

@@ -67,6 +67,12 @@ pub trait Export: Clone + 'static {
     /// Fills `into` from `offset`.
     fn read(&self, offset: u64, into: &mut [u8]) -> impl Future<Output = Result<(), ExportError>>;
 
+    /// As [`Self::read`], if nothing has to be waited for; false if something has, or it fails: then what `into`
+    /// holds is not defined.
+    fn try_read(&self, _offset: u64, _into: &mut [u8]) -> bool {
+        false
+    }
+
     /// Writes `bytes` at `offset`.
     fn write(
         &self,

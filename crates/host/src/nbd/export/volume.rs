@@ -97,6 +97,10 @@ impl<E: Env, A: Arena, H: Device, L: Device> Export for VolumeExport<E, A, H, L>
         self.volume.read(offset, into).await.map_err(told)
     }
 
+    fn try_read(&self, offset: u64, into: &mut [u8]) -> bool {
+        self.volume.try_read(offset, into)
+    }
+
     async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), ExportError> {
         self.volume.write(offset, bytes, durability).await.map_err(told)
     }

@@ -23,6 +23,7 @@ use super::accounts::{Account, Accounts};
 use super::export::Export;
 use super::input::Input;
 use super::limits::Limits;
+use super::pool::Pool;
 use super::statistics::{Counting, Statistics};
 use super::tls::{TlsServer, Wire};
 use super::wait::{Either, Notify, Signal, race};
@@ -88,6 +89,8 @@ pub struct ServerStatus {
     pub in_flight_bytes: u64,
     /// The most there were.
     pub in_flight_peak_bytes: u64,
+    /// As many as there may be with the largest number of connections.
+    pub in_flight_max_bytes: u64,
     /// Connections so far.
     pub connections_accepted: u64,
     /// Connections that were refused because there were too many.
@@ -122,6 +125,7 @@ struct Shared<E, X> {
     limits: Limits,
     tls: Option<TlsServer>,
     accounts: Rc<Accounts>,
+    pool: Rc<Pool>,
     counting: Counting,
     links: RefCell<BTreeMap<u64, Rc<Link>>>,
     accepted: Cell<u64>,
@@ -161,6 +165,7 @@ impl<E: Env, X: Export> Server<E, X> {
             limits: limits.made_consistent(),
             tls,
             accounts: Rc::default(),
+            pool: Rc::default(),
             counting: Counting::new(),
             links: RefCell::default(),
             accepted: Cell::new(0),
@@ -239,6 +244,7 @@ impl<E: Env, X: Export> Server<E, X> {
             statistics: shared.counting.snapshot(),
             in_flight_bytes,
             in_flight_peak_bytes,
+            in_flight_max_bytes: shared.limits.in_flight_all_max_bytes(),
             connections_accepted: shared.accepted.get(),
             connections_refused: shared.refused.get(),
             connections,

@@ -32,7 +32,7 @@ pub(super) struct Connection<E, X, S: ByteStream> {
     pub(super) link: Rc<Link>,
     pub(super) session: Session,
     pub(super) outbox: Outbox<Ticket>,
-    pub(super) pool: Pool,
+    pub(super) pool: Rc<Pool>,
     /// Where headers are put together.
     pub(super) scratch: RefCell<Vec<u8>>,
     wire: Wire<S>,
@@ -50,12 +50,13 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
         input: Input,
     ) -> Ending {
         let env = shared.env.clone();
+        let pool = Rc::clone(&shared.pool);
         let connection = Rc::new(Self {
             shared,
             link,
             session,
-            outbox: Outbox::new(),
-            pool: Pool::default(),
+            outbox: Outbox::new(Rc::clone(&pool)),
+            pool,
             scratch: RefCell::default(),
             wire,
             sender_done: Cell::new(false),
@@ -166,6 +167,10 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
 
     /// Runs a request: here if it is done at once, else as a task.
     fn start(self: &Rc<Self>, request: Request, payload: Vec<u8>, ticket: Ticket) {
+        let ticket = match self.answer_at_once(&request, ticket) {
+            Ok(()) => return,
+            Err(ticket) => ticket,
+        };
         let connection = Rc::clone(self);
         let began_ns = self.shared.env.now_ns();
         let mut task = Box::pin(async move { connection.answer(request, payload, ticket, began_ns).await });

@@ -1,0 +1,107 @@
+//! What a server takes of the machine's memory is what it was given, however much clients ask for at once.
+
+mod support;
+
+use std::cell::Cell;
+use std::fs;
+use std::rc::Rc;
+
+use evenkeel_engine::device::Durability;
+use evenkeel_engine::env::Env;
+use evenkeel_host::event_loop::{Backend, EventLoop};
+use evenkeel_host::service::status::Status;
+
+use support::Scene;
+use support::load::{connect, write};
+use support::served::{Chance, Volume, noise};
+
+const SIZE: u64 = 256 << 20;
+
+const CONNECTIONS: usize = 64;
+
+/// Requests of each connection under way.
+const DEPTH: usize = 32;
+
+/// Requests of each of these.
+const ROUNDS: usize = 3;
+
+/// What the server may take beside the buffer of acknowledged writes and `--cache`.
+const REST_MAX_BYTES: u64 = 64 << 20;
+
+/// A field of the server's /proc status, in bytes.
+fn memory(status: &Status, name: &str) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{}/status", status.server.pid)).unwrap();
+    let found = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    found.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
+}
+
+/// Puts all requests on the server: reads, or durable writes, of `len` bytes.
+fn load(event_loop: &EventLoop, volume: &Volume<'_>, len: usize, writes: bool) {
+    let env = event_loop.handle();
+    let bytes = Rc::new(noise(9, len + (1 << 20)));
+    let working = Rc::new(Cell::new(CONNECTIONS * DEPTH));
+    event_loop.block_on(async {
+        for connection in 0..CONNECTIONS {
+            let client = connect(&env, &volume.socket()).await;
+            for place in 0..DEPTH {
+                let (client, bytes, working) = (client.clone(), Rc::clone(&bytes), Rc::clone(&working));
+                let mut chance = Chance((connection * DEPTH + place) as u64);
+                env.spawn(async move {
+                    let mut into = vec![0; if writes { 0 } else { len }];
+                    for _ in 0..ROUNDS {
+                        let offset = chance.next() % (SIZE / len as u64) * len as u64;
+                        let done = if writes {
+                            let start = chance.next() as usize % (1 << 20);
+                            client.write(offset, &bytes[start..start + len], Durability::Durable).await
+                        } else {
+                            client.read(offset, &mut into).await
+                        };
+                        done.unwrap();
+                    }
+                    working.set(working.get() - 1);
+                });
+            }
+        }
+        while working.get() > 0 {
+            env.sleep(1_000_000).await;
+        }
+    });
+}
+
+#[test]
+fn memory_stays_within_what_was_given_with_2048_requests_in_flight() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, "--size 256m --buffer 64m");
+    let server = volume.serve("--cache 16m");
+    let bytes = noise(1, 4 << 20);
+    for at in (0..SIZE).step_by(bytes.len()) {
+        write(&volume.socket(), at, &bytes);
+    }
+    let event_loop = EventLoop::new(Backend::Auto).unwrap();
+    for (what, len, writes) in [
+        ("reads of 4 KiB", 4 << 10, false),
+        ("durable writes of 4 KiB", 4 << 10, true),
+        ("reads of 128 KiB", 128 << 10, false),
+        ("durable writes of 128 KiB", 128 << 10, true),
+    ] {
+        load(&event_loop, &volume, len, writes);
+        let status = server.status();
+        let (server, occupancy) = (&status.server, &status.occupancy);
+        assert!(server.in_flight_peak_bytes <= server.in_flight_max_bytes, "{what}: {server:?}");
+        assert!(occupancy.pages_peak_bytes <= occupancy.pages_max_bytes, "{what}: {occupancy:?}");
+        assert_eq!(occupancy.pages_max_bytes, status.chosen.cache_bytes);
+        // The arena is shared memory, all of it touched by now.
+        let configured = memory(&status, "RssShmem:") + occupancy.pages_peak_bytes;
+        let rest = memory(&status, "VmHWM:") - configured;
+        let (own, pages) = (memory(&status, "RssAnon:"), occupancy.pages_peak_bytes);
+        eprintln!(
+            "{what}: at most {} KiB beside buffer and pages; own memory now {} KiB; at most {} KiB of pages, {} KiB in flight",
+            rest >> 10,
+            own >> 10,
+            pages >> 10,
+            server.in_flight_peak_bytes >> 10
+        );
+        assert!(rest < REST_MAX_BYTES, "{what}: {rest} bytes");
+    }
+    server.stop();
+}

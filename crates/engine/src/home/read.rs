@@ -1,0 +1,269 @@
+//! Reading pages: from the frames, from what the system keeps of the device in memory, from the device.
+//!
+//! 1. Whoever reads for a user takes what is there at once, if it has the sum that it should have. Only what is not
+//!    there, or is not right, is waited for.
+//! 2. A page that is not what it should be, though it came from the system's memory, is read from the medium before it
+//!    counts as damaged.
+//! 3. Short reads stay in the frames, so that a write of the same page is no longer than its change. Long ones go where
+//!    they are wanted and leave the frames as they are: one large read does not drive out what is used often.
+
+use smallvec::SmallVec;
+
+use super::Home;
+use crate::counters::add;
+use crate::device::{Device, Extent};
+use crate::error::Error;
+use crate::format::{PAGE, PAGE_BYTES, page_sum};
+
+/// Pages read from the device at once.
+pub(super) const READ_PAGES_MAX: u64 = 64;
+
+/// Longest read that stays in the frames.
+const KEPT_PAGES_MAX: u64 = 8;
+
+/// Where bytes of the device may come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// What the system has in memory already, else the medium, of which nothing is kept there: for pages that are
+    /// about to be written.
+    Medium,
+    /// What the system has in memory, which then holds it for the next reader.
+    Cache,
+}
+
+impl<H: Device> Home<H> {
+    /// Pages that can be loaded together and are then all there.
+    pub(crate) fn load_pages_max(&self) -> u64 {
+        READ_PAGES_MAX.min(self.cached_pages_max as u64 / 2)
+    }
+
+    /// Makes every page from `first` to before `end` known; of more than [`Self::load_pages_max`], the clean ones may
+    /// be gone again.
+    ///
+    /// # Errors
+    ///
+    /// Those of the device; [`Error::Damaged`] for a page that is not what was written.
+    pub(crate) async fn load(&self, first: u64, end: u64) -> Result<(), Error> {
+        self.load_from(first, end, Source::Medium).await
+    }
+
+    async fn load_from(&self, first: u64, end: u64, source: Source) -> Result<(), Error> {
+        let is_unknown = |page: &u64| !self.is_known(*page);
+        let mut next = first;
+        while let Some(start) = (next..end).find(is_unknown) {
+            let limit = end.min(start + self.load_pages_max());
+            let stop = (start..limit).find(|page| !is_unknown(page)).unwrap_or(limit);
+            let lock = self.lock(start, stop).await;
+            self.load_locked(start, stop, source).await?;
+            drop(lock);
+            // What was there at the first look may have made room for others meanwhile.
+            next = if end - first <= self.load_pages_max() { first } else { stop };
+        }
+        Ok(())
+    }
+
+    /// For a caller that holds the lock of all these pages.
+    async fn load_locked(&self, first: u64, end: u64, source: Source) -> Result<(), Error> {
+        let mut sums = self.table.hold_none();
+        for page in first..end {
+            sums.load_for(page).await?;
+        }
+        let mut next = first;
+        while next < end {
+            if self.is_known(next) {
+                next += 1;
+                continue;
+            }
+            let is_stored = |page: u64| !self.is_known(page) && self.table.sum(page) != 0;
+            if !is_stored(next) {
+                self.frames.borrow_mut().merge_base(next, &[0; PAGE], true);
+                next += 1;
+                continue;
+            }
+            let stop = (next..end).find(|&page| !is_stored(page)).unwrap_or(end);
+            let mut bytes = vec![0; ((stop - next) * PAGE_BYTES) as usize];
+            let read = self.read_stored(next, stop, &mut bytes, source).await?;
+            let mut frames = self.frames.borrow_mut();
+            for (page, base) in (next..read).zip(bytes.chunks_exact(PAGE)) {
+                if frames.get(page).is_none_or(|frame| !frame.known.is_full()) {
+                    frames.merge_base(page, base.try_into().expect("chunks are pages"), false);
+                }
+            }
+            next = read;
+        }
+        Ok(())
+    }
+
+    /// Reads pages that have contents, and whose lock and sums the caller holds; answers up to which page `into` is what the
+    /// table says. The next one was written whole meanwhile, and what was read says nothing of it.
+    async fn read_stored(&self, first: u64, end: u64, into: &mut [u8], source: Source) -> Result<u64, Error> {
+        let sums: SmallVec<[u64; READ_PAGES_MAX as usize]> =
+            (first..end).map(|page| self.table.sum(page)).collect();
+        let at = self.layout.page_offset(first);
+        let is_cached = match source {
+            Source::Medium => self.device.try_read_cached(at, into) == into.len(),
+            // Whoever waits for that was not lucky at once.
+            Source::Cache => true,
+        };
+        match (source, is_cached) {
+            (Source::Medium, true) => add(&self.counters.cached_reads, end - first),
+            (Source::Medium, false) => {
+                add(&self.counters.home_reads, end - first);
+                self.device.read(at, into).await?;
+            }
+            (Source::Cache, _) => {
+                add(&self.counters.home_reads, end - first);
+                self.device.read_cached(at, into).await?;
+            }
+        }
+        for ((page, base), sum) in (first..end).zip(into.as_chunks_mut::<PAGE>().0).zip(sums) {
+            let has_changed = || self.is_known(page) || self.table.sum(page) != sum;
+            if page_sum(base) != sum && !has_changed() && is_cached {
+                add(&self.counters.home_reads, 1);
+                self.device.read(self.layout.page_offset(page), base).await?;
+            }
+            if page_sum(base) == sum && self.table.sum(page) == sum {
+                continue;
+            }
+            return if has_changed() { Ok(page) } else { Err(Error::Damaged { page }) };
+        }
+        Ok(end)
+    }
+
+    /// Fills `into` with committed bytes from `offset` on; false where something had to be waited for.
+    pub(crate) fn try_read(&self, offset: u64, into: &mut [u8]) -> bool {
+        let extent = Extent::new(offset, into.len() as u64);
+        let pages = crate::buffer::pages_of(&extent);
+        let keeps = pages.end - pages.start <= KEPT_PAGES_MAX;
+        let mut page = pages.start;
+        while page < pages.end {
+            let stop = if self.is_at_home(page) {
+                (page + 1..pages.end).find(|&next| !self.is_at_home(next)).unwrap_or(pages.end)
+            } else {
+                page + 1
+            };
+            // A page of which only a part is wanted is read by itself.
+            let run = Extent::new(page * PAGE_BYTES, (stop - page) * PAGE_BYTES);
+            let shared = extent.intersection(&run).expect("the pages lie in the range");
+            let target = &mut into[(shared.offset - offset) as usize..][..shared.len as usize];
+            let is_there = match shared.len.is_multiple_of(PAGE_BYTES) && shared.offset == run.offset {
+                true => self.try_read_whole(page, target, keeps),
+                false => self.try_read_parts(page, shared.offset, target),
+            };
+            if !is_there {
+                return false;
+            }
+            page = stop;
+        }
+        true
+    }
+
+    /// Whether bytes of the page have to come from the device, and nothing keeps them from being read now.
+    fn is_at_home(&self, page: u64) -> bool {
+        !self.is_known(page)
+            && !self.locked.borrow().contains(&page)
+            && self.table.is_loaded(page)
+            && self.table.sum(page) != 0
+    }
+
+    /// As [`Self::try_read`], of pages from `page` on of which some are wanted in part only.
+    fn try_read_parts(&self, page: u64, offset: u64, into: &mut [u8]) -> bool {
+        let extent = Extent::new(offset, into.len() as u64);
+        let mut whole = [0; PAGE];
+        for page in page..crate::buffer::pages_of(&extent).end {
+            if !self.try_read_whole(page, &mut whole, true) {
+                return false;
+            }
+            let at = page * PAGE_BYTES;
+            let shared = extent.intersection(&Extent::new(at, PAGE_BYTES)).expect("pages of the range");
+            into[(shared.offset - offset) as usize..][..shared.len as usize]
+                .copy_from_slice(&whole[(shared.offset - at) as usize..][..shared.len as usize]);
+        }
+        true
+    }
+
+    /// As [`Self::try_read`], of whole pages that are alike: either all of them are at home, or it is one.
+    fn try_read_whole(&self, first: u64, into: &mut [u8], keeps: bool) -> bool {
+        if self.is_known(first) {
+            self.copy(first, 0, into);
+            return true;
+        }
+        if !self.is_at_home(first) {
+            let is_empty = self.table.is_loaded(first)
+                && !self.locked.borrow().contains(&first)
+                && self.table.sum(first) == 0;
+            if is_empty {
+                into.fill(0);
+                self.frames.borrow().lay_over(first, into);
+            }
+            return is_empty;
+        }
+        if self.device.try_read_cached(self.layout.page_offset(first), into) != into.len() {
+            return false;
+        }
+        let pages = first..first + into.len() as u64 / PAGE_BYTES;
+        add(&self.counters.cached_reads, pages.end - pages.start);
+        let mut frames = self.frames.borrow_mut();
+        for (page, base) in pages.zip(into.as_chunks_mut::<PAGE>().0) {
+            if page_sum(base) != self.table.sum(page) {
+                return false; // the medium is asked
+            }
+            if keeps {
+                frames.merge_base(page, base, false);
+            }
+            frames.lay_over(page, base);
+        }
+        true
+    }
+
+    /// Fills `into` with committed bytes from `offset` on if it can be had now, whatever may be waited for; false
+    /// where it has to be tried again because others changed the pages meanwhile. Up to [`Self::load_pages_max`]
+    /// pages. What it answers holds until something else runs.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::load`].
+    pub(crate) async fn read(&self, offset: u64, into: &mut [u8]) -> Result<bool, Error> {
+        let pages = crate::buffer::pages_of(&Extent::new(offset, into.len() as u64));
+        let is_whole = offset.is_multiple_of(PAGE_BYTES) && into.len().is_multiple_of(PAGE);
+        if pages.end - pages.start <= KEPT_PAGES_MAX || !is_whole {
+            self.load_from(pages.start, pages.end, Source::Cache).await?;
+            return Ok(self.try_read(offset, into));
+        }
+        let lock = self.lock(pages.start, pages.end).await;
+        let mut held = self.table.hold_none();
+        for page in pages.clone() {
+            held.load_for(page).await?;
+        }
+        // What each page's bytes in `into` have as their sum, where they are from home.
+        let mut sums: SmallVec<[u64; READ_PAGES_MAX as usize]> = SmallVec::new();
+        while let Some(page) = Some(pages.start + sums.len() as u64).filter(|page| *page < pages.end) {
+            let is_wanted = |page: u64| !self.is_known(page) && self.table.sum(page) != 0;
+            if !is_wanted(page) {
+                sums.push(0);
+                continue;
+            }
+            let stop = (page..pages.end).find(|&next| !is_wanted(next)).unwrap_or(pages.end);
+            let target = &mut into[sums.len() * PAGE..][..((stop - page) * PAGE_BYTES) as usize];
+            sums.extend((page..stop).map(|page| self.table.sum(page)));
+            if self.read_stored(page, stop, target, Source::Cache).await? < stop {
+                return Ok(false);
+            }
+        }
+        drop(lock);
+        let frames = self.frames.borrow();
+        for ((page, target), sum) in pages.zip(into.as_chunks_mut::<PAGE>().0).zip(sums) {
+            match frames.get(page).filter(|frame| frame.known.is_full()) {
+                Some(frame) => target.copy_from_slice(&frame.bytes[..]),
+                None if self.table.sum(page) != sum => return Ok(false),
+                None => {
+                    if sum == 0 {
+                        target.fill(0);
+                    }
+                    frames.lay_over(page, target);
+                }
+            }
+        }
+        Ok(true)
+    }
+}
