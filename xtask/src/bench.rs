@@ -75,12 +75,22 @@ pub(crate) fn main(args: &[String]) -> Outcome {
         }
     };
     for bench in chosen {
+        if let Some(build) = bench.needed() {
+            run::run(&mut run::cargo(build))?;
+        }
         run::hand_over(bench.command().args(passed_on))?;
     }
     Ok(())
 }
 
 impl Bench {
+    /// What cargo builds before it, if anything.
+    fn needed(&self) -> Option<&'static [&'static str]> {
+        let library =
+            &["build", "--release", "--locked", "--package", "evenkeel", "--example", "slow_flush"][..];
+        (self.name == "nbd").then_some(library)
+    }
+
     /// What runs it, up to the arguments of its own.
     fn command(&self) -> Command {
         match self.place {

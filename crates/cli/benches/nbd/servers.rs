@@ -1,9 +1,8 @@
 //! The servers: all of them over files in one folder, each behind a Unix socket.
 //!
-//! For [`Disk::SlowFlushes`] strace holds every `fdatasync`, `fsync` and `pwritev2` of a server for 1 ms before the
-//! kernel has it; threads that flush at the same time are held at the same time, as by a disk that takes any
-//! number of flushes at once. What goes through io_uring is out of its reach: there the volume is served by
-//! threads, for which a write that is to be durable is the only `pwritev2`, and qemu-nbd by its own threads.
+//! For [`Disk::SlowFlushes`] a library loaded into the server (`benches/slow_flush.rs`) holds every flush and every
+//! durable write for 1 ms before the kernel has it. What goes through io_uring is out of its reach: there the volume
+//! is served by threads, as qemu-nbd is.
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -72,10 +71,24 @@ pub(crate) fn kinds(names: &[String]) -> Outcome<Vec<Kind>> {
 /// Those of `kinds` that can be served from such a disk.
 pub(crate) fn on_disk(kinds: &[Kind], disk: Disk) -> Outcome<Vec<Kind>> {
     if disk == Disk::SlowFlushes {
-        needed([("strace", "strace")])?;
+        slow_flush_library()?;
     }
     let is_possible = |kind: &&Kind| disk == Disk::AsItIs || !matches!(kind, Kind::QemuUring | Kind::Null);
     Ok(kinds.iter().filter(is_possible).copied().collect())
+}
+
+/// Where the library is that makes flushes slow: beside this program, where `cargo xtask bench` has it built.
+fn slow_flush_library() -> Outcome<PathBuf> {
+    let program = std::env::current_exe().map_err(|error| format!("where is this program: {error}"))?;
+    let folder = program.parent().and_then(Path::parent).unwrap_or(Path::new("."));
+    let library = folder.join("examples/libslow_flush.so");
+    if library.is_file() {
+        return Ok(library);
+    }
+    Err(format!(
+        "{} is missing: `cargo build --release --package evenkeel --example slow_flush`",
+        library.display()
+    ))
 }
 
 fn needed(programs: impl IntoIterator<Item = (&'static str, &'static str)>) -> Outcome {
@@ -130,24 +143,6 @@ impl Server {
         let mut words: Vec<std::ffi::OsString> = ["setpriv", "--pdeathsig", "TERM"].map(Into::into).to_vec();
         let mut say = |more: &[&std::ffi::OsStr]| words.extend(more.iter().map(|&word| word.to_owned()));
         let size = size_bytes.to_string();
-        if disk == Disk::SlowFlushes {
-            let calls = "fdatasync,fsync,pwritev2";
-            let (trace, inject) = (format!("trace={calls}"), format!("inject={calls}:delay_enter=1000"));
-            let held = [
-                "strace",
-                "-D",
-                "-qqq",
-                "-f",
-                "--seccomp-bpf",
-                "-o",
-                "/dev/null",
-                "-e",
-                &trace,
-                "-e",
-                &inject,
-            ];
-            say(&held.map(str::as_ref));
-        }
         match kind {
             Kind::Evenkeel => {
                 let where_to = format!("unix:{}", socket.display());
@@ -181,6 +176,9 @@ impl Server {
             fs::File::create(&words_path).map_err(|error| format!("{}: {error}", words_path.display()))?;
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
+        if disk == Disk::SlowFlushes {
+            command.env("LD_PRELOAD", slow_flush_library()?);
+        }
         let child = command.spawn().map_err(|error| format!("{}: {error}", kind.name()))?;
         let mut server = Self { kind, socket, volume, child };
         server.wait_until_ready().map_err(|why| {

@@ -258,7 +258,7 @@ impl<H: Device> Home<H> {
     }
 
     /// These pages are home.
-    pub(crate) fn done_outgoing(&self, outgoing: Vec<Outgoing>) {
+    pub(crate) fn done_outgoing(&self, outgoing: impl Iterator<Item = Outgoing>) {
         let mut frames = self.frames.borrow_mut();
         for gone in outgoing {
             frames.done_outgoing(gone);

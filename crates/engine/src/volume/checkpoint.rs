@@ -29,8 +29,8 @@ use crate::planted::{Bug, is_planted};
 /// Pages written home at once.
 pub(super) const WRITE_PAGES_MAX: usize = 64;
 
-/// Pages that are summed before others have their turn: a few tens of microseconds.
-const SUMMED_PAGES_MAX: usize = 64;
+/// Pages that are summed, or given back, before others have their turn: a few tens of microseconds.
+const TURN_PAGES_MAX: usize = 128;
 
 /// Bytes of a record in which a checkpoint says what it is about to write.
 pub(super) const ANNOUNCED_MAX_BYTES: usize = 128 << 10;
@@ -109,7 +109,11 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             self.home.device.flush(FlushScope::Whole).await?;
         }
         self.log.advance_tail(tail.sequence);
-        self.home.done_outgoing(outgoing);
+        let mut outgoing = outgoing.into_iter();
+        while outgoing.len() > 0 {
+            self.home.done_outgoing(outgoing.by_ref().take(TURN_PAGES_MAX));
+            self.env.sleep(0).await;
+        }
         add(&self.counters.checkpoints, 1);
         Ok(())
     }
@@ -122,12 +126,14 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         loop {
             self.finish_commits();
             self.check_alive()?;
-            let (pages, left): (Vec<u64>, Vec<u64>) = self
-                .home
-                .dirty_list()
-                .into_iter()
-                .partition(|page| !stuck.contains(page) || self.is_ready(*page));
-            let unready: Vec<u64> = pages.iter().copied().filter(|&page| !self.is_ready(page)).collect();
+            let (mut pages, mut unready, mut left) = (Vec::new(), Vec::new(), Vec::new());
+            for page in self.home.dirty_list() {
+                match self.is_ready(page) {
+                    true => pages.push(page),
+                    false if stuck.contains(&page) => left.push(page),
+                    false => unready.push(page),
+                }
+            }
             if unready.is_empty() {
                 return Ok((pages, left));
             }
@@ -142,6 +148,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
                 }
             }
             if is_planted(Bug::CheckpointByFirstList) {
+                pages.append(&mut unready);
                 return Ok((pages, left));
             }
         }
@@ -195,7 +202,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     ) -> Result<Vec<(u64, [u8; PAGE])>, Error> {
         let mut sums = Vec::with_capacity(outgoing.len());
         for (number, page) in outgoing.iter().enumerate() {
-            if number % SUMMED_PAGES_MAX == SUMMED_PAGES_MAX - 1 {
+            if number % TURN_PAGES_MAX == TURN_PAGES_MAX - 1 {
                 self.env.sleep(0).await;
             }
             let sum =

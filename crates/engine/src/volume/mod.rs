@@ -448,7 +448,10 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     }
 
     async fn write_buffered(self: &Rc<Self>, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        for (offset, piece) in pieces(offset, bytes, self.atomic_max_bytes) {
+        for (number, (offset, piece)) in pieces(offset, bytes, self.atomic_max_bytes).enumerate() {
+            if number > 0 {
+                self.env.sleep(0).await; // whoever writes little has a turn in between
+            }
             self.buffer_changes(offset, piece).await?;
         }
         Ok(())
