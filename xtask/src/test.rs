@@ -38,7 +38,12 @@ const NEEDS: &[Need] = &[
     Need { package: "fio", program: "fio", tests: "those with fio" },
     Need { package: "libnbd-bin", program: "nbdfuse", tests: "those with nbdinfo, nbdcopy and nbdfuse" },
     Need { package: "python3-libnbd", program: "nbdsh", tests: "those with nbdsh" },
-    Need { package: "nbdkit", program: "nbdkit", tests: "those that cut a drive's power" },
+    Need {
+        package: "nbdkit",
+        program: "nbdkit",
+        tests: "those that cut a drive's power, or have it elsewhere",
+    },
+    Need { package: "openssl", program: "openssl", tests: "those of TLS with other people's clients" },
     Need { package: "fuse3", program: "fusermount3", tests: "those of file systems on a volume" },
     Need { package: "qemu-utils", program: "qemu-io", tests: "those with qemu-img and qemu-io" },
     // Its own programs are in no PATH; this one comes with them.

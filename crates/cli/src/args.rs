@@ -31,7 +31,7 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     Probe(Box<ProbeArgs>),
     Compare(CompareArgs),
-    Create(CreateArgs),
+    Create(Box<CreateArgs>),
     Serve(ServeArgs),
     Status(StatusArgs),
     Check(CheckArgs),

@@ -1,9 +1,15 @@
-//! Standard output: what cannot be printed is one line and an exit code, not a panic.
+//! Standard output and error: what cannot be printed is one line and an exit code, not a panic.
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::Duration;
+
+use evenkeel_host::standard_error;
 
 use crate::failure::Failure;
+
+/// How long a reader of standard error is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Prints `text` as it is. A reader that has seen enough (`| head`) is no failure: the work goes on without
 /// it.
@@ -17,8 +23,13 @@ pub(crate) fn say(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Prints a line on standard error. Where nobody takes it (a pipe without a reader, a full disk), nobody is told,
-/// and nothing else happens.
+/// Prints a line on standard error. Where nobody takes it (a pipe without a reader, or with one that does not read, a
+/// full disk), nobody is told, and nothing else happens.
 pub(crate) fn complain(line: &str) {
-    let _nobody_takes_it = io::stderr().write_all(format!("{line}\n").as_bytes());
+    let _nobody_takes_it = standard_error::say(line, PATIENCE);
+}
+
+/// As [`complain`], for a server, which has others to see to: a line that is not taken at once is dropped.
+pub(crate) fn mention(line: &str) {
+    let _nobody_takes_it = standard_error::say(line, Duration::ZERO);
 }

@@ -2,16 +2,19 @@
 
 mod support;
 
+use std::fs::OpenOptions;
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 
 use evenkeel_engine::device::Durability;
 use evenkeel_engine::env::Env;
 use evenkeel_host::event_loop::{Backend, EventLoop};
 
-use support::Scene;
 use support::load::{connect, contents, write};
 use support::served::{Server, Volume, noise, patiently};
+use support::{Scene, says};
 
 const FLAGS: &str = "--size 32m --log-size 16m --buffer 4m";
 
@@ -98,6 +101,41 @@ fn messages_that_nobody_takes_do_not_end_it() {
     assert_eq!(contents(&volume.socket())[..4], *b"kept");
     server.signal("TERM");
     assert_eq!(server.exit_code(), Some(0));
+}
+
+#[test]
+fn messages_that_nobody_reads_do_not_keep_it_from_work() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    fill(&writer);
+    let mut server =
+        Server::start_with(volume.folder(), scene.path("stderr"), scene.command("serve disk"), writer)
+            .ready();
+    for number in 0..3 {
+        UnixStream::connect(volume.socket()).unwrap().write_all(&[0xff; 1000]).unwrap();
+        patiently("the end of the rude one", || (server.status().server.connections == 0).then_some(()));
+        write(&volume.socket(), 0, &[number; 4]);
+    }
+    // Somebody reads again, and is told.
+    reader.read_exact(&mut [0; 32 << 10]).unwrap();
+    UnixStream::connect(volume.socket()).unwrap().write_all(&[0xff; 1000]).unwrap();
+    patiently("the end of the rude one", || (server.status().server.connections == 0).then_some(()));
+    server.signal("TERM");
+    assert_eq!(server.exit_code(), Some(0));
+    let mut told = Vec::new();
+    reader.read_to_end(&mut told).unwrap();
+    let told = String::from_utf8_lossy(&told);
+    says(&told, &["3 lines are missing here\na connection ended", "stopping: "]);
+}
+
+/// Writes to a pipe until it takes no more, through a handle of its own: that of others goes on to block.
+fn fill(writer: &std::io::PipeWriter) {
+    const O_NONBLOCK: i32 = 0o4000;
+    let again = format!("/proc/self/fd/{}", writer.as_raw_fd());
+    let mut again = OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(again).unwrap();
+    while again.write(&[b'.'; 4096]).is_ok() {}
+    while again.write(b".").is_ok() {}
 }
 
 #[test]

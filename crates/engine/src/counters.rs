@@ -62,7 +62,7 @@ counters! {
     cached_reads,
     /// Pages logged once more because they cannot go home: what they held before is damaged.
     carried_pages,
-    /// Log records replayed at the opening.
+    /// Log records with writes that were replayed at the opening.
     replayed_records,
     /// Writes taken over from a process that was killed.
     replayed_units,

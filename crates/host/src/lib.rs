@@ -15,6 +15,7 @@
 //! volume           a folder that describes a volume, its members, its arena
 //! embedded         a volume within another program: a handle for any thread and any runtime
 //! cpu              who used the processors meanwhile
+//! standard_error   lines that nobody need read
 //! event_loop       tasks, timers and I/O of one thread, through io_uring or threads
 //!   drive          the engine's device: a file or block device past the page cache
 //!   net            connections and listeners
@@ -45,4 +46,5 @@ mod patience;
 pub mod scratch;
 pub mod service;
 pub mod stack;
+pub mod standard_error;
 pub mod volume;

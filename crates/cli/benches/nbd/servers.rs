@@ -64,7 +64,7 @@ pub(crate) fn kinds(names: &[String]) -> Outcome<Vec<Kind>> {
     }
     let is_wanted = |kind: &Kind| names.is_empty() || names.iter().any(|name| name == kind.name());
     let wanted: Vec<Kind> = Kind::ALL.into_iter().filter(is_wanted).collect();
-    needed(wanted.iter().filter_map(|kind| kind.needs()))?;
+    needed(wanted.iter().filter_map(|kind| kind.needs()).chain([("setpriv", "util-linux")]))?;
     Ok(wanted)
 }
 
@@ -139,7 +139,8 @@ impl Server {
             let made = fs::File::create(&file).and_then(|made| made.set_len(size_bytes));
             made.map_err(|error| format!("{}: {error}", file.display()))?;
         }
-        let mut words: Vec<std::ffi::OsString> = Vec::new();
+        // Whoever ends the benchmark, however, ends its servers.
+        let mut words: Vec<std::ffi::OsString> = ["setpriv", "--pdeathsig", "TERM"].map(Into::into).to_vec();
         let mut say = |more: &[&std::ffi::OsStr]| words.extend(more.iter().map(|&word| word.to_owned()));
         let size = size_bytes.to_string();
         match kind {

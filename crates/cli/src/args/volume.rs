@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args as ClapArgs, ValueEnum};
+use evenkeel_host::volume::member::Place;
 
 use crate::units;
 
@@ -22,13 +24,13 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     pub(crate) size: u64,
 
-    /// Block device or file for the pages [default: VOL/home]
-    #[arg(long, value_name = "PATH")]
-    pub(crate) member: Option<PathBuf>,
+    /// Block device or file for the pages, or an NBD server's export such as nbd://host/name [default: VOL/home]
+    #[arg(long, value_name = "PLACE", value_parser = place())]
+    pub(crate) member: Option<Place>,
 
-    /// Block device or file for the log [default: VOL/log; on the member where that is a block device]
-    #[arg(long, value_name = "PATH")]
-    pub(crate) log: Option<PathBuf>,
+    /// Block device, file or export for the log [default: VOL/log; on the member where that is a block device]
+    #[arg(long, value_name = "PLACE", value_parser = place())]
+    pub(crate) log: Option<Place>,
 
     /// Size of the log [default: an eighth of the disk, from 16m to 512m]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
@@ -54,10 +56,10 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) atomic_sectors: AtomicSectorsArg,
 
-    /// Overwrite this existing file or block device: repeat the name that --member or --log has. What it holds
-    /// is lost
-    #[arg(long, value_name = "PATH")]
-    pub(crate) destroy: Vec<PathBuf>,
+    /// Overwrite this existing file, block device or export: repeat the name that --member or --log has. What it
+    /// holds is lost
+    #[arg(long, value_name = "PLACE", value_parser = place())]
+    pub(crate) destroy: Vec<Place>,
 
     /// Say what would be made and lost, and make nothing
     #[arg(long)]
@@ -72,8 +74,18 @@ Examples:
                                                     pages and log on a block device
   evenkeel create db --size 400g --member /dev/sdx --log /dev/nvme0n1p3 --destroy /dev/sdx \\
       --destroy /dev/nvme0n1p3                      the log on a faster one
+  evenkeel create far --size 8g --member nbd://host/name --destroy nbd://host/name
+                                                    pages on another machine, the log here
 
 Exit status: 0 done, 2 wrong usage or what cannot be made, 130 interrupted; then nothing is left behind.";
+
+/// A path, also one that is not UTF-8, or the URI of an export.
+fn place() -> impl TypedValueParser<Value = Place> {
+    OsStringValueParser::new().try_map(|text| match text.to_str() {
+        Some(text) => text.parse(),
+        None => Ok(PathBuf::from(text).into()),
+    })
+}
 
 /// How pages are laid over members.
 #[derive(Debug, Clone, Copy, ValueEnum)]

@@ -6,7 +6,7 @@ use evenkeel_host::event_loop::{Backend, race};
 use evenkeel_host::volume::{OpenVolume, VolumeError};
 use evenkeel_measure::report::format;
 
-use super::event_loop;
+use super::{event_loop, recovered};
 use crate::args::CheckArgs;
 use crate::failure::Failure;
 use crate::stdout::say;
@@ -37,9 +37,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
         },
     ))?;
     let Some((report, records, units)) = found else { return Err(Failure::Interrupted) };
-    if records + units > 0 {
-        say(&format!("recovered: {records} records of the log, {units} writes that were in memory\n"))?;
-    }
+    say(&recovered(records, units))?;
     say(&format!(
         "{}: {} pages checked, {} without contents, {} damaged\n",
         args.volume.display(),

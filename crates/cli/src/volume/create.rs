@@ -90,10 +90,10 @@ fn told(request: &Request, plan: &Plan, made: &str, lost: &str) -> String {
 }
 
 fn line(what: &str, member: &PlannedMember, lost: &str, sparse: bool) -> String {
-    let (path, bytes) = (member.path.display(), format::bytes(member.bytes));
+    let (place, bytes) = (&member.place, format::bytes(member.bytes));
     let sparse = if sparse { ", sparse" } else { "" };
     let lost = if member.overwrites { format!("; what it holds {lost}") } else { String::new() };
-    format!("  {what:<6} {path}, {bytes}{sparse}{lost}\n")
+    format!("  {what:<6} {place}, {bytes}{sparse}{lost}\n")
 }
 
 fn progress_bar() -> ProgressBar {

@@ -9,6 +9,7 @@ use std::io;
 
 use evenkeel_host::event_loop::{Backend, EventLoop};
 use evenkeel_host::volume::VolumeError;
+use evenkeel_measure::report::format;
 
 use crate::failure::Failure;
 
@@ -34,8 +35,35 @@ impl From<VolumeError> for Failure {
     }
 }
 
+/// The line that says what a cut or a kill had left to be done; empty where it was nothing.
+fn recovered(records: u64, units: u64) -> String {
+    if records + units == 0 {
+        return String::new();
+    }
+    let (records, units) = (counted(records, "record"), counted(units, "write"));
+    format!("recovered: {records} of the log, {units} kept in memory\n")
+}
+
+/// How many of what, with the right ending.
+fn counted(many: u64, what: &str) -> String {
+    let ending = if many == 1 { "" } else { "s" };
+    format!("{} {what}{ending}", format::count(many))
+}
+
 fn event_loop(backend: Backend) -> Result<EventLoop, Failure> {
     EventLoop::new(backend).map_err(|error| {
         Failure::Unusable(format!("cannot ask the kernel for I/O: {error}; try --backend threads"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_not_many_and_nothing_is_not_told() {
+        assert_eq!(recovered(0, 0), "");
+        assert_eq!(recovered(1, 0), "recovered: 1 record of the log, 0 writes kept in memory\n");
+        assert_eq!(recovered(12_345, 1), "recovered: 12,345 records of the log, 1 write kept in memory\n");
+    }
 }

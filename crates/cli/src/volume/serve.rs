@@ -9,10 +9,10 @@ use evenkeel_host::nbd::limits::Limits;
 use evenkeel_host::service::{self, Address, Ended, Event, Options};
 use evenkeel_host::volume::{NBD_SOCKET, VolumeError};
 
-use super::event_loop;
+use super::{event_loop, recovered};
 use crate::args::{BackendArg, JournalingArg, NbdArg, ServeArgs};
 use crate::failure::Failure;
-use crate::stdout::{complain, say};
+use crate::stdout::{mention, say};
 
 /// Serves a volume until a signal comes.
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
@@ -40,29 +40,23 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     };
     evenkeel_host::allocator::give_back_what_is_large();
     let event_loop = event_loop(backend)?;
+    let scheme = if args.tls.is_some() { "nbds" } else { "nbd" };
     let tell = move |event: Event<'_>| match event {
         Event::Ready { volume, tcp, metrics } => {
             let counters = volume.volume.counters();
             let mut text = String::new();
-            if counters.replayed_records + counters.replayed_units > 0 {
-                writeln!(
-                    text,
-                    "recovered: {} records of the log, {} writes that were in memory",
-                    counters.replayed_records, counters.replayed_units
-                )
-                .expect("a string takes all");
-            }
+            text.push_str(&recovered(counters.replayed_records, counters.replayed_units));
             shown.iter().for_each(|where_to| writeln!(text, "ready: {where_to}").expect("as above"));
-            tcp.iter().for_each(|at| writeln!(text, "ready: nbd://{at}").expect("as above"));
+            tcp.iter().for_each(|at| writeln!(text, "ready: {scheme}://{at}").expect("as above"));
             metrics.iter().for_each(|at| writeln!(text, "metrics: http://{at}/metrics").expect("as above"));
             let _nobody_listens = say(&text);
             let _no_service_manager = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
         }
         Event::Stopping => {
             let _no_service_manager = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
-            complain("stopping: what is acknowledged is made durable (a second signal ends at once)");
+            mention("stopping: what is acknowledged is made durable (a second signal ends at once)");
         }
-        Event::Connection(text) => complain(text),
+        Event::Connection(text) => mention(text),
     };
     let handle = event_loop.handle();
     let ended = event_loop.block_on(service::run(&handle, &args.volume, options, tell));
@@ -70,7 +64,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         Ok(Ended::Closed) => Ok(()),
         Ok(Ended::BeforeServing) => Err(Failure::Interrupted),
         Ok(Ended::AtOnce) => {
-            complain("ended at once: what was acknowledged is kept until the next start");
+            mention("ended at once: what was acknowledged is kept until the next start");
             // Nothing is waited for: what is under way ends with the process, as after a kill.
             std::process::exit(evenkeel_host::interrupt::EXIT_INTERRUPTED);
         }

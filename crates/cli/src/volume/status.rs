@@ -8,6 +8,7 @@ use evenkeel_host::volume::description::Description;
 use evenkeel_host::volume::has_arena;
 use evenkeel_measure::report::format;
 
+use super::counted;
 use crate::args::StatusArgs;
 use crate::failure::Failure;
 use crate::stdout::say;
@@ -48,22 +49,22 @@ fn is_unserved(error: &io::Error) -> bool {
 fn text(status: &Status) -> String {
     let (volume, server, counters) = (&status.volume, &status.server, &status.counters);
     let mut text = format!(
-        "{} of {}, layout {}, survives the loss of {} members\n",
+        "{} of {}, layout {}, survives the loss of {}\n",
         volume.path,
         format::bytes(volume.size_bytes),
         volume.layout,
-        volume.losses_survived
+        counted(volume.losses_survived.into(), "member")
     );
     let mut line =
         |name: &str, value: String| writeln!(text, "  {name:<10} {value}").expect("a string takes all");
     line(
         "served",
         format!(
-            "for {} by process {} through {}, {} connections{}",
+            "for {} by process {} through {}, {}{}",
             format::duration(server.uptime_s),
             server.pid,
             server.backend,
-            server.connections,
+            counted(server.connections, "connection"),
             if server.read_only { ", read-only" } else { "" }
         ),
     );
@@ -93,10 +94,10 @@ fn text(status: &Status) -> String {
         line(
             "commits",
             format!(
-                "{} with {} writes each, {} checkpoints",
+                "{} with {} writes each, {}",
                 format::count(counters.commits),
                 format::number(batch),
-                counters.checkpoints
+                counted(counters.checkpoints, "checkpoint")
             ),
         );
     }

@@ -226,6 +226,12 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         self.0.counters.snapshot()
     }
 
+    /// Makes it read-only, as a failure below does: whoever provides its devices may know of one before they do. An
+    /// earlier failure stays the one that is told.
+    pub fn fail(&self, reason: &str) {
+        self.0.latch(Error::Latched(reason.into()));
+    }
+
     /// Why it is read-only, if so.
     pub fn failure(&self) -> Option<Error> {
         self.0.log.failure()

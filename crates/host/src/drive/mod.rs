@@ -53,11 +53,11 @@ pub enum DurableWay {
 
 /// What errors of a drive say that it was doing.
 #[derive(Clone, Copy)]
-struct Doing {
-    read: &'static str,
-    write: &'static str,
-    flush: &'static str,
-    discard: &'static str,
+pub(crate) struct Doing {
+    pub(crate) read: &'static str,
+    pub(crate) write: &'static str,
+    pub(crate) flush: &'static str,
+    pub(crate) discard: &'static str,
 }
 
 struct State {

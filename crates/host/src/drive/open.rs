@@ -4,6 +4,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -142,7 +143,7 @@ impl FileDrive {
             durable_way: Cell::new(options.durable_way.unwrap_or(default_way)),
             discards: Cell::new(is_block_device || !options.keeps_room),
             pool: Pool::new(event_loop, options.pool_bytes),
-            doing: Doing::with(path),
+            doing: Doing::with(path.display()),
         })))
     }
 }
@@ -162,8 +163,9 @@ fn lock(file: &File, read_only: bool) -> io::Result<()> {
 }
 
 impl Doing {
-    fn with(path: &Path) -> Self {
-        let named = |doing: &str| intern(format!("{doing} {}", path.display()));
+    /// For the drive that is called `name`.
+    pub(crate) fn with(name: impl fmt::Display) -> Self {
+        let named = |doing: &str| intern(format!("{doing} {name}"));
         Self {
             read: named("reading"),
             write: named("writing"),

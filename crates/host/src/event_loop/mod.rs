@@ -63,8 +63,9 @@ use timers::Timers;
 use uring::Uring;
 use workers::Workers;
 
-/// Polls between two looks at the kernel while tasks stay ready.
-const POLLS_MAX: usize = 1024;
+/// Polls between two looks at the kernel while tasks stay ready. A look without anything to hand over costs about as much
+/// as a poll or two, so more polls would save next to nothing; and what has come waits for all of them.
+const POLLS_MAX: usize = 64;
 
 /// How the kernel is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

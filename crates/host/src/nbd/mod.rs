@@ -6,6 +6,7 @@
 //!   limits        what a client may ask for; accounts: who has how many bytes in flight
 //!   statistics    what was done
 //! client        the other side; NbdDrive makes a device of it
+//! uri           where an export is
 //! tls           streams within streams
 //! proto         every byte of the protocol
 //! input, outbox, pool, wait    bytes on their way in and out
@@ -28,4 +29,5 @@ pub mod proto;
 pub mod server;
 pub mod statistics;
 pub mod tls;
-mod wait;
+pub mod uri;
+pub(crate) mod wait;

@@ -13,6 +13,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
+
+use rustix::net::sockopt;
 
 use crate::event_loop::{Loop, SharedFd};
 use crate::path_error::PathError;
@@ -49,10 +52,33 @@ impl Stream {
     /// A stream over a connected socket, without delay where it is TCP.
     pub fn new(event_loop: &Loop, socket: OwnedFd) -> Self {
         // A request or an answer is written whole: waiting for more to send would only delay it.
-        let _not_tcp_is_fine = rustix::net::sockopt::set_tcp_nodelay(&socket, true);
+        let _not_tcp_is_fine = sockopt::set_tcp_nodelay(&socket, true);
         // The ring takes a descriptor that does not block at its word, and answers instead of waiting.
         let _flags_stay_is_fine = rustix::io::ioctl_fionbio(&socket, false);
         Self { event_loop: event_loop.clone(), socket: Rc::new(socket) }
+    }
+}
+
+/// After how long without a word from the other machine the kernel asks whether it is there, how often it asks, and
+/// how long bytes may be on their way.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+const QUESTION_INTERVAL: Duration = Duration::from_secs(5);
+const QUESTIONS_MAX: u32 = 4;
+const UNDER_WAY_MAX: Duration = Duration::from_secs(30);
+
+impl Stream {
+    /// Ends the connection once the other machine is silent for half a minute: without this, who waits for an answer
+    /// of one that lost its power waits for ever.
+    pub fn notice_a_silent_peer(&self) {
+        let notice = || -> rustix::io::Result<()> {
+            sockopt::set_socket_keepalive(&self.socket, true)?;
+            sockopt::set_tcp_keepidle(&self.socket, SILENCE_MAX)?;
+            sockopt::set_tcp_keepintvl(&self.socket, QUESTION_INTERVAL)?;
+            sockopt::set_tcp_keepcnt(&self.socket, QUESTIONS_MAX)?;
+            sockopt::set_tcp_user_timeout(&self.socket, UNDER_WAY_MAX.as_millis() as u32)
+        };
+        // A Unix socket ends with whoever has the other end.
+        let _not_tcp_is_fine = notice();
     }
 }
 

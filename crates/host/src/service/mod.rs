@@ -22,6 +22,7 @@ use evenkeel_engine::env::Env;
 use evenkeel_engine::options::OpenOptions;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use crate::arena::SharedArena;
 use crate::event_loop::{Loop, Signals, race};
 use crate::nbd::export::VolumeExport;
 use crate::nbd::limits::Limits;
@@ -29,16 +30,14 @@ use crate::nbd::server::{Ending, Server};
 use crate::nbd::tls::TlsServer;
 use crate::net::{ByteStream, Listener};
 use crate::path_error::PathError;
+use crate::volume::member::MemberDrive;
 use crate::volume::{LocalVolume, OpenVolume, STATUS_SOCKET, VolumeError};
 
 /// How long to wait after a connection could not be accepted: descriptors may be short.
 const ACCEPT_AGAIN_NS: u64 = 100_000_000;
 
 /// The server of a volume on this machine.
-type VolumeServer = Server<
-    Loop,
-    VolumeExport<Loop, crate::arena::SharedArena, crate::drive::FileDrive, crate::drive::FileDrive>,
->;
+type VolumeServer = Server<Loop, VolumeExport<Loop, SharedArena, MemberDrive, MemberDrive>>;
 
 /// Where to listen.
 #[derive(Debug)]

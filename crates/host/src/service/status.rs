@@ -282,7 +282,6 @@ impl Watched {
         let (volume, description) = (&self.volume, &self.description);
         let server = self.server.status();
         let occupancy = volume.occupancy();
-        let member = |path: &Path| path.display().to_string();
         Status {
             schema: "evenkeel.status/1".to_owned(),
             volume: VolumeStatus {
@@ -291,8 +290,8 @@ impl Watched {
                 layout: "single".to_owned(),
                 size_bytes: description.size_bytes,
                 atomic_max_bytes: description.atomic_max_bytes,
-                home: member(&description.home.path),
-                log: description.log.as_ref().map_or_else(String::new, |log| member(&log.path)),
+                home: description.home.place.to_string(),
+                log: description.log.as_ref().map_or_else(String::new, |log| log.place.to_string()),
                 losses_survived: 0,
             },
             server: ServerStatus {

@@ -1,6 +1,6 @@
 //! Making a volume.
 //!
-//! 1. Nothing that exists is touched but the files and devices that `destroy` names.
+//! 1. Nothing that exists is touched but the files, devices and exports that `destroy` names. An export always exists.
 //! 2. Whatever ends it halfway (an error, Ctrl-C) leaves no file of its own: the description, without which
 //!    nothing counts as a volume, is written last.
 //! 3. Members that are files have all their room, unless they are to be sparse: a full disk below cannot turn an
@@ -19,6 +19,7 @@ use evenkeel_engine::options::CreateOptions;
 
 use super::VolumeError;
 use super::description::{Description, FILE_NAME, LayoutKind, Member, VolumeId};
+use super::member::{MemberDrive, Place};
 use crate::drive::{DriveOptions, FileDrive, Fill};
 use crate::durable_file::is_block_device;
 use crate::event_loop::Loop;
@@ -33,10 +34,10 @@ pub struct Request {
     pub folder: PathBuf,
     /// Bytes that the volume offers.
     pub size_bytes: u64,
-    /// Home member: a block device or a file's name; `home` in the folder unless given.
-    pub member: Option<PathBuf>,
+    /// Home member: a block device, a file's name or an export; `home` in the folder unless given.
+    pub member: Option<Place>,
     /// Log member; `log` in the folder unless given, or a part of a home member that is a block device.
-    pub log: Option<PathBuf>,
+    pub log: Option<Place>,
     /// Bytes of the log.
     pub log_bytes: u64,
     /// Largest write that is one commit.
@@ -47,15 +48,15 @@ pub struct Request {
     pub sparse: bool,
     /// What is promised of sectors that a power cut interrupts; `None` asks the device.
     pub atomic_sectors: Option<bool>,
-    /// Existing files and devices that may be overwritten.
-    pub destroy: Vec<PathBuf>,
+    /// Existing files, devices and exports that may be overwritten.
+    pub destroy: Vec<Place>,
 }
 
 /// One member, as it will be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedMember {
     /// Where it is.
-    pub path: PathBuf,
+    pub place: Place,
     /// Bytes that it takes.
     pub bytes: u64,
     /// Whether something is there now that will be lost.
@@ -103,21 +104,21 @@ impl Request {
             ));
         }
         self.check_folder()?;
-        let home_path = self.member.clone().unwrap_or_else(|| self.folder.join("home"));
-        let log_path = match (&self.log, is_block_device(&home_path)) {
+        let home_place = self.member.clone().unwrap_or_else(|| self.folder.join("home").into());
+        let log_place = match (&self.log, home_place.path().is_some_and(is_block_device)) {
             (Some(log), _) => Some(log.clone()),
             (None, true) => None,
-            (None, false) => Some(self.folder.join("log")),
+            (None, false) => Some(self.folder.join("log").into()),
         };
-        if log_path.as_ref() == Some(&home_path) {
+        if log_place.as_ref() == Some(&home_place) {
             return refused(
                 "--member and --log name the same place; leave --log out to keep the log there".into(),
             );
         }
         let pages = self.size_bytes / PAGE_BYTES;
-        let home_bytes = Layout::home_bytes_for(pages, self.log_bytes, log_path.is_some());
-        let home = self.plan_member(home_path, home_bytes)?;
-        let log = log_path.map(|path| self.plan_member(path, log_bytes_with_superblocks(self.log_bytes)));
+        let home_bytes = Layout::home_bytes_for(pages, self.log_bytes, log_place.is_some());
+        let home = self.plan_member(home_place, home_bytes)?;
+        let log = log_place.map(|place| self.plan_member(place, log_bytes_with_superblocks(self.log_bytes)));
         Ok(Plan { home, log: log.transpose()? })
     }
 
@@ -140,16 +141,19 @@ impl Request {
         }
     }
 
-    fn plan_member(&self, path: PathBuf, bytes: u64) -> Result<PlannedMember, VolumeError> {
-        let exists = path.symlink_metadata().is_ok();
-        let named = self.destroy.contains(&path);
+    fn plan_member(&self, place: Place, bytes: u64) -> Result<PlannedMember, VolumeError> {
+        let exists = place.path().is_none_or(|path| path.symlink_metadata().is_ok());
+        let named = self.destroy.contains(&place);
         if exists && !named {
-            let shown = path.display();
-            let why =
-                format!("{shown}: it exists, and would be overwritten; if that is meant: --destroy {shown}");
+            let option = match &place {
+                Place::Path(path) => format!("--destroy {}", path.display()),
+                // A shell has its own ideas of ? and &.
+                Place::Nbd(uri) => format!("--destroy '{uri}'"),
+            };
+            let why = format!("{place}: it exists, and would be overwritten; if that is meant: {option}");
             return Err(VolumeError::Refused(why));
         }
-        Ok(PlannedMember { path, bytes, overwrites: exists })
+        Ok(PlannedMember { place, bytes, overwrites: exists })
     }
 }
 
@@ -204,6 +208,8 @@ pub async fn create(
     })
     .await?;
     for drive in log.iter().chain([&home]) {
+        // How the server of an export makes writes durable is for it to choose.
+        let MemberDrive::File(drive) = drive else { continue };
         let sector = Extent::new(0, u64::from(drive.geometry().sector_bytes));
         // Its first sector becomes a superblock.
         drive.choose_durable_way(sector).await.map_err(|error| engine_error(request, error.into()))?;
@@ -226,8 +232,8 @@ pub async fn create(
         size_bytes: request.size_bytes,
         atomic_max_bytes: request.atomic_max_bytes,
         buffer_bytes: request.buffer_bytes,
-        home: describe(request, &home),
-        log: log.as_ref().map(|log| describe(request, log)),
+        home: describe(request, &plan.home.place, &home),
+        log: plan.log.as_ref().zip(log.as_ref()).map(|(plan, log)| describe(request, &plan.place, log)),
     };
     description.write(&request.folder)?;
     made.folder = None;
@@ -247,33 +253,36 @@ async fn make_member(
     member: &PlannedMember,
     made: &mut Made,
     progress: impl FnMut(u64, u64),
-) -> Result<FileDrive, VolumeError> {
+) -> Result<MemberDrive, VolumeError> {
+    let promises = || member.place.path().is_some_and(promises_atomic_sectors);
     let options = DriveOptions {
-        atomic_sectors: request.atomic_sectors.unwrap_or_else(|| promises_atomic_sectors(&member.path)),
+        atomic_sectors: request.atomic_sectors.unwrap_or_else(promises),
         keeps_room: !request.sparse,
         ..DriveOptions::default()
     };
-    if is_block_device(&member.path) {
-        let drive = FileDrive::open(event_loop, &member.path, options)?;
-        let size_bytes = drive.geometry().size_bytes;
-        if size_bytes < member.bytes {
-            let (shown, needed) = (member.path.display(), member.bytes);
-            let why = format!(
-                "{shown}: it has {size_bytes} bytes, and {needed} are needed; choose a smaller --size"
-            );
-            return Err(VolumeError::Refused(why));
+    let path = match member.place.path() {
+        Some(path) if !is_block_device(path) => path,
+        _ => {
+            let drive = MemberDrive::open(event_loop, &member.place, options).await?;
+            let size_bytes = drive.geometry().size_bytes;
+            if size_bytes < member.bytes {
+                let (place, needed) = (&member.place, member.bytes);
+                let why = format!(
+                    "{place}: it has {size_bytes} bytes, and {needed} are needed; choose a smaller --size"
+                );
+                return Err(VolumeError::Refused(why));
+            }
+            return Ok(drive);
         }
-        return Ok(drive);
-    }
+    };
     if member.overwrites {
-        fs::remove_file(&member.path)
-            .map_err(|error| PathError::new(&member.path, "cannot replace it", error))?;
+        fs::remove_file(path).map_err(|error| PathError::new(path, "cannot replace it", error))?;
     }
     let fill = if request.sparse { Fill::Sparse } else { Fill::Reserved };
     let (drive, guard) =
-        FileDrive::create_scratch(event_loop, &member.path, member.bytes, fill, options, progress).await?;
+        FileDrive::create_scratch(event_loop, path, member.bytes, fill, options, progress).await?;
     made.files.push(guard);
-    Ok(drive)
+    Ok(MemberDrive::File(drive))
 }
 
 /// An NVMe drive writes a logical block whole or not at all (its AWUPF is at least one block); of others nothing
@@ -284,16 +293,23 @@ fn promises_atomic_sectors(path: &Path) -> bool {
     below.and_then(|path| StackProbe::of(path).ok()).is_some_and(|stack| stack.is_nvme())
 }
 
-fn describe(request: &Request, drive: &FileDrive) -> Member {
-    let path = drive.path();
+fn describe(request: &Request, place: &Place, drive: &MemberDrive) -> Member {
     let geometry = drive.geometry();
-    let inside = path.strip_prefix(&request.folder).map(Path::to_owned);
-    let path = inside.unwrap_or_else(|_| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+    let (place, durable_way, is_file) = match drive {
+        MemberDrive::File(drive) => {
+            let path = drive.path();
+            let inside = path.strip_prefix(&request.folder).map(Path::to_owned);
+            let path =
+                inside.unwrap_or_else(|_| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+            (path.into(), Some(drive.durable_way()), !drive.is_block_device())
+        }
+        MemberDrive::Nbd(_) => (place.clone(), None, false),
+    };
     Member {
-        path,
+        place,
         sector_bytes: geometry.sector_bytes,
         atomic_sectors: geometry.atomic_sectors,
-        durable_way: drive.durable_way(),
-        sparse: request.sparse && !drive.is_block_device(),
+        durable_way,
+        sparse: request.sparse && is_file,
     }
 }

@@ -6,11 +6,12 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::VolumeError;
+use super::member::Place;
 use crate::drive::{DriveOptions, DurableWay};
 use crate::path_error::PathError;
 use crate::scratch::settle_folder;
@@ -26,7 +27,7 @@ const FILE_MAX_BYTES: u64 = 64 << 10;
 
 const PREFACE: &str = "\
 # A volume of evenkeel: `evenkeel serve` this folder. The members below hold its data; paths that do not begin
-# with / are from here. Nothing in this file changes while the volume is used.
+# with / are from here, and one such as nbd://host/name is the export of an NBD server. Nothing in this file changes while the volume is used.
 
 ";
 
@@ -86,18 +87,20 @@ pub enum LayoutKind {
     Single,
 }
 
-/// A file or block device.
+/// A file, block device or export.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Member {
     /// Where it is.
-    pub path: PathBuf,
+    #[serde(rename = "path")]
+    pub place: Place,
     /// What it writes at once.
     pub sector_bytes: u32,
     /// Whether a power cut leaves each sector old or new. If not, a page's image is logged before it is written.
     pub atomic_sectors: bool,
-    /// What makes a write durable there.
-    pub durable_way: DurableWay,
+    /// What makes a write durable there; of an export, its server knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub durable_way: Option<DurableWay>,
     /// Whether its file takes room only where something was written.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sparse: bool,
@@ -107,7 +110,7 @@ impl Member {
     /// How its drive is opened.
     pub fn options(&self) -> DriveOptions {
         DriveOptions {
-            durable_way: Some(self.durable_way),
+            durable_way: self.durable_way,
             atomic_sectors: self.atomic_sectors,
             sector_bytes: Some(self.sector_bytes),
             // A hole that was punched would need room that may be gone when it is written again.
@@ -171,10 +174,10 @@ mod tests {
 
     fn sample() -> Description {
         let member = |path: &str| Member {
-            path: path.into(),
+            place: path.parse().unwrap(),
             sector_bytes: 4096,
             atomic_sectors: false,
-            durable_way: DurableWay::Linked,
+            durable_way: Some(DurableWay::Linked),
             sparse: false,
         };
         Description {
@@ -191,10 +194,14 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_nothing_is_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        sample().write(folder.path()).unwrap();
-        assert_eq!(Description::read(folder.path()).unwrap().0, sample());
-        assert!(sample().write(folder.path()).is_err());
+        for log in ["/dev/sdx", "nbd://host/name", "nbd+unix:///a%20b?socket=/run/s"] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut sample = sample();
+            sample.log.as_mut().unwrap().place = log.parse().unwrap();
+            sample.write(folder.path()).unwrap();
+            assert_eq!(Description::read(folder.path()).unwrap().0, sample);
+            assert!(sample.write(folder.path()).is_err());
+        }
     }
 
     #[test]

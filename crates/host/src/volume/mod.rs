@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! folder/volume.toml   description: what it is and where its members are
-//! folder/home          its pages                        (or a block device)
-//! folder/log           its log                          (or a block device, or a part of home)
+//! folder/home          its pages                        (or a block device, or an NBD server's export)
+//! folder/log           its log                          (the same, or a part of home)
 //! folder/nbd.sock      while it is served
 //! folder/status.sock   while it is served
 //! /dev/shm/...         arena: writes that are acknowledged and not yet durable
@@ -16,6 +16,7 @@
 
 pub mod create;
 pub mod description;
+pub mod member;
 
 use std::fs::File;
 use std::io;
@@ -29,17 +30,17 @@ use evenkeel_engine::volume::Volume;
 use rustix::fs::FlockOperation;
 
 use crate::arena::{self, SharedArena};
-use crate::drive::FileDrive;
 use crate::event_loop::Loop;
 use crate::path_error::PathError;
 
 use description::{Description, Member, VolumeId};
+use member::{MemberDrive, Place, Watch};
 
 /// How long a process that was just killed is waited for: the kernel ends its I/O after its death is told.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A volume of the engine on this machine's drives.
-pub type LocalVolume = Volume<Loop, SharedArena, FileDrive, FileDrive>;
+pub type LocalVolume = Volume<Loop, SharedArena, MemberDrive, MemberDrive>;
 
 /// What can go wrong with a volume and its folder.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +90,8 @@ pub struct OpenVolume {
     pub description: Description,
     folder: PathBuf,
     arena_path: PathBuf,
+    /// Tells the volume of members that are lost.
+    _watch: Watch,
     /// Holds the lock.
     _lock: File,
 }
@@ -107,11 +110,16 @@ impl OpenVolume {
     /// As [`VolumeError`] tells.
     pub async fn open(event_loop: &Loop, folder: &Path, options: OpenOptions) -> Result<Self, VolumeError> {
         let (description, lock) = lock_description(folder)?;
-        let drive =
-            |member: &Member| FileDrive::open(event_loop, &folder.join(&member.path), member.options());
-        let home = Rc::new(drive(&description.home)?);
+        let drive = async |member: &Member| {
+            let place = match &member.place {
+                Place::Path(path) => Place::Path(folder.join(path)),
+                Place::Nbd(_) => member.place.clone(),
+            };
+            MemberDrive::open(event_loop, &place, member.options()).await
+        };
+        let home = Rc::new(drive(&description.home).await?);
         let log = match &description.log {
-            Some(log) => Rc::new(drive(log)?),
+            Some(log) => Rc::new(drive(log).await?),
             None => Rc::clone(&home),
         };
         let name = arena_name(description.id);
@@ -119,13 +127,19 @@ impl OpenVolume {
         let arena = SharedArena::open_in(&[Path::new(arena::DEFAULT_FOLDER), folder], &name, len)?;
         let arena_path = arena.path().to_owned();
         let separate_log = description.log.is_some();
-        let opened = Volume::open(event_loop.clone(), arena, home, log, separate_log, options).await;
+        let drives = (Rc::clone(&home), Rc::clone(&log));
+        let opened = Volume::open(event_loop.clone(), arena, drives.0, drives.1, separate_log, options).await;
         let volume = opened.map_err(|source| VolumeError::Engine { folder: folder.to_owned(), source })?;
         if volume.id() != description.id.0 || volume.size_bytes() != description.size_bytes {
             let why = "its members belong to another volume";
             return Err(VolumeError::description(&folder.join(description::FILE_NAME), &why));
         }
-        Ok(Self { volume, description, folder: folder.to_owned(), arena_path, _lock: lock })
+        let watch = Watch::default();
+        watch.over(event_loop, &volume, &description.home.place, &home);
+        if let Some(member) = &description.log {
+            watch.over(event_loop, &volume, &member.place, &log);
+        }
+        Ok(Self { volume, description, folder: folder.to_owned(), arena_path, _watch: watch, _lock: lock })
     }
 
     /// Where it is.

@@ -185,7 +185,7 @@ fn a_read_only_export_takes_no_change() {
         let client = world.client(&ConnectOptions::default()).await.expect("it connects");
         let error = client.trim(Extent::new(0, 1), Durability::Buffered).await;
         assert_eq!(error, Err(ClientError::NotOffered("trim")));
-        assert!(NbdDrive::new(client, false).is_err());
+        assert!(NbdDrive::new(client, false, None, "ram").is_err());
     });
 }
 
@@ -237,7 +237,8 @@ fn an_export_is_a_device_like_any_other() {
         tell(5, |env| async move {
             let world = World::new(&env, RamExport::new(6 << 20).taking_time(env.clone()), Limits::default());
             let client = world.client(&with_headers(headers)).await.expect("it connects");
-            a_device_keeps_its_word(&NbdDrive::new(client, false).expect("it can be written to")).await;
+            let drive = NbdDrive::new(client, false, Some(512), "ram").expect("it can be written to");
+            a_device_keeps_its_word(&drive).await;
         });
     }
 }

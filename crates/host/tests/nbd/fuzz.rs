@@ -33,9 +33,10 @@ fn no_session_hurts_the_server() {
     }
 }
 
-/// What real clients sent: `nbdinfo`, `nbdcopy`, libnbd's Python, `qemu-img`, `qemu-io`, and this program's own.
+/// What real clients sent: `nbdinfo`, `nbdcopy`, libnbd's Python, `qemu-img`, `qemu-io`, `fio`, and this program's own.
+/// They are the seeds of the fuzz target, too.
 fn corpus() -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/nbd/corpus");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/session");
     let entries = fs::read_dir(folder).expect("the corpus is there");
     let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
     paths.sort();

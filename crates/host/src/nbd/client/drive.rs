@@ -1,23 +1,27 @@
 //! An export of another machine as a device.
 
+use std::cmp::max;
 use std::fmt;
 
 use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::error::DeviceError;
 
 use super::{Client, ClientError};
+use crate::drive::Doing;
 use crate::nbd::proto::transmission_flag;
 use crate::net::ByteStream;
 
-/// Smallest sector that the engine is offered: what reads and writes of an export go down to says nothing about
-/// the drive behind it.
+/// Smallest and largest sector that the engine is offered: what reads and writes of an export go down to says nothing
+/// about the drive behind it, and what is best for it a little.
 const SECTOR_MIN_BYTES: u32 = 512;
+const SECTOR_MAX_BYTES: u32 = 4096;
 
 /// An export as a device.
 pub struct NbdDrive<S: ByteStream> {
     client: Client<S>,
     geometry: Geometry,
     request_max_bytes: usize,
+    doing: Doing,
 }
 
 impl<S: ByteStream> fmt::Debug for NbdDrive<S> {
@@ -27,12 +31,19 @@ impl<S: ByteStream> fmt::Debug for NbdDrive<S> {
 }
 
 impl<S: ByteStream> NbdDrive<S> {
-    /// The export of `client`. `atomic_sectors`: what is known of the drive behind it; NBD does not tell.
+    /// The export of `client`, called `name` in errors. `atomic_sectors`: what is known of the drive behind it; NBD
+    /// does not tell. `sector_bytes`: as it was found to be before; `None` is what the export likes best, up to a page.
     ///
     /// # Errors
     ///
-    /// [`ClientError::NotOffered`] where it cannot be written to, or cannot make writes durable.
-    pub fn new(client: Client<S>, atomic_sectors: bool) -> Result<Self, ClientError> {
+    /// [`ClientError::NotOffered`] where it cannot be written to, not in sectors of this size, or cannot make writes
+    /// durable.
+    pub fn new(
+        client: Client<S>,
+        atomic_sectors: bool,
+        sector_bytes: Option<u32>,
+        name: &str,
+    ) -> Result<Self, ClientError> {
         let negotiated = client.negotiated();
         if negotiated.has(transmission_flag::READ_ONLY) {
             return Err(ClientError::NotOffered("writes"));
@@ -40,11 +51,20 @@ impl<S: ByteStream> NbdDrive<S> {
         if !negotiated.has(transmission_flag::SEND_FLUSH) {
             return Err(ClientError::NotOffered("flush"));
         }
-        let sector_bytes = negotiated.block_sizes.minimum_bytes.max(SECTOR_MIN_BYTES);
+        let sizes = negotiated.block_sizes;
+        let sector_bytes = sector_bytes.unwrap_or_else(|| {
+            let best = sizes.preferred_bytes.clamp(SECTOR_MIN_BYTES, SECTOR_MAX_BYTES);
+            max(best.next_power_of_two(), sizes.minimum_bytes)
+        });
+        let is_possible = sector_bytes.is_power_of_two() && sector_bytes.is_multiple_of(sizes.minimum_bytes);
+        if !is_possible || !(SECTOR_MIN_BYTES..=SECTOR_MAX_BYTES).contains(&sector_bytes) {
+            return Err(ClientError::NotOffered("writes of sectors of this size"));
+        }
         let size_bytes = negotiated.size_bytes / u64::from(sector_bytes) * u64::from(sector_bytes);
-        let request_max_bytes = (negotiated.block_sizes.maximum_bytes / sector_bytes).max(1) * sector_bytes;
+        let request_max_bytes = (sizes.maximum_bytes / sector_bytes).max(1) * sector_bytes;
         let geometry = Geometry { size_bytes, sector_bytes, atomic_sectors };
-        Ok(Self { client, geometry, request_max_bytes: request_max_bytes as usize })
+        let (request_max_bytes, doing) = (request_max_bytes as usize, Doing::with(name));
+        Ok(Self { client, geometry, request_max_bytes, doing })
     }
 
     /// The connection.
@@ -65,7 +85,7 @@ impl<S: ByteStream> Device for NbdDrive<S> {
     async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         let mut at = offset;
         for piece in into.chunks_mut(self.request_max_bytes) {
-            self.client.read(at, piece).await.map_err(failed("read over NBD"))?;
+            self.client.read(at, piece).await.map_err(failed(self.doing.read))?;
             at += piece.len() as u64;
         }
         Ok(())
@@ -82,7 +102,7 @@ impl<S: ByteStream> Device for NbdDrive<S> {
             at += piece.len() as u64;
         }
         for write in under_way {
-            write.await.map_err(failed("write over NBD"))?;
+            write.await.map_err(failed(self.doing.write))?;
         }
         if durability == Durability::Durable && !has_fua {
             let extent = Extent::new(offset, bytes.len() as u64);
@@ -92,7 +112,7 @@ impl<S: ByteStream> Device for NbdDrive<S> {
     }
 
     async fn flush(&self, scope: FlushScope<'_>) -> Result<(), DeviceError> {
-        self.client.flush(scope).await.map_err(failed("flush over NBD"))
+        self.client.flush(scope).await.map_err(failed(self.doing.flush))
     }
 
     async fn discard(&self, extent: Extent) -> Result<(), DeviceError> {
@@ -106,7 +126,7 @@ impl<S: ByteStream> Device for NbdDrive<S> {
         while at < extent.end() {
             let len = (extent.end() - at).min(PIECE_BYTES);
             let trim = self.client.trim(Extent::new(at, len), Durability::Buffered);
-            trim.await.map_err(failed("trim over NBD"))?;
+            trim.await.map_err(failed(self.doing.discard))?;
             at += len;
         }
         Ok(())

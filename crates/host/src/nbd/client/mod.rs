@@ -25,7 +25,7 @@ use super::outbox::Outbox;
 use super::proto::transmission::{Headers, Request};
 use super::proto::{command, command_flag, status, transmission_flag};
 use super::tls::{TlsClient, Wire};
-use super::wait::{Either, race};
+use super::wait::{Either, Notify, race};
 use crate::net::ByteStream;
 use pending::{Answer, Expected, Pending, Reply};
 
@@ -89,6 +89,7 @@ struct Inner<S: ByteStream> {
     outbox: Outbox<()>,
     pending: RefCell<Pending>,
     failure: RefCell<Option<ClientError>>,
+    failed: Notify,
     is_closing: Cell<bool>,
 }
 
@@ -96,6 +97,8 @@ impl<S: ByteStream> Inner<S> {
     /// Everything under way fails, and everything to come.
     fn fail(&self, error: ClientError) {
         self.failure.borrow_mut().get_or_insert(error.clone());
+        // Before those whose requests fail with it: the cause is known before its effects.
+        self.failed.all();
         self.pending.borrow_mut().fail_all(&error);
         self.outbox.close();
         self.wire.shutdown();
@@ -154,6 +157,7 @@ impl<S: ByteStream> Client<S> {
             outbox: Outbox::new(Rc::default()),
             pending: RefCell::default(),
             failure: RefCell::new(None),
+            failed: Notify::default(),
             is_closing: Cell::new(false),
         });
         let (sender, receiver) = (Rc::clone(&inner), Rc::clone(&inner));
@@ -170,6 +174,12 @@ impl<S: ByteStream> Client<S> {
     /// Why the connection is of no use any more, if so.
     pub fn failure(&self) -> Option<ClientError> {
         self.0.0.failure.borrow().clone()
+    }
+
+    /// Waits until the connection is of no use any more; what is returned does not keep it up.
+    pub fn broken(&self) -> impl Future<Output = ClientError> + use<S> {
+        let inner = Rc::clone(&self.0.0);
+        async move { inner.failed.until(|| inner.failure.borrow().clone()).await }
     }
 
     /// Sends a request; the answer is awaited apart from it.

@@ -1,0 +1,200 @@
+//! Members behind NBD: a volume whose pages, or pages and log, are an export of another server.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use support::load::{contents, write};
+use support::root::{programs, system};
+use support::served::{Server, Volume, noise, patiently};
+use support::{Scene, says, skip};
+
+/// What the far volume or export has, and what the near one needs of it.
+const FAR: &str = "create far --size 64m --log-size 16m --buffer 8m";
+const NEAR: &str = "--size 32m --log-size 16m --buffer 4m";
+
+/// A volume `far` served by itself, to one client at a time: what a killed client had on its way is over before the
+/// next one comes.
+struct Far<'a> {
+    scene: &'a Scene,
+    server: Server,
+}
+
+impl<'a> Far<'a> {
+    fn create(scene: &'a Scene) -> Self {
+        scene.done(FAR);
+        Self { scene, server: Self::start(scene) }
+    }
+
+    fn start(scene: &Scene) -> Server {
+        let socket = Self::socket_in(scene);
+        let command = scene.command(&format!("serve far --connections 1 --nbd unix:{}", socket.display()));
+        Server::start(scene.path("far"), scene.path("far-stderr"), command).ready()
+    }
+
+    fn socket_in(scene: &Scene) -> PathBuf {
+        scene.path("far.sock")
+    }
+
+    fn uri(&self) -> String {
+        format!("nbd+unix:///?socket={}", Self::socket_in(self.scene).display())
+    }
+
+    /// Killed and started again.
+    fn restart(&mut self) {
+        self.server.kill();
+        self.server = Self::start(self.scene);
+    }
+}
+
+impl Drop for Far<'_> {
+    fn drop(&mut self) {
+        let far = self.scene.text("far/volume.toml");
+        let id = far.lines().find_map(|line| line.strip_prefix("id = ")).unwrap_or_default();
+        self.server.kill();
+        let arena = format!("/dev/shm/evenkeel-{}.arena", id.trim_matches('"'));
+        let _gone_already_is_fine = std::fs::remove_file(arena);
+    }
+}
+
+/// That `socket` serves `bytes` at `offset`.
+#[track_caller]
+fn holds(socket: &Path, offset: usize, bytes: &[u8]) {
+    assert!(
+        contents(socket)[offset..][..bytes.len()] == *bytes,
+        "{} bytes at {offset} are others",
+        bytes.len()
+    );
+}
+
+#[test]
+fn a_volume_whose_pages_are_elsewhere_survives_kills_of_its_server() {
+    let scene = Scene::new();
+    let far = Far::create(&scene);
+    let uri = far.uri();
+    let volume = Volume::create(&scene, &format!("{NEAR} --member {uri} --destroy {uri}"));
+    says(&scene.text("disk/volume.toml"), &[&format!("path = \"{uri}\"")]);
+    for seed in 0..3 {
+        let mut server = volume.serve("");
+        assert_eq!(server.status().volume.home, uri);
+        for part in 0..8 {
+            write(&volume.socket(), part * 4_000_000 + 77, &noise(8 * seed + part, 1_000_001));
+        }
+        // Nothing was flushed.
+        server.kill();
+        let server = volume.serve("");
+        for part in 0..8 {
+            holds(&volume.socket(), part as usize * 4_000_000 + 77, &noise(8 * seed + part, 1_000_001));
+        }
+        server.stop();
+    }
+    says(&scene.done("check disk").stdout, &[" 0 damaged"]);
+}
+
+#[test]
+fn a_lost_member_is_named_and_the_volume_is_whole_once_both_are_started_anew() {
+    let scene = Scene::new();
+    let mut far = Far::create(&scene);
+    let uri = far.uri();
+    let volume = Volume::create(&scene, &format!("{NEAR} --member {uri} --destroy {uri}"));
+    let mut server = volume.serve("");
+    write(&volume.socket(), 1000, &noise(1, 300_000));
+    far.restart();
+    let failure = patiently("the loss of the member", || server.status().failure);
+    says(&failure, &[&uri, "the member is lost", "serve the volume anew"]);
+    let ran = scene.run("status disk");
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    says(&ran.stdout, &["FAILED", &uri]);
+    server.signal("TERM");
+    assert_eq!(server.exit_code(), Some(1));
+    says(&server.complaints(), &[&uri, "the member is lost"]);
+
+    let server = volume.serve("");
+    holds(&volume.socket(), 1000, &noise(1, 300_000));
+    write(&volume.socket(), 2000, b"and it takes writes");
+    server.stop();
+    says(&scene.done("check disk").stdout, &[" 0 damaged"]);
+}
+
+#[test]
+fn without_its_member_a_volume_is_not_opened_and_nothing_is_made() {
+    let scene = Scene::new();
+    let far = Far::create(&scene);
+    let uri = far.uri();
+    // As with a block device: never without its name.
+    let refused = scene.refused(&format!("create disk {NEAR} --member {uri}"));
+    says(&refused, &[&uri, "would be overwritten", "--destroy 'nbd+unix:///"]);
+    let planned = scene.done(&format!("create disk {NEAR} --member {uri} --destroy {uri} --dry-run")).stdout;
+    says(&planned, &[&uri, "what it holds would be lost"]);
+    let refused = scene.refused(&format!("create disk --size 1g --member {uri} --destroy {uri}"));
+    says(&refused, &[&uri, "it has 67108864 bytes", "choose a smaller --size"]);
+    let other = uri.replace("///?", "///another?");
+    let refused = scene.refused(&format!("create disk {NEAR} --member {other} --destroy {other}"));
+    says(&refused, &[&other, "cannot connect", "no export"]);
+    let unknown = "nbd+unix:///?socket=/nowhere/at-all";
+    let refused = scene.refused(&format!("create disk {NEAR} --member {unknown} --destroy {unknown}"));
+    says(&refused, &[unknown, "cannot connect", "No such file"]);
+    says(&scene.misused(&format!("create disk {NEAR} --member nbd://")), &["--member", "HOST:PORT"]);
+    assert!(!scene.path("disk").exists(), "something was made");
+
+    let volume = Volume::create(&scene, &format!("{NEAR} --member {uri} --destroy {uri}"));
+    drop(far);
+    for command in ["serve disk", "check disk"] {
+        says(&scene.refused(command), &[&uri, "cannot connect"]);
+    }
+    says(&scene.run("status disk").stderr, &["it is not being served"]);
+    drop(volume);
+}
+
+/// A server of somebody else's, ended with this.
+struct Peer(Child);
+
+impl Peer {
+    fn start(mut command: Command, socket: &Path) -> Self {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        patiently("the other server", || socket.exists().then_some(()));
+        Self(child)
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ended_already_is_fine = self.0.kill();
+        let _ended_already_is_fine = self.0.wait();
+    }
+}
+
+#[test]
+fn pages_and_log_may_be_exports_of_other_peoples_servers() {
+    const NAME: &str = "pages_and_log_may_be_exports_of_other_peoples_servers";
+    if let Err(why) = programs(&["nbdkit", "qemu-nbd"]) {
+        return skip(NAME, &why);
+    }
+    let scene = Scene::new();
+    let (pages, log) = (scene.path("pages.sock"), scene.path("log.sock"));
+    let mut nbdkit = system("nbdkit");
+    nbdkit.args(["--foreground", "--unix"]).arg(&pages).args(["memory", "64M"]);
+    let _pages = Peer::start(nbdkit, &pages);
+    let image = scene.path("log.raw");
+    std::fs::write(&image, vec![0xee; 32 << 20]).unwrap();
+    let mut qemu = system("qemu-nbd");
+    qemu.args(["--persistent", "--format=raw", "--socket"]).arg(&log).arg(&image);
+    let _log = Peer::start(qemu, &log);
+
+    let uri = |socket: &Path| format!("nbd+unix:///?socket={}", socket.display());
+    let (pages, log) = (uri(&pages), uri(&log));
+    let members = format!("--member {pages} --log {log} --destroy {pages} --destroy {log}");
+    let volume = Volume::create(&scene, &format!("{NEAR} {members}"));
+    let mut server = volume.serve("");
+    write(&volume.socket(), 5, &noise(3, 3_000_003));
+    server.kill();
+    let server = volume.serve("--journaling wasteless");
+    holds(&volume.socket(), 5, &noise(3, 3_000_003));
+    write(&volume.socket(), 1_000_005, &noise(4, 500_000));
+    server.stop();
+    let server = volume.serve("--backend threads");
+    holds(&volume.socket(), 1_000_005, &noise(4, 500_000));
+    server.stop();
+    says(&scene.done("check disk").stdout, &[" 0 damaged"]);
+}

@@ -1,0 +1,277 @@
+//! A member of a volume: a file or block device of this machine, or the export of an NBD server.
+//!
+//! 1. A lost connection is not mended: requests under way may or may not have been carried out, and what comes after
+//!    would be sent to a drive in a state that nobody knows. The volume is told, takes no more writes, and is opened
+//!    anew.
+//! 2. A server that takes one connection at a time keeps a life that was killed from writing into the next one: it is
+//!    waited for, for as long as [`DriveOptions::patience`] says.
+
+use std::cell::Cell;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
+use evenkeel_engine::env::Env;
+use evenkeel_engine::error::DeviceError;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::LocalVolume;
+use crate::drive::{DriveOptions, FileDrive};
+use crate::event_loop::{Loop, race};
+use crate::nbd::client::{Client, ClientError, ConnectOptions, NbdDrive};
+use crate::nbd::tls::TlsClient;
+use crate::nbd::uri::{NbdUri, Server};
+use crate::nbd::wait::Notify;
+use crate::net::{Stream, connect_tcp, connect_unix};
+use crate::path_error::PathError;
+
+/// How long a host that does not answer is waited for.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+
+/// Between two attempts to connect.
+const PAUSE_NS: u64 = 50_000_000;
+
+/// Where a member is. Written as one text, of which a URI's scheme tells which it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A file or block device.
+    Path(PathBuf),
+    /// An export, of another machine or another process.
+    Nbd(NbdUri),
+}
+
+impl Place {
+    /// The file or block device.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Path(path) => Some(path),
+            Self::Nbd(_) => None,
+        }
+    }
+
+    /// What errors name it.
+    fn shown(&self) -> PathBuf {
+        match self {
+            Self::Path(path) => path.clone(),
+            Self::Nbd(uri) => PathBuf::from(uri.as_str()),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.shown().display().fmt(out)
+    }
+}
+
+impl From<PathBuf> for Place {
+    fn from(path: PathBuf) -> Self {
+        Self::Path(path)
+    }
+}
+
+impl From<&str> for Place {
+    fn from(path: &str) -> Self {
+        Self::Path(path.into())
+    }
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "" => Err("a member's place is not empty".to_owned()),
+            text if NbdUri::is_meant(text) => text.parse().map(Self::Nbd),
+            text => Ok(Self::Path(text.into())),
+        }
+    }
+}
+
+impl Serialize for Place {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.shown().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Place {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+/// A member as the engine sees it.
+#[derive(Debug)]
+pub enum MemberDrive {
+    /// A file or block device.
+    File(FileDrive),
+    /// An export.
+    Nbd(NbdDrive<Stream>),
+}
+
+impl MemberDrive {
+    /// Opens what is at `place`; of `options`, an export heeds sectors, their promise, and patience.
+    ///
+    /// # Errors
+    ///
+    /// As [`FileDrive::open`]; those of connecting and of the handshake; where the export cannot be written to, or
+    /// makes nothing durable.
+    pub async fn open(event_loop: &Loop, place: &Place, options: DriveOptions) -> Result<Self, PathError> {
+        let uri = match place {
+            Place::Path(path) => return FileDrive::open(event_loop, path, options).map(Self::File),
+            Place::Nbd(uri) => uri,
+        };
+        let began = Instant::now();
+        let client = loop {
+            match connect(event_loop, uri).await {
+                Ok(client) => break client,
+                Err(error) if error.is_passing && began.elapsed() < options.patience => {
+                    event_loop.sleep(PAUSE_NS).await;
+                }
+                Err(error) => return Err(PathError::new(&place.shown(), "cannot connect", error.source)),
+            }
+        };
+        let drive = NbdDrive::new(client, options.atomic_sectors, options.sector_bytes, uri.as_str());
+        let drive = drive.map_err(|error| {
+            PathError::new(&place.shown(), "cannot hold a member", io::Error::other(error.to_string()))
+        })?;
+        Ok(Self::Nbd(drive))
+    }
+}
+
+/// Why there is no connection, and whether that may be otherwise in a moment: a server that serves one connection at a
+/// time turns away who comes too early.
+struct NotConnected {
+    source: io::Error,
+    is_passing: bool,
+}
+
+impl From<io::Error> for NotConnected {
+    fn from(source: io::Error) -> Self {
+        Self { source, is_passing: false }
+    }
+}
+
+async fn connect(event_loop: &Loop, uri: &NbdUri) -> Result<Client<Stream>, NotConnected> {
+    let tls = match &uri.tls {
+        Some(certificates) => {
+            let tls = TlsClient::from_folder(&certificates.folder, &certificates.server_name);
+            Some(tls.map_err(io::Error::other)?)
+        }
+        None => None,
+    };
+    let connected = async {
+        match &uri.server {
+            Server::Unix(path) => connect_unix(event_loop, path).await.map_err(|error| error.source),
+            Server::Tcp(address) => connect_tcp(event_loop, address.clone()).await,
+        }
+    };
+    let too_late = async {
+        event_loop.sleep(CONNECT_MAX.as_nanos() as u64).await;
+        Err(io::ErrorKind::TimedOut.into())
+    };
+    let stream = race(connected, too_late).await?;
+    stream.notice_a_silent_peer();
+    let options = ConnectOptions { export: uri.export.clone(), tls, ..ConnectOptions::default() };
+    Client::connect(event_loop, stream, &options).await.map_err(|error| NotConnected {
+        is_passing: matches!(error, ClientError::Broken(_)),
+        source: io::Error::other(error.to_string()),
+    })
+}
+
+impl Device for MemberDrive {
+    fn geometry(&self) -> Geometry {
+        match self {
+            Self::File(drive) => drive.geometry(),
+            Self::Nbd(drive) => drive.geometry(),
+        }
+    }
+
+    async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        match self {
+            Self::File(drive) => drive.read(offset, into).await,
+            Self::Nbd(drive) => drive.read(offset, into).await,
+        }
+    }
+
+    async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
+        match self {
+            Self::File(drive) => drive.write(offset, bytes, durability).await,
+            Self::Nbd(drive) => drive.write(offset, bytes, durability).await,
+        }
+    }
+
+    async fn flush(&self, scope: FlushScope<'_>) -> Result<(), DeviceError> {
+        match self {
+            Self::File(drive) => drive.flush(scope).await,
+            Self::Nbd(drive) => drive.flush(scope).await,
+        }
+    }
+
+    async fn discard(&self, extent: Extent) -> Result<(), DeviceError> {
+        match self {
+            Self::File(drive) => drive.discard(extent).await,
+            Self::Nbd(drive) => drive.discard(extent).await,
+        }
+    }
+}
+
+/// Tells a volume once a member is lost; until it is dropped.
+#[derive(Debug, Default)]
+pub(super) struct Watch(Rc<Ended>);
+
+#[derive(Debug, Default)]
+struct Ended {
+    has_ended: Cell<bool>,
+    changed: Notify,
+}
+
+impl Watch {
+    /// Watches over `member` for `volume`.
+    pub(super) fn over(&self, event_loop: &Loop, volume: &LocalVolume, place: &Place, member: &MemberDrive) {
+        let MemberDrive::Nbd(drive) = member else { return };
+        let broken = drive.client().broken();
+        let (volume, place, ended) = (volume.clone(), place.to_string(), Rc::clone(&self.0));
+        event_loop.spawn(async move {
+            let lost = async { Some(broken.await) };
+            let over = async {
+                ended.changed.until(|| ended.has_ended.get().then_some(())).await;
+                None
+            };
+            if let Some(error) = race(lost, over).await {
+                volume.fail(&format!(
+                    "{place}: the member is lost ({error}); serve the volume anew once it is back"
+                ));
+            }
+        });
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.has_ended.set(true);
+        self.0.changed.all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_a_path_unless_it_says_otherwise() {
+        for text in ["home", "/dev/sdx", "./nbd://host"] {
+            assert_eq!(text.parse(), Ok(Place::Path(text.into())));
+        }
+        for text in ["nbd://host/name", "nbd+unix:///?socket=/a"] {
+            let place: Place = text.parse().unwrap();
+            assert_eq!((place.path(), place.to_string().as_str()), (None, text));
+        }
+        assert!("nbd://".parse::<Place>().is_err());
+        assert!("".parse::<Place>().is_err());
+    }
+}
