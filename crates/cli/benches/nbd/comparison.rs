@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use evenkeel_host::service::status::{Counters, Status};
 
 use crate::cases::Case;
-use crate::load::{self, Random};
+use crate::load::{self, Operation, Random};
 use crate::servers::{Fleet, Kind, Used};
 use crate::{Args, Outcome};
 
@@ -30,6 +30,9 @@ pub(crate) fn measure(fleet: &mut Fleet, cases: &[&Case], args: &Args) -> Outcom
         let mut turns: Vec<(Kind, Vec<Turn>)> =
             fleet.servers.iter().map(|server| (server.kind, Vec::new())).collect();
         let mut counters: Vec<Counters> = Vec::new();
+        if case.operation == Operation::Read {
+            fleet.read_all()?; // whatever the cases before left in anybody's cache
+        }
         for _ in 0..args.rounds {
             for server in fleet.shuffled(&mut random) {
                 let used: RefCell<Vec<Used>> = RefCell::default();

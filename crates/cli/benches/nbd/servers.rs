@@ -283,8 +283,7 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Starts them in a folder of their own within `folder`; writes every byte of their volumes, and reads it once: what
-    /// a server that goes through the page cache finds there does not depend on how it was filled.
+    /// Starts them in a folder of their own within `folder`; writes every byte of their volumes.
     pub(crate) fn start(
         folder: &Path,
         kinds: &[Kind],
@@ -302,10 +301,14 @@ impl Fleet {
         }
         let start = |&kind: &Kind| Server::start(kind, folder.path(), disk, size_bytes, args);
         let servers = kinds.iter().map(start).collect::<Outcome<Vec<_>>>()?;
-        for server in &servers {
-            load::read_all(&server.socket, size_bytes)?;
-        }
         Ok(Self { servers, size_bytes, _folder: folder })
+    }
+
+    /// Reads every byte of all volumes: what a server that goes through the page cache finds there does not depend on
+    /// what was done before.
+    pub(crate) fn read_all(&self) -> Outcome {
+        let mut servers = self.servers.iter().filter(|server| server.kind != Kind::Null);
+        servers.try_for_each(|server| load::read_all(&server.socket, self.size_bytes))
     }
 
     /// The order of a round.
