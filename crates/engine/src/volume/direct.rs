@@ -11,7 +11,8 @@
 
 use std::rc::Rc;
 
-use super::{Inner, pieces};
+use super::Inner;
+use super::write::pieces;
 use crate::counters::add;
 use crate::device::{Device, Durability, Extent, FlushScope};
 use crate::env::{Arena, Env};

@@ -15,16 +15,18 @@ mod check;
 mod checkpoint;
 mod commit;
 mod create;
+mod differences;
 mod direct;
+mod home_writes;
+mod limits;
 mod open;
 mod pace;
 mod recover;
 mod superblocks;
+mod write;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-
-use smallvec::SmallVec;
 
 use crate::buffer::Buffer;
 use crate::buffer::queue::{Lane, Tickets};
@@ -33,7 +35,7 @@ use crate::device::Device;
 use crate::device::{Durability, Extent, FlushScope};
 use crate::env::{Arena, Env};
 use crate::error::Error;
-use crate::format::unit::{Content, UnitExtent, unit_bytes};
+use crate::format::unit::{Content, UnitExtent};
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::home::Home;
 use crate::log::Log;
@@ -43,14 +45,9 @@ use crate::planted::{Bug, is_planted};
 
 pub use check::{CheckReport, check};
 pub use create::create;
+use limits::Limits;
 pub use superblocks::SuperblockCopy;
 use superblocks::Superblocks;
-
-/// Pages that one unit zeroes at most.
-const ZERO_CHUNK_PAGES: u64 = 64;
-
-/// Equal bytes shorter than this between two changes are written with them: a tag costs 16.
-const EQUAL_RUN_MIN: usize = 32;
 
 /// An open volume. A clone is another handle to it.
 pub struct Volume<E, A, H, L>(Rc<Inner<E, A, H, L>>);
@@ -111,21 +108,6 @@ struct Inner<E, A, H, L> {
     durable: [Line; 2],
     /// A task is about to start what commits it can.
     pump_comes: Cell<bool>,
-}
-
-/// What the size of the log allows.
-#[derive(Debug, Clone, Copy)]
-struct Limits {
-    /// Bytes of the log that commits may fill; the rest is kept for checkpoints and direct writes.
-    commit_used_max: u64,
-    /// Frames that may wait for a checkpoint.
-    dirty_pages_max: usize,
-    /// Of them, those that it may have to log an image of.
-    image_pages_max: usize,
-    /// Largest record that a checkpoint may log of pages that cannot go home.
-    carried_max: u64,
-    /// Whether checkpoints log whole pages before they write them.
-    needs_images: bool,
 }
 
 /// A turn that one task has at a time.
@@ -479,232 +461,6 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         !self.limits.needs_images
     }
 
-    async fn write_buffered(self: &Rc<Self>, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        for (number, (offset, piece)) in pieces(offset, bytes, self.atomic_max_bytes).enumerate() {
-            if number > 0 {
-                self.env.sleep(0).await; // whoever writes little has a turn in between
-            }
-            self.buffer_changes(offset, piece).await?;
-        }
-        Ok(())
-    }
-
-    /// Buffers what differs from the durable bytes as one unit.
-    async fn buffer_changes(self: &Rc<Self>, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        let extent = Extent::new(offset, bytes.len() as u64);
-        loop {
-            self.wait_not_direct(&extent).await?;
-            let changed = self.changed_extents(&extent, bytes);
-            if changed.is_empty() {
-                return Ok(());
-            }
-            let parts: SmallVec<[&[u8]; 2]> = changed
-                .iter()
-                .map(|part| &bytes[(part.offset - offset) as usize..][..part.len as usize])
-                .collect();
-            if self.try_buffer(&changed, &parts)?.is_some() {
-                return Ok(());
-            }
-            self.wait_for_room(&changed, &parts).await?;
-        }
-    }
-
-    /// The parts of a write that differ from what is durable. Bytes that a unit not yet durable touches count as
-    /// different.
-    fn changed_extents(&self, extent: &Extent, bytes: &[u8]) -> SmallVec<[UnitExtent; 2]> {
-        let mut changed: SmallVec<[UnitExtent; 2]> = SmallVec::new();
-        let mut add_change = |offset: u64, len: u64| match changed.last_mut() {
-            Some(last) if last.offset + last.len == offset => last.len += len,
-            _ => changed.push(UnitExtent { offset, len, content: Content::Data }),
-        };
-        let buffer = self.buffer.borrow();
-        let mut equal_bytes = 0;
-        for page in crate::buffer::pages_of(extent) {
-            let shared = extent.intersection(&Extent::new(page * PAGE_BYTES, PAGE_BYTES));
-            let shared = shared.expect("the page lies in the range");
-            let is_newer = buffer.touches(page, page + 1)
-                && !is_planted(Bug::DiffIgnoresBuffer)
-                && !is_planted(Bug::EqualIsDurable);
-            if !self.home.is_known(page) || is_newer {
-                add_change(shared.offset, shared.len);
-                continue;
-            }
-            let new = &bytes[(shared.offset - extent.offset) as usize..][..shared.len as usize];
-            let in_page = (shared.offset % PAGE_BYTES) as usize;
-            let different = if is_planted(Bug::EqualIsDurable) {
-                let old = &mut [0; PAGE][..new.len()];
-                self.home.copy(page, in_page, old);
-                buffer.overlay(page, in_page, old);
-                differences(old, new)
-            } else {
-                self.home.with_page(page, |old| differences(&old[in_page..in_page + new.len()], new))
-            };
-            let is_image_due = self.limits.needs_images && !self.home.is_covered(page);
-            if is_image_due && new.len() == PAGE && !different.is_empty() {
-                // The whole page costs less than the change and the image that it would ask for.
-                add_change(shared.offset, shared.len);
-                continue;
-            }
-            let mut differing = 0;
-            for (start, end) in different {
-                add_change(shared.offset + start as u64, (end - start) as u64);
-                differing += end - start;
-            }
-            equal_bytes += new.len() - differing;
-        }
-        add(&self.counters.equal_bytes, equal_bytes as u64);
-        changed
-    }
-
-    /// The whole pages that a write makes, as one unit a piece: the baseline of data journaling.
-    async fn write_whole_pages(self: &Rc<Self>, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        // All pages of a piece are in memory at once.
-        let piece_max = self.atomic_max_bytes.min((self.home.load_pages_max() - 1) * PAGE_BYTES);
-        for (offset, piece) in pieces(offset, bytes, piece_max) {
-            let extent = Extent::new(offset, piece.len() as u64);
-            loop {
-                self.wait_not_direct(&extent).await?;
-                let pages = crate::buffer::pages_of(&extent);
-                self.home.load(pages.start, pages.end).await?;
-                let whole = self.compose(&extent, piece);
-                let unit = UnitExtent {
-                    offset: pages.start * PAGE_BYTES,
-                    len: whole.len() as u64,
-                    content: Content::Data,
-                };
-                if self.try_buffer(&[unit], &[&whole])?.is_some() {
-                    break;
-                }
-                self.wait_for_room(&[unit], &[&whole]).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The pages that `extent` touches, all of them known, with `bytes` in place.
-    fn compose(&self, extent: &Extent, bytes: &[u8]) -> Vec<u8> {
-        let pages = crate::buffer::pages_of(extent);
-        let mut whole = vec![0; ((pages.end - pages.start) * PAGE_BYTES) as usize];
-        let buffer = self.buffer.borrow();
-        for (page, target) in pages.clone().zip(whole.chunks_exact_mut(PAGE)) {
-            self.home.copy(page, 0, target);
-            buffer.overlay(page, 0, target);
-        }
-        let start = (extent.offset - pages.start * PAGE_BYTES) as usize;
-        whole[start..start + bytes.len()].copy_from_slice(bytes);
-        whole
-    }
-
-    async fn zero(self: &Rc<Self>, extent: Extent) -> Result<(), Error> {
-        let first_whole = extent.offset.next_multiple_of(PAGE_BYTES);
-        let end_whole = extent.end() / PAGE_BYTES * PAGE_BYTES;
-        if first_whole >= end_whole {
-            return self.buffer_content(extent, Content::Zero).await;
-        }
-        self.buffer_content(Extent::new(extent.offset, first_whole - extent.offset), Content::Zero).await?;
-        let mut page = first_whole / PAGE_BYTES;
-        while page < end_whole / PAGE_BYTES {
-            let end = (end_whole / PAGE_BYTES).min(page + ZERO_CHUNK_PAGES.min(self.zero_pages_max()));
-            // What has no contents already needs no tag: discarding a new volume costs nothing.
-            let mut has_contents = self.buffer.borrow().touches(page, end);
-            for each in page..end {
-                has_contents = has_contents || self.home.is_allocated(each).await?;
-            }
-            if has_contents {
-                let whole = Extent::new(page * PAGE_BYTES, (end - page) * PAGE_BYTES);
-                self.buffer_content(whole, Content::Discard).await?;
-            }
-            page = end;
-        }
-        self.buffer_content(Extent::new(end_whole, extent.end() - end_whole), Content::Zero).await
-    }
-
-    fn zero_pages_max(&self) -> u64 {
-        (self.unit_max_bytes() as u64 / PAGE_BYTES).max(1)
-    }
-
-    async fn buffer_content(self: &Rc<Self>, extent: Extent, content: Content) -> Result<(), Error> {
-        if extent.len == 0 {
-            return Ok(());
-        }
-        self.buffer_unit(&[UnitExtent { offset: extent.offset, len: extent.len, content }], &[])
-            .await
-            .map(drop)
-    }
-
-    /// Buffers a unit, waiting for room; answers its sequence number.
-    async fn buffer_unit(self: &Rc<Self>, extents: &[UnitExtent], bytes: &[&[u8]]) -> Result<u64, Error> {
-        loop {
-            for extent in extents {
-                self.wait_not_direct(&Extent::new(extent.offset, extent.len)).await?;
-            }
-            let is_free = |extent: &UnitExtent| !self.is_direct(&Extent::new(extent.offset, extent.len));
-            if !extents.iter().all(is_free) {
-                continue;
-            }
-            if let Some(sequence) = self.try_buffer(extents, bytes)? {
-                return Ok(sequence);
-            }
-            self.wait_for_room(extents, bytes).await?;
-        }
-    }
-
-    fn try_buffer(self: &Rc<Self>, extents: &[UnitExtent], bytes: &[&[u8]]) -> Result<Option<u64>, Error> {
-        self.check_alive()?;
-        let payload_bytes: usize = bytes.iter().map(|part| part.len()).sum();
-        let mut buffer = self.buffer.borrow_mut();
-        if is_planted(Bug::WriteSplit) && extents.len() > 1 {
-            for (extent, part) in extents.iter().zip(bytes).skip(1) {
-                buffer.write(&[*extent], &[*part], part.len());
-            }
-            return Ok(buffer.write(&extents[..1], &bytes[..1], bytes[0].len()));
-        }
-        let sequence = buffer.write(extents, bytes, payload_bytes);
-        let (used, capacity) = buffer.fill();
-        if used > capacity / 2 {
-            // Smooth back-pressure: the oldest leave before the room is needed.
-            buffer.want_oldest(capacity * 3 / 8);
-        }
-        drop(buffer);
-        if used > capacity / 2 {
-            Self::pump(self);
-        }
-        Ok(sequence)
-    }
-
-    async fn wait_for_room(self: &Rc<Self>, extents: &[UnitExtent], bytes: &[&[u8]]) -> Result<(), Error> {
-        add(&self.counters.buffer_waits, 1);
-        let payload_bytes: usize = bytes.iter().map(|part| part.len()).sum();
-        let needed = unit_bytes(extents.len(), payload_bytes);
-        let released = {
-            let mut buffer = self.buffer.borrow_mut();
-            let (used, capacity) = buffer.fill();
-            buffer.want_oldest((capacity * 3 / 8).min(used.saturating_sub(needed)));
-            buffer.released()
-        };
-        Self::pump(self);
-        self.changed
-            .until(|| match self.log.failure() {
-                Some(_) => Some(self.check_alive()),
-                None => (self.buffer.borrow().released() != released).then_some(Ok(())),
-            })
-            .await
-    }
-
-    fn is_direct(&self, extent: &Extent) -> bool {
-        self.direct.borrow().iter().any(|held| held.overlaps(extent))
-    }
-
-    /// Waits until no direct write holds the range.
-    async fn wait_not_direct(&self, extent: &Extent) -> Result<(), Error> {
-        self.changed
-            .until(|| match self.log.failure() {
-                Some(_) => Some(self.check_alive()),
-                None => (!self.is_direct(extent)).then_some(Ok(())),
-            })
-            .await
-    }
-
     /// Queues what the ranges touch and waits until it is durable.
     async fn make_durable(self: &Rc<Self>, ranges: &[Extent]) -> Result<(), Error> {
         let wanted = self.buffer.borrow_mut().want(ranges);
@@ -724,100 +480,5 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
                 .await?;
         }
         Ok(())
-    }
-}
-
-/// A write as pieces of up to `piece_max` bytes, cut at page boundaries; in one piece if it is no larger.
-fn pieces(offset: u64, bytes: &[u8], piece_max: u64) -> impl Iterator<Item = (u64, &[u8])> {
-    let mut rest = Some((offset, bytes)).filter(|(_, bytes)| !bytes.is_empty());
-    std::iter::from_fn(move || {
-        let (offset, bytes) = rest?;
-        let end = offset + bytes.len() as u64;
-        let cut = match bytes.len() as u64 {
-            len if len <= piece_max => end,
-            _ => (offset + piece_max) / PAGE_BYTES * PAGE_BYTES,
-        };
-        let (piece, after) = bytes.split_at((cut - offset) as usize);
-        rest = (!after.is_empty()).then_some((cut, after));
-        Some((offset, piece))
-    })
-}
-
-/// Where `new` differs from `old`, which is as long, with short equal runs between two changes taken in.
-fn differences(old: &[u8], new: &[u8]) -> SmallVec<[(usize, usize); 4]> {
-    const STEP: usize = 16;
-    let mut found: SmallVec<[(usize, usize); 4]> = SmallVec::new();
-    // Steps that differ, one behind another: where the first change in them begins, and the last of them.
-    let mut run: Option<(usize, usize)> = None;
-    let mut close = |run: Option<(usize, usize)>| {
-        let Some((start, last)) = run else { return };
-        let stop = old.len().min(last + STEP);
-        let changes = old[last..stop].iter().zip(&new[last..stop]).rposition(|(a, b)| a != b);
-        let end = last + changes.map_or(0, |change| change + 1);
-        match found.last_mut() {
-            Some((_, previous)) if start - *previous < EQUAL_RUN_MIN => *previous = end,
-            _ => found.push((start, end)),
-        }
-    };
-    // Compared as one number each, sixteen bytes at a time: a call of memcmp for each would cost more.
-    let word = |bytes: &[u8]| bytes.try_into().ok().map(u128::from_ne_bytes);
-    for (number, (old, new)) in old.chunks(STEP).zip(new.chunks(STEP)).enumerate() {
-        let at = number * STEP;
-        let is_equal = match (word(old), word(new)) {
-            (Some(old), Some(new)) => old == new,
-            _ => old == new,
-        };
-        run = match run {
-            _ if is_equal => {
-                close(run);
-                None
-            }
-            Some((start, _)) => Some((start, at)),
-            None => Some((at + old.iter().zip(new).position(|(a, b)| a != b).unwrap_or(0), at)),
-        };
-    }
-    close(run);
-    found
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn differences_cover_every_changed_byte_and_no_long_equal_run(
-            changes in proptest::collection::vec((0..500usize, 1..40usize), 0..8),
-        ) {
-            let old = vec![0u8; 500];
-            let mut new = old.clone();
-            for (start, len) in changes {
-                let end = (start + len).min(new.len());
-                new[start..end].fill(1);
-            }
-            let mut patched = old.clone();
-            let found = differences(&old, &new);
-            for &(start, end) in &found {
-                prop_assert!(new[start] == 1 && new[end - 1] == 1);
-                patched[start..end].copy_from_slice(&new[start..end]);
-            }
-            prop_assert_eq!(&patched, &new);
-            prop_assert!(found.windows(2).all(|pair| pair[1].0 - pair[0].1 >= EQUAL_RUN_MIN));
-        }
-
-        #[test]
-        fn pieces_make_up_the_write_and_are_cut_at_pages(offset in 0..10_000u64, len in 0..100_000usize) {
-            let bytes = vec![7; len];
-            let mut next = offset;
-            for (at, piece) in pieces(offset, &bytes, 16384) {
-                prop_assert_eq!(at, next);
-                prop_assert!(!piece.is_empty() && piece.len() <= 16384);
-                next += piece.len() as u64;
-                prop_assert!(next == offset + len as u64 || next % PAGE_BYTES == 0);
-            }
-            prop_assert_eq!(next, offset + len as u64);
-        }
     }
 }

@@ -1,0 +1,72 @@
+//! Where a write differs from what is there.
+
+use smallvec::SmallVec;
+
+/// Equal bytes shorter than this between two changes are written with them: a tag costs 16.
+const EQUAL_RUN_MIN: usize = 32;
+
+/// Where `new` differs from `old`, which is as long, with short equal runs between two changes taken in.
+pub(super) fn differences(old: &[u8], new: &[u8]) -> SmallVec<[(usize, usize); 4]> {
+    const STEP: usize = 16;
+    let mut found: SmallVec<[(usize, usize); 4]> = SmallVec::new();
+    // Steps that differ, one behind another: where the first change in them begins, and the last of them.
+    let mut run: Option<(usize, usize)> = None;
+    let mut close = |run: Option<(usize, usize)>| {
+        let Some((start, last)) = run else { return };
+        let stop = old.len().min(last + STEP);
+        let changes = old[last..stop].iter().zip(&new[last..stop]).rposition(|(a, b)| a != b);
+        let end = last + changes.map_or(0, |change| change + 1);
+        match found.last_mut() {
+            Some((_, previous)) if start - *previous < EQUAL_RUN_MIN => *previous = end,
+            _ => found.push((start, end)),
+        }
+    };
+    // Compared as one number each, sixteen bytes at a time: a call of memcmp for each would cost more.
+    let word = |bytes: &[u8]| bytes.try_into().ok().map(u128::from_ne_bytes);
+    for (number, (old, new)) in old.chunks(STEP).zip(new.chunks(STEP)).enumerate() {
+        let at = number * STEP;
+        let is_equal = match (word(old), word(new)) {
+            (Some(old), Some(new)) => old == new,
+            _ => old == new,
+        };
+        run = match run {
+            _ if is_equal => {
+                close(run);
+                None
+            }
+            Some((start, _)) => Some((start, at)),
+            None => Some((at + old.iter().zip(new).position(|(a, b)| a != b).unwrap_or(0), at)),
+        };
+    }
+    close(run);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn differences_cover_every_changed_byte_and_no_long_equal_run(
+            changes in proptest::collection::vec((0..500usize, 1..40usize), 0..8),
+        ) {
+            let old = vec![0u8; 500];
+            let mut new = old.clone();
+            for (start, len) in changes {
+                let end = (start + len).min(new.len());
+                new[start..end].fill(1);
+            }
+            let mut patched = old.clone();
+            let found = differences(&old, &new);
+            for &(start, end) in &found {
+                prop_assert!(new[start] == 1 && new[end - 1] == 1);
+                patched[start..end].copy_from_slice(&new[start..end]);
+            }
+            prop_assert_eq!(&patched, &new);
+            prop_assert!(found.windows(2).all(|pair| pair[1].0 - pair[0].1 >= EQUAL_RUN_MIN));
+        }
+    }
+}

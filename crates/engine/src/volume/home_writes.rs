@@ -1,0 +1,78 @@
+//! The writes of a checkpoint: several at a time, as many as [`super::pace`] allows.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use super::Inner;
+use crate::device::{Device, Durability};
+use crate::env::{Arena, Env};
+use crate::error::Error;
+use crate::home::PageBytes;
+use crate::notify::Notify;
+
+/// What one write takes home.
+pub(super) enum Outbound {
+    Page(PageBytes),
+    Run(Vec<u8>),
+}
+
+impl Outbound {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Page(page) => &page[..],
+            Self::Run(run) => run,
+        }
+    }
+}
+
+/// Writes to the home device, several at a time: as many as [`super::pace`] allows.
+pub(super) struct HomeWrites<'a, E, A, H, L> {
+    inner: &'a Rc<Inner<E, A, H, L>>,
+    state: Rc<WritesState>,
+}
+
+#[derive(Default)]
+struct WritesState {
+    under_way: Cell<usize>,
+    under_way_bytes: Cell<u64>,
+    failure: RefCell<Option<Error>>,
+    changed: Notify,
+}
+
+impl<'a, E: Env, A: Arena, H: Device, L: Device> HomeWrites<'a, E, A, H, L> {
+    pub(super) fn new(inner: &'a Rc<Inner<E, A, H, L>>) -> Self {
+        Self { inner, state: Rc::default() }
+    }
+
+    /// Begins a write once there is a place for it; after a failure none is begun.
+    pub(super) async fn begin(&self, offset: u64, bytes: Outbound) {
+        let len = bytes.bytes().len() as u64;
+        self.state.changed.until(|| self.has_place(len).then_some(())).await;
+        if self.state.failure.borrow().is_some() {
+            return;
+        }
+        self.state.under_way.set(self.state.under_way.get() + 1);
+        self.state.under_way_bytes.set(self.state.under_way_bytes.get() + len);
+        let (device, state) = (Rc::clone(&self.inner.home.device), Rc::clone(&self.state));
+        self.inner.env.spawn(async move {
+            if let Err(error) = device.write(offset, bytes.bytes(), Durability::Buffered).await {
+                state.failure.borrow_mut().get_or_insert(error.into());
+            }
+            state.under_way.set(state.under_way.get() - 1);
+            state.under_way_bytes.set(state.under_way_bytes.get() - len);
+            state.changed.all();
+        });
+    }
+
+    fn has_place(&self, len: u64) -> bool {
+        let (writes, bytes) = (self.state.under_way.get(), self.state.under_way_bytes.get());
+        let writes_max = self.inner.options.home_writes_max.max(1);
+        let bytes_max = self.inner.pace.home_max_bytes(self.inner.env.now_ns(), writes_max);
+        writes == 0 || (writes < writes_max && bytes + len <= bytes_max)
+    }
+
+    pub(super) async fn all_done(self) -> Result<(), Error> {
+        self.state.changed.until(|| (self.state.under_way.get() == 0).then_some(())).await;
+        self.state.failure.take().map_or(Ok(()), Err)
+    }
+}

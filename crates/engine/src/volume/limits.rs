@@ -1,0 +1,121 @@
+//! What the size of the log and the kind of its drives allow.
+
+use super::checkpoint::ANNOUNCED_MAX_BYTES;
+use super::write::ZERO_CHUNK_PAGES;
+use crate::error::Error;
+use crate::format::record::{HEADER_BYTES, TAG_BYTES};
+use crate::format::unit::{Content, UnitExtent};
+use crate::format::{PAGE, PAGE_BYTES};
+use crate::planted::{Bug, is_planted};
+
+/// Frames without which a volume could not take a write of its largest atomic size beside others.
+const DIRTY_PAGES_MIN: usize = 16;
+
+/// What the size of the log allows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// Bytes of the log that commits may fill; the rest is kept for checkpoints and direct writes.
+    pub(super) commit_used_max: u64,
+    /// Frames that may wait for a checkpoint.
+    pub(super) dirty_pages_max: usize,
+    /// Of them, those that it may have to log an image of.
+    pub(super) image_pages_max: usize,
+    /// Largest record that a checkpoint may log of pages that cannot go home.
+    pub(super) carried_max: u64,
+    /// Whether checkpoints log whole pages before they write them.
+    pub(super) needs_images: bool,
+}
+
+impl Limits {
+    /// What a log of this size and these drives allow.
+    ///
+    /// A checkpoint logs a sum of each page that it takes home and of its table page; where drives may tear sectors,
+    /// an image of each table page, and of each page of which the log does not hold every byte. Kept free is room
+    /// for four times such records of the largest kind: those of the last checkpoint, which stay until the next tail;
+    /// those of the next; once more of a recovery; and the records of a direct write.
+    pub(super) fn of(log_bytes: u64, sector_bytes: usize, table_pages: u64, needs_images: bool) -> Self {
+        let record_max = log_bytes / if needs_images { 6 } else { 16 };
+        // Sums of all pages; or images of pages, sums of others, and images of the table: each cut into pieces.
+        let kinds = if needs_images { 3 } else { 1 };
+        let records = record_max as usize / ANNOUNCED_MAX_BYTES + kinds;
+        let half = (record_max as usize).saturating_sub(records * (HEADER_BYTES + sector_bytes)) / 2;
+        // One half is for the pages, the other for the table's, of which each page may change one.
+        let (image_pages_max, dirty_pages_max) = match needs_images {
+            false => (usize::MAX, half / TAG_BYTES),
+            true => {
+                let image = TAG_BYTES + PAGE;
+                let whole_table = usize::try_from(table_pages).unwrap_or(usize::MAX).saturating_mul(image);
+                let others = match whole_table <= half / 2 {
+                    true => (half - whole_table) / TAG_BYTES,
+                    false => half / (image + TAG_BYTES),
+                };
+                (half / image, others)
+            }
+        };
+        let kept_bytes = if is_planted(Bug::NoReserve) { 0 } else { 4 * record_max };
+        Self {
+            commit_used_max: log_bytes - kept_bytes,
+            dirty_pages_max,
+            image_pages_max,
+            // Records of checkpoints take half of what is kept for them: `dirty_pages_max` is half of what fits.
+            carried_max: record_max / 2,
+            needs_images: needs_images && !is_planted(Bug::NoImages),
+        }
+    }
+
+    /// The same with no more dirty pages than `dirty_pages_max`, if that is enough for writes of `atomic_max_bytes`.
+    pub(super) fn within(self, dirty_pages_max: usize, atomic_max_bytes: u64) -> Self {
+        let needed = 2 * (atomic_max_bytes as usize).div_ceil(PAGE) + 4;
+        let bound = dirty_pages_max.max(needed).max(DIRTY_PAGES_MIN);
+        Self { dirty_pages_max: self.dirty_pages_max.min(bound), ..self }
+    }
+
+    /// Pages that one commit may change: it finds frames once a checkpoint has freed all but those that are stuck.
+    pub(super) fn commit_pages_max(&self) -> usize {
+        self.dirty_pages_max.min(self.image_pages_max) - self.stuck_pages_max()
+    }
+
+    /// Pages that may be unable to go home while the volume takes writes.
+    pub(super) fn stuck_pages_max(&self) -> usize {
+        self.dirty_pages_max.min(self.image_pages_max) / 4
+    }
+
+    /// Whether a volume can take atomic writes of this size, checkpoints beside them.
+    pub(super) fn check_suffice(&self, atomic_max_bytes: u64, log_bytes: u64) -> Result<(), Error> {
+        if self.dirty_pages_max.min(self.image_pages_max) >= DIRTY_PAGES_MIN
+            && self.unit_max_bytes() as u64 >= atomic_max_bytes
+        {
+            return Ok(());
+        }
+        Err(Error::Unusable(format!(
+            "a log of {log_bytes} bytes is too small for atomic writes of {atomic_max_bytes} bytes"
+        )))
+    }
+
+    /// Whether a commit can carry a unit of the arena, by what it says of itself. All that the volume stores can be
+    /// carried; what could not would wait for room for ever.
+    pub(super) fn fit_unit(&self, extents: &[UnitExtent]) -> bool {
+        let (mut pages, mut contentless_pages, mut bytes) = (0, 0, HEADER_BYTES as u64 + PAGE_BYTES);
+        for extent in extents.iter().filter(|extent| extent.content != Content::Superseded) {
+            let Some(end) = extent.offset.checked_add(extent.len) else { return false };
+            let touched = end.div_ceil(PAGE_BYTES) - extent.offset / PAGE_BYTES;
+            pages += touched;
+            let of_tags = touched.saturating_mul(TAG_BYTES as u64);
+            bytes = bytes.saturating_add(of_tags).saturating_add(extent.payload_bytes());
+            contentless_pages += if extent.content == Content::Data { 0 } else { touched };
+            let is_too_large = pages > self.commit_pages_max() as u64
+                || contentless_pages > ZERO_CHUNK_PAGES + 2
+                || bytes > self.commit_used_max;
+            if is_too_large {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Largest payload of one commit, with 64 bytes for each of its extents.
+    pub(super) fn unit_max_bytes(&self) -> usize {
+        let by_pages = self.dirty_pages_max.min(self.image_pages_max).saturating_sub(2) / 2 * PAGE;
+        by_pages.min(self.commit_used_max as usize / 3)
+    }
+}

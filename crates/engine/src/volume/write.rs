@@ -1,0 +1,304 @@
+//! From a write to units of the buffer: cut into pieces, compared with what is durable, let in when there is room.
+//!
+//! 1. A piece is one unit: durable in one commit, or not at all.
+//! 2. Bytes that are durable already, and that no unit touches, are not buffered again.
+//! 3. Nothing is buffered in a range that a direct write holds.
+
+use std::rc::Rc;
+
+use smallvec::SmallVec;
+
+use super::Inner;
+use super::differences::differences;
+use crate::counters::add;
+use crate::device::{Device, Extent};
+use crate::env::{Arena, Env};
+use crate::error::Error;
+use crate::format::unit::{Content, UnitExtent, unit_bytes};
+use crate::format::{PAGE, PAGE_BYTES};
+use crate::planted::{Bug, is_planted};
+
+/// Pages that one unit zeroes at most.
+pub(super) const ZERO_CHUNK_PAGES: u64 = 64;
+
+impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
+    pub(super) async fn write_buffered(self: &Rc<Self>, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        for (number, (offset, piece)) in pieces(offset, bytes, self.atomic_max_bytes).enumerate() {
+            if number > 0 {
+                self.env.sleep(0).await; // whoever writes little has a turn in between
+            }
+            self.buffer_changes(offset, piece).await?;
+        }
+        Ok(())
+    }
+
+    /// Buffers what differs from the durable bytes as one unit.
+    pub(super) async fn buffer_changes(self: &Rc<Self>, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        let extent = Extent::new(offset, bytes.len() as u64);
+        loop {
+            self.wait_not_direct(&extent).await?;
+            let changed = self.changed_extents(&extent, bytes);
+            if changed.is_empty() {
+                return Ok(());
+            }
+            let parts: SmallVec<[&[u8]; 2]> = changed
+                .iter()
+                .map(|part| &bytes[(part.offset - offset) as usize..][..part.len as usize])
+                .collect();
+            if self.try_buffer(&changed, &parts)?.is_some() {
+                return Ok(());
+            }
+            self.wait_for_room(&changed, &parts).await?;
+        }
+    }
+
+    /// The parts of a write that differ from what is durable. Bytes that a unit not yet durable touches count as
+    /// different.
+    pub(super) fn changed_extents(&self, extent: &Extent, bytes: &[u8]) -> SmallVec<[UnitExtent; 2]> {
+        let mut changed: SmallVec<[UnitExtent; 2]> = SmallVec::new();
+        let mut add_change = |offset: u64, len: u64| match changed.last_mut() {
+            Some(last) if last.offset + last.len == offset => last.len += len,
+            _ => changed.push(UnitExtent { offset, len, content: Content::Data }),
+        };
+        let buffer = self.buffer.borrow();
+        let mut equal_bytes = 0;
+        for page in crate::buffer::pages_of(extent) {
+            let shared = extent.intersection(&Extent::new(page * PAGE_BYTES, PAGE_BYTES));
+            let shared = shared.expect("the page lies in the range");
+            let is_newer = buffer.touches(page, page + 1)
+                && !is_planted(Bug::DiffIgnoresBuffer)
+                && !is_planted(Bug::EqualIsDurable);
+            if !self.home.is_known(page) || is_newer {
+                add_change(shared.offset, shared.len);
+                continue;
+            }
+            let new = &bytes[(shared.offset - extent.offset) as usize..][..shared.len as usize];
+            let in_page = (shared.offset % PAGE_BYTES) as usize;
+            let different = if is_planted(Bug::EqualIsDurable) {
+                let old = &mut [0; PAGE][..new.len()];
+                self.home.copy(page, in_page, old);
+                buffer.overlay(page, in_page, old);
+                differences(old, new)
+            } else {
+                self.home.with_page(page, |old| differences(&old[in_page..in_page + new.len()], new))
+            };
+            let is_image_due = self.limits.needs_images && !self.home.is_covered(page);
+            if is_image_due && new.len() == PAGE && !different.is_empty() {
+                // The whole page costs less than the change and the image that it would ask for.
+                add_change(shared.offset, shared.len);
+                continue;
+            }
+            let mut differing = 0;
+            for (start, end) in different {
+                add_change(shared.offset + start as u64, (end - start) as u64);
+                differing += end - start;
+            }
+            equal_bytes += new.len() - differing;
+        }
+        add(&self.counters.equal_bytes, equal_bytes as u64);
+        changed
+    }
+
+    /// The whole pages that a write makes, as one unit a piece: the baseline of data journaling.
+    pub(super) async fn write_whole_pages(self: &Rc<Self>, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        // All pages of a piece are in memory at once.
+        let piece_max = self.atomic_max_bytes.min((self.home.load_pages_max() - 1) * PAGE_BYTES);
+        for (offset, piece) in pieces(offset, bytes, piece_max) {
+            let extent = Extent::new(offset, piece.len() as u64);
+            loop {
+                self.wait_not_direct(&extent).await?;
+                let pages = crate::buffer::pages_of(&extent);
+                self.home.load(pages.start, pages.end).await?;
+                let whole = self.compose(&extent, piece);
+                let unit = UnitExtent {
+                    offset: pages.start * PAGE_BYTES,
+                    len: whole.len() as u64,
+                    content: Content::Data,
+                };
+                if self.try_buffer(&[unit], &[&whole])?.is_some() {
+                    break;
+                }
+                self.wait_for_room(&[unit], &[&whole]).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The pages that `extent` touches, all of them known, with `bytes` in place.
+    pub(super) fn compose(&self, extent: &Extent, bytes: &[u8]) -> Vec<u8> {
+        let pages = crate::buffer::pages_of(extent);
+        let mut whole = vec![0; ((pages.end - pages.start) * PAGE_BYTES) as usize];
+        let buffer = self.buffer.borrow();
+        for (page, target) in pages.clone().zip(whole.chunks_exact_mut(PAGE)) {
+            self.home.copy(page, 0, target);
+            buffer.overlay(page, 0, target);
+        }
+        let start = (extent.offset - pages.start * PAGE_BYTES) as usize;
+        whole[start..start + bytes.len()].copy_from_slice(bytes);
+        whole
+    }
+
+    pub(super) async fn zero(self: &Rc<Self>, extent: Extent) -> Result<(), Error> {
+        let first_whole = extent.offset.next_multiple_of(PAGE_BYTES);
+        let end_whole = extent.end() / PAGE_BYTES * PAGE_BYTES;
+        if first_whole >= end_whole {
+            return self.buffer_content(extent, Content::Zero).await;
+        }
+        self.buffer_content(Extent::new(extent.offset, first_whole - extent.offset), Content::Zero).await?;
+        let mut page = first_whole / PAGE_BYTES;
+        while page < end_whole / PAGE_BYTES {
+            let end = (end_whole / PAGE_BYTES).min(page + ZERO_CHUNK_PAGES.min(self.zero_pages_max()));
+            // What has no contents already needs no tag: discarding a new volume costs nothing.
+            let mut has_contents = self.buffer.borrow().touches(page, end);
+            for each in page..end {
+                has_contents = has_contents || self.home.is_allocated(each).await?;
+            }
+            if has_contents {
+                let whole = Extent::new(page * PAGE_BYTES, (end - page) * PAGE_BYTES);
+                self.buffer_content(whole, Content::Discard).await?;
+            }
+            page = end;
+        }
+        self.buffer_content(Extent::new(end_whole, extent.end() - end_whole), Content::Zero).await
+    }
+
+    pub(super) fn zero_pages_max(&self) -> u64 {
+        (self.unit_max_bytes() as u64 / PAGE_BYTES).max(1)
+    }
+
+    pub(super) async fn buffer_content(
+        self: &Rc<Self>,
+        extent: Extent,
+        content: Content,
+    ) -> Result<(), Error> {
+        if extent.len == 0 {
+            return Ok(());
+        }
+        self.buffer_unit(&[UnitExtent { offset: extent.offset, len: extent.len, content }], &[])
+            .await
+            .map(drop)
+    }
+
+    /// Buffers a unit, waiting for room; answers its sequence number.
+    pub(super) async fn buffer_unit(
+        self: &Rc<Self>,
+        extents: &[UnitExtent],
+        bytes: &[&[u8]],
+    ) -> Result<u64, Error> {
+        loop {
+            for extent in extents {
+                self.wait_not_direct(&Extent::new(extent.offset, extent.len)).await?;
+            }
+            let is_free = |extent: &UnitExtent| !self.is_direct(&Extent::new(extent.offset, extent.len));
+            if !extents.iter().all(is_free) {
+                continue;
+            }
+            if let Some(sequence) = self.try_buffer(extents, bytes)? {
+                return Ok(sequence);
+            }
+            self.wait_for_room(extents, bytes).await?;
+        }
+    }
+
+    pub(super) fn try_buffer(
+        self: &Rc<Self>,
+        extents: &[UnitExtent],
+        bytes: &[&[u8]],
+    ) -> Result<Option<u64>, Error> {
+        self.check_alive()?;
+        let payload_bytes: usize = bytes.iter().map(|part| part.len()).sum();
+        let mut buffer = self.buffer.borrow_mut();
+        if is_planted(Bug::WriteSplit) && extents.len() > 1 {
+            for (extent, part) in extents.iter().zip(bytes).skip(1) {
+                buffer.write(&[*extent], &[*part], part.len());
+            }
+            return Ok(buffer.write(&extents[..1], &bytes[..1], bytes[0].len()));
+        }
+        let sequence = buffer.write(extents, bytes, payload_bytes);
+        let (used, capacity) = buffer.fill();
+        if used > capacity / 2 {
+            // Smooth back-pressure: the oldest leave before the room is needed.
+            buffer.want_oldest(capacity * 3 / 8);
+        }
+        drop(buffer);
+        if used > capacity / 2 {
+            Self::pump(self);
+        }
+        Ok(sequence)
+    }
+
+    pub(super) async fn wait_for_room(
+        self: &Rc<Self>,
+        extents: &[UnitExtent],
+        bytes: &[&[u8]],
+    ) -> Result<(), Error> {
+        add(&self.counters.buffer_waits, 1);
+        let payload_bytes: usize = bytes.iter().map(|part| part.len()).sum();
+        let needed = unit_bytes(extents.len(), payload_bytes);
+        let released = {
+            let mut buffer = self.buffer.borrow_mut();
+            let (used, capacity) = buffer.fill();
+            buffer.want_oldest((capacity * 3 / 8).min(used.saturating_sub(needed)));
+            buffer.released()
+        };
+        Self::pump(self);
+        self.changed
+            .until(|| match self.log.failure() {
+                Some(_) => Some(self.check_alive()),
+                None => (self.buffer.borrow().released() != released).then_some(Ok(())),
+            })
+            .await
+    }
+
+    pub(super) fn is_direct(&self, extent: &Extent) -> bool {
+        self.direct.borrow().iter().any(|held| held.overlaps(extent))
+    }
+
+    /// Waits until no direct write holds the range.
+    pub(super) async fn wait_not_direct(&self, extent: &Extent) -> Result<(), Error> {
+        self.changed
+            .until(|| match self.log.failure() {
+                Some(_) => Some(self.check_alive()),
+                None => (!self.is_direct(extent)).then_some(Ok(())),
+            })
+            .await
+    }
+}
+
+/// A write as pieces of up to `piece_max` bytes, cut at page boundaries; in one piece if it is no larger.
+pub(super) fn pieces(offset: u64, bytes: &[u8], piece_max: u64) -> impl Iterator<Item = (u64, &[u8])> {
+    let mut rest = Some((offset, bytes)).filter(|(_, bytes)| !bytes.is_empty());
+    std::iter::from_fn(move || {
+        let (offset, bytes) = rest?;
+        let end = offset + bytes.len() as u64;
+        let cut = match bytes.len() as u64 {
+            len if len <= piece_max => end,
+            _ => (offset + piece_max) / PAGE_BYTES * PAGE_BYTES,
+        };
+        let (piece, after) = bytes.split_at((cut - offset) as usize);
+        rest = (!after.is_empty()).then_some((cut, after));
+        Some((offset, piece))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn pieces_make_up_the_write_and_are_cut_at_pages(offset in 0..10_000u64, len in 0..100_000usize) {
+            let bytes = vec![7; len];
+            let mut next = offset;
+            for (at, piece) in pieces(offset, &bytes, 16384) {
+                prop_assert_eq!(at, next);
+                prop_assert!(!piece.is_empty() && piece.len() <= 16384);
+                next += piece.len() as u64;
+                prop_assert!(next == offset + len as u64 || next % PAGE_BYTES == 0);
+            }
+            prop_assert_eq!(next, offset + len as u64);
+        }
+    }
+}
