@@ -156,15 +156,19 @@ fn write() {
 }
 
 fn flush() {
-    println!("# flush: a range flush of one page of 64 dirty bytes, others dirty as well");
-    for others in [256, 524_288] {
-        let bed = Bed::new((others + 1) * PAGE, 16 * MIB, OpenOptions::default(), 512 << 20);
+    println!(
+        "# flush: a range flush of one page of 64 dirty bytes, beside others all of whose bytes are dirty"
+    );
+    for others in [256, 8192, 131_072, 524_288] {
+        // Beyond half of the arena the oldest would leave by themselves.
+        let arena_bytes = (others * PAGE) as usize * 9 / 4 + (16 << 20);
+        let bed = Bed::new((others + 1) * PAGE, 16 * MIB, OpenOptions::default(), arena_bytes);
         let mut times = bed.run(async |opened| {
             let volume = opened.volume;
             let mut noise = Noise::new(3);
             for page in 0..others {
-                let bytes = noise.slice(64);
-                volume.write(page * PAGE + 128, bytes, Durability::Buffered).await.expect("there is room");
+                let bytes = noise.slice(PAGE as usize);
+                volume.write(page * PAGE, bytes, Durability::Buffered).await.expect("there is room");
             }
             assert_eq!(volume.counters().commits, 0, "all of them are still dirty");
             let mut times = Vec::new();
@@ -182,7 +186,13 @@ fn flush() {
         });
         times.sort_unstable();
         let us = |share: usize| times[times.len() * share / 100].as_secs_f64() * 1e6;
-        println!("{others:>7} others: median {:.2} us, 90 % {:.2} us, 99 % {:.2} us", us(50), us(90), us(99));
+        let mib = others * PAGE / MIB;
+        println!(
+            "{mib:>5} MiB in {others:>6} others: median {:.2} us, 90 % {:.2} us, 99 % {:.2} us",
+            us(50),
+            us(90),
+            us(99)
+        );
     }
 }
 
