@@ -150,6 +150,22 @@ fn a_graceful_stop_flushes_and_leaves_nothing_in_memory() {
 }
 
 #[test]
+fn what_the_system_has_in_memory_is_read_from_there() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let server = volume.serve("");
+    write(&volume.socket(), 0, &noise(5, 1_000_001));
+    server.stop();
+    let server = volume.serve("");
+    for _ in 0..2 {
+        assert!(contents(&volume.socket())[..1_000_001] == noise(5, 1_000_001));
+    }
+    let counters = server.status().counters;
+    assert!(counters.cached_reads >= 244, "the second time at the latest: {counters:?}");
+    server.stop();
+}
+
+#[test]
 fn a_second_signal_ends_it_at_once_and_takes_nothing() {
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);

@@ -198,6 +198,20 @@ impl Device for MemberDrive {
         }
     }
 
+    async fn read_cached(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        match self {
+            Self::File(drive) => drive.read_cached(offset, into).await,
+            Self::Nbd(drive) => drive.read_cached(offset, into).await,
+        }
+    }
+
+    fn try_read_cached(&self, offset: u64, into: &mut [u8]) -> usize {
+        match self {
+            Self::File(drive) => drive.try_read_cached(offset, into),
+            Self::Nbd(drive) => drive.try_read_cached(offset, into),
+        }
+    }
+
     async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
         match self {
             Self::File(drive) => drive.write(offset, bytes, durability).await,
