@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_host::interrupt::Interrupt;
 use evenkeel_measure::report::format;
+use evenkeel_sim::caught::caught;
 use evenkeel_sim::scenario::{Outcome, Setup, run as simulate, tell};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -36,8 +37,15 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
     }
     let interrupt = listen()?;
     let workers = workers();
-    let (next, done, stop) = (AtomicU64::new(args.seed), AtomicU64::new(0), AtomicBool::new(false));
-    let end = args.seed.saturating_add(args.seeds);
+    if args.seed.checked_add(args.seeds - 1).is_none() {
+        return Err(Failure::Unusable(format!(
+            "--seed {} has less than {} seeds behind it: the last one is {}",
+            args.seed,
+            args.seeds,
+            u64::MAX
+        )));
+    }
+    let (next, done, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     let tally = Mutex::new(Tally::default());
     let started = Instant::now();
     let bar = progress_bar(args.seeds, "seeds");
@@ -46,11 +54,12 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
             scope.spawn(|| {
                 let mut own = Tally::default();
                 while !stop.load(Ordering::Relaxed) && !interrupt.is_asked() {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= end {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= args.seeds {
                         break;
                     }
-                    match simulate(Setup::draw(seed, args.cuts)) {
+                    let seed = args.seed + number;
+                    match caught(|| simulate(Setup::draw(seed, args.cuts))) {
                         Ok(outcome) => own.outcome.add(&outcome),
                         Err(violation) => {
                             own.broken.push(Broken { seed, what: violation.what });

@@ -29,6 +29,16 @@ fn no_seeds_and_no_cuts_are_refused() {
 }
 
 #[test]
+fn the_last_seeds_are_run_and_none_beyond_them() {
+    let scene = Scene::new();
+    let ran = scene.done("sim --seed 18446744073709551614 --seeds 2");
+    says(&ran.stdout, &["2 seeds, "]);
+    let ran = scene.run("sim --seed 18446744073709551614 --seeds 3");
+    assert_eq!(ran.code, Some(2));
+    says(&ran.stderr, &["--seed 18446744073709551614", "the last one is 18446744073709551615"]);
+}
+
+#[test]
 fn every_crash_of_a_small_workload_is_counted() {
     let scene = Scene::new();
     let ran = scene.done("sim --exhaustive --states 5000 --seed 4");

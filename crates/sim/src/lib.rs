@@ -11,6 +11,7 @@
 //! [`executor::Executor::trace_hash`] tells whether two runs were the same.
 
 pub mod arena;
+pub mod caught;
 pub mod cuts;
 pub mod drive;
 pub mod executor;

@@ -17,6 +17,12 @@ use machine::{Life, Machine, PAGE, Plan, WHOLE_LIFE};
 
 const PAGES: u64 = 40;
 
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    Random::new(seed).fill(&mut bytes);
+    bytes
+}
+
 /// Some writes that go home and some that stay in the log; then `harm`, and a check.
 fn check_after(plan: Plan, seed: u64, harm: impl FnOnce(&SharedImage, &SharedImage)) -> CheckReport {
     let mut machine = Machine::new(plan, 1);
@@ -189,4 +195,37 @@ fn what_any_cut_leaves_is_clean() {
             assert!(report.superblocks_checked >= 4 && report.roots_checked == 2, "{report:?}");
         }
     }
+}
+
+/// So much is damaged that the volume takes no writes: what there is to say is said all the same.
+#[test]
+fn a_volume_that_takes_no_writes_for_damage_is_checked_as_any_other() {
+    let plan = Plan::of_pages(200);
+    let mut machine = Machine::new(plan, 3);
+    let bytes = noise(3, plan.create.size_bytes as usize);
+    machine.live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        volume.write(0, &bytes, Durability::Buffered).await.unwrap();
+        volume.close().await.unwrap();
+    });
+    machine.power_cut();
+    for page in 20..60 {
+        machine.home.borrow_mut().rot(plan.layout().page_offset(page) + 4095, 1, &mut Random::new(1));
+    }
+    machine.live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        for page in 20..60 {
+            let _refused_later_on =
+                volume.write(page * PAGE, &noise(page, 3000), Durability::Durable).await.is_err();
+        }
+        assert!(volume.checkpoint().await.is_err());
+    });
+    machine.power_cut();
+    machine.live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        assert!(volume.failure().is_some());
+        let report = check(&volume).await.unwrap();
+        assert!(report.read_only && !report.is_clean());
+        assert_eq!(report.damaged_pages, (20..60).collect::<Vec<_>>());
+    });
 }

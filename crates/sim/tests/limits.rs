@@ -258,3 +258,62 @@ fn of_a_large_table_as_many_pages_stay_in_memory_as_are_kept_of_the_volume() {
         assert!(check(&volume).await.unwrap().is_clean());
     });
 }
+
+/// A record that no reader takes for one must not be acknowledged: the largest commit is one that comes back.
+#[test]
+fn a_commit_as_large_as_may_be_survives_a_cut_however_large_the_log_is() {
+    let mut plan = Plan::of_pages(20_000);
+    plan.create.log_bytes = 320 << 20;
+    plan.arena_bytes = 150 << 20;
+    plan.open.dirty_pages_max = 40_000;
+    plan.open.batch_max_bytes = 1 << 30;
+    let mut machine = Machine::new(plan, 1);
+    let bytes = machine.live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        let bytes = noise(2, volume.commit_max_bytes() as usize - 64);
+        let too_many = vec![0; bytes.len() + 1];
+        assert!(matches!(volume.commit(&[(0, &too_many)]).await, Err(Error::TooLarge { .. })));
+        // Others are queued with it, as many as a record takes.
+        for number in 0..1000 {
+            let offset = (bytes.len() as u64).next_multiple_of(PAGE) + number * PAGE;
+            volume.write(offset, &noise(number, PAGE as usize), Durability::Buffered).await.unwrap();
+        }
+        volume.commit(&[(0, &bytes)]).await.unwrap();
+        bytes
+    });
+    machine.power_cut();
+    machine.live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        let mut found = vec![0; bytes.len()];
+        volume.read(0, &mut found).await.unwrap();
+        assert!(found == bytes, "an acknowledged commit is gone");
+    });
+}
+
+/// The next opening may have less memory than the one that was killed; what that one let in still finds its way.
+#[test]
+fn a_killed_volume_opens_with_less_memory() {
+    let mut plan = Plan::of_pages(400);
+    plan.create.log_bytes = 4 << 20;
+    plan.arena_bytes = 4 << 20;
+    let mut machine = Machine::new(plan, 1);
+    machine.live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        volume.write(0, &noise(1, 100 * PAGE as usize), Durability::Durable).await.unwrap();
+        volume.checkpoint().await.unwrap();
+        volume.write_zeroes(Extent::new(0, 100 * PAGE), Durability::Buffered).await.unwrap();
+        volume.write(200 * PAGE, b"acknowledged", Durability::Buffered).await.unwrap();
+    });
+    machine.kill();
+    machine.plan.open = machine.plan.open.with_pages_max(128);
+    machine.live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        let mut found = [0; 12];
+        volume.read(200 * PAGE, &mut found).await.unwrap();
+        assert_eq!(&found, b"acknowledged");
+        volume.flush(FlushScope::Whole).await.unwrap();
+        let mut zeros = vec![1; 100 * PAGE as usize];
+        volume.read(0, &mut zeros).await.unwrap();
+        assert!(zeros.iter().all(|&byte| byte == 0));
+    });
+}

@@ -1,5 +1,6 @@
 //! `evenkeel sim --exhaustive`.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_host::interrupt::Interrupt;
 use evenkeel_measure::report::format;
+use evenkeel_sim::caught::caught;
 use evenkeel_sim::exhaustive::{Broken, Tried, run as try_every_crash};
 
 use super::{listen, progress_bar, workers};
@@ -47,8 +49,24 @@ pub(super) fn run(args: &SimArgs) -> Result<(), Failure> {
     }
 }
 
+/// As [`try_every_crash`]; a panic is a promise broken in the life or in a state that nobody can name.
+fn try_caught(
+    seed: u64,
+    only_state: Option<u64>,
+    goes_on: impl FnMut(&Tried) -> bool,
+) -> Result<Tried, Broken> {
+    let mut broken_state = None;
+    let tried = caught(AssertUnwindSafe(|| {
+        try_every_crash(seed, only_state, goes_on).map_err(|broken| {
+            broken_state = broken.state;
+            broken.violation
+        })
+    }));
+    tried.map_err(|violation| Broken { state: broken_state, violation })
+}
+
 fn one_state(seed: u64, state: u64) -> Tally {
-    match try_every_crash(seed, Some(state), |_| true) {
+    match try_caught(seed, Some(state), |_| true) {
         Ok(tried) => Tally { tried, broken: Vec::new() },
         Err(broken) => Tally { tried: Tried::default(), broken: vec![(seed, broken)] },
     }
@@ -65,10 +83,10 @@ fn many_states(args: &SimArgs, interrupt: &Interrupt) -> Tally {
         for _ in 0..workers() {
             scope.spawn(|| {
                 while !is_over() {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    let seed = next.fetch_add(1, Ordering::Relaxed); // beyond the last it begins again at 0
                     let mut counted = 0;
                     let mut so_far = Tried::default();
-                    let tried = try_every_crash(seed, None, |tried| {
+                    let tried = try_caught(seed, None, |tried| {
                         bar.set_position(done.fetch_add(tried.states - counted, Ordering::Relaxed));
                         counted = tried.states;
                         so_far = *tried;

@@ -95,5 +95,7 @@ fn foundations(report: &CheckReport) -> Vec<String> {
     let tables = report.damaged_table_pages.iter().map(|table_page| {
         format!("damaged: the sums of 2 MiB from {}, which may not be checked", table_page * (512 * 4096))
     });
-    superblocks.chain(roots).chain(records).chain(tables).collect()
+    let read_only =
+        report.read_only.then(|| "it takes no writes: too many pages are damaged under changes".to_owned());
+    superblocks.chain(roots).chain(records).chain(tables).chain(read_only).collect()
 }

@@ -26,7 +26,7 @@ use std::rc::Rc;
 use crate::counters::{Counters, add};
 use crate::device::{Device, Durability, Extent};
 use crate::error::Error;
-use crate::format::record::{Header, RecordBuilder, RecordKind, decode};
+use crate::format::record::{Header, RECORD_BYTES_MAX, RecordBuilder, RecordKind, decode};
 use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
 
@@ -174,6 +174,11 @@ impl<L: Device> Log<L> {
             len_bytes: 0,
         };
         let bytes = builder.seal(self.volume, header, self.sector_bytes);
+        if bytes.len() > RECORD_BYTES_MAX {
+            // A reader would take it for the end of the log: nothing of it may be acknowledged.
+            self.fail(Error::TooLarge { max_bytes: RECORD_BYTES_MAX as u64 });
+            return self.failure().map_or(Ok(()), Err);
+        }
         debug_assert!(decode(bytes, self.volume, self.sector_bytes).is_some(), "what is written can be read");
         add(&self.counters.log_bytes, bytes.len() as u64);
         let durability =

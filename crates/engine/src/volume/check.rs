@@ -42,6 +42,8 @@ pub struct CheckReport {
     /// Numbers of those that are not what was written, or cannot be read. The volume would not open after a cut now;
     /// what they hold is in memory still, and goes home with the next checkpoint.
     pub damaged_log_records: Vec<u64>,
+    /// Whether more pages are damaged under changes than can be carried, so that the volume takes no writes.
+    pub read_only: bool,
 }
 
 impl CheckReport {
@@ -60,24 +62,39 @@ impl CheckReport {
 ///
 /// # Errors
 ///
-/// The volume's failure, if it has one; damage is not an error.
+/// The volume's failure, if it has one; damage is not an error, nor is a failure that came of it.
 pub async fn check<E: Env, A: Arena, H: Device, L: Device>(
     volume: &Volume<E, A, H, L>,
 ) -> Result<CheckReport, Error> {
     let inner = &volume.0;
-    inner.check_alive()?;
+    inner.check_readable()?;
     let mut report = CheckReport::default();
     inner.check_superblocks_and_roots(&mut report).await;
     inner.check_log(&mut report).await;
     inner.check_table(&mut report).await;
-    inner.check_alive()?;
-    volume.checkpoint().await?;
+    inner.check_readable()?;
+    if inner.log.failure().is_none() {
+        match volume.checkpoint().await {
+            Ok(()) | Err(Error::Damaged { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
     inner.check_pages(&mut report).await;
-    inner.check_alive()?;
+    inner.check_readable()?;
+    report.read_only = inner.log.failure().is_some();
     Ok(report)
 }
 
 impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
+    /// Fails unless what memory and devices hold belongs together: a volume that takes no writes any more because too
+    /// much of it is damaged can be checked as any other.
+    fn check_readable(&self) -> Result<(), Error> {
+        match self.log.failure() {
+            Some(Error::Damaged { .. }) => Ok(()),
+            _ => self.check_alive(),
+        }
+    }
+
     // Each for as long as it takes to read a little: whoever has the turn of writing home is the only one who writes
     // superblocks, roots and the table, and who moves the tail of the log; while it is held, commits may have to wait.
 

@@ -3,10 +3,16 @@
 use super::checkpoint::ANNOUNCED_MAX_BYTES;
 use super::write::ZERO_CHUNK_PAGES;
 use crate::error::Error;
-use crate::format::record::{HEADER_BYTES, TAG_BYTES};
+use crate::format::record::{HEADER_BYTES, RECORD_BYTES_MAX, TAG_BYTES};
 use crate::format::unit::{Content, UnitExtent};
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::planted::{Bug, is_planted};
+
+/// Largest commit, so that its record with all its tags is one that a reader takes for a record.
+const COMMIT_MAX_BYTES: usize = RECORD_BYTES_MAX / 2;
+
+/// Most dirty pages: a record may have to name all of them.
+const DIRTY_PAGES_MAX: usize = RECORD_BYTES_MAX / TAG_BYTES / 4;
 
 /// Frames without which a volume could not take a write of its largest atomic size beside others.
 const DIRTY_PAGES_MIN: usize = 16;
@@ -55,10 +61,10 @@ impl Limits {
         let kept_bytes = if is_planted(Bug::NoReserve) { 0 } else { 4 * record_max };
         Self {
             commit_used_max: log_bytes - kept_bytes,
-            dirty_pages_max,
+            dirty_pages_max: dirty_pages_max.min(DIRTY_PAGES_MAX),
             image_pages_max,
             // Records of checkpoints take half of what is kept for them: `dirty_pages_max` is half of what fits.
-            carried_max: record_max / 2,
+            carried_max: (record_max / 2).min(COMMIT_MAX_BYTES as u64),
             needs_images: needs_images && !is_planted(Bug::NoImages),
         }
     }
@@ -68,6 +74,18 @@ impl Limits {
         let needed = 2 * (atomic_max_bytes as usize).div_ceil(PAGE) + 4;
         let bound = dirty_pages_max.max(needed).max(DIRTY_PAGES_MIN);
         Self { dirty_pages_max: self.dirty_pages_max.min(bound), ..self }
+    }
+
+    /// The same, with frames for a commit of `pages` that an earlier opening, with more memory, let in.
+    pub(super) fn with_commit_of(self, pages: u64) -> Self {
+        // A quarter of the frames may be stuck.
+        let needed = usize::try_from(pages).unwrap_or(usize::MAX).saturating_add(2).saturating_mul(4) / 3;
+        Self { dirty_pages_max: self.dirty_pages_max.max(needed), ..self }
+    }
+
+    /// Largest record of a commit that carries more than one unit.
+    pub(super) fn batch_max_bytes(&self, wanted_bytes: usize) -> usize {
+        wanted_bytes.min(self.commit_used_max as usize / 4).min(COMMIT_MAX_BYTES)
     }
 
     /// Pages that one commit may change: it finds frames once a checkpoint has freed all but those that are stuck.
@@ -87,17 +105,22 @@ impl Limits {
         {
             return Ok(());
         }
+        if atomic_max_bytes > COMMIT_MAX_BYTES as u64 {
+            return Err(Error::Unusable(format!(
+                "atomic writes of {atomic_max_bytes} bytes are more than a record holds: {COMMIT_MAX_BYTES} at most"
+            )));
+        }
         Err(Error::Unusable(format!(
             "a log of {log_bytes} bytes is too small for atomic writes of {atomic_max_bytes} bytes"
         )))
     }
 
-    /// Whether a commit can carry a unit of the arena, by what it says of itself. All that the volume stores can be
-    /// carried; what could not would wait for room for ever.
-    pub(super) fn fit_unit(&self, extents: &[UnitExtent]) -> bool {
+    /// How many pages a commit changes that carries a unit of the arena, by what it says of itself. All that the volume
+    /// stores can be carried; `None` for what could not, and would wait for room for ever.
+    pub(super) fn pages_of_unit(&self, extents: &[UnitExtent]) -> Option<u64> {
         let (mut pages, mut contentless_pages, mut bytes) = (0, 0, HEADER_BYTES as u64 + PAGE_BYTES);
         for extent in extents.iter().filter(|extent| extent.content != Content::Superseded) {
-            let Some(end) = extent.offset.checked_add(extent.len) else { return false };
+            let end = extent.offset.checked_add(extent.len)?;
             let touched = end.div_ceil(PAGE_BYTES) - extent.offset / PAGE_BYTES;
             pages += touched;
             let of_tags = touched.saturating_mul(TAG_BYTES as u64);
@@ -105,17 +128,17 @@ impl Limits {
             contentless_pages += if extent.content == Content::Data { 0 } else { touched };
             let is_too_large = pages > self.commit_pages_max() as u64
                 || contentless_pages > ZERO_CHUNK_PAGES + 2
-                || bytes > self.commit_used_max;
+                || bytes > self.commit_used_max.min(RECORD_BYTES_MAX as u64);
             if is_too_large {
-                return false;
+                return None;
             }
         }
-        true
+        Some(pages)
     }
 
     /// Largest payload of one commit, with 64 bytes for each of its extents.
     pub(super) fn unit_max_bytes(&self) -> usize {
         let by_pages = self.dirty_pages_max.min(self.image_pages_max).saturating_sub(2) / 2 * PAGE;
-        by_pages.min(self.commit_used_max as usize / 3)
+        by_pages.min(self.commit_used_max as usize / 3).min(COMMIT_MAX_BYTES)
     }
 }

@@ -75,13 +75,13 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         let root_zone = layout.roots[usize::from(superblock.root_slot)];
         let root = read_root(&home, root_zone, superblock.root_sum, layout.table_pages()).await?;
 
-        let limits = Limits::of(
+        let limits_of_log = Limits::of(
             layout.log.len,
             superblock.log_sector_bytes as usize,
             layout.table_pages(),
             !home.geometry().atomic_sectors,
-        )
-        .within(options.dirty_pages_max, superblock.atomic_max_bytes);
+        );
+        let limits = limits_of_log.within(options.dirty_pages_max, superblock.atomic_max_bytes);
         limits.check_suffice(superblock.atomic_max_bytes, layout.log.len)?;
         let found = scan(&*log, layout.log, &superblock).await;
         if found.ended == Decision::Damaged {
@@ -107,10 +107,14 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         if 2 * unit_bytes_max_of(arena.len()) < superblock.atomic_max_bytes as usize + PAGE_BYTES as usize {
             return Err(Error::Unusable("the arena is smaller than two writes".to_owned()));
         }
-        let is_beyond_log = Cell::new(false);
+        let (is_beyond_log, largest_pages) = (Cell::new(false), Cell::new(0));
         let is_sound = |extents: &[UnitExtent]| {
             let is_ours = is_of_volume(extents, superblock.pages * PAGE_BYTES);
-            is_beyond_log.set(is_beyond_log.get() || is_ours && !limits.fit_unit(extents));
+            // By what the log allows: the last opening may have had more memory than this one.
+            match limits_of_log.pages_of_unit(extents).filter(|_| is_ours) {
+                Some(pages) => largest_pages.set(pages.max(largest_pages.get())),
+                None => is_beyond_log.set(is_beyond_log.get() || is_ours),
+            }
             is_ours && !is_beyond_log.get()
         };
         let (mut buffer, replayed) =
@@ -118,6 +122,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         if is_beyond_log.get() {
             return Err(Error::Unusable("the arena holds a write that the log could never take".to_owned()));
         }
+        let limits = limits.with_commit_of(largest_pages.get());
         add(&counters.replayed_units, replayed);
         let superblocks =
             Superblocks::new(Rc::clone(&home), Rc::clone(&log), superblock, Rc::clone(&counters));
@@ -138,7 +143,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             found.next,
             Rc::clone(&counters),
         );
-        let batch_max_bytes = options.batch_max_bytes.min(limits.commit_used_max as usize / 4);
+        let batch_max_bytes = limits.batch_max_bytes(options.batch_max_bytes);
         let inner = Rc::new(Inner {
             env,
             options: OpenOptions { batch_max_bytes, ..options },

@@ -7,7 +7,7 @@
 //!   timers    in the order in which they fire             environment: time, sleep, spawn, chance
 //!   foreign   what other threads have for the loop          remote: their handle
 //!   reactor   operations under way, and what they hold
-//!     uring   one io_uring_enter a turn
+//!     uring   one io_uring_enter a turn; spin: a look before it sleeps
 //!     threads workers and epoll, where io_uring is forbidden
 //!   ops       what tasks can ask for
 //!   buffer, pool   memory that is the kernel's meanwhile
@@ -29,6 +29,7 @@ mod reactor;
 mod remote;
 mod request;
 mod signals;
+mod spin;
 mod tasks;
 mod threads;
 mod timers;

@@ -59,6 +59,8 @@ struct State {
     driver: Driver,
     operations: Slab<Operation>,
     under_way: usize,
+    /// Those of them that are for drives, not for peers.
+    drives_under_way: usize,
     closed: bool,
     /// Kept between turns, so that a turn allocates nothing.
     completions: Vec<Completion>,
@@ -71,7 +73,9 @@ pub(super) struct Reactor {
 impl Reactor {
     pub(super) fn new(driver: Driver) -> Self {
         let (operations, completions) = (Slab::with_capacity(256), Vec::with_capacity(256));
-        Self { state: RefCell::new(State { driver, operations, under_way: 0, closed: false, completions }) }
+        let state =
+            State { driver, operations, under_way: 0, drives_under_way: 0, closed: false, completions };
+        Self { state: RefCell::new(state) }
     }
 
     /// Begins an operation; its answer is the ticket's. `held` has the memory that `request` names, `file` is
@@ -108,7 +112,10 @@ impl Reactor {
             }
         };
         match pushed {
-            Ok(()) => state.under_way += 1,
+            Ok(()) => {
+                state.under_way += 1;
+                state.drives_under_way += usize::from(!operation.may_wait_for_ever);
+            }
             Err(error) => {
                 operation.stage = Stage::Done;
                 operation.result = -error.raw_os_error().unwrap_or(libc::EIO);
@@ -121,8 +128,10 @@ impl Reactor {
     pub(super) fn turn(&self, wait: Wait) -> io::Result<()> {
         let mut state = self.state.borrow_mut();
         let mut completions = mem::take(&mut state.completions);
+        // What drives do takes longer than a look is worth.
+        let looks = state.drives_under_way == 0;
         let turned = match &mut state.driver {
-            Driver::Uring(uring) => uring.turn(wait, &mut completions),
+            Driver::Uring(uring) => uring.turn(wait, looks, &mut completions),
             Driver::Threads(threads) => threads.turn(wait, &mut completions),
         };
         drop(state);
@@ -150,7 +159,9 @@ impl Reactor {
             operation.result = operation.sync_result;
         }
         let stage = mem::replace(&mut operation.stage, Stage::Done);
+        let of_drive = usize::from(!operation.may_wait_for_ever);
         state.under_way -= 1;
+        state.drives_under_way -= of_drive;
         match stage {
             Stage::UnderWay(waker) => {
                 drop(state);

@@ -17,6 +17,7 @@ use io_uring::{Builder, IoUring, cqueue, opcode, squeue, types};
 use super::buffer::Memory;
 use super::foreign::Foreign;
 use super::request::{Completion, Request, Sync, Wait};
+use super::spin::Spin;
 
 /// Submissions that fit between two calls of the kernel; more only cost another call.
 const SUBMISSIONS: u32 = 256;
@@ -36,6 +37,9 @@ const EVENT: u64 = u64::MAX - 1;
 /// Set for the fsync after a linked write.
 const IS_SYNC: u64 = 1 << 62;
 
+/// Waits that are shorter are not worth a look first.
+const SPIN_WORTH_NS: u64 = 1_000;
+
 pub(super) struct Uring {
     ring: IoUring,
     foreign: Arc<Foreign>,
@@ -47,6 +51,7 @@ pub(super) struct Uring {
     free_places: Vec<u16>,
     /// What the kernel did not take yet, because it wants completions reaped first. A linked pair is one.
     backlog: VecDeque<(squeue::Entry, Option<squeue::Entry>)>,
+    spin: Spin,
 }
 
 /// Whether a ring could not be had because of where we are, and not for lack of something.
@@ -71,6 +76,7 @@ impl Uring {
             event_is_told_again: true,
             free_places,
             backlog: VecDeque::new(),
+            spin: Spin::new(),
         })
     }
 
@@ -149,8 +155,8 @@ impl Uring {
         pushed.is_ok()
     }
 
-    /// Hands over what was asked, waits, and appends the completions to `into`.
-    pub(super) fn turn(&mut self, wait: Wait, into: &mut Vec<Completion>) -> io::Result<()> {
+    /// Hands over what was asked, waits, and appends the completions to `into`. `looks` where one may come soon.
+    pub(super) fn turn(&mut self, wait: Wait, looks: bool, into: &mut Vec<Completion>) -> io::Result<()> {
         if !self.event_is_awaited {
             let poll = opcode::PollAdd::new(types::Fd(self.foreign.event.as_raw_fd()), libc::POLLIN as u32);
             let poll = poll.multi(self.event_is_told_again).build();
@@ -164,7 +170,14 @@ impl Uring {
             }
         }
         let nothing_there = self.backlog.is_empty() && self.ring.completion().is_empty();
-        let wait = if nothing_there { wait } else { Wait::No };
+        let mut wait = if nothing_there { wait } else { Wait::No };
+        if looks && (wait == Wait::ForEver || matches!(wait, Wait::ForNs(ns) if ns > SPIN_WORTH_NS)) {
+            self.hand_over()?;
+            let ring = &mut self.ring;
+            if self.spin.look(|| ring.submission().taskrun() || !ring.completion().is_empty()) {
+                wait = Wait::No;
+            }
+        }
         let entered = match wait {
             Wait::No if self.has_nothing_for_the_kernel() => Ok(0),
             Wait::No => self.ring.submit(),
@@ -193,6 +206,17 @@ impl Uring {
             }
         }
         Ok(())
+    }
+
+    /// Hands over what was asked, without waiting.
+    fn hand_over(&mut self) -> io::Result<()> {
+        if self.ring.submission().is_empty() {
+            return Ok(());
+        }
+        match self.ring.submit() {
+            Err(error) if !is_transient(&error) => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Whether entering the kernel without waiting would change nothing: nothing to hand over, nor completions that

@@ -4,13 +4,14 @@
 
 #![allow(clippy::print_stdout, reason = "the table is for whoever runs it")]
 
-use std::panic::{catch_unwind, set_hook};
+use std::panic::set_hook;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use evenkeel_engine::planted::{Bug, plant};
+use evenkeel_sim::caught::caught;
 use evenkeel_sim::scenario::{Setup, run};
 
 /// Seeds after which a bug counts as escaped.
@@ -67,15 +68,7 @@ fn first_caught(bug: Bug) -> Option<(u64, String)> {
 
 /// What a seed shows, in one line.
 fn seen_by(seed: u64) -> Option<String> {
-    let seen = match catch_unwind(|| run(Setup::draw(seed, CUTS))) {
-        Ok(Ok(_)) => return None,
-        Ok(Err(violation)) => violation.what,
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-            format!("panic: {}", text.unwrap_or("without words"))
-        }
-    };
+    let seen = caught(|| run(Setup::draw(seed, CUTS))).err()?.what;
     let line = seen.lines().next().unwrap_or_default().replace('|', "/");
     Some(line.chars().take(SEEN_MAX).collect())
 }
