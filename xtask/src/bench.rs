@@ -52,6 +52,11 @@ const BENCHES: &[Bench] = &[
         about: "what the engine costs over drives in memory: bytes, processor, flushes, recovery",
     },
     Bench {
+        name: "model",
+        place: Place::Target("evenkeel-sim", "model"),
+        about: "what the models of drives cost, and what they say; names of drives as arguments",
+    },
+    Bench {
         name: "nbd",
         place: Place::Target("evenkeel", "nbd"),
         about: "the served volume beside nbdkit and qemu-nbd; `-- --help` tells what can be chosen",

@@ -19,6 +19,7 @@ pub mod exhaustive;
 pub mod faults;
 pub mod image;
 pub mod latency;
+pub mod model;
 pub mod oracle;
 pub mod random;
 pub mod scenario;

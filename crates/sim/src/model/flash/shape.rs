@@ -1,0 +1,234 @@
+//! What a flash drive is made of, and how it is scaled.
+
+use std::fmt;
+
+use super::super::SECTOR_BYTES;
+
+/// When garbage collection gives way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Collection {
+    /// Once a block's collection began, its unit does nothing else until the block is erased: reads wait for all
+    /// of it.
+    Blocking,
+    /// Reads, and writes while there is room for them, go between two moves.
+    Yielding,
+    /// As yielding; and each write pays for its share of moves, so that room never runs out at once.
+    Paced,
+}
+
+/// A flash drive's parts and times.
+///
+/// A channel has chips, a chip dies, a die planes, a plane blocks, a block pages. What is mapped is a frame: a page
+/// or a part of one. What carries out one command at a time is a unit: a die, or a chip whose dies take turns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shape {
+    /// Channels, each of which moves the bytes of one page at a time.
+    pub channels: u32,
+    /// Chips on each channel.
+    pub chips: u32,
+    /// Dies of each chip.
+    pub dies: u32,
+    /// Planes of each die.
+    pub planes: u32,
+    /// Blocks of each plane.
+    pub blocks: u32,
+    /// Pages of each block; a power of two.
+    pub pages: u32,
+    /// Pages of each block before the drive was scaled: what one erase of the real drive frees.
+    pub pages_unscaled: u32,
+    /// Bytes of a page; a power of two.
+    pub page_bytes: u32,
+    /// Bytes of a frame, 512 to 16384; a power of two. A write of less than a frame is read, changed and written
+    /// as a frame, unless the rest of the frame was never written (then it is padded with zeros).
+    pub frame_bytes: u32,
+    /// Whether the dies of a chip work independently of each other.
+    pub dies_apart: bool,
+    /// Whether the planes of a die are programmed together when there is enough to program.
+    pub planes_together: bool,
+    /// From the cells to the page register (tR).
+    pub read_ns: u64,
+    /// From the page register to the cells (tPROG).
+    pub program_ns: u64,
+    /// Of a block (tERASE).
+    pub erase_ns: u64,
+    /// What a channel moves.
+    pub channel_bytes_per_s: u64,
+    /// Whether garbage collection moves pages within the die, without the channel.
+    pub copyback: bool,
+    /// What the host's link moves.
+    pub link_bytes_per_s: u64,
+    /// Whether the link moves both ways at once.
+    pub link_duplex: bool,
+    /// What the controller takes for a command before it takes up the next one.
+    pub command_ns: u64,
+    /// As much for a write.
+    pub write_command_ns: u64,
+    /// What each command takes beside everything else.
+    pub latency_ns: u64,
+    /// The RAM buffer.
+    pub buffer_bytes: u64,
+    /// Dirty bytes, in percent of the buffer, above which they are written back without being asked for.
+    pub write_back_percent: u32,
+    /// How long a dirty page waits at most before it is written back; `None`: until asked for.
+    pub write_back_after_ns: Option<u64>,
+    /// Whether a write is done before it is in the cells.
+    pub write_cache: bool,
+    /// Whether the buffer survives a power cut (capacitors).
+    pub power_loss_protection: bool,
+    /// Frames that cannot be addressed, in hundredths of a percent of those that can.
+    pub spare_per_10000: u32,
+    /// Free blocks of a plane at or below which it is collected; at least 2.
+    pub collect_at_blocks: u32,
+    /// When garbage collection gives way.
+    pub collection: Collection,
+    /// What it takes to suspend a program or an erase for a read and to resume it; `None`: reads wait.
+    pub suspend_ns: Option<u64>,
+    /// Bytes that can be addressed.
+    pub size_bytes: u64,
+}
+
+/// Why there is no such drive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShapeError(String);
+
+impl fmt::Display for ShapeError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ShapeError {}
+
+impl ShapeError {
+    /// There is no drive of that size.
+    pub(crate) fn size(size_bytes: u64) -> Self {
+        Self(format!("{size_bytes} bytes are no whole number of sectors of 512 bytes"))
+    }
+}
+
+/// Fewer blocks than this make a plane too coarse for greedy collection: pages are taken off blocks instead.
+const SCALED_BLOCKS_MIN: u32 = 128;
+/// Blocks of each plane beyond the spare ones, so that what is being written to does not come out of a scaled
+/// drive's few spare blocks.
+const WORKING_BLOCKS: u32 = 1;
+/// Page numbers and slots of the buffer share 32 bits.
+const FRAMES_MAX: u64 = 1 << 31;
+
+impl Shape {
+    /// This drive with another size: the same channels, chips, dies, planes and share of spare frames, with fewer
+    /// or more blocks; below [`SCALED_BLOCKS_MIN`] blocks a plane, with shorter ones as well. The buffer stays.
+    ///
+    /// # Errors
+    ///
+    /// If the size is nothing, no multiple of 512, or too large.
+    pub fn sized(mut self, size_bytes: u64) -> Result<Self, ShapeError> {
+        if size_bytes == 0 || !size_bytes.is_multiple_of(SECTOR_BYTES) {
+            return Err(ShapeError::size(size_bytes));
+        }
+        let needed = u128::from(size_bytes.div_ceil(u64::from(self.frame_bytes)))
+            * (10_000 + u128::from(self.spare_per_10000))
+            / 10_000;
+        let planes = u64::from(self.plane_count());
+        let frames_a_page = u128::from(self.frames_a_page());
+        let blocks_of = |pages: u32| needed.div_ceil(u128::from(planes) * u128::from(pages) * frames_a_page);
+        while self.pages > self.pages_min() && blocks_of(self.pages) < u128::from(SCALED_BLOCKS_MIN) {
+            self.pages /= 2;
+        }
+        let blocks = blocks_of(self.pages) + u128::from(WORKING_BLOCKS + self.collect_at_blocks);
+        let frames = blocks * u128::from(planes) * u128::from(self.pages) * frames_a_page;
+        if frames > u128::from(FRAMES_MAX) {
+            let most = (u128::from(FRAMES_MAX) * u128::from(self.frame_bytes)) >> 30;
+            return Err(ShapeError(format!(
+                "{size_bytes} bytes are too many: this model takes {most} GiB at most"
+            )));
+        }
+        self.blocks = blocks as u32;
+        self.size_bytes = size_bytes;
+        Ok(self)
+    }
+
+    /// As short as blocks get. Collecting a block gains nothing until a page's worth of its frames is not valid, so
+    /// a block's share of spare frames is to be a page at least.
+    fn pages_min(&self) -> u32 {
+        match self.frames_a_page() {
+            1 => 4,
+            _ => (10_000 / self.spare_per_10000.max(1) + 1).next_power_of_two().max(4),
+        }
+    }
+
+    /// Frames that can be addressed.
+    pub fn logical_frames(&self) -> u32 {
+        self.size_bytes.div_ceil(u64::from(self.frame_bytes)) as u32
+    }
+
+    /// Frames of the flash.
+    pub fn frames(&self) -> u32 {
+        self.plane_count() * self.blocks * self.frames_a_block()
+    }
+
+    /// Frames of a page.
+    pub fn frames_a_page(&self) -> u32 {
+        self.page_bytes / self.frame_bytes
+    }
+
+    /// Frames of a block; a power of two.
+    pub fn frames_a_block(&self) -> u32 {
+        self.pages * self.frames_a_page()
+    }
+
+    /// What carries out one command at a time, all of them.
+    pub fn units(&self) -> u32 {
+        self.channels * self.chips * if self.dies_apart { self.dies } else { 1 }
+    }
+
+    /// Planes of a unit.
+    pub fn unit_planes(&self) -> u32 {
+        self.planes * if self.dies_apart { 1 } else { self.dies }
+    }
+
+    /// All planes.
+    pub fn plane_count(&self) -> u32 {
+        self.units() * self.unit_planes()
+    }
+
+    /// Frames that the buffer holds.
+    pub fn buffer_frames(&self) -> u32 {
+        (self.buffer_bytes / u64::from(self.frame_bytes)) as u32
+    }
+
+    /// What the channel takes for so many bytes.
+    pub(crate) fn channel_ns(&self, bytes: u64) -> u64 {
+        per_s_to_ns(bytes, self.channel_bytes_per_s)
+    }
+
+    /// What the link takes for so many bytes.
+    pub(crate) fn link_ns(&self, bytes: u64) -> u64 {
+        per_s_to_ns(bytes, self.link_bytes_per_s)
+    }
+
+    /// Asserts what the rest relies on: a preset or a test that breaks it is a bug.
+    pub(crate) fn assert_sound(&self) {
+        let powers = [self.pages, self.page_bytes, self.frame_bytes, self.planes];
+        assert!(powers.iter().all(|number| number.is_power_of_two()), "{powers:?} are not all powers of two");
+        assert!((512..=16384).contains(&self.frame_bytes) && self.frame_bytes <= self.page_bytes);
+        assert!(
+            self.frames_a_page() * self.planes <= 64,
+            "more frames in one program than it has places for"
+        );
+        assert!(self.buffer_frames() >= self.frames_a_page() * self.planes, "the buffer holds no program");
+        assert!(self.collect_at_blocks >= 2, "one free block is for collection itself");
+        assert!(self.size_bytes > 0, "a drive without a size");
+        assert!(
+            u64::from(self.plane_count()) * u64::from(self.blocks) * u64::from(self.frames_a_block())
+                <= FRAMES_MAX
+        );
+        assert!(self.units() < u32::from(u16::MAX));
+        let working = 3 * self.plane_count() * self.frames_a_block();
+        assert!(self.logical_frames() + working <= self.frames(), "no room to collect garbage in");
+    }
+}
+
+fn per_s_to_ns(bytes: u64, bytes_per_s: u64) -> u64 {
+    // Less than 2^34 bytes a request: no overflow.
+    bytes * 1_000_000_000 / bytes_per_s
+}
