@@ -1,5 +1,6 @@
 //! What may be typed, with its help.
 
+mod replay;
 mod volume;
 
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use evenkeel_host::method::{FileState, Method};
 
 use crate::units;
 
+pub(crate) use replay::{ReplayArgs, Speed};
 pub(crate) use volume::{
     AtomicSectorsArg, BackendArg, CheckArgs, CreateArgs, JournalingArg, LayoutArg, NbdArg, ServeArgs,
     StatusArgs,
@@ -35,6 +37,7 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     Status(StatusArgs),
     Check(CheckArgs),
+    Replay(Box<ReplayArgs>),
     Sim(SimArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),

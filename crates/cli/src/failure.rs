@@ -17,6 +17,8 @@ pub(crate) enum Failure {
     Unusable(String),
     /// Ctrl-C.
     Interrupted,
+    /// Ctrl-C, with something to say of what was done until then.
+    Stopped(String),
 }
 
 impl Failure {
@@ -29,7 +31,7 @@ impl Failure {
         match self {
             Self::No(_) => ExitCode::from(1),
             Self::Unusable(_) => ExitCode::from(2),
-            Self::Interrupted => ExitCode::from(EXIT_INTERRUPTED as u8),
+            Self::Interrupted | Self::Stopped(_) => ExitCode::from(EXIT_INTERRUPTED as u8),
         }
     }
 }
@@ -37,7 +39,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::No(line) | Self::Unusable(line) => out.write_str(line),
+            Self::No(line) | Self::Unusable(line) | Self::Stopped(line) => out.write_str(line),
             Self::Interrupted => out.write_str("interrupted; nothing was left behind"),
         }
     }

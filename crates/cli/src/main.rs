@@ -10,6 +10,7 @@ mod manual;
 mod outputs;
 mod probe;
 mod progress;
+mod replay;
 mod sim;
 mod stdout;
 mod table;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => volume::serve(&args),
         Command::Status(args) => volume::status(&args),
         Command::Check(args) => volume::check(&args),
+        Command::Replay(args) => replay::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::pages(&args),

@@ -22,7 +22,8 @@ use crate::failure::Failure;
 use crate::outputs::Outputs;
 use crate::progress::ProbeProgress;
 use crate::stdout::say;
-use text::{counted, report_text, stack_line};
+pub(crate) use text::counted;
+use text::{report_text, stack_line};
 
 /// Time for everything where somebody watches.
 const TERMINAL_TIME_S: f64 = 120.0;

@@ -1,4 +1,5 @@
-//! evenkeel's measurements: the probe, the statistics and fits behind it, and its reports.
+//! evenkeel's measurements: the probe, the statistics and fits behind it, and its reports; block traces, and
+//! replaying them.
 //!
 //! Nothing here prints, and nothing here makes a system call of its own: `evenkeel-host` writes, the command
 //! line shows.
@@ -6,5 +7,7 @@
 pub mod compare;
 pub mod fit;
 pub mod probe;
+pub mod replay;
 pub mod report;
 pub mod stats;
+pub mod trace;

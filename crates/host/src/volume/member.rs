@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::str::FromStr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::env::Env;
@@ -22,15 +22,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use super::LocalVolume;
 use crate::drive::{DriveOptions, FileDrive};
 use crate::event_loop::{Loop, race};
-use crate::nbd::client::{Client, ClientError, ConnectOptions, NbdDrive};
-use crate::nbd::tls::TlsClient;
-use crate::nbd::uri::{NbdUri, Server};
+use crate::nbd::client::{NbdDrive, connect};
+use crate::nbd::uri::NbdUri;
 use crate::nbd::wait::Notify;
-use crate::net::{Stream, connect_tcp, connect_unix};
+use crate::net::Stream;
 use crate::path_error::PathError;
-
-/// How long a host that does not answer is waited for.
-const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// Between two attempts to connect.
 const PAUSE_NS: u64 = 50_000_000;
@@ -141,46 +137,6 @@ impl MemberDrive {
         })?;
         Ok(Self::Nbd(drive))
     }
-}
-
-/// Why there is no connection, and whether that may be otherwise in a moment: a server that serves one connection at a
-/// time turns away who comes too early.
-struct NotConnected {
-    source: io::Error,
-    is_passing: bool,
-}
-
-impl From<io::Error> for NotConnected {
-    fn from(source: io::Error) -> Self {
-        Self { source, is_passing: false }
-    }
-}
-
-async fn connect(event_loop: &Loop, uri: &NbdUri) -> Result<Client<Stream>, NotConnected> {
-    let tls = match &uri.tls {
-        Some(certificates) => {
-            let tls = TlsClient::from_folder(&certificates.folder, &certificates.server_name);
-            Some(tls.map_err(io::Error::other)?)
-        }
-        None => None,
-    };
-    let connected = async {
-        match &uri.server {
-            Server::Unix(path) => connect_unix(event_loop, path).await.map_err(|error| error.source),
-            Server::Tcp(address) => connect_tcp(event_loop, address.clone()).await,
-        }
-    };
-    let too_late = async {
-        event_loop.sleep(CONNECT_MAX.as_nanos() as u64).await;
-        Err(io::ErrorKind::TimedOut.into())
-    };
-    let stream = race(connected, too_late).await?;
-    stream.notice_a_silent_peer();
-    let options = ConnectOptions { export: uri.export.clone(), tls, ..ConnectOptions::default() };
-    Client::connect(event_loop, stream, &options).await.map_err(|error| NotConnected {
-        is_passing: matches!(error, ClientError::Broken(_)),
-        source: io::Error::other(error.to_string()),
-    })
 }
 
 impl Device for MemberDrive {

@@ -8,6 +8,7 @@
 //!
 //! What is under way is not bounded here: callers bound it.
 
+mod connect;
 mod drive;
 mod error;
 mod handshake;
@@ -29,6 +30,7 @@ use super::wait::{Either, Notify, race};
 use crate::net::ByteStream;
 use pending::{Answer, Expected, Pending, Reply};
 
+pub use connect::{NotConnected, connect};
 pub use drive::NbdDrive;
 pub use error::ClientError;
 

@@ -1,0 +1,282 @@
+//! `evenkeel replay`: each kind of target is asked for exactly what the trace holds, and nothing that exists is
+//! overwritten without its name.
+
+mod support;
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use support::root::LoopDevice;
+use support::served::Volume;
+use support::{Ran, Scene, list, says, skip};
+
+/// Forty requests in four tenths of a second, of which every fourth reads: 30 writes of 1.5 KiB and 10 reads of 4 KiB,
+/// within the first 256 KiB of device `d`; and one write of device `e`.
+fn spc() -> String {
+    let line = |at: u64| match at % 4 {
+        0 => format!("d,{},4096,R,{}.{:02}\n", at * 8, at / 100, at % 100),
+        _ => format!("d,{},1536,W,{}.{:02}\n", at * 12, at / 100, at % 100),
+    };
+    (0..40).map(line).collect::<String>() + "e,0,512,W,0.40\n"
+}
+
+const READS: u64 = 10;
+const WRITES: u64 = 30;
+
+/// What a replay of [`spc`]'s device `d` must have counted.
+#[track_caller]
+fn counts(report: &Value) {
+    assert_eq!(report["schema"], "evenkeel.replay/1");
+    assert_eq!((&report["ending"], &report["failed"]), (&"complete".into(), &0.into()));
+    assert_eq!(
+        (&report["reads"]["requests"], &report["reads"]["bytes"]),
+        (&READS.into(), &(READS * 4096).into())
+    );
+    let writes = &report["writes"];
+    assert_eq!((&writes["requests"], &writes["bytes"]), (&WRITES.into(), &(WRITES * 1536).into()));
+    let windows = list(&report["windows"], "list");
+    let sum = |name: &str| windows.iter().map(|window| window[name].as_u64().unwrap()).sum::<u64>();
+    assert_eq!((sum("reads"), sum("writes")), (READS, WRITES));
+}
+
+fn scene() -> Scene {
+    let scene = Scene::new();
+    std::fs::write(scene.path("trace"), spc()).unwrap();
+    scene
+}
+
+const FILL: u8 = 0xa5;
+
+#[test]
+fn a_replay_onto_a_file_asks_for_what_the_trace_holds_and_a_seed_repeats_its_bytes() {
+    let scene = scene();
+    let mut left = Vec::new();
+    for (seed, speed) in [(7, "1x"), (7, "max"), (8, "4x")] {
+        std::fs::write(scene.path("image"), vec![FILL; 1 << 20]).unwrap();
+        // One at a time as fast as possible: writes to the same place take effect in the order of the trace.
+        let depth = if speed == "max" { "--depth 1" } else { "" };
+        let ran = scene.done(&format!(
+            "replay trace image --destroy image --device d --seed {seed} --speed {speed} {depth} --json out --force"
+        ));
+        says(
+            &ran.stdout,
+            &["spc, 40 requests", "1 other left out", "onto image: file, 1 MiB", "reads", "writes"],
+        );
+        let report = scene.json("out");
+        counts(&report);
+        assert_eq!(report["trace"]["devices"], serde_json::json!(["d"]));
+        assert_eq!((&report["moved"], &report["settings"]["seed"]), (&0.into(), &seed.into()));
+        let found = scene.bytes("image");
+        assert_eq!(found.len(), 1 << 20);
+        // The last write: 39 * 12 sectors from the start.
+        let (first, end) = (39 * 12 * 512, 39 * 12 * 512 + 1536);
+        assert!(found[first..end].iter().filter(|&&byte| byte == FILL).count() < 40);
+        assert!(
+            found[end.next_multiple_of(4096)..].iter().all(|&byte| byte == FILL),
+            "bytes beyond the trace"
+        );
+        left.push(found);
+    }
+    assert!(left[0] == left[1], "one seed, two contents");
+    assert!(left[0] != left[2]);
+}
+
+#[test]
+fn a_file_that_is_made_for_a_replay_is_as_large_as_the_trace_reaches_and_goes_again() {
+    let scene = scene();
+    scene.done("replay trace data/new --device d --speed max --json out");
+    let report = scene.json("out");
+    counts(&report);
+    assert_eq!(report["target"]["kind"], "new file");
+    // Its last byte is that of the last write.
+    assert_eq!(report["trace"]["reach_bytes"], 39 * 12 * 512 + 1536);
+    assert_eq!(report["target"]["size_bytes"], (39u64 * 12 * 512 + 1536).next_multiple_of(4096));
+    assert!(scene.names("data").is_empty());
+}
+
+#[test]
+fn a_volume_gets_each_request_as_it_is_and_is_whole_afterwards() {
+    let scene = scene();
+    let volume = Volume::create(&scene, "--size 16m");
+    let line = scene.refused("replay trace disk");
+    says(&line, &["disk: ", "add --destroy disk"]);
+    scene.done("replay trace disk --destroy disk --device d --json out");
+    let report = scene.json("out");
+    counts(&report);
+    assert_eq!((&report["target"]["kind"], &report["widened"]), (&"volume".into(), &0.into()));
+    scene.done("check disk");
+    drop(volume);
+}
+
+#[test]
+fn a_served_volume_counts_the_same_requests_and_bytes() {
+    let scene = scene();
+    let volume = Volume::create(&scene, "--size 16m");
+    let server = volume.serve("");
+    let uri = volume.uri();
+    says(&scene.refused(&format!("replay trace {uri}")), &["add --destroy nbd+unix:"]);
+    scene.done(&format!("replay trace {uri} --destroy {uri} --device d --json out"));
+    counts(&scene.json("out"));
+    let status = server.status();
+    let answered = |name: &str| {
+        let kind = status.requests.iter().find(|requests| requests.kind == name).unwrap();
+        (kind.requests, kind.errors, kind.bytes)
+    };
+    assert_eq!(answered("read"), (READS, 0, READS * 4096));
+    assert_eq!(answered("write"), (WRITES, 0, WRITES * 1536));
+    let in_use = scene.refused("replay trace disk --destroy disk");
+    says(&in_use, &["disk: ", "open in another process", "nbd+unix:///?socket="]);
+    server.stop();
+}
+
+#[test]
+fn a_block_device_is_overwritten_only_by_its_name() {
+    const NAME: &str = "a_block_device_is_overwritten_only_by_its_name";
+    let scene = scene();
+    let device = match LoopDevice::over(&scene.path("image"), 1 << 20, FILL) {
+        Ok(device) => device,
+        Err(why) => return skip(NAME, &why),
+    };
+    let node = device.node.clone();
+    says(&scene.refused(&format!("replay trace {node}")), &[&format!("add --destroy {node}")]);
+    scene.done(&format!("replay trace {node} --destroy {node} --device d --speed max --json out"));
+    let report = scene.json("out");
+    counts(&report);
+    assert_eq!(report["target"]["kind"], "block device");
+}
+
+#[test]
+fn reads_alone_destroy_nothing_and_need_no_leave() {
+    let scene = Scene::new();
+    std::fs::write(scene.path("trace"), "1 0 0 8 1\n2 0 8 8 1\n").unwrap();
+    std::fs::write(scene.path("image"), vec![FILL; 1 << 20]).unwrap();
+    scene.done("replay trace image --speed max --json out");
+    assert_eq!(scene.json("out")["reads"]["requests"], 2);
+    assert!(scene.bytes("image").iter().all(|&byte| byte == FILL));
+}
+
+#[test]
+fn what_exists_is_kept_unless_it_is_named() {
+    let scene = scene();
+    std::fs::write(scene.path("image"), vec![FILL; 1 << 20]).unwrap();
+    std::fs::write(scene.path("bad"), spc() + "e,0,512,W\n").unwrap();
+    for (line, parts) in [
+        ("replay trace image", &["image: the trace has writes", "--destroy image"][..]),
+        ("replay trace image --destroy other", &["--destroy names other instead"]),
+        ("replay trace image --destroy ./image", &["repeat the same name"]),
+        ("replay bad image --destroy image", &["bad: line 42: ", "4 fields"]),
+        ("replay trace image --destroy image --device x", &["no device `x`", "d, e"]),
+        ("replay trace image --destroy image --size 1m", &["--size is for a file"]),
+        ("replay trace image --destroy image --depth 4", &["--depth is for --speed max"]),
+        (
+            "replay trace image --destroy image --fit refuse --device d --json trace",
+            &["trace: older results"],
+        ),
+    ] {
+        says(&scene.refused(line), parts);
+        assert!(scene.bytes("image").iter().all(|&byte| byte == FILL), "{line}");
+    }
+    let dry = scene.done("replay trace image --destroy image --dry-run");
+    says(&dry.stdout, &["41 requests", "Would overwrite image", "Nothing was sent."]);
+    assert!(scene.bytes("image").iter().all(|&byte| byte == FILL));
+}
+
+#[test]
+fn what_is_no_target_or_no_trace_is_refused_in_one_line() {
+    let scene = scene();
+    std::fs::write(scene.path("words"), "not a trace\n").unwrap();
+    std::fs::write(scene.path("packed"), b"\x1f\x8b\x08\x00").unwrap();
+    for (line, parts) in [
+        ("replay trace sim:nvme-mlc", &["sim:nvme-mlc: ", "a volume's folder", "nbd://"][..]),
+        ("replay trace data", &["data: no volume is here", "evenkeel create"]),
+        ("replay trace none/new", &["no such folder"]),
+        ("replay trace new --destroy new", &["nothing to destroy"]),
+        ("replay trace nbd://", &["nbd://"]),
+        ("replay trace nbd+unix:///?socket=gone --destroy nbd+unix:///?socket=gone", &["cannot connect"]),
+        ("replay gone new", &["gone: No such file"]),
+        ("replay data new", &["data: "]),
+        ("replay /dev/null new", &["/dev/null: a trace is read twice"]),
+        ("replay words new", &["words: ", "not a trace", "spc"]),
+        ("replay packed new", &["packed: ", "gunzip"]),
+        ("replay trace new --format msr", &["line 1: ", "fields"]),
+    ] {
+        let ran = scene.run(line);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        says(&ran.complaint(), parts);
+    }
+    assert!(!scene.path("new").exists());
+}
+
+#[test]
+fn what_does_not_fit_is_refused_wrapped_or_scaled_as_asked() {
+    let scene = scene();
+    std::fs::write(scene.path("image"), vec![FILL; 64 << 10]).unwrap();
+    let line = scene.run("replay trace image --destroy image --device d --fit refuse");
+    assert_eq!(line.code, Some(2), "{line:?}");
+    says(&line.complaint(), &["image: the trace reaches", "--fit wrap or scale"]);
+    assert!(scene.bytes("image").iter().all(|&byte| byte == FILL));
+    for fit in ["wrap", "scale"] {
+        scene.done(&format!(
+            "replay trace image --destroy image --device d --fit {fit} --speed max --json {fit}"
+        ));
+        let report = scene.json(fit);
+        counts(&report);
+        assert!(report["moved"].as_u64().unwrap() > 0);
+        assert_eq!(scene.bytes("image").len(), 64 << 10);
+    }
+}
+
+#[test]
+fn a_replay_that_is_interrupted_tells_what_it_measured_and_removes_its_file() {
+    let scene = Scene::new();
+    // Ten requests, and one in an hour.
+    let lines: String = (0..10).map(|at| format!("{at} 0 {at} 1 0\n")).collect();
+    std::fs::write(scene.path("trace"), lines + "3600000000000 0 0 1 0\n").unwrap();
+    let line = "replay trace data/new --json out";
+    let mut child = scene.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let began = Instant::now();
+    // Its file is there and filled before the first request; what follows takes an hour.
+    while scene.names("data").is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(60), "it did not begin");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+    let sent =
+        Command::new("sh").args(["-c", "kill -s INT \"$0\"", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let ran = Ran::of(line, child.wait_with_output().unwrap());
+    assert_eq!(ran.code, Some(130), "{ran:?}");
+    assert!(scene.names("data").is_empty());
+    // On a machine so busy that it had not begun after a second, there is nothing to tell.
+    if scene.path("out").exists() {
+        says(&ran.complaint(), &["interrupted after 10 of 11 requests"]);
+        let report = scene.json("out");
+        assert_eq!((&report["ending"], &report["writes"]["requests"]), (&"interrupted".into(), &10.into()));
+    }
+}
+
+#[test]
+fn recorded_traces_of_others_are_replayed_whole() {
+    const NAME: &str = "recorded_traces_of_others_are_replayed_whole";
+    let Some(folder) = std::env::var_os("EVENKEEL_TRACES").map(std::path::PathBuf::from) else {
+        return skip(NAME, "EVENKEEL_TRACES names no folder with traces");
+    };
+    let scene = Scene::new();
+    for (name, requests) in [("financial1-head.ascii", 10_000), ("msr-rw4060.trace", 10_000)] {
+        let trace = folder.join(name);
+        if !trace.is_file() {
+            skip(NAME, &format!("there is no {name}"));
+            continue;
+        }
+        let trace = trace.display();
+        scene.done(&format!("replay {trace} data/new --size 64m --speed max --json out --force"));
+        let report = scene.json("out");
+        let count = |kind: &str| report[kind]["requests"].as_u64().unwrap();
+        assert_eq!(count("reads") + count("writes"), requests);
+        for (kind, bytes) in [("reads", "read_bytes"), ("writes", "written_bytes")] {
+            assert_eq!(report[kind]["bytes"], report["trace"][bytes], "{kind}");
+        }
+    }
+}
