@@ -198,9 +198,10 @@ fn flush() {
 
 fn recovery() {
     println!("# recovery: a log of 64 MiB, filled as far as commits may, then a power cut");
-    for len in [4096_usize, 512] {
+    const WRITTEN: u64 = 32 * MIB;
+    for (len, volume_bytes) in [(4096_usize, WRITTEN), (4096, 64 * WRITTEN), (512, WRITTEN)] {
         let open = OpenOptions::default();
-        let bed = Bed::new(32 * MIB, 64 * MIB, open, 16 << 20);
+        let bed = Bed::new(volume_bytes, 64 * MIB, open, 16 << 20);
         let log_bytes = bed.run(async |opened| {
             opened.home.stalled.set(true);
             let mut noise = Noise::new(5);
@@ -208,7 +209,7 @@ fn recovery() {
                 let (volume, mut noise) = (opened.volume.clone(), noise.fork());
                 opened.env.spawn(async move {
                     loop {
-                        let offset = noise.random.below(volume.size_bytes() / len as u64) * len as u64;
+                        let offset = noise.random.below(WRITTEN / len as u64) * len as u64;
                         let bytes = noise.slice(len);
                         volume.write(offset, bytes, Durability::Durable).await.expect("a healthy write");
                     }
@@ -230,8 +231,9 @@ fn recovery() {
             });
             let rate = |time: Duration| log_bytes as f64 / time.as_secs_f64() / 1e9;
             println!(
-                "writes of {len:>4}: {:.1} MiB in {records} records; open {:.1} ms, {:.2} GB of log a second; \
+                "writes of {len:>4}, volume of {:>4} MiB: {:.1} MiB in {records} records; open {:.1} ms, {:.2} GB of log a second; \
                  without its checkpoint {:.1} ms, {:.2} GB a second",
+                volume_bytes / MIB,
                 log_bytes as f64 / MIB as f64,
                 opening.as_secs_f64() * 1e3,
                 rate(opening),
