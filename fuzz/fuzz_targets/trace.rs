@@ -35,7 +35,9 @@ fuzz_target!(|data: &[u8]| {
     let survey = Survey::of(&mut again, || true).expect("it was read before").expect("it goes on");
     assert_eq!(survey.devices.iter().map(|device| device.requests()).sum::<u64>(), all.len() as u64);
     for fit in [Fit::Wrap, Fit::Scale] {
-        let Ok(placement) = Placement::of(&survey, &[]).and_then(|it| it.onto(TARGET_BYTES, fit)) else { continue };
+        let Ok(placement) = Placement::of(&survey, &[]).and_then(|it| it.onto(TARGET_BYTES, fit)) else {
+            continue;
+        };
         for access in &all {
             let place = placement.place(access).expect("it was surveyed").expect("no device is left out");
             assert!(place.offset + u64::from(access.len_bytes) <= TARGET_BYTES);
@@ -43,15 +45,20 @@ fuzz_target!(|data: &[u8]| {
     }
 
     let is_whole = |access: &Access| {
-        access.op != Op::Flush
-            && (access.offset | u64::from(access.len_bytes)).is_multiple_of(SECTOR_BYTES)
+        access.op != Op::Flush && (access.offset | u64::from(access.len_bytes)).is_multiple_of(SECTOR_BYTES)
     };
     let whole: Vec<Access> = all.into_iter().filter(is_whole).collect();
     let lines = whole.iter().map(|access| {
         let (block, sectors) = (access.offset / SECTOR_BYTES, u64::from(access.len_bytes) / SECTOR_BYTES);
-        format!("{} {} {block} {sectors} {}\n", access.time_ns, access.device.0, u8::from(access.op == Op::Read))
+        format!(
+            "{} {} {block} {sectors} {}\n",
+            access.time_ns,
+            access.device.0,
+            u8::from(access.op == Op::Read)
+        )
     });
-    let written = accesses(lines.collect::<String>().as_bytes(), Some(Format::NsSectors)).expect("it is right");
+    let written =
+        accesses(lines.collect::<String>().as_bytes(), Some(Format::NsSectors)).expect("it is right");
     let told = |access: &Access| (access.time_ns, access.op, access.offset, access.len_bytes);
     assert!(written.iter().map(told).eq(whole.iter().map(told)));
 });
