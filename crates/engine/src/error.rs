@@ -36,6 +36,17 @@ pub enum Error {
     /// An earlier failure made the volume read-only.
     #[error("read-only since a failure: {0}")]
     Latched(Rc<str>),
+    /// The arena holds acknowledged writes that are not those of the volume as the devices hold it.
+    #[error(
+        "the memory for writes that are not durable holds {writes} of {}",
+        if *.is_later { "a later opening of this volume" } else { "another volume" }
+    )]
+    ForeignWrites {
+        /// How many.
+        writes: u64,
+        /// Whether they are of this volume, which was opened later than the devices know.
+        is_later: bool,
+    },
     /// The devices do not hold a volume that can be opened.
     #[error("cannot open the volume: {0}")]
     Unusable(String),

@@ -15,6 +15,7 @@
 //!    over the older, or marked as durable in its place.
 
 mod batch;
+mod holdings;
 #[cfg(test)]
 mod hostile_tests;
 mod index;
@@ -38,12 +39,13 @@ use crate::format::unit::{Content, UnitExtent};
 use crate::planted::{Bug, is_planted};
 
 pub(crate) use batch::{Batch, BatchMax};
+pub use holdings::Holdings;
 use index::Index;
 use overwritten::Scratch;
 pub(crate) use parts::{Part, pages_of};
 use parts::{Parts, record_bytes_of, tags_of};
 use queue::{Lane, Queue, Ticket, Tickets};
-pub(crate) use ring::unit_bytes_max_of;
+pub(crate) use ring::arena_bytes_min;
 use ring::{Found, Mark, Ring};
 use steps::Steps;
 
@@ -99,6 +101,10 @@ impl<A: Arena> Buffer<A> {
     /// Opens the buffer; see [`Ring::open`]. Units left by a process that was killed are in it, idle, unless they
     /// are marked as durable or `is_durable` says so, up to the first whose extents are not sound.
     /// Answers their number too.
+    ///
+    /// # Errors
+    ///
+    /// As [`Ring::open`].
     pub(crate) fn open(
         arena: A,
         volume: u64,
@@ -106,8 +112,8 @@ impl<A: Arena> Buffer<A> {
         next_epoch: u64,
         is_durable: impl Fn(u64) -> bool,
         is_sound: impl Fn(&[UnitExtent]) -> bool,
-    ) -> (Self, u64) {
-        let (ring, found) = Ring::open(arena, volume, epoch, next_epoch, is_sound);
+    ) -> Result<(Self, u64), Holdings> {
+        let (ring, found) = Ring::open(arena, volume, epoch, next_epoch, is_sound)?;
         let first = ring.oldest();
         let mut buffer = Self {
             ring,
@@ -131,7 +137,7 @@ impl<A: Arena> Buffer<A> {
         };
         let superseding: Vec<u64> = found.iter().filter(counts_no_more).map(|unit| unit.sequence).collect();
         buffer.supersede_older_than(&superseding);
-        (buffer, found.len() as u64)
+        Ok((buffer, found.len() as u64))
     }
 
     /// See [`Ring::begin_epoch`].

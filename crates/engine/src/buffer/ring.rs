@@ -7,10 +7,14 @@
 //! 3. So a reader that follows the sequence from the stored tail finds every unit that is not released.
 //! 4. The arena may hold anything. A head that points outside of the ring is no head of ours, and the arena is begun
 //!    anew; a unit that lies over another, or that the caller finds unsound, ends the sequence.
+//! 5. Writes of somebody else are left alone: an arena that holds such of another volume, or of a later opening of this
+//!    one, is not opened. What an earlier opening left is nothing any more, since the volume went on without it.
 
 use std::collections::VecDeque;
 
+use super::holdings::{Holdings, newest_head};
 use crate::env::Arena;
+use crate::format::PAGE_BYTES;
 use crate::format::unit::{
     ArenaHead, HEAD_BYTES, RING_OFFSET, UNIT_DURABLE, UNIT_EXTENT_BYTES, UNIT_HEADER_BYTES, UNIT_MARK_OFFSET,
     UnitExtent, decode_unit, decode_unit_header, encode_unit_head, unit_bytes,
@@ -56,21 +60,26 @@ pub(crate) struct Found {
 
 impl<A: Arena> Ring<A> {
     /// Opens the arena for `volume`, last opened as `epoch` and now to be opened as `next_epoch`. The units of
-    /// an arena that belongs to this volume and opening are found, up to the first that is not sound; any other arena
-    /// is begun anew.
+    /// an arena that belongs to this volume and opening are found, up to the first that is not sound; one that holds no
+    /// writes, or such that the volume went on without, is begun anew.
+    ///
+    /// # Errors
+    ///
+    /// What it holds, where that is somebody else's; then nothing in it has changed.
     pub(crate) fn open(
         arena: A,
         volume: u64,
         epoch: u64,
         next_epoch: u64,
         is_sound: impl Fn(&[UnitExtent]) -> bool,
-    ) -> (Self, Vec<Found>) {
-        let copies = [0, HEAD_BYTES].map(|offset| {
-            let mut bytes = [0; HEAD_BYTES];
-            arena.load(offset, &mut bytes);
-            ArenaHead::decode(&bytes)
-        });
-        let newest = copies.into_iter().flatten().max_by_key(|head| head.generation);
+    ) -> Result<(Self, Vec<Found>), Holdings> {
+        let is_foreign = |found: &Holdings| {
+            found.writes > 0 && !found.are_of(volume, epoch) && !found.are_superseded(volume, epoch)
+        };
+        if let Some(foreign) = Holdings::of(&arena).filter(is_foreign) {
+            return Err(foreign);
+        }
+        let newest = newest_head(&arena);
         let capacity = capacity_of(arena.len()) as u64;
         let ours = newest
             .filter(|head| head.volume == volume && [head.epoch, head.next_epoch].contains(&epoch))
@@ -102,7 +111,7 @@ impl<A: Arena> Ring<A> {
         }
         ring.head.next_epoch = next_epoch;
         ring.store_head();
-        (ring, found)
+        Ok((ring, found))
     }
 
     /// Records that the opening announced as `next_epoch` has begun.
@@ -220,8 +229,9 @@ impl<A: Arena> Ring<A> {
     /// The next unit of the sequence, at the end or at the start of the ring.
     fn find_next(&mut self, is_sound: impl Fn(&[UnitExtent]) -> bool) -> Option<Found> {
         let places = [self.end, if is_planted(Bug::ArenaWrapMissed) { self.end } else { 0 }];
-        let (offset, (extents, len, durable)) =
-            places.into_iter().find_map(|offset| Some((offset, self.unit_at(offset)?)))?;
+        let unit_at = |offset| unit_at(&self.arena, self.head.volume, offset, self.next_sequence);
+        let (offset, Stored { extents, len, durable }) =
+            places.into_iter().find_map(|offset| Some((offset, unit_at(offset)?)))?;
         if !self.is_free(offset, len) || !is_sound(&extents) {
             return None;
         }
@@ -236,24 +246,33 @@ impl<A: Arena> Ring<A> {
         let is_behind = offset >= self.end && self.end > oldest.offset;
         is_behind || offset + len <= oldest.offset
     }
+}
 
-    fn unit_at(&self, offset: usize) -> Option<(Vec<UnitExtent>, usize, bool)> {
-        let capacity = self.capacity();
-        let mut header = [0; UNIT_HEADER_BYTES];
-        if offset + header.len() > capacity {
-            return None;
-        }
-        self.arena.load(RING_OFFSET + offset, &mut header);
-        let header = decode_unit_header(&header).filter(|header| header.sequence == self.next_sequence)?;
-        let len = header.len_bytes as usize;
-        if offset.checked_add(len)? > capacity {
-            return None;
-        }
-        let mut bytes = vec![0; len];
-        self.arena.load(RING_OFFSET + offset, &mut bytes);
-        let (header, extents, _) = decode_unit(self.head.volume, &bytes)?;
-        Some((extents, len, header.durable))
+/// A unit as it stands in the ring.
+pub(super) struct Stored {
+    pub(super) extents: Vec<UnitExtent>,
+    /// Bytes that it takes.
+    pub(super) len: usize,
+    pub(super) durable: bool,
+}
+
+/// The unit of that number at `offset` of the ring, if it is there and whole.
+pub(super) fn unit_at(arena: &impl Arena, volume: u64, offset: usize, sequence: u64) -> Option<Stored> {
+    let capacity = capacity_of(arena.len());
+    let mut header = [0; UNIT_HEADER_BYTES];
+    if offset.checked_add(header.len())? > capacity {
+        return None;
     }
+    arena.load(RING_OFFSET + offset, &mut header);
+    let header = decode_unit_header(&header).filter(|header| header.sequence == sequence)?;
+    let len = header.len_bytes as usize;
+    if offset.checked_add(len)? > capacity {
+        return None;
+    }
+    let mut bytes = vec![0; len];
+    arena.load(RING_OFFSET + offset, &mut bytes);
+    let (header, extents, _) = decode_unit(volume, &bytes)?;
+    Some(Stored { extents, len, durable: header.durable })
 }
 
 fn capacity_of(arena_bytes: usize) -> usize {
@@ -263,6 +282,14 @@ fn capacity_of(arena_bytes: usize) -> usize {
 /// Largest unit that fits an empty ring in such an arena wherever its end is.
 pub(crate) fn unit_bytes_max_of(arena_bytes: usize) -> usize {
     (capacity_of(arena_bytes) / 2).saturating_sub(8)
+}
+
+/// Bytes of the smallest arena for writes of `atomic_max_bytes`: one such, wherever it begins in a page, with what says
+/// of it where it goes.
+pub(crate) fn arena_bytes_min(atomic_max_bytes: u64) -> u64 {
+    // Twice what `unit_bytes_max_of` takes off, and what rounding does.
+    const LOST_BYTES: u64 = RING_OFFSET as u64 + 24;
+    atomic_max_bytes.saturating_add(PAGE_BYTES + LOST_BYTES)
 }
 
 fn payload_at(offset: usize, extents: usize) -> usize {
@@ -299,21 +326,64 @@ pub(super) mod tests {
     }
 
     fn open(arena: Memory, volume: u64, epoch: u64, next_epoch: u64) -> (Ring<Memory>, Vec<Found>) {
-        Ring::open(arena, volume, epoch, next_epoch, |_| true)
+        Ring::open(arena, volume, epoch, next_epoch, |_| true).map_err(|found| found.writes).unwrap()
     }
 
     fn data(offset: u64, len: usize) -> UnitExtent {
         UnitExtent { offset, len: len as u64, content: Content::Data }
     }
 
-    #[test]
-    fn an_arena_of_another_volume_or_opening_is_begun_anew() {
+    /// An arena of volume 7, opened as 2, with a durable unit and one that is not.
+    fn used() -> (Memory, Ring<Memory>) {
         let arena = memory(4096);
         let (mut ring, _) = open(arena.clone(), 7, 1, 2);
         ring.begin_epoch();
-        ring.append(&[data(0, 3)], [&b"abc"[..]], 3).unwrap();
+        let first = ring.append(&[data(0, 3)], [&b"abc"[..]], 3).unwrap().0;
+        ring.append(&[data(3, 3)], [&b"def"[..]], 3).unwrap();
+        ring.release(first, Mark::Durable);
+        (arena, ring)
+    }
+
+    #[test]
+    fn writes_of_another_volume_or_of_a_later_opening_are_left_as_they_are() {
+        let (arena, _) = used();
+        let before = arena.0.borrow().clone();
+        for (volume, epoch) in [(8, 2), (8, 9), (7, 1), (7, 0)] {
+            let foreign = Ring::open(arena.clone(), volume, epoch, epoch + 1, |_| true).err();
+            let held = Holdings { volume: 7, epoch: 2, next_epoch: 2, writes: 1 };
+            assert_eq!(foreign, Some(held), "opened as {volume}, {epoch}");
+            assert_eq!(*arena.0.borrow(), before);
+        }
+        assert_eq!(open(arena, 7, 2, 3).1.len(), 2);
+    }
+
+    #[test]
+    fn an_arena_is_begun_anew_where_no_write_waits_in_it_or_the_volume_went_on_without() {
         assert_eq!(open(memory(4096), 7, 2, 3).1.len(), 0);
-        assert_eq!(open(arena.clone(), 8, 2, 3).1.len(), 0);
+        let (arena, mut ring) = used();
+        assert_eq!(open(arena, 7, 3, 4).1.len(), 0);
+        let (arena, _) = used();
+        ring.release(ring.next_sequence - 1, Mark::Durable);
+        for (volume, epoch) in [(8, 2), (7, 1)] {
+            let (again, _) = used();
+            again.0.replace(ring.arena.0.borrow().clone());
+            assert_eq!(open(again, volume, epoch, epoch + 1).1.len(), 0);
+        }
+        assert_eq!(Holdings::of(&arena).map(|held| held.writes), Some(1));
+        assert_eq!(Holdings::of(&ring.arena).map(|held| held.writes), Some(0));
+        assert_eq!(Holdings::of(&memory(4096)), None);
+    }
+
+    #[test]
+    fn the_smallest_arena_takes_a_write_of_the_largest_size() {
+        for atomic_max_bytes in (4096..40_000).step_by(8) {
+            let len = arena_bytes_min(atomic_max_bytes) as usize;
+            let needed = (atomic_max_bytes + PAGE_BYTES) as usize;
+            assert!((needed..needed + 16).contains(&(2 * unit_bytes_max_of(len))), "{atomic_max_bytes}");
+            let (mut ring, _) = open(memory(len), 7, 1, 2);
+            let payload = vec![1; atomic_max_bytes as usize];
+            assert!(ring.append(&[data(5, payload.len())], [&payload[..]], payload.len()).is_some());
+        }
     }
 
     fn release_oldest(ring: &mut Ring<Memory>) {

@@ -12,7 +12,7 @@ fn buffer() -> Buffer<Memory> {
 }
 
 fn opened(arena: Memory, epoch: u64) -> (Buffer<Memory>, u64) {
-    Buffer::open(arena, 7, epoch, epoch + 1, |_| false, |_| true)
+    Buffer::open(arena, 7, epoch, epoch + 1, |_| false, |_| true).map_err(|found| found.writes).unwrap()
 }
 
 fn extent(offset: u64, len: u64, content: Content) -> UnitExtent {

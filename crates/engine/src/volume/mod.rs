@@ -18,6 +18,7 @@ mod create;
 mod differences;
 mod direct;
 mod home_writes;
+mod identify;
 mod limits;
 mod open;
 mod pace;
@@ -43,8 +44,10 @@ use crate::notify::{Line, Notify};
 use crate::options::{Journaling, OpenOptions};
 use crate::planted::{Bug, is_planted};
 
+pub use crate::buffer::Holdings;
 pub use check::{CheckReport, check};
 pub use create::create;
+pub use identify::{Identity, arena_bytes_min, identify};
 use limits::Limits;
 pub use superblocks::SuperblockCopy;
 use superblocks::Superblocks;

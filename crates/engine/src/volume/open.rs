@@ -7,6 +7,8 @@
 //! 2. The log is read up to its end and every page it speaks of is made whole, in memory.
 //! 3. A superblock with the next epoch is made durable before any record of that epoch is written. The arena
 //!    is told before and after, so that a kill in between leaves it known.
+//!    An arena that holds writes of another volume, or of a later opening of this one, ends the opening before that:
+//!    nothing was written.
 //! 4. A checkpoint takes everything home. Cut at any point, all of this is done again with the same result.
 
 use std::cell::{Cell, RefCell};
@@ -15,7 +17,7 @@ use std::rc::Rc;
 use super::recover::{durable_units, read_root, replay};
 use super::superblocks::{InForce, Superblocks};
 use super::{Inner, Limits, Turn, Volume, commit};
-use crate::buffer::{Buffer, unit_bytes_max_of};
+use crate::buffer::{Buffer, arena_bytes_min};
 use crate::counters::{Counters, add};
 use crate::device::{Device, Extent, FlushScope};
 use crate::env::{Arena, Env};
@@ -38,8 +40,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
     ///
     /// # Errors
     ///
-    /// [`Error::Unusable`] and [`Error::Damaged`] where the devices do not hold a volume that is whole; those
-    /// of the devices.
+    /// [`Error::Unusable`] and [`Error::Damaged`] where the devices do not hold a volume that is whole;
+    /// [`Error::ForeignWrites`] where the arena is not theirs; those of the devices.
     pub async fn open(
         env: E,
         arena: A,
@@ -104,8 +106,11 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             let next = durable.partition_point(|range| range.start <= unit);
             next > 0 && durable[next - 1].contains(&unit)
         };
-        if 2 * unit_bytes_max_of(arena.len()) < superblock.atomic_max_bytes as usize + PAGE_BYTES as usize {
-            return Err(Error::Unusable("the arena is smaller than two writes".to_owned()));
+        let arena_bytes_min = arena_bytes_min(superblock.atomic_max_bytes);
+        if (arena.len() as u64) < arena_bytes_min {
+            return Err(Error::Unusable(format!(
+                "the memory for writes that are not durable is smaller than one: {arena_bytes_min} bytes at least"
+            )));
         }
         let (is_beyond_log, largest_pages) = (Cell::new(false), Cell::new(0));
         let is_sound = |extents: &[UnitExtent]| {
@@ -117,8 +122,11 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             }
             is_ours && !is_beyond_log.get()
         };
-        let (mut buffer, replayed) =
-            Buffer::open(arena, superblock.volume, superblock.epoch, epoch, is_durable, is_sound);
+        let opened = Buffer::open(arena, superblock.volume, superblock.epoch, epoch, is_durable, is_sound);
+        let (mut buffer, replayed) = opened.map_err(|found| Error::ForeignWrites {
+            writes: found.writes,
+            is_later: found.volume == superblock.volume,
+        })?;
         if is_beyond_log.get() {
             return Err(Error::Unusable("the arena holds a write that the log could never take".to_owned()));
         }

@@ -1,0 +1,62 @@
+//! What an arena holds, told from its bytes alone: nothing in it is changed, and its volume need not be open.
+
+use super::ring::unit_at;
+use crate::env::Arena;
+use crate::format::unit::{ArenaHead, Content, HEAD_BYTES};
+
+/// What an arena holds, and of which opening of which volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holdings {
+    /// The volume.
+    pub volume: u64,
+    /// The opening that used it last.
+    pub epoch: u64,
+    /// The opening that was about to use it; the same as `epoch` at all other times.
+    pub next_epoch: u64,
+    /// Writes that are not known to be durable.
+    pub writes: u64,
+}
+
+impl Holdings {
+    /// Of `arena`; `None` where it was never used.
+    pub fn of(arena: &impl Arena) -> Option<Self> {
+        let head = newest_head(arena)?;
+        let ArenaHead { volume, epoch, next_epoch, .. } = head;
+        Some(Self { volume, epoch, next_epoch, writes: writes_behind(arena, &head) })
+    }
+
+    /// Whether the volume, last opened as `epoch`, is the one whose writes these are.
+    pub fn are_of(&self, volume: u64, epoch: u64) -> bool {
+        self.volume == volume && [self.epoch, self.next_epoch].contains(&epoch)
+    }
+
+    /// Whether the volume went on without them: it was opened since, as `epoch`.
+    pub fn are_superseded(&self, volume: u64, epoch: u64) -> bool {
+        self.volume == volume && self.epoch.max(self.next_epoch) < epoch
+    }
+}
+
+/// The newer of the two heads that are whole.
+pub(super) fn newest_head(arena: &impl Arena) -> Option<ArenaHead> {
+    let copies = [0, HEAD_BYTES].map(|offset| {
+        let mut bytes = [0; HEAD_BYTES];
+        arena.load(offset, &mut bytes);
+        ArenaHead::decode(&bytes)
+    });
+    copies.into_iter().flatten().max_by_key(|head| head.generation)
+}
+
+fn writes_behind(arena: &impl Arena, head: &ArenaHead) -> u64 {
+    let Ok(mut end) = usize::try_from(head.tail_offset) else { return 0 };
+    let mut writes = 0;
+    // A place holds one unit, of one number: no sequence is longer than there are places.
+    for sequence in head.tail_sequence.. {
+        let found =
+            [end, 0].into_iter().find_map(|at| Some((at, unit_at(arena, head.volume, at, sequence)?)));
+        let Some((at, unit)) = found else { break };
+        let is_mark = unit.extents.iter().all(|extent| extent.content == Content::Superseded);
+        writes += u64::from(!unit.durable && !is_mark);
+        end = at + unit.len;
+    }
+    writes
+}

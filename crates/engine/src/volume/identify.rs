@@ -1,0 +1,50 @@
+//! Which volume it is, before anything of it is opened.
+
+use super::superblocks::Superblocks;
+use crate::device::Device;
+use crate::error::Error;
+use crate::format::PAGE_BYTES;
+
+/// What the superblock in force says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// The number that the volume was made with.
+    pub volume: u64,
+    /// Bytes that it offers.
+    pub size_bytes: u64,
+    /// Largest write that is one commit.
+    pub atomic_max_bytes: u64,
+    /// Counts its openings.
+    pub epoch: u64,
+}
+
+impl Identity {
+    /// Bytes of the smallest arena with which it can be opened.
+    pub fn arena_bytes_min(&self) -> u64 {
+        arena_bytes_min(self.atomic_max_bytes)
+    }
+}
+
+/// Bytes of the smallest arena for a volume with atomic writes of so many bytes.
+pub fn arena_bytes_min(atomic_max_bytes: u64) -> u64 {
+    crate::buffer::arena_bytes_min(atomic_max_bytes)
+}
+
+/// Reads which volume is on `home` and `log`, as they are told to [`super::Volume::open`]. Nothing is written.
+///
+/// # Errors
+///
+/// [`Error::Unusable`] where they hold none, or each another.
+pub async fn identify<H: Device, L: Device>(
+    home: &H,
+    log: &L,
+    separate_log: bool,
+) -> Result<Identity, Error> {
+    let found = Superblocks::read(home, log, separate_log).await?.superblock;
+    Ok(Identity {
+        volume: found.volume,
+        size_bytes: found.pages.saturating_mul(PAGE_BYTES),
+        atomic_max_bytes: found.atomic_max_bytes,
+        epoch: found.epoch,
+    })
+}
