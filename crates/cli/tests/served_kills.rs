@@ -138,7 +138,8 @@ fn a_kill_at_any_moment_takes_no_acknowledged_write() {
 
 /// Everything that only memory holds goes: the arena, and the page cache.
 fn forget_memory(volume: &Volume<'_>) -> Result<(), String> {
-    std::fs::remove_file(volume.arena()).map_err(|error| format!("the arena: {error}"))?;
+    std::fs::remove_file(volume.arena().unwrap_or_default())
+        .map_err(|error| format!("the arena: {error}"))?;
     std::fs::write("/proc/sys/vm/drop_caches", "3").map_err(|error| format!("drop_caches: {error}"))
 }
 

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use support::load::{contents, write};
 use support::root::{programs, system};
-use support::served::{Server, Volume, noise, patiently};
+use support::served::{Server, Volume, arenas_of, noise, patiently};
 use support::{Scene, says, skip};
 
 /// What the far volume or export has, and what the near one needs of it.
@@ -50,11 +50,10 @@ impl<'a> Far<'a> {
 
 impl Drop for Far<'_> {
     fn drop(&mut self) {
-        let far = self.scene.text("far/volume.toml");
-        let id = far.lines().find_map(|line| line.strip_prefix("id = ")).unwrap_or_default();
         self.server.kill();
-        let arena = format!("/dev/shm/evenkeel-{}.arena", id.trim_matches('"'));
-        let _gone_already_is_fine = std::fs::remove_file(arena);
+        for arena in arenas_of(&self.scene.path("far")) {
+            let _gone_already_is_fine = std::fs::remove_file(arena);
+        }
     }
 }
 

@@ -112,7 +112,7 @@ fn a_power_cut_takes_only_what_was_not_flushed() {
         assert!(refusals.is_empty() || cut % 3 != 1, "{refusals:?}");
         unflushed += load.model.borrow().unflushed();
         going.take().unwrap().cut();
-        std::fs::remove_file(volume.arena()).unwrap();
+        std::fs::remove_file(volume.arena().unwrap()).unwrap();
 
         drive = plug_in();
         // What recovery serves is durable already: half of the time another cut comes at once.
@@ -121,7 +121,7 @@ fn a_power_cut_takes_only_what_was_not_flushed() {
         if cut % 2 == 1 {
             server.kill();
             drive.cut();
-            std::fs::remove_file(volume.arena()).unwrap();
+            std::fs::remove_file(volume.arena().unwrap()).unwrap();
             drive = plug_in();
             server = volume.serve("");
             let again = read_all(&event_loop, &volume.socket());

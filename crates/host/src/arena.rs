@@ -14,6 +14,10 @@
 //!    power cut in any mixture of states. The header names the boot, is cleared before anything else is and
 //!    written after everything else is zero.
 //! 4. One process at a time has it open.
+//! 5. What was stored is never cut off: an arena that is kept has the length that it was made with, whatever is asked
+//!    for.
+//!
+//! The header has room for a note of whoever uses the arena, which is read without opening it.
 //!
 //! What it costs over memory of the process's own: the opening, which allocates and maps every page (on one
 //! machine with two busy processors 130 ms for 64 MiB that are new in `/dev/shm`, 30 ms for ones that are kept), and
@@ -40,14 +44,23 @@ use crate::stack::check_space;
 /// Where arenas are kept unless the user names another folder.
 pub const DEFAULT_FOLDER: &str = "/dev/shm";
 
-/// Bytes before the arena's own: a page, of which the header is the first part.
-const HEADER_BYTES: usize = 4096;
+/// Bytes before the arena's own: two pages, of which the header is the first part.
+const HEADER_BYTES: usize = 8192;
 
 /// What a header begins with.
-const MAGIC: [u8; 16] = *b"evenkeel arena 1";
+const MAGIC: [u8; 16] = *b"evenkeel arena 2";
 
 /// The magic, the boot's identity as the kernel writes it, and the number of bytes.
 const MARK_BYTES: usize = 16 + 36 + 8;
+
+/// Where the note's length stands, and the note behind it.
+const NOTE_OFFSET: usize = MARK_BYTES;
+
+/// Longest note: any path finds room in it.
+pub const NOTE_MAX_BYTES: usize = HEADER_BYTES - NOTE_OFFSET - 4;
+
+/// Largest arena, in bytes: more cannot be mapped.
+pub const LEN_MAX_BYTES: u64 = (i64::MAX as u64) - 2 * HEADER_BYTES as u64;
 
 /// Bytes of a unit that is stored whole.
 const UNIT: usize = 8;
@@ -97,8 +110,8 @@ impl SharedArena {
         }))
     }
 
-    /// Opens the arena of `len` bytes at `path`, or makes it. Its bytes are those of an earlier opening since the
-    /// machine was started, of the same length, or else zero.
+    /// Opens the arena at `path`, or makes it. It holds what an earlier opening since the machine was started left, and
+    /// has the length that it had then; else it is `len` zeros.
     ///
     /// # Errors
     ///
@@ -118,17 +131,10 @@ impl SharedArena {
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
             .map_err(|error| failed("the arena is in use by another process")(error.into()))?;
 
-        let mut mark = Vec::with_capacity(MARK_BYTES);
-        mark.extend(MAGIC);
-        mark.extend(boot);
-        mark.extend((len as u64).to_le_bytes());
-        let total = HEADER_BYTES
-            .checked_add(len)
-            .map(|total| total.next_multiple_of(HEADER_BYTES))
-            .filter(|&total| i64::try_from(total).is_ok())
+        let found = read_mark(&file, boot);
+        let (kept, len) = (found.is_some(), found.unwrap_or(len));
+        let total = total_bytes(len)
             .ok_or_else(|| failed("cannot make the arena")(io::ErrorKind::InvalidInput.into()))?;
-        let mut found = [0; MARK_BYTES];
-        let kept = file.read_exact_at(&mut found, 0).is_ok() && found[..] == mark[..];
         if !kept {
             // Cut to nothing first: the mark goes before anything else does, and all pages are new and zero.
             file.set_len(0).map_err(failed("cannot clear the arena"))?;
@@ -137,6 +143,7 @@ impl SharedArena {
         // Also for one that is kept: its pages are there, and it costs nothing to be told so.
         allocate(&file, total, kept).map_err(failed("cannot allocate the arena"))?;
         if !kept {
+            let mark = [&MAGIC[..], boot, &(len as u64).to_le_bytes()].concat();
             file.write_all_at(&mark, 0).map_err(failed("cannot write the arena's header"))?;
         }
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
@@ -155,6 +162,39 @@ impl SharedArena {
     /// Whether it held what an earlier process left, and was not begun anew.
     pub fn is_kept(&self) -> bool {
         self.kept
+    }
+
+    /// Writes a note into the header of the arena at `path`, whoever has it open.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` beyond [`NOTE_MAX_BYTES`]; those of the system calls.
+    pub fn write_note(path: &Path, note: &[u8]) -> Result<(), PathError> {
+        let write = || {
+            if note.len() > NOTE_MAX_BYTES {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
+            let bytes = [&(note.len() as u32).to_le_bytes()[..], note].concat();
+            let flags = OFlags::NOFOLLOW.bits().cast_signed();
+            let file = OpenOptions::new().write(true).custom_flags(flags).open(path)?;
+            file.write_all_at(&bytes, NOTE_OFFSET as u64)
+        };
+        write().map_err(|error| PathError::new(path, "cannot write the arena's header", error))
+    }
+
+    /// Looks at the arena at `path`, whoever has it open; `None` where that is none of this boot of the machine.
+    ///
+    /// # Errors
+    ///
+    /// `PermissionDenied` where the file is not ours alone; those of the system calls.
+    pub fn look(path: &Path) -> Result<Option<Seen>, PathError> {
+        let failed = |doing| move |error: io::Error| PathError::new(path, doing, error);
+        let flags = OFlags::NOFOLLOW.bits().cast_signed();
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
+        let file = file.map_err(failed("cannot open the arena"))?;
+        check_owner(&file).map_err(failed("will not use this as an arena"))?;
+        let len = read_mark(&file, &boot_id(path)?);
+        Ok(len.map(|len| Seen { file, len }))
     }
 
     /// Removes the file: what it holds is no longer needed.
@@ -183,6 +223,60 @@ impl SharedArena {
         let fits = offset.checked_add(len).is_some_and(|end| end <= self.len);
         assert!(fits, "{len} bytes at {offset} lie outside an arena of {} bytes", self.len);
     }
+}
+
+/// An arena that is only looked at.
+#[derive(Debug)]
+pub struct Seen {
+    file: File,
+    len: usize,
+}
+
+impl Seen {
+    /// The note in its header; empty where there is none.
+    pub fn note(&self) -> Vec<u8> {
+        let mut len = [0; 4];
+        let read = self.file.read_exact_at(&mut len, NOTE_OFFSET as u64);
+        let len = u32::from_le_bytes(len) as usize;
+        let mut note = vec![0; if read.is_ok() && len <= NOTE_MAX_BYTES { len } else { 0 }];
+        match self.file.read_exact_at(&mut note, NOTE_OFFSET as u64 + 4) {
+            Ok(()) => note,
+            Err(_) => Vec::new(),
+        }
+    }
+}
+
+impl Arena for Seen {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn store(&self, _offset: usize, _bytes: &[u8]) {
+        unreachable!("an arena that is only looked at is not stored to");
+    }
+
+    fn load(&self, offset: usize, into: &mut [u8]) {
+        // What cannot be read is nothing that counts.
+        if self.file.read_exact_at(into, (HEADER_BYTES + offset) as u64).is_err() {
+            into.fill(0);
+        }
+    }
+}
+
+/// The length of the arena in `file`, where it is one of this boot and all of it is there.
+fn read_mark(file: &File, boot: &[u8; 36]) -> Option<usize> {
+    let mut mark = [0; MARK_BYTES];
+    file.read_exact_at(&mut mark, 0).ok()?;
+    let len = mark.strip_prefix(&MAGIC)?.strip_prefix(boot)?;
+    let len = usize::try_from(u64::from_le_bytes(len.try_into().ok()?)).ok()?;
+    let is_whole = total_bytes(len)? as u64 == file.metadata().ok()?.len();
+    is_whole.then_some(len)
+}
+
+/// Bytes of the file of an arena of `len` bytes.
+fn total_bytes(len: usize) -> Option<usize> {
+    let total = HEADER_BYTES.checked_add(len)?.checked_next_multiple_of(HEADER_BYTES)?;
+    i64::try_from(total).is_ok().then_some(total)
 }
 
 /// The identity of this boot of the machine.
@@ -302,6 +396,46 @@ mod tests {
         let arena = SharedArena::of_boot(&path, 10_001, &[b'b'; 36]).unwrap();
         assert!(!arena.is_kept());
         assert_eq!(load(&arena), [0; 7]);
+    }
+
+    #[test]
+    fn one_that_is_kept_has_the_length_that_it_was_made_with() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("arena");
+        SharedArena::open(&path, 20_000).unwrap().store(19_990, &[7; 10]);
+        for other in [1, 19_999, 20_001, 1 << 20] {
+            let arena = SharedArena::open(&path, other).unwrap();
+            assert!(arena.is_kept());
+            assert_eq!(arena.len(), 20_000);
+            let mut found = [0; 10];
+            arena.load(19_990, &mut found);
+            assert_eq!(found, [7; 10]);
+        }
+        // Cut short by somebody else, it is none any more.
+        OpenOptions::new().write(true).open(&path).unwrap().set_len(10_000).unwrap();
+        let arena = SharedArena::open(&path, 4096).unwrap();
+        assert_eq!((arena.is_kept(), arena.len()), (false, 4096));
+    }
+
+    #[test]
+    fn it_can_be_looked_at_while_it_is_open_with_the_note_of_whoever_uses_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("arena");
+        let arena = SharedArena::open(&path, 10_000).unwrap();
+        let seen = SharedArena::look(&path).unwrap().unwrap();
+        assert_eq!((seen.len(), seen.note()), (10_000, Vec::new()));
+        arena.store(5000, &[7; 3]);
+        let longest = vec![b'n'; NOTE_MAX_BYTES];
+        for note in [&b"mine"[..], b"", &longest] {
+            SharedArena::write_note(&path, note).unwrap();
+            assert_eq!(seen.note(), note);
+        }
+        assert!(SharedArena::write_note(&path, &vec![b'n'; NOTE_MAX_BYTES + 1]).is_err());
+        let mut found = [0; 5];
+        seen.load(4999, &mut found);
+        assert_eq!(found, [0, 7, 7, 7, 0]);
+        fs::write(&path, "something else").unwrap();
+        assert!(SharedArena::look(&path).unwrap().is_none());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use evenkeel_engine::options::OpenOptions;
 use evenkeel_engine::volume::{CheckReport, SuperblockCopy, check};
-use evenkeel_host::event_loop::{Backend, race};
+use evenkeel_host::event_loop::{Backend, Signals, race};
 use evenkeel_host::volume::{OpenVolume, VolumeError};
 use evenkeel_measure::report::format;
 
@@ -21,23 +21,21 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let signals = handle
         .signals(&[signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])
         .map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))?;
-    let found = event_loop.block_on(race(
-        async {
-            let open = OpenVolume::open(&handle, &args.volume, OpenOptions::default()).await?;
-            let replayed = open.volume.counters();
-            let report = check(&open.volume).await;
-            let report =
-                report.map_err(|source| VolumeError::Engine { folder: args.volume.clone(), source })?;
-            open.close().await?;
-            Ok::<_, VolumeError>(Some((report, replayed.replayed_records, replayed.replayed_units)))
-        },
-        async {
-            let _came = signals.next().await;
-            Ok(None)
-        },
-    ))?;
-    let Some((report, records, units)) = found else { return Err(Failure::Interrupted) };
-    say(&recovered(records, units))?;
+    let found = event_loop.block_on(async {
+        let opened = OpenVolume::open(&handle, &args.volume, OpenOptions::default());
+        let Some(open) = unless_signalled(&signals, opened).await else { return Ok(None) };
+        let open = open?;
+        let replayed = open.recovered;
+        let Some(report) = unless_signalled(&signals, check(&open.volume)).await else {
+            open.abandon();
+            return Ok(None);
+        };
+        let report = report.map_err(|source| VolumeError::Engine { folder: args.volume.clone(), source })?;
+        open.close().await?;
+        Ok::<_, VolumeError>(Some((report, replayed)))
+    })?;
+    let Some((report, replayed)) = found else { return Err(Failure::Interrupted) };
+    say(&recovered(replayed))?;
     say(&format!(
         "{}: {} pages checked, {} without contents, {} damaged\n",
         args.volume.display(),
@@ -71,6 +69,15 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
             format!("{shown}: damaged; reads of these ranges fail until they are written anew, from a backup")
         }
     }))
+}
+
+/// What comes of `work`; `None` where a signal comes first.
+async fn unless_signalled<T>(signals: &Signals, work: impl Future<Output = T>) -> Option<T> {
+    let came = async {
+        let _which = signals.next().await;
+        None
+    };
+    race(async { Some(work.await) }, came).await
 }
 
 fn named(report: &CheckReport) -> String {

@@ -8,7 +8,7 @@ mod status;
 use std::io;
 
 use evenkeel_host::event_loop::{Backend, EventLoop};
-use evenkeel_host::volume::VolumeError;
+use evenkeel_host::volume::{Recovered, VolumeError};
 use evenkeel_measure::report::format;
 
 use crate::failure::Failure;
@@ -36,12 +36,12 @@ impl From<VolumeError> for Failure {
 }
 
 /// The line that says what a cut or a kill had left to be done; empty where it was nothing.
-fn recovered(records: u64, units: u64) -> String {
-    if records + units == 0 {
+fn recovered(Recovered { records, writes }: Recovered) -> String {
+    if records + writes == 0 {
         return String::new();
     }
-    let (records, units) = (counted(records, "record"), counted(units, "write"));
-    format!("recovered: {records} of the log, {units} kept in memory\n")
+    let (records, writes) = (counted(records, "record"), counted(writes, "write"));
+    format!("recovered: {records} of the log, {writes} kept in memory\n")
 }
 
 /// How many of what, with the right ending.
@@ -62,6 +62,7 @@ mod tests {
 
     #[test]
     fn one_is_not_many_and_nothing_is_not_told() {
+        let recovered = |records, writes| recovered(Recovered { records, writes });
         assert_eq!(recovered(0, 0), "");
         assert_eq!(recovered(1, 0), "recovered: 1 record of the log, 0 writes kept in memory\n");
         assert_eq!(recovered(12_345, 1), "recovered: 12,345 records of the log, 1 write kept in memory\n");

@@ -43,9 +43,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let scheme = if args.tls.is_some() { "nbds" } else { "nbd" };
     let tell = move |event: Event<'_>| match event {
         Event::Ready { volume, tcp, metrics } => {
-            let counters = volume.volume.counters();
-            let mut text = String::new();
-            text.push_str(&recovered(counters.replayed_records, counters.replayed_units));
+            let mut text = recovered(volume.recovered);
             shown.iter().for_each(|where_to| writeln!(text, "ready: {where_to}").expect("as above"));
             tcp.iter().for_each(|at| writeln!(text, "ready: {scheme}://{at}").expect("as above"));
             metrics.iter().for_each(|at| writeln!(text, "metrics: http://{at}/metrics").expect("as above"));

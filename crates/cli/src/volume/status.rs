@@ -5,7 +5,7 @@ use std::io;
 
 use evenkeel_host::service::status::Status;
 use evenkeel_host::volume::description::Description;
-use evenkeel_host::volume::has_arena;
+use evenkeel_host::volume::has_waiting_writes;
 use evenkeel_measure::report::format;
 
 use super::counted;
@@ -20,7 +20,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     let status = match Status::ask(&args.volume) {
         Ok(status) => status,
         Err(error) if is_unserved(&error) => {
-            let waiting = match has_arena(&args.volume, &description) {
+            let waiting = match has_waiting_writes(&args.volume, &description) {
                 true => "; writes that were acknowledged wait in memory for the next start",
                 false => "",
             };

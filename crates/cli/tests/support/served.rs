@@ -3,6 +3,7 @@
 //! 1. Whatever becomes of a test, its server is ended and its arena, which lies outside the scene, is removed.
 //! 2. Nothing here waits for a time: only for what must come, and not for ever.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -58,11 +59,9 @@ impl<'a> Volume<'a> {
         format!("nbd+unix:///?socket={}", self.socket().display())
     }
 
-    /// Where acknowledged writes are kept through a kill.
-    pub(crate) fn arena(&self) -> PathBuf {
-        let text = fs::read_to_string(self.folder().join("volume.toml")).unwrap_or_default();
-        let id = text.lines().find_map(|line| line.strip_prefix("id = ")).unwrap_or_default();
-        PathBuf::from(format!("/dev/shm/evenkeel-{}.arena", id.trim_matches('"')))
+    /// Where acknowledged writes are kept through a kill, if they are.
+    pub(crate) fn arena(&self) -> Option<PathBuf> {
+        arenas_of(&self.folder()).pop_first()
     }
 
     /// Starts `evenkeel serve disk FLAGS`, and waits until clients may connect.
@@ -82,8 +81,20 @@ impl<'a> Volume<'a> {
 
 impl Drop for Volume<'_> {
     fn drop(&mut self) {
-        let _gone_already_is_fine = fs::remove_file(self.arena());
+        for arena in arenas_of(&self.folder()) {
+            let _gone_already_is_fine = fs::remove_file(arena);
+        }
     }
+}
+
+/// The arenas of the volume in `folder` and of its copies; none where there is no volume.
+pub(crate) fn arenas_of(folder: &Path) -> BTreeSet<PathBuf> {
+    let text = fs::read_to_string(folder.join("volume.toml")).unwrap_or_default();
+    let Some(id) = text.lines().find_map(|line| line.strip_prefix("id = ")) else { return BTreeSet::new() };
+    let start = format!("evenkeel-{}", id.trim_matches('"'));
+    let entries = fs::read_dir("/dev/shm").unwrap().map(|entry| entry.unwrap());
+    let found = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&start));
+    found.map(|entry| entry.path()).collect()
 }
 
 /// A process that serves a volume; it is killed when this is dropped.

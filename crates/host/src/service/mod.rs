@@ -123,29 +123,55 @@ pub async fn run(
     let Some(open) = opened.await else { return Ok(Ended::BeforeServing) };
     let open = open?;
 
-    let mut export = VolumeExport::new(open.volume.clone(), "");
-    if options.read_only {
-        export = export.read_only();
-    }
-    let server: VolumeServer = Server::new(event_loop.clone(), export, options.limits, tls);
     let tell = Rc::new(tell);
-    let mut tcp = Vec::new();
-    for address in options.nbd {
-        let (listener, peer) = listen(event_loop, address)?;
-        tcp.extend(listener.tcp_address().ok().filter(|_| peer == "tcp"));
-        accept(event_loop, listener, server.clone(), Rc::clone(&tell), peer);
-    }
-    let watched = Rc::new(status::Watched::new(event_loop, &open, server.clone(), options.read_only));
-    let status_listener = Listener::unix(event_loop, &folder.join(STATUS_SOCKET))?;
-    serve_status(event_loop, status_listener, Rc::clone(&watched));
-    let metrics = match options.metrics {
-        Some(address) => Some(metrics::serve(event_loop, &address, watched)?),
-        None => None,
+    let listening = listen_to_all(event_loop, &open, options, tls, &tell);
+    let Listening { server, tcp, metrics } = match listening {
+        Ok(listening) => listening,
+        Err(error) => {
+            open.abandon();
+            return Err(error);
+        }
     };
     tell(Event::Ready { volume: &open, tcp, metrics });
     let _came = signals.next().await;
     tell(Event::Stopping);
     stop(&signals, &server, open).await
+}
+
+/// A server, and where it is.
+struct Listening {
+    server: VolumeServer,
+    tcp: Vec<std::net::SocketAddr>,
+    metrics: Option<std::net::SocketAddr>,
+}
+
+/// Nobody is accepted before the loop runs again.
+fn listen_to_all(
+    event_loop: &Loop,
+    open: &OpenVolume,
+    options: Options,
+    tls: Option<TlsServer>,
+    tell: &Rc<impl Fn(Event<'_>) + 'static>,
+) -> Result<Listening, VolumeError> {
+    let mut export = VolumeExport::new(open.volume.clone(), "");
+    if options.read_only {
+        export = export.read_only();
+    }
+    let server: VolumeServer = Server::new(event_loop.clone(), export, options.limits, tls);
+    let mut tcp = Vec::new();
+    for address in options.nbd {
+        let (listener, peer) = listen(event_loop, address)?;
+        tcp.extend(listener.tcp_address().ok().filter(|_| peer == "tcp"));
+        accept(event_loop, listener, server.clone(), Rc::clone(tell), peer);
+    }
+    let watched = Rc::new(status::Watched::new(event_loop, open, server.clone(), options.read_only));
+    let status_listener = Listener::unix(event_loop, &open.folder().join(STATUS_SOCKET))?;
+    serve_status(event_loop, status_listener, Rc::clone(&watched));
+    let metrics = match options.metrics {
+        Some(address) => Some(metrics::serve(event_loop, &address, watched)?),
+        None => None,
+    };
+    Ok(Listening { server, tcp, metrics })
 }
 
 async fn stop(signals: &Signals, server: &VolumeServer, open: OpenVolume) -> Result<Ended, VolumeError> {

@@ -15,7 +15,7 @@ use super::{Told, VolumeServer};
 use crate::event_loop::{Backend, Loop};
 use crate::nbd::statistics::{CommandKind, Statistics};
 use crate::volume::description::Description;
-use crate::volume::{OpenVolume, STATUS_SOCKET};
+use crate::volume::{OpenVolume, Recovered, STATUS_SOCKET};
 
 /// Longest document that is read.
 const DOCUMENT_MAX_BYTES: u64 = 4 << 20;
@@ -258,6 +258,7 @@ pub(crate) struct Watched {
     event_loop: Loop,
     began_ns: u64,
     volume: Told,
+    recovered: Recovered,
     description: Description,
     path: String,
     server: VolumeServer,
@@ -270,6 +271,7 @@ impl Watched {
             event_loop: event_loop.clone(),
             began_ns: event_loop.now_ns(),
             volume: open.volume.clone(),
+            recovered: open.recovered,
             description: open.description.clone(),
             path: open.folder().display().to_string(),
             server,
@@ -323,7 +325,11 @@ impl Watched {
                 table_bytes: occupancy.table_bytes,
                 pages_max_bytes: occupancy.pages_max_bytes,
             },
-            counters: volume.counters().into(),
+            counters: Counters {
+                replayed_records: self.recovered.records,
+                replayed_units: self.recovered.writes,
+                ..volume.counters().into()
+            },
             requests: requests(&server.statistics),
         }
     }

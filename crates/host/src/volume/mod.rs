@@ -10,10 +10,12 @@
 //! ```
 //!
 //! 1. A folder is opened by one process at a time: its description is locked, and so is each member.
-//! 2. The arena is found again after a kill -9: it is looked for in the same places each time, and goes only
-//!    when the volume was closed with nothing left in it.
+//! 2. The arena is found again after a kill -9, by the volume whose writes it holds and by no other (`arenas.rs`). It
+//!    goes only when the volume was closed with nothing left in it, or its opening made it and came to nothing. Whose
+//!    members these are is known before an arena is touched.
 //! 3. Nothing that exists is overwritten unless it was named for it ([`create`]).
 
+mod arenas;
 pub mod create;
 pub mod description;
 pub mod member;
@@ -24,16 +26,18 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use evenkeel_engine::env::Arena as _;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::options::OpenOptions;
-use evenkeel_engine::volume::Volume;
+use evenkeel_engine::volume::{Identity, Volume, identify};
 use rustix::fs::FlockOperation;
 
-use crate::arena::{self, SharedArena};
+use crate::arena::{LEN_MAX_BYTES, SharedArena};
 use crate::event_loop::Loop;
 use crate::path_error::PathError;
 
-use description::{Description, Member, VolumeId};
+use arenas::Arenas;
+use description::{Description, Member};
 use member::{MemberDrive, Place, Watch};
 
 /// How long a process that was just killed is waited for: the kernel ends its I/O after its death is told.
@@ -62,6 +66,14 @@ pub enum VolumeError {
         /// What is wrong, in one line.
         why: String,
     },
+    /// Acknowledged writes are in the way that are not those of the volume as its members hold it.
+    #[error("{}: {why}", path.display())]
+    Arena {
+        /// The arena that holds them.
+        path: PathBuf,
+        /// Whose they are, and what to do, in one line.
+        why: String,
+    },
     /// It cannot be made as asked.
     #[error("{0}")]
     Refused(String),
@@ -88,12 +100,44 @@ pub struct OpenVolume {
     pub volume: LocalVolume,
     /// What its folder says of it.
     pub description: Description,
+    /// What a cut or a kill had left to be done.
+    pub recovered: Recovered,
     folder: PathBuf,
     arena_path: PathBuf,
     /// Tells the volume of members that are lost.
     _watch: Watch,
     /// Holds the lock.
     _lock: File,
+}
+
+/// What was done before a volume was open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Recovered {
+    /// Records of the log.
+    pub records: u64,
+    /// Writes kept in memory.
+    pub writes: u64,
+}
+
+/// An arena that goes again unless its volume is opened.
+struct NewArena(Option<PathBuf>);
+
+impl NewArena {
+    fn of(arena: &SharedArena) -> Self {
+        Self((!arena.is_kept()).then(|| arena.path().to_owned()))
+    }
+
+    fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for NewArena {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            let _gone_already_is_fine = std::fs::remove_file(path);
+        }
+    }
 }
 
 impl std::fmt::Debug for OpenVolume {
@@ -122,24 +166,54 @@ impl OpenVolume {
             Some(log) => Rc::new(drive(log).await?),
             None => Rc::clone(&home),
         };
-        let name = arena_name(description.id);
-        let len = usize::try_from(description.buffer_bytes).unwrap_or(usize::MAX);
-        let arena = SharedArena::open_in(&[Path::new(arena::DEFAULT_FOLDER), folder], &name, len)?;
-        let arena_path = arena.path().to_owned();
         let separate_log = description.log.is_some();
-        let drives = (Rc::clone(&home), Rc::clone(&log));
-        let opened = Volume::open(event_loop.clone(), arena, drives.0, drives.1, separate_log, options).await;
-        let volume = opened.map_err(|source| VolumeError::Engine { folder: folder.to_owned(), source })?;
-        if volume.id() != description.id.0 || volume.size_bytes() != description.size_bytes {
-            let why = "its members belong to another volume";
-            return Err(VolumeError::description(&folder.join(description::FILE_NAME), &why));
+        let engine_error = |source| VolumeError::Engine { folder: folder.to_owned(), source };
+        let identity = identify(&*home, &*log, separate_log).await.map_err(engine_error)?;
+        check_description(folder, &description, &identity)?;
+        let len = usize::try_from(description.buffer_bytes).unwrap_or(usize::MAX);
+        let arenas = Arenas::of(folder, &description);
+        let open = async |arena: SharedArena| {
+            let (at, drives) = (arena.path().to_owned(), (Rc::clone(&home), Rc::clone(&log)));
+            let opened =
+                Volume::open(event_loop.clone(), arena, drives.0, drives.1, separate_log, options).await;
+            opened.map_err(|source| match source {
+                Error::ForeignWrites { .. } => {
+                    let why = format!(
+                        "{source}, and the members hold an older state: bring back those that are newer, or remove this \
+                         file to give these writes up"
+                    );
+                    VolumeError::Arena { path: at, why }
+                }
+                source => engine_error(source),
+            })
+        };
+
+        let arena = arenas.open(&identity, len)?;
+        let (made, found_bytes) = (NewArena::of(&arena), arena.len());
+        let found_at = arena.path().to_owned();
+        let mut volume = open(arena).await?;
+        let counters = volume.counters();
+        let recovered = Recovered { records: counters.replayed_records, writes: counters.replayed_units };
+        let mut arena_path = arenas.settle(&found_at)?;
+        made.keep();
+        // Another length was asked for meanwhile: what is in there goes home first. Where it cannot, the length stays.
+        if found_bytes != len && volume.clone().close().await.is_ok() {
+            drop(volume);
+            std::fs::remove_file(&arena_path)
+                .map_err(|error| PathError::new(&arena_path, "cannot remove the arena", error))?;
+            let arena = arenas.open(&identity, len)?;
+            let (made, at) = (NewArena::of(&arena), arena.path().to_owned());
+            volume = open(arena).await?;
+            arena_path = arenas.settle(&at)?;
+            made.keep();
         }
         let watch = Watch::default();
         watch.over(event_loop, &volume, &description.home.place, &home);
         if let Some(member) = &description.log {
             watch.over(event_loop, &volume, &member.place, &log);
         }
-        Ok(Self { volume, description, folder: folder.to_owned(), arena_path, _watch: watch, _lock: lock })
+        let folder = folder.to_owned();
+        Ok(Self { volume, description, recovered, folder, arena_path, _watch: watch, _lock: lock })
     }
 
     /// Where it is.
@@ -150,6 +224,14 @@ impl OpenVolume {
     /// Where its acknowledged writes survive a kill.
     pub fn arena_path(&self) -> &Path {
         &self.arena_path
+    }
+
+    /// Gives it up before anyone has written to it. What a killed process left stays in the arena; where nothing is in it,
+    /// it goes.
+    pub fn abandon(self) {
+        if self.volume.occupancy().buffer_used_bytes == 0 {
+            let _an_empty_arena_may_stay = std::fs::remove_file(&self.arena_path);
+        }
     }
 
     /// Makes everything durable, takes it home, and gives the arena's memory back.
@@ -165,14 +247,26 @@ impl OpenVolume {
     }
 }
 
-fn arena_name(id: VolumeId) -> String {
-    format!("evenkeel-{id}.arena")
+/// Whether writes of a process that was killed wait for the volume to be opened again.
+pub fn has_waiting_writes(folder: &Path, description: &Description) -> bool {
+    Arenas::of(folder, description).hold_writes()
 }
 
-/// Whether writes of a process that was killed wait for the volume to be opened again.
-pub fn has_arena(folder: &Path, description: &Description) -> bool {
-    let name = arena_name(description.id);
-    [Path::new(arena::DEFAULT_FOLDER), folder].iter().any(|place| place.join(&name).exists())
+/// That these members are those that the description speaks of, and that what it says of memory can be had.
+fn check_description(folder: &Path, description: &Description, found: &Identity) -> Result<(), VolumeError> {
+    let refused = |why: &str| Err(VolumeError::description(&folder.join(description::FILE_NAME), &why));
+    if found.volume != description.id.0 || found.size_bytes != description.size_bytes {
+        return refused("its members belong to another volume");
+    }
+    let (bytes, min_bytes) = (description.buffer_bytes, found.arena_bytes_min());
+    if !(min_bytes..=LEN_MAX_BYTES).contains(&bytes) {
+        let why = format!(
+            "buffer_bytes = {bytes}: {min_bytes} at least for writes of {} in one piece, {LEN_MAX_BYTES} at most",
+            found.atomic_max_bytes
+        );
+        return refused(&why);
+    }
+    Ok(())
 }
 
 /// Reads the description and keeps every other process from opening the volume.

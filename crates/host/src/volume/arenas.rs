@@ -1,0 +1,287 @@
+//! Whose arena is whose.
+//!
+//! An arena lies outside of the volume's folder. After a kill the volume whose writes it holds must find it again, and
+//! nobody else: not a copy, whose members carry the same number and are other files.
+//!
+//! 1. It is named by the volume's number and by what the home member is: a file's device and inode, a device's number, an
+//!    export's URI. A copy has another home, and so another arena.
+//! 2. A home may become another file and be the same volume: moved to another file system, or mounted anew. A note says
+//!    where an arena's home was. Where that is no more, or where ours is now, and its writes are of the very opening that
+//!    the superblock speaks of, it is ours, and gets our name once the volume is open. (A copy made after the kill passes
+//!    for the original where that one was moved and the copy is opened first: the two are the same then.)
+//! 3. Nothing is taken from a home that is still there. Where that cannot be told, nothing is opened.
+
+use std::ffi::OsStr;
+use std::fs::{self, Metadata};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use evenkeel_engine::volume::{Holdings, Identity};
+
+use super::VolumeError;
+use super::description::{Description, VolumeId};
+use super::member::Place;
+use crate::arena::{DEFAULT_FOLDER, NOTE_MAX_BYTES, SharedArena};
+use crate::path_error::PathError;
+
+/// Where a volume's arena may be, and what it is called.
+#[derive(Debug)]
+pub(super) struct Arenas {
+    folders: [PathBuf; 2],
+    id: VolumeId,
+    home: Home,
+}
+
+/// What a home member is, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Home {
+    /// What it is for as long as the machine runs: `file DEVICE INODE`, `device NUMBER` or `export`.
+    what: String,
+    /// Its path or URI; `None` where that is too long for a note.
+    at: Option<Vec<u8>>,
+}
+
+/// What became of the home of an arena that does not have our name.
+enum Whereabouts {
+    /// It is where ours is.
+    Here,
+    /// It is still there.
+    Elsewhere,
+    /// It is not there any more.
+    Gone,
+    /// That cannot be told.
+    Unknown,
+}
+
+impl Arenas {
+    /// Of the volume in `folder`.
+    pub(super) fn of(folder: &Path, description: &Description) -> Self {
+        let folders = [PathBuf::from(DEFAULT_FOLDER), folder.to_owned()];
+        Self { folders, id: description.id, home: Home::of(folder, &description.home.place) }
+    }
+
+    /// Opens the one with this volume's writes, or else makes one of `len` bytes. [`Self::settle`] it once the volume is
+    /// open.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be told whose writes an arena holds; as [`SharedArena::open`].
+    pub(super) fn open(&self, identity: &Identity, len: usize) -> Result<SharedArena, VolumeError> {
+        let name = self.name();
+        if self.folders.iter().all(|folder| folder.join(&name).symlink_metadata().is_err()) {
+            for path in self.others() {
+                if let Some(arena) = self.adopt(&path, identity, len)? {
+                    return Ok(arena);
+                }
+            }
+        }
+        Ok(SharedArena::open_in(&self.folders.each_ref().map(PathBuf::as_path), &name, len)?)
+    }
+
+    /// Gives the arena at `from`, whose volume is open, its name and its note; answers where it is now.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub(super) fn settle(&self, from: &Path) -> Result<PathBuf, VolumeError> {
+        let path = from.with_file_name(self.name());
+        if from != path {
+            fs::rename(from, &path)
+                .map_err(|error| PathError::new(from, "cannot rename the arena", error))?;
+        }
+        SharedArena::write_note(&path, &self.home.note())?;
+        Ok(path)
+    }
+
+    /// Whether an arena that may be this volume's holds writes that nobody has made durable.
+    pub(super) fn hold_writes(&self) -> bool {
+        let own = self.folders.iter().map(|folder| folder.join(self.name()));
+        let others = self.others().into_iter().filter(|path| {
+            let seen = SharedArena::look(path).ok().flatten();
+            seen.is_some_and(|seen| !matches!(self.whereabouts(&seen.note()), Whereabouts::Elsewhere))
+        });
+        own.chain(others).any(|path| {
+            let seen = SharedArena::look(&path).ok().flatten();
+            seen.and_then(|seen| Holdings::of(&seen)).is_some_and(|held| held.writes > 0)
+        })
+    }
+
+    fn name(&self) -> String {
+        let mut hasher = DefaultHasher::new();
+        self.home.what.hash(&mut hasher);
+        if self.home.is_export() {
+            self.home.at.hash(&mut hasher);
+        }
+        format!("{}{:016x}.arena", self.prefix(), hasher.finish())
+    }
+
+    fn prefix(&self) -> String {
+        format!("evenkeel-{}-", self.id)
+    }
+
+    /// Arenas of the same number and another name, of this user.
+    fn others(&self) -> Vec<PathBuf> {
+        let (prefix, own) = (self.prefix(), self.name());
+        let is_another = |name: &OsStr| {
+            let name = name.to_string_lossy();
+            name.starts_with(&prefix) && name.ends_with(".arena") && name != own.as_str()
+        };
+        let entries = self.folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+        let mut found: Vec<PathBuf> =
+            entries.filter(|entry| is_another(&entry.file_name())).map(|entry| entry.path()).collect();
+        let user = rustix::process::geteuid().as_raw();
+        found.retain(|path| path.symlink_metadata().is_ok_and(|found| found.uid() == user));
+        found.sort_unstable();
+        found
+    }
+
+    /// The arena at `path`, made under another name, if its writes are this volume's.
+    fn adopt(
+        &self,
+        path: &Path,
+        identity: &Identity,
+        len: usize,
+    ) -> Result<Option<SharedArena>, VolumeError> {
+        let Some(seen) = SharedArena::look(path)? else { return Ok(None) };
+        let Some(held) = Holdings::of(&seen).filter(|held| held.writes > 0) else { return Ok(None) };
+        let is_ours = match self.whereabouts(&seen.note()) {
+            Whereabouts::Elsewhere => false,
+            // The engine refuses writes of a later opening than the members know of.
+            Whereabouts::Here => !held.are_superseded(identity.volume, identity.epoch),
+            Whereabouts::Gone => held.are_of(identity.volume, identity.epoch),
+            Whereabouts::Unknown if held.are_of(identity.volume, identity.epoch) => {
+                let (writes, note) = (held.writes, seen.note());
+                let at = Home::parse(&note).and_then(|home| home.at).unwrap_or_default();
+                let why = format!(
+                    "it holds {writes} acknowledged writes of this volume, whose pages were at {}, and whether they are \
+                     there still cannot be told: serve it from there, or remove this file to give those writes up",
+                    OsStr::from_bytes(&at).display()
+                );
+                return Err(VolumeError::Arena { path: path.to_owned(), why });
+            }
+            Whereabouts::Unknown => false,
+        };
+        if is_ours { Ok(Some(SharedArena::open(path, len)?)) } else { Ok(None) }
+    }
+
+    /// What became of the home that a note speaks of.
+    fn whereabouts(&self, note: &[u8]) -> Whereabouts {
+        let Some(home) = Home::parse(note) else { return Whereabouts::Unknown };
+        let Some(at) = &home.at else { return Whereabouts::Unknown };
+        if Some(at) == self.home.at.as_ref() {
+            return Whereabouts::Here;
+        }
+        if home.is_export() {
+            return Whereabouts::Unknown;
+        }
+        match fs::metadata(OsStr::from_bytes(at)) {
+            Ok(found) if home.is_like(&found) => Whereabouts::Elsewhere,
+            Ok(_) => Whereabouts::Gone,
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Whereabouts::Gone
+            }
+            Err(_) => Whereabouts::Unknown,
+        }
+    }
+}
+
+impl Home {
+    fn of(folder: &Path, place: &Place) -> Self {
+        let (what, at) = match place {
+            Place::Nbd(uri) => ("export".to_owned(), uri.as_str().as_bytes().to_owned()),
+            Place::Path(path) => {
+                let path = folder.join(path);
+                let at = path.canonicalize().or_else(|_| std::path::absolute(&path)).unwrap_or_default();
+                (
+                    path.metadata().map_or_else(|_| "nothing".to_owned(), |found| what(&found)),
+                    at.into_os_string().into_encoded_bytes(),
+                )
+            }
+        };
+        let is_noted = !at.is_empty() && what.len() + 1 + at.len() <= NOTE_MAX_BYTES;
+        Self { what, at: is_noted.then_some(at) }
+    }
+
+    fn note(&self) -> Vec<u8> {
+        [self.what.as_bytes(), b"\n", self.at.as_deref().unwrap_or_default()].concat()
+    }
+
+    fn parse(note: &[u8]) -> Option<Self> {
+        let end = note.iter().position(|&byte| byte == b'\n')?;
+        let (what, at) = (std::str::from_utf8(&note[..end]).ok()?, &note[end + 1..]);
+        Some(Self { what: what.to_owned(), at: (!at.is_empty()).then(|| at.to_owned()) })
+    }
+
+    fn is_export(&self) -> bool {
+        self.what == "export"
+    }
+
+    /// Whether that may be the same file or device: a file system that was mounted anew has another number.
+    fn is_like(&self, found: &Metadata) -> bool {
+        let found = what(found);
+        let last = |what: &str| what.rsplit(' ').next().map(str::to_owned);
+        self.what.split(' ').next() == found.split(' ').next() && last(&self.what) == last(&found)
+    }
+}
+
+fn what(found: &Metadata) -> String {
+    match found.file_type().is_block_device() {
+        true => format!("device {:x}", found.rdev()),
+        false => format!("file {:x} {:x}", found.dev(), found.ino()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arenas(home: &str) -> Arenas {
+        let place: Place = home.parse().unwrap();
+        Arenas {
+            folders: ["/a".into(), "/b".into()],
+            id: VolumeId(7),
+            home: Home::of(Path::new("/"), &place),
+        }
+    }
+
+    #[test]
+    fn a_name_tells_homes_apart_and_is_always_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        fs::write(path("one"), "").unwrap();
+        fs::copy(path("one"), path("copy")).unwrap();
+        let one = arenas(&path("one"));
+        assert!(one.name().starts_with("evenkeel-0000000000000007-"), "{}", one.name());
+        assert_ne!(arenas(&path("copy")).name(), one.name());
+        assert_ne!(arenas("nbd://host/a").name(), arenas("nbd://host/b").name());
+        assert_eq!(arenas("nbd://host/a").name(), arenas("nbd://host/a").name());
+        std::os::unix::fs::symlink("one", path("link")).unwrap();
+        assert_eq!(arenas(&path("link")).name(), one.name());
+        fs::rename(path("one"), path("moved")).unwrap();
+        assert_eq!(arenas(&path("moved")).name(), one.name());
+    }
+
+    #[test]
+    fn a_note_says_where_its_home_was_and_whether_it_is_there_still() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        ["one", "other"].iter().for_each(|name| fs::write(path(name), "").unwrap());
+        let (one, other) = (arenas(&path("one")), arenas(&path("other")));
+        let note = one.home.note();
+        assert!(matches!(one.whereabouts(&note), Whereabouts::Here));
+        assert!(matches!(other.whereabouts(&note), Whereabouts::Elsewhere));
+        fs::rename(path("one"), path("moved")).unwrap();
+        assert!(matches!(other.whereabouts(&note), Whereabouts::Gone));
+        fs::copy(path("moved"), path("one")).unwrap();
+        assert!(matches!(other.whereabouts(&note), Whereabouts::Gone), "another file is there");
+        let far = arenas("nbd://host/a").home.note();
+        assert!(matches!(other.whereabouts(&far), Whereabouts::Unknown));
+        assert!(matches!(arenas("nbd://host/a").whereabouts(&far), Whereabouts::Here));
+        for torn in [&b""[..], b"file 1", b"file 1 2\n", &[0xff; 300]] {
+            assert!(matches!(one.whereabouts(torn), Whereabouts::Unknown), "{torn:?}");
+        }
+    }
+}
