@@ -120,7 +120,7 @@ fn a_full_disk_below_takes_nothing_that_was_acknowledged() {
     });
     assert!(matches!(error, ClientError::Server { .. }), "{error}");
     let failure = server.status().failure.expect("it failed and does not say so");
-    says(&failure, &["home", "28"]);
+    says(&failure, &["home", "no room", "make room", "28"]);
     let told = inside.run("status disk");
     assert_eq!(told.code, Some(1), "{told:?}");
     // What it has it still gives, and it goes without taking anything along.

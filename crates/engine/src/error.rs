@@ -4,12 +4,24 @@ use std::rc::Rc;
 
 /// A device did not do what it was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{doing}: errno {errno}")]
+#[error("{doing}: {}", in_words(*.errno))]
 pub struct DeviceError {
     /// What was asked.
     pub doing: &'static str,
     /// The system's number for the cause, as in errno(3).
     pub errno: i32,
+}
+
+/// What a number of errno(3) means to whoever has to do something about it.
+fn in_words(errno: i32) -> String {
+    let words = match errno {
+        5 => "the drive could not do it; look after the drive, then open the volume anew",
+        28 => "no room is left there; make room, then open the volume anew",
+        30 => "it is read-only; make it writable, then open the volume anew",
+        122 => "the quota there is used up; make room, then open the volume anew",
+        _ => return format!("errno {errno}"),
+    };
+    format!("{words} (errno {errno})")
 }
 
 /// A volume did not do what it was asked.

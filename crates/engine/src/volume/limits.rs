@@ -3,6 +3,7 @@
 use super::checkpoint::ANNOUNCED_MAX_BYTES;
 use super::write::ZERO_CHUNK_PAGES;
 use crate::error::Error;
+use crate::format::layout::SUMS_PER_TABLE_PAGE;
 use crate::format::record::{HEADER_BYTES, RECORD_BYTES_MAX, TAG_BYTES};
 use crate::format::unit::{Content, UnitExtent};
 use crate::format::{PAGE, PAGE_BYTES};
@@ -16,6 +17,38 @@ const DIRTY_PAGES_MAX: usize = RECORD_BYTES_MAX / TAG_BYTES / 4;
 
 /// Frames without which a volume could not take a write of its largest atomic size beside others.
 const DIRTY_PAGES_MIN: usize = 16;
+
+/// Largest `atomic_max_bytes` of a volume: a record holds no more.
+pub const ATOMIC_MAX_BYTES: u64 = COMMIT_MAX_BYTES as u64;
+
+/// Bytes of the smallest log for a disk of `size_bytes` with writes of up to `atomic_max_bytes` in one piece, on a drive
+/// that writes `sector_bytes` at once; `atomic_sectors` is what its home promises. `None` beyond [`ATOMIC_MAX_BYTES`].
+pub fn log_bytes_min(
+    size_bytes: u64,
+    atomic_max_bytes: u64,
+    sector_bytes: u32,
+    atomic_sectors: bool,
+) -> Option<u64> {
+    if atomic_max_bytes > ATOMIC_MAX_BYTES {
+        return None;
+    }
+    let table_pages = size_bytes.div_ceil(PAGE_BYTES).div_ceil(SUMS_PER_TABLE_PAGE);
+    let suffices = |pages: u64| {
+        let log_bytes = pages * PAGE_BYTES;
+        let limits = Limits::of(log_bytes, sector_bytes as usize, table_pages, !atomic_sectors);
+        log_bytes >= atomic_max_bytes && limits.check_suffice(atomic_max_bytes, log_bytes).is_ok()
+    };
+    let enough = (0..40).map(|bits| 1u64 << bits).find(|&pages| suffices(pages))?;
+    let mut between = enough / 2..enough;
+    while between.start < between.end {
+        let middle = between.start.midpoint(between.end);
+        match suffices(middle) {
+            true => between.end = middle,
+            false => between.start = middle + 1,
+        }
+    }
+    Some(between.start * PAGE_BYTES)
+}
 
 /// What the size of the log allows.
 #[derive(Debug, Clone, Copy)]
@@ -140,5 +173,31 @@ impl Limits {
     pub(super) fn unit_max_bytes(&self) -> usize {
         let by_pages = self.dirty_pages_max.min(self.image_pages_max).saturating_sub(2) / 2 * PAGE;
         by_pages.min(self.commit_used_max as usize / 3).min(COMMIT_MAX_BYTES)
+    }
+}
+
+#[cfg(test)]
+mod smallest_log {
+    use super::*;
+
+    #[test]
+    fn the_smallest_log_suffices_and_one_page_less_does_not() {
+        for size_bytes in [1 << 20, 8 << 30, 100 << 40_u64] {
+            for atomic_max_bytes in [PAGE_BYTES, 16 << 10, 1 << 20, ATOMIC_MAX_BYTES] {
+                for (sector_bytes, atomic_sectors) in [(512, true), (512, false), (4096, true), (4096, false)]
+                {
+                    let least =
+                        log_bytes_min(size_bytes, atomic_max_bytes, sector_bytes, atomic_sectors).unwrap();
+                    let table_pages = size_bytes.div_ceil(PAGE_BYTES * SUMS_PER_TABLE_PAGE);
+                    let suffices = |log_bytes: u64| {
+                        Limits::of(log_bytes, sector_bytes as usize, table_pages, !atomic_sectors)
+                            .check_suffice(atomic_max_bytes, log_bytes)
+                            .is_ok()
+                    };
+                    assert!(suffices(least) && !suffices(least - PAGE_BYTES), "{least} for {size_bytes}");
+                }
+            }
+        }
+        assert_eq!(log_bytes_min(1 << 20, ATOMIC_MAX_BYTES + 1, 512, true), None);
     }
 }

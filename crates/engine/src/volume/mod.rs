@@ -49,6 +49,7 @@ pub use check::{CheckReport, check};
 pub use create::create;
 pub use identify::{Identity, arena_bytes_min, identify};
 use limits::Limits;
+pub use limits::{ATOMIC_MAX_BYTES, log_bytes_min};
 pub use superblocks::SuperblockCopy;
 use superblocks::Superblocks;
 
