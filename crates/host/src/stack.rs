@@ -45,6 +45,13 @@ pub struct Stack {
     pub kernel: String,
 }
 
+impl Stack {
+    /// Whether the file system writes elsewhere what was written before, unless a file is exempt from it.
+    pub fn copies_on_write(&self) -> bool {
+        ["btrfs", "bcachefs", "zfs", "nilfs2", "f2fs"].contains(&self.file_system.as_str())
+    }
+}
+
 /// A path's [`Stack`], with the devices whose counters tell what reaches them.
 #[derive(Debug, Clone)]
 pub struct StackProbe {

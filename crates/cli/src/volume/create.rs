@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::fmt::Write as _;
 
+use evenkeel_host::drive::needs_no_more_room;
 use evenkeel_host::event_loop::{Backend, race};
 use evenkeel_host::volume::create::{Plan, PlannedMember, Request, create};
 use evenkeel_measure::report::format;
@@ -69,6 +70,17 @@ pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
     } else {
         ", not known to keep sectors whole: each page is logged before it is overwritten"
     };
+    let copied = [Some(&plan.home), plan.log.as_ref()].into_iter().flatten().filter(|member| {
+        !request.sparse && member.place.path().is_some_and(|path| !needs_no_more_room(path))
+    });
+    for member in copied {
+        let place = &member.place;
+        writeln!(
+            text,
+            "  {place}: its file system writes nothing in place: where that is full, the volume stops"
+        )
+        .expect("a string takes all");
+    }
     writeln!(
         text,
         "  losses of members that it survives: none (layout single)\n  sectors of {} bytes{survives}\n\

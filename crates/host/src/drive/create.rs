@@ -1,19 +1,41 @@
 //! Making a file for a drive, with all the room that it will need.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use evenkeel_engine::device::{Device, Durability, Extent, FlushScope};
 use evenkeel_engine::error::DeviceError;
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, IFlags, ioctl_getflags, ioctl_setflags};
 
 use super::{DriveOptions, FileDrive};
+use crate::durable_file::is_block_device;
 use crate::event_loop::Loop;
 use crate::path_error::PathError;
 use crate::scratch::{ScratchFile, settle_folder};
-use crate::stack::check_space;
+use crate::stack::{StackProbe, check_space};
+
+/// Asks a file system that writes elsewhere what was written before to write this file, which is empty, in place: else
+/// reserved room is none.
+fn write_in_place(file: &File, path: &Path) {
+    if !is_written_in_place(file, path)
+        && let Ok(flags) = ioctl_getflags(file)
+    {
+        let _whoever_makes_a_volume_asks = ioctl_setflags(file, flags | IFlags::NOCOW);
+    }
+}
+
+/// Whether a write to the file at `path` needs no room but what the file has. A device has all of its own.
+pub fn needs_no_more_room(path: &Path) -> bool {
+    is_block_device(path) || File::open(path).is_ok_and(|file| is_written_in_place(&file, path))
+}
+
+/// The same of an open file.
+fn is_written_in_place(file: &File, path: &Path) -> bool {
+    let copies = StackProbe::of(path).is_ok_and(|found| found.stack.copies_on_write());
+    !copies || ioctl_getflags(file).is_ok_and(|flags| flags.contains(IFlags::NOCOW))
+}
 
 /// Bytes that are written between two reports of progress.
 const STRIDE_BYTES: u64 = 8 << 20;
@@ -69,6 +91,7 @@ impl FileDrive {
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
         });
         let (guard, file) = made.map_err(failed("cannot make the file"))?;
+        write_in_place(&file, path);
         if fill != Fill::Sparse {
             check_space(path, size_bytes).map_err(failed("no room for the file"))?;
         }
@@ -96,6 +119,58 @@ impl FileDrive {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         settle_folder(folder.unwrap_or(Path::new("."))).map_err(failed("cannot make its name durable"))?;
         Ok((drive, guard))
+    }
+
+    /// Makes the existing file at `path` one of `size_bytes` and opens it. What it held is lost; where there is no room
+    /// for it, nothing is.
+    ///
+    /// # Errors
+    ///
+    /// `StorageFull`; `WouldBlock` where another drive has it open; as [`Self::open`].
+    pub async fn overwrite(
+        event_loop: &Loop,
+        path: &Path,
+        size_bytes: u64,
+        fill: Fill,
+        options: DriveOptions,
+    ) -> Result<Self, PathError> {
+        let failed = |doing| move |error: io::Error| PathError::new(path, doing, error);
+        let locked = Self::open(event_loop, path, options)?;
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(failed("cannot open"))?;
+        let found = file.metadata().map_err(failed("cannot look at it"))?;
+        let has_bytes = found.blocks().saturating_mul(512);
+        if fill != Fill::Sparse {
+            check_space(path, size_bytes.saturating_sub(has_bytes))
+                .map_err(failed("no room for the file"))?;
+        }
+        if fill == Fill::Sparse || !is_written_in_place(&file, path) {
+            file.set_len(0).map_err(failed("cannot empty it"))?;
+            write_in_place(&file, path);
+        }
+        if fill != Fill::Sparse {
+            // Beyond its end at first: without room it stays as it is.
+            let reserved = rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, size_bytes);
+            if let Err(error) = reserved {
+                let _what_was_reserved_may_stay = file.set_len(found.len());
+                return Err(failed("cannot reserve room")(error.into()));
+            }
+        }
+        file.set_len(size_bytes).map_err(failed("cannot make it that large"))?;
+        event_loop
+            .blocking(move || file.sync_all())
+            .await
+            .flatten()
+            .map_err(failed("cannot make the file durable"))?;
+        // It was opened with another size.
+        drop(locked);
+        let drive = Self::open(event_loop, path, options)?;
+        if fill == Fill::Written {
+            let all = Extent::new(0, drive.geometry().size_bytes);
+            let written = drive.write_zeros(all, |_, _| ()).await;
+            written
+                .map_err(|error| failed("cannot fill the file")(io::Error::from_raw_os_error(error.errno)))?;
+        }
+        Ok(drive)
     }
 
     /// Writes zeros over `extent` and flushes. `progress` is told bytes that are written and bytes in all.

@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 use crate::event_loop::pool::{PIECE_MAX_BYTES, Piece, Pool};
 use crate::event_loop::{Loop, SharedFd, Sync, Transfer};
 
-pub use create::Fill;
+pub use create::{Fill, needs_no_more_room};
 pub use open::DriveOptions;
 
 /// Transfers of one call under way at once.

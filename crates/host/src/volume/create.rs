@@ -1,8 +1,9 @@
 //! Making a volume.
 //!
 //! 1. Nothing that exists is touched but the files, devices and exports that `destroy` names. An export always exists.
+//!    Files among them are overwritten where they are, once the plan has found nothing in the way (`plan.rs`).
 //! 2. Whatever ends it halfway (an error, Ctrl-C) leaves no file of its own: the description, without which
-//!    nothing counts as a volume, is written last.
+//!    nothing counts as a volume, is written last. What was overwritten stays so.
 //! 3. Members that are files have all their room, unless they are to be sparse: a full disk below cannot turn an
 //!    acknowledged write into an error.
 
@@ -13,149 +14,18 @@ use std::path::{Path, PathBuf};
 
 use evenkeel_engine::device::{Device, Extent};
 use evenkeel_engine::env::Env;
-use evenkeel_engine::format::PAGE_BYTES;
-use evenkeel_engine::format::layout::{Layout, log_bytes_with_superblocks};
+use evenkeel_engine::error::Error;
 use evenkeel_engine::options::CreateOptions;
 
 use super::VolumeError;
-use super::description::{Description, FILE_NAME, LayoutKind, Member, VolumeId};
+use super::description::{Description, LayoutKind, Member, VolumeId};
 use super::member::{MemberDrive, Place};
+pub use super::plan::{Plan, PlannedMember, Request};
 use crate::drive::{DriveOptions, FileDrive, Fill};
 use crate::durable_file::is_block_device;
 use crate::event_loop::Loop;
 use crate::path_error::PathError;
 use crate::scratch::ScratchFile;
-use crate::stack::StackProbe;
-
-/// What is asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
-    /// The folder: new, or empty.
-    pub folder: PathBuf,
-    /// Bytes that the volume offers.
-    pub size_bytes: u64,
-    /// Home member: a block device, a file's name or an export; `home` in the folder unless given.
-    pub member: Option<Place>,
-    /// Log member; `log` in the folder unless given, or a part of a home member that is a block device.
-    pub log: Option<Place>,
-    /// Bytes of the log.
-    pub log_bytes: u64,
-    /// Largest write that is one commit.
-    pub atomic_max_bytes: u64,
-    /// Memory for writes that are not durable.
-    pub buffer_bytes: u64,
-    /// Whether files take room only where something is written.
-    pub sparse: bool,
-    /// What is promised of sectors that a power cut interrupts; `None` asks the device.
-    pub atomic_sectors: Option<bool>,
-    /// Existing files, devices and exports that may be overwritten.
-    pub destroy: Vec<Place>,
-}
-
-/// One member, as it will be made.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PlannedMember {
-    /// Where it is.
-    pub place: Place,
-    /// Bytes that it takes.
-    pub bytes: u64,
-    /// Whether something is there now that will be lost.
-    pub overwrites: bool,
-}
-
-/// What [`create`] will do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
-    /// The home member.
-    pub home: PlannedMember,
-    /// The log member, where it is one of its own.
-    pub log: Option<PlannedMember>,
-}
-
-impl Request {
-    /// A volume of `size_bytes` in `folder`, with its home and a log of 256 MiB as files there, a buffer of 64 MiB,
-    /// and writes of up to 16 KiB in one piece.
-    pub fn new(folder: impl Into<PathBuf>, size_bytes: u64) -> Self {
-        Self {
-            folder: folder.into(),
-            size_bytes,
-            member: None,
-            log: None,
-            log_bytes: 256 << 20,
-            atomic_max_bytes: 16 << 10,
-            buffer_bytes: 64 << 20,
-            sparse: false,
-            atomic_sectors: None,
-            destroy: Vec::new(),
-        }
-    }
-
-    /// Looks at what is there, and says what will be made and lost. Nothing is written.
-    ///
-    /// # Errors
-    ///
-    /// [`VolumeError::Refused`] for what exists and was not named, what does not fit, or makes no sense.
-    pub fn plan(&self) -> Result<Plan, VolumeError> {
-        let refused = |why: String| Err(VolumeError::Refused(why));
-        if self.size_bytes == 0 || !self.size_bytes.is_multiple_of(PAGE_BYTES) {
-            return refused(format!(
-                "--size {}: a volume's size is a multiple of 4096 bytes and not 0",
-                self.size_bytes
-            ));
-        }
-        self.check_folder()?;
-        let home_place = self.member.clone().unwrap_or_else(|| self.folder.join("home").into());
-        let log_place = match (&self.log, home_place.path().is_some_and(is_block_device)) {
-            (Some(log), _) => Some(log.clone()),
-            (None, true) => None,
-            (None, false) => Some(self.folder.join("log").into()),
-        };
-        if log_place.as_ref() == Some(&home_place) {
-            return refused(
-                "--member and --log name the same place; leave --log out to keep the log there".into(),
-            );
-        }
-        let pages = self.size_bytes / PAGE_BYTES;
-        let home_bytes = Layout::home_bytes_for(pages, self.log_bytes, log_place.is_some());
-        let home = self.plan_member(home_place, home_bytes)?;
-        let log = log_place.map(|place| self.plan_member(place, log_bytes_with_superblocks(self.log_bytes)));
-        Ok(Plan { home, log: log.transpose()? })
-    }
-
-    fn check_folder(&self) -> Result<(), VolumeError> {
-        let mut entries = match fs::read_dir(&self.folder) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(PathError::new(&self.folder, "cannot make a volume here", error).into()),
-        };
-        if self.folder.join(FILE_NAME).exists() {
-            let why = format!("{}: a volume is here already; choose another folder", self.folder.display());
-            return Err(VolumeError::Refused(why));
-        }
-        match entries.next() {
-            None => Ok(()),
-            Some(_) => {
-                let why = format!("{}: the folder is not empty; name a new one", self.folder.display());
-                Err(VolumeError::Refused(why))
-            }
-        }
-    }
-
-    fn plan_member(&self, place: Place, bytes: u64) -> Result<PlannedMember, VolumeError> {
-        let exists = place.path().is_none_or(|path| path.symlink_metadata().is_ok());
-        let named = self.destroy.contains(&place);
-        if exists && !named {
-            let option = match &place {
-                Place::Path(path) => format!("--destroy {}", path.display()),
-                // A shell has its own ideas of ? and &.
-                Place::Nbd(uri) => format!("--destroy '{uri}'"),
-            };
-            let why = format!("{place}: it exists, and would be overwritten; if that is meant: {option}");
-            return Err(VolumeError::Refused(why));
-        }
-        Ok(PlannedMember { place, bytes, overwrites: exists })
-    }
-}
 
 /// Files that go again unless everything was made.
 #[derive(Default)]
@@ -243,8 +113,13 @@ pub async fn create(
     Ok(description)
 }
 
-fn engine_error(request: &Request, source: evenkeel_engine::error::Error) -> VolumeError {
-    VolumeError::Engine { folder: request.folder.clone(), source }
+fn engine_error(request: &Request, source: Error) -> VolumeError {
+    match source {
+        Error::Unusable(why) => {
+            VolumeError::Refused(format!("{}: cannot make the volume: {why}", request.folder.display()))
+        }
+        source => VolumeError::Engine { folder: request.folder.clone(), source },
+    }
 }
 
 async fn make_member(
@@ -254,9 +129,8 @@ async fn make_member(
     made: &mut Made,
     progress: impl FnMut(u64, u64),
 ) -> Result<MemberDrive, VolumeError> {
-    let promises = || member.place.path().is_some_and(promises_atomic_sectors);
     let options = DriveOptions {
-        atomic_sectors: request.atomic_sectors.unwrap_or_else(promises),
+        atomic_sectors: request.takes_sectors_for_atomic(&member.place),
         keeps_room: !request.sparse,
         ..DriveOptions::default()
     };
@@ -265,32 +139,19 @@ async fn make_member(
         _ => {
             let drive = MemberDrive::open(event_loop, &member.place, options).await?;
             let size_bytes = drive.geometry().size_bytes;
-            if size_bytes < member.bytes {
-                let (place, needed) = (&member.place, member.bytes);
-                let why = format!(
-                    "{place}: it has {size_bytes} bytes, and {needed} are needed; choose a smaller --size"
-                );
-                return Err(VolumeError::Refused(why));
-            }
+            member.check_size(size_bytes)?;
             return Ok(drive);
         }
     };
-    if member.overwrites {
-        fs::remove_file(path).map_err(|error| PathError::new(path, "cannot replace it", error))?;
-    }
     let fill = if request.sparse { Fill::Sparse } else { Fill::Reserved };
+    if member.overwrites {
+        let drive = FileDrive::overwrite(event_loop, path, member.bytes, fill, options).await?;
+        return Ok(MemberDrive::File(drive));
+    }
     let (drive, guard) =
         FileDrive::create_scratch(event_loop, path, member.bytes, fill, options, progress).await?;
     made.files.push(guard);
     Ok(MemberDrive::File(drive))
-}
-
-/// An NVMe drive writes a logical block whole or not at all (its AWUPF is at least one block); of others nothing
-/// is known.
-fn promises_atomic_sectors(path: &Path) -> bool {
-    let below = if path.exists() { Some(path) } else { path.parent() };
-    let below = below.map(|path| if path.as_os_str().is_empty() { Path::new(".") } else { path });
-    below.and_then(|path| StackProbe::of(path).ok()).is_some_and(|stack| stack.is_nvme())
 }
 
 fn describe(request: &Request, place: &Place, drive: &MemberDrive) -> Member {

@@ -19,6 +19,7 @@ mod arenas;
 pub mod create;
 pub mod description;
 pub mod member;
+mod plan;
 
 use std::fs::File;
 use std::io;

@@ -1,0 +1,393 @@
+//! What [`super::create`] will do, and whether it can: found out before anything is written.
+//!
+//! 1. What is refused is refused here, as far as it can be known without writing: what would be lost and was not named,
+//!    what somebody uses, what is no place for a member, and what finds no room.
+//! 2. One line says what is wrong, of which option, and what would do.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use evenkeel_engine::format::PAGE_BYTES;
+use evenkeel_engine::format::layout::{Layout, log_bytes_with_superblocks};
+use evenkeel_engine::volume::{ATOMIC_MAX_BYTES, arena_bytes_min, log_bytes_min};
+use rustix::fs::{FlockOperation, OFlags};
+
+use super::VolumeError;
+use super::description::FILE_NAME;
+use super::member::Place;
+use crate::arena::{DEFAULT_FOLDER, LEN_MAX_BYTES};
+use crate::durable_file::{is_block_device, size_bytes};
+use crate::path_error::PathError;
+use crate::patience::until_released;
+use crate::stack::{StackProbe, space_bytes};
+
+/// Largest disk: what speaks of its sums is held in memory, 1 GiB for one of this size.
+const SIZE_MAX_BYTES: u64 = 256 << 40;
+
+/// Sectors of the log's drive, which is not open yet: the largest there are.
+const SECTOR_BYTES: u32 = 4096;
+
+/// How long a file may still be held by a process that was killed.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// The folder: new, or empty.
+    pub folder: PathBuf,
+    /// Bytes that the volume offers.
+    pub size_bytes: u64,
+    /// Home member: a block device, a file's name or an export; `home` in the folder unless given.
+    pub member: Option<Place>,
+    /// Log member; `log` in the folder unless given, or a part of a home member that is a block device.
+    pub log: Option<Place>,
+    /// Bytes of the log.
+    pub log_bytes: u64,
+    /// Largest write that is one commit.
+    pub atomic_max_bytes: u64,
+    /// Memory for writes that are not durable.
+    pub buffer_bytes: u64,
+    /// Whether files take room only where something is written.
+    pub sparse: bool,
+    /// What is promised of sectors that a power cut interrupts; `None` asks the device.
+    pub atomic_sectors: Option<bool>,
+    /// Existing files, devices and exports that may be overwritten.
+    pub destroy: Vec<Place>,
+}
+
+/// One member, as it will be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedMember {
+    /// Where it is.
+    pub place: Place,
+    /// Bytes that it takes.
+    pub bytes: u64,
+    /// Whether something is there now that will be lost.
+    pub overwrites: bool,
+}
+
+/// What [`create`](super::create::create) will do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// The home member.
+    pub home: PlannedMember,
+    /// The log member, where it is one of its own.
+    pub log: Option<PlannedMember>,
+}
+
+fn refused<T>(why: String) -> Result<T, VolumeError> {
+    Err(VolumeError::Refused(why))
+}
+
+impl Request {
+    /// A volume of `size_bytes` in `folder`, with its home and a log of 256 MiB as files there, a buffer of 64 MiB,
+    /// and writes of up to 16 KiB in one piece.
+    pub fn new(folder: impl Into<PathBuf>, size_bytes: u64) -> Self {
+        Self {
+            folder: folder.into(),
+            size_bytes,
+            member: None,
+            log: None,
+            log_bytes: 256 << 20,
+            atomic_max_bytes: 16 << 10,
+            buffer_bytes: 64 << 20,
+            sparse: false,
+            atomic_sectors: None,
+            destroy: Vec::new(),
+        }
+    }
+
+    /// Looks at what is there, and says what will be made and lost. Nothing is written.
+    ///
+    /// # Errors
+    ///
+    /// [`VolumeError::Refused`] for what exists and was not named, what is in use, what does not fit, or makes no sense.
+    pub fn plan(&self) -> Result<Plan, VolumeError> {
+        if self.size_bytes == 0 || !self.size_bytes.is_multiple_of(PAGE_BYTES) {
+            return refused(format!(
+                "--size {}: a volume's size is a multiple of 4096 bytes and not 0",
+                self.size_bytes
+            ));
+        }
+        if self.size_bytes > SIZE_MAX_BYTES {
+            let (folder, size) = (self.folder.display(), self.size_bytes);
+            return refused(format!(
+                "{folder}: --size {size}: choose a smaller --size, {SIZE_MAX_BYTES} bytes at most"
+            ));
+        }
+        self.check_folder()?;
+        let home_place = self.member.clone().unwrap_or_else(|| self.folder.join("home").into());
+        let log_place = match (&self.log, home_place.path().is_some_and(is_block_device)) {
+            (Some(log), _) => Some(log.clone()),
+            (None, true) => None,
+            (None, false) => Some(self.folder.join("log").into()),
+        };
+        if log_place.as_ref() == Some(&home_place) {
+            return refused(
+                "--member and --log name the same place; leave --log out to keep the log there".into(),
+            );
+        }
+        self.check_sizes(self.takes_sectors_for_atomic(&home_place))?;
+        let pages = self.size_bytes / PAGE_BYTES;
+        let home_bytes = Layout::home_bytes_for(pages, self.log_bytes, log_place.is_some());
+        let home = self.plan_member(home_place, home_bytes, "--size")?;
+        let log_bytes = log_bytes_with_superblocks(self.log_bytes);
+        let log = log_place.map(|place| self.plan_member(place, log_bytes, "--log-size")).transpose()?;
+        let plan = Plan { home, log };
+        plan.check_distinct()?;
+        if !self.sparse {
+            plan.check_room()?;
+        }
+        self.check_buffer()?;
+        Ok(plan)
+    }
+
+    /// Whether what is at `place` is taken to keep sectors whole.
+    pub(super) fn takes_sectors_for_atomic(&self, place: &Place) -> bool {
+        self.atomic_sectors.unwrap_or_else(|| place.path().is_some_and(promises_atomic_sectors))
+    }
+
+    fn check_folder(&self) -> Result<(), VolumeError> {
+        let cannot = |error| Err(PathError::new(&self.folder, "cannot make a volume here", error).into());
+        let mut entries = match fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return parent_of(&self.folder).metadata().map(|_| ()).or_else(cannot);
+            }
+            Err(error) => return cannot(error),
+        };
+        if self.folder.join(FILE_NAME).exists() {
+            return refused(format!(
+                "{}: a volume is here already; choose another folder",
+                self.folder.display()
+            ));
+        }
+        match entries.next() {
+            None => Ok(()),
+            Some(_) => refused(format!("{}: the folder is not empty; name a new one", self.folder.display())),
+        }
+    }
+
+    /// That the engine can run with a log and pieces of these sizes.
+    fn check_sizes(&self, atomic_sectors: bool) -> Result<(), VolumeError> {
+        let (atomic, log) = (self.atomic_max_bytes, self.log_bytes);
+        if atomic < PAGE_BYTES {
+            return refused(format!("--atomic-max {atomic}: at least {PAGE_BYTES} bytes, a page"));
+        }
+        match log_bytes_min(self.size_bytes, atomic, SECTOR_BYTES, atomic_sectors) {
+            None => refused(format!(
+                "--atomic-max {atomic}: at most {ATOMIC_MAX_BYTES} bytes, what a record holds"
+            )),
+            Some(least) if log < least => refused(format!(
+                "--log-size {log}: too small for a disk of this size with --atomic-max {atomic}; at least {least} bytes"
+            )),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// That the volume can be opened with so much memory for its writes, and that there is so much.
+    fn check_buffer(&self) -> Result<(), VolumeError> {
+        let (bytes, atomic) = (self.buffer_bytes, self.atomic_max_bytes);
+        let least = arena_bytes_min(atomic);
+        if bytes < least {
+            return refused(format!(
+                "--buffer {bytes}: too small for writes of --atomic-max {atomic}; at least {least} bytes"
+            ));
+        }
+        let size_in_memory = space_bytes(Path::new(DEFAULT_FOLDER)).map_or(0, |(size, _)| size);
+        let free_in_folder = space_bytes(&existing_above(&self.folder)).map_or(0, |(_, free)| free);
+        let most = size_in_memory.max(free_in_folder).min(LEN_MAX_BYTES);
+        if bytes > most {
+            return refused(format!(
+                "--buffer {bytes}: neither {DEFAULT_FOLDER} nor the folder has room for it; at most {most} bytes"
+            ));
+        }
+        Ok(())
+    }
+
+    fn plan_member(&self, place: Place, bytes: u64, sized_by: &str) -> Result<PlannedMember, VolumeError> {
+        let path = match &place {
+            Place::Path(path) => path.clone(),
+            Place::Nbd(uri) => {
+                if !self.destroy.contains(&place) {
+                    // A shell has its own ideas of ? and &.
+                    return unnamed(&place, &format!("--destroy '{uri}'"));
+                }
+                return Ok(PlannedMember { place, bytes, overwrites: true });
+            }
+        };
+        let exists = path.symlink_metadata().is_ok();
+        if exists {
+            check_kind(&path)?;
+            if !self.destroy.contains(&place) {
+                return unnamed(&place, &format!("--destroy {}", path.display()));
+            }
+            check_unused(&path)?;
+        } else if parent_of(&path) != self.folder {
+            let parent = parent_of(&path).metadata();
+            parent.map_err(|error| PathError::new(&path, "cannot make the file", error))?;
+        }
+        let member = PlannedMember { place, bytes, overwrites: exists };
+        if exists && is_block_device(&path) {
+            let found =
+                size_bytes(&path).map_err(|error| PathError::new(&path, "cannot find its size", error))?;
+            member.check_size(found)?;
+        } else if !may_be_so_large(&existing_above(&path), bytes) {
+            return refused(format!(
+                "{}: a file of {bytes} bytes is more than the file system there takes; choose a smaller {sized_by}",
+                path.display()
+            ));
+        }
+        Ok(member)
+    }
+}
+
+impl PlannedMember {
+    /// That a device or export of `size_bytes` is large enough.
+    pub(super) fn check_size(&self, size_bytes: u64) -> Result<(), VolumeError> {
+        let (place, needed) = (&self.place, self.bytes);
+        match size_bytes < needed {
+            true => refused(format!(
+                "{place}: it has {size_bytes} bytes, and {needed} are needed; choose a smaller --size"
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Bytes of room that it takes beyond those that it has, and of which file system; `None` where it is no file.
+    fn room(&self) -> Option<(u64, PathBuf, u64)> {
+        let path = self.place.path().filter(|path| !is_block_device(path))?;
+        let above = existing_above(path);
+        let found = above.metadata().ok()?;
+        let has = if self.overwrites { found.blocks().saturating_mul(512) } else { 0 };
+        Some((found.dev(), above, self.bytes.saturating_sub(has)))
+    }
+}
+
+impl Plan {
+    fn members(&self) -> impl Iterator<Item = &PlannedMember> {
+        std::iter::once(&self.home).chain(&self.log)
+    }
+
+    /// That home and log are not one file or device by two names.
+    fn check_distinct(&self) -> Result<(), VolumeError> {
+        let inode = |member: &PlannedMember| {
+            let found = member.place.path()?.metadata().ok()?;
+            match found.file_type().is_block_device() {
+                true => Some((found.rdev(), 0)),
+                false => Some((found.dev(), found.ino())),
+            }
+        };
+        let Some(log) = &self.log else { return Ok(()) };
+        match inode(&self.home).is_some_and(|home| inode(log) == Some(home)) {
+            true => refused(format!(
+                "{} and {}: these are the same; name another --log",
+                self.home.place, log.place
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// That the files find room, those on one file system all together.
+    fn check_room(&self) -> Result<(), VolumeError> {
+        let mut needed: BTreeMap<u64, u64> = BTreeMap::new();
+        for member in self.members() {
+            let Some((file_system, above, bytes)) = member.room() else { continue };
+            let sum = needed.entry(file_system).or_default();
+            *sum = sum.saturating_add(bytes);
+            // Some do not say how large they are.
+            let Ok((size, free)) = space_bytes(&above) else { continue };
+            if size > 0 && free < *sum {
+                return refused(format!(
+                    "{}: {sum} bytes of room are needed there, and {free} are free; choose a smaller --size or another \
+                     place, or --sparse",
+                    member.place
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unnamed<T>(place: &Place, option: &str) -> Result<T, VolumeError> {
+    refused(format!("{place}: it exists, and would be overwritten; if that is meant: {option}"))
+}
+
+/// That what exists at `path`, where a link leads to, can be a member.
+fn check_kind(path: &Path) -> Result<(), VolumeError> {
+    let kind = match path.metadata() {
+        Ok(found) if found.is_file() || found.file_type().is_block_device() => return Ok(()),
+        Ok(found) if found.is_dir() => "a folder",
+        Ok(found) if found.file_type().is_char_device() => "a character device",
+        Ok(found) if found.file_type().is_fifo() => "a FIFO",
+        Ok(found) if found.file_type().is_socket() => "a socket",
+        Ok(_) => "something else",
+        Err(error) if error.kind() == io::ErrorKind::NotFound => "a link to nothing",
+        Err(error) => return Err(PathError::new(path, "cannot look at it", error).into()),
+    };
+    refused(format!("{}: it is {kind}; a member is a file, a block device or an export", path.display()))
+}
+
+/// That nobody serves a volume from it, has it mounted, or holds it otherwise.
+fn check_unused(path: &Path) -> Result<(), VolumeError> {
+    let is_device = is_block_device(path);
+    let attempt = || {
+        // On a block device O_EXCL without O_CREAT asks for exclusive use.
+        let flags = if is_device { OFlags::EXCL } else { OFlags::empty() };
+        let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+        if !is_device {
+            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        }
+        Ok(())
+    };
+    let is_held =
+        |error: &io::Error| matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ResourceBusy);
+    match until_released(PATIENCE, is_held, attempt) {
+        Ok(()) => Ok(()),
+        Err(error) if is_held(&error) => {
+            refused(format!("{}: it is in use; stop what uses it, or unmount it, first", path.display()))
+        }
+        Err(error) => Err(PathError::new(path, "cannot open", error).into()),
+    }
+}
+
+/// Whether a file of `bytes` may be made beside `above`, or that cannot be told: one without a name is given that length.
+fn may_be_so_large(above: &Path, bytes: u64) -> bool {
+    let folder = if above.is_dir() { above } else { parent_of(above) };
+    let flags = OFlags::TMPFILE.bits().cast_signed();
+    let nameless: io::Result<File> =
+        OpenOptions::new().write(true).mode(0o600).custom_flags(flags).open(folder);
+    let refuses =
+        |error: &io::Error| matches!(error.kind(), io::ErrorKind::FileTooLarge | io::ErrorKind::InvalidInput);
+    match nameless {
+        Ok(file) => !file.set_len(bytes).is_err_and(|error| refuses(&error)),
+        Err(_) => i64::try_from(bytes).is_ok(),
+    }
+}
+
+fn parent_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// `path`, or the nearest folder above it that exists.
+fn existing_above(path: &Path) -> PathBuf {
+    let mut above = path;
+    while !above.exists() {
+        let parent = parent_of(above);
+        if parent == above {
+            break;
+        }
+        above = parent;
+    }
+    above.to_owned()
+}
+
+/// An NVMe drive writes a logical block whole or not at all (its AWUPF is at least one block); of others nothing
+/// is known.
+fn promises_atomic_sectors(path: &Path) -> bool {
+    StackProbe::of(&existing_above(path)).is_ok_and(|stack| stack.is_nvme())
+}
