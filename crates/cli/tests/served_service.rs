@@ -150,6 +150,30 @@ fn a_graceful_stop_flushes_and_leaves_nothing_in_memory() {
 }
 
 #[test]
+fn a_volume_is_served_in_a_folder_whose_path_is_longer_than_a_sockets_may_be() {
+    let scene = Scene::new();
+    let deep = scene.path(&"d".repeat(150));
+    std::fs::create_dir(&deep).unwrap();
+    let inside = Scene::below(&deep);
+    let volume = Volume::create(&inside, FLAGS);
+    let mut server = volume.serve("");
+    write(&volume.socket(), 777, &noise(7, 100_001));
+    assert_eq!(server.status().server.connections_accepted, 1);
+    // By its whole path too.
+    let whole = volume.folder().display().to_string();
+    assert!(inside.done(&format!("status {whole} --json")).stdout.contains("evenkeel.status/1"));
+    says(&inside.refused(&format!("serve {whole}")), &["another process"]);
+    server.kill();
+    // What the dead process left is in nobody's way.
+    let mut command = inside.command("serve");
+    command.arg(&whole);
+    let server = Server::start(volume.folder(), inside.path("stderr"), command).ready();
+    assert!(contents(&volume.socket())[777..][..100_001] == noise(7, 100_001));
+    server.stop();
+    assert!(!volume.socket().exists());
+}
+
+#[test]
 fn what_the_system_has_in_memory_is_read_from_there() {
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);

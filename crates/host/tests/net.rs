@@ -144,6 +144,35 @@ fn a_unix_socket_is_for_its_user_only_and_goes_with_its_listener() {
 }
 
 #[test]
+fn a_path_may_be_longer_than_the_address_of_a_socket() {
+    for event_loop in loops() {
+        let folder = tempfile::tempdir().unwrap();
+        let deep = folder.path().join("d".repeat(200)).join("e".repeat(200));
+        fs::create_dir_all(&deep).unwrap();
+        let path = deep.join("socket");
+        let env = event_loop.handle();
+        let listener = Listener::unix(&env, &path).unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        event_loop.block_on(async {
+            let (remote, client) = (path.clone(), env.clone());
+            env.spawn(async move { echo(connect_unix(&client, &remote).await.unwrap()).await });
+            let stream = listener.accept().await.unwrap();
+            stream.write(b"hello".to_vec()).await.0.unwrap();
+            let (count, bytes) = stream.read(vec![0; 5], 0).await;
+            assert_eq!((count.unwrap(), &bytes[..]), (5, &b"hello"[..]));
+        });
+        // In use, left by a dead process, and gone, as with any other.
+        let error = Listener::unix(&env, &path).unwrap_err();
+        assert_eq!(error.source.kind(), io::ErrorKind::AddrInUse);
+        drop(listener);
+        assert!(!path.exists());
+        let too_long = deep.join("s".repeat(120));
+        let error = Listener::unix(&env, &too_long).unwrap_err().to_string();
+        assert!(error.contains("name is too long"), "{error}");
+    }
+}
+
+#[test]
 fn a_socket_that_was_handed_over_is_accepted_from() {
     for event_loop in loops() {
         let folder = tempfile::tempdir().unwrap();

@@ -10,7 +10,6 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,7 +17,8 @@ use std::time::Duration;
 use rustix::fs::Mode;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 
-use super::Stream;
+use super::unix_path::reach;
+use super::{Stream, connect_unix_blocking};
 use crate::event_loop::{Backend, Loop, SharedFd};
 use crate::path_error::PathError;
 use crate::patience::until_released;
@@ -148,7 +148,7 @@ fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     // On Linux the file that `bind` makes takes the mode of the socket.
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
-    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    reach(path, |path| Ok(bind(&socket, &SocketAddrUnix::new(path)?)?))?;
     listen(&socket, BACKLOG)?;
     Ok(socket)
 }
@@ -158,7 +158,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     if !path.symlink_metadata()?.file_type().is_socket() {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
-    match UnixStream::connect(path) {
+    match connect_unix_blocking(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
         Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
         Err(error) => Err(error),

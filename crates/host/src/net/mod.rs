@@ -4,13 +4,13 @@
 //! bytes with it: whoever gives one up gives the connection up.
 
 mod listener;
+mod unix_path;
 
 use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -21,6 +21,7 @@ use crate::event_loop::{Loop, SharedFd};
 use crate::path_error::PathError;
 
 pub use listener::Listener;
+pub use unix_path::connect_unix_blocking;
 
 /// A connection's bytes, both ways. Buffers are handed over and come back: the kernel may hold them after a
 /// caller is gone.
@@ -115,7 +116,7 @@ impl ByteStream for Stream {
 /// Those of `connect`: `NotFound`, `ConnectionRefused` where nobody listens.
 pub async fn connect_unix(event_loop: &Loop, path: &Path) -> Result<Stream, PathError> {
     let at = path.to_owned();
-    let socket = event_loop.blocking(move || UnixStream::connect(at)).await;
+    let socket = event_loop.blocking(move || connect_unix_blocking(&at)).await;
     match socket.flatten() {
         Ok(socket) => Ok(Stream::new(event_loop, socket.into())),
         Err(error) => Err(PathError::new(path, "cannot connect", error)),

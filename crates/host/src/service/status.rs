@@ -1,7 +1,6 @@
 //! What a served volume does, as one document.
 
 use std::io::{self, Read};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{Told, VolumeServer};
 use crate::event_loop::{Backend, Loop};
 use crate::nbd::statistics::{CommandKind, Statistics};
+use crate::net::connect_unix_blocking;
 use crate::volume::description::Description;
 use crate::volume::{OpenVolume, Recovered, STATUS_SOCKET};
 
@@ -242,7 +242,7 @@ impl Status {
     ///
     /// `NotFound` and `ConnectionRefused` where nobody serves it; `InvalidData` for an answer that is none.
     pub fn ask(folder: &Path) -> io::Result<Self> {
-        let stream = UnixStream::connect(folder.join(STATUS_SOCKET))?;
+        let stream = connect_unix_blocking(&folder.join(STATUS_SOCKET))?;
         stream.set_read_timeout(Some(ANSWER_MAX))?;
         let mut text = String::new();
         stream.take(DOCUMENT_MAX_BYTES).read_to_string(&mut text)?;

@@ -78,7 +78,16 @@ impl Arenas {
                 }
             }
         }
-        Ok(SharedArena::open_in(&self.folders.each_ref().map(PathBuf::as_path), &name, len)?)
+        self.open_own(len)
+    }
+
+    /// The same, where no other can hold anything of this volume: it was just made durable.
+    ///
+    /// # Errors
+    ///
+    /// As [`SharedArena::open`].
+    pub(super) fn open_own(&self, len: usize) -> Result<SharedArena, VolumeError> {
+        Ok(SharedArena::open_in(&self.folders.each_ref().map(PathBuf::as_path), &self.name(), len)?)
     }
 
     /// Gives the arena at `from`, whose volume is open, its name and its note; answers where it is now.
@@ -145,24 +154,26 @@ impl Arenas {
         identity: &Identity,
         len: usize,
     ) -> Result<Option<SharedArena>, VolumeError> {
-        let Some(seen) = SharedArena::look(path)? else { return Ok(None) };
+        let seen = match SharedArena::look(path) {
+            Ok(Some(seen)) => seen,
+            Ok(None) => return Ok(None),
+            // Another volume was closed meanwhile.
+            Err(error) if error.source.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let note = seen.note();
+        let whereabouts = self.whereabouts(&note);
+        if matches!(whereabouts, Whereabouts::Elsewhere) {
+            return Ok(None);
+        }
         let Some(held) = Holdings::of(&seen).filter(|held| held.writes > 0) else { return Ok(None) };
-        let is_ours = match self.whereabouts(&seen.note()) {
-            Whereabouts::Elsewhere => false,
+        let are_of_members = held.are_of(identity.volume, identity.epoch);
+        let is_ours = match whereabouts {
             // The engine refuses writes of a later opening than the members know of.
             Whereabouts::Here => !held.are_superseded(identity.volume, identity.epoch),
-            Whereabouts::Gone => held.are_of(identity.volume, identity.epoch),
-            Whereabouts::Unknown if held.are_of(identity.volume, identity.epoch) => {
-                let (writes, note) = (held.writes, seen.note());
-                let at = Home::parse(&note).and_then(|home| home.at).unwrap_or_default();
-                let why = format!(
-                    "it holds {writes} acknowledged writes of this volume, whose pages were at {}, and whether they are \
-                     there still cannot be told: serve it from there, or remove this file to give those writes up",
-                    OsStr::from_bytes(&at).display()
-                );
-                return Err(VolumeError::Arena { path: path.to_owned(), why });
-            }
-            Whereabouts::Unknown => false,
+            Whereabouts::Gone => are_of_members,
+            Whereabouts::Unknown if are_of_members => return Err(cannot_tell(path, &held, &note)),
+            Whereabouts::Unknown | Whereabouts::Elsewhere => false,
         };
         if is_ours { Ok(Some(SharedArena::open(path, len)?)) } else { Ok(None) }
     }
@@ -186,6 +197,17 @@ impl Arenas {
             Err(_) => Whereabouts::Unknown,
         }
     }
+}
+
+fn cannot_tell(path: &Path, held: &Holdings, note: &[u8]) -> VolumeError {
+    let at = Home::parse(note).and_then(|home| home.at).unwrap_or_default();
+    let why = format!(
+        "it holds {} acknowledged writes of this volume, whose pages were at {}, and whether they are there still cannot \
+         be told: serve it from there, or remove this file to give those writes up",
+        held.writes,
+        OsStr::from_bytes(&at).display()
+    );
+    VolumeError::Arena { path: path.to_owned(), why }
 }
 
 impl Home {

@@ -35,6 +35,7 @@ use rustix::fs::FlockOperation;
 
 use crate::arena::{LEN_MAX_BYTES, SharedArena};
 use crate::event_loop::Loop;
+use crate::net::connect_unix_blocking;
 use crate::path_error::PathError;
 
 use arenas::Arenas;
@@ -202,7 +203,7 @@ impl OpenVolume {
             drop(volume);
             std::fs::remove_file(&arena_path)
                 .map_err(|error| PathError::new(&arena_path, "cannot remove the arena", error))?;
-            let arena = arenas.open(&identity, len)?;
+            let arena = arenas.open_own(len)?;
             let (made, at) = (NewArena::of(&arena), arena.path().to_owned());
             volume = open(arena).await?;
             arena_path = arenas.settle(&at)?;
@@ -291,7 +292,7 @@ fn lock_description(folder: &Path) -> Result<(Description, File), VolumeError> {
 
 /// Whether a living process answers for the volume.
 fn is_served(folder: &Path) -> bool {
-    std::os::unix::net::UnixStream::connect(folder.join(STATUS_SOCKET)).is_ok()
+    connect_unix_blocking(&folder.join(STATUS_SOCKET)).is_ok()
 }
 
 /// Where a server tells its status.
