@@ -6,9 +6,6 @@
 
 use std::collections::VecDeque;
 
-/// Most bytes that a flush or a commit may ask for at once and count as little.
-pub(crate) const SMALL_MAX_BYTES: u64 = 64 << 10;
-
 /// Where a unit waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lane {
@@ -22,9 +19,9 @@ impl Lane {
     /// Both, in the order in which a commit takes from them.
     pub(crate) const ALL: [Self; 2] = [Self::Small, Self::Bulk];
 
-    /// The lane for whoever asks for so many bytes.
-    pub(crate) fn for_bytes(bytes: u64) -> Self {
-        if bytes <= SMALL_MAX_BYTES { Self::Small } else { Self::Bulk }
+    /// The lane for whoever asks for so many bytes, where up to `small_max_bytes` count as little.
+    pub(crate) fn for_bytes(bytes: u64, small_max_bytes: u64) -> Self {
+        if bytes <= small_max_bytes { Self::Small } else { Self::Bulk }
     }
 }
 

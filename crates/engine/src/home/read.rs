@@ -18,9 +18,6 @@ use crate::format::{PAGE, PAGE_BYTES, page_sum};
 /// Pages read from the device at once.
 pub(super) const READ_PAGES_MAX: u64 = 64;
 
-/// Longest read that stays in the frames.
-const KEPT_PAGES_MAX: u64 = 8;
-
 /// Where bytes of the device may come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
@@ -134,7 +131,7 @@ impl<H: Device> Home<H> {
     pub(crate) fn try_read(&self, offset: u64, into: &mut [u8]) -> bool {
         let extent = Extent::new(offset, into.len() as u64);
         let pages = crate::buffer::pages_of(&extent);
-        let keeps = pages.end - pages.start <= KEPT_PAGES_MAX;
+        let keeps = pages.end - pages.start <= self.kept_pages_max;
         let mut page = pages.start;
         while page < pages.end {
             let stop = if self.is_at_home(page) {
@@ -226,7 +223,7 @@ impl<H: Device> Home<H> {
     pub(crate) async fn read(&self, offset: u64, into: &mut [u8]) -> Result<bool, Error> {
         let pages = crate::buffer::pages_of(&Extent::new(offset, into.len() as u64));
         let is_whole = offset.is_multiple_of(PAGE_BYTES) && into.len().is_multiple_of(PAGE);
-        if pages.end - pages.start <= KEPT_PAGES_MAX || !is_whole {
+        if pages.end - pages.start <= self.kept_pages_max || !is_whole {
             self.load_from(pages.start, pages.end, Source::Cache).await?;
             return Ok(self.try_read(offset, into));
         }

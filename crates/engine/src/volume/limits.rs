@@ -1,6 +1,5 @@
 //! What the size of the log and the kind of its drives allow.
 
-use super::checkpoint::ANNOUNCED_MAX_BYTES;
 use super::write::ZERO_CHUNK_PAGES;
 use crate::error::Error;
 use crate::format::record::{HEADER_BYTES, RECORD_BYTES_MAX, TAG_BYTES};
@@ -39,11 +38,17 @@ impl Limits {
     /// an image of each table page, and of each page of which the log does not hold every byte. Kept free is room
     /// for four times such records of the largest kind: those of the last checkpoint, which stay until the next tail;
     /// those of the next; once more of a recovery; and the records of a direct write.
-    pub(super) fn of(log_bytes: u64, sector_bytes: usize, table_pages: u64, needs_images: bool) -> Self {
+    pub(super) fn of(
+        log_bytes: u64,
+        sector_bytes: usize,
+        table_pages: u64,
+        needs_images: bool,
+        announced_max_bytes: usize,
+    ) -> Self {
         let record_max = log_bytes / if needs_images { 6 } else { 16 };
         // Sums of all pages; or images of pages, sums of others, and images of the table: each cut into pieces.
         let kinds = if needs_images { 3 } else { 1 };
-        let records = record_max as usize / ANNOUNCED_MAX_BYTES + kinds;
+        let records = record_max as usize / announced_max_bytes.max(1) + kinds;
         let half = (record_max as usize).saturating_sub(records * (HEADER_BYTES + sector_bytes)) / 2;
         // One half is for the pages, the other for the table's, of which each page may change one.
         let (image_pages_max, dirty_pages_max) = match needs_images {
