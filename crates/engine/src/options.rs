@@ -1,5 +1,7 @@
 //! How a volume is made, and how it is run.
 
+use crate::format::record::RECORD_BYTES_MAX;
+
 /// Which bytes go through the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Journaling {
@@ -56,10 +58,11 @@ pub struct Tuning {
 }
 
 impl Tuning {
-    /// The same, with none below its least.
+    /// The same, with none beyond its bounds.
     pub(crate) fn sound(self) -> Self {
         Self {
             turn_pages_max: self.turn_pages_max.max(1),
+            announced_max_bytes: self.announced_max_bytes.min(RECORD_BYTES_MAX / 4),
             home_write_pages_max: self.home_write_pages_max.max(1),
             ..self
         }

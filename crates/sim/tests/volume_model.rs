@@ -5,7 +5,7 @@ mod machine;
 
 use evenkeel_engine::device::{Durability, Extent, FlushScope};
 use evenkeel_engine::error::Error;
-use evenkeel_engine::options::{CreateOptions, Journaling, OpenOptions};
+use evenkeel_engine::options::{CreateOptions, Journaling, OpenOptions, Tuning};
 use evenkeel_engine::volume::check;
 use evenkeel_sim::random::Random;
 use machine::{Life, Machine, PAGE, Plan, SimVolume};
@@ -147,6 +147,7 @@ fn plan() -> impl Strategy<Value = Plan> {
                     home_writes_max: 1 + commits_in_flight_max,
                     cached_pages_max,
                     dirty_pages_max: 16_384,
+                    tuning: Tuning::default(),
                 },
                 arena_bytes: (80 << 10) + (arena << 13),
             }

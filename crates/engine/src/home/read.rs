@@ -14,6 +14,7 @@ use crate::counters::add;
 use crate::device::{Device, Extent};
 use crate::error::Error;
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
+use crate::planted::{Bug, is_planted};
 
 /// Pages read from the device at once.
 pub(super) const READ_PAGES_MAX: u64 = 64;
@@ -115,11 +116,12 @@ impl<H: Device> Home<H> {
         }
         for ((page, base), sum) in (first..end).zip(into.as_chunks_mut::<PAGE>().0).zip(sums) {
             let has_changed = || self.is_known(page) || self.table.sum(page) != sum;
-            if page_sum(base) != sum && !has_changed() && is_cached {
+            let is_taken = is_cached && is_planted(Bug::CachedUnchecked);
+            if page_sum(base) != sum && !has_changed() && is_cached && !is_taken {
                 add(&self.counters.home_reads, 1);
                 self.device.read(self.layout.page_offset(page), base).await?;
             }
-            if page_sum(base) == sum && self.table.sum(page) == sum {
+            if (page_sum(base) == sum || is_taken) && self.table.sum(page) == sum {
                 continue;
             }
             return if has_changed() { Ok(page) } else { Err(Error::Damaged { page }) };
@@ -202,7 +204,7 @@ impl<H: Device> Home<H> {
         add(&self.counters.cached_reads, pages.end - pages.start);
         let mut frames = self.frames.borrow_mut();
         for (page, base) in pages.zip(into.as_chunks_mut::<PAGE>().0) {
-            if page_sum(base) != self.table.sum(page) {
+            if page_sum(base) != self.table.sum(page) && !is_planted(Bug::CachedUnchecked) {
                 return false; // the medium is asked
             }
             if keeps {

@@ -233,6 +233,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             let images = table_tags.zip(table_pages());
             let images = images.map(|(tag, ((_, bytes), _))| Announced { tag, image: Some(&bytes[..]) });
             self.announce_all(RecordKind::Images, through, images).await?;
+        } else if is_planted(Bug::TableBeforePages) {
+            self.announce_all(RecordKind::Sums, through, table_tags.chain(sums).map(Announced::from)).await?;
         } else {
             self.announce_all(RecordKind::Sums, through, sums.chain(table_tags).map(Announced::from)).await?;
         }
@@ -262,6 +264,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
                 builder.payload(PAGE).copy_from_slice(image);
             }
             self.append_control(Meaning { kind, through }, &mut builder).await?;
+            if is_planted(Bug::OnePieceSaid) {
+                break;
+            }
         }
         Ok(())
     }
@@ -280,6 +285,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             stored.chunk_by(follows).flat_map(|run| run.chunks(self.options.tuning.home_write_pages_max))
         {
             let bytes = match run {
+                [page] if is_planted(Bug::YieldTakesChanged) && self.home.is_known(page.page) => {
+                    Outbound::Run(self.home.with_page(page.page, |bytes| bytes.to_vec()))
+                }
                 [page] => Outbound::Page(Rc::clone(&page.bytes)),
                 _ => {
                     let mut bytes = Vec::with_capacity(run.len() * PAGE);

@@ -356,6 +356,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         let inner = &self.0;
         let extent = inner.check_range(extent.offset, extent.len)?;
         inner.check_alive()?;
+        add(&inner.counters.zeroes, 1);
+        add(&inner.counters.zeroed_bytes, extent.len);
         inner.zero(extent).await?;
         match durability {
             Durability::Buffered => Ok(()),

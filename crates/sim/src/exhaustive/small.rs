@@ -6,7 +6,7 @@ use std::rc::Rc;
 use evenkeel_engine::device::Geometry;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::layout::Layout;
-use evenkeel_engine::options::{CreateOptions, Journaling, OpenOptions};
+use evenkeel_engine::options::{CreateOptions, Journaling, OpenOptions, Tuning};
 use evenkeel_engine::volume::{Volume, create};
 
 use crate::arena::{ArenaBytes, SimArena};
@@ -15,10 +15,11 @@ use crate::drive::{DriveOptions, SimDrive};
 use crate::executor::{Executor, Halt};
 use crate::image::{Image, SharedImage};
 use crate::oracle::{Oracle, Violation};
+use crate::places::Places;
 use crate::random::Random;
-use crate::workload::{Habits, Stage, run_clients};
+use crate::workload::{Habits, Stage, read_known, run_clients};
 
-/// Bytes of the volume.
+/// Bytes that clients know.
 const SIZE_BYTES: u64 = 8 * 4096;
 
 /// Polls after which a life counts as one that does not end.
@@ -80,9 +81,10 @@ impl Small {
             _ => *random.pick(&[Journaling::WholePages, Journaling::Ordered]),
         };
         let clients = 1 + random.below(2);
+        let (places, tuning) = (Places::together(SIZE_BYTES), Tuning::default());
         Self {
             seed,
-            create: CreateOptions { size_bytes: SIZE_BYTES, log_bytes, atomic_max_bytes: 4096 },
+            create: CreateOptions { size_bytes: places.volume_bytes(), log_bytes, atomic_max_bytes: 4096 },
             open: OpenOptions {
                 journaling,
                 batch_max_bytes: 4096 << random.below(2),
@@ -90,6 +92,7 @@ impl Small {
                 home_writes_max: 1 + (seed % 3) as usize,
                 cached_pages_max: 16,
                 dirty_pages_max: 16_384,
+                tuning,
             },
             separate_log: seed.is_multiple_of(2),
             sector_bytes,
@@ -99,7 +102,7 @@ impl Small {
                 clients,
                 operations: operations / clients,
                 stripe_bytes: 5000,
-                size_bytes: SIZE_BYTES,
+                places,
                 atomic_max_bytes: 4096,
                 large_share: 0.15,
                 atomic_writes: matches!(journaling, Journaling::Wasteless | Journaling::Selective { .. }),
@@ -190,8 +193,7 @@ impl Small {
         let (judge, accused) = (Rc::clone(&oracle), Rc::clone(&seen));
         let lived = life.executor.block_on(async move {
             let volume = Volume::open(env.clone(), arena, home, log, self.separate_log, self.open).await?;
-            let mut found = vec![0; SIZE_BYTES as usize];
-            volume.read(0, &mut found).await?;
+            let found = read_known(&volume, self.habits.places).await?;
             if env.is_stopped() {
                 return Ok(Ok(()));
             }
@@ -233,8 +235,7 @@ impl Small {
         let (home, log) = (Rc::clone(&life.home_drive), Rc::clone(&life.log_drive));
         let recovered = life.executor.block_on(async move {
             let volume = Volume::open(env, arena, home, log, self.separate_log, self.open).await?;
-            let mut found = vec![0; SIZE_BYTES as usize];
-            volume.read(0, &mut found).await?;
+            let found = read_known(&volume, self.habits.places).await?;
             Ok::<_, Error>(found)
         });
         let found = recovered.map_err(violation)?.map_err(violation)?;

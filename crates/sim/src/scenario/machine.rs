@@ -18,8 +18,9 @@ use crate::faults::Faults;
 use crate::image::{Image, SharedImage};
 use crate::latency::Latency;
 use crate::oracle::{Oracle, Violation};
+use crate::page_cache::{PageCache, SharedCache};
 use crate::random::Random;
-use crate::workload::{Stage, run_clients};
+use crate::workload::{Stage, read_known, run_clients};
 
 /// Polls after which a life counts as one that does not end.
 const POLLS_MAX: u64 = 200_000;
@@ -30,6 +31,8 @@ pub(super) struct Machine {
     pub(super) random: Random,
     pub(super) home: SharedImage,
     pub(super) log: SharedImage,
+    /// What the system keeps of the home drive in memory.
+    cache: Option<SharedCache>,
     pub(super) arena: ArenaBytes,
     pub(super) oracle: Rc<RefCell<Oracle>>,
     /// Whether the power was cut since the oracle last judged: a life that is cut while it opens is not judged.
@@ -83,8 +86,9 @@ impl Machine {
             random: Random::new(setup.seed ^ 0x5eed),
             home: Image::shared(setup.geometry(home_bytes)),
             log: Image::shared(setup.geometry(log_device_bytes)),
+            cache: setup.stale_share.map(PageCache::shared),
             arena: ArenaBytes::new(setup.arena_bytes),
-            oracle: Rc::new(RefCell::new(Oracle::new(create.size_bytes as usize))),
+            oracle: Rc::new(RefCell::new(Oracle::new(setup.habits.places.known_bytes as usize))),
             power_was_cut: true,
             last_cut: None,
             life_events: 400,
@@ -114,13 +118,14 @@ impl Machine {
         let mut executor = Executor::new(self.random.number());
         executor.limit_polls(POLLS_MAX);
         let cuts = Cuts::new(plan, executor.stop());
-        let mut open = |image: &SharedImage, faults: Faults| {
-            let options = DriveOptions { latency: Latency::default(), faults, seed: self.random.number() };
+        let mut open = |image: &SharedImage, faults: Faults, cache: Option<SharedCache>| {
+            let (latency, seed) = (Latency::default(), self.random.number());
+            let options = DriveOptions { latency, faults, seed, cache };
             Rc::new(SimDrive::open(Rc::clone(image), executor.env(), cuts.clone(), options))
         };
         let [of_home, of_log] = faults;
-        let home = open(&self.home, of_home);
-        let log = if self.setup.separate_log { open(&self.log, of_log) } else { Rc::clone(&home) };
+        let home = open(&self.home, of_home, self.cache.clone());
+        let log = if self.setup.separate_log { open(&self.log, of_log, None) } else { Rc::clone(&home) };
         let seed = self.random.number();
         let arena = SimArena::open(self.arena.clone(), executor.env(), cuts.clone(), seed);
         Life { executor, cuts, home, log, arena }
@@ -143,8 +148,7 @@ impl Machine {
         let seeds = self.client_seeds();
         let lived = life.executor.block_on(async move {
             let volume = Volume::open(env.clone(), arena, home, log, setup.separate_log, setup.open).await?;
-            let mut found = vec![0; setup.habits.size_bytes as usize];
-            volume.read(0, &mut found).await?;
+            let found = read_known(&volume, setup.habits.places).await?;
             if env.is_stopped() {
                 return Ok((volume.counters(), Ok(())));
             }
@@ -159,7 +163,7 @@ impl Machine {
             match work {
                 Work::Checkpoint => volume.checkpoint().await?,
                 Work::Close => {
-                    let begun = oracle.borrow().begin_flush(Extent::new(0, setup.habits.size_bytes));
+                    let begun = oracle.borrow().begin_flush(Extent::new(0, setup.habits.places.known_bytes));
                     volume.flush(FlushScope::Whole).await?;
                     oracle.borrow_mut().end_flush(begun);
                     volume.checkpoint().await?;
@@ -236,10 +240,16 @@ impl Machine {
     pub(super) fn settle(&mut self, cut: CutKind) {
         match cut {
             CutKind::Kill => {
+                if let Some(cache) = self.cache.as_ref().filter(|_| !self.setup.keeps_cache) {
+                    cache.borrow_mut().clear();
+                }
                 self.home.borrow_mut().kill(&mut self.random);
                 self.log.borrow_mut().kill(&mut self.random);
             }
             CutKind::PowerCut => {
+                if let Some(cache) = &self.cache {
+                    cache.borrow_mut().clear();
+                }
                 self.home.borrow_mut().power_cut(&mut self.random);
                 self.log.borrow_mut().power_cut(&mut self.random);
                 self.arena.clear();
