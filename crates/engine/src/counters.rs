@@ -26,9 +26,9 @@ counters! {
     user_bytes,
     /// Write requests.
     writes,
-    /// Requests to write zeros.
+    /// Requests to write zeros or to discard.
     zeroes,
-    /// Bytes that they zeroed.
+    /// Bytes of these.
     zeroed_bytes,
     /// Of `user_bytes`, those that equalled what was durable already.
     equal_bytes,

@@ -158,9 +158,9 @@ counters! {
     user_bytes,
     /// Writes.
     writes,
-    /// Requests to write zeros.
+    /// Requests to write zeros or to discard.
     zeroes,
-    /// Bytes that they zeroed.
+    /// Bytes of these.
     zeroed_bytes,
     /// Bytes that equalled what was durable already.
     equal_bytes,

@@ -5,7 +5,9 @@ use std::rc::Rc;
 
 use evenkeel_engine::device::Geometry;
 use evenkeel_engine::error::Error;
-use evenkeel_engine::format::layout::Layout;
+use evenkeel_engine::format::PAGE;
+use evenkeel_engine::format::layout::{Layout, SUMS_PER_TABLE_PAGE};
+use evenkeel_engine::format::record::TAG_BYTES;
 use evenkeel_engine::options::{CreateOptions, Journaling, OpenOptions, Tuning};
 use evenkeel_engine::volume::{Volume, create};
 
@@ -15,6 +17,7 @@ use crate::drive::{DriveOptions, SimDrive};
 use crate::executor::{Executor, Halt};
 use crate::image::{Image, SharedImage};
 use crate::oracle::{Oracle, Violation};
+use crate::page_cache::PageCache;
 use crate::places::Places;
 use crate::random::Random;
 use crate::workload::{Habits, Stage, read_known, run_clients};
@@ -44,6 +47,23 @@ pub(super) struct Small {
     /// Whether the life whose crashes are tried begins with the recovery from another crash.
     begins_crashed: bool,
     habits: Habits,
+    /// Whether the system keeps what was read of the home drive in memory, as it was then.
+    cache: bool,
+}
+
+/// Portions as small as there are.
+fn least(random: &mut Random) -> Tuning {
+    Tuning {
+        small_max_bytes: *random.pick(&[0, 1000]),
+        rescanned_max: random.index(2),
+        turn_pages_max: 1,
+        home_write_pages_max: 1 + random.index(2),
+        shared_bulk_max_bytes: 1,
+        shared_home_max_bytes: 1,
+        kept_pages_max: 1,
+        table_pages_max: Some(1),
+        ..Tuning::default()
+    }
 }
 
 /// A volume that was recovered.
@@ -81,7 +101,22 @@ impl Small {
             _ => *random.pick(&[Journaling::WholePages, Journaling::Ordered]),
         };
         let clients = 1 + random.below(2);
-        let (places, tuning) = (Places::together(SIZE_BYTES), Tuning::default());
+        // Every other one has several pages in its table, says little at once and is given portions as small as any.
+        let mut more = Random::new(seed ^ 0x7e41);
+        let is_apart = more.coin();
+        let (places, tuning, log_bytes, cache) = match is_apart {
+            false => (Places::together(SIZE_BYTES), Tuning::default(), log_bytes, false),
+            true => {
+                let (announced_max_bytes, log_bytes) = match (atomic_sectors, sector_bytes) {
+                    (true, 512) => (7 * TAG_BYTES, 64 << 10),
+                    (true, _) => (9 * TAG_BYTES, 320 << 10),
+                    (false, 512) => (TAG_BYTES + PAGE, 960 << 10),
+                    (false, _) => (5 * (TAG_BYTES + PAGE), 1120 << 10),
+                };
+                let tuning = Tuning { announced_max_bytes, ..least(&mut more) };
+                (Places::apart(SIZE_BYTES, 3, SUMS_PER_TABLE_PAGE - 1, 260), tuning, log_bytes, true)
+            }
+        };
         Self {
             seed,
             create: CreateOptions { size_bytes: places.volume_bytes(), log_bytes, atomic_max_bytes: 4096 },
@@ -107,6 +142,7 @@ impl Small {
                 large_share: 0.15,
                 atomic_writes: matches!(journaling, Journaling::Wasteless | Journaling::Selective { .. }),
             },
+            cache,
         }
     }
 
@@ -143,17 +179,19 @@ impl Small {
         let mut executor = Executor::new(self.seed);
         executor.limit_polls(POLLS_MAX);
         let cuts = Cuts::new(CutPlan { at_event, kind: CutKind::PowerCut }, executor.stop());
-        let open = |image: &SharedImage| {
-            let options = DriveOptions { seed: self.seed, ..DriveOptions::default() };
+        let open = |image: &SharedImage, has_cache: bool| {
+            let cache = has_cache.then(|| PageCache::shared(0.5));
+            let options = DriveOptions { seed: self.seed, cache, ..DriveOptions::default() };
             Rc::new(SimDrive::open(Rc::clone(image), executor.env(), cuts.clone(), options))
         };
-        let home_drive = open(&home);
-        let log_drive = if self.separate_log { open(&log) } else { Rc::clone(&home_drive) };
+        let home_drive = open(&home, self.cache);
+        let log_drive = if self.separate_log { open(&log, false) } else { Rc::clone(&home_drive) };
         Life { executor, cuts, home, log, home_drive, log_drive }
     }
 
     fn created(&self) -> Result<World, Violation> {
-        let home_bytes = Layout::home_bytes_for(SIZE_BYTES / 4096, self.create.log_bytes, self.separate_log);
+        let home_bytes =
+            Layout::home_bytes_for(self.create.size_bytes / 4096, self.create.log_bytes, self.separate_log);
         let log_bytes = if self.separate_log { self.create.log_bytes + 2 * 4096 } else { 4096 };
         let mut life = self.life(self.image(home_bytes), self.image(log_bytes), None);
         let (home, log) = (Rc::clone(&life.home_drive), Rc::clone(&life.log_drive));

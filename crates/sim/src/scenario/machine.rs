@@ -3,7 +3,6 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use evenkeel_engine::counters::Snapshot;
 use evenkeel_engine::device::{Extent, FlushScope};
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::layout::Layout;
@@ -141,6 +140,8 @@ impl Machine {
         let mut life = self.life(plan, [Faults::default(), Faults::default()]);
         let (setup, oracle, power_was_cut) = (self.setup, Rc::clone(&self.oracle), self.power_was_cut);
         let (env, home, log, arena) = (life.executor.env(), life.home, life.log, life.arena);
+        let opened = Rc::new(RefCell::new(None));
+        let to_count = Rc::clone(&opened);
         let judged_now = Rc::new(Cell::new(false));
         let has_judged = Rc::clone(&judged_now);
         let violation = Rc::new(RefCell::new(None));
@@ -148,9 +149,10 @@ impl Machine {
         let seeds = self.client_seeds();
         let lived = life.executor.block_on(async move {
             let volume = Volume::open(env.clone(), arena, home, log, setup.separate_log, setup.open).await?;
+            to_count.replace(Some(volume.clone()));
             let found = read_known(&volume, setup.habits.places).await?;
             if env.is_stopped() {
-                return Ok((volume.counters(), Ok(())));
+                return Ok(Ok(()));
             }
             let judged = match power_was_cut {
                 false => oracle.borrow_mut().judge_kill(&found),
@@ -158,7 +160,7 @@ impl Machine {
             };
             has_judged.set(true);
             if judged.is_err() {
-                return Ok((volume.counters(), judged));
+                return Ok(judged);
             }
             match work {
                 Work::Checkpoint => volume.checkpoint().await?,
@@ -184,13 +186,16 @@ impl Machine {
                     if !is_over {
                         let report = check(&volume).await?;
                         if !report.is_clean() {
-                            return Ok((volume.counters(), Err(Violation::of(format!("{report:?}")))));
+                            return Ok(Err(Violation::of(format!("{report:?}"))));
                         }
                     }
                 }
             }
-            Ok::<(Snapshot, Result<(), Violation>), Error>((volume.counters(), Ok(())))
+            Ok::<Result<(), Violation>, Error>(Ok(()))
         });
+        if let Some(volume) = opened.take() {
+            self.outcome.count(&volume.counters());
+        }
         self.end_life(&life.executor, &life.cuts, plan);
         drop(life.executor);
         if judged_now.get() {
@@ -206,11 +211,7 @@ impl Machine {
             }
             Err(halt) => Err(Violation::of(halt)),
             Ok(lived) => {
-                let (counters, judged) = lived.map_err(Violation::of)?;
-                judged?;
-                self.outcome.checkpoints += counters.checkpoints;
-                self.outcome.commits += counters.commits;
-                self.outcome.direct_writes += counters.direct_writes;
+                lived.map_err(Violation::of)??;
                 Ok(End::Done)
             }
         }
