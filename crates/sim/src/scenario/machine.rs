@@ -108,7 +108,9 @@ impl Machine {
         drop(life.executor);
         self.settle(CutKind::PowerCut);
         self.last_cut = None;
-        made.map_err(Violation::of)?.map_err(Violation::of)
+        made.map_err(Violation::of)?.map_err(Violation::of)?;
+        self.begin_log_late();
+        Ok(())
     }
 
     /// A life whose home drive and log drive have these faults; those of the log count for nothing where it has
