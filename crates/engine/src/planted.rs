@@ -103,11 +103,11 @@ bugs! {
     OvertakenNotTrimmed = "overtaken-not-trimmed",
     /// A unit is absorbed by a newer one that holds some of its bytes.
     AbsorbsWhatItTouches = "absorbs-what-it-touches",
-    /// A flush does not wait for the commit that overwrites a unit.
-    AbsorbedIsDurable = "absorbed-is-durable",
+    /// A commit of small units makes as many tickets of the bulk lane durable.
+    LanesMixed = "lanes-mixed",
     /// A flush does not wait for units that others asked for, where a page has many.
     SettledIsDurable = "settled-is-durable",
-    /// A page of the table goes though somebody holds it.
+    /// A page of the table goes though somebody waits between loading a sum and using it.
     HeldTablePageGoes = "held-table-page-goes",
     /// A page of the table goes though it differs from what is home.
     DirtyTablePageGoes = "dirty-table-page-goes",

@@ -285,7 +285,6 @@ impl<A: Arena> Buffer<A> {
                 Some(ticket)
             }
             State::Committing { .. } if is_planted(Bug::CommittingIsDurable) => None,
-            State::Absorbed { .. } if is_planted(Bug::AbsorbedIsDurable) => None,
             State::Queued { ticket } | State::Committing { ticket } | State::Absorbed { ticket } => {
                 Some(ticket)
             }

@@ -150,6 +150,9 @@ impl Queue {
     pub(crate) fn complete(&mut self, taken: Taken) {
         let ticket = |lane, number| Ticket { lane, number };
         self.durable = self.durable.and(ticket(Lane::Small, taken.tickets.of(Lane::Small)));
+        if is_planted(Bug::LanesMixed) {
+            self.durable = self.durable.and(ticket(Lane::Bulk, taken.tickets.of(Lane::Small)));
+        }
         self.untold.push_back((taken.tickets.of(Lane::Bulk), taken.needs));
         while let Some(&(number, needs)) = self.untold.front()
             && needs <= self.durable.of(Lane::Small)

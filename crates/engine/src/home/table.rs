@@ -96,7 +96,8 @@ impl<H: Device> Held<'_, H> {
     }
 
     fn hold(&mut self, number: u64) {
-        if self.numbers.insert(number)
+        if !is_planted(Bug::HeldTablePageGoes)
+            && self.numbers.insert(number)
             && let Some(page) = self.table.pages.borrow_mut().map.get_mut(&number)
         {
             page.holds += 1;
@@ -123,12 +124,11 @@ impl TablePages {
             let Some(oldest) = self.spare.pop_front() else { return };
             let is_dirty = self.dirty.contains(&oldest) && !is_planted(Bug::DirtyTablePageGoes);
             let Some(page) = self.map.get_mut(&oldest) else { continue };
-            let is_held = page.holds > 0 && !is_planted(Bug::HeldTablePageGoes);
-            page.is_spare = page.is_used && !is_held && !is_dirty;
+            page.is_spare = page.is_used && page.holds == 0 && !is_dirty;
             if page.is_spare {
                 page.is_used = false;
                 self.spare.push_back(oldest);
-            } else if !is_held && !is_dirty {
+            } else if page.holds == 0 && !is_dirty {
                 self.map.remove(&oldest);
             }
         }
