@@ -1,0 +1,130 @@
+//! A drive that is a model, as an export.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use evenkeel_engine::device::{Durability, Extent, FlushScope};
+use evenkeel_engine::env::Env;
+use evenkeel_host::event_loop::Loop;
+use evenkeel_host::nbd::export::{BlockSizes, Export, ExportError};
+use evenkeel_sim::model::pump::Pump;
+use evenkeel_sim::model::{Operation, SECTOR_BYTES};
+use evenkeel_sim::random::Random;
+
+/// errno(3) of an input or output error.
+const EIO: i32 = 5;
+/// Zeros are written so many bytes at a time.
+const ZEROED_AT_ONCE_BYTES: u64 = 1 << 20;
+
+/// The drive. A clone is another handle to the same one.
+#[derive(Debug, Clone)]
+pub(super) struct DriveExport {
+    pump: Pump<Loop>,
+    env: Loop,
+    size_bytes: u64,
+    /// Until when it recovers from a power cut.
+    ready_at_ns: Rc<Cell<u64>>,
+}
+
+impl DriveExport {
+    pub(super) fn new(pump: Pump<Loop>, env: Loop) -> Self {
+        let size_bytes = pump.model().borrow().size_bytes();
+        Self { pump, env, size_bytes, ready_at_ns: Rc::default() }
+    }
+
+    /// Pulls the plug; answers how long the drive recovers.
+    pub(super) fn cut(&self, random: &mut Random) -> u64 {
+        let ready_ns = self.pump.power_cut(random);
+        self.ready_at_ns.set(self.env.now_ns() + ready_ns);
+        ready_ns
+    }
+
+    async fn ask(
+        &self,
+        operation: Operation,
+        extent: Extent,
+        bytes: Option<&[u8]>,
+    ) -> Result<(), ExportError> {
+        while let Some(left_ns) =
+            self.ready_at_ns.get().checked_sub(self.env.now_ns()).filter(|&left| left > 0)
+        {
+            self.env.sleep(left_ns).await;
+        }
+        match self.pump.ask(operation, extent, bytes).await {
+            true => Ok(()),
+            false => Err(ExportError { errno: EIO, message: "the drive has lost its power".to_owned() }),
+        }
+    }
+}
+
+fn operation(durability: Durability) -> Operation {
+    match durability {
+        Durability::Buffered => Operation::Write,
+        Durability::Durable => Operation::DurableWrite,
+    }
+}
+
+impl Export for DriveExport {
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    fn description(&self) -> &str {
+        "evenkeel drive"
+    }
+
+    fn block_sizes(&self) -> BlockSizes {
+        BlockSizes { minimum_bytes: SECTOR_BYTES as u32, ..BlockSizes::default() }
+    }
+
+    async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ExportError> {
+        self.ask(Operation::Read, Extent::new(offset, into.len() as u64), None).await?;
+        self.pump.model().borrow().read_contents(offset, into);
+        Ok(())
+    }
+
+    async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), ExportError> {
+        self.ask(operation(durability), Extent::new(offset, bytes.len() as u64), Some(bytes)).await
+    }
+
+    async fn flush(&self, scope: FlushScope<'_>) -> Result<(), ExportError> {
+        let FlushScope::Ranges(ranges) = scope else {
+            return self.ask(Operation::Flush, Extent::new(0, 0), None).await;
+        };
+        for range in ranges {
+            let start = range.offset / SECTOR_BYTES * SECTOR_BYTES;
+            let end = range.end().next_multiple_of(SECTOR_BYTES);
+            self.ask(Operation::FlushRange, Extent::new(start, end - start), None).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_zeroes(
+        &self,
+        extent: Extent,
+        durability: Durability,
+        _no_hole: bool,
+    ) -> Result<(), ExportError> {
+        let zeros = vec![0; extent.len.min(ZEROED_AT_ONCE_BYTES) as usize];
+        let mut at = extent.offset;
+        while at < extent.end() {
+            let len = (extent.end() - at).min(ZEROED_AT_ONCE_BYTES);
+            let part = Extent::new(at, len);
+            self.ask(operation(durability), part, Some(&zeros[..len as usize])).await?;
+            at += len;
+        }
+        Ok(())
+    }
+
+    async fn discard(&self, extent: Extent, durability: Durability) -> Result<(), ExportError> {
+        self.ask(Operation::Discard, extent, None).await?;
+        match durability {
+            Durability::Buffered => Ok(()),
+            Durability::Durable => self.flush(FlushScope::Whole).await,
+        }
+    }
+
+    async fn allocation(&self, extent: Extent) -> Result<Vec<(u64, bool)>, ExportError> {
+        Ok(vec![(extent.len, true)])
+    }
+}
