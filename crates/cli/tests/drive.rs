@@ -41,9 +41,14 @@ fn what_cannot_be_served_is_refused_in_a_line() {
         ("drive floppy --size 1g --nbd unix:s", ["floppy", "--list"]),
         ("drive sas-15k --size 1g --precondition 1 --nbd unix:s", ["sas-15k", "--precondition"]),
         ("drive nvme-mlc --size 1000 --nbd unix:s", ["--size", "512"]),
-        ("drive nvme-mlc --size 1g --nbd unix:none/s", ["none/s", ""]),
-        ("drive nvme-mlc --size 1g", ["--nbd", ""]),
-        ("drive nvme-mlc --size 1g --precondition -1 --nbd unix:s", ["-1", ""]),
+        ("drive nvme-mlc --size 1g --nbd unix:none/s", ["none/s", "No such file"]),
+    ] {
+        says(&scene.refused(line), &parts);
+    }
+    for (line, parts) in [
+        ("drive nvme-mlc --size 1g", ["--nbd", "required"]),
+        ("drive nvme-mlc --size 1g --precondition=-1 --nbd unix:s", ["-1", "from 0 to 100"]),
+        ("drive --list --size 1g", ["--list", "cannot be used"]),
     ] {
         says(&scene.misused(line), &parts);
     }
@@ -65,13 +70,13 @@ fn a_pulled_plug_takes_what_was_buffered_and_leaves_what_was_flushed() {
         told.read_line(&mut line).unwrap();
         let uri = line.trim().strip_prefix("ready: ").expect("where it is").to_owned();
         let script = "h.pwrite(b'1' * 4096, 0); h.flush(); h.pwrite(b'2' * 4096, 8192); \
-                      h.pwrite(b'3' * 4096, 16384, nbd.CMD_FLAG_FUA); print(h.pread(1, 8192)[0])";
+                      h.pwrite(b'3' * 4096, 16384, nbd.CMD_FLAG_FUA); print(h.pread(512, 8192)[0])";
         assert_eq!(run("nbdsh", &["-u", &uri, "-c", script]).unwrap().trim(), "50");
         drive.signal("-USR1");
         line.clear();
         complained.read_line(&mut line).unwrap();
         says(&line, &["power cut", "ready again"]);
-        let script = "print(h.pread(1, 0)[0], h.pread(1, 8192)[0], h.pread(1, 16384)[0])";
+        let script = "print(h.pread(512, 0)[0], h.pread(512, 8192)[0], h.pread(512, 16384)[0])";
         let found = run("nbdsh", &["-u", &uri, "-c", script]).unwrap();
         assert_eq!(found.trim(), format!("49 {buffered} 51"), "{model}");
         drive.signal("-TERM");
