@@ -12,7 +12,7 @@ use evenkeel_host::method::{FileState, Method};
 
 use crate::units;
 
-pub(crate) use drive::DriveArgs;
+pub(crate) use drive::{AfterCut, DriveArgs};
 pub(crate) use replay::{ReplayArgs, Speed};
 pub(crate) use volume::{
     AtomicSectorsArg, BackendArg, CheckArgs, CreateArgs, JournalingArg, LayoutArg, NbdArg, ServeArgs,
@@ -40,7 +40,7 @@ pub(crate) enum Command {
     Status(StatusArgs),
     Check(CheckArgs),
     Replay(Box<ReplayArgs>),
-    Drive(DriveArgs),
+    Drive(Box<DriveArgs>),
     Sim(SimArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),

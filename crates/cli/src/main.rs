@@ -8,6 +8,7 @@ mod compare;
 mod drive;
 mod failure;
 mod manual;
+mod models;
 mod outputs;
 mod probe;
 mod progress;

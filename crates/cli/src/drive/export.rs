@@ -1,6 +1,9 @@
 //! A drive that is a model, as an export.
+//!
+//! 1. A request takes the time that the model says, on the clock of the loop; how late its answer is is counted.
+//! 2. After a power cut no request of a connection of before has an effect or finds anything.
 
-use std::cell::Cell;
+use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 
 use evenkeel_engine::device::{Durability, Extent, FlushScope};
@@ -11,32 +14,68 @@ use evenkeel_sim::model::pump::Pump;
 use evenkeel_sim::model::{Operation, SECTOR_BYTES};
 use evenkeel_sim::random::Random;
 
+use super::precision::Precision;
+
 /// errno(3) of an input or output error.
 const EIO: i32 = 5;
 /// Zeros are written so many bytes at a time.
 const ZEROED_AT_ONCE_BYTES: u64 = 1 << 20;
+/// Between two looks at whether the power failed again while it recovers.
+const LOOK_NS: u64 = 50_000_000;
 
-/// The drive. A clone is another handle to the same one.
+/// What all lives of the drive share.
+#[derive(Debug, Default)]
+struct Lives {
+    /// Power cuts so far.
+    cuts: Cell<u64>,
+    /// Until when it recovers from the last of them.
+    ready_at_ns: Cell<u64>,
+    precision: RefCell<Precision>,
+}
+
+/// The drive, as those know it who connected since the last power cut. A clone is another handle to the same one.
 #[derive(Debug, Clone)]
 pub(super) struct DriveExport {
     pump: Pump<Loop>,
     env: Loop,
     size_bytes: u64,
-    /// Until when it recovers from a power cut.
-    ready_at_ns: Rc<Cell<u64>>,
+    lives: Rc<Lives>,
+    life: u64,
 }
 
 impl DriveExport {
     pub(super) fn new(pump: Pump<Loop>, env: Loop) -> Self {
         let size_bytes = pump.model().borrow().size_bytes();
-        Self { pump, env, size_bytes, ready_at_ns: Rc::default() }
+        Self { pump, env, size_bytes, lives: Rc::default(), life: 0 }
     }
 
-    /// Pulls the plug; answers how long the drive recovers.
+    /// Pulls the plug; answers how long the drive recovers. Whoever connected before gets nothing from it any more.
     pub(super) fn cut(&self, random: &mut Random) -> u64 {
+        let lives = &self.lives;
+        lives.cuts.set(lives.cuts.get() + 1);
         let ready_ns = self.pump.power_cut(random);
-        self.ready_at_ns.set(self.env.now_ns() + ready_ns);
+        lives.ready_at_ns.set(self.env.now_ns() + ready_ns);
         ready_ns
+    }
+
+    /// For those who connect from now on.
+    pub(super) fn of_this_life(&self) -> Self {
+        Self { life: self.lives.cuts.get(), ..self.clone() }
+    }
+
+    /// Power cuts so far.
+    pub(super) fn cuts(&self) -> u64 {
+        self.lives.cuts.get()
+    }
+
+    /// How long it still recovers.
+    pub(super) fn recovers_ns(&self) -> u64 {
+        self.lives.ready_at_ns.get().saturating_sub(self.env.now_ns())
+    }
+
+    /// How late its answers were.
+    pub(super) fn precision(&self) -> Ref<'_, Precision> {
+        self.lives.precision.borrow()
     }
 
     async fn ask(
@@ -45,15 +84,17 @@ impl DriveExport {
         extent: Extent,
         bytes: Option<&[u8]>,
     ) -> Result<(), ExportError> {
-        while let Some(left_ns) =
-            self.ready_at_ns.get().checked_sub(self.env.now_ns()).filter(|&left| left > 0)
-        {
-            self.env.sleep(left_ns).await;
+        let lost = || ExportError { errno: EIO, message: "the drive has lost its power".to_owned() };
+        let is_alive = || self.life == self.lives.cuts.get();
+        while is_alive() && self.recovers_ns() > 0 {
+            self.env.sleep(self.recovers_ns().min(LOOK_NS)).await;
         }
-        match self.pump.ask(operation, extent, bytes).await {
-            true => Ok(()),
-            false => Err(ExportError { errno: EIO, message: "the drive has lost its power".to_owned() }),
+        if !is_alive() {
+            return Err(lost());
         }
+        let late_ns = self.pump.ask(operation, extent, bytes).await.ok_or_else(lost)?;
+        self.lives.precision.borrow_mut().add(late_ns);
+        Ok(())
     }
 }
 

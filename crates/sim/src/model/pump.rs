@@ -19,17 +19,13 @@ use crate::random::Random;
 /// A drive that outlives who drives it.
 pub type SharedStorage = Rc<RefCell<dyn Storage>>;
 
-/// How late completions were told, against the model's time.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Lateness {
-    /// Completions.
-    pub completions: u64,
-    /// All of it.
-    pub sum_ns: u64,
-    /// The worst.
-    pub most_ns: u64,
-    /// Those that were no more than 20 us late.
-    pub within_20_us: u64,
+/// A request under way.
+#[derive(Debug)]
+enum Asked {
+    /// Who waits for it.
+    Waits(Waker),
+    /// It was done at this time of the model.
+    Done(u64),
 }
 
 struct State<E> {
@@ -42,12 +38,10 @@ struct State<E> {
     /// The clock's time at the model's time 0; the model may have been at work before.
     epoch_ns: Cell<i128>,
     next_tag: Cell<u64>,
-    /// Requests under way; `None` once they are done.
-    under_way: RefCell<BTreeMap<u64, Option<Waker>>>,
+    under_way: RefCell<BTreeMap<u64, Asked>>,
     /// The model's time at which the earliest task wakes up to run it.
     armed_ns: Cell<u64>,
     done: RefCell<Vec<Completion>>,
-    lateness: Cell<Lateness>,
     cuts: Cell<u64>,
 }
 
@@ -83,7 +77,6 @@ impl<E: Env + Clone + 'static> Pump<E> {
             under_way: RefCell::default(),
             armed_ns: Cell::new(u64::MAX),
             done: RefCell::default(),
-            lateness: Cell::default(),
             cuts: Cell::default(),
         }))
     }
@@ -91,11 +84,6 @@ impl<E: Env + Clone + 'static> Pump<E> {
     /// The model.
     pub fn model(&self) -> &SharedStorage {
         &self.0.model
-    }
-
-    /// How late completions were.
-    pub fn lateness(&self) -> Lateness {
-        self.0.lateness.get()
     }
 
     /// The model's present; 0 before the drive is ready again after a power cut.
@@ -113,19 +101,14 @@ impl<E: Env + Clone + 'static> Pump<E> {
         let mut done = state.done.take();
         state.model.borrow_mut().run_until(now_ns, &mut done);
         let mut wakers = Vec::new();
-        let mut lateness = state.lateness.get();
         for completion in done.drain(..) {
             // Of an earlier life's nobody is left who waits.
-            if let Some(waiter) = state.under_way.borrow_mut().get_mut(&completion.tag) {
-                wakers.extend(waiter.take());
-                let late_ns = now_ns - completion.at_ns;
-                lateness.completions += 1;
-                lateness.sum_ns += late_ns;
-                lateness.most_ns = lateness.most_ns.max(late_ns);
-                lateness.within_20_us += u64::from(late_ns <= 20_000);
+            if let Some(asked) = state.under_way.borrow_mut().get_mut(&completion.tag)
+                && let Asked::Waits(waker) = std::mem::replace(asked, Asked::Done(completion.at_ns))
+            {
+                wakers.push(waker);
             }
         }
-        state.lateness.set(lateness);
         state.done.replace(done);
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -156,15 +139,16 @@ impl<E: Env + Clone + 'static> Pump<E> {
         });
     }
 
-    /// Submits a request and waits until it is done; false if a power cut came first.
-    pub async fn ask(&self, operation: Operation, extent: Extent, bytes: Option<&[u8]>) -> bool {
+    /// Submits a request and waits until it is done; answers how late that is told, against the model's time, or
+    /// `None` if a power cut came first.
+    pub async fn ask(&self, operation: Operation, extent: Extent, bytes: Option<&[u8]>) -> Option<u64> {
         let state = &*self.0;
         self.run();
         let tag = state.next_tag.replace(state.next_tag.get() + 1);
         let request = Request::new(tag, operation, extent.offset, extent.len);
         let now_ns = state.model.borrow().now_ns();
         let cuts = state.cuts.get();
-        state.under_way.borrow_mut().insert(tag, Some(Waker::noop().clone()));
+        state.under_way.borrow_mut().insert(tag, Asked::Waits(Waker::noop().clone()));
         match bytes {
             Some(bytes) => state.model.borrow_mut().submit_write(now_ns, request, bytes),
             None => state.model.borrow_mut().submit(now_ns, request),
@@ -172,18 +156,19 @@ impl<E: Env + Clone + 'static> Pump<E> {
         self.arm();
         poll_fn(|context| {
             if state.cuts.get() != cuts {
-                return Poll::Ready(false);
+                return Poll::Ready(None);
             }
             let mut under_way = state.under_way.borrow_mut();
             match under_way.get_mut(&tag) {
-                Some(Some(waker)) => {
+                Some(Asked::Waits(waker)) => {
                     waker.clone_from(context.waker());
                     Poll::Pending
                 }
-                _ => {
+                Some(&mut Asked::Done(at_ns)) => {
                     under_way.remove(&tag);
-                    Poll::Ready(true)
+                    Poll::Ready(Some(self.now_ns().saturating_sub(at_ns)))
                 }
+                None => unreachable!("only who asked takes the answer"),
             }
         })
         .await
@@ -199,7 +184,11 @@ impl<E: Env + Clone + 'static> Pump<E> {
         state.armed_ns.set(u64::MAX);
         state.epoch_ns.set(i128::from(state.env.now_ns()) + i128::from(ready_ns));
         let waiting = state.under_way.take();
-        waiting.into_values().flatten().for_each(Waker::wake);
+        for asked in waiting.into_values() {
+            if let Asked::Waits(waker) = asked {
+                waker.wake();
+            }
+        }
         ready_ns
     }
 }
