@@ -9,7 +9,7 @@ use std::rc::Rc;
 use evenkeel_measure::report::format;
 use evenkeel_sim::model::disk::Disk;
 use evenkeel_sim::model::flash::Flash;
-use evenkeel_sim::model::presets::{self, DISKS, PRESETS};
+use evenkeel_sim::model::presets::{self, DISKS, DiskPreset, PRESETS, Preset};
 use evenkeel_sim::model::pump::SharedStorage;
 
 use crate::failure::Failure;
@@ -73,9 +73,15 @@ pub(crate) fn list() -> String {
     lines.collect()
 }
 
-/// Whether there is such a drive.
-pub(crate) fn is_known(name: &str) -> bool {
-    presets::find(name).is_some() || presets::find_disk(name).is_some()
+/// The size as which the drive of that name was sold, if there is one.
+pub(crate) fn sold_bytes(name: &str) -> Option<u64> {
+    let disk = || presets::find_disk(name).map(DiskPreset::size_bytes);
+    presets::find(name).map(Preset::size_bytes).or_else(disk)
+}
+
+/// Whether it is of flash.
+pub(crate) fn is_flash(name: &str) -> bool {
+    presets::find(name).is_some()
 }
 
 /// Makes a drive, with the past that is asked for.

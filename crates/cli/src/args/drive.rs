@@ -45,7 +45,7 @@ pub(crate) struct DriveArgs {
     pub(crate) save: Option<PathBuf>,
 
     /// Begin with the past in a file of --save
-    #[arg(long, value_name = "FILE", help_heading = "Its past")]
+    #[arg(long, value_name = "FILE", conflicts_with = "precondition", help_heading = "Its past")]
     pub(crate) load: Option<PathBuf>,
 
     /// What torn pages and preconditioning follow from

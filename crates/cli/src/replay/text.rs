@@ -53,7 +53,9 @@ pub(super) fn trace_text(trace: &TraceFacts) -> String {
 
 /// Onto what, in a line.
 pub(super) fn target_text(target: &TargetFacts) -> String {
-    format!("onto {}: {}, {}\n", target.place, target.kind, format::bytes_f64(target.size_bytes as f64))
+    let size = format::bytes_f64(target.size_bytes as f64);
+    let time = if target.kind == "model" { ", in virtual time" } else { "" };
+    format!("onto {}: {}, {size}{time}\n", target.place, target.kind)
 }
 
 /// What was measured.
