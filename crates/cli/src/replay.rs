@@ -122,13 +122,14 @@ impl Job<'_> {
 
     /// In virtual time, onto a simulated drive.
     fn onto_model(self, place: &ModelPlace) -> Result<(), Failure> {
+        let model = place.build()?.without_contents();
         let facts = place.facts();
         say(&text::target_text(&facts))?;
         let placement = self.placed(&facts)?;
         let mut requests = self.requests(&placement)?;
         let mut executor = Executor::new(self.settings.seed);
         let env = executor.env();
-        let target = Rc::new(ModelTarget::new(place.build()?.without_contents(), env.clone()));
+        let target = Rc::new(ModelTarget::new(model, env.clone()));
         let (started_unix_s, progress) = (unix_s(), ReplayProgress::in_virtual_time(&self.trace));
         let stops = || self.interrupt.is_asked();
         let running = replay(&env, &target, &mut requests, &self.settings, stops, |at| progress.tell(at));
@@ -164,8 +165,7 @@ impl Job<'_> {
     ) -> Result<ReplayReport, Failure> {
         let fit = self.args.fit.into();
         let trace = self.trace.clone();
-        let report =
-            ReplayReport::new(started_unix_s, trace, target, fit, &self.settings, measured, retimed);
+        let report = ReplayReport::new(started_unix_s, trace, target, fit, &self.settings, measured, retimed);
         say(&text::report_text(&report))?;
         if let Some(json) = &self.args.json {
             write_json(json, &report)?;

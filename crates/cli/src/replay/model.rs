@@ -88,7 +88,8 @@ impl ModelPlace {
             return Err(unusable("a disk has no garbage to collect; leave precondition out".to_owned()));
         }
         let reach_bytes = reach_bytes.max(SIZE_MIN_BYTES).checked_next_multiple_of(SIZE_STEP_BYTES);
-        let size_bytes = size.unwrap_or_else(|| reach_bytes.map_or(sold_bytes, |reach| reach.min(sold_bytes)));
+        let size_bytes =
+            size.unwrap_or_else(|| reach_bytes.map_or(sold_bytes, |reach| reach.min(sold_bytes)));
         // As a new file is written before a replay: reads are to come from the cells.
         let past = past.unwrap_or(if models::is_flash(name) { Past::Overwritten(0.0) } else { Past::Fresh });
         Ok(Self { text: text.to_owned(), name: name.to_owned(), size_bytes, past })
@@ -186,7 +187,10 @@ mod tests {
         let place = parsed("sim:nvme-mlc");
         assert_eq!((place.size_bytes, place.past), (3 << 30, Past::Overwritten(0.0)));
         assert_eq!(ModelPlace::parse("sim:nvme-mlc", 1).unwrap().size_bytes, SIZE_MIN_BYTES);
-        assert_eq!(Some(ModelPlace::parse("sim:sata-2008", u64::MAX).unwrap().size_bytes), models::sold_bytes("sata-2008"));
+        assert_eq!(
+            Some(ModelPlace::parse("sim:sata-2008", u64::MAX).unwrap().size_bytes),
+            models::sold_bytes("sata-2008")
+        );
         assert_eq!(parsed("sim:sas-15k").past, Past::Fresh);
         let place = parsed("sim:sd-card,precondition,size=8g");
         assert_eq!((place.size_bytes, place.past), (8 << 30, Past::Overwritten(OVERWRITES)));

@@ -82,7 +82,8 @@ pub(super) fn report_text(report: &ReplayReport) -> String {
     if settings.speed.is_some() {
         text += "Latency counts from when each request was due; service, from when it was sent.\n";
     }
-    if let (Some(max), Some(mean)) = (report.lateness_s.max, report.lateness_s.mean) {
+    // Virtual time is exact.
+    if let (Some(max @ 1e-12..), Some(mean)) = (report.lateness_s.max, report.lateness_s.mean) {
         let median = report
             .lateness_s
             .p50
