@@ -5,12 +5,14 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Write as _};
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use evenkeel_measure::report::format;
 use evenkeel_sim::model::disk::Disk;
 use evenkeel_sim::model::flash::Flash;
 use evenkeel_sim::model::presets::{self, DISKS, DiskPreset, PRESETS, Preset};
 use evenkeel_sim::model::pump::SharedStorage;
+use evenkeel_sim::model::store::ByteStore;
 
 use crate::failure::Failure;
 
@@ -57,6 +59,15 @@ impl Built {
         match &mut self {
             Self::Flash(flash) => flash.keep_contents(),
             Self::Disk(disk) => disk.keep_contents(),
+        }
+        self.without_contents()
+    }
+
+    /// The drive, which keeps what is written to it in `store`.
+    pub(crate) fn with_contents_in(mut self, store: Arc<dyn ByteStore>) -> SharedStorage {
+        match &mut self {
+            Self::Flash(flash) => flash.keep_contents_in(store),
+            Self::Disk(disk) => disk.keep_contents_in(store),
         }
         self.without_contents()
     }

@@ -46,6 +46,7 @@ fn what_cannot_be_served_is_refused_in_a_line() {
         ("drive nvme-mlc --size 64m --load none --nbd unix:s", ["none: ", "No such file"]),
         ("drive nvme-mlc --size 64m --load words --nbd unix:s", ["words: ", "state"]),
         ("drive nvme-mlc --size 64m --precondition --save words --nbd unix:s", ["words: ", "exists already"]),
+        ("drive nvme-mlc --size 64m --file words --nbd unix:s", ["words: ", "exists already"]),
         ("drive --cut tcp:localhost:1", ["--cut", "SIGUSR1"]),
     ] {
         says(&scene.refused(line), &parts);
@@ -73,9 +74,13 @@ fn a_pulled_plug_takes_what_was_buffered_and_leaves_what_was_flushed() {
         return skip(NAME, &why);
     }
     // One waits for a flush and loses what none asked for; the other has capacitors.
-    for (model, by_signal, buffered) in [("open-channel", true, "0"), ("steady", false, "50")] {
+    for (model, flags, by_signal, buffered) in [
+        ("open-channel", "", true, "0"),
+        ("steady", "", false, "50"),
+        ("open-channel", "--file bytes", false, "0"),
+    ] {
         let scene = Scene::new();
-        let drive = serve(&scene, &format!("{model} --size 64m"));
+        let drive = serve(&scene, &format!("{model} --size 64m {flags}"));
         let uri = drive.told("ready: ");
         let script = "h.pwrite(b'1' * 4096, 0); h.flush(); h.pwrite(b'2' * 4096, 8192); \
                       h.pwrite(b'3' * 4096, 16384, nbd.CMD_FLAG_FUA); print(h.pread(512, 8192)[0])";
@@ -97,7 +102,8 @@ fn a_pulled_plug_takes_what_was_buffered_and_leaves_what_was_flushed() {
         assert_eq!(status["lateness_s"]["requests"], 8, "{status}");
         drive.signal("TERM");
         says(&drive.last_words(), &["answered: 8 requests", "late by", "within 20 us"]);
-        assert!(!scene.path("drive").exists() && !scene.path("drive.control").exists());
+        let left = ["drive", "drive.control", "bytes"].map(|name| scene.path(name).exists());
+        assert_eq!(left, [false; 3]);
     }
 }
 

@@ -60,12 +60,12 @@ fn write_files(folder: &Path, from: u64, synced: &Mutex<Vec<u64>>, enough: &Atom
 
 /// Cuts the power under a file system that is written to, three times; each time its journal must bring it back whole,
 /// with all that was synced.
-fn ext4_survives_its_plug(test: &str, model: &str) {
+fn ext4_survives_its_plug(test: &str, model: &str, flags: &str) {
     if let Err(why) = possible().and_then(|()| programs(&["mkfs.ext4", "e2fsck", "dumpe2fs"])) {
         return skip(test, &why);
     }
     let scene = Scene::new();
-    let command = scene.command(&format!("drive {model} --size 256m --nbd unix:drive --seed 3"));
+    let command = scene.command(&format!("drive {model} --size 256m --nbd unix:drive --seed 3 {flags}"));
     let drive = Server::start(scene.folder().to_owned(), scene.path("stderr"), command).ready();
     let (socket, point) = (scene.path("drive"), scene.path("mounted"));
     let plug_in = || Disk::attach(&socket, &scene.path("fuse"));
@@ -118,10 +118,14 @@ fn ext4_survives_its_plug(test: &str, model: &str) {
 
 #[test]
 fn ext4_on_a_drive_that_waits_for_flushes_survives_its_plug() {
-    ext4_survives_its_plug("ext4_on_a_drive_that_waits_for_flushes_survives_its_plug", "open-channel");
+    ext4_survives_its_plug(
+        "ext4_on_a_drive_that_waits_for_flushes_survives_its_plug",
+        "open-channel",
+        "--file bytes",
+    );
 }
 
 #[test]
 fn ext4_on_a_desktop_drive_survives_its_plug() {
-    ext4_survives_its_plug("ext4_on_a_desktop_drive_survives_its_plug", "sata-2011");
+    ext4_survives_its_plug("ext4_on_a_desktop_drive_survives_its_plug", "sata-2011", "--precondition");
 }

@@ -28,6 +28,10 @@ pub(crate) struct DriveArgs {
     #[arg(long, value_name = "WHERE", value_parser = parse_nbd, required_unless_present_any = ["list", "cut", "status"])]
     pub(crate) nbd: Option<NbdArg>,
 
+    /// Keep what is written in this file instead of in memory: it is made, and gone when the command ends
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+
     /// What becomes of it after a power cut
     #[arg(long, value_enum, value_name = "WHAT", default_value = "recover")]
     pub(crate) after_cut: AfterCut,

@@ -5,6 +5,7 @@
 
 use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use evenkeel_engine::device::{Durability, Extent, FlushScope};
 use evenkeel_engine::env::Env;
@@ -15,6 +16,7 @@ use evenkeel_sim::model::{Operation, SECTOR_BYTES};
 use evenkeel_sim::random::Random;
 
 use super::precision::Precision;
+use super::store::FileStore;
 
 /// errno(3) of an input or output error.
 const EIO: i32 = 5;
@@ -39,14 +41,15 @@ pub(super) struct DriveExport {
     pump: Pump<Loop>,
     env: Loop,
     size_bytes: u64,
+    store: Option<Arc<FileStore>>,
     lives: Rc<Lives>,
     life: u64,
 }
 
 impl DriveExport {
-    pub(super) fn new(pump: Pump<Loop>, env: Loop) -> Self {
+    pub(super) fn new(pump: Pump<Loop>, env: Loop, store: Option<Arc<FileStore>>) -> Self {
         let size_bytes = pump.model().borrow().size_bytes();
-        Self { pump, env, size_bytes, lives: Rc::default(), life: 0 }
+        Self { pump, env, size_bytes, store, lives: Rc::default(), life: 0 }
     }
 
     /// Pulls the plug; answers how long the drive recovers. Whoever connected before gets nothing from it any more.
@@ -78,6 +81,14 @@ impl DriveExport {
         self.lives.precision.borrow()
     }
 
+    /// That no bytes were lost on the way to a file or from it.
+    fn whole(&self) -> Result<(), ExportError> {
+        match self.store.as_ref().is_some_and(|store| store.has_failed()) {
+            true => Err(ExportError { errno: EIO, message: "the drive's file failed".to_owned() }),
+            false => Ok(()),
+        }
+    }
+
     async fn ask(
         &self,
         operation: Operation,
@@ -94,7 +105,7 @@ impl DriveExport {
         }
         let late_ns = self.pump.ask(operation, extent, bytes).await.ok_or_else(lost)?;
         self.lives.precision.borrow_mut().add(late_ns);
-        Ok(())
+        self.whole()
     }
 }
 
@@ -121,7 +132,7 @@ impl Export for DriveExport {
     async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ExportError> {
         self.ask(Operation::Read, Extent::new(offset, into.len() as u64), None).await?;
         self.pump.model().borrow().read_contents(offset, into);
-        Ok(())
+        self.whole()
     }
 
     async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), ExportError> {

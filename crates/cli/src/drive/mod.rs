@@ -5,6 +5,7 @@
 //! serve      serves it until a signal comes; its plug
 //! export     the model as an export
 //! control    the socket beside the drive's, and who asks there
+//! store      its bytes in a file
 //! precision  how late answers were
 //! ```
 
@@ -12,15 +13,20 @@ mod control;
 mod export;
 mod precision;
 mod serve;
+mod store;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use evenkeel_host::event_loop::{Backend, EventLoop};
+use evenkeel_sim::model::pump::SharedStorage;
+use evenkeel_sim::model::store::ByteStore;
 
 use crate::args::{DriveArgs, NbdArg};
 use crate::failure::Failure;
 use crate::models::{self, Wanted};
 use crate::stdout::say;
+use store::FileStore;
 
 /// Names the drives, asks one that is served, or serves one until a signal comes.
 pub(crate) fn run(args: &DriveArgs) -> Result<(), Failure> {
@@ -48,7 +54,18 @@ pub(crate) fn run(args: &DriveArgs) -> Result<(), Failure> {
     let event_loop = EventLoop::new(Backend::Auto)
         .map_err(|error| Failure::Unusable(format!("cannot ask the kernel for I/O: {error}")))?;
     let handle = event_loop.handle();
-    event_loop.block_on(serve::run(&handle, args, name, built.with_contents(), nbd))
+    let store = args.file.as_deref().map(FileStore::new).transpose()?.map(Arc::new);
+    let model = match &store {
+        Some(store) => built.with_contents_in(Arc::clone(store) as Arc<dyn ByteStore>),
+        None => built.with_contents(),
+    };
+    event_loop.block_on(serve::run(&handle, args, name, Served { model, store }, nbd))
+}
+
+/// A drive, and where its bytes are if that is not in memory.
+struct Served {
+    model: SharedStorage,
+    store: Option<Arc<FileStore>>,
 }
 
 /// The Unix socket on which a drive is served.

@@ -14,11 +14,12 @@ use evenkeel_host::event_loop::{Backend, Loop, race};
 use evenkeel_host::nbd::limits::Limits;
 use evenkeel_host::nbd::server::Server;
 use evenkeel_host::net::Listener;
-use evenkeel_sim::model::pump::{Pump, SharedStorage};
+use evenkeel_sim::model::pump::Pump;
 use evenkeel_sim::random::Random;
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 
+use super::Served;
 use super::control;
 use super::export::DriveExport;
 use crate::args::{AfterCut, DriveArgs, NbdArg};
@@ -48,11 +49,12 @@ pub(super) struct Drive {
 }
 
 impl Drive {
-    fn new(env: &Loop, args: &DriveArgs, name: &str, model: SharedStorage) -> Self {
+    fn new(env: &Loop, args: &DriveArgs, name: &str, served: Served) -> Self {
+        let Served { model, store } = served;
         let watch_ns = if env.backend() == Backend::Uring { WATCH_NS } else { WATCH_COARSE_NS };
         let size_bytes = model.borrow().size_bytes();
         let pump = Pump::new(model, env.clone(), watch_ns, || false);
-        let export = DriveExport::new(pump, env.clone());
+        let export = DriveExport::new(pump, env.clone(), store);
         Self {
             env: env.clone(),
             name: name.to_owned(),
@@ -128,19 +130,19 @@ pub(super) fn cut_text(told: &Value) -> String {
     }
 }
 
-/// Serves `model` at `nbd` until a signal comes, or a cut that ends it.
+/// Serves a drive at `nbd` until a signal comes, or a cut that ends it.
 pub(super) async fn run(
     env: &Loop,
     args: &DriveArgs,
     name: &str,
-    model: SharedStorage,
+    served: Served,
     nbd: &NbdArg,
 ) -> Result<(), Failure> {
     let signals = env
         .signals(&[SIGTERM, SIGINT, SIGUSR1])
         .map_err(|error| Failure::Unusable(format!("cannot listen for signals: {error}")))?;
     let (listener, ready) = listen(env, nbd)?;
-    let drive = Rc::new(Drive::new(env, args, name, model));
+    let drive = Rc::new(Drive::new(env, args, name, served));
     accept(listener, &drive);
     if let NbdArg::Unix(path) = nbd {
         control::listen(env, path, &drive)?;
