@@ -1,6 +1,6 @@
 //! Line charts of the gallery: several series over one pair of axes, each linear or logarithmic.
 
-use crate::reproduce::Chart;
+use crate::reproduce::{Chart, Unit};
 
 use super::axes::labelled;
 use super::canvas::{Align, Canvas};
@@ -24,10 +24,20 @@ pub fn line_chart(chart: &Chart) -> String {
 fn draw(canvas: &mut Canvas<'_>, chart: &Chart) {
     let (top, bottom, right) = (28.0, f64::from(SIZE.1) - 44.0, f64::from(SIZE.0) - 12.0);
     let points = || chart.series.iter().flat_map(|series| &series.points);
-    let up = ScaledAxis::covering(chart.y_scale, points().map(|point| point.1), (bottom, top));
+    let up = ScaledAxis::covering(
+        chart.y_scale,
+        chart.y_unit == Unit::Bytes,
+        points().map(|point| point.1),
+        (bottom, top),
+    );
     let widest = up.ticks().into_iter().map(|tick| chart.y_unit.tick(tick).chars().count()).max();
     let left = (14.0 + widest.unwrap_or(0) as f64 * TEXT * ADVANCE).max(44.0);
-    let across = ScaledAxis::covering(chart.x_scale, points().map(|point| point.0), (left, right));
+    let across = ScaledAxis::covering(
+        chart.x_scale,
+        chart.x_unit == Unit::Bytes,
+        points().map(|point| point.0),
+        (left, right),
+    );
 
     for tick in up.ticks() {
         let at = up.place(tick);
@@ -88,7 +98,7 @@ fn describe(chart: &Chart) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reproduce::{Scale, Series, Unit};
+    use crate::reproduce::{Scale, Series};
 
     fn chart(x_scale: Scale, y_scale: Scale, points: &[(f64, f64)]) -> Chart {
         Chart {
@@ -128,7 +138,7 @@ mod tests {
     #[test]
     fn a_chart_names_its_axes_and_the_ends_of_its_lines() {
         let svg = line_chart(&chart(Scale::Log, Scale::Log, &[(1024.0, 5e6), (102_400.0, 5e8)]));
-        for word in ["request size", "data: from 4.77 MiB at 1 KiB to 477 MiB at 100 KiB", ">\n10K\n<"] {
+        for word in ["request size", "data: from 4.77 MiB at 1 KiB to 477 MiB at 100 KiB", ">\n16K\n<"] {
             assert!(svg.contains(word), "{word} is missing: {svg}");
         }
     }
