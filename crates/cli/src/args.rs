@@ -1,6 +1,7 @@
 //! What may be typed, with its help.
 
 mod replay;
+mod reproduce;
 mod volume;
 
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use evenkeel_host::method::{FileState, Method};
 use crate::units;
 
 pub(crate) use replay::{ReplayArgs, Speed};
+pub(crate) use reproduce::ReproduceArgs;
 pub(crate) use volume::{
     AtomicSectorsArg, BackendArg, CheckArgs, CreateArgs, JournalingArg, LayoutArg, NbdArg, ServeArgs,
     StatusArgs,
@@ -38,6 +40,7 @@ pub(crate) enum Command {
     Status(StatusArgs),
     Check(CheckArgs),
     Replay(Box<ReplayArgs>),
+    Reproduce(ReproduceArgs),
     Sim(SimArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),

@@ -1,0 +1,67 @@
+//! Which figures there are, and what is not reproduced.
+
+use super::gallery::NotReproduced;
+use super::{FigureModule, Paper};
+
+const PAPERS: &[Paper] = &[
+    Paper {
+        number: 1,
+        name: "writes",
+        title: "Characterizing Synchronous Writes in Stable Memory Devices",
+        source: "W. B. Mingardi, G. M. D. Vieira",
+    },
+    Paper {
+        number: 4,
+        name: "range-flush",
+        title: "Untie a Knot in a Last Stage Buffer",
+        source: "J. Yeon, M. Jeong, S. Lee, E. Lee: the range flush",
+    },
+    Paper {
+        number: 5,
+        name: "okeanos",
+        title: "Okeanos: Wasteless Journaling for Fast and Reliable Multistream Storage",
+        source: "A. Hatzieleftheriou, S. V. Anastasiadis, University of Ioannina; USENIX ATC 2011, its slides",
+    },
+];
+
+/// What papers show and this does not: paper, what, why.
+const NOT_REPRODUCED: &[(u8, &str, &str)] = &[
+    (
+        5,
+        "the curves of NILFS2 in write and read latency (slide 10)",
+        "the engine has journaling modes of its own and no log-structured file system beside them",
+    ),
+    (
+        5,
+        "ext3 itself, and with it the journaling of its metadata",
+        "the paper's modes are those of a modified kernel; here the engine's modes take their place, over a modelled disk",
+    ),
+];
+
+/// Every figure, in the order of papers and places.
+const MODULES: &[FigureModule] = &[];
+
+/// The papers.
+pub fn papers() -> &'static [Paper] {
+    PAPERS
+}
+
+/// Every figure, in the order of papers and places.
+pub fn modules() -> &'static [FigureModule] {
+    MODULES
+}
+
+/// The figure of that name.
+pub fn find(name: &str) -> Option<&'static FigureModule> {
+    MODULES.iter().find(|module| module.name == name)
+}
+
+/// What papers show and this does not.
+pub fn not_reproduced() -> Vec<NotReproduced> {
+    let left = |&(paper, what, reason): &(u8, &str, &str)| NotReproduced {
+        paper,
+        what: what.to_owned(),
+        reason: reason.to_owned(),
+    };
+    NOT_REPRODUCED.iter().map(left).collect()
+}
