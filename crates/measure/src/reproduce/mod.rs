@@ -19,7 +19,9 @@ mod claim;
 mod csv;
 mod figure;
 mod gallery;
+mod range_flush;
 mod registry;
+mod sync_writes;
 mod work;
 
 pub use claim::{Claim, Comparison, Kind, Verdict};

@@ -1,7 +1,7 @@
 //! Which figures there are, and what is not reproduced.
 
 use super::gallery::NotReproduced;
-use super::{FigureModule, Paper};
+use super::{FigureModule, Paper, range_flush, sync_writes};
 
 const PAPERS: &[Paper] = &[
     Paper {
@@ -39,7 +39,15 @@ const NOT_REPRODUCED: &[(u8, &str, &str)] = &[
 ];
 
 /// Every figure, in the order of papers and places.
-const MODULES: &[FigureModule] = &[];
+const MODULES: &[FigureModule] = &[
+    sync_writes::HDD,
+    sync_writes::SSD,
+    sync_writes::SDCARD,
+    sync_writes::BALANCE,
+    range_flush::BUFFER,
+    range_flush::PAIR,
+    range_flush::CUTS,
+];
 
 /// The papers.
 pub fn papers() -> &'static [Paper] {

@@ -77,11 +77,8 @@ impl FileSystem {
         let dropped = self.with(file, |inode| {
             assert_eq!(inode.version, 0, "a file with a node is deleted by a checkpoint");
             let dropped = inode.dirty.len() as u64;
-            *inode = Inode {
-                generation: inode.generation + 1,
-                under_way: inode.under_way,
-                ..Inode::default()
-            };
+            *inode =
+                Inode { generation: inode.generation + 1, under_way: inode.under_way, ..Inode::default() };
             dropped
         });
         self.0.dirty_pages.set(self.0.dirty_pages.get() - dropped);
@@ -120,7 +117,8 @@ impl FileSystem {
     /// Takes as many dirty pages of a file as go into a request.
     pub(super) fn take_dirty(&self, file: File) -> Option<Chunk> {
         let chunk = self.with(file, |inode| {
-            let chunk: Chunk = inode.dirty.iter().take(REQUEST_PAGES).map(|(&page, &stamp)| (page, stamp)).collect();
+            let chunk: Chunk =
+                inode.dirty.iter().take(REQUEST_PAGES).map(|(&page, &stamp)| (page, stamp)).collect();
             for (page, _) in &chunk {
                 inode.dirty.remove(page);
             }

@@ -202,7 +202,8 @@ impl FileSystem {
     pub async fn fsync_together(&self, file: File) {
         let written = self.with(file, |inode| inode.written());
         loop {
-            let may_begin = || self.with(file, |inode| (!inode.is_syncing()).then_some(inode.synced() >= written));
+            let may_begin =
+                || self.with(file, |inode| (!inode.is_syncing()).then_some(inode.synced() >= written));
             if self.0.is_settled.until(may_begin).await {
                 return;
             }

@@ -48,9 +48,8 @@ pub(super) fn page_bytes(file: File, page: u32, stamp: u32) -> Vec<u8> {
 /// FNV-1a over everything but the sum itself.
 fn sum(node: &[u8]) -> u64 {
     let covered = node[..16].iter().chain(&node[HEADER_BYTES..]);
-    covered.fold(0xcbf2_9ce4_8422_2325, |sum, &byte| {
-        (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+    covered
+        .fold(0xcbf2_9ce4_8422_2325, |sum, &byte| (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 pub(super) fn encode(file: File, version: u32, pages: &[Option<Page>]) -> Vec<u8> {

@@ -143,8 +143,9 @@ impl<E: Env + Clone + 'static> Pump<E> {
             loop {
                 let left_ns = next_ns.saturating_sub(pump.now_ns());
                 pump.0.env.sleep(left_ns.saturating_sub(pump.0.watch_ns)).await;
-                if pump.0.cuts.get() != cuts || pump.0.armed_ns.get() < next_ns {
-                    return; // Another task has taken over.
+                // An earlier event came between: whoever ran the model for that has armed anew.
+                if pump.0.cuts.get() != cuts || pump.0.armed_ns.get() != next_ns {
+                    return;
                 }
                 if pump.now_ns() >= next_ns {
                     break;
