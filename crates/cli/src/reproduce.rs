@@ -76,7 +76,6 @@ impl Observer for Shown {
 fn chosen(names: &[String]) -> Result<Vec<&'static FigureModule>, Failure> {
     if let Some(unknown) = names.iter().find(|name| *name != "all" && find(name).is_none()) {
         let nearest = modules()
-            .iter()
             .map(|module| (strsim::damerau_levenshtein(unknown, module.name), module.name))
             .min()
             .filter(|(slips, _)| *slips <= SLIPS_MAX);
@@ -86,14 +85,14 @@ fn chosen(names: &[String]) -> Result<Vec<&'static FigureModule>, Failure> {
         )));
     }
     let is_wanted = |module: &&FigureModule| names.iter().any(|name| name == "all" || name == module.name);
-    Ok(modules().iter().filter(is_wanted).collect())
+    Ok(modules().filter(is_wanted).collect())
 }
 
 fn list() -> String {
     let row = |module: &FigureModule| {
         [module.name.to_owned(), module.paper.to_string(), format!("{}: {}", module.place, module.title)]
     };
-    let rows: Vec<[String; 3]> = modules().iter().map(row).collect();
+    let rows: Vec<[String; 3]> = modules().map(row).collect();
     let mut text = String::new();
     for paper in reproduce::papers() {
         text += &format!("Paper {}: {}\n", paper.number, paper.title);

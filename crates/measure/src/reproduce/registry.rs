@@ -1,7 +1,7 @@
 //! Which figures there are, and what is not reproduced.
 
 use super::gallery::NotReproduced;
-use super::{FigureModule, Paper};
+use super::{FigureModule, Paper, okeanos};
 
 const PAPERS: &[Paper] = &[
     Paper {
@@ -38,8 +38,8 @@ const NOT_REPRODUCED: &[(u8, &str, &str)] = &[
     ),
 ];
 
-/// Every figure, in the order of papers and places.
-const MODULES: &[FigureModule] = &[];
+/// The figures of each paper.
+const BY_PAPER: &[&[FigureModule]] = &[okeanos::MODULES];
 
 /// The papers.
 pub fn papers() -> &'static [Paper] {
@@ -47,13 +47,13 @@ pub fn papers() -> &'static [Paper] {
 }
 
 /// Every figure, in the order of papers and places.
-pub fn modules() -> &'static [FigureModule] {
-    MODULES
+pub fn modules() -> impl Iterator<Item = &'static FigureModule> + Clone {
+    BY_PAPER.iter().copied().flatten()
 }
 
 /// The figure of that name.
 pub fn find(name: &str) -> Option<&'static FigureModule> {
-    MODULES.iter().find(|module| module.name == name)
+    modules().find(|module| module.name == name)
 }
 
 /// What papers show and this does not.
