@@ -28,10 +28,11 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         };
     }
     let figures = chosen(&args.names)?;
+    let interrupt = listen()?;
     let outputs = Outputs::choose("reproduce", args.out.as_deref(), args.force)?;
     let extent = if args.quick { Extent::Small } else { Extent::Full };
     let settings = Settings { extent, seed: args.seed };
-    let shown = Shown { interrupt: listen()?, bar: progress_bar(0, "points"), planned: AtomicU64::new(0) };
+    let shown = Shown { interrupt, bar: progress_bar(0, "points"), planned: AtomicU64::new(0) };
     let at_once = args.jobs.unwrap_or_else(workers) as usize;
     let ran = reproduce::run(&figures, &settings, &Work::new(at_once, &shown));
     shown.bar.finish_and_clear();

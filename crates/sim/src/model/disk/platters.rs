@@ -128,8 +128,10 @@ impl Platters {
     /// When the head, on `track` at `now_ns`, begins to pass over the sector.
     pub(crate) fn reach(&self, track: u64, now_ns: u64, sector: u64, is_write: bool) -> u64 {
         let place = self.place(sector);
-        let settle = if is_write { self.write_settle_ns } else { 0 };
-        let there = now_ns + self.seek(track, place.track) + settle;
+        let seek = self.seek(track, place.track);
+        // Where it has not moved, it has nothing to settle from: a write that waits follows the one before it.
+        let settle = if is_write && seek > 0 { self.write_settle_ns } else { 0 };
+        let there = now_ns + seek + settle;
         let wait = (self.angle_ns(place) + self.rotation_ns - there % self.rotation_ns) % self.rotation_ns;
         there + wait
     }
