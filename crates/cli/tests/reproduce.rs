@@ -25,7 +25,9 @@ fn a_figure_becomes_a_document_rows_and_a_page_and_the_exit_code_is_its_verdict(
     let fails = claims.iter().filter(|claim| claim["verdict"] == "fails").count();
     assert_eq!(ran.code, Some(if fails > 0 { 1 } else { 0 }), "{ran:?}");
     for claim in claims {
-        for field in ["figure", "paper", "words", "paper_value", "value", "unit", "holds_if", "kind", "verdict"] {
+        for field in
+            ["figure", "paper", "words", "paper_value", "value", "unit", "holds_if", "kind", "verdict"]
+        {
             assert!(claim.get(field).is_some(), "{field} of {claim}");
         }
         says(&ran.stdout, &[claim["words"].as_str().unwrap(), claim["verdict"].as_str().unwrap()]);

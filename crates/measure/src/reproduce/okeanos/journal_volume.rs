@@ -29,7 +29,7 @@ pub(super) const MODULE: FigureModule = FigureModule {
 const STREAMS: u64 = 10;
 
 fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
-    let sizes_kib = settings.pick(vec![1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 100], vec![1, 8]);
+    let sizes_kib = settings.pick(vec![1, 2, 4, 8, 16, 32, 64, 100], vec![1, 8]);
     let requests = settings.pick(100, 20);
     let sizes: Vec<u64> = sizes_kib.into_iter().map(|kib| kib << 10).collect();
     let sweep = Sweep::run(work, &Mode::PAPER, &sizes, |mode, request_bytes| {

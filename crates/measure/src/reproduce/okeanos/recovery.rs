@@ -22,7 +22,7 @@ pub(super) const MODULE: FigureModule = FigureModule {
         SETUP[3],
         SETUP[4],
         "100 streams append requests of 1 KB, each durable before the next of its stream; then the power fails, before \
-         anything has gone home. What is timed is the opening of the volume: the journal is read, the pages are made whole \
+         anything has gone home: up to as many as the journal holds in data mode until a checkpoint begins. What is timed is the opening of the volume: the journal is read, the pages are made whole \
          and taken home. The disk spins already.",
         "The slides do not show recovery; the number is that of the authors' follow-up (ACM Transactions on Storage 9, \
          2013), whose load they do not name.",
@@ -44,17 +44,18 @@ pub(super) struct Point {
 }
 
 fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
-    let requests = settings.pick(vec![5, 10, 20, 40, 60, 80, 100], vec![5, 40]);
+    let requests = settings.pick(vec![5, 20, 40, 60, 80, 100, 120], vec![5, 40]);
     let modes = [Mode::Data, Mode::Wasteless];
     let sweep = Sweep::run(work, &modes, &requests, |mode, requests| point(settings, work, mode, requests))?;
-    let most = *requests.last().expect("there are points");
     let less = |requests| {
         let ns = |mode| sweep.at(mode, requests).recovery_ns as f64;
         1.0 - ns(Mode::Wasteless) / ns(Mode::Data)
     };
+    let most = requests.iter().copied().max_by(|&one, &other| less(one).total_cmp(&less(other)));
+    let most = most.expect("there are points");
     let claims = vec![
         Claim::new(
-            "decreases recovery time (against data journaling) up to 22 %",
+            "decreases recovery time [against data journaling] up to 22%",
             Unit::Share,
             Comparison::AtLeast(PAPER_SHARE),
             Kind::Predicted,
@@ -62,7 +63,8 @@ fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
         )
         .paper_value(PAPER_SHARE)
         .note(format!(
-            "By how much wasteless recovers sooner than data, after {} writes of 1 KB.",
+            "By how much wasteless recovers sooner than data, the most of the sweep: after {} writes of 1 KB. What \
+             remains with few writes in the journal, taking the pages of 100 files home, takes as long in both modes.",
             format::count(most * STREAMS)
         )),
     ];

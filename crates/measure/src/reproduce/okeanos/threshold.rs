@@ -25,7 +25,7 @@ pub(super) const MODULE: FigureModule = FigureModule {
         SETUP[3],
         SETUP[4],
         "16 streams append requests of 1 to 100 KB, each size as likely as any other by its logarithm, every one durable \
-         before the next of its stream, for 30 s. Requests above the threshold go straight home, but for parts of pages. \
+         before the next of its stream, for 20 s. Requests above the threshold go straight home, but for parts of pages. \
          The last threshold is above all of them, and so wasteless journaling.",
     ],
     run,
@@ -60,7 +60,7 @@ impl Point {
 fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
     let thresholds_kib = settings.pick(vec![4, 8, 16, 24, 32, 48, 64, 80, 128], vec![4, 32, 128]);
     let thresholds: Vec<u64> = thresholds_kib.into_iter().map(|kib: u64| kib << 10).collect();
-    let seconds = settings.pick(30, 3);
+    let seconds = settings.pick(20, 3);
     let points = work.each(&thresholds, |&threshold| point(settings, work, threshold, seconds))?;
     let best = |value: &dyn Fn(&Point) -> f64, is_most: bool| {
         let order = |one: &usize, other: &usize| value(&points[*one]).total_cmp(&value(&points[*other]));

@@ -28,7 +28,7 @@ pub(super) const MODULE: FigureModule = FigureModule {
 const REQUEST_BYTES: u64 = 125;
 
 fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
-    let streams = settings.pick(vec![1, 500, 1000, 2000, 4000, 6000, 8000], vec![100, 1000]);
+    let streams = settings.pick(vec![1, 1000, 2000, 4000, 6000, 8000], vec![100, 1000]);
     let seconds = settings.pick(60, 10);
     let sweep = Sweep::run(work, &Mode::ALL, &streams, |mode, streams| {
         point(settings, work, mode, streams, seconds)

@@ -22,7 +22,7 @@ pub struct DiskShape {
     pub seek_ns: [u64; 3],
     /// Changing to another head.
     pub switch_ns: u64,
-    /// What a write waits longer than a read until the head is settled.
+    /// What a write waits longer than a read until the head is settled after it moved.
     pub write_settle_ns: u64,
     /// RAM: track buffer, and write cache if that is on.
     pub cache_bytes: u64,
