@@ -1,5 +1,6 @@
 //! What may be typed, with its help.
 
+mod drive;
 mod replay;
 mod reproduce;
 mod volume;
@@ -12,6 +13,7 @@ use evenkeel_host::method::{FileState, Method};
 
 use crate::units;
 
+pub(crate) use drive::{AfterCut, DriveArgs};
 pub(crate) use replay::{ReplayArgs, Speed};
 pub(crate) use reproduce::ReproduceArgs;
 pub(crate) use volume::{
@@ -40,6 +42,7 @@ pub(crate) enum Command {
     Status(StatusArgs),
     Check(CheckArgs),
     Replay(Box<ReplayArgs>),
+    Drive(Box<DriveArgs>),
     Reproduce(ReproduceArgs),
     Sim(SimArgs),
     Completions(CompletionsArgs),

@@ -28,10 +28,11 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         };
     }
     let figures = chosen(&args.names)?;
+    let interrupt = listen()?;
     let outputs = Outputs::choose("reproduce", args.out.as_deref(), args.force)?;
     let extent = if args.quick { Extent::Small } else { Extent::Full };
     let settings = Settings { extent, seed: args.seed };
-    let shown = Shown { interrupt: listen()?, bar: progress_bar(0, "points"), planned: AtomicU64::new(0) };
+    let shown = Shown { interrupt, bar: progress_bar(0, "points"), planned: AtomicU64::new(0) };
     let at_once = args.jobs.unwrap_or_else(workers) as usize;
     let ran = reproduce::run(&figures, &settings, &Work::new(at_once, &shown));
     shown.bar.finish_and_clear();
@@ -76,7 +77,6 @@ impl Observer for Shown {
 fn chosen(names: &[String]) -> Result<Vec<&'static FigureModule>, Failure> {
     if let Some(unknown) = names.iter().find(|name| *name != "all" && find(name).is_none()) {
         let nearest = modules()
-            .iter()
             .map(|module| (strsim::damerau_levenshtein(unknown, module.name), module.name))
             .min()
             .filter(|(slips, _)| *slips <= SLIPS_MAX);
@@ -86,14 +86,14 @@ fn chosen(names: &[String]) -> Result<Vec<&'static FigureModule>, Failure> {
         )));
     }
     let is_wanted = |module: &&FigureModule| names.iter().any(|name| name == "all" || name == module.name);
-    Ok(modules().iter().filter(is_wanted).collect())
+    Ok(modules().filter(is_wanted).collect())
 }
 
 fn list() -> String {
     let row = |module: &FigureModule| {
         [module.name.to_owned(), module.paper.to_string(), format!("{}: {}", module.place, module.title)]
     };
-    let rows: Vec<[String; 3]> = modules().iter().map(row).collect();
+    let rows: Vec<[String; 3]> = modules().map(row).collect();
     let mut text = String::new();
     for paper in reproduce::papers() {
         text += &format!("Paper {}: {}\n", paper.number, paper.title);

@@ -6,6 +6,7 @@
 //! work          its points, side by side on the processors that there are
 //! figure        what comes out: charts, tables, claims
 //!   claim         the paper's words, its value, ours, and whether it holds
+//! okeanos       the figures of paper 5, over the engine and a modelled disk
 //! gallery       all of them, as the document that `reproduce.json` holds; csv.rs its rows
 //! ```
 //!
@@ -19,6 +20,7 @@ mod claim;
 mod csv;
 mod figure;
 mod gallery;
+mod okeanos;
 mod range_flush;
 mod registry;
 mod sync_writes;

@@ -69,7 +69,7 @@ fn claims_in_short(gallery: &Gallery) -> Markup {
                     @for claim in &gallery.claims {
                         tr {
                             td.text { (verdict(claim.verdict)) }
-                            td.text { a href=(format!("#{}", claim.figure)) { (claim.figure) } }
+                            td.name { a href=(format!("#{}", claim.figure)) { (claim.figure) } }
                             td.words { (claim.words) }
                             (values(claim))
                         }

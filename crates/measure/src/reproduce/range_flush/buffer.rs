@@ -12,7 +12,7 @@ use super::super::{
 use super::host::{BARRIERS, Host, MIB, board, setup};
 
 /// Figure 1.
-pub(in super::super) const MODULE: FigureModule = FigureModule {
+pub(super) const MODULE: FigureModule = FigureModule {
     name: "range-flush-buffer",
     paper: 4,
     place: "figure 1",

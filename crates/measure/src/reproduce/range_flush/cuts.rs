@@ -16,7 +16,7 @@ use super::super::{Claim, Comparison, Figure, FigureModule, Halted, Kind, Settin
 use super::host::{Host, MIB};
 
 /// Power cuts.
-pub(in super::super) const MODULE: FigureModule = FigureModule {
+pub(super) const MODULE: FigureModule = FigureModule {
     name: "range-flush-cuts",
     paper: 4,
     place: "text",

@@ -14,9 +14,10 @@ mod cuts;
 mod host;
 mod pair;
 
-pub(super) use buffer::MODULE as BUFFER;
-pub(super) use cuts::MODULE as CUTS;
-pub(super) use pair::MODULE as PAIR;
+use super::FigureModule;
+
+/// The paper's figures.
+pub(super) const MODULES: &[FigureModule] = &[buffer::MODULE, pair::MODULE, cuts::MODULE];
 
 #[cfg(test)]
 mod tests;

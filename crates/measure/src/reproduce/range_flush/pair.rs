@@ -11,7 +11,7 @@ use super::super::{Claim, Comparison, Figure, FigureModule, Halted, Kind, Settin
 use super::host::{BARRIERS, Host, MIB, board, setup};
 
 /// Figure 2.
-pub(in super::super) const MODULE: FigureModule = FigureModule {
+pub(super) const MODULE: FigureModule = FigureModule {
     name: "range-flush-pair",
     paper: 4,
     place: "figure 2",

@@ -7,7 +7,7 @@ use super::stack::Stack;
 use super::{about, claim};
 
 /// The devices beside each other.
-pub(in super::super) const MODULE: FigureModule = FigureModule {
+pub(super) const MODULE: FigureModule = FigureModule {
     name: "writes-balance",
     paper: 1,
     place: "sections 4.2 to 4.4",

@@ -7,7 +7,7 @@ use super::stack::Stack;
 use super::{claim, drawing};
 
 /// The disk.
-pub(in super::super) const MODULE: FigureModule = FigureModule {
+pub(super) const MODULE: FigureModule = FigureModule {
     name: "writes-hdd",
     paper: 1,
     place: "figures 1, 2 and 7",

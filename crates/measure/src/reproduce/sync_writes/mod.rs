@@ -18,12 +18,10 @@ mod sdcard;
 mod ssd;
 mod stack;
 
-pub(super) use balance::MODULE as BALANCE;
-pub(super) use hdd::MODULE as HDD;
-pub(super) use sdcard::MODULE as SDCARD;
-pub(super) use ssd::MODULE as SSD;
+use super::{Claim, Comparison, FigureModule, Kind, Unit};
 
-use super::{Claim, Comparison, Kind, Unit};
+/// The paper's figures.
+pub(super) const MODULES: &[FigureModule] = &[hdd::MODULE, ssd::MODULE, sdcard::MODULE, balance::MODULE];
 
 /// A claim from models that were not fitted to it.
 fn claim(words: &str, unit: Unit, holds_if: Comparison, value: f64, note: &str) -> Claim {

@@ -7,7 +7,7 @@ use super::stack::Stack;
 use super::{about, claim, drawing, kb};
 
 /// The memory card.
-pub(in super::super) const MODULE: FigureModule = FigureModule {
+pub(super) const MODULE: FigureModule = FigureModule {
     name: "writes-sdcard",
     paper: 1,
     place: "figures 5, 6 and 9",

@@ -7,7 +7,7 @@ use super::stack::Stack;
 use super::{about, claim, drawing, kb};
 
 /// The SSD.
-pub(in super::super) const MODULE: FigureModule = FigureModule {
+pub(super) const MODULE: FigureModule = FigureModule {
     name: "writes-ssd",
     paper: 1,
     place: "figures 3, 4 and 8",
