@@ -33,7 +33,7 @@ fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
 
 fn claims(curves: &[Curve]) -> Vec<super::Claim> {
     let throughput = |stack, bytes| of(curves, stack).at(bytes).throughput_bytes_per_s;
-    let number = |words: &str, stack, bytes, kilobytes: f64| {
+    let number = |words: &str, stack: Stack, bytes: u64, kilobytes: f64| {
         let note = format!("{} with buffers of {}", stack.name(), Unit::Bytes.show(bytes as f64));
         claim(words, Unit::BytesPerS, about(kb(kilobytes)), throughput(stack, bytes), &note)
             .paper_value(kb(kilobytes))
