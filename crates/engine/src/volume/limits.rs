@@ -1,12 +1,12 @@
 //! What the size of the log and the kind of its drives allow.
 
-use super::checkpoint::ANNOUNCED_MAX_BYTES;
 use super::write::ZERO_CHUNK_PAGES;
 use crate::error::Error;
 use crate::format::layout::SUMS_PER_TABLE_PAGE;
 use crate::format::record::{HEADER_BYTES, RECORD_BYTES_MAX, TAG_BYTES};
 use crate::format::unit::{Content, UnitExtent};
 use crate::format::{PAGE, PAGE_BYTES};
+use crate::options::Tuning;
 use crate::planted::{Bug, is_planted};
 
 /// Largest commit, so that its record with all its tags is one that a reader takes for a record.
@@ -35,7 +35,7 @@ pub fn log_bytes_min(
     let table_pages = size_bytes.div_ceil(PAGE_BYTES).div_ceil(SUMS_PER_TABLE_PAGE);
     let suffices = |pages: u64| {
         let log_bytes = pages * PAGE_BYTES;
-        let limits = Limits::of(log_bytes, sector_bytes as usize, table_pages, !atomic_sectors);
+        let limits = limits_of(log_bytes, sector_bytes, table_pages, atomic_sectors);
         log_bytes >= atomic_max_bytes && limits.check_suffice(atomic_max_bytes, log_bytes).is_ok()
     };
     let enough = (0..40).map(|bits| 1u64 << bits).find(|&pages| suffices(pages))?;
@@ -48,6 +48,12 @@ pub fn log_bytes_min(
         }
     }
     Some(between.start * PAGE_BYTES)
+}
+
+/// With portions as nobody chose them.
+fn limits_of(log_bytes: u64, sector_bytes: u32, table_pages: u64, atomic_sectors: bool) -> Limits {
+    let announced_max_bytes = Tuning::default().announced_max_bytes;
+    Limits::of(log_bytes, sector_bytes as usize, table_pages, !atomic_sectors, announced_max_bytes)
 }
 
 /// What the size of the log allows.
@@ -72,12 +78,23 @@ impl Limits {
     /// an image of each table page, and of each page of which the log does not hold every byte. Kept free is room
     /// for four times such records of the largest kind: those of the last checkpoint, which stay until the next tail;
     /// those of the next; once more of a recovery; and the records of a direct write.
-    pub(super) fn of(log_bytes: u64, sector_bytes: usize, table_pages: u64, needs_images: bool) -> Self {
+    pub(super) fn of(
+        log_bytes: u64,
+        sector_bytes: usize,
+        table_pages: u64,
+        needs_images: bool,
+        announced_max_bytes: usize,
+    ) -> Self {
         let record_max = log_bytes / if needs_images { 6 } else { 16 };
         // Sums of all pages; or images of pages, sums of others, and images of the table: each cut into pieces.
-        let kinds = if needs_images { 3 } else { 1 };
-        let records = record_max as usize / ANNOUNCED_MAX_BYTES + kinds;
-        let half = (record_max as usize).saturating_sub(records * (HEADER_BYTES + sector_bytes)) / 2;
+        let full_bytes = |entry: usize| (announced_max_bytes / entry).max(1) * entry;
+        let (kinds, full_bytes) = match needs_images {
+            false => (1, full_bytes(TAG_BYTES)),
+            true => (3, full_bytes(TAG_BYTES).min(full_bytes(TAG_BYTES + PAGE))),
+        };
+        let beside = HEADER_BYTES + sector_bytes; // the last sector is seldom full
+        let of_full_records = (record_max as usize).saturating_sub(kinds * beside) as u128;
+        let half = (of_full_records * full_bytes as u128 / (full_bytes + beside) as u128) as usize / 2;
         // One half is for the pages, the other for the table's, of which each page may change one.
         let (image_pages_max, dirty_pages_max) = match needs_images {
             false => (usize::MAX, half / TAG_BYTES),
@@ -177,8 +194,43 @@ impl Limits {
 }
 
 #[cfg(test)]
-mod smallest_log {
+mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::format::record::record_bytes;
+
+    /// Bytes of the log that announcing so many of one kind takes, as a checkpoint cuts them into records.
+    fn announced_bytes(count: usize, entry: usize, announced_max_bytes: usize, sector: usize) -> usize {
+        let at_once = (announced_max_bytes / entry).max(1);
+        let (full, rest) = (count / at_once, count % at_once);
+        let record = |entries: usize| record_bytes(0, entries * entry, sector);
+        full * record(at_once) + if rest > 0 { record(rest) } else { 0 }
+    }
+
+    proptest! {
+        #[test]
+        fn what_a_checkpoint_says_of_all_that_may_be_dirty_fits_what_is_kept_for_it(
+            log_pages in 24..100_000u64, sector_bits in 9..=12u32, table_pages in 1..100_000u64,
+            needs_images in any::<bool>(),
+            announced_max_bytes in prop_oneof![Just(Tuning::default().announced_max_bytes), 1..10_000usize],
+        ) {
+            let (log_bytes, sector) = (log_pages * PAGE_BYTES, 1 << sector_bits);
+            let limits = Limits::of(log_bytes, sector, table_pages, needs_images, announced_max_bytes);
+            let of = |count, entry| announced_bytes(count, entry, announced_max_bytes, sector);
+            let pages = limits.dirty_pages_max;
+            let table = pages.min(table_pages as usize);
+            let announced = match needs_images {
+                false => of(pages + table, TAG_BYTES),
+                true => {
+                    let images = limits.image_pages_max.min(pages);
+                    of(images, TAG_BYTES + PAGE) + of(pages - images, TAG_BYTES) + of(table, TAG_BYTES + PAGE)
+                }
+            };
+            let record_max = log_bytes as usize / if needs_images { 6 } else { 16 };
+            prop_assert!(announced <= record_max, "{announced} of {record_max} for {limits:?}");
+        }
+    }
 
     #[test]
     fn the_smallest_log_suffices_and_one_page_less_does_not() {
@@ -190,7 +242,7 @@ mod smallest_log {
                         log_bytes_min(size_bytes, atomic_max_bytes, sector_bytes, atomic_sectors).unwrap();
                     let table_pages = size_bytes.div_ceil(PAGE_BYTES * SUMS_PER_TABLE_PAGE);
                     let suffices = |log_bytes: u64| {
-                        Limits::of(log_bytes, sector_bytes as usize, table_pages, !atomic_sectors)
+                        limits_of(log_bytes, sector_bytes, table_pages, atomic_sectors)
                             .check_suffice(atomic_max_bytes, log_bytes)
                             .is_ok()
                     };
