@@ -178,16 +178,7 @@ impl OpenVolume {
             let (at, drives) = (arena.path().to_owned(), (Rc::clone(&home), Rc::clone(&log)));
             let opened =
                 Volume::open(event_loop.clone(), arena, drives.0, drives.1, separate_log, options).await;
-            opened.map_err(|source| match source {
-                Error::ForeignWrites { .. } => {
-                    let why = format!(
-                        "{source}, and the members hold an older state: bring back those that are newer, or remove this \
-                         file to give these writes up"
-                    );
-                    VolumeError::Arena { path: at, why }
-                }
-                source => engine_error(source),
-            })
+            opened.map_err(|source| foreign_writes(&at, &source).unwrap_or_else(|| engine_error(source)))
         };
 
         let arena = arenas.open(&identity, len)?;
@@ -252,6 +243,17 @@ impl OpenVolume {
 /// Whether writes of a process that was killed wait for the volume to be opened again.
 pub fn has_waiting_writes(folder: &Path, description: &Description) -> bool {
     Arenas::of(folder, description).hold_writes()
+}
+
+/// What to do about acknowledged writes in the arena at `path` that are not the volume's, if that is what is wrong.
+fn foreign_writes(path: &Path, error: &Error) -> Option<VolumeError> {
+    let Error::ForeignWrites { is_later, .. } = error else { return None };
+    let instead = match is_later {
+        true => "the members hold an older state: bring back those that are newer",
+        false => "serve that one",
+    };
+    let why = format!("{error}; {instead}, or remove this file to give these writes up");
+    Some(VolumeError::Arena { path: path.to_owned(), why })
 }
 
 /// That these members are those that the description speaks of, and that what it says of memory can be had.
