@@ -2,6 +2,7 @@
 
 mod drive;
 mod replay;
+mod reproduce;
 mod volume;
 
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use crate::units;
 
 pub(crate) use drive::{AfterCut, DriveArgs};
 pub(crate) use replay::{ReplayArgs, Speed};
+pub(crate) use reproduce::ReproduceArgs;
 pub(crate) use volume::{
     AtomicSectorsArg, BackendArg, CheckArgs, CreateArgs, JournalingArg, LayoutArg, NbdArg, ServeArgs,
     StatusArgs,
@@ -41,6 +43,7 @@ pub(crate) enum Command {
     Check(CheckArgs),
     Replay(Box<ReplayArgs>),
     Drive(Box<DriveArgs>),
+    Reproduce(ReproduceArgs),
     Sim(SimArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),

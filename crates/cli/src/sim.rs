@@ -130,15 +130,15 @@ fn faults_in_words(outcome: &Outcome) -> String {
     if counted.is_empty() { String::new() } else { format!("faults: {}\n", counted.join(", ")) }
 }
 
-fn listen() -> Result<Interrupt, Failure> {
+pub(crate) fn listen() -> Result<Interrupt, Failure> {
     Interrupt::on_signals().map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))
 }
 
-fn workers() -> u64 {
+pub(crate) fn workers() -> u64 {
     thread::available_parallelism().map_or(1, usize::from) as u64
 }
 
-fn progress_bar(len: u64, of_what: &str) -> ProgressBar {
+pub(crate) fn progress_bar(len: u64, of_what: &str) -> ProgressBar {
     let bar = ProgressBar::new(len);
     let template = format!("{{bar:30}} {{human_pos}}/{{human_len}} {of_what}  {{eta}} left");
     bar.set_style(ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar()));

@@ -17,6 +17,7 @@ pub mod drive;
 pub mod executor;
 pub mod exhaustive;
 pub mod faults;
+pub mod file_system;
 pub mod image;
 pub mod latency;
 pub mod model;
