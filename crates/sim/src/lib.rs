@@ -22,6 +22,8 @@ pub mod image;
 pub mod latency;
 pub mod model;
 pub mod oracle;
+pub mod page_cache;
+pub mod places;
 pub mod random;
 pub mod scenario;
 pub mod sparse;
