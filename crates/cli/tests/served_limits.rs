@@ -13,7 +13,7 @@ use evenkeel_engine::env::Env;
 use evenkeel_host::event_loop::{Backend, EventLoop};
 
 use support::load::{connect, contents, write};
-use support::root::{programs, ran};
+use support::root::{programs, run};
 use support::served::{Server, Volume, noise, patiently};
 use support::{Scene, says, skip};
 
@@ -111,7 +111,7 @@ fn the_largest_requests_are_answered_and_so_are_those_of_many_who_then_stall() {
         event_loop.block_on(async {
             let client = connect(&env, &volume.socket()).await;
             assert_eq!(client.negotiated().block_sizes.maximum_bytes as usize, MAX);
-            for len in [MAX - 64, MAX - 63, MAX - 1, MAX] {
+            for len in [MAX - 63, MAX] {
                 let bytes = noise((seed + len) as u64, len);
                 client.write(0, &bytes, Durability::Durable).await.unwrap();
                 let mut found = vec![0; len];
@@ -131,10 +131,9 @@ fn qemu_writes_and_reads_as_much_as_it_may_at_once() {
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);
     let server = volume.serve("");
-    let said = ran(
-        "qemu-io",
-        &["-f", "raw", &volume.uri(), "-c", "write -P 7 0 32M", "-c", "flush", "-c", "read -P 7 0 32M"],
-    );
+    let uri = volume.uri();
+    let play = ["-f", "raw", &uri, "-c", "write -P 7 0 32M", "-c", "flush", "-c", "read -P 7 0 32M"];
+    let said = run("qemu-io", &play).unwrap();
     says(&said, &["wrote 33554432/33554432", "read 33554432/33554432"]);
     assert!(!said.contains("failed"), "{said}");
     server.stop();

@@ -136,12 +136,17 @@ impl Account {
         loop {
             match race(admitted.as_mut(), env.sleep(self.limits.room_wait_max_ns)).await {
                 Either::First(ticket) => return Some(ticket),
-                Either::Second(()) => self.all.waits_in_vain.set(self.all.waits_in_vain.get() + 1),
+                Either::Second(()) => self.waited_in_vain(),
             }
             if is_divisible {
                 return None;
             }
         }
+    }
+
+    /// A request has done without shared bytes for as long as one waits for them.
+    pub(crate) fn waited_in_vain(&self) {
+        self.all.waits_in_vain.set(self.all.waits_in_vain.get() + 1);
     }
 
     /// Waits until nothing of this connection is in flight, and admits a request that goes on in pieces.

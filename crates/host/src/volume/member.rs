@@ -22,7 +22,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use super::LocalVolume;
 use crate::drive::{DriveOptions, FileDrive};
 use crate::event_loop::{Loop, race};
-use crate::nbd::client::{NbdDrive, connect};
+use crate::nbd::client::{ClientError, NbdDrive, connect};
 use crate::nbd::uri::NbdUri;
 use crate::nbd::wait::Notify;
 use crate::net::Stream;
@@ -136,6 +136,14 @@ impl MemberDrive {
             PathError::new(&place.shown(), "cannot hold a member", io::Error::other(error.to_string()))
         })?;
         Ok(Self::Nbd(drive))
+    }
+
+    /// Why it is lost, if it is.
+    pub fn failure(&self) -> Option<ClientError> {
+        match self {
+            Self::File(_) => None,
+            Self::Nbd(drive) => drive.client().failure(),
+        }
     }
 }
 

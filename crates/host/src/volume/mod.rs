@@ -129,7 +129,21 @@ impl OpenVolume {
         let separate_log = description.log.is_some();
         let drives = (Rc::clone(&home), Rc::clone(&log));
         let opened = Volume::open(event_loop.clone(), arena, drives.0, drives.1, separate_log, options).await;
-        let volume = opened.map_err(|source| VolumeError::Engine { folder: folder.to_owned(), source })?;
+        let volume = opened.map_err(|source| {
+            let members =
+                [Some((&description.home, &home)), description.log.as_ref().map(|log_of| (log_of, &log))];
+            // A connection's end is not in a number.
+            let lost =
+                members.into_iter().flatten().find_map(|(member, drive)| Some((member, drive.failure()?)));
+            match lost {
+                Some((member, error)) => VolumeError::Refused(format!(
+                    "{}: its member {} was lost while it was opened ({error}); try again once it is back",
+                    folder.display(),
+                    member.place
+                )),
+                None => VolumeError::Engine { folder: folder.to_owned(), source },
+            }
+        })?;
         if volume.id() != description.id.0 || volume.size_bytes() != description.size_bytes {
             let why = "its members belong to another volume";
             return Err(VolumeError::description(&folder.join(description::FILE_NAME), &why));

@@ -174,7 +174,10 @@ fn a_request_in_pieces_that_fails_says_so_or_ends_its_connection() {
                 let write = client.write(0, &bytes, Durability::Durable);
                 let written = write.await;
                 export.fail_with(None);
-                assert!(matches!(&written, Ok(()) | Err(ClientError::Server { errno: 5, .. })), "{written:?}");
+                assert!(
+                    matches!(&written, Ok(()) | Err(ClientError::Server { errno: 5, .. })),
+                    "{written:?}"
+                );
                 env.sleep(SECOND_NS).await;
                 export.fail_with(None);
             }

@@ -116,7 +116,10 @@ fn run(settings: Settings, actions: Vec<Action>) -> ServerStatus {
     let status = server.status();
     assert_eq!(status.in_flight_bytes, 0, "everything is given back");
     assert!(status.connections.is_empty(), "no connection is left");
-    assert!(status.in_flight_peak_bytes <= status.in_flight_max_bytes, "no more is in flight than the limits allow");
+    assert!(
+        status.in_flight_peak_bytes <= status.in_flight_max_bytes,
+        "no more is in flight than the limits allow"
+    );
     status
 }
 

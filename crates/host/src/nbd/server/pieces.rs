@@ -45,8 +45,9 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
         Ok(())
     }
 
-    /// Room for the next piece of what reaches from `offset` to `end`, and where the piece ends.
-    async fn piece(&self, offset: u64, end: u64) -> (Ticket, u64) {
+    /// Room for the next piece of what reaches from `offset` to `end`, and where the piece ends. `since_ns`: from when
+    /// on it does without what all share.
+    async fn piece(&self, offset: u64, end: u64, since_ns: &mut u64) -> (Ticket, u64) {
         let sizes = self.shared.export.block_sizes();
         let block = u64::from(sizes.minimum_bytes.max(sizes.preferred_bytes)).max(1);
         let cut = |bytes: u64| {
@@ -57,6 +58,11 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
         let large = cut(PIECE_MAX_BYTES.max(block));
         if let Some(ticket) = account.try_admit_piece(large - offset + ANSWER_BYTES) {
             return (ticket, large);
+        }
+        let now_ns = self.shared.env.now_ns();
+        if now_ns.saturating_sub(*since_ns) >= self.shared.limits.room_wait_max_ns {
+            account.waited_in_vain();
+            *since_ns = now_ns;
         }
         let small = cut(self.shared.limits.own_piece_bytes());
         (account.admit_piece(small - offset + ANSWER_BYTES).await, small)
@@ -70,9 +76,9 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
     ) -> Result<(), Ending> {
         let (mut at, end) = (request.offset, request.offset + request.len);
         let mut written = Ok(());
-        let mut began_ns = 0;
+        let (mut began_ns, mut since_ns) = (0, self.shared.env.now_ns());
         while at < end {
-            let (ticket, next) = self.piece(at, end).await;
+            let (ticket, next) = self.piece(at, end, &mut since_ns).await;
             let payload = self.payload(input, next - at).await?;
             began_ns = self.shared.env.now_ns();
             if written.is_ok() {
@@ -111,9 +117,9 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
         let began_ns = self.shared.env.now_ns();
         let latency_ns = || self.shared.env.now_ns().saturating_sub(began_ns);
         let (mut at, end) = (request.offset, request.offset + request.len);
-        let (mut first_ns, mut whole) = (None, Some(whole));
+        let (mut first_ns, mut whole, mut since_ns) = (None, Some(whole), began_ns);
         while at < end && !self.outbox.is_closed() {
-            let (mut ticket, next) = self.piece(at, end).await;
+            let (mut ticket, next) = self.piece(at, end, &mut since_ns).await;
             let has_begun = at > request.offset;
             let front = if is_together && has_begun { 0 } else { headers.read_reply_bytes() };
             let mut reply = self.pool.take(front + (next - at) as usize);
