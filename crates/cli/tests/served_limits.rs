@@ -2,10 +2,7 @@
 
 mod support;
 
-use std::fs::OpenOptions;
 use std::io::{Read, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 
 use evenkeel_engine::device::Durability;
@@ -14,7 +11,7 @@ use evenkeel_host::event_loop::{Backend, EventLoop};
 
 use support::load::{connect, contents, write};
 use support::root::{programs, run};
-use support::served::{Server, Volume, noise, patiently};
+use support::served::{Server, Volume, fill, noise, patiently};
 use support::{Scene, says, skip};
 
 const FLAGS: &str = "--size 32m --log-size 16m --buffer 4m";
@@ -180,15 +177,6 @@ fn messages_that_nobody_reads_do_not_keep_it_from_work() {
     reader.read_to_end(&mut told).unwrap();
     let told = String::from_utf8_lossy(&told);
     says(&told, &["3 lines are missing here\na connection ended", "stopping: "]);
-}
-
-/// Writes to a pipe until it takes no more, through a handle of its own: that of others goes on to block.
-fn fill(writer: &std::io::PipeWriter) {
-    const O_NONBLOCK: i32 = 0o4000;
-    let again = format!("/proc/self/fd/{}", writer.as_raw_fd());
-    let mut again = OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(again).unwrap();
-    while again.write(&[b'.'; 4096]).is_ok() {}
-    while again.write(b".").is_ok() {}
 }
 
 #[test]

@@ -20,7 +20,7 @@ use rustix::net::sockopt;
 use crate::event_loop::{Loop, SharedFd};
 use crate::path_error::PathError;
 
-pub use listener::Listener;
+pub use listener::{Listener, Place};
 
 /// A connection's bytes, both ways. Buffers are handed over and come back: the kernel may hold them after a
 /// caller is gone.

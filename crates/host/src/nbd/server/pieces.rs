@@ -102,7 +102,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
             (written, whole) = apart(&self.shared.env, flush).await;
         }
         let latency_ns = self.shared.env.now_ns().saturating_sub(began_ns);
-        self.count(&request, written.is_err(), latency_ns);
+        self.count(&request, written.is_err(), Some(latency_ns));
         let headers = self.session.headers;
         match written {
             Ok(()) => self.outbox.append(whole, |out| encode_done(out, headers, &request)),
@@ -125,7 +125,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
             let mut reply = self.pool.take(front + (next - at) as usize);
             if let Err(error) = self.shared.export.read(at, &mut reply[front..]).await {
                 self.pool.put(reply);
-                self.count(request, true, latency_ns());
+                self.count(request, true, Some(latency_ns()));
                 if is_together && has_begun {
                     self.outbox.close();
                     self.wire.shutdown();
@@ -149,7 +149,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
             at = next;
             if at == end {
                 ticket.merge(whole.take().expect("it is answered once"));
-                self.count(request, false, first_ns.unwrap_or_default());
+                self.count(request, false, first_ns);
             }
             self.outbox.push(ticket, reply);
         }

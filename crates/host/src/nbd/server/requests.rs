@@ -121,7 +121,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
 
     /// Answers a request that was not begun.
     pub(super) fn refuse(&self, request: &Request, (errno, why): Refusal, ticket: Ticket) {
-        self.count(request, true, 0);
+        self.count(request, true, None);
         let headers = self.session.headers;
         self.outbox.append(ticket, |out| encode_error(out, headers, request, errno, why));
     }
@@ -139,7 +139,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
             self.pool.put(payload);
         }
         let latency_ns = self.shared.env.now_ns().saturating_sub(began_ns);
-        self.count(&request, outcome.is_err(), latency_ns);
+        self.count(&request, outcome.is_err(), Some(latency_ns));
         let headers = self.session.headers;
         match outcome {
             Ok(Outcome::Done) => self.outbox.append(ticket, |out| encode_done(out, headers, &request)),
@@ -170,7 +170,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
             out.resize(front + request.len as usize, 0);
             let is_read = self.shared.export.try_read(request.offset, &mut out[front..]);
             if is_read {
-                self.count(request, false, self.shared.env.now_ns().saturating_sub(began_ns));
+                self.count(request, false, Some(self.shared.env.now_ns().saturating_sub(began_ns)));
             }
             is_read
         })
@@ -262,7 +262,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
         }
     }
 
-    pub(super) fn count(&self, request: &Request, is_error: bool, latency_ns: u64) {
+    pub(super) fn count(&self, request: &Request, is_error: bool, latency_ns: Option<u64>) {
         let kind = CommandKind::of(request.command, request.len);
         self.link.counting.count(kind, request.len, is_error, latency_ns);
         self.shared.counting.count(kind, request.len, is_error, latency_ns);
