@@ -1,10 +1,11 @@
-//! Any bytes as a session with a server, in virtual time.
+//! Any bytes as a session with a server, in virtual time; [`answers`] does the same to a client.
 //!
 //! [`fuzz_session`] reads its input as a script: handshakes and requests that are mostly well formed, changed
 //! here and there, sent in any split, broken off anywhere. [`fuzz_bytes`] sends its input as it is. Both fail
 //! if the server panics, hangs, has more in flight than its limits allow, or does not give back what it took,
 //! and if another connection notices.
 
+mod answers;
 mod pipe;
 mod ram;
 mod script;
@@ -18,6 +19,7 @@ use crate::nbd::limits::Limits;
 use crate::nbd::proto::transmission::Headers;
 use crate::nbd::server::{Server, ServerStatus};
 use crate::net::ByteStream;
+pub use answers::{Answered, fuzz_answers};
 pub use pipe::{MemoryStream, pair};
 pub use ram::RamExport;
 use script::{Action, Source};
