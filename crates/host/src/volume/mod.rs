@@ -40,7 +40,7 @@ use crate::path_error::PathError;
 
 use arenas::Arenas;
 use description::{Description, Member};
-use member::{MemberDrive, Place, Watch};
+use member::{MemberDrive, Members, Place, Watch};
 
 /// How long a process that was just killed is waited for: the kernel ends its I/O after its death is told.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -106,6 +106,7 @@ pub struct OpenVolume {
     pub recovered: Recovered,
     folder: PathBuf,
     arena_path: PathBuf,
+    members: Members,
     /// Tells the volume of members that are lost.
     _watch: Watch,
     /// Holds the lock.
@@ -169,7 +170,13 @@ impl OpenVolume {
             None => Rc::clone(&home),
         };
         let separate_log = description.log.is_some();
-        let engine_error = |source| VolumeError::Engine { folder: folder.to_owned(), source };
+        let mut members = vec![(description.home.place.clone(), Rc::clone(&home))];
+        members.extend(description.log.iter().map(|member| (member.place.clone(), Rc::clone(&log))));
+        let members = Members(members);
+        let engine_error = |source| match members.lost() {
+            Some(lost) => VolumeError::Refused(format!("{}: cannot be opened: {lost}", folder.display())),
+            None => VolumeError::Engine { folder: folder.to_owned(), source },
+        };
         let identity = identify(&*home, &*log, separate_log).await.map_err(engine_error)?;
         check_description(folder, &description, &identity)?;
         let len = usize::try_from(description.buffer_bytes).unwrap_or(usize::MAX);
@@ -201,12 +208,11 @@ impl OpenVolume {
             made.keep();
         }
         let watch = Watch::default();
-        watch.over(event_loop, &volume, &description.home.place, &home);
-        if let Some(member) = &description.log {
-            watch.over(event_loop, &volume, &member.place, &log);
+        for (place, member) in &members.0 {
+            watch.over(event_loop, &volume, place, member);
         }
         let folder = folder.to_owned();
-        Ok(Self { volume, description, recovered, folder, arena_path, _watch: watch, _lock: lock })
+        Ok(Self { volume, description, recovered, folder, arena_path, members, _watch: watch, _lock: lock })
     }
 
     /// Where it is.
@@ -234,7 +240,10 @@ impl OpenVolume {
     /// The volume's failure; then the arena stays, with what is not durable in it.
     pub async fn close(self) -> Result<(), VolumeError> {
         let closed = self.volume.close().await;
-        closed.map_err(|source| VolumeError::Engine { folder: self.folder.clone(), source })?;
+        closed.map_err(|source| {
+            let source = self.members.lost().map_or(source, |lost| Error::Latched(lost.into()));
+            VolumeError::Engine { folder: self.folder.clone(), source }
+        })?;
         let _an_empty_arena_may_stay = std::fs::remove_file(&self.arena_path);
         Ok(())
     }

@@ -5,7 +5,7 @@ use maud::{Markup, PreEscaped, html};
 use super::shell::{self, card};
 use crate::report::charts::{self, Swatch};
 use crate::report::format;
-use crate::reproduce::{Claim, Extent, Gallery, Reproduced, Table, Verdict};
+use crate::reproduce::{Claim, Extent, Gallery, Reproduced, Series, Table, Verdict};
 
 /// The whole page.
 pub(super) fn page(gallery: &Gallery) -> String {
@@ -115,7 +115,7 @@ fn one(gallery: &Gallery, figure: &Reproduced) -> Markup {
                         figure.card {
                             figcaption { h2 { (chart.title) } p { (chart.meaning) } }
                             div.scroll { (PreEscaped(charts::line_chart(chart))) }
-                            (shell::legend(&legend(chart.series.iter().map(|series| &series.name))))
+                            (shell::legend(&legend(&chart.series)))
                         }
                     }
                 }
@@ -135,8 +135,17 @@ fn one(gallery: &Gallery, figure: &Reproduced) -> Markup {
     }
 }
 
-fn legend<'a>(names: impl Iterator<Item = &'a String>) -> Vec<(Swatch, String)> {
-    names.enumerate().map(|(number, name)| (Swatch::Line(number), name.clone())).collect()
+/// The series by name; a line that hides another, because it is the same, says so.
+fn legend(series: &[Series]) -> Vec<(Swatch, String)> {
+    let entry = |(number, one): (usize, &Series)| {
+        let hidden = series[..number].iter().rev().find(|other| other.points == one.points);
+        let name = match hidden {
+            Some(hidden) => format!("{}, which is the same as {}", one.name, hidden.name),
+            None => one.name.clone(),
+        };
+        (Swatch::Line(number), name)
+    };
+    series.iter().enumerate().map(entry).collect()
 }
 
 fn claims_in_full(claims: &[&Claim]) -> Markup {
@@ -217,7 +226,7 @@ fn how_to_read() -> Markup {
 mod tests {
     use super::*;
     use crate::report::sample::HOSTILE;
-    use crate::reproduce::{Comparison, Figure, Kind, NotReproduced, Scale, Series, Settings, Unit};
+    use crate::reproduce::{Comparison, Figure, Kind, NotReproduced, Scale, Settings, Unit};
 
     fn gallery(text: &str) -> Gallery {
         let text = || text.to_owned();
@@ -279,6 +288,14 @@ mod tests {
         for reference in ["http://", "https://", "src=\"", "@import", "url("] {
             assert!(!page.contains(reference), "{reference}");
         }
+    }
+
+    #[test]
+    fn a_line_that_hides_another_says_so() {
+        let line = |name: &str, y| Series { name: name.to_owned(), points: vec![(1.0, y)] };
+        let entries = legend(&[line("data", 2.0), line("wasteless", 1.0), line("selective", 1.0)]);
+        let names: Vec<_> = entries.iter().map(|(_, name)| name.as_str()).collect();
+        assert_eq!(names, ["data", "wasteless", "selective, which is the same as wasteless"]);
     }
 
     #[test]

@@ -58,7 +58,8 @@ fn claims(curves: &[Curve]) -> Vec<super::Claim> {
             Unit::Bytes,
             Comparison::Within((512 * KIB) as f64, MIB as f64),
             xfs.latency_grows_from(),
-            "where the fit's phase of constant latency ends, XFS",
+            "where the fit's phase of constant latency ends, XFS. By eye it is later: at 512 KB latency has grown by \
+             half",
         )
         .paper_value((512 * KIB) as f64),
         claim(
