@@ -18,6 +18,8 @@ mod batch;
 #[cfg(test)]
 mod hostile_tests;
 mod index;
+#[cfg(test)]
+mod model_tests;
 mod overwritten;
 mod parts;
 pub(crate) mod queue;
