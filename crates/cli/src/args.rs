@@ -1,5 +1,6 @@
 //! What may be typed, with its help.
 
+mod drive;
 mod replay;
 mod volume;
 
@@ -11,6 +12,7 @@ use evenkeel_host::method::{FileState, Method};
 
 use crate::units;
 
+pub(crate) use drive::{AfterCut, DriveArgs};
 pub(crate) use replay::{ReplayArgs, Speed};
 pub(crate) use volume::{
     AtomicSectorsArg, BackendArg, CheckArgs, CreateArgs, JournalingArg, LayoutArg, NbdArg, ServeArgs,
@@ -38,6 +40,7 @@ pub(crate) enum Command {
     Status(StatusArgs),
     Check(CheckArgs),
     Replay(Box<ReplayArgs>),
+    Drive(Box<DriveArgs>),
     Sim(SimArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),

@@ -5,8 +5,10 @@
 
 mod args;
 mod compare;
+mod drive;
 mod failure;
 mod manual;
+mod models;
 mod outputs;
 mod probe;
 mod progress;
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
         Command::Status(args) => volume::status(&args),
         Command::Check(args) => volume::check(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Drive(args) => drive::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::pages(&args),

@@ -68,6 +68,15 @@ impl ReplayProgress {
         Self { bar, speed, length_s: speed.map(|speed| (trace.duration_s / speed).min(time_max_s)) }
     }
 
+    /// In a time that is not the user's: nobody knows how long it will take.
+    pub(crate) fn in_virtual_time(trace: &TraceFacts) -> Self {
+        let bar = ProgressBar::new(trace.requests);
+        let style = ProgressStyle::with_template("{prefix:14} {bar:30} {pos}/{len} requests");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_prefix("simulating");
+        Self { bar, speed: None, length_s: None }
+    }
+
     /// While a target is made.
     pub(crate) fn filling() -> Self {
         let bar = ProgressBar::new(0);

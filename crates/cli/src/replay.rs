@@ -1,5 +1,6 @@
 //! `evenkeel replay`.
 
+mod model;
 mod target;
 mod text;
 
@@ -13,18 +14,20 @@ use evenkeel_engine::env::Env;
 use evenkeel_host::event_loop::{Backend, EventLoop, Loop, race};
 use evenkeel_host::interrupt::Interrupt;
 use evenkeel_measure::replay::host_target::{HostTarget, Place};
-use evenkeel_measure::replay::report::{ReplayReport, TraceFacts};
-use evenkeel_measure::replay::target::Target;
-use evenkeel_measure::replay::{Ending, Pace, Placement, Requests, Settings, run as replay};
+use evenkeel_measure::replay::report::{ReplayReport, TargetFacts, TraceFacts};
+use evenkeel_measure::replay::{Ending, Measured, Pace, Placement, Requests, Settings, run as replay};
 use evenkeel_measure::report::format;
-use evenkeel_measure::trace::TraceReader;
 use evenkeel_measure::trace::survey::Survey;
+use evenkeel_measure::trace::{Format, TraceReader};
+use evenkeel_sim::executor::Executor;
 
 use crate::args::{ReplayArgs, Speed};
 use crate::failure::Failure;
 use crate::outputs::write_whole;
 use crate::progress::ReplayProgress;
 use crate::stdout::say;
+use model::{ModelPlace, ModelTarget};
+use target::Chosen;
 
 /// Requests under way as fast as possible, unless told otherwise.
 const DEPTH: u32 = 32;
@@ -54,57 +57,127 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
         Placement::of(&survey, &args.device).map_err(|error| Failure::about(&args.trace, error))?;
     let path = args.trace.display().to_string();
     let trace = TraceFacts::new(path, &survey, |device| placement.has(device), placement.reach_bytes());
-    let place = target::choose(args, trace.writes > 0, placement.reach_bytes())?;
+    let chosen = target::choose(args, trace.writes > 0, placement.reach_bytes())?;
     say(&text::trace_text(&trace))?;
     if args.dry_run {
-        return say(&format!("{}\nNothing was sent.\n", what_would_be_lost(&place, trace.writes > 0)));
+        return say(&format!("{}\nNothing was sent.\n", what_would_be_lost(&chosen, trace.writes > 0)));
     }
-
-    let event_loop = EventLoop::new(Backend::Auto)
-        .map_err(|error| Failure::Unusable(format!("cannot ask the kernel for I/O: {error}")))?;
-    let handle = event_loop.handle();
-    let opened = event_loop.block_on(open_target(&handle, &place, trace.writes > 0, &interrupt))?;
-    let facts = opened.facts();
-    say(&text::target_text(&facts))?;
-    let fit = args.fit.into();
-    let placement = match placement.onto(opened.size_bytes(), fit) {
-        Ok(placement) => placement,
-        Err(error) => {
-            event_loop.block_on(opened.close())?;
-            return Err(Failure::about(Path::new(&args.target), error));
-        }
-    };
     let settings = Settings {
         pace,
         writes: args.writes.into(),
         seed: args.seed.unwrap_or_else(clock_seed),
         window_ns: nanoseconds(args.window),
         time_max_ns: args.time.map(nanoseconds),
-        watch_ns: if handle.backend() == Backend::Uring { WATCH_NS } else { WATCH_COARSE_NS },
+        watch_ns: 0,
     };
-
-    file.rewind().map_err(|error| Failure::about(&args.trace, error))?;
-    let reader =
-        TraceReader::new(file, Some(survey.format)).map_err(|error| Failure::about(&args.trace, error))?;
-    let mut requests = Requests::new(reader, &placement);
-    let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs());
-    let opened = Rc::new(opened);
-    let measured = {
-        let progress = ReplayProgress::new(&trace, &settings);
-        let stops = || interrupt.is_asked();
-        let running = replay(&handle, &opened, &mut requests, &settings, stops, |at| progress.tell(at));
-        event_loop.block_on(running)
-    };
-    let report =
-        ReplayReport::new(started_unix_s, trace, facts, fit, &settings, &measured, requests.retimed());
-    say(&text::report_text(&report))?;
-    if let Some(json) = &args.json {
-        write_json(json, &report)?;
+    let job = Job { args, file, format: survey.format, placement, trace, settings, interrupt };
+    match chosen {
+        Chosen::Host(place) => job.onto_host(&place),
+        Chosen::Model(place) => job.onto_model(&place),
     }
-    let opened = Rc::try_unwrap(opened).expect("every request has ended, and with it its handle");
-    let closed = event_loop.block_on(opened.close());
-    match measured.ending {
-        Ending::Complete | Ending::TimeUp => closed.map_err(Failure::from),
+}
+
+/// A replay whose trace is known.
+struct Job<'a> {
+    args: &'a ReplayArgs,
+    file: File,
+    format: Format,
+    placement: Placement,
+    trace: TraceFacts,
+    settings: Settings,
+    interrupt: Interrupt,
+}
+
+impl Job<'_> {
+    /// In real time, onto something of this machine.
+    fn onto_host(mut self, place: &Place) -> Result<(), Failure> {
+        let event_loop = EventLoop::new(Backend::Auto)
+            .map_err(|error| Failure::Unusable(format!("cannot ask the kernel for I/O: {error}")))?;
+        let handle = event_loop.handle();
+        self.settings.watch_ns = if handle.backend() == Backend::Uring { WATCH_NS } else { WATCH_COARSE_NS };
+        let opening = open_target(&handle, place, self.trace.writes > 0, &self.interrupt);
+        let opened = event_loop.block_on(opening)?;
+        let facts = opened.facts();
+        say(&text::target_text(&facts))?;
+        let placement = match self.placed(&facts) {
+            Ok(placement) => placement,
+            Err(failure) => {
+                event_loop.block_on(opened.close())?;
+                return Err(failure);
+            }
+        };
+        let mut requests = self.requests(&placement)?;
+        let opened = Rc::new(opened);
+        let (started_unix_s, progress) = (unix_s(), ReplayProgress::new(&self.trace, &self.settings));
+        let stops = || self.interrupt.is_asked();
+        let running = replay(&handle, &opened, &mut requests, &self.settings, stops, |at| progress.tell(at));
+        let measured = event_loop.block_on(running);
+        drop(progress);
+        let retimed = requests.retimed();
+        let report = self.report(started_unix_s, facts, &measured, retimed)?;
+        let opened = Rc::try_unwrap(opened).expect("every request has ended, and with it its handle");
+        let closed = event_loop.block_on(opened.close());
+        ended(measured.ending, &report).and(closed.map_err(Failure::from))
+    }
+
+    /// In virtual time, onto a simulated drive.
+    fn onto_model(self, place: &ModelPlace) -> Result<(), Failure> {
+        let model = place.build()?.without_contents();
+        let facts = place.facts();
+        say(&text::target_text(&facts))?;
+        let placement = self.placed(&facts)?;
+        let mut requests = self.requests(&placement)?;
+        let mut executor = Executor::new(self.settings.seed);
+        let env = executor.env();
+        let target = Rc::new(ModelTarget::new(model, env.clone()));
+        let (started_unix_s, progress) = (unix_s(), ReplayProgress::in_virtual_time(&self.trace));
+        let stops = || self.interrupt.is_asked();
+        let running = replay(&env, &target, &mut requests, &self.settings, stops, |at| progress.tell(at));
+        let measured = executor.block_on(running).expect("nobody stops it, and drives answer");
+        drop(progress);
+        let retimed = requests.retimed();
+        let report = self.report(started_unix_s, facts, &measured, retimed)?;
+        ended(measured.ending, &report)
+    }
+
+    /// Where the requests lie on a target.
+    fn placed(&self, target: &TargetFacts) -> Result<Placement, Failure> {
+        let placed = self.placement.clone().onto(target.size_bytes, self.args.fit.into());
+        placed.map_err(|error| Failure::about(Path::new(&self.args.target), error))
+    }
+
+    /// The trace from its beginning.
+    fn requests<'p>(&self, placement: &'p Placement) -> Result<Requests<'p, &File>, Failure> {
+        let about = |error: io::Error| Failure::about(&self.args.trace, error);
+        (&self.file).rewind().map_err(about)?;
+        let reader = TraceReader::new(&self.file, Some(self.format))
+            .map_err(|error| Failure::about(&self.args.trace, error))?;
+        Ok(Requests::new(reader, placement))
+    }
+
+    /// Says what was measured, and writes it.
+    fn report(
+        &self,
+        started_unix_s: u64,
+        target: TargetFacts,
+        measured: &Measured,
+        retimed: u64,
+    ) -> Result<ReplayReport, Failure> {
+        let fit = self.args.fit.into();
+        let trace = self.trace.clone();
+        let report = ReplayReport::new(started_unix_s, trace, target, fit, &self.settings, measured, retimed);
+        say(&text::report_text(&report))?;
+        if let Some(json) = &self.args.json {
+            write_json(json, &report)?;
+        }
+        Ok(report)
+    }
+}
+
+/// What an ending means for the command.
+fn ended(ending: Ending, report: &ReplayReport) -> Result<(), Failure> {
+    match ending {
+        Ending::Complete | Ending::TimeUp => Ok(()),
         Ending::Interrupted => Err(Failure::Stopped(format!(
             "interrupted after {} of {} requests; the figures are of those",
             format::count(report.sent),
@@ -167,7 +240,14 @@ async fn open_target(
     race(opening, interrupted).await
 }
 
-fn what_would_be_lost(place: &Place, writes: bool) -> String {
+fn what_would_be_lost(chosen: &Chosen, writes: bool) -> String {
+    let place = match chosen {
+        Chosen::Host(place) => place,
+        Chosen::Model(place) => {
+            let size = format::bytes_f64(place.size_bytes() as f64);
+            return format!("Would simulate {place}, {size}, and touch nothing.");
+        }
+    };
     match place {
         Place::New { size_bytes, .. } => {
             let size = format::bytes_f64(*size_bytes as f64);
@@ -187,6 +267,10 @@ fn write_json(path: &Path, report: &ReplayReport) -> Result<(), Failure> {
 
 fn nanoseconds(time_s: f64) -> u64 {
     (time_s * 1e9) as u64
+}
+
+fn unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs())
 }
 
 fn clock_seed() -> u64 {

@@ -99,6 +99,14 @@ pub(crate) fn frequency(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("`{text}` is not a number per second such as 5000 or 5k/s"))
 }
 
+/// How many times, from 0 to 100.
+pub(crate) fn times(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(times) if (0.0..=100.0).contains(&times) => Ok(times),
+        _ => Err(format!("`{text}` is no number from 0 to 100")),
+    }
+}
+
 /// A share: `5%` or `0.05`.
 pub(crate) fn share(text: &str) -> Result<f64, String> {
     let found = match text.strip_suffix('%') {

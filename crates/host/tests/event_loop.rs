@@ -201,6 +201,53 @@ fn a_receive_that_is_given_up_leaves_what_comes_later_to_the_next() {
 }
 
 #[test]
+fn the_last_bytes_of_a_peer_that_leaves_arrive_and_so_does_its_end() {
+    for event_loop in loops() {
+        for leaves_before in [true, false] {
+            let (mut ours, theirs) = UnixStream::pair().unwrap();
+            let theirs = Rc::new(OwnedFd::from(theirs));
+            let env = event_loop.handle();
+            event_loop.block_on(async {
+                ours.write_all(b"hello").unwrap();
+                let mut ours = Some(ours).filter(|_| !leaves_before);
+                env.sleep(1_000_000).await;
+                let (count, _) = env.receive(&theirs, vec![0; 16], 0..16).await;
+                assert_eq!(count.unwrap(), 5);
+                drop(ours.take());
+                let (count, _) = env.receive(&theirs, vec![0; 16], 0..16).await;
+                assert_eq!(count.unwrap(), 0);
+            });
+        }
+    }
+}
+
+#[test]
+fn a_send_that_finds_no_room_goes_on_when_the_peer_reads() {
+    for event_loop in loops() {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let theirs = Rc::new(OwnedFd::from(theirs));
+        let env = event_loop.handle();
+        const BYTES: usize = 8 << 20;
+        let reader = thread::spawn(move || {
+            let mut all = Vec::new();
+            ours.read_to_end(&mut all).unwrap();
+            all
+        });
+        event_loop.block_on(async {
+            let mut bytes: Vec<u8> = (0..BYTES).map(|at| (at / 4096) as u8).collect();
+            let mut sent = 0;
+            while sent < BYTES {
+                let (count, back) = env.send(&theirs, bytes, sent..BYTES).await;
+                (sent, bytes) = (sent + count.unwrap(), back);
+            }
+        });
+        drop(theirs);
+        let all = reader.join().unwrap();
+        assert!(all.len() == BYTES && (0..BYTES).all(|at| all[at] == (at / 4096) as u8));
+    }
+}
+
+#[test]
 fn dropping_the_loop_with_operations_under_way_ends() {
     for event_loop in loops() {
         let (_ours, theirs) = UnixStream::pair().unwrap();

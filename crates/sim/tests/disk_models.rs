@@ -2,7 +2,9 @@
 
 mod common_models;
 
-use common_models::{GIB, MIB, at_random, one, settle};
+use std::sync::Arc;
+
+use common_models::{Elsewhere, GIB, MIB, at_random, one, settle};
 use evenkeel_sim::model::closed_loop;
 use evenkeel_sim::model::disk::Disk;
 use evenkeel_sim::model::presets;
@@ -90,7 +92,10 @@ fn after_every_cut_a_sector_holds_what_was_durable_or_written_later_or_is_the_to
         for seed in 0..40 {
             let mut random = Random::new(seed);
             let mut disk = disk(name, SECTORS * 512);
-            disk.keep_contents();
+            match seed % 2 {
+                0 => disk.keep_contents(),
+                _ => disk.keep_contents_in(Arc::new(Elsewhere::default())),
+            }
             let (mut durable, mut newest) = (vec![0; SECTORS as usize], vec![0; SECTORS as usize]);
             let mut done = Vec::new();
             let mut complete = newest.clone();

@@ -4,8 +4,9 @@ mod common_models;
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use common_models::{MIB, drive, settle};
+use common_models::{Elsewhere, MIB, drive, settle};
 use evenkeel_engine::device::{Durability, FlushScope};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::format::layout::Layout;
@@ -105,7 +106,10 @@ fn after_every_cut_each_sector_holds_a_version_no_older_than_the_durable_one() {
         for seed in 0..12 {
             let mut random = Random::new(seed);
             let mut flash = drive(preset.name, MIB);
-            flash.keep_contents();
+            match seed % 2 {
+                0 => flash.keep_contents(),
+                _ => flash.keep_contents_in(Arc::new(Elsewhere::default())),
+            }
             let count = (MIB / SECTOR) as usize;
             let mut sectors = Sectors { durable: vec![0; count], newest: vec![0; count] };
             for _ in 0..8 {

@@ -23,7 +23,8 @@ pub(crate) struct ReplayArgs {
     pub(crate) trace: PathBuf,
 
     /// A volume's folder, the URI of an NBD export, a block device or a file; a file that does not exist is made, written
-    /// once, and removed at the end
+    /// once, and removed at the end. Or sim:MODEL[,size=SIZE][,precondition[=TIMES]|,load=FILE|,fresh], a drive of
+    /// `evenkeel drive --list`, in virtual time
     pub(crate) target: OsString,
 
     /// How fast: 1x as recorded, 2x, 0.5x, or max, as fast as possible
@@ -92,6 +93,7 @@ Examples:
   evenkeel replay WebSearch1.spc /dev/sdx --device 0 --device 1
                                                     reads destroy nothing
   evenkeel replay t.csv nbd://host/name --destroy nbd://host/name --speed max --depth 64
+  evenkeel replay t.csv sim:sata-2011,precondition   onto a simulated drive, in virtual time
   evenkeel replay t.csv disk --dry-run              what is in the trace
   evenkeel replay t.csv disk --destroy disk --time 60s --json t.json
 

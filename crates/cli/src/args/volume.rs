@@ -178,7 +178,7 @@ pub(crate) enum NbdArg {
     Tcp(String),
 }
 
-fn parse_nbd(text: &str) -> Result<NbdArg, String> {
+pub(super) fn parse_nbd(text: &str) -> Result<NbdArg, String> {
     match text.split_once(':') {
         Some(("unix", path)) if !path.is_empty() => Ok(NbdArg::Unix(path.into())),
         Some(("tcp", address)) if address.rsplit_once(':').is_some() => Ok(NbdArg::Tcp(address.to_owned())),

@@ -10,17 +10,36 @@ use evenkeel_host::volume::VolumeError;
 use evenkeel_host::volume::description;
 use evenkeel_measure::replay::host_target::{HostTargetError, Place};
 
+use super::model::ModelPlace;
 use crate::args::ReplayArgs;
 use crate::failure::Failure;
 
 /// A file that is made is as large as whole pages are.
 const PAGE_BYTES: u64 = 4096;
 
+/// What a trace is replayed onto.
+#[derive(Debug)]
+pub(super) enum Chosen {
+    /// Something of this machine, in real time.
+    Host(Place),
+    /// A simulated drive, in virtual time.
+    Model(ModelPlace),
+}
+
 /// The place that TARGET names, for a trace that reaches `reach_bytes`. Where the trace `writes`, what exists must have
 /// been named to be destroyed.
-pub(super) fn choose(args: &ReplayArgs, writes: bool, reach_bytes: u64) -> Result<Place, Failure> {
+pub(super) fn choose(args: &ReplayArgs, writes: bool, reach_bytes: u64) -> Result<Chosen, Failure> {
     let target = args.target.as_os_str();
     let refused = |what: &str| Err(Failure::about(Path::new(target), what));
+    if let Some(text) = target.to_str().filter(|text| ModelPlace::is_meant(text)) {
+        if args.destroy.is_some() {
+            return refused("a simulated drive holds nothing to destroy; leave --destroy out");
+        }
+        if args.size.is_some() {
+            return refused("--size is for a file; write sim:MODEL,size=SIZE");
+        }
+        return ModelPlace::parse(text, reach_bytes).map(Chosen::Model);
+    }
     let place = find(target, args.size, reach_bytes)?;
     let is_new = matches!(place, Place::New { .. });
     if args.size.is_some() && !is_new {
@@ -38,23 +57,15 @@ pub(super) fn choose(args: &ReplayArgs, writes: bool, reach_bytes: u64) -> Resul
                 "the trace has writes, which would overwrite it; to lose what it holds, add --destroy {shown}"
             ))
         }
-        _ => Ok(place),
+        _ => Ok(Chosen::Host(place)),
     }
 }
 
 fn find(target: &OsStr, size: Option<u64>, reach_bytes: u64) -> Result<Place, Failure> {
     let path = Path::new(target);
     let refused = |what: &str| Err(Failure::about(path, what));
-    if let Some(text) = target.to_str() {
-        if NbdUri::is_meant(text) {
-            return text.parse().map(Place::Nbd).map_err(|why: String| Failure::Unusable(why));
-        }
-        if text.starts_with("sim:") {
-            return refused(
-                "a simulated drive is no target of a replay yet; name a volume's folder, an NBD URI such as \
-                 nbd://host/name, a file or a block device",
-            );
-        }
+    if let Some(text) = target.to_str().filter(|text| NbdUri::is_meant(text)) {
+        return text.parse().map(Place::Nbd).map_err(|why: String| Failure::Unusable(why));
     }
     match path.metadata() {
         Ok(found) if found.is_dir() => match path.join(description::FILE_NAME).exists() {

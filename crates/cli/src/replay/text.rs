@@ -53,7 +53,9 @@ pub(super) fn trace_text(trace: &TraceFacts) -> String {
 
 /// Onto what, in a line.
 pub(super) fn target_text(target: &TargetFacts) -> String {
-    format!("onto {}: {}, {}\n", target.place, target.kind, format::bytes_f64(target.size_bytes as f64))
+    let size = format::bytes_f64(target.size_bytes as f64);
+    let time = if target.kind == "model" { ", in virtual time" } else { "" };
+    format!("onto {}: {}, {size}{time}\n", target.place, target.kind)
 }
 
 /// What was measured.
@@ -80,7 +82,8 @@ pub(super) fn report_text(report: &ReplayReport) -> String {
     if settings.speed.is_some() {
         text += "Latency counts from when each request was due; service, from when it was sent.\n";
     }
-    if let (Some(max), Some(mean)) = (report.lateness_s.max, report.lateness_s.mean) {
+    // Virtual time is exact.
+    if let (Some(max @ 1e-12..), Some(mean)) = (report.lateness_s.max, report.lateness_s.mean) {
         let median = report
             .lateness_s
             .p50

@@ -4,7 +4,7 @@
 //! 2. Nothing here waits for a time: only for what must come, and not for ever.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
@@ -169,6 +169,15 @@ impl Server {
     pub(crate) fn exit_code(&mut self) -> Option<i32> {
         let child = &mut self.child;
         patiently("the end of the server", || child.try_wait().unwrap()).code()
+    }
+
+    /// What it says from here on, until it has ended by itself, which must go well.
+    #[track_caller]
+    pub(crate) fn last_words(mut self) -> String {
+        let mut words = String::new();
+        self.stdout.read_to_string(&mut words).unwrap();
+        assert_eq!(self.exit_code(), Some(0), "{}", self.complaints());
+        words
     }
 
     /// SIGTERM, after which all must be well.

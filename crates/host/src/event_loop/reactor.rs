@@ -43,7 +43,7 @@ enum Stage {
 
 struct Operation {
     held: Held,
-    _file: SharedFd,
+    file: SharedFd,
     stage: Stage,
     /// Completions that are still to come.
     parts: u8,
@@ -85,7 +85,7 @@ impl Reactor {
         let state = &mut *state;
         let key = state.operations.insert(Operation {
             held,
-            _file: file,
+            file,
             stage: Stage::UnderWay(None),
             parts: 1,
             result: 0,
@@ -108,7 +108,7 @@ impl Reactor {
                     unsafe { uring.push(key, request) }
                 }
                 // SAFETY: as above.
-                Driver::Threads(threads) => unsafe { threads.push(key, request) },
+                Driver::Threads(threads) => unsafe { threads.push(key, request, &operation.file) },
             }
         };
         match pushed {

@@ -1,36 +1,51 @@
 //! Requests where io_uring cannot be had: files on threads, sockets through epoll.
 //!
-//! 1. A socket operation is tried at once and again whenever epoll says that it may go on; it never blocks,
-//!    whatever the flags of its descriptor (a listener's must say so: see `net`).
+//! 1. A socket operation is tried at once, unless the last attempt found nothing, and again whenever epoll tells of a
+//!    change; it never blocks, whatever the flags of its descriptor (a listener's must say so: see `net`).
 //! 2. Operations on one socket in one direction end in the order in which they were asked for.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
-use std::rc::Rc;
+use std::os::fd::{OwnedFd, RawFd};
+use std::ptr;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 
 use super::foreign::Foreign;
+use super::reactor::SharedFd;
 use super::request::{Completion, Request, Sync, Wait};
 use super::workers::{Job, Workers};
+
+/// What epoll tells of a socket.
+const CHANGES: EventFlags =
+    EventFlags::IN.union(EventFlags::PRI).union(EventFlags::RDHUP).union(EventFlags::ET);
 
 /// Of the event descriptor; no other descriptor has this number.
 const EVENT: u64 = u64::MAX;
 
-#[derive(Default)]
-struct Waiting {
+/// A socket that epoll tells about: once for each change, from its first use until it is closed.
+struct Socket {
+    /// Dead once it is closed, when another may have its number.
+    file: Weak<OwnedFd>,
     to_read: VecDeque<(usize, Request)>,
     to_write: VecDeque<(usize, Request)>,
+    /// Unless it is known that an attempt would find nothing.
+    may_read: bool,
+    may_write: bool,
+    /// Whether epoll tells of room to write in, as it does each time that the peer reads.
+    tells_of_room: bool,
+    /// The peer is gone: no change will tell that what it left has been read to its end.
+    is_ended: bool,
 }
 
 pub(super) struct Threads {
     epoll: OwnedFd,
     foreign: Arc<Foreign>,
     workers: Rc<Workers>,
-    sockets: BTreeMap<RawFd, Waiting>,
+    sockets: BTreeMap<RawFd, Socket>,
     /// Of operations that ended at once.
     done: Vec<Completion>,
     events: Vec<epoll::Event>,
@@ -44,51 +59,60 @@ impl Threads {
         Ok(Self { epoll, foreign, workers, sockets, done, events })
     }
 
-    /// Asks for `request`.
+    /// Asks for `request`, which is for `file`.
     ///
     /// # Safety
     ///
     /// Its memory and its descriptor stay valid until the completion of `key` was given out.
     #[allow(unsafe_code)]
-    pub(super) unsafe fn push(&mut self, key: usize, request: Request) -> io::Result<()> {
+    pub(super) unsafe fn push(&mut self, key: usize, request: Request, file: &SharedFd) -> io::Result<()> {
         let Some((fd, reads)) = socket(&request) else {
             return self.workers.put(Job::Request(key, request, Arc::clone(&self.foreign)));
         };
-        let waiting = self.sockets.entry(fd).or_default();
-        let queue = if reads { &mut waiting.to_read } else { &mut waiting.to_write };
-        if queue.is_empty() {
-            let result = perform(&request);
-            if result != -libc::EAGAIN {
-                self.done.push(Completion { key, is_sync: false, result });
-                return Ok(());
-            }
+        if !self.sockets.get(&fd).is_some_and(|socket| ptr::eq(socket.file.as_ptr(), Rc::as_ptr(file))) {
+            self.watch(fd, file)?;
         }
-        queue.push_back((key, request));
-        self.watch(fd)
+        let socket = self.sockets.get_mut(&fd).expect("it is watched");
+        if reads { &mut socket.to_read } else { &mut socket.to_write }.push_back((key, request));
+        socket.go_on(&mut self.done);
+        self.ask_for_room(fd)
     }
 
-    /// Tells epoll what is waited for on `fd`.
-    fn watch(&self, fd: RawFd) -> io::Result<()> {
-        let Some(waiting) = self.sockets.get(&fd) else { return Ok(()) };
-        let mut flags = EventFlags::ONESHOT;
-        for (_, request) in waiting.to_read.front().iter().chain(waiting.to_write.front().iter()) {
-            flags |= match request {
-                Request::Poll { events, .. } => EventFlags::from_bits_retain(*events),
-                Request::Send { .. } => EventFlags::OUT,
-                _ => EventFlags::IN,
-            };
+    /// Has epoll tell of every change of the socket. The kernel itself forgets those that are closed.
+    fn watch(&mut self, fd: RawFd, file: &SharedFd) -> io::Result<()> {
+        self.sockets.retain(|_, socket| socket.file.strong_count() > 0);
+        epoll::add(&self.epoll, file, EventData::new_u64(fd as u64), CHANGES)?;
+        let (to_read, to_write) = (VecDeque::new(), VecDeque::new());
+        let socket = Socket {
+            file: Rc::downgrade(file),
+            to_read,
+            to_write,
+            may_read: true,
+            may_write: true,
+            tells_of_room: false,
+            is_ended: false,
+        };
+        self.sockets.insert(fd, socket);
+        Ok(())
+    }
+
+    /// Has epoll tell of room to write in where something waits for it, and only there.
+    fn ask_for_room(&mut self, fd: RawFd) -> io::Result<()> {
+        let Some(socket) = self.sockets.get_mut(&fd) else { return Ok(()) };
+        if socket.waits_for_room() != socket.tells_of_room
+            && let Some(file) = socket.file.upgrade()
+        {
+            socket.tells_of_room = !socket.tells_of_room;
+            let room = if socket.tells_of_room { EventFlags::OUT } else { EventFlags::empty() };
+            epoll::modify(&self.epoll, &file, EventData::new_u64(fd as u64), CHANGES | room)?;
         }
-        let (file, data) = (borrowed(fd), EventData::new_u64(fd as u64));
-        match epoll::modify(&self.epoll, file, data, flags) {
-            Err(rustix::io::Errno::NOENT) => Ok(epoll::add(&self.epoll, file, data, flags)?),
-            other => Ok(other?),
-        }
+        Ok(())
     }
 
     /// Gives the operation up, if it waits for a socket; one on a thread ends by itself.
     pub(super) fn cancel(&mut self, key: usize) {
-        for waiting in self.sockets.values_mut() {
-            for queue in [&mut waiting.to_read, &mut waiting.to_write] {
+        for socket in self.sockets.values_mut() {
+            for queue in [&mut socket.to_read, &mut socket.to_write] {
                 let before = queue.len();
                 queue.retain(|&(other, _)| other != key);
                 if queue.len() != before {
@@ -96,19 +120,6 @@ impl Threads {
                 }
             }
         }
-        self.forget_idle();
-    }
-
-    fn forget_idle(&mut self) {
-        let epoll = &self.epoll;
-        self.sockets.retain(|&fd, waiting| {
-            let waits = !waiting.to_read.is_empty() || !waiting.to_write.is_empty();
-            if !waits {
-                // The descriptor may be closed and its number used again after this.
-                let _never_watched_is_fine = epoll::delete(epoll, borrowed(fd));
-            }
-            waits
-        });
     }
 
     /// Waits and appends the completions to `into`. Those of files come through the inbox.
@@ -145,31 +156,45 @@ impl Threads {
 
     /// Tries what waits for `fd`.
     fn go_on(&mut self, fd: RawFd, flags: EventFlags) -> io::Result<()> {
-        let Some(waiting) = self.sockets.get_mut(&fd) else { return Ok(()) };
-        for queue in [&mut waiting.to_read, &mut waiting.to_write] {
-            while let Some(&(key, request)) = queue.front() {
-                let result = match request {
-                    Request::Poll { events, .. } => {
-                        let found = flags.bits() & (events | (libc::EPOLLERR | libc::EPOLLHUP) as u32);
-                        if found == 0 { -libc::EAGAIN } else { found as i32 }
-                    }
-                    other => perform(&other),
-                };
+        let Some(socket) = self.sockets.get_mut(&fd) else { return Ok(()) };
+        let ended = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
+        socket.is_ended |= flags.intersects(ended);
+        let polls = matches!(socket.to_read.front(), Some((_, Request::Poll { .. })));
+        socket.may_read |= polls || flags.intersects(ended | EventFlags::IN | EventFlags::PRI);
+        socket.may_write |= flags.intersects(ended | EventFlags::OUT);
+        socket.go_on(&mut self.done);
+        self.ask_for_room(fd)
+    }
+}
+
+impl Socket {
+    fn waits_for_room(&self) -> bool {
+        let polls_for_it = |&(_, request): &(usize, Request)| matches!(request, Request::Poll { events, .. } if events & libc::EPOLLOUT as u32 != 0);
+        !self.to_write.is_empty() || self.to_read.front().is_some_and(polls_for_it)
+    }
+
+    /// Does what can be done now, in each direction as far as the first that cannot.
+    fn go_on(&mut self, done: &mut Vec<Completion>) {
+        let ways = [(&mut self.to_read, &mut self.may_read), (&mut self.to_write, &mut self.may_write)];
+        for (queue, may) in ways {
+            while *may && let Some(&(key, request)) = queue.front() {
+                let result = perform(&request);
                 if result == -libc::EAGAIN {
+                    *may = false;
                     break;
                 }
-                self.done.push(Completion { key, is_sync: false, result });
+                // What comes after a stream was read to its end is a change, unless that end is the last.
+                *may = self.is_ended || !received_less(&request, result);
+                done.push(Completion { key, is_sync: false, result });
                 queue.pop_front();
             }
         }
-        if waiting.to_read.is_empty() && waiting.to_write.is_empty() {
-            // A socket that is used again soon is watched again then.
-            self.sockets.remove(&fd);
-            let _never_watched_is_fine = epoll::delete(&self.epoll, borrowed(fd));
-            return Ok(());
-        }
-        self.watch(fd)
     }
+}
+
+/// Whether less was received than there was room for.
+fn received_less(request: &Request, result: i32) -> bool {
+    matches!(*request, Request::Receive { memory, .. } if (0..memory.len as i32).contains(&result))
 }
 
 /// The descriptor of an operation for epoll, and whether it reads.
@@ -179,12 +204,6 @@ fn socket(request: &Request) -> Option<(RawFd, bool)> {
         Request::Send { fd, .. } => Some((fd, false)),
         _ => None,
     }
-}
-
-#[allow(unsafe_code)]
-fn borrowed<'a>(fd: RawFd) -> BorrowedFd<'a> {
-    // SAFETY: the reactor keeps the descriptor of every operation open until it has its completion.
-    unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
 /// Does it now, with the system call of its kind: a count, or a negated errno. Calls on sockets do not block.

@@ -94,7 +94,7 @@ pub struct TraceFacts {
 /// The target.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TargetFacts {
-    /// `volume`, `nbd`, `file`, `new file` or `block device`.
+    /// `volume`, `nbd`, `file`, `new file`, `block device`, or `model` for a simulated drive in virtual time.
     pub kind: &'static str,
     /// Where it is.
     pub place: String,

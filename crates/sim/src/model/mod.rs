@@ -17,6 +17,7 @@ pub mod flash;
 pub mod presets;
 pub mod pump;
 mod schedule;
+pub mod store;
 
 use crate::random::Random;
 

@@ -19,17 +19,13 @@ use crate::random::Random;
 /// A drive that outlives who drives it.
 pub type SharedStorage = Rc<RefCell<dyn Storage>>;
 
-/// How late completions were told, against the model's time.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Lateness {
-    /// Completions.
-    pub completions: u64,
-    /// All of it.
-    pub sum_ns: u64,
-    /// The worst.
-    pub most_ns: u64,
-    /// Those that were no more than 20 us late.
-    pub within_20_us: u64,
+/// A request under way.
+#[derive(Debug)]
+enum Asked {
+    /// Who waits for it.
+    Waits(Waker),
+    /// It was done at this time of the model.
+    Done(u64),
 }
 
 struct State<E> {
@@ -42,12 +38,11 @@ struct State<E> {
     /// The clock's time at the model's time 0; the model may have been at work before.
     epoch_ns: Cell<i128>,
     next_tag: Cell<u64>,
-    /// Requests under way; `None` once they are done.
-    under_way: RefCell<BTreeMap<u64, Option<Waker>>>,
-    /// The model's time at which the earliest task wakes up to run it.
-    armed_ns: Cell<u64>,
+    under_way: RefCell<BTreeMap<u64, Asked>>,
+    /// The model's time at which a task wakes up to run it, and which task that is: one that wakes up and is not it has
+    /// been replaced.
+    armed: Cell<(u64, u64)>,
     done: RefCell<Vec<Completion>>,
-    lateness: Cell<Lateness>,
     cuts: Cell<u64>,
 }
 
@@ -81,9 +76,8 @@ impl<E: Env + Clone + 'static> Pump<E> {
             // Of an earlier life's requests none has these tags.
             next_tag: Cell::new(since_ns << 16),
             under_way: RefCell::default(),
-            armed_ns: Cell::new(u64::MAX),
+            armed: Cell::new((u64::MAX, 0)),
             done: RefCell::default(),
-            lateness: Cell::default(),
             cuts: Cell::default(),
         }))
     }
@@ -91,11 +85,6 @@ impl<E: Env + Clone + 'static> Pump<E> {
     /// The model.
     pub fn model(&self) -> &SharedStorage {
         &self.0.model
-    }
-
-    /// How late completions were.
-    pub fn lateness(&self) -> Lateness {
-        self.0.lateness.get()
     }
 
     /// The model's present; 0 before the drive is ready again after a power cut.
@@ -113,19 +102,14 @@ impl<E: Env + Clone + 'static> Pump<E> {
         let mut done = state.done.take();
         state.model.borrow_mut().run_until(now_ns, &mut done);
         let mut wakers = Vec::new();
-        let mut lateness = state.lateness.get();
         for completion in done.drain(..) {
             // Of an earlier life's nobody is left who waits.
-            if let Some(waiter) = state.under_way.borrow_mut().get_mut(&completion.tag) {
-                wakers.extend(waiter.take());
-                let late_ns = now_ns - completion.at_ns;
-                lateness.completions += 1;
-                lateness.sum_ns += late_ns;
-                lateness.most_ns = lateness.most_ns.max(late_ns);
-                lateness.within_20_us += u64::from(late_ns <= 20_000);
+            if let Some(asked) = state.under_way.borrow_mut().get_mut(&completion.tag)
+                && let Asked::Waits(waker) = std::mem::replace(asked, Asked::Done(completion.at_ns))
+            {
+                wakers.push(waker);
             }
         }
-        state.lateness.set(lateness);
         state.done.replace(done);
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -133,38 +117,45 @@ impl<E: Env + Clone + 'static> Pump<E> {
     /// Sees to it that the model is run when something happens next.
     fn arm(&self) {
         let Some(next_ns) = self.0.model.borrow().next_event_ns() else { return };
-        if next_ns >= self.0.armed_ns.get() || (self.0.is_stopped)() {
+        let (armed_ns, number) = self.0.armed.get();
+        if next_ns >= armed_ns || (self.0.is_stopped)() {
             return;
         }
-        self.0.armed_ns.set(next_ns);
+        let number = number + 1;
+        self.0.armed.set((next_ns, number));
         let pump = self.clone();
-        let cuts = self.0.cuts.get();
         self.0.env.spawn(async move {
             loop {
                 let left_ns = next_ns.saturating_sub(pump.now_ns());
                 pump.0.env.sleep(left_ns.saturating_sub(pump.0.watch_ns)).await;
-                if pump.0.cuts.get() != cuts || pump.0.armed_ns.get() < next_ns {
+                if pump.0.armed.get().1 != number {
                     return; // Another task has taken over.
                 }
                 if pump.now_ns() >= next_ns {
                     break;
                 }
             }
-            pump.0.armed_ns.set(u64::MAX);
+            pump.disarm();
             pump.run();
             pump.arm();
         });
     }
 
-    /// Submits a request and waits until it is done; false if a power cut came first.
-    pub async fn ask(&self, operation: Operation, extent: Extent, bytes: Option<&[u8]>) -> bool {
+    /// Whichever task is armed has nothing to do any more.
+    fn disarm(&self) {
+        self.0.armed.set((u64::MAX, self.0.armed.get().1 + 1));
+    }
+
+    /// Submits a request and waits until it is done; answers how late that is told, against the model's time, or
+    /// `None` if a power cut came first.
+    pub async fn ask(&self, operation: Operation, extent: Extent, bytes: Option<&[u8]>) -> Option<u64> {
         let state = &*self.0;
         self.run();
         let tag = state.next_tag.replace(state.next_tag.get() + 1);
         let request = Request::new(tag, operation, extent.offset, extent.len);
         let now_ns = state.model.borrow().now_ns();
         let cuts = state.cuts.get();
-        state.under_way.borrow_mut().insert(tag, Some(Waker::noop().clone()));
+        state.under_way.borrow_mut().insert(tag, Asked::Waits(Waker::noop().clone()));
         match bytes {
             Some(bytes) => state.model.borrow_mut().submit_write(now_ns, request, bytes),
             None => state.model.borrow_mut().submit(now_ns, request),
@@ -172,18 +163,19 @@ impl<E: Env + Clone + 'static> Pump<E> {
         self.arm();
         poll_fn(|context| {
             if state.cuts.get() != cuts {
-                return Poll::Ready(false);
+                return Poll::Ready(None);
             }
             let mut under_way = state.under_way.borrow_mut();
             match under_way.get_mut(&tag) {
-                Some(Some(waker)) => {
+                Some(Asked::Waits(waker)) => {
                     waker.clone_from(context.waker());
                     Poll::Pending
                 }
-                _ => {
+                Some(&mut Asked::Done(at_ns)) => {
                     under_way.remove(&tag);
-                    Poll::Ready(true)
+                    Poll::Ready(Some(self.now_ns().saturating_sub(at_ns)))
                 }
+                None => unreachable!("only who asked takes the answer"),
             }
         })
         .await
@@ -196,10 +188,55 @@ impl<E: Env + Clone + 'static> Pump<E> {
         self.run();
         let ready_ns = state.model.borrow_mut().power_cut(random);
         state.cuts.set(state.cuts.get() + 1);
-        state.armed_ns.set(u64::MAX);
+        self.disarm();
         state.epoch_ns.set(i128::from(state.env.now_ns()) + i128::from(ready_ns));
         let waiting = state.under_way.take();
-        waiting.into_values().flatten().for_each(Waker::wake);
+        for asked in waiting.into_values() {
+            if let Asked::Waits(waker) = asked {
+                waker.wake();
+            }
+        }
         ready_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::executor::Executor;
+    use crate::model::presets;
+
+    #[test]
+    fn what_a_request_costs_does_not_grow_with_those_before_it() {
+        let polls_of = |requests: u64| {
+            let mut executor = Executor::new(1);
+            let env = executor.env();
+            let flash = presets::find("sata-2011").unwrap().flash(64 << 20).unwrap();
+            let pump = Pump::new(Rc::new(RefCell::new(flash)), env.clone(), 0, || false);
+            let left = Rc::new(Cell::new(requests));
+            executor
+                .block_on(async {
+                    for client in 0..8 {
+                        let (pump, left, env) = (pump.clone(), Rc::clone(&left), env.clone());
+                        env.clone().spawn(async move {
+                            let mut random = Random::new(client);
+                            while left.get() > 0 {
+                                left.set(left.get() - 1);
+                                let extent = Extent::new(random.below(16_000) * 4096, 4096);
+                                let operation = *random.pick(&[Operation::Read, Operation::DurableWrite]);
+                                assert!(pump.ask(operation, extent, None).await.is_some());
+                                env.sleep(random.below(100_000)).await;
+                            }
+                        });
+                    }
+                    while left.get() > 0 {
+                        env.sleep(1_000_000).await;
+                    }
+                })
+                .unwrap();
+            executor.polls()
+        };
+        let (few, many) = (polls_of(1000), polls_of(10_000));
+        assert!(many < few * 12, "{few} polls for 1,000 requests, {many} for 10,000");
     }
 }

@@ -1,13 +1,38 @@
 //! What the stories about models share.
 #![allow(dead_code, unreachable_pub)] // Each story file uses its own part of this.
 
+use std::sync::Mutex;
+
 use evenkeel_sim::model::closed_loop::{self, Measured};
 use evenkeel_sim::model::flash::Flash;
+use evenkeel_sim::model::store::ByteStore;
 use evenkeel_sim::model::{Model, Operation, Request, presets};
 use evenkeel_sim::random::Random;
 
 pub const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;
+
+/// Bytes that are not the model's own.
+#[derive(Debug, Default)]
+pub struct Elsewhere(Mutex<Vec<u8>>);
+
+impl ByteStore for Elsewhere {
+    fn read(&self, offset: u64, into: &mut [u8]) {
+        let bytes = self.0.lock().unwrap();
+        let held = bytes.get(offset as usize..).unwrap_or_default();
+        let len = held.len().min(into.len());
+        into[..len].copy_from_slice(&held[..len]);
+        into[len..].fill(0);
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) {
+        let mut held = self.0.lock().unwrap();
+        let end = offset as usize + bytes.len();
+        let len = held.len().max(end);
+        held.resize(len, 0);
+        held[offset as usize..end].copy_from_slice(bytes);
+    }
+}
 
 pub fn drive(name: &str, size_bytes: u64) -> Flash {
     presets::find(name).expect("a preset").flash(size_bytes).expect("a size that fits")

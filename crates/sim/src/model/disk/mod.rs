@@ -14,9 +14,11 @@ mod platters;
 pub(crate) mod presets;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 pub use platters::DiskShape;
 
+use super::store::{ByteStore, Bytes};
 use super::{Completion, Model, Operation, Request, SECTOR_BYTES, Storage};
 use crate::random::Random;
 use crate::sparse::SparseBytes;
@@ -77,7 +79,7 @@ pub struct Disk {
     done: BTreeMap<(u64, u64), u64>,
     done_count: u64,
     /// What a read finds, and what is on the platters.
-    contents: Option<[SparseBytes; 2]>,
+    contents: Option<[Bytes; 2]>,
 }
 
 impl Disk {
@@ -114,7 +116,14 @@ impl Disk {
     /// From now on bytes are kept: what was written before reads as zeros.
     pub fn keep_contents(&mut self) {
         let zeros = SparseBytes::new(self.shape.size_bytes);
-        self.contents = Some([zeros.clone(), zeros]);
+        self.contents = Some([Bytes::Here(zeros.clone()), Bytes::Here(zeros)]);
+    }
+
+    /// As [`Self::keep_contents`], but in `store`, in twice the bytes of the disk. A clone of the disk shares it: only one
+    /// of them may go on.
+    pub fn keep_contents_in(&mut self, store: Arc<dyn ByteStore>) {
+        let found = Bytes::Elsewhere { store: Arc::clone(&store), base: 0 };
+        self.contents = Some([found, Bytes::Elsewhere { store, base: self.shape.size_bytes }]);
     }
 
     fn enter(&mut self, now_ns: u64, request: Request, bytes: Option<&[u8]>) {
@@ -465,9 +474,17 @@ impl Storage for Disk {
     fn power_cut(&mut self, random: &mut Random) -> u64 {
         /// From rest to full speed and calibrated: typical.
         const SPIN_UP_NS: u64 = 10_000_000_000;
+        // What is found and is not on the platters is in the cache, or on its way from there.
+        let mut cached: Vec<Sectors> = self.dirty.iter().map(|(&first, &(end, _))| (first, end)).collect();
+        cached.extend(self.pass.as_ref().map(|pass| pass.sectors));
         self.tear_pass(random);
         let mut contents = self.contents.take().expect("a disk without contents has nothing to lose");
-        contents[0] = contents[1].clone();
+        let [found, platters] = &mut contents;
+        for (first, end) in cached {
+            let mut bytes = vec![0; ((end - first) * SECTOR_BYTES) as usize];
+            platters.read(first * SECTOR_BYTES, &mut bytes);
+            found.write(first * SECTOR_BYTES, &bytes);
+        }
         *self = Self { contents: Some(contents), ..Self::new(self.shape.clone()) };
         SPIN_UP_NS
     }

@@ -10,15 +10,69 @@ use std::sync::Arc;
 use super::Flash;
 use super::ftl::{NONE, SLOT};
 use crate::model::SECTOR_BYTES;
+use crate::model::store::ByteStore;
 use crate::random::Random;
 
 /// The sequence number of a frame whose programming a power cut interrupted: its checksum is wrong.
 pub(crate) const TORN: u64 = u64::MAX;
 
+/// The bytes of the flash's frames; what was never programmed with bytes reads as zeros.
+#[derive(Debug, Clone)]
+enum Cells {
+    /// By frame.
+    Here(Vec<Option<Arc<[u8]>>>),
+    /// Frame after frame. What was erased stays there until it is programmed again: nobody reads it.
+    Elsewhere { store: Arc<dyn ByteStore>, frame_bytes: u64 },
+}
+
+impl Cells {
+    /// Fills `into` from the beginning of a frame.
+    fn read(&self, frame: u32, into: &mut [u8]) {
+        match self {
+            _ if frame == NONE => into.fill(0),
+            Self::Here(cells) => match &cells[frame as usize] {
+                Some(cell) => into.copy_from_slice(cell),
+                None => into.fill(0),
+            },
+            Self::Elsewhere { store, frame_bytes } => store.read(u64::from(frame) * frame_bytes, into),
+        }
+    }
+
+    /// Programs a frame; nothing is zeros.
+    fn program(&mut self, frame: u32, bytes: &[u8]) {
+        match self {
+            Self::Here(cells) => cells[frame as usize] = (!bytes.is_empty()).then(|| bytes.into()),
+            Self::Elsewhere { store, frame_bytes } => {
+                let offset = u64::from(frame) * *frame_bytes;
+                match bytes {
+                    [] => store.write(offset, &vec![0; *frame_bytes as usize]),
+                    bytes => store.write(offset, bytes),
+                }
+            }
+        }
+    }
+
+    fn move_frame(&mut self, from: u32, to: u32) {
+        match self {
+            Self::Here(cells) => cells[to as usize] = cells[from as usize].clone(),
+            Self::Elsewhere { store, frame_bytes } => {
+                let mut bytes = vec![0; *frame_bytes as usize];
+                store.read(u64::from(from) * *frame_bytes, &mut bytes);
+                store.write(u64::from(to) * *frame_bytes, &bytes);
+            }
+        }
+    }
+
+    fn erase(&mut self, frames: std::ops::Range<usize>) {
+        if let Self::Here(cells) = self {
+            cells[frames].fill(None);
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct Contents {
-    /// By frame of the flash; what was never programmed with bytes reads as zeros.
-    cells: Vec<Option<Arc<[u8]>>>,
+    cells: Cells,
     /// By frame, when its bytes were written by the host, counted in frames.
     pub(crate) sequences: Vec<u64>,
     /// By slot.
@@ -33,9 +87,9 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    fn new(frames: usize, slots: usize) -> Self {
+    fn new(cells: Cells, frames: usize, slots: usize) -> Self {
         Self {
-            cells: vec![None; frames],
+            cells,
             sequences: vec![0; frames],
             slots: vec![Vec::new(); slots],
             writes: BTreeMap::new(),
@@ -51,13 +105,13 @@ impl Contents {
     }
 
     pub(crate) fn moved(&mut self, from: u32, to: u32) {
-        self.cells[to as usize] = self.cells[from as usize].clone();
+        self.cells.move_frame(from, to);
         self.sequences[to as usize] = self.sequences[from as usize];
     }
 
     pub(crate) fn erased(&mut self, frames: std::ops::Range<u32>) {
         let frames = frames.start as usize..frames.end as usize;
-        self.cells[frames.clone()].fill(None);
+        self.cells.erase(frames.clone());
         self.sequences[frames].fill(0);
     }
 
@@ -65,7 +119,7 @@ impl Contents {
     pub(crate) fn tear(&mut self, frame: u32, frame_bytes: usize, random: &mut Random) {
         let mut bytes = vec![0; frame_bytes];
         random.fill(&mut bytes);
-        self.cells[frame as usize] = Some(bytes.into());
+        self.cells.program(frame, &bytes);
         self.sequences[frame as usize] = TORN;
     }
 
@@ -95,7 +149,18 @@ impl Contents {
 impl Flash {
     /// From now on bytes are kept: what was written before reads as zeros.
     pub fn keep_contents(&mut self) {
-        let contents = Contents::new(self.ftl.owners.len(), self.buffer.slots.len());
+        let cells = Cells::Here(vec![None; self.ftl.owners.len()]);
+        self.keep_cells(cells);
+    }
+
+    /// As [`Self::keep_contents`], but the cells' bytes are in `store`, which holds nothing yet. A clone of the drive
+    /// shares it: only one of them may go on.
+    pub fn keep_contents_in(&mut self, store: Arc<dyn ByteStore>) {
+        self.keep_cells(Cells::Elsewhere { store, frame_bytes: u64::from(self.shape.frame_bytes) });
+    }
+
+    fn keep_cells(&mut self, cells: Cells) {
+        let contents = Contents::new(cells, self.ftl.owners.len(), self.buffer.slots.len());
         self.contents = Some(Box::new(contents));
     }
 
@@ -133,7 +198,9 @@ impl Flash {
     pub(crate) fn complete_bytes(&mut self, slot: u32) {
         let at = self.buffer.slots[slot as usize];
         let Some(contents) = &mut self.contents else { return };
-        if let Some(cell) = contents.cells.get(at.old as usize).cloned().flatten() {
+        if at.old != NONE {
+            let mut cell = vec![0; self.shape.frame_bytes as usize];
+            contents.cells.read(at.old, &mut cell);
             overlay(&mut contents.slots[slot as usize], &cell, !at.mask);
         }
     }
@@ -143,7 +210,7 @@ impl Flash {
         let logical = self.buffer.slots[slot as usize].logical;
         let Some(contents) = &mut self.contents else { return };
         let bytes = contents.slots[slot as usize].as_slice();
-        contents.cells[frame as usize] = (!bytes.is_empty()).then(|| bytes.into());
+        contents.cells.program(frame, bytes);
         contents.sequences[frame as usize] = contents.sequence();
         contents.discarded.remove(&logical);
     }
@@ -175,10 +242,7 @@ impl Flash {
                 }
                 frame => (None, frame),
             };
-            match contents.cells.get(frame as usize) {
-                Some(Some(cell)) => whole.copy_from_slice(cell),
-                _ => whole.fill(0),
-            }
+            contents.cells.read(frame, &mut whole);
             if let Some(slot) = slot {
                 let mask = self.buffer.slots[slot as usize].mask;
                 overlay(&mut whole, &contents.slots[slot as usize], mask);

@@ -52,7 +52,10 @@ impl std::error::Error for LoadError {}
 
 impl From<io::Error> for LoadError {
     fn from(error: io::Error) -> Self {
-        Self::Io(error)
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => Self::Refused("it ends too early"),
+            _ => Self::Io(error),
+        }
     }
 }
 
