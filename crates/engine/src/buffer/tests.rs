@@ -103,6 +103,23 @@ fn a_flush_takes_the_page_that_it_ends_in_and_not_the_next() {
 }
 
 #[test]
+fn a_flush_of_a_part_says_nothing_of_the_pages_behind_it() {
+    let mut buffer = buffer();
+    for number in 0..100 {
+        write(&mut buffer, PAGE_BYTES + 20 * number, 10, Content::Data);
+    }
+    for (extent, queued) in [
+        (Extent::new(100, 50), 0),
+        (Extent::new(100, PAGE_BYTES - 100), 0),
+        (Extent::new(PAGE_BYTES, 20), 1),
+        (Extent::new(PAGE_BYTES + 20, PAGE_BYTES), 100),
+    ] {
+        buffer.want(&[extent]);
+        assert_eq!(buffer.queue.len(Lane::Small), queued, "{extent:?}");
+    }
+}
+
+#[test]
 fn a_batch_may_be_full_to_the_byte_and_to_the_page() {
     let units_in = |bytes_max: usize, pages_max: usize| {
         let mut buffer = buffer();
