@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::device::{FlushScope, Geometry};
 use crate::error::DeviceError;
-use crate::format::record::Tag;
+use crate::format::record::{TAG_BYTES, Tag};
 use crate::format::superblock::Superblock;
 
 /// A device that nothing is asked of.
@@ -105,6 +105,77 @@ proptest! {
             }
         }
     }
+}
+
+/// A device that keeps nothing.
+struct Sink;
+
+impl Device for Sink {
+    fn geometry(&self) -> Geometry {
+        Geometry { size_bytes: 1 << 40, sector_bytes: 512, atomic_sectors: true }
+    }
+    async fn read(&self, _: u64, _: &mut [u8]) -> Result<(), DeviceError> {
+        unreachable!("nothing is read while records are written")
+    }
+    async fn write(&self, _: u64, _: &[u8], _: Durability) -> Result<(), DeviceError> {
+        Ok(())
+    }
+    async fn flush(&self, _: FlushScope<'_>) -> Result<(), DeviceError> {
+        Ok(())
+    }
+    async fn discard(&self, _: Extent) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}
+
+fn sunk_log() -> Log<Sink> {
+    let zone = Extent::new(0, 1 << 40);
+    Log::new(Rc::new(Sink), zone, 512, 7, 2, &[], Position { offset: 0, sequence: 1 }, Rc::default())
+}
+
+fn poll<T>(future: impl Future<Output = T>) -> Poll<T> {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+const COMMIT: Meaning = Meaning { kind: RecordKind::Commit, through: 0 };
+
+#[test]
+fn a_record_that_no_reader_would_take_for_one_is_refused_and_nothing_is_acknowledged_after_it() {
+    let log = sunk_log();
+    let write = |deltas: &[u16]| {
+        let mut builder = RecordBuilder::default();
+        builder.clear();
+        for &len in deltas {
+            builder.tag(&Tag::Delta { page: 1, offset: 0, len });
+        }
+        builder.payload(deltas.iter().map(|&len| usize::from(len)).sum()).fill(1);
+        let len = (builder.bytes().len() as u64).next_multiple_of(512);
+        let slot = log.reserve(len, u64::MAX).expect("there is room");
+        (len, poll(log.write(slot, COMMIT, &mut builder)), log.acknowledged())
+    };
+    let max_bytes = RECORD_BYTES_MAX as u64;
+    let mut deltas = vec![4096; RECORD_BYTES_MAX / (4096 + TAG_BYTES)];
+    deltas.push(900);
+    assert_eq!(write(&deltas), (max_bytes, Poll::Ready(Ok(())), 1), "the largest");
+    deltas.push(100);
+    let refused = || Poll::Ready(Err(Error::TooLarge { max_bytes }));
+    assert_eq!(write(&deltas), (max_bytes + 512, refused(), 1));
+    assert_eq!(write(&[5]), (512, refused(), 1));
+}
+
+#[test]
+fn whoever_waits_for_a_record_waits_for_those_before_it_too() {
+    let log = sunk_log();
+    let [first, second] = [0; 2].map(|_| log.reserve(512, u64::MAX).expect("there is room"));
+    let write = |slot: Slot| {
+        let mut builder = RecordBuilder::default();
+        builder.clear();
+        assert_eq!(poll(log.write(slot, COMMIT, &mut builder)), Poll::Ready(Ok(())));
+    };
+    write(second);
+    assert_eq!((log.acknowledged(), poll(log.wait_acknowledged(2))), (0, Poll::Pending));
+    write(first);
+    assert_eq!((log.acknowledged(), poll(log.wait_acknowledged(2))), (2, Poll::Ready(Ok(()))));
 }
 
 /// A log in memory.

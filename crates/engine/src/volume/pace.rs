@@ -45,3 +45,25 @@ impl Pace {
         if self.is_shared(now_ns) { unshared.min(SHARED_HOME_MAX_BYTES) } else { unshared }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_large_is_given_in_little_until_no_small_write_came_for_a_while() {
+        let pace = Pace::default();
+        let all = |now_ns: u64| (pace.bulk_max_bytes(now_ns, 1 << 20), pace.home_max_bytes(now_ns, 4));
+        let unshared = (1 << 20, 4 * 64 * 4096);
+        assert_eq!(all(0), unshared, "none came yet");
+        pace.note_small(5);
+        for now_ns in [5, 4 + EXPECTED_FOR_NS] {
+            assert!(pace.is_shared(now_ns));
+            assert_eq!(all(now_ns), (SHARED_BULK_MAX_BYTES, SHARED_HOME_MAX_BYTES));
+        }
+        assert!(!pace.is_shared(5 + EXPECTED_FOR_NS));
+        assert_eq!(all(5 + EXPECTED_FOR_NS), unshared);
+        pace.note_small(5 + EXPECTED_FOR_NS);
+        assert_eq!(pace.bulk_max_bytes(6 + EXPECTED_FOR_NS, 1000), 1000, "no more than a record may carry");
+    }
+}
