@@ -230,8 +230,12 @@ fn scanned(bytes: Vec<u8>) -> scan::Scan {
     found
 }
 
-/// A record with so much payload, sealed for `volume`.
+/// A record with so much payload, sealed for `volume` by its opening 2.
 fn record(volume: u64, sequence: u64, payload_bytes: usize) -> Vec<u8> {
+    record_of(2, volume, sequence, payload_bytes)
+}
+
+fn record_of(epoch: u64, volume: u64, sequence: u64, payload_bytes: usize) -> Vec<u8> {
     let mut builder = RecordBuilder::default();
     builder.clear();
     for page in 0..(payload_bytes / 4096) as u64 {
@@ -240,7 +244,7 @@ fn record(volume: u64, sequence: u64, payload_bytes: usize) -> Vec<u8> {
     builder.payload(payload_bytes / 4096 * 4096).fill(1);
     let header = Header {
         kind: RecordKind::Images,
-        epoch: 2,
+        epoch,
         sequence,
         acknowledged: sequence - 1,
         through: 0,
@@ -287,5 +291,20 @@ fn a_record_behind_a_missing_one_is_found_wherever_it_is_and_summed_once() {
         bytes[at..at + later.len()].copy_from_slice(&later);
         let found = scanned(bytes);
         assert_eq!((found.ended, found.summed_bytes), (cases::Decision::Damaged, later.len() as u64));
+    }
+}
+
+#[test]
+fn of_a_missing_record_only_openings_from_the_tails_to_the_last_can_know() {
+    for (epoch, ended) in [
+        (0, cases::Decision::End),
+        (1, cases::Decision::Damaged),
+        (2, cases::Decision::Damaged),
+        (3, cases::Decision::End),
+    ] {
+        let mut bytes = vec![0; MIB];
+        let later = record_of(epoch, 7, 3, 4096);
+        bytes[8192..8192 + later.len()].copy_from_slice(&later);
+        assert_eq!(scanned(bytes).ended, ended, "opening {epoch}");
     }
 }
