@@ -13,6 +13,7 @@ mod outputs;
 mod probe;
 mod progress;
 mod replay;
+mod reproduce;
 mod sim;
 mod stdout;
 mod table;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Command::Check(args) => volume::check(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Drive(args) => drive::run(&args),
+        Command::Reproduce(args) => reproduce::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::pages(&args),

@@ -103,14 +103,16 @@ fn summary(args: &SimArgs, tally: &Tally, seeds: u64, workers: u64, elapsed: Dur
         text += &format!("{setup:#?}\n{}\n", story.join("\n"));
     }
     text + &format!(
-        "{} seeds, {} cuts, {} recoveries, {} failures; {} commits, {} checkpoints; {} seeds a minute and \
-         processor\n{}",
+        "{} seeds, {} cuts, {} recoveries, {} failures; {} commits, {} checkpoints, {} wraps of the log ({} \
+         seeds without); {} seeds a minute and processor\n{}",
         format::count(seeds),
         format::count(outcome.cuts),
         format::count(outcome.recoveries),
         tally.broken.len(),
         format::count(outcome.commits),
         format::count(outcome.checkpoints),
+        format::count(outcome.log_wraps),
+        format::count(outcome.unwrapped),
         format::count(per_minute as u64),
         faults_in_words(outcome)
     )
@@ -128,15 +130,15 @@ fn faults_in_words(outcome: &Outcome) -> String {
     if counted.is_empty() { String::new() } else { format!("faults: {}\n", counted.join(", ")) }
 }
 
-fn listen() -> Result<Interrupt, Failure> {
+pub(crate) fn listen() -> Result<Interrupt, Failure> {
     Interrupt::on_signals().map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))
 }
 
-fn workers() -> u64 {
+pub(crate) fn workers() -> u64 {
     thread::available_parallelism().map_or(1, usize::from) as u64
 }
 
-fn progress_bar(len: u64, of_what: &str) -> ProgressBar {
+pub(crate) fn progress_bar(len: u64, of_what: &str) -> ProgressBar {
     let bar = ProgressBar::new(len);
     let template = format!("{{bar:30}} {{human_pos}}/{{human_len}} {of_what}  {{eta}} left");
     bar.set_style(ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar()));

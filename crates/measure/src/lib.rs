@@ -1,5 +1,5 @@
 //! evenkeel's measurements: the probe, the statistics and fits behind it, and its reports; block traces, and
-//! replaying them.
+//! replaying them; the papers' figures, reproduced.
 //!
 //! Nothing here prints, and nothing here makes a system call of its own: `evenkeel-host` writes, the command
 //! line shows.
@@ -9,5 +9,6 @@ pub mod fit;
 pub mod probe;
 pub mod replay;
 pub mod report;
+pub mod reproduce;
 pub mod stats;
 pub mod trace;

@@ -158,6 +158,10 @@ counters! {
     user_bytes,
     /// Writes.
     writes,
+    /// Requests to write zeros or to discard.
+    zeroes,
+    /// Bytes of these.
+    zeroed_bytes,
     /// Bytes that equalled what was durable already.
     equal_bytes,
     /// Bytes read.
@@ -186,6 +190,8 @@ counters! {
     buffer_waits,
     /// Times a commit waited for room in the log.
     log_waits,
+    /// Times the log was full to its end and went on from its start.
+    log_wraps,
     /// Pages read from the home member, for which somebody waited.
     home_reads,
     /// Pages of the table of sums read from the home member.

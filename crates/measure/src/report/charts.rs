@@ -1,5 +1,5 @@
-//! Charts: throughput, latency and their ratio against the buffer size, both axes logarithmic, as SVG text
-//! for a page.
+//! Charts as SVG text for a page: throughput, latency and their ratio against the buffer size, both axes
+//! logarithmic; and line charts of any series.
 //!
 //! A chart is one `<svg>` with a view box and no size, coloured by variables of the page's style sheet, so
 //! it scales with its card and suits light and dark. It is labelled for those who cannot see it.
@@ -7,10 +7,13 @@
 mod axes;
 mod canvas;
 mod figure;
+mod lines;
 mod palette;
 mod plot;
+mod scale;
 
 pub use figure::Figure;
+pub use lines::line_chart;
 
 use maud::{PreEscaped, html};
 
@@ -64,6 +67,8 @@ pub fn comparison_chart(reports: &[(String, &ProbeReport)], figure: Figure) -> S
 pub enum Swatch {
     /// A series by its place: line and marker with an error bar.
     Series(usize),
+    /// As that, without an error bar.
+    Line(usize),
     /// The band from median to 99th percentile.
     Band,
     /// The fitted line.
@@ -82,6 +87,10 @@ pub fn swatch(which: Swatch) -> String {
     let (view_box, elements) = canvas::elements(LEGEND, |canvas| match which {
         Swatch::Series(at) => {
             canvas.path(&[(16.0, 1.0), (16.0, 15.0)], Ink::Series(at), 1.0, plot::BAR_OPACITY);
+            canvas.path(&[(1.0, 8.0), (31.0, 8.0)], Ink::Series(at), 1.75, 1.0);
+            canvas.marker(at, (16.0, 8.0), plot::MARKER_RADIUS);
+        }
+        Swatch::Line(at) => {
             canvas.path(&[(1.0, 8.0), (31.0, 8.0)], Ink::Series(at), 1.75, 1.0);
             canvas.marker(at, (16.0, 8.0), plot::MARKER_RADIUS);
         }

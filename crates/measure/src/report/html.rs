@@ -1,4 +1,4 @@
-//! Pages: one probe, or several beside each other, as a single HTML file.
+//! Pages: one probe, several beside each other, or the papers' figures, as a single HTML file.
 //!
 //! A page refers to nothing outside itself and asks the browser to refuse it if it did; every text that
 //! comes from the machine measured is escaped. It follows the reader's preference for light or dark, fits
@@ -6,6 +6,7 @@
 
 mod comparison;
 mod extras;
+mod gallery;
 mod numbers;
 mod shell;
 mod words;
@@ -13,6 +14,7 @@ mod words;
 use maud::html;
 
 use crate::probe::report::ProbeReport;
+use crate::reproduce::Gallery;
 
 use super::format;
 
@@ -54,6 +56,11 @@ pub fn probe_page(report: &ProbeReport) -> String {
 /// The page of several probes on shared axes, one colour and marker a stack, with the verdicts on top.
 pub fn comparison_page(reports: &[(String, &ProbeReport)], verdicts: &[Verdict]) -> String {
     comparison::page(reports, verdicts)
+}
+
+/// The page of the papers' figures: every claim in one table, then each figure with its charts.
+pub fn gallery_page(gallery: &Gallery) -> String {
+    gallery::page(gallery)
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub struct DiskShape {
     pub seek_ns: [u64; 3],
     /// Changing to another head.
     pub switch_ns: u64,
-    /// What a write waits longer than a read until the head is settled.
+    /// What a write waits longer than a read until the head is settled after it moved.
     pub write_settle_ns: u64,
     /// RAM: track buffer, and write cache if that is on.
     pub cache_bytes: u64,
@@ -128,8 +128,10 @@ impl Platters {
     /// When the head, on `track` at `now_ns`, begins to pass over the sector.
     pub(crate) fn reach(&self, track: u64, now_ns: u64, sector: u64, is_write: bool) -> u64 {
         let place = self.place(sector);
-        let settle = if is_write { self.write_settle_ns } else { 0 };
-        let there = now_ns + self.seek(track, place.track) + settle;
+        let seek = self.seek(track, place.track);
+        // Where it has not moved, it has nothing to settle from: a write that waits follows the one before it.
+        let settle = if is_write && seek > 0 { self.write_settle_ns } else { 0 };
+        let there = now_ns + seek + settle;
         let wait = (self.angle_ns(place) + self.rotation_ns - there % self.rotation_ns) % self.rotation_ns;
         there + wait
     }

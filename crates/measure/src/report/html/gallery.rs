@@ -1,0 +1,290 @@
+//! The papers' figures: what holds, what fails, and the charts.
+
+use maud::{Markup, PreEscaped, html};
+
+use super::shell::{self, card};
+use crate::report::charts::{self, Swatch};
+use crate::report::format;
+use crate::reproduce::{Claim, Extent, Gallery, Reproduced, Table, Verdict};
+
+/// The whole page.
+pub(super) fn page(gallery: &Gallery) -> String {
+    let failing = gallery.failing().count();
+    let title = match (gallery.claims.len(), failing) {
+        (0, _) => "No claims were checked".to_owned(),
+        (all, 0) => format!("All {all} claims hold"),
+        (all, failing) => format!("{} of {all} claims hold, {failing} fail", all - failing),
+    };
+    let content = html! {
+        header.top {
+            p.eyebrow { "evenkeel reproduce" }
+            h1 { (title) }
+            p.reason {
+                (format::count(gallery.figures.len() as u64))
+                " figures of "
+                (format::count(gallery.papers.len() as u64))
+                @if gallery.papers.len() == 1 { " paper" } @else { " papers" }
+                ", drawn again from evenkeel's own engine and models in virtual time."
+            }
+            @if gallery.settings.extent == Extent::Small {
+                p.attention { "A short run of few points: its values are not those of a whole one." }
+            }
+        }
+        @if !gallery.claims.is_empty() { (claims_in_short(gallery)) }
+        @for paper in &gallery.papers {
+            h2.of { (paper.title) }
+            p.muted { (paper.source) }
+            @for figure in gallery.figures.iter().filter(|figure| figure.paper == paper.paper) {
+                (one(gallery, figure))
+            }
+        }
+        @if !gallery.not_reproduced.is_empty() { (left_out(gallery)) }
+        (how_to_read())
+    };
+    let provenance = html! {
+        p {
+            "evenkeel " (gallery.evenkeel_version) " · seed " (gallery.settings.seed)
+            " · the same seed and version give the same figures, except measured ones"
+        }
+    };
+    shell::page(&title, content, provenance)
+}
+
+fn claims_in_short(gallery: &Gallery) -> Markup {
+    let content = html! {
+        div.scroll {
+            table.claims {
+                thead {
+                    tr {
+                        th.text scope="col" { "Verdict" }
+                        th.text scope="col" { "Figure" }
+                        th.text scope="col" { "Claim" }
+                        th scope="col" { "Paper" }
+                        th scope="col" { "Here" }
+                        th.text scope="col" { "Holds if" }
+                        th.text scope="col" { "Kind" }
+                    }
+                }
+                tbody {
+                    @for claim in &gallery.claims {
+                        tr {
+                            td.text { (verdict(claim.verdict)) }
+                            td.name { a href=(format!("#{}", claim.figure)) { (claim.figure) } }
+                            td.words { (claim.words) }
+                            (values(claim))
+                        }
+                    }
+                }
+            }
+        }
+    };
+    card("Claims", content)
+}
+
+fn verdict(verdict: Verdict) -> Markup {
+    let class = if verdict == Verdict::Holds { "badge" } else { "badge fails" };
+    html! { span class=(class) { (verdict.name()) } }
+}
+
+/// The cells of a claim that are the same wherever it stands.
+fn values(claim: &Claim) -> Markup {
+    let shown = |value: Option<f64>| value.map(|value| claim.unit.show(value));
+    html! {
+        @match shown(claim.paper_value) {
+            Some(value) => { td { (value) } }
+            None => { td.muted { "in words" } }
+        }
+        @match shown(claim.value) {
+            Some(value) => { td { b { (value) } } }
+            None => { td.muted { (format::NOT_AVAILABLE) } }
+        }
+        td.text { (claim.holds_if.in_words(claim.unit)) }
+        td.text { (claim.kind.name()) }
+    }
+}
+
+fn one(gallery: &Gallery, figure: &Reproduced) -> Markup {
+    let body = &figure.figure;
+    html! {
+        section.reproduced id=(figure.name) {
+            h3.title { (figure.title) }
+            p.muted { (figure.place) " · " code { "evenkeel reproduce " (figure.name) } }
+            @if !body.charts.is_empty() {
+                div.figures {
+                    @for chart in &body.charts {
+                        figure.card {
+                            figcaption { h2 { (chart.title) } p { (chart.meaning) } }
+                            div.scroll { (PreEscaped(charts::line_chart(chart))) }
+                            (shell::legend(&legend(chart.series.iter().map(|series| &series.name))))
+                        }
+                    }
+                }
+            }
+            @for table in &body.tables { (table_card(table)) }
+            @let claims: Vec<&Claim> = gallery.claims_of(&figure.name).collect();
+            @if !claims.is_empty() { (claims_in_full(&claims)) }
+            div.card.setup {
+                h2 { "Set-up" }
+                ul { @for line in &figure.setup { li { (line) } } }
+                @if !body.notes.is_empty() {
+                    h3 { "What to know of the outcome" }
+                    ul { @for line in &body.notes { li { (line) } } }
+                }
+            }
+        }
+    }
+}
+
+fn legend<'a>(names: impl Iterator<Item = &'a String>) -> Vec<(Swatch, String)> {
+    names.enumerate().map(|(number, name)| (Swatch::Line(number), name.clone())).collect()
+}
+
+fn claims_in_full(claims: &[&Claim]) -> Markup {
+    html! {
+        div.verdicts {
+            @for claim in claims {
+                section.card.verdict.fails[claim.verdict == Verdict::Fails].holds[claim.verdict == Verdict::Holds] {
+                    h2 { (verdict(claim.verdict)) " " (claim.words) }
+                    div.scroll {
+                        table {
+                            thead {
+                                tr {
+                                    th scope="col" { "Paper" }
+                                    th scope="col" { "Here" }
+                                    th.text scope="col" { "Holds if" }
+                                    th.text scope="col" { "Kind" }
+                                }
+                            }
+                            tbody { tr { (values(claim)) } }
+                        }
+                    }
+                    @if !claim.note.is_empty() { p.muted { (claim.note) } }
+                }
+            }
+        }
+    }
+}
+
+fn table_card(table: &Table) -> Markup {
+    let content = html! {
+        div.scroll {
+            table.numbers {
+                thead { tr { @for name in &table.header { th scope="col" { (name) } } } }
+                tbody {
+                    @for row in &table.rows {
+                        tr {
+                            @for (place, cell) in row.iter().enumerate() {
+                                @if place == 0 { th scope="row" { (cell) } } @else { td { (cell) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    };
+    card(&table.title, content)
+}
+
+fn left_out(gallery: &Gallery) -> Markup {
+    let content = html! {
+        ul {
+            @for left in &gallery.not_reproduced {
+                li { b { (left.what) } ": " (left.reason) }
+            }
+        }
+    };
+    html! { div.left-out { (card("Not reproduced", content)) } }
+}
+
+fn how_to_read() -> Markup {
+    let content = html! {
+        div.reading {
+            p {
+                b { "Paper" } " is the number that the paper names; where it says it in words only, so does the table. "
+                b { "Here" } " is ours, put beside " b { "Holds if" } "."
+            }
+            p {
+                b { "Measured" } ": on a real file system or device. "
+                b { "Predicted" } ": by a model that was not fitted to the figure. "
+                b { "Calibrated" } ": by one that was."
+            }
+        }
+    };
+    card("How to read this", content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample::HOSTILE;
+    use crate::reproduce::{Comparison, Figure, Kind, NotReproduced, Scale, Series, Settings, Unit};
+
+    fn gallery(text: &str) -> Gallery {
+        let text = || text.to_owned();
+        let claim = |value: f64| Claim {
+            figure: "okeanos-sample".to_owned(),
+            paper: 5,
+            ..Claim::new(text(), Unit::Times, Comparison::AtLeast(2.0), Kind::Predicted, value)
+                .paper_value(2.0)
+                .note(text())
+        };
+        let chart = crate::reproduce::Chart {
+            title: text(),
+            meaning: text(),
+            x_name: text(),
+            x_unit: Unit::Bytes,
+            x_scale: Scale::Log,
+            y_name: text(),
+            y_unit: Unit::BytesPerS,
+            y_scale: Scale::Linear,
+            series: vec![Series { name: text(), points: vec![(1024.0, 1e6), (4096.0, 3e6)] }],
+        };
+        let figure = Figure {
+            charts: vec![chart],
+            tables: vec![Table { title: text(), header: vec![text(); 2], rows: vec![vec![text(); 2]] }],
+            claims: Vec::new(),
+            notes: vec![text()],
+        };
+        let mut gallery: Gallery = serde_json::from_value(serde_json::json!({
+            "schema": crate::reproduce::SCHEMA,
+            "evenkeel_version": text(),
+            "settings": Settings { extent: Extent::Full, seed: 1 },
+            "papers": [{ "paper": 5, "title": text(), "source": text() }],
+            "claims": [claim(3.1), claim(1.5), claim(f64::NAN)],
+            "figures": [],
+            "not_reproduced": [],
+        }))
+        .unwrap();
+        gallery.figures.push(Reproduced {
+            name: "okeanos-sample".to_owned(),
+            paper: 5,
+            place: text(),
+            title: text(),
+            setup: vec![text()],
+            figure,
+        });
+        gallery.not_reproduced.push(NotReproduced { paper: 5, what: text(), reason: text() });
+        gallery
+    }
+
+    #[test]
+    fn the_page_says_what_holds_and_what_fails_and_refers_to_nothing() {
+        let page = page(&gallery("words of the paper"));
+        assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>"));
+        for word in
+            ["1 of 3 claims hold, 2 fail", "3.1x", "1.5x", "at least 2x", "predicted", "words of the paper"]
+        {
+            assert!(page.contains(word), "{word}");
+        }
+        for reference in ["http://", "https://", "src=\"", "@import", "url("] {
+            assert!(!page.contains(reference), "{reference}");
+        }
+    }
+
+    #[test]
+    fn no_text_becomes_markup() {
+        let page = page(&gallery(HOSTILE));
+        assert!(!page.contains("<script>alert") && !page.contains("<img"), "markup came through");
+        assert!(page.contains("&lt;script&gt;alert"));
+    }
+}

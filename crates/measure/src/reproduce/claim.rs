@@ -1,0 +1,159 @@
+//! What a paper claims, and whether it holds here.
+
+use serde::{Deserialize, Serialize};
+
+use super::figure::Unit;
+
+/// Where a value comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A real file system or device.
+    Measured,
+    /// A model that was not fitted to this figure.
+    Predicted,
+    /// A model that was fitted to it.
+    Calibrated,
+}
+
+impl Kind {
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Measured => "measured",
+            Self::Predicted => "predicted",
+            Self::Calibrated => "calibrated",
+        }
+    }
+}
+
+/// Whether a claim holds here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It does.
+    Holds,
+    /// It does not.
+    Fails,
+}
+
+impl Verdict {
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::Fails => "fails",
+        }
+    }
+}
+
+/// When a value bears a claim out.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Comparison {
+    /// It is this or more.
+    AtLeast(f64),
+    /// It is this or less.
+    AtMost(f64),
+    /// It lies between these, both included.
+    Within(f64, f64),
+}
+
+impl Comparison {
+    /// What a value says. One that is no number bears nothing out.
+    pub fn judge(self, value: f64) -> Verdict {
+        let holds = match self {
+            Self::AtLeast(bound) => value >= bound,
+            Self::AtMost(bound) => value <= bound,
+            Self::Within(low, high) => (low..=high).contains(&value),
+        };
+        if holds { Verdict::Holds } else { Verdict::Fails }
+    }
+
+    /// In words.
+    pub fn in_words(self, unit: Unit) -> String {
+        match self {
+            Self::AtLeast(bound) => format!("at least {}", unit.show(bound)),
+            Self::AtMost(bound) => format!("at most {}", unit.show(bound)),
+            Self::Within(low, high) => format!("{} to {}", unit.show(low), unit.show(high)),
+        }
+    }
+}
+
+/// A claim and what became of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Claim {
+    /// Name of the figure's module.
+    pub figure: String,
+    /// Number of the paper.
+    pub paper: u8,
+    /// What the paper says, in its words where it has them.
+    pub words: String,
+    /// The number that it names; `None` where it says it in words only.
+    pub paper_value: Option<f64>,
+    /// Ours; `None` where it could not be had, and then the claim fails.
+    pub value: Option<f64>,
+    /// Of both values.
+    pub unit: Unit,
+    /// When it holds.
+    pub holds_if: Comparison,
+    /// Where our value comes from.
+    pub kind: Kind,
+    /// Whether it holds.
+    pub verdict: Verdict,
+    /// What the value is, and what a reader should know who wonders about the verdict.
+    pub note: String,
+}
+
+impl Claim {
+    /// A claim that a figure's values are put beside; the figure's name and paper come with [`super::Gallery::add`].
+    pub fn new(words: impl Into<String>, unit: Unit, holds_if: Comparison, kind: Kind, value: f64) -> Self {
+        Self {
+            figure: String::new(),
+            paper: 0,
+            words: words.into(),
+            paper_value: None,
+            value: value.is_finite().then_some(value),
+            unit,
+            holds_if,
+            kind,
+            verdict: holds_if.judge(value),
+            note: String::new(),
+        }
+    }
+
+    /// With the number that the paper names.
+    #[must_use]
+    pub fn paper_value(self, value: f64) -> Self {
+        Self { paper_value: Some(value), ..self }
+    }
+
+    /// With what the value is.
+    #[must_use]
+    pub fn note(self, note: impl Into<String>) -> Self {
+        Self { note: note.into(), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_belong_to_what_holds() {
+        for (comparison, holding, failing) in [
+            (Comparison::AtLeast(2.0), vec![2.0, 3.0], vec![1.99, f64::NAN]),
+            (Comparison::AtMost(0.78), vec![0.78, 0.0], vec![0.79, f64::NAN]),
+            (Comparison::Within(0.9, 1.1), vec![0.9, 1.1], vec![0.89, 1.11, f64::NAN]),
+        ] {
+            assert!(holding.into_iter().all(|value| comparison.judge(value) == Verdict::Holds));
+            assert!(failing.into_iter().all(|value| comparison.judge(value) == Verdict::Fails));
+        }
+    }
+
+    #[test]
+    fn a_value_that_could_not_be_had_is_null_and_fails() {
+        let claim = Claim::new("w", Unit::Times, Comparison::AtMost(1.0), Kind::Predicted, f64::NAN);
+        assert_eq!((claim.value, claim.verdict), (None, Verdict::Fails));
+    }
+}

@@ -1,0 +1,144 @@
+//! Many writers, each appending to a file of its own; the files lie evenly over the volume.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use evenkeel_engine::env::Env;
+use evenkeel_engine::format::PAGE_BYTES;
+
+use super::bed::{Site, Traffic, VOLUME_BYTES};
+
+/// Nanoseconds of a second.
+pub(super) const SECOND_NS: u64 = 1_000_000_000;
+
+/// When a stream writes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rhythm {
+    /// Once in this time, counted from a random moment, or when the write before is durable if that is later.
+    Every(u64),
+    /// As soon as the write before is durable and this time has passed.
+    After(u64),
+}
+
+/// What streams do.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Load {
+    pub(super) streams: u64,
+    pub(super) request_bytes: u64,
+    pub(super) rhythm: Rhythm,
+    /// When no request begins any more, and what is under way is not counted any more.
+    pub(super) until_ns: u64,
+    /// As many requests of each stream at most.
+    pub(super) requests_max: u64,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Outcome {
+    /// Of requests that were done in time, in the order in which they were done.
+    pub(super) latencies_ns: Vec<u64>,
+    pub(super) traffic: Traffic,
+    /// Until the last of them was done, or the time was over.
+    pub(super) took_ns: u64,
+}
+
+impl Outcome {
+    /// The mean latency in seconds; no number where nothing was done.
+    pub(super) fn mean_s(&self) -> f64 {
+        self.latencies_ns.iter().sum::<u64>() as f64 / self.latencies_ns.len() as f64 / 1e9
+    }
+
+    /// Requests done a second.
+    pub(super) fn per_s(&self) -> f64 {
+        self.latencies_ns.len() as f64 * 1e9 / self.took_ns as f64
+    }
+}
+
+/// Where the file of a stream begins.
+pub(super) fn file_offset(stream: u64, streams: u64) -> u64 {
+    stream * file_bytes(streams)
+}
+
+/// As much as a file may grow.
+pub(super) fn file_bytes(streams: u64) -> u64 {
+    VOLUME_BYTES / streams / PAGE_BYTES * PAGE_BYTES
+}
+
+#[derive(Default)]
+struct Tally {
+    latencies_ns: Vec<u64>,
+    last_ns: u64,
+    left: u64,
+}
+
+/// Lets the streams write.
+pub(super) async fn write(site: &Site, load: Load) -> Outcome {
+    run(site, load, false).await
+}
+
+/// Lets the streams read what they wrote, from the beginning of their files.
+pub(super) async fn read(site: &Site, load: Load) -> Outcome {
+    run(site, load, true).await
+}
+
+async fn run(site: &Site, load: Load, is_read: bool) -> Outcome {
+    let began_ns = site.env().now_ns();
+    let before = site.traffic();
+    let until_ns = began_ns + load.until_ns;
+    let tally = Rc::new(RefCell::new(Tally { left: load.streams, ..Tally::default() }));
+    for stream in 0..load.streams {
+        let (site, tally) = (site.clone(), Rc::clone(&tally));
+        site.clone().spawn(async move {
+            one(&site, load, stream, is_read, until_ns, &tally).await;
+            tally.borrow_mut().left -= 1;
+        });
+    }
+    loop {
+        let now_ns = site.env().now_ns();
+        if tally.borrow().left == 0 || now_ns >= until_ns {
+            break;
+        }
+        site.env().sleep((until_ns - now_ns).min(SECOND_NS / 10)).await;
+    }
+    let mut tally = tally.borrow_mut();
+    let is_over = tally.left > 0;
+    Outcome {
+        latencies_ns: std::mem::take(&mut tally.latencies_ns),
+        traffic: site.traffic() - before,
+        took_ns: if is_over { load.until_ns } else { (tally.last_ns - began_ns).max(1) },
+    }
+}
+
+async fn one(site: &Site, load: Load, stream: u64, is_read: bool, until_ns: u64, tally: &RefCell<Tally>) {
+    let mut random = site.random();
+    let (mut due_ns, file_bytes) = (site.env().now_ns(), file_bytes(load.streams));
+    if let Rhythm::Every(period_ns) = load.rhythm {
+        due_ns += random.below(period_ns);
+    }
+    let requests = load.requests_max.min(file_bytes / load.request_bytes);
+    for number in 0..requests {
+        let now_ns = site.env().now_ns();
+        if due_ns > now_ns {
+            site.env().sleep(due_ns - now_ns).await;
+        }
+        if site.env().now_ns() >= until_ns {
+            return;
+        }
+        let offset = file_offset(stream, load.streams) + number * load.request_bytes;
+        let took_ns = match is_read {
+            true => site.read(offset, load.request_bytes).await,
+            false => site.write(&mut random, offset, load.request_bytes).await,
+        };
+        let now_ns = site.env().now_ns();
+        if now_ns > until_ns {
+            return;
+        }
+        let mut tally = tally.borrow_mut();
+        tally.latencies_ns.push(took_ns);
+        tally.last_ns = now_ns;
+        due_ns = match load.rhythm {
+            Rhythm::Every(period_ns) => due_ns + period_ns,
+            Rhythm::After(pause_ns) => now_ns + pause_ns,
+        };
+    }
+}

@@ -1,0 +1,84 @@
+//! Which figures there are, and what is not reproduced.
+
+use super::gallery::NotReproduced;
+use super::{FigureModule, Paper, okeanos, range_flush, sync_writes};
+
+const PAPERS: &[Paper] = &[
+    Paper {
+        number: 1,
+        name: "writes",
+        title: "Characterizing Synchronous Writes in Stable Memory Devices",
+        source: "W. B. Mingardi, G. M. D. Vieira",
+    },
+    Paper {
+        number: 4,
+        name: "range-flush",
+        title: "Untie a Knot in a Last Stage Buffer",
+        source: "J. Yeon, M. Jeong, S. Lee, E. Lee: the range flush",
+    },
+    Paper {
+        number: 5,
+        name: "okeanos",
+        title: "Okeanos: Wasteless Journaling for Fast and Reliable Multistream Storage",
+        source: "A. Hatzieleftheriou, S. V. Anastasiadis, University of Ioannina; USENIX ATC 2011, its slides",
+    },
+];
+
+/// What papers show and this does not: paper, what, why.
+const NOT_REPRODUCED: &[(u8, &str, &str)] = &[
+    (
+        1,
+        "XFS, ext4 and btrfs themselves on the modelled devices",
+        "they need root, a kernel's NBD device and real time; docs/reproduce.md has the commands. Their requests are \
+         counted from real ones, and modelled",
+    ),
+    (1, "F2FS in figures 3 to 6, 8 and 9", "kernels here have no F2FS, and so nothing was counted of it"),
+    (
+        1,
+        "standard deviations and tests of significance",
+        "models repeat themselves: there is no chance to test",
+    ),
+    (
+        4,
+        "F2FS with its modified fsync, and the board itself",
+        "neither is to be had; a file system structured as a log and a model of the board take their place",
+    ),
+    (
+        5,
+        "the curves of NILFS2 in write and read latency (slide 10)",
+        "the engine has journaling modes of its own and no log-structured file system beside them",
+    ),
+    (
+        5,
+        "ext3 itself, and with it the journaling of its metadata",
+        "the paper's modes are those of a modified kernel; here the engine's modes take their place, over a modelled disk",
+    ),
+];
+
+/// The figures of each paper.
+const BY_PAPER: &[&[FigureModule]] = &[sync_writes::MODULES, range_flush::MODULES, okeanos::MODULES];
+
+/// The papers.
+pub fn papers() -> &'static [Paper] {
+    PAPERS
+}
+
+/// Every figure, in the order of papers and places.
+pub fn modules() -> impl Iterator<Item = &'static FigureModule> + Clone {
+    BY_PAPER.iter().copied().flatten()
+}
+
+/// The figure of that name.
+pub fn find(name: &str) -> Option<&'static FigureModule> {
+    modules().find(|module| module.name == name)
+}
+
+/// What papers show and this does not.
+pub fn not_reproduced() -> Vec<NotReproduced> {
+    let left = |&(paper, what, reason): &(u8, &str, &str)| NotReproduced {
+        paper,
+        what: what.to_owned(),
+        reason: reason.to_owned(),
+    };
+    NOT_REPRODUCED.iter().map(left).collect()
+}
