@@ -69,12 +69,18 @@ struct Life {
 impl Life {
     fn new() -> Self {
         let arena = memory(64 << 10);
-        let (mut buffer, _) = Buffer::open(arena.clone(), 7, 1, 2, |_| false, |_| true);
+        let mut buffer = Self::tuned(Buffer::open(arena.clone(), 7, 1, 2, |_| false, |_| true).0);
         buffer.begin_epoch();
         let zeros = || vec![0; BYTES];
         let (newest, committed) = (zeros(), zeros());
         let (wanted, under_way) = (Vec::new(), VecDeque::new());
         Self { buffer, arena, epoch: 2, newest, committed, wanted, under_way, writes: 0 }
+    }
+
+    /// Portions so small that a few writes are more than one.
+    fn tuned(mut buffer: Buffer<Memory>) -> Buffer<Memory> {
+        buffer.tune(Tuning { rescanned_max: 3, small_max_bytes: 200, ..Tuning::default() });
+        buffer
     }
 
     fn write(&mut self, ranges: &[(u64, u64)]) {
@@ -158,7 +164,8 @@ impl Life {
         let is_durable = |sequence| in_log.contains(&sequence);
         for &is_named in openings.iter().chain(&[true]) {
             let arena = self.arena.clone();
-            self.buffer = Buffer::open(arena, 7, self.epoch, self.epoch + 1, is_durable, |_| true).0;
+            let opened = Buffer::open(arena, 7, self.epoch, self.epoch + 1, is_durable, |_| true);
+            self.buffer = Self::tuned(opened.0);
             self.epoch += u64::from(is_named);
         }
         self.buffer.begin_epoch();
