@@ -321,16 +321,6 @@ pub(super) mod tests {
         assert_eq!(open(arena.clone(), 8, 2, 3).1.len(), 0);
     }
 
-    #[test]
-    fn an_arena_of_an_opening_that_the_volume_does_not_know_of_is_begun_anew() {
-        let arena = memory(4096);
-        let (mut ring, _) = open(arena.clone(), 7, 1, 2);
-        ring.append(&[data(0, 3)], [&b"abc"[..]], 3).unwrap();
-        assert_eq!(open(arena.clone(), 7, 1, 2).1.len(), 1, "it may not have begun");
-        ring.begin_epoch();
-        assert_eq!(open(arena, 7, 1, 2).1.len(), 0, "the volume is a copy from before it");
-    }
-
     fn release_oldest(ring: &mut Ring<Memory>) {
         ring.release(ring.oldest(), Mark::Durable);
         ring.advance();
