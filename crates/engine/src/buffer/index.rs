@@ -1,8 +1,8 @@
 //! Which units touch a page.
 //!
 //! 1. A page is in the index exactly while a unit that is not released touches it.
-//! 2. A unit that is released leaves the list of its page later, with others: the work for each is bounded, and of
-//!    each list at least half counts.
+//! 2. A unit that is released leaves the list of its page later, with others: the work for each is bounded, and after a
+//!    release more than half of each list counts, short ones aside.
 
 use std::collections::BTreeMap;
 use std::ops::RangeBounds;
@@ -124,5 +124,93 @@ impl PageUnits {
     pub(super) fn settle(&mut self, tickets: Tickets) {
         self.settled = self.units.len() as u32;
         self.settled_tickets = self.settled_tickets.and_all(tickets);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::super::queue::{Lane, Ticket};
+    use super::*;
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Add,
+        Release(usize),
+        Settle,
+    }
+
+    proptest! {
+        #[test]
+        fn a_page_lists_its_units_and_not_many_more(
+            steps in prop::collection::vec(
+                prop_oneof![
+                    4 => Just(Step::Add),
+                    4 => any::<usize>().prop_map(Step::Release),
+                    1 => Just(Step::Settle)
+                ],
+                1..200
+            ),
+            few in 0..6usize,
+        ) {
+            const PAGE: u64 = 3;
+            let mut index = Index::default();
+            // Those that count, and whether they are known to be no longer idle.
+            let mut counting: BTreeMap<u64, bool> = BTreeMap::new();
+            let (mut tickets, mut settled_through) = (Tickets::default(), 0);
+            for (number, step) in (1..).zip(steps) {
+                match step {
+                    Step::Add => {
+                        index.add(PAGE, number);
+                        index.add(PAGE, number);
+                        counting.insert(number, false);
+                    }
+                    Step::Release(which) if !counting.is_empty() => {
+                        let gone = *counting.keys().nth(which % counting.len()).unwrap();
+                        counting.remove(&gone);
+                        index.release(PAGE, |unit| !counting.contains_key(&unit));
+                        let listed = index.get(PAGE).map_or(0, |on_page| on_page.units.len());
+                        prop_assert!(listed < SWEEP_MIN || 2 * counting.len() > listed, "{listed} in the list");
+                        if counting.is_empty() {
+                            tickets = Tickets::default();
+                        }
+                    }
+                    Step::Release(_) => {}
+                    Step::Settle => {
+                        let last = Tickets::default().and(Ticket { lane: Lane::Small, number });
+                        for on_page in index.range_mut(PAGE..=PAGE) {
+                            on_page.settle(last);
+                            tickets = tickets.and_all(last);
+                        }
+                        counting.values_mut().for_each(|settled| *settled = true);
+                        settled_through = number;
+                    }
+                }
+                let Some(on_page) = index.get(PAGE) else {
+                    prop_assert!(counting.is_empty());
+                    continue;
+                };
+                let live = |units: &[u64]| -> Vec<u64> {
+                    units.iter().copied().filter(|unit| counting.contains_key(unit)).collect()
+                };
+                let expected: Vec<u64> = counting.keys().copied().collect();
+                prop_assert!(!expected.is_empty());
+                prop_assert_eq!(live(on_page.all()), &expected[..]);
+                prop_assert_eq!(on_page.all()[0], expected[0], "those before the oldest that counts are passed over");
+                let middle = expected[expected.len() / 2];
+                prop_assert_eq!(live(on_page.through(middle)), &expected[..=expected.len() / 2]);
+                prop_assert!(on_page.through(middle).iter().all(|&unit| unit <= middle));
+                let idle: Vec<u64> = counting.iter().filter(|(_, settled)| !**settled).map(|(&unit, _)| unit).collect();
+                let (unsettled, of_others) = on_page.unsettled(few);
+                if on_page.through(settled_through).len() > few {
+                    prop_assert_eq!((live(unsettled), of_others), (idle, tickets));
+                } else {
+                    prop_assert_eq!((unsettled, of_others), (on_page.all(), Tickets::default()));
+                }
+            }
+        }
     }
 }

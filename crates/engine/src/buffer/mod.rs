@@ -19,6 +19,8 @@ mod holdings;
 #[cfg(test)]
 mod hostile_tests;
 mod index;
+#[cfg(test)]
+mod model_tests;
 mod overwritten;
 mod parts;
 pub(crate) mod queue;
@@ -300,9 +302,9 @@ impl<A: Arena> Buffer<A> {
 
     /// Queues the oldest units until those that remain idle take at most `bytes_max` of the arena.
     pub(crate) fn want_oldest(&mut self, bytes_max: usize) {
-        let end = self.first + self.units.len() as u64;
         self.first_idle = self.first_idle.max(self.first);
-        while self.idle_bytes > bytes_max && self.first_idle < end {
+        // Where idle units take bytes there is one.
+        while self.idle_bytes > bytes_max {
             self.steps.add(1);
             let sequence = self.first_idle;
             self.first_idle += 1;

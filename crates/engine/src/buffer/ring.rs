@@ -112,7 +112,9 @@ impl<A: Arena> Ring<A> {
                 found.push(unit);
             }
         }
-        ring.head.next_epoch = next_epoch;
+        // By both numbers: this opening may end before the volume knows of it, and the one before may have ended before
+        // the arena was told that it had begun.
+        (ring.head.epoch, ring.head.next_epoch) = (epoch, next_epoch);
         ring.store_head();
         Ok((ring, found))
     }
@@ -459,6 +461,22 @@ pub(super) mod tests {
         assert!(open(arena.clone(), 7, 6, 7).1.is_empty());
         ring.append(&[data(0, 3)], [&b"new"[..]], 3).unwrap();
         assert_eq!(open(arena, 7, 6, 7).1.len(), 1);
+    }
+
+    #[test]
+    fn units_are_found_however_many_openings_were_killed_before_or_after_the_volume_knew_of_them() {
+        for killed in 0..1 << 4 {
+            let arena = memory(4096);
+            let (mut ring, _) = open(arena.clone(), 7, 1, 2);
+            ring.begin_epoch();
+            ring.append(&[data(0, 3)], [&b"abc"[..]], 3).unwrap();
+            let mut epoch = 2;
+            for opening in 0..4 {
+                let found = open(arena.clone(), 7, epoch, epoch + 1).1;
+                assert_eq!(found.len(), 1, "opening {opening} of {killed:04b}");
+                epoch += killed >> opening & 1;
+            }
+        }
     }
 
     proptest! {

@@ -55,7 +55,20 @@ fn discards_of_neighbouring_pages_are_one_tag_and_no_others_are() {
         Tag::Units { sequence: first, count: 5 },
     ];
     assert_eq!(batch.tags, expected);
-    assert_eq!((batch.pages, batch.payload_bytes), (7, 200));
+    assert_eq!((batch.pages, batch.partial_pages, batch.payload_bytes), (7, 3, 200));
+}
+
+#[test]
+fn a_page_that_a_commit_changes_all_of_at_once_is_not_partial() {
+    let mut buffer = buffer();
+    for page in 0..3 {
+        write(&mut buffer, page * PAGE_BYTES, PAGE_BYTES, Content::Data);
+    }
+    write(&mut buffer, PAGE_BYTES + 7, 20, Content::Data);
+    write(&mut buffer, 5 * PAGE_BYTES, PAGE_BYTES - 1, Content::Data);
+    write(&mut buffer, 6 * PAGE_BYTES, PAGE_BYTES, Content::Discard);
+    let batch = all(&mut buffer);
+    assert_eq!((batch.pages, batch.partial_pages), (5, 2));
 }
 
 #[test]
@@ -90,6 +103,23 @@ fn a_flush_takes_the_page_that_it_ends_in_and_not_the_next() {
 }
 
 #[test]
+fn a_flush_of_a_part_says_nothing_of_the_pages_behind_it() {
+    let mut buffer = buffer();
+    for number in 0..100 {
+        write(&mut buffer, PAGE_BYTES + 20 * number, 10, Content::Data);
+    }
+    for (extent, queued) in [
+        (Extent::new(100, 50), 0),
+        (Extent::new(100, PAGE_BYTES - 100), 0),
+        (Extent::new(PAGE_BYTES, 20), 1),
+        (Extent::new(PAGE_BYTES + 20, PAGE_BYTES), 100),
+    ] {
+        buffer.want(&[extent]);
+        assert_eq!(buffer.queue.len(Lane::Small), queued, "{extent:?}");
+    }
+}
+
+#[test]
 fn a_batch_may_be_full_to_the_byte_and_to_the_page() {
     let units_in = |bytes_max: usize, pages_max: usize| {
         let mut buffer = buffer();
@@ -121,6 +151,89 @@ fn the_oldest_go_until_what_stays_is_small_enough() {
     assert_eq!(queued(10 * len - 1), 1);
     assert!((5..=6).contains(&queued(5 * len)), "{}", queued(5 * len));
     assert_eq!(queued(0), 10);
+}
+
+#[test]
+fn what_is_gone_before_anybody_asked_for_it_does_not_count_as_old() {
+    let mut buffer = buffer();
+    write(&mut buffer, PAGE_BYTES, 1000, Content::Data);
+    for _ in 0..4 {
+        write(&mut buffer, 0, 1000, Content::Data);
+    }
+    assert_eq!(buffer.released(), 3, "each overwrote the one before");
+    buffer.want_oldest(2 * unit_bytes(1, 1000));
+    assert!(!buffer.has_queued(true));
+}
+
+/// Units in the order in which commits of such a size take them.
+fn units_of(buffer: &mut Buffer<Memory>, most: BatchMax) -> Vec<u64> {
+    let mut batch = Batch::default();
+    buffer.take_batch(most, &mut batch);
+    buffer.complete(&batch);
+    batch.units
+}
+
+#[test]
+fn what_waits_among_much_goes_ahead_once_somebody_waits_for_little_of_it() {
+    let mut buffer = buffer();
+    let first = buffer.first;
+    for page in 0..4 {
+        write(&mut buffer, page * PAGE_BYTES, 100, Content::Data);
+    }
+    buffer.want_oldest(0);
+    assert!(buffer.has_queued(true) && !buffer.has_queued(false));
+    let ticket = buffer.want(&[Extent::new(2 * PAGE_BYTES, 100)]);
+    assert!(buffer.has_queued(false));
+    assert_eq!(buffer.want(&[Extent::new(2 * PAGE_BYTES, 100)]), ticket, "it goes ahead once");
+    let without_bulk = BatchMax { bytes: 1 << 20, bulk_bytes: 0, pages: 100 };
+    assert_eq!(units_of(&mut buffer, without_bulk), [first + 2]);
+    assert!(ticket.are_within(buffer.durable()) && !buffer.has_queued(false));
+    assert_eq!(units_of(&mut buffer, most(1 << 20, 100)), [first, first + 1, first + 3]);
+    assert_eq!(buffer.fill().0, 0);
+}
+
+/// A buffer with six units of a page's size each of which somebody waits for, and six of which nobody does; the number
+/// of the first, and the bytes that each takes of a record.
+fn both_lanes() -> (Buffer<Memory>, u64, usize) {
+    let mut buffer = buffer();
+    let first = buffer.first;
+    for page in 0..12 {
+        let sequence = write(&mut buffer, page * PAGE_BYTES, 1000, Content::Data);
+        buffer.want_unit(sequence, if page < 6 { Lane::Small } else { Lane::Bulk });
+    }
+    (buffer, first, 1000 + TAG_BYTES)
+}
+
+#[test]
+fn where_few_and_many_wait_each_gets_half_of_a_commit() {
+    let (mut buffer, first, each) = both_lanes();
+    let mut batch = Batch::default();
+    buffer.take_batch(BatchMax { bytes: 4 * each, bulk_bytes: 0, pages: 100 }, &mut batch);
+    assert_eq!(batch.units, [first, first + 1, first + 2, first + 3], "no bulk is asked for");
+    assert!(batch.has_small() && !batch.has_bulk());
+    buffer.take_batch(BatchMax { bytes: 2 * each, bulk_bytes: each, pages: 100 }, &mut batch);
+    assert_eq!(batch.units, [first + 4, first + 6]);
+    assert!(batch.has_small() && batch.has_bulk());
+    buffer.take_batch(BatchMax { bytes: 9 * each, bulk_bytes: 2 * each, pages: 100 }, &mut batch);
+    assert_eq!(batch.units, [first + 5, first + 7, first + 8], "bulk has a bound of its own");
+    buffer.take_batch(BatchMax { bytes: 9 * each, bulk_bytes: 9 * each, pages: 100 }, &mut batch);
+    assert_eq!(batch.units, [first + 9, first + 10, first + 11]);
+    assert!(!batch.has_small() && batch.has_bulk());
+}
+
+#[test]
+fn a_lane_that_found_no_room_in_a_commit_is_first_in_the_next() {
+    let (mut buffer, first, each) = both_lanes();
+    let one = most(each, 100);
+    let taken: Vec<u64> = (0..12).flat_map(|_| units_of(&mut buffer, one)).collect();
+    let in_turns: Vec<u64> = (0..6).flat_map(|number| [first + number, first + 6 + number]).collect();
+    assert_eq!(taken, in_turns);
+
+    // Where nothing waits as bulk, bulk is not first when some comes.
+    let (mut buffer, first, each) = both_lanes();
+    let without_bulk = BatchMax { bytes: each, bulk_bytes: 0, pages: 100 };
+    assert_eq!(units_of(&mut buffer, without_bulk), [first]);
+    assert_eq!(units_of(&mut buffer, one), [first + 1]);
 }
 
 #[test]
@@ -270,6 +383,39 @@ fn a_write_that_nobody_waits_for_goes_once_a_newer_one_holds_all_of_it() {
     drop(buffer);
     // The arena holds all of it still: the ring begins with the oldest.
     assert_eq!(opened(arena, 2).1, 7);
+}
+
+#[test]
+fn a_page_that_is_overwritten_again_and_again_never_fills_the_buffer() {
+    let (mut buffer, _) = opened(memory(64 << 10), 1);
+    for _ in 0..100 {
+        write(&mut buffer, 0, PAGE_BYTES, Content::Data);
+        assert_eq!(buffer.fill().0, unit_bytes(1, 4096));
+    }
+}
+
+#[test]
+fn only_a_write_of_few_extents_is_compared_with_what_it_overwrites() {
+    for (extents, is_compared) in [(8, true), (9, false), (20, false)] {
+        let mut buffer = buffer();
+        write(&mut buffer, 0, 10, Content::Zero);
+        let many: Vec<UnitExtent> =
+            (0..extents).map(|number| extent(number * 20, 10, Content::Zero)).collect();
+        buffer.write(&many, &[], 0).unwrap();
+        assert_eq!(buffer.released(), u64::from(is_compared), "{extents} extents");
+        buffer.write(&many, &[], 0).unwrap();
+        assert_eq!(buffer.released(), 2 * u64::from(is_compared), "{extents} extents");
+    }
+}
+
+#[test]
+fn writes_of_an_opening_that_the_volume_does_not_know_of_are_not_taken_over() {
+    let arena = memory(1 << 20);
+    let (mut buffer, _) = opened(arena.clone(), 1);
+    write(&mut buffer, 0, 100, Content::Data);
+    assert_eq!(opened(arena.clone(), 1).1, 1, "the opening may not have begun");
+    buffer.begin_epoch();
+    assert_eq!(opened(arena, 1).1, 0, "the volume is a copy from before it");
 }
 
 #[test]

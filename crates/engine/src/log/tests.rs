@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::device::{FlushScope, Geometry};
 use crate::error::DeviceError;
-use crate::format::record::Tag;
+use crate::format::record::{TAG_BYTES, Tag};
 use crate::format::superblock::Superblock;
 
 /// A device that nothing is asked of.
@@ -107,6 +107,77 @@ proptest! {
     }
 }
 
+/// A device that keeps nothing.
+struct Sink;
+
+impl Device for Sink {
+    fn geometry(&self) -> Geometry {
+        Geometry { size_bytes: 1 << 40, sector_bytes: 512, atomic_sectors: true }
+    }
+    async fn read(&self, _: u64, _: &mut [u8]) -> Result<(), DeviceError> {
+        unreachable!("nothing is read while records are written")
+    }
+    async fn write(&self, _: u64, _: &[u8], _: Durability) -> Result<(), DeviceError> {
+        Ok(())
+    }
+    async fn flush(&self, _: FlushScope<'_>) -> Result<(), DeviceError> {
+        Ok(())
+    }
+    async fn discard(&self, _: Extent) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}
+
+fn sunk_log() -> Log<Sink> {
+    let zone = Extent::new(0, 1 << 40);
+    Log::new(Rc::new(Sink), zone, 512, 7, 2, &[], Position { offset: 0, sequence: 1 }, Rc::default())
+}
+
+fn poll<T>(future: impl Future<Output = T>) -> Poll<T> {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+const COMMIT: Meaning = Meaning { kind: RecordKind::Commit, through: 0 };
+
+#[test]
+fn a_record_that_no_reader_would_take_for_one_is_refused_and_nothing_is_acknowledged_after_it() {
+    let log = sunk_log();
+    let write = |deltas: &[u16]| {
+        let mut builder = RecordBuilder::default();
+        builder.clear();
+        for &len in deltas {
+            builder.tag(&Tag::Delta { page: 1, offset: 0, len });
+        }
+        builder.payload(deltas.iter().map(|&len| usize::from(len)).sum()).fill(1);
+        let len = (builder.bytes().len() as u64).next_multiple_of(512);
+        let slot = log.reserve(len, u64::MAX).expect("there is room");
+        (len, poll(log.write(slot, COMMIT, &mut builder)), log.acknowledged())
+    };
+    let max_bytes = RECORD_BYTES_MAX as u64;
+    let mut deltas = vec![4096; RECORD_BYTES_MAX / (4096 + TAG_BYTES)];
+    deltas.push(900);
+    assert_eq!(write(&deltas), (max_bytes, Poll::Ready(Ok(())), 1), "the largest");
+    deltas.push(100);
+    let refused = || Poll::Ready(Err(Error::TooLarge { max_bytes }));
+    assert_eq!(write(&deltas), (max_bytes + 512, refused(), 1));
+    assert_eq!(write(&[5]), (512, refused(), 1));
+}
+
+#[test]
+fn whoever_waits_for_a_record_waits_for_those_before_it_too() {
+    let log = sunk_log();
+    let [first, second] = [0; 2].map(|_| log.reserve(512, u64::MAX).expect("there is room"));
+    let write = |slot: Slot| {
+        let mut builder = RecordBuilder::default();
+        builder.clear();
+        assert_eq!(poll(log.write(slot, COMMIT, &mut builder)), Poll::Ready(Ok(())));
+    };
+    write(second);
+    assert_eq!((log.acknowledged(), poll(log.wait_acknowledged(2))), (0, Poll::Pending));
+    write(first);
+    assert_eq!((log.acknowledged(), poll(log.wait_acknowledged(2))), (2, Poll::Ready(Ok(()))));
+}
+
 /// A log in memory.
 struct Memory(Vec<u8>);
 
@@ -159,8 +230,12 @@ fn scanned(bytes: Vec<u8>) -> scan::Scan {
     found
 }
 
-/// A record with so much payload, sealed for `volume`.
+/// A record with so much payload, sealed for `volume` by its opening 2.
 fn record(volume: u64, sequence: u64, payload_bytes: usize) -> Vec<u8> {
+    record_of(2, volume, sequence, payload_bytes)
+}
+
+fn record_of(epoch: u64, volume: u64, sequence: u64, payload_bytes: usize) -> Vec<u8> {
     let mut builder = RecordBuilder::default();
     builder.clear();
     for page in 0..(payload_bytes / 4096) as u64 {
@@ -169,7 +244,7 @@ fn record(volume: u64, sequence: u64, payload_bytes: usize) -> Vec<u8> {
     builder.payload(payload_bytes / 4096 * 4096).fill(1);
     let header = Header {
         kind: RecordKind::Images,
-        epoch: 2,
+        epoch,
         sequence,
         acknowledged: sequence - 1,
         through: 0,
@@ -216,5 +291,20 @@ fn a_record_behind_a_missing_one_is_found_wherever_it_is_and_summed_once() {
         bytes[at..at + later.len()].copy_from_slice(&later);
         let found = scanned(bytes);
         assert_eq!((found.ended, found.summed_bytes), (cases::Decision::Damaged, later.len() as u64));
+    }
+}
+
+#[test]
+fn of_a_missing_record_only_openings_from_the_tails_to_the_last_can_know() {
+    for (epoch, ended) in [
+        (0, cases::Decision::End),
+        (1, cases::Decision::Damaged),
+        (2, cases::Decision::Damaged),
+        (3, cases::Decision::End),
+    ] {
+        let mut bytes = vec![0; MIB];
+        let later = record_of(epoch, 7, 3, 4096);
+        bytes[8192..8192 + later.len()].copy_from_slice(&later);
+        assert_eq!(scanned(bytes).ended, ended, "opening {epoch}");
     }
 }

@@ -134,7 +134,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         let written = self.log.write(slot, meaning, &mut builder).await;
         let took_ns = self.env.now_ns().saturating_sub(began_ns);
         let mut commits = self.commits.borrow_mut();
-        commits.latency_ns = (commits.latency_ns * (MEAN_OVER - 1) + took_ns) / MEAN_OVER;
+        commits.note_latency(took_ns);
         if let Some(commit) = commits.in_flight.iter_mut().find(|commit| commit.sequence == slot.sequence) {
             commit.builder = Some(builder);
         }
@@ -226,6 +226,10 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
 }
 
 impl Commits {
+    fn note_latency(&mut self, took_ns: u64) {
+        self.latency_ns = (self.latency_ns * (MEAN_OVER - 1) + took_ns) / MEAN_OVER;
+    }
+
     /// How many under way at once are of use.
     fn useful_max(&self, allowed_max: usize) -> usize {
         let useful = usize::try_from(self.latency_ns / SPACING_NS).unwrap_or(usize::MAX);
@@ -236,5 +240,34 @@ impl Commits {
     fn pages_under_way(&self) -> (usize, usize) {
         let batches = self.in_flight.iter().map(|commit| &commit.batch);
         batches.fold((0, 0), |(pages, partial), batch| (pages + batch.pages, partial + batch.partial_pages))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longer_a_record_takes_the_more_of_them_are_under_way() {
+        let useful_after = |took_ns: u64, records: usize, allowed_max: usize| {
+            let mut commits = Commits::default();
+            (0..records).for_each(|_| commits.note_latency(took_ns));
+            commits.useful_max(allowed_max)
+        };
+        assert_eq!((useful_after(0, 0, 9), useful_after(20_000, 100, 9)), (1, 1));
+        assert_eq!(useful_after(1_000_000, 1, 9), 1, "one of eight that the mean goes over");
+        assert_eq!((useful_after(1_000_000, 100, 99), useful_after(1_000_000, 8, 99)), (9, 6));
+        assert_eq!((useful_after(1_000_000, 100, 4), useful_after(1_000_000, 100, 0)), (4, 1));
+    }
+
+    #[test]
+    fn pages_of_all_commits_under_way_count() {
+        let mut commits = Commits::default();
+        for (sequence, pages, partial_pages) in [(1, 5, 2), (2, 7, 4)] {
+            let mut batch = Batch::default();
+            (batch.pages, batch.partial_pages) = (pages, partial_pages);
+            commits.in_flight.push_back(Commit { sequence, batch, builder: None });
+        }
+        assert_eq!(commits.pages_under_way(), (12, 6));
     }
 }

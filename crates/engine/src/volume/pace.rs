@@ -47,3 +47,31 @@ impl Pace {
         if self.is_shared(now_ns) { unshared.min(self.tuning.shared_home_max_bytes) } else { unshared }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_large_is_given_in_little_until_no_small_write_came_for_a_while() {
+        let tuning = Tuning {
+            shared_bulk_max_bytes: 9000,
+            shared_home_max_bytes: 12_000,
+            home_write_pages_max: 64,
+            ..Tuning::default()
+        };
+        let pace = Pace::new(tuning);
+        let all = |now_ns: u64| (pace.bulk_max_bytes(now_ns, 1 << 20), pace.home_max_bytes(now_ns, 4));
+        let unshared = (1 << 20, 4 * 64 * 4096);
+        assert_eq!(all(0), unshared, "none came yet");
+        pace.note_small(5);
+        for now_ns in [5, 4 + EXPECTED_FOR_NS] {
+            assert!(pace.is_shared(now_ns));
+            assert_eq!(all(now_ns), (9000, 12_000));
+        }
+        assert!(!pace.is_shared(5 + EXPECTED_FOR_NS));
+        assert_eq!(all(5 + EXPECTED_FOR_NS), unshared);
+        pace.note_small(5 + EXPECTED_FOR_NS);
+        assert_eq!(pace.bulk_max_bytes(6 + EXPECTED_FOR_NS, 1000), 1000, "no more than a record may carry");
+    }
+}
