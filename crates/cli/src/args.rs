@@ -232,12 +232,13 @@ pub(crate) struct SimArgs {
     #[arg(long, conflicts_with_all = ["seeds", "cuts", "keep_going"], help_heading = "Every crash")]
     pub(crate) exhaustive: bool,
 
-    /// Stop at so many crash states
+    /// Stop at so many crash states, of as many workloads as it takes, from that of --seed on
     #[arg(long, value_name = "N", default_value_t = 1_000_000, requires = "exhaustive",
           value_parser = clap::value_parser!(u64).range(1..), help_heading = "Every crash")]
     pub(crate) states: u64,
 
-    /// Only this state of the workload of --seed, with every cut within its recovery
+    /// Only this one of the crash states of the workload of --seed, counted from 0 as a failure names it, with every
+    /// cut within its recovery
     #[arg(
         long,
         value_name = "K",

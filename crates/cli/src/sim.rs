@@ -103,14 +103,16 @@ fn summary(args: &SimArgs, tally: &Tally, seeds: u64, workers: u64, elapsed: Dur
         text += &format!("{setup:#?}\n{}\n", story.join("\n"));
     }
     text + &format!(
-        "{} seeds, {} cuts, {} recoveries, {} failures; {} commits, {} checkpoints; {} seeds a minute and \
-         processor\n{}",
+        "{} seeds, {} cuts, {} recoveries, {} failures; {} commits, {} checkpoints, {} wraps of the log ({} \
+         seeds without); {} seeds a minute and processor\n{}",
         format::count(seeds),
         format::count(outcome.cuts),
         format::count(outcome.recoveries),
         tally.broken.len(),
         format::count(outcome.commits),
         format::count(outcome.checkpoints),
+        format::count(outcome.log_wraps),
+        format::count(outcome.unwrapped),
         format::count(per_minute as u64),
         faults_in_words(outcome)
     )

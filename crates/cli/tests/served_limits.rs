@@ -2,10 +2,7 @@
 
 mod support;
 
-use std::fs::OpenOptions;
 use std::io::{Read, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 
 use evenkeel_engine::device::Durability;
@@ -13,8 +10,9 @@ use evenkeel_engine::env::Env;
 use evenkeel_host::event_loop::{Backend, EventLoop};
 
 use support::load::{connect, contents, write};
-use support::served::{Server, Volume, noise, patiently};
-use support::{Scene, says};
+use support::root::{programs, run};
+use support::served::{Server, Volume, fill, noise, patiently};
+use support::{Scene, says, skip};
 
 const FLAGS: &str = "--size 32m --log-size 16m --buffer 4m";
 
@@ -87,6 +85,58 @@ fn no_client_hurts_another_or_ends_the_server() {
 }
 
 #[test]
+fn the_largest_requests_are_answered_and_so_are_those_of_many_who_then_stall() {
+    const MAX: usize = 32 << 20;
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    for (seed, backend) in ["io-uring", "threads"].into_iter().enumerate() {
+        let server = volume.serve(&format!("--backend {backend}"));
+        // As many as would fill what all share, each of them with a large write of which the rest never comes.
+        let request = |len: u32| {
+            let fields = [&[0x25, 0x60, 0x95, 0x13, 0, 0, 0, 1][..], &[0; 16], &len.to_be_bytes()];
+            [&[0, 0, 0, 3][..], b"IHAVEOPT", &[0, 0, 0, 1, 0, 0, 0, 0], &fields.concat()].concat()
+        };
+        let _stalled: Vec<UnixStream> = (0..8)
+            .map(|_| {
+                let mut stream = UnixStream::connect(volume.socket()).unwrap();
+                stream.write_all(&[request(8 << 20), vec![9; 64 << 10]].concat()).unwrap();
+                stream
+            })
+            .collect();
+        let event_loop = EventLoop::new(Backend::Auto).unwrap();
+        let env = event_loop.handle();
+        event_loop.block_on(async {
+            let client = connect(&env, &volume.socket()).await;
+            assert_eq!(client.negotiated().block_sizes.maximum_bytes as usize, MAX);
+            for len in [MAX - 63, MAX] {
+                let bytes = noise((seed + len) as u64, len);
+                client.write(0, &bytes, Durability::Durable).await.unwrap();
+                let mut found = vec![0; len];
+                client.read(0, &mut found).await.unwrap();
+                assert!(found == bytes, "{len} bytes are others");
+            }
+        });
+        server.stop();
+    }
+}
+
+#[test]
+fn qemu_writes_and_reads_as_much_as_it_may_at_once() {
+    if let Err(why) = programs(&["qemu-io"]) {
+        return skip("qemu_writes_and_reads_as_much_as_it_may_at_once", &why);
+    }
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let server = volume.serve("");
+    let uri = volume.uri();
+    let play = ["-f", "raw", &uri, "-c", "write -P 7 0 32M", "-c", "flush", "-c", "read -P 7 0 32M"];
+    let said = run("qemu-io", &play).unwrap();
+    says(&said, &["wrote 33554432/33554432", "read 33554432/33554432"]);
+    assert!(!said.contains("failed"), "{said}");
+    server.stop();
+}
+
+#[test]
 fn messages_that_nobody_takes_do_not_end_it() {
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);
@@ -127,15 +177,6 @@ fn messages_that_nobody_reads_do_not_keep_it_from_work() {
     reader.read_to_end(&mut told).unwrap();
     let told = String::from_utf8_lossy(&told);
     says(&told, &["3 lines are missing here\na connection ended", "stopping: "]);
-}
-
-/// Writes to a pipe until it takes no more, through a handle of its own: that of others goes on to block.
-fn fill(writer: &std::io::PipeWriter) {
-    const O_NONBLOCK: i32 = 0o4000;
-    let again = format!("/proc/self/fd/{}", writer.as_raw_fd());
-    let mut again = OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(again).unwrap();
-    while again.write(&[b'.'; 4096]).is_ok() {}
-    while again.write(b".").is_ok() {}
 }
 
 #[test]

@@ -2,8 +2,14 @@
 
 mod support;
 
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use support::load::{contents, write};
 use support::root::{programs, system};
@@ -90,6 +96,70 @@ fn a_volume_whose_pages_are_elsewhere_survives_kills_of_its_server() {
         server.stop();
     }
     says(&scene.done("check disk").stdout, &[" 0 damaged"]);
+}
+
+/// Goes between a volume and its member, until it is told to say nothing any more and to keep the connection.
+struct Between {
+    socket: PathBuf,
+    is_silent: Arc<AtomicBool>,
+}
+
+impl Between {
+    fn new(scene: &Scene, far: PathBuf) -> Self {
+        let (socket, is_silent) = (scene.path("between.sock"), Arc::new(AtomicBool::new(false)));
+        let listener = UnixListener::bind(&socket).unwrap();
+        let silent = Arc::clone(&is_silent);
+        thread::spawn(move || {
+            for near in listener.incoming() {
+                let (Ok(near), Ok(far)) = (near, UnixStream::connect(&far)) else { return };
+                let (from, to) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+                thread::spawn(move || pass_on(from, to, &AtomicBool::new(false)));
+                let silent = Arc::clone(&silent);
+                thread::spawn(move || pass_on(far, near, &silent));
+            }
+        });
+        Self { socket, is_silent }
+    }
+
+    fn uri(&self) -> String {
+        format!("nbd+unix:///?socket={}", self.socket.display())
+    }
+}
+
+/// Passes on what comes; keeps it to itself once it is to be silent.
+fn pass_on(mut from: UnixStream, mut to: UnixStream, is_silent: &AtomicBool) {
+    let mut bytes = vec![0; 64 << 10];
+    while let Ok(len @ 1..) = from.read(&mut bytes) {
+        if !is_silent.load(Ordering::SeqCst) && to.write_all(&bytes[..len]).is_err() {
+            break;
+        }
+    }
+    let _gone_already_is_fine = to.shutdown(Shutdown::Both);
+}
+
+#[test]
+fn a_member_whose_server_says_no_more_is_lost_in_time_and_so_ends_a_server_that_was_told_to_stop() {
+    let scene = Scene::new();
+    let far = Far::create(&scene);
+    let between = Between::new(&scene, Far::socket_in(&scene));
+    let uri = between.uri();
+    let volume = Volume::create(&scene, &format!("{NEAR} --member {uri} --destroy {uri}"));
+    let mut server = volume.serve("");
+    write(&volume.socket(), 1000, &noise(1, 300_000));
+    between.is_silent.store(true, Ordering::SeqCst);
+    // It takes everything home, and waits for what never comes.
+    server.signal("TERM");
+    assert_eq!(server.exit_code(), Some(1), "{}", server.complaints());
+    says(&server.complaints(), &[&uri, "the member is lost", "has not answered a request for 30 s"]);
+    // Who opens it meanwhile is told the same.
+    let line = scene.refused("serve disk");
+    says(&line, &[&uri]);
+    assert!(!line.contains("errno"), "{line}");
+    between.is_silent.store(false, Ordering::SeqCst);
+    let server = volume.serve("");
+    holds(&volume.socket(), 1000, &noise(1, 300_000));
+    server.stop();
+    drop(far);
 }
 
 #[test]

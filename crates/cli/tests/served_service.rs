@@ -2,25 +2,30 @@
 
 mod support;
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::process::Command;
 
 use evenkeel_engine::device::{Durability, FlushScope};
 use evenkeel_host::event_loop::{Backend, EventLoop};
 
 use support::load::{connect, contents, write};
-use support::root::{programs, system};
-use support::served::{Server, Volume, noise, patiently};
-use support::{Scene, says, skip};
+use support::root::{programs, run, system};
+use support::served::{Server, Volume, fill, noise, patiently};
+use support::{Ran, Scene, says, skip};
 
 const FLAGS: &str = "--size 32m --log-size 16m --buffer 4m";
 const SIZE: usize = 32 << 20;
 
 /// Asks `address` for `path` over HTTP; answers head and body.
 fn scrape(address: &str, path: &str) -> (String, String) {
+    ask("GET", address, path)
+}
+
+fn ask(method: &str, address: &str, path: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
@@ -38,6 +43,7 @@ fn metrics_count_what_clients_did() {
     let volume = Volume::create(&scene, FLAGS);
     let server = volume.serve("--metrics 127.0.0.1:0");
     let address = server.told("metrics: http://").trim_end_matches("/metrics").to_owned();
+    let first = scrape(&address, "/metrics").1;
     let event_loop = EventLoop::new(Backend::Auto).unwrap();
     let env = event_loop.handle();
     event_loop.block_on(async {
@@ -63,12 +69,28 @@ fn metrics_count_what_clients_did() {
             assert_eq!(metric(&body, name), value, "{name}");
         }
         assert!(metric(&body, "evenkeel_commits_total") > 0.0);
-        // Each line is a comment or a name with a number.
-        for line in body.lines().filter(|line| !line.starts_with("# TYPE ")) {
+        // What was refused took no time.
+        assert_eq!(metric(&body, "evenkeel_requests_total{command=\"read\"}"), 1.0);
+        assert_eq!(metric(&body, "evenkeel_request_seconds_count{command=\"read\"}"), 0.0);
+        // Each line is a comment or a name with a number, and each name has its kind and its help.
+        for line in body.lines().filter(|line| !line.starts_with("# ")) {
             let (name, value) = line.rsplit_once(' ').unwrap();
             assert!(name.starts_with("evenkeel_") && value.parse::<f64>().is_ok(), "{line}");
+            let name = name.split_once('{').map_or(name, |(name, _)| name);
+            let family = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
+            let family = family.filter(|family| *family == "evenkeel_request_seconds").unwrap_or(name);
+            says(&body, &[&format!("# HELP {family} "), &format!("# TYPE {family} ")]);
         }
     });
+    // The lines are those of the first scrape, whatever clients did meanwhile.
+    let names = |body: &str| -> Vec<String> {
+        body.lines().filter_map(|line| Some(line.rsplit_once(' ')?.0.to_owned())).collect()
+    };
+    assert_eq!(names(&first), names(&scrape(&address, "/metrics").1));
+    let (head, body) = ask("HEAD", &address, "/metrics");
+    says(&head, &["HTTP/1.1 200 OK", "Content-Length: "]);
+    assert_eq!(body, "");
+    says(&ask("POST", &address, "/metrics").0, &["404"]);
     says(&scrape(&address, "/").0, &["404"]);
     // Whoever asks for something else, or for nothing, hurts nobody.
     TcpStream::connect(&address).unwrap().write_all(&[0xff; 20_000]).unwrap();
@@ -122,6 +144,70 @@ fn systemd_hands_over_its_socket() {
     assert_eq!(contents(&socket)[12_345..12_356], *b"handed over");
     assert!(!volume.socket().exists(), "it listens where nobody asked it to");
     assert!(server.status().server.connections_accepted >= 2);
+    let server = server.ready();
+    assert_eq!(server.told("ready: "), format!("nbd+unix:///?socket={}", socket.display()));
+    server.stop();
+}
+
+#[test]
+fn a_descriptor_that_is_none_to_listen_on_is_named() {
+    let scene = Scene::new();
+    let _volume = Volume::create(&scene, FLAGS);
+    for (descriptor, words) in
+        [("3</dev/null", ["descriptor 3", "socket"]), ("3<&-", ["LISTEN_FDS=1", "Bad file descriptor"])]
+    {
+        let mut command = Command::new("sh");
+        let line = format!("LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" serve disk {descriptor}");
+        command.args(["-c", &line, env!("CARGO_BIN_EXE_evenkeel")]).current_dir(scene.folder());
+        let ran = Ran::of(&line, command.output().unwrap());
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        says(&ran.complaint(), &words);
+    }
+}
+
+#[test]
+fn a_reader_of_its_output_that_reads_nothing_keeps_nobody_waiting() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let folder = tempfile::tempdir_in("/tmp").unwrap();
+    let manager = UnixDatagram::bind(folder.path().join("notify")).unwrap();
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let filled = fill(&writer);
+    let mut command = scene.command("serve disk");
+    command.env("NOTIFY_SOCKET", folder.path().join("notify")).stdout(writer);
+    let mut server = command.spawn().unwrap();
+    drop(command);
+    let mut message = [0; 1000];
+    let len = manager.recv(&mut message).unwrap();
+    says(&String::from_utf8_lossy(&message[..len]), &["READY=1"]);
+    write(&volume.socket(), 12_345, b"served");
+    assert_eq!(contents(&volume.socket())[12_345..12_351], *b"served");
+    // Once it reads, it is told.
+    let mut said = vec![0; filled];
+    reader.read_exact(&mut said).unwrap();
+    let mut line = String::new();
+    BufReader::new(&mut reader).read_line(&mut line).unwrap();
+    assert_eq!(line, format!("ready: {}\n", volume.uri()));
+    Command::new("sh").args(["-c", "kill \"$0\"", &server.id().to_string()]).status().unwrap();
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn words_for_a_shell_and_for_clients_are_written_as_they_take_them() {
+    let scene = Scene::new();
+    let strange = scene.path("a b?&c");
+    let mut create = scene.command("create");
+    create.arg("a b?&c").args(FLAGS.split(' '));
+    let said = Ran::of("create", create.output().unwrap()).stdout;
+    says(&said, &["next: evenkeel serve 'a b?&c'"]);
+    let mut serve = scene.command("serve");
+    serve.arg("a b?&c");
+    let server = Server::start(strange.clone(), scene.path("stderr"), serve).ready();
+    let uri = server.told("ready: ");
+    assert_eq!(uri, format!("nbd+unix:///?socket={}/a%20b%3F%26c/nbd.sock", scene.folder().display()));
+    if programs(&["nbdinfo"]).is_ok() {
+        run("nbdinfo", &["--size", &uri]).unwrap();
+    }
     server.stop();
 }
 

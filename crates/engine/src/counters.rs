@@ -26,6 +26,10 @@ counters! {
     user_bytes,
     /// Write requests.
     writes,
+    /// Requests to write zeros or to discard.
+    zeroes,
+    /// Bytes of these.
+    zeroed_bytes,
     /// Of `user_bytes`, those that equalled what was durable already.
     equal_bytes,
     /// Bytes read by users.
@@ -54,6 +58,8 @@ counters! {
     buffer_waits,
     /// Times a commit waited for room in the log.
     log_waits,
+    /// Times the log was full to its end and went on from its start.
+    log_wraps,
     /// Pages read from the home device, for which somebody waited.
     home_reads,
     /// Pages of the table of sums read from the home device.

@@ -1,5 +1,7 @@
 //! How a volume is made, and how it is run.
 
+use crate::format::record::RECORD_BYTES_MAX;
+
 /// Which bytes go through the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Journaling {
@@ -28,6 +30,62 @@ pub struct CreateOptions {
     pub atomic_max_bytes: u64,
 }
 
+/// In what portions the engine works: how much it does, says or keeps at once. Nobody has to choose them. A simulation
+/// does, so that a small volume has all the seams of a large one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tuning {
+    /// Bytes that a flush or a commit may ask for at once and count as little; who wants little does not wait for who
+    /// wants much.
+    pub small_max_bytes: u64,
+    /// Writes of one page that each flush of it looks at anew, though they are on their way already.
+    pub rescanned_max: usize,
+    /// Pages that a checkpoint sums, or gives back, before others have their turn; at least 1.
+    pub turn_pages_max: usize,
+    /// Bytes of a record in which a checkpoint says what it is about to write. An opening must not be given fewer than
+    /// the one before it, or the log may be too small for what that one let in.
+    pub announced_max_bytes: usize,
+    /// Pages that a checkpoint writes home at once; at least 1.
+    pub home_write_pages_max: usize,
+    /// Bytes in a commit that nobody may be waiting for, while small writes come.
+    pub shared_bulk_max_bytes: usize,
+    /// Bytes on their way home at once, while small writes come.
+    pub shared_home_max_bytes: u64,
+    /// Pages of the longest read that stays in memory.
+    pub kept_pages_max: u64,
+    /// Pages of the table of sums that stay in memory though nobody needs them now, at least 1; `None` for an eighth of
+    /// the cached pages.
+    pub table_pages_max: Option<usize>,
+}
+
+impl Tuning {
+    /// The same, with none beyond its bounds.
+    pub(crate) fn sound(self) -> Self {
+        Self {
+            turn_pages_max: self.turn_pages_max.max(1),
+            announced_max_bytes: self.announced_max_bytes.min(RECORD_BYTES_MAX / 4),
+            home_write_pages_max: self.home_write_pages_max.max(1),
+            ..self
+        }
+    }
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self {
+            small_max_bytes: 64 << 10,
+            rescanned_max: 64,
+            // A few tens of microseconds.
+            turn_pages_max: 128,
+            announced_max_bytes: 128 << 10,
+            home_write_pages_max: 64,
+            shared_bulk_max_bytes: 192 << 10,
+            shared_home_max_bytes: 256 << 10,
+            kept_pages_max: 8,
+            table_pages_max: None,
+        }
+    }
+}
+
 /// What may differ from one opening to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenOptions {
@@ -40,10 +98,12 @@ pub struct OpenOptions {
     /// Writes of a checkpoint to the home device that may be under way at once.
     pub home_writes_max: usize,
     /// Pages in memory, dirty ones included, as long as clean ones can make room for others. An eighth as many hold
-    /// the table of their sums besides.
+    /// the table of their sums besides, unless [`Tuning`] says otherwise.
     pub cached_pages_max: usize,
     /// Of them, those that may wait for a checkpoint, and again as many that it is writing; the log may allow fewer.
     pub dirty_pages_max: usize,
+    /// In what portions it works.
+    pub tuning: Tuning,
 }
 
 impl OpenOptions {
@@ -64,6 +124,7 @@ impl Default for OpenOptions {
             home_writes_max: 16,
             cached_pages_max: 4096,
             dirty_pages_max: 16_384,
+            tuning: Tuning::default(),
         }
     }
 }

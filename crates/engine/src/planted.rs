@@ -97,6 +97,28 @@ bugs! {
     ArenaWrapMissed = "arena-wrap-missed",
     /// Units that were durable are taken for new ones when the arena is opened again.
     DurableUnitsReplayed = "durable-units-replayed",
+    /// What a unit leaves in the bulk lane is said to be durable before the unit is.
+    LaneLeftIsDurable = "lane-left-is-durable",
+    /// A commit that overtakes older units leaves them their overwritten bytes.
+    OvertakenNotTrimmed = "overtaken-not-trimmed",
+    /// A unit is absorbed by a newer one that holds some of its bytes.
+    AbsorbsWhatItTouches = "absorbs-what-it-touches",
+    /// A commit of small units makes as many tickets of the bulk lane durable.
+    LanesMixed = "lanes-mixed",
+    /// A flush does not wait for units that others asked for, where a page has many.
+    SettledIsDurable = "settled-is-durable",
+    /// A page of the table goes though somebody waits between loading a sum and using it.
+    HeldTablePageGoes = "held-table-page-goes",
+    /// A page of the table goes though it differs from what is home.
+    DirtyTablePageGoes = "dirty-table-page-goes",
+    /// A checkpoint speaks of the table before it has spoken of all pages.
+    TableBeforePages = "table-before-pages",
+    /// A checkpoint says only as much as one record takes.
+    OnePieceSaid = "one-piece-said",
+    /// A page that changed while a checkpoint let others have their turn goes home as it is by then.
+    YieldTakesChanged = "yield-takes-changed",
+    /// What the system has in memory of the device is not compared with its sum.
+    CachedUnchecked = "cached-unchecked",
 }
 
 #[cfg(feature = "planted")]

@@ -44,8 +44,8 @@ impl ByteStream for Recorded {
         (read, buffer)
     }
 
-    async fn write(&self, buffer: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
-        self.stream.write(buffer).await
+    async fn write_some(&self, buffer: Vec<u8>, from: usize) -> (io::Result<usize>, Vec<u8>) {
+        self.stream.write_some(buffer, from).await
     }
 
     fn shutdown(&self) {

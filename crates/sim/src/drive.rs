@@ -7,6 +7,7 @@
 //!    its completion, a read's is its begin or its completion.
 //! 4. A discard leaves what was there, zeros or noise, as a buffered write would.
 //! 5. Without [`Faults`] no promise is broken. With them, only those they name.
+//! 6. What a system keeps of it in memory ([`crate::page_cache`]) is behind [`Device::read_cached`] alone.
 //!
 //! Ranges outside the drive, or not made of whole sectors, are mistakes of the caller: it panics.
 
@@ -24,6 +25,7 @@ use crate::executor::SimEnv;
 use crate::faults::{EIO, ENOSPC, Faults};
 use crate::image::{Image, Payload, SharedImage, WriteId};
 use crate::latency::Latency;
+use crate::page_cache::{BLOCK_BYTES, SharedCache, blocks_of};
 use crate::random::Random;
 use crate::trace;
 
@@ -49,7 +51,7 @@ pub struct Counters {
 }
 
 /// What kind of drive it is, beyond its geometry.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct DriveOptions {
     /// How long it takes.
     pub latency: Latency,
@@ -57,6 +59,8 @@ pub struct DriveOptions {
     pub faults: Faults,
     /// What its jitter and its faults follow from.
     pub seed: u64,
+    /// What the system in front of it keeps of it in memory, if anything.
+    pub cache: Option<SharedCache>,
 }
 
 struct State {
@@ -64,6 +68,7 @@ struct State {
     env: SimEnv,
     cuts: Cuts,
     latency: Latency,
+    cache: Option<SharedCache>,
     faults: RefCell<Faults>,
     random: RefCell<Random>,
     counters: Cell<Counters>,
@@ -98,6 +103,7 @@ enum Step {
     CompleteFlush,
     BeginDiscard,
     CompleteDiscard,
+    ReadCached,
 }
 
 impl SimDrive {
@@ -107,12 +113,13 @@ impl SimDrive {
     /// [`Image::kill`].
     pub fn open(image: SharedImage, env: SimEnv, cuts: Cuts, options: DriveOptions) -> Self {
         assert_eq!(image.borrow().in_flight(), 0, "an earlier life's writes are still in flight");
-        let DriveOptions { latency, faults, seed } = options;
+        let DriveOptions { latency, faults, seed, cache } = options;
         Self(Rc::new(State {
             image,
             env,
             cuts,
             latency,
+            cache,
             faults: RefCell::new(faults),
             random: RefCell::new(Random::new(seed)),
             counters: Cell::default(),
@@ -232,6 +239,14 @@ impl SimDrive {
         Some(Extent::new(offset, extent.len))
     }
 
+    /// A write of `extent` came to its end: what the system keeps of the drive is told of its bytes, where it is known
+    /// that they arrived.
+    fn note_written(&self, extent: Extent, bytes: Option<&[u8]>) {
+        if let Some(cache) = &self.0.cache {
+            cache.borrow_mut().note_write(extent, bytes, &mut self.0.random.borrow_mut());
+        }
+    }
+
     fn fail<T>(&self, doing: &'static str, errno: i32) -> Result<T, DeviceError> {
         self.0.failed.set(self.0.failed.get() + 1);
         Err(DeviceError { doing, errno })
@@ -322,6 +337,48 @@ impl Device for SimDrive {
         Ok(())
     }
 
+    async fn read_cached(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let extent = Extent::new(offset, into.len() as u64);
+        let Some(cache) = &self.0.cache else { return self.read(offset, into).await };
+        self.check(extent);
+        if cache.borrow().holds(extent) {
+            self.trace(Step::ReadCached, extent, 0);
+            cache.borrow().read(offset, into);
+            self.0.env.sleep(0).await;
+            return if self.0.cuts.is_stopped() { pending().await } else { Ok(()) };
+        }
+        let blocks = blocks_of(extent);
+        let mut whole = vec![0; ((blocks.end - blocks.start) * BLOCK_BYTES) as usize];
+        let first = blocks.start * BLOCK_BYTES;
+        let writes = cache.borrow().writes();
+        self.read(first, &mut whole).await?;
+        let mut cache = cache.borrow_mut();
+        cache.read_over(first, &mut whole);
+        if cache.writes() == writes {
+            cache.keep(first, &whole);
+        }
+        into.copy_from_slice(&whole[(offset - first) as usize..][..into.len()]);
+        Ok(())
+    }
+
+    fn try_read_cached(&self, offset: u64, into: &mut [u8]) -> usize {
+        let extent = Extent::new(offset, into.len() as u64);
+        let Some(cache) = self.0.cache.as_ref().filter(|_| !self.0.cuts.is_stopped()) else { return 0 };
+        self.check(extent);
+        let mut random = self.0.random.borrow_mut();
+        let filled = match random.below(8) {
+            0 => 0,
+            1 => random.index(into.len() + 1),
+            _ => into.len(),
+        };
+        let filled = cache.borrow().read(offset, &mut into[..filled]);
+        // Nobody may rely on the rest.
+        random.fill(&mut into[filled..]);
+        drop(random);
+        self.trace(Step::ReadCached, extent, filled as u64);
+        filled
+    }
+
     async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
         let extent = Extent::new(offset, bytes.len() as u64);
         self.check(extent);
@@ -341,11 +398,13 @@ impl Device for SimDrive {
             WriteFate::Completes(id) => self.image_mut().complete_write(id),
             WriteFate::FailsAfter(id) => {
                 self.image_mut().settle_write(id, &mut self.0.random.borrow_mut());
+                self.note_written(extent, None);
                 return self.fail("write", EIO);
             }
             WriteFate::Fails(errno) => return self.fail("write", errno),
             WriteFate::Lost => {}
         }
+        self.note_written(extent, Some(bytes));
         Ok(())
     }
 
@@ -409,6 +468,7 @@ impl Device for SimDrive {
         if let Some(id) = id {
             self.image_mut().complete_write(id);
         }
+        self.note_written(extent, None);
         if fails { self.fail("discard", EIO) } else { Ok(()) }
     }
 }

@@ -12,6 +12,8 @@ pub mod setup;
 pub mod trouble;
 mod troubled;
 
+use evenkeel_engine::counters::Snapshot;
+
 use crate::cuts::{CutKind, CutPlan};
 use crate::oracle::Violation;
 use machine::{End, Machine, Work};
@@ -27,12 +29,20 @@ pub struct Outcome {
     pub recoveries: u64,
     /// A hash over everything that happened.
     pub trace: u64,
-    /// The engine's counters, of all lives together.
+    /// Checkpoints of all lives together, those that were cut too.
     pub checkpoints: u64,
     /// Commits of all lives together.
     pub commits: u64,
     /// Direct writes of all lives together.
     pub direct_writes: u64,
+    /// Times that the log went on from its start, in all lives together.
+    pub log_wraps: u64,
+    /// Seeds in which it never did.
+    pub unwrapped: u64,
+    /// Pages of the table of sums that were read, once others had taken their room.
+    pub table_reads: u64,
+    /// Pages that were served from what the system in front of the drive had in memory.
+    pub cached_reads: u64,
     /// What the drives did wrong, and what came of it.
     pub faults: Tally,
 }
@@ -45,8 +55,22 @@ impl Outcome {
         self.checkpoints += other.checkpoints;
         self.commits += other.commits;
         self.direct_writes += other.direct_writes;
+        self.log_wraps += other.log_wraps;
+        self.unwrapped += other.unwrapped;
+        self.table_reads += other.table_reads;
+        self.cached_reads += other.cached_reads;
         self.trace = crate::trace::fold(self.trace, other.trace);
         self.faults.add(&other.faults);
+    }
+
+    /// Adds what one life did.
+    fn count(&mut self, life: &Snapshot) {
+        self.checkpoints += life.checkpoints;
+        self.commits += life.commits;
+        self.direct_writes += life.direct_writes;
+        self.log_wraps += life.log_wraps;
+        self.table_reads += life.table_reads;
+        self.cached_reads += life.cached_reads;
     }
 }
 
@@ -97,6 +121,7 @@ fn live_all(machine: &mut Machine) -> Result<(), Violation> {
             End::Cut(kind) => kind,
         });
     }
+    machine.outcome.unwrapped = u64::from(machine.outcome.log_wraps == 0);
     machine.note(|| format!("trouble: {:?}", setup.trouble));
     machine.trouble().map_err(|violation| violation.within(&format!("{:?}", setup.trouble)))
 }

@@ -6,6 +6,8 @@
 
 use std::rc::Rc;
 
+use evenkeel_engine::device::Extent;
+
 /// Small enough that copying one for a single write costs little, large enough that a clone has few to share.
 const CHUNK_BYTES: usize = 16 * 1024;
 
@@ -40,9 +42,25 @@ impl SparseBytes {
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         for (chunk, within, part) in self.spans(offset, bytes.len()) {
             let from = &bytes[part];
+            if self.chunks[chunk].is_none() && from.iter().all(|&byte| byte == 0) {
+                continue;
+            }
             let chunk = self.chunks[chunk].get_or_insert_with(|| Rc::new([0; CHUNK_BYTES]));
             Rc::make_mut(chunk)[within..within + from.len()].copy_from_slice(from);
         }
+    }
+
+    /// The ranges that may hold other bytes than zeros.
+    pub fn written(&self) -> impl Iterator<Item = Extent> {
+        let chunk = |place: usize| {
+            let offset = (place * CHUNK_BYTES) as u64;
+            Extent::new(offset, (CHUNK_BYTES as u64).min(self.size_bytes - offset))
+        };
+        self.chunks
+            .iter()
+            .enumerate()
+            .filter(|(_, bytes)| bytes.is_some())
+            .map(move |(place, _)| chunk(place))
     }
 
     /// Cuts `len` bytes at `offset` where chunks meet: number of the chunk, offset in it, range of the bytes.

@@ -14,6 +14,7 @@ use evenkeel_engine::volume::Volume;
 
 use crate::executor::SimEnv;
 use crate::oracle::{Fill, Oracle, Violation};
+use crate::places::Places;
 use crate::random::Random;
 
 /// Of a hundred actions, those that are reads.
@@ -28,8 +29,8 @@ pub struct Habits {
     pub operations: u64,
     /// Bytes of a stripe; stripes belong to the clients in turn.
     pub stripe_bytes: u64,
-    /// Bytes of the volume.
-    pub size_bytes: u64,
+    /// Where they work. They know the bytes of all pieces as one range.
+    pub places: Places,
     /// Largest write that is one commit.
     pub atomic_max_bytes: u64,
     /// Share of writes larger than that.
@@ -97,14 +98,21 @@ impl<A: Arena, H: Device, L: Device> Stage<A, H, L> {
         }
     }
 
-    /// A range within one stripe of the client.
+    /// A range within one stripe of the client, and within one piece.
     fn own_extent(&self, client: u64, random: &mut Random, len_max: u64) -> Extent {
+        let extent = self.own_stretch(client, random, len_max);
+        let together = self.habits.places.rest_of_piece(extent.offset);
+        Extent::new(extent.offset, extent.len.min(together))
+    }
+
+    /// A range within one stripe of the client.
+    fn own_stretch(&self, client: u64, random: &mut Random, len_max: u64) -> Extent {
         let habits = &self.habits;
-        let stripes = habits.size_bytes.div_ceil(habits.stripe_bytes);
+        let stripes = habits.places.known_bytes.div_ceil(habits.stripe_bytes);
         let rows = (stripes - client).div_ceil(habits.clients);
         let stripe = random.below(rows) * habits.clients + client;
         let start = stripe * habits.stripe_bytes;
-        let room = habits.stripe_bytes.min(habits.size_bytes - start);
+        let room = habits.stripe_bytes.min(habits.places.known_bytes - start);
         let len = match random.below(6) {
             0 => 1 + random.below(16),
             1 => 4096,
@@ -127,7 +135,7 @@ impl<A: Arena, H: Device, L: Device> Stage<A, H, L> {
         let fill = if random.chance(0.15) { Fill::Same } else { Fill::Own };
         let atomic = self.habits.atomic_writes && extent.len <= self.habits.atomic_max_bytes;
         let (number, parts) = self.oracle.borrow_mut().issue(&[extent], fill, atomic);
-        self.volume.write(extent.offset, &parts[0], durability).await?;
+        self.volume.write(self.habits.places.on_volume(extent.offset), &parts[0], durability).await?;
         self.acknowledge(number, durability == Durability::Durable);
         Ok(())
     }
@@ -141,18 +149,21 @@ impl<A: Arena, H: Device, L: Device> Stage<A, H, L> {
             }
         }
         let (number, parts) = self.oracle.borrow_mut().issue(&extents, Fill::Own, self.habits.atomic_writes);
+        let places = &self.habits.places;
+        let range = |(extent, bytes): (&Extent, _)| (places.on_volume(extent.offset), bytes);
         let ranges: Vec<(u64, &[u8])> =
-            extents.iter().zip(&parts).map(|(extent, bytes)| (extent.offset, &bytes[..])).collect();
+            extents.iter().zip(parts.iter().map(|bytes| &bytes[..])).map(range).collect();
         self.volume.commit(&ranges).await?;
         self.acknowledge(number, true);
         Ok(())
     }
 
     async fn zero(&self, client: u64, random: &mut Random) -> Result<(), Error> {
-        let extent = self.own_extent(client, random, self.habits.stripe_bytes);
+        // What lies between two pieces is zero anyway.
+        let extent = self.own_stretch(client, random, self.habits.stripe_bytes);
         let durability = if random.coin() { Durability::Durable } else { Durability::Buffered };
         let (number, _) = self.oracle.borrow_mut().issue(&[extent], Fill::Zero, false);
-        self.volume.write_zeroes(extent, durability).await?;
+        self.volume.write_zeroes(self.habits.places.span(extent), durability).await?;
         self.acknowledge(number, durability == Durability::Durable);
         Ok(())
     }
@@ -164,14 +175,15 @@ impl<A: Arena, H: Device, L: Device> Stage<A, H, L> {
     }
 
     async fn flush(&self, random: &mut Random) -> Result<(), Error> {
-        let size = self.habits.size_bytes;
+        let size = self.habits.places.known_bytes;
         let offset = random.below(size);
         let extent = Extent::new(offset, 1 + random.below((size - offset).min(20_000)));
-        self.flush_extent(extent, FlushScope::Ranges(&[extent])).await
+        let parts: Vec<Extent> = self.habits.places.parts(extent).collect();
+        self.flush_extent(extent, FlushScope::Ranges(&parts)).await
     }
 
     async fn flush_whole(&self) -> Result<(), Error> {
-        self.flush_extent(Extent::new(0, self.habits.size_bytes), FlushScope::Whole).await
+        self.flush_extent(Extent::new(0, self.habits.places.known_bytes), FlushScope::Whole).await
     }
 
     async fn flush_extent(&self, extent: Extent, scope: FlushScope<'_>) -> Result<(), Error> {
@@ -186,7 +198,7 @@ impl<A: Arena, H: Device, L: Device> Stage<A, H, L> {
     async fn read(&self, client: u64, random: &mut Random) -> Result<(), Error> {
         let extent = self.own_extent(client, random, self.habits.stripe_bytes);
         let mut found = vec![0; extent.len as usize];
-        self.volume.read(extent.offset, &mut found).await?;
+        self.volume.read(self.habits.places.on_volume(extent.offset), &mut found).await?;
         if !self.env.is_stopped() && found != self.oracle.borrow().expected(extent) {
             self.accuse(format!(
                 "a read of {extent:?} by client {client} found other bytes than were written"
@@ -194,6 +206,25 @@ impl<A: Arena, H: Device, L: Device> Stage<A, H, L> {
         }
         Ok(())
     }
+}
+
+/// Reads all bytes that clients know.
+///
+/// # Errors
+///
+/// Those of the volume.
+pub async fn read_known<A: Arena, H: Device, L: Device>(
+    volume: &Volume<SimEnv, A, H, L>,
+    places: Places,
+) -> Result<Vec<u8>, Error> {
+    let mut found = vec![0; places.known_bytes as usize];
+    let mut into = &mut found[..];
+    for part in places.parts(Extent::new(0, places.known_bytes)) {
+        let (here, rest) = into.split_at_mut(part.len as usize);
+        volume.read(part.offset, here).await?;
+        into = rest;
+    }
+    Ok(found)
 }
 
 /// Lets clients work beside one another, one for each of `seeds`, until all are done.

@@ -29,6 +29,8 @@ fn no_cut_takes_or_tears_what_was_promised() {
     assert!(total.recoveries > seeds, "{total:?}");
     assert!(total.checkpoints > seeds, "{total:?}");
     assert!(total.direct_writes > seeds / 10, "{total:?}");
+    assert!(total.log_wraps > seeds && total.unwrapped <= seeds / 20, "{total:?}");
+    assert!(total.table_reads > seeds && total.cached_reads > seeds, "{total:?}");
     if seeds >= 2_000 {
         for (fault, count) in total.faults.named() {
             assert!(count > 0, "no {fault}: {total:?}");

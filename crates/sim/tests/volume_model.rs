@@ -5,7 +5,7 @@ mod machine;
 
 use evenkeel_engine::device::{Durability, Extent, FlushScope};
 use evenkeel_engine::error::Error;
-use evenkeel_engine::options::{CreateOptions, Journaling, OpenOptions};
+use evenkeel_engine::options::{CreateOptions, Journaling, OpenOptions, Tuning};
 use evenkeel_engine::volume::check;
 use evenkeel_sim::random::Random;
 use machine::{Life, Machine, PAGE, Plan, SimVolume};
@@ -118,15 +118,28 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Large enough for the records of any plan's log.
+const SMALL_PORTIONS: Tuning = Tuning {
+    small_max_bytes: 1000,
+    rescanned_max: 1,
+    turn_pages_max: 1,
+    announced_max_bytes: 40_000,
+    home_write_pages_max: 2,
+    shared_bulk_max_bytes: 4096,
+    shared_home_max_bytes: 4096,
+    kept_pages_max: 1,
+    table_pages_max: Some(1),
+};
+
 fn plan() -> impl Strategy<Value = Plan> {
     let atomic_max = prop_oneof![Just(4096_u64), Just(8192), Just(16384)];
     let drives = (any::<bool>(), prop_oneof![2 => Just(512_u32), 1 => Just(4096)], any::<bool>());
     let cache = (0..7_u32).prop_map(|power| 1_usize << power);
-    let commits = ((0..5_u32).prop_map(|power| 4096_usize << power), 1..4_usize);
+    let commits = ((0..5_u32).prop_map(|power| 4096_usize << power), 1..4_usize, any::<bool>());
     (drives, 24..84_u64, 0..160_u64, atomic_max, 0..5, cache, commits, 0..10_usize).prop_map(
         |(drives, pages, log_kib, atomic_max_bytes, journaling, cached_pages_max, commits, arena)| {
             let (separate_log, sector_bytes, atomic_sectors) = drives;
-            let (batch_max_bytes, commits_in_flight_max) = commits;
+            let (batch_max_bytes, commits_in_flight_max, is_in_small_portions) = commits;
             let journaling = match journaling {
                 0 | 1 => Journaling::Wasteless,
                 2 => Journaling::Selective { threshold_bytes: atomic_max_bytes },
@@ -147,6 +160,7 @@ fn plan() -> impl Strategy<Value = Plan> {
                     home_writes_max: 1 + commits_in_flight_max,
                     cached_pages_max,
                     dirty_pages_max: 16_384,
+                    tuning: if is_in_small_portions { SMALL_PORTIONS } else { Tuning::default() },
                 },
                 arena_bytes: (80 << 10) + (arena << 13),
             }

@@ -8,7 +8,7 @@ use evenkeel_host::volume::create::{Plan, PlannedMember, Request, create};
 use evenkeel_measure::report::format;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::event_loop;
+use super::{event_loop, quoted};
 use crate::args::{AtomicSectorsArg, CreateArgs, LayoutArg};
 use crate::failure::Failure;
 use crate::stdout::say;
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
         "  losses of members that it survives: none (layout single)\n  sectors of {} bytes{survives}\n\
          next: evenkeel serve {}",
         description.home.sector_bytes,
-        args.volume.display()
+        quoted(&args.volume)
     )
     .expect("a string takes all");
     say(&text)

@@ -6,6 +6,7 @@ mod serve;
 mod status;
 
 use std::io;
+use std::path::Path;
 
 use evenkeel_host::event_loop::{Backend, EventLoop};
 use evenkeel_host::volume::VolumeError;
@@ -50,6 +51,16 @@ fn counted(many: u64, what: &str) -> String {
     format!("{} {what}{ending}", format::count(many))
 }
 
+/// A path as a shell takes it for itself, and nothing in it for more.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |letter: char| letter.is_alphanumeric() || "-._/:@%+,=".contains(letter);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
 fn event_loop(backend: Backend) -> Result<EventLoop, Failure> {
     EventLoop::new(backend).map_err(|error| {
         Failure::Unusable(format!("cannot ask the kernel for I/O: {error}; try --backend threads"))
@@ -59,6 +70,19 @@ fn event_loop(backend: Backend) -> Result<EventLoop, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shell_takes_a_path_for_what_it_is() {
+        for (path, quoting) in [
+            ("disk", "disk"),
+            ("/srv/a-b_c.d", "/srv/a-b_c.d"),
+            ("a b?&c", "'a b?&c'"),
+            ("it's", r"'it'\''s'"),
+            ("", "''"),
+        ] {
+            assert_eq!(quoted(Path::new(path)), quoting);
+        }
+    }
 
     #[test]
     fn one_is_not_many_and_nothing_is_not_told() {

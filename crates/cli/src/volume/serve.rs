@@ -6,6 +6,8 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use evenkeel_engine::options::{Journaling, OpenOptions};
 use evenkeel_host::event_loop::Backend;
 use evenkeel_host::nbd::limits::Limits;
+use evenkeel_host::nbd::uri::of_unix_socket;
+use evenkeel_host::net::Place;
 use evenkeel_host::service::{self, Address, Ended, Event, Options};
 use evenkeel_host::volume::{NBD_SOCKET, VolumeError};
 
@@ -16,7 +18,7 @@ use crate::stdout::{mention, say};
 
 /// Serves a volume until a signal comes.
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
-    let (nbd, shown) = addresses(args)?;
+    let nbd = addresses(args)?;
     let journaling = match args.journaling {
         JournalingArg::Wasteless => Journaling::Wasteless,
         JournalingArg::Selective => Journaling::Selective { threshold_bytes: args.threshold },
@@ -40,17 +42,16 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     };
     evenkeel_host::allocator::give_back_what_is_large();
     let event_loop = event_loop(backend)?;
-    let scheme = if args.tls.is_some() { "nbds" } else { "nbd" };
+    let has_tls = args.tls.is_some();
     let tell = move |event: Event<'_>| match event {
-        Event::Ready { volume, tcp, metrics } => {
-            let counters = volume.volume.counters();
-            let mut text = String::new();
-            text.push_str(&recovered(counters.replayed_records, counters.replayed_units));
-            shown.iter().for_each(|where_to| writeln!(text, "ready: {where_to}").expect("as above"));
-            tcp.iter().for_each(|at| writeln!(text, "ready: {scheme}://{at}").expect("as above"));
-            metrics.iter().for_each(|at| writeln!(text, "metrics: http://{at}/metrics").expect("as above"));
-            let _nobody_listens = say(&text);
+        Event::Ready { volume, places, metrics } => {
             let _no_service_manager = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+            let counters = volume.volume.counters();
+            let mut text = recovered(counters.replayed_records, counters.replayed_units);
+            places.iter().for_each(|at| writeln!(text, "ready: {}", shown(at, has_tls)).expect("as above"));
+            metrics.iter().for_each(|at| writeln!(text, "metrics: http://{at}/metrics").expect("as above"));
+            // Whoever reads this may take its time; clients are not to wait for that.
+            let _nobody_listens = std::thread::Builder::new().spawn(move || say(&text));
         }
         Event::Stopping => {
             let _no_service_manager = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
@@ -75,29 +76,35 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     }
 }
 
-/// Where to listen, and how clients that are on this machine call it.
-fn addresses(args: &ServeArgs) -> Result<(Vec<Address>, Vec<String>), Failure> {
-    let handed_over = sd_notify::listen_fds()
-        .map_err(|error| Failure::Unusable(format!("LISTEN_FDS: {error}; start it as a socket unit does")))?;
+/// How clients that are on this machine call a place.
+fn shown(place: &Option<Place>, has_tls: bool) -> String {
+    match place {
+        Some(Place::Unix(path)) => of_unix_socket(path, has_tls),
+        Some(Place::Tcp(address)) if has_tls => format!("nbds://{address}"),
+        Some(Place::Tcp(address)) => format!("nbd://{address}"),
+        None => "on a socket without a path, handed over".to_owned(),
+    }
+}
+
+/// Where to listen.
+fn addresses(args: &ServeArgs) -> Result<Vec<Address>, Failure> {
+    let handed_over = sd_notify::listen_fds().map_err(|error| {
+        let count = std::env::var("LISTEN_FDS").unwrap_or_default();
+        Failure::Unusable(format!(
+            "LISTEN_FDS={count}: as many descriptors, from 3 on, are not all open: {error}; start it as a socket unit does"
+        ))
+    })?;
     let mut addresses: Vec<Address> = inherited(handed_over);
-    let mut shown = Vec::new();
     let default = [NbdArg::Unix(args.volume.join(NBD_SOCKET))];
     let asked = match (args.nbd.is_empty(), addresses.is_empty()) {
         (true, true) => &default[..],
         _ => &args.nbd[..],
     };
-    for address in asked {
-        match address {
-            NbdArg::Unix(path) => {
-                let scheme = if args.tls.is_some() { "nbds+unix" } else { "nbd+unix" };
-                let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-                shown.push(format!("{scheme}:///?socket={}", absolute.display()));
-                addresses.push(Address::Unix(path.clone()));
-            }
-            NbdArg::Tcp(address) => addresses.push(Address::Tcp(address.clone())),
-        }
-    }
-    Ok((addresses, shown))
+    addresses.extend(asked.iter().map(|address| match address {
+        NbdArg::Unix(path) => Address::Unix(path.clone()),
+        NbdArg::Tcp(address) => Address::Tcp(address.clone()),
+    }));
+    Ok(addresses)
 }
 
 #[allow(unsafe_code)]

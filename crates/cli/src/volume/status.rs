@@ -8,7 +8,7 @@ use evenkeel_host::volume::description::Description;
 use evenkeel_host::volume::has_arena;
 use evenkeel_measure::report::format;
 
-use super::counted;
+use super::{counted, quoted};
 use crate::args::StatusArgs;
 use crate::failure::Failure;
 use crate::stdout::say;
@@ -26,7 +26,8 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
             };
             let shown = args.volume.display();
             return Err(Failure::No(format!(
-                "{shown}: it is not being served{waiting}; start it with `evenkeel serve {shown}`"
+                "{shown}: it is not being served{waiting}; start it with `evenkeel serve {}`",
+                quoted(&args.volume)
             )));
         }
         Err(error) => {

@@ -4,7 +4,9 @@
 //! 2. Nothing here waits for a time: only for what must come, and not for ever.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
@@ -193,6 +195,21 @@ impl Drop for Server {
         let _ended_already_is_fine = self.child.kill();
         let _ended_already_is_fine = self.child.wait();
     }
+}
+
+/// Writes to a pipe until it takes no more, through a handle of its own: that of others goes on to block. How much it
+/// took.
+pub(crate) fn fill(writer: &std::io::PipeWriter) -> usize {
+    const O_NONBLOCK: i32 = 0o4000;
+    let again = format!("/proc/self/fd/{}", writer.as_raw_fd());
+    let mut again = fs::OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(again).unwrap();
+    let mut filled = 0;
+    for piece in [4096, 1] {
+        while let Ok(len) = again.write(&[b'.'; 4096][..piece]) {
+            filled += len;
+        }
+    }
+    filled
 }
 
 /// Bytes that look like nothing else, the same for the same seed.

@@ -35,6 +35,7 @@ use crate::env::Arena;
 use crate::format::PAGE_BYTES;
 use crate::format::record::Tag;
 use crate::format::unit::{Content, UnitExtent};
+use crate::options::Tuning;
 use crate::planted::{Bug, is_planted};
 
 pub(crate) use batch::{Batch, BatchMax};
@@ -46,10 +47,6 @@ use queue::{Lane, Queue, Ticket, Tickets};
 pub(crate) use ring::unit_bytes_max_of;
 use ring::{Found, Mark, Ring};
 use steps::Steps;
-
-/// So many units of a page are looked at anew by each flush though they are on their way already: it waits for no
-/// others.
-const RESCANNED_MAX: usize = 64;
 
 struct Unit {
     /// What it wrote, for the index.
@@ -93,6 +90,7 @@ pub(crate) struct Buffer<A> {
     released: u64,
     scratch: Scratch,
     steps: Steps,
+    tuning: Tuning,
 }
 
 impl<A: Arena> Buffer<A> {
@@ -121,6 +119,7 @@ impl<A: Arena> Buffer<A> {
             released: 0,
             scratch: Scratch::default(),
             steps: Steps::default(),
+            tuning: Tuning::default(),
         };
         for unit in &found {
             buffer.add(unit.sequence, &unit.extents, unit.payload_at);
@@ -132,6 +131,11 @@ impl<A: Arena> Buffer<A> {
         let superseding: Vec<u64> = found.iter().filter(counts_no_more).map(|unit| unit.sequence).collect();
         buffer.supersede_older_than(&superseding);
         (buffer, found.len() as u64)
+    }
+
+    /// From now on it works in these portions.
+    pub(crate) fn tune(&mut self, tuning: Tuning) {
+        self.tuning = tuning;
     }
 
     /// See [`Ring::begin_epoch`].
@@ -240,7 +244,7 @@ impl<A: Arena> Buffer<A> {
                 last -= 1;
             }
             for (_, on_page) in self.index.range(extent.offset / PAGE_BYTES..=last) {
-                let (unsettled, of_others) = on_page.unsettled(RESCANNED_MAX);
+                let (unsettled, of_others) = on_page.unsettled(self.tuning.rescanned_max);
                 tickets = tickets.and_all(of_others);
                 for &sequence in unsettled {
                     self.steps.add(1);
@@ -254,7 +258,7 @@ impl<A: Arena> Buffer<A> {
         wanted.sort_unstable();
         wanted.dedup();
         let bytes = wanted.iter().flat_map(|&sequence| &self.unit(sequence).live).map(|part| part.len).sum();
-        let lane = Lane::for_bytes(bytes);
+        let lane = Lane::for_bytes(bytes, self.tuning.small_max_bytes);
         for sequence in wanted {
             tickets = self.want_unit(sequence, lane).map_or(tickets, |ticket| tickets.and(ticket));
         }

@@ -56,7 +56,13 @@ impl<A: Arena> Buffer<A> {
         if newer.extents.len() > ABSORB_EXTENTS_MAX {
             return;
         }
-        let holds = |part: &Part| newer.extents.iter().any(|extent| extent.holds(&part.extent()));
+        let holds = |part: &Part| {
+            let is_held = |extent: &Extent| match is_planted(Bug::AbsorbsWhatItTouches) {
+                true => extent.overlaps(&part.extent()),
+                false => extent.holds(&part.extent()),
+            };
+            newer.extents.iter().any(is_held)
+        };
         let mut found: SmallVec<[u64; ABSORB_LOOK_BACK]> = SmallVec::new();
         for page in newer.extents.iter().flat_map(pages_of) {
             let on_page = self.index.get(page).map_or(&[][..], |units| units.all());
@@ -147,7 +153,9 @@ impl<A: Arena> Buffer<A> {
         // Of others under way an earlier record carries what they hold.
         let units = &batch.units;
         self.take_overwritten(|sequence, state| {
-            !matches!(state, State::Committing { .. }) || units.binary_search(&sequence).is_ok()
+            let is_overtaken = matches!(state, State::Queued { .. });
+            let loses = !matches!(state, State::Committing { .. }) || units.binary_search(&sequence).is_ok();
+            loses && !(is_overtaken && is_planted(Bug::OvertakenNotTrimmed))
         });
         let emptied = std::mem::take(&mut self.scratch.emptied);
         for &sequence in &emptied {

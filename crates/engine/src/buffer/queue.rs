@@ -6,8 +6,7 @@
 
 use std::collections::VecDeque;
 
-/// Most bytes that a flush or a commit may ask for at once and count as little.
-pub(crate) const SMALL_MAX_BYTES: u64 = 64 << 10;
+use crate::planted::{Bug, is_planted};
 
 /// Where a unit waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,9 +21,9 @@ impl Lane {
     /// Both, in the order in which a commit takes from them.
     pub(crate) const ALL: [Self; 2] = [Self::Small, Self::Bulk];
 
-    /// The lane for whoever asks for so many bytes.
-    pub(crate) fn for_bytes(bytes: u64) -> Self {
-        if bytes <= SMALL_MAX_BYTES { Self::Small } else { Self::Bulk }
+    /// The lane for whoever asks for so many bytes, where up to `small_max_bytes` count as little.
+    pub(crate) fn for_bytes(bytes: u64, small_max_bytes: u64) -> Self {
+        if bytes <= small_max_bytes { Self::Small } else { Self::Bulk }
     }
 }
 
@@ -112,7 +111,9 @@ impl Queue {
     /// Gives a unit that waits in the bulk lane a place in the small one.
     pub(crate) fn promote(&mut self, sequence: u64) -> Ticket {
         let ticket = self.push(Lane::Small, sequence);
-        self.promoted = ticket.number;
+        if !is_planted(Bug::LaneLeftIsDurable) {
+            self.promoted = ticket.number;
+        }
         ticket
     }
 
@@ -149,6 +150,9 @@ impl Queue {
     pub(crate) fn complete(&mut self, taken: Taken) {
         let ticket = |lane, number| Ticket { lane, number };
         self.durable = self.durable.and(ticket(Lane::Small, taken.tickets.of(Lane::Small)));
+        if is_planted(Bug::LanesMixed) {
+            self.durable = self.durable.and(ticket(Lane::Bulk, taken.tickets.of(Lane::Small)));
+        }
         self.untold.push_back((taken.tickets.of(Lane::Bulk), taken.needs));
         while let Some(&(number, needs)) = self.untold.front()
             && needs <= self.durable.of(Lane::Small)

@@ -5,7 +5,9 @@
 //! 2. No byte of a unit at or behind the stored tail is overwritten: the tail is stored before its room is
 //!    used again.
 //! 3. So a reader that follows the sequence from the stored tail finds every unit that is not released.
-//! 4. The arena may hold anything. A head that points outside of the ring is no head of ours, and the arena is begun
+//! 4. Bytes count as used until their unit is released. Behind one that is not, those of released ones cannot be used
+//!    again yet, though they do not count: whoever finds no room asks for the oldest units to go, whatever is used.
+//! 5. The arena may hold anything. A head that points outside of the ring is no head of ours, and the arena is begun
 //!    anew; a unit that lies over another, or that the caller finds unsound, ends the sequence.
 
 use std::collections::VecDeque;
@@ -25,6 +27,7 @@ pub(crate) struct Ring<A> {
     end: usize,
     next_sequence: u64,
     slots: VecDeque<Slot>,
+    /// Bytes of units that are not released: no more than what cannot be used again.
     used_bytes: usize,
     scratch: Vec<u8>,
 }

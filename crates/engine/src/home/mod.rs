@@ -23,6 +23,7 @@ use crate::format::PAGE;
 use crate::format::layout::Layout;
 use crate::format::record::Tag;
 use crate::notify::Notify;
+use crate::options::OpenOptions;
 
 use frames::Frames;
 pub(crate) use frames::{Outgoing, PageBytes};
@@ -31,8 +32,8 @@ pub(crate) use table::{Held, Table};
 /// Fewest pages kept: half of them must hold what one operation loads.
 const CACHED_PAGES_MIN: usize = 16;
 
-/// Pages of the table of sums that stay in memory: each speaks of 512 pages, so an eighth of the cache's size is the sums
-/// of 64 times what the cache holds.
+/// Pages of the table of sums that stay in memory unless told otherwise: each speaks of 512 pages, so an eighth of the
+/// cache's size is the sums of 64 times what the cache holds.
 fn table_pages_max(cached_pages_max: usize) -> usize {
     (cached_pages_max / 8).max(CACHED_PAGES_MIN)
 }
@@ -54,6 +55,8 @@ pub(crate) struct Home<H> {
     pub(crate) table: Table<H>,
     frames: RefCell<Frames>,
     cached_pages_max: usize,
+    /// Longest read that stays in the frames.
+    kept_pages_max: u64,
     locked: RefCell<BTreeSet<u64>>,
     unlocked: Notify,
     counters: Rc<Counters>,
@@ -81,22 +84,24 @@ impl<H: Device> Home<H> {
         device: Rc<H>,
         layout: Layout,
         root: Vec<u64>,
-        cached_pages_max: usize,
+        options: &OpenOptions,
         counters: Rc<Counters>,
     ) -> Self {
-        let cached_pages_max = cached_pages_max.max(CACHED_PAGES_MIN);
+        let cached_pages_max = options.cached_pages_max.max(CACHED_PAGES_MIN);
+        let table_pages_max = options.tuning.table_pages_max.unwrap_or(table_pages_max(cached_pages_max));
         Self {
             table: Table::new(
                 Rc::clone(&device),
                 layout.clone(),
                 root,
-                table_pages_max(cached_pages_max),
+                table_pages_max,
                 Rc::clone(&counters),
             ),
             device,
             layout,
             frames: RefCell::new(Frames::new(cached_pages_max, clean_min(cached_pages_max))),
             cached_pages_max,
+            kept_pages_max: options.tuning.kept_pages_max,
             locked: RefCell::default(),
             unlocked: Notify::default(),
             counters,

@@ -14,12 +14,10 @@ use crate::counters::add;
 use crate::device::{Device, Extent};
 use crate::error::Error;
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
+use crate::planted::{Bug, is_planted};
 
 /// Pages read from the device at once.
 pub(super) const READ_PAGES_MAX: u64 = 64;
-
-/// Longest read that stays in the frames.
-const KEPT_PAGES_MAX: u64 = 8;
 
 /// Where bytes of the device may come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +64,11 @@ impl<H: Device> Home<H> {
     async fn load_locked(&self, first: u64, end: u64, source: Source) -> Result<(), Error> {
         let mut sums = self.table.hold_none();
         for page in first..end {
-            sums.load_for(page).await?;
+            if is_planted(Bug::HeldTablePageGoes) {
+                self.table.load_for(page).await?;
+            } else {
+                sums.load_for(page).await?;
+            }
         }
         let mut next = first;
         while next < end {
@@ -118,11 +120,12 @@ impl<H: Device> Home<H> {
         }
         for ((page, base), sum) in (first..end).zip(into.as_chunks_mut::<PAGE>().0).zip(sums) {
             let has_changed = || self.is_known(page) || self.table.sum(page) != sum;
-            if page_sum(base) != sum && !has_changed() && is_cached {
+            let is_taken = is_cached && is_planted(Bug::CachedUnchecked);
+            if page_sum(base) != sum && !has_changed() && is_cached && !is_taken {
                 add(&self.counters.home_reads, 1);
                 self.device.read(self.layout.page_offset(page), base).await?;
             }
-            if page_sum(base) == sum && self.table.sum(page) == sum {
+            if (page_sum(base) == sum || is_taken) && self.table.sum(page) == sum {
                 continue;
             }
             return if has_changed() { Ok(page) } else { Err(Error::Damaged { page }) };
@@ -134,7 +137,7 @@ impl<H: Device> Home<H> {
     pub(crate) fn try_read(&self, offset: u64, into: &mut [u8]) -> bool {
         let extent = Extent::new(offset, into.len() as u64);
         let pages = crate::buffer::pages_of(&extent);
-        let keeps = pages.end - pages.start <= KEPT_PAGES_MAX;
+        let keeps = pages.end - pages.start <= self.kept_pages_max;
         let mut page = pages.start;
         while page < pages.end {
             let stop = if self.is_at_home(page) {
@@ -205,7 +208,7 @@ impl<H: Device> Home<H> {
         add(&self.counters.cached_reads, pages.end - pages.start);
         let mut frames = self.frames.borrow_mut();
         for (page, base) in pages.zip(into.as_chunks_mut::<PAGE>().0) {
-            if page_sum(base) != self.table.sum(page) {
+            if page_sum(base) != self.table.sum(page) && !is_planted(Bug::CachedUnchecked) {
                 return false; // the medium is asked
             }
             if keeps {
@@ -226,7 +229,7 @@ impl<H: Device> Home<H> {
     pub(crate) async fn read(&self, offset: u64, into: &mut [u8]) -> Result<bool, Error> {
         let pages = crate::buffer::pages_of(&Extent::new(offset, into.len() as u64));
         let is_whole = offset.is_multiple_of(PAGE_BYTES) && into.len().is_multiple_of(PAGE);
-        if pages.end - pages.start <= KEPT_PAGES_MAX || !is_whole {
+        if pages.end - pages.start <= self.kept_pages_max || !is_whole {
             self.load_from(pages.start, pages.end, Source::Cache).await?;
             return Ok(self.try_read(offset, into));
         }

@@ -18,6 +18,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::format::layout::{Layout, SUMS_PER_TABLE_PAGE};
 use crate::format::{PAGE, page_sum};
+use crate::planted::{Bug, is_planted};
 
 const SUMS: usize = SUMS_PER_TABLE_PAGE as usize;
 
@@ -120,7 +121,7 @@ impl TablePages {
         self.spare.push_back(number);
         while self.spare.len() > self.spare_max {
             let Some(oldest) = self.spare.pop_front() else { return };
-            let is_dirty = self.dirty.contains(&oldest);
+            let is_dirty = self.dirty.contains(&oldest) && !is_planted(Bug::DirtyTablePageGoes);
             let Some(page) = self.map.get_mut(&oldest) else { continue };
             page.is_spare = page.is_used && page.holds == 0 && !is_dirty;
             if page.is_spare {

@@ -148,6 +148,7 @@ impl<L: Device> Log<L> {
             return None;
         }
         let offset = if wraps { 0 } else { state.head };
+        add(&self.counters.log_wraps, u64::from(wraps));
         let sequence = state.next_sequence;
         state.live.push_back(Live { offset, len, skipped, written: false });
         state.used_bytes += skipped + len;

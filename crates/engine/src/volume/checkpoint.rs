@@ -25,15 +25,6 @@ use crate::home::{Held, Outgoing};
 use crate::log::Meaning;
 use crate::planted::{Bug, is_planted};
 
-/// Pages written home at once.
-pub(super) const WRITE_PAGES_MAX: usize = 64;
-
-/// Pages that are summed, or given back, before others have their turn: a few tens of microseconds.
-const TURN_PAGES_MAX: usize = 128;
-
-/// Bytes of a record in which a checkpoint says what it is about to write.
-pub(super) const ANNOUNCED_MAX_BYTES: usize = 128 << 10;
-
 impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     /// Starts a checkpoint unless one is running.
     pub(super) fn want_checkpoint(self: &Rc<Self>) {
@@ -119,7 +110,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         self.log.advance_tail(tail.sequence);
         let mut outgoing = outgoing.into_iter();
         while outgoing.len() > 0 {
-            self.home.done_outgoing(outgoing.by_ref().take(TURN_PAGES_MAX));
+            self.home.done_outgoing(outgoing.by_ref().take(self.options.tuning.turn_pages_max));
             self.env.sleep(0).await;
         }
         add(&self.counters.checkpoints, 1);
@@ -210,8 +201,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         held: &mut Held<'_, H>,
     ) -> Result<Vec<(u64, [u8; PAGE])>, Error> {
         let mut sums = Vec::with_capacity(outgoing.len());
+        let turn_pages_max = self.options.tuning.turn_pages_max;
         for (number, page) in outgoing.iter().enumerate() {
-            if number % TURN_PAGES_MAX == TURN_PAGES_MAX - 1 {
+            if number % turn_pages_max == turn_pages_max - 1 {
                 self.env.sleep(0).await;
             }
             let sum =
@@ -241,6 +233,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             let images = table_tags.zip(table_pages());
             let images = images.map(|(tag, ((_, bytes), _))| Announced { tag, image: Some(&bytes[..]) });
             self.announce_all(RecordKind::Images, through, images).await?;
+        } else if is_planted(Bug::TableBeforePages) {
+            self.announce_all(RecordKind::Sums, through, table_tags.chain(sums).map(Announced::from)).await?;
         } else {
             self.announce_all(RecordKind::Sums, through, sums.chain(table_tags).map(Announced::from)).await?;
         }
@@ -259,7 +253,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         let mut record = Vec::new();
         while announced.peek().is_some() && !is_planted(Bug::NoSums) {
             record.clear();
-            let mut room = ANNOUNCED_MAX_BYTES;
+            let mut room = self.options.tuning.announced_max_bytes;
             while let Some(next) = announced.next_if(|next| record.is_empty() || next.len() <= room) {
                 room = room.saturating_sub(next.len());
                 record.push(next);
@@ -270,6 +264,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
                 builder.payload(PAGE).copy_from_slice(image);
             }
             self.append_control(Meaning { kind, through }, &mut builder).await?;
+            if is_planted(Bug::OnePieceSaid) {
+                break;
+            }
         }
         Ok(())
     }
@@ -284,8 +281,13 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         let writes = HomeWrites::new(self);
         let stored: Vec<&Outgoing> = outgoing.iter().filter(|page| !page.empty).collect();
         let follows = |page: &&Outgoing, next: &&Outgoing| next.page == page.page + 1;
-        for run in stored.chunk_by(follows).flat_map(|run| run.chunks(WRITE_PAGES_MAX)) {
+        for run in
+            stored.chunk_by(follows).flat_map(|run| run.chunks(self.options.tuning.home_write_pages_max))
+        {
             let bytes = match run {
+                [page] if is_planted(Bug::YieldTakesChanged) && self.home.is_known(page.page) => {
+                    Outbound::Run(self.home.with_page(page.page, |bytes| bytes.to_vec()))
+                }
                 [page] => Outbound::Page(Rc::clone(&page.bytes)),
                 _ => {
                     let mut bytes = Vec::with_capacity(run.len() * PAGE);

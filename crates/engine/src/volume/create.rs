@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::format::layout::Layout;
 use crate::format::superblock::Superblock;
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
-use crate::options::CreateOptions;
+use crate::options::{CreateOptions, Tuning};
 
 /// Bytes of zeros written at once.
 const ZEROS: usize = 256 << 10;
@@ -44,6 +44,7 @@ pub async fn create<H: Device, L: Device>(
         log_sector_bytes as usize,
         layout.table_pages(),
         !home_geometry.atomic_sectors,
+        Tuning::default().announced_max_bytes,
     );
     if options.atomic_max_bytes < PAGE_BYTES {
         return unusable(format!("its largest atomic write has at least {PAGE} bytes"));

@@ -1,6 +1,5 @@
 //! What the size of the log and the kind of its drives allow.
 
-use super::checkpoint::ANNOUNCED_MAX_BYTES;
 use super::write::ZERO_CHUNK_PAGES;
 use crate::error::Error;
 use crate::format::record::{HEADER_BYTES, RECORD_BYTES_MAX, TAG_BYTES};
@@ -39,12 +38,23 @@ impl Limits {
     /// an image of each table page, and of each page of which the log does not hold every byte. Kept free is room
     /// for four times such records of the largest kind: those of the last checkpoint, which stay until the next tail;
     /// those of the next; once more of a recovery; and the records of a direct write.
-    pub(super) fn of(log_bytes: u64, sector_bytes: usize, table_pages: u64, needs_images: bool) -> Self {
+    pub(super) fn of(
+        log_bytes: u64,
+        sector_bytes: usize,
+        table_pages: u64,
+        needs_images: bool,
+        announced_max_bytes: usize,
+    ) -> Self {
         let record_max = log_bytes / if needs_images { 6 } else { 16 };
         // Sums of all pages; or images of pages, sums of others, and images of the table: each cut into pieces.
-        let kinds = if needs_images { 3 } else { 1 };
-        let records = record_max as usize / ANNOUNCED_MAX_BYTES + kinds;
-        let half = (record_max as usize).saturating_sub(records * (HEADER_BYTES + sector_bytes)) / 2;
+        let full_bytes = |entry: usize| (announced_max_bytes / entry).max(1) * entry;
+        let (kinds, full_bytes) = match needs_images {
+            false => (1, full_bytes(TAG_BYTES)),
+            true => (3, full_bytes(TAG_BYTES).min(full_bytes(TAG_BYTES + PAGE))),
+        };
+        let beside = HEADER_BYTES + sector_bytes; // the last sector is seldom full
+        let of_full_records = (record_max as usize).saturating_sub(kinds * beside) as u128;
+        let half = (of_full_records * full_bytes as u128 / (full_bytes + beside) as u128) as usize / 2;
         // One half is for the pages, the other for the table's, of which each page may change one.
         let (image_pages_max, dirty_pages_max) = match needs_images {
             false => (usize::MAX, half / TAG_BYTES),
@@ -140,5 +150,46 @@ impl Limits {
     pub(super) fn unit_max_bytes(&self) -> usize {
         let by_pages = self.dirty_pages_max.min(self.image_pages_max).saturating_sub(2) / 2 * PAGE;
         by_pages.min(self.commit_used_max as usize / 3).min(COMMIT_MAX_BYTES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::format::record::record_bytes;
+    use crate::options::Tuning;
+
+    /// Bytes of the log that announcing so many of one kind takes, as a checkpoint cuts them into records.
+    fn announced_bytes(count: usize, entry: usize, announced_max_bytes: usize, sector: usize) -> usize {
+        let at_once = (announced_max_bytes / entry).max(1);
+        let (full, rest) = (count / at_once, count % at_once);
+        let record = |entries: usize| record_bytes(0, entries * entry, sector);
+        full * record(at_once) + if rest > 0 { record(rest) } else { 0 }
+    }
+
+    proptest! {
+        #[test]
+        fn what_a_checkpoint_says_of_all_that_may_be_dirty_fits_what_is_kept_for_it(
+            log_pages in 24..100_000u64, sector_bits in 9..=12u32, table_pages in 1..100_000u64,
+            needs_images in any::<bool>(),
+            announced_max_bytes in prop_oneof![Just(Tuning::default().announced_max_bytes), 1..10_000usize],
+        ) {
+            let (log_bytes, sector) = (log_pages * PAGE_BYTES, 1 << sector_bits);
+            let limits = Limits::of(log_bytes, sector, table_pages, needs_images, announced_max_bytes);
+            let of = |count, entry| announced_bytes(count, entry, announced_max_bytes, sector);
+            let pages = limits.dirty_pages_max;
+            let table = pages.min(table_pages as usize);
+            let announced = match needs_images {
+                false => of(pages + table, TAG_BYTES),
+                true => {
+                    let images = limits.image_pages_max.min(pages);
+                    of(images, TAG_BYTES + PAGE) + of(pages - images, TAG_BYTES) + of(table, TAG_BYTES + PAGE)
+                }
+            };
+            let record_max = log_bytes as usize / if needs_images { 6 } else { 16 };
+            prop_assert!(announced <= record_max, "{announced} of {record_max} for {limits:?}");
+        }
     }
 }

@@ -319,7 +319,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         add(&inner.counters.writes, 1);
         add(&inner.counters.user_bytes, payload_bytes as u64);
         let sequence = inner.buffer_unit(&extents, &bytes).await?;
-        let lane = Lane::for_bytes(payload_bytes as u64);
+        let lane = Lane::for_bytes(payload_bytes as u64, inner.options.tuning.small_max_bytes);
         let ticket = inner.buffer.borrow_mut().want_unit(sequence, lane);
         let wanted = ticket.map_or_else(Tickets::default, |ticket| Tickets::default().and(ticket));
         Inner::pump_soon(inner);
@@ -356,6 +356,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         let inner = &self.0;
         let extent = inner.check_range(extent.offset, extent.len)?;
         inner.check_alive()?;
+        add(&inner.counters.zeroes, 1);
+        add(&inner.counters.zeroed_bytes, extent.len);
         inner.zero(extent).await?;
         match durability {
             Durability::Buffered => Ok(()),

@@ -12,6 +12,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use super::pace::Pace;
 use super::recover::{durable_units, read_root, replay};
 use super::superblocks::{InForce, Superblocks};
 use super::{Inner, Limits, Turn, Volume, commit};
@@ -48,6 +49,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         separate_log: bool,
         options: OpenOptions,
     ) -> Result<Self, Error> {
+        let options = OpenOptions { tuning: options.tuning.sound(), ..options };
         let counters = Rc::new(Counters::default());
         if !is_planted(Bug::NoFlushAtOpen) {
             home.flush(FlushScope::Whole).await?;
@@ -80,6 +82,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             superblock.log_sector_bytes as usize,
             layout.table_pages(),
             !home.geometry().atomic_sectors,
+            options.tuning.announced_max_bytes,
         );
         let limits = limits_of_log.within(options.dirty_pages_max, superblock.atomic_max_bytes);
         limits.check_suffice(superblock.atomic_max_bytes, layout.log.len)?;
@@ -94,8 +97,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         let brings =
             |record: &&Scanned| matches!(record.header.kind, RecordKind::Commit | RecordKind::Intent);
         add(&counters.replayed_records, found.records.iter().filter(brings).count() as u64);
-        let home_pages =
-            Home::new(Rc::clone(&home), layout.clone(), root, options.cached_pages_max, Rc::clone(&counters));
+        let home_pages = Home::new(Rc::clone(&home), layout.clone(), root, &options, Rc::clone(&counters));
         replay(&home_pages, &found.records).await?;
 
         let epoch = if is_planted(Bug::EpochStays) { superblock.epoch } else { superblock.epoch + 1 };
@@ -130,6 +132,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             superblocks.catch_up().await?;
         }
         superblocks.advance(|next| next.epoch = epoch).await?;
+        buffer.tune(options.tuning);
         buffer.begin_epoch();
 
         let live: Vec<(u64, u64)> = found.records.iter().map(|record| record.place).collect();
@@ -155,7 +158,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             home: home_pages,
             superblocks,
             commits: RefCell::new(commit::Commits::default()),
-            pace: Default::default(),
+            pace: Pace::new(options.tuning),
             home_writer: Turn::default(),
             checkpoint_running: Cell::new(false),
             direct: RefCell::default(),

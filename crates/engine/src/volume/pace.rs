@@ -7,23 +7,24 @@
 use std::cell::Cell;
 
 use crate::format::PAGE_BYTES;
+use crate::options::Tuning;
 
 /// How long after a small write the next one is expected.
 const EXPECTED_FOR_NS: u64 = 20_000_000;
 
-/// Bytes of bulk in a commit that small ones may have to wait for.
-const SHARED_BULK_MAX_BYTES: usize = 192 << 10;
-
-/// Bytes on their way home that small commits may have to wait for.
-const SHARED_HOME_MAX_BYTES: u64 = 256 << 10;
-
 /// When the last small write came.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pace {
     small_until_ns: Cell<u64>,
+    tuning: Tuning,
 }
 
 impl Pace {
+    /// None came yet.
+    pub(super) fn new(tuning: Tuning) -> Self {
+        Self { small_until_ns: Cell::default(), tuning }
+    }
+
     /// A small write is committed now.
     pub(super) fn note_small(&self, now_ns: u64) {
         self.small_until_ns.set(now_ns.saturating_add(EXPECTED_FOR_NS));
@@ -36,12 +37,13 @@ impl Pace {
 
     /// Bytes of bulk that a record of up to `record_max_bytes` may carry.
     pub(super) fn bulk_max_bytes(&self, now_ns: u64, record_max_bytes: usize) -> usize {
-        if self.is_shared(now_ns) { record_max_bytes.min(SHARED_BULK_MAX_BYTES) } else { record_max_bytes }
+        let shared_max_bytes = self.tuning.shared_bulk_max_bytes;
+        if self.is_shared(now_ns) { record_max_bytes.min(shared_max_bytes) } else { record_max_bytes }
     }
 
     /// Bytes that may be on their way home at once, of `writes_max` writes.
     pub(super) fn home_max_bytes(&self, now_ns: u64, writes_max: usize) -> u64 {
-        let unshared = (writes_max * super::checkpoint::WRITE_PAGES_MAX) as u64 * PAGE_BYTES;
-        if self.is_shared(now_ns) { unshared.min(SHARED_HOME_MAX_BYTES) } else { unshared }
+        let unshared = (writes_max * self.tuning.home_write_pages_max) as u64 * PAGE_BYTES;
+        if self.is_shared(now_ns) { unshared.min(self.tuning.shared_home_max_bytes) } else { unshared }
     }
 }

@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 pub use evenkeel_engine::counters::Snapshot;
 pub use evenkeel_engine::device::Durability;
-pub use evenkeel_engine::options::{Journaling, OpenOptions};
+pub use evenkeel_engine::options::{Journaling, OpenOptions, Tuning};
 pub use evenkeel_engine::volume::Occupancy;
 
 pub use crate::event_loop::Backend;

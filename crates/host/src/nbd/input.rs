@@ -1,6 +1,8 @@
 //! What has come and was not looked at yet.
 
+use std::cell::Cell;
 use std::io;
+use std::rc::Rc;
 
 use crate::net::ByteStream;
 
@@ -12,6 +14,8 @@ pub(crate) struct Input {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
+    /// Bytes that have come so far.
+    came_bytes: Rc<Cell<u64>>,
 }
 
 fn ended() -> io::Error {
@@ -21,7 +25,16 @@ fn ended() -> io::Error {
 impl Input {
     /// For a handshake: small.
     pub(crate) fn new() -> Self {
-        Self { buffer: vec![0; HANDSHAKE_BYTES], start: 0, end: 0 }
+        Self { buffer: vec![0; HANDSHAKE_BYTES], start: 0, end: 0, came_bytes: Rc::default() }
+    }
+
+    /// Bytes that have come so far, growing.
+    pub(crate) fn came_bytes(&self) -> Rc<Cell<u64>> {
+        Rc::clone(&self.came_bytes)
+    }
+
+    fn count(&self, len: usize) {
+        self.came_bytes.set(self.came_bytes.get() + len as u64);
     }
 
     /// From now on many messages come at once, up to `bytes`.
@@ -50,6 +63,7 @@ impl Input {
         self.buffer = buffer;
         let len = read?;
         self.end += len;
+        self.count(len);
         Ok(len > 0)
     }
 
@@ -74,10 +88,12 @@ impl Input {
         while filled < into.len() {
             let (read, buffer) = stream.read(into, filled).await;
             into = buffer;
-            match read? {
-                0 => return Err(ended()),
-                len => filled += len,
+            let len = read?;
+            if len == 0 {
+                return Err(ended());
             }
+            filled += len;
+            self.count(len);
         }
         Ok(into)
     }

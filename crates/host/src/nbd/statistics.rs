@@ -80,9 +80,9 @@ pub struct CommandStatistics {
     pub errors: u64,
     /// Bytes that the others named.
     pub bytes: u64,
-    /// From the request's last byte to the reply's first, summed.
+    /// From the request's last byte to the reply's first, summed over those that were carried out.
     pub latency_sum_ns: u64,
-    /// How many took how long.
+    /// How many of them took how long.
     pub latency: [u64; LATENCY_BUCKETS],
 }
 
@@ -93,9 +93,14 @@ impl Default for CommandStatistics {
 }
 
 impl CommandStatistics {
+    /// Requests that were carried out, well or not: all but those that were refused.
+    pub fn timed(&self) -> u64 {
+        self.latency.iter().sum()
+    }
+
     /// A bound that the share `quantile` of the requests stayed below; `None` where there were none.
     pub fn latency_quantile_ns(&self, quantile: f64) -> Option<u64> {
-        let rank = (self.requests as f64 * quantile).ceil().max(1.0) as u64;
+        let rank = (self.timed() as f64 * quantile).ceil().max(1.0) as u64;
         let mut seen = 0;
         let bucket = self.latency.iter().position(|&requests| {
             seen += requests;
@@ -146,14 +151,15 @@ impl Counting {
         })))
     }
 
-    /// A request was answered.
-    pub(crate) fn count(&self, kind: CommandKind, bytes: u64, is_error: bool, latency_ns: u64) {
+    /// A request was answered, `latency_ns` after it came; `None` where it was refused.
+    pub(crate) fn count(&self, kind: CommandKind, bytes: u64, is_error: bool, latency_ns: Option<u64>) {
         let cells = &self.0[kind as usize];
         add(&cells.requests, 1);
         match is_error {
             true => add(&cells.errors, 1),
             false => add(&cells.bytes, bytes),
         }
+        let Some(latency_ns) = latency_ns else { return };
         add(&cells.latency_sum_ns, latency_ns);
         let bucket = (latency_ns.max(1).ilog2() as usize).min(LATENCY_BUCKETS - 1);
         add(&cells.latency[bucket], 1);

@@ -248,15 +248,11 @@ impl<S: ByteStream> TlsStream<S> {
         }
     }
 
-    async fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
+    async fn send_some(&self, bytes: &[u8]) -> io::Result<usize> {
         let _turn = self.sending.take().await;
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let taken = self.tls.borrow_mut().writer().write(rest)?;
-            rest = &rest[taken..];
-            self.send_in_turn().await?;
-        }
-        Ok(())
+        let taken = self.tls.borrow_mut().writer().write(bytes)?;
+        self.send_in_turn().await?;
+        Ok(taken)
     }
 
     async fn read_some(&self, into: &mut [u8]) -> io::Result<usize> {
@@ -278,8 +274,8 @@ impl<S: ByteStream> ByteStream for TlsStream<S> {
         (read, buffer)
     }
 
-    async fn write(&self, buffer: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
-        let written = self.write_all(&buffer).await;
+    async fn write_some(&self, buffer: Vec<u8>, from: usize) -> (io::Result<usize>, Vec<u8>) {
+        let written = self.send_some(&buffer[from..]).await;
         (written, buffer)
     }
 
@@ -317,10 +313,10 @@ impl<S: ByteStream> ByteStream for Wire<S> {
         }
     }
 
-    async fn write(&self, buffer: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
+    async fn write_some(&self, buffer: Vec<u8>, from: usize) -> (io::Result<usize>, Vec<u8>) {
         match self {
-            Self::Plain(stream) => stream.write(buffer).await,
-            Self::Tls(stream) => stream.write(buffer).await,
+            Self::Plain(stream) => stream.write_some(buffer, from).await,
+            Self::Tls(stream) => stream.write_some(buffer, from).await,
         }
     }
 

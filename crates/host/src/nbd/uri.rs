@@ -9,8 +9,9 @@
 //! server's certificate is made out to, where that is not the host. What is not known here is refused: nobody shall
 //! take it for heard.
 
-use std::fmt;
-use std::path::PathBuf;
+use std::fmt::{self, Write as _};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::proto::STRING_MAX_BYTES;
@@ -157,6 +158,26 @@ fn bare(host: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
+/// The URI of whatever a server has that listens on the Unix socket at `path`.
+pub fn of_unix_socket(path: &Path, has_tls: bool) -> String {
+    let scheme = if has_tls { "nbds+unix" } else { "nbd+unix" };
+    format!("{scheme}:///?socket={}", encode(path.as_os_str().as_bytes()))
+}
+
+/// Writes what means something in a URI, and what is no letter, as `%2F` and its like; [`decode`] undoes it.
+fn encode(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                text.push(char::from(byte));
+            }
+            _ => write!(text, "%{byte:02X}").expect("a string takes all"),
+        }
+    }
+    text
+}
+
 /// Takes `%2F` and its like for what they stand for.
 fn decode(text: &str) -> Result<String, String> {
     let wrong = || format!("`{text}`: a % is followed by two digits, and all of it is UTF-8");
@@ -216,6 +237,21 @@ mod tests {
             tls("nbds+unix:///?socket=s&tls-certificates=/c"),
             Some(("/c".into(), "localhost".into()))
         );
+    }
+
+    #[test]
+    fn a_socket_of_any_name_has_a_uri_that_leads_back_to_it() {
+        for path in ["/run/disk.sock", "/a b/?c&d=e#f%41/ü/+;'\"", "/new\nline"] {
+            for has_tls in [false, true] {
+                let mut text = of_unix_socket(Path::new(path), has_tls);
+                if has_tls {
+                    text.push_str("&tls-certificates=/c");
+                }
+                let uri = parsed(&text);
+                assert_eq!((uri.server, uri.tls.is_some()), (Server::Unix(path.into()), has_tls), "{text}");
+            }
+        }
+        assert_eq!(of_unix_socket(Path::new("/a b?&"), false), "nbd+unix:///?socket=/a%20b%3F%26");
     }
 
     #[test]

@@ -1,9 +1,12 @@
-//! Waiting on a single thread: for a signal, for the first of two, for one's turn.
+//! Waiting on a single thread: for a signal, for the first of two, for one's turn, for work that is not given up.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+
+use evenkeel_engine::env::Env;
 
 /// Wakes the one task that waits for a condition to be looked at again.
 #[derive(Debug, Default)]
@@ -97,6 +100,23 @@ impl Drop for TurnGuard<'_> {
         self.0.taken.set(false);
         self.0.free.all();
     }
+}
+
+/// Runs `work` as a task of its own: it comes to its end even if nobody waits for it any more.
+pub(crate) fn apart<T: 'static>(
+    env: &impl Env,
+    work: impl Future<Output = T> + 'static,
+) -> impl Future<Output = T> {
+    let (outcome, done) = (Rc::new(Cell::new(None)), Rc::new(Signal::default()));
+    let (theirs, ended) = (Rc::downgrade(&outcome), Rc::clone(&done));
+    env.spawn(async move {
+        let answer = work.await;
+        if let Some(outcome) = theirs.upgrade() {
+            outcome.set(Some(answer));
+        }
+        ended.raise();
+    });
+    async move { done.until(|| outcome.take()).await }
 }
 
 /// Lets every task that is ready run first.

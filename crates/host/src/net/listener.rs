@@ -4,11 +4,13 @@
 //! 2. A socket file is replaced only if it is a socket and nobody listens behind it; it is removed with its
 //!    listener unless another has taken its place.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -34,6 +36,15 @@ pub struct Listener {
     event_loop: Loop,
     socket: SharedFd,
     file: Option<SocketFile>,
+}
+
+/// Where a listener is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A Unix socket, by its absolute path.
+    Unix(PathBuf),
+    /// TCP.
+    Tcp(SocketAddr),
 }
 
 /// A Unix socket's file, and which one it is.
@@ -93,10 +104,10 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// `ENOTSOCK` and `EINVAL` where it is none.
+    /// `ENOTSOCK` and `InvalidInput` where it is none.
     pub fn from_fd(event_loop: &Loop, socket: OwnedFd) -> io::Result<Self> {
         if !rustix::net::sockopt::socket_acceptconn(&socket)? {
-            return Err(rustix::io::Errno::INVAL.into());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no socket that listens"));
         }
         // epoll must not get stuck with a connection that has gone again; the ring waits only on a descriptor
         // that blocks.
@@ -118,6 +129,19 @@ impl Listener {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Where it listens; `None` where that has no name.
+    pub fn place(&self) -> Option<Place> {
+        if let Some(file) = &self.file {
+            return Some(Place::Unix(std::path::absolute(&file.path).unwrap_or_else(|_| file.path.clone())));
+        }
+        let address = rustix::net::getsockname(&self.socket).ok()?;
+        if let Ok(address) = SocketAddr::try_from(address.clone()) {
+            return Some(Place::Tcp(address));
+        }
+        let unix = SocketAddrUnix::try_from(address).ok()?;
+        Some(Place::Unix(PathBuf::from(OsStr::from_bytes(unix.path_bytes()?))))
     }
 
     /// The TCP address that it listens on.

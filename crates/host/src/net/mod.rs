@@ -20,7 +20,7 @@ use rustix::net::sockopt;
 use crate::event_loop::{Loop, SharedFd};
 use crate::path_error::PathError;
 
-pub use listener::Listener;
+pub use listener::{Listener, Place};
 
 /// A connection's bytes, both ways. Buffers are handed over and come back: the kernel may hold them after a
 /// caller is gone.
@@ -28,8 +28,24 @@ pub trait ByteStream: 'static {
     /// Fills `buffer[from..]` with what has come, at least one byte; 0 is the end.
     fn read(&self, buffer: Vec<u8>, from: usize) -> impl Future<Output = (io::Result<usize>, Vec<u8>)>;
 
+    /// Sends some of `buffer[from..]`, at least one byte where there is one; how many.
+    fn write_some(&self, buffer: Vec<u8>, from: usize) -> impl Future<Output = (io::Result<usize>, Vec<u8>)>;
+
     /// Sends all of `buffer`.
-    fn write(&self, buffer: Vec<u8>) -> impl Future<Output = (io::Result<()>, Vec<u8>)>;
+    fn write(&self, mut buffer: Vec<u8>) -> impl Future<Output = (io::Result<()>, Vec<u8>)> {
+        async move {
+            let mut sent = 0;
+            while sent < buffer.len() {
+                let result;
+                (result, buffer) = self.write_some(buffer, sent).await;
+                match result {
+                    Ok(count) => sent += count,
+                    Err(error) => return (Err(error), buffer),
+                }
+            }
+            (Ok(()), buffer)
+        }
+    }
 
     /// Ends both directions; reads and writes under way return.
     fn shutdown(&self);
@@ -88,18 +104,16 @@ impl ByteStream for Stream {
         self.event_loop.receive(&self.socket, buffer, from..len).await
     }
 
-    async fn write(&self, mut buffer: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
-        let (len, mut sent) = (buffer.len(), 0);
-        while sent < len {
+    async fn write_some(&self, mut buffer: Vec<u8>, from: usize) -> (io::Result<usize>, Vec<u8>) {
+        let len = buffer.len();
+        loop {
             let result;
-            (result, buffer) = self.event_loop.send(&self.socket, buffer, sent..len).await;
+            (result, buffer) = self.event_loop.send(&self.socket, buffer, from..len).await;
             match result {
-                Ok(count) => sent += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return (Err(error), buffer),
+                result => return (result, buffer),
             }
         }
-        (Ok(()), buffer)
     }
 
     fn shutdown(&self) {

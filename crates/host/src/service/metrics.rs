@@ -7,7 +7,7 @@ use evenkeel_engine::env::Env;
 
 use super::status::{SharedWatched, Watched};
 use crate::event_loop::{Loop, race};
-use crate::nbd::statistics::CommandKind;
+use crate::nbd::statistics::{CommandKind, CommandStatistics};
 use crate::net::{ByteStream, Listener, Stream};
 use crate::volume::VolumeError;
 
@@ -19,6 +19,9 @@ const SCRAPE_MAX_NS: u64 = 5_000_000_000;
 
 /// Scrapes at a time.
 const SCRAPES_MAX: usize = 8;
+
+/// Buckets of latencies that are told: from 2 µs to 34 s.
+const BUCKETS: std::ops::RangeInclusive<usize> = 10..=34;
 
 /// Answers scrapes on `address` for as long as the loop runs; where that is.
 ///
@@ -70,82 +73,95 @@ async fn answer(stream: &Stream, watched: &Watched) {
             _ => return,
         }
     }
-    let (status, body) = match request.starts_with(b"GET /metrics ") || request.starts_with(b"GET /metrics?")
-    {
+    let (asked, wants_body) = match (request.strip_prefix(b"GET "), request.strip_prefix(b"HEAD ")) {
+        (Some(asked), _) => (asked, true),
+        (_, Some(asked)) => (asked, false),
+        _ => (&request[..0], true),
+    };
+    let (status, body) = match asked.starts_with(b"/metrics ") || asked.starts_with(b"/metrics?") {
         true => ("200 OK", text(watched)),
         false => ("404 Not Found", "the metrics are at /metrics\n".to_owned()),
     };
-    let answer = format!(
+    let mut answer = format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n{body}",
+         Connection: close\r\n\r\n",
         body.len()
     );
+    if wants_body {
+        answer.push_str(&body);
+    }
     let _a_reader_that_left_is_fine = stream.write(answer.into_bytes()).await;
 }
 
 fn text(watched: &Watched) -> String {
     let document = watched.document();
     let mut out = String::new();
-    for (name, value) in document.counters.each() {
-        metric(&mut out, &format!("evenkeel_{name}_total"), "counter", value as f64);
+    for (name, help, value) in document.counters.each() {
+        metric(&mut out, &format!("{name}_total"), "counter", help, value as f64);
     }
     let occupancy = &document.occupancy;
     let server = &document.server;
-    for (name, value) in [
-        ("buffer_used_bytes", occupancy.buffer_used_bytes),
-        ("buffer_size_bytes", occupancy.buffer_bytes),
-        ("log_used_bytes", occupancy.log_used_bytes),
-        ("log_size_bytes", occupancy.log_bytes),
-        ("dirty_bytes", occupancy.dirty_bytes),
-        ("pages_bytes", occupancy.pages_bytes),
-        ("pages_peak_bytes", occupancy.pages_peak_bytes),
-        ("table_bytes", occupancy.table_bytes),
-        ("pages_max_bytes", occupancy.pages_max_bytes),
-        ("connections", server.connections),
-        ("requests_in_flight_bytes", server.in_flight_bytes),
-        ("requests_in_flight_peak_bytes", server.in_flight_peak_bytes),
-        ("requests_in_flight_max_bytes", server.in_flight_max_bytes),
-        ("failed", u64::from(document.failure.is_some())),
+    for (name, help, value) in [
+        ("buffer_used_bytes", "Bytes of writes that are not durable.", occupancy.buffer_used_bytes),
+        ("buffer_size_bytes", "Bytes that there may be of them.", occupancy.buffer_bytes),
+        ("log_used_bytes", "Bytes of the log in use.", occupancy.log_used_bytes),
+        ("log_size_bytes", "Bytes of the log.", occupancy.log_bytes),
+        ("dirty_bytes", "Bytes of pages that are in the log and not home.", occupancy.dirty_bytes),
+        ("pages_bytes", "Bytes of pages in memory.", occupancy.pages_bytes),
+        ("pages_peak_bytes", "The most there were.", occupancy.pages_peak_bytes),
+        ("table_bytes", "Bytes of the table of sums in memory.", occupancy.table_bytes),
+        ("pages_max_bytes", "Bytes of pages that there may be in memory.", occupancy.pages_max_bytes),
+        ("connections", "Connections now.", server.connections),
+        ("requests_in_flight_bytes", "Bytes of requests not answered yet.", server.in_flight_bytes),
+        ("requests_in_flight_peak_bytes", "The most there were.", server.in_flight_peak_bytes),
+        ("requests_in_flight_max_bytes", "As many as there may be.", server.in_flight_max_bytes),
+        ("failed", "1 once the volume takes no writes any more.", u64::from(document.failure.is_some())),
     ] {
-        metric(&mut out, &format!("evenkeel_{name}"), "gauge", value as f64);
+        metric(&mut out, name, "gauge", help, value as f64);
     }
-    latencies(&mut out, watched);
+    requests(&mut out, watched);
     out
 }
 
-fn metric(out: &mut String, name: &str, kind: &str, value: f64) {
-    writeln!(out, "# TYPE {name} {kind}\n{name} {value}").expect("a string takes all");
+fn head(out: &mut String, name: &str, kind: &str, help: &str) {
+    writeln!(out, "# HELP evenkeel_{name} {help}\n# TYPE evenkeel_{name} {kind}")
+        .expect("a string takes all");
 }
 
-fn latencies(out: &mut String, watched: &Watched) {
+fn metric(out: &mut String, name: &str, kind: &str, help: &str, value: f64) {
+    head(out, name, kind, help);
+    writeln!(out, "evenkeel_{name} {value}").expect("as above");
+}
+
+/// What clients asked for: the same lines from the first scrape on, whatever they ask for.
+fn requests(out: &mut String, watched: &Watched) {
     let statistics = watched.statistics();
-    out.push_str("# TYPE evenkeel_request_errors_total counter\n");
-    for kind in CommandKind::ALL {
-        let (name, errors) = (kind.name(), statistics.of(kind).errors);
-        writeln!(out, "evenkeel_request_errors_total{{command=\"{name}\"}} {errors}").expect("as above");
-    }
-    out.push_str("# TYPE evenkeel_request_seconds histogram\n");
-    for kind in CommandKind::ALL {
-        let (name, of) = (kind.name(), statistics.of(kind));
-        let mut below = 0;
-        for (bucket, count) in of.latency.iter().enumerate().take(36).skip(10) {
-            below = of.latency[..=bucket].iter().sum::<u64>();
-            let bound_s = (2_u64 << bucket) as f64 / 1e9;
-            if *count > 0 {
-                writeln!(
-                    out,
-                    "evenkeel_request_seconds_bucket{{command=\"{name}\",le=\"{bound_s}\"}} {below}"
-                )
-                .expect("as above");
-            }
+    for (name, help, of_kind) in [
+        ("requests", "Requests answered.", (|of| of.requests) as fn(&CommandStatistics) -> u64),
+        ("request_errors", "Requests answered with an error.", |of| of.errors),
+    ] {
+        head(out, &format!("{name}_total"), "counter", help);
+        for kind in CommandKind::ALL {
+            let (command, value) = (kind.name(), of_kind(statistics.of(kind)));
+            writeln!(out, "evenkeel_{name}_total{{command=\"{command}\"}} {value}").expect("as above");
         }
-        debug_assert!(below <= of.requests);
-        let (requests, sum_s) = (of.requests, of.latency_sum_ns as f64 / 1e9);
+    }
+    let help = "From a request's last byte to its reply's first, of requests that were not refused.";
+    head(out, "request_seconds", "histogram", help);
+    for kind in CommandKind::ALL {
+        let (command, of) = (kind.name(), statistics.of(kind));
+        let name = format!("evenkeel_request_seconds_bucket{{command=\"{command}\"");
+        for bucket in BUCKETS {
+            let below: u64 = of.latency[..=bucket].iter().sum();
+            let bound_s = (2_u64 << bucket) as f64 / 1e9;
+            writeln!(out, "{name},le=\"{bound_s}\"}} {below}").expect("as above");
+        }
+        let (timed, sum_s) = (of.timed(), of.latency_sum_ns as f64 / 1e9);
         writeln!(
             out,
-            "evenkeel_request_seconds_bucket{{command=\"{name}\",le=\"+Inf\"}} {requests}\n\
-             evenkeel_request_seconds_sum{{command=\"{name}\"}} {sum_s}\n\
-             evenkeel_request_seconds_count{{command=\"{name}\"}} {requests}"
+            "{name},le=\"+Inf\"}} {timed}\n\
+             evenkeel_request_seconds_sum{{command=\"{command}\"}} {sum_s}\n\
+             evenkeel_request_seconds_count{{command=\"{command}\"}} {timed}"
         )
         .expect("as above");
     }

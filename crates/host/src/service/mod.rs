@@ -14,7 +14,7 @@
 mod metrics;
 pub mod status;
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -28,13 +28,16 @@ use crate::nbd::export::VolumeExport;
 use crate::nbd::limits::Limits;
 use crate::nbd::server::{Ending, Server};
 use crate::nbd::tls::TlsServer;
-use crate::net::{ByteStream, Listener};
+use crate::net::{ByteStream, Listener, Place};
 use crate::path_error::PathError;
 use crate::volume::member::MemberDrive;
 use crate::volume::{LocalVolume, OpenVolume, STATUS_SOCKET, VolumeError};
 
 /// How long to wait after a connection could not be accepted: descriptors may be short.
 const ACCEPT_AGAIN_NS: u64 = 100_000_000;
+
+/// How often that is told at most: it may go on for hours.
+const ACCEPT_TOLD_NS: u64 = 5_000_000_000;
 
 /// The server of a volume on this machine.
 type VolumeServer = Server<Loop, VolumeExport<Loop, SharedArena, MemberDrive, MemberDrive>>;
@@ -85,8 +88,8 @@ pub enum Event<'a> {
     Ready {
         /// The volume.
         volume: &'a OpenVolume,
-        /// The TCP addresses that are listened on.
-        tcp: Vec<std::net::SocketAddr>,
+        /// Where they may: one for each of [`Options::nbd`]; `None` for a socket that has no name.
+        places: Vec<Option<Place>>,
         /// Where the metrics are.
         metrics: Option<std::net::SocketAddr>,
     },
@@ -129,10 +132,10 @@ pub async fn run(
     }
     let server: VolumeServer = Server::new(event_loop.clone(), export, options.limits, tls);
     let tell = Rc::new(tell);
-    let mut tcp = Vec::new();
+    let mut places = Vec::new();
     for address in options.nbd {
         let (listener, peer) = listen(event_loop, address)?;
-        tcp.extend(listener.tcp_address().ok().filter(|_| peer == "tcp"));
+        places.push(listener.place());
         accept(event_loop, listener, server.clone(), Rc::clone(&tell), peer);
     }
     let watched = Rc::new(status::Watched::new(event_loop, &open, server.clone(), options.read_only));
@@ -142,7 +145,7 @@ pub async fn run(
         Some(address) => Some(metrics::serve(event_loop, &address, watched)?),
         None => None,
     };
-    tell(Event::Ready { volume: &open, tcp, metrics });
+    tell(Event::Ready { volume: &open, places, metrics });
     let _came = signals.next().await;
     tell(Event::Stopping);
     stop(&signals, &server, open).await
@@ -174,8 +177,9 @@ fn listen(event_loop: &Loop, address: Address) -> Result<(Listener, &'static str
             Ok((listener.map_err(|error| refused(&address, error))?, "tcp"))
         }
         Address::Inherited(socket) => {
+            let what = format!("descriptor {}, handed over with LISTEN_FDS", socket.as_raw_fd());
             let listener = Listener::from_fd(event_loop, socket);
-            Ok((listener.map_err(|error| refused("the socket handed over", error))?, "inherited"))
+            Ok((listener.map_err(|error| refused(&what, error))?, "inherited"))
         }
     }
 }
@@ -190,11 +194,16 @@ fn accept(
 ) {
     let env = event_loop.clone();
     event_loop.spawn(async move {
+        let mut told_ns = None;
         loop {
             let stream = match listener.accept().await {
                 Ok(stream) => stream,
                 Err(error) => {
-                    tell(Event::Connection(&format!("cannot accept a connection: {error}")));
+                    let now_ns = env.now_ns();
+                    if told_ns.is_none_or(|told_ns| now_ns - told_ns >= ACCEPT_TOLD_NS) {
+                        tell(Event::Connection(&format!("cannot accept connections for now: {error}")));
+                        told_ns = Some(now_ns);
+                    }
                     env.sleep(ACCEPT_AGAIN_NS).await;
                     continue;
                 }

@@ -12,9 +12,11 @@ use evenkeel_engine::options::Journaling;
 use serde::{Deserialize, Serialize};
 
 use super::{Told, VolumeServer};
+use crate::drive::DurableWay;
 use crate::event_loop::{Backend, Loop};
 use crate::nbd::statistics::{CommandKind, Statistics};
 use crate::volume::description::Description;
+use crate::volume::member::Place;
 use crate::volume::{OpenVolume, STATUS_SOCKET};
 
 /// Longest document that is read.
@@ -103,7 +105,7 @@ pub struct Chosen {
     pub commits_in_flight_max: u64,
     /// Memory for pages.
     pub cache_bytes: u64,
-    /// What makes a log write durable.
+    /// What makes a log write durable: `dsync`, `linked` (a write and a flush), or `nbd`, the server that has the log.
     pub durable_way: String,
 }
 
@@ -133,10 +135,10 @@ pub struct Occupancy {
 }
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    ($(#[doc = $doc:literal] $name:ident,)*) => {
         /// What the engine did, by the names of [`Snapshot`].
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-        pub struct Counters { $($(#[$doc])* pub $name: u64,)* }
+        pub struct Counters { $(#[doc = $doc] pub $name: u64,)* }
 
         impl From<Snapshot> for Counters {
             fn from(snapshot: Snapshot) -> Self {
@@ -145,9 +147,9 @@ macro_rules! counters {
         }
 
         impl Counters {
-            /// Each with its name.
-            pub fn each(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name),)*]
+            /// Each with its name, and what it counts.
+            pub fn each(&self) -> Vec<(&'static str, &'static str, u64)> {
+                vec![$((stringify!($name), $doc.trim_ascii(), self.$name),)*]
             }
         }
     };
@@ -158,6 +160,10 @@ counters! {
     user_bytes,
     /// Writes.
     writes,
+    /// Requests to write zeros or to discard.
+    zeroes,
+    /// Bytes of these.
+    zeroed_bytes,
     /// Bytes that equalled what was durable already.
     equal_bytes,
     /// Bytes read.
@@ -186,6 +192,8 @@ counters! {
     buffer_waits,
     /// Times a commit waited for room in the log.
     log_waits,
+    /// Times the log was full to its end and went on from its start.
+    log_wraps,
     /// Pages read from the home member, for which somebody waited.
     home_reads,
     /// Pages of the table of sums read from the home member.
@@ -211,7 +219,7 @@ pub struct Requests {
     pub errors: u64,
     /// Bytes of the others.
     pub bytes: u64,
-    /// From the request's last byte to the reply's first.
+    /// From the request's last byte to the reply's first, of those that were carried out.
     pub latency_s: Latency,
 }
 
@@ -343,7 +351,12 @@ impl Watched {
             batch_max_bytes: options.batch_max_bytes as u64,
             commits_in_flight_max: options.commits_in_flight_max as u64,
             cache_bytes: options.cached_pages_max as u64 * 4096,
-            durable_way: format!("{:?}", log.durable_way).to_lowercase(),
+            durable_way: match (&log.place, log.durable_way) {
+                (Place::Nbd(_), _) => "nbd",
+                (Place::Path(_), Some(DurableWay::Linked)) => "linked",
+                (Place::Path(_), Some(DurableWay::Dsync) | None) => "dsync",
+            }
+            .to_owned(),
         }
     }
 
@@ -363,7 +376,7 @@ fn requests(statistics: &Statistics) -> Vec<Requests> {
             errors: of.errors,
             bytes: of.bytes,
             latency_s: Latency {
-                mean: of.latency_sum_ns as f64 / of.requests.max(1) as f64 / 1e9,
+                mean: of.latency_sum_ns as f64 / of.timed().max(1) as f64 / 1e9,
                 p50: below(0.5),
                 p99: below(0.99),
                 p999: below(0.999),

@@ -22,7 +22,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use super::LocalVolume;
 use crate::drive::{DriveOptions, FileDrive};
 use crate::event_loop::{Loop, race};
-use crate::nbd::client::{NbdDrive, connect};
+use crate::nbd::client::{ClientError, NbdDrive, connect};
 use crate::nbd::uri::NbdUri;
 use crate::nbd::wait::Notify;
 use crate::net::Stream;
@@ -137,6 +137,28 @@ impl MemberDrive {
         })?;
         Ok(Self::Nbd(drive))
     }
+
+    /// Why it is lost, if it is.
+    fn failure(&self) -> Option<ClientError> {
+        match self {
+            Self::File(_) => None,
+            Self::Nbd(drive) => drive.client().failure(),
+        }
+    }
+}
+
+/// A volume's members, each with its place.
+pub(super) struct Members(pub(super) Vec<(Place, Rc<MemberDrive>)>);
+
+impl Members {
+    /// Which of them is lost, and why: an error number of what failed with it does not say so.
+    pub(super) fn lost(&self) -> Option<String> {
+        self.0.iter().find_map(|(place, drive)| Some(lost(&place.to_string(), &drive.failure()?)))
+    }
+}
+
+fn lost(place: &str, error: &ClientError) -> String {
+    format!("{place}: the member is lost ({error}); serve the volume anew once it is back")
 }
 
 impl Device for MemberDrive {
@@ -207,15 +229,13 @@ impl Watch {
         let broken = drive.client().broken();
         let (volume, place, ended) = (volume.clone(), place.to_string(), Rc::clone(&self.0));
         event_loop.spawn(async move {
-            let lost = async { Some(broken.await) };
+            let breaks = async { Some(broken.await) };
             let over = async {
                 ended.changed.until(|| ended.has_ended.get().then_some(())).await;
                 None
             };
-            if let Some(error) = race(lost, over).await {
-                volume.fail(&format!(
-                    "{place}: the member is lost ({error}); serve the volume anew once it is back"
-                ));
+            if let Some(error) = race(breaks, over).await {
+                volume.fail(&lost(&place, &error));
             }
         });
     }

@@ -34,7 +34,7 @@ use crate::event_loop::Loop;
 use crate::path_error::PathError;
 
 use description::{Description, Member, VolumeId};
-use member::{MemberDrive, Place, Watch};
+use member::{MemberDrive, Members, Place, Watch};
 
 /// How long a process that was just killed is waited for: the kernel ends its I/O after its death is told.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -90,6 +90,7 @@ pub struct OpenVolume {
     pub description: Description,
     folder: PathBuf,
     arena_path: PathBuf,
+    members: Members,
     /// Tells the volume of members that are lost.
     _watch: Watch,
     /// Holds the lock.
@@ -129,17 +130,23 @@ impl OpenVolume {
         let separate_log = description.log.is_some();
         let drives = (Rc::clone(&home), Rc::clone(&log));
         let opened = Volume::open(event_loop.clone(), arena, drives.0, drives.1, separate_log, options).await;
-        let volume = opened.map_err(|source| VolumeError::Engine { folder: folder.to_owned(), source })?;
+        let mut members = vec![(description.home.place.clone(), Rc::clone(&home))];
+        members.extend(description.log.iter().map(|member| (member.place.clone(), Rc::clone(&log))));
+        let members = Members(members);
+        let volume = opened.map_err(|source| match members.lost() {
+            Some(lost) => VolumeError::Refused(format!("{}: cannot be opened: {lost}", folder.display())),
+            None => VolumeError::Engine { folder: folder.to_owned(), source },
+        })?;
         if volume.id() != description.id.0 || volume.size_bytes() != description.size_bytes {
             let why = "its members belong to another volume";
             return Err(VolumeError::description(&folder.join(description::FILE_NAME), &why));
         }
         let watch = Watch::default();
-        watch.over(event_loop, &volume, &description.home.place, &home);
-        if let Some(member) = &description.log {
-            watch.over(event_loop, &volume, &member.place, &log);
+        for (place, member) in &members.0 {
+            watch.over(event_loop, &volume, place, member);
         }
-        Ok(Self { volume, description, folder: folder.to_owned(), arena_path, _watch: watch, _lock: lock })
+        let folder = folder.to_owned();
+        Ok(Self { volume, description, folder, arena_path, members, _watch: watch, _lock: lock })
     }
 
     /// Where it is.
@@ -159,7 +166,10 @@ impl OpenVolume {
     /// The volume's failure; then the arena stays, with what is not durable in it.
     pub async fn close(self) -> Result<(), VolumeError> {
         let closed = self.volume.close().await;
-        closed.map_err(|source| VolumeError::Engine { folder: self.folder.clone(), source })?;
+        closed.map_err(|source| {
+            let source = self.members.lost().map_or(source, |lost| Error::Latched(lost.into()));
+            VolumeError::Engine { folder: self.folder.clone(), source }
+        })?;
         let _an_empty_arena_may_stay = std::fs::remove_file(&self.arena_path);
         Ok(())
     }

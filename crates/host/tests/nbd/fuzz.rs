@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-use evenkeel_host::nbd::fuzzing::{fuzz_bytes, fuzz_session};
+use evenkeel_host::nbd::fuzzing::{Answered, fuzz_answers, fuzz_bytes, fuzz_session};
 use evenkeel_host::nbd::statistics::CommandKind;
 use evenkeel_sim::random::Random;
 
@@ -79,6 +79,20 @@ fn what_real_clients_send_does_not_hurt_the_server_whatever_becomes_of_it() {
     for seed in 0..5_000 {
         fuzz_bytes(&changed(&corpus, seed), seed);
     }
+}
+
+#[test]
+fn no_server_hurts_its_client() {
+    let (mut let_in, mut sum) = (0, Answered::default());
+    for seed in 0..5_000 {
+        let mut data = input(seed);
+        // All of the first choices in turn.
+        data[0] = seed as u8;
+        let told = fuzz_answers(&data);
+        let_in += u32::from(told.is_open);
+        sum = Answered { is_open: true, done: sum.done + told.done, failed: sum.failed + told.failed };
+    }
+    assert!(let_in > 200 && sum.done > 1_000 && sum.failed > 1_000, "{let_in} were let in: {sum:?}");
 }
 
 /// As many sessions as `EVENKEEL_SESSIONS` says, from the seed `EVENKEEL_SEED` on.

@@ -4,8 +4,9 @@ use std::pin::Pin;
 
 use evenkeel_engine::device::{Durability, Extent, FlushScope};
 use evenkeel_engine::env::Env;
-use evenkeel_host::nbd::client::Client;
-use evenkeel_host::nbd::fuzzing::pair;
+use evenkeel_host::nbd::client::{Client, ConnectOptions};
+use evenkeel_host::nbd::fuzzing::{RamExport, pair};
+use evenkeel_host::nbd::limits::Limits;
 use evenkeel_host::nbd::proto::chunk;
 use evenkeel_host::nbd::proto::transmission::{
     Headers, Request, encode_chunk, encode_done, encode_error, encode_read_header, encode_simple,
@@ -102,6 +103,63 @@ fn whatever_a_server_answers_every_request_ends() {
             assert!(client.read(0, &mut [0; 1]).await.is_err(), "the server is gone");
         });
     }
+}
+
+#[test]
+fn a_server_that_is_there_and_does_not_answer_is_lost_in_time() {
+    let request = Request { flags: 0, command: 0, cookie: 1 << 32, offset: 0, len: 0 };
+    for headers in [Headers::Simple, Headers::Structured, Headers::Extended] {
+        let greeting = answers(handshake(headers));
+        let (mut done, mut empty, mut piece) = (Vec::new(), Vec::new(), Vec::new());
+        encode_done(&mut done, headers, &request);
+        encode_chunk(&mut empty, headers, 0, chunk::NONE, &request, 0);
+        encode_chunk(&mut piece, headers, 0, chunk::ERROR, &request, 6);
+        piece.extend([0, 0, 0, 5, 0, 0]);
+        // Nothing, the beginning of an answer, and answers that do not end.
+        for (said, is_violation) in [(&b""[..], false), (&done[..2], false), (&empty, true), (&piece, false)]
+        {
+            if headers == Headers::Simple && said.len() > 2 {
+                continue;
+            }
+            let (greeting, said) = (greeting.clone(), said.to_vec());
+            tell(1, |env| async move {
+                let (near, far) = pair(1 << 20, Some(1));
+                far.write(greeting).await.0.expect("the client takes it");
+                let client = Client::connect(&env, near, &with_headers(headers)).await.expect("it connects");
+                let (time, begin) = (env.clone(), said.len() == 2);
+                env.spawn(async move {
+                    time.sleep(1_000_000).await;
+                    while far.write(said.clone()).await.0.is_ok() {
+                        time.sleep(if begin { 1 << 60 } else { 100_000_000 }).await;
+                    }
+                });
+                let began_ns = env.now_ns();
+                let error = client.flush(FlushScope::Whole).await.expect_err("it is not answered");
+                let waited_ns = env.now_ns() - began_ns;
+                let answer_max_ns = ConnectOptions::default().answer_max_ns;
+                match is_violation {
+                    true => assert!(waited_ns < 1_000_000_000, "{error} after {waited_ns}"),
+                    false => {
+                        assert!(error.to_string().contains("has not answered a request for 30 s"), "{error}");
+                        assert!((answer_max_ns..=answer_max_ns / 8 * 9).contains(&waited_ns), "{waited_ns}");
+                    }
+                }
+                assert_eq!(client.failure(), Some(error));
+            });
+        }
+    }
+}
+
+#[test]
+fn a_server_that_answers_in_time_is_kept_for_ever() {
+    tell(1, |env| async move {
+        let world = crate::world::World::new(&env, RamExport::new(4096), Limits::default());
+        let client = world.client(&ConnectOptions::default()).await.expect("it connects");
+        for _ in 0..100 {
+            client.write(0, &[1; 100], Durability::Durable).await.expect("it is answered");
+            env.sleep(20_000_000_000).await;
+        }
+    });
 }
 
 /// Bytes at an offset as a chunk of the reply to the first request.

@@ -21,7 +21,9 @@ mod csv;
 mod figure;
 mod gallery;
 mod okeanos;
+mod range_flush;
 mod registry;
+mod sync_writes;
 mod work;
 
 pub use claim::{Claim, Comparison, Kind, Verdict};

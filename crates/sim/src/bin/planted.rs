@@ -15,7 +15,7 @@ use evenkeel_sim::caught::caught;
 use evenkeel_sim::scenario::{Setup, run};
 
 /// Seeds after which a bug counts as escaped.
-const SEEDS_MAX: u64 = 3_000;
+const SEEDS_MAX: u64 = 10_000;
 
 /// Cuts of each seed.
 const CUTS: u32 = 2;

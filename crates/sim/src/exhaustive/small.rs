@@ -5,8 +5,10 @@ use std::rc::Rc;
 
 use evenkeel_engine::device::Geometry;
 use evenkeel_engine::error::Error;
-use evenkeel_engine::format::layout::Layout;
-use evenkeel_engine::options::{CreateOptions, Journaling, OpenOptions};
+use evenkeel_engine::format::PAGE;
+use evenkeel_engine::format::layout::{Layout, SUMS_PER_TABLE_PAGE};
+use evenkeel_engine::format::record::TAG_BYTES;
+use evenkeel_engine::options::{CreateOptions, Journaling, OpenOptions, Tuning};
 use evenkeel_engine::volume::{Volume, create};
 
 use crate::arena::{ArenaBytes, SimArena};
@@ -15,10 +17,12 @@ use crate::drive::{DriveOptions, SimDrive};
 use crate::executor::{Executor, Halt};
 use crate::image::{Image, SharedImage};
 use crate::oracle::{Oracle, Violation};
+use crate::page_cache::PageCache;
+use crate::places::Places;
 use crate::random::Random;
-use crate::workload::{Habits, Stage, run_clients};
+use crate::workload::{Habits, Stage, read_known, run_clients};
 
-/// Bytes of the volume.
+/// Bytes that clients know.
 const SIZE_BYTES: u64 = 8 * 4096;
 
 /// Polls after which a life counts as one that does not end.
@@ -43,6 +47,23 @@ pub(super) struct Small {
     /// Whether the life whose crashes are tried begins with the recovery from another crash.
     begins_crashed: bool,
     habits: Habits,
+    /// Whether the system keeps what was read of the home drive in memory, as it was then.
+    cache: bool,
+}
+
+/// Portions as small as there are.
+fn least(random: &mut Random) -> Tuning {
+    Tuning {
+        small_max_bytes: *random.pick(&[0, 1000]),
+        rescanned_max: random.index(2),
+        turn_pages_max: 1,
+        home_write_pages_max: 1 + random.index(2),
+        shared_bulk_max_bytes: 1,
+        shared_home_max_bytes: 1,
+        kept_pages_max: 1,
+        table_pages_max: Some(1),
+        ..Tuning::default()
+    }
 }
 
 /// A volume that was recovered.
@@ -80,9 +101,25 @@ impl Small {
             _ => *random.pick(&[Journaling::WholePages, Journaling::Ordered]),
         };
         let clients = 1 + random.below(2);
+        // Every other one has several pages in its table, says little at once and is given portions as small as any.
+        let mut more = Random::new(seed ^ 0x7e41);
+        let is_apart = more.coin();
+        let (places, tuning, log_bytes, cache) = match is_apart {
+            false => (Places::together(SIZE_BYTES), Tuning::default(), log_bytes, false),
+            true => {
+                let (announced_max_bytes, log_bytes) = match (atomic_sectors, sector_bytes) {
+                    (true, 512) => (7 * TAG_BYTES, 64 << 10),
+                    (true, _) => (9 * TAG_BYTES, 320 << 10),
+                    (false, 512) => (TAG_BYTES + PAGE, 960 << 10),
+                    (false, _) => (5 * (TAG_BYTES + PAGE), 1120 << 10),
+                };
+                let tuning = Tuning { announced_max_bytes, ..least(&mut more) };
+                (Places::apart(SIZE_BYTES, 3, SUMS_PER_TABLE_PAGE - 1, 260), tuning, log_bytes, true)
+            }
+        };
         Self {
             seed,
-            create: CreateOptions { size_bytes: SIZE_BYTES, log_bytes, atomic_max_bytes: 4096 },
+            create: CreateOptions { size_bytes: places.volume_bytes(), log_bytes, atomic_max_bytes: 4096 },
             open: OpenOptions {
                 journaling,
                 batch_max_bytes: 4096 << random.below(2),
@@ -90,6 +127,7 @@ impl Small {
                 home_writes_max: 1 + (seed % 3) as usize,
                 cached_pages_max: 16,
                 dirty_pages_max: 16_384,
+                tuning,
             },
             separate_log: seed.is_multiple_of(2),
             sector_bytes,
@@ -99,11 +137,12 @@ impl Small {
                 clients,
                 operations: operations / clients,
                 stripe_bytes: 5000,
-                size_bytes: SIZE_BYTES,
+                places,
                 atomic_max_bytes: 4096,
                 large_share: 0.15,
                 atomic_writes: matches!(journaling, Journaling::Wasteless | Journaling::Selective { .. }),
             },
+            cache,
         }
     }
 
@@ -140,17 +179,19 @@ impl Small {
         let mut executor = Executor::new(self.seed);
         executor.limit_polls(POLLS_MAX);
         let cuts = Cuts::new(CutPlan { at_event, kind: CutKind::PowerCut }, executor.stop());
-        let open = |image: &SharedImage| {
-            let options = DriveOptions { seed: self.seed, ..DriveOptions::default() };
+        let open = |image: &SharedImage, has_cache: bool| {
+            let cache = has_cache.then(|| PageCache::shared(0.5));
+            let options = DriveOptions { seed: self.seed, cache, ..DriveOptions::default() };
             Rc::new(SimDrive::open(Rc::clone(image), executor.env(), cuts.clone(), options))
         };
-        let home_drive = open(&home);
-        let log_drive = if self.separate_log { open(&log) } else { Rc::clone(&home_drive) };
+        let home_drive = open(&home, self.cache);
+        let log_drive = if self.separate_log { open(&log, false) } else { Rc::clone(&home_drive) };
         Life { executor, cuts, home, log, home_drive, log_drive }
     }
 
     fn created(&self) -> Result<World, Violation> {
-        let home_bytes = Layout::home_bytes_for(SIZE_BYTES / 4096, self.create.log_bytes, self.separate_log);
+        let home_bytes =
+            Layout::home_bytes_for(self.create.size_bytes / 4096, self.create.log_bytes, self.separate_log);
         let log_bytes = if self.separate_log { self.create.log_bytes + 2 * 4096 } else { 4096 };
         let mut life = self.life(self.image(home_bytes), self.image(log_bytes), None);
         let (home, log) = (Rc::clone(&life.home_drive), Rc::clone(&life.log_drive));
@@ -190,8 +231,7 @@ impl Small {
         let (judge, accused) = (Rc::clone(&oracle), Rc::clone(&seen));
         let lived = life.executor.block_on(async move {
             let volume = Volume::open(env.clone(), arena, home, log, self.separate_log, self.open).await?;
-            let mut found = vec![0; SIZE_BYTES as usize];
-            volume.read(0, &mut found).await?;
+            let found = read_known(&volume, self.habits.places).await?;
             if env.is_stopped() {
                 return Ok(Ok(()));
             }
@@ -233,8 +273,7 @@ impl Small {
         let (home, log) = (Rc::clone(&life.home_drive), Rc::clone(&life.log_drive));
         let recovered = life.executor.block_on(async move {
             let volume = Volume::open(env, arena, home, log, self.separate_log, self.open).await?;
-            let mut found = vec![0; SIZE_BYTES as usize];
-            volume.read(0, &mut found).await?;
+            let found = read_known(&volume, self.habits.places).await?;
             Ok::<_, Error>(found)
         });
         let found = recovered.map_err(violation)?.map_err(violation)?;

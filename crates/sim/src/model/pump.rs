@@ -149,10 +149,21 @@ impl<E: Env + Clone + 'static> Pump<E> {
     /// Submits a request and waits until it is done; answers how late that is told, against the model's time, or
     /// `None` if a power cut came first.
     pub async fn ask(&self, operation: Operation, extent: Extent, bytes: Option<&[u8]>) -> Option<u64> {
+        self.ask_for(0, operation, extent, bytes).await
+    }
+
+    /// As [`Self::ask`], for a stream: 0 is nobody's.
+    pub async fn ask_for(
+        &self,
+        stream: u32,
+        operation: Operation,
+        extent: Extent,
+        bytes: Option<&[u8]>,
+    ) -> Option<u64> {
         let state = &*self.0;
         self.run();
         let tag = state.next_tag.replace(state.next_tag.get() + 1);
-        let request = Request::new(tag, operation, extent.offset, extent.len);
+        let request = Request { stream, ..Request::new(tag, operation, extent.offset, extent.len) };
         let now_ns = state.model.borrow().now_ns();
         let cuts = state.cuts.get();
         state.under_way.borrow_mut().insert(tag, Asked::Waits(Waker::noop().clone()));

@@ -3,7 +3,6 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use evenkeel_engine::counters::Snapshot;
 use evenkeel_engine::device::{Extent, FlushScope};
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::layout::Layout;
@@ -18,8 +17,9 @@ use crate::faults::Faults;
 use crate::image::{Image, SharedImage};
 use crate::latency::Latency;
 use crate::oracle::{Oracle, Violation};
+use crate::page_cache::{PageCache, SharedCache};
 use crate::random::Random;
-use crate::workload::{Stage, run_clients};
+use crate::workload::{Stage, read_known, run_clients};
 
 /// Polls after which a life counts as one that does not end.
 const POLLS_MAX: u64 = 200_000;
@@ -30,6 +30,8 @@ pub(super) struct Machine {
     pub(super) random: Random,
     pub(super) home: SharedImage,
     pub(super) log: SharedImage,
+    /// What the system keeps of the home drive in memory.
+    cache: Option<SharedCache>,
     pub(super) arena: ArenaBytes,
     pub(super) oracle: Rc<RefCell<Oracle>>,
     /// Whether the power was cut since the oracle last judged: a life that is cut while it opens is not judged.
@@ -83,8 +85,9 @@ impl Machine {
             random: Random::new(setup.seed ^ 0x5eed),
             home: Image::shared(setup.geometry(home_bytes)),
             log: Image::shared(setup.geometry(log_device_bytes)),
+            cache: setup.stale_share.map(PageCache::shared),
             arena: ArenaBytes::new(setup.arena_bytes),
-            oracle: Rc::new(RefCell::new(Oracle::new(create.size_bytes as usize))),
+            oracle: Rc::new(RefCell::new(Oracle::new(setup.habits.places.known_bytes as usize))),
             power_was_cut: true,
             last_cut: None,
             life_events: 400,
@@ -105,7 +108,9 @@ impl Machine {
         drop(life.executor);
         self.settle(CutKind::PowerCut);
         self.last_cut = None;
-        made.map_err(Violation::of)?.map_err(Violation::of)
+        made.map_err(Violation::of)?.map_err(Violation::of)?;
+        self.begin_log_late();
+        Ok(())
     }
 
     /// A life whose home drive and log drive have these faults; those of the log count for nothing where it has
@@ -114,13 +119,14 @@ impl Machine {
         let mut executor = Executor::new(self.random.number());
         executor.limit_polls(POLLS_MAX);
         let cuts = Cuts::new(plan, executor.stop());
-        let mut open = |image: &SharedImage, faults: Faults| {
-            let options = DriveOptions { latency: Latency::default(), faults, seed: self.random.number() };
+        let mut open = |image: &SharedImage, faults: Faults, cache: Option<SharedCache>| {
+            let (latency, seed) = (Latency::default(), self.random.number());
+            let options = DriveOptions { latency, faults, seed, cache };
             Rc::new(SimDrive::open(Rc::clone(image), executor.env(), cuts.clone(), options))
         };
         let [of_home, of_log] = faults;
-        let home = open(&self.home, of_home);
-        let log = if self.setup.separate_log { open(&self.log, of_log) } else { Rc::clone(&home) };
+        let home = open(&self.home, of_home, self.cache.clone());
+        let log = if self.setup.separate_log { open(&self.log, of_log, None) } else { Rc::clone(&home) };
         let seed = self.random.number();
         let arena = SimArena::open(self.arena.clone(), executor.env(), cuts.clone(), seed);
         Life { executor, cuts, home, log, arena }
@@ -136,6 +142,8 @@ impl Machine {
         let mut life = self.life(plan, [Faults::default(), Faults::default()]);
         let (setup, oracle, power_was_cut) = (self.setup, Rc::clone(&self.oracle), self.power_was_cut);
         let (env, home, log, arena) = (life.executor.env(), life.home, life.log, life.arena);
+        let opened = Rc::new(RefCell::new(None));
+        let to_count = Rc::clone(&opened);
         let judged_now = Rc::new(Cell::new(false));
         let has_judged = Rc::clone(&judged_now);
         let violation = Rc::new(RefCell::new(None));
@@ -143,10 +151,10 @@ impl Machine {
         let seeds = self.client_seeds();
         let lived = life.executor.block_on(async move {
             let volume = Volume::open(env.clone(), arena, home, log, setup.separate_log, setup.open).await?;
-            let mut found = vec![0; setup.habits.size_bytes as usize];
-            volume.read(0, &mut found).await?;
+            to_count.replace(Some(volume.clone()));
+            let found = read_known(&volume, setup.habits.places).await?;
             if env.is_stopped() {
-                return Ok((volume.counters(), Ok(())));
+                return Ok(Ok(()));
             }
             let judged = match power_was_cut {
                 false => oracle.borrow_mut().judge_kill(&found),
@@ -154,12 +162,12 @@ impl Machine {
             };
             has_judged.set(true);
             if judged.is_err() {
-                return Ok((volume.counters(), judged));
+                return Ok(judged);
             }
             match work {
                 Work::Checkpoint => volume.checkpoint().await?,
                 Work::Close => {
-                    let begun = oracle.borrow().begin_flush(Extent::new(0, setup.habits.size_bytes));
+                    let begun = oracle.borrow().begin_flush(Extent::new(0, setup.habits.places.known_bytes));
                     volume.flush(FlushScope::Whole).await?;
                     oracle.borrow_mut().end_flush(begun);
                     volume.checkpoint().await?;
@@ -180,13 +188,16 @@ impl Machine {
                     if !is_over {
                         let report = check(&volume).await?;
                         if !report.is_clean() {
-                            return Ok((volume.counters(), Err(Violation::of(format!("{report:?}")))));
+                            return Ok(Err(Violation::of(format!("{report:?}"))));
                         }
                     }
                 }
             }
-            Ok::<(Snapshot, Result<(), Violation>), Error>((volume.counters(), Ok(())))
+            Ok::<Result<(), Violation>, Error>(Ok(()))
         });
+        if let Some(volume) = opened.take() {
+            self.outcome.count(&volume.counters());
+        }
         self.end_life(&life.executor, &life.cuts, plan);
         drop(life.executor);
         if judged_now.get() {
@@ -202,11 +213,7 @@ impl Machine {
             }
             Err(halt) => Err(Violation::of(halt)),
             Ok(lived) => {
-                let (counters, judged) = lived.map_err(Violation::of)?;
-                judged?;
-                self.outcome.checkpoints += counters.checkpoints;
-                self.outcome.commits += counters.commits;
-                self.outcome.direct_writes += counters.direct_writes;
+                lived.map_err(Violation::of)??;
                 Ok(End::Done)
             }
         }
@@ -236,10 +243,16 @@ impl Machine {
     pub(super) fn settle(&mut self, cut: CutKind) {
         match cut {
             CutKind::Kill => {
+                if let Some(cache) = self.cache.as_ref().filter(|_| !self.setup.keeps_cache) {
+                    cache.borrow_mut().clear();
+                }
                 self.home.borrow_mut().kill(&mut self.random);
                 self.log.borrow_mut().kill(&mut self.random);
             }
             CutKind::PowerCut => {
+                if let Some(cache) = &self.cache {
+                    cache.borrow_mut().clear();
+                }
                 self.home.borrow_mut().power_cut(&mut self.random);
                 self.log.borrow_mut().power_cut(&mut self.random);
                 self.arena.clear();

@@ -1,14 +1,14 @@
 //! What lies where on the drives of a machine, and damage to it.
 
-use evenkeel_engine::device::Extent;
-use evenkeel_engine::format::layout::{HOME_COPIES, Layout, home_copy_offset};
+use evenkeel_engine::device::{Durability, Extent};
+use evenkeel_engine::format::layout::{HOME_COPIES, LOG_COPIES, Layout, home_copy_offset, log_copy_offset};
 use evenkeel_engine::format::record::{HEADER_BYTES, TAG_BYTES, decode, decode_header};
 use evenkeel_engine::format::superblock::Superblock;
 use evenkeel_engine::format::{PAGE, PAGE_BYTES};
 
 use super::machine::Machine;
 use super::trouble::{Damage, Zone};
-use crate::image::SharedImage;
+use crate::image::{Payload, SharedImage};
 
 /// Bytes that rot together, at most.
 const ROT_BYTES_MAX: u64 = 48;
@@ -47,6 +47,30 @@ impl Machine {
             Superblock::decode(&page)
         });
         copies.max_by_key(|superblock| superblock.generation)
+    }
+
+    /// Lets the log of the new volume begin in its last quarter, as one may that was used before: so its end comes soon.
+    pub(super) fn begin_log_late(&mut self) {
+        let layout = self.layout();
+        let sector = u64::from(self.setup.sector_bytes);
+        let late = self.random.below(layout.log.len / 4 / sector);
+        let at_home = (0..HOME_COPIES).map(|copy| (self.home.clone(), layout.home_copy_offset(copy)));
+        let of_log = if self.setup.separate_log { LOG_COPIES } else { 0 };
+        let at_log = (0..of_log).map(|copy| (self.log.clone(), log_copy_offset(copy)));
+        for (image, offset) in at_home.chain(at_log) {
+            let mut page = [0; PAGE];
+            image.borrow().read(offset, &mut page);
+            let Some(superblock) = Superblock::decode(&page) else { continue };
+            let tail_offset = layout.log.len - sector - late * sector;
+            let moved = Superblock { tail_offset, ..superblock }.encode();
+            let mut image = image.borrow_mut();
+            let id = image.begin_write(
+                Extent::new(offset, PAGE_BYTES),
+                Payload::Bytes(moved.as_slice().into()),
+                Durability::Durable,
+            );
+            image.complete_write(id);
+        }
     }
 
     fn log_image(&self) -> SharedImage {

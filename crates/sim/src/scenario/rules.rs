@@ -8,6 +8,7 @@ use evenkeel_engine::volume::Volume;
 
 use crate::executor::SimEnv;
 use crate::oracle::{Floor, Oracle, Violation};
+use crate::places::Places;
 
 /// What is expected of a life with trouble.
 pub(super) struct Rules {
@@ -25,6 +26,8 @@ pub(super) struct Rules {
     pub(super) works: bool,
     /// Whether all that the volume holds was made durable before.
     pub(super) at_rest: bool,
+    /// Where on the volume the pages are.
+    pub(super) places: Places,
 }
 
 /// Every page, read one by one.
@@ -40,7 +43,11 @@ impl Rules {
     pub(super) fn is_excused(&self, error: &Error, strays: &[bool]) -> bool {
         let is_any_harmed = self.harmed.contains(&true);
         match *error {
-            Error::Damaged { page } => self.harmed[page as usize] || strays[page as usize],
+            Error::Damaged { page } => match self.places.known_page(page) {
+                Some(page) => self.harmed[page] || strays[page],
+                // Nothing was written there, so it is the table that is damaged.
+                None => !self.harmed.contains(&false) || !strays.contains(&false),
+            },
             Error::Device(_) => self.may_fail || is_any_harmed,
             Error::Latched(_) => self.may_fail || is_any_harmed || strays.contains(&true),
             _ => false,
@@ -66,7 +73,7 @@ impl Rules {
             let is_excused = match error {
                 None => true,
                 Some(Error::Damaged { page: named }) => {
-                    *named == page as u64 && (self.harmed[page] || strays[page])
+                    *named == self.places.page_on_volume(page) && (self.harmed[page] || strays[page])
                 }
                 Some(Error::Device(_)) => self.may_fail || self.harmed[page],
                 Some(_) => false,
@@ -83,25 +90,25 @@ impl Rules {
 /// Reads every page, each alone.
 pub(super) async fn look<A: Arena, H: Device, L: Device>(
     volume: &Volume<SimEnv, A, H, L>,
-    size_bytes: u64,
+    places: Places,
 ) -> Look {
-    let mut found = vec![0; size_bytes as usize];
+    let mut found = vec![0; places.known_bytes as usize];
     let mut failed = Vec::new();
-    for (offset, page) in (0..).step_by(PAGE).zip(found.chunks_exact_mut(PAGE)) {
-        failed.push(volume.read(offset, page).await.err());
+    for (page, into) in found.chunks_exact_mut(PAGE).enumerate() {
+        failed.push(volume.read(places.page_on_volume(page) * PAGE_BYTES, into).await.err());
     }
     Look { found, failed }
 }
 
-/// Pages of the volume that these ranges of the home drive speak of: all, where one is not of pages.
-pub(super) fn pages_of(extents: &[Extent], data: Extent) -> Vec<bool> {
-    let mut pages = vec![false; (data.len / PAGE_BYTES) as usize];
+/// Pages that these ranges of the home drive speak of: all, where one is not of pages.
+pub(super) fn pages_of(extents: &[Extent], data: Extent, places: Places) -> Vec<bool> {
+    let mut pages = vec![false; places.pages()];
     for extent in extents {
         match extent.intersection(&data) {
             Some(shared) => {
                 let first = (shared.offset - data.offset) / PAGE_BYTES;
                 let end = (shared.end() - data.offset).div_ceil(PAGE_BYTES);
-                pages[first as usize..end as usize].fill(true);
+                (first..end).filter_map(|page| places.known_page(page)).for_each(|page| pages[page] = true);
             }
             None => pages.fill(true),
         }

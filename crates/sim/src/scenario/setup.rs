@@ -1,9 +1,13 @@
 //! What a seed stands for.
 
 use evenkeel_engine::device::Geometry;
-use evenkeel_engine::options::{CreateOptions, Journaling, OpenOptions};
+use evenkeel_engine::format::layout::SUMS_PER_TABLE_PAGE;
+use evenkeel_engine::format::record::TAG_BYTES;
+use evenkeel_engine::format::{PAGE, PAGE_BYTES};
+use evenkeel_engine::options::{CreateOptions, Journaling, OpenOptions, Tuning};
 
 use super::trouble::Trouble;
+use crate::places::Places;
 use crate::random::Random;
 use crate::workload::Habits;
 
@@ -31,6 +35,11 @@ pub struct Setup {
     /// Whether every other life only opens the volume and takes it home, and is then switched off: what an
     /// earlier life left behind the end of the log is then still there.
     pub idle_lives: bool,
+    /// Share of the writes that leave what the system in front of the home drive keeps in memory as it was; `None` where
+    /// it keeps nothing.
+    pub stale_share: Option<f64>,
+    /// Whether it keeps that over a kill.
+    pub keeps_cache: bool,
     /// What the drives do wrong after the last life, beyond losing power.
     pub trouble: Trouble,
 }
@@ -39,10 +48,13 @@ impl Setup {
     /// What `seed` stands for.
     pub fn draw(seed: u64, cuts: u32) -> Self {
         let mut random = Random::new(seed);
+        let mut more = Random::new(seed ^ 0x7e41);
         let atomic_sectors = random.chance(0.75);
         let sector_bytes = *random.pick(&[512, 512, 4096]);
         let pages = 24 + random.below(60);
+        let places = draw_places(pages, &mut more);
         let log_bytes = match atomic_sectors {
+            true if sector_bytes == 4096 => (112 + random.below(144)) << 10,
             true => (96 + random.below(160)) << 10,
             false => (1 << 20) + (random.below(256) << 10),
         };
@@ -61,27 +73,30 @@ impl Setup {
             separate_log: random.coin(),
             sector_bytes,
             atomic_sectors,
-            create: CreateOptions { size_bytes: pages * 4096, log_bytes, atomic_max_bytes },
+            create: CreateOptions { size_bytes: places.volume_bytes(), log_bytes, atomic_max_bytes },
             open: OpenOptions {
                 journaling,
                 batch_max_bytes: 4096 << random.below(5),
                 commits_in_flight_max: 1 + random.index(3),
                 home_writes_max: 1 + random.index(4),
                 cached_pages_max: 1 << random.below(7),
-                dirty_pages_max: 16_384,
+                dirty_pages_max: if more.coin() { 16_384 } else { 8 + more.index(24) },
+                tuning: draw_tuning(atomic_sectors, sector_bytes, &mut more),
             },
             arena_bytes: (80 << 10) + (random.index(10) << 13),
             habits: Habits {
                 clients,
                 operations: 200 / clients / u64::from(cuts).max(1),
                 stripe_bytes,
-                size_bytes: pages * 4096,
+                places,
                 atomic_max_bytes,
                 large_share: 0.15,
                 // The baselines write whole pages, and with them what others wrote there: they promise less.
                 atomic_writes: matches!(journaling, Journaling::Wasteless | Journaling::Selective { .. }),
             },
             idle_lives: random.chance(0.2),
+            stale_share: more.chance(0.7).then(|| *more.pick(&[0.0, 0.1, 0.5])),
+            keeps_cache: more.coin(),
             trouble: Trouble::draw(&mut random),
         }
     }
@@ -89,5 +104,43 @@ impl Setup {
     pub(super) fn geometry(&self, size_bytes: u64) -> Geometry {
         let Self { sector_bytes, atomic_sectors, .. } = *self;
         Geometry { size_bytes, sector_bytes, atomic_sectors }
+    }
+}
+
+/// So many pages in one piece, or in pieces near where the table of sums goes from one of its pages to the next.
+fn draw_places(pages: u64, random: &mut Random) -> Places {
+    if random.chance(0.4) {
+        return Places::together(pages * PAGE_BYTES);
+    }
+    let piece = 4 + random.below(12);
+    // Now and then half a table page apart.
+    let stride = (SUMS_PER_TABLE_PAGE - 3 + random.below(7)) >> random.below(2);
+    let first = SUMS_PER_TABLE_PAGE - random.below(piece + 1);
+    Places::apart(pages * PAGE_BYTES, piece, first, stride)
+}
+
+/// Portions so small that a small volume has every seam of a large one; for some seeds those of a real one.
+fn draw_tuning(atomic_sectors: bool, sector_bytes: u32, random: &mut Random) -> Tuning {
+    if random.chance(0.2) {
+        return Tuning::default();
+    }
+    // So few bytes that a checkpoint speaks in several records, and so many that the log has room for them.
+    let announced_max_bytes = match (atomic_sectors, sector_bytes) {
+        (true, 512) => TAG_BYTES * (12 + random.index(40)),
+        (true, _) => TAG_BYTES * (64 + random.index(40)),
+        // Images are whole pages.
+        (false, 512) => (TAG_BYTES + PAGE) * (1 + random.index(4)) + random.index(2000),
+        (false, _) => (TAG_BYTES + PAGE) * (5 + random.index(4)) + random.index(2000),
+    };
+    Tuning {
+        small_max_bytes: *random.pick(&[0, 1000, 4096, 10_000, 64 << 10]),
+        rescanned_max: *random.pick(&[0, 1, 3, 64]),
+        turn_pages_max: *random.pick(&[1, 2, 5, 128]),
+        announced_max_bytes,
+        home_write_pages_max: *random.pick(&[1, 2, 64]),
+        shared_bulk_max_bytes: *random.pick(&[1, 4096, 20_000, 192 << 10]),
+        shared_home_max_bytes: *random.pick(&[1, 4096, 20_000, 256 << 10]),
+        kept_pages_max: *random.pick(&[1, 3, 8]),
+        table_pages_max: *random.pick(&[Some(1), Some(2), Some(4), None]),
     }
 }

@@ -39,7 +39,7 @@ impl Machine {
     }
 
     fn pages(&self) -> usize {
-        (self.setup.create.size_bytes / PAGE_BYTES) as usize
+        self.setup.habits.places.pages()
     }
 
     /// Nothing goes wrong, and nothing is excused.
@@ -53,6 +53,7 @@ impl Machine {
             floor,
             works: false,
             at_rest: false,
+            places: self.setup.habits.places,
         }
     }
 
@@ -107,7 +108,9 @@ impl Machine {
         } else {
             self.live_and_cut(CutKind::PowerCut)?;
         }
-        self.settle(CutKind::PowerCut);
+        // What was home before is in the system's memory still, unless the power goes too.
+        let keeps_power = at_rest && self.random.coin();
+        self.settle(if keeps_power { CutKind::Kill } else { CutKind::PowerCut });
         let mut rules = self.rules(Floor::Durable);
         rules.unjudged = self.interrupted_pages();
         let (home, extent) = (Rc::clone(&self.home), self.zone(zone));
@@ -115,7 +118,8 @@ impl Machine {
             for _ in 0..1 + self.random.below(3) {
                 let page = self.random.index(self.pages());
                 rules.harmed[page] = true;
-                let place = Extent::new(extent.offset + page as u64 * PAGE_BYTES, PAGE_BYTES);
+                let on_volume = self.setup.habits.places.page_on_volume(page);
+                let place = Extent::new(extent.offset + on_volume * PAGE_BYTES, PAGE_BYTES);
                 self.damage(&home, place, damage);
             }
         } else {
@@ -235,7 +239,7 @@ impl Machine {
         let (own_home, own_log) = (Rc::clone(&home), Rc::clone(&log));
         let seen = Rc::new(RefCell::new(None));
         let accused = Rc::clone(&seen);
-        let (data, writes_direct) = (self.layout().data, self.writes_direct());
+        let (data, places, writes_direct) = (self.layout().data, setup.habits.places, self.writes_direct());
         let faults = Rc::new(RefCell::new(self.outcome.faults));
         let tally = Rc::clone(&faults);
         let power_was_cut = Rc::new(Cell::new(self.power_was_cut));
@@ -248,15 +252,15 @@ impl Machine {
                 Ok(volume) => volume,
                 Err(error) => {
                     tally.borrow_mut().refusals += 1;
-                    rules.judge_refusal(&error, &pages_of(&home.harmed(), data))?;
+                    rules.judge_refusal(&error, &pages_of(&home.harmed(), data, places))?;
                     return Ok(true);
                 }
             };
-            let mut first = look(&volume, setup.create.size_bytes).await;
+            let mut first = look(&volume, places).await;
             if env.is_stopped() {
                 return Ok(false);
             }
-            rules.judge_look(&first, &oracle.borrow(), floor, &pages_of(&home.harmed(), data))?;
+            rules.judge_look(&first, &oracle.borrow(), floor, &pages_of(&home.harmed(), data, places))?;
             let reported = first.failed.iter().flatten().count() as u64;
             tally.borrow_mut().pages_reported += reported;
             if floor == Floor::Nothing
@@ -287,19 +291,21 @@ impl Machine {
                 violation: accused,
                 env: env.clone(),
                 habits,
-                forgives: Box::new(move |error| excuse.is_excused(error, &pages_of(&drive.harmed(), data))),
+                forgives: Box::new(move |error| {
+                    excuse.is_excused(error, &pages_of(&drive.harmed(), data, places))
+                }),
             });
             run_clients(&stage, &seeds).await;
             if env.is_stopped() || stage.violation.borrow().is_some() {
                 return Ok(false);
             }
             tally.borrow_mut().latched += u64::from(volume.failure().is_some());
-            let last = look(&volume, setup.create.size_bytes).await;
+            let last = look(&volume, places).await;
             if env.is_stopped() {
                 return Ok(false);
             }
             tally.borrow_mut().pages_reported += last.failed.iter().flatten().count() as u64;
-            let mut strays = pages_of(&home.harmed(), data);
+            let mut strays = pages_of(&home.harmed(), data, places);
             if rules.may_fail && writes_direct {
                 // A large write that failed on its way home: until the next opening nothing says what is there.
                 let failed = oracle.borrow().pages_written(true);
@@ -325,7 +331,7 @@ impl Machine {
         if let Some(violation) = seen.borrow_mut().take() {
             return Err(violation);
         }
-        let harmed = pages_of(&own_home.harmed(), data);
+        let harmed = pages_of(&own_home.harmed(), data, places);
         match lived {
             Err(Halt::Stopped { .. }) => {
                 self.outcome.cuts += 1;

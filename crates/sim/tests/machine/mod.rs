@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use evenkeel_engine::device::Geometry;
+use evenkeel_engine::device::{Durability, Geometry};
 use evenkeel_engine::env::Arena;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::layout::Layout;
@@ -205,4 +205,35 @@ impl Machine {
         let (home, log) = (copy(&self.home), copy(&self.log));
         Self { plan: self.plan, home, log, arena, random: Random::new(seed) }
     }
+}
+
+/// Bytes that nobody expects.
+pub fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    Random::new(seed).fill(&mut bytes);
+    bytes
+}
+
+/// A volume of noise, all of it home, as bytes beside it.
+pub fn filled(plan: Plan, seed: u64) -> (Machine, Vec<u8>) {
+    let mut machine = Machine::new(plan, seed);
+    let bytes = noise(seed ^ 0xF1, plan.create.size_bytes as usize);
+    machine.live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        volume.write(0, &bytes, Durability::Buffered).await.unwrap();
+        volume.close().await.unwrap();
+    });
+    machine.power_cut();
+    (machine, bytes)
+}
+
+/// Puts `part` at `offset`.
+pub fn patch(bytes: &mut [u8], offset: u64, part: &[u8]) {
+    bytes[offset as usize..offset as usize + part.len()].copy_from_slice(part);
+}
+
+/// What is there.
+pub async fn read(volume: &SimVolume, offset: u64, len: usize) -> Result<Vec<u8>, Error> {
+    let mut found = vec![0; len];
+    volume.read(offset, &mut found).await.map(|()| found)
 }

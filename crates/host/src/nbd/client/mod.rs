@@ -5,6 +5,8 @@
 //! 2. After the connection broke, every request fails, those under way and those to come. Nothing is sent
 //!    twice.
 //! 3. A request whose future is dropped is under way all the same; its reply is thrown away.
+//! 4. A server that leaves a request without its answer for [`ConnectOptions::answer_max_ns`] is taken for lost, whatever
+//!    else it says meanwhile.
 //!
 //! What is under way is not bounded here: callers bound it.
 
@@ -47,7 +49,12 @@ pub struct ConnectOptions {
     pub tls: Option<TlsClient>,
     /// From the first byte to the end of the handshake.
     pub handshake_max_ns: u64,
+    /// From a request to the end of its answer; after up to an eighth more the connection is broken.
+    pub answer_max_ns: u64,
 }
+
+/// Looks at what is under way while one request may wait for its answer.
+const LOOKS: u32 = 8;
 
 impl Default for ConnectOptions {
     fn default() -> Self {
@@ -57,6 +64,7 @@ impl Default for ConnectOptions {
             range_flush: true,
             tls: None,
             handshake_max_ns: 10_000_000_000,
+            answer_max_ns: 30_000_000_000,
         }
     }
 }
@@ -104,6 +112,20 @@ impl<S: ByteStream> Inner<S> {
         self.pending.borrow_mut().fail_all(&error);
         self.outbox.close();
         self.wire.shutdown();
+    }
+
+    /// Breaks the connection once the server has left a request without its answer for too long.
+    async fn watch_over_answers(&self, env: &impl Env, answer_max_ns: u64) {
+        let failed = self.failed.until(|| self.failure.borrow().is_some().then_some(()));
+        let mut failed = std::pin::pin!(failed);
+        let pause_ns = (answer_max_ns / u64::from(LOOKS)).max(1);
+        while let Either::Second(()) = race(failed.as_mut(), env.sleep(pause_ns)).await {
+            if self.pending.borrow_mut().look() > LOOKS {
+                let waited_s = answer_max_ns.div_ceil(1_000_000_000);
+                let why = format!("the server has not answered a request for {waited_s} s");
+                return self.fail(ClientError::Broken(why.into()));
+            }
+        }
     }
 
     async fn send_requests(&self) {
@@ -163,7 +185,9 @@ impl<S: ByteStream> Client<S> {
             is_closing: Cell::new(false),
         });
         let (sender, receiver) = (Rc::clone(&inner), Rc::clone(&inner));
+        let (watcher, time, answer_max_ns) = (Rc::clone(&inner), env.clone(), options.answer_max_ns);
         env.spawn(async move { sender.send_requests().await });
+        env.spawn(async move { watcher.watch_over_answers(&time, answer_max_ns).await });
         env.spawn(async move { receiver.receive_replies(input).await });
         Ok(Self(Rc::new(Handle(inner))))
     }

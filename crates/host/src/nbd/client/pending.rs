@@ -73,6 +73,8 @@ pub(super) struct Entry {
     waker: Option<Waker>,
     outcome: Option<Result<Answer, ClientError>>,
     is_abandoned: bool,
+    /// How often it was found unanswered.
+    looks: u32,
 }
 
 #[derive(Default)]
@@ -97,8 +99,15 @@ impl Pending {
         });
         let slot = &mut self.slots[index as usize];
         slot.generation = slot.generation.wrapping_add(1);
-        slot.entry =
-            Some(Entry { extent, expected, error: None, waker: None, outcome: None, is_abandoned: false });
+        slot.entry = Some(Entry {
+            extent,
+            expected,
+            error: None,
+            waker: None,
+            outcome: None,
+            is_abandoned: false,
+            looks: 0,
+        });
         u64::from(slot.generation) << 32 | u64::from(index)
     }
 
@@ -124,6 +133,19 @@ impl Pending {
         if entry.is_abandoned {
             self.remove(cookie);
         }
+    }
+
+    /// Looks at all that are not answered; the most looks that one of them has had.
+    pub(super) fn look(&mut self) -> u32 {
+        let entries = self.slots.iter_mut().filter_map(|slot| slot.entry.as_mut());
+        let unanswered = entries.filter(|entry| entry.outcome.is_none());
+        unanswered
+            .map(|entry| {
+                entry.looks += 1;
+                entry.looks
+            })
+            .max()
+            .unwrap_or(0)
     }
 
     /// Every request is answered with `error`.

@@ -42,6 +42,9 @@ impl<S: ByteStream> Inner<S> {
         match header {
             ReplyHeader::Simple { error, cookie } => self.receive_simple(input, error, cookie).await,
             ReplyHeader::Chunk { is_last, kind, cookie, len } => {
+                if kind == chunk::NONE && !is_last {
+                    return violation("an empty chunk that does not end its reply");
+                }
                 self.receive_chunk(input, kind, cookie, len).await?;
                 if is_last { self.finish(cookie) } else { Ok(()) }
             }

@@ -64,6 +64,11 @@ pub trait Export: Clone + 'static {
         BlockSizes::default()
     }
 
+    /// Longest write that is to come in one piece, because it takes effect as a whole.
+    fn whole_max_bytes(&self) -> u64 {
+        0
+    }
+
     /// Fills `into` from `offset`.
     fn read(&self, offset: u64, into: &mut [u8]) -> impl Future<Output = Result<(), ExportError>>;
 

@@ -93,6 +93,10 @@ impl<E: Env, A: Arena, H: Device, L: Device> Export for VolumeExport<E, A, H, L>
         self.is_read_only
     }
 
+    fn whole_max_bytes(&self) -> u64 {
+        self.volume.atomic_max_bytes()
+    }
+
     async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ExportError> {
         self.volume.read(offset, into).await.map_err(told)
     }

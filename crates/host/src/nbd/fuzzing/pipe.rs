@@ -96,9 +96,8 @@ impl ByteStream for MemoryStream {
         (Ok(taken), buffer)
     }
 
-    async fn write(&self, buffer: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
-        let mut sent = 0;
-        let done = self
+    async fn write_some(&self, buffer: Vec<u8>, from: usize) -> (io::Result<usize>, Vec<u8>) {
+        let sent = self
             .outgoing
             .drained
             .until(|| {
@@ -107,16 +106,15 @@ impl ByteStream for MemoryStream {
                 }
                 let mut bytes = self.outgoing.bytes.borrow_mut();
                 let room = self.outgoing_max_bytes.saturating_sub(bytes.len());
-                let now = &buffer[sent..sent + room.min(buffer.len() - sent)];
+                let now = &buffer[from..from + room.min(buffer.len() - from)];
                 bytes.extend(now);
-                sent += now.len();
                 if !now.is_empty() {
                     self.outgoing.filled.raise();
                 }
-                (sent == buffer.len()).then_some(Ok(()))
+                (!now.is_empty() || from == buffer.len()).then_some(Ok(now.len()))
             })
             .await;
-        (done, buffer)
+        (sent, buffer)
     }
 
     fn shutdown(&self) {

@@ -125,7 +125,7 @@ fn opening(headers: Headers) -> Vec<u8> {
 }
 
 /// Now and then a message is not what it was.
-fn mutate(source: &mut Source<'_>, message: &mut Vec<u8>) {
+pub(super) fn mutate(source: &mut Source<'_>, message: &mut Vec<u8>) {
     match source.byte() {
         255 if !message.is_empty() => {
             let at = source.short() as usize % message.len();

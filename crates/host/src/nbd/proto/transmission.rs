@@ -165,6 +165,20 @@ pub fn encode_read_header(out: &mut Vec<u8>, headers: Headers, request: &Request
     out.extend(request.offset.to_be_bytes());
 }
 
+/// Appends what precedes `len` bytes from `offset` on, a piece of the data that `request` asked for: as many bytes as
+/// [`encode_read_header`], for sessions with chunks.
+pub fn encode_read_piece(
+    out: &mut Vec<u8>,
+    headers: Headers,
+    flags: u16,
+    request: &Request,
+    offset: u64,
+    len: u64,
+) {
+    encode_chunk(out, headers, flags, chunk::OFFSET_DATA, request, len + 8);
+    out.extend(offset.to_be_bytes());
+}
+
 /// Appends a chunk that tells the status of consecutive extents, as pairs of length and status.
 pub fn encode_status(
     out: &mut Vec<u8>,

@@ -9,6 +9,7 @@
 
 mod haggling;
 mod handshake;
+mod pieces;
 mod requests;
 mod transmission;
 
@@ -159,10 +160,11 @@ impl<E, X> Drop for Place<E, X> {
 impl<E: Env, X: Export> Server<E, X> {
     /// A server of `export` in the world of `env`. With `tls`, nothing is served without it.
     pub fn new(env: E, export: X, limits: Limits, tls: Option<TlsServer>) -> Self {
+        let limits = limits.made_consistent(export.block_sizes(), export.whole_max_bytes());
         Self(Rc::new(Shared {
             env,
             export,
-            limits: limits.made_consistent(),
+            limits,
             tls,
             accounts: Rc::default(),
             pool: Rc::default(),

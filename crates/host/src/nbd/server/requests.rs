@@ -7,6 +7,7 @@ use super::haggling::{ALLOCATION_ID, RANGE_FLUSH_ID};
 use super::transmission::Connection;
 use crate::nbd::accounts::Ticket;
 use crate::nbd::export::{Export, ExportError};
+use crate::nbd::limits::ANSWER_BYTES;
 use crate::nbd::outbox::COPIED_MAX_BYTES;
 use crate::nbd::proto::transmission::{
     ERROR_MESSAGE_MAX_BYTES, Headers, Request, encode_done, encode_error, encode_read_header, encode_status,
@@ -14,11 +15,6 @@ use crate::nbd::proto::transmission::{
 use crate::nbd::proto::{chunk, command, command_flag, errno, status};
 use crate::nbd::statistics::CommandKind;
 use crate::net::ByteStream;
-
-/// Bytes of an answer without data, with room to spare.
-const ANSWER_BYTES: u64 = 64;
-/// Bytes of one extent in an answer about allocation, the longest way, before and after it is encoded.
-const STATUS_EXTENT_BYTES: u64 = 48;
 
 /// Why a request is not begun: the number and the words.
 pub(super) type Refusal = (u32, &'static str);
@@ -43,10 +39,21 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
     pub(super) fn held_bytes(&self, request: &Request) -> u64 {
         match request.command {
             command::READ | command::WRITE => request.len + ANSWER_BYTES,
-            command::BLOCK_STATUS => {
-                ANSWER_BYTES + STATUS_EXTENT_BYTES * self.shared.limits.status_extents_max as u64
-            }
+            command::BLOCK_STATUS => self.shared.limits.status_bytes(),
             _ => ANSWER_BYTES + ERROR_MESSAGE_MAX_BYTES as u64,
+        }
+    }
+
+    /// Whether a request may be carried out in pieces, where there is no room for all of it.
+    pub(super) fn is_divisible(&self, request: &Request) -> bool {
+        let limits = &self.shared.limits;
+        match request.command {
+            command::READ => self.held_bytes(request) > limits.connection_own_bytes,
+            command::WRITE => {
+                let is_whole = request.len <= self.shared.export.whole_max_bytes();
+                !is_whole && self.held_bytes(request) > limits.connection_own_bytes
+            }
+            _ => false,
         }
     }
 
@@ -114,9 +121,15 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
 
     /// Answers a request that was not begun.
     pub(super) fn refuse(&self, request: &Request, (errno, why): Refusal, ticket: Ticket) {
-        self.count(request, true, 0);
+        self.count(request, true, None);
         let headers = self.session.headers;
         self.outbox.append(ticket, |out| encode_error(out, headers, request, errno, why));
+    }
+
+    /// Answers a request that failed.
+    pub(super) fn tell_failure(&self, request: &Request, error: ExportError, ticket: Ticket) {
+        let (headers, errno) = (self.session.headers, errno::on_wire(error.errno));
+        self.outbox.append(ticket, |out| encode_error(out, headers, request, errno, &error.message));
     }
 
     /// Runs a request and answers it.
@@ -126,7 +139,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
             self.pool.put(payload);
         }
         let latency_ns = self.shared.env.now_ns().saturating_sub(began_ns);
-        self.count(&request, outcome.is_err(), latency_ns);
+        self.count(&request, outcome.is_err(), Some(latency_ns));
         let headers = self.session.headers;
         match outcome {
             Ok(Outcome::Done) => self.outbox.append(ticket, |out| encode_done(out, headers, &request)),
@@ -138,10 +151,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
             Ok(Outcome::Status(extents)) => {
                 self.outbox.append(ticket, |out| self.encode_status(out, &request, &extents));
             }
-            Err(ExportError { errno, message }) => {
-                let errno = errno::on_wire(errno);
-                self.outbox.append(ticket, |out| encode_error(out, headers, &request, errno, &message));
-            }
+            Err(error) => self.tell_failure(&request, error, ticket),
         }
     }
 
@@ -160,7 +170,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
             out.resize(front + request.len as usize, 0);
             let is_read = self.shared.export.try_read(request.offset, &mut out[front..]);
             if is_read {
-                self.count(request, false, self.shared.env.now_ns().saturating_sub(began_ns));
+                self.count(request, false, Some(self.shared.env.now_ns().saturating_sub(began_ns)));
             }
             is_read
         })
@@ -252,7 +262,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
         }
     }
 
-    fn count(&self, request: &Request, is_error: bool, latency_ns: u64) {
+    pub(super) fn count(&self, request: &Request, is_error: bool, latency_ns: Option<u64>) {
         let kind = CommandKind::of(request.command, request.len);
         self.link.counting.count(kind, request.len, is_error, latency_ns);
         self.shared.counting.count(kind, request.len, is_error, latency_ns);

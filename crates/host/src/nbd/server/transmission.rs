@@ -1,7 +1,8 @@
 //! The transmission phase: one task reads requests, one sends replies, and each request that is not done at
 //! once has a task of its own.
 //!
-//! 1. A request is admitted before its payload is read or room for its reply is made.
+//! 1. A request is admitted before its payload is read or room for its reply is made; one that finds no room in time
+//!    goes on in pieces ([`super::pieces`]).
 //! 2. Replies that are ready leave together.
 //! 3. The phase is over when every request is done and its reply has left or nobody can be told any more.
 
@@ -35,7 +36,7 @@ pub(super) struct Connection<E, X, S: ByteStream> {
     pub(super) pool: Rc<Pool>,
     /// Where headers are put together.
     pub(super) scratch: RefCell<Vec<u8>>,
-    wire: Wire<S>,
+    pub(super) wire: Wire<S>,
     sender_done: Cell<bool>,
     sender_ended: Signal,
 }
@@ -89,22 +90,32 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
 
     /// Sends replies until nothing more is to be sent or it fails.
     async fn send_replies(&self) {
+        let sent_bytes = Cell::new(0);
         while let Some((bytes, ticket)) = self.outbox.next().await {
-            let send = self.wire.write(bytes);
-            let Some((sent, bytes)) = self.link.account.unless_stalled(&self.shared.env, send).await else {
-                break;
-            };
+            let send = self.send(bytes, &sent_bytes);
+            let sent = self.link.account.unless_stalled(&self.shared.env, &sent_bytes, send).await;
+            let Some(Ok(bytes)) = sent else { break };
             drop(ticket);
             self.outbox.recycle(bytes);
-            if sent.is_err() {
-                break;
-            }
         }
         self.outbox.close();
         // The reader ends, too, if it has not yet.
         self.wire.shutdown();
         self.sender_done.set(true);
         self.sender_ended.raise();
+    }
+
+    /// Sends all of `bytes`, and counts them one send after the other.
+    async fn send(&self, mut bytes: Vec<u8>, sent_bytes: &Cell<u64>) -> io::Result<Vec<u8>> {
+        let mut at = 0;
+        while at < bytes.len() {
+            let sent;
+            (sent, bytes) = self.wire.write_some(bytes, at).await;
+            let sent = sent?;
+            at += sent;
+            sent_bytes.set(sent_bytes.get() + sent as u64);
+        }
+        Ok(bytes)
     }
 
     async fn read_requests(self: &Rc<Self>, mut input: Input) -> Ending {
@@ -142,27 +153,37 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
             }
             input.skip(&self.wire, payload_bytes).await?;
         }
+        let env = &self.shared.env;
         if let Some(refusal) = refusal {
-            let ticket = self.link.account.admit(0).await;
-            self.refuse(&request, refusal, ticket);
+            let ticket = self.link.account.admit(env, 0, false).await;
+            self.refuse(&request, refusal, ticket.expect("there is room for nothing"));
             return Ok(());
         }
-        let ticket = self.link.account.admit(self.held_bytes(&request)).await;
+        let (bytes, is_divisible) = (self.held_bytes(&request), self.is_divisible(&request));
+        let Some(ticket) = self.link.account.admit(env, bytes, is_divisible).await else {
+            return self.go_in_pieces(request, input).await;
+        };
         if self.outbox.is_closed() {
             // Nobody can be told any more. What is left in the input would be done in one go: nothing that it
             // answers would be held up in flight.
             return Err(Ending::Broken(io::ErrorKind::BrokenPipe.into()));
         }
-        let mut payload = Vec::new();
-        if payload_bytes > 0 {
-            let take = input.take(&self.wire, self.pool.take(payload_bytes as usize));
-            payload = match self.link.account.unless_stalled(&self.shared.env, take).await {
-                Some(taken) => taken?,
-                None => return Err(Ending::TimedOut("a request's payload")),
-            };
-        }
+        let payload = self.payload(input, payload_bytes).await?;
         self.start(request, payload, ticket);
         Ok(())
+    }
+
+    /// The next `len` bytes that the client sends.
+    pub(super) async fn payload(&self, input: &mut Input, len: u64) -> Result<Vec<u8>, Ending> {
+        if len == 0 {
+            return Ok(Vec::new());
+        }
+        let came_bytes = input.came_bytes();
+        let take = input.take(&self.wire, self.pool.take(len as usize));
+        match self.link.account.unless_stalled(&self.shared.env, &came_bytes, take).await {
+            Some(taken) => Ok(taken?),
+            None => Err(Ending::TimedOut("a request's payload")),
+        }
     }
 
     /// Runs a request: here if it is done at once, else as a task.

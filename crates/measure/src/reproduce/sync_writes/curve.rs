@@ -1,0 +1,112 @@
+//! Throughput and latency against buffer size, and what follows from them.
+
+use super::super::{Halted, Settings, Work};
+use super::device::{Device, KIB, MIB};
+use super::stack::{Mounted, Stack};
+use crate::fit::{fit_model, fit_phases};
+use crate::probe::report::{Model, Phases};
+
+const FILE_BYTES: u64 = 16 * MIB;
+
+/// The sweep of one stack on one device.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Curve {
+    pub(super) stack: Stack,
+    pub(super) points: Vec<Point>,
+    pub(super) phases: Option<Phases>,
+    pub(super) line: Option<Model>,
+}
+
+/// What writes of a size showed, as the mean of all of them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Point {
+    pub(super) buffer_bytes: u64,
+    pub(super) throughput_bytes_per_s: f64,
+    pub(super) latency_s: f64,
+}
+
+impl Point {
+    /// Throughput over latency, in bytes per second squared.
+    pub(super) fn ratio(&self) -> f64 {
+        self.throughput_bytes_per_s / self.latency_s
+    }
+}
+
+/// The paper's sizes.
+fn sizes(settings: &Settings) -> Vec<u64> {
+    let all = (0..=12).map(|power| (4 * KIB) << power);
+    settings.pick(all.clone().collect(), all.step_by(2).collect())
+}
+
+/// The sweep of one stack: each size on a drive of its own.
+pub(super) fn sweep(device: Device, stack: Stack, settings: &Settings) -> Curve {
+    let runs = settings.pick(10, 1);
+    let point = |buffer_bytes| {
+        let mut mounted = Mounted::new(stack, device.drive());
+        let latencies_ns: Vec<u64> =
+            (0..runs).flat_map(|_| mounted.write_file(FILE_BYTES, buffer_bytes)).collect();
+        let took_s = latencies_ns.iter().sum::<u64>() as f64 / 1e9;
+        Point {
+            buffer_bytes,
+            throughput_bytes_per_s: (runs * FILE_BYTES) as f64 / took_s,
+            latency_s: took_s / latencies_ns.len() as f64,
+        }
+    };
+    let points: Vec<Point> = sizes(settings).into_iter().map(point).collect();
+    let fitted: Vec<_> = points.iter().map(|point| (point.buffer_bytes as f64, point.latency_s)).collect();
+    Curve { stack, phases: fit_phases(&fitted), line: fit_model(&fitted), points }
+}
+
+/// The sweeps of all stacks on a device.
+pub(super) fn sweeps(device: Device, settings: &Settings, work: &Work<'_>) -> Result<Vec<Curve>, Halted> {
+    work.each(&Stack::ALL, |&stack| Ok(sweep(device, stack, settings)))
+}
+
+/// That of `stack`.
+pub(super) fn of(curves: &[Curve], stack: Stack) -> &Curve {
+    curves.iter().find(|curve| curve.stack == stack).expect("every stack was swept")
+}
+
+impl Curve {
+    /// The point at a size, or the next larger one that was swept.
+    pub(super) fn at(&self, buffer_bytes: u64) -> &Point {
+        let found = self.points.iter().find(|point| point.buffer_bytes >= buffer_bytes);
+        found.or(self.points.last()).expect("sizes were swept")
+    }
+
+    pub(super) fn smallest(&self) -> &Point {
+        &self.points[0]
+    }
+
+    pub(super) fn largest(&self) -> &Point {
+        &self.points[self.points.len() - 1]
+    }
+
+    /// Where throughput over latency is greatest.
+    pub(super) fn peak(&self) -> &Point {
+        let best = self.points.iter().max_by(|a, b| a.ratio().total_cmp(&b.ratio()));
+        best.expect("sizes were swept")
+    }
+
+    /// Of the three phases those that were found.
+    pub(super) fn phase_count(&self) -> f64 {
+        let Some(phases) = self.phases else { return 0.0 };
+        let found = [phases.constant_latency, phases.both_grow, phases.constant_throughput];
+        found.into_iter().flatten().count() as f64
+    }
+
+    /// Where latency begins to grow.
+    pub(super) fn latency_grows_from(&self) -> f64 {
+        self.phases.and_then(|phases| phases.constant_latency).map_or(f64::NAN, |range| range.to_bytes)
+    }
+
+    /// Where throughput is constant from.
+    pub(super) fn throughput_level_from(&self) -> f64 {
+        self.phases.and_then(|phases| phases.constant_throughput).map_or(f64::NAN, |range| range.from_bytes)
+    }
+
+    /// The fixed latency times the bandwidth.
+    pub(super) fn optimum_bytes(&self) -> f64 {
+        self.line.map_or(f64::NAN, |line| line.optimum_bytes)
+    }
+}
