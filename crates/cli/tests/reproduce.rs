@@ -41,16 +41,16 @@ fn a_figure_becomes_a_document_rows_and_a_page_and_the_exit_code_is_its_verdict(
     says(&ran.stdout, &["Wrote results/reproduce.json"]);
 
     // The same again is the same, and not over the first without being asked.
-    says(&scene.misused("reproduce okeanos-recovery --quick --out results"), &["older results", "--force"]);
+    says(&scene.refused("reproduce okeanos-recovery --quick --out results"), &["older results", "--force"]);
 }
 
 #[test]
 fn an_unknown_figure_is_one_line_that_names_the_nearest() {
     let scene = Scene::new();
-    let line = scene.misused("reproduce okeanos-mpio --out results");
+    let line = scene.refused("reproduce okeanos-mpio --out results");
     says(&line, &["no figure \"okeanos-mpio\"", "did you mean okeanos-mpi-io?", "reproduce list"]);
-    assert!(!scene.misused("reproduce xyzzy").contains("did you mean"));
-    says(&scene.misused("reproduce list all"), &["`list` stands alone"]);
+    assert!(!scene.refused("reproduce xyzzy").contains("did you mean"));
+    says(&scene.refused("reproduce list all"), &["`list` stands alone"]);
     assert!(!scene.path("results").exists());
 }
 
