@@ -69,7 +69,7 @@ struct Life {
 impl Life {
     fn new() -> Self {
         let arena = memory(64 << 10);
-        let mut buffer = Self::tuned(Buffer::open(arena.clone(), 7, 1, 2, |_| false, |_| true).0);
+        let mut buffer = Self::tuned(Buffer::open(arena.clone(), 7, 1, 2, |_| false, |_| true).unwrap().0);
         buffer.begin_epoch();
         let zeros = || vec![0; BYTES];
         let (newest, committed) = (zeros(), zeros());
@@ -165,7 +165,7 @@ impl Life {
         for &is_named in openings.iter().chain(&[true]) {
             let arena = self.arena.clone();
             let opened = Buffer::open(arena, 7, self.epoch, self.epoch + 1, is_durable, |_| true);
-            self.buffer = Self::tuned(opened.0);
+            self.buffer = Self::tuned(opened.unwrap().0);
             self.epoch += u64::from(is_named);
         }
         self.buffer.begin_epoch();
