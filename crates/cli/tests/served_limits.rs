@@ -88,12 +88,14 @@ fn no_client_hurts_another_or_ends_the_server() {
 fn the_largest_requests_are_answered_and_so_are_those_of_many_who_then_stall() {
     const MAX: usize = 32 << 20;
     let scene = Scene::new();
-    let volume = Volume::create(&scene, FLAGS);
+    let volume = Volume::create(&scene, &FLAGS.replace("--size 32m", "--size 48m"));
     for (seed, backend) in ["io-uring", "threads"].into_iter().enumerate() {
         let server = volume.serve(&format!("--backend {backend}"));
         // As many as would fill what all share, each of them with a large write of which the rest never comes.
         let request = |len: u32| {
-            let fields = [&[0x25, 0x60, 0x95, 0x13, 0, 0, 0, 1][..], &[0; 16], &len.to_be_bytes()];
+            // Behind what the other client writes: a piece of it may be written before the rest fails to come.
+            let (command, behind) = ([0x25, 0x60, 0x95, 0x13, 0, 0, 0, 1], (MAX as u64).to_be_bytes());
+            let fields = [&command[..], &[0; 8], &behind, &len.to_be_bytes()];
             [&[0, 0, 0, 3][..], b"IHAVEOPT", &[0, 0, 0, 1, 0, 0, 0, 0], &fields.concat()].concat()
         };
         let _stalled: Vec<UnixStream> = (0..8)
