@@ -409,13 +409,14 @@ fn only_a_write_of_few_extents_is_compared_with_what_it_overwrites() {
 }
 
 #[test]
-fn writes_of_an_opening_that_the_volume_does_not_know_of_are_not_taken_over() {
+fn writes_of_an_opening_that_the_volume_does_not_know_of_are_neither_taken_over_nor_lost() {
     let arena = memory(1 << 20);
     let (mut buffer, _) = opened(arena.clone(), 1);
     write(&mut buffer, 0, 100, Content::Data);
     assert_eq!(opened(arena.clone(), 1).1, 1, "the opening may not have begun");
     buffer.begin_epoch();
-    assert_eq!(opened(arena, 1).1, 0, "the volume is a copy from before it");
+    let refused = Buffer::open(arena, 7, 1, 2, |_| false, |_| true).map(drop).map_err(|found| found.writes);
+    assert_eq!(refused, Err(1), "the volume is a copy from before it");
 }
 
 #[test]
