@@ -308,3 +308,15 @@ fn of_a_missing_record_only_openings_from_the_tails_to_the_last_can_know() {
         assert_eq!(scanned(bytes).ended, ended, "opening {epoch}");
     }
 }
+
+#[test]
+fn a_record_that_would_reach_beyond_the_log_is_none() {
+    let later = record(7, 3, 4096);
+    for left in [512, later.len() - 512, later.len()] {
+        let mut bytes = vec![0; MIB];
+        bytes[MIB - left..].copy_from_slice(&later[..left]);
+        let is_whole = left == later.len();
+        let ended = if is_whole { cases::Decision::Damaged } else { cases::Decision::End };
+        assert_eq!(scanned(bytes).ended, ended, "{left} bytes of it fit");
+    }
+}
