@@ -26,7 +26,9 @@ fn number_behind(line: &str, words: &str) -> u64 {
 fn refused_and_nothing_made(scene: &Scene, line: &str) -> String {
     let before = scene.names(".");
     let planned = scene.refused(&format!("{line} --dry-run"));
-    assert_eq!(scene.refused(line), planned);
+    // How much is free changes from one moment to the next.
+    let words = |said: &str| said.replace(|each: char| each.is_ascii_digit(), "");
+    assert_eq!(words(&scene.refused(line)), words(&planned));
     assert_eq!(scene.names("."), before, "something was made");
     planned
 }
