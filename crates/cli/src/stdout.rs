@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 use evenkeel_host::standard_error;
@@ -21,6 +22,11 @@ pub(crate) fn say(text: &str) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// As [`say`], for a server: whoever reads this may take its time, and clients are not to wait for that.
+pub(crate) fn announce(text: String) {
+    let _nobody_listens = thread::Builder::new().spawn(move || say(&text));
 }
 
 /// Prints a line on standard error. Where nobody takes it (a pipe without a reader, or with one that does not read, a

@@ -9,6 +9,7 @@ use std::thread;
 use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
+use crate::held_back::HeldBack;
 use crate::scratch;
 
 /// Exit status of a program ended by Ctrl-C, as shells report it.
@@ -29,7 +30,10 @@ impl Interrupt {
     pub fn on_signals() -> io::Result<Self> {
         let interrupt = Self::default();
         let asked = Arc::clone(&interrupt.asked);
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM, SIGXCPU, SIGXFSZ])?;
+        let ending = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM, SIGXCPU, SIGXFSZ];
+        let held_back = HeldBack::new(&ending);
+        let mut signals = Signals::new(ending)?;
+        drop(held_back);
         thread::Builder::new().name("signals".to_owned()).spawn(move || {
             for signal in signals.forever() {
                 if signal == SIGXFSZ {

@@ -7,6 +7,7 @@
 //!   aligned        memory that O_DIRECT accepts
 //! scratch          files that are removed at the end, at an error and at Ctrl-C
 //! interrupt        Ctrl-C as a flag, the second one as an exit
+//! held_back        signals that wait while their handlers are put up
 //! stack            what lies under a path
 //!   mounts         /proc/self/mountinfo
 //!   block_device   /sys/dev/block: promises and counters
@@ -23,8 +24,8 @@
 //! allocator        freed memory, given back
 //! ```
 //!
-//! Unsafe code stands only in `aligned`, `allocator`, `linked_ring`, `arena`, `drive/open` and `event_loop`, each block
-//! with the reason why it is sound.
+//! Unsafe code stands only in `aligned`, `allocator`, `linked_ring`, `arena`, `held_back`, `drive/open` and `event_loop`,
+//! each block with the reason why it is sound.
 
 pub mod aligned;
 pub mod allocator;
@@ -35,6 +36,7 @@ pub mod drive;
 pub mod durable_file;
 pub mod embedded;
 pub mod event_loop;
+mod held_back;
 pub mod interrupt;
 mod linked_ring;
 pub mod method;

@@ -13,6 +13,7 @@ use evenkeel_engine::env::Env;
 use evenkeel_host::event_loop::{Backend, Loop, race};
 use evenkeel_host::nbd::limits::Limits;
 use evenkeel_host::nbd::server::Server;
+use evenkeel_host::nbd::uri::of_place;
 use evenkeel_host::net::Listener;
 use evenkeel_sim::model::pump::Pump;
 use evenkeel_sim::random::Random;
@@ -24,7 +25,7 @@ use super::control;
 use super::export::DriveExport;
 use crate::args::{AfterCut, DriveArgs, NbdArg};
 use crate::failure::Failure;
-use crate::stdout::{mention, say};
+use crate::stdout::{announce, mention, say};
 
 /// How long before an answer is due the clock is watched: timers of the kernel come up to about so late.
 const WATCH_NS: u64 = 100_000;
@@ -141,13 +142,14 @@ pub(super) async fn run(
     let signals = env
         .signals(&[SIGTERM, SIGINT, SIGUSR1])
         .map_err(|error| Failure::Unusable(format!("cannot listen for signals: {error}")))?;
-    let (listener, ready) = listen(env, nbd)?;
+    let listener = listen(env, nbd)?;
+    let ready = listener.place().map(|place| of_place(&place, false));
     let drive = Rc::new(Drive::new(env, args, name, served));
     accept(listener, &drive);
     if let NbdArg::Unix(path) = nbd {
         control::listen(env, path, &drive)?;
     }
-    say(&format!("ready: {ready}\n"))?;
+    announce(format!("ready: {}\n", ready.expect("what listens here has a name")));
     let signal = async {
         while matches!(signals.next().await, Ok(SIGUSR1)) {
             drive.cut();
@@ -161,20 +163,12 @@ pub(super) async fn run(
     say(&format!("{}\n", drive.export.precision().text()))
 }
 
-fn listen(env: &Loop, nbd: &NbdArg) -> Result<(Listener, String), Failure> {
+fn listen(env: &Loop, nbd: &NbdArg) -> Result<Listener, Failure> {
     match nbd {
-        NbdArg::Unix(path) => {
-            let listener = Listener::unix(env, path).map_err(|error| Failure::Unusable(error.to_string()))?;
-            let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-            Ok((listener, format!("nbd+unix:///?socket={}", absolute.display())))
-        }
-        NbdArg::Tcp(address) => {
-            let cannot =
-                |error| Failure::Unusable(format!("cannot listen on {address}: {error}; choose another"));
-            let listener = Listener::tcp(env, address.as_str()).map_err(cannot)?;
-            let at = listener.tcp_address().map_err(cannot)?;
-            Ok((listener, format!("nbd://{at}")))
-        }
+        NbdArg::Unix(path) => Listener::unix(env, path).map_err(|error| Failure::Unusable(error.to_string())),
+        NbdArg::Tcp(address) => Listener::tcp(env, address.as_str()).map_err(|error| {
+            Failure::Unusable(format!("cannot listen on {address}: {error}; choose another"))
+        }),
     }
 }
 

@@ -6,7 +6,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use evenkeel_engine::options::{Journaling, OpenOptions};
 use evenkeel_host::event_loop::Backend;
 use evenkeel_host::nbd::limits::Limits;
-use evenkeel_host::nbd::uri::of_unix_socket;
+use evenkeel_host::nbd::uri::of_place;
 use evenkeel_host::net::Place;
 use evenkeel_host::service::{self, Address, Ended, Event, Options};
 use evenkeel_host::volume::{NBD_SOCKET, VolumeError};
@@ -14,7 +14,7 @@ use evenkeel_host::volume::{NBD_SOCKET, VolumeError};
 use super::{event_loop, recovered};
 use crate::args::{BackendArg, JournalingArg, NbdArg, ServeArgs};
 use crate::failure::Failure;
-use crate::stdout::{mention, say};
+use crate::stdout::{announce, mention};
 
 /// Serves a volume until a signal comes.
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
@@ -43,14 +43,17 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     evenkeel_host::allocator::give_back_what_is_large();
     let event_loop = event_loop(backend)?;
     let has_tls = args.tls.is_some();
+    let shown = move |at: &Option<Place>| match at {
+        Some(place) => of_place(place, has_tls),
+        None => "on a socket without a path, handed over".to_owned(),
+    };
     let tell = move |event: Event<'_>| match event {
         Event::Ready { volume, places, metrics } => {
             let _no_service_manager = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
             let mut text = recovered(volume.recovered);
-            places.iter().for_each(|at| writeln!(text, "ready: {}", shown(at, has_tls)).expect("as above"));
+            places.iter().for_each(|at| writeln!(text, "ready: {}", shown(at)).expect("as above"));
             metrics.iter().for_each(|at| writeln!(text, "metrics: http://{at}/metrics").expect("as above"));
-            // Whoever reads this may take its time; clients are not to wait for that.
-            let _nobody_listens = std::thread::Builder::new().spawn(move || say(&text));
+            announce(text);
         }
         Event::Stopping => {
             let _no_service_manager = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
@@ -72,16 +75,6 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
             Err(Failure::No(format!("{}: it failed while it was served: {reason}", folder.display())))
         }
         Err(error) => Err(error.into()),
-    }
-}
-
-/// How clients that are on this machine call a place.
-fn shown(place: &Option<Place>, has_tls: bool) -> String {
-    match place {
-        Some(Place::Unix(path)) => of_unix_socket(path, has_tls),
-        Some(Place::Tcp(address)) if has_tls => format!("nbds://{address}"),
-        Some(Place::Tcp(address)) => format!("nbd://{address}"),
-        None => "on a socket without a path, handed over".to_owned(),
     }
 }
 

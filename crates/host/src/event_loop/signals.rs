@@ -3,8 +3,7 @@
 //! The handler writes the signal's number into a pipe; everything else happens in the loop. Other handlers of the
 //! same signals ([`crate::interrupt`]) are called too.
 //!
-//! 1. A signal that comes while the handlers are put up ends the process or is told of: it waits until they are up, for a
-//!    handler that is there before it is known to whom it calls would lose it.
+//! 1. A signal that comes while the handlers are put up ends the process or is told of: see [`crate::held_back`].
 
 #![allow(unsafe_code)]
 
@@ -19,6 +18,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use signal_hook::SigId;
 
 use super::{Loop, SharedFd};
+use crate::held_back::HeldBack;
 
 /// A source of signals. They go back to what they did before when it is dropped, but for their default action.
 pub struct Signals {
@@ -38,7 +38,7 @@ impl Signals {
         let (ours, handlers_end) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let handlers_end = Arc::new(handlers_end);
         let mut all = Self { event_loop: event_loop.clone(), pipe: Rc::new(ours), handlers: Vec::new() };
-        let _until_all_are_up = Blocked::new(signals);
+        let _until_all_are_up = HeldBack::new(signals);
         for &signal in signals {
             let end = Arc::clone(&handlers_end);
             // SAFETY: the handler only makes a system call that is allowed there (signal-safety(7)), without
@@ -70,31 +70,6 @@ impl Signals {
             }
             self.event_loop.poll(&self.pipe, PollFlags::IN).await?;
         }
-    }
-}
-
-/// Signals that wait, for this thread, until this is dropped.
-struct Blocked(libc::sigset_t);
-
-impl Blocked {
-    fn new(signals: &[i32]) -> Self {
-        // SAFETY: sets of this function's own; the first is made empty before it is used, the second is filled in.
-        unsafe {
-            let (mut set, mut before) = (std::mem::zeroed(), std::mem::zeroed());
-            libc::sigemptyset(&raw mut set);
-            for &signal in signals {
-                libc::sigaddset(&raw mut set, signal);
-            }
-            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before);
-            Self(before)
-        }
-    }
-}
-
-impl Drop for Blocked {
-    fn drop(&mut self) {
-        // SAFETY: the set is the one that was there before.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
     }
 }
 

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::proto::STRING_MAX_BYTES;
+use crate::net::Place;
 
 /// Where servers listen unless told otherwise.
 const DEFAULT_PORT: u16 = 10809;
@@ -158,8 +159,16 @@ fn bare(host: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
-/// The URI of whatever a server has that listens on the Unix socket at `path`.
-pub fn of_unix_socket(path: &Path, has_tls: bool) -> String {
+/// The URI of whatever a server has that listens at `place`, as clients on this machine write it.
+pub fn of_place(place: &Place, has_tls: bool) -> String {
+    match place {
+        Place::Unix(path) => of_unix_socket(path, has_tls),
+        Place::Tcp(address) if has_tls => format!("nbds://{address}"),
+        Place::Tcp(address) => format!("nbd://{address}"),
+    }
+}
+
+fn of_unix_socket(path: &Path, has_tls: bool) -> String {
     let scheme = if has_tls { "nbds+unix" } else { "nbd+unix" };
     format!("{scheme}:///?socket={}", encode(path.as_os_str().as_bytes()))
 }

@@ -22,7 +22,7 @@ mod traffic;
 
 use evenkeel_engine::options::Journaling;
 
-use super::{Chart, FigureModule, Series};
+use super::{FigureModule, Series};
 
 /// Number of the paper.
 const PAPER: u8 = 5;
@@ -126,9 +126,4 @@ impl<X: Copy + PartialEq + Sync, R: Send> Sweep<X, R> {
         };
         self.modes.iter().map(line).collect()
     }
-}
-
-/// `chart` with the sweep's lines.
-fn with_series(chart: Chart, series: Vec<Series>) -> Chart {
-    Chart { series, ..chart }
 }

@@ -7,7 +7,7 @@ use evenkeel_engine::env::Env;
 
 use super::bed::{Bed, SETUP, Site, Traffic};
 use super::streams::{SECOND_NS, file_bytes, file_offset};
-use super::{Mode, PAPER, with_series};
+use super::{Mode, PAPER};
 use crate::report::format;
 use crate::reproduce::{
     Chart, Claim, Comparison, Figure, FigureModule, Halted, Kind, Scale, Series, Settings, Table, Unit, Work,
@@ -88,7 +88,7 @@ fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
     ];
     let chart = |title: &str, meaning: &str, y_name: &str, y_unit: Unit, value: &dyn Fn(&Point) -> f64| {
         let points = thresholds.iter().zip(&points).map(|(&at, point)| (at as f64, value(point))).collect();
-        let chart = Chart {
+        Chart {
             title: title.to_owned(),
             meaning: meaning.to_owned(),
             x_name: "threshold".to_owned(),
@@ -97,9 +97,8 @@ fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
             y_name: y_name.to_owned(),
             y_unit,
             y_scale: Scale::Linear,
-            series: Vec::new(),
-        };
-        with_series(chart, vec![Series { name: "selective".to_owned(), points }])
+            series: vec![Series { name: "selective".to_owned(), points }],
+        }
     };
     let charts = vec![
         chart("Throughput", "bytes made durable a second", "throughput", Unit::BytesPerS, &Point::throughput),
