@@ -21,6 +21,7 @@ mod csv;
 mod figure;
 mod gallery;
 mod okeanos;
+mod rails;
 mod range_flush;
 mod registry;
 mod sync_writes;

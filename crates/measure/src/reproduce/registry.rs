@@ -1,7 +1,7 @@
 //! Which figures there are, and what is not reproduced.
 
 use super::gallery::NotReproduced;
-use super::{FigureModule, Paper, okeanos, range_flush, sync_writes};
+use super::{FigureModule, Paper, okeanos, rails, range_flush, sync_writes};
 
 const PAPERS: &[Paper] = &[
     Paper {
@@ -9,6 +9,12 @@ const PAPERS: &[Paper] = &[
         name: "writes",
         title: "Characterizing Synchronous Writes in Stable Memory Devices",
         source: "W. B. Mingardi, G. M. D. Vieira",
+    },
+    Paper {
+        number: 3,
+        name: "rails",
+        title: "Flash on Rails: Consistent Flash Performance through Redundancy",
+        source: "D. Skourtis, D. Achlioptas, N. Watkins, C. Maltzahn, S. Brandt, UC Santa Cruz; USENIX ATC 2014",
     },
     Paper {
         number: 4,
@@ -56,7 +62,8 @@ const NOT_REPRODUCED: &[(u8, &str, &str)] = &[
 ];
 
 /// The figures of each paper.
-const BY_PAPER: &[&[FigureModule]] = &[sync_writes::MODULES, range_flush::MODULES, okeanos::MODULES];
+const BY_PAPER: &[&[FigureModule]] =
+    &[sync_writes::MODULES, rails::MODULES, range_flush::MODULES, okeanos::MODULES];
 
 /// The papers.
 pub fn papers() -> &'static [Paper] {

@@ -125,7 +125,7 @@ pub(crate) fn sata_2011() -> Shape {
         latency_ns: 20 * US,
         buffer_bytes: 128 * MIB,
         spare_per_10000: 1000,
-        collection: Collection::Blocking,
+        collection: Collection::Stopping,
         size_bytes: 250_000_000_000,
         ..COMMON
     }
@@ -153,7 +153,7 @@ pub(crate) fn sata_2008() -> Shape {
         write_command_ns: 25 * US,
         buffer_bytes: 16 * MIB,
         spare_per_10000: 2500,
-        collection: Collection::Blocking,
+        collection: Collection::Stopping,
         size_bytes: 65_000_000_000,
         ..COMMON
     }
