@@ -45,6 +45,16 @@ const NOT_REPRODUCED: &[(u8, &str, &str)] = &[
         "models repeat themselves: there is no chance to test",
     ),
     (
+        3,
+        "figures 10 to 15: rings of two and three drives, and traces on them",
+        "there is no ring of drives yet",
+    ),
+    (
+        3,
+        "drive D, and disaggregating sequential from random writes (section 3.2)",
+        "the paper has no figure of them",
+    ),
+    (
         4,
         "F2FS with its modified fsync, and the board itself",
         "neither is to be had; a file system structured as a log and a model of the board take their place",
