@@ -40,6 +40,11 @@ const NOT_REPRODUCED: &[(u8, &str, &str)] = &[
     ),
     (
         3,
+        "the stg volume of the MSR Cambridge traces in figures 14 and 15",
+        "it is not at hand; others of that collection are",
+    ),
+    (
+        3,
         "figures 10 to 15: rings of two and three drives, and traces on them",
         "there is no ring of drives yet",
     ),
