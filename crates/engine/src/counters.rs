@@ -66,6 +66,8 @@ counters! {
     table_reads,
     /// Pages that the system had in memory as they are on the home device.
     cached_reads,
+    /// Pages that were not right on the drive of a ring that was asked first: others were.
+    other_copies,
     /// Pages logged once more because they cannot go home: what they held before is damaged.
     carried_pages,
     /// Log records with writes that were replayed at the opening.

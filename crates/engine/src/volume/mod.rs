@@ -23,6 +23,7 @@ mod limits;
 mod open;
 mod pace;
 mod recover;
+mod scrub;
 mod superblocks;
 mod write;
 
@@ -50,6 +51,7 @@ pub use create::create;
 pub use identify::{Identity, arena_bytes_min, identify};
 use limits::Limits;
 pub use limits::{ATOMIC_MAX_BYTES, log_bytes_min};
+pub use scrub::{Mending, ScrubReport};
 pub use superblocks::SuperblockCopy;
 use superblocks::Superblocks;
 
@@ -462,9 +464,10 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     }
 
     /// Whether pages may be overwritten in place without an image of them in the log: a drive that may leave a
-    /// sector neither old nor new would turn a cut into damage.
+    /// sector neither old nor new would turn a cut into damage. Behind a ring, whose members write in turns, no write is
+    /// durable before the log has it.
     fn may_write_direct(&self) -> bool {
-        !self.limits.needs_images
+        !self.limits.needs_images && self.home.device.state().is_none()
     }
 
     /// Queues what the ranges touch and waits until it is durable.
