@@ -44,8 +44,8 @@ const UNPREDICTABLE: f64 = 0.5;
 
 /// What the set-ups share.
 const SETUP: [&str; 4] = [
-    "Requests of 256 KB, 31 under way at once, over a link of 300 MB/s (SATA at 3 Gbit/s), with the write cache on: no \
-     file system, no page cache.",
+    "Requests of 256 KB unless said otherwise, 31 under way at once, over a link of 300 MB/s (SATA at 3 Gbit/s), with the \
+     write cache on: no file system, no page cache.",
     "Drives by model: A is sata-2008, B is sata-2011, C is steady. A has a quarter of its size, B a thirty-second, C a \
      sixteenth, and so have ranges that are named in the paper's gigabytes; buffers, dies, channels and lengths of \
      blocks are whole. What takes the paper minutes to write so takes seconds.",
