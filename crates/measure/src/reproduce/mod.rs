@@ -20,6 +20,7 @@ mod claim;
 mod csv;
 mod figure;
 mod gallery;
+pub mod mirrors;
 mod okeanos;
 mod range_flush;
 mod registry;
