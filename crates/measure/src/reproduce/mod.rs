@@ -22,6 +22,7 @@ mod csv;
 mod figure;
 mod gallery;
 mod machine;
+pub mod mirrors;
 mod okeanos;
 mod rails;
 mod range_flush;
