@@ -46,7 +46,7 @@ const NOT_REPRODUCED: &[(u8, &str, &str)] = &[
     (
         3,
         "figures 10 to 15: rings of two and three drives, and traces on them",
-        "there is no ring of drives yet",
+        "there is the ring; its figures are not drawn yet",
     ),
     (
         3,
