@@ -11,4 +11,5 @@ pub mod replay;
 pub mod report;
 pub mod reproduce;
 pub mod stats;
+pub mod study;
 pub mod trace;
