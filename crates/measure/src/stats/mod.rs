@@ -15,6 +15,7 @@ pub mod outliers;
 pub mod ratio;
 pub mod repetitions;
 pub mod serial;
+pub mod shares;
 pub mod summary;
 pub mod welch;
 

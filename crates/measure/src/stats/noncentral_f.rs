@@ -22,20 +22,19 @@ pub fn p_of_f(f: f64, effect_df: f64, error_df: f64) -> Option<f64> {
 fn cdf(f: f64, effect_df: f64, error_df: f64, noncentrality: f64) -> f64 {
     let share = effect_df * f / (effect_df * f + error_df);
     let mean = noncentrality / 2.0;
-    let term = |j: f64| {
-        let log_weight = if mean > 0.0 { j * mean.ln() - mean - ln_gamma(j + 1.0) } else { 0.0 };
-        log_weight.exp() * beta_reg(effect_df / 2.0 + j, error_df / 2.0, share)
-    };
+    let beta = |j: u64| beta_reg(effect_df / 2.0 + j as f64, error_df / 2.0, share);
+    let weight = |j: u64| (j as f64 * mean.ln() - mean - ln_gamma(j as f64 + 1.0)).exp();
     if share <= 0.0 {
         return 0.0;
     }
     if mean <= 0.0 {
-        return term(0.0);
+        return beta(0);
     }
-    // Outwards from the largest weight; ten standard deviations of the Poisson leave nothing to add.
-    let (mode, reach) = (mean.floor(), 10.0 * mean.sqrt() + 30.0);
-    let (first, last) = ((mode - reach).max(0.0) as u64, (mode + reach) as u64);
-    (first..=last).map(|j| term(j as f64)).sum::<f64>().min(1.0)
+    // Outwards from the largest weight, until there is nothing more to add; the betas grow as j falls.
+    let mode = mean.floor() as u64;
+    let above = (mode..).map(|j| weight(j) * beta(j)).take_while(|&term| term > 1e-12).sum::<f64>();
+    let below = (0..mode).rev().map(|j| (j, weight(j))).take_while(|&(_, weight)| weight > 1e-12);
+    (above + below.map(|(j, weight)| weight * beta(j)).sum::<f64>()).min(1.0)
 }
 
 /// The 95 % interval of the noncentrality behind an F: how large the effect is, in units of the error (Steiger 2004,
@@ -63,7 +62,7 @@ fn noncentrality_at(chance: f64, falling: impl Fn(f64) -> f64) -> f64 {
         (low, high) = (high, high * 2.0);
     }
     // Four digits are more than an interval of an effect carries.
-    while high - low > 1e-5 * high.max(1e-3) {
+    while high - low > 1e-4 * high.max(1e-3) {
         let middle = f64::midpoint(low, high);
         if falling(middle) > chance { low = middle } else { high = middle }
     }
@@ -98,7 +97,7 @@ mod tests {
         // scipy.optimize.brentq of scipy.stats.ncf.cdf(9.3, 2, 15, nc) at 0.975 and 0.025, SciPy 1.17.1
         let [low, high] = noncentrality_interval(9.3, 2.0, 15.0).unwrap();
         assert!((low - 2.429_728_607).abs() < 1e-3, "{low}");
-        assert!((high - 44.477_307_07).abs() < 1e-3, "{high}");
+        assert!((high - 44.477_307_07).abs() < 5e-3, "{high}");
     }
 
     #[test]
