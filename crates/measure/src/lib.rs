@@ -7,6 +7,7 @@
 pub mod compare;
 pub mod fit;
 pub mod probe;
+pub mod quantity;
 pub mod replay;
 pub mod report;
 pub mod reproduce;

@@ -1,4 +1,25 @@
 //! How much a storage stack varies, and which of its parameters is to blame: a study of many configurations, each
 //! run many times.
+//!
+//! ```text
+//! plan        what is to be done: factors, workloads, runs, devices
+//!   sampling  which configurations are taken
+//! schedule    in which order
+//! steps       what one run does, step by step
+//! runner      takes the runs, keeps what comes of them
+//!   stage     on this machine
+//!   worker    the workload's own process
+//!     workload, external
+//!   store     the database
+//! ```
 
+pub mod external;
+pub mod plan;
+pub mod runner;
 pub mod sampling;
+pub mod schedule;
+pub mod stage;
+pub mod steps;
+pub mod store;
+pub mod worker;
+pub mod workload;
