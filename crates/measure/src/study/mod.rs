@@ -13,8 +13,10 @@
 //!   store     the database
 //! ```
 
+pub mod data;
 pub mod external;
 pub mod plan;
+pub mod read;
 pub mod runner;
 pub mod sampling;
 pub mod schedule;
