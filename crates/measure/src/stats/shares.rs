@@ -12,7 +12,8 @@
 //!    Its interval comes from the noncentral F distribution (Steiger 2004), errors being taken as normal.
 //! 3. The error is what cells differ by that the factors leave; where they leave too few cells to tell, what values
 //!    within a cell differ by.
-//! 4. A factor that only some cells have is judged among those; that they have it explains nothing.
+//! 4. A factor that only some cells have is judged among those, by what those differ by: another file system's cells may
+//!    be far steadier. That they have it explains nothing.
 
 mod space;
 
@@ -81,19 +82,9 @@ impl Shares {
 /// `None` where there are fewer than two cells with values, a value is not finite, or none differs.
 #[must_use]
 pub fn variance_shares(levels: &[usize], cells: &[Cell]) -> Option<Shares> {
-    let cells: Vec<&Cell> = cells.iter().filter(|cell| !cell.values.is_empty()).collect();
-    let analysis = Analysis::new(levels, cells)?;
-    let (mut space, mut taken) = (Space::new(&analysis.weights()), Vec::new());
-    while let Some(best) = analysis.best(&space, &taken) {
-        // A pair comes after its factors, whatever these explain.
-        for term in best.with_factors() {
-            if !taken.iter().any(|(known, _)| *known == term) {
-                let credit = space.extend(&analysis.columns(term), &analysis.means);
-                taken.push((term, credit));
-            }
-        }
-    }
-    Some(analysis.conclude(&space, &taken))
+    let analysis = Analysis::new(levels, cells.iter().collect())?;
+    let (space, credits) = analysis.take_up();
+    Some(analysis.conclude(&space, &credits))
 }
 
 impl Term {
@@ -115,14 +106,24 @@ struct Analysis<'a> {
     within_df: usize,
 }
 
-/// What a term explains, over an error.
+/// What a term explains.
 struct Credit {
     squares: f64,
     df: usize,
 }
 
+/// A term over the error.
+struct Test {
+    f: f64,
+    df: f64,
+    error_df: f64,
+    mean_square: f64,
+    p: f64,
+}
+
 impl<'a> Analysis<'a> {
-    fn new(levels: &'a [usize], cells: Vec<&'a Cell>) -> Option<Self> {
+    fn new(levels: &'a [usize], mut cells: Vec<&'a Cell>) -> Option<Self> {
+        cells.retain(|cell| !cell.values.is_empty());
         let values: Vec<f64> = cells.iter().flat_map(|cell| &cell.values).copied().collect();
         let squares = |values: &[f64]| {
             let moments = super::moments::Moments::of(values)?;
@@ -184,16 +185,34 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// What a term would explain beyond those taken up, and the space with it in.
-    fn beyond(&self, space: &Space, term: Term, taken: &[(Term, Credit)]) -> (Credit, Space) {
+    /// What a term would explain beyond those taken up.
+    fn credit(&self, space: &Space, term: Term, taken: &[Term]) -> Credit {
         let mut space = space.clone();
-        for factor in term.with_factors().into_iter().filter(|&factor| factor != term) {
-            if !taken.iter().any(|(known, _)| *known == factor) {
+        for factor in term.with_factors().into_iter().filter(|factor| *factor != term) {
+            if !taken.contains(&factor) {
                 space.extend(&self.columns(factor), &self.means);
             }
         }
-        let credit = space.extend(&self.columns(term), &self.means);
-        (credit, space)
+        space.extend(&self.columns(term), &self.means)
+    }
+
+    /// What a term explains beyond others, over the error, among the cells that have it.
+    fn test(&self, term: Term, others: &[Term]) -> Option<Test> {
+        let has = |cell: &&&Cell| match term {
+            Term::Factor(factor) => cell.levels[factor].is_some(),
+            Term::Pair(one, other) => cell.levels[one].is_some() && cell.levels[other].is_some(),
+        };
+        let among = Self::new(self.levels, self.cells.iter().filter(has).copied().collect())?;
+        let mut space = Space::new(&among.weights());
+        let factors = term.with_factors();
+        for other in others.iter().chain(&factors).filter(|other| **other != term) {
+            space.extend(&among.columns(*other), &among.means);
+        }
+        let credit = space.extend(&among.columns(term), &among.means);
+        let (mean_square, error_df) = among.error(&space).filter(|_| credit.df > 0)?;
+        let f = credit.squares / credit.df as f64 / mean_square;
+        let (df, error_df) = (credit.df as f64, error_df as f64);
+        Some(Test { f, df, error_df, mean_square, p: p_of_f(f, df, error_df)? })
     }
 
     /// The mean square of what is left, and its degrees of freedom.
@@ -210,17 +229,26 @@ impl<'a> Analysis<'a> {
         (error.0 > 1e-12 * self.total_squares).then_some(error)
     }
 
+    /// Takes up terms until no more is found.
+    fn take_up(&self) -> (Space, Vec<(Term, Credit)>) {
+        let (mut space, mut taken, mut credits) = (Space::new(&self.weights()), Vec::new(), Vec::new());
+        while let Some(best) = self.best(&taken) {
+            // A pair comes after its factors, whatever these explain.
+            for term in best.with_factors() {
+                if !taken.contains(&term) {
+                    credits.push((term, space.extend(&self.columns(term), &self.means)));
+                    taken.push(term);
+                }
+            }
+        }
+        (space, credits)
+    }
+
     /// The term to take up next, if there is one.
-    fn best(&self, space: &Space, taken: &[(Term, Credit)]) -> Option<Term> {
-        let left = self.terms().into_iter().filter(|term| !taken.iter().any(|(known, _)| known == term));
-        let judged: Vec<(Term, f64)> = left
-            .filter_map(|term| {
-                let (credit, with) = self.beyond(space, term, taken);
-                let (mean_square, df) = self.error(&with).filter(|_| credit.df > 0)?;
-                let f = credit.squares / credit.df as f64 / mean_square;
-                Some((term, p_of_f(f, credit.df as f64, df as f64)?))
-            })
-            .collect();
+    fn best(&self, taken: &[Term]) -> Option<Term> {
+        let left = self.terms().into_iter().filter(|term| !taken.contains(term));
+        let judged: Vec<(Term, f64)> =
+            left.filter_map(|term| Some((term, self.test(term, taken)?.p))).collect();
         let is_pair = |term: Term| matches!(term, Term::Pair(..));
         let many = |pairs: bool| judged.iter().filter(|(term, _)| is_pair(*term) == pairs).count() as f64;
         let (factors, pairs) = (many(false), many(true));
@@ -233,36 +261,54 @@ impl<'a> Analysis<'a> {
         (corrected(best) <= LEVEL_OF_FACTORS + LEVEL_OF_PAIRS).then_some(best.0)
     }
 
-    fn conclude(&self, space: &Space, taken: &[(Term, Credit)]) -> Shares {
-        let error = self.error(space);
+    fn conclude(&self, space: &Space, credits: &[(Term, Credit)]) -> Shares {
+        let taken: Vec<Term> = credits.iter().map(|(term, _)| *term).collect();
         let mut shares = Shares {
-            terms: taken.iter().map(|(term, credit)| self.share(*term, credit, error, true)).collect(),
+            terms: Vec::new(),
             aliased: Vec::new(),
             within_cells: self.within_squares / self.total_squares,
         };
-        for term in self.terms().into_iter().filter(|term| !taken.iter().any(|(known, _)| known == term)) {
-            let (credit, with) = self.beyond(space, term, taken);
+        for (at, (term, credit)) in credits.iter().enumerate() {
+            // Each beyond those before it, over what all of them leave.
+            let last = self.test(*term, &taken).map(|test| (test.mean_square, test.error_df));
+            shares.terms.push(self.share(*term, credit, self.test(*term, &taken[..at]), last, true));
+        }
+        for term in self.terms().into_iter().filter(|term| !taken.contains(term)) {
+            let credit = self.credit(space, term, &taken);
             match credit.df {
                 0 => shares.aliased.push(term),
-                _ => shares.terms.push(self.share(term, &credit, self.error(&with), false)),
+                _ => shares.terms.push(self.share(term, &credit, self.test(term, &taken), None, false)),
             }
         }
         shares
     }
 
-    fn share(&self, term: Term, credit: &Credit, error: Option<(f64, usize)>, found: bool) -> Share {
-        let Some((mean_square, error_df)) = error else {
+    /// The share of a term; over the error of another model where one is given.
+    fn share(
+        &self,
+        term: Term,
+        credit: &Credit,
+        test: Option<Test>,
+        error: Option<(f64, f64)>,
+        found: bool,
+    ) -> Share {
+        let Some(mut test) = test.filter(|_| credit.df > 0) else {
             return Share { term, share: None, ci95: None, p: None, found };
         };
-        let (df, error_df) = (credit.df as f64, error_df as f64);
-        let f = if credit.df == 0 { f64::NAN } else { credit.squares / df / mean_square };
-        let rest = self.total_squares - credit.squares;
-        let of_noncentrality = |nc: f64| (nc * mean_square / (nc * mean_square + rest)).clamp(0.0, 1.0);
+        if let Some((mean_square, error_df)) = error {
+            test = Test { f: test.f * test.mean_square / mean_square, mean_square, error_df, ..test };
+        }
+        let rest = (self.total_squares - credit.squares).max(0.0);
+        let of_noncentrality = |nc: f64| {
+            let squares = nc * test.mean_square;
+            (squares / (squares + rest)).clamp(0.0, 1.0)
+        };
         Share {
             term,
-            share: Some(((credit.squares - df * mean_square) / self.total_squares).clamp(0.0, 1.0)),
-            ci95: noncentrality_interval(f, df, error_df).map(|ends| ends.map(of_noncentrality)),
-            p: p_of_f(f, df, error_df),
+            share: Some(((credit.squares - test.df * test.mean_square) / self.total_squares).clamp(0.0, 1.0)),
+            ci95: noncentrality_interval(test.f, test.df, test.error_df)
+                .map(|ends| ends.map(of_noncentrality)),
+            p: p_of_f(test.f, test.df, test.error_df),
             found,
         }
     }

@@ -13,10 +13,13 @@
 //!   store     the database
 //! ```
 
+pub mod analysis;
 pub mod data;
 pub mod external;
+pub mod findings;
 pub mod plan;
 pub mod read;
+pub mod report;
 pub mod runner;
 pub mod sampling;
 pub mod schedule;
@@ -25,3 +28,9 @@ pub mod steps;
 pub mod store;
 pub mod worker;
 pub mod workload;
+
+#[cfg(test)]
+#[expect(unreachable_pub, reason = "tests of the command include it too")]
+mod made_up;
+#[cfg(test)]
+mod report_tests;
