@@ -1,9 +1,10 @@
-//! Where a series changes its level: binary segmentation by the cumulative sums of ranks.
+//! Where a series changes its level: binary segmentation by cumulative sums.
 //!
-//! In each segment the place where the cumulative sum of the ranks is farthest from where it would be without a change
+//! In each segment the place where the cumulative sum of the values is farthest from where it would be without a change
 //! is tested. Over its long-run deviation, that distance has the distribution of the farthest point of a Brownian
-//! bridge, Kolmogorov's (Csörgő & Horváth 1997, "Limit Theorems in Change-Point Analysis"). Ranks keep a single stall
-//! from passing as a change; the long-run deviation keeps windows that resemble their neighbours from passing as one.
+//! bridge, Kolmogorov's (Csörgő & Horváth 1997, "Limit Theorems in Change-Point Analysis"). A
+//! value far from its neighbours is first brought near to them, so that a single stall does not pass as a change; the
+//! long-run deviation keeps windows that resemble their neighbours from passing as one.
 
 /// A change is one at this level. Below the usual 5 %: a run has several places to test, a study many runs.
 const LEVEL: f64 = 0.01;
@@ -16,7 +17,7 @@ const LEAST_SEGMENT: usize = 8;
 pub fn change_points(values: &[f64]) -> Vec<usize> {
     let mut found = Vec::new();
     if values.iter().all(|value| value.is_finite()) {
-        split(values, 0, &mut found);
+        split(&without_spikes(values), 0, &mut found);
     }
     found.sort_unstable();
     found
@@ -30,17 +31,32 @@ fn split(values: &[f64], offset: usize, found: &mut Vec<usize>) {
     }
 }
 
+/// The values, none farther from the median of its neighbourhood than three deviations (Hampel's filter, as Davies &
+/// Gather 1993 have it, "The identification of multiple outliers").
+fn without_spikes(values: &[f64]) -> Vec<f64> {
+    let middle = |at: usize| {
+        let near = &values[at.saturating_sub(2)..(at + 3).min(values.len())];
+        super::median(near).unwrap_or(values[at])
+    };
+    let middles: Vec<f64> = (0..values.len()).map(middle).collect();
+    let distances: Vec<f64> =
+        values.iter().zip(&middles).map(|(value, middle)| (value - middle).abs()).collect();
+    let reach = 3.0 * 1.4826 * super::median(&distances).unwrap_or(0.0);
+    values.iter().zip(middles).map(|(value, middle)| value.clamp(middle - reach, middle + reach)).collect()
+}
+
 /// Where the level changes most, if it does.
 fn change(values: &[f64]) -> Option<usize> {
     let count = values.len();
     if count < 2 * LEAST_SEGMENT {
         return None;
     }
-    let ranks = super::ranks::centred(values);
+    let mean = values.iter().sum::<f64>() / count as f64;
+    let centred: Vec<f64> = values.iter().map(|value| value - mean).collect();
     let mut sum = 0.0;
     let (mut at, mut farthest) = (0, 0.0);
-    for (place, rank) in ranks.iter().enumerate().take(count - LEAST_SEGMENT) {
-        sum += rank;
+    for (place, value) in centred.iter().enumerate().take(count - LEAST_SEGMENT) {
+        sum += value;
         if place + 1 >= LEAST_SEGMENT && sum.abs() > farthest {
             (at, farthest) = (place + 1, sum.abs());
         }
@@ -50,9 +66,9 @@ fn change(values: &[f64]) -> Option<usize> {
     }
     // The variance of what is left once the change is taken out: with it in, no change would be large.
     let level = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
-    let (before, after) = (level(&ranks[..at]), level(&ranks[at..]));
-    let rest = |(place, rank): (usize, &f64)| rank - if place < at { before } else { after };
-    let deviation = long_run_variance(&ranks.iter().enumerate().map(rest).collect::<Vec<_>>()).sqrt();
+    let (before, after) = (level(&centred[..at]), level(&centred[at..]));
+    let rest = |(place, value): (usize, &f64)| value - if place < at { before } else { after };
+    let deviation = long_run_variance(&centred.iter().enumerate().map(rest).collect::<Vec<_>>()).sqrt();
     // The place was chosen to leave the least: that takes up some six values' worth of freedom.
     let deviation = deviation * (count as f64 / (count as f64 - 6.0)).sqrt();
     let distance = farthest / (deviation * (count as f64).sqrt());

@@ -26,6 +26,7 @@ pub mod schedule;
 pub mod stage;
 pub mod steps;
 pub mod store;
+pub mod tables;
 pub mod worker;
 pub mod workload;
 
