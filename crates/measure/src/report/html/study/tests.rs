@@ -11,7 +11,7 @@ fn study(text: &str) -> Study {
         label: format!("{text}-{number}"),
         settings: vec![
             ("file_system".to_owned(), format!("{text}{}", number % 2)),
-            (text.to_owned(), number.to_string()),
+            (text.to_owned(), (number % 2).to_string()),
             ("remedies".to_owned(), if number < 2 { "none" } else { "unmount" }.to_owned()),
         ],
     };
