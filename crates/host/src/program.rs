@@ -204,6 +204,11 @@ fn search_path() -> OsString {
     env::join_paths(folders).unwrap_or(path)
 }
 
+/// Whether this process may do what root may.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
 /// Whether there is a program of this name.
 pub fn exists(name: &str) -> bool {
     env::split_paths(&search_path()).any(|folder| folder.join(name).is_file())
