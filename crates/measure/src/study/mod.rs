@@ -23,3 +23,6 @@ pub mod steps;
 pub mod store;
 pub mod worker;
 pub mod workload;
+
+#[cfg(test)]
+mod tests;
