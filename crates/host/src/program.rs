@@ -212,11 +212,12 @@ fn drain(mut pipe: impl Read + Send + 'static, bytes_max: u64) -> thread::JoinHa
 /// What a failed program said, in one line.
 fn last_words(complained: &[u8], status: ExitStatus) -> String {
     let text = String::from_utf8_lossy(complained);
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    match lines.len() {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    // What follows is how to use it.
+    let telling: Vec<&str> = lines.take_while(|line| !line.starts_with("Usage")).take(3).collect();
+    match telling.len() {
         0 => status.to_string(),
-        // The rest is mostly how to use it.
-        _ => lines[..lines.len().min(3)].join("; "),
+        _ => telling.join("; "),
     }
 }
 
@@ -253,7 +254,8 @@ mod tests {
 
     #[test]
     fn a_failure_is_told_in_the_program_s_words() {
-        let program = shell("echo out; echo bad option >&2; exit 3", Duration::from_secs(60));
+        let program =
+            shell("echo out; echo bad option >&2; echo Usage: sh >&2; exit 3", Duration::from_secs(60));
         let error = program.run(None, &Interrupt::default()).unwrap_err();
         assert_eq!(error.to_string(), "sh failed: bad option");
         let silent = shell("exit 3", Duration::from_secs(60)).run(None, &Interrupt::default()).unwrap_err();

@@ -33,7 +33,7 @@ impl Files for NoFiles {
         Ok(())
     }
 
-    fn read_whole(&self, (): &(), _buffer: &mut [u8]) -> io::Result<u64> {
+    fn read_whole(&self, (): &(), _thread: usize) -> io::Result<u64> {
         Ok(0)
     }
 

@@ -93,16 +93,16 @@ name = "block_size"
 values = { ext4 = ["1k", "4k"], xfs = ["4k"] }
 [[factor]]
 name = "inode_size"
-values = { ext4 = ["256", "2k"] }
+values = { ext4 = ["256", "1k", "2k"] }
 [[exclude]]
 file_system = "ext4"
 block_size = "1k"
-inode_size = ["2k"]
+inode_size = ["1k", "2k"]
 "#;
     let sampled = plan_of("", &factors).unwrap().sampled().unwrap();
     let mut labels: Vec<&str> = sampled.configurations.iter().map(|one| one.label.as_str()).collect();
     labels.sort_unstable();
-    assert_eq!(labels, ["btrfs", "ext4-1k-256", "ext4-4k-256", "ext4-4k-2k", "xfs-4k"]);
+    assert_eq!(labels, ["btrfs", "ext4-1k-256", "ext4-4k-1k", "ext4-4k-256", "ext4-4k-2k", "xfs-4k"]);
     let one = sampled.configurations.iter().find(|one| one.label == "ext4-4k-2k").unwrap();
     assert_eq!(one.options.mkfs, ["-b", "4096", "-I", "2048"]);
 }

@@ -73,7 +73,7 @@ impl Files for MemoryFiles {
         self.with(|inner| inner.files.get_mut(file).unwrap().0 += bytes.len() as u64)
     }
 
-    fn read_whole(&self, file: &String, _buffer: &mut [u8]) -> io::Result<u64> {
+    fn read_whole(&self, file: &String, _thread: usize) -> io::Result<u64> {
         self.with(|inner| inner.files[file].0)
     }
 
