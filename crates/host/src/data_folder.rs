@@ -1,16 +1,61 @@
 //! A folder of files as a workload uses them: named relative to it, one call of the kernel for each thing done.
+//!
+//! What is read goes into memory that nobody looks at and that readers share: a hundred readers with a buffer each would
+//! take more memory than a workload may have together with its page cache.
 
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
+use std::ptr::{NonNull, null_mut};
+use std::thread;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+/// A file is read in units of up to this.
+const UNIT_BYTES: usize = 1 << 20;
+/// Sinks there are at most.
+const SINKS_MAX: usize = 8;
 
 /// The folder.
 #[derive(Debug)]
-pub struct DataFolder(OwnedFd);
+pub struct DataFolder {
+    folder: OwnedFd,
+    /// As many as there are processors, so that they do not take lines of their caches from one another.
+    sinks: Vec<Sink>,
+}
+
+/// Memory that the kernel writes what is read to, and that is never read.
+#[derive(Debug)]
+struct Sink(NonNull<c_void>);
+
+// SAFETY: the memory is only ever handed to the kernel to write to; that several threads do so at once leaves in it what
+// it may, since nobody reads it.
+unsafe impl Send for Sink {}
+// SAFETY: as above.
+unsafe impl Sync for Sink {}
+
+impl Sink {
+    fn new() -> io::Result<Self> {
+        // SAFETY: a new mapping at a place of the kernel's choice touches no memory that anybody has.
+        let memory = unsafe {
+            mmap_anonymous(null_mut(), UNIT_BYTES, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+        }?;
+        NonNull::new(memory).map(Self).ok_or_else(|| ErrorKind::OutOfMemory.into())
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `new`, which nobody else knows.
+        let _nothing_to_do_about_it = unsafe { munmap(self.0.as_ptr(), UNIT_BYTES) };
+    }
+}
 
 impl DataFolder {
     /// One that is there.
@@ -20,7 +65,9 @@ impl DataFolder {
     /// Those of `open`.
     pub fn at(path: &Path) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-        Ok(Self(rustix::fs::openat(CWD, path, flags, Mode::empty())?))
+        let folder = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
+        let sinks = thread::available_parallelism().map_or(1, usize::from).min(SINKS_MAX);
+        Ok(Self { folder, sinks: (0..sinks).map(|_| Sink::new()).collect::<io::Result<_>>()? })
     }
 
     /// Makes a folder in it.
@@ -29,7 +76,7 @@ impl DataFolder {
     ///
     /// Those of `mkdir`.
     pub fn make_folder(&self, name: &str) -> io::Result<()> {
-        Ok(rustix::fs::mkdirat(&self.0, name, Mode::from_raw_mode(0o755))?)
+        Ok(rustix::fs::mkdirat(&self.folder, name, Mode::from_raw_mode(0o755))?)
     }
 
     /// Makes a file that is not there, for writing.
@@ -39,7 +86,7 @@ impl DataFolder {
     /// Those of `open`.
     pub fn create(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::APPEND | OFlags::CLOEXEC;
-        Ok(rustix::fs::openat(&self.0, name, flags, Mode::from_raw_mode(0o644))?.into())
+        Ok(rustix::fs::openat(&self.folder, name, flags, Mode::from_raw_mode(0o644))?.into())
     }
 
     /// Opens a file for reading and, if `writable`, for appending.
@@ -49,7 +96,7 @@ impl DataFolder {
     /// Those of `open`.
     pub fn open(&self, name: &str, writable: bool) -> io::Result<File> {
         let access = if writable { OFlags::RDWR | OFlags::APPEND } else { OFlags::RDONLY };
-        Ok(rustix::fs::openat(&self.0, name, access | OFlags::CLOEXEC, Mode::empty())?.into())
+        Ok(rustix::fs::openat(&self.folder, name, access | OFlags::CLOEXEC, Mode::empty())?.into())
     }
 
     /// Writes all of `bytes` at the end of a file.
@@ -69,20 +116,27 @@ impl DataFolder {
         Ok(())
     }
 
-    /// Reads a file from its first byte to its last, a buffer at a time.
+    /// Reads a file from its first byte to its last, in units of up to 1 MiB, and says how many there were; `reader` is
+    /// the number of the caller's thread.
     ///
     /// # Errors
     ///
     /// Those of `pread`.
-    pub fn read_whole(file: &File, buffer: &mut [u8]) -> io::Result<u64> {
-        let mut at = 0;
+    pub fn read_whole(&self, file: &File, reader: usize) -> io::Result<u64> {
+        let sink = &self.sinks[reader % self.sinks.len()];
+        let mut at: u64 = 0;
         loop {
-            match rustix::io::pread(file, &mut *buffer, at) {
+            let from = libc::off_t::try_from(at).map_err(|_| ErrorKind::FileTooLarge)?;
+            // SAFETY: the sink has as many bytes as are asked for, and nobody reads them.
+            let read = unsafe { libc::pread(file.as_raw_fd(), sink.0.as_ptr(), UNIT_BYTES, from) };
+            match usize::try_from(read) {
                 // Less than there was room for is the rest of a file.
-                Ok(read) if read < buffer.len() => return Ok(at + read as u64),
+                Ok(read) if read < UNIT_BYTES => return Ok(at + read as u64),
                 Ok(read) => at += read as u64,
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+                Err(_) => match io::Error::last_os_error() {
+                    error if error.kind() == ErrorKind::Interrupted => {}
+                    error => return Err(error),
+                },
             }
         }
     }
@@ -111,7 +165,7 @@ impl DataFolder {
     ///
     /// Those of `unlink`.
     pub fn delete(&self, name: &str) -> io::Result<()> {
-        Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::empty())?)
+        Ok(rustix::fs::unlinkat(&self.folder, name, AtFlags::empty())?)
     }
 
     /// The size of a file.
@@ -120,7 +174,7 @@ impl DataFolder {
     ///
     /// Those of `stat`.
     pub fn stat(&self, name: &str) -> io::Result<u64> {
-        Ok(rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?.st_size as u64)
+        Ok(rustix::fs::statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW)?.st_size as u64)
     }
 }
 
@@ -137,14 +191,15 @@ mod tests {
         assert_eq!(folder.create("d/f").unwrap_err().kind(), ErrorKind::AlreadyExists);
         DataFolder::append(&file, b"one").unwrap();
         DataFolder::append(&folder.open("d/f", true).unwrap(), b"more").unwrap();
-        let mut buffer = [0; 4];
-        assert_eq!(DataFolder::read_whole(&file, &mut buffer).unwrap(), 7);
+        assert_eq!(folder.read_whole(&file, 5).unwrap(), 7);
+        DataFolder::append(&file, &vec![1; 2 * UNIT_BYTES - 7]).unwrap();
+        assert_eq!(folder.read_whole(&file, 0).unwrap(), 2 * UNIT_BYTES as u64);
         DataFolder::fsync(&file).unwrap();
-        assert_eq!(folder.stat("d/f").unwrap(), 7);
+        assert_eq!(folder.stat("d/f").unwrap(), 2 * UNIT_BYTES as u64);
         let reader = folder.open("d/f", false).unwrap();
         assert!(DataFolder::append(&reader, b"x").is_err());
         DataFolder::empty(&file).unwrap();
-        assert_eq!(DataFolder::read_whole(&file, &mut buffer).unwrap(), 0);
+        assert_eq!(folder.read_whole(&file, 0).unwrap(), 0);
         folder.delete("d/f").unwrap();
         assert_eq!(folder.stat("d/f").unwrap_err().kind(), ErrorKind::NotFound);
     }

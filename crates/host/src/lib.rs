@@ -34,7 +34,7 @@
 //! allocator        freed memory, given back
 //! ```
 //!
-//! Unsafe code stands only in `aligned`, `allocator`, `linked_ring`, `arena`, `fiemap`, `held_back`, `drive/open` and
+//! Unsafe code stands only in `aligned`, `allocator`, `linked_ring`, `arena`, `data_folder`, `fiemap`, `held_back`, `drive/open` and
 //! `event_loop`, each block with the reason why it is sound.
 
 pub mod aligned;

@@ -18,6 +18,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::interrupt::Interrupt;
 use crate::memory_bound::MemoryBound;
+use crate::undo::Undo;
 
 /// Bytes of its answer that are kept.
 const OUTPUT_BYTES_MAX: u64 = 64 << 20;
@@ -35,6 +36,7 @@ pub struct Program {
     environment: Vec<(OsString, OsString)>,
     input: Vec<u8>,
     folder: Option<PathBuf>,
+    is_long: bool,
     time_max: Duration,
 }
 
@@ -62,7 +64,7 @@ impl Program {
     /// A program with its arguments.
     pub fn new<W: Into<OsString>>(words: impl IntoIterator<Item = W>, time_max: Duration) -> Self {
         let words = words.into_iter().map(Into::into).collect();
-        Self { words, environment: Vec::new(), input: Vec::new(), folder: None, time_max }
+        Self { words, environment: Vec::new(), input: Vec::new(), folder: None, is_long: false, time_max }
     }
 
     /// With this on its standard input, which stays open until it ends: a program that reads to the end knows when this
@@ -75,6 +77,13 @@ impl Program {
     /// With a variable in its environment.
     pub fn with_variable(mut self, name: &str, value: impl Into<OsString>) -> Self {
         self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// One that takes long: a second signal, which ends this process without unwinding, ends it too. Not within
+    /// [`Undo::make`](crate::undo::Undo::make).
+    pub fn long(mut self) -> Self {
+        self.is_long = true;
         self
     }
 
@@ -109,10 +118,20 @@ impl Program {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().map_err(|error| ProgramError::Unstarted(self.name(), error))?;
         let mut running = Running(child);
+        let id = running.0.id();
+        let guard = match self.is_long {
+            true => Some(Undo::make(|| Ok::<_, io::Error>(id), |&id| Box::new(move || kill_group(id)))?),
+            false => None,
+        };
         if let Some(bound) = bound {
-            bound.add(running.0.id())?;
+            bound.add(id)?;
         }
-        self.attend(&mut running.0, interrupt)
+        let attended = self.attend(&mut running.0, interrupt);
+        // Its number may be another's from now on; what still runs is ended with `running`.
+        if let Some(guard) = guard {
+            guard.0.forget();
+        }
+        attended
     }
 
     fn attend(&self, child: &mut Child, interrupt: &Interrupt) -> Result<Vec<u8>, ProgramError> {
@@ -165,14 +184,18 @@ impl Drop for Running {
         if matches!(self.0.try_wait(), Ok(Some(_))) {
             return;
         }
-        if let Some(pid) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
-            let _gone_already_is_fine = kill_process_group(pid, Signal::KILL);
-        }
+        kill_group(self.0.id());
         // One that waits for a device goes when the device answers, and may never.
         let killed = Instant::now();
         while killed.elapsed() < LAST_PATIENCE && !matches!(self.0.try_wait(), Ok(Some(_)) | Err(_)) {
             thread::sleep(Duration::from_millis(10));
         }
+    }
+}
+
+fn kill_group(id: u32) {
+    if let Some(pid) = i32::try_from(id).ok().and_then(Pid::from_raw) {
+        let _gone_already_is_fine = kill_process_group(pid, Signal::KILL);
     }
 }
 
@@ -189,11 +212,12 @@ fn drain(mut pipe: impl Read + Send + 'static, bytes_max: u64) -> thread::JoinHa
 /// What a failed program said, in one line.
 fn last_words(complained: &[u8], status: ExitStatus) -> String {
     let text = String::from_utf8_lossy(complained);
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    match lines.len() {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    // What follows is how to use it.
+    let telling: Vec<&str> = lines.take_while(|line| !line.starts_with("Usage")).take(3).collect();
+    match telling.len() {
         0 => status.to_string(),
-        // The rest is mostly how to use it.
-        _ => lines[..lines.len().min(3)].join("; "),
+        _ => telling.join("; "),
     }
 }
 
@@ -202,6 +226,11 @@ fn search_path() -> OsString {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(SYSTEM_FOLDERS.map(PathBuf::from));
     env::join_paths(folders).unwrap_or(path)
+}
+
+/// Whether this process may do what root may.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
 }
 
 /// Whether there is a program of this name.
@@ -225,7 +254,8 @@ mod tests {
 
     #[test]
     fn a_failure_is_told_in_the_program_s_words() {
-        let program = shell("echo out; echo bad option >&2; exit 3", Duration::from_secs(60));
+        let program =
+            shell("echo out; echo bad option >&2; echo Usage: sh >&2; exit 3", Duration::from_secs(60));
         let error = program.run(None, &Interrupt::default()).unwrap_err();
         assert_eq!(error.to_string(), "sh failed: bad option");
         let silent = shell("exit 3", Duration::from_secs(60)).run(None, &Interrupt::default()).unwrap_err();

@@ -45,6 +45,11 @@ impl Undo {
         live.actions.push((id, undo(&made)));
         Ok((Self(id), made))
     }
+
+    /// Leaves it done.
+    pub fn forget(self) {
+        live().actions.retain(|(id, _)| *id != self.0);
+    }
 }
 
 impl Drop for Undo {

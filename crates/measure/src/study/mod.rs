@@ -11,6 +11,10 @@
 //!   worker    the workload's own process
 //!     workload, external
 //!   store     the database
+//! read        the database as plain data
+//! report      what it says: the document that all else is made of
+//!   analysis  its parts; findings, its sentences
+//!   tables    the rows of page and files
 //! ```
 
 pub mod analysis;
@@ -35,3 +39,5 @@ pub mod workload;
 mod made_up;
 #[cfg(test)]
 mod report_tests;
+#[cfg(test)]
+mod tests;

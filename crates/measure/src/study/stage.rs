@@ -109,7 +109,7 @@ impl HostStage {
     }
 
     fn program(&self, words: &[String]) -> Result<(), StageError> {
-        Program::new(words, MKFS_TIME).run(None, &self.interrupt).map(drop).map_err(unmountable)
+        Program::new(words, MKFS_TIME).long().run(None, &self.interrupt).map(drop).map_err(unmountable)
     }
 
     /// Lets the worker do a job, within a bound of memory if it gets one.

@@ -151,12 +151,12 @@ impl PerFileSystem {
     }
 }
 
-/// Values that an exclusion names.
+/// Values that an exclusion names. A list comes first: it could pass for the fields of a value's table.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(super) enum OneOrMany {
-    One(Value),
     Many(Vec<Value>),
+    One(Value),
 }
 
 impl OneOrMany {

@@ -43,6 +43,13 @@ const PREPARATION_S: f64 = 2.0;
 #[error("{0}")]
 pub struct PlanError(String);
 
+impl PlanError {
+    /// Whether it names the file already.
+    pub fn is_about(&self, path: &Path) -> bool {
+        self.0.starts_with(&path.display().to_string())
+    }
+}
+
 fn wrong(what: impl fmt::Display) -> PlanError {
     PlanError(what.to_string())
 }

@@ -203,7 +203,7 @@ struct Worker<'a, F: Files> {
     shared: &'a Shared<'a, F>,
     recorder: &'a Recorder,
     random: StdRng,
-    buffer: Vec<u8>,
+    number: usize,
     name: String,
     /// The file that is open, and its number.
     open: Option<(u32, F::File)>,
@@ -215,8 +215,7 @@ impl<'a, F: Files> Worker<'a, F> {
             shared,
             recorder: &shared.recorders[number as usize % shared.recorders.len()],
             random: StdRng::seed_from_u64(seed),
-            // Zeroed memory is there once it is used: threads that read small files take little of it.
-            buffer: vec![0; UNIT_BYTES_MAX],
+            number: number as usize,
             name: String::with_capacity(256),
             open: None,
         }
@@ -265,7 +264,7 @@ impl<'a, F: Files> Worker<'a, F> {
             }
             Step::ReadWhole => {
                 let Some((_, open)) = &self.open else { return Ok(Duration::ZERO) };
-                let (read, took) = timed(|| shared.files.read_whole(open, &mut self.buffer));
+                let (read, took) = timed(|| shared.files.read_whole(open, self.number));
                 read.map_err(about("read", &self.name)).map(|_| took)
             }
             Step::Append => {

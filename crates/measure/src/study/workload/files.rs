@@ -21,8 +21,8 @@ pub trait Files: Sync {
     fn open(&self, name: &str, writable: bool) -> io::Result<Self::File>;
     /// Writes all of `bytes` at the file's end.
     fn append(&self, file: &Self::File, bytes: &[u8]) -> io::Result<()>;
-    /// Reads the file from its first byte to its last, a buffer at a time, and says how many there were.
-    fn read_whole(&self, file: &Self::File, buffer: &mut [u8]) -> io::Result<u64>;
+    /// Reads the file from its first byte to its last, and says how many there were; `thread` is the caller's number.
+    fn read_whole(&self, file: &Self::File, thread: usize) -> io::Result<u64>;
     /// Makes the file durable.
     fn fsync(&self, file: &Self::File) -> io::Result<()>;
     /// Closes it.
@@ -54,8 +54,8 @@ impl Files for DataFolder {
         DataFolder::append(file, bytes)
     }
 
-    fn read_whole(&self, file: &Self::File, buffer: &mut [u8]) -> io::Result<u64> {
-        DataFolder::read_whole(file, buffer)
+    fn read_whole(&self, file: &Self::File, thread: usize) -> io::Result<u64> {
+        DataFolder::read_whole(self, file, thread)
     }
 
     fn fsync(&self, file: &Self::File) -> io::Result<()> {

@@ -1,7 +1,9 @@
 //! The files of a data set: names, folders and sizes, which follow from a seed alone.
 //!
 //! As Filebench makes them: sizes, entries of a folder and depths are gamma distributed with shape 1.5; the mean depth
-//! is the logarithm of the number of files to the base of the mean width.
+//! is the logarithm of the number of files to the base of the mean width. Each folder draws anew how deep the tree is
+//! below it, and holds files where that is not deeper than itself. Unlike there, the outermost folder does so only where
+//! the mean says it: with Filebench, all files of a fileserver land in one folder when it happens to draw 1.
 
 use std::fmt::Write;
 
@@ -116,7 +118,7 @@ impl Growing {
     /// Fills a folder with files or, above the depth that it draws, with folders. The outermost is filled until no file is
     /// left to place.
     fn folder(&mut self, folder: u32, depth: u32, random: &mut StdRng) {
-        let drawn = (self.depths.sample(random).round() as u32).clamp(1, DEPTH_MAX);
+        let drawn = (self.depths.sample(random) as u32).clamp(1, DEPTH_MAX);
         let is_root = folder == 0;
         // The outermost folder would take all files if it happened to draw 1.
         let is_leaf = if is_root { self.is_flat } else { depth >= drawn };
