@@ -13,7 +13,7 @@ pub struct Table {
     pub name: &'static str,
     /// Its heading on the page.
     pub title: &'static str,
-    /// Its columns: name in the file, heading on the page.
+    /// Its columns: name in the file, heading on the page. Those of intervals, and no others, end in `_ci95`.
     pub columns: Vec<(&'static str, &'static str)>,
     /// As many cells as there are columns.
     pub rows: Vec<Vec<Cell>>,
