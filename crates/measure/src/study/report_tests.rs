@@ -96,6 +96,9 @@ fn every_effect_that_was_planted_is_found_and_said() {
     let disturbed = disturbed.expect("the disturbed run");
     assert_eq!((disturbed.repeat, disturbed.workload.as_str()), (3, "fileserver"));
     assert_eq!(disturbed.odd_conditions[0].name, "steal_share");
+    says(report, "conditions", &["runs with more frequency_hz than their repeats are faster"]);
+    let of_load = report.condition_correlations.iter().find(|row| row.condition == "load_1m").unwrap();
+    assert!(of_load.ci95.is_some_and(|[low, high]| low < 0.05 && high > -0.05), "{of_load:?}");
     assert!(report.order.as_ref().unwrap().p_two_sided > 0.001, "{:?}", report.order);
     assert_eq!(report.left_out.len(), 3);
     assert_eq!((report.left_out[0].runs, report.left_out[0].skipped), (8, true));

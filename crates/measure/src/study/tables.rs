@@ -108,6 +108,7 @@ pub fn tables(report: &StudyReport) -> Vec<Table> {
         operations(report),
         steadiness(report),
         outliers(report),
+        conditions(report),
         left_out(report),
         configurations(report),
     ]
@@ -437,6 +438,35 @@ fn outliers(report: &StudyReport) -> Table {
             ("operations_per_s", "throughput"),
             ("median_operations_per_s", "median of all repeats"),
             ("odd_conditions", "odd about the machine"),
+        ],
+        rows: rows.collect(),
+    }
+}
+
+fn conditions(report: &StudyReport) -> Table {
+    let plain = |value: f64| Cell::Figure(Some(value), Unit::Count);
+    let rows = report.condition_correlations.iter().map(|row| {
+        vec![
+            text(&row.condition),
+            count(row.runs),
+            plain(row.coefficient),
+            Cell::Interval(row.ci95, Unit::Count),
+            plain(row.least),
+            plain(row.median),
+            plain(row.most),
+        ]
+    });
+    Table {
+        name: "conditions",
+        title: "What the machine was like, against throughput",
+        columns: vec![
+            ("condition", "condition"),
+            ("runs", "runs"),
+            ("coefficient", "rank correlation with throughput"),
+            ("coefficient_ci95", "its 95 % interval"),
+            ("least", "least"),
+            ("median", "median"),
+            ("most", "most"),
         ],
         rows: rows.collect(),
     }
