@@ -19,7 +19,7 @@ use crate::study::tables::figure_name;
 /// Configurations of a file system in figure 2, those that vary most.
 const CONFIGURATIONS_MAX: usize = 12;
 /// Terms of a chart of shares.
-const TERMS_MAX: usize = 8;
+const TERMS_MAX: usize = 10;
 /// Layouts shown where there is no case study.
 const LAYOUTS_MAX: usize = 3;
 /// Charts of a kind: more case studies or layouts are in the tables.
@@ -197,7 +197,7 @@ fn shares(report: &StudyReport, figure: Figure) -> Vec<Shown> {
             explained.configurations
         );
         if judged.len() > TERMS_MAX {
-            meaning += &format!("; the {TERMS_MAX} largest of {}", judged.len());
+            meaning += &format!("; {TERMS_MAX} of {}, single parameters first", judged.len());
         }
         if let Some(repeats) = explained.between_repeats {
             meaning += &format!("; repeats of the same configuration make {}", format::percent(repeats));
@@ -303,7 +303,10 @@ fn span(title: String, layouts: &[(&Layout, String)]) -> Option<Shown> {
         meaning:
             "a run a line, from the first to the last byte of its data set, thick where the middle half lies"
                 .to_owned(),
-        legend: legend(layouts.iter().map(|(_, name)| name.as_str())),
+        legend: match layouts.len() {
+            1 => Vec::new(),
+            _ => legend(layouts.iter().map(|(_, name)| name.as_str())),
+        },
     })
 }
 
