@@ -6,7 +6,7 @@
 #![allow(clippy::print_stdout, reason = "a benchmark's output is its figure")]
 
 #[path = "../src/study/made_up.rs"]
-#[allow(dead_code, reason = "its tests use all of it")]
+#[allow(dead_code, unreachable_pub, reason = "the library's tests use all of it")]
 mod made_up;
 
 use std::path::PathBuf;
