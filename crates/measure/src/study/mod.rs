@@ -13,16 +13,27 @@
 //!   store     the database
 //! ```
 
+pub mod analysis;
+pub mod data;
 pub mod external;
+pub mod findings;
 pub mod plan;
+pub mod read;
+pub mod report;
 pub mod runner;
 pub mod sampling;
 pub mod schedule;
 pub mod stage;
 pub mod steps;
 pub mod store;
+pub mod tables;
 pub mod worker;
 pub mod workload;
 
+#[cfg(test)]
+#[expect(unreachable_pub, reason = "tests of the command include it too")]
+mod made_up;
+#[cfg(test)]
+mod report_tests;
 #[cfg(test)]
 mod tests;

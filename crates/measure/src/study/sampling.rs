@@ -11,8 +11,9 @@
 //!
 //! 1. Every combination sampled is valid, and none occurs twice.
 //! 2. The levels of a factor occur equally often, or once more or less, where every combination is valid. Where
-//!    validity ties factors to each other, an earlier factor is balanced before a later one: with the file system
-//!    first, file systems share the sample evenly, and what only ext4 knows is balanced within ext4's share.
+//!    validity ties factors to each other, an earlier factor is balanced before a later one, and where a level of an
+//!    earlier factor leaves a later one no choice, the later one is not counted: with the file system first, file
+//!    systems share the sample evenly, and what only ext4 knows is balanced within ext4's share.
 //! 3. The same arguments yield the same sample.
 
 use std::cmp::Ordering;
@@ -23,7 +24,7 @@ use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{RngExt, SeedableRng};
 
 /// Grids up to this size are counted out; combinations of larger ones are drawn.
-const COUNTED_OUT_MAX: u64 = 1 << 20;
+const COUNTED_OUT_MAX: u64 = 1 << 18;
 /// Grids beyond this size are not even counted.
 const COUNTABLE_MAX: u64 = 1 << 24;
 /// Draws before a larger grid is taken to hold no more valid combinations.
@@ -46,7 +47,7 @@ pub fn valid_combinations(levels: &[usize], is_valid: &dyn Fn(&[usize]) -> bool)
 
 /// A Latin Hypercube Sample of `size` valid combinations; all that are valid, in any order, if there are not more.
 ///
-/// Of a grid of more than 1 Mi combinations it is told by drawing which are valid: where hardly any are, there may
+/// Of a grid of more than 256 Ki combinations it is told by drawing which are valid: where hardly any are, there may
 /// be fewer than asked for.
 pub fn latin_hypercube(
     levels: &[usize],
@@ -61,7 +62,7 @@ pub fn latin_hypercube(
         pool.truncate(size);
         return pool;
     }
-    let mut sample = Sample::new(levels, pool[..size].to_vec());
+    let mut sample = Sample::new(levels, pins(levels, &pool), pool[..size].to_vec());
     for _ in 0..(size * levels.len() * STEPS_PER_FIGURE).clamp(4_000, STEPS_MAX) {
         match random.random_range(0..4) {
             0 => sample.exchange(&pool, &mut random),
@@ -125,12 +126,29 @@ fn pool(
     drawn.into_iter().collect()
 }
 
+/// By factor, earlier factor and level of that: whether that level leaves the factor no choice.
+type Pins = Vec<Vec<Vec<bool>>>;
+
+fn pins(levels: &[usize], pool: &[Vec<usize>]) -> Pins {
+    let pins_of = |factor: usize, earlier: usize| {
+        let mut only: Vec<Option<usize>> = vec![None; levels[earlier]];
+        let mut pins = vec![true; levels[earlier]];
+        for row in pool {
+            let by = row[earlier];
+            pins[by] &= *only[by].get_or_insert(row[factor]) == row[factor];
+        }
+        pins
+    };
+    (0..levels.len()).map(|factor| (0..factor).map(|earlier| pins_of(factor, earlier)).collect()).collect()
+}
+
 /// A sample while it is improved: no step makes it worse.
 struct Sample {
     rows: Vec<Vec<usize>>,
     taken: BTreeSet<Vec<usize>>,
     levels: Vec<usize>,
-    /// How often each level of each factor occurs.
+    pins: Pins,
+    /// How often each level of each factor is chosen where there is a choice.
     occurs: Vec<Vec<i64>>,
 }
 
@@ -150,14 +168,27 @@ impl Change {
 }
 
 impl Sample {
-    fn new(levels: &[usize], rows: Vec<Vec<usize>>) -> Self {
-        let mut occurs: Vec<Vec<i64>> = levels.iter().map(|&count| vec![0; count]).collect();
+    fn new(levels: &[usize], pins: Pins, rows: Vec<Vec<usize>>) -> Self {
+        let occurs = levels.iter().map(|&count| vec![0; count]).collect();
+        let taken = rows.iter().cloned().collect();
+        let mut sample = Self { taken, rows: Vec::new(), levels: levels.to_vec(), pins, occurs };
         for row in &rows {
-            for (factor, &level) in row.iter().enumerate() {
-                occurs[factor][level] += 1;
+            sample.count(row, 1);
+        }
+        sample.rows = rows;
+        sample
+    }
+
+    fn is_choice(&self, row: &[usize], factor: usize) -> bool {
+        !self.pins[factor].iter().zip(row).any(|(pins, &level)| pins[level])
+    }
+
+    fn count(&mut self, row: &[usize], by: i64) {
+        for factor in 0..row.len() {
+            if self.is_choice(row, factor) {
+                self.occurs[factor][row[factor]] += by;
             }
         }
-        Self { taken: rows.iter().cloned().collect(), rows, levels: levels.to_vec(), occurs }
     }
 
     /// A row becomes any combination of the pool.
@@ -200,31 +231,24 @@ impl Sample {
             return;
         }
         for (at, row) in changes {
-            for (factor, (&before, &after)) in self.rows[*at].iter().zip(row).enumerate() {
-                self.occurs[factor][before] -= 1;
-                self.occurs[factor][after] += 1;
-            }
-            self.taken.remove(&self.rows[*at]);
+            let before = std::mem::replace(&mut self.rows[*at], row.clone());
+            self.count(&before, -1);
+            self.count(row, 1);
+            self.taken.remove(&before);
             self.taken.insert(row.clone());
-            self.rows[*at].clone_from(row);
         }
     }
 
     fn change(&self, changes: &[(usize, Vec<usize>)]) -> Change {
         let imbalance = (0..self.levels.len()).map(|factor| {
-            // The change of the sum of the squared counts, which is least where the counts are even.
-            let mut sum = 0;
-            let mut moved: Vec<(usize, i64)> = Vec::new();
+            let before = &self.occurs[factor];
+            let mut after = before.clone();
             for (at, row) in changes {
-                for (level, by) in [(self.rows[*at][factor], -1), (row[factor], 1)] {
-                    let before: i64 =
-                        moved.iter().filter(|(known, _)| *known == level).map(|(_, by)| by).sum();
-                    let count = self.occurs[factor][level] + before;
-                    sum += (count + by) * (count + by) - count * count;
-                    moved.push((level, by));
+                for (row, by) in [(&self.rows[*at], -1), (row, 1)] {
+                    after[row[factor]] += if self.is_choice(row, factor) { by } else { 0 };
                 }
             }
-            sum
+            unevenness(&after) - unevenness(before)
         });
         let mut closeness = vec![0; self.levels.len() + 1];
         let is_changed = |at: usize| changes.iter().any(|(changed, _)| *changed == at);
@@ -241,6 +265,13 @@ impl Sample {
         }
         Change { imbalance: imbalance.collect(), closeness }
     }
+}
+
+/// In squares, how far counts are from their mean; 0 where they are even.
+fn unevenness(counts: &[i64]) -> i64 {
+    let (sum, squares) =
+        counts.iter().fold((0, 0), |(sum, squares), count| (sum + count, squares + count * count));
+    counts.len() as i64 * squares - sum * sum
 }
 
 /// In how many factors two combinations differ.
@@ -290,9 +321,22 @@ mod tests {
             let sample = latin_hypercube(&STACK, &stack, 18, seed);
             assert_eq!(counts(&sample, 0, 3), [6, 6, 6], "file systems");
             assert_eq!(counts(&sample, 1, 4), [12, 2, 2, 2], "journal modes");
-            assert_eq!(counts(&sample, 2, 2)[1], 6, "the switch is on wherever it can be, to be on a third");
+            assert_eq!(counts(&sample, 2, 2), [15, 3], "a switch that six can have");
             assert_eq!(counts(&sample, 3, 3), [6, 6, 6]);
             assert_eq!(counts(&sample, 4, 2), [9, 9]);
+        }
+    }
+
+    #[test]
+    fn a_level_that_stands_for_no_choice_is_not_counted_as_one() {
+        // Where the file system is not the first, the journal mode stands at its first level.
+        let first_where_unknown = |row: &[usize]| row[0] == 0 || row[1] == 0;
+        for seed in 0..5 {
+            let sample = latin_hypercube(&[3, 3, 6], &first_where_unknown, 18, seed);
+            let modes = |row: &&Vec<usize>| row[0] == 0;
+            let of_first: Vec<_> = sample.iter().filter(modes).cloned().collect();
+            assert_eq!(counts(&sample, 0, 3), [6, 6, 6]);
+            assert_eq!(counts(&of_first, 1, 3), [2, 2, 2]);
         }
     }
 
