@@ -17,7 +17,7 @@ use crate::units;
 pub(crate) use drive::{AfterCut, DriveArgs};
 pub(crate) use replay::{ReplayArgs, Speed};
 pub(crate) use reproduce::ReproduceArgs;
-pub(crate) use study::{StudyArgs, StudyCommand, StudyPlanArgs, StudyRunArgs, WhichPlan};
+pub(crate) use study::{StudyArgs, StudyCommand, StudyPlanArgs, StudyReportArgs, StudyRunArgs, WhichPlan};
 pub(crate) use volume::{
     AtomicSectorsArg, BackendArg, CheckArgs, CreateArgs, JournalingArg, LayoutArg, NbdArg, ServeArgs,
     StatusArgs,

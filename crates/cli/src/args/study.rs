@@ -20,6 +20,7 @@ pub(crate) struct StudyArgs {
 pub(crate) enum StudyCommand {
     Plan(StudyPlanArgs),
     Run(StudyRunArgs),
+    Report(StudyReportArgs),
     #[command(hide = true)]
     Worker(StudyWorkerArgs),
 }
@@ -73,6 +74,22 @@ pub(crate) struct StudyRunArgs {
     pub(crate) resume: bool,
 }
 
+/// Report what a study found: figures, tables, and which parameter to change
+///
+/// Reads DIR/study.db, also while the study runs. Prints what it says, and writes study.html, a page of all figures that
+/// opens without a network, study.json, and a file of comma-separated values for each table, over those of an earlier
+/// report.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = STUDY_REPORT_EXAMPLES)]
+pub(crate) struct StudyReportArgs {
+    /// The folder that the study was run in
+    pub(crate) folder: PathBuf,
+
+    /// Folder for the report [default: that of the study]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
 /// Run a workload: what `study run` starts, with the job on standard input
 #[derive(Debug, ClapArgs)]
 pub(crate) struct StudyWorkerArgs {}
@@ -82,6 +99,7 @@ Examples:
   evenkeel study plan --preset five-minutes         what it would do
   sudo evenkeel study run --preset five-minutes --out s
                                                     see a study work
+  evenkeel study report s                           what it found
   evenkeel study plan --preset scaled --print > plan.toml
                                                     a plan of your own to start from
 
@@ -103,3 +121,10 @@ Examples:
   sqlite3 results/study.db 'SELECT state, count(*) FROM run GROUP BY state'
 
 Exit status: 0 done, 1 runs failed, 2 wrong usage or an unusable plan, 130 interrupted.";
+
+const STUDY_REPORT_EXAMPLES: &str = "\
+Examples:
+  evenkeel study report results
+  evenkeel study report /mnt/archive/results --out report
+
+Exit status: 0 done, 2 no study there, or a damaged one.";

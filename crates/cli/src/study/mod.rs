@@ -1,6 +1,7 @@
-//! `evenkeel study`: plans and runs.
+//! `evenkeel study`: plans, runs and reports.
 
 mod lock;
+mod report;
 mod run;
 mod text;
 mod worker;
@@ -17,6 +18,7 @@ pub(crate) fn run(args: &StudyArgs) -> Result<(), Failure> {
     match &args.command {
         StudyCommand::Plan(args) => plan(args),
         StudyCommand::Run(args) => run::run(args),
+        StudyCommand::Report(args) => report::run(args),
         StudyCommand::Worker(_) => worker::run(),
     }
 }

@@ -11,6 +11,10 @@
 //!   worker    the workload's own process
 //!     workload, external
 //!   store     the database
+//! read        the database as plain data
+//! report      what it says: the document that all else is made of
+//!   analysis  its parts; findings, its sentences
+//!   tables    the rows of page and files
 //! ```
 
 pub mod analysis;
