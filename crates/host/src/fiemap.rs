@@ -151,7 +151,7 @@ mod tests {
             }
             // Some file systems cannot tell.
             Err(error) => {
-                assert!(matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOTTY)), "{error}")
+                assert!(matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOTTY)), "{error}");
             }
         }
     }
