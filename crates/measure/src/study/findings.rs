@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::analysis::remedies::remedy_names;
 use super::analysis::{CaseStudy, Explained, Explanation, Figure, RemedyBox};
 use super::report::StudyReport;
-use crate::report::format::{number, number_short, percent, seconds};
+use crate::report::format::{bytes_f64, number, number_short, percent, seconds};
 use crate::stats;
 
 /// A coefficient from which on the paper calls a correlation strong.
@@ -344,6 +344,18 @@ fn outliers(report: &StudyReport) -> Option<String> {
     })
 }
 
+/// A condition in the unit that its name ends in.
+pub(super) fn condition(name: &str, value: f64) -> String {
+    match name.rsplit('_').next() {
+        Some("bytes") => bytes_f64(value),
+        Some("share") => percent(value),
+        Some("s") => seconds(value),
+        Some("hz") => format!("{} GHz", number(value / 1e9)),
+        Some("c") => format!("{} °C", number(value)),
+        _ => number(value),
+    }
+}
+
 fn conditions(report: &StudyReport) -> Option<String> {
     let most = report.condition_correlations.first()?;
     let [low, high] = most.ci95?;
@@ -357,9 +369,9 @@ fn conditions(report: &StudyReport) -> Option<String> {
             if most.coefficient < 0.0 { "slower" } else { "faster" },
             number_short(most.coefficient),
             most.runs,
-            number(most.median),
-            number(most.least),
-            number(most.most)
+            condition(&most.condition, most.median),
+            condition(&most.condition, most.least),
+            condition(&most.condition, most.most)
         ),
         false => format!(
             "Nothing that is known of the machine goes with the throughput of its runs; the nearest is {} (rank correlation {}, \

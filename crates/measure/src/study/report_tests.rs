@@ -57,7 +57,7 @@ fn every_effect_that_was_planted_is_found_and_said() {
     assert!(variation.terms[0].share.unwrap() > 0.5);
     assert_eq!(variation.terms[0].levels[0].value, "xfs", "the steadiest comes first");
     says(
-        &report,
+        report,
         "parameter",
         &["To vary less, change file_system", "runs with ext4 deviate", "runs with xfs"],
     );
@@ -77,9 +77,12 @@ fn every_effect_that_was_planted_is_found_and_said() {
     let case = report.case_studies.iter().find(|case| case.workload == "webserver").unwrap();
     let remedies: Vec<_> = case.boxes.iter().map(|one| one.remedies.as_str()).collect();
     assert_eq!(remedies, made_up::REMEDIES.map(|(name, _)| name));
+    assert!(
+        case.boxes.iter().all(|one| report.layouts.iter().any(|layout| layout.configuration == one.label))
+    );
     assert!(case.boxes[3].relative_range < case.boxes[0].relative_range);
     says(
-        &report,
+        report,
         "remedies",
         &["no_lazy_init and unmount and restore_image bring the range of throughput from"],
     );

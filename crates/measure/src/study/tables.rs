@@ -2,6 +2,7 @@
 //! and carry their unit, in the files they have full precision in the unit that the column's name says.
 
 use super::analysis::{Explained, Figure, RunsNeeded};
+use super::findings::condition;
 use super::report::StudyReport;
 use crate::report::format::NOT_AVAILABLE;
 use crate::reproduce::Unit;
@@ -412,7 +413,7 @@ fn steadiness(report: &StudyReport) -> Table {
 fn outliers(report: &StudyReport) -> Table {
     let rows = report.outliers.iter().map(|row| {
         let odd = row.odd_conditions.iter().map(|odd| {
-            let show = crate::report::format::number;
+            let show = |value| condition(&odd.name, value);
             format!("{} {} (otherwise {})", odd.name, show(odd.value), show(odd.median))
         });
         vec![

@@ -32,9 +32,18 @@ pub struct ConditionCorrelation {
     pub most: f64,
 }
 
+/// A condition over the runs.
+#[derive(Default)]
+struct Known {
+    /// What each run differs by from its repeats, in the condition and in throughput.
+    pairs: (Vec<f64>, Vec<f64>),
+    /// The condition itself.
+    values: Vec<f64>,
+}
+
 /// A row for each condition that varies, the strongest first.
 pub fn condition_correlations(groups: &Groups<'_>) -> Vec<ConditionCorrelation> {
-    let mut pairs: BTreeMap<&str, (Vec<f64>, Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    let mut all: BTreeMap<&str, Known> = BTreeMap::new();
     for group in groups.groups.iter().filter(|group| group.runs.len() >= REPEATS_MIN) {
         let rate = stats::median(&group.rates).unwrap_or(f64::NAN);
         let mut values: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
@@ -46,27 +55,27 @@ pub fn condition_correlations(groups: &Groups<'_>) -> Vec<ConditionCorrelation> 
         for (name, of_group) in values {
             let values: Vec<f64> = of_group.iter().map(|(value, _)| *value).collect();
             let Some(median) = stats::median(&values) else { continue };
-            let (x, y, all) = pairs.entry(name).or_default();
+            let known = all.entry(name).or_default();
             for (value, residual) in of_group.iter().filter(|(_, residual)| residual.is_finite()) {
-                x.push(value - median);
-                y.push(*residual);
-                all.push(*value);
+                known.pairs.0.push(value - median);
+                known.pairs.1.push(*residual);
+                known.values.push(*value);
             }
         }
     }
-    let row = |(name, (x, y, all)): (&str, (Vec<f64>, Vec<f64>, Vec<f64>))| {
-        let found = stats::spearman(&x, &y)?;
+    let row = |(name, known): (&str, Known)| {
+        let found = stats::spearman(&known.pairs.0, &known.pairs.1)?;
         Some(ConditionCorrelation {
             condition: name.to_owned(),
-            runs: x.len(),
+            runs: known.values.len(),
             coefficient: found.coefficient,
             ci95: found.ci95,
-            median: stats::median(&all)?,
-            least: stats::quantile(&all, 0.0)?,
-            most: stats::quantile(&all, 1.0)?,
+            median: stats::median(&known.values)?,
+            least: stats::quantile(&known.values, 0.0)?,
+            most: stats::quantile(&known.values, 1.0)?,
         })
     };
-    let mut rows: Vec<ConditionCorrelation> = pairs.into_iter().filter_map(row).collect();
+    let mut rows: Vec<ConditionCorrelation> = all.into_iter().filter_map(row).collect();
     rows.sort_by(|one, other| other.coefficient.abs().total_cmp(&one.coefficient.abs()));
     rows
 }

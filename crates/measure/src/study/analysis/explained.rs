@@ -216,10 +216,13 @@ fn explain(figure: Figure, workload: Option<String>, factors: &Factors, cells: &
             },
         })
         .collect();
-    let found = terms.iter().filter(|term| term.found).count();
-    terms[found..].sort_by(|one, other| {
-        let share = |term: &Explanation| term.share.unwrap_or(-1.0);
-        one.factors.len().cmp(&other.factors.len()).then(share(other).total_cmp(&share(one)))
+    // Stable: those found stay in the order in which they were.
+    terms.sort_by(|one, other| match (one.found, other.found) {
+        (false, false) => {
+            let share = |term: &Explanation| term.share.unwrap_or(-1.0);
+            one.factors.len().cmp(&other.factors.len()).then(share(other).total_cmp(&share(one)))
+        }
+        (one, other) => other.cmp(&one),
     });
     Some(Explained {
         figure,

@@ -9,7 +9,7 @@ use crate::report::charts::{
 use crate::report::format;
 use crate::report::html::shell;
 use crate::reproduce::{Chart, Scale, Series, Unit};
-use crate::study::analysis::groups::{FILE_SYSTEM, REMEDIES};
+use crate::study::analysis::groups::FILE_SYSTEM;
 use crate::study::analysis::remedies::remedy_names;
 use crate::study::analysis::{Figure, Layout, Variation};
 use crate::study::findings::STRONG;
@@ -255,25 +255,16 @@ fn boxes(report: &StudyReport) -> Vec<Shown> {
 
 /// The layouts of a chart: those of a case study together, or one of those that vary most.
 fn spans(report: &StudyReport) -> Vec<Shown> {
-    let remedies = report.study.factors.iter().position(|factor| factor.name == REMEDIES);
-    let remedies_of = |layout: &Layout| -> Option<&str> {
-        let facts = report.study.configurations.iter().find(|facts| facts.label == layout.configuration)?;
-        facts.values.get(remedies?)?.as_deref()
-    };
     let mut charts = Vec::new();
     for case in report.case_studies.iter().take(CHARTS_MAX) {
-        let is_of = |layout: &&Layout| {
-            layout.workload == case.workload
-                && remedies_of(layout).is_some_and(|named| {
-                    layout.configuration.replace(&format!("-{named}"), "") == case.configuration
-                })
+        let with = |one: &crate::study::analysis::RemedyBox| {
+            let mut all = report.layouts.iter();
+            let layout =
+                all.find(|layout| layout.workload == case.workload && layout.configuration == one.label)?;
+            Some((layout, one.remedies.clone()))
         };
-        let of_case: Vec<&Layout> = report.layouts.iter().filter(is_of).collect();
-        let named: Vec<(&Layout, String)> = of_case
-            .into_iter()
-            .filter_map(|layout| Some((layout, remedies_of(layout)?.to_owned())))
-            .collect();
-        charts.extend(span(format!("{} under {}", case.configuration, case.workload), &named));
+        let layouts: Vec<(&Layout, String)> = case.boxes.iter().filter_map(with).collect();
+        charts.extend(span(format!("{} under {}", case.configuration, case.workload), &layouts));
     }
     if charts.is_empty() {
         let mut moving: Vec<&Layout> =
