@@ -91,9 +91,9 @@ fn long_run_variance(values: &[f64]) -> f64 {
         return 0.0;
     }
     // Neighbours that avoid each other could make it less than the variance: nobody is misled by doing without. What is
-    // kept is taken two standard errors too high, as too low would find changes where there are none.
+    // kept is taken a standard error too high, as too low would find changes where there are none.
     let found = (far / near - 1.0).clamp(0.0, 0.95);
-    let kept = (found + 2.0 * ((1.0 - found * found) / count as f64).sqrt()).min(0.97);
+    let kept = (found + ((1.0 - found * found) / count as f64).sqrt()).min(0.97);
     near / (1.0 - kept) * (1.0 + kept) / (1.0 - kept)
 }
 
