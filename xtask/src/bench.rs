@@ -37,6 +37,11 @@ const BENCHES: &[Bench] = &[
         about: "what the workloads of a study cost beside their system calls",
     },
     Bench {
+        name: "study-report",
+        place: Place::Target("evenkeel-measure", "study_report"),
+        about: "how long the report of a study of a million windows takes, and how large it is",
+    },
+    Bench {
         name: "event-loop",
         place: Place::Target("evenkeel-host", "event_loop"),
         about: "what tasks, drives, messages and stores into the arena cost",

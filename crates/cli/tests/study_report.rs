@@ -53,7 +53,7 @@ fn a_study_becomes_text_a_page_a_document_and_a_file_for_each_table() {
         let rows = scene.text(&format!("results/study-{table}.csv"));
         assert!(rows.lines().count() > 1, "{table}");
     }
-    says(&scene.text("results/study-outliers.csv"), &["steal_share 0.33"]);
+    says(&scene.text("results/study-outliers.csv"), &["steal_share 33 %"]);
     says(&scene.text("results/study-left-out.csv"), &["mount: wrong option <none>"]);
     // Once more, elsewhere and over the first: the same.
     scene.done("study report results --out elsewhere");

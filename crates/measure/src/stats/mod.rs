@@ -25,7 +25,7 @@ mod student;
 
 pub use bootstrap::{median, median_interval, quantile, rsd, rsd_interval};
 pub use change_points::change_points;
-pub use correlation::{Correlation, pearson};
+pub use correlation::{Correlation, pearson, spearman};
 pub use distribution::Steps;
 pub use holm::holm;
 pub use mann_whitney::{UTest, least_mann_whitney_p, mann_whitney};

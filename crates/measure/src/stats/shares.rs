@@ -62,7 +62,8 @@ pub struct Share {
 /// What explains the variance of all values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shares {
-    /// Every term that can be told from the others, found ones first in the order in which they were taken up.
+    /// Every term that can be told from the others: first those taken up, in that order, which are the ones found and the
+    /// factors of pairs that were found.
     pub terms: Vec<Share>,
     /// Terms that cannot be told from those found: their levels go together.
     pub aliased: Vec<Term>,
@@ -110,6 +111,14 @@ struct Analysis<'a> {
 struct Credit {
     squares: f64,
     df: usize,
+}
+
+/// A term that was taken up.
+struct Taken {
+    term: Term,
+    credit: Credit,
+    /// Whether for itself, or for a pair that it belongs to.
+    found: bool,
 }
 
 /// A term over the error.
@@ -230,13 +239,14 @@ impl<'a> Analysis<'a> {
     }
 
     /// Takes up terms until no more is found.
-    fn take_up(&self) -> (Space, Vec<(Term, Credit)>) {
+    fn take_up(&self) -> (Space, Vec<Taken>) {
         let (mut space, mut taken, mut credits) = (Space::new(&self.weights()), Vec::new(), Vec::new());
         while let Some(best) = self.best(&taken) {
             // A pair comes after its factors, whatever these explain.
             for term in best.with_factors() {
                 if !taken.contains(&term) {
-                    credits.push((term, space.extend(&self.columns(term), &self.means)));
+                    let credit = space.extend(&self.columns(term), &self.means);
+                    credits.push(Taken { term, credit, found: term == best });
                     taken.push(term);
                 }
             }
@@ -261,17 +271,17 @@ impl<'a> Analysis<'a> {
         (corrected(best) <= LEVEL_OF_FACTORS + LEVEL_OF_PAIRS).then_some(best.0)
     }
 
-    fn conclude(&self, space: &Space, credits: &[(Term, Credit)]) -> Shares {
-        let taken: Vec<Term> = credits.iter().map(|(term, _)| *term).collect();
+    fn conclude(&self, space: &Space, credits: &[Taken]) -> Shares {
+        let taken: Vec<Term> = credits.iter().map(|taken| taken.term).collect();
         let mut shares = Shares {
             terms: Vec::new(),
             aliased: Vec::new(),
             within_cells: self.within_squares / self.total_squares,
         };
-        for (at, (term, credit)) in credits.iter().enumerate() {
+        for (at, Taken { term, credit, found }) in credits.iter().enumerate() {
             // Each beyond those before it, over what all of them leave.
             let last = self.test(*term, &taken).map(|test| (test.mean_square, test.error_df));
-            shares.terms.push(self.share(*term, credit, self.test(*term, &taken[..at]), last, true));
+            shares.terms.push(self.share(*term, credit, self.test(*term, &taken[..at]), last, *found));
         }
         for term in self.terms().into_iter().filter(|term| !taken.contains(term)) {
             let credit = self.credit(space, term, &taken);

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::analysis::remedies::remedy_names;
 use super::analysis::{CaseStudy, Explained, Explanation, Figure, RemedyBox};
 use super::report::StudyReport;
-use crate::report::format::{number, number_short, percent, seconds};
+use crate::report::format::{bytes_f64, number, number_short, percent, seconds};
 use crate::stats;
 
 /// A coefficient from which on the paper calls a correlation strong.
@@ -13,11 +13,14 @@ pub const STRONG: f64 = 0.7;
 /// The chance below which the order of execution is said to show.
 const LEVEL: f64 = 0.05;
 
+/// A condition that goes with less than this share of the variance of ranks is not worth a word.
+const CONDITION_SHARE_MIN: f64 = 0.05;
+
 /// One thing that the study says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// What it is about: `variation`, `parameter`, `throughput`, `remedies`, `operation`, `windows`, `repetitions`,
-    /// `steadiness`, `outliers`, `order` or `left_out`.
+    /// `steadiness`, `outliers`, `conditions`, `order` or `left_out`.
     pub about: &'static str,
     /// A sentence or two.
     pub words: String,
@@ -25,7 +28,7 @@ pub struct Finding {
 
 /// Everything there is to say.
 pub(super) fn findings(report: &StudyReport) -> Vec<Finding> {
-    let parts: [(&'static str, Option<String>); 11] = [
+    let parts: [(&'static str, Option<String>); 12] = [
         ("variation", variation(report)),
         ("parameter", parameter(report)),
         ("remedies", remedies(report)),
@@ -35,6 +38,7 @@ pub(super) fn findings(report: &StudyReport) -> Vec<Finding> {
         ("repetitions", repetitions(report)),
         ("steadiness", steadiness(report)),
         ("outliers", outliers(report)),
+        ("conditions", conditions(report)),
         ("order", order(report)),
         ("left_out", left_out(report)),
     ];
@@ -340,6 +344,44 @@ fn outliers(report: &StudyReport) -> Option<String> {
     })
 }
 
+/// A condition in the unit that its name ends in.
+pub(super) fn condition(name: &str, value: f64) -> String {
+    match name.rsplit('_').next() {
+        Some("bytes") => bytes_f64(value),
+        Some("share") => percent(value),
+        Some("s") => seconds(value),
+        Some("hz") => format!("{} GHz", number(value / 1e9)),
+        Some("c") => format!("{} °C", number(value)),
+        _ => number(value),
+    }
+}
+
+fn conditions(report: &StudyReport) -> Option<String> {
+    let most = report.condition_correlations.first()?;
+    let [low, high] = most.ci95?;
+    let is_sure = low * high > 0.0 && most.coefficient.powi(2) >= CONDITION_SHARE_MIN;
+    let interval = format!("95 % interval {} to {}", number_short(low), number_short(high));
+    Some(match is_sure {
+        true => format!(
+            "What else the machine did matters: runs with more {} than their repeats are {} (rank correlation {}, {interval}, \
+             over {} runs; it was {} by the median, from {} to {}).",
+            most.condition,
+            if most.coefficient < 0.0 { "slower" } else { "faster" },
+            number_short(most.coefficient),
+            most.runs,
+            condition(&most.condition, most.median),
+            condition(&most.condition, most.least),
+            condition(&most.condition, most.most)
+        ),
+        false => format!(
+            "Nothing that is known of the machine goes with the throughput of its runs; the nearest is {} (rank correlation {}, \
+             {interval}).",
+            most.condition,
+            number_short(most.coefficient)
+        ),
+    })
+}
+
 fn order(report: &StudyReport) -> Option<String> {
     let order = report.order.as_ref()?;
     let how = format!(
@@ -347,13 +389,15 @@ fn order(report: &StudyReport) -> Option<String> {
         number_short(order.of_neighbours),
         number(order.p_two_sided)
     );
-    Some(match order.p_two_sided < LEVEL {
-        true => format!(
+    Some(match (order.p_two_sided < LEVEL, order.of_neighbours > 0.0) {
+        (true, true) => format!(
             "The order of execution shows: runs resemble the ones before them, whatever was run ({how}). It was shuffled, so no \
-             configuration gains by it, but the intervals are narrower than they should be."
-        )
-        .replace("resemble", if order.of_neighbours > 0.0 { "resemble" } else { "differ from" }),
-        false => format!("The order of execution does not show ({how})."),
+             configuration gains by it, but repeats are less independent than the intervals take them for."
+        ),
+        (true, false) => format!(
+            "The order of execution shows: runs differ from the ones before them more than chance would have it ({how})."
+        ),
+        (false, _) => format!("The order of execution does not show ({how})."),
     })
 }
 

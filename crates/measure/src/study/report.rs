@@ -6,9 +6,10 @@
 use serde::Serialize;
 
 use super::analysis::{
-    Band, CaseStudy, Explained, Factors, Groups, Instantaneous, LatencyCurves, LatencyRange, Layout,
-    OperationCorrelation, Order, Outlier, Steadiness, Variation, WindowRanges, explained, latencies, layout,
-    outliers, over_time, remedies, steadiness, variation, window_sizes,
+    Band, CaseStudy, ConditionCorrelation, Explained, Factors, Groups, Instantaneous, LatencyCurves,
+    LatencyRange, Layout, OperationCorrelation, Order, Outlier, Steadiness, Variation, WindowRanges,
+    conditions, explained, latencies, layout, outliers, over_time, remedies, steadiness, variation,
+    window_sizes,
 };
 use super::data::{State, Study};
 use super::findings::{Finding, findings};
@@ -51,6 +52,8 @@ pub struct StudyReport {
     pub steadiness: Vec<Steadiness>,
     /// Runs apart from their repeats.
     pub outliers: Vec<Outlier>,
+    /// Whether what the machine was like goes with throughput.
+    pub condition_correlations: Vec<ConditionCorrelation>,
     /// Whether the order of execution shows; `null` for too few runs.
     pub order: Option<Order>,
     /// Runs without figures.
@@ -159,6 +162,7 @@ pub fn analyse(study: &Study) -> StudyReport {
         latency_ranges,
         steadiness: steadiness::steadiness(&groups),
         outliers: outliers::outliers(&groups),
+        condition_correlations: conditions::condition_correlations(&groups),
         order: outliers::order(&groups),
         left_out: left_out(&groups),
     };

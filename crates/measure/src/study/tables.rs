@@ -2,6 +2,7 @@
 //! and carry their unit, in the files they have full precision in the unit that the column's name says.
 
 use super::analysis::{Explained, Figure, RunsNeeded};
+use super::findings::condition;
 use super::report::StudyReport;
 use crate::report::format::NOT_AVAILABLE;
 use crate::reproduce::Unit;
@@ -13,7 +14,7 @@ pub struct Table {
     pub name: &'static str,
     /// Its heading on the page.
     pub title: &'static str,
-    /// Its columns: name in the file, heading on the page.
+    /// Its columns: name in the file, heading on the page. Those of intervals, and no others, end in `_ci95`.
     pub columns: Vec<(&'static str, &'static str)>,
     /// As many cells as there are columns.
     pub rows: Vec<Vec<Cell>>,
@@ -108,6 +109,7 @@ pub fn tables(report: &StudyReport) -> Vec<Table> {
         operations(report),
         steadiness(report),
         outliers(report),
+        conditions(report),
         left_out(report),
         configurations(report),
     ]
@@ -411,7 +413,7 @@ fn steadiness(report: &StudyReport) -> Table {
 fn outliers(report: &StudyReport) -> Table {
     let rows = report.outliers.iter().map(|row| {
         let odd = row.odd_conditions.iter().map(|odd| {
-            let show = crate::report::format::number;
+            let show = |value| condition(&odd.name, value);
             format!("{} {} (otherwise {})", odd.name, show(odd.value), show(odd.median))
         });
         vec![
@@ -437,6 +439,35 @@ fn outliers(report: &StudyReport) -> Table {
             ("operations_per_s", "throughput"),
             ("median_operations_per_s", "median of all repeats"),
             ("odd_conditions", "odd about the machine"),
+        ],
+        rows: rows.collect(),
+    }
+}
+
+fn conditions(report: &StudyReport) -> Table {
+    let plain = |value: f64| Cell::Figure(Some(value), Unit::Count);
+    let rows = report.condition_correlations.iter().map(|row| {
+        vec![
+            text(&row.condition),
+            count(row.runs),
+            plain(row.coefficient),
+            Cell::Interval(row.ci95, Unit::Count),
+            plain(row.least),
+            plain(row.median),
+            plain(row.most),
+        ]
+    });
+    Table {
+        name: "conditions",
+        title: "What the machine was like, against throughput",
+        columns: vec![
+            ("condition", "condition"),
+            ("runs", "runs"),
+            ("coefficient", "rank correlation with throughput"),
+            ("coefficient_ci95", "its 95 % interval"),
+            ("least", "least"),
+            ("median", "median"),
+            ("most", "most"),
         ],
         rows: rows.collect(),
     }

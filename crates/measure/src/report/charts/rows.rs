@@ -14,8 +14,7 @@ const WIDTH: u32 = 420;
 const LEFT: f64 = 10.0;
 /// Room for the figure at the end of a row.
 const FIGURE: f64 = 62.0;
-const NAME_HEIGHT: f64 = 17.0;
-const SMALL: f64 = 11.5;
+const NAME_HEIGHT: f64 = 18.0;
 
 /// A row of values.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,7 +55,7 @@ pub struct RowChart {
 
 /// The chart as an `<svg>`: bars from 0 to the value, with the interval as a line.
 pub fn row_chart(chart: &RowChart) -> String {
-    const BAR: f64 = 11.0;
+    const BAR: f64 = 13.0;
     let height_of = |row: &Row| NAME_HEIGHT + BAR * row.bars.len() as f64 + 7.0;
     let height = chart.rows.iter().map(height_of).sum::<f64>() + 26.0;
     svg((WIDTH, height.ceil() as u32), &describe(chart), |canvas| {
@@ -72,7 +71,7 @@ pub fn row_chart(chart: &RowChart) -> String {
             for (number, bar) in row.bars.iter().enumerate() {
                 let middle = top + NAME_HEIGHT + BAR * (number as f64 + 0.5);
                 draw_bar(canvas, &axis, bar, middle);
-                canvas.text(&bar.figure, (right + 6.0, middle), Align::Start, Ink::Text, SMALL, false);
+                canvas.text(&bar.figure, (right + 6.0, middle), Align::Start, Ink::Text, TEXT, false);
             }
             top += height_of(row);
         }
@@ -144,19 +143,19 @@ pub fn box_chart(title: &str, unit: Unit, boxes: &[BoxRow]) -> String {
             for value in &one.values {
                 canvas.marker(1, (axis.place(*value), below + 4.0), MARKER_RADIUS * 0.7);
             }
-            canvas.text(&one.figure, (right + 6.0, middle), Align::Start, Ink::Text, SMALL, true);
+            canvas.text(&one.figure, (right + 6.0, middle), Align::Start, Ink::Text, TEXT, true);
         }
     })
 }
 
 fn name(canvas: &mut Canvas<'_>, name: &str, top: f64) {
-    let fits = ((f64::from(WIDTH) - LEFT) / (SMALL * ADVANCE)) as usize;
+    let fits = ((f64::from(WIDTH) - LEFT) / (TEXT * ADVANCE)) as usize;
     let text = if name.chars().count() > fits {
         format!("{}…", name.chars().take(fits - 1).collect::<String>())
     } else {
         name.to_owned()
     };
-    canvas.text(&text, (LEFT, top + NAME_HEIGHT / 2.0 + 2.0), Align::Start, Ink::Text, SMALL, false);
+    canvas.text(&text, (LEFT, top + NAME_HEIGHT / 2.0 + 2.0), Align::Start, Ink::Text, TEXT, false);
 }
 
 /// A linear axis along the bottom.
@@ -191,7 +190,7 @@ impl Linear {
             let text = if unit == Unit::Times { number_short(tick) } else { unit.tick(tick) };
             // Centred on the tick, but not beyond the edge.
             let half = text.chars().count() as f64 * TEXT * ADVANCE / 2.0;
-            canvas.text(&text, (at.max(half + 1.0), bottom + 12.0), Align::Middle, Ink::Text, SMALL, false);
+            canvas.text(&text, (at.max(half + 1.0), bottom + 12.0), Align::Middle, Ink::Text, TEXT, false);
         }
         canvas.path(&[(self.from, bottom), (self.to, bottom)], Ink::Axis, 1.0, 1.0);
     }

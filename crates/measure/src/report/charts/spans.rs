@@ -26,7 +26,7 @@ pub fn span_chart(title: &str, spans: &[Span]) -> String {
         format!("{title}: throughput of {} runs against where their data lay on the device.", spans.len());
     svg(SIZE, &words, |canvas| {
         let x = Along { name: "place on the device", unit: Unit::Bytes, scale: Scale::Linear };
-        let y = Along { name: "throughput, operations/s", unit: Unit::PerS, scale: Scale::Linear };
+        let y = Along { name: "throughput, operations/s", unit: Unit::PerS, scale: Scale::Log };
         let xs = spans.iter().flat_map(|span| span.places);
         let frame = Frame::draw(canvas, SIZE, (x, xs), (y, spans.iter().map(|span| span.operations_per_s)));
         for span in spans {

@@ -98,6 +98,7 @@ fn sayings(report: &StudyReport) -> Markup {
         "repetitions" => "How many runs",
         "steadiness" => "Steadiness",
         "outliers" => "Outliers",
+        "conditions" => "The machine",
         _ => "Order",
     };
     html! {

@@ -46,7 +46,7 @@ fn study(
 /// What is found, without the intervals, which take longer than all else.
 fn found_in(levels: &[usize], cells: &[Cell]) -> Vec<Term> {
     let analysis = Analysis::new(levels, cells.iter().collect()).unwrap();
-    analysis.take_up().1.into_iter().map(|(term, _)| term).collect()
+    analysis.take_up().1.into_iter().filter(|taken| taken.found).map(|taken| taken.term).collect()
 }
 
 fn share_of(shares: &Shares, term: Term) -> Share {

@@ -31,7 +31,7 @@ pub struct Explained {
     pub configurations: usize,
     /// What repeats of a configuration differ by, a share; `null` where that is the figure.
     pub between_repeats: Option<f64>,
-    /// What each factor and pair explains; those found first, then by share.
+    /// What each factor and pair explains; those found first, then single ones by share, then pairs.
     pub terms: Vec<Explanation>,
     /// Factors and pairs whose levels go together with those of the ones found, so that nobody can tell them apart.
     pub not_told_apart: Vec<String>,
@@ -216,8 +216,14 @@ fn explain(figure: Figure, workload: Option<String>, factors: &Factors, cells: &
             },
         })
         .collect();
-    let found = terms.iter().filter(|term| term.found).count();
-    terms[found..].sort_by(|one, other| other.share.unwrap_or(-1.0).total_cmp(&one.share.unwrap_or(-1.0)));
+    // Stable: those found stay in the order in which they were.
+    terms.sort_by(|one, other| match (one.found, other.found) {
+        (false, false) => {
+            let share = |term: &Explanation| term.share.unwrap_or(-1.0);
+            one.factors.len().cmp(&other.factors.len()).then(share(other).total_cmp(&share(one)))
+        }
+        (one, other) => other.cmp(&one),
+    });
     Some(Explained {
         figure,
         between_repeats: (figure == Figure::Throughput).then_some(shares.within_cells),

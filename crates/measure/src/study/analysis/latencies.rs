@@ -139,7 +139,11 @@ pub fn operation_correlations(groups: &Groups<'_>, ranges: &[LatencyRange]) -> V
             throughput.insert(key, range);
         }
     }
-    let mut pairs: BTreeMap<(&str, &str, &str), (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    /// Workload, file system and operation.
+    type Key<'a> = (&'a str, &'a str, &'a str);
+    /// Of each configuration the range of latency, and that of throughput.
+    type Pairs = (Vec<f64>, Vec<f64>);
+    let mut pairs: BTreeMap<Key<'_>, Pairs> = BTreeMap::new();
     for range in ranges {
         let of_throughput = throughput.get(&(range.workload.as_str(), range.configuration.as_str()));
         if let (Some(distance), Some(&of_throughput)) = (range.ks_range, of_throughput) {
@@ -148,7 +152,7 @@ pub fn operation_correlations(groups: &Groups<'_>, ranges: &[LatencyRange]) -> V
             y.push(of_throughput);
         }
     }
-    let row = |((workload, file_system, operation), (x, y)): ((&str, &str, &str), (Vec<f64>, Vec<f64>))| {
+    let row = |((workload, file_system, operation), (x, y)): (Key<'_>, Pairs)| {
         let found = stats::pearson(&x, &y)?;
         Some(OperationCorrelation {
             workload: workload.to_owned(),

@@ -3,6 +3,7 @@
 //! Figures 1 to 9 are those of Cao, Tarasov, Raman, Hildebrand & Zadok 2017, "On the Performance Variation in Modern
 //! Storage Stacks" (FAST '17), "the paper" below.
 
+pub mod conditions;
 pub mod explained;
 pub mod groups;
 pub mod latencies;
@@ -15,6 +16,7 @@ pub mod steadiness;
 pub mod variation;
 pub mod window_sizes;
 
+pub use conditions::ConditionCorrelation;
 pub use explained::{Explained, Explanation, Factors, Figure, LevelFigure};
 pub use groups::Groups;
 pub use latencies::{Curve, LatencyCurves, LatencyRange, OperationCorrelation};

@@ -21,6 +21,8 @@ pub struct CaseStudy {
 pub struct RemedyBox {
     /// The remedies, joined by `+`; `none`.
     pub remedies: String,
+    /// The configuration with them, by its label.
+    pub label: String,
     /// Throughput of each run.
     pub operations_per_s: Vec<f64>,
     /// Least, first quartile, median, third quartile and most.
@@ -45,6 +47,7 @@ pub fn case_studies(groups: &Groups<'_>) -> Vec<CaseStudy> {
         let Some(quartiles) = quartiles(&group.rates) else { continue };
         let one = RemedyBox {
             remedies: remedies.to_owned(),
+            label: configuration.label.clone(),
             operations_per_s: group.rates.clone(),
             quartiles_operations_per_s: quartiles,
             relative_range: relative_range(&group.rates).filter(|_| group.rates.len() > 1),

@@ -9,7 +9,7 @@ use crate::report::charts::{
 use crate::report::format;
 use crate::report::html::shell;
 use crate::reproduce::{Chart, Scale, Series, Unit};
-use crate::study::analysis::groups::{FILE_SYSTEM, REMEDIES};
+use crate::study::analysis::groups::FILE_SYSTEM;
 use crate::study::analysis::remedies::remedy_names;
 use crate::study::analysis::{Figure, Layout, Variation};
 use crate::study::findings::STRONG;
@@ -19,7 +19,7 @@ use crate::study::tables::figure_name;
 /// Configurations of a file system in figure 2, those that vary most.
 const CONFIGURATIONS_MAX: usize = 12;
 /// Terms of a chart of shares.
-const TERMS_MAX: usize = 8;
+const TERMS_MAX: usize = 10;
 /// Layouts shown where there is no case study.
 const LAYOUTS_MAX: usize = 3;
 /// Charts of a kind: more case studies or layouts are in the tables.
@@ -197,7 +197,7 @@ fn shares(report: &StudyReport, figure: Figure) -> Vec<Shown> {
             explained.configurations
         );
         if judged.len() > TERMS_MAX {
-            meaning += &format!("; the {TERMS_MAX} largest of {}", judged.len());
+            meaning += &format!("; {TERMS_MAX} of {}, single parameters first", judged.len());
         }
         if let Some(repeats) = explained.between_repeats {
             meaning += &format!("; repeats of the same configuration make {}", format::percent(repeats));
@@ -255,25 +255,16 @@ fn boxes(report: &StudyReport) -> Vec<Shown> {
 
 /// The layouts of a chart: those of a case study together, or one of those that vary most.
 fn spans(report: &StudyReport) -> Vec<Shown> {
-    let remedies = report.study.factors.iter().position(|factor| factor.name == REMEDIES);
-    let remedies_of = |layout: &Layout| -> Option<&str> {
-        let facts = report.study.configurations.iter().find(|facts| facts.label == layout.configuration)?;
-        facts.values.get(remedies?)?.as_deref()
-    };
     let mut charts = Vec::new();
     for case in report.case_studies.iter().take(CHARTS_MAX) {
-        let is_of = |layout: &&Layout| {
-            layout.workload == case.workload
-                && remedies_of(layout).is_some_and(|named| {
-                    layout.configuration.replace(&format!("-{named}"), "") == case.configuration
-                })
+        let with = |one: &crate::study::analysis::RemedyBox| {
+            let mut all = report.layouts.iter();
+            let layout =
+                all.find(|layout| layout.workload == case.workload && layout.configuration == one.label)?;
+            Some((layout, one.remedies.clone()))
         };
-        let of_case: Vec<&Layout> = report.layouts.iter().filter(is_of).collect();
-        let named: Vec<(&Layout, String)> = of_case
-            .into_iter()
-            .filter_map(|layout| Some((layout, remedies_of(layout)?.to_owned())))
-            .collect();
-        charts.extend(span(format!("{} under {}", case.configuration, case.workload), &named));
+        let layouts: Vec<(&Layout, String)> = case.boxes.iter().filter_map(with).collect();
+        charts.extend(span(format!("{} under {}", case.configuration, case.workload), &layouts));
     }
     if charts.is_empty() {
         let mut moving: Vec<&Layout> =
@@ -303,7 +294,10 @@ fn span(title: String, layouts: &[(&Layout, String)]) -> Option<Shown> {
         meaning:
             "a run a line, from the first to the last byte of its data set, thick where the middle half lies"
                 .to_owned(),
-        legend: legend(layouts.iter().map(|(_, name)| name.as_str())),
+        legend: match layouts.len() {
+            1 => Vec::new(),
+            _ => legend(layouts.iter().map(|(_, name)| name.as_str())),
+        },
     })
 }
 
