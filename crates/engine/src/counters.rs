@@ -56,6 +56,10 @@ counters! {
     direct_writes,
     /// Times a write waited for room in the buffer.
     buffer_waits,
+    /// Writes that were slowed down to what a ring's drives take home,
+    throttled_writes,
+    /// and for how long, all of them together, in ns.
+    throttled_ns,
     /// Times a commit waited for room in the log.
     log_waits,
     /// Times the log was full to its end and went on from its start.
@@ -66,6 +70,8 @@ counters! {
     table_reads,
     /// Pages that the system had in memory as they are on the home device.
     cached_reads,
+    /// Pages that were not right on the drive of a ring that was asked first: others were.
+    other_copies,
     /// Pages logged once more because they cannot go home: what they held before is damaged.
     carried_pages,
     /// Log records with writes that were replayed at the opening.

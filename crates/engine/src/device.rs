@@ -3,9 +3,9 @@
 //! A device has a size and makes promises ([`Geometry`]); it reads, writes, flushes, discards and zeroes. The
 //! same words serve the prober, the engine and the simulator, which breaks only what is not promised.
 
-use std::future::Future;
+use std::future::{Future, ready};
 
-use crate::error::DeviceError;
+use crate::error::{DeviceError, Error};
 
 /// A range of bytes on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -113,7 +113,65 @@ pub trait Device: 'static {
 
     /// Tells that the contents of `extent` are no longer needed; what a read finds there is not defined.
     fn discard(&self, extent: Extent) -> impl Future<Output = Result<(), DeviceError>>;
+
+    /// How many copies it keeps of each byte. [`Self::read`] answers from any of them; only who can tell right bytes from
+    /// wrong ones knows that another is better.
+    fn copies(&self) -> usize {
+        1
+    }
+
+    /// As [`Self::read`], from the copy of this number, below [`Self::copies`].
+    fn read_copy(
+        &self,
+        _copy: usize,
+        offset: u64,
+        into: &mut [u8],
+    ) -> impl Future<Output = Result<(), DeviceError>> {
+        self.read(offset, into)
+    }
+
+    /// Whether this copy is there at all, to be right or wrong.
+    fn has_copy(&self, _copy: usize) -> bool {
+        true
+    }
+
+    /// Ends when a read of this copy is in nobody's way: for whoever has time.
+    fn copy_at_rest(&self, _copy: usize) -> impl Future<Output = ()> {
+        ready(())
+    }
+
+    /// These are the right bytes: sees to it that every copy holds them, now or in its own time. Nobody writes there
+    /// while this is called.
+    fn mend(&self, _offset: u64, _bytes: &[u8]) -> impl Future<Output = Result<(), DeviceError>> {
+        ready(Ok(()))
+    }
+
+    /// What it wants to be remembered of it as of the last flush, on another device, before anything is given up that
+    /// the flush made unnecessary. `None` from a device that needs no such thing.
+    fn state(&self) -> Option<DeviceState> {
+        None
+    }
+
+    /// It is to hold a new volume of this number.
+    fn format(&self, _volume: u64) -> impl Future<Output = Result<(), DeviceError>> {
+        ready(Ok(()))
+    }
+
+    /// The volume of this number is opened once more: this is the state that was remembered last, and `epoch` is more
+    /// than that of any earlier opening. Comes before everything else.
+    fn resume(
+        &self,
+        _volume: u64,
+        _state: DeviceState,
+        _epoch: u64,
+    ) -> impl Future<Output = Result<(), Error>> {
+        ready(Ok(()))
+    }
 }
+
+/// What a device is known by beside what it holds; only the device knows what it means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DeviceState(pub [u64; 4]);
 
 #[cfg(test)]
 mod tests {

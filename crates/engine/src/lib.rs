@@ -5,6 +5,8 @@
 //!   buffer    writes acknowledged and not durable, in an arena that outlives the process
 //!   log       one sequence of records; group commit
 //!   home      the pages in place, their sums, the frames in memory
+//! logs      several log devices as one
+//! ring      several drives as one device: they read and write in turns
 //! device, env   what it knows of drives and of the world
 //! format        every byte on disk and in the arena
 //! ```
@@ -13,15 +15,19 @@
 //! [`env::Env`], so that the same code runs on real drives and in virtual time.
 
 mod buffer;
+mod copies;
 pub mod counters;
 pub mod device;
 pub mod env;
 pub mod error;
 pub mod format;
 mod home;
+mod join;
 pub mod log;
+pub mod logs;
 mod notify;
 pub mod options;
 pub mod planted;
 mod ranges;
+pub mod ring;
 pub mod volume;

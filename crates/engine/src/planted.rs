@@ -119,6 +119,36 @@ bugs! {
     YieldTakesChanged = "yield-takes-changed",
     /// What the system has in memory of the device is not compared with its sum.
     CachedUnchecked = "cached-unchecked",
+    /// A member of a ring that failed goes on taking part.
+    RingKeepsFailed = "ring-keeps-failed",
+    /// A member of a ring counts though its head is older than the last flush.
+    RingTrustsStale = "ring-trusts-stale",
+    /// A member of a ring counts though the state says that it took no part.
+    RingTrustsLeftOut = "ring-trusts-left-out",
+    /// A flush of a ring is done once one member's is.
+    RingFlushOfOne = "ring-flush-of-one",
+    /// A member that writes is read beside those that do not.
+    RingReadsWriter = "ring-reads-writer",
+    /// A head names writes that are under way.
+    RingMarksUnderWay = "ring-marks-under-way",
+    /// A member's turn ends without a flush.
+    RingNoFlush = "ring-no-flush",
+    /// Bytes that are put once more overtake a write of the same place.
+    RingMendOvertakes = "ring-mend-overtakes",
+    /// A rebuild copies what is being written.
+    RingCopiesUnderWay = "ring-copies-under-way",
+    /// A member that is rebuilt does not take the writes that come meanwhile.
+    RingRebuildMissesWrites = "ring-rebuild-misses-writes",
+    /// A member counts before the rebuild has copied everything.
+    RingRebuildEndsEarly = "ring-rebuild-ends-early",
+    /// What another copy holds is taken without a look at its sum.
+    CopyUnchecked = "copy-unchecked",
+    /// A log device that failed is left out, and nobody else is told.
+    LogLossUntold = "log-loss-untold",
+    /// A record goes to one log device only.
+    LogWritesOne = "log-writes-one",
+    /// Records that one log device lacks are not put there before the log goes on.
+    LogNotMended = "log-not-mended",
 }
 
 #[cfg(feature = "planted")]

@@ -30,6 +30,7 @@ impl Before {
             let passed = now - before;
             if passed.all_s > 0.0 {
                 add("steal_share", Some(passed.steal_s / passed.all_s));
+                add("foreign_cpu_share", Some(passed.strange_user_s() / passed.all_s));
             }
         }
         found

@@ -4,7 +4,9 @@
 //! before anything is sliced or reserved by them.
 
 pub mod layout;
+pub mod log_head;
 pub mod record;
+pub mod ring_head;
 pub mod superblock;
 pub mod unit;
 

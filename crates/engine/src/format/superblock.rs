@@ -6,6 +6,7 @@
 use twox_hash::XxHash3_64;
 
 use super::{Fields, PAGE, PAGE_BYTES};
+use crate::device::DeviceState;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"evenkeel");
 
@@ -53,6 +54,8 @@ pub struct Superblock {
     pub log_sector_bytes: u32,
     /// The newest record acknowledged when this was written.
     pub acknowledged: u64,
+    /// What the home device wants remembered of it; zeros where it wants nothing.
+    pub home_state: DeviceState,
 }
 
 impl Superblock {
@@ -79,6 +82,7 @@ impl Superblock {
             u64::from(self.log_sector_bytes),
             self.acknowledged,
         ];
+        let words = words.into_iter().chain(self.home_state.0);
         for (place, word) in page.chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
         }
@@ -113,6 +117,7 @@ impl Superblock {
             atomic_max_bytes: fields.u64()?,
             log_sector_bytes: u32::try_from(fields.u64()?).ok()?,
             acknowledged: fields.u64()?,
+            home_state: DeviceState([fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?]),
         };
         let sector = u64::from(found.log_sector_bytes);
         let counts = [found.generation, found.tail_sequence, found.acknowledged];
@@ -151,6 +156,7 @@ mod tests {
             atomic_max_bytes: 16384,
             log_sector_bytes: 512,
             acknowledged: 41,
+            home_state: DeviceState([3, 2, 77, 0]),
         }
     }
 

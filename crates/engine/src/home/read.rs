@@ -10,6 +10,7 @@
 use smallvec::SmallVec;
 
 use super::Home;
+use crate::copies::read_another;
 use crate::counters::add;
 use crate::device::{Device, Extent};
 use crate::error::Error;
@@ -125,6 +126,12 @@ impl<H: Device> Home<H> {
                 add(&self.counters.home_reads, 1);
                 self.device.read(self.layout.page_offset(page), base).await?;
             }
+            if self.device.copies() > 1 && page_sum(base) != sum && !has_changed() {
+                let (at, is_right) = (self.layout.page_offset(page), |bytes: &[u8]| page_sum(bytes) == sum);
+                add(&self.counters.other_copies, 1);
+                read_another(&*self.device, at, base, is_right, Ok(())).await?;
+            }
+            let is_taken = is_taken || (self.device.copies() > 1 && is_planted(Bug::CopyUnchecked));
             if (page_sum(base) == sum || is_taken) && self.table.sum(page) == sum {
                 continue;
             }

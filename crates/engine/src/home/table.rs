@@ -13,6 +13,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
+use crate::copies::read_right;
 use crate::counters::{Counters, add};
 use crate::device::Device;
 use crate::error::Error;
@@ -189,7 +190,7 @@ impl<H: Device> Table<H> {
             let expected = self.root_sum(number);
             let mut bytes = [0; PAGE];
             if expected != 0 {
-                let read = self.read(number).await;
+                let read = self.read(number, |bytes| page_sum(bytes) == expected).await;
                 if self.pages.borrow().map.contains_key(&number) || self.root_sum(number) != expected {
                     continue; // loaded by another meanwhile, and perhaps changed, taken home and gone again
                 }
@@ -213,19 +214,24 @@ impl<H: Device> Table<H> {
         self.pages.borrow().map.len()
     }
 
-    /// The bytes of a table page as they are home, unchecked.
-    pub(crate) async fn read(&self, table_page: u64) -> Result<[u8; PAGE], Error> {
+    /// The bytes of a table page as they are home: those that `is_right`, if any copy holds them, else any.
+    pub(crate) async fn read(
+        &self,
+        table_page: u64,
+        is_right: impl Fn(&[u8]) -> bool,
+    ) -> Result<[u8; PAGE], Error> {
         let mut bytes = [0; PAGE];
         add(&self.counters.table_reads, 1);
-        self.device.read(self.layout.table_offset(table_page), &mut bytes).await?;
+        read_right(&*self.device, self.layout.table_offset(table_page), &mut bytes, is_right).await?;
         Ok(bytes)
     }
 
     /// Whether a table page is home as the root says; one that was never written is.
     pub(crate) async fn is_whole_home(&self, table_page: u64) -> bool {
+        let is_right = |sum: u64| move |bytes: &[u8]| page_sum(bytes) == sum;
         match self.root_sum(table_page) {
             0 => true,
-            sum => self.read(table_page).await.is_ok_and(|bytes| page_sum(&bytes) == sum),
+            sum => self.read(table_page, is_right(sum)).await.is_ok_and(|bytes| is_right(sum)(&bytes)),
         }
     }
 
@@ -279,6 +285,13 @@ impl<H: Device> Table<H> {
     /// Whether the log holds this sum of a table page since its last change.
     pub(crate) fn is_logged(&self, table_page: u64, sum: u64) -> bool {
         self.pages.borrow().map.get(&table_page).is_some_and(|page| page.logged_sum == Some(sum))
+    }
+
+    /// Whether a table page is home as the root says: nobody changes or writes it.
+    pub(crate) fn is_settled(&self, table_page: u64) -> bool {
+        let pages = self.pages.borrow();
+        let is_held = pages.map.get(&table_page).is_some_and(|page| page.holds > 0);
+        !is_held && !pages.dirty.contains(&table_page)
     }
 
     /// Number of table pages that differ from what is home.

@@ -1,4 +1,5 @@
-//! Reading the log after a cut: every record from the tail on, up to its end.
+//! Reading the log after a cut: every record from the tail on, up to its end. Where the log has several copies, each
+//! record counts that one of them holds.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -34,12 +35,23 @@ pub(crate) struct Scanned {
     payload: Range<usize>,
     /// Offset from the start of the log, and length.
     pub(crate) place: (u64, u64),
+    /// The whole of it, as it was read.
+    bytes: Range<usize>,
 }
 
 impl Scanned {
     /// Its payload.
     pub(crate) fn payload(&self) -> &[u8] {
         &self.window[self.payload.clone()]
+    }
+
+    /// Puts it on every copy of the log that lacks it.
+    ///
+    /// # Errors
+    ///
+    /// Those of the device.
+    pub(crate) async fn mend<L: Device>(&self, device: &L, zone: Extent) -> Result<(), Error> {
+        Ok(device.mend(zone.offset + self.place.0, &self.window[self.bytes.clone()]).await?)
     }
 }
 
@@ -62,7 +74,8 @@ pub(crate) struct Scan {
 ///
 /// None: what cannot be read is evidence.
 pub(crate) async fn scan<L: Device>(device: &L, zone: Extent, superblock: &Superblock) -> Scan {
-    let mut reader = Reader { device, zone, superblock, window: Rc::default(), start: 0, summed_bytes: 0 };
+    let windows = (0..device.copies()).map(|_| Window::default()).collect();
+    let mut reader = Reader { device, zone, superblock, windows, summed_bytes: 0 };
     let mut records: Vec<Scanned> = Vec::new();
     let mut next = Position { offset: superblock.tail_offset, sequence: superblock.tail_sequence };
     let mut epoch = superblock.tail_epoch;
@@ -97,11 +110,18 @@ struct Reader<'a, L> {
     device: &'a L,
     zone: Extent,
     superblock: &'a Superblock,
-    window: Rc<Vec<u8>>,
-    /// Where on the log the window begins.
-    start: u64,
+    /// Of each copy of the log.
+    windows: Vec<Window>,
     /// Bytes of records summed so far.
     summed_bytes: u64,
+}
+
+/// What was last read of one copy of the log.
+#[derive(Default)]
+struct Window {
+    bytes: Rc<Vec<u8>>,
+    /// Where on the log it begins.
+    start: u64,
 }
 
 impl<L: Device> Reader<'_, L> {
@@ -114,17 +134,23 @@ impl<L: Device> Reader<'_, L> {
         let mut found = Found::Other;
         let places = [expected.offset, 0];
         for &offset in if expected.offset == 0 { &places[..1] } else { &places[..] } {
-            match self.record_at(offset).await {
-                Ok(Some(record)) => {
-                    let in_sequence = record.header.sequence == expected.sequence
-                        && (is_planted(Bug::AnyEpoch)
-                            || (epoch..=self.superblock.epoch).contains(&record.header.epoch));
-                    if in_sequence {
-                        return (Found::Whole, Some(record));
+            let mut unreadable = 0;
+            for copy in 0..self.windows.len() {
+                match self.record_at(copy, offset).await {
+                    Ok(Some(record)) => {
+                        let in_sequence = record.header.sequence == expected.sequence
+                            && (is_planted(Bug::AnyEpoch)
+                                || (epoch..=self.superblock.epoch).contains(&record.header.epoch));
+                        if in_sequence {
+                            return (Found::Whole, Some(record));
+                        }
                     }
+                    Ok(None) => {}
+                    Err(_) => unreadable += 1,
                 }
-                Ok(None) => {}
-                Err(_) => found = Found::Unreadable,
+            }
+            if unreadable == self.windows.len() {
+                found = Found::Unreadable;
             }
         }
         (found, None)
@@ -139,65 +165,72 @@ impl<L: Device> Reader<'_, L> {
         while distance < looked_at {
             let offset = (missing.offset + distance) % self.zone.len;
             distance += sector;
-            let Ok(Some(header)) = self.header_at(offset).await else { continue };
-            let ours = (epoch..=self.superblock.epoch).contains(&header.epoch);
-            if !ours || header.sequence <= missing.sequence || header.acknowledged < missing.sequence {
-                continue;
-            }
-            if self.summed_bytes + u64::from(header.len_bytes) > summed_max {
-                return true;
-            }
-            if matches!(self.record_at(offset).await, Ok(Some(_))) {
-                return true;
+            for copy in 0..self.windows.len() {
+                let Ok(Some(header)) = self.header_at(copy, offset).await else { continue };
+                let ours = (epoch..=self.superblock.epoch).contains(&header.epoch);
+                if !ours || header.sequence <= missing.sequence || header.acknowledged < missing.sequence {
+                    continue;
+                }
+                if self.summed_bytes + u64::from(header.len_bytes) > summed_max {
+                    return true;
+                }
+                if matches!(self.record_at(copy, offset).await, Ok(Some(_))) {
+                    return true;
+                }
             }
         }
         false
     }
 
-    async fn header_at(&mut self, offset: u64) -> Result<Option<Header>, Error> {
+    async fn header_at(&mut self, copy: usize, offset: u64) -> Result<Option<Header>, Error> {
         let sector = self.sector_bytes();
-        let held = self.bytes(offset, HEADER_BYTES.next_multiple_of(sector) as u64).await?;
+        let held = self.bytes(copy, offset, HEADER_BYTES.next_multiple_of(sector) as u64).await?;
         Ok(held
-            .map(|held| &self.window[held])
+            .map(|held| &self.windows[copy].bytes[held])
             .filter(|bytes| is_header_of(self.superblock.volume, bytes))
             .and_then(|bytes| decode_header(bytes, sector)))
     }
 
-    async fn record_at(&mut self, offset: u64) -> Result<Option<Scanned>, Error> {
-        let Some(header) = self.header_at(offset).await? else { return Ok(None) };
+    async fn record_at(&mut self, copy: usize, offset: u64) -> Result<Option<Scanned>, Error> {
+        let Some(header) = self.header_at(copy, offset).await? else { return Ok(None) };
         let (volume, sector) = (self.superblock.volume, self.sector_bytes());
-        let Some(held) = self.bytes(offset, u64::from(header.len_bytes)).await? else { return Ok(None) };
+        let Some(held) = self.bytes(copy, offset, u64::from(header.len_bytes)).await? else {
+            return Ok(None);
+        };
+        let window = &self.windows[copy].bytes;
         let start = held.start;
         self.summed_bytes += u64::from(header.len_bytes);
-        Ok(decode(&self.window[held], volume, sector).map(|Record { header, tags, payload }| {
+        Ok(decode(&window[held.clone()], volume, sector).map(|Record { header, tags, payload }| {
             let payload_start = start + HEADER_BYTES + tags.len() * TAG_BYTES;
             Scanned {
                 header,
                 payload: payload_start..payload_start + payload.len(),
                 tags,
-                window: Rc::clone(&self.window),
+                window: Rc::clone(window),
                 place: (offset, u64::from(header.len_bytes)),
+                bytes: held,
             }
         }))
     }
 
-    /// Where in the window `len` bytes of the log are; `None` where they do not fit before its end.
-    async fn bytes(&mut self, offset: u64, len: u64) -> Result<Option<Range<usize>>, Error> {
+    /// Where in the window of a copy `len` bytes of the log are; `None` where they do not fit before its end.
+    async fn bytes(&mut self, copy: usize, offset: u64, len: u64) -> Result<Option<Range<usize>>, Error> {
         if len > self.zone.len || offset > self.zone.len - len {
             return Ok(None);
         }
-        let held = self.start..self.start + self.window.len() as u64;
+        let Window { bytes, start } = &self.windows[copy];
+        let held = *start..*start + bytes.len() as u64;
         if !held.contains(&offset) || offset + len > held.end {
             let wanted = len.max(WINDOW_BYTES).min(self.zone.len - offset);
             let mut window = vec![0; wanted as usize];
-            if self.device.read(self.zone.offset + offset, &mut window).await.is_err() {
+            if self.device.read_copy(copy, self.zone.offset + offset, &mut window).await.is_err() {
                 // A bad sector far ahead must not hide the good ones before it.
                 window.truncate(len as usize);
-                self.device.read(self.zone.offset + offset, &mut window).await?;
+                self.device.read_copy(copy, self.zone.offset + offset, &mut window).await?;
             }
-            (self.window, self.start) = (Rc::new(window), offset);
+            self.windows[copy] = Window { bytes: Rc::new(window), start: offset };
         }
-        let start = (offset - self.start) as usize;
+        let start = (offset - self.windows[copy].start) as usize;
         Ok(Some(start..start + len as usize))
     }
 }

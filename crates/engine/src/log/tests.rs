@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use proptest::prelude::*;
 
 use super::*;
-use crate::device::{FlushScope, Geometry};
+use crate::device::{DeviceState, FlushScope, Geometry};
 use crate::error::DeviceError;
 use crate::format::record::{TAG_BYTES, Tag};
 use crate::format::superblock::Superblock;
@@ -221,6 +221,7 @@ fn scanned(bytes: Vec<u8>) -> scan::Scan {
         atomic_max_bytes: 4096,
         log_sector_bytes: 512,
         acknowledged: 0,
+        home_state: DeviceState::default(),
     };
     let device = Memory(bytes);
     let mut scan = pin!(scan::scan(&device, zone, &superblock));

@@ -88,7 +88,7 @@ pub async fn check<E: Env, A: Arena, H: Device, L: Device>(
 impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     /// Fails unless what memory and devices hold belongs together: a volume that takes no writes any more because too
     /// much of it is damaged can be checked as any other.
-    fn check_readable(&self) -> Result<(), Error> {
+    pub(super) fn check_readable(&self) -> Result<(), Error> {
         match self.log.failure() {
             Some(Error::Damaged { .. }) => Ok(()),
             _ => self.check_alive(),

@@ -16,7 +16,7 @@ use std::rc::Rc;
 use super::Inner;
 use super::home_writes::{HomeWrites, Outbound};
 use crate::counters::add;
-use crate::device::{Device, Durability, FlushScope};
+use crate::device::{Device, FlushScope};
 use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::format::record::{RecordBuilder, RecordKind, TAG_BYTES, Tag};
@@ -57,8 +57,13 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         let mut sums = self.home.table.hold_none();
         let (pages, stuck) = self.load_dirty(&mut sums).await?;
         let guard = self.to_the_end();
+        let began_ns = self.env.now_ns();
         let taken_home = self.take_home(&pages, &stuck, &mut sums).await;
         guard.done();
+        if self.home.device.state().is_some() {
+            let took_ns = self.env.now_ns().saturating_sub(began_ns);
+            self.throttle.note_drained(pages.len() as u64 * PAGE_BYTES, took_ns);
+        }
         if taken_home.is_err() {
             sums.keep(); // nobody knows which of them are home; what memory holds can still be read
         }
@@ -77,16 +82,16 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         self.pump_soon(); // a commit that waited for frames has them now
         let table = self.announce(&outgoing, through, sums).await?;
 
-        self.write_home_pages(&outgoing, &table).await?;
         let slot = self.superblocks.inactive_root();
         let root = self.home.table.root_bytes();
-        let root_offset = self.home.layout.roots[usize::from(slot)].offset;
-        self.home.device.write(root_offset, &root, Durability::Buffered).await?;
+        let root_sum = page_sum(&root);
+        let table_bytes = root.len() as u64;
+        self.write_home_pages(&outgoing, &table, slot, root).await?;
         if !is_planted(Bug::NoHomeFlush) && !is_planted(Bug::TailBeforeFlush) {
             self.home.device.flush(FlushScope::Whole).await?;
         }
         add(&self.counters.home_flushes, 1);
-        add(&self.counters.table_bytes, root.len() as u64);
+        add(&self.counters.table_bytes, table_bytes);
 
         if !stuck.is_empty() {
             self.carry(stuck).await?;
@@ -94,14 +99,16 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         let first_kept = if is_planted(Bug::TailTooLate) { through + 2 } else { through + 1 };
         let tail = self.log.position_of(first_kept);
         let acknowledged = self.log.acknowledged();
+        let home_state = self.home.device.state().unwrap_or_default();
         self.superblocks
             .advance(|superblock| {
                 superblock.root_slot = slot;
-                superblock.root_sum = page_sum(&root);
+                superblock.root_sum = root_sum;
                 superblock.tail_offset = tail.offset;
                 superblock.tail_sequence = tail.sequence;
                 superblock.tail_epoch = superblock.epoch;
                 superblock.acknowledged = acknowledged;
+                superblock.home_state = home_state;
             })
             .await?;
         if is_planted(Bug::TailBeforeFlush) {
@@ -271,12 +278,15 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         Ok(())
     }
 
-    /// Writes pages in order of address, neighbours together, and then the table's; those without contents are not
-    /// written. Not yet durably.
+    /// Writes pages in order of address, neighbours together, then the table's, and the root to the place that does not
+    /// count; pages without contents are not written but given back. Not yet durably. All of it is begun before any of
+    /// it is waited for, as far as the drive takes it: a ring's members get it in one turn each.
     async fn write_home_pages(
         self: &Rc<Self>,
         outgoing: &[Outgoing],
         table: &[(u64, [u8; PAGE])],
+        root_slot: u8,
+        root: Vec<u8>,
     ) -> Result<(), Error> {
         let writes = HomeWrites::new(self);
         let stored: Vec<&Outgoing> = outgoing.iter().filter(|page| !page.empty).collect();
@@ -303,12 +313,11 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             let bytes = Outbound::Run(bytes.to_vec());
             writes.begin(self.home.layout.table_offset(*number), bytes).await;
         }
-        writes.all_done().await?;
+        writes.begin(self.home.layout.roots[usize::from(root_slot)].offset, Outbound::Run(root)).await;
         for page in outgoing.iter().filter(|page| page.empty) {
-            let extent = crate::device::Extent::new(self.home.layout.page_offset(page.page), PAGE_BYTES);
-            self.home.device.discard(extent).await?;
+            writes.begin(self.home.layout.page_offset(page.page), Outbound::Nothing).await;
         }
-        Ok(())
+        writes.all_done().await
     }
 }
 

@@ -51,6 +51,8 @@ pub async fn create<H: Device, L: Device>(
     }
     limits.check_suffice(options.atomic_max_bytes, layout.log.len)?;
 
+    home.format(volume).await?;
+    log.format(volume).await?;
     // Written before use, not merely allocated: a durable write to the log changes no metadata below.
     let zeros = vec![0; ZEROS];
     let mut offset = layout.log.offset;
@@ -88,6 +90,7 @@ pub async fn create<H: Device, L: Device>(
             atomic_max_bytes: options.atomic_max_bytes,
             log_sector_bytes,
             acknowledged: 0,
+            home_state: home.state().unwrap_or_default(),
         };
         write_generation(home, log, &superblock).await?;
     }

@@ -1,12 +1,13 @@
-//! The writes of a checkpoint: several at a time, as many as [`super::pace`] allows.
+//! The writes of a checkpoint: several at a time, as many as [`super::pace`] allows, or all of them to a ring.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use super::Inner;
-use crate::device::{Device, Durability};
+use crate::device::{Device, Durability, Extent};
 use crate::env::{Arena, Env};
 use crate::error::Error;
+use crate::format::PAGE_BYTES;
 use crate::home::PageBytes;
 use crate::notify::Notify;
 
@@ -14,6 +15,8 @@ use crate::notify::Notify;
 pub(super) enum Outbound {
     Page(PageBytes),
     Run(Vec<u8>),
+    /// A page without contents, whose place is given back.
+    Nothing,
 }
 
 impl Outbound {
@@ -21,6 +24,7 @@ impl Outbound {
         match self {
             Self::Page(page) => &page[..],
             Self::Run(run) => run,
+            Self::Nothing => &[],
         }
     }
 }
@@ -55,7 +59,11 @@ impl<'a, E: Env, A: Arena, H: Device, L: Device> HomeWrites<'a, E, A, H, L> {
         self.state.under_way_bytes.set(self.state.under_way_bytes.get() + len);
         let (device, state) = (Rc::clone(&self.inner.home.device), Rc::clone(&self.state));
         self.inner.env.spawn(async move {
-            if let Err(error) = device.write(offset, bytes.bytes(), Durability::Buffered).await {
+            let written = match &bytes {
+                Outbound::Nothing => device.discard(Extent::new(offset, PAGE_BYTES)).await,
+                bytes => device.write(offset, bytes.bytes(), Durability::Buffered).await,
+            };
+            if let Err(error) = written {
                 state.failure.borrow_mut().get_or_insert(error.into());
             }
             state.under_way.set(state.under_way.get() - 1);
@@ -65,6 +73,10 @@ impl<'a, E: Env, A: Arena, H: Device, L: Device> HomeWrites<'a, E, A, H, L> {
     }
 
     fn has_place(&self, len: u64) -> bool {
+        // A ring holds a write until every member had its turn, and lets each have as many at once as are good for it.
+        if self.inner.home.device.state().is_some() {
+            return true;
+        }
         let (writes, bytes) = (self.state.under_way.get(), self.state.under_way_bytes.get());
         let writes_max = self.inner.options.home_writes_max.max(1);
         let bytes_max = self.inner.pace.home_max_bytes(self.inner.env.now_ns(), writes_max);

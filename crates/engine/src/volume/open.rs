@@ -17,6 +17,7 @@ use std::rc::Rc;
 use super::pace::Pace;
 use super::recover::{durable_units, read_root, replay};
 use super::superblocks::{InForce, Superblocks};
+use super::throttle::Throttle;
 use super::{Inner, Limits, Turn, Volume, commit};
 use crate::buffer::{Buffer, arena_bytes_min};
 use crate::counters::{Counters, add};
@@ -60,6 +61,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             }
         }
         let InForce { superblock, log_lags } = Superblocks::read(&*home, &*log, separate_log).await?;
+        let epoch = if is_planted(Bug::EpochStays) { superblock.epoch } else { superblock.epoch + 1 };
+        home.resume(superblock.volume, superblock.home_state, epoch).await?;
         let layout =
             Layout::plan(superblock.pages, superblock.home_bytes, superblock.log_bytes, separate_log)
                 .filter(|layout| layout.log.len == superblock.log_bytes)
@@ -95,6 +98,12 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
                 found.next.sequence
             )));
         }
+        if log.copies() > 1 && !is_planted(Bug::LogNotMended) {
+            // What is taken from one copy now must not be missing where another is all that is left.
+            for record in &found.records {
+                record.mend(&*log, layout.log).await?;
+            }
+        }
         // A checkpoint's own record stays in the log behind it, and brings nothing that is not home.
         let brings =
             |record: &&Scanned| matches!(record.header.kind, RecordKind::Commit | RecordKind::Intent);
@@ -102,7 +111,6 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         let home_pages = Home::new(Rc::clone(&home), layout.clone(), root, &options, Rc::clone(&counters));
         replay(&home_pages, &found.records).await?;
 
-        let epoch = if is_planted(Bug::EpochStays) { superblock.epoch } else { superblock.epoch + 1 };
         let durable = durable_units(&found.records);
         let is_durable = |unit: u64| {
             let next = durable.partition_point(|range| range.start <= unit);
@@ -139,6 +147,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         if log_lags {
             superblocks.catch_up().await?;
         }
+        log.resume(superblock.volume, superblock.home_state, epoch).await?;
         superblocks.advance(|next| next.epoch = epoch).await?;
         buffer.tune(options.tuning);
         buffer.begin_epoch();
@@ -167,6 +176,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             superblocks,
             commits: RefCell::new(commit::Commits::default()),
             pace: Pace::new(options.tuning),
+            throttle: Throttle::default(),
             home_writer: Turn::default(),
             checkpoint_running: Cell::new(false),
             direct: RefCell::default(),

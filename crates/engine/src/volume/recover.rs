@@ -13,6 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use crate::copies::read_right;
 use crate::device::Device;
 use crate::error::Error;
 use crate::format::layout::SUMS_PER_TABLE_PAGE;
@@ -179,22 +180,30 @@ async fn replay_table_page<H: Device>(
     number: u64,
     history: &TableHistory,
 ) -> Result<(), Error> {
-    let mut bytes = match history.image {
-        Some(image) => image_of(records, image),
-        None if home.table.root_sum(number) == 0 => [0; PAGE],
-        None => home.table.read(number).await?,
-    };
     // Where a cut came before the record that speaks of the table's page, nothing of it was written: it is as the root
     // sums it.
     let (checked_after, expected) = history.expected.unwrap_or((0, home.table.root_sum(number)));
-    for (applied, &(page, sum)) in history.sums.iter().enumerate() {
-        check_table_page(number, &bytes, (applied == checked_after).then_some(expected))?;
-        let place = (page % SUMS_PER_TABLE_PAGE) as usize * 8;
-        bytes[place..place + 8].copy_from_slice(&sum.to_le_bytes());
-    }
-    let is_last_word = checked_after == history.sums.len();
-    check_table_page(number, &bytes, is_last_word.then_some(expected))?;
-    home.table.recover(number, &bytes, is_last_word && history.expected.is_some());
+    let replayed = |bytes: &mut [u8; PAGE]| {
+        for (applied, &(page, sum)) in history.sums.iter().enumerate() {
+            check_table_page(number, bytes, (applied == checked_after).then_some(expected))?;
+            let place = (page % SUMS_PER_TABLE_PAGE) as usize * 8;
+            bytes[place..place + 8].copy_from_slice(&sum.to_le_bytes());
+        }
+        let is_last_word = checked_after == history.sums.len();
+        check_table_page(number, bytes, is_last_word.then_some(expected))?;
+        Ok::<bool, Error>(is_last_word && history.expected.is_some())
+    };
+    let is_base = |base: &[u8]| {
+        let mut bytes: [u8; PAGE] = base.try_into().expect("a page is as long as a page");
+        replayed(&mut bytes).is_ok()
+    };
+    let mut bytes = match history.image {
+        Some(image) => image_of(records, image),
+        None if home.table.root_sum(number) == 0 => [0; PAGE],
+        None => home.table.read(number, is_base).await?,
+    };
+    let is_logged = replayed(&mut bytes)?;
+    home.table.recover(number, &bytes, is_logged);
     Ok(())
 }
 
@@ -307,6 +316,13 @@ async fn whole_page<H: Device>(
     if makes_whole(records, changes, sum, &mut bytes) {
         return Some(bytes);
     }
+    let device = &*stored.home.device;
+    for copy in (0..device.copies()).filter(|_| device.copies() > 1) {
+        let read = device.read_copy(copy, stored.home.layout.page_offset(page), &mut bytes).await;
+        if read.is_ok() && makes_whole(records, changes, sum, &mut bytes) {
+            return Some(bytes);
+        }
+    }
     // Perhaps its place was never written before: what is under the changes is zeros.
     bytes.fill(0);
     makes_whole(records, changes, sum, &mut bytes).then_some(bytes)
@@ -376,8 +392,7 @@ pub(super) async fn read_root<H: Device>(
     table_pages: u64,
 ) -> Result<Vec<u64>, Error> {
     let mut bytes = vec![0; zone.len as usize];
-    device.read(zone.offset, &mut bytes).await?;
-    if page_sum(&bytes) != sum {
+    if !read_right(&**device, zone.offset, &mut bytes, |bytes| page_sum(bytes) == sum).await? {
         return Err(Error::Unusable("the root of the table of sums is damaged".to_owned()));
     }
     let words =

@@ -4,7 +4,9 @@
 //!    generation before it whole, and a home device never legitimately older than the log device.
 //! 2. The log device never lags by more than one generation while another is written to it: else a cut that
 //!    tore its newer copy and one that tears its older copy would together leave it none.
-//! 3. A copy that does not decode is never taken for anything, nor repaired by being overwritten out of turn.
+//! 3. Where the home is a ring, whose members are written only in their turns, the log devices alone hold it, with what
+//!    the ring wants remembered. The newest on any of them counts, and the others catch up before it is used.
+//! 4. A copy that does not decode is never taken for anything, nor repaired by being overwritten out of turn.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -64,6 +66,12 @@ impl<H: Device, L: Device> Superblocks<H, L> {
     /// Reads every copy and answers the one in force.
     pub(super) async fn read(home: &H, log: &L, separate_log: bool) -> Result<InForce, Error> {
         let unusable = |why: &str| Err(Error::Unusable(why.to_owned()));
+        if home.state().is_some() {
+            let Some(superblock) = read_log(log).await.filter(|found| found.separate_log) else {
+                return unusable("no log device holds a whole superblock");
+            };
+            return Ok(InForce { superblock, log_lags: true });
+        }
         let home_bytes = home.geometry().size_bytes;
         if home_bytes < (HOME_COPIES as u64 + 1) * PAGE_BYTES {
             return unusable("the home device is too small to hold one");
@@ -79,11 +87,9 @@ impl<H: Device, L: Device> Superblocks<H, L> {
         if !separate_log {
             return Ok(InForce { superblock: at_home, log_lags: false });
         }
-        let mut at_log = None;
-        for copy in 0..LOG_COPIES {
-            newest(&mut at_log, read_copy(log, log_copy_offset(copy)).await);
-        }
-        let Some(at_log) = at_log else { return unusable("the log device holds no whole superblock") };
+        let Some(at_log) = read_log(log).await else {
+            return unusable("the log device holds no whole superblock");
+        };
         match (at_home, at_log) {
             (home, log) if home.volume != log.volume => unusable("home and log belong to different volumes"),
             (home, log) if home.generation < log.generation => {
@@ -93,11 +99,14 @@ impl<H: Device, L: Device> Superblocks<H, L> {
         }
     }
 
-    /// Writes the superblock in force to the log device, which does not hold it.
+    /// Writes the superblock in force to the log device, or to those of them, that do not hold it.
     pub(super) async fn catch_up(&self) -> Result<(), Error> {
         let current = self.current.get();
         let copy = log_copy_offset((current.generation % 2) as usize);
-        Ok(self.log.write(copy, &current.encode(), Durability::Durable).await?)
+        match self.home.state() {
+            Some(_) => Ok(self.log.mend(copy, &current.encode()).await?),
+            None => Ok(self.log.write(copy, &current.encode(), Durability::Durable).await?),
+        }
     }
 
     /// Makes a changed superblock durable, and the one in force.
@@ -114,7 +123,8 @@ impl<H: Device, L: Device> Superblocks<H, L> {
     /// Every copy.
     pub(super) fn copies(&self) -> Vec<SuperblockCopy> {
         let log_copies = if self.current.get().separate_log { LOG_COPIES } else { 0 };
-        (0..HOME_COPIES).map(SuperblockCopy::Home).chain((0..log_copies).map(SuperblockCopy::Log)).collect()
+        let home_copies = if self.home.state().is_some() { 0 } else { HOME_COPIES };
+        (0..home_copies).map(SuperblockCopy::Home).chain((0..log_copies).map(SuperblockCopy::Log)).collect()
     }
 
     /// Whether a copy holds what was last written to it: the superblock in force or, where its number is of the other
@@ -161,13 +171,28 @@ pub(super) async fn write_generation<H: Device, L: Device>(
     let parity = if is_planted(Bug::SuperblockInPlace) { 0 } else { (superblock.generation % 2) as usize };
     let durability =
         if is_planted(Bug::SuperblockBuffered) { Durability::Buffered } else { Durability::Durable };
-    for copy in (parity..HOME_COPIES).step_by(2) {
+    let home_copies = if home.state().is_some() { 0 } else { HOME_COPIES };
+    for copy in (parity..home_copies).step_by(2) {
         home.write(home_copy_offset(superblock.home_bytes, copy), &page, durability).await?;
     }
     if superblock.separate_log {
         log.write(log_copy_offset(parity), &page, durability).await?;
     }
     Ok(())
+}
+
+/// The newest that the log device holds, or any of its copies.
+async fn read_log<L: Device>(log: &L) -> Option<Superblock> {
+    let mut best = None;
+    for offset in (0..LOG_COPIES).map(log_copy_offset) {
+        for copy in 0..log.copies() {
+            let mut page = [0; PAGE];
+            if log.read_copy(copy, offset, &mut page).await.is_ok() {
+                newest(&mut best, Superblock::decode(&page));
+            }
+        }
+    }
+    best
 }
 
 async fn read_copy<D: Device>(device: &D, offset: u64) -> Option<Superblock> {

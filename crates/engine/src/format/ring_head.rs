@@ -1,0 +1,172 @@
+//! The head of a ring's member: which place in which ring it has, and how much of what was written it holds.
+//!
+//! Two copies, written in turns: a torn write never takes the one before it.
+
+use twox_hash::XxHash3_64;
+
+use super::{Fields, PAGE, PAGE_BYTES};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"evenring");
+
+/// Version of this format.
+const VERSION: u64 = 1;
+
+/// What counts openings, writes or heads ends below this.
+const COUNT_END: u64 = 1 << 62;
+
+/// Copies of the head on each member.
+pub const HEAD_COPIES: u64 = 2;
+
+/// Where on a member what the ring offers begins.
+pub const DATA_OFFSET: u64 = HEAD_COPIES * PAGE_BYTES;
+
+/// Most members of a ring.
+pub const MEMBERS_MAX: usize = 32;
+
+/// How far a member has come: up to which write of which opening everything is durable on it. Ordered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Mark {
+    /// The opening in which it was set.
+    pub epoch: u64,
+    /// The write of that opening, counted from 1.
+    pub through: u64,
+}
+
+/// What a member says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RingHead {
+    /// The volume's number.
+    pub volume: u64,
+    /// Counts the heads written to this member.
+    pub generation: u64,
+    /// Its place in the ring, from 0.
+    pub place: u16,
+    /// Places of the ring.
+    pub places: u16,
+    /// Bytes that the ring offers.
+    pub size_bytes: u64,
+    /// What is durable on it.
+    pub mark: Mark,
+    /// How often a log device was left out so far, as far as this member was told.
+    pub log_losses: u64,
+}
+
+impl RingHead {
+    /// Where on a member this head is written.
+    pub fn offset(&self) -> u64 {
+        self.generation % HEAD_COPIES * PAGE_BYTES
+    }
+
+    /// One page that holds it.
+    pub fn encode(&self) -> [u8; PAGE] {
+        let mut page = [0; PAGE];
+        let words = [
+            MAGIC,
+            0,
+            VERSION,
+            self.volume,
+            self.generation,
+            u64::from(self.place),
+            u64::from(self.places),
+            self.size_bytes,
+            self.mark.epoch,
+            self.mark.through,
+            self.log_losses,
+        ];
+        for (place, word) in page.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        let sum = XxHash3_64::oneshot(&page[16..]);
+        page[8..16].copy_from_slice(&sum.to_le_bytes());
+        page
+    }
+
+    /// The head in a page; `None` where there is none that is whole.
+    pub fn decode(page: &[u8]) -> Option<Self> {
+        if page.len() != PAGE {
+            return None;
+        }
+        let mut fields = Fields::of(page);
+        let (magic, sum) = (fields.u64()?, fields.u64()?);
+        if magic != MAGIC || sum != XxHash3_64::oneshot(&page[16..]) || fields.u64()? != VERSION {
+            return None;
+        }
+        let found = Self {
+            volume: fields.u64()?,
+            generation: fields.u64()?,
+            place: u16::try_from(fields.u64()?).ok()?,
+            places: u16::try_from(fields.u64()?).ok()?,
+            size_bytes: fields.u64()?,
+            mark: Mark { epoch: fields.u64()?, through: fields.u64()? },
+            log_losses: fields.u64()?,
+        };
+        let counts = [found.generation, found.mark.epoch, found.mark.through, found.log_losses];
+        let is_sound = counts.iter().all(|&count| count < COUNT_END)
+            && found.place < found.places
+            && usize::from(found.places) <= MEMBERS_MAX
+            && found.size_bytes.is_multiple_of(PAGE_BYTES);
+        is_sound.then_some(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sample() -> RingHead {
+        RingHead {
+            volume: 7,
+            generation: 5,
+            place: 1,
+            places: 3,
+            size_bytes: 1 << 20,
+            mark: Mark { epoch: 2, through: 99 },
+            log_losses: 1,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        assert_eq!(RingHead::decode(&sample().encode()), Some(sample()));
+    }
+
+    #[test]
+    fn a_later_opening_counts_more_than_any_write_of_an_earlier_one() {
+        assert!(Mark { epoch: 2, through: 0 } > Mark { epoch: 1, through: 1 << 40 });
+        assert!(Mark { epoch: 2, through: 5 } > Mark { epoch: 2, through: 4 });
+    }
+
+    #[test]
+    fn numbers_that_nobody_writes_are_refused_though_the_sum_fits() {
+        type Change = (&'static str, fn(&mut RingHead));
+        let changes: [Change; 6] = [
+            ("no head after it", |it| it.generation = u64::MAX),
+            ("no opening after it", |it| it.mark.epoch = u64::MAX),
+            ("no write after it", |it| it.mark.through = u64::MAX),
+            ("a place that the ring does not have", |it| it.place = 3),
+            ("a ring that nobody makes", |it| it.places = 33),
+            ("half a page", |it| it.size_bytes = 2048),
+        ];
+        for (what, change) in changes {
+            let mut found = sample();
+            change(&mut found);
+            assert_eq!(RingHead::decode(&found.encode()), None, "{what}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_single_wrong_bit_anywhere_is_seen(byte in 0..PAGE, bit in 0..8) {
+            let mut page = sample().encode();
+            page[byte] ^= 1u8 << bit;
+            prop_assert_eq!(RingHead::decode(&page), None);
+        }
+
+        #[test]
+        fn no_bytes_make_the_decoder_panic(bytes in proptest::collection::vec(any::<u8>(), 0..5000)) {
+            prop_assert_eq!(RingHead::decode(&bytes), None);
+        }
+    }
+}

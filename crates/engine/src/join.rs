@@ -1,0 +1,27 @@
+//! Waiting for several at once.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+
+/// Runs all of them side by side, in the caller's task; ends when all have ended.
+pub(crate) async fn all<F: Future<Output = ()>>(futures: impl Iterator<Item = F>) {
+    let mut under_way: Vec<Pin<Box<F>>> = futures.map(Box::pin).collect();
+    poll_fn(|context| {
+        under_way.retain_mut(|future| future.as_mut().poll(context).is_pending());
+        if under_way.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+/// What comes first: the one's answer, or that the other ended.
+pub(crate) async fn first<T>(wanted: impl Future<Output = T>, limit: impl Future<Output = ()>) -> Option<T> {
+    let (mut wanted, mut limit) = (Box::pin(wanted), Box::pin(limit));
+    poll_fn(|context| {
+        if let Poll::Ready(answer) = wanted.as_mut().poll(context) {
+            return Poll::Ready(Some(answer));
+        }
+        limit.as_mut().poll(context).map(|()| None)
+    })
+    .await
+}

@@ -1,0 +1,455 @@
+//! Several log devices as one.
+//!
+//! 1. A write is done when every device that takes part has it; one that fails takes part no more.
+//! 2. Before anything is acknowledged without a device, whoever opens the volume later is told: the others by their
+//!    heads, and a [`Witness`] that outlives them. So a device that was left out, alone, is never taken for the log.
+//! 3. A device that was left out and came back lacks records. It takes part again once those that count are on it
+//!    ([`Device::mend`], [`Device::resume`]), and says so only then.
+//! 4. A device that is not the volume's is not written to.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::future::Future;
+use std::rc::Rc;
+
+use crate::device::{Device, DeviceState, Durability, Extent, FlushScope, Geometry};
+use crate::env::Env;
+use crate::error::{DeviceError, Error};
+use crate::format::log_head::{DATA_OFFSET, HEAD_COPIES, LOGS_MAX, LogHead};
+use crate::format::{PAGE, PAGE_BYTES};
+use crate::join;
+use crate::notify::Notify;
+use crate::planted::{Bug, is_planted};
+use crate::ring::Ring;
+
+/// Input or output error, as in errno(3).
+const EIO: i32 = 5;
+
+/// That of a device that does not answer.
+const ETIMEDOUT: i32 = 110;
+
+/// Who is told, so that it outlives them, that a log device was left out.
+pub trait Witness: 'static {
+    /// Notes, durably, that there were so many losses of the volume of this number so far.
+    fn note(&self, volume: u64, losses: u64) -> impl Future<Output = Result<(), DeviceError>>;
+
+    /// The most that were ever noted of the volume of this number.
+    fn noted(&self, volume: u64) -> impl Future<Output = u64>;
+}
+
+impl<E: Env, M: Device> Witness for Ring<E, M> {
+    async fn note(&self, volume: u64, losses: u64) -> Result<(), DeviceError> {
+        self.note_log_losses(volume, losses).await
+    }
+
+    async fn noted(&self, volume: u64) -> u64 {
+        self.log_losses(volume).await
+    }
+}
+
+/// What a log device is good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogStanding {
+    /// It has every record that counts.
+    InSync,
+    /// It was left out once, and may lack records.
+    Stale,
+    /// What is there is not this log: it has to be told by name that it may be overwritten.
+    Foreign,
+    /// It failed in this run, or is not there.
+    Out,
+}
+
+struct Member<L> {
+    device: Option<L>,
+    standing: Cell<LogStanding>,
+    head: Cell<Option<LogHead>>,
+    failure: Cell<Option<DeviceError>>,
+}
+
+struct Inner<E, L, W> {
+    env: E,
+    witness: W,
+    geometry: Geometry,
+    answer_max_ns: u64,
+    members: Vec<Member<L>>,
+    volume: Cell<u64>,
+    /// Losses so far, and those that were noted.
+    losses: Cell<u64>,
+    noted: Cell<u64>,
+    /// Whether somebody notes them now.
+    noting: Cell<bool>,
+    /// Why no loss can be noted any more, if so.
+    failure: RefCell<Option<DeviceError>>,
+    changed: Notify,
+}
+
+/// The log devices. A clone is another handle to the same.
+pub struct Logs<E, L, W>(Rc<Inner<E, L, W>>);
+
+impl<E, L, W> Clone for Logs<E, L, W> {
+    fn clone(&self) -> Self {
+        Self(Rc::clone(&self.0))
+    }
+}
+
+impl<E, L, W> fmt::Debug for Logs<E, L, W> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Logs").field("devices", &self.0.members.len()).finish_non_exhaustive()
+    }
+}
+
+impl<E: Env, L: Device, W: Witness> Logs<E, L, W> {
+    /// These devices, each at its place, for a new volume; `None` is one that is not there. One that does not answer
+    /// within `answer_max_ns` has failed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unusable`] where there are none, or too many, or they are too small.
+    pub fn new(env: E, devices: Vec<Option<L>>, witness: W, answer_max_ns: u64) -> Result<Self, Error> {
+        let unusable = |why: &str| Err(Error::Unusable(why.to_owned()));
+        if devices.len() > LOGS_MAX {
+            return unusable("a volume has 32 log devices at most");
+        }
+        let geometries = || devices.iter().flatten().map(Device::geometry);
+        let Some(smallest) = geometries().map(|geometry| geometry.size_bytes).min() else {
+            return unusable("none of the log devices is there");
+        };
+        let Some(size_bytes) = smallest.checked_sub(DATA_OFFSET) else {
+            return unusable("a log device is too small to be one");
+        };
+        let geometry = Geometry {
+            size_bytes,
+            sector_bytes: geometries().map(|geometry| geometry.sector_bytes).max().unwrap_or(512),
+            atomic_sectors: geometries().all(|geometry| geometry.atomic_sectors),
+        };
+        let member = |device: Option<L>| Member {
+            standing: Cell::new(if device.is_some() { LogStanding::InSync } else { LogStanding::Out }),
+            device,
+            head: Cell::default(),
+            failure: Cell::default(),
+        };
+        Ok(Self(Rc::new(Inner {
+            env,
+            witness,
+            geometry,
+            answer_max_ns,
+            members: devices.into_iter().map(member).collect(),
+            volume: Cell::default(),
+            losses: Cell::new(1),
+            noted: Cell::new(1),
+            noting: Cell::default(),
+            failure: RefCell::default(),
+            changed: Notify::default(),
+        })))
+    }
+
+    /// As [`Self::new`], for a volume that there is: looks who of them takes part.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::new`]; [`Error::Unusable`] where those that hold the newest records are not there.
+    pub async fn open(
+        env: E,
+        devices: Vec<Option<L>>,
+        witness: W,
+        answer_max_ns: u64,
+    ) -> Result<Self, Error> {
+        let logs = Self::new(env, devices, witness, answer_max_ns)?;
+        logs.0.recognise().await?;
+        Ok(logs)
+    }
+
+    /// What each device is good for, and why it was left out, if so.
+    pub fn standings(&self) -> Vec<(LogStanding, Option<DeviceError>)> {
+        self.0.members.iter().map(|member| (member.standing.get(), member.failure.get())).collect()
+    }
+
+    /// Leaves a device out: whoever provides it may know of a failure before it shows. Nothing is acknowledged before
+    /// that is noted.
+    pub fn leave_out(&self, place: usize, error: DeviceError) {
+        self.0.leave_out(place, error);
+    }
+}
+
+/// Makes what is on `device` a log device of this volume at this place that takes no part yet: it lacks everything.
+///
+/// # Errors
+///
+/// Those of the device.
+pub async fn found_log<L: Device>(
+    device: &L,
+    volume: u64,
+    place: u16,
+    places: u16,
+) -> Result<(), DeviceError> {
+    for generation in 0..HEAD_COPIES {
+        let head = LogHead { volume, generation, place, places, losses: 0 };
+        device.write(head.offset(), &head.encode(), Durability::Durable).await?;
+    }
+    Ok(())
+}
+
+/// The head of a log device, the newest that is whole.
+pub async fn read_log_head<L: Device>(device: &L) -> Option<LogHead> {
+    let mut best: Option<LogHead> = None;
+    for copy in 0..HEAD_COPIES {
+        let mut page = [0; PAGE];
+        if device.read(copy * PAGE_BYTES, &mut page).await.is_ok()
+            && let Some(found) = LogHead::decode(&page)
+            && best.is_none_or(|best| best.generation < found.generation)
+        {
+            best = Some(found);
+        }
+    }
+    best
+}
+
+impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
+    async fn recognise(&self) -> Result<(), Error> {
+        let unusable = |why: &str| Err(Error::Unusable(why.to_owned()));
+        let mut newest: Option<LogHead> = None;
+        for member in &self.members {
+            let Some(device) = &member.device else { continue };
+            member.head.set(read_log_head(device).await);
+            let head = member.head.get();
+            if head.is_some_and(|head| newest.is_none_or(|newest| newest.losses < head.losses)) {
+                newest = head;
+            }
+        }
+        let Some(newest) = newest.filter(|newest| newest.losses > 0) else {
+            return unusable("none of the log devices that are there is one");
+        };
+        let is_untold = is_planted(Bug::LogLossUntold);
+        if newest.losses < self.witness.noted(newest.volume).await && !is_untold {
+            return unusable(
+                "the log devices that are there were left out before the last writes: bring back one that was not",
+            );
+        }
+        for (place, member) in self.members.iter().enumerate().filter(|(_, member)| member.device.is_some()) {
+            let is_ours = |head: &LogHead| {
+                head.volume == newest.volume
+                    && usize::from(head.place) == place
+                    && usize::from(head.places) == self.members.len()
+            };
+            member.standing.set(match member.head.get().filter(is_ours) {
+                None => LogStanding::Foreign,
+                Some(head) if head.losses < newest.losses && !is_untold => LogStanding::Stale,
+                Some(_) => LogStanding::InSync,
+            });
+        }
+        self.volume.set(newest.volume);
+        self.losses.set(newest.losses);
+        self.noted.set(newest.losses);
+        self.check_alive().map_err(Error::from)
+    }
+
+    fn in_sync(&self) -> impl Iterator<Item = (usize, &Member<L>)> {
+        let is_in_sync = |(_, member): &(usize, &Member<L>)| member.standing.get() == LogStanding::InSync;
+        self.members.iter().enumerate().filter(is_in_sync)
+    }
+
+    fn check_alive(&self) -> Result<(), DeviceError> {
+        if let Some(error) = *self.failure.borrow() {
+            return Err(error);
+        }
+        if self.in_sync().next().is_some() {
+            return Ok(());
+        }
+        let failure = self.members.iter().find_map(|member| member.failure.get());
+        Err(failure.unwrap_or(DeviceError { doing: "reach a log device", errno: EIO }))
+    }
+
+    fn leave_out(&self, place: usize, error: DeviceError) {
+        let member = &self.members[place];
+        let was_in_sync = member.standing.replace(LogStanding::Out) == LogStanding::InSync;
+        member.failure.set(member.failure.get().or(Some(error)));
+        if was_in_sync {
+            self.losses.set(self.losses.get() + 1);
+        }
+    }
+
+    async fn limited<T>(
+        &self,
+        answer: impl Future<Output = Result<T, DeviceError>>,
+    ) -> Result<T, DeviceError> {
+        let answered = join::first(answer, self.env.sleep(self.answer_max_ns)).await;
+        answered.unwrap_or(Err(DeviceError { doing: "wait for a log device", errno: ETIMEDOUT }))
+    }
+
+    /// Does it on every device that takes part; ends when what it left out, if so, is known to whoever comes later.
+    async fn on_all<F: Future<Output = Result<(), DeviceError>>>(
+        &self,
+        change: impl Fn(usize) -> F,
+    ) -> Result<(), DeviceError> {
+        let places: Vec<usize> = self.in_sync().map(|(place, _)| place).collect();
+        let places =
+            &places[..if is_planted(Bug::LogWritesOne) { places.len().min(1) } else { places.len() }];
+        let change = &change;
+        join::all(places.iter().map(|&place| async move {
+            if let Err(error) = self.limited(change(place)).await {
+                self.leave_out(place, error);
+            }
+        }))
+        .await;
+        self.losses_noted().await
+    }
+
+    /// Notes the losses that are not, and waits until all are.
+    async fn losses_noted(&self) -> Result<(), DeviceError> {
+        self.check_alive()?;
+        while self.noted.get() < self.losses.get() && !is_planted(Bug::LogLossUntold) {
+            if self.noting.replace(true) {
+                self.changed.until(|| (!self.noting.get()).then_some(())).await;
+                self.check_alive()?;
+                continue;
+            }
+            let losses = self.losses.get();
+            let noted = self.note(losses).await;
+            match noted {
+                Ok(()) => self.noted.set(losses),
+                Err(error) => {
+                    self.failure.replace(Some(error));
+                }
+            }
+            self.noting.set(false);
+            self.changed.all();
+            self.check_alive()?;
+        }
+        Ok(())
+    }
+
+    async fn note(&self, losses: u64) -> Result<(), DeviceError> {
+        let in_sync: Vec<usize> = self.in_sync().map(|(place, _)| place).collect();
+        join::all(in_sync.into_iter().map(|place| async move {
+            if let Err(error) = self.limited(self.write_head(place, losses)).await {
+                self.leave_out(place, error);
+            }
+        }))
+        .await;
+        self.check_alive()?;
+        self.witness.note(self.volume.get(), losses).await
+    }
+
+    async fn write_head(&self, place: usize, losses: u64) -> Result<(), DeviceError> {
+        let member = &self.members[place];
+        let Some(device) = &member.device else { return Ok(()) };
+        let generation = member.head.get().map_or(0, |head| head.generation + 1);
+        let (volume, places) = (self.volume.get(), self.members.len() as u16);
+        let head = LogHead { volume, generation, place: place as u16, places, losses };
+        device.write(head.offset(), &head.encode(), Durability::Durable).await?;
+        member.head.set(Some(head));
+        Ok(())
+    }
+
+    fn device(&self, place: usize) -> Result<&L, DeviceError> {
+        let member = &self.members[place];
+        let may = matches!(member.standing.get(), LogStanding::InSync | LogStanding::Stale);
+        let there = member.device.as_ref().filter(|_| may);
+        there.ok_or(DeviceError { doing: "reach a log device", errno: EIO })
+    }
+}
+
+impl<E: Env, L: Device, W: Witness> Device for Logs<E, L, W> {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry
+    }
+
+    async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let mut failure = self.0.check_alive().err();
+        let in_sync: Vec<usize> = self.0.in_sync().map(|(place, _)| place).collect();
+        for place in in_sync {
+            match self.read_copy(place, offset, into).await {
+                Ok(()) => return Ok(()),
+                Err(error) => failure = Some(error),
+            }
+        }
+        Err(failure.unwrap_or(DeviceError { doing: "read a log device", errno: EIO }))
+    }
+
+    fn copies(&self) -> usize {
+        self.0.members.len()
+    }
+
+    async fn read_copy(&self, copy: usize, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let device = self.0.device(copy)?;
+        self.0.limited(device.read(offset + DATA_OFFSET, into)).await
+    }
+
+    /// At once: what comes after it may rely on it.
+    async fn mend(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        for (place, member) in self.0.members.iter().enumerate() {
+            let Ok(device) = self.0.device(place) else { continue };
+            let mut found = vec![0; bytes.len()];
+            let read = self.0.limited(device.read(offset + DATA_OFFSET, &mut found)).await;
+            if read.is_ok() && found == bytes {
+                continue;
+            }
+            let write = device.write(offset + DATA_OFFSET, bytes, Durability::Durable);
+            if let Err(error) = self.0.limited(write).await {
+                match member.standing.get() {
+                    LogStanding::Stale => member.standing.set(LogStanding::Out),
+                    _ => self.0.leave_out(place, error),
+                }
+            }
+        }
+        self.0.losses_noted().await
+    }
+
+    async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
+        self.0
+            .on_all(|place| async move {
+                self.0.device(place)?.write(offset + DATA_OFFSET, bytes, durability).await
+            })
+            .await
+    }
+
+    async fn flush(&self, scope: FlushScope<'_>) -> Result<(), DeviceError> {
+        let shifted: Vec<Extent>;
+        let scope = match scope {
+            FlushScope::Whole => FlushScope::Whole,
+            FlushScope::Ranges(ranges) => {
+                let shift = |range: &Extent| Extent::new(range.offset + DATA_OFFSET, range.len);
+                shifted = ranges.iter().map(shift).collect();
+                FlushScope::Ranges(&shifted)
+            }
+        };
+        self.0.on_all(|place| async move { self.0.device(place)?.flush(scope).await }).await
+    }
+
+    async fn discard(&self, extent: Extent) -> Result<(), DeviceError> {
+        let extent = Extent::new(extent.offset + DATA_OFFSET, extent.len);
+        self.0.on_all(|place| async move { self.0.device(place)?.discard(extent).await }).await
+    }
+
+    async fn format(&self, volume: u64) -> Result<(), DeviceError> {
+        self.0.volume.set(volume);
+        for place in 0..self.0.members.len() {
+            // Of both copies of the head, the one before may be another volume's.
+            for _ in 0..HEAD_COPIES {
+                self.0.write_head(place, self.0.losses.get()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What counts is on every device that is there: those that lacked records take part again.
+    async fn resume(&self, volume: u64, _state: DeviceState, _epoch: u64) -> Result<(), Error> {
+        if volume != self.0.volume.get() {
+            return Err(Error::Unusable("the log devices say that they are another volume's".to_owned()));
+        }
+        for (place, member) in self.0.members.iter().enumerate() {
+            if member.standing.get() != LogStanding::Stale {
+                continue;
+            }
+            match self.0.limited(self.0.write_head(place, self.0.losses.get())).await {
+                Ok(()) => member.standing.set(LogStanding::InSync),
+                Err(error) => {
+                    member.standing.set(LogStanding::Out);
+                    member.failure.set(Some(error));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,197 @@
+//! What a member is asked to write: a queue, and a gate that lets its head out.
+//!
+//! 1. Requests leave in the order of their coming, each once, while the gate is open and fewer than so many are under
+//!    way.
+//! 2. A request that is given up leaves its place to the next; one that is given up while it is under way is noted: what
+//!    the member holds is not known any more.
+//! 3. When the member is left out, all who wait are told.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, VecDeque};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use crate::notify::Notify;
+
+/// The gate of one member.
+#[derive(Debug)]
+pub(super) struct Gate {
+    state: RefCell<State>,
+    depth_max: usize,
+    /// Something left the queue, ended, or came.
+    pub(super) changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    open: bool,
+    left_out: bool,
+    under_way: usize,
+    /// Sequence numbers of those of them that have one.
+    numbered: BTreeSet<u64>,
+    waiting: VecDeque<Rc<Place>>,
+    queued_bytes: u64,
+    /// Sequence number of the last request that was let out.
+    let_out: u64,
+    /// Whether one was given up while it was under way.
+    abandoned: bool,
+}
+
+#[derive(Debug)]
+struct Place {
+    /// 0 for what is no write of the ring's own: bytes that are there already, put there once more.
+    sequence: u64,
+    len: u64,
+    granted: Cell<bool>,
+    given_up: Cell<bool>,
+    waker: RefCell<Waker>,
+}
+
+/// A place in the queue, and from its turn on, one among those under way.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    gate: Rc<Gate>,
+    place: Rc<Place>,
+    done: bool,
+}
+
+impl Gate {
+    pub(super) fn new(depth_max: usize) -> Rc<Self> {
+        Rc::new(Self { state: RefCell::default(), depth_max: depth_max.max(1), changed: Notify::default() })
+    }
+
+    /// A place at the end of the queue.
+    pub(super) fn enqueue(self: &Rc<Self>, sequence: u64, len: u64) -> Ticket {
+        let place = Rc::new(Place {
+            sequence,
+            len,
+            granted: Cell::default(),
+            given_up: Cell::default(),
+            waker: RefCell::new(Waker::noop().clone()),
+        });
+        let mut state = self.state.borrow_mut();
+        state.queued_bytes += len;
+        state.waiting.push_back(Rc::clone(&place));
+        drop(state);
+        self.let_out();
+        self.changed.all();
+        Ticket { gate: Rc::clone(self), place, done: false }
+    }
+
+    pub(super) fn open(&self) {
+        self.state.borrow_mut().open = true;
+        self.let_out();
+    }
+
+    pub(super) fn close(&self) {
+        self.state.borrow_mut().open = false;
+    }
+
+    /// The member takes part no more, or does again.
+    pub(super) fn leave_out(&self, is_out: bool) {
+        let mut state = self.state.borrow_mut();
+        state.left_out = is_out;
+        if is_out {
+            state.open = false;
+            for place in std::mem::take(&mut state.waiting) {
+                place.waker.borrow().wake_by_ref();
+            }
+            state.queued_bytes = 0;
+        } else {
+            state.abandoned = false;
+        }
+        drop(state);
+        self.changed.all();
+    }
+
+    /// Whoever comes from here on finds that everything up to this request is there.
+    pub(super) fn begin_behind(&self, sequence: u64) {
+        self.state.borrow_mut().let_out = sequence;
+    }
+
+    /// Whether requests wait in the queue.
+    pub(super) fn has_queued(&self) -> bool {
+        self.state.borrow().waiting.iter().any(|place| !place.given_up.get())
+    }
+
+    /// Bytes of the requests in the queue.
+    pub(super) fn queued_bytes(&self) -> u64 {
+        self.state.borrow().queued_bytes
+    }
+
+    /// Requests under way.
+    pub(super) fn under_way(&self) -> usize {
+        self.state.borrow().under_way
+    }
+
+    /// Waits until none is under way.
+    pub(super) async fn drained(&self) {
+        self.changed.until(|| (self.under_way() == 0).then_some(())).await;
+    }
+
+    /// The last of the requests before which none is left to come or to end; `None` where one was given up.
+    pub(super) fn ended_through(&self) -> Option<u64> {
+        let state = self.state.borrow();
+        let ended = state.numbered.first().map_or(state.let_out, |first| first - 1);
+        (!state.abandoned).then_some(ended)
+    }
+
+    fn let_out(&self) {
+        let mut state = self.state.borrow_mut();
+        while state.open && state.under_way < self.depth_max {
+            let Some(place) = state.waiting.pop_front() else { return };
+            state.queued_bytes = state.queued_bytes.saturating_sub(place.len);
+            if place.given_up.get() {
+                continue;
+            }
+            state.under_way += 1;
+            if place.sequence > 0 {
+                state.let_out = state.let_out.max(place.sequence);
+                state.numbered.insert(place.sequence);
+            }
+            place.granted.set(true);
+            place.waker.borrow().wake_by_ref();
+        }
+    }
+}
+
+impl Ticket {
+    /// Waits for the turn of this request; false if the member is left out.
+    pub(super) async fn turn(&self) -> bool {
+        poll_fn(|context| {
+            if self.place.granted.get() {
+                return Poll::Ready(true);
+            }
+            if self.gate.state.borrow().left_out {
+                return Poll::Ready(false);
+            }
+            self.place.waker.borrow_mut().clone_from(context.waker());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// The request has ended, one way or the other.
+    pub(super) fn done(mut self) {
+        self.done = true;
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut state = self.gate.state.borrow_mut();
+        if self.place.granted.get() {
+            state.under_way -= 1;
+            state.numbered.remove(&self.place.sequence);
+            state.abandoned |= !self.done;
+        } else {
+            self.place.given_up.set(true);
+            // A member that lacks a write must not say that it has all.
+            state.abandoned |= !state.left_out && self.place.sequence > 0;
+        }
+        drop(state);
+        self.gate.let_out();
+        self.gate.changed.all();
+    }
+}

@@ -1,0 +1,160 @@
+//! A member of a ring: its device, what it may be asked now, and how far it has come.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use super::gate::Gate;
+use super::rest::Looks;
+use crate::device::{Device, Durability, FlushScope};
+use crate::error::DeviceError;
+use crate::format::ring_head::{HEAD_COPIES, Mark, RingHead};
+use crate::format::{PAGE, PAGE_BYTES};
+use crate::notify::Notify;
+
+/// No such device or address, as in errno(3).
+const ENXIO: i32 = 6;
+
+/// What a member is good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It holds everything that was written to it, and may be read.
+    InSync,
+    /// It takes every write, and what was written before is copied to it; it is not read.
+    Rebuilding {
+        /// Bytes copied so far.
+        done_bytes: u64,
+    },
+    /// It lacks writes, and waits to be rebuilt.
+    Stale,
+    /// What is there is not this member: it has to be told by name that it may be overwritten.
+    Foreign,
+    /// It failed in this run, or is not there.
+    Out,
+}
+
+impl Standing {
+    /// Whether it is to get every write.
+    pub(super) fn takes_writes(self) -> bool {
+        matches!(self, Self::InSync | Self::Rebuilding { .. })
+    }
+}
+
+/// What a member does at the moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It reads, and writes wait.
+    Reading,
+    /// It writes, and reads go elsewhere.
+    Writing,
+}
+
+/// A member.
+#[derive(Debug)]
+pub(super) struct Member<M> {
+    device: RefCell<Option<Rc<M>>>,
+    pub(super) standing: Cell<Standing>,
+    pub(super) role: Cell<Role>,
+    pub(super) gate: Rc<Gate>,
+    pub(super) reads_under_way: Cell<usize>,
+    /// What is durable on it, and it knows.
+    pub(super) mark: Cell<Mark>,
+    pub(super) head: Cell<Option<RingHead>>,
+    head_taken: Cell<bool>,
+    head_free: Notify,
+    /// Why it was left out, if it failed in this run.
+    pub(super) failure: RefCell<Option<DeviceError>>,
+    /// Bytes written to it and how long it was writing, over its last turns.
+    pub(super) drained: Cell<(u64, u64)>,
+    pub(super) read_bytes: Cell<u64>,
+    pub(super) written_bytes: Cell<u64>,
+    pub(super) turns: Cell<u64>,
+    pub(super) looks: Looks,
+}
+
+impl<M: Device> Member<M> {
+    /// Until it is known who may be trusted, all that are there count, and write.
+    pub(super) fn new(device: Option<M>, depth_max: usize) -> Self {
+        let standing = if device.is_some() { Standing::InSync } else { Standing::Out };
+        let gate = Gate::new(depth_max);
+        match device {
+            Some(_) => gate.open(),
+            None => gate.leave_out(true),
+        }
+        Self {
+            device: RefCell::new(device.map(Rc::new)),
+            standing: Cell::new(standing),
+            role: Cell::new(Role::Reading),
+            gate,
+            reads_under_way: Cell::default(),
+            mark: Cell::default(),
+            head: Cell::default(),
+            head_taken: Cell::default(),
+            head_free: Notify::default(),
+            failure: RefCell::default(),
+            drained: Cell::default(),
+            read_bytes: Cell::default(),
+            written_bytes: Cell::default(),
+            turns: Cell::default(),
+            looks: Looks::default(),
+        }
+    }
+
+    pub(super) fn is_in_sync(&self) -> bool {
+        self.standing.get() == Standing::InSync
+    }
+
+    /// Its device, if it is there.
+    pub(super) fn device(&self) -> Result<Rc<M>, DeviceError> {
+        self.device.borrow().clone().ok_or(DeviceError { doing: "reach a member of the ring", errno: ENXIO })
+    }
+
+    /// Puts another device in its place, of which nothing is known.
+    pub(super) fn replace(&self, device: M) {
+        self.device.replace(Some(Rc::new(device)));
+        self.failure.replace(None);
+        self.head.set(None);
+        self.mark.set(Mark::default());
+        self.standing.set(Standing::Stale);
+    }
+
+    /// Reads its head: the newest that is whole.
+    pub(super) async fn read_head(&self) -> Option<RingHead> {
+        let device = self.device().ok()?;
+        let mut best: Option<RingHead> = None;
+        for copy in 0..HEAD_COPIES {
+            let mut page = [0; PAGE];
+            if device.read(copy * PAGE_BYTES, &mut page).await.is_ok()
+                && let Some(found) = RingHead::decode(&page)
+                && best.is_none_or(|best| best.generation < found.generation)
+            {
+                best = Some(found);
+            }
+        }
+        best
+    }
+
+    /// Makes a head durable: one at a time, each made from the one before.
+    pub(super) async fn write_head(
+        &self,
+        next: impl FnOnce(Option<RingHead>) -> RingHead,
+    ) -> Result<(), DeviceError> {
+        self.head_free.until(|| (!self.head_taken.replace(true)).then_some(())).await;
+        let head = next(self.head.get());
+        let written = match self.device() {
+            Ok(device) => device.write(head.offset(), &head.encode(), Durability::Durable).await,
+            Err(error) => Err(error),
+        };
+        if written.is_ok() {
+            self.head.set(Some(head));
+            self.mark.set(head.mark);
+        }
+        self.head_taken.set(false);
+        self.head_free.all();
+        written
+    }
+
+    /// Makes durable whatever it was given.
+    pub(super) async fn flush(&self) -> Result<(), DeviceError> {
+        self.device()?.flush(FlushScope::Whole).await
+    }
+}

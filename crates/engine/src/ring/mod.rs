@@ -1,0 +1,528 @@
+//! The ring: several drives that hold the same, and read and write in turns.
+//!
+//! ```text
+//!            ┌──────────── window: these only read ────────────┐
+//!   member 0 │ member 1 │ member 2 │ … │ member N-1              the window moves on by one place each turn
+//!   writes what it was given while it was in the window; then flushes, says how far it has come, rests
+//!
+//!   write ──► a queue for each member (gate.rs) ──(its turn, turns.rs)──► the drive; done when all members have it
+//!   read  ──► the least busy member of the window (read.rs)
+//! ```
+//!
+//! 1. A write is done when every member that takes part has taken it; a flush, when all of them have made durable what
+//!    was done before it, and a head on each says so. Until then the layers above keep what was written: in memory, and
+//!    in a log that is on other drives. So a cut, the loss of all members but one, or both together lose nothing.
+//! 2. A member that is read writes nothing meanwhile, and one that writes is read only where no other can be.
+//! 3. A member that fails to write, to flush or to answer takes part no more. Whoever keeps the state of this ring
+//!    ([`Device::state`]) makes that durable before what it lacks is given up elsewhere.
+//! 4. After an opening a member counts only if the state says that it took part, and its head that it came as far. Any
+//!    other is stale: it is rebuilt from those that count before it is read. Without one that counts nothing is served.
+//! 5. Overlapping writes reach a member in the order of their coming; bytes that are put once more, to mend or to
+//!    rebuild, never overtake or undo a write.
+
+mod copying;
+mod gate;
+mod member;
+mod read;
+mod rebuild;
+mod rest;
+mod transfer;
+mod turns;
+mod window;
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::future::Future;
+use std::rc::Rc;
+
+use crate::device::{Device, DeviceState, Durability, Extent, FlushScope, Geometry};
+use crate::env::Env;
+use crate::error::{DeviceError, Error};
+use crate::format::PAGE_BYTES;
+use crate::format::ring_head::{DATA_OFFSET, HEAD_COPIES, MEMBERS_MAX, Mark, RingHead};
+use crate::join;
+use crate::notify::Notify;
+use crate::planted::{Bug, is_planted};
+
+use copying::Copies;
+use member::Member;
+pub use member::{Role, Standing};
+pub use window::WindowOptions;
+
+/// An error of a member whose cause is not its own.
+const EIO: i32 = 5;
+
+/// That of a member that does not answer.
+const ETIMEDOUT: i32 = 110;
+
+/// How reads and writes share the members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    /// In turns: who reads does not write.
+    Turns,
+    /// Plain replication: writes go to all at once, a read to the least busy.
+    Mixed,
+    /// As mixed, but a member begins no write while it has reads.
+    ReadFirst,
+    /// A member that writes is treated as failed, and never all of them at once; no turns are kept.
+    ReadAround,
+}
+
+/// How a ring is run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RingOptions {
+    /// How reads and writes share the members.
+    pub policy: Policy,
+    /// How long a member writes, at most, before the next one's turn: a frame.
+    pub turn_ns: u64,
+    /// For how long it must have been quick after that before it is read; 0 not to look.
+    pub rest_ns: u64,
+    /// It is read after so long even if it is not.
+    pub rest_max_ns: u64,
+    /// How many members read.
+    pub window: WindowOptions,
+    /// Writes under way on a member at once.
+    pub depth_max: usize,
+    /// How long a member may take over one request before it counts as failed.
+    pub answer_max_ns: u64,
+    /// Bytes a second that a rebuild copies, at most.
+    pub rebuild_bytes_per_s: u64,
+}
+
+impl RingOptions {
+    /// Whether writes wait for a turn.
+    fn keeps_turns(&self) -> bool {
+        matches!(self.policy, Policy::Turns | Policy::ReadAround)
+    }
+}
+
+impl Default for RingOptions {
+    fn default() -> Self {
+        Self {
+            policy: Policy::Turns,
+            turn_ns: 1_000_000_000,
+            rest_ns: 100_000_000,
+            rest_max_ns: 2_000_000_000,
+            window: WindowOptions::default(),
+            depth_max: 32,
+            answer_max_ns: 30_000_000_000,
+            rebuild_bytes_per_s: 64 << 20,
+        }
+    }
+}
+
+/// The ring. A clone is another handle to the same.
+pub struct Ring<E, M>(Rc<Inner<E, M>>);
+
+impl<E, M> Clone for Ring<E, M> {
+    fn clone(&self) -> Self {
+        Self(Rc::clone(&self.0))
+    }
+}
+
+impl<E, M> fmt::Debug for Ring<E, M> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Ring").field("members", &self.0.members.len()).finish_non_exhaustive()
+    }
+}
+
+struct Inner<E, M> {
+    env: E,
+    options: RingOptions,
+    geometry: Geometry,
+    members: Vec<Member<M>>,
+    /// The number of the volume on it, once it is known.
+    volume: Cell<u64>,
+    epoch: Cell<u64>,
+    /// Whether it is known who may be trusted.
+    resumed: Cell<bool>,
+    /// How often a log device was left out so far.
+    log_losses: Cell<u64>,
+    /// Writes so far in this opening.
+    issued: Cell<u64>,
+    /// What a flush waits for.
+    flush_wanted: Cell<u64>,
+    /// What a completed flush covered.
+    flushed: Cell<Mark>,
+    /// Writes that not all members have, and bytes that are put once more.
+    copies: Rc<Copies>,
+    /// Reads so far: for the load, and to take turns among equals.
+    reads: Cell<u64>,
+    /// As many when the window was last chosen.
+    reads_before: Cell<u64>,
+    /// Whose turn comes next.
+    next_writer: Cell<usize>,
+    window: RefCell<window::Window>,
+    /// Something came, ended, or changed its role.
+    changed: Rc<Notify>,
+}
+
+impl<E, M> Drop for Inner<E, M> {
+    fn drop(&mut self) {
+        self.changed.all();
+    }
+}
+
+/// What a member does and did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemberStatus {
+    /// What it is good for.
+    pub standing: Standing,
+    /// What it does now.
+    pub role: Role,
+    /// Why it was left out, if so.
+    pub failure: Option<DeviceError>,
+    /// Bytes that wait for its turn.
+    pub queued_bytes: u64,
+    /// Bytes read from it.
+    pub read_bytes: u64,
+    /// Bytes written to it.
+    pub written_bytes: u64,
+    /// Turns that it had.
+    pub turns: u64,
+    /// Bytes that it wrote in a second of its last turns.
+    pub drain_bytes_per_s: u64,
+}
+
+impl<E: Env, M: Device> Ring<E, M> {
+    /// A ring of these members, each at its place; `None` is one that is not there. Nothing is known of them before
+    /// [`Device::resume`] or [`Device::format`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unusable`] where there are none, or too many, or they are too small.
+    pub fn new(env: E, members: Vec<Option<M>>, options: RingOptions) -> Result<Self, Error> {
+        let unusable = |why: &str| Err(Error::Unusable(why.to_owned()));
+        if members.len() > MEMBERS_MAX {
+            return unusable("a ring has 32 members at most");
+        }
+        let geometries = || members.iter().flatten().map(Device::geometry);
+        let Some(smallest) = geometries().map(|geometry| geometry.size_bytes).min() else {
+            return unusable("none of the ring's members is there");
+        };
+        let Some(size_bytes) = smallest.checked_sub(DATA_OFFSET) else {
+            return unusable("a member of the ring is too small to be one");
+        };
+        let geometry = Geometry {
+            size_bytes: size_bytes / PAGE_BYTES * PAGE_BYTES,
+            sector_bytes: geometries().map(|geometry| geometry.sector_bytes).max().unwrap_or(512),
+            atomic_sectors: geometries().all(|geometry| geometry.atomic_sectors),
+        };
+        let window = window::Window::new(options.window);
+        let members = members.into_iter().map(|device| Member::new(device, options.depth_max)).collect();
+        Ok(Self(Rc::new(Inner {
+            env,
+            options,
+            geometry,
+            members,
+            volume: Cell::default(),
+            epoch: Cell::default(),
+            resumed: Cell::default(),
+            log_losses: Cell::default(),
+            issued: Cell::default(),
+            flush_wanted: Cell::default(),
+            flushed: Cell::default(),
+            copies: Rc::default(),
+            reads: Cell::default(),
+            reads_before: Cell::default(),
+            next_writer: Cell::default(),
+            window: RefCell::new(window),
+            changed: Rc::default(),
+        })))
+    }
+
+    /// What each member does and did.
+    pub fn members(&self) -> Vec<MemberStatus> {
+        self.0.members.iter().map(Member::status).collect()
+    }
+
+    /// How many members read now, of those that take part.
+    pub fn window(&self) -> (usize, usize) {
+        self.0.window()
+    }
+
+    /// Leaves a member out: whoever provides it may know of a failure before it shows.
+    pub fn leave_out(&self, place: usize, error: DeviceError) {
+        self.0.leave_out(place, error);
+    }
+
+    /// Puts another device in the place of a member that does not take part, and rebuilds it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unusable`] where the member takes part, or the device is too small; that of the device.
+    pub async fn replace(&self, place: usize, device: M) -> Result<(), Error> {
+        let unusable = |why: &str| Err(Error::Unusable(why.to_owned()));
+        let Some(member) = self.0.members.get(place) else { return unusable("the ring has no such member") };
+        if member.standing.get().takes_writes() {
+            return unusable("that member takes part: leave it out before it is replaced");
+        }
+        let (geometry, needed) = (device.geometry(), self.0.geometry);
+        if geometry.size_bytes < needed.size_bytes + DATA_OFFSET {
+            return unusable("the new member is smaller than the ring");
+        }
+        if geometry.sector_bytes > needed.sector_bytes || (needed.atomic_sectors && !geometry.atomic_sectors)
+        {
+            return unusable("the new member promises less of its sectors than the ring does");
+        }
+        member.replace(device);
+        self.0.found(place, member).await?;
+        member.standing.set(Standing::Stale);
+        self.rebuild_stale();
+        Ok(())
+    }
+
+    /// Notes, on every member at once, how often a log device was left out: who opens this ring later must find one of
+    /// those that were not.
+    ///
+    /// # Errors
+    ///
+    /// That of the last member, where none could note it.
+    pub async fn note_log_losses(&self, volume: u64, losses: u64) -> Result<(), DeviceError> {
+        self.0.log_losses.set(self.0.log_losses.get().max(losses));
+        if self.0.resumed.get() {
+            return self.0.write_heads().await;
+        }
+        // Nothing is known of the members yet: what they say of themselves stays as it is.
+        for member in &self.0.members {
+            let Some(head) = member.read_head().await.filter(|head| head.volume == volume) else { continue };
+            let next = RingHead { generation: head.generation + 1, log_losses: losses, ..head };
+            self.0.limited(member.write_head(|_| next)).await?;
+        }
+        Ok(())
+    }
+
+    /// How often a log device of the volume of this number was left out, as the members know.
+    pub async fn log_losses(&self, volume: u64) -> u64 {
+        let mut most = 0;
+        for member in &self.0.members {
+            let head = member.read_head().await.filter(|head| head.volume == volume);
+            most = most.max(head.map_or(0, |head| head.log_losses));
+        }
+        most
+    }
+}
+
+impl<E: Env, M: Device> Inner<E, M> {
+    fn window(&self) -> (usize, usize) {
+        let in_sync = || self.members.iter().filter(|member| member.is_in_sync());
+        (in_sync().filter(|member| member.role.get() == Role::Reading).count(), in_sync().count())
+    }
+
+    /// Those that take part, with their places.
+    fn taking_part(&self) -> impl Iterator<Item = (usize, &Member<M>)> {
+        self.members.iter().enumerate().filter(|(_, member)| member.standing.get().takes_writes())
+    }
+
+    /// The member takes part no more.
+    fn leave_out(&self, place: usize, error: DeviceError) {
+        let member = &self.members[place];
+        if !member.standing.get().takes_writes() {
+            return;
+        }
+        if is_planted(Bug::RingKeepsFailed) {
+            return;
+        }
+        member.failure.borrow_mut().get_or_insert(error);
+        member.standing.set(Standing::Out);
+        member.gate.leave_out(true);
+        self.changed.all();
+    }
+
+    /// The head behind another, that says how far the member at `place` has come.
+    fn head_behind(&self, before: Option<RingHead>, place: usize, mark: Mark) -> RingHead {
+        RingHead {
+            volume: self.volume.get(),
+            generation: before.map_or(0, |before| before.generation + 1),
+            place: place as u16,
+            places: self.members.len() as u16,
+            size_bytes: self.geometry.size_bytes,
+            mark,
+            log_losses: self.log_losses.get(),
+        }
+    }
+
+    /// Writes a head to each member that is in sync, with the mark that it has.
+    async fn write_heads(&self) -> Result<(), DeviceError> {
+        let in_sync: Vec<usize> =
+            (0..self.members.len()).filter(|&place| self.members[place].is_in_sync()).collect();
+        join::all(in_sync.into_iter().map(|place| async move {
+            let member = &self.members[place];
+            let next = |before| self.head_behind(before, place, member.mark.get());
+            if let Err(error) = self.limited(member.write_head(next)).await {
+                self.leave_out(place, error);
+            }
+        }))
+        .await;
+        self.check_alive()
+    }
+
+    /// Makes a device the member at `place`, of which nothing but that is known.
+    async fn found(&self, place: usize, member: &Member<M>) -> Result<(), DeviceError> {
+        // Of both copies of the head, the one before may be that of another ring.
+        for generation in 0..HEAD_COPIES {
+            let first = self.head_behind(None, place, Mark::default());
+            member.write_head(|_| RingHead { generation, ..first }).await?;
+        }
+        Ok(())
+    }
+
+    /// What a member answers, or that it did not within the time that it has.
+    async fn limited<T>(
+        &self,
+        answer: impl Future<Output = Result<T, DeviceError>>,
+    ) -> Result<T, DeviceError> {
+        let silence = self.env.sleep(self.options.answer_max_ns);
+        let answered = join::first(answer, silence).await;
+        answered.unwrap_or(Err(DeviceError { doing: "wait for a member of the ring", errno: ETIMEDOUT }))
+    }
+
+    /// An error where nobody is left.
+    fn check_alive(&self) -> Result<(), DeviceError> {
+        let mut failure = None;
+        for member in &self.members {
+            if member.is_in_sync() {
+                return Ok(());
+            }
+            failure = failure.or(*member.failure.borrow());
+        }
+        Err(failure.unwrap_or(DeviceError { doing: "reach a member of the ring", errno: EIO }))
+    }
+}
+
+impl<E: Env, M: Device> Device for Ring<E, M> {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry
+    }
+
+    async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        self.0.read(offset, into).await
+    }
+
+    fn copies(&self) -> usize {
+        self.0.members.len()
+    }
+
+    async fn read_copy(&self, copy: usize, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        self.0.read_from(copy, offset, into).await
+    }
+
+    fn has_copy(&self, copy: usize) -> bool {
+        self.0.members[copy].is_in_sync()
+    }
+
+    async fn copy_at_rest(&self, copy: usize) {
+        let member = &self.0.members[copy];
+        let is_at_rest = || !member.is_in_sync() || member.role.get() == Role::Reading;
+        self.0.changed.until(|| is_at_rest().then_some(())).await;
+    }
+
+    async fn mend(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.mend_later(offset, bytes);
+        Ok(())
+    }
+
+    async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
+        self.0.write(offset, bytes).await?;
+        match durability {
+            Durability::Buffered => Ok(()),
+            Durability::Durable => self.0.flush().await,
+        }
+    }
+
+    async fn flush(&self, _scope: FlushScope<'_>) -> Result<(), DeviceError> {
+        self.0.flush().await
+    }
+
+    async fn discard(&self, extent: Extent) -> Result<(), DeviceError> {
+        self.0.discard(extent).await
+    }
+
+    fn state(&self) -> Option<DeviceState> {
+        let bit = |(place, member): (usize, &Member<M>)| u64::from(member.is_in_sync()) << place;
+        let in_sync = self.0.members.iter().enumerate().map(bit).sum();
+        let flushed = self.0.flushed.get();
+        Some(DeviceState([in_sync, flushed.epoch, flushed.through, self.0.log_losses.get()]))
+    }
+
+    async fn format(&self, volume: u64) -> Result<(), DeviceError> {
+        self.0.volume.set(volume);
+        for (place, member) in self.0.members.iter().enumerate() {
+            self.0.found(place, member).await?;
+        }
+        Ok(())
+    }
+
+    async fn resume(&self, volume: u64, state: DeviceState, epoch: u64) -> Result<(), Error> {
+        let ring = &*self.0;
+        let DeviceState([in_sync, state_epoch, through, log_losses]) = state;
+        let needed = Mark { epoch: state_epoch, through };
+        ring.volume.set(volume);
+        ring.epoch.set(epoch);
+        ring.log_losses.set(log_losses.max(self.log_losses(volume).await));
+        for (place, member) in ring.members.iter().enumerate() {
+            if member.device().is_err() {
+                continue;
+            }
+            let head = member.read_head().await;
+            let is_ours = |head: &RingHead| {
+                head.volume == volume
+                    && usize::from(head.place) == place
+                    && usize::from(head.places) == ring.members.len()
+            };
+            let head = head.filter(is_ours);
+            if head.is_none() {
+                member.standing.set(Standing::Foreign);
+                continue;
+            }
+            let is_fresh = |head: RingHead| head.mark >= needed || is_planted(Bug::RingTrustsStale);
+            let took_part = in_sync >> place & 1 == 1 || is_planted(Bug::RingTrustsLeftOut);
+            member.head.set(head);
+            member.mark.set(head.map_or(Mark::default(), |head| head.mark));
+            let may_count = took_part && head.is_some_and(is_fresh);
+            member.standing.set(if may_count { Standing::InSync } else { Standing::Stale });
+            if may_count && let Err(error) = member.flush().await {
+                member.failure.replace(Some(error));
+                member.standing.set(Standing::Out);
+            }
+        }
+        let smaller = ring
+            .members
+            .iter()
+            .filter_map(|member| member.head.get())
+            .find(|head| head.size_bytes > ring.geometry.size_bytes);
+        if smaller.is_some() {
+            return Err(Error::Unusable("a member of the ring has become smaller than it was".to_owned()));
+        }
+        if ring.check_alive().is_err() {
+            return Err(Error::Unusable(
+                "none of the ring's members that are there holds everything that was made durable: bring back one \
+                 that does"
+                    .to_owned(),
+            ));
+        }
+        ring.flushed.set(needed);
+        for member in ring.members.iter().filter(|member| !member.standing.get().takes_writes()) {
+            member.gate.leave_out(true);
+        }
+        self.begin();
+        Ok(())
+    }
+}
+
+impl<M: Device> Member<M> {
+    fn status(&self) -> MemberStatus {
+        let (bytes, took_ns) = self.drained.get();
+        let per_s = (u128::from(bytes) * 1_000_000_000).checked_div(u128::from(took_ns)).unwrap_or(0);
+        MemberStatus {
+            standing: self.standing.get(),
+            role: self.role.get(),
+            failure: *self.failure.borrow(),
+            queued_bytes: self.gate.queued_bytes(),
+            read_bytes: self.read_bytes.get(),
+            written_bytes: self.written_bytes.get(),
+            turns: self.turns.get(),
+            drain_bytes_per_s: u64::try_from(per_s).unwrap_or(u64::MAX),
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What changes the members: writes, discards, flushes, and bytes that are put once more.
+
+use super::gate::Ticket;
+use std::rc::Rc;
+
+use super::copying::CopyGuard;
+use super::member::Member;
+use super::{EIO, Inner, Policy, Ring};
+use crate::device::{Device, Durability, Extent};
+use crate::env::Env;
+use crate::error::DeviceError;
+use crate::format::ring_head::{DATA_OFFSET, Mark};
+use crate::join;
+use crate::planted::{Bug, is_planted};
+
+/// What a member is asked.
+#[derive(Clone, Copy)]
+enum Change<'a> {
+    Write(&'a [u8]),
+    Discard,
+}
+
+impl<E: Env, M: Device> Inner<E, M> {
+    /// Writes to every member that takes part, each in its turn; ends when all have it.
+    pub(super) async fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.change(Extent::new(offset, bytes.len() as u64), Change::Write(bytes)).await
+    }
+
+    /// Discards on every member that takes part, each in its turn.
+    pub(super) async fn discard(&self, extent: Extent) -> Result<(), DeviceError> {
+        self.change(extent, Change::Discard).await
+    }
+
+    async fn change(&self, extent: Extent, change: Change<'_>) -> Result<(), DeviceError> {
+        if extent.len == 0 {
+            return self.check_alive();
+        }
+        let writing = self.copies.begin_write(extent).await;
+        self.check_alive()?;
+        let sequence = self.issued.get() + 1;
+        self.issued.set(sequence);
+        // All at once: every member has the writes in the same order.
+        let takes_it =
+            |place: usize| self.members[place].is_in_sync() || !is_planted(Bug::RingRebuildMissesWrites);
+        let enqueue =
+            |(place, member): (usize, &Member<M>)| (place, member.gate.enqueue(sequence, extent.len));
+        let tickets: Vec<(usize, Ticket)> =
+            self.taking_part().filter(|(place, _)| takes_it(*place)).map(enqueue).collect();
+        self.changed.all();
+        let changes =
+            tickets.into_iter().map(|(place, ticket)| self.change_one(place, ticket, extent, change));
+        join::all(changes).await;
+        drop(writing);
+        self.check_alive()
+    }
+
+    async fn change_one(&self, place: usize, ticket: Ticket, extent: Extent, change: Change<'_>) {
+        if ticket.turn().await {
+            self.change_or_leave_out(place, extent, change).await;
+        }
+        ticket.done();
+        self.changed.all();
+    }
+
+    async fn change_or_leave_out(&self, place: usize, extent: Extent, change: Change<'_>) {
+        let Ok(device) = self.members[place].device() else { return };
+        let changed = self.change_device(&device, place, extent, change).await;
+        let is_current = self.members[place].device().is_ok_and(|current| Rc::ptr_eq(&current, &device));
+        // What a device that was replaced meanwhile answers is nobody's concern any more.
+        if let Err(error) = changed
+            && is_current
+        {
+            self.leave_out(place, error);
+        }
+    }
+
+    async fn change_device(
+        &self,
+        device: &M,
+        place: usize,
+        extent: Extent,
+        change: Change<'_>,
+    ) -> Result<(), DeviceError> {
+        let member = &self.members[place];
+        let offset = extent.offset + DATA_OFFSET;
+        match change {
+            Change::Write(bytes) => {
+                self.limited(device.write(offset, bytes, Durability::Buffered)).await?;
+                member.written_bytes.set(member.written_bytes.get() + extent.len);
+            }
+            Change::Discard => self.limited(device.discard(Extent::new(offset, extent.len))).await?,
+        }
+        Ok(())
+    }
+
+    /// Makes durable, on every member in sync, what was done before.
+    pub(super) async fn flush(&self) -> Result<(), DeviceError> {
+        if !self.resumed.get() {
+            join::all(self.taking_part().map(|(place, member)| async move {
+                if let Err(error) = self.limited(member.flush()).await {
+                    self.leave_out(place, error);
+                }
+            }))
+            .await;
+            return self.check_alive();
+        }
+        let wanted = Mark { epoch: self.epoch.get(), through: self.issued.get() };
+        if wanted.through == 0 {
+            return self.check_alive();
+        }
+        let is_behind =
+            |place: usize| self.members[place].is_in_sync() && self.members[place].mark.get() < wanted;
+        match self.options.policy {
+            Policy::Turns | Policy::ReadAround => {
+                self.flush_wanted.set(wanted.through);
+                self.changed.all();
+                let is_done = || match is_planted(Bug::RingFlushOfOne) {
+                    false => !(0..self.members.len()).any(is_behind),
+                    true => (0..self.members.len()).any(|place| !is_behind(place)),
+                };
+                self.changed.until(|| is_done().then_some(())).await;
+            }
+            Policy::Mixed | Policy::ReadFirst => {
+                let behind = (0..self.members.len()).filter(|&place| is_behind(place));
+                join::all(behind.map(|place| self.settle(place))).await;
+            }
+        }
+        self.check_alive()?;
+        self.flushed.set(self.flushed.get().max(wanted));
+        Ok(())
+    }
+
+    /// Makes durable what ended on a member, and has it say so.
+    pub(super) async fn settle(&self, place: usize) {
+        let member = &self.members[place];
+        let ended = match is_planted(Bug::RingMarksUnderWay) {
+            false => member.gate.ended_through(),
+            true => Some(self.issued.get()),
+        };
+        let settled = async {
+            if !is_planted(Bug::RingNoFlush) {
+                self.limited(member.flush()).await?;
+            }
+            if !member.is_in_sync() {
+                return Ok(());
+            }
+            let through = ended.ok_or(DeviceError { doing: "carry a write out to its end", errno: EIO })?;
+            let mark = Mark { epoch: self.epoch.get(), through }.max(member.mark.get());
+            self.limited(member.write_head(|before| self.head_behind(before, place, mark))).await
+        };
+        if let Err(error) = settled.await {
+            self.leave_out(place, error);
+        }
+        self.changed.all();
+    }
+}
+
+impl<E: Env, M: Device> Ring<E, M> {
+    /// Puts bytes once more where they belong, on every member in sync, in its turn; where somebody writes, newer ones
+    /// come anyway.
+    pub(super) fn mend_later(&self, offset: u64, bytes: &[u8]) {
+        let (ring, bytes) = (self.clone(), bytes.to_vec());
+        let extent = Extent::new(offset, bytes.len() as u64);
+        // From now on, or not at all: later the bytes may be old.
+        let Some(copy) = self.0.copies.try_copy(extent) else { return };
+        self.0.env.spawn(async move {
+            let inner = &*ring.0;
+            let in_sync = inner.members.iter().enumerate().filter(|(_, member)| member.is_in_sync());
+            let tickets: Vec<_> =
+                in_sync.map(|(place, member)| (place, member.gate.enqueue(0, extent.len))).collect();
+            inner.changed.all();
+            join::all(tickets.into_iter().map(|(place, ticket)| {
+                let (copy, bytes) = (&copy, &bytes[..]);
+                async move {
+                    if ticket.turn().await && copy.begin() {
+                        inner.change_or_leave_out(place, extent, Change::Write(bytes)).await;
+                        copy.end();
+                    }
+                    ticket.done();
+                    inner.changed.all();
+                }
+            }))
+            .await;
+        });
+    }
+
+    /// As [`Self::mend_later`], to one member, and waits for it; false where a write came meanwhile.
+    pub(super) async fn copy_to(
+        &self,
+        place: usize,
+        copy: &CopyGuard,
+        bytes: &[u8],
+    ) -> Result<bool, DeviceError> {
+        let inner = &*self.0;
+        let device = inner.members[place].device()?;
+        let ticket = inner.members[place].gate.enqueue(0, copy.copying.extent.len);
+        let mut copied = Ok(());
+        if ticket.turn().await && copy.begin() {
+            copied = inner.change_device(&device, place, copy.copying.extent, Change::Write(bytes)).await;
+            copy.end();
+        }
+        ticket.done();
+        copied.map(|()| !copy.is_spoiled())
+    }
+}

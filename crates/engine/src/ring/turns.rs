@@ -1,0 +1,172 @@
+//! Whose turn it is to write.
+//!
+//! ```text
+//!   reads under way end │ writes │ those under way end │ flush │ head │ rest │ reads
+//!   └──── enter ────────┘        └───────────────── leave ──────────────────┘
+//! ```
+//!
+//! 1. A member is not read from the moment when it enters its turn until it has rested behind it.
+//! 2. The next one enters when the one before has left: so many read as were chosen, during the change too.
+//! 3. A turn ends early when nothing is left to write. While nothing waits, all read.
+
+use std::collections::VecDeque;
+use std::rc::{Rc, Weak};
+
+use super::member::{Role, Standing};
+use super::window::Load;
+use super::{Inner, Policy, Ring};
+use crate::device::Device;
+use crate::env::Env;
+use crate::join;
+
+/// How long a member that is about to write waits for its last reads.
+const READS_END_MAX_NS: u64 = 100_000_000;
+
+/// A turn where none are kept: about as long as a drive takes for what is under way.
+const QUANTUM_NS: u64 = 5_000_000;
+
+impl<E: Env, M: Device> Ring<E, M> {
+    /// It is known who may be trusted: from here on the policy holds.
+    pub(super) fn begin(&self) {
+        let ring = &*self.0;
+        ring.resumed.set(true);
+        match ring.options.policy {
+            Policy::Turns | Policy::ReadAround => {
+                ring.members.iter().for_each(|member| member.gate.close());
+                let (changed, weak) = (Rc::clone(&ring.changed), Rc::downgrade(&self.0));
+                ring.env.spawn(async move {
+                    let mut writers = VecDeque::new();
+                    loop {
+                        let next = changed.until(|| next_work(&weak)).await;
+                        let Some(ring) = next else { return };
+                        ring.frame(&mut writers).await;
+                    }
+                });
+            }
+            Policy::Mixed | Policy::ReadFirst => {}
+        }
+        self.rebuild_stale();
+    }
+}
+
+/// The ring, once it has something to write; `None` once nobody has it any more.
+#[allow(
+    clippy::option_option,
+    reason = "whether to go on waiting, and then whether there is anything to come"
+)]
+fn next_work<E: Env, M: Device>(ring: &Weak<Inner<E, M>>) -> Option<Option<Rc<Inner<E, M>>>> {
+    match ring.upgrade() {
+        None => Some(None),
+        Some(ring) => {
+            let has_work = (0..ring.members.len()).any(|place| ring.has_work(place));
+            has_work.then_some(Some(ring))
+        }
+    }
+}
+
+impl<E: Env, M: Device> Inner<E, M> {
+    /// Whether a member has something to write, or to make durable for somebody who waits.
+    fn has_work(&self, place: usize) -> bool {
+        let member = &self.members[place];
+        let is_behind = || {
+            let mark = member.mark.get();
+            let wanted = self.flush_wanted.get();
+            wanted > 0 && (mark.epoch < self.epoch.get() || mark.through < wanted)
+        };
+        member.is_in_sync() && (member.gate.has_queued() || is_behind())
+    }
+
+    /// One frame: the window moves on by one place.
+    async fn frame(&self, writers: &mut VecDeque<usize>) {
+        writers.retain(|&place| self.members[place].is_in_sync());
+        let in_sync = self.members.iter().filter(|member| member.is_in_sync()).count();
+        let readers = match self.options.policy {
+            Policy::ReadAround => usize::from(in_sync > 1),
+            _ => self.window.borrow_mut().readers(self.load(in_sync)),
+        };
+        while writers.len() + readers < in_sync {
+            let Some(place) = self.next_writer(writers) else { break };
+            self.enter(place).await;
+            writers.push_back(place);
+        }
+        self.write_until_the_end(writers).await;
+        // All that have nothing left leave; else the one that has written longest.
+        let mut leaving: Vec<usize> =
+            writers.iter().copied().filter(|&place| !self.members[place].gate.has_queued()).collect();
+        if leaving.is_empty() {
+            leaving.extend(writers.front());
+        }
+        writers.retain(|place| !leaving.contains(place));
+        join::all(leaving.into_iter().map(|place| self.leave(place))).await;
+    }
+
+    /// The next member in the order of the ring that has something to write.
+    fn next_writer(&self, writers: &VecDeque<usize>) -> Option<usize> {
+        let (first, places) = (self.next_writer.get(), self.members.len());
+        let mut in_order = (first..first + places).map(|place| place % places);
+        let next = in_order.find(|place| !writers.contains(place) && self.has_work(*place))?;
+        self.next_writer.set((next + 1) % places);
+        Some(next)
+    }
+
+    fn load(&self, members: usize) -> Load {
+        let turns_of = |member: &super::Member<M>| {
+            let (bytes, took_ns) = member.drained.get();
+            let a_turn = bytes as f64 / (took_ns.max(1) as f64) * self.options.turn_ns as f64;
+            if bytes == 0 { 0.0 } else { member.gate.queued_bytes() as f64 / a_turn }
+        };
+        let in_sync = self.members.iter().filter(|member| member.is_in_sync());
+        let backlog_turns = in_sync.map(turns_of).fold(0.0, f64::max);
+        let reads = self.reads.get();
+        Load { members, reads: reads - self.reads_before.replace(reads), backlog_turns }
+    }
+
+    async fn enter(&self, place: usize) {
+        let member = &self.members[place];
+        member.role.set(Role::Writing);
+        if self.options.policy == Policy::Turns && self.window().0 > 0 {
+            let ended = self.changed.until(|| (member.reads_under_way.get() == 0).then_some(()));
+            join::first(ended, self.env.sleep(READS_END_MAX_NS)).await;
+        }
+        member.turns.set(member.turns.get() + 1);
+        member.gate.open();
+    }
+
+    async fn write_until_the_end(&self, writers: &VecDeque<usize>) {
+        let turn_ns = match self.options.policy {
+            Policy::ReadAround => QUANTUM_NS,
+            _ => self.options.turn_ns,
+        };
+        let began_ns = self.env.now_ns();
+        let before: Vec<u64> = writers.iter().map(|&place| self.members[place].written_bytes.get()).collect();
+        let is_done = |place: &usize| {
+            let gate = &self.members[*place].gate;
+            !self.members[*place].is_in_sync() || (!gate.has_queued() && gate.under_way() == 0)
+        };
+        let all_done = self.changed.until(|| writers.iter().all(is_done).then_some(()));
+        join::first(all_done, self.env.sleep(turn_ns)).await;
+        let took_ns = self.env.now_ns().saturating_sub(began_ns);
+        for (&place, before) in writers.iter().zip(before) {
+            let drained = &self.members[place].drained;
+            let (bytes, ns) = drained.get();
+            // A mean that forgets half of itself with each turn.
+            drained.set((bytes / 2 + self.members[place].written_bytes.get() - before, ns / 2 + took_ns));
+        }
+    }
+
+    async fn leave(&self, place: usize) {
+        let member = &self.members[place];
+        member.gate.close();
+        member.gate.drained().await;
+        if member.is_in_sync() && (self.options.policy == Policy::Turns || self.has_work(place)) {
+            self.settle(place).await;
+        }
+        if self.options.policy == Policy::Turns && self.members.len() > 1 && self.options.rest_ns > 0 {
+            self.rest(member).await;
+        }
+        if member.standing.get() == Standing::InSync {
+            member.role.set(Role::Reading);
+        }
+        self.changed.all();
+    }
+}

@@ -1,0 +1,146 @@
+//! How many members read: a decision a turn, from the load that both kinds of requests put on them.
+//!
+//! 1. As long as anybody reads, one member at least does nothing else; as long as anything waits to be written, one
+//!    at least writes. A ring of one member has no choice.
+//! 2. Readers are not given up for writers before those have fallen behind for several turns, nor taken back before
+//!    they have long been ahead: a drive that has just written is not yet a good reader.
+//! 3. When nobody has read for a while, all write; the first read ends that with the turn.
+
+/// When to change how many members read.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct WindowOptions {
+    /// How many read, always; `None` to choose by the load.
+    pub fixed: Option<usize>,
+    /// Turns that a member needs for what waits for it, beyond which writers are too few.
+    pub behind_turns: f64,
+    /// And below which they are more than enough.
+    pub ahead_turns: f64,
+    /// So many turns one after another must say the same before it is heeded: too few writers,
+    pub patience_behind: u32,
+    /// or too many.
+    pub patience_ahead: u32,
+    /// After so many turns without a read all may write.
+    pub unread_turns: u32,
+}
+
+impl Default for WindowOptions {
+    fn default() -> Self {
+        Self {
+            fixed: None,
+            behind_turns: 2.0,
+            ahead_turns: 0.75,
+            patience_behind: 2,
+            patience_ahead: 6,
+            unread_turns: 4,
+        }
+    }
+}
+
+/// What happened since the turn before.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Load {
+    /// Members that take part and may be read.
+    pub(super) members: usize,
+    /// Reads.
+    pub(super) reads: u64,
+    /// Turns that the member with the longest queue needs for it.
+    pub(super) backlog_turns: f64,
+}
+
+/// How many members read, turn by turn.
+#[derive(Debug)]
+pub(super) struct Window {
+    options: WindowOptions,
+    /// Members beyond one that write.
+    more_writers: usize,
+    behind: u32,
+    ahead: u32,
+    unread: u32,
+}
+
+impl Window {
+    pub(super) fn new(options: WindowOptions) -> Self {
+        Self { options, more_writers: 0, behind: 0, ahead: 0, unread: 0 }
+    }
+
+    /// How many members read in the next turn.
+    pub(super) fn readers(&mut self, load: Load) -> usize {
+        let most = load.members.saturating_sub(1);
+        self.unread = if load.reads == 0 { self.unread.saturating_add(1) } else { 0 };
+        if let Some(fixed) = self.options.fixed {
+            return fixed.min(most);
+        }
+        self.note_backlog(load.backlog_turns);
+        let writers_max = most.max(1); // one reads
+        if self.behind >= self.options.patience_behind && 1 + self.more_writers < writers_max {
+            (self.more_writers, self.behind) = (self.more_writers + 1, 0);
+        }
+        if self.ahead >= self.options.patience_ahead {
+            (self.more_writers, self.ahead) = (self.more_writers.saturating_sub(1), 0);
+        }
+        self.more_writers = self.more_writers.min(writers_max - 1);
+        if self.unread >= self.options.unread_turns {
+            return 0;
+        }
+        load.members.saturating_sub(1 + self.more_writers)
+    }
+
+    fn note_backlog(&mut self, turns: f64) {
+        self.behind = if turns > self.options.behind_turns { self.behind + 1 } else { 0 };
+        self.ahead = if turns < self.options.ahead_turns { self.ahead + 1 } else { 0 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn load(members: usize, reads: u64, backlog_turns: f64) -> Load {
+        Load { members, reads, backlog_turns }
+    }
+
+    #[test]
+    fn writers_that_stay_behind_get_help_and_give_it_back_only_after_long() {
+        let mut window = Window::new(WindowOptions::default());
+        let mut readers = |backlog: f64, turns: usize| {
+            (0..turns).map(|_| window.readers(load(4, 9, backlog))).collect::<Vec<_>>()
+        };
+        assert_eq!(readers(5.0, 5), [3, 2, 2, 1, 1], "one always reads");
+        assert_eq!(readers(1.0, 9), [1; 9], "neither behind nor ahead: nothing changes");
+        assert_eq!(readers(0.1, 12), [1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 3]);
+    }
+
+    #[test]
+    fn a_load_that_swings_does_not_swing_the_window() {
+        let mut window = Window::new(WindowOptions::default());
+        let readers: Vec<_> =
+            (0..20).map(|turn| window.readers(load(3, 9, if turn % 2 == 0 { 9.0 } else { 0.0 }))).collect();
+        assert_eq!(readers, [2; 20]);
+    }
+
+    #[test]
+    fn all_write_when_nobody_reads_until_somebody_does() {
+        let mut window = Window::new(WindowOptions::default());
+        let readers: Vec<_> =
+            [5, 0, 0, 0, 0, 0, 1, 0].map(|reads| window.readers(load(3, reads, 1.0))).into();
+        assert_eq!(readers, [2, 2, 2, 2, 0, 0, 2, 2]);
+    }
+
+    proptest! {
+        #[test]
+        fn somebody_writes_and_whoever_reads_is_served(
+            loads in proptest::collection::vec((1..6usize, 0..3u64, 0.0..9.0f64), 1..200),
+            fixed in proptest::option::of(0..8usize),
+        ) {
+            let mut window = Window::new(WindowOptions { fixed, ..WindowOptions::default() });
+            for (members, reads, backlog_turns) in loads {
+                let readers = window.readers(load(members, reads, backlog_turns));
+                prop_assert!(readers < members, "somebody writes");
+                let must_read = members > 1 && reads > 0 && fixed != Some(0);
+                prop_assert!(!must_read || readers > 0, "somebody reads");
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Reading every copy of everything, while the volume is used, and mending what has rotted.
+//!
+//! 1. A copy is mended only with bytes that have the sum that they should have.
+//! 2. Nobody waits for it: no more than so many bytes a second are read, each where it is in nobody's way.
+
+use super::{Inner, Volume};
+use crate::device::Device;
+use crate::env::{Arena, Env};
+use crate::error::Error;
+use crate::format::layout::SUMS_PER_TABLE_PAGE;
+use crate::format::{PAGE, PAGE_BYTES, page_sum};
+
+/// Damaged pages that a report names; more are not looked for.
+const NAMED_MAX: usize = 10_000;
+
+/// What a scrub found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ScrubReport {
+    /// Copies of pages, and of pages of the table of sums, that were read.
+    pub copies_checked: u64,
+    /// Those that were not what was written, or could not be read, while another copy was right.
+    pub wrong_copies: u64,
+    /// Pages of which no copy is what was written.
+    pub damaged_pages: Vec<u64>,
+    /// Pages of the table of sums of which no copy is. What they speak of could not be checked.
+    pub damaged_table_pages: Vec<u64>,
+}
+
+/// What is done about copies that are wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mending {
+    /// They are written anew, from one that is right.
+    Mend,
+    /// They are counted.
+    Leave,
+}
+
+impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
+    /// Reads every copy of every page that is home, once, at most so many bytes a second. Pages that are on their way
+    /// home meanwhile are passed over: they are about to be written anew.
+    ///
+    /// # Errors
+    ///
+    /// The volume's failure, if it has one; damage is not an error.
+    pub async fn scrub(&self, mending: Mending, bytes_per_s: u64) -> Result<ScrubReport, Error> {
+        let inner = &self.0;
+        let mut report = ScrubReport::default();
+        let began_ns = inner.env.now_ns();
+        for number in 0..inner.home.layout.table_pages() {
+            inner.scrub_table_page(number, mending, &mut report).await;
+            let first = number * SUMS_PER_TABLE_PAGE;
+            for page in first..(first + SUMS_PER_TABLE_PAGE).min(inner.home.layout.pages) {
+                inner.check_readable()?;
+                inner.scrub_page(page, mending, &mut report).await;
+                let read_bytes = u128::from(report.copies_checked) * u128::from(PAGE_BYTES);
+                let due_ns = read_bytes * 1_000_000_000 / u128::from(bytes_per_s.max(1));
+                let took_ns = inner.env.now_ns().saturating_sub(began_ns);
+                let ahead_ns = u64::try_from(due_ns).unwrap_or(u64::MAX).saturating_sub(took_ns);
+                if ahead_ns > 0 {
+                    inner.env.sleep(ahead_ns).await;
+                }
+            }
+            if report.damaged_pages.len() >= NAMED_MAX {
+                break;
+            }
+        }
+        Ok(report)
+    }
+}
+
+impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
+    async fn scrub_table_page(&self, number: u64, mending: Mending, report: &mut ScrubReport) {
+        let sum = self.home.table.root_sum(number);
+        let is_settled = || self.home.table.is_settled(number) && self.home.table.root_sum(number) == sum;
+        if sum != 0
+            && self
+                .scrub_copies(self.home.layout.table_offset(number), sum, is_settled, mending, report)
+                .await
+        {
+            report.damaged_table_pages.push(number);
+        }
+    }
+
+    async fn scrub_page(&self, page: u64, mending: Mending, report: &mut ScrubReport) {
+        let mut held = self.home.table.hold_none();
+        if held.load_for(page).await.is_err() {
+            return; // said of the table's page
+        }
+        let sum = self.home.table.sum(page);
+        let is_settled = || !self.home.is_dirty(page, page + 1) && self.home.table.sum(page) == sum;
+        if sum != 0
+            && self.scrub_copies(self.home.layout.page_offset(page), sum, is_settled, mending, report).await
+        {
+            report.damaged_pages.push(page);
+        }
+    }
+
+    /// Looks at every copy of what is at `offset` of the home device, while it `is_settled` that it has this sum; answers
+    /// whether none is right.
+    async fn scrub_copies(
+        &self,
+        offset: u64,
+        sum: u64,
+        is_settled: impl Fn() -> bool,
+        mending: Mending,
+        report: &mut ScrubReport,
+    ) -> bool {
+        let device = &*self.home.device;
+        let is_right = |bytes: &[u8]| page_sum(bytes) == sum;
+        let mut bytes = [0; PAGE];
+        let (mut checked, mut wrong) = (0, 0);
+        for copy in 0..device.copies() {
+            device.copy_at_rest(copy).await;
+            if !is_settled() || !device.has_copy(copy) {
+                continue;
+            }
+            let read = device.read_copy(copy, offset, &mut bytes).await;
+            if !is_settled() || !device.has_copy(copy) {
+                continue; // written, or gone, meanwhile
+            }
+            checked += 1;
+            wrong += u64::from(read.is_err() || !is_right(&bytes));
+        }
+        report.copies_checked += checked;
+        if wrong == 0 || !is_settled() {
+            return false;
+        }
+        if wrong < checked {
+            report.wrong_copies += wrong;
+            if mending == Mending::Mend {
+                self.mend_settled(offset, is_right, is_settled).await;
+            }
+        }
+        wrong == checked
+    }
+
+    /// Mends what is at `offset` from the first copy that is right, unless somebody writes there meanwhile.
+    async fn mend_settled(
+        &self,
+        offset: u64,
+        is_right: impl Fn(&[u8]) -> bool,
+        is_settled: impl Fn() -> bool,
+    ) {
+        let device = &*self.home.device;
+        for copy in 0..device.copies() {
+            let mut bytes = [0; PAGE];
+            let read = device.read_copy(copy, offset, &mut bytes).await;
+            if read.is_ok() && is_right(&bytes) && is_settled() {
+                // A device that cannot take it says so itself, and takes part no more.
+                let _left_out = device.mend(offset, &bytes).await;
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Stories of volumes on a ring: several members that write in turns, and several log devices.
+
+mod ring_machine;
+
+use evenkeel_engine::device::Durability;
+use evenkeel_engine::env::Env;
+use evenkeel_engine::error::Error;
+use evenkeel_engine::ring::{Policy, Standing};
+use evenkeel_engine::volume::Mending;
+use evenkeel_sim::faults::Faults;
+
+use ring_machine::{Machine, PAGE, Plan, dead, noise};
+
+/// A mirror full of noise, all of it home.
+fn filled(plan: Plan, seed: u64) -> (Machine, Vec<u8>) {
+    let mut machine = Machine::new(plan, seed);
+    let bytes = noise(seed ^ 0xF1, plan.create.size_bytes as usize);
+    machine.live_whole(async |life| {
+        let (volume, ..) = life.open().await.unwrap();
+        volume.write(0, &bytes, Durability::Buffered).await.unwrap();
+        volume.close().await.unwrap();
+    });
+    machine.power_cut();
+    (machine, bytes)
+}
+
+/// Waits until every member counts.
+async fn whole(ring: &ring_machine::SimRing, env: &impl Env) {
+    while ring.members().iter().any(|member| member.standing != Standing::InSync) {
+        env.sleep(1_000_000).await;
+    }
+}
+
+#[test]
+fn what_is_closed_is_on_every_member() {
+    for policy in [Policy::Turns, Policy::Mixed, Policy::ReadFirst, Policy::ReadAround] {
+        for members in 1..=3 {
+            let mut plan = Plan::mirror(members, 2);
+            plan.ring.policy = policy;
+            let (mut machine, bytes) = filled(plan, 7);
+            for place in 0..members {
+                assert!(machine.member_pages(place) == bytes, "member {place} of {members}, {policy:?}");
+            }
+            assert!(machine.contents() == bytes);
+        }
+    }
+}
+
+#[test]
+fn a_durable_write_survives_a_cut_with_the_loss_of_any_member_and_any_log_device() {
+    for lost in 0..2 {
+        for lost_log in 0..2 {
+            let (mut machine, mut bytes) = filled(Plan::mirror(2, 2), 11);
+            let part = noise(1, 5000);
+            machine.live_whole(async |life| {
+                let (volume, ..) = life.open().await.unwrap();
+                volume.write(3000, &part, Durability::Durable).await.unwrap();
+            });
+            machine.power_cut();
+            bytes[3000..8000].copy_from_slice(&part);
+            (machine.members_gone, machine.logs_gone) = (vec![lost], vec![lost_log]);
+            assert!(machine.contents() == bytes, "without member {lost} and log {lost_log}");
+        }
+    }
+}
+
+#[test]
+fn a_member_that_fails_is_left_out_and_rebuilt_when_it_comes_back() {
+    for policy in [Policy::Turns, Policy::Mixed] {
+        let mut plan = Plan::mirror(2, 1);
+        plan.ring.policy = policy;
+        let (mut machine, mut bytes) = filled(plan, 13);
+        let part = noise(2, 40_000);
+        machine.member_faults[1] = Faults { failing_writes: 3..u64::MAX, ..Faults::default() };
+        machine.live_whole(async |life| {
+            let (volume, ring, _) = life.open().await.unwrap();
+            volume.write(8192, &part, Durability::Durable).await.unwrap();
+            volume.checkpoint().await.unwrap();
+            assert_eq!(ring.members()[1].standing, Standing::Out);
+            volume.checkpoint().await.unwrap();
+        });
+        machine.power_cut();
+        bytes[8192..48_192].copy_from_slice(&part);
+        assert!(machine.member_pages(1) != bytes, "it lacks what came after its failure");
+        machine.member_faults[1] = Faults::default();
+        machine.live_whole(async |life| {
+            let (volume, ring, _) = life.open().await.unwrap();
+            whole(&ring, &life.env).await;
+            volume.close().await.unwrap();
+        });
+        machine.power_cut();
+        assert!(machine.member_pages(1) == bytes, "{policy:?}");
+        machine.members_gone = vec![0];
+        assert!(machine.contents() == bytes);
+    }
+}
+
+#[test]
+fn a_stale_member_alone_is_not_served() {
+    let (mut machine, _) = filled(Plan::mirror(2, 1), 17);
+    machine.members_gone = vec![1];
+    machine.live_whole(async |life| {
+        let (volume, ..) = life.open().await.unwrap();
+        volume.write(0, &[1; 100], Durability::Durable).await.unwrap();
+        volume.close().await.unwrap();
+    });
+    machine.power_cut();
+    machine.members_gone = vec![0];
+    let refused = machine.live_whole(async |life| life.open().await.err());
+    let Some(Error::Unusable(why)) = refused else { panic!("{refused:?}") };
+    assert!(why.contains("holds everything"), "{why}");
+    machine.members_gone = vec![];
+    assert_eq!(machine.contents()[..100], [1; 100]);
+}
+
+#[test]
+fn a_log_device_that_was_left_out_alone_is_not_taken_for_the_log() {
+    let (mut machine, mut bytes) = filled(Plan::mirror(2, 2), 19);
+    machine.log_faults[0] = Faults { failing_writes: 6..u64::MAX, ..Faults::default() };
+    machine.live_whole(async |life| {
+        let (volume, ..) = life.open().await.unwrap();
+        for number in 0..20u8 {
+            volume.write(u64::from(number) * 512, &[number; 512], Durability::Durable).await.unwrap();
+        }
+    });
+    machine.power_cut();
+    (0..20u8).for_each(|number| bytes[usize::from(number) * 512..][..512].fill(number));
+    machine.log_faults[0] = Faults::default();
+    machine.logs_gone = vec![1];
+    let refused = machine.live_whole(async |life| life.open().await.err());
+    let Some(Error::Unusable(why)) = refused else { panic!("{refused:?}") };
+    assert!(why.contains("left out"), "{why}");
+    // Beside the other it is mended, and then either will do.
+    machine.logs_gone = vec![];
+    assert!(machine.contents() == bytes);
+    machine.logs_gone = vec![1];
+    assert!(machine.contents() == bytes);
+}
+
+#[test]
+fn rot_on_one_member_is_never_served_and_a_scrub_mends_it_from_another() {
+    let (mut machine, bytes) = filled(Plan::mirror(2, 1), 23);
+    let home_bytes = machine.members[0].borrow().geometry().size_bytes;
+    for place in 0..2 {
+        // Everything behind the places of the superblocks: roots, table, pages.
+        let mut random = evenkeel_sim::random::Random::new(place as u64);
+        machine.members[place].borrow_mut().rot(4 * PAGE, home_bytes - 8 * PAGE, &mut random);
+        machine.live_whole(async |life| {
+            let (volume, ..) = life.open().await.unwrap();
+            let mut found = vec![0; bytes.len()];
+            volume.read(0, &mut found).await.unwrap();
+            assert!(found == bytes, "with a rotten member {place}");
+            let scrubbed = volume.scrub(Mending::Mend, u64::MAX).await.unwrap();
+            assert!(scrubbed.wrong_copies > 0 && scrubbed.damaged_pages.is_empty(), "{scrubbed:?}");
+            // What is mended is written in its member's turn.
+            life.env.sleep(1_000_000_000).await;
+            let again = volume.scrub(Mending::Mend, u64::MAX).await.unwrap();
+            assert_eq!((again.wrong_copies, again.copies_checked > 64), (0, true), "{again:?}");
+        });
+        machine.power_cut();
+    }
+}
+
+#[test]
+fn members_are_replaced_while_the_volume_is_used() {
+    let (mut machine, mut bytes) = filled(Plan::mirror(3, 1), 29);
+    machine.members_gone = vec![2];
+    machine.live_whole(async |life| {
+        let (volume, ring, _) = life.open().await.unwrap();
+        assert_eq!(ring.members()[2].standing, Standing::Out);
+        ring.replace(2, life.members[2].clone()).await.unwrap();
+        for number in 0..50u8 {
+            let at = u64::from(number) * 5000 % 250_000;
+            volume.write(at, &[number; 3000], Durability::Durable).await.unwrap();
+            life.env.sleep(300_000).await;
+        }
+        whole(&ring, &life.env).await;
+        volume.close().await.unwrap();
+    });
+    machine.power_cut();
+    for number in 0..50u8 {
+        bytes[usize::from(number) * 5000 % 250_000..][..3000].fill(number);
+    }
+    machine.members_gone = vec![0, 1];
+    assert!(machine.contents() == bytes);
+}
+
+#[test]
+fn a_volume_whose_last_member_dies_stops() {
+    let (mut machine, _) = filled(Plan::mirror(2, 1), 31);
+    machine.live_whole(async |life| {
+        let (volume, ..) = life.open().await.unwrap();
+        for drive in &life.members {
+            drive.set_faults(dead());
+        }
+        volume.write(0, &[1; 4096], Durability::Durable).await.unwrap();
+        assert!(volume.checkpoint().await.is_err());
+        assert!(matches!(volume.write(0, &[2], Durability::Buffered).await, Err(Error::Latched(_))));
+    });
+}
