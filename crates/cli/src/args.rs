@@ -3,6 +3,7 @@
 mod drive;
 mod replay;
 mod reproduce;
+mod study;
 mod volume;
 
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use crate::units;
 pub(crate) use drive::{AfterCut, DriveArgs};
 pub(crate) use replay::{ReplayArgs, Speed};
 pub(crate) use reproduce::ReproduceArgs;
+pub(crate) use study::{StudyArgs, StudyCommand, StudyPlanArgs, StudyReportArgs, StudyRunArgs, WhichPlan};
 pub(crate) use volume::{
     AtomicSectorsArg, BackendArg, CheckArgs, CreateArgs, JournalingArg, LayoutArg, NbdArg, ServeArgs,
     StatusArgs,
@@ -45,6 +47,7 @@ pub(crate) enum Command {
     Drive(Box<DriveArgs>),
     Reproduce(ReproduceArgs),
     Sim(SimArgs),
+    Study(StudyArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }
