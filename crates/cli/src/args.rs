@@ -1,6 +1,7 @@
 //! What may be typed, with its help.
 
 mod drive;
+mod mirror;
 mod replay;
 mod reproduce;
 mod volume;
@@ -16,6 +17,7 @@ use crate::units;
 pub(crate) use drive::{AfterCut, DriveArgs};
 pub(crate) use replay::{ReplayArgs, Speed};
 pub(crate) use reproduce::ReproduceArgs;
+pub(crate) use mirror::{MirrorArgs, PolicyArg, ReplaceArgs};
 pub(crate) use volume::{
     AtomicSectorsArg, BackendArg, CheckArgs, CreateArgs, JournalingArg, LayoutArg, NbdArg, ServeArgs,
     StatusArgs,
@@ -38,9 +40,10 @@ pub(crate) enum Command {
     Probe(Box<ProbeArgs>),
     Compare(CompareArgs),
     Create(Box<CreateArgs>),
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     Status(StatusArgs),
     Check(CheckArgs),
+    Replace(ReplaceArgs),
     Replay(Box<ReplayArgs>),
     Drive(Box<DriveArgs>),
     Reproduce(ReproduceArgs),

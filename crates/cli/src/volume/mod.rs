@@ -2,6 +2,7 @@
 
 mod check;
 mod create;
+mod replace;
 mod serve;
 mod status;
 
@@ -16,6 +17,7 @@ use crate::failure::Failure;
 
 pub(crate) use check::run as check;
 pub(crate) use create::run as create;
+pub(crate) use replace::run as replace;
 pub(crate) use serve::run as serve;
 pub(crate) use status::run as status;
 

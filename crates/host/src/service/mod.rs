@@ -19,7 +19,6 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use evenkeel_engine::env::Env;
-use evenkeel_engine::options::OpenOptions;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::arena::SharedArena;
@@ -30,8 +29,8 @@ use crate::nbd::server::{Ending, Server};
 use crate::nbd::tls::TlsServer;
 use crate::net::{ByteStream, Listener, Place};
 use crate::path_error::PathError;
-use crate::volume::member::MemberDrive;
-use crate::volume::{LocalVolume, OpenVolume, STATUS_SOCKET, VolumeError};
+use crate::volume::devices::{HomeDevice, LogDevice};
+use crate::volume::{LocalVolume, OpenVolume, RunOptions, STATUS_SOCKET, VolumeError};
 
 /// How long to wait after a connection could not be accepted: descriptors may be short.
 const ACCEPT_AGAIN_NS: u64 = 100_000_000;
@@ -40,7 +39,7 @@ const ACCEPT_AGAIN_NS: u64 = 100_000_000;
 const ACCEPT_TOLD_NS: u64 = 5_000_000_000;
 
 /// The server of a volume on this machine.
-type VolumeServer = Server<Loop, VolumeExport<Loop, SharedArena, MemberDrive, MemberDrive>>;
+type VolumeServer = Server<Loop, VolumeExport<Loop, SharedArena, HomeDevice, LogDevice>>;
 
 /// Where to listen.
 #[derive(Debug)]
@@ -67,7 +66,7 @@ pub struct Options {
     /// Bounds of what clients may ask for.
     pub limits: Limits,
     /// How the volume is run.
-    pub open: OpenOptions,
+    pub open: RunOptions,
 }
 
 /// What came of it.

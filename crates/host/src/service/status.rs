@@ -15,7 +15,7 @@ use crate::drive::DurableWay;
 use crate::event_loop::{Backend, Loop};
 use crate::nbd::statistics::{CommandKind, Statistics};
 use crate::net::connect_unix_blocking;
-use crate::volume::description::Description;
+use crate::volume::description::{Description, Member};
 use crate::volume::member::Place;
 use crate::volume::{OpenVolume, Recovered, STATUS_SOCKET};
 
@@ -297,11 +297,11 @@ impl Watched {
             volume: VolumeStatus {
                 path: self.path.clone(),
                 id: description.id.to_string(),
-                layout: "single".to_owned(),
+                layout: description.layout.name().to_owned(),
                 size_bytes: description.size_bytes,
                 atomic_max_bytes: description.atomic_max_bytes,
-                home: description.home.place.to_string(),
-                log: description.log.as_ref().map_or_else(String::new, |log| log.place.to_string()),
+                home: places(&description.members),
+                log: places(&description.logs),
                 losses_survived: 0,
             },
             server: ServerStatus {
@@ -350,7 +350,7 @@ impl Watched {
             Journaling::WholePages => ("whole-pages", None),
             Journaling::Ordered => ("ordered", None),
         };
-        let log = self.description.log.as_ref().unwrap_or(&self.description.home);
+        let log = self.description.logs.first().unwrap_or(&self.description.members[0]);
         Chosen {
             journaling: journaling.to_owned(),
             threshold_bytes,
@@ -370,6 +370,11 @@ impl Watched {
     pub(crate) fn statistics(&self) -> Statistics {
         self.server.status().statistics
     }
+}
+
+/// The places of members, as one text.
+fn places(members: &[Member]) -> String {
+    members.iter().map(|member| member.place.to_string()).collect::<Vec<_>>().join(", ")
 }
 
 fn requests(statistics: &Statistics) -> Vec<Requests> {

@@ -4,6 +4,8 @@
 //! folder/volume.toml   description: what it is and where its members are
 //! folder/home          its pages                        (or a block device, or an NBD server's export)
 //! folder/log           its log                          (the same, or a part of home)
+//! folder/member-N, log-N   of a mirror, those instead   (the same)
+//! folder/control.sock  while a mirror is served: for `replace`
 //! folder/nbd.sock      while it is served
 //! folder/status.sock   while it is served
 //! /dev/shm/...         arena: writes that are acknowledged and not yet durable
@@ -18,7 +20,9 @@
 mod arenas;
 pub mod create;
 pub mod description;
+pub mod devices;
 pub mod member;
+pub mod mirror;
 mod plan;
 
 use std::fs::File;
@@ -30,6 +34,7 @@ use std::time::{Duration, Instant};
 use evenkeel_engine::env::Arena as _;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::options::OpenOptions;
+use evenkeel_engine::ring::RingOptions;
 use evenkeel_engine::volume::{Identity, Volume, identify};
 use rustix::fs::FlockOperation;
 
@@ -39,14 +44,31 @@ use crate::net::connect_unix_blocking;
 use crate::path_error::PathError;
 
 use arenas::Arenas;
-use description::{Description, Member};
-use member::{MemberDrive, Members, Place, Watch};
+use description::{Description, LayoutKind};
+use devices::{HomeDevice, LogDevice, OneOrSeveral};
+use member::{MemberDrive, Members, Watch, lost};
+use mirror::Mirror;
 
 /// How long a process that was just killed is waited for: the kernel ends its I/O after its death is told.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A volume of the engine on this machine's drives.
-pub type LocalVolume = Volume<Loop, SharedArena, MemberDrive, MemberDrive>;
+pub type LocalVolume = Volume<Loop, SharedArena, HomeDevice, LogDevice>;
+
+/// How a volume is run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RunOptions {
+    /// The volume.
+    pub volume: OpenOptions,
+    /// A mirror's members.
+    pub ring: RingOptions,
+}
+
+impl From<OpenOptions> for RunOptions {
+    fn from(volume: OpenOptions) -> Self {
+        Self { volume, ring: RingOptions::default() }
+    }
+}
 
 /// What can go wrong with a volume and its folder.
 #[derive(Debug, thiserror::Error)]
@@ -106,11 +128,63 @@ pub struct OpenVolume {
     pub recovered: Recovered,
     folder: PathBuf,
     arena_path: PathBuf,
-    members: Members,
-    /// Tells the volume of members that are lost.
-    _watch: Watch,
+    below: Below,
     /// Holds the lock.
-    _lock: File,
+    lock: File,
+}
+
+/// What lies below a volume.
+enum Below {
+    /// One member, and a log device or none; and who tells the volume of their loss.
+    Single(Members, Watch),
+    /// Several of them.
+    Mirror(Mirror),
+}
+
+/// The devices of a volume that is not open yet.
+struct Devices {
+    home: Rc<HomeDevice>,
+    log: Rc<LogDevice>,
+    separate_log: bool,
+    below: Below,
+}
+
+impl Devices {
+    async fn open(
+        event_loop: &Loop,
+        folder: &Path,
+        description: &Description,
+        ring: RingOptions,
+    ) -> Result<Self, VolumeError> {
+        if description.layout == LayoutKind::Mirror {
+            let mirror = Mirror::open(event_loop, folder, description, ring).await?;
+            return Ok(Self {
+                home: Rc::new(OneOrSeveral::Several(mirror.ring.clone())),
+                log: Rc::new(OneOrSeveral::Several(mirror.logs.clone())),
+                separate_log: true,
+                below: Below::Mirror(mirror),
+            });
+        }
+        let mut members = Vec::new();
+        for member in description.members.iter().chain(&description.logs) {
+            let drive = MemberDrive::open(event_loop, &member.place.within(folder), member.options()).await?;
+            members.push((member.place.clone(), Rc::new(drive)));
+        }
+        let drive = |number: usize| Rc::new(OneOrSeveral::One(Rc::clone(&members[number].1)));
+        let separate_log = members.len() > 1;
+        let (home, log) = (drive(0), Rc::new(OneOrSeveral::One(Rc::clone(&members[members.len() - 1].1))));
+        Ok(Self { home, log, separate_log, below: Below::Single(Members(members), Watch::default()) })
+    }
+}
+
+impl Below {
+    /// Which members are lost and why, where that keeps a volume from being opened or used.
+    fn lost(&self) -> Option<String> {
+        match self {
+            Self::Single(members, _) => members.lost(),
+            Self::Mirror(mirror) => Some(mirror.missing()).filter(|missing| !missing.is_empty()),
+        }
+    }
 }
 
 /// What was done before a volume was open.
@@ -155,27 +229,23 @@ impl OpenVolume {
     /// # Errors
     ///
     /// As [`VolumeError`] tells.
-    pub async fn open(event_loop: &Loop, folder: &Path, options: OpenOptions) -> Result<Self, VolumeError> {
+    pub async fn open(
+        event_loop: &Loop,
+        folder: &Path,
+        options: impl Into<RunOptions>,
+    ) -> Result<Self, VolumeError> {
+        let options = options.into();
         let (description, lock) = lock_description(folder)?;
-        let drive = async |member: &Member| {
-            let place = match &member.place {
-                Place::Path(path) => Place::Path(folder.join(path)),
-                Place::Nbd(_) => member.place.clone(),
-            };
-            MemberDrive::open(event_loop, &place, member.options()).await
-        };
-        let home = Rc::new(drive(&description.home).await?);
-        let log = match &description.log {
-            Some(log) => Rc::new(drive(log).await?),
-            None => Rc::clone(&home),
-        };
-        let separate_log = description.log.is_some();
-        let mut members = vec![(description.home.place.clone(), Rc::clone(&home))];
-        members.extend(description.log.iter().map(|member| (member.place.clone(), Rc::clone(&log))));
-        let members = Members(members);
-        let engine_error = |source| match members.lost() {
-            Some(lost) => VolumeError::Refused(format!("{}: cannot be opened: {lost}", folder.display())),
-            None => VolumeError::Engine { folder: folder.to_owned(), source },
+        let devices = Devices::open(event_loop, folder, &description, options.ring).await?;
+        let Devices { home, log, separate_log, below } = devices;
+        let engine_error = |source| match (&below, below.lost()) {
+            (Below::Single(..), Some(lost)) => {
+                VolumeError::Refused(format!("{}: cannot be opened: {lost}", folder.display()))
+            }
+            (Below::Mirror(_), Some(missing)) => {
+                VolumeError::Refused(format!("{}: {source}{missing}", folder.display()))
+            }
+            (_, None) => VolumeError::Engine { folder: folder.to_owned(), source },
         };
         let identity = identify(&*home, &*log, separate_log).await.map_err(engine_error)?;
         check_description(folder, &description, &identity)?;
@@ -184,7 +254,8 @@ impl OpenVolume {
         let open = async |arena: SharedArena| {
             let (at, drives) = (arena.path().to_owned(), (Rc::clone(&home), Rc::clone(&log)));
             let opened =
-                Volume::open(event_loop.clone(), arena, drives.0, drives.1, separate_log, options).await;
+                Volume::open(event_loop.clone(), arena, drives.0, drives.1, separate_log, options.volume)
+                    .await;
             opened.map_err(|source| foreign_writes(&at, &source).unwrap_or_else(|| engine_error(source)))
         };
 
@@ -196,8 +267,10 @@ impl OpenVolume {
         let recovered = Recovered { records: counters.replayed_records, writes: counters.replayed_units };
         let mut arena_path = arenas.settle(&found_at)?;
         made.keep();
-        // Another length was asked for meanwhile: what is in there goes home first. Where it cannot, the length stays.
-        if found_bytes != len && volume.clone().close().await.is_ok() {
+        // Another length was asked for meanwhile: what is in there goes home first. Where it cannot, the length stays;
+        // that of a mirror, whose members know by now in which opening they are, stays until it is closed.
+        let is_single = matches!(below, Below::Single(..));
+        if found_bytes != len && is_single && volume.clone().close().await.is_ok() {
             drop(volume);
             std::fs::remove_file(&arena_path)
                 .map_err(|error| PathError::new(&arena_path, "cannot remove the arena", error))?;
@@ -207,17 +280,27 @@ impl OpenVolume {
             arena_path = arenas.settle(&at)?;
             made.keep();
         }
-        let watch = Watch::default();
-        for (place, member) in &members.0 {
-            watch.over(event_loop, &volume, place, member);
+        if let Below::Single(members, watch) = &below {
+            for (place, member) in &members.0 {
+                let (volume, place) = (volume.clone(), place.to_string());
+                watch.over(event_loop, member, move |error| volume.fail(&lost(&place, &error)));
+            }
         }
         let folder = folder.to_owned();
-        Ok(Self { volume, description, recovered, folder, arena_path, members, _watch: watch, _lock: lock })
+        Ok(Self { volume, description, recovered, folder, arena_path, below, lock })
     }
 
     /// Where it is.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Its members and log devices, if it has several.
+    pub fn mirror(&self) -> Option<&Mirror> {
+        match &self.below {
+            Below::Single(..) => None,
+            Below::Mirror(mirror) => Some(mirror),
+        }
     }
 
     /// Where its acknowledged writes survive a kill.
@@ -239,9 +322,17 @@ impl OpenVolume {
     ///
     /// The volume's failure; then the arena stays, with what is not durable in it.
     pub async fn close(self) -> Result<(), VolumeError> {
+        if let Below::Mirror(mirror) = &self.below {
+            mirror.stop();
+        }
         let closed = self.volume.close().await;
         closed.map_err(|source| {
-            let source = self.members.lost().map_or(source, |lost| Error::Latched(lost.into()));
+            let source = match &self.below {
+                Below::Single(members, _) => {
+                    members.lost().map_or(source, |lost| Error::Latched(lost.into()))
+                }
+                Below::Mirror(_) => source,
+            };
             VolumeError::Engine { folder: self.folder.clone(), source }
         })?;
         let _an_empty_arena_may_stay = std::fs::remove_file(&self.arena_path);
@@ -284,11 +375,13 @@ fn check_description(folder: &Path, description: &Description, found: &Identity)
 
 /// Reads the description and keeps every other process from opening the volume.
 fn lock_description(folder: &Path) -> Result<(Description, File), VolumeError> {
-    let (description, file) = Description::read(folder)?;
     let began = Instant::now();
     loop {
+        // Anew each time: it may be another one by now, after a member was replaced.
+        let (description, file) = Description::read(folder)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok((description, file)),
+            Ok(()) if is_current(folder, &file) => return Ok((description, file)),
+            Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) if is_served(folder) || began.elapsed() > PATIENCE => {
                 return Err(VolumeError::InUse(folder.to_owned()));
             }
@@ -299,6 +392,14 @@ fn lock_description(folder: &Path) -> Result<(Description, File), VolumeError> {
             }
         }
     }
+}
+
+/// Whether that is the description that is there now.
+fn is_current(folder: &Path, file: &File) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let there = folder.join(description::FILE_NAME).metadata();
+    let inode = |found: &std::fs::Metadata| (found.dev(), found.ino());
+    matches!((&there, &file.metadata()), (Ok(there), Ok(ours)) if inode(there) == inode(ours))
 }
 
 /// Whether a living process answers for the volume.

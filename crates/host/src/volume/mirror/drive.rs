@@ -1,0 +1,65 @@
+//! A drive as one of several that hold the same: all of them look alike.
+
+use std::rc::Rc;
+
+use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
+use evenkeel_engine::error::DeviceError;
+
+use crate::volume::member::MemberDrive;
+
+/// A drive of which only as much is used, in sectors as large, as of all its like.
+#[derive(Debug, Clone)]
+pub struct MirrorDrive {
+    drive: Rc<MemberDrive>,
+    geometry: Geometry,
+}
+
+impl MirrorDrive {
+    /// `drive`, taken for a drive of this geometry.
+    ///
+    /// # Errors
+    ///
+    /// In one line, why it cannot be taken for one.
+    pub fn new(drive: Rc<MemberDrive>, geometry: Geometry) -> Result<Self, String> {
+        let found = drive.geometry();
+        if found.size_bytes < geometry.size_bytes {
+            let (found, needed) = (found.size_bytes, geometry.size_bytes);
+            return Err(format!("it has {found} bytes, and {needed} are needed"));
+        }
+        if found.sector_bytes > geometry.sector_bytes {
+            let (found, needed) = (found.sector_bytes, geometry.sector_bytes);
+            return Err(format!("it writes {found} bytes at once, and the others {needed}"));
+        }
+        if geometry.atomic_sectors && !found.atomic_sectors {
+            return Err("it is not known to keep sectors whole in a power cut, as the others are".to_owned());
+        }
+        Ok(Self { drive, geometry })
+    }
+
+    /// The drive itself.
+    pub fn drive(&self) -> &Rc<MemberDrive> {
+        &self.drive
+    }
+}
+
+impl Device for MirrorDrive {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        self.drive.read(offset, into).await
+    }
+
+    async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
+        self.drive.write(offset, bytes, durability).await
+    }
+
+    async fn flush(&self, scope: FlushScope<'_>) -> Result<(), DeviceError> {
+        self.drive.flush(scope).await
+    }
+
+    async fn discard(&self, extent: Extent) -> Result<(), DeviceError> {
+        self.drive.discard(extent).await
+    }
+}
