@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, ValueEnum};
 use evenkeel_host::volume::member::Place;
 
-use super::volume::place;
+use super::volume::{AtomicSectorsArg, place};
 use crate::units;
 
 /// How a mirror's members are run.
@@ -103,4 +103,8 @@ pub(crate) struct ReplaceArgs {
     /// Take room only where something is written: a full disk below can then fail the member
     #[arg(long)]
     pub(crate) sparse: bool,
+
+    /// Whether a power cut leaves each sector of NEW old or new, never a mixture
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(crate) atomic_sectors: AtomicSectorsArg,
 }

@@ -8,9 +8,8 @@ use evenkeel_host::event_loop::{Backend, race};
 use evenkeel_host::volume::create::{Plan, PlannedMember, Request, create};
 use evenkeel_host::volume::description::LayoutKind;
 use evenkeel_measure::report::format;
-use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{counted, event_loop, quoted};
+use super::{counted, event_loop, progress_bar, quoted};
 use crate::args::{AtomicSectorsArg, CreateArgs, LayoutArg};
 use crate::failure::Failure;
 use crate::stdout::say;
@@ -142,11 +141,4 @@ fn line(what: &str, member: &PlannedMember, lost: &str, sparse: bool) -> String 
     let sparse = if sparse { ", sparse" } else { "" };
     let lost = if member.overwrites { format!("; what it holds {lost}") } else { String::new() };
     format!("  {what:<6} {place}, {bytes}{sparse}{lost}\n")
-}
-
-fn progress_bar() -> ProgressBar {
-    let bar = ProgressBar::new(1);
-    let style = ProgressStyle::with_template("{msg:24} {bar:30} {percent}%");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
 }

@@ -9,7 +9,7 @@ use evenkeel_host::event_loop::Backend;
 use evenkeel_host::nbd::limits::Limits;
 use evenkeel_host::nbd::uri::of_place;
 use evenkeel_host::net::Place;
-use evenkeel_host::service::{self, Address, Ended, Event, Options};
+use evenkeel_host::service::{self, Address, Ended, Event, Options, ScrubOptions};
 use evenkeel_host::volume::description::{Description, LayoutKind};
 use evenkeel_host::volume::{NBD_SOCKET, RunOptions, VolumeError};
 
@@ -53,6 +53,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         read_only: args.read_only,
         limits: Limits { connections_max: args.connections as usize, ..Limits::default() },
         open,
+        scrub: ScrubOptions {
+            every_s: args.mirror.scrub_every.0,
+            bytes_per_s: args.mirror.scrub_rate as u64,
+        },
     };
     let backend = match args.backend {
         BackendArg::Auto => Backend::Auto,

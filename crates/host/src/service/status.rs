@@ -10,13 +10,16 @@ use evenkeel_engine::env::Env;
 use evenkeel_engine::options::Journaling;
 use serde::{Deserialize, Serialize};
 
+use super::mirror_status::MirrorStatus;
+use super::tend::Tended;
 use super::{Told, VolumeServer};
 use crate::drive::DurableWay;
 use crate::event_loop::{Backend, Loop};
 use crate::nbd::statistics::{CommandKind, Statistics};
 use crate::net::connect_unix_blocking;
-use crate::volume::description::{Description, Member};
+use crate::volume::description::Description;
 use crate::volume::member::Place;
+use crate::volume::mirror::Mirror;
 use crate::volume::{OpenVolume, Recovered, STATUS_SOCKET};
 
 /// Longest document that is read.
@@ -44,6 +47,9 @@ pub struct Status {
     pub counters: Counters,
     /// What its clients asked for, since it was opened.
     pub requests: Vec<Requests>,
+    /// What a mirror's members do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mirror: Option<MirrorStatus>,
 }
 
 /// Which volume.
@@ -59,11 +65,11 @@ pub struct VolumeStatus {
     pub size_bytes: u64,
     /// Largest write that is there whole or not at all after a cut.
     pub atomic_max_bytes: u64,
-    /// The home member.
+    /// The home member, or the members of a mirror.
     pub home: String,
-    /// The log member; empty where the log is on the home member.
+    /// The log member, or the log devices; empty where the log is on the home member.
     pub log: String,
-    /// Members that may be lost without losing data.
+    /// Members, and as many log devices, that may be lost now without losing data.
     pub losses_survived: u32,
 }
 
@@ -266,6 +272,8 @@ pub(crate) struct Watched {
     event_loop: Loop,
     began_ns: u64,
     volume: Told,
+    mirror: Option<Mirror>,
+    tended: Tended,
     recovered: Recovered,
     description: Description,
     path: String,
@@ -274,13 +282,21 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    pub(crate) fn new(event_loop: &Loop, open: &OpenVolume, server: VolumeServer, read_only: bool) -> Self {
+    pub(super) fn new(
+        event_loop: &Loop,
+        open: &OpenVolume,
+        server: VolumeServer,
+        read_only: bool,
+        tended: Tended,
+    ) -> Self {
         Self {
             event_loop: event_loop.clone(),
             began_ns: event_loop.now_ns(),
             volume: open.volume.clone(),
+            mirror: open.mirror().cloned(),
+            tended,
             recovered: open.recovered,
-            description: open.description.clone(),
+            description: open.description(),
             path: open.folder().display().to_string(),
             server,
             read_only,
@@ -292,6 +308,19 @@ impl Watched {
         let (volume, description) = (&self.volume, &self.description);
         let server = self.server.status();
         let occupancy = volume.occupancy();
+        let now_ns = self.event_loop.now_ns();
+        let mirror = self.mirror.as_ref();
+        // Where a member is may have changed.
+        let (home, log) = match mirror {
+            Some(mirror) => (
+                places(mirror.members().iter().map(|member| &member.place)),
+                places(mirror.log_devices().iter().map(|log| &log.place)),
+            ),
+            None => (
+                places(description.members.iter().map(|member| &member.place)),
+                places(description.logs.iter().map(|log| &log.place)),
+            ),
+        };
         Status {
             schema: "evenkeel.status/1".to_owned(),
             volume: VolumeStatus {
@@ -300,13 +329,13 @@ impl Watched {
                 layout: description.layout.name().to_owned(),
                 size_bytes: description.size_bytes,
                 atomic_max_bytes: description.atomic_max_bytes,
-                home: places(&description.members),
-                log: places(&description.logs),
-                losses_survived: 0,
+                home,
+                log,
+                losses_survived: mirror.map_or(0, Mirror::losses_survived),
             },
             server: ServerStatus {
                 pid: std::process::id(),
-                uptime_s: self.event_loop.now_ns().saturating_sub(self.began_ns) as f64 / 1e9,
+                uptime_s: now_ns.saturating_sub(self.began_ns) as f64 / 1e9,
                 backend: match self.event_loop.backend() {
                     Backend::Threads => "threads".to_owned(),
                     Backend::Auto | Backend::Uring => "io_uring".to_owned(),
@@ -339,6 +368,7 @@ impl Watched {
                 ..volume.counters().into()
             },
             requests: requests(&server.statistics),
+            mirror: mirror.map(|mirror| MirrorStatus::of(mirror, &self.tended, now_ns)),
         }
     }
 
@@ -373,8 +403,8 @@ impl Watched {
 }
 
 /// The places of members, as one text.
-fn places(members: &[Member]) -> String {
-    members.iter().map(|member| member.place.to_string()).collect::<Vec<_>>().join(", ")
+fn places<'a>(places: impl Iterator<Item = &'a Place>) -> String {
+    places.map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn requests(statistics: &Statistics) -> Vec<Requests> {

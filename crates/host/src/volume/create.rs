@@ -32,10 +32,18 @@ use crate::path_error::PathError;
 use crate::scratch::ScratchFile;
 
 /// Files that go again unless everything was made.
-#[derive(Default)]
-struct Made {
+#[derive(Debug, Default)]
+pub(super) struct Made {
     files: Vec<ScratchFile>,
     folder: Option<PathBuf>,
+}
+
+impl Made {
+    /// Everything was made.
+    pub(super) fn keep(mut self) {
+        self.folder = None;
+        self.files.drain(..).for_each(ScratchFile::keep);
+    }
 }
 
 impl Drop for Made {
@@ -106,10 +114,7 @@ pub async fn create(
     let written = write_volume(event_loop, request, &description, &members, &logs).await;
     written.map_err(|source| engine_error(request, source))?;
     description.write(&request.folder)?;
-    made.folder = None;
-    for file in made.files.drain(..) {
-        file.keep();
-    }
+    made.keep();
     Ok(description)
 }
 
@@ -152,7 +157,7 @@ fn engine_error(request: &Request, source: Error) -> VolumeError {
     }
 }
 
-async fn make_member(
+pub(super) async fn make_member(
     event_loop: &Loop,
     request: &Request,
     member: &PlannedMember,

@@ -147,7 +147,7 @@ impl MemberDrive {
     }
 
     /// Why it is lost, if it is.
-    fn failure(&self) -> Option<ClientError> {
+    pub(super) fn failure(&self) -> Option<ClientError> {
         match self {
             Self::File(_) => None,
             Self::Nbd(drive) => drive.client().failure(),

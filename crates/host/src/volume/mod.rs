@@ -19,38 +19,33 @@
 
 mod arenas;
 pub mod create;
+mod described;
 pub mod description;
 pub mod devices;
 pub mod member;
 pub mod mirror;
 mod plan;
+pub mod replace;
 
-use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
 
 use evenkeel_engine::env::Arena as _;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::options::OpenOptions;
 use evenkeel_engine::ring::RingOptions;
 use evenkeel_engine::volume::{Identity, Volume, identify};
-use rustix::fs::FlockOperation;
 
 use crate::arena::{LEN_MAX_BYTES, SharedArena};
 use crate::event_loop::Loop;
-use crate::net::connect_unix_blocking;
 use crate::path_error::PathError;
 
 use arenas::Arenas;
+use described::Described;
 use description::{Description, LayoutKind};
 use devices::{HomeDevice, LogDevice, OneOrSeveral};
 use member::{MemberDrive, Members, Watch, lost};
 use mirror::Mirror;
-
-/// How long a process that was just killed is waited for: the kernel ends its I/O after its death is told.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A volume of the engine on this machine's drives.
 pub type LocalVolume = Volume<Loop, SharedArena, HomeDevice, LogDevice>;
@@ -122,15 +117,11 @@ impl VolumeError {
 pub struct OpenVolume {
     /// What serves reads and writes.
     pub volume: LocalVolume,
-    /// What its folder says of it.
-    pub description: Description,
     /// What a cut or a kill had left to be done.
     pub recovered: Recovered,
-    folder: PathBuf,
+    described: Rc<Described>,
     arena_path: PathBuf,
     below: Below,
-    /// Holds the lock.
-    lock: File,
 }
 
 /// What lies below a volume.
@@ -219,7 +210,7 @@ impl Drop for NewArena {
 
 impl std::fmt::Debug for OpenVolume {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("OpenVolume").field("folder", &self.folder).finish_non_exhaustive()
+        out.debug_struct("OpenVolume").field("folder", &self.folder()).finish_non_exhaustive()
     }
 }
 
@@ -235,7 +226,8 @@ impl OpenVolume {
         options: impl Into<RunOptions>,
     ) -> Result<Self, VolumeError> {
         let options = options.into();
-        let (description, lock) = lock_description(folder)?;
+        let described = Rc::new(Described::lock(folder)?);
+        let description = described.description();
         let devices = Devices::open(event_loop, folder, &description, options.ring).await?;
         let Devices { home, log, separate_log, below } = devices;
         let engine_error = |source| match (&below, below.lost()) {
@@ -286,13 +278,17 @@ impl OpenVolume {
                 watch.over(event_loop, member, move |error| volume.fail(&lost(&place, &error)));
             }
         }
-        let folder = folder.to_owned();
-        Ok(Self { volume, description, recovered, folder, arena_path, below, lock })
+        Ok(Self { volume, recovered, described, arena_path, below })
     }
 
     /// Where it is.
     pub fn folder(&self) -> &Path {
-        &self.folder
+        self.described.folder()
+    }
+
+    /// What its folder says of it.
+    pub fn description(&self) -> Description {
+        self.described.description()
     }
 
     /// Its members and log devices, if it has several.
@@ -325,6 +321,7 @@ impl OpenVolume {
         if let Below::Mirror(mirror) = &self.below {
             mirror.stop();
         }
+        let folder = self.folder().to_owned();
         let closed = self.volume.close().await;
         closed.map_err(|source| {
             let source = match &self.below {
@@ -333,7 +330,7 @@ impl OpenVolume {
                 }
                 Below::Mirror(_) => source,
             };
-            VolumeError::Engine { folder: self.folder.clone(), source }
+            VolumeError::Engine { folder, source }
         })?;
         let _an_empty_arena_may_stay = std::fs::remove_file(&self.arena_path);
         Ok(())
@@ -373,42 +370,11 @@ fn check_description(folder: &Path, description: &Description, found: &Identity)
     Ok(())
 }
 
-/// Reads the description and keeps every other process from opening the volume.
-fn lock_description(folder: &Path) -> Result<(Description, File), VolumeError> {
-    let began = Instant::now();
-    loop {
-        // Anew each time: it may be another one by now, after a member was replaced.
-        let (description, file) = Description::read(folder)?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) if is_current(folder, &file) => return Ok((description, file)),
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) if is_served(folder) || began.elapsed() > PATIENCE => {
-                return Err(VolumeError::InUse(folder.to_owned()));
-            }
-            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(10)),
-            Err(error) => {
-                let path = folder.join(description::FILE_NAME);
-                return Err(PathError::new(&path, "cannot lock", io::Error::from(error)).into());
-            }
-        }
-    }
-}
-
-/// Whether that is the description that is there now.
-fn is_current(folder: &Path, file: &File) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let there = folder.join(description::FILE_NAME).metadata();
-    let inode = |found: &std::fs::Metadata| (found.dev(), found.ino());
-    matches!((&there, &file.metadata()), (Ok(there), Ok(ours)) if inode(there) == inode(ours))
-}
-
-/// Whether a living process answers for the volume.
-fn is_served(folder: &Path) -> bool {
-    connect_unix_blocking(&folder.join(STATUS_SOCKET)).is_ok()
-}
-
 /// Where a server tells its status.
 pub const STATUS_SOCKET: &str = "status.sock";
+
+/// Where the server of a mirror takes orders.
+pub const CONTROL_SOCKET: &str = "control.sock";
 
 /// Where a server listens unless told otherwise.
 pub const NBD_SOCKET: &str = "nbd.sock";

@@ -252,7 +252,12 @@ impl Request {
         Ok(())
     }
 
-    fn plan_member(&self, place: Place, bytes: u64, sized_by: &str) -> Result<PlannedMember, VolumeError> {
+    /// What will be done to have a member of so many bytes there.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::plan`].
+    pub(super) fn plan_member(&self, place: Place, bytes: u64, sized_by: &str) -> Result<PlannedMember, VolumeError> {
         let path = match &place {
             Place::Path(path) => path.clone(),
             Place::Nbd(uri) => {
@@ -362,7 +367,7 @@ impl Plan {
     }
 
     /// That the files find room, those on one file system all together.
-    fn check_room(&self) -> Result<(), VolumeError> {
+    pub(super) fn check_room(&self) -> Result<(), VolumeError> {
         let mut needed: BTreeMap<u64, u64> = BTreeMap::new();
         for member in self.places() {
             let Some((file_system, above, bytes)) = member.room() else { continue };

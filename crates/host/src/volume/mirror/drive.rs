@@ -4,6 +4,8 @@ use std::rc::Rc;
 
 use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::error::DeviceError;
+use evenkeel_engine::format::ring_head::{HEAD_COPIES, RingHead};
+use evenkeel_engine::format::{PAGE, PAGE_BYTES};
 
 use crate::volume::member::MemberDrive;
 
@@ -34,6 +36,21 @@ impl MirrorDrive {
             return Err("it is not known to keep sectors whole in a power cut, as the others are".to_owned());
         }
         Ok(Self { drive, geometry })
+    }
+
+    /// Whether it says of itself that it is the member at `place` of so many of this volume.
+    pub(in crate::volume) async fn is_member(&self, volume: u64, place: usize, places: usize) -> bool {
+        for copy in 0..HEAD_COPIES {
+            let mut page = [0; PAGE];
+            let read = self.read(copy * PAGE_BYTES, &mut page).await;
+            let head = read.ok().and_then(|()| RingHead::decode(&page));
+            if head.is_some_and(|head| {
+                head.volume == volume && usize::from(head.place) == place && usize::from(head.places) == places
+            }) {
+                return true;
+            }
+        }
+        false
     }
 
     /// The drive itself.

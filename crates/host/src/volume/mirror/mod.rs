@@ -11,6 +11,7 @@ use std::cell::RefCell;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 use evenkeel_engine::device::Geometry;
 use evenkeel_engine::env::Env;
@@ -23,6 +24,7 @@ use super::VolumeError;
 use super::description::{Description, Member};
 use super::devices::{LogDevices, MemberRing};
 use super::member::{MemberDrive, Place, Watch};
+use crate::drive::DriveOptions;
 use crate::event_loop::{Loop, race};
 use crate::path_error::PathError;
 
@@ -35,6 +37,8 @@ struct Entry {
     why: Option<String>,
     /// Counts the drives that were put there.
     generation: u64,
+    /// That which is there, if any.
+    drive: Option<Rc<MemberDrive>>,
 }
 
 /// Entries of one kind, by their places.
@@ -49,6 +53,7 @@ pub struct Mirror {
     /// The log devices.
     pub logs: LogDevices,
     options: RingOptions,
+    geometry: Geometry,
     members: Roll,
     log_entries: Roll,
     watch: Rc<Watch>,
@@ -94,10 +99,6 @@ impl Mirror {
         };
         let (drives, members) = all(&description.members, description.member_geometry()).await?;
         let (log_drives, log_entries) = all(&description.logs, description.log_geometry()).await?;
-        let watched = |drives: &[Option<MirrorDrive>]| -> Vec<Option<Rc<MemberDrive>>> {
-            drives.iter().map(|drive| drive.as_ref().map(|drive| Rc::clone(drive.drive()))).collect()
-        };
-        let (of_members, of_logs) = (watched(&drives), watched(&log_drives));
         let unusable = |error: Error, roll: &Roll| {
             VolumeError::Refused(format!("{}: {error}{}", folder.display(), missing(roll)))
         };
@@ -108,13 +109,10 @@ impl Mirror {
             .map_err(|error| unusable(error, &log_entries))?;
         let watch = Rc::new(Watch::default());
         let event_loop = event_loop.clone();
-        let mirror = Self { event_loop, ring, logs, options, members, log_entries, watch };
-        for (place, drive) in of_members.iter().enumerate() {
-            drive.iter().for_each(|drive| mirror.watch_member(place, drive));
-        }
-        for (place, drive) in of_logs.iter().enumerate() {
-            drive.iter().for_each(|drive| mirror.watch_log(place, drive));
-        }
+        let geometry = description.member_geometry();
+        let mirror = Self { event_loop, ring, logs, options, geometry, members, log_entries, watch };
+        (0..description.members.len()).for_each(|place| mirror.watch_member(place));
+        (0..description.logs.len()).for_each(|place| mirror.watch_log(place));
         Ok(mirror)
     }
 
@@ -171,26 +169,78 @@ impl Mirror {
     pub(super) fn stop(&self) {
         for (place, member) in self.ring.members().iter().enumerate() {
             if matches!(member.standing, Standing::Rebuilding { .. }) {
-                self.ring.leave_out(place, DeviceError { doing: "rebuild a member", errno: libc_eshutdown() });
+                self.ring.leave_out(place, DeviceError { doing: "rebuild a member", errno: shutdown() });
             }
         }
     }
 
-    fn watch_member(&self, place: usize, drive: &MemberDrive) {
-        let (ring, roll) = (self.ring.clone(), Rc::clone(&self.members));
-        let leave_out = move |error| ring.leave_out(place, error);
-        watch_over(&self.watch, &self.event_loop, &roll, place, drive, leave_out);
+    /// Opens what is to be the member at `place`, without waiting for who has it: the volume is served meanwhile.
+    pub(super) async fn open_member(
+        &self,
+        folder: &Path,
+        place: usize,
+        new: &Member,
+        old: &Place,
+    ) -> Result<MirrorDrive, VolumeError> {
+        let refused = |why: String| VolumeError::Refused(format!("{}: {why}", new.place));
+        let held = self.members.borrow()[place].drive.clone();
+        let is_of_use = |drive: &Rc<MemberDrive>| new.place == *old && drive.failure().is_none();
+        if let Some(drive) = held.filter(is_of_use) {
+            return MirrorDrive::new(drive, self.geometry).map_err(refused);
+        }
+        let options = DriveOptions { patience: Duration::ZERO, ..new.options() };
+        match open_one(&self.event_loop, folder, new, options, self.geometry, self.options.answer_max_ns).await {
+            Opened::There(drive) => Ok(drive),
+            Opened::Missing(why) => Err(refused(why)),
+            Opened::Mistake(error) => Err(error.into()),
+        }
     }
 
-    fn watch_log(&self, place: usize, drive: &MemberDrive) {
-        let (logs, roll) = (self.logs.clone(), Rc::clone(&self.log_entries));
-        let leave_out = move |error| logs.leave_out(place, error);
-        watch_over(&self.watch, &self.event_loop, &roll, place, drive, leave_out);
+    /// Puts `drive`, which is at `new`, in the place of a member; its rebuild begins.
+    pub(super) async fn replace_member(
+        &self,
+        place: usize,
+        new: &Place,
+        drive: MirrorDrive,
+    ) -> Result<(), Error> {
+        let members = self.ring.members();
+        let is_in_sync = |member: &MemberStatus| member.standing == Standing::InSync;
+        let others = members.iter().enumerate().filter(|(other, _)| *other != place);
+        if others.filter(|(_, member)| is_in_sync(member)).count() == 0 {
+            return Err(Error::Unusable(
+                "no other member holds everything: this one cannot be given up".to_owned(),
+            ));
+        }
+        // From here on the old one is not heard of any more.
+        {
+            let mut entries = self.members.borrow_mut();
+            let entry = &mut entries[place];
+            let generation = entry.generation + 1;
+            let drive = Some(Rc::clone(drive.drive()));
+            *entry = Entry { place: new.clone(), why: None, generation, drive };
+        }
+        self.ring.leave_out(place, DeviceError { doing: "be replaced", errno: shutdown() });
+        let replaced = self.ring.replace(place, drive).await;
+        match &replaced {
+            Ok(()) => self.watch_member(place),
+            Err(error) => self.members.borrow_mut()[place].why = Some(error.to_string()),
+        }
+        replaced
+    }
+
+    fn watch_member(&self, place: usize) {
+        let (ring, roll) = (self.ring.clone(), &self.members);
+        watch_over(&self.watch, &self.event_loop, roll, place, move |error| ring.leave_out(place, error));
+    }
+
+    fn watch_log(&self, place: usize) {
+        let (logs, roll) = (self.logs.clone(), &self.log_entries);
+        watch_over(&self.watch, &self.event_loop, roll, place, move |error| logs.leave_out(place, error));
     }
 }
 
 /// Cannot send after shutdown, as in errno(3).
-fn libc_eshutdown() -> i32 {
+fn shutdown() -> i32 {
     rustix::io::Errno::SHUTDOWN.raw_os_error()
 }
 
@@ -199,11 +249,11 @@ fn watch_over(
     event_loop: &Loop,
     roll: &Roll,
     place: usize,
-    drive: &MemberDrive,
     leave_out: impl Fn(DeviceError) + 'static,
 ) {
-    let (roll, generation) = (Rc::clone(roll), roll.borrow()[place].generation);
-    watch.over(event_loop, drive, move |error| {
+    let Entry { generation, drive, .. } = roll.borrow()[place].clone();
+    let (Some(drive), roll) = (drive, Rc::clone(roll)) else { return };
+    watch.over(event_loop, &drive, move |error| {
         let mut entries = roll.borrow_mut();
         if entries[place].generation != generation {
             return; // another is there by now
@@ -239,7 +289,7 @@ async fn open_all(
 ) -> Result<(Vec<Option<MirrorDrive>>, Roll), VolumeError> {
     let opened: RefCell<Vec<Option<Opened>>> = RefCell::new(members.iter().map(|_| None).collect());
     join::all(members.iter().enumerate().map(async |(place, member)| {
-        let drive = open_one(event_loop, folder, member, geometry, limit_ns).await;
+        let drive = open_one(event_loop, folder, member, member.options(), geometry, limit_ns).await;
         opened.borrow_mut()[place] = Some(drive);
     }))
     .await;
@@ -250,8 +300,9 @@ async fn open_all(
             Opened::Missing(why) => (None, Some(why)),
             Opened::Mistake(error) => return Err(error.into()),
         };
+        let held = drive.as_ref().map(|drive| Rc::clone(drive.drive()));
         drives.push(drive);
-        entries.push(Entry { place: member.place.clone(), why, generation: 0 });
+        entries.push(Entry { place: member.place.clone(), why, generation: 0, drive: held });
     }
     Ok((drives, Rc::new(RefCell::new(entries))))
 }
@@ -266,11 +317,12 @@ async fn open_one(
     event_loop: &Loop,
     folder: &Path,
     member: &Member,
+    options: DriveOptions,
     geometry: Geometry,
     limit_ns: u64,
 ) -> Opened {
     let place = member.place.within(folder);
-    let drive = async { Some(MemberDrive::open(event_loop, &place, member.options()).await) };
+    let drive = async { Some(MemberDrive::open(event_loop, &place, options).await) };
     let silence = async {
         event_loop.sleep(limit_ns).await;
         None
