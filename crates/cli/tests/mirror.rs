@@ -20,6 +20,9 @@ const SIZE: usize = 32 << 20;
 /// A log so small that checkpoints never end.
 const FLAGS: &str = "--layout mirror --size 32m --log-size 16m --buffer 8m --atomic-sectors yes";
 
+/// What a new one has to promise that the others do.
+const ATOMIC: &str = "--atomic-sectors yes";
+
 /// Turns so short that there are many.
 const TURNS: &str = "--turn 20ms --rest 1ms";
 
@@ -229,14 +232,15 @@ fn rot_is_found_and_mended_while_the_volume_is_served() {
 fn members_and_log_devices_are_replaced_served_or_not() {
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);
-    let server = volume.serve(TURNS);
+    let server = volume.serve(&format!("{TURNS} --rebuild-rate 8MiB/s"));
     write(&volume.socket(), 0, &noise(5, SIZE));
     fs::write(scene.path("precious"), "precious").unwrap();
     for (line, parts) in [
         ("replace disk member-7 new", ["member-7: no member", "member-0, member-1, log-0, log-1"]),
         ("replace disk member-0 precious", ["precious: it exists", "--destroy precious"]),
         ("replace disk member-0 disk/member-1", ["disk/member-1: it is a member", "name another"]),
-        ("replace disk log-0 new", ["log-0 is a log device", "stop its server"]),
+        ("replace disk log-0 new --atomic-sectors yes", ["log-0 is a log device", "stop its server"]),
+        ("replace disk member-0 new", ["keep sectors whole", "--atomic-sectors yes"]),
         ("replace gone member-0 new", ["gone: no volume is here", "evenkeel create"]),
     ] {
         says(&scene.refused(line), &parts);
@@ -244,14 +248,14 @@ fn members_and_log_devices_are_replaced_served_or_not() {
     assert!(!scene.path("new").exists(), "what is refused leaves nothing behind");
     assert_eq!(scene.text("precious"), "precious");
     // Served: the old one is given up at once, and the new one rebuilt.
-    says(&scene.done("replace disk member-0 new-0").stdout, &["new-0 takes the place of member-0"]);
-    says(&scene.refused("replace disk member-1 other"), &["no other member holds everything"]);
+    says(&scene.done(&format!("replace disk member-0 new-0 {ATOMIC}")).stdout, &["new-0 takes the place of member-0"]);
+    says(&scene.refused(&format!("replace disk member-1 other {ATOMIC}")), &["no other member holds everything"]);
     whole(&server);
     write(&volume.socket(), 1_000_000, &noise(6, 1_000_000));
     server.stop();
     // Not served: a log device by another, a member by a file that may be lost.
-    says(&scene.done("replace disk log-1 new-log").stdout, &["from the next start on"]);
-    scene.done("replace disk member-1 precious --destroy precious");
+    says(&scene.done(&format!("replace disk log-1 new-log {ATOMIC}")).stdout, &["from the next start on"]);
+    scene.done(&format!("replace disk member-1 precious --destroy precious {ATOMIC}"));
     let described = scene.text("disk/volume.toml");
     says(&described, &["new-0", "precious", "new-log", "log-0"]);
     let mut expected = noise(5, SIZE);

@@ -201,7 +201,9 @@ fn a_volume_whose_last_member_dies_stops() {
 
 #[test]
 fn a_new_member_of_a_volume_that_was_never_written_to_is_rebuilt_before_it_counts() {
-    let mut machine = Machine::new(Plan::mirror(2, 1), 37);
+    let mut plan = Plan::mirror(2, 1);
+    plan.ring.rebuild_bytes_per_s = 1000;
+    let mut machine = Machine::new(plan, 37);
     machine.live_whole(async |life| {
         let (_volume, ring, _) = life.open().await.unwrap();
         ring.leave_out(1, DeviceError { doing: "be replaced", errno: 5 });

@@ -106,9 +106,9 @@ impl Wish {
         if find(folder, description, &self.new).is_ok() {
             return refused(format!("{}: it is a member of this volume already; name another", self.new));
         }
-        let bytes = match slot {
-            Slot::Member(_) => description.member_geometry().size_bytes,
-            Slot::Log(_) => description.log_geometry().size_bytes,
+        let geometry = match slot {
+            Slot::Member(_) => description.member_geometry(),
+            Slot::Log(_) => description.log_geometry(),
         };
         let request = Request {
             sparse: self.sparse,
@@ -116,7 +116,7 @@ impl Wish {
             destroy: self.destroy.clone(),
             ..Request::new(folder, description.size_bytes)
         };
-        let planned = request.plan_member(self.new.clone(), bytes, "volume")?;
+        let planned = request.plan_member(self.new.clone(), geometry.size_bytes, "volume")?;
         if !self.sparse {
             Plan { members: vec![planned.clone()], logs: Vec::new() }.check_room()?;
         }
@@ -127,6 +127,8 @@ impl Wish {
             chosen.map_err(|source| engine_error(folder, source.into()))?;
         }
         let new = describe(folder, &planned.place, &drive, self.sparse);
+        MirrorDrive::new(Rc::new(drive), geometry)
+            .map_err(|why| VolumeError::Refused(format!("{}: {why}", self.new)))?;
         Ok(Prepared { replacement: Replacement { slot, old, new, may_overwrite: true }, made })
     }
 }

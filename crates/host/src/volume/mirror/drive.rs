@@ -33,7 +33,9 @@ impl MirrorDrive {
             return Err(format!("it writes {found} bytes at once, and the others {needed}"));
         }
         if geometry.atomic_sectors && !found.atomic_sectors {
-            return Err("it is not known to keep sectors whole in a power cut, as the others are".to_owned());
+            return Err("it is not known to keep sectors whole in a power cut, as the others are; where it does: \
+                        --atomic-sectors yes"
+                .to_owned());
         }
         Ok(Self { drive, geometry })
     }
