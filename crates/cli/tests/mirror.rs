@@ -116,7 +116,8 @@ fn no_acknowledged_write_goes_with_a_kill_a_member_and_a_log_device() {
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);
     let load = Load::new(SIZE, std::process::id().into());
-    for (life, policy) in ["turns", "mixed", "turns", "read-first", "read-around", "turns"].iter().enumerate() {
+    for (life, policy) in ["turns", "mixed", "turns", "read-first", "read-around", "turns"].iter().enumerate()
+    {
         life_under_load(&volume, &load, &format!("{TURNS} --policy {policy}"));
         let (lost, lost_log) = (format!("member-{}", life % 2), format!("log-{}", life / 2 % 2));
         take_away(&scene, &lost);
@@ -248,8 +249,14 @@ fn members_and_log_devices_are_replaced_served_or_not() {
     assert!(!scene.path("new").exists(), "what is refused leaves nothing behind");
     assert_eq!(scene.text("precious"), "precious");
     // Served: the old one is given up at once, and the new one rebuilt.
-    says(&scene.done(&format!("replace disk member-0 new-0 {ATOMIC}")).stdout, &["new-0 takes the place of member-0"]);
-    says(&scene.refused(&format!("replace disk member-1 other {ATOMIC}")), &["no other member holds everything"]);
+    says(
+        &scene.done(&format!("replace disk member-0 new-0 {ATOMIC}")).stdout,
+        &["new-0 takes the place of member-0"],
+    );
+    says(
+        &scene.refused(&format!("replace disk member-1 other {ATOMIC}")),
+        &["no other member holds everything"],
+    );
     whole(&server);
     write(&volume.socket(), 1_000_000, &noise(6, 1_000_000));
     server.stop();

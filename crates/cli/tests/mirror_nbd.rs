@@ -30,7 +30,8 @@ struct Drive {
 impl Drive {
     fn start(scene: &Scene, number: usize) -> Self {
         let socket = format!("drive-{number}");
-        let command = scene.command(&format!("drive sata-2011 --size 64m --seed {number} --nbd unix:{socket}"));
+        let command =
+            scene.command(&format!("drive sata-2011 --size 64m --seed {number} --nbd unix:{socket}"));
         let stderr = scene.path(&format!("stderr-{number}"));
         let server = Server::start(scene.folder().to_owned(), stderr, command).ready();
         Self { socket, server }

@@ -25,7 +25,8 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
         .map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))?;
     let found = event_loop.block_on(async {
         let ring = RingOptions { rebuild_bytes_per_s: u64::MAX, ..RingOptions::default() };
-        let opened = OpenVolume::open(&handle, &args.volume, RunOptions { volume: OpenOptions::default(), ring });
+        let opened =
+            OpenVolume::open(&handle, &args.volume, RunOptions { volume: OpenOptions::default(), ring });
         let Some(open) = unless_signalled(&signals, opened).await else { return Ok(None) };
         let open = open?;
         let replayed = open.recovered;
@@ -81,7 +82,9 @@ fn verdict(args: &CheckArgs, report: &CheckReport, is_mirror: bool) -> String {
             format!("{shown}: no copy of these ranges is right; write them anew from a backup")
         }
         (true, false) => {
-            format!("{shown}: layout single has no redundancy to repair from; write these ranges anew from a backup")
+            format!(
+                "{shown}: layout single has no redundancy to repair from; write these ranges anew from a backup"
+            )
         }
         (false, _) => {
             format!("{shown}: damaged; reads of these ranges fail until they are written anew, from a backup")

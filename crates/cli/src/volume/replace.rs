@@ -23,30 +23,28 @@ pub(crate) fn run(args: &ReplaceArgs) -> Result<(), Failure> {
         .signals(&[signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])
         .map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))?;
     let bar = RefCell::new(progress_bar());
-    let prepared = event_loop.block_on(race(
-        async { Some(prepare(args, &handle, &description, &bar).await) },
-        async {
+    let prepared =
+        event_loop.block_on(race(async { Some(prepare(args, &handle, &description, &bar).await) }, async {
             let _came = signals.next().await;
             None
-        },
-    ));
+        }));
     bar.borrow().finish_and_clear();
     let Some(prepared) = prepared else { return Err(Failure::Interrupted) };
     let prepared = prepared?;
     // From here on it is carried out to its end: that is short.
     let is_served = match control::replace(&args.volume, &prepared.replacement) {
         Some(replaced) => replaced.map(|()| true)?,
-        None => {
-            event_loop
-                .block_on(replace_unserved(&handle, &args.volume, &prepared.replacement))
-                .map(|()| false)?
-        }
+        None => event_loop
+            .block_on(replace_unserved(&handle, &args.volume, &prepared.replacement))
+            .map(|()| false)?,
     };
     let (slot, new) = (prepared.replacement.slot, prepared.replacement.new.place.clone());
     prepared.keep();
     let vol = quoted(&args.volume);
     let next = match (slot, is_served) {
-        (Slot::Member(_), true) => format!("it is being rebuilt: `evenkeel status {vol}` tells how far it is"),
+        (Slot::Member(_), true) => {
+            format!("it is being rebuilt: `evenkeel status {vol}` tells how far it is")
+        }
         (Slot::Member(_), false) => format!("it is rebuilt while it is served: evenkeel serve {vol}"),
         (Slot::Log(_), _) => format!("it takes part from the next start on: evenkeel serve {vol}"),
     };

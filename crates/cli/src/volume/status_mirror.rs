@@ -89,8 +89,12 @@ fn found(mirror: &MirrorStatus) -> String {
             .expect("a string takes all");
     }
     if scrub.damaged_pages > 0 {
-        write!(text, ", {} DAMAGED in every copy: evenkeel check names them", counted(scrub.damaged_pages, "page"))
-            .expect("as above");
+        write!(
+            text,
+            ", {} DAMAGED in every copy: evenkeel check names them",
+            counted(scrub.damaged_pages, "page")
+        )
+        .expect("as above");
     }
     text
 }

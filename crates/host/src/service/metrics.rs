@@ -163,7 +163,12 @@ fn members(out: &mut String, mirror: &MirrorStatus) {
     }
     let scrub = &mirror.scrub;
     for (name, kind, help, value) in [
-        ("scrub_copies_total", "counter", "Copies of pages that were looked at for rot.", scrub.copies_checked),
+        (
+            "scrub_copies_total",
+            "counter",
+            "Copies of pages that were looked at for rot.",
+            scrub.copies_checked,
+        ),
         ("scrub_mended_total", "counter", "Copies that were wrong, and were mended.", scrub.mended_copies),
         ("scrub_damaged_pages", "gauge", "Pages of which no copy was right.", scrub.damaged_pages),
     ] {

@@ -151,7 +151,8 @@ impl Slowness {
     fn look(&mut self, now_ns: u64, members: &[MemberStatus]) {
         self.since_ns.resize(members.len(), None);
         self.turns.resize(members.len(), 0);
-        let drains = |member: &MemberStatus| member.standing == Standing::InSync && member.drain_bytes_per_s > 0;
+        let drains =
+            |member: &MemberStatus| member.standing == Standing::InSync && member.drain_bytes_per_s > 0;
         for (place, member) in members.iter().enumerate() {
             if !drains(member) {
                 self.since_ns[place] = None;
@@ -160,7 +161,8 @@ impl Slowness {
             if std::mem::replace(&mut self.turns[place], member.turns) == member.turns {
                 continue;
             }
-            let others = members.iter().enumerate().filter(|(other, member)| *other != place && drains(member));
+            let others =
+                members.iter().enumerate().filter(|(other, member)| *other != place && drains(member));
             let mut others: Vec<u64> = others.map(|(_, member)| member.drain_bytes_per_s).collect();
             others.sort_unstable();
             let is_slow = others
@@ -171,7 +173,8 @@ impl Slowness {
     }
 
     fn slow(&self, now_ns: u64) -> Vec<bool> {
-        let is_long = |since_ns: &Option<u64>| since_ns.is_some_and(|since_ns| now_ns - since_ns >= SLOW_FOR_NS);
+        let is_long =
+            |since_ns: &Option<u64>| since_ns.is_some_and(|since_ns| now_ns - since_ns >= SLOW_FOR_NS);
         self.since_ns.iter().map(is_long).collect()
     }
 }

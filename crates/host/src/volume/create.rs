@@ -95,9 +95,10 @@ pub async fn create(
         drive.choose_durable_way(sector).await.map_err(|error| engine_error(request, error.into()))?;
     }
     let described = |plan: &[PlannedMember], drives: &[Rc<MemberDrive>]| {
-        let each = plan.iter().zip(drives).map(|(plan, drive)| {
-            describe(&request.folder, &plan.place, drive, request.sparse)
-        });
+        let each = plan
+            .iter()
+            .zip(drives)
+            .map(|(plan, drive)| describe(&request.folder, &plan.place, drive, request.sparse));
         each.collect::<Vec<_>>()
     };
     let description = Description {

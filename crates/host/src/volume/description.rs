@@ -9,10 +9,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use evenkeel_engine::device::Geometry;
+use evenkeel_engine::format::PAGE_BYTES;
 use evenkeel_engine::format::layout::{Layout, log_bytes_with_superblocks};
 use evenkeel_engine::format::log_head::{self, LOGS_MAX};
 use evenkeel_engine::format::ring_head::{self, MEMBERS_MAX};
-use evenkeel_engine::format::PAGE_BYTES;
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
@@ -124,7 +124,9 @@ impl TryFrom<Written> for Description {
         if it.layout == LayoutKind::Mirror {
             let (most, logs_most) = (MEMBERS_MAX, LOGS_MAX);
             if !(2..=most).contains(&members.len()) || !(1..=logs_most).contains(&logs.len()) {
-                return Err(format!("a mirror has 2 to {most} [[member]] and 1 to {logs_most} [[log_device]]"));
+                return Err(format!(
+                    "a mirror has 2 to {most} [[member]] and 1 to {logs_most} [[log_device]]"
+                ));
             }
             if it.log_bytes.is_none() {
                 return Err("a mirror has log_bytes".to_owned());
@@ -335,7 +337,8 @@ mod tests {
     fn mirror() -> Description {
         let sample = sample();
         let [home, log] = [&sample.members[0], &sample.logs[0]];
-        let (members, logs) = (vec![home.clone(), log.clone()], vec![log.clone(), home.clone(), home.clone()]);
+        let (members, logs) =
+            (vec![home.clone(), log.clone()], vec![log.clone(), home.clone(), home.clone()]);
         Description { layout: LayoutKind::Mirror, log_bytes: Some(1 << 20), members, logs, ..sample }
     }
 

@@ -257,7 +257,12 @@ impl Request {
     /// # Errors
     ///
     /// As [`Self::plan`].
-    pub(super) fn plan_member(&self, place: Place, bytes: u64, sized_by: &str) -> Result<PlannedMember, VolumeError> {
+    pub(super) fn plan_member(
+        &self,
+        place: Place,
+        bytes: u64,
+        sized_by: &str,
+    ) -> Result<PlannedMember, VolumeError> {
         let path = match &place {
             Place::Path(path) => path.clone(),
             Place::Nbd(uri) => {

@@ -33,9 +33,11 @@ impl MirrorDrive {
             return Err(format!("it writes {found} bytes at once, and the others {needed}"));
         }
         if geometry.atomic_sectors && !found.atomic_sectors {
-            return Err("it is not known to keep sectors whole in a power cut, as the others are; where it does: \
+            return Err(
+                "it is not known to keep sectors whole in a power cut, as the others are; where it does: \
                         --atomic-sectors yes"
-                .to_owned());
+                    .to_owned(),
+            );
         }
         Ok(Self { drive, geometry })
     }
@@ -47,7 +49,9 @@ impl MirrorDrive {
             let read = self.read(copy * PAGE_BYTES, &mut page).await;
             let head = read.ok().and_then(|()| RingHead::decode(&page));
             if head.is_some_and(|head| {
-                head.volume == volume && usize::from(head.place) == place && usize::from(head.places) == places
+                head.volume == volume
+                    && usize::from(head.place) == place
+                    && usize::from(head.places) == places
             }) {
                 return true;
             }

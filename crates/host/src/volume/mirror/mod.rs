@@ -189,7 +189,9 @@ impl Mirror {
             return MirrorDrive::new(drive, self.geometry).map_err(refused);
         }
         let options = DriveOptions { patience: Duration::ZERO, ..new.options() };
-        match open_one(&self.event_loop, folder, new, options, self.geometry, self.options.answer_max_ns).await {
+        match open_one(&self.event_loop, folder, new, options, self.geometry, self.options.answer_max_ns)
+            .await
+        {
             Opened::There(drive) => Ok(drive),
             Opened::Missing(why) => Err(refused(why)),
             Opened::Mistake(error) => Err(error.into()),
