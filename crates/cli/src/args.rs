@@ -43,7 +43,7 @@ pub(crate) enum Command {
     Serve(Box<ServeArgs>),
     Status(StatusArgs),
     Check(CheckArgs),
-    Replace(ReplaceArgs),
+    Replace(Box<ReplaceArgs>),
     Replay(Box<ReplayArgs>),
     Drive(Box<DriveArgs>),
     Reproduce(ReproduceArgs),

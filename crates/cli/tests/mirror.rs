@@ -3,6 +3,8 @@
 mod support;
 
 use std::fs::{self, OpenOptions};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
@@ -227,6 +229,30 @@ fn rot_is_found_and_mended_while_the_volume_is_served() {
     says(&scene.done("status disk").stdout, &["pages mended from another copy"]);
     server.stop();
     says(&scene.done("check disk").stdout, &[" 0 wrong"]);
+}
+
+#[test]
+fn metrics_tell_of_each_member_and_log_device() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let server = volume.serve(&format!("{TURNS} --metrics 127.0.0.1:0"));
+    let at = server.told("metrics: http://");
+    let at = at.strip_suffix("/metrics").unwrap();
+    let mut scrape = TcpStream::connect(at).unwrap();
+    scrape.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    let mut text = String::new();
+    scrape.read_to_string(&mut text).unwrap();
+    for line in [
+        "evenkeel_member_in_sync{member=\"0\"} 1",
+        "evenkeel_member_in_sync{member=\"1\"} 1",
+        "evenkeel_member_slow{member=\"1\"} 0",
+        "evenkeel_member_queued_bytes{member=\"0\"} 0",
+        "evenkeel_log_device_in_sync{log=\"1\"} 1",
+        "evenkeel_scrub_mended_total 0",
+    ] {
+        assert!(text.lines().any(|found| found == line), "no `{line}` in {text}");
+    }
+    server.stop();
 }
 
 #[test]

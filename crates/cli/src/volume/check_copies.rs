@@ -89,8 +89,8 @@ impl Copies {
     /// What was found, in words.
     pub(super) fn text(&self) -> String {
         let mut text = format!(
-            "  and {} of pages on the members, {} wrong, {} mended\n",
-            format!("{} copies", format::count(self.checked)),
+            "  and {} copies of pages on the members, {} wrong, {} mended\n",
+            format::count(self.checked),
             format::count(self.wrong),
             format::count(self.mended)
         );

@@ -374,7 +374,12 @@ impl Watched {
 
     fn chosen(&self) -> Chosen {
         let options = self.volume.options();
-        let (journaling, threshold_bytes) = match options.journaling {
+        // To a mirror every write goes through the log.
+        let journaling = match (options.journaling, &self.mirror) {
+            (Journaling::Selective { .. } | Journaling::Ordered, Some(_)) => Journaling::Wasteless,
+            (journaling, _) => journaling,
+        };
+        let (journaling, threshold_bytes) = match journaling {
             Journaling::Wasteless => ("wasteless", None),
             Journaling::Selective { threshold_bytes } => ("selective", Some(threshold_bytes)),
             Journaling::WholePages => ("whole-pages", None),
