@@ -26,7 +26,7 @@ const FLAGS: &str = "--layout mirror --size 32m --log-size 16m --buffer 8m --ato
 const ATOMIC: &str = "--atomic-sectors yes";
 
 /// Turns so short that there are many.
-const TURNS: &str = "--turn 20ms --rest 1ms";
+const TURNS: &str = "--turn 20ms --rest 1ms --rest-max 20ms";
 
 #[track_caller]
 fn mirror(server: &Server) -> MirrorStatus {

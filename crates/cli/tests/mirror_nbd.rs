@@ -19,7 +19,7 @@ const SIZE: usize = 24 << 20;
 /// What the drives hold besides is little.
 const FLAGS: &str = "--layout mirror --size 24m --log-size 16m --buffer 8m";
 
-const TURNS: &str = "--turn 100ms --rest 5ms --answer-max 60s";
+const TURNS: &str = "--turn 100ms --rest 5ms --rest-max 100ms --answer-max 60s";
 
 /// A simulated drive on the socket `drive-N`.
 struct Drive {
@@ -141,7 +141,7 @@ fn a_drive_that_hangs_is_left_out_after_its_time() {
     let scene = Scene::new();
     let drives: Vec<Drive> = (0..2).map(|number| Drive::start(&scene, number)).collect();
     let volume = mirror_of(&scene, &drives);
-    let flags = "--turn 100ms --rest 5ms --answer-max 5s";
+    let flags = "--turn 100ms --rest 5ms --rest-max 100ms --answer-max 5s";
     let server = volume.serve(flags);
     drives[1].server.signal("STOP");
     write(&volume.socket(), 0, &noise(1, SIZE));

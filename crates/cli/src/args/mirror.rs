@@ -21,9 +21,13 @@ pub(crate) struct MirrorArgs {
     #[arg(long, value_name = "TIME", value_parser = units::seconds, default_value = "1s")]
     pub(crate) turn: f64,
 
-    /// How long a member rests behind its turn before it is read
-    #[arg(long, value_name = "TIME", value_parser = units::seconds, default_value = "20ms")]
+    /// For how long a member has to have been quick behind its turn before it is read: it is looked at with small reads
+    #[arg(long, value_name = "TIME", value_parser = units::seconds, default_value = "100ms")]
     pub(crate) rest: f64,
+
+    /// It is read after so long even if it is not quick
+    #[arg(long, value_name = "TIME", value_parser = units::seconds, default_value = "2s")]
+    pub(crate) rest_max: f64,
 
     /// How long a member or log device may take over one request before it is left out
     #[arg(long, value_name = "TIME", value_parser = units::seconds, default_value = "10s")]

@@ -112,6 +112,7 @@ fn ring_options(args: &MirrorArgs) -> RingOptions {
         },
         turn_ns: ns(args.turn),
         rest_ns: ns(args.rest),
+        rest_max_ns: ns(args.rest_max),
         answer_max_ns: ns(args.answer_max),
         rebuild_bytes_per_s: args.rebuild_rate as u64,
         ..RingOptions::default()

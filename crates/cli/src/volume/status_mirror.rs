@@ -27,7 +27,7 @@ pub(super) fn missing(volume: &Path, mirror: &MirrorStatus) -> Option<String> {
 pub(super) fn of_mirror(mirror: &MirrorStatus) -> String {
     let turns = match mirror.policy.as_str() {
         "turns" => format!(
-            "turns of {}, rest of {}; {} of {} only read",
+            "turns of {}, rest of {} at least; {} of {} only read",
             format::seconds(mirror.turn_s),
             format::seconds(mirror.rest_s),
             mirror.readers,

@@ -14,8 +14,10 @@ pub struct MirrorStatus {
     pub policy: String,
     /// How long a member writes, at most.
     pub turn_s: f64,
-    /// How long it rests behind that.
+    /// For how long it has to be quick behind that before it is read.
     pub rest_s: f64,
+    /// It is read after so long even if it is not.
+    pub rest_max_s: f64,
     /// Members that only read now.
     pub readers: u64,
     /// Members that hold everything.
@@ -120,6 +122,7 @@ impl MirrorStatus {
             .to_owned(),
             turn_s: options.turn_ns as f64 / 1e9,
             rest_s: options.rest_ns as f64 / 1e9,
+            rest_max_s: options.rest_max_ns as f64 / 1e9,
             readers: readers as u64,
             members_in_sync: members_in_sync as u64,
             logs_in_sync: logs_in_sync as u64,
