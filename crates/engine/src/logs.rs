@@ -1,7 +1,7 @@
 //! Several log devices as one.
 //!
 //! 1. A write is done when every device that takes part has it; one that fails takes part no more.
-//! 2. Before anything is acknowledged without a device, whoever opens the volume later is told: the others by their
+//! 2. Before anything is acknowledged without a device, one that failed or one that is not there, whoever opens the volume later is told: the others by their
 //!    heads, and a [`Witness`] that outlives them. So a device that was left out, alone, is never taken for the log.
 //! 3. A device that was left out and came back lacks records. It takes part again once those that count are on it
 //!    ([`Device::mend`], [`Device::resume`]), and says so only then.
@@ -208,15 +208,9 @@ pub async fn read_log_head<L: Device>(device: &L) -> Option<LogHead> {
 impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
     async fn recognise(&self) -> Result<(), Error> {
         let unusable = |why: &str| Err(Error::Unusable(why.to_owned()));
-        let mut newest: Option<LogHead> = None;
-        for member in &self.members {
-            let Some(device) = &member.device else { continue };
-            member.head.set(read_log_head(device).await);
-            let head = member.head.get();
-            if head.is_some_and(|head| newest.is_none_or(|newest| newest.losses < head.losses)) {
-                newest = head;
-            }
-        }
+        self.read_heads().await;
+        let heads = || self.members.iter().filter_map(|member| member.head.get());
+        let newest = heads().max_by_key(|head| head.losses);
         let Some(newest) = newest.filter(|newest| newest.losses > 0) else {
             return unusable("none of the log devices that are there is one");
         };
@@ -226,7 +220,7 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
                 "the log devices that are there were left out before the last writes: bring back one that was not",
             );
         }
-        for (place, member) in self.members.iter().enumerate().filter(|(_, member)| member.device.is_some()) {
+        for (place, member) in self.in_sync() {
             let is_ours = |head: &LogHead| {
                 head.volume == newest.volume
                     && usize::from(head.place) == place
@@ -238,10 +232,29 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
                 Some(_) => LogStanding::InSync,
             });
         }
+        // Who is not there to be mended will lack what comes now, though it was in sync until now.
+        let is_missing =
+            |member: &Member<L>| matches!(member.standing.get(), LogStanding::Out | LogStanding::Foreign);
+        let is_any_missing = self.members.iter().any(is_missing) && !is_planted(Bug::LogAbsenceUntold);
         self.volume.set(newest.volume);
-        self.losses.set(newest.losses);
+        self.losses.set(newest.losses + u64::from(is_any_missing));
         self.noted.set(newest.losses);
         self.check_alive().map_err(Error::from)
+    }
+
+    /// Reads the head of every device that is there; one that does not answer is left out.
+    async fn read_heads(&self) {
+        join::all(self.in_sync().map(|(_, member)| async move {
+            let Some(device) = &member.device else { return };
+            match self.limited(async { Ok(read_log_head(device).await) }).await {
+                Ok(head) => member.head.set(head),
+                Err(error) => {
+                    member.failure.set(Some(error));
+                    member.standing.set(LogStanding::Out);
+                }
+            }
+        }))
+        .await;
     }
 
     fn in_sync(&self) -> impl Iterator<Item = (usize, &Member<L>)> {
@@ -369,6 +382,11 @@ impl<E: Env, L: Device, W: Witness> Device for Logs<E, L, W> {
 
     fn copies(&self) -> usize {
         self.0.members.len()
+    }
+
+    /// Only of what takes part: others may hold records of a history that was given up.
+    fn has_copy(&self, copy: usize) -> bool {
+        self.0.members[copy].standing.get() == LogStanding::InSync
     }
 
     async fn read_copy(&self, copy: usize, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
