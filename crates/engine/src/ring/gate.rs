@@ -45,6 +45,8 @@ struct Place {
     len: u64,
     granted: Cell<bool>,
     given_up: Cell<bool>,
+    /// Whether the member was left out while this waited.
+    refused: Cell<bool>,
     waker: RefCell<Waker>,
 }
 
@@ -68,6 +70,7 @@ impl Gate {
             len,
             granted: Cell::default(),
             given_up: Cell::default(),
+            refused: Cell::default(),
             waker: RefCell::new(Waker::noop().clone()),
         });
         let mut state = self.state.borrow_mut();
@@ -95,6 +98,7 @@ impl Gate {
         if is_out {
             state.open = false;
             for place in std::mem::take(&mut state.waiting) {
+                place.refused.set(true);
                 place.waker.borrow().wake_by_ref();
             }
             state.queued_bytes = 0;
@@ -163,7 +167,7 @@ impl Ticket {
             if self.place.granted.get() {
                 return Poll::Ready(true);
             }
-            if self.gate.state.borrow().left_out {
+            if self.place.refused.get() || self.gate.state.borrow().left_out {
                 return Poll::Ready(false);
             }
             self.place.waker.borrow_mut().clone_from(context.waker());

@@ -38,6 +38,8 @@ pub struct Plan {
     pub open: OpenOptions,
     pub ring: RingOptions,
     pub arena_bytes: usize,
+    /// Pages that the members have more than they need.
+    pub extra_pages: [u64; 3],
 }
 
 impl Plan {
@@ -59,6 +61,7 @@ impl Plan {
             open: OpenOptions { cached_pages_max: 16, ..OpenOptions::default() },
             ring,
             arena_bytes: 256 << 10,
+            extra_pages: [0; 3],
         }
     }
 }
@@ -83,6 +86,7 @@ pub struct Life {
     pub env: SimEnv,
     pub members: Vec<SimDrive>,
     pub logs: Vec<SimDrive>,
+    cuts: Cuts,
     arena: RefCell<Option<SimArena>>,
     plan: Plan,
     members_gone: Vec<usize>,
@@ -96,6 +100,11 @@ impl Life {
         };
         let members = self.members.iter().enumerate().map(member).collect();
         Ring::new(self.env.clone(), members, self.plan.ring).expect("there are members")
+    }
+
+    /// Another drive, over this image.
+    pub fn another(&self, image: &SharedImage) -> SimDrive {
+        SimDrive::open(Rc::clone(image), self.env.clone(), self.cuts.clone(), DriveOptions::default())
     }
 
     fn log_devices(&self) -> Vec<Option<SimDrive>> {
@@ -124,11 +133,11 @@ impl Machine {
         let geometry = |size_bytes: u64| Geometry { size_bytes, sector_bytes: 512, atomic_sectors: true };
         let member_bytes = home_bytes + ring_head::DATA_OFFSET;
         let log_bytes = plan.create.log_bytes.next_multiple_of(PAGE) + 2 * PAGE + log_head::DATA_OFFSET;
-        let images = |count: usize, bytes: u64| (0..count).map(|_| Image::shared(geometry(bytes))).collect();
+        let member = |place: usize| Image::shared(geometry(member_bytes + plan.extra_pages[place] * PAGE));
         let mut machine = Self {
             plan,
-            members: images(plan.members, member_bytes),
-            logs: images(plan.logs, log_bytes),
+            members: (0..plan.members).map(member).collect(),
+            logs: (0..plan.logs).map(|_| Image::shared(geometry(log_bytes))).collect(),
             arena: ArenaBytes::new(plan.arena_bytes),
             random: Random::new(seed),
             members_gone: Vec::new(),
@@ -172,6 +181,7 @@ impl Machine {
             env,
             members,
             logs,
+            cuts: cuts.clone(),
             arena: RefCell::new(Some(arena)),
             plan: self.plan,
             members_gone,
