@@ -1,11 +1,14 @@
 //! `evenkeel reproduce`.
 
+mod machine;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use evenkeel_host::interrupt::Interrupt;
 use evenkeel_measure::report::{format, html};
 use evenkeel_measure::reproduce::{
-    self, Claim, Extent, FigureModule, Gallery, Halted, Observer, Settings, Verdict, Work, csv, find, modules,
+    self, Claim, Extent, FigureModule, Gallery, Halted, Measuring, Observer, Settings, Verdict, Work, csv,
+    find, modules,
 };
 use indicatif::ProgressBar;
 
@@ -15,6 +18,7 @@ use crate::outputs::Outputs;
 use crate::sim::{listen, progress_bar, workers};
 use crate::stdout::say;
 use crate::table;
+use machine::Loops;
 
 /// As many letters wrong are taken for a slip.
 const SLIPS_MAX: usize = 6;
@@ -32,9 +36,18 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     let outputs = Outputs::choose("reproduce", args.out.as_deref(), args.force)?;
     let extent = if args.quick { Extent::Small } else { Extent::Full };
     let settings = Settings { extent, seed: args.seed };
+    let machine = args.file_systems.then(|| Loops::find(interrupt.clone()));
+    let measuring = match &machine {
+        None => Measuring::NotAsked,
+        Some(Ok(machine)) => Measuring::On(machine),
+        Some(Err(why)) => Measuring::Impossible(why),
+    };
+    if let Measuring::Impossible(why) = measuring {
+        say(&format!("File systems are not measured: {why}.\n"))?;
+    }
     let shown = Shown { interrupt, bar: progress_bar(0, "points"), planned: AtomicU64::new(0) };
     let at_once = args.jobs.unwrap_or_else(workers) as usize;
-    let ran = reproduce::run(&figures, &settings, &Work::new(at_once, &shown));
+    let ran = reproduce::run(&figures, &settings, &Work::new(at_once, &shown).measuring_on(measuring));
     shown.bar.finish_and_clear();
     let gallery = match ran {
         Ok(gallery) => gallery,

@@ -2,11 +2,14 @@
 
 mod support;
 
+use std::fs;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{Ran, Scene, list, says};
+use support::attached::possible;
+use support::root::programs;
+use support::{Ran, Scene, list, says, skip};
 
 #[test]
 fn the_list_names_every_figure_with_its_paper() {
@@ -71,4 +74,80 @@ fn a_run_that_is_stopped_leaves_nothing_behind() {
     assert_eq!(ran.code, Some(130), "{ran:?}");
     says(&ran.complaint(), &["interrupted"]);
     assert!(!scene.path("results").exists());
+}
+
+/// Whether this machine can have file systems on drives by model.
+fn can_measure() -> Result<(), String> {
+    possible().and_then(|()| programs(&["mkfs.xfs", "mkfs.ext4", "mkfs.btrfs"]))
+}
+
+/// That nothing is left of what was mounted below `tmp`: no folder, no mount, no loop device.
+fn assert_nothing_left(scene: &Scene) {
+    assert!(scene.names("tmp").is_empty(), "{:?}", scene.names("tmp"));
+    let tmp = scene.path("tmp").display().to_string();
+    assert!(!fs::read_to_string("/proc/self/mountinfo").unwrap().contains(&tmp));
+    let loops =
+        fs::read_dir("/sys/block").unwrap().map(|entry| entry.unwrap().path().join("loop/backing_file"));
+    let held = loops.filter_map(|file| fs::read_to_string(file).ok()).find(|backing| backing.contains(&tmp));
+    assert_eq!(held, None);
+}
+
+#[test]
+fn file_systems_are_measured_on_a_drive_by_model_and_leave_nothing_behind() {
+    const NAME: &str = "file_systems_are_measured_on_a_drive_by_model_and_leave_nothing_behind";
+    let scene = Scene::new();
+    fs::create_dir(scene.path("tmp")).unwrap();
+    let line = "reproduce writes-sdcard --quick --file-systems --out results";
+    let output = scene.command(line).env("TMPDIR", scene.path("tmp")).output().unwrap();
+    let ran = Ran::of(line, output);
+    let document = scene.json("results/reproduce.json");
+    let of_kind = |kind: &str| list(&document, "claims").iter().filter(|claim| claim["kind"] == kind).count();
+    assert!(of_kind("predicted") > 0, "{ran:?}");
+    let missing = serde_json::to_string(&document["not_reproduced"]).unwrap();
+    if let Err(why) = can_measure() {
+        says(&ran.stdout, &["File systems are not measured: "]);
+        says(&missing, &["themselves on the modelled devices", "they cannot be measured here: "]);
+        assert_eq!(of_kind("measured"), 0);
+        return skip(NAME, &why);
+    }
+    assert_eq!(of_kind("measured"), of_kind("predicted"), "{ran:?}");
+    assert!(!missing.contains("themselves on the modelled devices"), "{missing}");
+    let charts = list(&document["figures"][0], "charts");
+    let measured: Vec<_> =
+        charts.iter().filter(|chart| chart["title"].as_str().unwrap().ends_with(", measured")).collect();
+    assert_eq!(measured.len(), 3);
+    for chart in measured {
+        let names: Vec<_> = list(chart, "series").iter().map(|series| series["name"].clone()).collect();
+        assert_eq!(names, ["XFS", "ext4", "btrfs"]);
+    }
+    assert_nothing_left(&scene);
+}
+
+#[test]
+fn measuring_that_is_stopped_takes_its_file_system_and_its_drive_away() {
+    if let Err(why) = can_measure() {
+        return skip("measuring_that_is_stopped_takes_its_file_system_and_its_drive_away", &why);
+    }
+    let scene = Scene::new();
+    fs::create_dir(scene.path("tmp")).unwrap();
+    let line = "reproduce writes-sdcard --quick --file-systems --out results";
+    let mut command = scene.command(line);
+    command.env("TMPDIR", scene.path("tmp")).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    let patience = Instant::now();
+    let tmp = scene.path("tmp").display().to_string();
+    let is_mounted = || {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        mounts.lines().any(|line| line.contains(&tmp) && line.contains("/mounted "))
+    };
+    while !is_mounted() {
+        assert!(patience.elapsed() < Duration::from_secs(120), "nothing is mounted");
+        thread::sleep(Duration::from_millis(5));
+    }
+    let id = child.id().to_string();
+    assert!(Command::new("sh").args(["-c", "kill -s INT \"$0\"", &id]).status().unwrap().success());
+    let ran = Ran::of(line, child.wait_with_output().unwrap());
+    assert_eq!(ran.code, Some(130), "{ran:?}");
+    assert!(!scene.path("results").exists());
+    assert_nothing_left(&scene);
 }

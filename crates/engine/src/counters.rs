@@ -56,6 +56,10 @@ counters! {
     direct_writes,
     /// Times a write waited for room in the buffer.
     buffer_waits,
+    /// Writes that were slowed down to what a ring's drives take home,
+    throttled_writes,
+    /// and for how long, all of them together, in ns.
+    throttled_ns,
     /// Times a commit waited for room in the log.
     log_waits,
     /// Times the log was full to its end and went on from its start.

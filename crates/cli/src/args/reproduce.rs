@@ -28,6 +28,11 @@ pub(crate) struct ReproduceArgs {
     #[arg(long)]
     pub(crate) quick: bool,
 
+    /// Measure XFS, ext4 and btrfs on the drives of the writes- figures as well, in real time: minutes; as root, with
+    /// nbdfuse
+    #[arg(long)]
+    pub(crate) file_systems: bool,
+
     /// Seed of all chance
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
@@ -42,6 +47,7 @@ Examples:
   evenkeel reproduce list                           which figures there are
   evenkeel reproduce all --out gallery              all of them: minutes
   evenkeel reproduce okeanos-mpi-io --out one
+  sudo evenkeel reproduce writes-hdd --file-systems --out disk
   evenkeel reproduce all --quick --out look         their shapes, in seconds
 
 Exit status: 0 every claim holds, 1 one fails, 2 wrong usage or an unknown figure, 130 interrupted.";

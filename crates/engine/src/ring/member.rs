@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use super::gate::Gate;
+use super::rest::Looks;
 use crate::device::{Device, Durability, FlushScope};
 use crate::error::DeviceError;
 use crate::format::ring_head::{HEAD_COPIES, Mark, RingHead};
@@ -67,6 +68,7 @@ pub(super) struct Member<M> {
     pub(super) read_bytes: Cell<u64>,
     pub(super) written_bytes: Cell<u64>,
     pub(super) turns: Cell<u64>,
+    pub(super) looks: Looks,
 }
 
 /// The right to write a head, until this is dropped: also by whoever waited too long for its device.
@@ -103,6 +105,7 @@ impl<M: Device> Member<M> {
             read_bytes: Cell::default(),
             written_bytes: Cell::default(),
             turns: Cell::default(),
+            looks: Looks::default(),
         }
     }
 

@@ -25,6 +25,7 @@ mod gate;
 mod member;
 mod read;
 mod rebuild;
+mod rest;
 mod transfer;
 mod turns;
 mod window;
@@ -74,8 +75,10 @@ pub struct RingOptions {
     pub policy: Policy,
     /// How long a member writes, at most, before the next one's turn: a frame.
     pub turn_ns: u64,
-    /// How long it rests after that before it is read.
+    /// For how long it must have been quick after that before it is read; 0 not to look.
     pub rest_ns: u64,
+    /// It is read after so long even if it is not.
+    pub rest_max_ns: u64,
     /// How many members read.
     pub window: WindowOptions,
     /// Writes under way on a member at once.
@@ -101,7 +104,8 @@ impl Default for RingOptions {
         Self {
             policy: Policy::Turns,
             turn_ns: 1_000_000_000,
-            rest_ns: 20_000_000,
+            rest_ns: 100_000_000,
+            rest_max_ns: 2_000_000_000,
             window: WindowOptions::default(),
             depth_max: 32,
             answer_max_ns: 30_000_000_000,

@@ -164,8 +164,8 @@ impl<E: Env, M: Device> Inner<E, M> {
         if member.is_in_sync() && (self.options.policy == Policy::Turns || self.has_work(place)) {
             self.settle(place).await;
         }
-        if self.options.policy == Policy::Turns && self.members.len() > 1 {
-            self.env.sleep(self.options.rest_ns).await;
+        if self.options.policy == Policy::Turns && self.members.len() > 1 && self.options.rest_ns > 0 {
+            self.rest(member).await;
         }
         if member.standing.get() == Standing::InSync {
             member.role.set(Role::Reading);

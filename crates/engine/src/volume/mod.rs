@@ -25,6 +25,7 @@ mod pace;
 mod recover;
 mod scrub;
 mod superblocks;
+mod throttle;
 mod write;
 
 use std::cell::{Cell, RefCell};
@@ -88,6 +89,8 @@ pub struct Occupancy {
     /// As many of them as may be: those cached, or where that is more, those that a checkpoint writes with as many
     /// dirty ones.
     pub pages_max_bytes: u64,
+    /// Bytes a second that a ring's drives took home of late; 0 where nobody waits for that.
+    pub drain_bytes_per_s: u64,
 }
 
 struct Inner<E, A, H, L> {
@@ -102,6 +105,7 @@ struct Inner<E, A, H, L> {
     superblocks: Superblocks<H, L>,
     commits: RefCell<commit::Commits>,
     pace: pace::Pace,
+    throttle: throttle::Throttle,
     /// Held by whoever writes home: one checkpoint or direct write at a time.
     home_writer: Turn,
     checkpoint_running: Cell<bool>,
@@ -185,6 +189,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             table_bytes: inner.home.table.loaded_pages() as u64 * PAGE_BYTES,
             pages_bytes: pages as u64 * PAGE_BYTES,
             pages_peak_bytes: pages_peak as u64 * PAGE_BYTES,
+            drain_bytes_per_s: inner.throttle.drain_bytes_per_s(),
             pages_max_bytes: inner.home.pages_max(inner.limits.dirty_pages_max) as u64 * PAGE_BYTES,
         }
     }
@@ -274,6 +279,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         inner.check_alive()?;
         add(&inner.counters.writes, 1);
         add(&inner.counters.user_bytes, extent.len);
+        inner.admit(extent.len).await;
         if is_planted(Bug::EqualIsDurable) && inner.changed_extents(&extent, bytes).is_empty() {
             return Ok(());
         }
@@ -324,6 +330,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         }
         add(&inner.counters.writes, 1);
         add(&inner.counters.user_bytes, payload_bytes as u64);
+        inner.admit(payload_bytes as u64).await;
         let sequence = inner.buffer_unit(&extents, &bytes).await?;
         let lane = Lane::for_bytes(payload_bytes as u64, inner.options.tuning.small_max_bytes);
         let ticket = inner.buffer.borrow_mut().want_unit(sequence, lane);
@@ -418,6 +425,23 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     fn check_range(&self, offset: u64, len: u64) -> Result<Extent, Error> {
         let extent = Extent { offset, len };
         if extent.fits(self.size_bytes) { Ok(extent) } else { Err(Error::OutOfRange) }
+    }
+
+    /// Waits until a write of so many bytes may come, where the drives take long turns.
+    async fn admit(&self, bytes: u64) {
+        if self.home.device.state().is_none() {
+            return;
+        }
+        let of = |used: u64, max: u64| used as f64 / max.max(1) as f64;
+        let fill = of(self.log.used_bytes(), self.limits.commit_used_max)
+            .max(of(self.home.dirty_pages() as u64, self.limits.dirty_pages_max as u64));
+        let now_ns = self.env.now_ns();
+        let until_ns = self.throttle.admit(now_ns, bytes, fill);
+        if until_ns > now_ns {
+            add(&self.counters.throttled_writes, 1);
+            add(&self.counters.throttled_ns, until_ns - now_ns);
+            self.env.sleep(until_ns - now_ns).await;
+        }
     }
 
     /// Lays what is acknowledged and not durable over committed bytes.

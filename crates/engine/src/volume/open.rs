@@ -17,6 +17,7 @@ use std::rc::Rc;
 use super::pace::Pace;
 use super::recover::{durable_units, read_root, replay};
 use super::superblocks::{InForce, Superblocks};
+use super::throttle::Throttle;
 use super::{Inner, Limits, Turn, Volume, commit};
 use crate::buffer::{Buffer, arena_bytes_min};
 use crate::counters::{Counters, add};
@@ -175,6 +176,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             superblocks,
             commits: RefCell::new(commit::Commits::default()),
             pace: Pace::new(options.tuning),
+            throttle: Throttle::default(),
             home_writer: Turn::default(),
             checkpoint_running: Cell::new(false),
             direct: RefCell::default(),

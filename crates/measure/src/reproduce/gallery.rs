@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::claim::{Claim, Verdict};
 use super::figure::Figure;
 use super::registry;
-use super::{FigureModule, Settings};
+use super::{FigureModule, Measuring, Settings};
 
 /// What the document is.
 pub const SCHEMA: &str = "evenkeel.reproduce/1";
@@ -67,10 +67,13 @@ pub struct Gallery {
     pub figures: Vec<Reproduced>,
     /// What is left out, and why.
     pub not_reproduced: Vec<NotReproduced>,
+    /// What will be left out of papers that have no figure here yet.
+    #[serde(skip)]
+    never_reproduced: Vec<NotReproduced>,
 }
 
 impl Gallery {
-    pub(super) fn new(settings: Settings) -> Self {
+    pub(super) fn new(settings: Settings, measuring: Measuring<'_>) -> Self {
         Self {
             schema: SCHEMA.to_owned(),
             evenkeel_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -79,6 +82,7 @@ impl Gallery {
             claims: Vec::new(),
             figures: Vec::new(),
             not_reproduced: Vec::new(),
+            never_reproduced: registry::not_reproduced(measuring),
         }
     }
 
@@ -111,8 +115,7 @@ impl Gallery {
             let (title, source) = (paper.title.to_owned(), paper.source.to_owned());
             self.papers.push(PaperFacts { paper: number, title, source });
         }
-        self.not_reproduced
-            .extend(registry::not_reproduced().into_iter().filter(|left| left.paper == number));
+        self.not_reproduced.extend(self.never_reproduced.extract_if(.., |left| left.paper == number));
     }
 
     /// The claims of a figure.

@@ -6,7 +6,8 @@
 //! work          its points, side by side on the processors that there are
 //! figure        what comes out: charts, tables, claims
 //!   claim         the paper's words, its value, ours, and whether it holds
-//! okeanos       the figures of paper 5, over the engine and a modelled disk
+//! machine       file systems over drives by model in real time, for figures that measure
+//! sync_writes, rails, range_flush, okeanos   the figures of papers 1, 3, 4 and 5
 //! gallery       all of them, as the document that `reproduce.json` holds; csv.rs its rows
 //! ```
 //!
@@ -20,7 +21,10 @@ mod claim;
 mod csv;
 mod figure;
 mod gallery;
+mod machine;
+pub mod mirrors;
 mod okeanos;
+mod rails;
 mod range_flush;
 mod registry;
 mod sync_writes;
@@ -30,6 +34,7 @@ pub use claim::{Claim, Comparison, Kind, Verdict};
 pub use csv::csv;
 pub use figure::{Chart, Figure, Scale, Series, Table, Unit};
 pub use gallery::{Gallery, NotReproduced, Reproduced, SCHEMA};
+pub use machine::{FileSystem, Machine, Measuring, Mounted, Wanted};
 pub use registry::{find, modules, not_reproduced, papers};
 pub use work::{Halted, Observer, Silent, Work};
 
@@ -114,7 +119,7 @@ pub fn run(
         };
         running.into_iter().map(join).collect()
     });
-    let mut gallery = Gallery::new(*settings);
+    let mut gallery = Gallery::new(*settings, work.measuring());
     for (module, result) in figures.iter().zip(results) {
         match result {
             Ok(figure) => gallery.add(module, figure),

@@ -1,7 +1,7 @@
 //! Which figures there are, and what is not reproduced.
 
 use super::gallery::NotReproduced;
-use super::{FigureModule, Paper, okeanos, range_flush, sync_writes};
+use super::{FigureModule, Measuring, Paper, okeanos, rails, range_flush, sync_writes};
 
 const PAPERS: &[Paper] = &[
     Paper {
@@ -9,6 +9,12 @@ const PAPERS: &[Paper] = &[
         name: "writes",
         title: "Characterizing Synchronous Writes in Stable Memory Devices",
         source: "W. B. Mingardi, G. M. D. Vieira",
+    },
+    Paper {
+        number: 3,
+        name: "rails",
+        title: "Flash on Rails: Consistent Flash Performance through Redundancy",
+        source: "D. Skourtis, D. Achlioptas, N. Watkins, C. Maltzahn, S. Brandt, UC Santa Cruz; USENIX ATC 2014",
     },
     Paper {
         number: 4,
@@ -26,17 +32,26 @@ const PAPERS: &[Paper] = &[
 
 /// What papers show and this does not: paper, what, why.
 const NOT_REPRODUCED: &[(u8, &str, &str)] = &[
-    (
-        1,
-        "XFS, ext4 and btrfs themselves on the modelled devices",
-        "they need root, a kernel's NBD device and real time; docs/reproduce.md has the commands. Their requests are \
-         counted from real ones, and modelled",
-    ),
     (1, "F2FS in figures 3 to 6, 8 and 9", "kernels here have no F2FS, and so nothing was counted of it"),
     (
         1,
         "standard deviations and tests of significance",
         "models repeat themselves: there is no chance to test",
+    ),
+    (
+        3,
+        "the stg volume of the MSR Cambridge traces in figures 14 and 15",
+        "it is not at hand; others of that collection are",
+    ),
+    (
+        3,
+        "figures 10 to 15: rings of two and three drives, and traces on them",
+        "there is no ring of drives yet",
+    ),
+    (
+        3,
+        "drive D, and disaggregating sequential from random writes (section 3.2)",
+        "the paper has no figure of them",
     ),
     (
         4,
@@ -56,7 +71,8 @@ const NOT_REPRODUCED: &[(u8, &str, &str)] = &[
 ];
 
 /// The figures of each paper.
-const BY_PAPER: &[&[FigureModule]] = &[sync_writes::MODULES, range_flush::MODULES, okeanos::MODULES];
+const BY_PAPER: &[&[FigureModule]] =
+    &[sync_writes::MODULES, rails::MODULES, range_flush::MODULES, okeanos::MODULES];
 
 /// The papers.
 pub fn papers() -> &'static [Paper] {
@@ -73,12 +89,26 @@ pub fn find(name: &str) -> Option<&'static FigureModule> {
     modules().find(|module| module.name == name)
 }
 
+/// What is left out where nothing is measured.
+fn unmeasured(why: &str) -> NotReproduced {
+    NotReproduced {
+        paper: 1,
+        what: "XFS, ext4 and btrfs themselves on the modelled devices".to_owned(),
+        reason: format!("{why}. Their requests are counted from real ones, and modelled"),
+    }
+}
+
 /// What papers show and this does not.
-pub fn not_reproduced() -> Vec<NotReproduced> {
+pub fn not_reproduced(measuring: Measuring<'_>) -> Vec<NotReproduced> {
+    let unmeasured = match measuring {
+        Measuring::NotAsked => Some(unmeasured("--file-systems measures them, as root and in real time")),
+        Measuring::Impossible(why) => Some(unmeasured(&format!("they cannot be measured here: {why}"))),
+        Measuring::On(_) => None,
+    };
     let left = |&(paper, what, reason): &(u8, &str, &str)| NotReproduced {
         paper,
         what: what.to_owned(),
         reason: reason.to_owned(),
     };
-    NOT_REPRODUCED.iter().map(left).collect()
+    unmeasured.into_iter().chain(NOT_REPRODUCED.iter().map(left)).collect()
 }

@@ -8,6 +8,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
+use super::machine::Measuring;
+
 /// Why a figure has no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Halted {
@@ -57,6 +59,7 @@ impl Observer for Silent {
 /// Runs points.
 pub struct Work<'a> {
     observer: &'a dyn Observer,
+    measuring: Measuring<'a>,
     at_once: usize,
     free: Mutex<usize>,
     freed: Condvar,
@@ -68,12 +71,13 @@ impl fmt::Debug for Work<'_> {
     }
 }
 
-struct Place<'a, 'o>(&'a Work<'o>);
+/// So many of the points that may be under way at once.
+struct Places<'a, 'o>(&'a Work<'o>, usize);
 
-impl Drop for Place<'_, '_> {
+impl Drop for Places<'_, '_> {
     fn drop(&mut self) {
-        *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        self.0.freed.notify_one();
+        *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += self.1;
+        self.0.freed.notify_all();
     }
 }
 
@@ -81,7 +85,19 @@ impl<'a> Work<'a> {
     /// Up to `at_once` points under way at once, at least one.
     pub fn new(at_once: usize, observer: &'a dyn Observer) -> Self {
         let at_once = at_once.max(1);
-        Self { observer, at_once, free: Mutex::new(at_once), freed: Condvar::new() }
+        let (free, freed) = (Mutex::new(at_once), Condvar::new());
+        Self { observer, measuring: Measuring::NotAsked, at_once, free, freed }
+    }
+
+    /// With what figures need that measure.
+    #[must_use]
+    pub fn measuring_on(self, measuring: Measuring<'a>) -> Self {
+        Self { measuring, ..self }
+    }
+
+    /// Whether figures may measure.
+    pub fn measuring(&self) -> Measuring<'a> {
+        self.measuring
     }
 
     /// Whether to stop: for points that take long, to ask now and then and answer [`Halted::Stopped`].
@@ -108,7 +124,7 @@ impl<'a> Work<'a> {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let Some(point) = points.get(number) else { return };
-                    let result = self.alone(|| run(point));
+                    let result = self.in_places(1, || run(point));
                     let is_halted = result.is_err();
                     results.lock().unwrap_or_else(PoisonError::into_inner)[number] = Some(result);
                     if is_halted {
@@ -129,14 +145,29 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn alone<R>(&self, run: impl FnOnce() -> Result<R, Halted>) -> Result<R, Halted> {
+    /// `run` for each of `points`, one after another and nothing beside them: for what is measured in real time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::each`].
+    pub fn each_alone<P, R>(
+        &self,
+        points: &[P],
+        run: impl Fn(&P) -> Result<R, Halted>,
+    ) -> Result<Vec<R>, Halted> {
+        self.observer.planned(points.len());
+        points.iter().map(|point| self.in_places(self.at_once, || run(point))).collect()
+    }
+
+    /// Runs a point once so many places are free, which it takes.
+    fn in_places<R>(&self, places: usize, run: impl FnOnce() -> Result<R, Halted>) -> Result<R, Halted> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        while *free == 0 {
+        while *free < places {
             free = self.freed.wait(free).unwrap_or_else(PoisonError::into_inner);
         }
-        *free -= 1;
+        *free -= places;
         drop(free);
-        let _place = Place(self);
+        let _places = Places(self, places);
         if self.observer.is_stopped() {
             return Err(Halted::Stopped);
         }
@@ -180,6 +211,27 @@ mod tests {
             }
         });
         assert!(most.into_inner() <= 2);
+    }
+
+    #[test]
+    fn what_runs_alone_has_nothing_beside_it() {
+        let now = AtomicUsize::new(0);
+        let work = Work::new(3, &Silent);
+        let beside = |_: &u64| {
+            now.fetch_add(1, Ordering::SeqCst);
+            std::thread::yield_now();
+            now.fetch_sub(1, Ordering::SeqCst);
+            Ok(())
+        };
+        let alone = |&point: &u64| {
+            assert_eq!(now.load(Ordering::SeqCst), 0);
+            Ok(point)
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| work.each(&[0; 200], beside));
+            scope.spawn(|| work.each(&[0; 200], beside));
+            assert_eq!(work.each_alone(&[1, 2, 3], alone), Ok(vec![1, 2, 3]));
+        });
     }
 
     #[test]

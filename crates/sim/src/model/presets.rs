@@ -33,13 +33,13 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "sata-2011",
-        about: "desktop SATA SSD, 250 GB, 128 MB of cache; collection blocks reads",
+        about: "desktop SATA SSD, 250 GB, 128 MB of cache; stops to collect garbage",
         source: "drive B of the Rails paper (Intel 510); cell times typical",
         shape: flash::sata_2011,
     },
     Preset {
         name: "sata-2008",
-        about: "server SATA SSD of SLC, 65 GB, 16 MB of cache; collection blocks reads",
+        about: "server SATA SSD of SLC, 65 GB, 16 MB of cache; stops to collect garbage",
         source: "drive A of the Rails paper (Intel X25-E); cell times typical",
         shape: flash::sata_2008,
     },

@@ -48,6 +48,7 @@ impl Plan {
         let ring = RingOptions {
             turn_ns: 5_000_000,
             rest_ns: 200_000,
+            rest_max_ns: 5_000_000,
             depth_max: 4,
             answer_max_ns: 1_000_000_000,
             rebuild_bytes_per_s: 1 << 40,

@@ -86,20 +86,40 @@ fn verdict(verdict: Verdict) -> Markup {
     html! { span class=(class) { (verdict.name()) } }
 }
 
-/// The cells of a claim that are the same wherever it stands.
-fn values(claim: &Claim) -> Markup {
+/// The paper's value and ours; none are muted.
+fn both_values(claim: &Claim) -> [Markup; 2] {
     let shown = |value: Option<f64>| value.map(|value| claim.unit.show(value));
+    let muted = |text: &str| html! { span.muted { (text) } };
+    [
+        shown(claim.paper_value).map_or_else(|| muted("in words"), |value| html! { (value) }),
+        shown(claim.value).map_or_else(|| muted(format::NOT_AVAILABLE), |value| html! { b { (value) } }),
+    ]
+}
+
+/// The cells of a claim that has a row.
+fn values(claim: &Claim) -> Markup {
+    let [paper, here] = both_values(claim);
     html! {
-        @match shown(claim.paper_value) {
-            Some(value) => { td { (value) } }
-            None => { td.muted { "in words" } }
-        }
-        @match shown(claim.value) {
-            Some(value) => { td { b { (value) } } }
-            None => { td.muted { (format::NOT_AVAILABLE) } }
-        }
+        td { (paper) }
+        td { (here) }
         td.text { (claim.holds_if.in_words(claim.unit)) }
         td.text { (claim.kind.name()) }
+    }
+}
+
+/// The same of a claim that has a card: beside each other, or below where it is narrow.
+fn values_in_full(claim: &Claim) -> Markup {
+    let [paper, here] = both_values(claim);
+    let named = [
+        ("Paper", paper),
+        ("Here", here),
+        ("Holds if", html! { (claim.holds_if.in_words(claim.unit)) }),
+        ("Kind", html! { (claim.kind.name()) }),
+    ];
+    html! {
+        dl.values {
+            @for (name, value) in named { div { dt { (name) } dd { (value) } } }
+        }
     }
 }
 
@@ -154,19 +174,7 @@ fn claims_in_full(claims: &[&Claim]) -> Markup {
             @for claim in claims {
                 section.card.verdict.fails[claim.verdict == Verdict::Fails].holds[claim.verdict == Verdict::Holds] {
                     h2 { (verdict(claim.verdict)) " " (claim.words) }
-                    div.scroll {
-                        table {
-                            thead {
-                                tr {
-                                    th scope="col" { "Paper" }
-                                    th scope="col" { "Here" }
-                                    th.text scope="col" { "Holds if" }
-                                    th.text scope="col" { "Kind" }
-                                }
-                            }
-                            tbody { tr { (values(claim)) } }
-                        }
-                    }
+                    (values_in_full(claim))
                     @if !claim.note.is_empty() { p.muted { (claim.note) } }
                 }
             }

@@ -6,7 +6,7 @@ use super::stack::{Mounted, Stack};
 use crate::fit::{fit_model, fit_phases};
 use crate::probe::report::{Model, Phases};
 
-const FILE_BYTES: u64 = 16 * MIB;
+pub(super) const FILE_BYTES: u64 = 16 * MIB;
 
 /// The sweep of one stack on one device.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,6 +26,14 @@ pub(super) struct Point {
 }
 
 impl Point {
+    /// Of writes that took so long, one after another.
+    pub(super) fn of(buffer_bytes: u64, latencies_ns: &[u64]) -> Self {
+        let took_s = latencies_ns.iter().sum::<u64>() as f64 / 1e9;
+        let writes = latencies_ns.len() as f64;
+        let throughput_bytes_per_s = buffer_bytes as f64 * writes / took_s;
+        Self { buffer_bytes, throughput_bytes_per_s, latency_s: took_s / writes }
+    }
+
     /// Throughput over latency, in bytes per second squared.
     pub(super) fn ratio(&self) -> f64 {
         self.throughput_bytes_per_s / self.latency_s
@@ -33,7 +41,7 @@ impl Point {
 }
 
 /// The paper's sizes.
-fn sizes(settings: &Settings) -> Vec<u64> {
+pub(super) fn sizes(settings: &Settings) -> Vec<u64> {
     let all = (0..=12).map(|power| (4 * KIB) << power);
     settings.pick(all.clone().collect(), all.step_by(2).collect())
 }
@@ -45,16 +53,9 @@ pub(super) fn sweep(device: Device, stack: Stack, settings: &Settings) -> Curve 
         let mut mounted = Mounted::new(stack, device.drive());
         let latencies_ns: Vec<u64> =
             (0..runs).flat_map(|_| mounted.write_file(FILE_BYTES, buffer_bytes)).collect();
-        let took_s = latencies_ns.iter().sum::<u64>() as f64 / 1e9;
-        Point {
-            buffer_bytes,
-            throughput_bytes_per_s: (runs * FILE_BYTES) as f64 / took_s,
-            latency_s: took_s / latencies_ns.len() as f64,
-        }
+        Point::of(buffer_bytes, &latencies_ns)
     };
-    let points: Vec<Point> = sizes(settings).into_iter().map(point).collect();
-    let fitted: Vec<_> = points.iter().map(|point| (point.buffer_bytes as f64, point.latency_s)).collect();
-    Curve { stack, phases: fit_phases(&fitted), line: fit_model(&fitted), points }
+    Curve::of(stack, sizes(settings).into_iter().map(point).collect())
 }
 
 /// The sweeps of all stacks on a device.
@@ -68,6 +69,13 @@ pub(super) fn of(curves: &[Curve], stack: Stack) -> &Curve {
 }
 
 impl Curve {
+    /// Through these points.
+    pub(super) fn of(stack: Stack, points: Vec<Point>) -> Self {
+        let fitted: Vec<_> =
+            points.iter().map(|point| (point.buffer_bytes as f64, point.latency_s)).collect();
+        Self { stack, phases: fit_phases(&fitted), line: fit_model(&fitted), points }
+    }
+
     /// The point at a size, or the next larger one that was swept.
     pub(super) fn at(&self, buffer_bytes: u64) -> &Point {
         let found = self.points.iter().find(|point| point.buffer_bytes >= buffer_bytes);

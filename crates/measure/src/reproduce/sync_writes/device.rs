@@ -55,6 +55,15 @@ impl Device {
         }
     }
 
+    /// The name of its model.
+    pub(super) fn model(self) -> &'static str {
+        match self {
+            Self::Hdd => "sata-7200",
+            Self::Ssd => "sata-2011",
+            Self::SdCard => "sd-card",
+        }
+    }
+
     /// The drive, never written.
     pub(super) fn drive(self) -> Drive {
         let (model, request_bytes_max, depth, partition_bytes): (Box<dyn AnyModel>, _, _, _) = match self {
@@ -67,21 +76,21 @@ impl Device {
 }
 
 fn hdd() -> Disk {
-    let preset = presets::find_disk("sata-7200").expect("a preset of that name");
+    let preset = presets::find_disk(Device::Hdd.model()).expect("a preset of that name");
     preset.disk(preset.size_bytes()).expect("its own size")
 }
 
 /// Scaled to the paper's partition; on SATA II, as there.
 fn ssd() -> Flash {
     const SATA_2_BYTES_PER_S: u64 = 300_000_000;
-    let preset = presets::find("sata-2011").expect("a preset of that name");
+    let preset = presets::find(Device::Ssd.model()).expect("a preset of that name");
     let mut shape = preset.shape(19 * GIB).expect("a size that it can have");
     shape.link_bytes_per_s = SATA_2_BYTES_PER_S;
     Flash::new(shape)
 }
 
 fn sd_card() -> Flash {
-    let preset = presets::find("sd-card").expect("a preset of that name");
+    let preset = presets::find(Device::SdCard.model()).expect("a preset of that name");
     Flash::new(preset.shape(1440 * MIB).expect("a size that it can have"))
 }
 

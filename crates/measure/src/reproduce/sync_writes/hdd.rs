@@ -4,7 +4,7 @@ use super::super::{Comparison, Figure, FigureModule, Halted, Settings, Unit, Wor
 use super::curve::{Curve, of, sweeps};
 use super::device::{Device, KIB, MIB};
 use super::stack::Stack;
-use super::{claim, drawing};
+use super::{claim, drawing, measured};
 
 /// The disk.
 pub(super) const MODULE: FigureModule = FigureModule {
@@ -25,13 +25,19 @@ pub(super) const MODULE: FigureModule = FigureModule {
 fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
     let curves = sweeps(Device::Hdd, settings, work)?;
     let mut figure = drawing::figure(Device::Hdd, &curves);
-    figure.claims = drawing::shared_claims(&curves);
-    figure.claims.extend(drawing::small_buffer_claims(&curves));
-    figure.claims.extend(claims(&curves));
+    figure.claims = claims(&curves);
+    measured::add_to(&mut figure, Device::Hdd, settings, work, claims)?;
     Ok(figure)
 }
 
 fn claims(curves: &[Curve]) -> Vec<super::Claim> {
+    let mut claims = drawing::shared_claims(curves);
+    claims.extend(drawing::small_buffer_claims(curves));
+    claims.extend(own_claims(curves));
+    claims
+}
+
+fn own_claims(curves: &[Curve]) -> Vec<super::Claim> {
     let xfs = of(curves, Stack::Xfs);
     let at_most = |stack| of(curves, stack).largest().throughput_bytes_per_s;
     let all = [Stack::Xfs, Stack::Ext4, Stack::Btrfs].map(at_most);

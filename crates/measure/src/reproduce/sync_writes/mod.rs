@@ -7,6 +7,7 @@
 //!   stack            a synchronous write through a file system: the requests it is made of
 //!   curve            the sweep over buffer sizes, its phases, its fitted line and its peak
 //!   drawing          charts and the table of a device
+//!   measured         the sweep on real file systems, where that was asked for
 //! ```
 
 mod balance;
@@ -14,6 +15,7 @@ mod curve;
 mod device;
 mod drawing;
 mod hdd;
+mod measured;
 mod sdcard;
 mod ssd;
 mod stack;

@@ -4,7 +4,7 @@ use super::super::{Comparison, Figure, FigureModule, Halted, Settings, Unit, Wor
 use super::curve::{Curve, of, sweeps};
 use super::device::{Device, MIB};
 use super::stack::Stack;
-use super::{about, claim, drawing, kb};
+use super::{about, claim, drawing, kb, measured};
 
 /// The memory card.
 pub(super) const MODULE: FigureModule = FigureModule {
@@ -27,12 +27,18 @@ pub(super) const MODULE: FigureModule = FigureModule {
 fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
     let curves = sweeps(Device::SdCard, settings, work)?;
     let mut figure = drawing::figure(Device::SdCard, &curves);
-    figure.claims = drawing::shared_claims(&curves);
-    figure.claims.extend(claims(&curves));
+    figure.claims = claims(&curves);
+    measured::add_to(&mut figure, Device::SdCard, settings, work, claims)?;
     Ok(figure)
 }
 
 fn claims(curves: &[Curve]) -> Vec<super::Claim> {
+    let mut claims = drawing::shared_claims(curves);
+    claims.extend(own_claims(curves));
+    claims
+}
+
+fn own_claims(curves: &[Curve]) -> Vec<super::Claim> {
     let throughput = |stack| of(curves, stack).at(MIB).throughput_bytes_per_s;
     let words = "With a buffer size of 1 MB XFS reaches 25469 kB/s while ext4 throughput is 24368 kB/s";
     let number = |stack: Stack, kilobytes: f64| {

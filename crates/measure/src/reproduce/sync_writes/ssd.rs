@@ -4,7 +4,7 @@ use super::super::{Comparison, Figure, FigureModule, Halted, Settings, Unit, Wor
 use super::curve::{Curve, of, sweeps};
 use super::device::{Device, KIB, MIB};
 use super::stack::Stack;
-use super::{about, claim, drawing, kb};
+use super::{about, claim, drawing, kb, measured};
 
 /// The SSD.
 pub(super) const MODULE: FigureModule = FigureModule {
@@ -26,12 +26,18 @@ pub(super) const MODULE: FigureModule = FigureModule {
 fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
     let curves = sweeps(Device::Ssd, settings, work)?;
     let mut figure = drawing::figure(Device::Ssd, &curves);
-    figure.claims = drawing::shared_claims(&curves);
-    figure.claims.extend(claims(&curves));
+    figure.claims = claims(&curves);
+    measured::add_to(&mut figure, Device::Ssd, settings, work, claims)?;
     Ok(figure)
 }
 
 fn claims(curves: &[Curve]) -> Vec<super::Claim> {
+    let mut claims = drawing::shared_claims(curves);
+    claims.extend(own_claims(curves));
+    claims
+}
+
+fn own_claims(curves: &[Curve]) -> Vec<super::Claim> {
     let throughput = |stack, bytes| of(curves, stack).at(bytes).throughput_bytes_per_s;
     let number = |words: &str, stack: Stack, bytes: u64, kilobytes: f64| {
         let note = format!("{} with buffers of {}", stack.name(), Unit::Bytes.show(bytes as f64));

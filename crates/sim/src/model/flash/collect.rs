@@ -16,13 +16,19 @@ pub(crate) struct CollectJob {
 }
 
 impl Flash {
-    fn planes_of(&self, unit: usize) -> std::ops::Range<u32> {
+    pub(crate) fn planes_of(&self, unit: usize) -> std::ops::Range<u32> {
         let planes = self.shape.unit_planes();
         unit as u32 * planes..(unit as u32 + 1) * planes
     }
 
     /// Collects where it cannot wait; whether it does.
     pub(crate) fn collect_now(&mut self, unit: usize) -> bool {
+        if self.shape.collection == Collection::Stopping {
+            if self.plane_with_room(unit).is_none() {
+                self.stop_without_room();
+            }
+            return self.is_stopped() && self.collect_in_round(unit);
+        }
         let is_collecting = self.units[unit].collecting.is_some();
         let must = match self.shape.collection {
             Collection::Blocking if is_collecting => true,
@@ -34,6 +40,9 @@ impl Flash {
 
     /// Collects while there is nothing else to do; whether it does.
     pub(crate) fn collect_meanwhile(&mut self, unit: usize) -> bool {
+        if self.shape.collection == Collection::Stopping {
+            return false;
+        }
         self.collect(unit)
     }
 
@@ -51,12 +60,12 @@ impl Flash {
     }
 
     /// The next step of collection in this unit; whether there is one.
-    fn collect(&mut self, unit: usize) -> bool {
+    pub(crate) fn collect(&mut self, unit: usize) -> bool {
         let job = match self.units[unit].collecting {
             Some(job) => job,
             None => {
                 // Where it gains most. Taking the planes in turn would let one fill up with what is valid.
-                let short = self.planes_of(unit).filter(|&plane| self.ftl.is_short(plane));
+                let short = self.planes_of(unit).filter(|&plane| self.ftl.wants_room(plane));
                 let victims = short.filter_map(|plane| Some((plane, self.ftl.victim(plane)?)));
                 let best = victims.min_by_key(|&(_, block)| self.ftl.blocks[block as usize].count);
                 let Some((plane, block)) = best else {
@@ -163,5 +172,6 @@ impl Flash {
         self.ftl.erase(job.block, job.plane);
         self.erase_bytes(job.block);
         self.counters.erases += 1;
+        self.finish_in_round(unit);
     }
 }

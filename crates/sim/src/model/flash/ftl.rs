@@ -45,6 +45,8 @@ pub(crate) struct Plane {
     /// The blocks being written to, by writer; [`NONE`] before the first write.
     pub(crate) open: [u32; 2],
     pub(crate) free: Vec<u32>,
+    /// Whether collection that has begun goes on in it until it has as many free blocks as it should.
+    refilling: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -60,6 +62,7 @@ pub(crate) struct Ftl {
     pub(crate) shift: u32,
     frames_a_page: u32,
     pub(crate) collect_at_blocks: u32,
+    collect_to_blocks: u32,
     blocks_a_plane: u32,
 }
 
@@ -71,7 +74,11 @@ impl Ftl {
         let planes = (0..planes)
             .map(|plane| {
                 let first = plane * blocks_a_plane;
-                Plane { open: [NONE; 2], free: (first..first + blocks_a_plane).rev().collect() }
+                Plane {
+                    open: [NONE; 2],
+                    free: (first..first + blocks_a_plane).rev().collect(),
+                    refilling: false,
+                }
             })
             .collect::<Vec<_>>();
         Self {
@@ -83,6 +90,7 @@ impl Ftl {
             shift: shape.frames_a_block().trailing_zeros(),
             frames_a_page: shape.frames_a_page(),
             collect_at_blocks: shape.collect_at_blocks,
+            collect_to_blocks: shape.collect_to_blocks(),
             blocks_a_plane,
         }
     }
@@ -183,11 +191,25 @@ impl Ftl {
         self.planes[plane as usize].free.len() <= self.collect_at_blocks as usize
     }
 
-    /// The full block of `plane` with the fewest valid frames, if collecting it gains at least a page.
+    /// Every plane that has fewer free blocks than it should is to be collected until it has them.
+    pub(crate) fn refill(&mut self) {
+        for plane in &mut self.planes {
+            plane.refilling = plane.free.len() <= self.collect_to_blocks as usize;
+        }
+    }
+
+    /// Whether `plane` should be collected, or has not yet got what [`Self::refill`] wants for it.
+    pub(crate) fn wants_room(&self, plane: u32) -> bool {
+        self.planes[plane as usize].refilling || self.is_short(plane)
+    }
+
+    /// The full block of `plane` with the fewest valid frames, if collecting it gains at least a page and there is room for
+    /// these frames. That can be missing where power cuts have torn what collection wrote.
     pub(crate) fn victim(&self, plane: u32) -> Option<u32> {
         let range = self.blocks_of(plane);
         let open = self.planes[plane as usize].open;
-        let (mut least, mut victim) = (self.frames_a_block() - self.frames_a_page + 1, None);
+        let gains = self.frames_a_block() - self.frames_a_page;
+        let (mut least, mut victim) = (gains.min(self.room_to_collect(plane)) + 1, None);
         for (block, number) in self.blocks[range.start as usize..range.end as usize].iter().zip(range) {
             let is_closed = block.state == BlockState::Full
                 || open.contains(&number) && block.written == self.frames_a_block();
@@ -197,6 +219,18 @@ impl Ftl {
             }
         }
         victim
+    }
+
+    /// Frames that collection can write in `plane` before it has erased a block.
+    fn room_to_collect(&self, plane: u32) -> u32 {
+        let plane = &self.planes[plane as usize];
+        if !plane.free.is_empty() {
+            return self.frames_a_block();
+        }
+        match plane.open[Writer::Collection as usize] {
+            NONE => 0,
+            open => self.frames_a_block() - self.blocks[open as usize].written,
+        }
     }
 
     /// The first valid frame of `block` from `frame` on.
@@ -228,6 +262,8 @@ impl Ftl {
         let block = &mut self.blocks[block as usize];
         assert_eq!(block.count, 0, "a block is erased that holds valid frames");
         *block = Block { count: 0, written: 0, wear: block.wear + 1, state: BlockState::Free };
-        self.planes[plane as usize].free.push(block_number);
+        let plane = &mut self.planes[plane as usize];
+        plane.free.push(block_number);
+        plane.refilling &= plane.free.len() <= self.collect_to_blocks as usize;
     }
 }

@@ -21,6 +21,7 @@ pub(super) mod presets;
 mod program;
 pub mod shape;
 pub mod snapshot;
+mod stopping;
 mod units;
 
 use std::collections::VecDeque;
@@ -31,7 +32,8 @@ use crate::random::Random;
 use buffer::Buffer;
 use contents::Contents;
 use ftl::{Ftl, NONE, SLOT};
-use shape::Shape;
+use shape::{Collection, Shape};
+use stopping::Stop;
 use units::{ReadJob, Unit};
 
 /// Reads of one unit that go before other work of it.
@@ -68,6 +70,8 @@ pub struct Counters {
     pub buffer_write_hits: u64,
     /// Programs and erases suspended for a read.
     pub suspensions: u64,
+    /// Times for which the whole drive stopped to collect.
+    pub stops: u64,
 }
 
 impl Counters {
@@ -118,6 +122,7 @@ pub struct Flash {
     fetching: u32,
     /// Slots in use above which the rest is written back.
     write_back_above: usize,
+    stop: Stop,
     counters: Counters,
     now_ns: u64,
     scratch: Vec<u32>,
@@ -165,6 +170,7 @@ impl Flash {
             fetching: 0,
             write_back_above: (u64::from(shape.buffer_frames()) * u64::from(shape.write_back_percent) / 100)
                 as usize,
+            stop: Stop::None,
             counters: Counters::default(),
             now_ns: 0,
             scratch: Vec::new(),
@@ -248,7 +254,7 @@ impl Flash {
         };
         let at_ns = self.command_free_ns.max(now_ns) + command_ns;
         self.command_free_ns = at_ns;
-        if at_ns == now_ns && self.arrivals.is_empty() && operation == Operation::Read {
+        if at_ns == now_ns && self.arrivals.is_empty() && operation == Operation::Read && !self.is_stopped() {
             self.take_up(pending);
             return pending;
         }
@@ -300,8 +306,12 @@ impl Flash {
     }
 
     fn arrival(&mut self) {
+        if self.is_stopped() {
+            return self.set_source(ARRIVAL, NEVER); // Taken up after the round.
+        }
         let (_, pending) = self.arrivals.pop_front().expect("an arrival was due");
-        let next = self.arrivals.front().map_or(NEVER, |&(at_ns, _)| at_ns);
+        // Those that came during a round are overdue.
+        let next = self.arrivals.front().map_or(NEVER, |&(at_ns, _)| at_ns.max(self.now_ns));
         self.set_source(ARRIVAL, next);
         self.take_up(pending);
     }
@@ -379,6 +389,7 @@ impl Flash {
     fn complete(&mut self, pending: u32) {
         let Request { tag, operation, len, .. } = self.pending[pending as usize].request;
         self.pending_free.push(pending);
+        self.answered();
         if operation == Operation::Read {
             let at_ns = self.link(TO_HOST, len) + self.shape.latency_ns;
             self.done_reads.push_back(Completion { tag, at_ns });
@@ -440,6 +451,7 @@ impl Model for Flash {
             if at_ns > now_ns || at_ns == NEVER {
                 break;
             }
+            debug_assert!(at_ns >= self.now_ns, "time runs forwards");
             self.now_ns = at_ns;
             self.happen(what, done);
         }

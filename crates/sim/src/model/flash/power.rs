@@ -13,6 +13,7 @@ use super::super::schedule::Schedule;
 use super::buffer::Buffer;
 use super::contents::TORN;
 use super::ftl::{NONE, PADDING, SLOT};
+use super::stopping::Stop;
 use super::units::{State, Unit};
 use super::{Flash, SOURCES};
 use crate::random::Random;
@@ -77,6 +78,7 @@ impl Flash {
 
     fn lose_volatile(&mut self) {
         self.buffer = Buffer::new(self.shape.buffer_frames());
+        self.stop = Stop::None;
         self.units.fill_with(Unit::default);
         let units = self.units.len();
         self.idle.fill(0);

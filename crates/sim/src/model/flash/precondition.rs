@@ -11,13 +11,19 @@ impl Flash {
     /// Writes every frame once, in order, and then `overwrites` times as many frames at random; 2 is enough for a
     /// steady state. The drive must have nothing under way and nothing in its buffer.
     pub fn precondition(&mut self, overwrites: f64, seed: u64) {
+        self.precondition_first(self.shape.size_bytes, overwrites, seed);
+    }
+
+    /// As [`Self::precondition`], but only the first `bytes` of the drive are overwritten.
+    pub fn precondition_first(&mut self, bytes: u64, overwrites: f64, seed: u64) {
         assert!(self.under_way() == 0 && self.buffer.used().is_empty(), "the drive is at work");
+        assert!(bytes <= self.shape.size_bytes, "{bytes} bytes are more than the drive has");
         let mut random = Random::new(seed);
-        let frames = self.ftl.map.len() as u64;
         let mut writer = self.placement();
-        for logical in 0..frames as u32 {
+        for logical in 0..self.ftl.map.len() as u32 {
             writer.place(self, logical);
         }
+        let frames = bytes.div_ceil(u64::from(self.shape.frame_bytes));
         for _ in 0..(frames as f64 * overwrites) as u64 {
             if writer.left == 0 {
                 // Whichever unit is free first: in no order, so that they do not run out of room together.

@@ -105,7 +105,8 @@ pub(crate) fn open_channel() -> Shape {
 
 /// A desktop drive of 2011, after drive B of the Rails paper (Intel 510, 250 GB, 128 MB of cache).
 ///
-/// Size, cache and year: table 1 of that paper; that collection blocks reads for up to 100 ms: its section 3. Its
+/// Size, cache and year: table 1 of that paper. Calibrated: that the whole drive stops to collect, as its sections 3 and 4
+/// have it ("high latencies for all queued requests", for up to 100 ms); how long follows from the other numbers. Its
 /// maker states 500 MB/s over SATA at 6 Gbit/s and 20,000 random reads a second, hence 50 us a command. 256 GiB of
 /// flash for 250 GB: 10 % spare. Typical of 34 nm MLC: 50, 900 and 3000 us, 128 pages of 4 KiB, 166 MB/s.
 pub(crate) fn sata_2011() -> Shape {
@@ -125,7 +126,7 @@ pub(crate) fn sata_2011() -> Shape {
         latency_ns: 20 * US,
         buffer_bytes: 128 * MIB,
         spare_per_10000: 1000,
-        collection: Collection::Blocking,
+        collection: Collection::Stopping,
         size_bytes: 250_000_000_000,
         ..COMMON
     }
@@ -133,7 +134,7 @@ pub(crate) fn sata_2011() -> Shape {
 
 /// A server drive of 2008, after drive A of the Rails paper (Intel X25-E, 65 GB, 16 MB of cache).
 ///
-/// Size, cache and year: table 1 of that paper, as are 40,000 writes of 4 KiB a second at best (its section 4),
+/// Size, cache and year: table 1 of that paper, and as for drive B that it stops to collect. So are 40,000 writes of 4 KiB a second at best (its section 4),
 /// hence 25 us a command. Its maker states 10 channels, 250 MB/s and 75 us for a read. 80 GB of flash for 64: 25 %
 /// spare. Typical of 50 nm SLC: 25, 250 and 1500 us, 64 pages of 4 KiB. Calibrated: 83 MB/s a channel, with which
 /// the cells and the channel take the 75 us stated.
@@ -153,7 +154,7 @@ pub(crate) fn sata_2008() -> Shape {
         write_command_ns: 25 * US,
         buffer_bytes: 16 * MIB,
         spare_per_10000: 2500,
-        collection: Collection::Blocking,
+        collection: Collection::Stopping,
         size_bytes: 65_000_000_000,
         ..COMMON
     }

@@ -103,11 +103,12 @@ impl Flash {
 
     /// Gives idle units what there is to program.
     pub(crate) fn kick(&mut self) {
-        while self.idle.iter().any(|&word| word != 0) {
+        while !self.is_stopped() && self.idle.iter().any(|&word| word != 0) {
             let Some(slot) = self.next_slot() else { break };
             let Some(unit) = self.idle_unit() else {
                 self.buffer.enqueue(slot, SlotState::Ready);
                 self.make_room();
+                self.stop_without_room();
                 break;
             };
             self.start_program(unit, slot);
@@ -180,6 +181,7 @@ impl Flash {
         let moved_ns = self.channel(unit, u64::from(pages) * u64::from(self.shape.page_bytes));
         self.units[unit].began_ns = moved_ns;
         self.begin(unit, State::Programming, moved_ns + self.shape.program_ns);
+        self.stop_if_short(unit);
     }
 
     fn add_to_batch(&mut self, batch: &mut Vec<(u32, u32)>, slot: u32, frame: u32) {

@@ -12,6 +12,8 @@ pub enum Collection {
     Blocking,
     /// Reads, and writes while there is room for them, go between two moves.
     Yielding,
+    /// The whole drive stops for it: see `stopping.rs` beside this.
+    Stopping,
     /// As yielding; and each write pays for its share of moves, so that room never runs out at once.
     Paced,
 }
@@ -174,6 +176,18 @@ impl Shape {
     /// Frames of a block; a power of two.
     pub fn frames_a_block(&self) -> u32 {
         self.pages * self.frames_a_page()
+    }
+
+    /// Free blocks of a plane above which collection ends that has begun: where the drive stops for it, as many as take
+    /// a buffer full of writes, but no more than half of the spare ones.
+    pub(crate) fn collect_to_blocks(&self) -> u32 {
+        if self.collection != Collection::Stopping {
+            return self.collect_at_blocks;
+        }
+        let a_round_of_blocks = self.plane_count() * self.frames_a_block();
+        let spare = (self.frames() - self.logical_frames()) / a_round_of_blocks;
+        let wanted = self.buffer_frames().div_ceil(a_round_of_blocks);
+        self.collect_at_blocks + wanted.min(spare.saturating_sub(self.collect_at_blocks) / 2)
     }
 
     /// What carries out one command at a time, all of them.

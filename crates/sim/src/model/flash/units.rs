@@ -7,6 +7,7 @@ use super::buffer::SlotState;
 use super::collect::CollectJob;
 use super::ftl::{NONE, SLOT};
 use super::shape::Collection;
+use super::stopping::Stop;
 use super::{Flash, READS_IN_A_ROW};
 
 /// A page, or a part of one, to be read.
@@ -47,6 +48,8 @@ pub(crate) struct Unit {
     /// What was suspended, and what is left of it.
     suspended: Option<(State, u64)>,
     pub(crate) collecting: Option<CollectJob>,
+    /// Whether the drive waits for it to collect a block.
+    pub(crate) in_round: bool,
     /// Frames being moved: from where, to where.
     pub(crate) moves: Vec<(u32, u32)>,
     /// Frames that collection is to move before the next write, when it is paced; scaled by 256.
@@ -87,6 +90,7 @@ impl Flash {
         let frames_a_page = self.shape.frames_a_page();
         let unit = &mut self.units[unit_number];
         match unit.state {
+            _ if matches!(self.stop, Stop::Round(_)) => unit.reads.push_back(job),
             State::Idle => {
                 unit.reads.push_back(job);
                 self.start_read(unit_number);
@@ -104,7 +108,7 @@ impl Flash {
         }
     }
 
-    fn start_read(&mut self, unit_number: usize) {
+    pub(crate) fn start_read(&mut self, unit_number: usize) {
         let frames_a_page = self.shape.frames_a_page();
         let unit = &mut self.units[unit_number];
         let first = unit.reads.pop_front().expect("a page is to be read");
@@ -198,6 +202,14 @@ impl Flash {
 
     /// Whether the unit found something to do.
     fn take_up_next(&mut self, unit_number: usize) -> bool {
+        if self.is_stopped() {
+            if self.collect_in_round(unit_number) {
+                return true;
+            }
+            if self.is_stopped() {
+                return false;
+            }
+        }
         let is_blocked =
             self.shape.collection == Collection::Blocking && self.units[unit_number].collecting.is_some();
         let unit = &self.units[unit_number];

@@ -1,0 +1,112 @@
+//! How fast writes are accepted in front of drives that take long turns.
+//!
+//! A checkpoint to a ring lasts as long as all members' turns. What comes meanwhile fills what is left of the log and of
+//! memory, and when that is full, a write waits for the whole rest of the turns. So writes are slowed down before:
+//!
+//! ```text
+//!   rate │ free      ╲
+//!        │             ╲
+//!   2 d ─┤──────────────╲        d: what the drives took home a second, of late
+//!     d ─┤               ╲╲
+//!        └───────────┬─────┴──┬─► how full log and memory are
+//!                   1/2   3/4  1
+//! ```
+//!
+//! 1. Up to half full nobody waits. Beyond, what is accepted in a second falls to what the drives take home, and below
+//!    it, so that the end is approached and not run into.
+//! 2. Waits are as long as what is written, in the order of coming: nobody pays for a large write of another by more
+//!    than its share.
+
+use std::cell::Cell;
+
+/// What a pause is worth: so much of what would have been accepted in it comes at once.
+const BURST_NS: u64 = 5_000_000;
+
+/// Slowest rate, as a share of what the drives take home: a full log makes writers wait by itself.
+const RATE_MIN: f64 = 0.05;
+
+/// The rate of one volume.
+#[derive(Debug, Default)]
+pub(super) struct Throttle {
+    /// Bytes a second that the drives took home, as a mean that forgets half of itself with each checkpoint.
+    drain_bytes_per_s: Cell<f64>,
+    /// When what was accepted so far is paid for.
+    paid_ns: Cell<u64>,
+}
+
+impl Throttle {
+    /// A checkpoint took so many bytes home in so long.
+    pub(super) fn note_drained(&self, bytes: u64, took_ns: u64) {
+        if bytes == 0 || took_ns == 0 {
+            return;
+        }
+        let rate = bytes as f64 * 1e9 / took_ns as f64;
+        let before = self.drain_bytes_per_s.get();
+        self.drain_bytes_per_s.set(if before == 0.0 { rate } else { (before + rate) / 2.0 });
+    }
+
+    /// Until when a write of `bytes` that comes now is to wait, where the fullest of log and memory is `fill`, of 1.
+    pub(super) fn admit(&self, now_ns: u64, bytes: u64, fill: f64) -> u64 {
+        let drain = self.drain_bytes_per_s.get();
+        if drain == 0.0 || fill <= 0.5 {
+            self.paid_ns.set(0);
+            return now_ns;
+        }
+        let rate = drain * ((1.0 - fill.min(1.0)) * 4.0).max(RATE_MIN);
+        let cost_ns = (bytes as f64 * 1e9 / rate) as u64;
+        let since_ns = self.paid_ns.get().max(now_ns.saturating_sub(BURST_NS));
+        self.paid_ns.set(since_ns.saturating_add(cost_ns));
+        since_ns.max(now_ns)
+    }
+
+    /// Bytes a second that the drives took home of late; 0 before the first checkpoint.
+    pub(super) fn drain_bytes_per_s(&self) -> u64 {
+        self.drain_bytes_per_s.get() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    /// Bytes accepted in a second of writers who write as fast as they may.
+    fn accepted(throttle: &Throttle, fill: f64) -> u64 {
+        let (mut now_ns, mut bytes) = (SECOND_NS, 0);
+        while now_ns < 2 * SECOND_NS && bytes < 1000 * MIB {
+            now_ns = throttle.admit(now_ns, 4096, fill);
+            bytes += 4096;
+        }
+        bytes
+    }
+
+    #[test]
+    fn nobody_waits_before_a_drive_is_known_or_while_there_is_room() {
+        let throttle = Throttle::default();
+        assert_eq!(throttle.admit(7, MIB, 0.99), 7);
+        throttle.note_drained(10 * MIB, SECOND_NS);
+        assert_eq!(accepted(&throttle, 0.5), 1000 * MIB);
+    }
+
+    #[test]
+    fn what_is_accepted_falls_to_what_the_drives_take_home_and_below() {
+        for (fill, expected) in [(0.501, 2.0), (0.75, 1.0), (0.875, 0.5), (1.0, 0.05)] {
+            let throttle = Throttle::default();
+            throttle.note_drained(10 * MIB, SECOND_NS);
+            let found = accepted(&throttle, fill) as f64 / (10 * MIB) as f64;
+            assert!((found - expected).abs() < 0.05, "{found} times at {fill}");
+        }
+    }
+
+    #[test]
+    fn a_pause_is_not_saved_up() {
+        let throttle = Throttle::default();
+        throttle.note_drained(MIB, SECOND_NS);
+        throttle.admit(SECOND_NS, 4096, 0.75);
+        let later_ns = 100 * SECOND_NS;
+        let waits = (0..100).filter(|_| throttle.admit(later_ns, 4096, 0.75) > later_ns).count();
+        assert!(waits > 90, "{waits} of 100");
+    }
+}

@@ -1,0 +1,196 @@
+//! Several modelled drives with a volume on them.
+//!
+//! 1. The same seed and story give the same times.
+//! 2. The drives have been filled and overwritten before the volume is made, as drives in use are.
+//! 3. The log is on drives of its own, which take a durable write in about the time that one with capacitors takes.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use evenkeel_engine::device::{Device, Durability};
+use evenkeel_engine::env::Env;
+use evenkeel_engine::error::Error;
+use evenkeel_engine::format::layout::Layout;
+use evenkeel_engine::format::{PAGE_BYTES, log_head, ring_head};
+use evenkeel_engine::logs::Logs;
+use evenkeel_engine::options::{CreateOptions, OpenOptions, Tuning};
+use evenkeel_engine::ring::{Ring, RingOptions};
+use evenkeel_engine::volume::{Volume, create};
+use evenkeel_sim::arena::{ArenaBytes, SimArena};
+use evenkeel_sim::cuts::Cuts;
+use evenkeel_sim::executor::{Executor, SimEnv};
+use evenkeel_sim::model::device::{ModelDevice, SharedStorage};
+use evenkeel_sim::model::presets;
+
+use crate::reproduce::Halted;
+
+/// A volume on modelled members.
+pub type MirrorVolume = Volume<SimEnv, SimArena, MirrorRing, Logs<SimEnv, ModelDevice, MirrorRing>>;
+
+/// Its ring.
+pub type MirrorRing = Ring<SimEnv, ModelDevice>;
+
+/// Times as many frames as a drive has are overwritten before it is used.
+const OVERWRITES: f64 = 2.0;
+
+/// How long drives are left alone between two lives.
+const SETTLED_NS: u64 = 20_000_000_000;
+
+/// Bytes of the memory that a kill does not lose.
+const ARENA_BYTES: usize = 64 << 20;
+
+/// What a mirror is made of.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Name of the members' preset.
+    pub preset: String,
+    /// How many.
+    pub members: usize,
+    /// Bytes of each: a smaller drive of the same shape.
+    pub drive_bytes: u64,
+    /// Bytes that the volume offers.
+    pub volume_bytes: u64,
+    /// Bytes of the log.
+    pub log_bytes: u64,
+    /// Chance.
+    pub seed: u64,
+}
+
+/// Drives with a new volume on them, which outlive runs.
+pub struct Bed {
+    plan: Plan,
+    members: Vec<SharedStorage>,
+    logs: Vec<SharedStorage>,
+    arena: ArenaBytes,
+}
+
+impl std::fmt::Debug for Bed {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Bed").field("plan", &self.plan).finish_non_exhaustive()
+    }
+}
+
+/// What a story has.
+#[derive(Clone)]
+pub struct Site {
+    /// Time and tasks.
+    pub env: SimEnv,
+    /// The volume.
+    pub volume: MirrorVolume,
+    /// What it is on.
+    pub ring: MirrorRing,
+}
+
+impl std::fmt::Debug for Site {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Site").field("ring", &self.ring).finish_non_exhaustive()
+    }
+}
+
+fn unavailable(why: impl std::fmt::Display) -> Halted {
+    Halted::Unavailable(why.to_string())
+}
+
+impl Bed {
+    /// Drives with a past, and a new volume on them, full.
+    ///
+    /// # Errors
+    ///
+    /// [`Halted::Unavailable`] where the preset has no drives of this size, or the volume does not fit.
+    pub fn new(plan: Plan) -> Result<Self, Halted> {
+        let preset = presets::find(&plan.preset).ok_or_else(|| unavailable("no such preset"))?;
+        let drive = |seed: u64, bytes: u64, preset: &presets::Preset, overwrites: f64| {
+            let mut flash = preset.flash(bytes).map_err(unavailable)?;
+            flash.keep_contents();
+            if overwrites > 0.0 {
+                flash.precondition(overwrites, seed);
+            }
+            Ok::<SharedStorage, Halted>(Rc::new(RefCell::new(flash)))
+        };
+        let home_bytes = Layout::home_bytes_for(plan.volume_bytes / PAGE_BYTES, plan.log_bytes, true)
+            + ring_head::DATA_OFFSET;
+        if home_bytes > plan.drive_bytes {
+            return Err(unavailable("the volume does not fit the drives"));
+        }
+        let members = (0..plan.members as u64)
+            .map(|member| drive(plan.seed + member, plan.drive_bytes, preset, OVERWRITES))
+            .collect::<Result<Vec<_>, _>>()?;
+        let log_preset = presets::find("steady").ok_or_else(|| unavailable("no such preset"))?;
+        let log_bytes = (plan.log_bytes + log_head::DATA_OFFSET + 2 * PAGE_BYTES).next_multiple_of(256 << 20);
+        let logs = (0..plan.members as u64)
+            .map(|log| drive(plan.seed + log, log_bytes, log_preset, 0.0))
+            .collect::<Result<Vec<_>, _>>()?;
+        let bed = Self { plan, members, logs, arena: ArenaBytes::new(ARENA_BYTES) };
+        bed.make()?;
+        Ok(bed)
+    }
+
+    fn make(&self) -> Result<(), Halted> {
+        let options = CreateOptions {
+            size_bytes: self.plan.volume_bytes,
+            log_bytes: self.plan.log_bytes,
+            atomic_max_bytes: 16 << 10,
+        };
+        let mut executor = Executor::new(self.plan.seed);
+        let env = executor.env();
+        let made = executor.block_on(async {
+            let ring = Ring::new(env.clone(), self.devices(&env, &self.members), RingOptions::default())?;
+            let logs = Logs::new(env.clone(), self.devices(&env, &self.logs), ring.clone(), u64::MAX >> 1)?;
+            create(&ring, &logs, true, options, self.plan.seed | 1).await
+        });
+        made.map_err(unavailable)?.map_err(unavailable)?;
+        let options = RingOptions { rest_ns: 0, ..RingOptions::default() };
+        self.live(options, async |site| {
+            let noise: Vec<u8> =
+                (0..1 << 20).map(|at: u32| (at.wrapping_mul(0x9E37_79B9) >> 24) as u8).collect();
+            for offset in (0..self.plan.volume_bytes).step_by(noise.len()) {
+                let piece = (self.plan.volume_bytes - offset).min(noise.len() as u64);
+                site.volume.write(offset, &noise[..piece as usize], Durability::Durable).await?;
+            }
+            Ok::<(), Error>(())
+        })?
+        .map_err(unavailable)
+    }
+
+    fn devices(&self, env: &SimEnv, models: &[SharedStorage]) -> Vec<Option<ModelDevice>> {
+        let open = |model: &SharedStorage| {
+            Some(ModelDevice::open(Rc::clone(model), env.clone(), Cuts::none(env.stop())))
+        };
+        models.iter().map(open).collect()
+    }
+
+    /// Opens the volume and tells the story on it; then everything goes home, and the drives come to rest.
+    ///
+    /// # Errors
+    ///
+    /// [`Halted::Unavailable`] where it does not open.
+    pub fn live<R>(&self, options: RingOptions, story: impl AsyncFnOnce(Site) -> R) -> Result<R, Halted> {
+        let mut executor = Executor::new(self.plan.seed);
+        let env = executor.env();
+        let told = executor.block_on(async {
+            let site = self.open(&env, options).await?;
+            let told = story(site.clone()).await;
+            site.volume.checkpoint().await?;
+            site.env.sleep(SETTLED_NS).await;
+            Ok::<R, Error>(told)
+        });
+        told.map_err(unavailable)?.map_err(unavailable)
+    }
+
+    async fn open(&self, env: &SimEnv, options: RingOptions) -> Result<Site, Error> {
+        let ring = Ring::new(env.clone(), self.devices(env, &self.members), options)?;
+        let logs =
+            Logs::open(env.clone(), self.devices(env, &self.logs), ring.clone(), u64::MAX >> 1).await?;
+        let arena = SimArena::open(self.arena.clone(), env.clone(), Cuts::none(env.stop()), self.plan.seed);
+        let open = OpenOptions {
+            cached_pages_max: 64,
+            dirty_pages_max: (self.plan.log_bytes / 2 / PAGE_BYTES) as usize,
+            tuning: Tuning { kept_pages_max: 0, ..Tuning::default() },
+            ..OpenOptions::default()
+        };
+        debug_assert!(ring.geometry().size_bytes > 0);
+        let volume =
+            Volume::open(env.clone(), arena, Rc::new(ring.clone()), Rc::new(logs), true, open).await?;
+        Ok(Site { env: env.clone(), volume, ring })
+    }
+}

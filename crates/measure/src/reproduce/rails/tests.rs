@@ -1,0 +1,110 @@
+//! What single drives do, at a small scale: by counters and by the model's time.
+
+use super::super::{Extent, Settings};
+use super::bed::{Bed, KIB, Order, REQUEST_BYTES, SECOND_NS, Stream};
+use super::drive::Drive;
+use super::fill::Half;
+use super::log::{Log, evenness, quantile};
+use super::streams::{READS, Range, WRITES};
+use super::*;
+use evenkeel_sim::model::Operation;
+
+const SMALL: Settings = Settings { extent: Extent::Small, seed: 1 };
+const FULL: Settings = Settings { extent: Extent::Full, seed: 1 };
+
+#[test]
+fn reads_alone_are_as_even_as_a_line_and_take_all_of_the_link() {
+    let (log, _) = fill::point(Half::Reads, 10, &SMALL);
+    let windows = log.windows(&[0], WINDOW_NS);
+    assert!(evenness(&windows) > 0.99, "{windows:?}");
+    assert!(
+        (1130.0..1150.0).contains(&quantile(&windows, 0.5)),
+        "300 MB/s in requests of 256 KB: {windows:?}"
+    );
+}
+
+#[test]
+fn random_writes_are_even_until_data_must_be_moved_and_fewer_after() {
+    let (log, before) = fill::point(Half::Writes, 30, &SMALL);
+    let windows = log.windows(&[0], WINDOW_NS);
+    assert!(before > 1 && before < 10, "{before} windows");
+    let (before, after) = windows.split_at(before);
+    assert!(evenness(before) > STABLE, "{before:?}");
+    assert!(quantile(after, 0.5) < 0.5 * quantile(before, 0.5), "{windows:?}");
+}
+
+#[test]
+fn writes_disturb_reads_over_the_drive_and_not_over_a_range_that_the_buffer_holds() {
+    let even = |log: &Log, streams: &[usize]| evenness(&log.windows(streams, WINDOW_NS));
+    let small = streams::point(Range::Small, 10, &SMALL);
+    assert!(
+        even(&small, &READS) > STABLE && even(&small, &WRITES) > STABLE,
+        "{:?}",
+        small.windows(&READS, WINDOW_NS)
+    );
+    let large = streams::point(Range::Large, 30, &FULL);
+    assert!(even(&large, &READS) < UNPREDICTABLE, "{:?}", large.windows(&READS, WINDOW_NS));
+}
+
+#[test]
+fn streams_keep_the_proportion_of_their_rates_however_slow_the_drive_is() {
+    let log = streams::point(Range::Large, 20, &SMALL);
+    let all = |streams: &[usize]| log.windows(streams, WINDOW_NS).iter().sum::<f64>();
+    let ratio = all(&READS) / all(&WRITES);
+    assert!((3.9..4.1).contains(&ratio), "{ratio}: for each write we send four reads");
+}
+
+#[test]
+fn a_drive_that_stops_to_collect_is_blocked_most_of_the_time() {
+    let share = blocked::blocked(&blocked::point(10, &SMALL));
+    assert!((0.4..0.9).contains(&share), "{share}");
+}
+
+#[test]
+fn the_steady_drive_gives_more_reads_with_each_step_and_the_same_in_each_second_of_a_step() {
+    let steps = steady::steps(5, &SMALL);
+    let medians: Vec<f64> = steps.iter().map(|log| quantile(&log.windows(&[0], WINDOW_NS), 0.5)).collect();
+    assert!(medians.is_sorted() && medians[8] > 4.0 * medians[0], "{medians:?}");
+}
+
+#[test]
+fn a_run_is_the_same_each_time_and_its_parts_are_its_whole() {
+    let once = || streams::point(Range::Large, 2, &SMALL);
+    assert_eq!(once(), once());
+    let bed = || {
+        let stream = Stream::new(Operation::Write, Order::Random, Drive::A.scaled(50, &SMALL), 1.0);
+        Bed::new(Drive::A.fresh(&SMALL), &[stream], 1)
+    };
+    let whole = bed().run_for(2 * SECOND_NS);
+    let mut parts = Log::default();
+    let mut in_parts = bed();
+    (0..4).for_each(|_| parts.append(in_parts.run_for(SECOND_NS / 2)));
+    assert_eq!(parts, whole);
+}
+
+#[test]
+fn windows_count_what_was_done_in_them_and_gaps_what_lies_between() {
+    let mut log = Log::new(0, 10_000, 2);
+    for at_ns in [1_000, 2_000, 9_000] {
+        log.add(0, 0, at_ns);
+    }
+    log.add(1, 0, 5_000);
+    assert_eq!(log.windows(&[0], 5_000), [2e9 / 5e3, 1e9 / 5e3]);
+    assert_eq!(log.sliding_windows(&[0, 1], 5_000, 2_500), [3e9 / 5e3, 1e9 / 5e3, 1e9 / 5e3]);
+    assert_eq!(log.blocked(&[0], 3_000), 0.7);
+    assert_eq!(log.blocked(&[0, 1], 3_000), 0.4);
+    assert_eq!(log.blocked(&[0, 1], 4_000), 0.0);
+    let line = log.blocked_line(&[0], 3_000, 5_000);
+    assert_eq!(line, [(5e-6, 0.6), (1e-5, 0.8)]);
+    assert_eq!(log.longest_s(0), 9e-6);
+}
+
+#[test]
+fn ranges_are_scaled_as_their_drives_are_and_hold_whole_requests() {
+    for (drive, gigabytes) in [(Drive::A, 65), (Drive::B, 250), (Drive::C, 400)] {
+        let flash = drive.fresh(&SMALL);
+        assert_eq!(flash.shape().size_bytes, drive.scaled(gigabytes, &SMALL));
+        assert!(drive.scaled(gigabytes, &SMALL) / REQUEST_BYTES > 1000);
+        assert_eq!(flash.shape().buffer_bytes % KIB, 0);
+    }
+}
