@@ -118,6 +118,7 @@ fn draw_ring(random: &mut Random) -> RingOptions {
         policy: *random.pick(&policies),
         turn_ns: *random.pick(&[100_000, 1_000_000, 5_000_000]),
         rest_ns: *random.pick(&[0, 50_000, 500_000]),
+        rest_max_ns: *random.pick(&[100_000, 2_000_000]),
         window: WindowOptions {
             fixed: *random.pick(&[None, None, None, Some(0), Some(1), Some(2)]),
             ..WindowOptions::default()

@@ -1,8 +1,9 @@
 //! Members that watch the ring: whom it reads while who writes.
 //!
 //! In a life in which nothing is wrong with any device, a read waits for a member's writes only where there is no other
-//! choice: where turns are kept, no member that has its turn, or has writes under way, is read while another that is in
-//! sync does neither.
+//! choice: where turns are kept, no member that has writes under way is read while another that is in sync has none and
+//! does not have its turn. (Who rests after its turn is read to see whether it is quick again; so the turn alone is no
+//! offence.)
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -64,9 +65,11 @@ impl Watch {
         let members = ring.members();
         let writes = self.writes.borrow();
         let under_way = |place: usize| writes.get(place).copied().unwrap_or(0);
-        let is_writing = |place: usize| members[place].role == Role::Writing || under_way(place) > 0;
-        let is_free = |&other: &usize| members[other].standing == Standing::InSync && !is_writing(other);
-        if is_writing(place)
+        let is_free = |&other: &usize| {
+            let member = &members[other];
+            member.standing == Standing::InSync && member.role == Role::Reading && under_way(other) == 0
+        };
+        if under_way(place) > 0
             && let Some(other) = (0..members.len()).find(is_free)
         {
             let what = format!(
