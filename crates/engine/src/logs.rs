@@ -1,8 +1,9 @@
 //! Several log devices as one.
 //!
 //! 1. A write is done when every device that takes part has it; one that fails takes part no more.
-//! 2. Before anything is acknowledged without a device, one that failed or one that is not there, whoever opens the volume later is told: the others by their
-//!    heads, and a [`Witness`] that outlives them. So a device that was left out, alone, is never taken for the log.
+//! 2. Before anything is acknowledged without a device, one that failed or one that is not there, whoever opens the
+//!    volume later is told: the others by their heads, and a [`Witness`] that outlives them. So a device that was left
+//!    out, alone, is never taken for the log.
 //! 3. A device that was left out and came back lacks records. It takes part again once those that count are on it
 //!    ([`Device::mend`], [`Device::resume`]), and says so only then.
 //! 4. A device that is not the volume's is not written to.
@@ -391,7 +392,14 @@ impl<E: Env, L: Device, W: Witness> Device for Logs<E, L, W> {
 
     async fn read_copy(&self, copy: usize, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         let device = self.0.device(copy)?;
-        self.0.limited(device.read(offset + DATA_OFFSET, into)).await
+        let read = self.0.limited(device.read(offset + DATA_OFFSET, into)).await;
+        if let Err(error) = read
+            && error.errno == ETIMEDOUT
+        {
+            // A scan would wait for it at every sector.
+            self.0.leave_out(copy, error);
+        }
+        read
     }
 
     /// At once: what comes after it may rely on it.
