@@ -211,7 +211,9 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         let unusable = |why: &str| Err(Error::Unusable(why.to_owned()));
         self.read_heads().await;
         let heads = || self.members.iter().filter_map(|member| member.head.get());
-        let newest = heads().max_by_key(|head| head.losses);
+        // One that is another volume's must not make strangers of the others.
+        let alike = |one: &LogHead| heads().filter(|head| head.volume == one.volume).count();
+        let newest = heads().max_by_key(|head| (alike(head), head.losses));
         let Some(newest) = newest.filter(|newest| newest.losses > 0) else {
             return unusable("none of the log devices that are there is one");
         };

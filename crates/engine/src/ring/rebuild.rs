@@ -12,8 +12,8 @@ use super::member::{Role, Standing};
 use crate::device::{Device, Extent};
 use crate::env::Env;
 use crate::error::DeviceError;
-use crate::format::PAGE_BYTES;
 use crate::format::ring_head::Mark;
+use crate::format::{PAGE, PAGE_BYTES};
 use crate::planted::{Bug, is_planted};
 
 /// How long a piece that cannot be read rests before it is tried again.
@@ -113,17 +113,22 @@ impl<E: Env, M: Device> Ring<E, M> {
         Ok(())
     }
 
-    /// Copies a piece; false where a write came meanwhile.
+    /// Copies a piece; false where a write came meanwhile. A page that no member can read is passed over: it is lost
+    /// wherever it is, and its sum says so.
     async fn copy_piece(&self, place: usize, extent: Extent) -> Result<bool, DeviceError> {
         let copy = self.0.copies.copy(extent).await;
         let mut bytes = vec![0; extent.len as usize];
         for left in (0..TRIES).rev() {
             match self.0.read(extent.offset, &mut bytes).await {
-                Ok(()) => break,
-                Err(error) if left == 0 => return Err(error),
-                Err(_) => self.0.env.sleep(PAUSE_NS).await,
+                Ok(()) => return self.copy_to(place, &copy, &bytes).await,
+                Err(_) if left > 0 => self.0.env.sleep(PAUSE_NS).await,
+                Err(_) => self.0.check_alive()?,
             }
         }
-        self.copy_to(place, &copy, &bytes).await
+        drop(copy);
+        for offset in (extent.offset..extent.end()).step_by(PAGE).filter(|_| extent.len > PAGE_BYTES) {
+            while !Box::pin(self.copy_piece(place, Extent::new(offset, PAGE_BYTES))).await? {}
+        }
+        Ok(true)
     }
 }

@@ -353,6 +353,9 @@ impl Machine {
             if let Some(bytes_per_s) = setup.scrub_bytes_per_s {
                 scene.env.spawn(Rc::clone(&scene).scrub(volume.clone(), bytes_per_s));
             }
+            if setup.checkpoints {
+                scene.env.spawn(Rc::clone(&scene).take_home(volume.clone()));
+            }
             let stage = Rc::new(Stage {
                 volume: volume.clone(),
                 oracle,
@@ -454,6 +457,15 @@ impl Machine {
         let left_out = left_out.map(|device| {
             Violation::of(format!("{:?} {} is well, and was left out", device.kind, device.place))
         });
+        let given_up = account.of(Kind::Member).find(|device| {
+            let status = account.opened.as_ref().map(|(ring, _)| ring.members()[device.place]);
+            let is_well = device.is_there && device.is_well && !device.is_harmed && device.lacks;
+            let has_failed = status.is_some_and(|it| it.standing == Standing::Out && it.failure.is_some());
+            is_well && has_failed && scene.loses_all.is_none()
+        });
+        let given_up = given_up.map(|device| {
+            Violation::of(format!("member {} is well, and its rebuild was given up", device.place))
+        });
         if let Some((ring, _)) = &account.opened {
             let rebuilt = account
                 .of(Kind::Member)
@@ -463,7 +475,7 @@ impl Machine {
         // The ring's tasks go with the executor, the handle to it here.
         account.opened = None;
         let offence = scene.watch.offence().map(Violation::of);
-        scene.violation.take().or(offence).or(left_out)
+        scene.violation.take().or(offence).or(left_out).or(given_up)
     }
 
     /// What the end of a life leaves on the drives and in the arena.
@@ -553,9 +565,16 @@ impl Scene {
                 break;
             }
         }
-        let soon_ns = 1_000u64 << random.below(12);
+        let soon_ns = 1_000u64 << random.below(14);
         self.env.sleep(random.below(soon_ns)).await;
         self.env.stop().raise();
+    }
+
+    /// Takes everything home again and again.
+    async fn take_home(self: Rc<Self>, volume: RingVolume) {
+        while !self.is_over() && volume.checkpoint().await.is_ok() {
+            self.env.sleep(100_000).await;
+        }
     }
 
     /// Looks for rot again and again.

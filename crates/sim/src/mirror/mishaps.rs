@@ -246,32 +246,36 @@ impl Scene {
 
     /// Puts a blank drive in the place of a member, or the one that was there.
     pub(super) async fn replace(&self, number: usize, random: &mut Random) {
+        let Some((ring, _)) = self.account.borrow().opened.clone() else { return };
+        let member = self.another(number, random);
+        let place = member.place;
+        self.note(format!("Member {place}: replaced"));
+        self.tally.borrow_mut().replaced += 1;
+        self.watch.end();
+        if let Err(error) = ring.replace(place, member).await {
+            let what = format!("member {place} cannot be replaced: {error}");
+            self.violation.borrow_mut().get_or_insert(Violation { what });
+        }
+    }
+
+    /// The drive to put in the place of a member, which the account has from now on.
+    fn another(&self, number: usize, random: &mut Random) -> Member {
         let mut account = self.account.borrow_mut();
-        let Some((ring, _)) = account.opened.clone() else { return };
         let device = &account.devices[number];
         let place = device.place;
         // What hangs in a drive that fell silent may happen at any time.
         let may_stay = device.image.borrow().in_flight() == 0;
-        let geometry = device.image.borrow().geometry();
         let (image, drive) = match may_stay && random.coin() {
             true => (Rc::clone(&device.image), device.drive.clone()),
             false => {
-                let image = Image::shared(geometry);
+                let image = Image::shared(device.image.borrow().geometry());
                 let options = DriveOptions { seed: random.number(), ..DriveOptions::default() };
                 let drive = SimDrive::open(Rc::clone(&image), self.env.clone(), self.cuts.clone(), options);
                 (image, drive)
             }
         };
         drive.set_faults(Faults::default());
-        self.note(format!("Member {place}: replaced"));
-        self.tally.borrow_mut().replaced += 1;
-        self.watch.end();
         account.replaced(number, image, drive.clone());
-        drop(account);
-        let member = Member { drive, place, watch: Rc::clone(&self.watch) };
-        if let Err(error) = ring.replace(place, member).await {
-            let what = format!("member {place} cannot be replaced: {error}");
-            self.violation.borrow_mut().get_or_insert(Violation { what });
-        }
+        Member { drive, place, watch: Rc::clone(&self.watch) }
     }
 }

@@ -37,6 +37,8 @@ pub struct Setup {
     pub habits: Habits,
     /// Bytes a second that are scrubbed in the background, if any.
     pub scrub_bytes_per_s: Option<u64>,
+    /// Whether everything is taken home again and again, as it comes.
+    pub checkpoints: bool,
     /// Share of the lives in which something goes wrong.
     pub mishaps: f64,
     /// What goes wrong in the end, beyond what the redundancy bears.
@@ -100,6 +102,7 @@ impl Setup {
                 atomic_writes: matches!(journaling, Journaling::Wasteless | Journaling::Selective { .. }),
             },
             scrub_bytes_per_s: random.chance(0.3).then(|| 1 << (18 + random.below(12))),
+            checkpoints: random.chance(0.3),
             mishaps: *random.pick(&[0.0, 0.5, 0.8, 1.0]),
             beyond: Beyond::draw(&mut random),
         }

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use evenkeel_engine::device::{Device, Geometry};
+use evenkeel_engine::device::{Device, Extent, Geometry};
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::layout::Layout;
 use evenkeel_engine::format::{log_head, ring_head};
@@ -203,6 +203,14 @@ impl Machine {
             image.borrow_mut().power_cut(&mut self.random);
         }
         self.arena.clear();
+    }
+
+    /// Where on a member a page of the volume is.
+    pub fn page_on_member(&self, page: u64) -> Extent {
+        let CreateOptions { size_bytes, log_bytes, .. } = self.plan.create;
+        let home_bytes = Layout::home_bytes_for(size_bytes / PAGE, log_bytes, true);
+        let layout = Layout::plan(size_bytes / PAGE, home_bytes, log_bytes, true).expect("it fits");
+        Extent::new(ring_head::DATA_OFFSET + layout.page_offset(page), PAGE)
     }
 
     /// What one member holds where the volume's pages are.
