@@ -29,6 +29,18 @@ const EIO: i32 = 5;
 /// That of a device that does not answer.
 const ETIMEDOUT: i32 = 110;
 
+/// What stands for no loss.
+const UNLOST: u64 = 1;
+
+/// Bits of the number that stands for the losses that are chance; those above count. Two devices that were each the last,
+/// one after the other, must not come to the same.
+const LOSSES_CHANCE_BITS: u32 = 32;
+
+/// How many losses a number stands for.
+fn loss_count(number: u64) -> u64 {
+    number >> LOSSES_CHANCE_BITS
+}
+
 /// Who is told, so that it outlives them, that a log device was left out.
 pub trait Witness: 'static {
     /// Notes, durably, that there were so many losses of the volume of this number so far.
@@ -75,9 +87,11 @@ struct Inner<E, L, W> {
     answer_max_ns: u64,
     members: Vec<Member<L>>,
     volume: Cell<u64>,
-    /// Losses so far, and those that were noted.
-    losses: Cell<u64>,
+    /// What stands for the losses so far, on the heads and with the witness.
+    number: Cell<u64>,
     noted: Cell<u64>,
+    /// Losses that are not noted yet.
+    losses: Cell<u64>,
     /// Whether somebody notes them now.
     noting: Cell<bool>,
     /// Why no loss can be noted any more, if so.
@@ -137,8 +151,9 @@ impl<E: Env, L: Device, W: Witness> Logs<E, L, W> {
             answer_max_ns,
             members: devices.into_iter().map(member).collect(),
             volume: Cell::default(),
-            losses: Cell::new(1),
-            noted: Cell::new(1),
+            number: Cell::new(UNLOST),
+            noted: Cell::default(),
+            losses: Cell::default(),
             noting: Cell::default(),
             failure: RefCell::default(),
             changed: Notify::default(),
@@ -213,25 +228,33 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         let heads = || self.members.iter().filter_map(|member| member.head.get());
         // One that is another volume's must not make strangers of the others.
         let alike = |one: &LogHead| heads().filter(|head| head.volume == one.volume).count();
-        let newest = heads().max_by_key(|head| (alike(head), head.losses));
-        let Some(newest) = newest.filter(|newest| newest.losses > 0) else {
-            return unusable("none of the log devices that are there is one");
-        };
+        let volume = heads().filter(|head| head.losses > 0).max_by_key(alike).map(|head| head.volume);
+        let Some(volume) = volume else { return unusable("none of the log devices that are there is one") };
         let is_untold = is_planted(Bug::LogLossUntold);
-        if newest.losses < self.witness.noted(newest.volume).await && !is_untold {
+        let noted = self.witness.noted(volume).await;
+        // What the witness knows is what was acknowledged under. A device that knows of the next loss was cut before
+        // anything was; it has all that was before, and may lack what others went on with.
+        let counts = |head: &LogHead| {
+            let is_next = head.losses > 0 && loss_count(head.losses) == loss_count(noted) + 1;
+            head.losses == noted || is_next || head.losses == UNLOST && noted == 0 || is_untold
+        };
+        let ours = || heads().filter(|head| head.volume == volume && head.losses > 0);
+        let Some(counting) = ours().filter(counts).max_by_key(|head| (head.losses == noted, head.losses))
+        else {
             return unusable(
                 "the log devices that are there were left out before the last writes: bring back one that was not",
             );
-        }
+        };
+        let counting = counting.losses;
         for (place, member) in self.in_sync() {
             let is_ours = |head: &LogHead| {
-                head.volume == newest.volume
+                head.volume == volume
                     && usize::from(head.place) == place
                     && usize::from(head.places) == self.members.len()
             };
             member.standing.set(match member.head.get().filter(is_ours) {
                 None => LogStanding::Foreign,
-                Some(head) if head.losses < newest.losses && !is_untold => LogStanding::Stale,
+                Some(head) if head.losses != counting && !is_untold => LogStanding::Stale,
                 Some(_) => LogStanding::InSync,
             });
         }
@@ -239,9 +262,11 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         let is_missing =
             |member: &Member<L>| matches!(member.standing.get(), LogStanding::Out | LogStanding::Foreign);
         let is_any_missing = self.members.iter().any(is_missing) && !is_planted(Bug::LogAbsenceUntold);
-        self.volume.set(newest.volume);
-        self.losses.set(newest.losses + u64::from(is_any_missing));
-        self.noted.set(newest.losses);
+        let is_unknown = counting != noted && counting != UNLOST;
+        self.volume.set(volume);
+        self.number.set(counting);
+        self.noted.set(noted);
+        self.losses.set(u64::from(is_any_missing || is_unknown));
         self.check_alive().map_err(Error::from)
     }
 
@@ -314,16 +339,20 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
     /// Notes the losses that are not, and waits until all are.
     async fn losses_noted(&self) -> Result<(), DeviceError> {
         self.check_alive()?;
-        while self.noted.get() < self.losses.get() && !is_planted(Bug::LogLossUntold) {
+        while self.losses.get() > 0 && !is_planted(Bug::LogLossUntold) {
             if self.noting.replace(true) {
                 self.changed.until(|| (!self.noting.get()).then_some(())).await;
                 self.check_alive()?;
                 continue;
             }
             let losses = self.losses.get();
-            let noted = self.note(losses).await;
-            match noted {
-                Ok(()) => self.noted.set(losses),
+            let chance = self.env.random() & ((1 << LOSSES_CHANCE_BITS) - 1);
+            let number = (loss_count(self.noted.get()) + 1) << LOSSES_CHANCE_BITS | chance;
+            match self.note(number).await {
+                Ok(()) => {
+                    self.noted.set(number);
+                    self.losses.set(self.losses.get() - losses);
+                }
                 Err(error) => {
                     self.failure.replace(Some(error));
                 }
@@ -336,6 +365,7 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
     }
 
     async fn note(&self, losses: u64) -> Result<(), DeviceError> {
+        self.number.set(losses);
         let in_sync: Vec<usize> = self.in_sync().map(|(place, _)| place).collect();
         join::all(in_sync.into_iter().map(|place| async move {
             if let Err(error) = self.limited(self.write_head(place, losses)).await {
@@ -455,7 +485,7 @@ impl<E: Env, L: Device, W: Witness> Device for Logs<E, L, W> {
         for place in 0..self.0.members.len() {
             // Of both copies of the head, the one before may be another volume's.
             for _ in 0..HEAD_COPIES {
-                self.0.write_head(place, self.0.losses.get()).await?;
+                self.0.write_head(place, self.0.number.get()).await?;
             }
         }
         Ok(())
@@ -470,7 +500,7 @@ impl<E: Env, L: Device, W: Witness> Device for Logs<E, L, W> {
             if member.standing.get() != LogStanding::Stale {
                 continue;
             }
-            match self.0.limited(self.0.write_head(place, self.0.losses.get())).await {
+            match self.0.limited(self.0.write_head(place, self.0.number.get())).await {
                 Ok(()) => member.standing.set(LogStanding::InSync),
                 Err(error) => {
                     member.standing.set(LogStanding::Out);

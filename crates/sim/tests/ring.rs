@@ -7,6 +7,7 @@ use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::ring::{Policy, Standing};
 use evenkeel_engine::volume::Mending;
+use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::faults::Faults;
 use evenkeel_sim::image::Image;
 
@@ -382,5 +383,34 @@ fn a_sector_that_nobody_can_read_does_not_end_a_rebuild() {
     bytes[30 * 4096..31 * 4096].fill(9);
     for place in 0..2 {
         assert!(machine.member_pages(place) == bytes, "member {place}");
+    }
+}
+
+#[test]
+fn log_devices_that_were_each_the_last_one_after_the_other_are_told_apart() {
+    for at_event in 0..24 {
+        let (mut machine, mut bytes) = filled(Plan::mirror(2, 2), 73);
+        machine.logs_gone = vec![0];
+        // The one learns that it is alone, and is cut before anything is acknowledged.
+        let cut = CutPlan { at_event: Some(at_event), kind: CutKind::PowerCut };
+        let (ended, _) = machine.live(cut, async |life| life.open().await.map(drop));
+        machine.power_cut();
+        assert!(ended.is_err(), "the opening is cut");
+        // The other goes on alone, unless too much was noted by then.
+        machine.logs_gone = vec![1];
+        let went_on = machine.live_whole(async |life| {
+            let Ok((volume, ..)) = life.open().await else { return false };
+            volume.write(0, &[5; 4096], Durability::Durable).await.unwrap();
+            true
+        });
+        machine.power_cut();
+        if went_on {
+            bytes[..4096].fill(5);
+            machine.logs_gone = vec![0];
+            let refused = machine.live_whole(async |life| life.open().await.err());
+            assert!(matches!(refused, Some(Error::Unusable(_))), "cut at event {at_event}: {refused:?}");
+        }
+        machine.logs_gone = vec![];
+        assert!(machine.contents() == bytes, "cut at event {at_event}");
     }
 }

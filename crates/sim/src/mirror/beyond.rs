@@ -187,11 +187,17 @@ impl Machine {
     }
 
     fn all_die(&mut self, kinds: Vec<Kind>) -> Result<(), Violation> {
+        // Who dies last must have everything, whoever it is.
+        let fates = self.all(Fate::Well);
+        self.live(CutPlan::default(), Work::Heal, &fates)?;
+        self.settle(CutKind::PowerCut);
+        if !self.devices.iter().all(|(_, disk)| disk.is_complete) {
+            return Ok(());
+        }
         let kind = if self.random.coin() { CutKind::PowerCut } else { CutKind::Kill };
         let at_event = self.random.coin().then(|| self.random.below(self.life_events));
         let plan = CutPlan { at_event, kind };
         self.note(|| format!("all of {kinds:?} die"));
-        let fates = self.all(Fate::Well);
         let mut life = self.life(plan, &fates, Some(kinds));
         let (arena, scene, setup) = (life.arena, Rc::clone(&life.scene), self.setup);
         let (oracle, seeds, random) = (Rc::clone(&self.oracle), self.client_seeds(), self.random.fork());
