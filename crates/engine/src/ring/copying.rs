@@ -190,7 +190,8 @@ mod tests {
             steps in prop::collection::vec((0..4u8, 0..60u64, 1..20u64, any::<prop::sample::Index>()), 0..120),
         ) {
             let copies = Rc::<Copies>::default();
-            let (mut writes, mut waiting): (Vec<(Extent, Writing)>, Vec<(Extent, Waiting)>) = Default::default();
+            let mut writes: Vec<(Extent, Writing)> = Vec::new();
+            let mut waiting: Vec<(Extent, Waiting)> = Vec::new();
             let mut copying: Vec<(CopyGuard, u32)> = Vec::new();
             for (step, offset, len, which) in steps {
                 let extent = Extent::new(offset, len);
