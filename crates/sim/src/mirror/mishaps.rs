@@ -193,6 +193,14 @@ impl Scene {
     /// Something happens to some device.
     async fn happen(&self, random: &mut Random) {
         let devices = self.account.borrow().devices.len();
+        if let Some(rebuilt) = (0..devices).find(|&number| self.is_rebuilt(number))
+            && random.chance(0.4)
+        {
+            // Another drive in the middle of a rebuild.
+            self.befall(rebuilt, Mishap::IsLeftOut, random);
+            self.replace(rebuilt, random).await;
+            return;
+        }
         let number = random.index(devices);
         if self.may_be_replaced(number) && random.chance(0.7) {
             self.replace(number, random).await;
@@ -242,6 +250,16 @@ impl Scene {
             return false;
         };
         matches!(ring.members()[device.place].standing, Standing::Out | Standing::Foreign)
+    }
+
+    /// Whether it is a member that is rebuilt now.
+    fn is_rebuilt(&self, number: usize) -> bool {
+        let account = self.account.borrow();
+        let device = &account.devices[number];
+        let standing = account.opened.as_ref().map(|(ring, _)| ring.members());
+        device.kind == Kind::Member
+            && standing
+                .is_some_and(|members| matches!(members[device.place].standing, Standing::Rebuilding { .. }))
     }
 
     /// Puts a blank drive in the place of a member, or the one that was there.

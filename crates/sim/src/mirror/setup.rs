@@ -102,7 +102,7 @@ impl Setup {
                 atomic_writes: matches!(journaling, Journaling::Wasteless | Journaling::Selective { .. }),
             },
             scrub_bytes_per_s: random.chance(0.3).then(|| 1 << (18 + random.below(12))),
-            checkpoints: random.chance(0.3),
+            checkpoints: random.coin(),
             mishaps: *random.pick(&[0.0, 0.5, 0.8, 1.0]),
             beyond: Beyond::draw(&mut random),
         }
