@@ -262,11 +262,10 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         let is_missing =
             |member: &Member<L>| matches!(member.standing.get(), LogStanding::Out | LogStanding::Foreign);
         let is_any_missing = self.members.iter().any(is_missing) && !is_planted(Bug::LogAbsenceUntold);
-        let is_unknown = counting != noted && counting != UNLOST;
         self.volume.set(volume);
         self.number.set(counting);
-        self.noted.set(noted);
-        self.losses.set(u64::from(is_any_missing || is_unknown));
+        self.noted.set(if counting == UNLOST { UNLOST } else { noted });
+        self.losses.set(u64::from(is_any_missing));
         self.check_alive().map_err(Error::from)
     }
 
@@ -339,15 +338,20 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
     /// Notes the losses that are not, and waits until all are.
     async fn losses_noted(&self) -> Result<(), DeviceError> {
         self.check_alive()?;
-        while self.losses.get() > 0 && !is_planted(Bug::LogLossUntold) {
+        let is_told = || self.losses.get() == 0 && self.number.get() == self.noted.get();
+        while !is_told() && !is_planted(Bug::LogLossUntold) {
             if self.noting.replace(true) {
                 self.changed.until(|| (!self.noting.get()).then_some(())).await;
                 self.check_alive()?;
                 continue;
             }
-            let losses = self.losses.get();
+            // A number that an earlier opening came to and could not tell is told first: the witness is never more than one
+            // behind.
+            let is_new = self.number.get() == self.noted.get();
+            let losses = if is_new { self.losses.get() } else { 0 };
             let chance = self.env.random() & ((1 << LOSSES_CHANCE_BITS) - 1);
-            let number = (loss_count(self.noted.get()) + 1) << LOSSES_CHANCE_BITS | chance;
+            let next = (loss_count(self.noted.get()) + 1) << LOSSES_CHANCE_BITS | chance;
+            let number = if is_new { next } else { self.number.get() };
             match self.note(number).await {
                 Ok(()) => {
                     self.noted.set(number);
