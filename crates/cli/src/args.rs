@@ -1,8 +1,10 @@
 //! What may be typed, with its help.
 
 mod drive;
+mod mirror;
 mod replay;
 mod reproduce;
+mod study;
 mod volume;
 
 use std::path::PathBuf;
@@ -14,8 +16,10 @@ use evenkeel_host::method::{FileState, Method};
 use crate::units;
 
 pub(crate) use drive::{AfterCut, DriveArgs};
+pub(crate) use mirror::{MirrorArgs, PolicyArg, ReplaceArgs};
 pub(crate) use replay::{ReplayArgs, Speed};
 pub(crate) use reproduce::ReproduceArgs;
+pub(crate) use study::{StudyArgs, StudyCommand, StudyPlanArgs, StudyReportArgs, StudyRunArgs, WhichPlan};
 pub(crate) use volume::{
     AtomicSectorsArg, BackendArg, CheckArgs, CreateArgs, JournalingArg, LayoutArg, NbdArg, ServeArgs,
     StatusArgs,
@@ -38,13 +42,15 @@ pub(crate) enum Command {
     Probe(Box<ProbeArgs>),
     Compare(CompareArgs),
     Create(Box<CreateArgs>),
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     Status(StatusArgs),
     Check(CheckArgs),
+    Replace(Box<ReplaceArgs>),
     Replay(Box<ReplayArgs>),
     Drive(Box<DriveArgs>),
     Reproduce(ReproduceArgs),
     Sim(SimArgs),
+    Study(StudyArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }

@@ -16,6 +16,7 @@ mod replay;
 mod reproduce;
 mod sim;
 mod stdout;
+mod study;
 mod table;
 mod units;
 mod volume;
@@ -34,10 +35,12 @@ fn main() -> ExitCode {
         Command::Serve(args) => volume::serve(&args),
         Command::Status(args) => volume::status(&args),
         Command::Check(args) => volume::check(&args),
+        Command::Replace(args) => volume::replace(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Drive(args) => drive::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Study(args) => study::run(&args),
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::pages(&args),
     };

@@ -232,15 +232,13 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         let Some(volume) = volume else { return unusable("none of the log devices that are there is one") };
         let is_untold = is_planted(Bug::LogLossUntold);
         let noted = self.witness.noted(volume).await;
-        // What the witness knows is what was acknowledged under. A device that knows of the next loss was cut before
-        // anything was; it has all that was before, and may lack what others went on with.
+        // What the witness knows is what was acknowledged under. A device that knows of more was cut before anything was, or
+        // the witness was away; one that came to another number for the same loss missed what the others went on with.
         let counts = |head: &LogHead| {
-            let is_next = head.losses > 0 && loss_count(head.losses) == loss_count(noted) + 1;
-            head.losses == noted || is_next || head.losses == UNLOST && noted == 0 || is_untold
+            head.losses == noted || loss_count(head.losses) > loss_count(noted) || noted == 0 || is_untold
         };
         let ours = || heads().filter(|head| head.volume == volume && head.losses > 0);
-        let Some(counting) = ours().filter(counts).max_by_key(|head| (head.losses == noted, head.losses))
-        else {
+        let Some(counting) = ours().filter(counts).max_by_key(|head| head.losses) else {
             return unusable(
                 "the log devices that are there were left out before the last writes: bring back one that was not",
             );

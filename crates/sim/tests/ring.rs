@@ -4,7 +4,7 @@ mod ring_machine;
 
 use evenkeel_engine::device::Durability;
 use evenkeel_engine::env::Env;
-use evenkeel_engine::error::Error;
+use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::ring::{Policy, Standing};
 use evenkeel_engine::volume::Mending;
 use evenkeel_sim::cuts::{CutKind, CutPlan};
@@ -413,4 +413,22 @@ fn log_devices_that_were_each_the_last_one_after_the_other_are_told_apart() {
         machine.logs_gone = vec![];
         assert!(machine.contents() == bytes, "cut at event {at_event}");
     }
+}
+
+#[test]
+fn a_new_member_of_a_volume_that_was_never_written_to_is_rebuilt_before_it_counts() {
+    let mut plan = Plan::mirror(2, 1);
+    plan.ring.rebuild_bytes_per_s = 1000;
+    let mut machine = Machine::new(plan, 37);
+    machine.live_whole(async |life| {
+        let (_volume, ring, _) = life.open().await.unwrap();
+        ring.leave_out(1, DeviceError { doing: "be replaced", errno: 5 });
+        ring.replace(1, life.members[1].clone()).await.unwrap();
+    });
+    machine.power_cut();
+    machine.live_whole(async |life| {
+        let (_volume, ring, _) = life.open().await.unwrap();
+        assert_ne!(ring.members()[1].standing, Standing::InSync);
+        whole(&ring, &life.env).await;
+    });
 }
