@@ -1,6 +1,7 @@
 //! What may be typed, with its help.
 
 mod drive;
+mod mirror;
 mod replay;
 mod reproduce;
 mod study;
@@ -15,6 +16,7 @@ use evenkeel_host::method::{FileState, Method};
 use crate::units;
 
 pub(crate) use drive::{AfterCut, DriveArgs};
+pub(crate) use mirror::{MirrorArgs, PolicyArg, ReplaceArgs};
 pub(crate) use replay::{ReplayArgs, Speed};
 pub(crate) use reproduce::ReproduceArgs;
 pub(crate) use study::{StudyArgs, StudyCommand, StudyPlanArgs, StudyReportArgs, StudyRunArgs, WhichPlan};
@@ -40,9 +42,10 @@ pub(crate) enum Command {
     Probe(Box<ProbeArgs>),
     Compare(CompareArgs),
     Create(Box<CreateArgs>),
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     Status(StatusArgs),
     Check(CheckArgs),
+    Replace(Box<ReplaceArgs>),
     Replay(Box<ReplayArgs>),
     Drive(Box<DriveArgs>),
     Reproduce(ReproduceArgs),

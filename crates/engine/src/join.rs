@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::Poll;
 
 /// Runs all of them side by side, in the caller's task; ends when all have ended.
-pub(crate) async fn all<F: Future<Output = ()>>(futures: impl Iterator<Item = F>) {
+pub async fn all<F: Future<Output = ()>>(futures: impl Iterator<Item = F>) {
     let mut under_way: Vec<Pin<Box<F>>> = futures.map(Box::pin).collect();
     poll_fn(|context| {
         under_way.retain_mut(|future| future.as_mut().poll(context).is_pending());
@@ -15,7 +15,7 @@ pub(crate) async fn all<F: Future<Output = ()>>(futures: impl Iterator<Item = F>
 }
 
 /// What comes first: the one's answer, or that the other ended.
-pub(crate) async fn first<T>(wanted: impl Future<Output = T>, limit: impl Future<Output = ()>) -> Option<T> {
+pub async fn first<T>(wanted: impl Future<Output = T>, limit: impl Future<Output = ()>) -> Option<T> {
     let (mut wanted, mut limit) = (Box::pin(wanted), Box::pin(limit));
     poll_fn(|context| {
         if let Poll::Ready(answer) = wanted.as_mut().poll(context) {

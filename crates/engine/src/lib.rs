@@ -22,7 +22,7 @@ pub mod env;
 pub mod error;
 pub mod format;
 mod home;
-mod join;
+pub mod join;
 pub mod log;
 pub mod logs;
 mod notify;

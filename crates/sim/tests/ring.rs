@@ -4,7 +4,7 @@ mod ring_machine;
 
 use evenkeel_engine::device::Durability;
 use evenkeel_engine::env::Env;
-use evenkeel_engine::error::Error;
+use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::ring::{Policy, Standing};
 use evenkeel_engine::volume::Mending;
 use evenkeel_sim::faults::Faults;
@@ -196,5 +196,23 @@ fn a_volume_whose_last_member_dies_stops() {
         volume.write(0, &[1; 4096], Durability::Durable).await.unwrap();
         assert!(volume.checkpoint().await.is_err());
         assert!(matches!(volume.write(0, &[2], Durability::Buffered).await, Err(Error::Latched(_))));
+    });
+}
+
+#[test]
+fn a_new_member_of_a_volume_that_was_never_written_to_is_rebuilt_before_it_counts() {
+    let mut plan = Plan::mirror(2, 1);
+    plan.ring.rebuild_bytes_per_s = 1000;
+    let mut machine = Machine::new(plan, 37);
+    machine.live_whole(async |life| {
+        let (_volume, ring, _) = life.open().await.unwrap();
+        ring.leave_out(1, DeviceError { doing: "be replaced", errno: 5 });
+        ring.replace(1, life.members[1].clone()).await.unwrap();
+    });
+    machine.power_cut();
+    machine.live_whole(async |life| {
+        let (_volume, ring, _) = life.open().await.unwrap();
+        assert_ne!(ring.members()[1].standing, Standing::InSync);
+        whole(&ring, &life.env).await;
     });
 }

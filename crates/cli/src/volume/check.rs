@@ -1,11 +1,13 @@
 //! `evenkeel check`.
 
 use evenkeel_engine::options::OpenOptions;
-use evenkeel_engine::volume::{CheckReport, SuperblockCopy, check};
+use evenkeel_engine::ring::RingOptions;
+use evenkeel_engine::volume::{CheckReport, SuperblockCopy};
 use evenkeel_host::event_loop::{Backend, Signals, race};
-use evenkeel_host::volume::{OpenVolume, VolumeError};
+use evenkeel_host::volume::{OpenVolume, RunOptions, VolumeError};
 use evenkeel_measure::report::format;
 
+use super::check_copies::{Looked, look};
 use super::{event_loop, recovered};
 use crate::args::CheckArgs;
 use crate::failure::Failure;
@@ -22,19 +24,22 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
         .signals(&[signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])
         .map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))?;
     let found = event_loop.block_on(async {
-        let opened = OpenVolume::open(&handle, &args.volume, OpenOptions::default());
+        let ring = RingOptions { rebuild_bytes_per_s: u64::MAX, ..RingOptions::default() };
+        let opened =
+            OpenVolume::open(&handle, &args.volume, RunOptions { volume: OpenOptions::default(), ring });
         let Some(open) = unless_signalled(&signals, opened).await else { return Ok(None) };
         let open = open?;
         let replayed = open.recovered;
-        let Some(report) = unless_signalled(&signals, check(&open.volume)).await else {
+        let looked = look(&handle, &open, args.repair);
+        let Some(looked) = unless_signalled(&signals, looked).await else {
             open.abandon();
             return Ok(None);
         };
-        let report = report.map_err(|source| VolumeError::Engine { folder: args.volume.clone(), source })?;
+        let looked = looked.map_err(|source| VolumeError::Engine { folder: args.volume.clone(), source })?;
         open.close().await?;
-        Ok::<_, VolumeError>(Some((report, replayed)))
+        Ok::<_, VolumeError>(Some((looked, replayed)))
     })?;
-    let Some((report, replayed)) = found else { return Err(Failure::Interrupted) };
+    let Some((Looked { report, copies }, replayed)) = found else { return Err(Failure::Interrupted) };
     say(&recovered(replayed))?;
     say(&format!(
         "{}: {} pages checked, {} without contents, {} damaged\n",
@@ -51,24 +56,40 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
         format::count(report.log_records_checked),
         format::count(foundations(&report).len() as u64)
     ))?;
-    if report.is_clean() {
-        return Ok(());
+    if let Some(copies) = &copies {
+        say(&copies.text())?;
     }
-    say(&named(&report))?;
+    if !report.is_clean() {
+        say(&named(&report))?;
+        return Err(Failure::No(verdict(args, &report, copies.is_some())));
+    }
+    match copies {
+        Some(copies) => copies.verdict(args),
+        None => Ok(()),
+    }
+}
+
+/// Why the answer is no, and what to do.
+fn verdict(args: &CheckArgs, report: &CheckReport, is_mirror: bool) -> String {
     let shown = args.volume.display();
     if report.damaged_pages.is_empty() && report.damaged_table_pages.is_empty() {
-        return Err(Failure::No(format!(
+        return format!(
             "{shown}: damaged, but for its pages; that was written anew since: check again, and look after the drive"
-        )));
+        );
     }
-    Err(Failure::No(match args.repair {
-        true => format!(
-            "{shown}: layout single has no redundancy to repair from; write these ranges anew from a backup"
-        ),
-        false => {
+    match (args.repair, is_mirror) {
+        (true, true) => {
+            format!("{shown}: no copy of these ranges is right; write them anew from a backup")
+        }
+        (true, false) => {
+            format!(
+                "{shown}: layout single has no redundancy to repair from; write these ranges anew from a backup"
+            )
+        }
+        (false, _) => {
             format!("{shown}: damaged; reads of these ranges fail until they are written anew, from a backup")
         }
-    }))
+    }
 }
 
 /// What comes of `work`; `None` where a signal comes first.

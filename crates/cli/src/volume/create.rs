@@ -6,26 +6,34 @@ use std::fmt::Write as _;
 use evenkeel_host::drive::needs_no_more_room;
 use evenkeel_host::event_loop::{Backend, race};
 use evenkeel_host::volume::create::{Plan, PlannedMember, Request, create};
+use evenkeel_host::volume::description::LayoutKind;
 use evenkeel_measure::report::format;
-use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{event_loop, quoted};
+use super::{counted, event_loop, progress_bar, quoted};
 use crate::args::{AtomicSectorsArg, CreateArgs, LayoutArg};
 use crate::failure::Failure;
 use crate::stdout::say;
 
 /// Bounds of the log's size unless it was chosen.
-const LOG_BYTES: std::ops::RangeInclusive<u64> = 16 << 20..=512 << 20;
+const LOG_BYTES: (u64, u64) = (16 << 20, 512 << 20);
+
+/// The same of a mirror, whose log holds what its members have not written yet: two turns of a second, at what a SATA
+/// drive takes, with as much again for the checkpoints.
+const MIRROR_LOG_BYTES: (u64, u64) = (64 << 20, 1 << 30);
 
 /// Makes a volume, or says what would be made.
 pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
-    let LayoutArg::Single = args.layout;
+    let (layout, (least, most)) = match args.layout {
+        LayoutArg::Single => (LayoutKind::Single, LOG_BYTES),
+        LayoutArg::Mirror => (LayoutKind::Mirror, MIRROR_LOG_BYTES),
+    };
     let request = Request {
         folder: args.volume.clone(),
         size_bytes: args.size,
-        member: args.member.clone(),
-        log: args.log.clone(),
-        log_bytes: args.log_size.unwrap_or((args.size / 8).clamp(*LOG_BYTES.start(), *LOG_BYTES.end())),
+        layout,
+        members: args.member.clone(),
+        logs: args.log.clone(),
+        log_bytes: args.log_size.unwrap_or((args.size / 8).clamp(least, most)),
         atomic_max_bytes: args.atomic_max,
         buffer_bytes: args.buffer,
         sparse: args.sparse,
@@ -65,12 +73,12 @@ pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
     let Some(made) = made else { return Err(Failure::Interrupted) };
     let description = made?;
     let mut text = told(&request, &plan, "made", "is lost");
-    let survives = if description.home.atomic_sectors {
-        ""
-    } else {
-        ", not known to keep sectors whole: each page is logged before it is overwritten"
+    let is_atomic = description.members.iter().all(|member| member.atomic_sectors);
+    let sectors = match is_atomic {
+        true => "",
+        false => ", not known to keep sectors whole: each page is logged before it is overwritten",
     };
-    let copied = [Some(&plan.home), plan.log.as_ref()].into_iter().flatten().filter(|member| {
+    let copied = plan.places().filter(|member| {
         !request.sparse && member.place.path().is_some_and(|path| !needs_no_more_room(path))
     });
     for member in copied {
@@ -81,11 +89,10 @@ pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
         )
         .expect("a string takes all");
     }
+    let sector_bytes = description.members.iter().map(|member| member.sector_bytes).max().unwrap_or(0);
     writeln!(
         text,
-        "  losses of members that it survives: none (layout single)\n  sectors of {} bytes{survives}\n\
-         next: evenkeel serve {}",
-        description.home.sector_bytes,
+        "  sectors of {sector_bytes} bytes{sectors}\nnext: evenkeel serve {}",
         quoted(&args.volume)
     )
     .expect("a string takes all");
@@ -95,9 +102,37 @@ pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
 fn told(request: &Request, plan: &Plan, made: &str, lost: &str) -> String {
     let mut text =
         format!("{made} a disk of {} in {}\n", format::bytes(request.size_bytes), request.folder.display());
-    let log_inside = format!("  log    on the same member, {}\n", format::bytes(request.log_bytes));
-    text.push_str(&line("pages", &plan.home, lost, request.sparse));
-    text.push_str(&plan.log.as_ref().map_or(log_inside, |log| line("log", log, lost, request.sparse)));
+    for member in &plan.members {
+        text.push_str(&line("pages", member, lost, request.sparse));
+    }
+    for log in &plan.logs {
+        text.push_str(&line("log", log, lost, request.sparse));
+    }
+    if plan.logs.is_empty() {
+        writeln!(text, "  log    on the same member, {}", format::bytes(request.log_bytes))
+            .expect("a string takes all");
+    }
+    text.push_str(&survived(request.layout, plan));
+    text
+}
+
+/// What may be lost, and what of that is worth less than it looks.
+fn survived(layout: LayoutKind, plan: &Plan) -> String {
+    if layout == LayoutKind::Single {
+        return "  losses of members that it survives: none (layout single)\n".to_owned();
+    }
+    let (members, logs) = (plan.members.len(), plan.logs.len());
+    let (places, carriers) = (plan.losses_survived(), plan.carriers_survived());
+    let mut text = format!(
+        "  losses that it survives: {places} (layout mirror: {} and {}, of each of which one has to remain)\n",
+        counted(members as u64, "member"),
+        counted(logs as u64, "log device")
+    );
+    if carriers < places {
+        let shared = "  several of them share a file system or drive, which fails as one: of these it survives the loss of";
+        writeln!(text, "{shared} {}", if carriers == 0 { "none".to_owned() } else { carriers.to_string() })
+            .expect("a string takes all");
+    }
     text
 }
 
@@ -106,11 +141,4 @@ fn line(what: &str, member: &PlannedMember, lost: &str, sparse: bool) -> String 
     let sparse = if sparse { ", sparse" } else { "" };
     let lost = if member.overwrites { format!("; what it holds {lost}") } else { String::new() };
     format!("  {what:<6} {place}, {bytes}{sparse}{lost}\n")
-}
-
-fn progress_bar() -> ProgressBar {
-    let bar = ProgressBar::new(1);
-    let style = ProgressStyle::with_template("{msg:24} {bar:30} {percent}%");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
 }

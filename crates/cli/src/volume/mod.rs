@@ -1,9 +1,12 @@
-//! `evenkeel create`, `serve`, `status` and `check`.
+//! `evenkeel create`, `serve`, `status`, `check` and `replace`.
 
 mod check;
+mod check_copies;
 mod create;
+mod replace;
 mod serve;
 mod status;
+mod status_mirror;
 
 use std::io;
 use std::path::Path;
@@ -11,11 +14,13 @@ use std::path::Path;
 use evenkeel_host::event_loop::{Backend, EventLoop};
 use evenkeel_host::volume::{Recovered, VolumeError};
 use evenkeel_measure::report::format;
+use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::failure::Failure;
 
 pub(crate) use check::run as check;
 pub(crate) use create::run as create;
+pub(crate) use replace::run as replace;
 pub(crate) use serve::run as serve;
 pub(crate) use status::run as status;
 
@@ -59,6 +64,14 @@ fn quoted(path: &Path) -> String {
         true => text,
         false => format!("'{}'", text.replace('\'', r"'\''")),
     }
+}
+
+/// What a long piece of work shows.
+fn progress_bar() -> ProgressBar {
+    let bar = ProgressBar::new(1);
+    let style = ProgressStyle::with_template("{msg:24} {bar:30} {percent}%");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
 }
 
 fn event_loop(backend: Backend) -> Result<EventLoop, Failure> {

@@ -4,17 +4,26 @@ use std::fmt::Write as _;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 use evenkeel_engine::options::{Journaling, OpenOptions};
+use evenkeel_engine::ring::{Policy, RingOptions};
 use evenkeel_host::event_loop::Backend;
 use evenkeel_host::nbd::limits::Limits;
 use evenkeel_host::nbd::uri::of_place;
 use evenkeel_host::net::Place;
-use evenkeel_host::service::{self, Address, Ended, Event, Options};
-use evenkeel_host::volume::{NBD_SOCKET, VolumeError};
+use evenkeel_host::service::{self, Address, Ended, Event, Options, ScrubOptions};
+use evenkeel_host::volume::description::{Description, LayoutKind};
+use evenkeel_host::volume::{NBD_SOCKET, RunOptions, VolumeError};
 
 use super::{event_loop, recovered};
-use crate::args::{BackendArg, JournalingArg, NbdArg, ServeArgs};
+use crate::args::{BackendArg, JournalingArg, MirrorArgs, NbdArg, PolicyArg, ServeArgs};
 use crate::failure::Failure;
 use crate::stdout::{announce, mention};
+
+/// Memory for pages unless it was chosen.
+const CACHE_BYTES: u64 = 64 << 20;
+
+/// What a mirror's members are expected to take in a second: pages that wait for two turns of each are kept in memory,
+/// and as many that come meanwhile.
+const DRAINED_BYTES_PER_S: f64 = 64.0 * 1024.0 * 1024.0;
 
 /// Serves a volume until a signal comes.
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
@@ -25,8 +34,18 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         JournalingArg::WholePages => Journaling::WholePages,
         JournalingArg::Ordered => Journaling::Ordered,
     };
-    let open = OpenOptions { journaling, ..OpenOptions::default() }
-        .with_pages_max(usize::try_from(args.cache / 4096).unwrap_or(usize::MAX));
+    let (description, _) = Description::read(&args.volume)?;
+    let cache_bytes = args.cache.unwrap_or_else(|| match description.layout {
+        LayoutKind::Single => CACHE_BYTES,
+        LayoutKind::Mirror => CACHE_BYTES + (4.0 * args.mirror.turn * DRAINED_BYTES_PER_S) as u64,
+    });
+    let dirty_pages_max = match description.layout {
+        LayoutKind::Single => OpenOptions::default().dirty_pages_max,
+        LayoutKind::Mirror => usize::MAX, // as many as the cache and the log allow
+    };
+    let volume = OpenOptions { journaling, dirty_pages_max, ..OpenOptions::default() }
+        .with_pages_max(usize::try_from(cache_bytes / 4096).unwrap_or(usize::MAX));
+    let open = RunOptions { volume, ring: ring_options(&args.mirror) };
     let options = Options {
         nbd,
         tls: args.tls.clone(),
@@ -34,6 +53,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         read_only: args.read_only,
         limits: Limits { connections_max: args.connections as usize, ..Limits::default() },
         open,
+        scrub: ScrubOptions {
+            every_s: args.mirror.scrub_every.0,
+            bytes_per_s: args.mirror.scrub_rate as u64,
+        },
     };
     let backend = match args.backend {
         BackendArg::Auto => Backend::Auto,
@@ -75,6 +98,24 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
             Err(Failure::No(format!("{}: it failed while it was served: {reason}", folder.display())))
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+fn ring_options(args: &MirrorArgs) -> RingOptions {
+    let ns = |seconds: f64| (seconds * 1e9) as u64;
+    RingOptions {
+        policy: match args.policy {
+            PolicyArg::Turns => Policy::Turns,
+            PolicyArg::Mixed => Policy::Mixed,
+            PolicyArg::ReadFirst => Policy::ReadFirst,
+            PolicyArg::ReadAround => Policy::ReadAround,
+        },
+        turn_ns: ns(args.turn),
+        rest_ns: ns(args.rest),
+        rest_max_ns: ns(args.rest_max),
+        answer_max_ns: ns(args.answer_max),
+        rebuild_bytes_per_s: args.rebuild_rate as u64,
+        ..RingOptions::default()
     }
 }
 

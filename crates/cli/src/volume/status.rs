@@ -8,6 +8,7 @@ use evenkeel_host::volume::description::Description;
 use evenkeel_host::volume::has_waiting_writes;
 use evenkeel_measure::report::format;
 
+use super::status_mirror::{missing, of_mirror};
 use super::{counted, quoted};
 use crate::args::StatusArgs;
 use crate::failure::Failure;
@@ -35,8 +36,11 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
         }
     };
     say(&if args.json { status.to_json() } else { text(&status) })?;
-    match &status.failure {
-        Some(reason) => Err(Failure::No(format!("{}: it failed: {reason}", args.volume.display()))),
+    if let Some(reason) = &status.failure {
+        return Err(Failure::No(format!("{}: it failed: {reason}", args.volume.display())));
+    }
+    match status.mirror.as_ref().and_then(|mirror| missing(&args.volume, mirror)) {
+        Some(missing) => Err(Failure::No(missing)),
         None => Ok(()),
     }
 }
@@ -50,11 +54,12 @@ fn is_unserved(error: &io::Error) -> bool {
 fn text(status: &Status) -> String {
     let (volume, server, counters) = (&status.volume, &status.server, &status.counters);
     let mut text = format!(
-        "{} of {}, layout {}, survives the loss of {}\n",
+        "{} of {}, layout {}, survives the loss of {}{}\n",
         volume.path,
         format::bytes(volume.size_bytes),
         volume.layout,
-        counted(volume.losses_survived.into(), "member")
+        counted(volume.losses_survived.into(), "member"),
+        if status.mirror.is_some() { " and as many log devices" } else { "" }
     );
     let mut line =
         |name: &str, value: String| writeln!(text, "  {name:<10} {value}").expect("a string takes all");
@@ -104,6 +109,9 @@ fn text(status: &Status) -> String {
     }
     if let Some(reason) = &status.failure {
         line("FAILED", reason.clone());
+    }
+    if let Some(mirror) = &status.mirror {
+        text.push_str(&of_mirror(mirror));
     }
     let rows: Vec<[String; 6]> = status
         .requests

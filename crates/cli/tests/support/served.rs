@@ -256,3 +256,13 @@ impl Chance {
         self.next() % bound
     }
 }
+
+/// A process that is ended when this is dropped.
+pub(crate) struct Ended(pub(crate) Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ended_already_is_fine = self.0.kill();
+        let _ended_already_is_fine = self.0.wait();
+    }
+}

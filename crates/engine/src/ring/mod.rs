@@ -102,7 +102,7 @@ impl Default for RingOptions {
             policy: Policy::Turns,
             turn_ns: 1_000_000_000,
             rest_ns: 100_000_000,
-            rest_max_ns: 2_000_000_000,
+            rest_max_ns: 10_000_000_000,
             window: WindowOptions::default(),
             depth_max: 32,
             answer_max_ns: 30_000_000_000,

@@ -43,6 +43,21 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
     ///
     /// The volume's failure, if it has one; damage is not an error.
     pub async fn scrub(&self, mending: Mending, bytes_per_s: u64) -> Result<ScrubReport, Error> {
+        self.scrub_telling(mending, bytes_per_s, |_, _| ()).await
+    }
+
+    /// As [`Self::scrub`]; `tell` is told of each page, by its number, when it has been looked at, and what was found so
+    /// far.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::scrub`].
+    pub async fn scrub_telling(
+        &self,
+        mending: Mending,
+        bytes_per_s: u64,
+        mut tell: impl FnMut(u64, &ScrubReport),
+    ) -> Result<ScrubReport, Error> {
         let inner = &self.0;
         let mut report = ScrubReport::default();
         let began_ns = inner.env.now_ns();
@@ -52,6 +67,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             for page in first..(first + SUMS_PER_TABLE_PAGE).min(inner.home.layout.pages) {
                 inner.check_readable()?;
                 inner.scrub_page(page, mending, &mut report).await;
+                tell(page, &report);
                 let read_bytes = u128::from(report.copies_checked) * u128::from(PAGE_BYTES);
                 let due_ns = read_bytes * 1_000_000_000 / u128::from(bytes_per_s.max(1));
                 let took_ns = inner.env.now_ns().saturating_sub(began_ns);

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use evenkeel_engine::env::Env;
 
+use super::mirror_status::{MemberStatus, MirrorStatus};
 use super::status::{SharedWatched, Watched};
 use crate::event_loop::{Loop, race};
 use crate::nbd::statistics::{CommandKind, CommandStatistics};
@@ -119,8 +120,60 @@ fn text(watched: &Watched) -> String {
     ] {
         metric(&mut out, name, "gauge", help, value as f64);
     }
+    if let Some(mirror) = &document.mirror {
+        members(&mut out, mirror);
+    }
     requests(&mut out, watched);
     out
+}
+
+/// What a mirror's members and log devices do.
+fn members(out: &mut String, mirror: &MirrorStatus) {
+    let number = |truth: bool| f64::from(u8::from(truth));
+    type Of<T> = fn(&T, &dyn Fn(bool) -> f64) -> f64;
+    let of_members: [(&str, &str, &str, Of<MemberStatus>); 8] = [
+        ("member_in_sync", "gauge", "1 where it holds everything.", |it, number| {
+            number(it.standing == "in-sync")
+        }),
+        ("member_reading", "gauge", "1 where it only reads now.", |it, number| {
+            number(it.standing == "in-sync" && it.role == "reading")
+        }),
+        ("member_slow", "gauge", "1 where it was much slower than the others for a minute.", |it, number| {
+            number(it.slow)
+        }),
+        ("member_queued_bytes", "gauge", "Bytes that wait for its turn.", |it, _| it.queued_bytes as f64),
+        ("member_rebuild_done_bytes", "gauge", "Bytes that a rebuild has copied to it.", |it, _| {
+            it.rebuild_done_bytes.unwrap_or(0) as f64
+        }),
+        ("member_read_bytes_total", "counter", "Bytes read from it.", |it, _| it.read_bytes as f64),
+        ("member_written_bytes_total", "counter", "Bytes written to it.", |it, _| it.written_bytes as f64),
+        ("member_turns_total", "counter", "Turns of writing that it had.", |it, _| it.turns as f64),
+    ];
+    for (name, kind, help, value) in of_members {
+        head(out, name, kind, help);
+        for (place, member) in mirror.members.iter().enumerate() {
+            let value = value(member, &number);
+            writeln!(out, "evenkeel_{name}{{member=\"{place}\"}} {value}").expect("as above");
+        }
+    }
+    head(out, "log_device_in_sync", "gauge", "1 where it holds everything.");
+    for (place, log) in mirror.logs.iter().enumerate() {
+        let value = number(log.standing == "in-sync");
+        writeln!(out, "evenkeel_log_device_in_sync{{log=\"{place}\"}} {value}").expect("as above");
+    }
+    let scrub = &mirror.scrub;
+    for (name, kind, help, value) in [
+        (
+            "scrub_copies_total",
+            "counter",
+            "Copies of pages that were looked at for rot.",
+            scrub.copies_checked,
+        ),
+        ("scrub_mended_total", "counter", "Copies that were wrong, and were mended.", scrub.mended_copies),
+        ("scrub_damaged_pages", "gauge", "Pages of which no copy was right.", scrub.damaged_pages),
+    ] {
+        metric(out, name, kind, help, value as f64);
+    }
 }
 
 fn head(out: &mut String, name: &str, kind: &str, help: &str) {

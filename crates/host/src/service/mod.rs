@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! mod      open, listen, accept, stop
-//! status   what it does, as one document: over a socket in the volume's folder
+//! status   what it does, as one document: over a socket in the volume's folder; mirror_status what a mirror's members do
 //! metrics  the same for Prometheus, over HTTP
+//! control  orders to replace a member, over another socket
+//! tend     what the server of a mirror does of itself
 //! ```
 //!
 //! 1. Nobody is listened to before recovery is done.
@@ -11,15 +13,17 @@
 //!    second leaves at once. Then the arena keeps what was acknowledged, as after a kill.
 //! 3. One connection's end, or a client that cannot be accepted, ends nothing else.
 
+pub mod control;
 mod metrics;
+pub mod mirror_status;
 pub mod status;
+mod tend;
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use evenkeel_engine::env::Env;
-use evenkeel_engine::options::OpenOptions;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::arena::SharedArena;
@@ -30,8 +34,11 @@ use crate::nbd::server::{Ending, Server};
 use crate::nbd::tls::TlsServer;
 use crate::net::{ByteStream, Listener, Place};
 use crate::path_error::PathError;
-use crate::volume::member::MemberDrive;
-use crate::volume::{LocalVolume, OpenVolume, STATUS_SOCKET, VolumeError};
+use crate::volume::devices::{HomeDevice, LogDevice};
+use crate::volume::{LocalVolume, OpenVolume, RunOptions, STATUS_SOCKET, VolumeError};
+
+pub use tend::ScrubOptions;
+use tend::Tended;
 
 /// How long to wait after a connection could not be accepted: descriptors may be short.
 const ACCEPT_AGAIN_NS: u64 = 100_000_000;
@@ -40,7 +47,7 @@ const ACCEPT_AGAIN_NS: u64 = 100_000_000;
 const ACCEPT_TOLD_NS: u64 = 5_000_000_000;
 
 /// The server of a volume on this machine.
-type VolumeServer = Server<Loop, VolumeExport<Loop, SharedArena, MemberDrive, MemberDrive>>;
+type VolumeServer = Server<Loop, VolumeExport<Loop, SharedArena, HomeDevice, LogDevice>>;
 
 /// Where to listen.
 #[derive(Debug)]
@@ -67,7 +74,9 @@ pub struct Options {
     /// Bounds of what clients may ask for.
     pub limits: Limits,
     /// How the volume is run.
-    pub open: OpenOptions,
+    pub open: RunOptions,
+    /// How rot is looked for in a mirror.
+    pub scrub: ScrubOptions,
 }
 
 /// What came of it.
@@ -167,7 +176,15 @@ fn listen_to_all(
         places.push(listener.place());
         accept(event_loop, listener, server.clone(), Rc::clone(tell), peer);
     }
-    let watched = Rc::new(status::Watched::new(event_loop, open, server.clone(), options.read_only));
+    let tended = match (open.mirror(), open.replacer()) {
+        (Some(mirror), Some(replacer)) => {
+            control::listen(event_loop, open.folder(), replacer)?;
+            Tended::begin(event_loop, &open.volume, mirror, options.scrub)
+        }
+        _ => Tended::default(),
+    };
+    let watched = status::Watched::new(event_loop, open, server.clone(), options.read_only, tended);
+    let watched = Rc::new(watched);
     let status_listener = Listener::unix(event_loop, &open.folder().join(STATUS_SOCKET))?;
     serve_status(event_loop, status_listener, Rc::clone(&watched));
     let metrics = match options.metrics {

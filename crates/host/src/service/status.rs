@@ -10,6 +10,8 @@ use evenkeel_engine::env::Env;
 use evenkeel_engine::options::Journaling;
 use serde::{Deserialize, Serialize};
 
+use super::mirror_status::MirrorStatus;
+use super::tend::Tended;
 use super::{Told, VolumeServer};
 use crate::drive::DurableWay;
 use crate::event_loop::{Backend, Loop};
@@ -17,6 +19,7 @@ use crate::nbd::statistics::{CommandKind, Statistics};
 use crate::net::connect_unix_blocking;
 use crate::volume::description::Description;
 use crate::volume::member::Place;
+use crate::volume::mirror::Mirror;
 use crate::volume::{OpenVolume, Recovered, STATUS_SOCKET};
 
 /// Longest document that is read.
@@ -44,6 +47,9 @@ pub struct Status {
     pub counters: Counters,
     /// What its clients asked for, since it was opened.
     pub requests: Vec<Requests>,
+    /// What a mirror's members do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mirror: Option<MirrorStatus>,
 }
 
 /// Which volume.
@@ -59,11 +65,11 @@ pub struct VolumeStatus {
     pub size_bytes: u64,
     /// Largest write that is there whole or not at all after a cut.
     pub atomic_max_bytes: u64,
-    /// The home member.
+    /// The home member, or the members of a mirror.
     pub home: String,
-    /// The log member; empty where the log is on the home member.
+    /// The log member, or the log devices; empty where the log is on the home member.
     pub log: String,
-    /// Members that may be lost without losing data.
+    /// Members, and as many log devices, that may be lost now without losing data.
     pub losses_survived: u32,
 }
 
@@ -190,6 +196,10 @@ counters! {
     direct_writes,
     /// Times a write waited for room in the buffer.
     buffer_waits,
+    /// Writes that were slowed down to what a mirror's members take home.
+    throttled_writes,
+    /// For how long, all of them together, in ns.
+    throttled_ns,
     /// Times a commit waited for room in the log.
     log_waits,
     /// Times the log was full to its end and went on from its start.
@@ -266,6 +276,8 @@ pub(crate) struct Watched {
     event_loop: Loop,
     began_ns: u64,
     volume: Told,
+    mirror: Option<Mirror>,
+    tended: Tended,
     recovered: Recovered,
     description: Description,
     path: String,
@@ -274,13 +286,21 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    pub(crate) fn new(event_loop: &Loop, open: &OpenVolume, server: VolumeServer, read_only: bool) -> Self {
+    pub(super) fn new(
+        event_loop: &Loop,
+        open: &OpenVolume,
+        server: VolumeServer,
+        read_only: bool,
+        tended: Tended,
+    ) -> Self {
         Self {
             event_loop: event_loop.clone(),
             began_ns: event_loop.now_ns(),
             volume: open.volume.clone(),
+            mirror: open.mirror().cloned(),
+            tended,
             recovered: open.recovered,
-            description: open.description.clone(),
+            description: open.description(),
             path: open.folder().display().to_string(),
             server,
             read_only,
@@ -292,21 +312,34 @@ impl Watched {
         let (volume, description) = (&self.volume, &self.description);
         let server = self.server.status();
         let occupancy = volume.occupancy();
+        let now_ns = self.event_loop.now_ns();
+        let mirror = self.mirror.as_ref();
+        // Where a member is may have changed.
+        let (home, log) = match mirror {
+            Some(mirror) => (
+                places(mirror.members().iter().map(|member| &member.place)),
+                places(mirror.log_devices().iter().map(|log| &log.place)),
+            ),
+            None => (
+                places(description.members.iter().map(|member| &member.place)),
+                places(description.logs.iter().map(|log| &log.place)),
+            ),
+        };
         Status {
             schema: "evenkeel.status/1".to_owned(),
             volume: VolumeStatus {
                 path: self.path.clone(),
                 id: description.id.to_string(),
-                layout: "single".to_owned(),
+                layout: description.layout.name().to_owned(),
                 size_bytes: description.size_bytes,
                 atomic_max_bytes: description.atomic_max_bytes,
-                home: description.home.place.to_string(),
-                log: description.log.as_ref().map_or_else(String::new, |log| log.place.to_string()),
-                losses_survived: 0,
+                home,
+                log,
+                losses_survived: mirror.map_or(0, Mirror::losses_survived),
             },
             server: ServerStatus {
                 pid: std::process::id(),
-                uptime_s: self.event_loop.now_ns().saturating_sub(self.began_ns) as f64 / 1e9,
+                uptime_s: now_ns.saturating_sub(self.began_ns) as f64 / 1e9,
                 backend: match self.event_loop.backend() {
                     Backend::Threads => "threads".to_owned(),
                     Backend::Auto | Backend::Uring => "io_uring".to_owned(),
@@ -339,18 +372,24 @@ impl Watched {
                 ..volume.counters().into()
             },
             requests: requests(&server.statistics),
+            mirror: mirror.map(|mirror| MirrorStatus::of(mirror, &self.tended, now_ns)),
         }
     }
 
     fn chosen(&self) -> Chosen {
         let options = self.volume.options();
-        let (journaling, threshold_bytes) = match options.journaling {
+        // To a mirror every write goes through the log.
+        let journaling = match (options.journaling, &self.mirror) {
+            (Journaling::Selective { .. } | Journaling::Ordered, Some(_)) => Journaling::Wasteless,
+            (journaling, _) => journaling,
+        };
+        let (journaling, threshold_bytes) = match journaling {
             Journaling::Wasteless => ("wasteless", None),
             Journaling::Selective { threshold_bytes } => ("selective", Some(threshold_bytes)),
             Journaling::WholePages => ("whole-pages", None),
             Journaling::Ordered => ("ordered", None),
         };
-        let log = self.description.log.as_ref().unwrap_or(&self.description.home);
+        let log = self.description.logs.first().unwrap_or(&self.description.members[0]);
         Chosen {
             journaling: journaling.to_owned(),
             threshold_bytes,
@@ -370,6 +409,11 @@ impl Watched {
     pub(crate) fn statistics(&self) -> Statistics {
         self.server.status().statistics
     }
+}
+
+/// The places of members, as one text.
+fn places<'a>(places: impl Iterator<Item = &'a Place>) -> String {
+    places.map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn requests(statistics: &Statistics) -> Vec<Requests> {

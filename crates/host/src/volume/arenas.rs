@@ -10,6 +10,8 @@
 //!    the superblock speaks of, it is ours, and gets our name once the volume is open. (A copy made after the kill passes
 //!    for the original where that one was moved and the copy is opened first: the two are the same then.)
 //! 3. Nothing is taken from a home that is still there. Where that cannot be told, nothing is opened.
+//! 4. Of a mirror, whose members may all be replaced, the folder stands for the home. Two folders may describe the same
+//!    members elsewhere: the one that does not have the writes is not opened, either.
 
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
@@ -22,7 +24,7 @@ use std::path::{Path, PathBuf};
 use evenkeel_engine::volume::{Holdings, Identity};
 
 use super::VolumeError;
-use super::description::{Description, VolumeId};
+use super::description::{Description, LayoutKind, Member, VolumeId};
 use super::member::Place;
 use crate::arena::{DEFAULT_FOLDER, NOTE_MAX_BYTES, SharedArena};
 use crate::path_error::PathError;
@@ -33,6 +35,8 @@ pub(super) struct Arenas {
     folders: [PathBuf; 2],
     id: VolumeId,
     home: Home,
+    /// Whether another folder may describe the same members.
+    may_be_shared: bool,
 }
 
 /// What a home member is, and where.
@@ -60,7 +64,10 @@ impl Arenas {
     /// Of the volume in `folder`.
     pub(super) fn of(folder: &Path, description: &Description) -> Self {
         let folders = [PathBuf::from(DEFAULT_FOLDER), folder.to_owned()];
-        Self { folders, id: description.id, home: Home::of(folder, &description.home.place) }
+        let is_inside = |member: &Member| member.place.path().is_some_and(Path::is_relative);
+        let may_be_shared =
+            description.layout == LayoutKind::Mirror && !description.members.iter().all(is_inside);
+        Self { folders, id: description.id, home: Home::of(folder, description), may_be_shared }
     }
 
     /// Opens the one with this volume's writes, or else makes one of `len` bytes. [`Self::settle`] it once the volume is
@@ -163,7 +170,7 @@ impl Arenas {
         };
         let note = seen.note();
         let whereabouts = self.whereabouts(&note);
-        if matches!(whereabouts, Whereabouts::Elsewhere) {
+        if matches!(whereabouts, Whereabouts::Elsewhere) && !self.may_be_shared {
             return Ok(None);
         }
         let Some(held) = Holdings::of(&seen).filter(|held| held.writes > 0) else { return Ok(None) };
@@ -172,7 +179,9 @@ impl Arenas {
             // The engine refuses writes of a later opening than the members know of.
             Whereabouts::Here => !held.are_superseded(identity.volume, identity.epoch),
             Whereabouts::Gone => are_of_members,
-            Whereabouts::Unknown if are_of_members => return Err(cannot_tell(path, &held, &note)),
+            Whereabouts::Unknown | Whereabouts::Elsewhere if are_of_members => {
+                return Err(cannot_tell(path, &held, &note));
+            }
             Whereabouts::Unknown | Whereabouts::Elsewhere => false,
         };
         if is_ours { Ok(Some(SharedArena::open(path, len)?)) } else { Ok(None) }
@@ -211,7 +220,15 @@ fn cannot_tell(path: &Path, held: &Holdings, note: &[u8]) -> VolumeError {
 }
 
 impl Home {
-    fn of(folder: &Path, place: &Place) -> Self {
+    fn of(folder: &Path, description: &Description) -> Self {
+        match (description.layout, description.members.as_slice()) {
+            (LayoutKind::Single, [home]) => Self::of_place(folder, &home.place),
+            // Any of a mirror's members may be replaced; its folder stays.
+            _ => Self::of_place(folder, &Place::Path(PathBuf::from("."))),
+        }
+    }
+
+    fn of_place(folder: &Path, place: &Place) -> Self {
         let (what, at) = match place {
             Place::Nbd(uri) => ("export".to_owned(), uri.as_str().as_bytes().to_owned()),
             Place::Path(path) => {
@@ -250,9 +267,10 @@ impl Home {
 }
 
 fn what(found: &Metadata) -> String {
-    match found.file_type().is_block_device() {
-        true => format!("device {:x}", found.rdev()),
-        false => format!("file {:x} {:x}", found.dev(), found.ino()),
+    match found.file_type() {
+        kind if kind.is_block_device() => format!("device {:x}", found.rdev()),
+        kind if kind.is_dir() => format!("folder {:x} {:x}", found.dev(), found.ino()),
+        _ => format!("file {:x} {:x}", found.dev(), found.ino()),
     }
 }
 
@@ -265,7 +283,8 @@ mod tests {
         Arenas {
             folders: ["/a".into(), "/b".into()],
             id: VolumeId(7),
-            home: Home::of(Path::new("/"), &place),
+            home: Home::of_place(Path::new("/"), &place),
+            may_be_shared: false,
         }
     }
 

@@ -11,15 +11,19 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-use evenkeel_engine::device::{Device, Extent};
+use evenkeel_engine::device::{Device, Extent, Geometry};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::options::CreateOptions;
+use evenkeel_engine::ring::RingOptions;
 
 use super::VolumeError;
 use super::description::{Description, LayoutKind, Member, VolumeId};
+use super::devices::{LogDevices, MemberRing};
 use super::member::{MemberDrive, Place};
+use super::mirror::MirrorDrive;
 pub use super::plan::{Plan, PlannedMember, Request};
 use crate::drive::{DriveOptions, FileDrive, Fill};
 use crate::durable_file::is_block_device;
@@ -28,10 +32,18 @@ use crate::path_error::PathError;
 use crate::scratch::ScratchFile;
 
 /// Files that go again unless everything was made.
-#[derive(Default)]
-struct Made {
+#[derive(Debug, Default)]
+pub(super) struct Made {
     files: Vec<ScratchFile>,
     folder: Option<PathBuf>,
+}
+
+impl Made {
+    /// Everything was made.
+    pub(super) fn keep(mut self) {
+        self.folder = None;
+        self.files.drain(..).for_each(ScratchFile::keep);
+    }
 }
 
 impl Drop for Made {
@@ -64,53 +76,77 @@ pub async fn create(
             return Err(PathError::new(&request.folder, "cannot make the folder", error).into());
         }
     }
-    let log = match &plan.log {
-        Some(log) => Some(
-            make_member(event_loop, request, log, &mut made, |done, all| {
-                progress("making the log", done, all);
-            })
-            .await?,
-        ),
-        None => None,
-    };
-    let home = make_member(event_loop, request, &plan.home, &mut made, |done, all| {
-        progress("making the home member", done, all);
-    })
-    .await?;
-    for drive in log.iter().chain([&home]) {
+    let (mut logs, mut members) = (Vec::new(), Vec::new());
+    for (planned, drives, doing) in plan
+        .logs
+        .iter()
+        .map(|log| (log, true, "making the log"))
+        .chain(plan.members.iter().map(|member| (member, false, "making the home member")))
+    {
+        let told = |done, all| progress(doing, done, all);
+        let drive = Rc::new(make_member(event_loop, request, planned, &mut made, told).await?);
+        if drives { logs.push(drive) } else { members.push(drive) }
+    }
+    for drive in logs.iter().chain(&members) {
         // How the server of an export makes writes durable is for it to choose.
-        let MemberDrive::File(drive) = drive else { continue };
+        let MemberDrive::File(drive) = &**drive else { continue };
         let sector = Extent::new(0, u64::from(drive.geometry().sector_bytes));
-        // Its first sector becomes a superblock.
+        // Its first sector becomes a superblock, or a head.
         drive.choose_durable_way(sector).await.map_err(|error| engine_error(request, error.into()))?;
     }
+    let described = |plan: &[PlannedMember], drives: &[Rc<MemberDrive>]| {
+        let each = plan
+            .iter()
+            .zip(drives)
+            .map(|(plan, drive)| describe(&request.folder, &plan.place, drive, request.sparse));
+        each.collect::<Vec<_>>()
+    };
+    let description = Description {
+        id: VolumeId(event_loop.random()),
+        layout: request.layout,
+        size_bytes: request.size_bytes,
+        atomic_max_bytes: request.atomic_max_bytes,
+        buffer_bytes: request.buffer_bytes,
+        log_bytes: (request.layout == LayoutKind::Mirror).then_some(request.log_bytes),
+        members: described(&plan.members, &members),
+        logs: described(&plan.logs, &logs),
+    };
+    progress("writing the log", 0, 1);
+    let written = write_volume(event_loop, request, &description, &members, &logs).await;
+    written.map_err(|source| engine_error(request, source))?;
+    description.write(&request.folder)?;
+    made.keep();
+    Ok(description)
+}
 
-    let id = VolumeId(event_loop.random());
+/// Writes a new volume onto its drives.
+async fn write_volume(
+    event_loop: &Loop,
+    request: &Request,
+    description: &Description,
+    members: &[Rc<MemberDrive>],
+    logs: &[Rc<MemberDrive>],
+) -> Result<(), Error> {
     let options = CreateOptions {
         size_bytes: request.size_bytes,
         log_bytes: request.log_bytes,
         atomic_max_bytes: request.atomic_max_bytes,
     };
-    progress("writing the log", 0, 1);
-    let log_drive = log.as_ref().unwrap_or(&home);
-    let written = evenkeel_engine::volume::create(&home, log_drive, log.is_some(), options, id.0).await;
-    written.map_err(|source| engine_error(request, source))?;
-    let description = Description {
-        format: Description::FORMAT,
-        id,
-        layout: LayoutKind::Single,
-        size_bytes: request.size_bytes,
-        atomic_max_bytes: request.atomic_max_bytes,
-        buffer_bytes: request.buffer_bytes,
-        home: describe(request, &plan.home.place, &home),
-        log: plan.log.as_ref().zip(log.as_ref()).map(|(plan, log)| describe(request, &plan.place, log)),
-    };
-    description.write(&request.folder)?;
-    made.folder = None;
-    for file in made.files.drain(..) {
-        file.keep();
+    let id = description.id.0;
+    if request.layout == LayoutKind::Single {
+        let log = logs.first().unwrap_or(&members[0]);
+        return evenkeel_engine::volume::create(&*members[0], &**log, !logs.is_empty(), options, id).await;
     }
-    Ok(description)
+    let alike = |drives: &[Rc<MemberDrive>], geometry: Geometry| {
+        let each = drives.iter().map(|drive| MirrorDrive::new(Rc::clone(drive), geometry).map(Some));
+        each.collect::<Result<Vec<_>, String>>().map_err(Error::Unusable)
+    };
+    let ring = RingOptions::default();
+    let members = alike(members, description.member_geometry())?;
+    let home = MemberRing::new(event_loop.clone(), members, ring)?;
+    let logs = alike(logs, description.log_geometry())?;
+    let log = LogDevices::new(event_loop.clone(), logs, home.clone(), ring.answer_max_ns)?;
+    evenkeel_engine::volume::create(&home, &log, true, options, id).await
 }
 
 fn engine_error(request: &Request, source: Error) -> VolumeError {
@@ -122,7 +158,7 @@ fn engine_error(request: &Request, source: Error) -> VolumeError {
     }
 }
 
-async fn make_member(
+pub(super) async fn make_member(
     event_loop: &Loop,
     request: &Request,
     member: &PlannedMember,
@@ -154,12 +190,13 @@ async fn make_member(
     Ok(MemberDrive::File(drive))
 }
 
-fn describe(request: &Request, place: &Place, drive: &MemberDrive) -> Member {
+/// What the description of the volume in `folder` says of a drive.
+pub(super) fn describe(folder: &Path, place: &Place, drive: &MemberDrive, sparse: bool) -> Member {
     let geometry = drive.geometry();
     let (place, durable_way, is_file) = match drive {
         MemberDrive::File(drive) => {
             let path = drive.path();
-            let inside = path.strip_prefix(&request.folder).map(Path::to_owned);
+            let inside = path.strip_prefix(folder).map(Path::to_owned);
             let path =
                 inside.unwrap_or_else(|_| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
             (path.into(), Some(drive.durable_way()), !drive.is_block_device())
@@ -171,6 +208,6 @@ fn describe(request: &Request, place: &Place, drive: &MemberDrive) -> Member {
         sector_bytes: geometry.sector_bytes,
         atomic_sectors: geometry.atomic_sectors,
         durable_way,
-        sparse: request.sparse && is_file,
+        sparse: sparse && is_file,
     }
 }

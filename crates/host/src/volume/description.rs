@@ -1,13 +1,19 @@
 //! `volume.toml`: what a volume's folder says of it, for people to read and for evenkeel to find its members.
 //!
-//! It holds nothing that changes while the volume is used: a folder restored from a backup describes the members
-//! that stand beside it.
+//! It holds nothing that changes while the volume is used, but for the place of a member that is replaced: a folder
+//! restored from a backup describes the members that stand beside it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use evenkeel_engine::device::Geometry;
+use evenkeel_engine::format::PAGE_BYTES;
+use evenkeel_engine::format::layout::{Layout, log_bytes_with_superblocks};
+use evenkeel_engine::format::log_head::{self, LOGS_MAX};
+use evenkeel_engine::format::ring_head::{self, MEMBERS_MAX};
+use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use super::VolumeError;
@@ -27,16 +33,14 @@ const FILE_MAX_BYTES: u64 = 64 << 10;
 
 const PREFACE: &str = "\
 # A volume of evenkeel: `evenkeel serve` this folder. The members below hold its data; paths that do not begin
-# with / are from here, and one such as nbd://host/name is the export of an NBD server. Nothing in this file changes while the volume is used.
+# with / are from here, and one such as nbd://host/name is the export of an NBD server. Nothing in this file changes while the volume is used, unless a member is replaced.
 
 ";
 
 /// A volume, described.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(into = "Written", try_from = "Written")]
 pub struct Description {
-    /// Of the description itself.
-    pub format: u32,
     /// The number that its members carry too.
     pub id: VolumeId,
     /// How pages are laid over members.
@@ -47,11 +51,98 @@ pub struct Description {
     pub atomic_max_bytes: u64,
     /// Memory for writes that are acknowledged and not yet durable.
     pub buffer_bytes: u64,
-    /// Where its pages are.
-    pub home: Member,
-    /// Where its log is; on the home member where there is none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub log: Option<Member>,
+    /// Bytes of a mirror's log; that of a single volume only its superblock knows.
+    pub log_bytes: Option<u64>,
+    /// Where its pages are: one place, or several that hold the same.
+    pub members: Vec<Member>,
+    /// Where its log is: nowhere else than its pages, one place, or several that hold the same.
+    pub logs: Vec<Member>,
+}
+
+/// A description as the file has it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    format: u32,
+    id: VolumeId,
+    layout: LayoutKind,
+    size_bytes: u64,
+    atomic_max_bytes: u64,
+    buffer_bytes: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    log_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    home: Option<Member>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    log: Option<Member>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    member: Vec<Member>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    log_device: Vec<Member>,
+}
+
+impl From<Description> for Written {
+    fn from(it: Description) -> Self {
+        let (mut members, mut logs) = (it.members, it.logs);
+        let (home, log) = match it.layout {
+            LayoutKind::Single => (members.pop(), logs.pop()),
+            LayoutKind::Mirror => (None, None),
+        };
+        Self {
+            format: FORMAT,
+            id: it.id,
+            layout: it.layout,
+            size_bytes: it.size_bytes,
+            atomic_max_bytes: it.atomic_max_bytes,
+            buffer_bytes: it.buffer_bytes,
+            log_bytes: it.log_bytes,
+            home,
+            log,
+            member: members,
+            log_device: logs,
+        }
+    }
+}
+
+impl TryFrom<Written> for Description {
+    type Error = String;
+
+    fn try_from(it: Written) -> Result<Self, String> {
+        if it.format != FORMAT {
+            return Err(format!("format {} is not {FORMAT}: another version made it", it.format));
+        }
+        let (members, logs) = match (it.layout, it.home) {
+            (LayoutKind::Single, Some(home)) if it.member.is_empty() && it.log_device.is_empty() => {
+                (vec![home], it.log.into_iter().collect())
+            }
+            (LayoutKind::Single, _) => return Err("a volume of layout single has one [home]".to_owned()),
+            (LayoutKind::Mirror, None) if it.log.is_none() => (it.member, it.log_device),
+            (LayoutKind::Mirror, _) => {
+                return Err("a mirror has [[member]] and [[log_device]], no [home] and no [log]".to_owned());
+            }
+        };
+        if it.layout == LayoutKind::Mirror {
+            let (most, logs_most) = (MEMBERS_MAX, LOGS_MAX);
+            if !(2..=most).contains(&members.len()) || !(1..=logs_most).contains(&logs.len()) {
+                return Err(format!(
+                    "a mirror has 2 to {most} [[member]] and 1 to {logs_most} [[log_device]]"
+                ));
+            }
+            if it.log_bytes.is_none() {
+                return Err("a mirror has log_bytes".to_owned());
+            }
+        }
+        Ok(Self {
+            id: it.id,
+            layout: it.layout,
+            size_bytes: it.size_bytes,
+            atomic_max_bytes: it.atomic_max_bytes,
+            buffer_bytes: it.buffer_bytes,
+            log_bytes: it.log_bytes,
+            members,
+            logs,
+        })
+    }
 }
 
 /// A volume's number.
@@ -85,6 +176,18 @@ impl TryFrom<String> for VolumeId {
 pub enum LayoutKind {
     /// One home member.
     Single,
+    /// Several members that hold the same, and read and write in turns.
+    Mirror,
+}
+
+impl LayoutKind {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Single => "single",
+            Self::Mirror => "mirror",
+        }
+    }
 }
 
 /// A file, block device or export.
@@ -121,8 +224,17 @@ impl Member {
 }
 
 impl Description {
-    /// A description of the format that this version writes.
-    pub const FORMAT: u32 = FORMAT;
+    /// What each member of a mirror offers the ring, head included.
+    pub fn member_geometry(&self) -> Geometry {
+        let home_bytes = Layout::home_bytes_for(self.size_bytes / PAGE_BYTES, 0, true);
+        shape(&self.members, home_bytes.saturating_add(ring_head::DATA_OFFSET))
+    }
+
+    /// What each log device of a mirror offers, head included.
+    pub fn log_geometry(&self) -> Geometry {
+        let log_bytes = log_bytes_with_superblocks(self.log_bytes.unwrap_or(0));
+        shape(&self.logs, log_bytes.saturating_add(log_head::DATA_OFFSET))
+    }
 
     /// Writes it into `folder`, durably. Nothing is replaced.
     ///
@@ -132,12 +244,30 @@ impl Description {
     pub fn write(&self, folder: &Path) -> Result<(), VolumeError> {
         let path = folder.join(FILE_NAME);
         let text = toml::to_string(self).map_err(|error| VolumeError::description(&path, &error))?;
-        let write = || -> io::Result<()> {
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-            file.write_all(PREFACE.as_bytes())?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
+        let write = || {
+            write_new(&path, &text)?;
             settle_folder(folder)
+        };
+        write().map_err(|error| PathError::new(&path, "cannot write", error).into())
+    }
+
+    /// Writes it in the place of the one that is there: after a cut it is the one or the other. The new file comes back,
+    /// locked if that can be: whoever holds the lock of the one before holds that of none that can be found.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub fn rewrite(&self, folder: &Path) -> Result<File, VolumeError> {
+        let (path, beside) = (folder.join(FILE_NAME), folder.join(format!("{FILE_NAME}.new")));
+        let text = toml::to_string(self).map_err(|error| VolumeError::description(&path, &error))?;
+        let write = || -> io::Result<File> {
+            // What a cut left of another.
+            let _mostly_not_there = std::fs::remove_file(&beside);
+            let file = write_new(&beside, &text)?;
+            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+            std::fs::rename(&beside, &path)?;
+            settle_folder(folder)?;
+            Ok(file)
         };
         write().map_err(|error| PathError::new(&path, "cannot write", error).into())
     }
@@ -158,14 +288,26 @@ impl Description {
         let mut text = String::new();
         let read = (&file).take(FILE_MAX_BYTES).read_to_string(&mut text);
         read.map_err(|error| PathError::new(&path, "cannot read", error))?;
-        let description: Self =
-            toml::from_str(&text).map_err(|error| VolumeError::description(&path, &error))?;
-        if description.format != FORMAT {
-            let why = format!("format {} is not {FORMAT}: another version made it", description.format);
-            return Err(VolumeError::description(&path, &why));
-        }
+        let description = toml::from_str(&text).map_err(|error| VolumeError::description(&path, &error))?;
         Ok((description, file))
     }
+}
+
+/// What all of several drives can be taken for.
+fn shape(members: &[Member], size_bytes: u64) -> Geometry {
+    Geometry {
+        size_bytes,
+        sector_bytes: members.iter().map(|member| member.sector_bytes).max().unwrap_or(512),
+        atomic_sectors: members.iter().all(|member| member.atomic_sectors),
+    }
+}
+
+fn write_new(path: &Path, text: &str) -> io::Result<File> {
+    let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(PREFACE.as_bytes())?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    Ok(file)
 }
 
 #[cfg(test)]
@@ -181,14 +323,55 @@ mod tests {
             sparse: false,
         };
         Description {
-            format: FORMAT,
             id: VolumeId(0x1f),
             layout: LayoutKind::Single,
             size_bytes: 1 << 30,
             atomic_max_bytes: 16384,
             buffer_bytes: 64 << 20,
-            home: member("home"),
-            log: Some(member("/dev/sdx")),
+            log_bytes: None,
+            members: vec![member("home")],
+            logs: vec![member("/dev/sdx")],
+        }
+    }
+
+    fn mirror() -> Description {
+        let sample = sample();
+        let [home, log] = [&sample.members[0], &sample.logs[0]];
+        let (members, logs) =
+            (vec![home.clone(), log.clone()], vec![log.clone(), home.clone(), home.clone()]);
+        Description { layout: LayoutKind::Mirror, log_bytes: Some(1 << 20), members, logs, ..sample }
+    }
+
+    #[test]
+    fn a_mirror_is_read_as_it_was_written_and_rewritten_while_its_lock_is_held() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut mirror = mirror();
+        mirror.write(folder.path()).unwrap();
+        assert_eq!(Description::read(folder.path()).unwrap().0, mirror);
+        mirror.members[1].place = "elsewhere".into();
+        let locked = mirror.rewrite(folder.path()).unwrap();
+        let (found, file) = Description::read(folder.path()).unwrap();
+        assert_eq!(found, mirror);
+        assert!(rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err());
+        drop(locked);
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+    }
+
+    #[test]
+    fn a_layout_with_the_wrong_members_is_refused() {
+        let single = sample();
+        let few = vec![single.members[0].clone()];
+        for wrong in [
+            Description { layout: LayoutKind::Mirror, ..single.clone() },
+            Description { members: few, ..mirror() },
+            Description { logs: Vec::new(), ..mirror() },
+            Description { log_bytes: None, ..mirror() },
+            Description { members: Vec::new(), ..single },
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            wrong.write(folder.path()).unwrap();
+            let error = Description::read(folder.path()).unwrap_err().to_string();
+            assert!(error.contains(FILE_NAME) && !error.contains('\n'), "{error}");
         }
     }
 
@@ -197,7 +380,7 @@ mod tests {
         for log in ["/dev/sdx", "nbd://host/name", "nbd+unix:///a%20b?socket=/run/s"] {
             let folder = tempfile::tempdir().unwrap();
             let mut sample = sample();
-            sample.log.as_mut().unwrap().place = log.parse().unwrap();
+            sample.logs[0].place = log.parse().unwrap();
             sample.write(folder.path()).unwrap();
             assert_eq!(Description::read(folder.path()).unwrap().0, sample);
             assert!(sample.write(folder.path()).is_err());

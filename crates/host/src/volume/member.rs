@@ -19,7 +19,6 @@ use evenkeel_engine::env::Env;
 use evenkeel_engine::error::DeviceError;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::LocalVolume;
 use crate::drive::{DriveOptions, FileDrive};
 use crate::event_loop::{Loop, race};
 use crate::nbd::client::{ClientError, NbdDrive, connect};
@@ -46,6 +45,15 @@ impl Place {
         match self {
             Self::Path(path) => Some(path),
             Self::Nbd(_) => None,
+        }
+    }
+
+    /// The same, seen from elsewhere than the folder that its path may be relative to.
+    #[must_use]
+    pub fn within(&self, folder: &Path) -> Self {
+        match self {
+            Self::Path(path) => Self::Path(folder.join(path)),
+            Self::Nbd(uri) => Self::Nbd(uri.clone()),
         }
     }
 
@@ -139,7 +147,7 @@ impl MemberDrive {
     }
 
     /// Why it is lost, if it is.
-    fn failure(&self) -> Option<ClientError> {
+    pub(super) fn failure(&self) -> Option<ClientError> {
         match self {
             Self::File(_) => None,
             Self::Nbd(drive) => drive.client().failure(),
@@ -157,7 +165,8 @@ impl Members {
     }
 }
 
-fn lost(place: &str, error: &ClientError) -> String {
+/// What a volume of one member says of its loss.
+pub(super) fn lost(place: &str, error: &ClientError) -> String {
     format!("{place}: the member is lost ({error}); serve the volume anew once it is back")
 }
 
@@ -212,7 +221,7 @@ impl Device for MemberDrive {
     }
 }
 
-/// Tells a volume once a member is lost; until it is dropped.
+/// Tells of members that are lost; until it is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Watch(Rc<Ended>);
 
@@ -223,11 +232,15 @@ struct Ended {
 }
 
 impl Watch {
-    /// Watches over `member` for `volume`.
-    pub(super) fn over(&self, event_loop: &Loop, volume: &LocalVolume, place: &Place, member: &MemberDrive) {
+    /// Watches over `member`, and says once why it is lost.
+    pub(super) fn over(
+        &self,
+        event_loop: &Loop,
+        member: &MemberDrive,
+        tell: impl FnOnce(ClientError) + 'static,
+    ) {
         let MemberDrive::Nbd(drive) = member else { return };
-        let broken = drive.client().broken();
-        let (volume, place, ended) = (volume.clone(), place.to_string(), Rc::clone(&self.0));
+        let (broken, ended) = (drive.client().broken(), Rc::clone(&self.0));
         event_loop.spawn(async move {
             let breaks = async { Some(broken.await) };
             let over = async {
@@ -235,7 +248,7 @@ impl Watch {
                 None
             };
             if let Some(error) = race(breaks, over).await {
-                volume.fail(&lost(&place, &error));
+                tell(error);
             }
         });
     }

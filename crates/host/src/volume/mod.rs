@@ -4,6 +4,8 @@
 //! folder/volume.toml   description: what it is and where its members are
 //! folder/home          its pages                        (or a block device, or an NBD server's export)
 //! folder/log           its log                          (the same, or a part of home)
+//! folder/member-N, log-N   of a mirror, those instead   (the same)
+//! folder/control.sock  while a mirror is served: for `replace`
 //! folder/nbd.sock      while it is served
 //! folder/status.sock   while it is served
 //! /dev/shm/...         arena: writes that are acknowledged and not yet durable
@@ -17,36 +19,51 @@
 
 mod arenas;
 pub mod create;
+mod described;
 pub mod description;
+pub mod devices;
 pub mod member;
+pub mod mirror;
 mod plan;
+pub mod replace;
 
-use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
 
 use evenkeel_engine::env::Arena as _;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::options::OpenOptions;
+use evenkeel_engine::ring::RingOptions;
 use evenkeel_engine::volume::{Identity, Volume, identify};
-use rustix::fs::FlockOperation;
 
 use crate::arena::{LEN_MAX_BYTES, SharedArena};
 use crate::event_loop::Loop;
-use crate::net::connect_unix_blocking;
 use crate::path_error::PathError;
 
 use arenas::Arenas;
-use description::{Description, Member};
-use member::{MemberDrive, Members, Place, Watch};
-
-/// How long a process that was just killed is waited for: the kernel ends its I/O after its death is told.
-const PATIENCE: Duration = Duration::from_secs(5);
+use described::Described;
+use description::{Description, LayoutKind};
+use devices::{HomeDevice, LogDevice, OneOrSeveral};
+use member::{MemberDrive, Members, Watch, lost};
+use mirror::Mirror;
 
 /// A volume of the engine on this machine's drives.
-pub type LocalVolume = Volume<Loop, SharedArena, MemberDrive, MemberDrive>;
+pub type LocalVolume = Volume<Loop, SharedArena, HomeDevice, LogDevice>;
+
+/// How a volume is run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RunOptions {
+    /// The volume.
+    pub volume: OpenOptions,
+    /// A mirror's members.
+    pub ring: RingOptions,
+}
+
+impl From<OpenOptions> for RunOptions {
+    fn from(volume: OpenOptions) -> Self {
+        Self { volume, ring: RingOptions::default() }
+    }
+}
 
 /// What can go wrong with a volume and its folder.
 #[derive(Debug, thiserror::Error)]
@@ -100,17 +117,65 @@ impl VolumeError {
 pub struct OpenVolume {
     /// What serves reads and writes.
     pub volume: LocalVolume,
-    /// What its folder says of it.
-    pub description: Description,
     /// What a cut or a kill had left to be done.
     pub recovered: Recovered,
-    folder: PathBuf,
+    described: Rc<Described>,
     arena_path: PathBuf,
-    members: Members,
-    /// Tells the volume of members that are lost.
-    _watch: Watch,
-    /// Holds the lock.
-    _lock: File,
+    below: Below,
+}
+
+/// What lies below a volume.
+enum Below {
+    /// One member, and a log device or none; and who tells the volume of their loss.
+    Single(Members, Watch),
+    /// Several of them.
+    Mirror(Mirror),
+}
+
+/// The devices of a volume that is not open yet.
+struct Devices {
+    home: Rc<HomeDevice>,
+    log: Rc<LogDevice>,
+    separate_log: bool,
+    below: Below,
+}
+
+impl Devices {
+    async fn open(
+        event_loop: &Loop,
+        folder: &Path,
+        description: &Description,
+        ring: RingOptions,
+    ) -> Result<Self, VolumeError> {
+        if description.layout == LayoutKind::Mirror {
+            let mirror = Mirror::open(event_loop, folder, description, ring).await?;
+            return Ok(Self {
+                home: Rc::new(OneOrSeveral::Several(mirror.ring.clone())),
+                log: Rc::new(OneOrSeveral::Several(mirror.logs.clone())),
+                separate_log: true,
+                below: Below::Mirror(mirror),
+            });
+        }
+        let mut members = Vec::new();
+        for member in description.members.iter().chain(&description.logs) {
+            let drive = MemberDrive::open(event_loop, &member.place.within(folder), member.options()).await?;
+            members.push((member.place.clone(), Rc::new(drive)));
+        }
+        let drive = |number: usize| Rc::new(OneOrSeveral::One(Rc::clone(&members[number].1)));
+        let separate_log = members.len() > 1;
+        let (home, log) = (drive(0), Rc::new(OneOrSeveral::One(Rc::clone(&members[members.len() - 1].1))));
+        Ok(Self { home, log, separate_log, below: Below::Single(Members(members), Watch::default()) })
+    }
+}
+
+impl Below {
+    /// Which members are lost and why, where that keeps a volume from being opened or used.
+    fn lost(&self) -> Option<String> {
+        match self {
+            Self::Single(members, _) => members.lost(),
+            Self::Mirror(mirror) => Some(mirror.missing()).filter(|missing| !missing.is_empty()),
+        }
+    }
 }
 
 /// What was done before a volume was open.
@@ -145,7 +210,7 @@ impl Drop for NewArena {
 
 impl std::fmt::Debug for OpenVolume {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("OpenVolume").field("folder", &self.folder).finish_non_exhaustive()
+        out.debug_struct("OpenVolume").field("folder", &self.folder()).finish_non_exhaustive()
     }
 }
 
@@ -155,27 +220,24 @@ impl OpenVolume {
     /// # Errors
     ///
     /// As [`VolumeError`] tells.
-    pub async fn open(event_loop: &Loop, folder: &Path, options: OpenOptions) -> Result<Self, VolumeError> {
-        let (description, lock) = lock_description(folder)?;
-        let drive = async |member: &Member| {
-            let place = match &member.place {
-                Place::Path(path) => Place::Path(folder.join(path)),
-                Place::Nbd(_) => member.place.clone(),
-            };
-            MemberDrive::open(event_loop, &place, member.options()).await
-        };
-        let home = Rc::new(drive(&description.home).await?);
-        let log = match &description.log {
-            Some(log) => Rc::new(drive(log).await?),
-            None => Rc::clone(&home),
-        };
-        let separate_log = description.log.is_some();
-        let mut members = vec![(description.home.place.clone(), Rc::clone(&home))];
-        members.extend(description.log.iter().map(|member| (member.place.clone(), Rc::clone(&log))));
-        let members = Members(members);
-        let engine_error = |source| match members.lost() {
-            Some(lost) => VolumeError::Refused(format!("{}: cannot be opened: {lost}", folder.display())),
-            None => VolumeError::Engine { folder: folder.to_owned(), source },
+    pub async fn open(
+        event_loop: &Loop,
+        folder: &Path,
+        options: impl Into<RunOptions>,
+    ) -> Result<Self, VolumeError> {
+        let options = options.into();
+        let described = Rc::new(Described::lock(folder)?);
+        let description = described.description();
+        let devices = Devices::open(event_loop, folder, &description, options.ring).await?;
+        let Devices { home, log, separate_log, below } = devices;
+        let engine_error = |source| match (&below, below.lost()) {
+            (Below::Single(..), Some(lost)) => {
+                VolumeError::Refused(format!("{}: cannot be opened: {lost}", folder.display()))
+            }
+            (Below::Mirror(_), Some(missing)) => {
+                VolumeError::Refused(format!("{}: {source}{missing}", folder.display()))
+            }
+            (_, None) => VolumeError::Engine { folder: folder.to_owned(), source },
         };
         let identity = identify(&*home, &*log, separate_log).await.map_err(engine_error)?;
         check_description(folder, &description, &identity)?;
@@ -184,7 +246,8 @@ impl OpenVolume {
         let open = async |arena: SharedArena| {
             let (at, drives) = (arena.path().to_owned(), (Rc::clone(&home), Rc::clone(&log)));
             let opened =
-                Volume::open(event_loop.clone(), arena, drives.0, drives.1, separate_log, options).await;
+                Volume::open(event_loop.clone(), arena, drives.0, drives.1, separate_log, options.volume)
+                    .await;
             opened.map_err(|source| foreign_writes(&at, &source).unwrap_or_else(|| engine_error(source)))
         };
 
@@ -196,8 +259,10 @@ impl OpenVolume {
         let recovered = Recovered { records: counters.replayed_records, writes: counters.replayed_units };
         let mut arena_path = arenas.settle(&found_at)?;
         made.keep();
-        // Another length was asked for meanwhile: what is in there goes home first. Where it cannot, the length stays.
-        if found_bytes != len && volume.clone().close().await.is_ok() {
+        // Another length was asked for meanwhile: what is in there goes home first. Where it cannot, the length stays;
+        // that of a mirror, whose members know by now in which opening they are, stays until it is closed.
+        let is_single = matches!(below, Below::Single(..));
+        if found_bytes != len && is_single && volume.clone().close().await.is_ok() {
             drop(volume);
             std::fs::remove_file(&arena_path)
                 .map_err(|error| PathError::new(&arena_path, "cannot remove the arena", error))?;
@@ -207,17 +272,31 @@ impl OpenVolume {
             arena_path = arenas.settle(&at)?;
             made.keep();
         }
-        let watch = Watch::default();
-        for (place, member) in &members.0 {
-            watch.over(event_loop, &volume, place, member);
+        if let Below::Single(members, watch) = &below {
+            for (place, member) in &members.0 {
+                let (volume, place) = (volume.clone(), place.to_string());
+                watch.over(event_loop, member, move |error| volume.fail(&lost(&place, &error)));
+            }
         }
-        let folder = folder.to_owned();
-        Ok(Self { volume, description, recovered, folder, arena_path, members, _watch: watch, _lock: lock })
+        Ok(Self { volume, recovered, described, arena_path, below })
     }
 
     /// Where it is.
     pub fn folder(&self) -> &Path {
-        &self.folder
+        self.described.folder()
+    }
+
+    /// What its folder says of it.
+    pub fn description(&self) -> Description {
+        self.described.description()
+    }
+
+    /// Its members and log devices, if it has several.
+    pub fn mirror(&self) -> Option<&Mirror> {
+        match &self.below {
+            Below::Single(..) => None,
+            Below::Mirror(mirror) => Some(mirror),
+        }
     }
 
     /// Where its acknowledged writes survive a kill.
@@ -239,10 +318,19 @@ impl OpenVolume {
     ///
     /// The volume's failure; then the arena stays, with what is not durable in it.
     pub async fn close(self) -> Result<(), VolumeError> {
+        if let Below::Mirror(mirror) = &self.below {
+            mirror.stop();
+        }
+        let folder = self.folder().to_owned();
         let closed = self.volume.close().await;
         closed.map_err(|source| {
-            let source = self.members.lost().map_or(source, |lost| Error::Latched(lost.into()));
-            VolumeError::Engine { folder: self.folder.clone(), source }
+            let source = match &self.below {
+                Below::Single(members, _) => {
+                    members.lost().map_or(source, |lost| Error::Latched(lost.into()))
+                }
+                Below::Mirror(_) => source,
+            };
+            VolumeError::Engine { folder, source }
         })?;
         let _an_empty_arena_may_stay = std::fs::remove_file(&self.arena_path);
         Ok(())
@@ -282,32 +370,11 @@ fn check_description(folder: &Path, description: &Description, found: &Identity)
     Ok(())
 }
 
-/// Reads the description and keeps every other process from opening the volume.
-fn lock_description(folder: &Path) -> Result<(Description, File), VolumeError> {
-    let (description, file) = Description::read(folder)?;
-    let began = Instant::now();
-    loop {
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok((description, file)),
-            Err(rustix::io::Errno::WOULDBLOCK) if is_served(folder) || began.elapsed() > PATIENCE => {
-                return Err(VolumeError::InUse(folder.to_owned()));
-            }
-            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(10)),
-            Err(error) => {
-                let path = folder.join(description::FILE_NAME);
-                return Err(PathError::new(&path, "cannot lock", io::Error::from(error)).into());
-            }
-        }
-    }
-}
-
-/// Whether a living process answers for the volume.
-fn is_served(folder: &Path) -> bool {
-    connect_unix_blocking(&folder.join(STATUS_SOCKET)).is_ok()
-}
-
 /// Where a server tells its status.
 pub const STATUS_SOCKET: &str = "status.sock";
+
+/// Where the server of a mirror takes orders.
+pub const CONTROL_SOCKET: &str = "control.sock";
 
 /// Where a server listens unless told otherwise.
 pub const NBD_SOCKET: &str = "nbd.sock";

@@ -4,7 +4,7 @@
 //!    what somebody uses, what is no place for a member, and what finds no room.
 //! 2. One line says what is wrong, of which option, and what would do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -13,11 +13,13 @@ use std::time::Duration;
 
 use evenkeel_engine::format::PAGE_BYTES;
 use evenkeel_engine::format::layout::{Layout, log_bytes_with_superblocks};
+use evenkeel_engine::format::log_head::{self, LOGS_MAX};
+use evenkeel_engine::format::ring_head::{self, MEMBERS_MAX};
 use evenkeel_engine::volume::{ATOMIC_MAX_BYTES, arena_bytes_min, log_bytes_min};
 use rustix::fs::{FlockOperation, OFlags};
 
 use super::VolumeError;
-use super::description::FILE_NAME;
+use super::description::{FILE_NAME, LayoutKind};
 use super::member::Place;
 use crate::arena::{DEFAULT_FOLDER, LEN_MAX_BYTES};
 use crate::durable_file::{is_block_device, size_bytes};
@@ -41,11 +43,15 @@ pub struct Request {
     pub folder: PathBuf,
     /// Bytes that the volume offers.
     pub size_bytes: u64,
-    /// Home member: a block device, a file's name or an export; `home` in the folder unless given.
-    pub member: Option<Place>,
-    /// Log member; `log` in the folder unless given, or a part of a home member that is a block device.
-    pub log: Option<Place>,
-    /// Bytes of the log.
+    /// How pages are laid over members.
+    pub layout: LayoutKind,
+    /// Where the pages are: block devices, files' names or exports. Unless given, `home` in the folder, or `member-0`
+    /// and `member-1` for a mirror.
+    pub members: Vec<Place>,
+    /// Where the log is. Unless given, `log` in the folder, or a part of a home member that is a block device; for a
+    /// mirror `log-0` and so on in the folder, as many as members.
+    pub logs: Vec<Place>,
+    /// Bytes of the log, on each of its devices.
     pub log_bytes: u64,
     /// Largest write that is one commit.
     pub atomic_max_bytes: u64,
@@ -73,10 +79,10 @@ pub struct PlannedMember {
 /// What [`create`](super::create::create) will do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// The home member.
-    pub home: PlannedMember,
-    /// The log member, where it is one of its own.
-    pub log: Option<PlannedMember>,
+    /// The home member, or those of a mirror.
+    pub members: Vec<PlannedMember>,
+    /// The log devices: none where the log is on the home member.
+    pub logs: Vec<PlannedMember>,
 }
 
 fn refused<T>(why: String) -> Result<T, VolumeError> {
@@ -90,8 +96,9 @@ impl Request {
         Self {
             folder: folder.into(),
             size_bytes,
-            member: None,
-            log: None,
+            layout: LayoutKind::Single,
+            members: Vec::new(),
+            logs: Vec::new(),
             log_bytes: 256 << 20,
             atomic_max_bytes: 16 << 10,
             buffer_bytes: 64 << 20,
@@ -120,30 +127,66 @@ impl Request {
             ));
         }
         self.check_folder()?;
-        let home_place = self.member.clone().unwrap_or_else(|| self.folder.join("home").into());
-        let log_place = match (&self.log, home_place.path().is_some_and(is_block_device)) {
-            (Some(log), _) => Some(log.clone()),
-            (None, true) => None,
-            (None, false) => Some(self.folder.join("log").into()),
-        };
-        if log_place.as_ref() == Some(&home_place) {
-            return refused(
-                "--member and --log name the same place; leave --log out to keep the log there".into(),
-            );
-        }
-        self.check_sizes(self.takes_sectors_for_atomic(&home_place))?;
+        let (members, logs) = self.places()?;
+        self.check_sizes(members.iter().all(|place| self.takes_sectors_for_atomic(place)))?;
         let pages = self.size_bytes / PAGE_BYTES;
-        let home_bytes = Layout::home_bytes_for(pages, self.log_bytes, log_place.is_some());
-        let home = self.plan_member(home_place, home_bytes, "--size")?;
-        let log_bytes = log_bytes_with_superblocks(self.log_bytes);
-        let log = log_place.map(|place| self.plan_member(place, log_bytes, "--log-size")).transpose()?;
-        let plan = Plan { home, log };
+        let home_bytes = Layout::home_bytes_for(pages, self.log_bytes, !logs.is_empty());
+        let (member_head, log_head) = match self.layout {
+            LayoutKind::Single => (0, 0),
+            LayoutKind::Mirror => (ring_head::DATA_OFFSET, log_head::DATA_OFFSET),
+        };
+        let member_bytes = home_bytes.saturating_add(member_head);
+        let log_bytes = log_bytes_with_superblocks(self.log_bytes).saturating_add(log_head);
+        let planned = |places: Vec<Place>, bytes: u64, sized_by: &str| {
+            let each = places.into_iter().map(|place| self.plan_member(place, bytes, sized_by));
+            each.collect::<Result<Vec<_>, _>>()
+        };
+        let members = planned(members, member_bytes, "--size")?;
+        let plan = Plan { members, logs: planned(logs, log_bytes, "--log-size")? };
         plan.check_distinct()?;
         if !self.sparse {
             plan.check_room()?;
         }
         self.check_buffer()?;
         Ok(plan)
+    }
+
+    /// Where members and log devices are to be: those that were named, and those that nobody has to name.
+    fn places(&self) -> Result<(Vec<Place>, Vec<Place>), VolumeError> {
+        let inside = |name: &str| Place::from(self.folder.join(name));
+        let numbered = |name: &str, count: usize| -> Vec<Place> {
+            (0..count).map(|number| inside(&format!("{name}-{number}"))).collect()
+        };
+        let named = |places: &[Place], or: Vec<Place>| if places.is_empty() { or } else { places.to_vec() };
+        let (members, logs) = match self.layout {
+            LayoutKind::Single => {
+                let members = named(&self.members, vec![inside("home")]);
+                let is_on_device = members[0].path().is_some_and(is_block_device);
+                let log = if is_on_device { Vec::new() } else { vec![inside("log")] };
+                (members, named(&self.logs, log))
+            }
+            LayoutKind::Mirror => {
+                let members = named(&self.members, numbered("member", 2));
+                let logs = named(&self.logs, numbered("log", members.len()));
+                (members, logs)
+            }
+        };
+        let (most, logs_most) = (MEMBERS_MAX, LOGS_MAX);
+        match self.layout {
+            LayoutKind::Single if members.len() > 1 || logs.len() > 1 => refused(
+                "--layout single has one --member and one --log; to keep several copies: --layout mirror".into(),
+            ),
+            LayoutKind::Single if logs.first() == members.first() => refused(
+                "--member and --log name the same place; leave --log out to keep the log there".into(),
+            ),
+            LayoutKind::Mirror if members.len() < 2 => refused(
+                "--layout mirror: one --member is no mirror; name another, or none for two files in the folder".into(),
+            ),
+            LayoutKind::Mirror if members.len() > most || logs.len() > logs_most => {
+                refused(format!("--layout mirror: {most} --member and {logs_most} --log at most"))
+            }
+            _ => Ok((members, logs)),
+        }
     }
 
     /// Whether what is at `place` is taken to keep sectors whole.
@@ -209,7 +252,17 @@ impl Request {
         Ok(())
     }
 
-    fn plan_member(&self, place: Place, bytes: u64, sized_by: &str) -> Result<PlannedMember, VolumeError> {
+    /// What will be done to have a member of so many bytes there.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::plan`].
+    pub(super) fn plan_member(
+        &self,
+        place: Place,
+        bytes: u64,
+        sized_by: &str,
+    ) -> Result<PlannedMember, VolumeError> {
         let path = match &place {
             Place::Path(path) => path.clone(),
             Place::Nbd(uri) => {
@@ -258,6 +311,16 @@ impl PlannedMember {
         }
     }
 
+    /// What it lies on: a file system, a device, an export.
+    fn carrier(&self) -> String {
+        let Some(path) = self.place.path() else { return self.place.to_string() };
+        match existing_above(path).metadata() {
+            Ok(found) if found.file_type().is_block_device() => format!("device {:x}", found.rdev()),
+            Ok(found) => format!("file system {:x}", found.dev()),
+            Err(_) => self.place.to_string(),
+        }
+    }
+
     /// Bytes of room that it takes beyond those that it has, and of which file system; `None` where it is no file.
     fn room(&self) -> Option<(u64, PathBuf, u64)> {
         let path = self.place.path().filter(|path| !is_block_device(path))?;
@@ -269,33 +332,49 @@ impl PlannedMember {
 }
 
 impl Plan {
-    fn members(&self) -> impl Iterator<Item = &PlannedMember> {
-        std::iter::once(&self.home).chain(&self.log)
+    /// All of them.
+    pub fn places(&self) -> impl Iterator<Item = &PlannedMember> {
+        self.members.iter().chain(&self.logs)
     }
 
-    /// That home and log are not one file or device by two names.
-    fn check_distinct(&self) -> Result<(), VolumeError> {
-        let inode = |member: &PlannedMember| {
-            let found = member.place.path()?.metadata().ok()?;
-            match found.file_type().is_block_device() {
-                true => Some((found.rdev(), 0)),
-                false => Some((found.dev(), found.ino())),
-            }
+    /// How many members and log devices may be lost, each by itself, with nothing lost.
+    pub fn losses_survived(&self) -> usize {
+        self.members.len().min(self.logs.len()).saturating_sub(1)
+    }
+
+    /// The same of what they lie on: file systems, devices and servers, as far as these can be told apart.
+    pub fn carriers_survived(&self) -> usize {
+        let carriers = |members: &[PlannedMember]| {
+            let carriers: BTreeSet<String> = members.iter().map(PlannedMember::carrier).collect();
+            carriers.len()
         };
-        let Some(log) = &self.log else { return Ok(()) };
-        match inode(&self.home).is_some_and(|home| inode(log) == Some(home)) {
-            true => refused(format!(
-                "{} and {}: these are the same; name another --log",
-                self.home.place, log.place
-            )),
-            false => Ok(()),
+        carriers(&self.members).min(carriers(&self.logs)).saturating_sub(1)
+    }
+
+    /// That no two are one file or device by two names.
+    fn check_distinct(&self) -> Result<(), VolumeError> {
+        let mut seen: BTreeMap<(u64, u64, String), &PlannedMember> = BTreeMap::new();
+        for member in self.places() {
+            let found = member.place.path().and_then(|path| path.metadata().ok());
+            let same = match found {
+                Some(found) if found.file_type().is_block_device() => (found.rdev(), 0, String::new()),
+                Some(found) => (found.dev(), found.ino(), String::new()),
+                None => (0, 0, member.place.to_string()),
+            };
+            if let Some(other) = seen.insert(same, member) {
+                return refused(format!(
+                    "{} and {}: these are the same; name another --log or --member",
+                    other.place, member.place
+                ));
+            }
         }
+        Ok(())
     }
 
     /// That the files find room, those on one file system all together.
-    fn check_room(&self) -> Result<(), VolumeError> {
+    pub(super) fn check_room(&self) -> Result<(), VolumeError> {
         let mut needed: BTreeMap<u64, u64> = BTreeMap::new();
-        for member in self.members() {
+        for member in self.places() {
             let Some((file_system, above, bytes)) = member.room() else { continue };
             let sum = needed.entry(file_system).or_default();
             *sum = sum.saturating_add(bytes);

@@ -1,0 +1,114 @@
+//! What may be typed of mirrors: how their members are run, and which is replaced.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, ValueEnum};
+use evenkeel_host::volume::member::Place;
+
+use super::volume::{AtomicSectorsArg, place};
+use crate::units;
+
+/// How a mirror's members are run.
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Mirrors")]
+pub(crate) struct MirrorArgs {
+    /// How reads and writes share the members
+    #[arg(long, value_enum, default_value = "turns")]
+    pub(crate) policy: PolicyArg,
+
+    /// How long a member writes, at most, before the next one's turn: longer turns suit drives that need long to come
+    /// to rest, and take more memory and log
+    #[arg(long, value_name = "TIME", value_parser = units::seconds, default_value = "1s")]
+    pub(crate) turn: f64,
+
+    /// For how long a member has to have been quick behind its turn before it is read: it is looked at with small reads
+    #[arg(long, value_name = "TIME", value_parser = units::seconds, default_value = "100ms")]
+    pub(crate) rest: f64,
+
+    /// It is read after so long even if it is not quick
+    #[arg(long, value_name = "TIME", value_parser = units::seconds, default_value = "2s")]
+    pub(crate) rest_max: f64,
+
+    /// How long a member or log device may take over one request before it is left out
+    #[arg(long, value_name = "TIME", value_parser = units::seconds, default_value = "10s")]
+    pub(crate) answer_max: f64,
+
+    /// Bytes that a rebuild copies in a second, at most
+    #[arg(long, value_name = "RATE", value_parser = units::rate, default_value = "64MiB/s")]
+    pub(crate) rebuild_rate: f64,
+
+    /// Bytes of copies that are read in a second to find what has rotted, at most
+    #[arg(long, value_name = "RATE", value_parser = units::rate, default_value = "4MiB/s")]
+    pub(crate) scrub_rate: f64,
+
+    /// From the beginning of one search for rot to that of the next; `never` for none
+    #[arg(long, value_name = "TIME", value_parser = scrub_every, default_value = "24h")]
+    pub(crate) scrub_every: ScrubEvery,
+}
+
+/// How often, in seconds, if ever.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct ScrubEvery(pub(crate) Option<f64>);
+
+fn scrub_every(text: &str) -> Result<ScrubEvery, String> {
+    match text {
+        "never" => Ok(ScrubEvery(None)),
+        text => units::seconds(text).map(|every_s| ScrubEvery(Some(every_s))),
+    }
+}
+
+/// How reads and writes share the members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PolicyArg {
+    /// In turns: who reads does not write
+    Turns,
+    /// Writes go to all at once, a read to the least busy; to compare with
+    Mixed,
+    /// The same, but a member begins no write while it has reads; to compare with
+    ReadFirst,
+    /// Who writes is not read, and never do all write; without turns, to compare with
+    ReadAround,
+}
+
+/// Put another drive in the place of a mirror's member or log device
+///
+/// A member may be replaced while the volume is served: what it holds is copied to the new one meanwhile, and
+/// `evenkeel status` says how far that is. Otherwise, and always for a log device, that is done by the next start.
+/// NEW is made as by `evenkeel create`: a file that does not exist yet gets all its room, and nothing that exists is
+/// overwritten unless --destroy names it. Where NEW is OLD, a member that was left out takes part again.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  evenkeel status disk                              which member was left out, and why
+  evenkeel replace disk member-1 /mnt/c/member      a file on another drive in its place
+  evenkeel replace disk /dev/sdx /dev/sdy --destroy /dev/sdy
+  evenkeel replace disk nbd://host/name nbd://host/name
+                                                    the server of that member is back
+
+Exit status: 0 it is replaced (its rebuild may have only begun), 2 wrong usage or what cannot be replaced, 130
+interrupted; then nothing has changed.")]
+pub(crate) struct ReplaceArgs {
+    /// The volume's folder
+    #[arg(value_name = "VOL")]
+    pub(crate) volume: PathBuf,
+
+    /// The member or log device to be replaced, by the name that `status` and volume.toml have for it
+    #[arg(value_name = "OLD", value_parser = place())]
+    pub(crate) old: Place,
+
+    /// Block device, file or export to take its place
+    #[arg(value_name = "NEW", value_parser = place())]
+    pub(crate) new: Place,
+
+    /// Overwrite NEW, which exists: repeat its name. What it holds is lost
+    #[arg(long, value_name = "PLACE", value_parser = place())]
+    pub(crate) destroy: Vec<Place>,
+
+    /// Take room only where something is written: a full disk below can then fail the member
+    #[arg(long)]
+    pub(crate) sparse: bool,
+
+    /// Whether a power cut leaves each sector of NEW old or new, never a mixture
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(crate) atomic_sectors: AtomicSectorsArg,
+}

@@ -1,0 +1,125 @@
+//! What `evenkeel check` looks at in a mirror: every copy of every page, and who takes part.
+
+use evenkeel_engine::env::Env;
+use evenkeel_engine::error::Error;
+use evenkeel_engine::logs::LogStanding;
+use evenkeel_engine::ring::Standing;
+use evenkeel_engine::volume::{CheckReport, Mending, check};
+use evenkeel_host::event_loop::Loop;
+use evenkeel_host::volume::OpenVolume;
+use evenkeel_host::volume::mirror::Mirror;
+use evenkeel_measure::report::format;
+
+use super::quoted;
+use crate::args::CheckArgs;
+use crate::failure::Failure;
+
+/// How often a rebuild that is waited for is looked at.
+const LOOK_NS: u64 = 50_000_000;
+
+/// How often what was mended is looked for once more: it is written in its member's turn.
+const LOOKS: usize = 3;
+
+/// What was found.
+pub(super) struct Looked {
+    /// Of the volume.
+    pub(super) report: CheckReport,
+    /// Of its copies, where it has several.
+    pub(super) copies: Option<Copies>,
+}
+
+/// What was found of the copies of a mirror.
+pub(super) struct Copies {
+    checked: u64,
+    wrong: u64,
+    mended: u64,
+    /// Members and log devices that do not hold everything, and why.
+    lacking: Vec<(String, String)>,
+}
+
+/// Reads all of a volume; of a mirror every copy, and mends them where that is wanted.
+pub(super) async fn look(event_loop: &Loop, open: &OpenVolume, repair: bool) -> Result<Looked, Error> {
+    let Some(mirror) = open.mirror() else {
+        return Ok(Looked { report: check(&open.volume).await?, copies: None });
+    };
+    if repair {
+        while is_rebuilding(mirror) {
+            event_loop.sleep(LOOK_NS).await;
+        }
+    }
+    let mending = if repair { Mending::Mend } else { Mending::Leave };
+    let first = open.volume.scrub(mending, u64::MAX).await?;
+    let mut last = first.clone();
+    for _ in 0..LOOKS {
+        if !repair || last.wrong_copies == 0 {
+            break;
+        }
+        event_loop.sleep(LOOK_NS).await;
+        last = open.volume.scrub(mending, u64::MAX).await?;
+    }
+    // Which of the copies it happens to read says nothing that was not said by now.
+    let mut report = check(&open.volume).await?;
+    report.damaged_pages.clone_from(&last.damaged_pages);
+    report.damaged_table_pages.clone_from(&last.damaged_table_pages);
+    let copies = Copies {
+        checked: first.copies_checked,
+        wrong: first.wrong_copies,
+        mended: first.wrong_copies.saturating_sub(last.wrong_copies),
+        lacking: lacking(mirror),
+    };
+    Ok(Looked { report, copies: Some(copies) })
+}
+
+fn is_rebuilding(mirror: &Mirror) -> bool {
+    mirror.ring.members().iter().any(|member| matches!(member.standing, Standing::Rebuilding { .. }))
+}
+
+fn lacking(mirror: &Mirror) -> Vec<(String, String)> {
+    let unknown = || "not known why".to_owned();
+    let members = mirror.members().into_iter().filter_map(|member| match member.status.standing {
+        Standing::InSync => None,
+        Standing::Rebuilding { .. } => Some((member.place.to_string(), "it lacks writes".to_owned())),
+        _ => Some((member.place.to_string(), member.why.unwrap_or_else(unknown))),
+    });
+    let logs = mirror.log_devices().into_iter().filter(|log| log.standing != LogStanding::InSync);
+    members.chain(logs.map(|log| (log.place.to_string(), log.why.unwrap_or_else(unknown)))).collect()
+}
+
+impl Copies {
+    /// What was found, in words.
+    pub(super) fn text(&self) -> String {
+        let mut text = format!(
+            "  and {} copies of pages on the members, {} wrong, {} mended\n",
+            format::count(self.checked),
+            format::count(self.wrong),
+            format::count(self.mended)
+        );
+        for (place, why) in &self.lacking {
+            text.push_str(&format!("  without {place}: {why}\n"));
+        }
+        text
+    }
+
+    /// Whether each copy is right and there.
+    pub(super) fn verdict(&self, args: &CheckArgs) -> Result<(), Failure> {
+        let (shown, vol) = (args.volume.display(), quoted(&args.volume));
+        if self.wrong > self.mended {
+            let left = format::count(self.wrong - self.mended);
+            return Err(Failure::No(match args.repair {
+                true => format!(
+                    "{shown}: {left} copies could not be mended: look after the drives, and replace that which fails"
+                ),
+                false => format!(
+                    "{shown}: {left} copies are wrong while another is right; mend them: evenkeel check {vol} --repair"
+                ),
+            }));
+        }
+        match self.lacking.first() {
+            None => Ok(()),
+            Some((place, why)) => Err(Failure::No(format!(
+                "{shown}: without {place} ({why}); serve the volume to have it rebuilt, or evenkeel replace {vol} {place} \
+                 NEW"
+            ))),
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Mirrors with real processes: members and log devices that go, rot, come back stale, hang, and are replaced.
+
+mod support;
+
+use std::fs::{self, OpenOptions};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::FileExt;
+use std::rc::Rc;
+
+use evenkeel_engine::env::Env;
+use evenkeel_host::event_loop::{Backend, EventLoop, Loop};
+use evenkeel_host::service::mirror_status::{MemberStatus, MirrorStatus};
+
+use support::load::{Load, contents, read_all, write};
+use support::model::Death;
+use support::served::{Server, Volume, noise, patiently};
+use support::{Scene, says};
+
+const SIZE: usize = 32 << 20;
+
+/// A log so small that checkpoints never end.
+const FLAGS: &str = "--layout mirror --size 32m --log-size 16m --buffer 8m --atomic-sectors yes";
+
+/// What a new one has to promise that the others do.
+const ATOMIC: &str = "--atomic-sectors yes";
+
+/// Turns so short that there are many.
+const TURNS: &str = "--turn 20ms --rest 1ms --rest-max 20ms";
+
+#[track_caller]
+fn mirror(server: &Server) -> MirrorStatus {
+    server.status().mirror.expect("a mirror tells of its members")
+}
+
+/// The member whose place ends so.
+#[track_caller]
+fn member(server: &Server, name: &str) -> MemberStatus {
+    let members = mirror(server).members;
+    let found = members.iter().find(|member| member.path.ends_with(name));
+    found.unwrap_or_else(|| panic!("no {name} in {members:?}")).clone()
+}
+
+/// Waits until every member holds everything.
+#[track_caller]
+fn whole(server: &Server) {
+    patiently("the end of the rebuild", || {
+        mirror(server).members.iter().all(|member| member.standing == "in-sync").then_some(())
+    });
+}
+
+/// Lets the load go on for some requests.
+async fn some_requests(env: &Loop, load: &Load, count: u64) {
+    let until = load.answered.get() + count;
+    while load.answered.get() < until && load.refusals.borrow().is_empty() {
+        env.sleep(500_000).await;
+    }
+}
+
+/// One life of the server, under load, up to its kill.
+fn life_under_load(volume: &Volume<'_>, load: &Rc<Load>, flags: &str) {
+    let mut server = volume.serve(flags);
+    let event_loop = EventLoop::new(Backend::Auto).unwrap();
+    load.run(&event_loop, &volume.socket(), |env| {
+        let (load, server) = (Rc::clone(load), &mut server);
+        async move {
+            let count = 300 + load.draw().below(1000);
+            some_requests(&env, &load, count).await;
+            server.kill();
+        }
+    });
+    assert!(load.refusals.borrow().is_empty(), "{:?}", load.refusals.borrow());
+}
+
+/// That the volume at this server is what the model knows of it.
+fn judge(volume: &Volume<'_>, load: &Load) {
+    let found = read_all(&EventLoop::new(Backend::Auto).unwrap(), &volume.socket());
+    load.model.borrow_mut().judge(found, Death::Kill);
+}
+
+/// What is in the folder `disk` under this name is somewhere else until it is brought back.
+fn take_away(scene: &Scene, name: &str) {
+    fs::rename(scene.path("disk").join(name), scene.path(name)).unwrap();
+}
+
+fn bring_back(scene: &Scene, name: &str) {
+    fs::rename(scene.path(name), scene.path("disk").join(name)).unwrap();
+}
+
+#[test]
+fn create_says_what_may_be_lost_and_makes_files_for_what_nobody_named() {
+    let scene = Scene::new();
+    let made = scene.done(&format!("create disk {FLAGS}")).stdout;
+    says(&made, &["losses that it survives: 1 ", "2 members and 2 log devices"]);
+    says(&made, &["share a file system", "survives the loss of none"]);
+    assert_eq!(
+        scene.names("disk"),
+        ["log-0", "log-1", "member-0", "member-1", "volume.toml"].map(str::to_owned).into()
+    );
+    let three = "--member a --member b --member c --log l";
+    let made = scene.done(&format!("create three {FLAGS} {three} --dry-run")).stdout;
+    says(&made, &["losses that it survives: 0 ", "3 members and 1 log device,"]);
+    fs::write(scene.path("taken"), "something").unwrap();
+    for (line, parts) in [
+        ("--layout mirror --member one", ["one --member is no mirror", "name another"]),
+        ("--layout mirror --member one --member one", ["these are the same", "name another"]),
+        ("--layout mirror --member one --member two --log two", ["these are the same", "name another"]),
+        ("--layout mirror --member taken --member two", ["taken: it exists", "--destroy taken"]),
+        ("--member one --member two", ["--layout single has one --member", "--layout mirror"]),
+    ] {
+        says(&scene.refused(&format!("create other --size 32m {line}")), &parts);
+    }
+    assert!(!scene.path("other").exists());
+}
+
+#[test]
+fn no_acknowledged_write_goes_with_a_kill_a_member_and_a_log_device() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let load = Load::new(SIZE, std::process::id().into());
+    for (life, policy) in ["turns", "mixed", "turns", "read-first", "read-around", "turns"].iter().enumerate()
+    {
+        life_under_load(&volume, &load, &format!("{TURNS} --policy {policy}"));
+        let (lost, lost_log) = (format!("member-{}", life % 2), format!("log-{}", life / 2 % 2));
+        take_away(&scene, &lost);
+        take_away(&scene, &lost_log);
+        let server = volume.serve(TURNS);
+        judge(&volume, &load);
+        let status = server.status();
+        assert_eq!(status.volume.losses_survived, 0);
+        let missing = status.mirror.unwrap();
+        let missing: Vec<&str> = missing.missing().iter().map(|(place, _)| *place).collect();
+        assert_eq!(missing, [lost.as_str(), lost_log.as_str()]);
+        let told = scene.run("status disk");
+        assert_eq!(told.code, Some(1), "{told:?}");
+        says(&told.complaint(), &[&lost, &lost_log, "No such file", "evenkeel replace disk "]);
+        server.stop();
+        bring_back(&scene, &lost);
+        bring_back(&scene, &lost_log);
+        let server = volume.serve(TURNS);
+        whole(&server);
+        assert_eq!(server.status().volume.losses_survived, 1);
+        server.stop();
+    }
+    says(&scene.done("check disk").stdout, &[" 0 damaged", " 0 wrong"]);
+}
+
+#[test]
+fn a_member_that_missed_writes_is_rebuilt_and_never_served_alone() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let server = volume.serve(TURNS);
+    write(&volume.socket(), 0, &noise(1, SIZE));
+    server.stop();
+    take_away(&scene, "member-1");
+    let server = volume.serve(TURNS);
+    write(&volume.socket(), 5_000_000, &noise(2, 3_000_000));
+    server.stop();
+    bring_back(&scene, "member-1");
+    take_away(&scene, "member-0");
+    says(
+        &scene.refused("serve disk"),
+        &["none of the ring's members that are there holds everything", "member-0: cannot open"],
+    );
+    says(&scene.refused("check disk"), &["none of the ring's members"]);
+    bring_back(&scene, "member-0");
+    let server = volume.serve(&format!("{TURNS} --rebuild-rate 4MiB/s"));
+    let rebuilt = member(&server, "member-1");
+    assert_eq!((rebuilt.standing.as_str(), rebuilt.failure), ("rebuilding", None));
+    assert!(rebuilt.rebuild_size_bytes.unwrap() > SIZE as u64);
+    whole(&server);
+    server.stop();
+    take_away(&scene, "member-0");
+    let server = volume.serve(TURNS);
+    let mut expected = noise(1, SIZE);
+    expected[5_000_000..8_000_000].copy_from_slice(&noise(2, 3_000_000));
+    assert!(contents(&volume.socket()) == expected);
+    server.stop();
+}
+
+/// Writes other bytes into the middle of a member, past its tables.
+fn rot(scene: &Scene, name: &str, offset: u64) {
+    let file = OpenOptions::new().write(true).open(scene.path("disk").join(name)).unwrap();
+    file.write_all_at(&noise(offset, 1 << 20), offset).unwrap();
+}
+
+#[test]
+fn rot_is_never_served_and_a_check_mends_it() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let server = volume.serve(TURNS);
+    write(&volume.socket(), 0, &noise(3, SIZE));
+    server.stop();
+    rot(&scene, "member-0", 10 << 20);
+    rot(&scene, "member-1", 20 << 20);
+    let server = volume.serve(TURNS);
+    assert!(contents(&volume.socket()) == noise(3, SIZE));
+    server.stop();
+    rot(&scene, "member-1", 24 << 20);
+    let found = scene.run("check disk");
+    assert_eq!(found.code, Some(1), "{found:?}");
+    says(&found.stdout, &[" 0 damaged", " wrong, 0 mended"]);
+    says(&found.complaint(), &["copies are wrong while another is right", "evenkeel check disk --repair"]);
+    says(&scene.done("check disk --repair").stdout, &[" mended"]);
+    says(&scene.done("check disk").stdout, &[" 0 wrong"]);
+    // Where every copy of a page has rotted, nothing can be mended, and that is said.
+    rot(&scene, "member-0", 12 << 20);
+    rot(&scene, "member-1", 12 << 20);
+    let lost = scene.run("check disk --repair");
+    assert_eq!(lost.code, Some(1), "{lost:?}");
+    says(&lost.stdout, &["damaged: 4096 bytes from "]);
+    says(&lost.complaint(), &["no copy of these ranges is right", "backup"]);
+}
+
+#[test]
+fn rot_is_found_and_mended_while_the_volume_is_served() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let server = volume.serve(TURNS);
+    write(&volume.socket(), 0, &noise(4, SIZE));
+    server.stop();
+    rot(&scene, "member-1", 16 << 20);
+    let server = volume.serve(&format!("{TURNS} --scrub-every 24s --scrub-rate 1000MiB/s"));
+    let scrub = patiently("the search for rot", || {
+        let scrub = mirror(&server).scrub;
+        (scrub.completed > 0).then_some(scrub)
+    });
+    assert!(scrub.mended_copies > 0 && scrub.damaged_pages == 0, "{scrub:?}");
+    says(&scene.done("status disk").stdout, &["pages mended from another copy"]);
+    server.stop();
+    says(&scene.done("check disk").stdout, &[" 0 wrong"]);
+}
+
+#[test]
+fn metrics_tell_of_each_member_and_log_device() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let server = volume.serve(&format!("{TURNS} --metrics 127.0.0.1:0"));
+    let at = server.told("metrics: http://");
+    let at = at.strip_suffix("/metrics").unwrap();
+    let mut scrape = TcpStream::connect(at).unwrap();
+    scrape.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    let mut text = String::new();
+    scrape.read_to_string(&mut text).unwrap();
+    for line in [
+        "evenkeel_member_in_sync{member=\"0\"} 1",
+        "evenkeel_member_in_sync{member=\"1\"} 1",
+        "evenkeel_member_slow{member=\"1\"} 0",
+        "evenkeel_member_queued_bytes{member=\"0\"} 0",
+        "evenkeel_log_device_in_sync{log=\"1\"} 1",
+        "evenkeel_scrub_mended_total 0",
+    ] {
+        assert!(text.lines().any(|found| found == line), "no `{line}` in {text}");
+    }
+    server.stop();
+}
+
+#[test]
+fn members_and_log_devices_are_replaced_served_or_not() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let server = volume.serve(&format!("{TURNS} --rebuild-rate 8MiB/s"));
+    write(&volume.socket(), 0, &noise(5, SIZE));
+    fs::write(scene.path("precious"), "precious").unwrap();
+    for (line, parts) in [
+        ("replace disk member-7 new", ["member-7: no member", "member-0, member-1, log-0, log-1"]),
+        ("replace disk member-0 precious", ["precious: it exists", "--destroy precious"]),
+        ("replace disk member-0 disk/member-1", ["disk/member-1: it is a member", "name another"]),
+        ("replace disk log-0 new --atomic-sectors yes", ["log-0 is a log device", "stop its server"]),
+        ("replace disk member-0 new", ["keep sectors whole", "--atomic-sectors yes"]),
+        ("replace gone member-0 new", ["gone: no volume is here", "evenkeel create"]),
+    ] {
+        says(&scene.refused(line), &parts);
+    }
+    assert!(!scene.path("new").exists(), "what is refused leaves nothing behind");
+    assert_eq!(scene.text("precious"), "precious");
+    // Served: the old one is given up at once, and the new one rebuilt.
+    says(
+        &scene.done(&format!("replace disk member-0 new-0 {ATOMIC}")).stdout,
+        &["new-0 takes the place of member-0"],
+    );
+    says(
+        &scene.refused(&format!("replace disk member-1 other {ATOMIC}")),
+        &["no other member holds everything"],
+    );
+    whole(&server);
+    write(&volume.socket(), 1_000_000, &noise(6, 1_000_000));
+    server.stop();
+    // Not served: a log device by another, a member by a file that may be lost.
+    says(&scene.done(&format!("replace disk log-1 new-log {ATOMIC}")).stdout, &["from the next start on"]);
+    scene.done(&format!("replace disk member-1 precious --destroy precious {ATOMIC}"));
+    let described = scene.text("disk/volume.toml");
+    says(&described, &["new-0", "precious", "new-log", "log-0"]);
+    let mut expected = noise(5, SIZE);
+    expected[1_000_000..2_000_000].copy_from_slice(&noise(6, 1_000_000));
+    let server = volume.serve(TURNS);
+    whole(&server);
+    assert!(contents(&volume.socket()) == expected);
+    server.stop();
+    // By now either of the new ones is enough.
+    fs::remove_file(scene.path("new-0")).unwrap();
+    fs::remove_file(scene.path("disk/log-0")).unwrap();
+    let server = volume.serve(TURNS);
+    assert!(contents(&volume.socket()) == expected);
+    server.stop();
+}

@@ -1,0 +1,189 @@
+//! What the members and log devices of a served mirror do, as a part of its document.
+
+use evenkeel_engine::logs::LogStanding;
+use evenkeel_engine::ring::{Policy, Role, Standing};
+use serde::{Deserialize, Serialize};
+
+use super::tend::Tended;
+use crate::volume::mirror::{Mirror, MirrorLog, MirrorMember};
+
+/// What a mirror's members do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MirrorStatus {
+    /// `turns`, `mixed`, `read-first` or `read-around`.
+    pub policy: String,
+    /// How long a member writes, at most.
+    pub turn_s: f64,
+    /// For how long it has to be quick behind that before it is read.
+    pub rest_s: f64,
+    /// It is read after so long even if it is not.
+    pub rest_max_s: f64,
+    /// Members that only read now.
+    pub readers: u64,
+    /// Members that hold everything.
+    pub members_in_sync: u64,
+    /// Log devices that hold everything.
+    pub logs_in_sync: u64,
+    /// Bytes that a rebuild copies in a second, at most.
+    pub rebuild_bytes_per_s: u64,
+    /// The members, by their places.
+    pub members: Vec<MemberStatus>,
+    /// The log devices, by their places.
+    pub logs: Vec<LogStatus>,
+    /// What the search for rot found.
+    pub scrub: ScrubStatus,
+}
+
+/// One member.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MemberStatus {
+    /// Where it is.
+    pub path: String,
+    /// `in-sync`, `rebuilding`, `stale`, `foreign` or `out`.
+    pub standing: String,
+    /// `reading` or `writing`.
+    pub role: String,
+    /// Why it takes no part, if so.
+    pub failure: Option<String>,
+    /// Whether it has been much slower than the others for a minute.
+    pub slow: bool,
+    /// Bytes that wait for its turn.
+    pub queued_bytes: u64,
+    /// Bytes read from it.
+    pub read_bytes: u64,
+    /// Bytes written to it.
+    pub written_bytes: u64,
+    /// Turns that it had.
+    pub turns: u64,
+    /// Bytes that it took in a second of its last turns.
+    pub drain_bytes_per_s: u64,
+    /// Bytes that a rebuild has copied to it, if one is under way.
+    pub rebuild_done_bytes: Option<u64>,
+    /// And that it has to.
+    pub rebuild_size_bytes: Option<u64>,
+}
+
+/// One log device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogStatus {
+    /// Where it is.
+    pub path: String,
+    /// `in-sync`, `stale`, `foreign` or `out`.
+    pub standing: String,
+    /// Why it takes no part, if so.
+    pub failure: Option<String>,
+}
+
+/// What the search for rot found since the volume was opened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ScrubStatus {
+    /// Bytes of the volume that the search under way has looked at, if one is.
+    pub done_bytes: Option<u64>,
+    /// Searches that came to their end.
+    pub completed: u64,
+    /// Since the last one ended.
+    pub ended_ago_s: Option<f64>,
+    /// Copies of pages that were looked at.
+    pub copies_checked: u64,
+    /// Copies that were wrong, and were mended from others.
+    pub mended_copies: u64,
+    /// Pages of which no copy was right.
+    pub damaged_pages: u64,
+}
+
+impl MirrorStatus {
+    /// Members and log devices that take no part, and get none by themselves: each with why.
+    pub fn missing(&self) -> Vec<(&str, &str)> {
+        let members = self.members.iter().map(|it| (&it.path, &it.standing, &it.failure));
+        let logs = self.logs.iter().map(|it| (&it.path, &it.standing, &it.failure));
+        let takes_part = |standing: &str| matches!(standing, "in-sync" | "rebuilding");
+        let missing = members.chain(logs).filter(|(_, standing, _)| !takes_part(standing));
+        missing.map(|(path, _, why)| (path.as_str(), why.as_deref().unwrap_or("not known why"))).collect()
+    }
+
+    pub(super) fn of(mirror: &Mirror, tended: &Tended, now_ns: u64) -> Self {
+        let options = mirror.options();
+        let (members, logs) = (mirror.members(), mirror.log_devices());
+        let (readers, members_in_sync) = mirror.ring.window();
+        let logs_in_sync = logs.iter().filter(|log| log.standing == LogStanding::InSync).count();
+        let size_bytes = evenkeel_engine::device::Device::geometry(&mirror.ring).size_bytes;
+        let slow = tended.slow(now_ns);
+        let scrubbed = tended.scrubbed.borrow();
+        let each = members.iter().enumerate().map(|(place, member)| {
+            member_status(member, slow.get(place).copied().unwrap_or(false), size_bytes)
+        });
+        Self {
+            policy: match options.policy {
+                Policy::Turns => "turns",
+                Policy::Mixed => "mixed",
+                Policy::ReadFirst => "read-first",
+                Policy::ReadAround => "read-around",
+            }
+            .to_owned(),
+            turn_s: options.turn_ns as f64 / 1e9,
+            rest_s: options.rest_ns as f64 / 1e9,
+            rest_max_s: options.rest_max_ns as f64 / 1e9,
+            readers: readers as u64,
+            members_in_sync: members_in_sync as u64,
+            logs_in_sync: logs_in_sync as u64,
+            rebuild_bytes_per_s: options.rebuild_bytes_per_s,
+            members: each.collect(),
+            logs: logs.iter().map(log_status).collect(),
+            scrub: ScrubStatus {
+                done_bytes: scrubbed.under_way_pages.map(|pages| pages * 4096),
+                completed: scrubbed.completed,
+                ended_ago_s: scrubbed.ended_ns.map(|ended_ns| now_ns.saturating_sub(ended_ns) as f64 / 1e9),
+                copies_checked: scrubbed.copies_checked(),
+                mended_copies: scrubbed.wrong_copies(),
+                damaged_pages: scrubbed.damaged_pages(),
+            },
+        }
+    }
+}
+
+fn member_status(member: &MirrorMember, slow: bool, size_bytes: u64) -> MemberStatus {
+    let status = &member.status;
+    let rebuild_done_bytes = match status.standing {
+        Standing::Rebuilding { done_bytes } => Some(done_bytes),
+        _ => None,
+    };
+    MemberStatus {
+        path: member.place.to_string(),
+        standing: match status.standing {
+            Standing::InSync => "in-sync",
+            Standing::Rebuilding { .. } => "rebuilding",
+            Standing::Stale => "stale",
+            Standing::Foreign => "foreign",
+            Standing::Out => "out",
+        }
+        .to_owned(),
+        role: match status.role {
+            Role::Reading => "reading",
+            Role::Writing => "writing",
+        }
+        .to_owned(),
+        failure: member.why.clone(),
+        slow,
+        queued_bytes: status.queued_bytes,
+        read_bytes: status.read_bytes,
+        written_bytes: status.written_bytes,
+        turns: status.turns,
+        drain_bytes_per_s: status.drain_bytes_per_s,
+        rebuild_done_bytes,
+        rebuild_size_bytes: rebuild_done_bytes.map(|_| size_bytes),
+    }
+}
+
+fn log_status(log: &MirrorLog) -> LogStatus {
+    LogStatus {
+        path: log.place.to_string(),
+        standing: match log.standing {
+            LogStanding::InSync => "in-sync",
+            LogStanding::Stale => "stale",
+            LogStanding::Foreign => "foreign",
+            LogStanding::Out => "out",
+        }
+        .to_owned(),
+        failure: log.why.clone(),
+    }
+}

@@ -1,0 +1,93 @@
+//! A volume's description, locked: nobody else opens the volume meanwhile.
+//!
+//! 1. Who holds the lock holds that of the file that is there now, also after it was written anew.
+
+use std::cell::RefCell;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::FlockOperation;
+
+use super::description::{Description, FILE_NAME};
+use super::{STATUS_SOCKET, VolumeError};
+use crate::net::connect_unix_blocking;
+use crate::path_error::PathError;
+
+/// How long a process that was just killed is waited for: the kernel ends its I/O after its death is told.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The description, and its lock.
+#[derive(Debug)]
+pub(super) struct Described {
+    folder: PathBuf,
+    description: RefCell<Description>,
+    lock: RefCell<File>,
+}
+
+impl Described {
+    /// Reads the description and keeps every other process from opening the volume.
+    ///
+    /// # Errors
+    ///
+    /// As [`Description::read`]; [`VolumeError::InUse`].
+    pub(super) fn lock(folder: &Path) -> Result<Self, VolumeError> {
+        let began = Instant::now();
+        loop {
+            // Anew each time: it may be another one by now, after a member was replaced.
+            let (description, file) = Description::read(folder)?;
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) if is_current(folder, &file) => {
+                    let (description, lock) = (RefCell::new(description), RefCell::new(file));
+                    return Ok(Self { folder: folder.to_owned(), description, lock });
+                }
+                Ok(()) => {}
+                Err(rustix::io::Errno::WOULDBLOCK) if is_served(folder) || began.elapsed() > PATIENCE => {
+                    return Err(VolumeError::InUse(folder.to_owned()));
+                }
+                Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(10)),
+                Err(error) => {
+                    let path = folder.join(FILE_NAME);
+                    return Err(PathError::new(&path, "cannot lock", io::Error::from(error)).into());
+                }
+            }
+        }
+    }
+
+    /// The folder.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The description.
+    pub(super) fn description(&self) -> Description {
+        self.description.borrow().clone()
+    }
+
+    /// Writes a changed one, durably.
+    ///
+    /// # Errors
+    ///
+    /// As [`Description::rewrite`]; then the one before stays.
+    pub(super) fn change(&self, change: impl FnOnce(&mut Description)) -> Result<(), VolumeError> {
+        let mut changed = self.description();
+        change(&mut changed);
+        self.lock.replace(changed.rewrite(&self.folder)?);
+        self.description.replace(changed);
+        Ok(())
+    }
+}
+
+/// Whether that is the description that is there now.
+fn is_current(folder: &Path, file: &File) -> bool {
+    let inode = |found: &Metadata| (found.dev(), found.ino());
+    let there = folder.join(FILE_NAME).metadata();
+    matches!((&there, &file.metadata()), (Ok(there), Ok(ours)) if inode(there) == inode(ours))
+}
+
+/// Whether a living process answers for the volume.
+fn is_served(folder: &Path) -> bool {
+    connect_unix_blocking(&folder.join(STATUS_SOCKET)).is_ok()
+}

@@ -1,0 +1,88 @@
+//! A drive as one of several that hold the same: all of them look alike.
+
+use std::rc::Rc;
+
+use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
+use evenkeel_engine::error::DeviceError;
+use evenkeel_engine::format::ring_head::{HEAD_COPIES, RingHead};
+use evenkeel_engine::format::{PAGE, PAGE_BYTES};
+
+use crate::volume::member::MemberDrive;
+
+/// A drive of which only as much is used, in sectors as large, as of all its like.
+#[derive(Debug, Clone)]
+pub struct MirrorDrive {
+    drive: Rc<MemberDrive>,
+    geometry: Geometry,
+}
+
+impl MirrorDrive {
+    /// `drive`, taken for a drive of this geometry.
+    ///
+    /// # Errors
+    ///
+    /// In one line, why it cannot be taken for one.
+    pub fn new(drive: Rc<MemberDrive>, geometry: Geometry) -> Result<Self, String> {
+        let found = drive.geometry();
+        if found.size_bytes < geometry.size_bytes {
+            let (found, needed) = (found.size_bytes, geometry.size_bytes);
+            return Err(format!("it has {found} bytes, and {needed} are needed"));
+        }
+        if found.sector_bytes > geometry.sector_bytes {
+            let (found, needed) = (found.sector_bytes, geometry.sector_bytes);
+            return Err(format!("it writes {found} bytes at once, and the others {needed}"));
+        }
+        if geometry.atomic_sectors && !found.atomic_sectors {
+            return Err(
+                "it is not known to keep sectors whole in a power cut, as the others are; where it does: \
+                        --atomic-sectors yes"
+                    .to_owned(),
+            );
+        }
+        Ok(Self { drive, geometry })
+    }
+
+    /// Whether it says of itself that it is the member at `place` of so many of this volume.
+    pub(in crate::volume) async fn is_member(&self, volume: u64, place: usize, places: usize) -> bool {
+        for copy in 0..HEAD_COPIES {
+            let mut page = [0; PAGE];
+            let read = self.read(copy * PAGE_BYTES, &mut page).await;
+            let head = read.ok().and_then(|()| RingHead::decode(&page));
+            if head.is_some_and(|head| {
+                head.volume == volume
+                    && usize::from(head.place) == place
+                    && usize::from(head.places) == places
+            }) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The drive itself.
+    pub fn drive(&self) -> &Rc<MemberDrive> {
+        &self.drive
+    }
+}
+
+impl Device for MirrorDrive {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        self.drive.read(offset, into).await
+    }
+
+    async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
+        self.drive.write(offset, bytes, durability).await
+    }
+
+    async fn flush(&self, scope: FlushScope<'_>) -> Result<(), DeviceError> {
+        self.drive.flush(scope).await
+    }
+
+    async fn discard(&self, extent: Extent) -> Result<(), DeviceError> {
+        self.drive.discard(extent).await
+    }
+}

@@ -1,0 +1,341 @@
+//! What lies below a mirror: its members in a ring, and its log devices.
+//!
+//! 1. What is not there, cannot be reached in time, or is too small keeps nobody from opening the volume: the engine
+//!    knows whether the others hold everything. What somebody else uses, or this user may not open, is a mistake and no
+//!    loss: then nothing is opened, and nothing is left behind the others for it.
+//! 2. A member or log device whose connection breaks is left out at once, and not when a request of it fails.
+
+mod drive;
+
+use std::cell::RefCell;
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use evenkeel_engine::device::Geometry;
+use evenkeel_engine::env::Env;
+use evenkeel_engine::error::{DeviceError, Error};
+use evenkeel_engine::join;
+use evenkeel_engine::logs::LogStanding;
+use evenkeel_engine::ring::{MemberStatus, RingOptions, Standing};
+
+use super::VolumeError;
+use super::description::{Description, Member};
+use super::devices::{LogDevices, MemberRing};
+use super::member::{MemberDrive, Place, Watch};
+use crate::drive::DriveOptions;
+use crate::event_loop::{Loop, race};
+use crate::path_error::PathError;
+
+pub use drive::MirrorDrive;
+
+/// A member or log device that there should be, and why it takes no part, as far as this side knows.
+#[derive(Debug, Clone)]
+struct Entry {
+    place: Place,
+    why: Option<String>,
+    /// Counts the drives that were put there.
+    generation: u64,
+    /// That which is there, if any.
+    drive: Option<Rc<MemberDrive>>,
+}
+
+/// Entries of one kind, by their places.
+type Roll = Rc<RefCell<Vec<Entry>>>;
+
+/// What lies below an open mirror. A clone is another handle to the same.
+#[derive(Debug, Clone)]
+pub struct Mirror {
+    event_loop: Loop,
+    /// The members.
+    pub ring: MemberRing,
+    /// The log devices.
+    pub logs: LogDevices,
+    options: RingOptions,
+    geometry: Geometry,
+    members: Roll,
+    log_entries: Roll,
+    watch: Rc<Watch>,
+}
+
+/// One member of an open mirror.
+#[derive(Debug, Clone)]
+pub struct MirrorMember {
+    /// Where it is.
+    pub place: Place,
+    /// What it does and did.
+    pub status: MemberStatus,
+    /// Why it takes no part, if so.
+    pub why: Option<String>,
+}
+
+/// One log device of an open mirror.
+#[derive(Debug, Clone)]
+pub struct MirrorLog {
+    /// Where it is.
+    pub place: Place,
+    /// What it is good for.
+    pub standing: LogStanding,
+    /// Why it takes no part, if so.
+    pub why: Option<String>,
+}
+
+impl Mirror {
+    /// Opens what is there of the members and log devices of the volume in `folder`.
+    ///
+    /// # Errors
+    ///
+    /// Where one is in use or may not be opened; where too little is there.
+    pub(super) async fn open(
+        event_loop: &Loop,
+        folder: &Path,
+        description: &Description,
+        options: RingOptions,
+    ) -> Result<Self, VolumeError> {
+        let limit_ns = options.answer_max_ns;
+        let all = async |members: &[Member], geometry: Geometry| {
+            open_all(event_loop, folder, members, geometry, limit_ns).await
+        };
+        let (drives, members) = all(&description.members, description.member_geometry()).await?;
+        let (log_drives, log_entries) = all(&description.logs, description.log_geometry()).await?;
+        let unusable = |error: Error, roll: &Roll| {
+            VolumeError::Refused(format!("{}: {error}{}", folder.display(), missing(roll)))
+        };
+        let ring = MemberRing::new(event_loop.clone(), drives, options)
+            .map_err(|error| unusable(error, &members))?;
+        let logs = LogDevices::open(event_loop.clone(), log_drives, ring.clone(), limit_ns)
+            .await
+            .map_err(|error| unusable(error, &log_entries))?;
+        let watch = Rc::new(Watch::default());
+        let event_loop = event_loop.clone();
+        let geometry = description.member_geometry();
+        let mirror = Self { event_loop, ring, logs, options, geometry, members, log_entries, watch };
+        (0..description.members.len()).for_each(|place| mirror.watch_member(place));
+        (0..description.logs.len()).for_each(|place| mirror.watch_log(place));
+        Ok(mirror)
+    }
+
+    /// How its members are run.
+    pub fn options(&self) -> &RingOptions {
+        &self.options
+    }
+
+    /// Its members now.
+    pub fn members(&self) -> Vec<MirrorMember> {
+        let each = |(entry, status): (&Entry, MemberStatus)| MirrorMember {
+            place: entry.place.clone(),
+            why: match status.standing {
+                Standing::InSync | Standing::Rebuilding { .. } => None,
+                Standing::Stale => Some("it lacks writes and waits to be rebuilt".to_owned()),
+                Standing::Foreign => Some("what is there is not this member".to_owned()),
+                Standing::Out => entry.why.clone().or_else(|| status.failure.map(in_words)),
+            },
+            status,
+        };
+        self.members.borrow().iter().zip(self.ring.members()).map(each).collect()
+    }
+
+    /// Its log devices now.
+    pub fn log_devices(&self) -> Vec<MirrorLog> {
+        let each = |(entry, (standing, failure)): (&Entry, (LogStanding, Option<DeviceError>))| MirrorLog {
+            place: entry.place.clone(),
+            standing,
+            why: match standing {
+                LogStanding::InSync => None,
+                LogStanding::Stale => Some("it lacks records".to_owned()),
+                LogStanding::Foreign => Some("what is there is not this log".to_owned()),
+                LogStanding::Out => entry.why.clone().or_else(|| failure.map(in_words)),
+            },
+        };
+        self.log_entries.borrow().iter().zip(self.logs.standings()).map(each).collect()
+    }
+
+    /// How many more of its members, and of its log devices, may be lost now.
+    pub fn losses_survived(&self) -> u32 {
+        let members = self.ring.members();
+        let members = members.iter().filter(|member| member.standing == Standing::InSync).count();
+        let logs = self.logs.standings();
+        let logs = logs.iter().filter(|(standing, _)| *standing == LogStanding::InSync).count();
+        u32::try_from(members.min(logs).saturating_sub(1)).unwrap_or(u32::MAX)
+    }
+
+    /// What takes no part and why, for an error that came of it; empty where all do.
+    pub(super) fn missing(&self) -> String {
+        format!("{}{}", missing(&self.members), missing(&self.log_entries))
+    }
+
+    /// What is under way beside the volume's own requests comes to its end.
+    pub(super) fn stop(&self) {
+        for (place, member) in self.ring.members().iter().enumerate() {
+            if matches!(member.standing, Standing::Rebuilding { .. }) {
+                self.ring.leave_out(place, DeviceError { doing: "rebuild a member", errno: shutdown() });
+            }
+        }
+    }
+
+    /// Opens what is to be the member at `place`, without waiting for who has it: the volume is served meanwhile.
+    pub(super) async fn open_member(
+        &self,
+        folder: &Path,
+        place: usize,
+        new: &Member,
+        old: &Place,
+    ) -> Result<MirrorDrive, VolumeError> {
+        let refused = |why: String| VolumeError::Refused(format!("{}: {why}", new.place));
+        let held = self.members.borrow()[place].drive.clone();
+        let is_of_use = |drive: &Rc<MemberDrive>| new.place == *old && drive.failure().is_none();
+        if let Some(drive) = held.filter(is_of_use) {
+            return MirrorDrive::new(drive, self.geometry).map_err(refused);
+        }
+        let options = DriveOptions { patience: Duration::ZERO, ..new.options() };
+        match open_one(&self.event_loop, folder, new, options, self.geometry, self.options.answer_max_ns)
+            .await
+        {
+            Opened::There(drive) => Ok(drive),
+            Opened::Missing(why) => Err(refused(why)),
+            Opened::Mistake(error) => Err(error.into()),
+        }
+    }
+
+    /// Puts `drive`, which is at `new`, in the place of a member; its rebuild begins.
+    pub(super) async fn replace_member(
+        &self,
+        place: usize,
+        new: &Place,
+        drive: MirrorDrive,
+    ) -> Result<(), Error> {
+        let members = self.ring.members();
+        let is_in_sync = |member: &MemberStatus| member.standing == Standing::InSync;
+        let others = members.iter().enumerate().filter(|(other, _)| *other != place);
+        if others.filter(|(_, member)| is_in_sync(member)).count() == 0 {
+            return Err(Error::Unusable(
+                "no other member holds everything: this one cannot be given up".to_owned(),
+            ));
+        }
+        // From here on the old one is not heard of any more.
+        {
+            let mut entries = self.members.borrow_mut();
+            let entry = &mut entries[place];
+            let generation = entry.generation + 1;
+            let drive = Some(Rc::clone(drive.drive()));
+            *entry = Entry { place: new.clone(), why: None, generation, drive };
+        }
+        self.ring.leave_out(place, DeviceError { doing: "be replaced", errno: shutdown() });
+        let replaced = self.ring.replace(place, drive).await;
+        match &replaced {
+            Ok(()) => self.watch_member(place),
+            Err(error) => self.members.borrow_mut()[place].why = Some(error.to_string()),
+        }
+        replaced
+    }
+
+    fn watch_member(&self, place: usize) {
+        let (ring, roll) = (self.ring.clone(), &self.members);
+        watch_over(&self.watch, &self.event_loop, roll, place, move |error| ring.leave_out(place, error));
+    }
+
+    fn watch_log(&self, place: usize) {
+        let (logs, roll) = (self.logs.clone(), &self.log_entries);
+        watch_over(&self.watch, &self.event_loop, roll, place, move |error| logs.leave_out(place, error));
+    }
+}
+
+/// Cannot send after shutdown, as in errno(3).
+fn shutdown() -> i32 {
+    rustix::io::Errno::SHUTDOWN.raw_os_error()
+}
+
+fn watch_over(
+    watch: &Watch,
+    event_loop: &Loop,
+    roll: &Roll,
+    place: usize,
+    leave_out: impl Fn(DeviceError) + 'static,
+) {
+    let Entry { generation, drive, .. } = roll.borrow()[place].clone();
+    let (Some(drive), roll) = (drive, Rc::clone(roll)) else { return };
+    watch.over(event_loop, &drive, move |error| {
+        let mut entries = roll.borrow_mut();
+        if entries[place].generation != generation {
+            return; // another is there by now
+        }
+        entries[place].why = Some(error.to_string());
+        drop(entries);
+        leave_out(DeviceError { doing: "keep a connection", errno: error.errno() });
+    });
+}
+
+/// What an error of a member says, without advice for a volume that has only one.
+fn in_words(error: DeviceError) -> String {
+    format!("{}: {}", error.doing, io::Error::from_raw_os_error(error.errno))
+}
+
+fn missing(roll: &Roll) -> String {
+    let told = |entry: &Entry| entry.why.as_ref().map(|why| format!("; {}: {why}", entry.place));
+    roll.borrow().iter().filter_map(told).collect()
+}
+
+/// Whether that is a mistake of whoever opens it, and no loss.
+fn is_mistake(error: &io::Error) -> bool {
+    use io::ErrorKind::{PermissionDenied, ResourceBusy, WouldBlock};
+    matches!(error.kind(), WouldBlock | ResourceBusy | PermissionDenied)
+}
+
+async fn open_all(
+    event_loop: &Loop,
+    folder: &Path,
+    members: &[Member],
+    geometry: Geometry,
+    limit_ns: u64,
+) -> Result<(Vec<Option<MirrorDrive>>, Roll), VolumeError> {
+    let opened: RefCell<Vec<Option<Opened>>> = RefCell::new(members.iter().map(|_| None).collect());
+    join::all(members.iter().enumerate().map(async |(place, member)| {
+        let drive = open_one(event_loop, folder, member, member.options(), geometry, limit_ns).await;
+        opened.borrow_mut()[place] = Some(drive);
+    }))
+    .await;
+    let (mut drives, mut entries) = (Vec::new(), Vec::new());
+    for (opened, member) in opened.into_inner().into_iter().flatten().zip(members) {
+        let (drive, why) = match opened {
+            Opened::There(drive) => (Some(drive), None),
+            Opened::Missing(why) => (None, Some(why)),
+            Opened::Mistake(error) => return Err(error.into()),
+        };
+        let held = drive.as_ref().map(|drive| Rc::clone(drive.drive()));
+        drives.push(drive);
+        entries.push(Entry { place: member.place.clone(), why, generation: 0, drive: held });
+    }
+    Ok((drives, Rc::new(RefCell::new(entries))))
+}
+
+enum Opened {
+    There(MirrorDrive),
+    Missing(String),
+    Mistake(PathError),
+}
+
+async fn open_one(
+    event_loop: &Loop,
+    folder: &Path,
+    member: &Member,
+    options: DriveOptions,
+    geometry: Geometry,
+    limit_ns: u64,
+) -> Opened {
+    let place = member.place.within(folder);
+    let drive = async { Some(MemberDrive::open(event_loop, &place, options).await) };
+    let silence = async {
+        event_loop.sleep(limit_ns).await;
+        None
+    };
+    match race(drive, silence).await {
+        None => Opened::Missing("it does not answer".to_owned()),
+        Some(Err(error)) if is_mistake(&error.source) => Opened::Mistake(error),
+        Some(Err(error)) => Opened::Missing(format!("{}: {}", error.doing, error.source)),
+        Some(Ok(drive)) => match MirrorDrive::new(Rc::new(drive), geometry) {
+            Ok(drive) => Opened::There(drive),
+            Err(why) => Opened::Missing(why),
+        },
+    }
+}
