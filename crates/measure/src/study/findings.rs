@@ -301,11 +301,11 @@ fn repetitions(report: &StudyReport) -> Option<String> {
         Some(if median > stats::repetitions::MOST_RUNS as f64 {
             "more than 10,000".to_owned()
         } else {
-            number(median.round())
+            format!("at least {}", number(median.round()))
         })
     };
     Some(format!(
-        "For a median within 1 %, half of the configurations and workloads need {} runs or more; within 5 %, {}.",
+        "For a median within 1 %, half of the configurations and workloads need {} runs; within 5 %, {}.",
         needed(|row| row.runs_for_1_percent)?,
         needed(|row| row.runs_for_5_percent)?
     ))
