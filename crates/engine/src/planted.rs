@@ -147,12 +147,8 @@ bugs! {
     RingRebuildMissesWrites = "ring-rebuild-misses-writes",
     /// A member counts before the rebuild has copied everything.
     RingRebuildEndsEarly = "ring-rebuild-ends-early",
-    /// A member that was rebuilt says that it has what came while it was flushed.
-    RingRebuildMarksLate = "ring-rebuild-marks-late",
     /// A rebuild goes on though another device was put in its place.
     RingRebuildOutlives = "ring-rebuild-outlives",
-    /// A flush without turns does not wait for a member that was rebuilt meanwhile.
-    RingFlushesOnce = "ring-flushes-once",
     /// Each head is written over the one before.
     RingHeadInPlace = "ring-head-in-place",
     /// A member's turn ends while its writes are under way.

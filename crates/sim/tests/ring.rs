@@ -365,20 +365,21 @@ fn a_member_that_fell_silent_at_its_head_can_be_replaced_at_once() {
 #[test]
 fn a_sector_that_nobody_can_read_does_not_end_a_rebuild() {
     let (mut machine, mut bytes) = filled(Plan::mirror(2, 1), 71);
-    machine.members_gone = vec![1];
-    machine.live_whole(async |life| life.open().await.map(drop).unwrap());
-    machine.power_cut();
     let bad = machine.page_on_member(30);
     machine.members[0].borrow_mut().make_unreadable(bad);
-    machine.members_gone = vec![];
-    machine.live_whole(async |life| {
+    machine.members_gone = vec![1];
+    let blank = machine.live_whole(async |life| {
         let (volume, ring, _) = life.open().await.unwrap();
+        let image = Image::shared(life.members[1].image().geometry());
+        ring.replace(1, life.another(&image)).await.unwrap();
         whole(&ring, &life.env).await;
         let mut page = [0; 4096];
         assert_eq!(volume.read(30 * PAGE, &mut page).await, Err(Error::Damaged { page: 30 }));
         volume.write(30 * PAGE, &[9; 4096], Durability::Durable).await.unwrap();
         volume.close().await.unwrap();
+        image
     });
+    machine.members[1] = blank;
     machine.power_cut();
     bytes[30 * 4096..31 * 4096].fill(9);
     for place in 0..2 {

@@ -50,8 +50,6 @@ impl<E: Env, M: Device> Ring<E, M> {
                 // All that was written meanwhile, and all that was copied: durable before anybody relies on it.
                 let ended = member.gate.ended_through();
                 ring.limited(member.flush()).await?;
-                let ended =
-                    if is_planted(Bug::RingRebuildMarksLate) { member.gate.ended_through() } else { ended };
                 let through = ended.ok_or(DeviceError { doing: "rebuild", errno: super::EIO })?;
                 let mark = Mark { epoch: ring.epoch.get(), through };
                 ring.limited(member.write_head(|before| ring.head_behind(before, place, mark))).await?;
