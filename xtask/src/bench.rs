@@ -32,6 +32,16 @@ const BENCHES: &[Bench] = &[
         about: "what the probe itself costs for each write",
     },
     Bench {
+        name: "study-workload",
+        place: Place::Target("evenkeel-measure", "study_workload"),
+        about: "what the workloads of a study cost beside their system calls",
+    },
+    Bench {
+        name: "study-report",
+        place: Place::Target("evenkeel-measure", "study_report"),
+        about: "how long the report of a study of a million windows takes, and how large it is",
+    },
+    Bench {
         name: "event-loop",
         place: Place::Target("evenkeel-host", "event_loop"),
         about: "what tasks, drives, messages and stores into the arena cost",

@@ -16,6 +16,7 @@ mod replay;
 mod reproduce;
 mod sim;
 mod stdout;
+mod study;
 mod table;
 mod units;
 mod volume;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Command::Drive(args) => drive::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Study(args) => study::run(&args),
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::pages(&args),
     };

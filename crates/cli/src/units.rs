@@ -3,24 +3,8 @@
 //! `k`, `m` and `g` after a size are powers of 1024, as in `4k`; in a rate `MB` is a million bytes and `MiB`
 //! 1024 x 1024, as everywhere else in this program's output.
 
-/// A size in bytes: `4096`, `4k`, `4KiB`, `16m`, `1g`.
-pub(crate) fn size(text: &str) -> Result<u64, String> {
-    let (number, unit) = split(text);
-    let factor: u64 = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kb" | "kib" => 1 << 10,
-        "m" | "mb" | "mib" => 1 << 20,
-        "g" | "gb" | "gib" => 1 << 30,
-        "t" | "tb" | "tib" => 1 << 40,
-        _ => return Err(format!("`{text}` is not a size such as 4096, 4k or 16m")),
-    };
-    let whole: u64 = number.parse().map_err(|_| format!("`{text}` is not a size such as 4096, 4k or 16m"))?;
-    match whole.checked_mul(factor) {
-        Some(0) => Err(format!("`{text}`: a size is at least one byte")),
-        Some(bytes) => Ok(bytes),
-        None => Err(format!("`{text}` is more bytes than can be counted")),
-    }
-}
+use evenkeel_measure::quantity::{positive, split};
+pub(crate) use evenkeel_measure::quantity::{seconds, size};
 
 /// Buffer sizes: `4k..16m` doubles from the first to the last, `4k,12k,1m` names each. Ascending, distinct.
 pub(crate) fn sizes(text: &str) -> Result<Vec<u64>, String> {
@@ -52,21 +36,6 @@ pub(crate) fn sizes(text: &str) -> Result<Vec<u64>, String> {
 
 /// Largest buffer that is measured: one system call writes at most 2 GiB.
 const SIZE_MAX: u64 = 1 << 30;
-
-/// Seconds: `120`, `120s`, `2m`, `1h`, `2.5ms`, `300us`.
-pub(crate) fn seconds(text: &str) -> Result<f64, String> {
-    let (number, unit) = split(text);
-    let factor = match unit.to_ascii_lowercase().as_str() {
-        "" | "s" => 1.0,
-        "ns" => 1e-9,
-        "us" | "µs" => 1e-6,
-        "ms" => 1e-3,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(format!("`{text}` is not a time such as 120s, 2m or 2.5ms")),
-    };
-    positive(number, factor).ok_or_else(|| format!("`{text}` is not a time such as 120s, 2m or 2.5ms"))
-}
 
 /// Bytes per second: `200MB/s`, `100MiB/s`, `50M`, `1GB`.
 pub(crate) fn rate(text: &str) -> Result<f64, String> {
@@ -116,17 +85,6 @@ pub(crate) fn share(text: &str) -> Result<f64, String> {
     found
         .filter(|&share| share < 1.0)
         .ok_or_else(|| format!("`{text}` is not a share between 0 and 1, such as 5% or 0.05"))
-}
-
-fn split(text: &str) -> (&str, &str) {
-    let text = text.trim();
-    let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
-    (&text[..end], text[end..].trim())
-}
-
-fn positive(number: &str, factor: f64) -> Option<f64> {
-    let value = number.parse::<f64>().ok()? * factor;
-    (value.is_finite() && value > 0.0).then_some(value)
 }
 
 #[cfg(test)]

@@ -19,6 +19,9 @@ fn the_help_of_each_command_shows_examples() {
         &scene.done("compare --help").stdout,
         &["Examples:", "evenkeel compare before/probe.json after/probe.json"],
     );
+    says(&scene.done("study --help").stdout, &["Examples:", "evenkeel study plan --preset five-minutes"]);
+    says(&scene.done("study plan --help").stdout, &["Examples:", "--print", "Exit status:"]);
+    says(&scene.done("study run --help").stdout, &["Examples:", "--resume", "Exit status:"]);
     says(&scene.done("completions --help").stdout, &["Example:", "evenkeel completions bash"]);
     says(&scene.done("man --help").stdout, &["Examples:", "evenkeel man probe"]);
 }

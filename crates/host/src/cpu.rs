@@ -16,6 +16,8 @@ pub struct CpuTime {
     pub steal_s: f64,
     /// This process, in user mode, all threads.
     pub own_user_s: f64,
+    /// Programs that this process started and that have ended, in user mode.
+    pub children_user_s: f64,
 }
 
 impl CpuTime {
@@ -34,6 +36,11 @@ impl CpuTime {
     pub fn foreign_user_s(&self) -> f64 {
         (self.user_s - self.own_user_s).max(0.0)
     }
+
+    /// User time of all processes that this one did not start.
+    pub fn strange_user_s(&self) -> f64 {
+        (self.user_s - self.own_user_s - self.children_user_s).max(0.0)
+    }
 }
 
 impl Sub for CpuTime {
@@ -45,6 +52,7 @@ impl Sub for CpuTime {
             all_s: self.all_s - earlier.all_s,
             steal_s: self.steal_s - earlier.steal_s,
             own_user_s: self.own_user_s - earlier.own_user_s,
+            children_user_s: self.children_user_s - earlier.children_user_s,
         }
     }
 }
@@ -57,13 +65,17 @@ fn parse(machine: &str, own: &str, tick_s: f64) -> Option<CpuTime> {
     let [user, nice, .., steal] = *ticks.get(..8)? else {
         return None;
     };
-    // The command's name stands in parentheses and may hold blanks: user time is the 12th field after it.
-    let own_user: f64 = own.rsplit_once(')')?.1.split_whitespace().nth(11)?.parse().ok()?;
+    // The command's name stands in parentheses and may hold blanks: user time is the 12th field after it, that of the
+    // children who were waited for the 14th.
+    let mut fields = own.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let own_user: f64 = fields.next()?.parse().ok()?;
+    let children_user: f64 = fields.nth(1)?.parse().ok()?;
     Some(CpuTime {
         user_s: (user + nice) * tick_s,
         all_s: ticks[..8].iter().sum::<f64>() * tick_s,
         steal_s: steal * tick_s,
         own_user_s: own_user * tick_s,
+        children_user_s: children_user * tick_s,
     })
 }
 
@@ -80,6 +92,8 @@ mod tests {
         assert!((time.all_s - 6.21).abs() < 1e-9);
         assert_eq!(time.steal_s, 0.08);
         assert_eq!(time.own_user_s, 0.77);
+        assert_eq!(time.children_user_s, 0.13);
+        assert!((time.strange_user_s() - 0.3).abs() < 1e-9);
         assert!((time.foreign_user_s() - 0.43).abs() < 1e-9);
         assert_eq!(parse("intr 5", own, 0.01), None);
         assert_eq!(parse(machine, "42 (x", 0.01), None);

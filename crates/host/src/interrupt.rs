@@ -1,5 +1,5 @@
 //! Ctrl-C and the other signals that end a process: the first asks the work to stop and tidy up, the second leaves at once, after
-//! removing the scratch files.
+//! undoing mounts and the like, and removing the scratch files.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU, SI
 use signal_hook::iterator::Signals;
 
 use crate::held_back::HeldBack;
-use crate::scratch;
+use crate::{scratch, undo};
 
 /// Exit status of a program ended by Ctrl-C, as shells report it.
 pub const EXIT_INTERRUPTED: i32 = 130;
@@ -40,6 +40,7 @@ impl Interrupt {
                     continue; // the write that crossed the limit fails with EFBIG, and says so
                 }
                 if asked.swap(true, Ordering::Relaxed) {
+                    undo::everything();
                     scratch::remove_all();
                     std::process::exit(EXIT_INTERRUPTED);
                 }

@@ -6,6 +6,16 @@
 //!   linked_ring    the io_uring way: write and fsync in one submission
 //!   aligned        memory that O_DIRECT accepts
 //! scratch          files that are removed at the end, at an error and at Ctrl-C
+//! undo             mounts, loop devices and settings, taken back however the work ends
+//!   loop_device    a loop device over a file of its own
+//!   device_image   a device copied to a file and back
+//!   mounted        a file system that is mounted for a while
+//!   kernel_setting a setting that is as it was afterwards
+//! program          another program, run to its end within a time
+//!   memory_bound   within a bound of memory
+//! data_folder      a folder of files as a workload uses them
+//! fiemap           where their bytes lie
+//! conditions       what the machine was like meanwhile
 //! interrupt        Ctrl-C as a flag, the second one as an exit
 //! held_back        signals that wait while their handlers are put up
 //! stack            what lies under a path
@@ -24,29 +34,39 @@
 //! allocator        freed memory, given back
 //! ```
 //!
-//! Unsafe code stands only in `aligned`, `allocator`, `linked_ring`, `arena`, `held_back`, `drive/open` and `event_loop`,
-//! each block with the reason why it is sound.
+//! Unsafe code stands only in `aligned`, `allocator`, `linked_ring`, `arena`, `data_folder`, `fiemap`, `held_back`, `drive/open` and
+//! `event_loop`, each block with the reason why it is sound.
 
 pub mod aligned;
 pub mod allocator;
 pub mod arena;
 pub mod block_device;
+pub mod conditions;
 pub mod cpu;
+pub mod data_folder;
+pub mod device_image;
 pub mod drive;
 pub mod durable_file;
 pub mod embedded;
 pub mod event_loop;
+pub mod fiemap;
 mod held_back;
 pub mod interrupt;
+pub mod kernel_setting;
 mod linked_ring;
+pub mod loop_device;
+pub mod memory_bound;
 pub mod method;
+pub mod mounted;
 mod mounts;
 pub mod nbd;
 pub mod net;
 pub mod path_error;
 mod patience;
+pub mod program;
 pub mod scratch;
 pub mod service;
 pub mod stack;
 pub mod standard_error;
+pub mod undo;
 pub mod volume;

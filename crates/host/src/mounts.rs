@@ -29,6 +29,23 @@ pub(crate) fn mount_of(path: &Path) -> io::Result<Mount> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no mount holds this path"))
 }
 
+/// Where the first file system of this type is mounted, with this option if one is named.
+pub(crate) fn first_of(file_system: &str, option: Option<&str>) -> io::Result<PathBuf> {
+    let fits = |mount: &Mount| {
+        mount.file_system == file_system
+            && option.is_none_or(|option| mount.options.split(',').any(|one| one == option))
+    };
+    let found = parse(&fs::read("/proc/self/mountinfo")?).into_iter().find(fits);
+    found
+        .map(|mount| mount.mount_point)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no {file_system} is mounted here")))
+}
+
+/// Whether something is mounted exactly at `path`, which must be absolute and free of links.
+pub(crate) fn is_mount_point(path: &Path) -> io::Result<bool> {
+    Ok(parse(&fs::read("/proc/self/mountinfo")?).iter().any(|mount| mount.mount_point == path))
+}
+
 /// Every line that can be read; a line that cannot is passed over, for the format may grow.
 fn parse(table: &[u8]) -> Vec<Mount> {
     table.split(|&byte| byte == b'\n').filter_map(parse_line).collect()

@@ -7,8 +7,10 @@
 pub mod compare;
 pub mod fit;
 pub mod probe;
+pub mod quantity;
 pub mod replay;
 pub mod report;
 pub mod reproduce;
 pub mod stats;
+pub mod study;
 pub mod trace;

@@ -9,7 +9,7 @@
 /// When to change how many members read.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WindowOptions {
-    /// How many read, always; `None` to choose by the load.
+    /// How many read as long as anybody does; `None` to choose by the load.
     pub fixed: Option<usize>,
     /// Turns that a member needs for what waits for it, beyond which writers are too few.
     pub behind_turns: f64,
@@ -67,6 +67,9 @@ impl Window {
     pub(super) fn readers(&mut self, load: Load) -> usize {
         let most = load.members.saturating_sub(1);
         self.unread = if load.reads == 0 { self.unread.saturating_add(1) } else { 0 };
+        if self.unread >= self.options.unread_turns {
+            return 0;
+        }
         if let Some(fixed) = self.options.fixed {
             return fixed.min(most);
         }
@@ -79,9 +82,6 @@ impl Window {
             (self.more_writers, self.ahead) = (self.more_writers.saturating_sub(1), 0);
         }
         self.more_writers = self.more_writers.min(writers_max - 1);
-        if self.unread >= self.options.unread_turns {
-            return 0;
-        }
         load.members.saturating_sub(1 + self.more_writers)
     }
 

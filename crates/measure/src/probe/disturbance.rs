@@ -81,7 +81,8 @@ mod tests {
         Run { order: 0, started_s: 0.0, user_bytes: 16 << 20, observation, disturbance: None }
     }
 
-    const QUIET: CpuTime = CpuTime { user_s: 0.1, all_s: 1.0, steal_s: 0.0, own_user_s: 0.1 };
+    const QUIET: CpuTime =
+        CpuTime { user_s: 0.1, all_s: 1.0, steal_s: 0.0, own_user_s: 0.1, children_user_s: 0.0 };
 
     #[test]
     fn a_run_of_its_own_work_is_clean_however_slow() {

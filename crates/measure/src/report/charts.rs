@@ -1,19 +1,28 @@
 //! Charts as SVG text for a page: throughput, latency and their ratio against the buffer size, both axes
-//! logarithmic; and line charts of any series.
+//! logarithmic; line charts of any series; and those of a study: points, bands, rows, boxes and spans.
 //!
 //! A chart is one `<svg>` with a view box and no size, coloured by variables of the page's style sheet, so
 //! it scales with its card and suits light and dark. It is labelled for those who cannot see it.
 
 mod axes;
+mod bands;
 mod canvas;
 mod figure;
+mod frame;
 mod lines;
 mod palette;
 mod plot;
+mod rows;
 mod scale;
+mod scatter;
+mod spans;
 
+pub use bands::{Edge, band_chart};
 pub use figure::Figure;
 pub use lines::line_chart;
+pub use rows::{Bar, BoxRow, Row, RowChart, box_chart, row_chart};
+pub use scatter::scatter_chart;
+pub use spans::{Span, span_chart};
 
 use maud::{PreEscaped, html};
 
@@ -69,6 +78,10 @@ pub enum Swatch {
     Series(usize),
     /// As that, without an error bar.
     Line(usize),
+    /// The marker of a series alone.
+    Dot(usize),
+    /// The shade of a series.
+    Bar(usize),
     /// The band from median to 99th percentile.
     Band,
     /// The fitted line.
@@ -93,6 +106,11 @@ pub fn swatch(which: Swatch) -> String {
         Swatch::Line(at) => {
             canvas.path(&[(1.0, 8.0), (31.0, 8.0)], Ink::Series(at), 1.75, 1.0);
             canvas.marker(at, (16.0, 8.0), plot::MARKER_RADIUS);
+        }
+        Swatch::Dot(at) => canvas.marker(at, (16.0, 8.0), plot::MARKER_RADIUS * 1.3),
+        Swatch::Bar(at) => {
+            let corners = [(4.0, 3.0), (28.0, 3.0), (28.0, 13.0), (4.0, 13.0)];
+            canvas.fill(&corners, Ink::Series(at), 0.7);
         }
         Swatch::Band => fill_box(canvas, Ink::Series(0), plot::BAND_OPACITY),
         Swatch::Model => canvas.path(&[(1.0, 8.0), (31.0, 8.0)], Ink::Model, 1.5, 1.0),

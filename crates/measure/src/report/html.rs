@@ -1,4 +1,4 @@
-//! Pages: one probe, several beside each other, or the papers' figures, as a single HTML file.
+//! Pages: one probe, several beside each other, the papers' figures, or a study, as a single HTML file.
 //!
 //! A page refers to nothing outside itself and asks the browser to refuse it if it did; every text that
 //! comes from the machine measured is escaped. It follows the reader's preference for light or dark, fits
@@ -9,12 +9,14 @@ mod extras;
 mod gallery;
 mod numbers;
 mod shell;
+mod study;
 mod words;
 
 use maud::html;
 
 use crate::probe::report::ProbeReport;
 use crate::reproduce::Gallery;
+use crate::study::report::StudyReport;
 
 use super::format;
 
@@ -61,6 +63,11 @@ pub fn comparison_page(reports: &[(String, &ProbeReport)], verdicts: &[Verdict])
 /// The page of the papers' figures: every claim in one table, then each figure with its charts.
 pub fn gallery_page(gallery: &Gallery) -> String {
     gallery::page(gallery)
+}
+
+/// The page of a study: what it says, the paper's figures, and the tables behind them.
+pub fn study_page(report: &StudyReport) -> String {
+    study::page(report)
 }
 
 #[cfg(test)]

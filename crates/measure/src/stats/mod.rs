@@ -4,17 +4,35 @@
 //! where a sample is too small, not finite, or says nothing about the question, the answer is `None`.
 //! Where SciPy has the same statistic, the tests hold the results to SciPy's.
 
+pub mod bootstrap;
+pub mod change_points;
+pub mod correlation;
+pub mod distribution;
 pub mod holm;
 pub mod mann_whitney;
+pub mod noncentral_f;
+pub mod outliers;
 pub mod ratio;
+pub mod repetitions;
+pub mod serial;
+pub mod shares;
 pub mod summary;
 pub mod welch;
 
 mod moments;
+mod ranks;
 mod student;
 
+pub use bootstrap::{median, median_interval, quantile, rsd, rsd_interval};
+pub use change_points::change_points;
+pub use correlation::{Correlation, pearson, spearman};
+pub use distribution::Steps;
 pub use holm::holm;
 pub use mann_whitney::{UTest, least_mann_whitney_p, mann_whitney};
+pub use noncentral_f::{noncentrality_interval, p_of_f};
+pub use outliers::outliers;
 pub use ratio::{Ratio, paired_ratio_of_means, ratio_of_means};
+pub use repetitions::{Repetitions, median_order_interval, repetitions};
+pub use serial::{Serial, serial_correlation};
 pub use summary::{summarise, t_half_width};
 pub use welch::{TTest, welch};

@@ -1,18 +1,14 @@
 //! Line charts of the gallery: several series over one pair of axes, each linear or logarithmic.
 
-use crate::reproduce::{Chart, Unit};
+use crate::reproduce::Chart;
 
-use super::axes::labelled;
-use super::canvas::{Align, Canvas};
+use super::canvas::Canvas;
+use super::frame::{Along, Frame};
 use super::palette::Ink;
 use super::plot::MARKER_RADIUS;
-use super::scale::ScaledAxis;
 use super::svg;
 
-const SIZE: (u32, u32) = (420, 330);
-const TEXT: f64 = 12.5;
-/// About the advance of a character relative to the size of the text.
-const ADVANCE: f64 = 0.56;
+pub(super) const SIZE: (u32, u32) = (420, 330);
 /// Markers closer to each other than this on average are left out: the line says enough.
 const MARKERS_APART: f64 = 9.0;
 
@@ -22,57 +18,11 @@ pub fn line_chart(chart: &Chart) -> String {
 }
 
 fn draw(canvas: &mut Canvas<'_>, chart: &Chart) {
-    let (top, bottom, right) = (28.0, f64::from(SIZE.1) - 44.0, f64::from(SIZE.0) - 12.0);
-    let points = || chart.series.iter().flat_map(|series| &series.points);
-    let up = ScaledAxis::covering(
-        chart.y_scale,
-        chart.y_unit == Unit::Bytes,
-        points().map(|point| point.1),
-        (bottom, top),
-    );
-    let widest = up.ticks().into_iter().map(|tick| chart.y_unit.tick(tick).chars().count()).max();
-    let left = (14.0 + widest.unwrap_or(0) as f64 * TEXT * ADVANCE).max(44.0);
-    let across = ScaledAxis::covering(
-        chart.x_scale,
-        chart.x_unit == Unit::Bytes,
-        points().map(|point| point.0),
-        (left, right),
-    );
-
-    for tick in up.ticks() {
-        let at = up.place(tick);
-        canvas.path(&[(left, at), (right, at)], Ink::Grid, 1.0, 1.0);
-        canvas.text(&chart.y_unit.tick(tick), (left - 8.0, at), Align::End, Ink::Text, TEXT, false);
-    }
-    for tick in up.minor_ticks() {
-        canvas.path(&[(left - 3.0, up.place(tick)), (left, up.place(tick))], Ink::Axis, 0.75, 1.0);
-    }
-    let ticks = across.ticks();
-    let places: Vec<f64> = ticks.iter().map(|&tick| across.place(tick)).collect();
-    for ((&tick, &at), &has_room) in ticks.iter().zip(&places).zip(&labelled(&places, 40.0)) {
-        canvas.path(&[(at, bottom), (at, bottom + if has_room { 5.0 } else { 3.0 })], Ink::Axis, 1.0, 1.0);
-        if has_room {
-            canvas.text(&chart.x_unit.tick(tick), (at, bottom + 14.0), Align::Middle, Ink::Text, TEXT, false);
-        }
-    }
-    for tick in across.minor_ticks() {
-        canvas.path(
-            &[(across.place(tick), bottom), (across.place(tick), bottom + 3.0)],
-            Ink::Axis,
-            0.75,
-            1.0,
-        );
-    }
-    canvas.path(&[(left, top), (left, bottom), (right, bottom)], Ink::Axis, 1.0, 1.0);
-    let middle = f64::midpoint(left, right);
-    canvas.text(&chart.x_name, (middle, bottom + 34.0), Align::Middle, Ink::Text, TEXT, false);
-    canvas.text(&chart.y_name, (4.0, 10.0), Align::Start, Ink::Text, TEXT, false);
-
+    let frame = frame(canvas, chart);
     for (number, series) in chart.series.iter().enumerate() {
-        let shown = series.points.iter().filter(|(x, y)| across.shows(*x) && up.shows(*y));
-        let line: Vec<_> = shown.map(|&(x, y)| (across.place(x), up.place(y))).collect();
+        let line: Vec<_> = series.points.iter().filter_map(|&point| frame.at(point)).collect();
         canvas.path(&line, Ink::Series(number), 1.75, 1.0);
-        if (line.len() as f64) * MARKERS_APART <= right - left {
+        if (line.len() as f64) * MARKERS_APART <= frame.right - frame.left {
             for at in line {
                 canvas.marker(number, at, MARKER_RADIUS);
             }
@@ -80,8 +30,16 @@ fn draw(canvas: &mut Canvas<'_>, chart: &Chart) {
     }
 }
 
+/// The axes of a chart.
+pub(super) fn frame(canvas: &mut Canvas<'_>, chart: &Chart) -> Frame {
+    let points = || chart.series.iter().flat_map(|series| &series.points);
+    let x = Along { name: &chart.x_name, unit: chart.x_unit, scale: chart.x_scale };
+    let y = Along { name: &chart.y_name, unit: chart.y_unit, scale: chart.y_scale };
+    Frame::draw(canvas, SIZE, (x, points().map(|point| point.0)), (y, points().map(|point| point.1)))
+}
+
 /// The chart in words: the ends of each series.
-fn describe(chart: &Chart) -> String {
+pub(super) fn describe(chart: &Chart) -> String {
     let mut words = format!("{}: {} against {}.", chart.title, chart.y_name, chart.x_name);
     for series in &chart.series {
         let (Some(first), Some(last)) = (series.points.first(), series.points.last()) else {
@@ -98,7 +56,7 @@ fn describe(chart: &Chart) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reproduce::{Scale, Series};
+    use crate::reproduce::{Scale, Series, Unit};
 
     fn chart(x_scale: Scale, y_scale: Scale, points: &[(f64, f64)]) -> Chart {
         Chart {

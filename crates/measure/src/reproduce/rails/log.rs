@@ -24,6 +24,23 @@ impl Log {
         *longest = (*longest).max(at_ns - begun_ns);
     }
 
+    /// As [`Self::add`], unless it was done before the stretch began or after its end.
+    pub(super) fn add_later(&mut self, stream: usize, begun_ns: u64, at_ns: u64) {
+        if (self.from_ns..=self.to_ns).contains(&at_ns) {
+            self.add(stream, begun_ns, at_ns);
+        }
+    }
+
+    /// The stretch ends here.
+    pub(super) fn end_at(&mut self, to_ns: u64) {
+        self.to_ns = to_ns;
+    }
+
+    /// When the last request of a stream was done, in seconds since the beginning.
+    pub(super) fn last_s(&self, stream: usize) -> f64 {
+        self.done_ns[stream].last().map_or(0.0, |&at_ns| at_ns as f64 / 1e9)
+    }
+
     /// What follows it at once.
     pub(super) fn append(&mut self, next: Self) {
         if self.done_ns.is_empty() {

@@ -1,4 +1,4 @@
-//! Reads that never wait behind writes (paper 3): what single drives do, which is why there is a ring.
+//! Reads that never wait behind writes (paper 3): what single drives do, and what a ring of them does about it.
 //!
 //! ```text
 //! fill       figure 2: reads alone, and writes alone until the drive is full and after
@@ -6,8 +6,10 @@
 //! blocked    figure 4: the time in which a drive with a small cache answers nothing
 //! steady     figure 5: a drive made for it, from writes to reads
 //! lengths    figure 6: what the slowest windows get, against their length
+//! turns      figures 10 to 13: drives that read and write in turns
 //!   bed      the load: streams over anything that takes requests, a drive or a policy over several
 //!   drive    the paper's drives, by model
+//!   ring     streams on the engine's ring over several drives
 //!   log      what was done when, as windows, distributions and gaps
 //! ```
 //!
@@ -21,8 +23,10 @@ mod drive;
 mod fill;
 mod lengths;
 mod log;
+mod ring;
 mod steady;
 mod streams;
+mod turns;
 
 use super::{Chart, Claim, Comparison, FigureModule, Kind, Scale, Series, Unit};
 
@@ -30,8 +34,17 @@ use super::{Chart, Claim, Comparison, FigureModule, Kind, Scale, Series, Unit};
 const PAPER: u8 = 3;
 
 /// Every figure of the paper that is drawn.
-pub(super) const MODULES: &[FigureModule] =
-    &[fill::MODULE, streams::MODULE, blocked::MODULE, steady::MODULE, lengths::MODULE];
+pub(super) const MODULES: &[FigureModule] = &[
+    fill::MODULE,
+    streams::MODULE,
+    blocked::MODULE,
+    steady::MODULE,
+    lengths::MODULE,
+    turns::SWITCHED,
+    turns::TWO,
+    turns::THREE,
+    turns::STEADY_READS,
+];
 
 /// Over which throughput is taken.
 const WINDOW_NS: u64 = bed::SECOND_NS;

@@ -108,3 +108,26 @@ fn ranges_are_scaled_as_their_drives_are_and_hold_whole_requests() {
         assert_eq!(flash.shape().buffer_bytes % KIB, 0);
     }
 }
+
+#[test]
+fn two_drives_in_turns_read_evenly_while_both_take_every_write() {
+    let load = ring::Load {
+        drive: Drive::B,
+        members: 2,
+        policy: evenkeel_engine::ring::Policy::Turns,
+        readers: 1,
+        turn_s: 1,
+        rest_ms: 100,
+        gigabytes: 200,
+        drive_bytes_per_s: 100_000_000,
+        until: ring::Until::Seconds(8),
+    };
+    let turns = ring::run(load, &SMALL).unwrap();
+    let mixed =
+        ring::run(ring::Load { policy: evenkeel_engine::ring::Policy::Mixed, ..load }, &SMALL).unwrap();
+    let reads = |log: &Log| log.windows(&ring::READS, WINDOW_NS);
+    let writes = |log: &Log| log.windows(&ring::WRITES, WINDOW_NS).iter().sum::<f64>();
+    assert!(evenness(&reads(&turns)) > STABLE, "{:?}", reads(&turns));
+    assert!(evenness(&reads(&mixed)) < evenness(&reads(&turns)), "{:?}", reads(&mixed));
+    assert!(writes(&turns) > 0.0);
+}

@@ -1,0 +1,130 @@
+//! What may be typed of studies.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args as ClapArgs, Subcommand};
+
+/// Study how much a storage stack varies, and which parameter to blame
+///
+/// A plan names factors (file system, block size, journal mode, I/O scheduler, any option of mkfs or mount, ...),
+/// workloads and runs. Latin Hypercube Sampling takes configurations of them; each is made, mounted, filled and run many
+/// times, in random order, on a loop device over a file of its own or on a block device that the plan gives up.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = STUDY_EXAMPLES)]
+pub(crate) struct StudyArgs {
+    #[command(subcommand)]
+    pub(crate) command: StudyCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum StudyCommand {
+    Plan(StudyPlanArgs),
+    Run(StudyRunArgs),
+    Report(StudyReportArgs),
+    #[command(hide = true)]
+    Worker(StudyWorkerArgs),
+}
+
+/// Which plan.
+#[derive(Debug, ClapArgs)]
+#[command(group(ArgGroup::new("which").args(["plan", "preset"]).required(true)))]
+pub(crate) struct WhichPlan {
+    /// The plan, a TOML file
+    pub(crate) plan: Option<PathBuf>,
+
+    /// A plan that ships with evenkeel: paper, scaled, case-study or five-minutes
+    #[arg(long, value_name = "NAME")]
+    pub(crate) preset: Option<String>,
+}
+
+/// Say what a study will do: its size, its sample, its time, and every command it will run
+///
+/// Changes nothing, and needs not be root.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = STUDY_PLAN_EXAMPLES)]
+pub(crate) struct StudyPlanArgs {
+    #[command(flatten)]
+    pub(crate) which: WhichPlan,
+
+    /// The folder that the study will be run in, for the commands
+    #[arg(long, value_name = "DIR", default_value = "DIR")]
+    pub(crate) out: PathBuf,
+
+    /// Print the plan itself, to change it
+    #[arg(long)]
+    pub(crate) print: bool,
+}
+
+/// Run a study, or go on with one
+///
+/// Results are in DIR/study.db after each run. Ctrl-C stops at once: everything is unmounted and every loop device
+/// released; --resume goes on with the run that it stopped. Needs to be root.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = STUDY_RUN_EXAMPLES)]
+pub(crate) struct StudyRunArgs {
+    #[command(flatten)]
+    pub(crate) which: WhichPlan,
+
+    /// Folder for the results, and meanwhile for what the runs need
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+
+    /// Go on with the study of this plan that was begun there
+    #[arg(long)]
+    pub(crate) resume: bool,
+}
+
+/// Report what a study found: figures, tables, and which parameter to change
+///
+/// Reads DIR/study.db, also while the study runs. Prints what it says, and writes study.html, a page of all figures that
+/// opens without a network, study.json, and a file of comma-separated values for each table, over those of an earlier
+/// report.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = STUDY_REPORT_EXAMPLES)]
+pub(crate) struct StudyReportArgs {
+    /// The folder that the study was run in
+    pub(crate) folder: PathBuf,
+
+    /// Folder for the report [default: that of the study]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// Run a workload: what `study run` starts, with the job on standard input
+#[derive(Debug, ClapArgs)]
+pub(crate) struct StudyWorkerArgs {}
+
+const STUDY_EXAMPLES: &str = "\
+Examples:
+  evenkeel study plan --preset five-minutes         what it would do
+  sudo evenkeel study run --preset five-minutes --out s
+                                                    see a study work
+  evenkeel study report s                           what it found
+  evenkeel study plan --preset scaled --print > plan.toml
+                                                    a plan of your own to start from
+
+Exit status: 0 done, 1 runs failed, 2 wrong usage or an unusable plan, 130 interrupted.";
+
+const STUDY_PLAN_EXAMPLES: &str = "\
+Examples:
+  evenkeel study plan plan.toml
+  evenkeel study plan --preset paper
+  evenkeel study plan --preset scaled --print > plan.toml
+
+Exit status: 0 done, 2 wrong usage or an unusable plan.";
+
+const STUDY_RUN_EXAMPLES: &str = "\
+Examples:
+  sudo evenkeel study run plan.toml --out results
+  sudo evenkeel study run plan.toml --out results --resume
+                                                    after Ctrl-C, or a crash
+  sqlite3 results/study.db 'SELECT state, count(*) FROM run GROUP BY state'
+
+Exit status: 0 done, 1 runs failed, 2 wrong usage or an unusable plan, 130 interrupted.";
+
+const STUDY_REPORT_EXAMPLES: &str = "\
+Examples:
+  evenkeel study report results
+  evenkeel study report /mnt/archive/results --out report
+
+Exit status: 0 done, 2 no study there, or a damaged one.";

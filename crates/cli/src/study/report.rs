@@ -1,0 +1,106 @@
+//! `evenkeel study report`.
+
+use std::path::{Path, PathBuf};
+
+use evenkeel_measure::report::{format, html};
+use evenkeel_measure::study::report::{StudyReport, analyse};
+use evenkeel_measure::study::store::DATABASE;
+use evenkeel_measure::study::tables::tables;
+use evenkeel_measure::{stats, study::read::read};
+
+use crate::args::StudyReportArgs;
+use crate::failure::Failure;
+use crate::outputs::write_whole;
+use crate::stdout::say;
+use crate::table::lay_out_with_text;
+
+/// Reads a study, says what it found, and writes the report.
+pub(crate) fn run(args: &StudyReportArgs) -> Result<(), Failure> {
+    let database = args.folder.join(DATABASE);
+    if !database.is_file() {
+        let what = "there is no study.db here; name the folder that `evenkeel study run --out` was given";
+        return Err(Failure::about(&args.folder, what));
+    }
+    let study = read(&database).map_err(|error| Failure::about(&database, error))?;
+    let report = analyse(&study);
+    let folder = args.out.as_deref().unwrap_or(&args.folder);
+    std::fs::create_dir_all(folder).map_err(|error| Failure::about(folder, error))?;
+    say(&summary(&report))?;
+    let files = write(&report, folder)?;
+    let [first, others @ ..] = &files[..] else { return Ok(()) };
+    say(&format!("Wrote {} and {} more beside it.\n", first.display(), others.len()))
+}
+
+/// All files, the page first.
+fn write(report: &StudyReport, folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let unwritable =
+        |error: &dyn std::fmt::Display| Failure::Unusable(format!("cannot write the report: {error}"));
+    let json = serde_json::to_string_pretty(report).map_err(|error| unwritable(&error))?;
+    let mut files =
+        vec![(folder.join("study.html"), html::study_page(report)), (folder.join("study.json"), json + "\n")];
+    for table in tables(report) {
+        let rows = table.csv().map_err(|error| unwritable(&error))?;
+        files.push((folder.join(format!("study-{}.csv", table.name)), rows));
+    }
+    for (path, text) in &files {
+        write_whole(path, text)?;
+    }
+    Ok(files.into_iter().map(|(path, _)| path).collect())
+}
+
+fn summary(report: &StudyReport) -> String {
+    let study = &report.study;
+    let count = |many: usize| format::count(many as u64);
+    let mut text = format!(
+        "{}: {} configurations, {} workloads, {} runs\n\n",
+        study.name,
+        count(study.configurations.len()),
+        count(study.workloads.len()),
+        count(study.runs_done)
+    );
+    let rows = by_file_system(report);
+    if !rows.is_empty() {
+        let header = ["configurations", "median", "RSD", "range", "widest", "file system and workload"];
+        text += &lay_out_with_text(header, &rows);
+        text += "\nmedian of throughput, RSD and range: medians over the configurations\n\n";
+    }
+    for finding in &report.findings {
+        text += &finding.words;
+        text += "\n\n";
+    }
+    text
+}
+
+/// A row for each file system and workload.
+fn by_file_system(report: &StudyReport) -> Vec<[String; 6]> {
+    let mut rows = Vec::new();
+    let mut names: Vec<&str> = report.variation.iter().map(|row| row.file_system.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    for name in names {
+        for workload in &report.study.workloads {
+            let of_it: Vec<_> = report
+                .variation
+                .iter()
+                .filter(|row| row.file_system == name && row.workload == *workload)
+                .collect();
+            let ranges: Vec<f64> = of_it.iter().filter_map(|row| row.relative_range).collect();
+            let spreads: Vec<f64> = of_it.iter().filter_map(|row| row.rsd).collect();
+            let rates: Vec<f64> = of_it.iter().map(|row| row.median_operations_per_s).collect();
+            let percent = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), format::percent);
+            if of_it.is_empty() {
+                continue;
+            }
+            rows.push([
+                of_it.len().to_string(),
+                stats::median(&rates)
+                    .map_or_else(|| "-".to_owned(), |rate| format!("{}/s", format::number(rate))),
+                percent(stats::median(&spreads)),
+                percent(stats::median(&ranges)),
+                percent(ranges.iter().copied().reduce(f64::max)),
+                format!("{name} {workload}"),
+            ]);
+        }
+    }
+    rows
+}

@@ -1,0 +1,182 @@
+//! `evenkeel study run`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use evenkeel_host::conditions::Machine;
+use evenkeel_host::{loop_device, program, stack};
+use evenkeel_measure::report::format;
+use evenkeel_measure::study::plan::space::Configuration;
+use evenkeel_measure::study::plan::{Kind, Plan};
+use evenkeel_measure::study::runner::{self, Observer, Progress, RunError};
+use evenkeel_measure::study::schedule;
+use evenkeel_measure::study::stage::HostStage;
+use evenkeel_measure::study::store::{DATABASE, Store, StoreError, Tally};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::lock::FolderLock;
+use super::{chosen, text};
+use crate::args::StudyRunArgs;
+use crate::failure::Failure;
+use crate::sim::listen;
+use crate::stdout::{complain, say};
+
+/// What a file system below keeps free beside a loop device's file.
+const SPACE_TO_SPARE_BYTES: u64 = 64 << 20;
+
+/// Runs a study to its end, or up to Ctrl-C.
+pub(crate) fn run(args: &StudyRunArgs) -> Result<(), Failure> {
+    let plan = chosen(&args.which)?;
+    let sampled = plan.sampled().map_err(|error| Failure::Unusable(error.to_string()))?;
+    let database = args.out.join(DATABASE);
+    if database.exists() && !args.resume {
+        let what = "there are results; go on with them by --resume, or name another folder with --out";
+        return Err(Failure::about(&database, what));
+    }
+    if !program::is_root() {
+        return Err(Failure::Unusable("study run makes and mounts file systems: run it as root".to_owned()));
+    }
+    check_programs(&plan, &sampled.configurations)?;
+    let interrupt = listen()?;
+    fs::create_dir_all(&args.out).map_err(|error| Failure::about(&args.out, error))?;
+    let _lock = FolderLock::take(&args.out)?;
+    let work = args.out.join(text::WORK_FOLDER);
+    let worker = vec![own_path()?, "study".into(), "worker".into()];
+    let mut stage = HostStage::new(&plan, &work, worker, interrupt.clone())
+        .map_err(|error| Failure::about(&work, error))?;
+    check_devices(&plan, &sampled.configurations, &work)?;
+    let mut store = open(&plan, &sampled.configurations, &database)?;
+    say(&text::summary(&plan, &sampled))?;
+    let mut shown = Shown::new();
+    let ended = runner::run(&plan, &sampled.configurations, &mut store, &mut stage, &mut shown, &interrupt);
+    shown.bar.finish_and_clear();
+    drop(stage);
+    match ended {
+        Ok(tally) => conclude(&tally, &args.out),
+        Err(RunError::Interrupted) => Err(Failure::Stopped(stopped(&store, args))),
+        Err(other) => {
+            Err(Failure::Unusable(format!("{other}; what was done is kept, and --resume goes on from there")))
+        }
+    }
+}
+
+fn own_path() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(|error| Failure::Unusable(format!("where this program is: {error}")))
+}
+
+fn open(plan: &Plan, configurations: &[Configuration], database: &Path) -> Result<Store, Failure> {
+    let machine = Machine::this();
+    let opened = match database.exists() {
+        true => Store::resume(database, plan, &machine),
+        false => {
+            let order = schedule::order(configurations.len(), plan.workloads.len(), plan.runs, plan.seed);
+            Store::create(database, plan, configurations, &order, &machine)
+        }
+    };
+    opened.map_err(|error: StoreError| Failure::about(database, error))
+}
+
+/// That all programs are there: found out now, and not in the middle of a night.
+fn check_programs(plan: &Plan, configurations: &[Configuration]) -> Result<(), Failure> {
+    let mut needed = vec![("mount".to_owned(), "mount"), ("losetup".to_owned(), "mount")];
+    for configuration in configurations {
+        let package = match configuration.file_system.as_str() {
+            "xfs" => "xfsprogs",
+            "btrfs" => "btrfs-progs",
+            "ext2" | "ext3" | "ext4" => "e2fsprogs",
+            _ => "the file system's tools",
+        };
+        needed.push((format!("mkfs.{}", configuration.file_system), package));
+        if configuration.remedies.null_hash_seed {
+            needed.push(("debugfs".to_owned(), "e2fsprogs"));
+        }
+    }
+    if plan.workloads.iter().any(|workload| matches!(workload.kind, Kind::Fio(_))) {
+        needed.push(("fio".to_owned(), "fio"));
+    }
+    match needed.iter().find(|(name, _)| !program::exists(name)) {
+        None => Ok(()),
+        Some((name, package)) => {
+            Err(Failure::Unusable(format!("{name} is missing; `apt-get install {package}` installs it")))
+        }
+    }
+}
+
+/// That loop devices have room, and that nobody uses the block devices.
+fn check_devices(plan: &Plan, configurations: &[Configuration], work: &Path) -> Result<(), Failure> {
+    for configuration in configurations {
+        let device = Path::new(&configuration.device);
+        if configuration.device == "loop" {
+            let folder = plan.loop_folder.as_deref().unwrap_or(work);
+            let free_bytes = stack::StackProbe::of(folder).ok().and_then(|probe| probe.stack.free_bytes);
+            let needed_bytes = plan.loop_bytes.saturating_add(SPACE_TO_SPARE_BYTES);
+            if let Some(free_bytes) = free_bytes.filter(|free_bytes| *free_bytes < needed_bytes) {
+                let (free, size) = (format::bytes(free_bytes), format::bytes(plan.loop_bytes));
+                return Err(Failure::about(
+                    folder,
+                    format!("{free} free, and the loop device takes {size}; name another folder in [loop]"),
+                ));
+            }
+        } else {
+            loop_device::check_unused(device)
+                .map_err(|error| Failure::about(device, format!("in use, or unusable: {error}")))?;
+        }
+    }
+    Ok(())
+}
+
+fn conclude(tally: &Tally, out: &Path) -> Result<(), Failure> {
+    let (done, database) = (format::count(tally.done), out.join(DATABASE));
+    say(&format!(
+        "{done} runs done, {} skipped, {} failed: {}\n",
+        format::count(tally.skipped),
+        format::count(tally.failed),
+        database.display()
+    ))?;
+    match tally.failed {
+        0 => Ok(()),
+        _ => Err(Failure::No(format!(
+            "{} runs failed; `sqlite3 {} \"SELECT id, message FROM run WHERE state = 'failed'\"` says why",
+            tally.failed,
+            database.display()
+        ))),
+    }
+}
+
+fn stopped(store: &Store, args: &StudyRunArgs) -> String {
+    let done = store.tally().map_or(0, |tally| tally.done + tally.skipped + tally.failed);
+    format!(
+        "interrupted after {} runs; everything is unmounted. `evenkeel study run ... --out {} --resume` goes on",
+        format::count(done),
+        args.out.display()
+    )
+}
+
+/// The line that says how far the study is; what is to be known stands above it.
+struct Shown {
+    bar: ProgressBar,
+}
+
+impl Shown {
+    fn new() -> Self {
+        let bar = ProgressBar::new(0);
+        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} runs  {msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.enable_steady_tick(std::time::Duration::from_millis(500));
+        Self { bar }
+    }
+}
+
+impl Observer for Shown {
+    fn progress(&mut self, progress: &Progress<'_>) {
+        self.bar.set_length(progress.all);
+        self.bar.set_position(progress.settled);
+        let left =
+            progress.left_s.map_or_else(String::new, |left_s| format!("{} left, ", format::duration(left_s)));
+        self.bar.set_message(format!("{left}{} {}", progress.workload, progress.configuration));
+    }
+
+    fn note(&mut self, line: &str) {
+        self.bar.suspend(|| complain(&format!("evenkeel: {line}")));
+    }
+}

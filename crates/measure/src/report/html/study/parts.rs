@@ -1,0 +1,81 @@
+//! What was studied, and how to read it.
+
+use maud::{Markup, html};
+
+use crate::report::format;
+use crate::report::html::shell::card;
+use crate::study::report::StudyReport;
+
+/// Parameters with their values, and machines.
+pub(super) fn studied(report: &StudyReport) -> Markup {
+    let study = &report.study;
+    let content = html! {
+        dl {
+            @for factor in &study.factors {
+                dt { (factor.name) }
+                dd { (factor.values.join(", ")) }
+            }
+            @for machine in &study.machines {
+                dt { "machine" }
+                dd {
+                    (machine.name) ": " (machine.kernel) ", " (machine.cpus) " processors, "
+                    (format::bytes(u64::try_from(machine.memory_bytes).unwrap_or(0)))
+                }
+            }
+            dt { "window" }
+            dd { (format::seconds(study.interval_s)) }
+        }
+    };
+    card("What was studied", content)
+}
+
+/// What the figures are, and how far to trust them.
+pub(super) fn how_to_read() -> Markup {
+    let content = html! {
+        div.reading {
+            p {
+                b { "Figures. " }
+                "1 to 9 are those of Cao, Tarasov, Raman, Hildebrand and Zadok, \
+                 \u{201c}On the Performance Variation in Modern Storage Stacks\u{201d} (FAST '17), of this study's runs. \
+                 Cumulative throughput is that of a whole run. The range is the largest less the smallest of the repeats, \
+                 over their mean; it grows with the number of repeats, and is shown as observed, as it has no sound interval."
+            }
+            p {
+                b { "RSD. " }
+                "The standard deviation of the repeats over their mean. Its interval is a bootstrap of its logarithm over its \
+                 standard error: of ten runs it holds the truth some nine times in ten."
+            }
+            p {
+                b { "Runs for 1 %. " }
+                "After CONFIRM (Maricq and others, OSDI '18): how many runs it takes until the non-parametric 95\u{a0}% \
+                 interval of the median is expected to lie within 1\u{a0}% of it. More than there are were drawn from those \
+                 that there are, which take these for all that can happen."
+            }
+            p {
+                b { "Shares of variance. " }
+                "What a parameter explains is judged by how configurations differ, not by how repeats do, and corrected for \
+                 chance. Parameters are taken up one at a time, the surest first, until none is left that chance would bring \
+                 up once in twenty studies; what two explain counts for the one taken up first. Of variation, the logarithm \
+                 of the RSD is explained; of speed, that of throughput."
+            }
+            p {
+                b { "Windows. " }
+                "Charts over time show at most some sixty or a hundred and sixty points a line; bands keep the least and the \
+                 most of what a point stands for, so no spike is lost."
+            }
+            p {
+                b { "K-S range. " }
+                "The largest Kolmogorov-Smirnov distance between the latency distributions of any two repeats: 0 where all \
+                 are alike, 1 where two have nothing in common. Where it goes with the range of throughput, over \
+                 configurations, the operation may be why throughput varies; a correlation is not a cause."
+            }
+            p {
+                b { "Warm-up, changes, outliers. " }
+                "A change of level is told by cumulative sums at 1\u{a0}%, with allowance for windows that resemble their \
+                 neighbours. Outliers are told by Rosner's test at 1\u{a0}% a configuration, so some are named by chance; a \
+                 condition is odd beyond 3.5 deviations of those of other runs."
+            }
+        }
+    };
+    card("How to read this", content)
+}

@@ -1,0 +1,91 @@
+//! The page of studies of any kind.
+
+use super::page;
+use crate::report::sample::HOSTILE;
+use crate::study::data::{Configuration, Run, State, Study, Window};
+use crate::study::report::analyse;
+
+/// A study of two configurations of each of two file systems, with this text wherever a text may be.
+fn study(text: &str) -> Study {
+    let configuration = |number: usize| Configuration {
+        label: format!("{text}-{number}"),
+        settings: vec![
+            ("file_system".to_owned(), format!("{text}{}", number % 2)),
+            (text.to_owned(), (number % 2).to_string()),
+            ("remedies".to_owned(), if number < 2 { "none" } else { "unmount" }.to_owned()),
+        ],
+    };
+    let mut runs = Vec::new();
+    for repeat in 0..8_u32 {
+        for configuration in 0..4_usize {
+            let rate = 100.0 + f64::from(repeat * repeat) * (configuration + 1) as f64;
+            let windows = (0..30_u32).map(|at| Window {
+                start_s: f64::from(at),
+                length_s: 1.0,
+                operations: (rate + f64::from(at % 7)) as u64,
+            });
+            runs.push(Run {
+                configuration,
+                workload: text.to_owned(),
+                repeat: repeat.into(),
+                place: i64::from(repeat) * 4 + configuration as i64,
+                state: if repeat == 7 { State::Failed } else { State::Done },
+                operations_per_s: Some(rate),
+                message: Some(text.to_owned()),
+                started_at: Some(text.to_owned()),
+                conditions: vec![(text.to_owned(), f64::from(repeat))],
+                windows: windows.collect(),
+                ..Run::default()
+            });
+        }
+    }
+    Study {
+        name: text.to_owned(),
+        interval_s: 1.0,
+        created_at: text.to_owned(),
+        evenkeel_version: text.to_owned(),
+        configurations: (0..4).map(configuration).collect(),
+        runs,
+        ..Study::default()
+    }
+}
+
+fn sound(page: &str) {
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>"));
+    assert!(!page.contains("NaN") && !page.contains(">inf"), "a figure is no number");
+    assert!(!page.contains("\"#0100") && !page.contains("2147483647"), "a chart is broken");
+    for reference in ["http://", "https://", "src=\"", "@import", "url("] {
+        assert!(!page.contains(reference), "{reference}");
+    }
+}
+
+#[test]
+fn the_page_has_the_figures_that_there_are_data_for_and_refers_to_nothing() {
+    let page = page(&analyse(&study("words")));
+    sound(&page);
+    for heading in ["Figure 1", "Figure 2", "Figure 3", "Figure 5", "Figure 6", "Figure 7", "What it says"] {
+        assert!(page.contains(heading), "{heading}");
+    }
+    for heading in ["Figure 4:", "Figure 8:", "Figure 9:"] {
+        assert!(!page.contains(heading), "{heading}");
+    }
+    assert!(page.contains("Runs without figures") && page.contains("4 failed"));
+}
+
+#[test]
+fn nothing_from_a_study_becomes_markup() {
+    let page = page(&analyse(&study(HOSTILE)));
+    sound(&page);
+    assert!(!page.contains("<script>alert") && !page.contains("<img"), "markup came through");
+    assert!(page.contains("&lt;script&gt;alert"));
+}
+
+#[test]
+fn a_study_without_runs_is_a_page_too() {
+    let page = page(&analyse(&Study { interval_s: 1.0, ..study("words").clone() }));
+    sound(&page);
+    let none = Study { runs: Vec::new(), ..study("words") };
+    let page = super::page(&analyse(&none));
+    sound(&page);
+    assert!(page.contains("No run has figures yet"));
+}

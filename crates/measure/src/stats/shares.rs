@@ -1,0 +1,328 @@
+//! Which factor explains how much of the variance of a figure: an analysis of variance for designs that are not
+//! balanced.
+//!
+//! A cell is one combination of levels, with the values observed there. What the factors explain is judged by how cells
+//! differ, not by how values within a cell do: two cells always differ by something that no factor explains, and taken
+//! by their values, that alone would make the factor of any two cells an explanation.
+//!
+//! 1. Factors, and pairs of them beyond what each explains alone, are taken up one at a time, the surest first, until
+//!    none is left that chance would bring up once in twenty studies without any effect (Bonferroni: factors share 4 %,
+//!    pairs 1 %). What is explained twice counts for the one taken up first, so shares do not add up to more than all.
+//! 2. A share is corrected for what chance alone would explain (Kelley 1935, "An unbiased correlation ratio measure").
+//!    Its interval comes from the noncentral F distribution (Steiger 2004), errors being taken as normal.
+//! 3. The error is what cells differ by that the factors leave; where they leave too few cells to tell, what values
+//!    within a cell differ by.
+//! 4. A factor that only some cells have is judged among those, by what those differ by: another file system's cells may
+//!    be far steadier. That they have it explains nothing.
+
+mod space;
+
+use super::noncentral_f::{noncentrality_interval, p_of_f};
+use space::Space;
+
+/// All factors share this chance to be found where nothing has an effect, and all pairs the other.
+const LEVEL_OF_FACTORS: f64 = 0.04;
+const LEVEL_OF_PAIRS: f64 = 0.01;
+/// An error from fewer degrees of freedom is none.
+const LEAST_ERROR_DF: usize = 3;
+
+/// One combination of levels.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cell {
+    /// The level of each factor, counted from 0; `None` where the factor does not apply.
+    pub levels: Vec<Option<usize>>,
+    /// What was observed.
+    pub values: Vec<f64>,
+}
+
+/// A factor, or two of them together, by their places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Term {
+    /// One factor.
+    Factor(usize),
+    /// Two, beyond what each explains alone.
+    Pair(usize, usize),
+}
+
+/// How much of the variance a term explains.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Share {
+    /// Which.
+    pub term: Term,
+    /// Of the variance of all values, corrected for chance; `None` where nothing is left to judge it by.
+    pub share: Option<f64>,
+    /// Its 95 % interval.
+    pub ci95: Option<[f64; 2]>,
+    /// The chance of explaining as much without having an effect.
+    pub p: Option<f64>,
+    /// Whether that stays below the level that all terms share.
+    pub found: bool,
+}
+
+/// What explains the variance of all values.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shares {
+    /// Every term that can be told from the others: first those taken up, in that order, which are the ones found and the
+    /// factors of pairs that were found.
+    pub terms: Vec<Share>,
+    /// Terms that cannot be told from those found: their levels go together.
+    pub aliased: Vec<Term>,
+    /// What values of the same cell differ by, as a share of the variance; 0 where each cell has one value.
+    pub within_cells: f64,
+}
+
+impl Shares {
+    /// The terms that explain something.
+    pub fn found(&self) -> impl Iterator<Item = &Share> {
+        self.terms.iter().filter(|term| term.found)
+    }
+}
+
+/// Explains the variance of the values of `cells` by factors of so many levels.
+///
+/// `None` where there are fewer than two cells with values, a value is not finite, or none differs.
+#[must_use]
+pub fn variance_shares(levels: &[usize], cells: &[Cell]) -> Option<Shares> {
+    let analysis = Analysis::new(levels, cells.iter().collect())?;
+    let (space, credits) = analysis.take_up();
+    Some(analysis.conclude(&space, &credits))
+}
+
+impl Term {
+    fn with_factors(self) -> Vec<Self> {
+        match self {
+            Self::Factor(_) => vec![self],
+            Self::Pair(one, other) => vec![Self::Factor(one), Self::Factor(other), self],
+        }
+    }
+}
+
+/// Cells, weighed by the root of how many values they hold: squares of their means then add up to those of the values.
+struct Analysis<'a> {
+    levels: &'a [usize],
+    cells: Vec<&'a Cell>,
+    means: Vec<f64>,
+    total_squares: f64,
+    within_squares: f64,
+    within_df: usize,
+}
+
+/// What a term explains.
+struct Credit {
+    squares: f64,
+    df: usize,
+}
+
+/// A term that was taken up.
+struct Taken {
+    term: Term,
+    credit: Credit,
+    /// Whether for itself, or for a pair that it belongs to.
+    found: bool,
+}
+
+/// A term over the error.
+struct Test {
+    f: f64,
+    df: f64,
+    error_df: f64,
+    mean_square: f64,
+    p: f64,
+}
+
+impl<'a> Analysis<'a> {
+    fn new(levels: &'a [usize], mut cells: Vec<&'a Cell>) -> Option<Self> {
+        cells.retain(|cell| !cell.values.is_empty());
+        let values: Vec<f64> = cells.iter().flat_map(|cell| &cell.values).copied().collect();
+        let squares = |values: &[f64]| {
+            let moments = super::moments::Moments::of(values)?;
+            Some(moments.variance.unwrap_or(0.0) * moments.degrees_of_freedom())
+        };
+        let total_squares = squares(&values).filter(|&squares| squares > 0.0 && cells.len() > 1)?;
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+        let means = cells.iter().map(|cell| mean(&cell.values) * (cell.values.len() as f64).sqrt());
+        Some(Self {
+            means: means.collect(),
+            total_squares,
+            within_squares: cells.iter().filter_map(|cell| squares(&cell.values)).sum(),
+            within_df: values.len() - cells.len(),
+            levels,
+            cells,
+        })
+    }
+
+    fn weights(&self) -> Vec<f64> {
+        self.cells.iter().map(|cell| (cell.values.len() as f64).sqrt()).collect()
+    }
+
+    fn terms(&self) -> Vec<Term> {
+        let several: Vec<usize> =
+            (0..self.levels.len()).filter(|&factor| self.occurring(factor) > 1).collect();
+        let pairs = several
+            .iter()
+            .enumerate()
+            .flat_map(|(at, &one)| several[at + 1..].iter().map(move |&other| Term::Pair(one, other)));
+        several.iter().map(|&factor| Term::Factor(factor)).chain(pairs).collect()
+    }
+
+    fn occurring(&self, factor: usize) -> usize {
+        let occurs = |&level: &usize| self.cells.iter().any(|cell| cell.levels[factor] == Some(level));
+        (0..self.levels[factor]).filter(occurs).count()
+    }
+
+    /// A column for each level of a term; the first of them says which cells have it at all.
+    fn columns(&self, term: Term) -> Vec<Vec<f64>> {
+        let column = |is_in: &dyn Fn(&Cell) -> bool| -> Vec<f64> {
+            let weight = |cell: &&Cell| if is_in(cell) { (cell.values.len() as f64).sqrt() } else { 0.0 };
+            self.cells.iter().map(weight).collect()
+        };
+        match term {
+            Term::Factor(factor) => {
+                let applies = column(&|cell| cell.levels[factor].is_some());
+                let levels =
+                    (0..self.levels[factor]).map(|level| column(&|cell| cell.levels[factor] == Some(level)));
+                std::iter::once(applies).chain(levels).collect()
+            }
+            Term::Pair(one, other) => {
+                let applies = column(&|cell| cell.levels[one].is_some() && cell.levels[other].is_some());
+                let levels = (0..self.levels[one]).flat_map(|a| (0..self.levels[other]).map(move |b| (a, b)));
+                let levels = levels.map(|(a, b)| {
+                    column(&|cell| cell.levels[one] == Some(a) && cell.levels[other] == Some(b))
+                });
+                std::iter::once(applies).chain(levels).collect()
+            }
+        }
+    }
+
+    /// What a term would explain beyond those taken up.
+    fn credit(&self, space: &Space, term: Term, taken: &[Term]) -> Credit {
+        let mut space = space.clone();
+        for factor in term.with_factors().into_iter().filter(|factor| *factor != term) {
+            if !taken.contains(&factor) {
+                space.extend(&self.columns(factor), &self.means);
+            }
+        }
+        space.extend(&self.columns(term), &self.means)
+    }
+
+    /// What a term explains beyond others, over the error, among the cells that have it.
+    fn test(&self, term: Term, others: &[Term]) -> Option<Test> {
+        let has = |cell: &&&Cell| match term {
+            Term::Factor(factor) => cell.levels[factor].is_some(),
+            Term::Pair(one, other) => cell.levels[one].is_some() && cell.levels[other].is_some(),
+        };
+        let among = Self::new(self.levels, self.cells.iter().filter(has).copied().collect())?;
+        let mut space = Space::new(&among.weights());
+        let factors = term.with_factors();
+        for other in others.iter().chain(&factors).filter(|other| **other != term) {
+            space.extend(&among.columns(*other), &among.means);
+        }
+        let credit = space.extend(&among.columns(term), &among.means);
+        let (mean_square, error_df) = among.error(&space).filter(|_| credit.df > 0)?;
+        let f = credit.squares / credit.df as f64 / mean_square;
+        let (df, error_df) = (credit.df as f64, error_df as f64);
+        Some(Test { f, df, error_df, mean_square, p: p_of_f(f, df, error_df)? })
+    }
+
+    /// The mean square of what is left, and its degrees of freedom.
+    fn error(&self, space: &Space) -> Option<(f64, usize)> {
+        let (squares, df) = (space.rest(&self.means), self.cells.len() - space.dimensions());
+        let error = match df {
+            LEAST_ERROR_DF.. => (squares / df as f64, df),
+            _ if self.within_df >= LEAST_ERROR_DF => {
+                (self.within_squares / self.within_df as f64, self.within_df)
+            }
+            _ => return None,
+        };
+        // What is left of exact sums by rounding is nothing.
+        (error.0 > 1e-12 * self.total_squares).then_some(error)
+    }
+
+    /// Takes up terms until no more is found.
+    fn take_up(&self) -> (Space, Vec<Taken>) {
+        let (mut space, mut taken, mut credits) = (Space::new(&self.weights()), Vec::new(), Vec::new());
+        while let Some(best) = self.best(&taken) {
+            // A pair comes after its factors, whatever these explain.
+            for term in best.with_factors() {
+                if !taken.contains(&term) {
+                    let credit = space.extend(&self.columns(term), &self.means);
+                    credits.push(Taken { term, credit, found: term == best });
+                    taken.push(term);
+                }
+            }
+        }
+        (space, credits)
+    }
+
+    /// The term to take up next, if there is one.
+    fn best(&self, taken: &[Term]) -> Option<Term> {
+        let left = self.terms().into_iter().filter(|term| !taken.contains(term));
+        let judged: Vec<(Term, f64)> =
+            left.filter_map(|term| Some((term, self.test(term, taken)?.p))).collect();
+        let is_pair = |term: Term| matches!(term, Term::Pair(..));
+        let many = |pairs: bool| judged.iter().filter(|(term, _)| is_pair(*term) == pairs).count() as f64;
+        let (factors, pairs) = (many(false), many(true));
+        // The chance of a p as small among all of its kind, with the whole 5 % as the yardstick for both kinds.
+        let corrected = |&(term, p): &(Term, f64)| match is_pair(term) {
+            true => p * pairs * (LEVEL_OF_FACTORS + LEVEL_OF_PAIRS) / LEVEL_OF_PAIRS,
+            false => p * factors * (LEVEL_OF_FACTORS + LEVEL_OF_PAIRS) / LEVEL_OF_FACTORS,
+        };
+        let best = judged.iter().min_by(|one, other| corrected(one).total_cmp(&corrected(other)))?;
+        (corrected(best) <= LEVEL_OF_FACTORS + LEVEL_OF_PAIRS).then_some(best.0)
+    }
+
+    fn conclude(&self, space: &Space, credits: &[Taken]) -> Shares {
+        let taken: Vec<Term> = credits.iter().map(|taken| taken.term).collect();
+        let mut shares = Shares {
+            terms: Vec::new(),
+            aliased: Vec::new(),
+            within_cells: self.within_squares / self.total_squares,
+        };
+        for (at, Taken { term, credit, found }) in credits.iter().enumerate() {
+            // Each beyond those before it, over what all of them leave.
+            let last = self.test(*term, &taken).map(|test| (test.mean_square, test.error_df));
+            shares.terms.push(self.share(*term, credit, self.test(*term, &taken[..at]), last, *found));
+        }
+        for term in self.terms().into_iter().filter(|term| !taken.contains(term)) {
+            let credit = self.credit(space, term, &taken);
+            match credit.df {
+                0 => shares.aliased.push(term),
+                _ => shares.terms.push(self.share(term, &credit, self.test(term, &taken), None, false)),
+            }
+        }
+        shares
+    }
+
+    /// The share of a term; over the error of another model where one is given.
+    fn share(
+        &self,
+        term: Term,
+        credit: &Credit,
+        test: Option<Test>,
+        error: Option<(f64, f64)>,
+        found: bool,
+    ) -> Share {
+        let Some(mut test) = test.filter(|_| credit.df > 0) else {
+            return Share { term, share: None, ci95: None, p: None, found };
+        };
+        if let Some((mean_square, error_df)) = error {
+            test = Test { f: test.f * test.mean_square / mean_square, mean_square, error_df, ..test };
+        }
+        let rest = (self.total_squares - credit.squares).max(0.0);
+        let of_noncentrality = |nc: f64| {
+            let squares = nc * test.mean_square;
+            (squares / (squares + rest)).clamp(0.0, 1.0)
+        };
+        Share {
+            term,
+            share: Some(((credit.squares - test.df * test.mean_square) / self.total_squares).clamp(0.0, 1.0)),
+            ci95: noncentrality_interval(test.f, test.df, test.error_df)
+                .map(|ends| ends.map(of_noncentrality)),
+            p: p_of_f(test.f, test.df, test.error_df),
+            found,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,260 @@
+//! Which factors explain how fast a configuration is, and which how much it varies.
+//!
+//! Two figures are explained, each for every workload and for all of them together: the logarithm of throughput, of
+//! each run; and the logarithm of the relative standard deviation, of each configuration. Logarithms, because options
+//! multiply speeds and spreads. For all workloads together, each workload's mean is taken off first.
+
+use serde::Serialize;
+
+use super::groups::{Group, Groups, REMEDIES};
+use crate::stats::shares::{Cell, Term, variance_shares};
+use crate::stats::{self};
+
+/// What is explained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Figure {
+    /// How fast runs are.
+    Throughput,
+    /// How much the runs of a configuration vary.
+    Variation,
+}
+
+/// What explains a figure.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Explained {
+    /// Which figure.
+    pub figure: Figure,
+    /// Of which workload; `null` for all together.
+    pub workload: Option<String>,
+    /// Configurations that there are figures of.
+    pub configurations: usize,
+    /// What repeats of a configuration differ by, a share; `null` where that is the figure.
+    pub between_repeats: Option<f64>,
+    /// What each factor and pair explains; those found first, then single ones by share, then pairs.
+    pub terms: Vec<Explanation>,
+    /// Factors and pairs whose levels go together with those of the ones found, so that nobody can tell them apart.
+    pub not_told_apart: Vec<String>,
+}
+
+/// What one factor, or two of them together, explain.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Explanation {
+    /// The factors: one, or two for what they explain together beyond each alone.
+    pub factors: Vec<String>,
+    /// Share of the variance, corrected for chance; `null` where nothing is left to judge it by.
+    pub share: Option<f64>,
+    /// Its 95 % interval.
+    pub ci95: Option<[f64; 2]>,
+    /// The chance of as much without an effect.
+    pub p: Option<f64>,
+    /// Whether it is surer than chance over all factors and pairs.
+    pub found: bool,
+    /// The levels of a single factor, from the steadiest or fastest on.
+    pub levels: Vec<LevelFigure>,
+}
+
+/// A level of a factor.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LevelFigure {
+    /// Its value.
+    pub value: String,
+    /// Configurations that have it.
+    pub configurations: usize,
+    /// Geometric mean: operations per second, or relative standard deviation; of all workloads, relative to their means.
+    pub typical: f64,
+}
+
+impl Explanation {
+    /// Its factors in words.
+    pub fn name(&self) -> String {
+        self.factors.join(" with ")
+    }
+}
+
+/// The factors of a study, with their values.
+pub struct Factors {
+    names: Vec<String>,
+    values: Vec<Vec<String>>,
+}
+
+impl Factors {
+    /// Those of the configurations, in the order in which they occur; several machines are a factor too.
+    pub fn of(groups: &Groups<'_>) -> Self {
+        let mut factors = Self { names: Vec::new(), values: Vec::new() };
+        for configuration in &groups.study.configurations {
+            for (name, value) in &configuration.settings {
+                factors.add(name, value);
+            }
+        }
+        if groups.study.machines.len() > 1 {
+            for machine in &groups.study.machines {
+                factors.add(MACHINE, &machine.name);
+            }
+        }
+        factors
+    }
+
+    fn add(&mut self, name: &str, value: &str) {
+        let at = self.names.iter().position(|known| known == name).unwrap_or_else(|| {
+            self.names.push(name.to_owned());
+            self.values.push(Vec::new());
+            self.names.len() - 1
+        });
+        if !self.values[at].iter().any(|known| known == value) {
+            self.values[at].push(value.to_owned());
+        }
+    }
+
+    /// Name and values of each.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[String])> {
+        self.names.iter().map(String::as_str).zip(self.values.iter().map(Vec::as_slice))
+    }
+
+    fn levels(&self, groups: &Groups<'_>, group: &Group<'_>, machine: Option<usize>) -> Vec<Option<usize>> {
+        let level = |(name, values): (&str, &[String])| {
+            let value = match name {
+                MACHINE => machine.map(|at| groups.study.machines[at].name.as_str()),
+                _ => groups.configuration(group).setting(name),
+            };
+            values.iter().position(|known| Some(known.as_str()) == value)
+        };
+        self.iter().map(level).collect()
+    }
+}
+
+const MACHINE: &str = "machine";
+
+/// What explains the figures of a study.
+pub fn explained(groups: &Groups<'_>, factors: &Factors) -> Vec<Explained> {
+    let mut all = Vec::new();
+    for figure in [Figure::Variation, Figure::Throughput] {
+        let each: Vec<Vec<(usize, Cell)>> =
+            (0..groups.workloads.len()).map(|workload| cells(groups, factors, figure, workload)).collect();
+        if each.len() > 1 {
+            all.extend(explain(figure, None, factors, &together(&each)));
+        }
+        for (workload, cells) in groups.workloads.iter().zip(&each) {
+            let cells: Vec<Cell> = cells.iter().map(|(_, cell)| cell.clone()).collect();
+            all.extend(explain(figure, Some(workload.clone()), factors, &cells));
+        }
+    }
+    all
+}
+
+/// A cell for each configuration, or for each machine that ran it, with the place of the configuration.
+fn cells(groups: &Groups<'_>, factors: &Factors, figure: Figure, workload: usize) -> Vec<(usize, Cell)> {
+    let several = groups.study.machines.len() > 1;
+    let mut cells = Vec::new();
+    for group in groups.groups.iter().filter(|group| group.workload == workload) {
+        let machines: Vec<Option<usize>> = match several {
+            true => (0..groups.study.machines.len()).map(Some).collect(),
+            false => vec![None],
+        };
+        for machine in machines {
+            let of_machine = group.runs.iter().zip(&group.rates);
+            let of_machine = of_machine.filter(|(run, _)| machine.is_none() || run.machine == machine);
+            let rates: Vec<f64> = of_machine.map(|(_, &rate)| rate).collect();
+            let values: Vec<f64> = match figure {
+                Figure::Throughput => {
+                    rates.iter().map(|rate| rate.ln()).filter(|log| log.is_finite()).collect()
+                }
+                Figure::Variation => {
+                    stats::rsd(&rates).map(f64::ln).filter(|log| log.is_finite()).into_iter().collect()
+                }
+            };
+            if !values.is_empty() {
+                let levels = factors.levels(groups, group, machine);
+                cells.push((group.configuration, Cell { levels, values }));
+            }
+        }
+    }
+    cells
+}
+
+/// The cells of several workloads as one each, every workload's mean taken off.
+fn together(each: &[Vec<(usize, Cell)>]) -> Vec<Cell> {
+    let mut all: Vec<(usize, Cell)> = Vec::new();
+    for cells in each {
+        let values = || cells.iter().flat_map(|(_, cell)| &cell.values);
+        let mean = values().sum::<f64>() / values().count().max(1) as f64;
+        for (configuration, cell) in cells {
+            let known = all.iter_mut().find(|(of, other)| of == configuration && other.levels == cell.levels);
+            let relative = cell.values.iter().map(|value| value - mean);
+            match known {
+                Some((_, other)) => other.values.extend(relative),
+                None => {
+                    let cell = Cell { levels: cell.levels.clone(), values: relative.collect() };
+                    all.push((*configuration, cell));
+                }
+            }
+        }
+    }
+    all.into_iter().map(|(_, cell)| cell).collect()
+}
+
+fn explain(figure: Figure, workload: Option<String>, factors: &Factors, cells: &[Cell]) -> Option<Explained> {
+    let counts: Vec<usize> = factors.values.iter().map(Vec::len).collect();
+    let shares = variance_shares(&counts, cells)?;
+    let places = |term: Term| match term {
+        Term::Factor(factor) => vec![factor],
+        Term::Pair(one, other) => vec![one, other],
+    };
+    let names = |term| -> Vec<String> { places(term).iter().map(|&at| factors.names[at].clone()).collect() };
+    let mut terms: Vec<Explanation> = shares
+        .terms
+        .iter()
+        .map(|share| Explanation {
+            factors: names(share.term),
+            share: share.share,
+            ci95: share.ci95,
+            p: share.p,
+            found: share.found,
+            levels: match share.term {
+                Term::Factor(factor) => level_figures(figure, factors, factor, cells),
+                Term::Pair(..) => Vec::new(),
+            },
+        })
+        .collect();
+    // Stable: those found stay in the order in which they were.
+    terms.sort_by(|one, other| match (one.found, other.found) {
+        (false, false) => {
+            let share = |term: &Explanation| term.share.unwrap_or(-1.0);
+            one.factors.len().cmp(&other.factors.len()).then(share(other).total_cmp(&share(one)))
+        }
+        (one, other) => other.cmp(&one),
+    });
+    Some(Explained {
+        figure,
+        between_repeats: (figure == Figure::Throughput).then_some(shares.within_cells),
+        workload,
+        configurations: cells.len(),
+        terms,
+        not_told_apart: shares.aliased.into_iter().map(|term| names(term).join(" with ")).collect(),
+    })
+}
+
+fn level_figures(figure: Figure, factors: &Factors, factor: usize, cells: &[Cell]) -> Vec<LevelFigure> {
+    let of_level = |(level, value): (usize, &String)| {
+        let of_level = cells.iter().filter(|cell| cell.levels[factor] == Some(level));
+        let means: Vec<f64> =
+            of_level.map(|cell| cell.values.iter().sum::<f64>() / cell.values.len() as f64).collect();
+        (!means.is_empty()).then(|| LevelFigure {
+            value: value.clone(),
+            configurations: means.len(),
+            typical: (means.iter().sum::<f64>() / means.len() as f64).exp(),
+        })
+    };
+    let mut levels: Vec<LevelFigure> =
+        factors.values[factor].iter().enumerate().filter_map(of_level).collect();
+    levels.sort_by(|one, other| one.typical.total_cmp(&other.typical));
+    if figure == Figure::Throughput {
+        levels.reverse();
+    }
+    levels
+}
+
+/// Whether a term is of what is done against variation.
+pub fn is_remedy(term: &Explanation) -> bool {
+    term.factors.iter().any(|factor| factor == REMEDIES)
+}

@@ -1,0 +1,43 @@
+//! How much a storage stack varies, and which of its parameters is to blame: a study of many configurations, each
+//! run many times.
+//!
+//! ```text
+//! plan        what is to be done: factors, workloads, runs, devices
+//!   sampling  which configurations are taken
+//! schedule    in which order
+//! steps       what one run does, step by step
+//! runner      takes the runs, keeps what comes of them
+//!   stage     on this machine
+//!   worker    the workload's own process
+//!     workload, external
+//!   store     the database
+//! read        the database as plain data
+//! report      what it says: the document that all else is made of
+//!   analysis  its parts; findings, its sentences
+//!   tables    the rows of page and files
+//! ```
+
+pub mod analysis;
+pub mod data;
+pub mod external;
+pub mod findings;
+pub mod plan;
+pub mod read;
+pub mod report;
+pub mod runner;
+pub mod sampling;
+pub mod schedule;
+pub mod stage;
+pub mod steps;
+pub mod store;
+pub mod tables;
+pub mod worker;
+pub mod workload;
+
+#[cfg(test)]
+#[expect(unreachable_pub, reason = "tests of the command include it too")]
+mod made_up;
+#[cfg(test)]
+mod report_tests;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,410 @@
+//! What a study is to do: factors, workloads, runs and devices, from a TOML file or a preset.
+//!
+//! 1. A plan that [`Plan::parse`] returns can be sampled and timed; what it can still meet is the machine.
+//! 2. Nothing is written over but what `destroy` names and the files that the study makes itself.
+//! 3. The same plan is the same sample, the same data sets and the same order of runs, on any machine.
+
+mod document;
+pub mod options;
+pub mod presets;
+pub mod space;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use self::document::{Document, RemedyTable, Sample, WorkloadTable};
+use self::options::Remedies;
+use self::space::{Configuration, Space};
+use super::sampling;
+use super::workload::spec::{FileWorkload, Personality};
+use crate::quantity;
+
+/// Runs of a study there are at most.
+const RUNS_MAX: u64 = 1_000_000;
+/// Windows of one run there are at most.
+const WINDOWS_MAX: f64 = 100_000.0;
+/// Bytes of a plan or a job file there are at most.
+pub const PLAN_BYTES_MAX: u64 = 1 << 20;
+/// How much more data than memory the paper had.
+const DATA_PER_MEMORY: f64 = 2.5;
+/// Less than that does not hold a workload's program and threads.
+pub const MEMORY_BYTES_MIN: u64 = 16 << 20;
+/// What a file system needs beside its data; XFS is not made on less than 300 MiB.
+const LOOP_BYTES_BESIDE: u64 = 512 << 20;
+/// What one data set is filled at, for the estimate alone.
+const FILL_BYTES_PER_S: f64 = 100e6;
+/// What mkfs, mounts and the rest of a run's preparation take, for the estimate alone.
+const PREPARATION_S: f64 = 2.0;
+
+/// What is wrong with a plan, in one line.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct PlanError(String);
+
+impl PlanError {
+    /// Whether it names the file already.
+    pub fn is_about(&self, path: &Path) -> bool {
+        self.0.starts_with(&path.display().to_string())
+    }
+}
+
+fn wrong(what: impl fmt::Display) -> PlanError {
+    PlanError(what.to_string())
+}
+
+/// A study that can be run.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Its name.
+    pub name: String,
+    /// What sample, data sets, operations and order follow from.
+    pub seed: u64,
+    /// Runs of each configuration with each workload.
+    pub runs: u32,
+    /// Throughput is recorded for each of these, in seconds.
+    pub interval_s: f64,
+    /// Configurations to take; `None` for all.
+    pub sample: Option<usize>,
+    /// Block devices that may be overwritten.
+    pub destroy: Vec<PathBuf>,
+    /// Size of the file behind a loop device.
+    pub loop_bytes: u64,
+    /// Where that file is; `None` for the folder of the results.
+    pub loop_folder: Option<PathBuf>,
+    /// The memory of a run.
+    pub memory: Memory,
+    /// The workloads.
+    pub workloads: Vec<Workload>,
+    /// The factors.
+    pub space: Space,
+    /// What is done against variation where no factor says otherwise.
+    pub remedies: Remedies,
+    /// The file as it was read.
+    pub text: String,
+}
+
+/// How much memory a workload, its page cache included, may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Memory {
+    /// Its data set over 2.5, as in the paper.
+    OfData,
+    /// So many bytes.
+    Bytes(u64),
+    /// What the machine has.
+    Unbounded,
+}
+
+/// One workload of a plan.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Workload {
+    /// Its name.
+    pub name: String,
+    /// Time of each run, in seconds.
+    pub time_s: f64,
+    /// What it does.
+    pub kind: Kind,
+}
+
+/// What a workload does.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Kind {
+    /// Files, as Filebench uses them.
+    Files(FileWorkload),
+    /// A job file of fio, its text.
+    Fio(String),
+    /// A command that prints operations per second, and its arguments.
+    Command(Vec<String>),
+}
+
+impl Workload {
+    /// Bytes of its data set, where evenkeel makes it.
+    pub fn data_bytes(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::Files(files) => Some(files.data_bytes()),
+            _ => None,
+        }
+    }
+}
+
+/// What of the space a study takes.
+#[derive(Debug)]
+pub struct Sampled {
+    /// Valid configurations that there are; `None` where they are too many to count.
+    pub valid: Option<u64>,
+    /// Those that are taken.
+    pub configurations: Vec<Configuration>,
+}
+
+impl Plan {
+    /// Reads a plan from its file.
+    ///
+    /// # Errors
+    ///
+    /// One line that names what is wrong.
+    pub fn read(path: &Path) -> Result<Self, PlanError> {
+        let text = read_bounded(path)?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        Self::parse(&text, folder)
+    }
+
+    /// Takes a plan from its text; job files are looked for in `folder`.
+    ///
+    /// # Errors
+    ///
+    /// One line that names what is wrong.
+    pub fn parse(text: &str, folder: &Path) -> Result<Self, PlanError> {
+        let document: Document = toml::from_str(text).map_err(|error| {
+            let line = error.span().map(|span| 1 + text[..span.start].matches('\n').count());
+            let at = line.map_or_else(String::new, |line| format!("line {line}: "));
+            wrong(format!("{at}{}", error.message().replace('\n', " ")))
+        })?;
+        let space = Space::new(&document.factor, &document.exclude)?;
+        let time_s = quantity::seconds(&document.time).map_err(wrong)?;
+        let interval_s = quantity::seconds(&document.interval).map_err(wrong)?;
+        let data = data(&document)?;
+        let workloads = document
+            .workload
+            .iter()
+            .map(|table| workload(table, time_s, &data, folder))
+            .collect::<Result<Vec<_>, _>>()?;
+        let data_bytes_max = workloads.iter().filter_map(Workload::data_bytes).max().unwrap_or(0);
+        let loop_bytes = match &document.loop_file.size {
+            Some(size) => quantity::size(size).map_err(wrong)?,
+            None => {
+                data_bytes_max.saturating_mul(2).saturating_add(LOOP_BYTES_BESIDE).next_multiple_of(1 << 20)
+            }
+        };
+        let plan = Self {
+            seed: u64::from(document.seed),
+            runs: document.runs,
+            interval_s,
+            sample: sample(document.sample.as_ref())?,
+            destroy: document.destroy,
+            loop_bytes,
+            loop_folder: document.loop_file.folder,
+            memory: data.memory,
+            workloads,
+            space,
+            remedies: remedies(&document.remedies),
+            text: text.to_owned(),
+            name: document.name,
+        };
+        plan.check(data_bytes_max)?;
+        Ok(plan)
+    }
+
+    fn check(&self, data_bytes_max: u64) -> Result<(), PlanError> {
+        if self.workloads.is_empty() {
+            return Err(wrong(
+                "no [[workload]]: name mailserver, fileserver or webserver, or give fio or command",
+            ));
+        }
+        if self.runs == 0 {
+            return Err(wrong("runs = 0: a configuration is run at least once, and varies from 2 on"));
+        }
+        for (at, workload) in self.workloads.iter().enumerate() {
+            if self.workloads[..at].iter().any(|other| other.name == workload.name) {
+                return Err(wrong(format!("the workload {} is there twice", workload.name)));
+            }
+            if workload.time_s < self.interval_s {
+                return Err(wrong(format!(
+                    "workload {}: its time is shorter than the interval",
+                    workload.name
+                )));
+            }
+            if workload.time_s / self.interval_s > WINDOWS_MAX {
+                return Err(wrong(format!(
+                    "workload {}: more than 100,000 intervals in a run",
+                    workload.name
+                )));
+            }
+            if let (Some(bytes), Memory::OfData) = (self.memory_bytes(workload), self.memory)
+                && bytes < MEMORY_BYTES_MIN
+            {
+                return Err(wrong(format!(
+                    "workload {}: its data over 2.5 is less memory than its program needs; give [data] a size of at \
+                     least 40m, or memory = \"unbounded\"",
+                    workload.name
+                )));
+            }
+        }
+        if matches!(self.memory, Memory::Bytes(bytes) if bytes < MEMORY_BYTES_MIN) {
+            return Err(wrong("[data] memory: a workload's program needs at least 16m"));
+        }
+        if data_bytes_max.saturating_add(data_bytes_max / 4) > self.loop_bytes {
+            return Err(wrong(
+                "[loop] size: less than the data set and a quarter more; make it larger or [data] smaller",
+            ));
+        }
+        for device in self.space.devices().iter().filter(|device| *device != "loop") {
+            if !self.destroy.iter().any(|named| named == Path::new(device)) {
+                return Err(wrong(format!(
+                    "device {device}: what it holds would be lost; repeat it in destroy = [\"{device}\"], or use `loop`"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The memory that a workload may take, its page cache included; `None` for what the machine has.
+    pub fn memory_bytes(&self, workload: &Workload) -> Option<u64> {
+        match self.memory {
+            Memory::OfData => workload.data_bytes().map(|bytes| (bytes as f64 / DATA_PER_MEMORY) as u64),
+            Memory::Bytes(bytes) => Some(bytes),
+            Memory::Unbounded => None,
+        }
+    }
+
+    /// Takes the sample.
+    ///
+    /// # Errors
+    ///
+    /// Where nothing is valid, or there would be more runs than can be kept.
+    pub fn sampled(&self) -> Result<Sampled, PlanError> {
+        let levels = self.space.levels();
+        let is_valid = |point: &[usize]| self.space.is_valid(point);
+        let valid = sampling::valid_combinations(&levels, &is_valid);
+        let size = match (self.sample, valid) {
+            (Some(size), _) => size,
+            (None, Some(valid)) => usize::try_from(valid).unwrap_or(usize::MAX),
+            (None, None) => {
+                return Err(wrong("sample: the space is too large to take all of it; say how many"));
+            }
+        };
+        if (size as u64).saturating_mul(u64::from(self.runs)) > RUNS_MAX {
+            return Err(wrong("sample: more than a million runs; take a smaller sample or fewer runs"));
+        }
+        let points = sampling::latin_hypercube(&levels, &is_valid, size, self.seed);
+        let mut configurations: Vec<Configuration> =
+            points.iter().map(|point| self.space.configuration(point, self.remedies)).collect();
+        if configurations.is_empty() {
+            return Err(wrong("no combination of the factors is valid; look at [[exclude]]"));
+        }
+        // Two values may read alike in a label.
+        for at in 1..configurations.len() {
+            let (before, rest) = configurations.split_at_mut(at);
+            if before.iter().any(|other| other.label == rest[0].label) {
+                rest[0].label += &format!("-{}", at + 1);
+            }
+        }
+        Ok(Sampled { valid, configurations })
+    }
+
+    /// How long it will take to run so many configurations, in seconds: the runs themselves, and what their preparation
+    /// is assumed to take.
+    pub fn duration_s(&self, configurations: usize) -> f64 {
+        let each: f64 = self
+            .workloads
+            .iter()
+            .map(|workload| {
+                let fill_s = workload.data_bytes().unwrap_or(0) as f64 / FILL_BYTES_PER_S;
+                workload.time_s + fill_s + PREPARATION_S
+            })
+            .sum();
+        each * f64::from(self.runs) * configurations as f64
+    }
+}
+
+/// The `[data]` of a plan.
+struct Data {
+    bytes: Option<u64>,
+    memory: Memory,
+    compressible: f64,
+}
+
+fn data(document: &Document) -> Result<Data, PlanError> {
+    let table = &document.data;
+    let compressible = table.compressible.unwrap_or(0.5);
+    if !(0.0..=1.0).contains(&compressible) {
+        return Err(wrong("[data] compressible: a share between 0 (random) and 1 (all the same)"));
+    }
+    Ok(Data {
+        bytes: table.size.as_deref().map(quantity::size).transpose().map_err(wrong)?,
+        memory: match table.memory.as_deref() {
+            None | Some("auto") => Memory::OfData,
+            Some("unbounded") => Memory::Unbounded,
+            Some(size) => Memory::Bytes(quantity::size(size).map_err(wrong)?),
+        },
+        compressible,
+    })
+}
+
+fn sample(sample: Option<&Sample>) -> Result<Option<usize>, PlanError> {
+    match sample {
+        None => Ok(None),
+        Some(Sample::Word(word)) if word == "all" => Ok(None),
+        Some(Sample::Count(count)) if *count > 0 => Ok(Some(*count as usize)),
+        _ => Err(wrong("sample: how many configurations, or \"all\"")),
+    }
+}
+
+fn remedies(table: &RemedyTable) -> Remedies {
+    let usual = Remedies::default();
+    Remedies {
+        no_lazy_init: table.no_lazy_init.unwrap_or(usual.no_lazy_init),
+        unmount: table.unmount.unwrap_or(usual.unmount),
+        restore_image: table.restore_image.unwrap_or(usual.restore_image),
+        null_hash_seed: table.null_hash_seed.unwrap_or(usual.null_hash_seed),
+    }
+}
+
+fn workload(table: &WorkloadTable, time_s: f64, data: &Data, folder: &Path) -> Result<Workload, PlanError> {
+    let about = |what: &dyn fmt::Display| wrong(format!("workload {}: {what}", table.name));
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if table.name.is_empty() || !table.name.chars().all(plain) {
+        return Err(about(&"its name has letters, digits, - _ and . only"));
+    }
+    let own_s = table.time.as_deref().map(quantity::seconds).transpose().map_err(|what| about(&what))?;
+    let kind = match (&table.fio, &table.command) {
+        (Some(_), Some(_)) => return Err(about(&"either fio or command, not both")),
+        (Some(path), None) => Kind::Fio(read_bounded(&folder.join(path))?),
+        (None, Some(words)) if words.is_empty() => return Err(about(&"command = [] names no program")),
+        (None, Some(words)) => Kind::Command(words.clone()),
+        (None, None) => Kind::Files(files(table, data).map_err(|what| about(&what))?),
+    };
+    if !matches!(kind, Kind::Files(_))
+        && (table.files.is_some()
+            || table.mean_size.is_some()
+            || table.dir_width.is_some()
+            || table.threads.is_some())
+    {
+        return Err(about(&"files, mean_size, dir_width and threads are for Filebench's workloads only"));
+    }
+    Ok(Workload { name: table.name.clone(), time_s: own_s.unwrap_or(time_s), kind })
+}
+
+fn files(table: &WorkloadTable, data: &Data) -> Result<FileWorkload, String> {
+    let kind = table.kind.as_deref().unwrap_or(&table.name);
+    let personality = Personality::named(kind).ok_or_else(|| {
+        format!("`{kind}` is none of mailserver, fileserver and webserver; or give fio or command")
+    })?;
+    let mut files = FileWorkload::of(personality);
+    files.compressible = data.compressible;
+    if let Some(size) = &table.mean_size {
+        files.mean_size_bytes = quantity::size(size)?;
+    }
+    if let Some(width) = table.dir_width {
+        files.mean_dir_width = width;
+    }
+    if let Some(threads) = table.threads {
+        files.threads = threads;
+    }
+    match (table.files, data.bytes) {
+        (Some(count), _) => files.files = count,
+        (None, Some(bytes)) => files.scale_to(bytes),
+        (None, None) => {}
+    }
+    files.check()?;
+    Ok(files)
+}
+
+fn read_bounded(path: &Path) -> Result<String, PlanError> {
+    let about = |what: &dyn fmt::Display| wrong(format!("{}: {what}", path.display()));
+    let length = std::fs::metadata(path).map_err(|error| about(&error))?;
+    if !length.is_file() || length.len() > PLAN_BYTES_MAX {
+        return Err(about(&"not a file of at most 1 MiB"));
+    }
+    std::fs::read_to_string(path).map_err(|error| about(&error))
+}

@@ -1,0 +1,210 @@
+//! What a plan may say, what it may not, and what follows from it.
+
+use std::path::Path;
+
+use super::presets::PRESETS;
+use super::*;
+
+const FACTORS: &str = r#"
+[[factor]]
+name = "file_system"
+values = ["ext4", "xfs", "btrfs"]
+"#;
+
+fn plan_of(head: &str, factors: &str) -> Result<Plan, PlanError> {
+    let usual = "name = \"p\"\nruns = 2\ntime = \"2s\"\ninterval = \"0.5s\"\n";
+    let tail = "[data]\nsize = \"64m\"\n[[workload]]\nname = \"mailserver\"\n";
+    Plan::parse(&format!("{usual}{head}\n{tail}{factors}"), Path::new(""))
+}
+
+fn refusal(head: &str, factors: &str) -> String {
+    plan_of(head, factors).err().map(|error| error.to_string()).expect("such a plan is refused")
+}
+
+#[test]
+fn every_preset_is_a_plan_with_valid_configurations() {
+    for preset in PRESETS {
+        let plan = Plan::parse(preset.text, Path::new(""))
+            .unwrap_or_else(|error| panic!("{}: {error}", preset.name));
+        assert_eq!(plan.name, preset.name);
+        let sampled = plan.sampled().unwrap();
+        assert!(!sampled.configurations.is_empty(), "{}", preset.name);
+        assert!(plan.devices_are_loops(), "a preset overwrites nothing of anybody's");
+    }
+}
+
+#[test]
+fn the_paper_s_preset_has_its_nine_parameters_times_and_data() {
+    let plan = Plan::parse(presets::find("paper").unwrap().text, Path::new("")).unwrap();
+    let names: Vec<&str> = plan.space.factors.iter().map(|factor| factor.name.as_str()).collect();
+    let nine = [
+        "block_size",
+        "inode_size",
+        "journal_mode",
+        "allocation_groups",
+        "nodatacow",
+        "nodatasum",
+        "atime",
+        "io_scheduler",
+        "device",
+    ];
+    assert_eq!(names[0], "file_system");
+    assert_eq!(names[1..], nine);
+    let times: Vec<f64> = plan.workloads.iter().map(|workload| workload.time_s).collect();
+    assert_eq!(times, [2000.0, 800.0, 800.0]);
+    for workload in &plan.workloads {
+        assert_eq!(workload.data_bytes(), Some(10 << 30));
+        assert_eq!(plan.memory_bytes(workload), Some(4 << 30));
+    }
+    assert_eq!((plan.runs, plan.interval_s, plan.sampled().unwrap().configurations.len()), (10, 10.0, 107));
+}
+
+#[test]
+fn a_factor_applies_where_its_file_system_has_it() {
+    let factors = FACTORS.to_owned()
+        + r#"
+[[factor]]
+name = "journal_mode"
+values = ["ordered", "journal"]
+[[factor]]
+name = "nodatacow"
+values = ["off", "on"]
+[[factor]]
+name = "commit"
+values = [5, 60]
+mount = { ext4 = "commit={}", btrfs = "commit={}" }
+"#;
+    let sampled = plan_of("", &factors).unwrap().sampled().unwrap();
+    // ext4: 2 journal modes x 2 commits; XFS: none of them; btrfs: 2 x 2.
+    assert_eq!((sampled.valid, sampled.configurations.len()), (Some(9), 9));
+    let of = |label: &str| sampled.configurations.iter().find(|one| one.label == label).expect(label);
+    assert_eq!(of("xfs").settings, [("file_system".to_owned(), "xfs".to_owned())]);
+    assert_eq!(of("ext4-journal-60").options.mount, ["data=journal", "commit=60"]);
+    assert_eq!(of("btrfs-nodatacow-5").options.mount, ["nodatacow", "commit=5"]);
+    assert_eq!(of("btrfs-no-nodatacow-5").options.mount, ["commit=5"]);
+}
+
+#[test]
+fn what_does_not_go_together_is_left_out() {
+    let factors = FACTORS.to_owned()
+        + r#"
+[[factor]]
+name = "block_size"
+values = { ext4 = ["1k", "4k"], xfs = ["4k"] }
+[[factor]]
+name = "inode_size"
+values = { ext4 = ["256", "1k", "2k"] }
+[[exclude]]
+file_system = "ext4"
+block_size = "1k"
+inode_size = ["1k", "2k"]
+"#;
+    let sampled = plan_of("", &factors).unwrap().sampled().unwrap();
+    let mut labels: Vec<&str> = sampled.configurations.iter().map(|one| one.label.as_str()).collect();
+    labels.sort_unstable();
+    assert_eq!(labels, ["btrfs", "ext4-1k-256", "ext4-4k-1k", "ext4-4k-256", "ext4-4k-2k", "xfs-4k"]);
+    let one = sampled.configurations.iter().find(|one| one.label == "ext4-4k-2k").unwrap();
+    assert_eq!(one.options.mkfs, ["-b", "4096", "-I", "2048"]);
+}
+
+#[test]
+fn a_factor_of_the_user_s_own_changes_what_it_names() {
+    let factors = r#"
+[[factor]]
+name = "file_system"
+values = ["ext4"]
+[[factor]]
+name = "queue"
+values = [64, 256]
+sysfs = "queue/nr_requests"
+[[factor]]
+name = "feature"
+values = [{ name = "plain" }, { name = "casefold", mkfs = "-O casefold", mount = "nobarrier", sysfs = "/proc/sys/vm/dirty_ratio=5" }]
+"#;
+    let sampled = plan_of("", factors).unwrap().sampled().unwrap();
+    let one = sampled.configurations.iter().find(|one| one.label == "ext4-64-casefold").unwrap();
+    assert_eq!(one.options.mkfs, ["-O", "casefold"]);
+    assert_eq!(one.options.mount, ["nobarrier"]);
+    let setting = |path: &str, value: &str| (path.to_owned(), value.to_owned());
+    assert_eq!(
+        one.options.settings,
+        [setting("queue/nr_requests", "64"), setting("/proc/sys/vm/dirty_ratio", "5")]
+    );
+}
+
+#[test]
+fn remedies_are_switches_or_a_factor() {
+    let usual = plan_of("", FACTORS).unwrap().sampled().unwrap();
+    assert_eq!(usual.configurations[0].remedies, Remedies::default());
+    let factors = FACTORS.replace(", \"xfs\", \"btrfs\"", "")
+        + "[[factor]]\nname = \"remedies\"\nvalues = [\"none\", \"no_lazy_init+null_hash_seed\"]\n";
+    let sampled = plan_of("[remedies]\nrestore_image = true\n", &factors).unwrap().sampled().unwrap();
+    let remedies: Vec<Remedies> = sampled.configurations.iter().map(|one| one.remedies).collect();
+    let none = Remedies { no_lazy_init: false, unmount: false, restore_image: false, null_hash_seed: false };
+    assert!(remedies.contains(&none), "a factor says all of it: {remedies:?}");
+    assert!(remedies.contains(&Remedies { no_lazy_init: true, null_hash_seed: true, ..none }));
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_in_one_line() {
+    for (head, factors, words) in [
+        ("", "", "no [[factor]] is named file_system"),
+        ("", "[[factor]]\nname = \"file_system\"\nvalues = [\"ext4; rm\"]\n", "no name of a file system"),
+        ("sample = 0", FACTORS, "how many configurations"),
+        ("sample = \"some\"", FACTORS, "how many configurations"),
+        ("seeed = 1", FACTORS, "unknown field `seeed`"),
+        ("[loop]\nsize = \"65m\"", FACTORS, "[loop] size"),
+    ] {
+        let said = refusal(head, factors);
+        assert!(said.contains(words) && !said.contains('\n'), "{said}");
+    }
+    let with = |more: &str| refusal("", &(FACTORS.to_owned() + more));
+    for (more, words) in [
+        ("[[factor]]\nname = \"colour\"\nvalues = [\"red\"]\n", "it changes nothing"),
+        ("[[factor]]\nname = \"atime\"\nvalues = []\n", "it changes nothing"),
+        ("[[factor]]\nname = \"nodatacow\"\nvalues = [\"maybe\"]\n", "`on` or `off`"),
+        ("[[factor]]\nname = \"block_size\"\nvalues = [\"big\"]\n", "is not a size"),
+        ("[[factor]]\nname = \"q\"\nvalues = [1]\nsysfs = \"../x\"\n", "below /sys"),
+        ("[[factor]]\nname = \"q\"\nvalues = [1]\nsysfs = \"/etc/passwd\"\n", "below /sys"),
+        ("[[factor]]\nname = \"device\"\nvalues = [\"/dev/sdx\"]\n", "destroy = [\"/dev/sdx\"]"),
+        ("[[exclude]]\natime = \"noatime\"\n", "which the plan does not have"),
+        ("[[exclude]]\nfile_system = \"ext3\"\n", "has no value ext3"),
+        ("[[workload]]\nname = \"mailserver\"\n", "there twice"),
+        ("[[workload]]\nname = \"mine\"\n", "none of mailserver"),
+        ("[[workload]]\nname = \"mine\"\ncommand = []\n", "names no program"),
+        ("[[workload]]\nname = \"mine\"\ncommand = [\"x\"]\nthreads = 3\n", "for Filebench's workloads only"),
+        (
+            "[[workload]]\nname = \"mine\"\nkind = \"webserver\"\ntime = \"0.1s\"\n",
+            "shorter than the interval",
+        ),
+        ("[[workload]]\nname = \"fileserver\"\nfiles = 200\n", "too few for 50 threads"),
+        ("[[workload]]\nname = \"f\"\nfio = \"no-such.fio\"\n", "no-such.fio"),
+    ] {
+        let said = with(more);
+        assert!(said.contains(words) && !said.contains('\n'), "{more}: {said}");
+    }
+    let little = plan_of("", FACTORS).unwrap().text.replace("64m", "32m");
+    assert!(Plan::parse(&little, Path::new("")).unwrap_err().to_string().contains("less memory than"));
+}
+
+#[test]
+fn a_device_is_taken_only_if_it_is_named_twice() {
+    let factors = FACTORS.to_owned() + "[[factor]]\nname = \"device\"\nvalues = [\"loop\", \"/dev/sdx\"]\n";
+    let plan = plan_of("destroy = [\"/dev/sdx\"]", &factors).unwrap();
+    let devices: Vec<String> =
+        plan.sampled().unwrap().configurations.into_iter().map(|one| one.device).collect();
+    assert!(devices.contains(&"loop".to_owned()) && devices.contains(&"/dev/sdx".to_owned()));
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_makes_the_parser_panic(text in "[ -~\n]{0,300}") {
+        let _refused_is_fine = Plan::parse(&text, Path::new(""));
+    }
+}
+
+impl Plan {
+    fn devices_are_loops(&self) -> bool {
+        self.destroy.is_empty() && self.space.devices() == ["loop"]
+    }
+}

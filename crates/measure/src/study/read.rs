@@ -1,0 +1,333 @@
+//! Reads a study from its database.
+//!
+//! 1. Nothing is written. A study that is still under way can be read.
+//! 2. What is not a study, is damaged, or holds figures that cannot be, is refused in one line. What it holds is
+//!    counted before room is made for it.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
+use rusqlite::{Connection, OpenFlags, Row};
+
+use super::data::{Configuration, Extent, Latency, Machine, Run, State, Study, Window};
+use crate::stats::Steps;
+
+/// Most rows of the tables; more is no study that one report could show.
+const ROWS_MAX: [(&str, u64); 9] = [
+    ("machine", 10_000),
+    ("configuration", 100_000),
+    ("setting", 2_000_000),
+    ("run", 1_000_000),
+    ("condition", 20_000_000),
+    ("throughput", 20_000_000),
+    ("latency", 2_000_000),
+    ("layout", 20_000_000),
+    ("study", 1),
+];
+/// Longest texts and histograms.
+const TEXT_MAX: u64 = 1 << 20;
+const HISTOGRAM_MAX: u64 = 1 << 20;
+/// The magic number of a histogram of version 2, its length before what it covers, and what that may be: room is made
+/// for all of it.
+const COOKIE: u32 = 0x1c84_9303 | 0x10;
+const HEADER_BYTES: usize = 40;
+const DIGITS_MAX: u32 = 3;
+const HIGHEST_MAX_NS: u64 = 1 << 53;
+
+/// Why a study cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file cannot be opened, or SQLite cannot read it.
+    #[error(
+        "this is no database of a study, or a damaged one ({0}); name the folder that `evenkeel study run` made"
+    )]
+    Database(#[from] rusqlite::Error),
+    /// It holds what no study holds.
+    #[error("this is no study's database, or a damaged one: {0}")]
+    Damaged(String),
+}
+
+fn damaged(what: impl Into<String>) -> ReadError {
+    ReadError::Damaged(what.into())
+}
+
+/// Reads the study in a database.
+///
+/// # Errors
+///
+/// [`ReadError`].
+pub fn read(path: &Path) -> Result<Study, ReadError> {
+    let connection = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
+    // All of it as it is now, whoever writes meanwhile; functions that a schema of others might call are not called.
+    connection.execute_batch("PRAGMA trusted_schema = OFF; BEGIN")?;
+    bounded(&connection)?;
+    let mut study = connection.query_row(
+        "SELECT name, seed, interval_s, created_at, evenkeel_version FROM study",
+        [],
+        |row| {
+            Ok(Study {
+                name: row.get(0)?,
+                seed: row.get(1)?,
+                interval_s: row.get(2)?,
+                created_at: row.get(3)?,
+                evenkeel_version: row.get(4)?,
+                ..Study::default()
+            })
+        },
+    )?;
+    if !(study.interval_s.is_finite() && study.interval_s > 0.0) {
+        return Err(damaged("its interval is not positive"));
+    }
+    let machines = machines(&connection, &mut study)?;
+    let configurations = configurations(&connection, &mut study)?;
+    let runs = runs(&connection, &mut study, &machines, &configurations)?;
+    conditions(&connection, &mut study, &runs)?;
+    windows(&connection, &mut study, &runs)?;
+    latencies(&connection, &mut study, &runs)?;
+    layout(&connection, &mut study, &runs)?;
+    Ok(study)
+}
+
+fn bounded(connection: &Connection) -> Result<(), ReadError> {
+    for (table, most) in ROWS_MAX {
+        let rows: u64 = connection.query_row(&format!("SELECT count(*) FROM {table}"), [], unsigned)?;
+        if rows > most {
+            return Err(damaged(format!("{rows} rows in the table {table}, of at most {most}")));
+        }
+    }
+    for (column, table, most) in [
+        ("name || plan || created_at || evenkeel_version", "study", 64 * TEXT_MAX),
+        ("name || kernel", "machine", TEXT_MAX),
+        ("label", "configuration", TEXT_MAX),
+        ("factor || value", "setting", TEXT_MAX),
+        ("workload || coalesce(message, '') || coalesce(started_at, '')", "run", TEXT_MAX),
+        ("name", "condition", TEXT_MAX),
+        ("operation", "latency", TEXT_MAX),
+        ("histogram", "latency", HISTOGRAM_MAX),
+    ] {
+        let longest = format!("SELECT coalesce(max(length({column})), 0) FROM {table}");
+        if connection.query_row(&longest, [], unsigned)? > most {
+            return Err(damaged(format!("a text or histogram in the table {table} is longer than {most}")));
+        }
+    }
+    Ok(())
+}
+
+fn unsigned(row: &Row<'_>) -> rusqlite::Result<u64> {
+    row.get::<_, i64>(0).map(|count| u64::try_from(count).unwrap_or(0))
+}
+
+/// Visits the rows of a query.
+fn each(
+    connection: &Connection,
+    query: &str,
+    mut visit: impl FnMut(&Row<'_>) -> Result<(), ReadError>,
+) -> Result<(), ReadError> {
+    let mut statement = connection.prepare(query)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        visit(row)?;
+    }
+    Ok(())
+}
+
+/// The place of each row's id.
+type Places = HashMap<i64, usize>;
+
+fn machines(connection: &Connection, study: &mut Study) -> Result<Places, ReadError> {
+    let mut places = Places::new();
+    each(connection, "SELECT id, name, kernel, cpus, memory_bytes FROM machine ORDER BY id", |row| {
+        places.insert(row.get(0)?, study.machines.len());
+        study.machines.push(Machine {
+            name: row.get(1)?,
+            kernel: row.get(2)?,
+            cpus: row.get(3)?,
+            memory_bytes: row.get(4)?,
+        });
+        Ok(())
+    })?;
+    Ok(places)
+}
+
+fn configurations(connection: &Connection, study: &mut Study) -> Result<Places, ReadError> {
+    let mut places = Places::new();
+    each(connection, "SELECT id, label FROM configuration ORDER BY id", |row| {
+        places.insert(row.get(0)?, study.configurations.len());
+        study.configurations.push(Configuration { label: row.get(1)?, settings: Vec::new() });
+        Ok(())
+    })?;
+    // In the order in which they were written, which is that of the plan.
+    each(connection, "SELECT configuration_id, factor, value FROM setting ORDER BY rowid", |row| {
+        let at = place(&places, row.get(0)?, "a setting", "configuration")?;
+        study.configurations[at].settings.push((row.get(1)?, row.get(2)?));
+        Ok(())
+    })?;
+    Ok(places)
+}
+
+fn place(places: &Places, id: i64, what: &str, of: &str) -> Result<usize, ReadError> {
+    places.get(&id).copied().ok_or_else(|| damaged(format!("{what} of a {of} that is not there ({id})")))
+}
+
+fn runs(
+    connection: &Connection,
+    study: &mut Study,
+    machines: &Places,
+    configurations: &Places,
+) -> Result<Places, ReadError> {
+    let mut places = Places::new();
+    let query =
+        "SELECT id, configuration_id, workload, repeat, place, state, machine_id, started_at, duration_s,
+                        operations_per_s, message FROM run ORDER BY place";
+    each(connection, query, |row| {
+        let id: i64 = row.get(0)?;
+        let machine: Option<i64> = row.get(6)?;
+        let run = Run {
+            configuration: place(configurations, row.get(1)?, "a run", "configuration")?,
+            workload: row.get(2)?,
+            repeat: row.get(3)?,
+            place: row.get(4)?,
+            state: state(&row.get::<_, String>(5)?)?,
+            machine: machine.map(|id| place(machines, id, "a run", "machine")).transpose()?,
+            started_at: row.get(7)?,
+            duration_s: figure(row, 8, id)?,
+            operations_per_s: figure(row, 9, id)?,
+            message: row.get(10)?,
+            ..Run::default()
+        };
+        places.insert(id, study.runs.len());
+        study.runs.push(run);
+        Ok(())
+    })?;
+    Ok(places)
+}
+
+fn state(text: &str) -> Result<State, ReadError> {
+    match text {
+        "planned" => Ok(State::Planned),
+        "running" => Ok(State::Running),
+        "done" => Ok(State::Done),
+        "skipped" => Ok(State::Skipped),
+        "failed" => Ok(State::Failed),
+        _ => Err(damaged(format!("a run is in the state {text:?}"))),
+    }
+}
+
+/// A figure that is finite and not negative, or none.
+fn figure(row: &Row<'_>, column: usize, run: i64) -> Result<Option<f64>, ReadError> {
+    let value: Option<f64> = row.get(column)?;
+    match value {
+        Some(value) if !(value.is_finite() && value >= 0.0) => {
+            Err(damaged(format!("run {run} has a figure that is negative or no number")))
+        }
+        value => Ok(value),
+    }
+}
+
+/// A figure that must be there.
+fn needed(row: &Row<'_>, column: usize, run: i64) -> Result<f64, ReadError> {
+    figure(row, column, run)?.ok_or_else(|| damaged(format!("run {run} lacks a figure")))
+}
+
+/// A count, or a place on a device.
+fn whole(row: &Row<'_>, column: usize, run: i64) -> Result<u64, ReadError> {
+    let value: i64 = row.get(column)?;
+    u64::try_from(value).map_err(|_| damaged(format!("run {run} has a count that cannot be ({value})")))
+}
+
+fn conditions(connection: &Connection, study: &mut Study, runs: &Places) -> Result<(), ReadError> {
+    each(connection, "SELECT run_id, name, value FROM condition", |row| {
+        let at = place(runs, row.get(0)?, "a condition", "run")?;
+        let value: f64 = row.get(2)?;
+        if value.is_finite() {
+            study.runs[at].conditions.push((row.get(1)?, value));
+        }
+        Ok(())
+    })
+}
+
+fn windows(connection: &Connection, study: &mut Study, runs: &Places) -> Result<(), ReadError> {
+    let query = "SELECT run_id, start_s, length_s, operations FROM throughput ORDER BY run_id, window";
+    // Rows come run by run: the place is looked up once for each.
+    let mut last: Option<(i64, usize)> = None;
+    each(connection, query, |row| {
+        let id: i64 = row.get(0)?;
+        let at = match last {
+            Some((known, at)) if known == id => at,
+            _ => place(runs, id, "a window", "run")?,
+        };
+        last = Some((id, at));
+        let window = Window {
+            start_s: needed(row, 1, id)?,
+            length_s: needed(row, 2, id)?,
+            operations: whole(row, 3, id)?,
+        };
+        if window.length_s <= 0.0 {
+            return Err(damaged(format!("run {id} has a window without length")));
+        }
+        study.runs[at].windows.push(window);
+        Ok(())
+    })
+}
+
+fn latencies(connection: &Connection, study: &mut Study, runs: &Places) -> Result<(), ReadError> {
+    let query =
+        "SELECT run_id, operation, operations, mean_s, histogram FROM latency ORDER BY run_id, operation";
+    let mut deserializer = Deserializer::new();
+    each(connection, query, |row| {
+        let id: i64 = row.get(0)?;
+        let at = place(runs, id, "a latency", "run")?;
+        let operation: String = row.get(1)?;
+        let steps = steps(&mut deserializer, row.get_ref(4)?.as_blob().map_err(rusqlite::Error::from)?)
+            .map_err(|why| damaged(format!("run {id} has a histogram of {operation:?} that {why}")))?;
+        study.runs[at].latencies.push(Latency {
+            operation,
+            operations: whole(row, 2, id)?,
+            mean_s: needed(row, 3, id)?,
+            steps,
+        });
+        Ok(())
+    })
+}
+
+/// The distribution in a histogram of nanoseconds, in seconds.
+fn steps(deserializer: &mut Deserializer, blob: &[u8]) -> Result<Steps, String> {
+    let number = |at: usize| blob.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes);
+    let wide = |at: usize| blob.get(at..at + 8)?.try_into().ok().map(u64::from_be_bytes);
+    let (Some(cookie), Some(length), Some(digits), Some(highest)) =
+        (number(0), number(4), number(12), wide(24))
+    else {
+        return Err("is cut short".to_owned());
+    };
+    if cookie != COOKIE {
+        return Err("is not one of HdrHistogram V2".to_owned());
+    }
+    if length as usize > blob.len().saturating_sub(HEADER_BYTES) {
+        return Err("is cut short".to_owned());
+    }
+    if digits > DIGITS_MAX || highest > HIGHEST_MAX_NS {
+        return Err(format!("keeps {digits} digits up to {highest} ns, more than is read"));
+    }
+    let histogram: Histogram<u64> =
+        deserializer.deserialize(&mut &blob[..]).map_err(|error| format!("cannot be read: {error}"))?;
+    Ok(Steps::of_counts(
+        histogram.iter_recorded().map(|step| (step.value_iterated_to() as f64 / 1e9, step.count_at_value())),
+    ))
+}
+
+fn layout(connection: &Connection, study: &mut Study, runs: &Places) -> Result<(), ReadError> {
+    let query = "SELECT run_id, physical_bytes, length_bytes FROM layout ORDER BY run_id, extent";
+    each(connection, query, |row| {
+        let id: i64 = row.get(0)?;
+        let at = place(runs, id, "an extent", "run")?;
+        study.runs[at]
+            .extents
+            .push(Extent { physical_bytes: whole(row, 1, id)?, length_bytes: whole(row, 2, id)? });
+        Ok(())
+    })
+}

@@ -1,0 +1,321 @@
+//! Where runs take place: devices, mounts and workloads of this machine.
+//!
+//! 1. A device is changed only while it is ours: a loop device over this study's file, or a block device of the plan's
+//!    `destroy` that nobody uses.
+//! 2. Whatever a run leaves (a mount, settings, a worker) is gone before the next one begins, and when this is dropped.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use evenkeel_host::conditions::Before;
+use evenkeel_host::interrupt::Interrupt;
+use evenkeel_host::kernel_setting::{self, KernelSetting};
+use evenkeel_host::loop_device::{self, LoopDevice};
+use evenkeel_host::memory_bound::MemoryBound;
+use evenkeel_host::mounted::{self, Mounted};
+use evenkeel_host::program::{Program, ProgramError};
+use evenkeel_host::scratch::ScratchFile;
+use evenkeel_host::{device_image, fiemap};
+
+use super::plan::{Kind, Plan, Workload};
+use super::runner::{Stage, StageError, Task};
+use super::steps::Step;
+use super::store::Record;
+use super::worker::{Answer, Job};
+
+/// How long mkfs may take.
+const MKFS_TIME: Duration = Duration::from_secs(1800);
+/// How much longer than its time a workload may take: its last operations, and the writing of its answer.
+const WORKLOAD_GRACE_S: f64 = 300.0;
+/// How long a data set may take.
+const MAKE_DATA_TIME: Duration = Duration::from_secs(6 * 3600);
+/// What other workloads than ours may take for data of their own.
+const OWN_DATA_S: f64 = 4000.0;
+
+/// This machine as a stage.
+#[derive(Debug)]
+pub struct HostStage {
+    /// Mounted file system, settings and images go before the loop device.
+    mounted: Option<Mounted>,
+    settings: Vec<KernelSetting>,
+    images: BTreeMap<PathBuf, ScratchFile>,
+    loop_device: Option<LoopDevice>,
+    loop_image: PathBuf,
+    loop_bytes: u64,
+    point: PathBuf,
+    folder: PathBuf,
+    /// The command that works as a worker.
+    worker: Vec<PathBuf>,
+    interrupt: Interrupt,
+    bounds: u64,
+}
+
+impl HostStage {
+    /// In a folder of the study's own, which is removed with it. What a process that was killed left there goes first.
+    ///
+    /// # Errors
+    ///
+    /// Where the folder cannot be made, or has anything in it that is not of a study.
+    pub fn new(
+        plan: &Plan,
+        folder: &Path,
+        worker: Vec<PathBuf>,
+        interrupt: Interrupt,
+    ) -> std::io::Result<Self> {
+        let point = folder.join("mnt");
+        let loop_image = match &plan.loop_folder {
+            Some(other) => other.join(format!("evenkeel-{}.img", plan.name.replace('/', "-"))),
+            None => folder.join("loop.img"),
+        };
+        if folder.exists() {
+            mounted::remove_leftover(&point);
+            loop_device::remove_leftover(&folder.join("loop.img"));
+            for entry in fs::read_dir(folder)?.flatten() {
+                let path = entry.path();
+                if path.extension().is_some_and(|extension| extension == "image") {
+                    fs::remove_file(path)?;
+                }
+            }
+        }
+        fs::create_dir_all(&point)?;
+        Ok(Self {
+            mounted: None,
+            settings: Vec::new(),
+            images: BTreeMap::new(),
+            loop_device: None,
+            loop_image,
+            loop_bytes: plan.loop_bytes,
+            point: fs::canonicalize(&point)?,
+            folder: fs::canonicalize(folder)?,
+            worker,
+            interrupt,
+            bounds: 0,
+        })
+    }
+
+    /// Fails unless the device may be changed.
+    fn check(&self, node: &Path) -> Result<(), StageError> {
+        match &self.loop_device {
+            Some(device) if device.node() == node => match device.is_ours() {
+                true => Ok(()),
+                false => Err(StageError::Fatal(format!("{} is not this study's any more", node.display()))),
+            },
+            _ => loop_device::check_unused(node).map_err(|error| {
+                StageError::Fatal(format!("{}: in use, or unusable: {error}", node.display()))
+            }),
+        }
+    }
+
+    fn program(&self, words: &[String]) -> Result<(), StageError> {
+        Program::new(words, MKFS_TIME).long().run(None, &self.interrupt).map(drop).map_err(unmountable)
+    }
+
+    /// Lets the worker do a job, within a bound of memory if it gets one.
+    fn work(&mut self, job: &Job, time: Duration, bound: Option<&MemoryBound>) -> Result<Answer, StageError> {
+        let mut input = serde_json::to_vec(job).map_err(|error| StageError::Fatal(error.to_string()))?;
+        input.push(b'\n');
+        let said = Program::new(&self.worker, time).with_input(input).run(bound, &self.interrupt).map_err(
+            |error| match error {
+                ProgramError::Interrupted => StageError::Interrupted,
+                ProgramError::Failed(_, why) if why.contains("signal: 9") => StageError::Failed(
+                    "the workload was killed: it needs more memory than it may have".to_owned(),
+                ),
+                other => StageError::Failed(other.to_string()),
+            },
+        )?;
+        let answer: Answer = serde_json::from_slice(&said)
+            .map_err(|error| StageError::Failed(format!("the workload's answer cannot be read: {error}")))?;
+        match answer.failure {
+            Some(failure) => Err(StageError::Failed(failure)),
+            None => Ok(answer),
+        }
+    }
+
+    fn make_data(&mut self, task: &Task<'_>, record: &mut Record) -> Result<(), StageError> {
+        let Kind::Files(files) = &task.workload.kind else { return Ok(()) };
+        let folder = self.point.join("data");
+        fs::create_dir(&folder)
+            .map_err(|error| StageError::Failed(format!("make the data's folder: {error}")))?;
+        let job = Job::MakeData { folder, files: *files, data_seed: task.data_seed };
+        let answer = self.work(&job, MAKE_DATA_TIME, None)?;
+        record.conditions.push(("data_bytes".to_owned(), answer.data_bytes as f64));
+        Ok(())
+    }
+
+    fn run_workload(&mut self, task: &Task<'_>, record: &mut Record) -> Result<(), StageError> {
+        self.bounds += 1;
+        let name = format!("evenkeel-study-{}-{}", std::process::id(), self.bounds);
+        let bound = match task.memory_bytes.map(|bytes| (bytes, MemoryBound::new(&name, bytes))) {
+            None => None,
+            Some((bytes, Ok(bound))) => {
+                record.conditions.push(("memory_bound_bytes".to_owned(), bytes as f64));
+                Some(bound)
+            }
+            Some((_, Err(error))) => {
+                record.message =
+                    Some(format!("memory was not bounded: no control group can be had here ({error})"));
+                None
+            }
+        };
+        let (job, time_s) = self.job(task);
+        let before = Before::now();
+        let worked = self.work(&job, Duration::from_secs_f64(time_s), bound.as_ref());
+        record.conditions.extend(before.since().into_iter().map(|(name, value)| (name.to_owned(), value)));
+        if let Some(peak) = bound.as_ref().and_then(MemoryBound::peak_bytes) {
+            record.conditions.push(("memory_peak_bytes".to_owned(), peak as f64));
+        }
+        record.answer = worked?;
+        Ok(())
+    }
+
+    /// The job of a workload, and how long it may take.
+    fn job(&self, task: &Task<'_>) -> (Job, f64) {
+        let Workload { time_s, kind, .. } = task.workload;
+        let (time_s, interval_s, point) = (*time_s, task.interval_s, self.point.clone());
+        match kind {
+            Kind::Files(files) => {
+                let (data_seed, run_seed) = (task.data_seed, task.run_seed);
+                let folder = point.join("data");
+                let job = Job::Files { folder, files: *files, data_seed, run_seed, time_s, interval_s };
+                (job, time_s + WORKLOAD_GRACE_S)
+            }
+            Kind::Fio(job) => {
+                let job = Job::Fio { folder: point, job: job.clone(), time_s, interval_s };
+                (job, time_s + OWN_DATA_S)
+            }
+            Kind::Command(words) => {
+                (Job::Command { folder: point, words: words.clone(), time_s }, time_s + OWN_DATA_S)
+            }
+        }
+    }
+}
+
+/// A file system that cannot be made or mounted so.
+fn unmountable(error: ProgramError) -> StageError {
+    match error {
+        ProgramError::Interrupted => StageError::Interrupted,
+        ProgramError::Failed(..) => StageError::Unmountable(error.to_string()),
+        other => StageError::Fatal(other.to_string()),
+    }
+}
+
+impl Stage for HostStage {
+    fn ready(&mut self, device: &str) -> Result<PathBuf, StageError> {
+        if device != "loop" {
+            let node = PathBuf::from(device);
+            self.check(&node)?;
+            return Ok(node);
+        }
+        if self.loop_device.is_none() {
+            let made = LoopDevice::over_new(&self.loop_image, self.loop_bytes, &self.interrupt);
+            self.loop_device = Some(made.map_err(|error| match error {
+                ProgramError::Interrupted => StageError::Interrupted,
+                other => StageError::Fatal(format!("{}: {other}", self.loop_image.display())),
+            })?);
+        }
+        match &self.loop_device {
+            Some(device) => Ok(device.node().to_owned()),
+            None => Err(StageError::Fatal("there is no loop device".to_owned())),
+        }
+    }
+
+    fn point(&self) -> &Path {
+        &self.point
+    }
+
+    fn image(&self, task: &Task<'_>) -> (PathBuf, bool) {
+        let name = format!("{}-{}.image", task.planned.configuration, task.workload.name);
+        let path = self.folder.join(name);
+        let is_there = self.images.contains_key(&path);
+        (path, is_there)
+    }
+
+    fn perform(
+        &mut self,
+        step: &Step,
+        task: &Task<'_>,
+        node: &Path,
+        record: &mut Record,
+    ) -> Result<(), StageError> {
+        let failed = |doing: &'static str| {
+            move |error: std::io::Error| match error.kind() {
+                std::io::ErrorKind::Interrupted => StageError::Interrupted,
+                _ => StageError::Failed(format!("{doing}: {error}")),
+            }
+        };
+        match step {
+            Step::Set(path, value) => {
+                let set = KernelSetting::set(path, value);
+                let why = |error| StageError::Unmountable(format!("{} = {value}: {error}", path.display()));
+                self.settings.push(set.map_err(why)?);
+            }
+            Step::Run(words) => {
+                self.check(node)?;
+                self.program(words)?;
+            }
+            Step::Zero => {
+                self.check(node)?;
+                device_image::zero(node, &self.interrupt).map_err(failed("write zeros"))?;
+            }
+            Step::SaveImage(image) => {
+                let saved =
+                    device_image::save(node, image, &self.interrupt).map_err(failed("save the image"))?;
+                self.images.insert(image.clone(), saved);
+            }
+            Step::RestoreImage(image) => {
+                self.check(node)?;
+                device_image::restore(image, node, &self.interrupt).map_err(failed("restore the image"))?;
+            }
+            Step::Mount(words) => {
+                let words = words.iter().map(Into::into).collect();
+                self.mounted = Some(Mounted::new(words, &self.point, &self.interrupt).map_err(unmountable)?);
+            }
+            Step::Unmount => {
+                if let Some(mounted) = self.mounted.take() {
+                    mounted.unmount().map_err(|error| StageError::Fatal(error.to_string()))?;
+                }
+            }
+            Step::MakeData => self.make_data(task, record)?,
+            Step::Sync => {
+                let words = ["sync".into(), "--file-system".into(), self.point.clone().into_os_string()];
+                let synced = Program::new(words, MKFS_TIME).run(None, &self.interrupt);
+                synced.map_err(|error| match error {
+                    ProgramError::Interrupted => StageError::Interrupted,
+                    other => StageError::Failed(other.to_string()),
+                })?;
+            }
+            Step::RecordLayout => {
+                // What a file system does not tell is not there.
+                if let Ok(extents) = fiemap::of_folder(&self.point.join("data")) {
+                    record.conditions.push(("layout_extents".to_owned(), extents.len() as f64));
+                    record.layout = extents;
+                }
+            }
+            Step::DropCaches => kernel_setting::drop_caches().map_err(failed("drop caches"))?,
+            Step::Workload => self.run_workload(task, record)?,
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self) -> Result<(), StageError> {
+        let unmounted = match self.mounted.take() {
+            Some(mounted) => mounted.unmount().map_err(|error| StageError::Fatal(error.to_string())),
+            None => Ok(()),
+        };
+        // The last first: a later one may have been of the same file.
+        while self.settings.pop().is_some() {}
+        unmounted
+    }
+}
+
+impl Drop for HostStage {
+    fn drop(&mut self) {
+        self.mounted = None;
+        self.settings.clear();
+        self.images.clear();
+        self.loop_device = None;
+        let _not_empty_is_kept = fs::remove_dir(&self.point).and_then(|()| fs::remove_dir(&self.folder));
+    }
+}
