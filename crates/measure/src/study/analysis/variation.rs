@@ -26,7 +26,7 @@ pub struct Variation {
     pub median_order_ci95: Option<[f64; 2]>,
     /// Relative standard deviation, a share; `null` for one run.
     pub rsd: Option<f64>,
-    /// Its 95 % interval by the bootstrap; `null` for fewer than five runs.
+    /// Its 95 % interval by the bootstrap; `null` for fewer than eight runs.
     pub rsd_ci95: Option<[f64; 2]>,
     /// Largest less smallest over mean, a share, as observed: a range has no sound bootstrap.
     pub relative_range: Option<f64>,
