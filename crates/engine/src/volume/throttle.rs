@@ -25,6 +25,9 @@ const BURST_NS: u64 = 5_000_000;
 /// Slowest rate, as a share of what the drives take home: a full log makes writers wait by itself.
 const RATE_MIN: f64 = 0.05;
 
+/// No write waits longer for others: a drive that hung once says little of the next minute.
+const WAIT_MAX_NS: u64 = 100_000_000;
+
 /// The rate of one volume.
 #[derive(Debug, Default)]
 pub(super) struct Throttle {
@@ -55,8 +58,9 @@ impl Throttle {
         let rate = drain * ((1.0 - fill.min(1.0)) * 4.0).max(RATE_MIN);
         let cost_ns = (bytes as f64 * 1e9 / rate) as u64;
         let since_ns = self.paid_ns.get().max(now_ns.saturating_sub(BURST_NS));
-        self.paid_ns.set(since_ns.saturating_add(cost_ns));
-        since_ns.max(now_ns)
+        let latest_ns = now_ns.saturating_add(WAIT_MAX_NS);
+        self.paid_ns.set(since_ns.saturating_add(cost_ns).min(latest_ns));
+        since_ns.clamp(now_ns, latest_ns)
     }
 
     /// Bytes a second that the drives took home of late; 0 before the first checkpoint.
@@ -97,6 +101,16 @@ mod tests {
             throttle.note_drained(10 * MIB, SECOND_NS);
             let found = accepted(&throttle, fill) as f64 / (10 * MIB) as f64;
             assert!((found - expected).abs() < 0.05, "{found} times at {fill}");
+        }
+    }
+
+    #[test]
+    fn a_drive_that_hung_lets_nobody_wait_long() {
+        let throttle = Throttle::default();
+        throttle.note_drained(4096, 60 * SECOND_NS);
+        for _ in 0..10 {
+            let until_ns = throttle.admit(SECOND_NS, MIB, 1.0);
+            assert!(until_ns <= SECOND_NS + WAIT_MAX_NS);
         }
     }
 
