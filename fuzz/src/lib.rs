@@ -118,6 +118,17 @@ pub fn seal_superblock(page: &mut [u8]) {
     put(page, 8, sum);
 }
 
+/// Gives the head of a ring's member or of a log device its magic, its version and its sum.
+pub fn seal_page_head(page: &mut [u8], magic: &[u8; 8]) {
+    if page.len() < 24 {
+        return;
+    }
+    page[..8].copy_from_slice(magic);
+    put(page, 16, 1);
+    let sum = xxh3_64(&page[16..]);
+    put(page, 8, sum);
+}
+
 /// Gives the unit at the start of `bytes` its magic and the sum that its header's length asks for.
 pub fn seal_unit(bytes: &mut [u8], volume: u64) {
     const HEADER: usize = 56;

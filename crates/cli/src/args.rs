@@ -212,6 +212,10 @@ Exit status: 0 done, 2 wrong usage, or probes that measured unlike things.";
 /// cut or the process killed, all in virtual time. After each cut an oracle judges whether anything acknowledged
 /// was lost, torn or taken back. The same seed is the same life, event for event.
 ///
+/// With --layout mirror, the volume lies on a ring of members and several log devices. These die, fall silent, lie, lose
+/// writes, rot, come back stale and are replaced meanwhile, as long as one of each has everything; in some seeds, in the
+/// end, beyond that.
+///
 /// With --exhaustive, each seed stands for a small workload instead. The power is cut at every moment between two
 /// events of its drives, and there in every outcome: each subset of up to 12 unflushed sectors, a sample of more,
 /// torn ones where drives may tear; and again within recoveries.
@@ -230,12 +234,17 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) cuts: u32,
 
+    /// On which devices the volumes lie: one drive and its log, or a ring of so many members, or as many as the seed says,
+    /// with one to three log devices
+    #[arg(long, value_name = "single|mirror|mirror:N", default_value = "single", value_parser = sim_layout)]
+    pub(crate) layout: SimLayout,
+
     /// Go on after a seed that breaks a promise
     #[arg(long)]
     pub(crate) keep_going: bool,
 
     /// Try every crash of small workloads, one workload for each seed
-    #[arg(long, conflicts_with_all = ["seeds", "cuts", "keep_going"], help_heading = "Every crash")]
+    #[arg(long, conflicts_with_all = ["seeds", "cuts", "layout", "keep_going"], help_heading = "Every crash")]
     pub(crate) exhaustive: bool,
 
     /// Stop at so many crash states, of as many workloads as it takes, from that of --seed on
@@ -255,11 +264,46 @@ pub(crate) struct SimArgs {
     pub(crate) state: Option<u64>,
 }
 
+/// On which devices simulated volumes lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SimLayout {
+    /// A drive, and perhaps another for the log.
+    Single,
+    /// A ring of so many members, or as many as the seed says.
+    Mirror(Option<usize>),
+}
+
+impl std::fmt::Display for SimLayout {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Single => out.write_str("single"),
+            Self::Mirror(None) => out.write_str("mirror"),
+            Self::Mirror(Some(members)) => write!(out, "mirror:{members}"),
+        }
+    }
+}
+
+fn sim_layout(text: &str) -> Result<SimLayout, String> {
+    match text.split_once(':') {
+        None if text == "single" => Ok(SimLayout::Single),
+        None if text == "mirror" => Ok(SimLayout::Mirror(None)),
+        Some(("mirror", members)) => match members.parse() {
+            Ok(members @ 1..=SIM_MEMBERS_MAX) => Ok(SimLayout::Mirror(Some(members))),
+            _ => Err(format!("a simulated mirror has 1 to {SIM_MEMBERS_MAX} members")),
+        },
+        _ => Err("it is single, mirror or mirror:N".to_owned()),
+    }
+}
+
+/// Most members of a simulated ring.
+const SIM_MEMBERS_MAX: usize = 5;
+
 const SIM_EXAMPLES: &str = "\
 Examples:
   evenkeel sim                                      3,000 seeds with two cuts each
   evenkeel sim --seeds 100000 --cuts 5
   evenkeel sim --seed 4711 --seeds 1                one seed, and what it stands for
+  evenkeel sim --layout mirror --seeds 100000       rings, while members and log devices die, lie and rot
   evenkeel sim --exhaustive --states 100000         every crash of small workloads
   evenkeel sim --exhaustive --seed 7 --state 815    one crash state, as a failure names it
 

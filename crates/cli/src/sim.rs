@@ -10,10 +10,12 @@ use std::time::{Duration, Instant};
 use evenkeel_host::interrupt::Interrupt;
 use evenkeel_measure::report::format;
 use evenkeel_sim::caught::caught;
-use evenkeel_sim::scenario::{Outcome, Setup, run as simulate, tell};
+use evenkeel_sim::mirror;
+use evenkeel_sim::oracle::Violation;
+use evenkeel_sim::scenario;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::args::SimArgs;
+use crate::args::{SimArgs, SimLayout};
 use crate::failure::Failure;
 use crate::stdout::say;
 
@@ -26,8 +28,34 @@ struct Broken {
 /// What all workers did together.
 #[derive(Default)]
 struct Tally {
-    outcome: Outcome,
+    outcome: mirror::Outcome,
     broken: Vec<Broken>,
+}
+
+/// Simulates one seed; on a single drive nothing befalls members.
+fn simulate(args: &SimArgs, seed: u64) -> Result<mirror::Outcome, Violation> {
+    match args.layout {
+        SimLayout::Mirror(members) => mirror::run(mirror::Setup::draw(seed, args.cuts, members)),
+        SimLayout::Single => {
+            let lives = scenario::run(scenario::Setup::draw(seed, args.cuts))?;
+            Ok(mirror::Outcome { lives, ..mirror::Outcome::default() })
+        }
+    }
+}
+
+/// What a seed stands for, and what happened in its lives.
+fn story(args: &SimArgs, seed: u64) -> String {
+    let (setup, story) = match args.layout {
+        SimLayout::Single => {
+            let setup = scenario::Setup::draw(seed, args.cuts);
+            (format!("{setup:#?}"), scenario::tell(setup).0)
+        }
+        SimLayout::Mirror(members) => {
+            let setup = mirror::Setup::draw(seed, args.cuts, members);
+            (format!("{setup:#?}"), mirror::tell(setup).0)
+        }
+    };
+    format!("{setup}\n{}\n", story.join("\n"))
 }
 
 /// Simulates seeds on every processor and prints what happened.
@@ -59,7 +87,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
                         break;
                     }
                     let seed = args.seed + number;
-                    match caught(|| simulate(Setup::draw(seed, args.cuts))) {
+                    match caught(|| simulate(args, seed)) {
                         Ok(outcome) => own.outcome.add(&outcome),
                         Err(violation) => {
                             own.broken.push(Broken { seed, what: violation.what });
@@ -82,8 +110,15 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
     say(&summary(args, &tally, seeds, workers, started.elapsed()))?;
     match tally.broken.first() {
         Some(first) => Err(Failure::No(format!(
-            "seed {} breaks a promise; see it again with `evenkeel sim --seed {} --seeds 1 --cuts {}`",
-            first.seed, first.seed, args.cuts
+            "seed {} breaks a promise; see it again with `evenkeel sim{} --seed {} --seeds 1 --cuts {}`",
+            first.seed,
+            if args.layout == SimLayout::Single {
+                String::new()
+            } else {
+                format!(" --layout {}", args.layout)
+            },
+            first.seed,
+            args.cuts
         ))),
         None if seeds < args.seeds => Err(Failure::Interrupted),
         None => Ok(()),
@@ -92,15 +127,13 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
 
 fn summary(args: &SimArgs, tally: &Tally, seeds: u64, workers: u64, elapsed: Duration) -> String {
     let per_minute = seeds as f64 / elapsed.as_secs_f64().max(1e-3) * 60.0 / workers as f64;
-    let outcome = &tally.outcome;
+    let outcome = &tally.outcome.lives;
     let mut text = String::new();
     for broken in &tally.broken {
         text += &format!("seed {}: {}\n", broken.seed, broken.what);
     }
     if args.seeds == 1 {
-        let setup = Setup::draw(args.seed, args.cuts);
-        let (story, _) = tell(setup);
-        text += &format!("{setup:#?}\n{}\n", story.join("\n"));
+        text += &story(args, args.seed);
     }
     text + &format!(
         "{} seeds, {} cuts, {} recoveries, {} failures; {} commits, {} checkpoints, {} wraps of the log ({} \
@@ -114,16 +147,14 @@ fn summary(args: &SimArgs, tally: &Tally, seeds: u64, workers: u64, elapsed: Dur
         format::count(outcome.log_wraps),
         format::count(outcome.unwrapped),
         format::count(per_minute as u64),
-        faults_in_words(outcome)
+        faults_in_words(&tally.outcome)
     )
 }
 
-/// What drives did wrong and what came of it, in one line; nothing where they did nothing wrong.
-fn faults_in_words(outcome: &Outcome) -> String {
-    let counted: Vec<String> = outcome
-        .faults
-        .named()
-        .into_iter()
+/// What devices did wrong and what came of it, in one line; nothing where they did nothing wrong.
+fn faults_in_words(outcome: &mirror::Outcome) -> String {
+    let named = outcome.lives.faults.named().into_iter().chain(outcome.tally.named());
+    let counted: Vec<String> = named
         .filter(|&(_, count)| count > 0)
         .map(|(name, count)| format!("{} {name}", format::count(count)))
         .collect();

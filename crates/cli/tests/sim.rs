@@ -19,6 +19,24 @@ fn one_seed_shows_what_it_stands_for() {
 }
 
 #[test]
+fn seeds_of_rings_are_counted_with_what_befell_their_devices() {
+    let scene = Scene::new();
+    let ran = scene.done("sim --layout mirror --seeds 40");
+    says(&ran.stdout, &["40 seeds, ", ", 0 failures; ", "faults: ", " rebuilt"]);
+    let ran = scene.done("sim --layout mirror:3 --seeds 1 --seed 7");
+    says(&ran.stdout, &["members: 3", "1 seeds, "]);
+}
+
+#[test]
+fn layouts_that_there_are_not_are_refused() {
+    let scene = Scene::new();
+    for layout in ["mirror:0", "mirror:6", "mirror:x", "rs"] {
+        assert_eq!(scene.run(&format!("sim --layout {layout}")).code, Some(2), "{layout}");
+    }
+    assert_eq!(scene.run("sim --exhaustive --layout mirror").code, Some(2));
+}
+
+#[test]
 fn no_seeds_and_no_cuts_are_refused() {
     let scene = Scene::new();
     for line in

@@ -130,7 +130,7 @@ pub trait Device: 'static {
         self.read(offset, into)
     }
 
-    /// Whether this copy is there at all, to be right or wrong.
+    /// Whether this copy is there at all, and counts.
     fn has_copy(&self, _copy: usize) -> bool {
         true
     }

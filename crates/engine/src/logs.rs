@@ -1,8 +1,9 @@
 //! Several log devices as one.
 //!
 //! 1. A write is done when every device that takes part has it; one that fails takes part no more.
-//! 2. Before anything is acknowledged without a device, whoever opens the volume later is told: the others by their
-//!    heads, and a [`Witness`] that outlives them. So a device that was left out, alone, is never taken for the log.
+//! 2. Before anything is acknowledged without a device, one that failed or one that is not there, whoever opens the
+//!    volume later is told: the others by their heads, and a [`Witness`] that outlives them. So a device that was left
+//!    out, alone, is never taken for the log.
 //! 3. A device that was left out and came back lacks records. It takes part again once those that count are on it
 //!    ([`Device::mend`], [`Device::resume`]), and says so only then.
 //! 4. A device that is not the volume's is not written to.
@@ -27,6 +28,18 @@ const EIO: i32 = 5;
 
 /// That of a device that does not answer.
 const ETIMEDOUT: i32 = 110;
+
+/// What stands for no loss.
+const UNLOST: u64 = 1;
+
+/// Bits of the number that stands for the losses that are chance; those above count. Two devices that were each the last,
+/// one after the other, must not come to the same.
+const LOSSES_CHANCE_BITS: u32 = 32;
+
+/// How many losses a number stands for.
+fn loss_count(number: u64) -> u64 {
+    number >> LOSSES_CHANCE_BITS
+}
 
 /// Who is told, so that it outlives them, that a log device was left out.
 pub trait Witness: 'static {
@@ -74,9 +87,11 @@ struct Inner<E, L, W> {
     answer_max_ns: u64,
     members: Vec<Member<L>>,
     volume: Cell<u64>,
-    /// Losses so far, and those that were noted.
-    losses: Cell<u64>,
+    /// What stands for the losses so far, on the heads and with the witness.
+    number: Cell<u64>,
     noted: Cell<u64>,
+    /// Losses that are not noted yet.
+    losses: Cell<u64>,
     /// Whether somebody notes them now.
     noting: Cell<bool>,
     /// Why no loss can be noted any more, if so.
@@ -136,8 +151,9 @@ impl<E: Env, L: Device, W: Witness> Logs<E, L, W> {
             answer_max_ns,
             members: devices.into_iter().map(member).collect(),
             volume: Cell::default(),
-            losses: Cell::new(1),
-            noted: Cell::new(1),
+            number: Cell::new(UNLOST),
+            noted: Cell::default(),
+            losses: Cell::default(),
             noting: Cell::default(),
             failure: RefCell::default(),
             changed: Notify::default(),
@@ -208,40 +224,62 @@ pub async fn read_log_head<L: Device>(device: &L) -> Option<LogHead> {
 impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
     async fn recognise(&self) -> Result<(), Error> {
         let unusable = |why: &str| Err(Error::Unusable(why.to_owned()));
-        let mut newest: Option<LogHead> = None;
-        for member in &self.members {
-            let Some(device) = &member.device else { continue };
-            member.head.set(read_log_head(device).await);
-            let head = member.head.get();
-            if head.is_some_and(|head| newest.is_none_or(|newest| newest.losses < head.losses)) {
-                newest = head;
-            }
-        }
-        let Some(newest) = newest.filter(|newest| newest.losses > 0) else {
-            return unusable("none of the log devices that are there is one");
-        };
+        self.read_heads().await;
+        let heads = || self.members.iter().filter_map(|member| member.head.get());
+        // One that is another volume's must not make strangers of the others.
+        let alike = |one: &LogHead| heads().filter(|head| head.volume == one.volume).count();
+        let volume = heads().filter(|head| head.losses > 0).max_by_key(alike).map(|head| head.volume);
+        let Some(volume) = volume else { return unusable("none of the log devices that are there is one") };
         let is_untold = is_planted(Bug::LogLossUntold);
-        if newest.losses < self.witness.noted(newest.volume).await && !is_untold {
+        let noted = self.witness.noted(volume).await;
+        // What the witness knows is what was acknowledged under. A device that knows of more was cut before anything was, or
+        // the witness was away; one that came to another number for the same loss missed what the others went on with.
+        let counts = |head: &LogHead| {
+            head.losses == noted || loss_count(head.losses) > loss_count(noted) || noted == 0 || is_untold
+        };
+        let ours = || heads().filter(|head| head.volume == volume && head.losses > 0);
+        let Some(counting) = ours().filter(counts).max_by_key(|head| head.losses) else {
             return unusable(
                 "the log devices that are there were left out before the last writes: bring back one that was not",
             );
-        }
-        for (place, member) in self.members.iter().enumerate().filter(|(_, member)| member.device.is_some()) {
+        };
+        let counting = counting.losses;
+        for (place, member) in self.in_sync() {
             let is_ours = |head: &LogHead| {
-                head.volume == newest.volume
+                head.volume == volume
                     && usize::from(head.place) == place
                     && usize::from(head.places) == self.members.len()
             };
             member.standing.set(match member.head.get().filter(is_ours) {
                 None => LogStanding::Foreign,
-                Some(head) if head.losses < newest.losses && !is_untold => LogStanding::Stale,
+                Some(head) if head.losses != counting && !is_untold => LogStanding::Stale,
                 Some(_) => LogStanding::InSync,
             });
         }
-        self.volume.set(newest.volume);
-        self.losses.set(newest.losses);
-        self.noted.set(newest.losses);
+        // Who is not there to be mended will lack what comes now, though it was in sync until now.
+        let is_missing =
+            |member: &Member<L>| matches!(member.standing.get(), LogStanding::Out | LogStanding::Foreign);
+        let is_any_missing = self.members.iter().any(is_missing) && !is_planted(Bug::LogAbsenceUntold);
+        self.volume.set(volume);
+        self.number.set(counting);
+        self.noted.set(if counting == UNLOST { UNLOST } else { noted });
+        self.losses.set(u64::from(is_any_missing));
         self.check_alive().map_err(Error::from)
+    }
+
+    /// Reads the head of every device that is there; one that does not answer is left out.
+    async fn read_heads(&self) {
+        join::all(self.in_sync().map(|(_, member)| async move {
+            let Some(device) = &member.device else { return };
+            match self.limited(async { Ok(read_log_head(device).await) }).await {
+                Ok(head) => member.head.set(head),
+                Err(error) => {
+                    member.failure.set(Some(error));
+                    member.standing.set(LogStanding::Out);
+                }
+            }
+        }))
+        .await;
     }
 
     fn in_sync(&self) -> impl Iterator<Item = (usize, &Member<L>)> {
@@ -298,16 +336,25 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
     /// Notes the losses that are not, and waits until all are.
     async fn losses_noted(&self) -> Result<(), DeviceError> {
         self.check_alive()?;
-        while self.noted.get() < self.losses.get() && !is_planted(Bug::LogLossUntold) {
+        let is_told = || self.losses.get() == 0 && self.number.get() == self.noted.get();
+        while !is_told() && !is_planted(Bug::LogLossUntold) {
             if self.noting.replace(true) {
                 self.changed.until(|| (!self.noting.get()).then_some(())).await;
                 self.check_alive()?;
                 continue;
             }
-            let losses = self.losses.get();
-            let noted = self.note(losses).await;
-            match noted {
-                Ok(()) => self.noted.set(losses),
+            // A number that an earlier opening came to and could not tell is told first: the witness is never more than one
+            // behind.
+            let is_new = self.number.get() == self.noted.get();
+            let losses = if is_new { self.losses.get() } else { 0 };
+            let chance = self.env.random() & ((1 << LOSSES_CHANCE_BITS) - 1);
+            let next = (loss_count(self.noted.get()) + 1) << LOSSES_CHANCE_BITS | chance;
+            let number = if is_new { next } else { self.number.get() };
+            match self.note(number).await {
+                Ok(()) => {
+                    self.noted.set(number);
+                    self.losses.set(self.losses.get() - losses);
+                }
                 Err(error) => {
                     self.failure.replace(Some(error));
                 }
@@ -320,6 +367,7 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
     }
 
     async fn note(&self, losses: u64) -> Result<(), DeviceError> {
+        self.number.set(losses);
         let in_sync: Vec<usize> = self.in_sync().map(|(place, _)| place).collect();
         join::all(in_sync.into_iter().map(|place| async move {
             if let Err(error) = self.limited(self.write_head(place, losses)).await {
@@ -371,9 +419,21 @@ impl<E: Env, L: Device, W: Witness> Device for Logs<E, L, W> {
         self.0.members.len()
     }
 
+    /// Only of what takes part: others may hold records of a history that was given up.
+    fn has_copy(&self, copy: usize) -> bool {
+        self.0.members[copy].standing.get() == LogStanding::InSync
+    }
+
     async fn read_copy(&self, copy: usize, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         let device = self.0.device(copy)?;
-        self.0.limited(device.read(offset + DATA_OFFSET, into)).await
+        let read = self.0.limited(device.read(offset + DATA_OFFSET, into)).await;
+        if let Err(error) = read
+            && error.errno == ETIMEDOUT
+        {
+            // A scan would wait for it at every sector.
+            self.0.leave_out(copy, error);
+        }
+        read
     }
 
     /// At once: what comes after it may rely on it.
@@ -427,7 +487,7 @@ impl<E: Env, L: Device, W: Witness> Device for Logs<E, L, W> {
         for place in 0..self.0.members.len() {
             // Of both copies of the head, the one before may be another volume's.
             for _ in 0..HEAD_COPIES {
-                self.0.write_head(place, self.0.losses.get()).await?;
+                self.0.write_head(place, self.0.number.get()).await?;
             }
         }
         Ok(())
@@ -442,7 +502,7 @@ impl<E: Env, L: Device, W: Witness> Device for Logs<E, L, W> {
             if member.standing.get() != LogStanding::Stale {
                 continue;
             }
-            match self.0.limited(self.0.write_head(place, self.0.losses.get())).await {
+            match self.0.limited(self.0.write_head(place, self.0.number.get())).await {
                 Ok(()) => member.standing.set(LogStanding::InSync),
                 Err(error) => {
                     member.standing.set(LogStanding::Out);

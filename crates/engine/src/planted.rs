@@ -26,6 +26,14 @@ macro_rules! bugs {
     };
 }
 
+impl Bug {
+    /// Whether it is in what only a volume with several members or log devices has.
+    pub fn needs_ring(self) -> bool {
+        let parts = ["ring-", "copy-", "log-loss-", "log-absence-", "log-writes-one", "log-not-mended"];
+        parts.iter().any(|part| self.name().starts_with(part))
+    }
+}
+
 bugs! {
     /// Bytes that a read already shows are taken for durable.
     EqualIsDurable = "equal-is-durable",
@@ -123,8 +131,6 @@ bugs! {
     RingKeepsFailed = "ring-keeps-failed",
     /// A member of a ring counts though its head is older than the last flush.
     RingTrustsStale = "ring-trusts-stale",
-    /// A member of a ring counts though the state says that it took no part.
-    RingTrustsLeftOut = "ring-trusts-left-out",
     /// A flush of a ring is done once one member's is.
     RingFlushOfOne = "ring-flush-of-one",
     /// A member that writes is read beside those that do not.
@@ -141,10 +147,18 @@ bugs! {
     RingRebuildMissesWrites = "ring-rebuild-misses-writes",
     /// A member counts before the rebuild has copied everything.
     RingRebuildEndsEarly = "ring-rebuild-ends-early",
+    /// A rebuild goes on though another device was put in its place.
+    RingRebuildOutlives = "ring-rebuild-outlives",
+    /// Each head is written over the one before.
+    RingHeadInPlace = "ring-head-in-place",
+    /// A member's turn ends while its writes are under way.
+    RingLeavesUndrained = "ring-leaves-undrained",
     /// What another copy holds is taken without a look at its sum.
     CopyUnchecked = "copy-unchecked",
     /// A log device that failed is left out, and nobody else is told.
     LogLossUntold = "log-loss-untold",
+    /// A log device that is not there at an opening is not counted as left out.
+    LogAbsenceUntold = "log-absence-untold",
     /// A record goes to one log device only.
     LogWritesOne = "log-writes-one",
     /// Records that one log device lacks are not put there before the log goes on.

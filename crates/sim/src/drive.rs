@@ -169,6 +169,11 @@ impl SimDrive {
         self.0.faults.borrow()
     }
 
+    /// Whether an operation is never answered, from the counters before it.
+    fn is_silent(&self, before: Counters) -> bool {
+        self.faults().silent_operations.contains(&before.operations)
+    }
+
     /// The counters with one operation more, counted with `count`; returns them as they were before.
     fn count(&self, count: impl FnOnce(&mut Counters)) -> Counters {
         let before = self.0.counters.get();
@@ -259,6 +264,7 @@ enum WriteFate {
     FailsAfter(WriteId),
     Fails(i32),
     Lost,
+    Silent,
 }
 
 impl SimDrive {
@@ -270,6 +276,10 @@ impl SimDrive {
         });
         let faults = self.faults();
         let number = before.writes;
+        if faults.silent_operations.contains(&before.operations) {
+            self.image_mut().begin_write(extent, Payload::Bytes(bytes.into()), durability);
+            return WriteFate::Silent;
+        }
         if faults.failing_operations.contains(&before.operations) {
             return WriteFate::Fails(EIO);
         }
@@ -319,6 +329,9 @@ impl Device for SimDrive {
             counters.read_bytes += extent.len;
         });
         self.trace(Step::Read, extent, before.reads);
+        if self.is_silent(before) {
+            return pending().await;
+        }
         let fails = self.faults().failing_operations.contains(&before.operations);
         let sees_begin = self.0.random.borrow_mut().coin();
         if sees_begin {
@@ -386,6 +399,9 @@ impl Device for SimDrive {
             return pending().await;
         }
         let fate = self.begin_write(extent, bytes, durability);
+        if matches!(fate, WriteFate::Silent) {
+            return pending().await;
+        }
         let base_ns = match durability {
             Durability::Buffered => self.0.latency.write_ns,
             Durability::Durable => self.0.latency.durable_write_ns,
@@ -402,7 +418,7 @@ impl Device for SimDrive {
                 return self.fail("write", EIO);
             }
             WriteFate::Fails(errno) => return self.fail("write", errno),
-            WriteFate::Lost => {}
+            WriteFate::Lost | WriteFate::Silent => {}
         }
         self.note_written(extent, Some(bytes));
         Ok(())
@@ -421,6 +437,9 @@ impl Device for SimDrive {
             return pending().await;
         }
         let before = self.count(|counters| counters.flushes += 1);
+        if self.is_silent(before) {
+            return pending().await;
+        }
         let dead = self.faults().failing_operations.contains(&before.operations);
         let fails = self.faults().failing_flushes.contains(&before.flushes);
         let lies = self.faults().lying_flushes.contains(&before.flushes);
@@ -449,6 +468,9 @@ impl Device for SimDrive {
             return pending().await;
         }
         let before = self.count(|counters| counters.discards += 1);
+        if self.is_silent(before) {
+            return pending().await;
+        }
         let fails = self.faults().failing_operations.contains(&before.operations);
         let payload = {
             let mut random = self.0.random.borrow_mut();

@@ -32,6 +32,9 @@ pub struct Stray {
 pub struct Faults {
     /// Operations of any kind that fail with [`EIO`] and do nothing: a drive that dies, or comes back.
     pub failing_operations: Range<u64>,
+    /// Operations of any kind that are never answered. A write among them may arrive, whole or in part, until the run
+    /// ends.
+    pub silent_operations: Range<u64>,
     /// Writes that fail with [`EIO`]; any prefix of their sectors may have arrived.
     pub failing_writes: Range<u64>,
     /// Writes that fail with [`ENOSPC`]; nothing of them arrived.
@@ -57,6 +60,7 @@ impl Default for Faults {
         const NEVER: Range<u64> = 0..0;
         Self {
             failing_operations: NEVER,
+            silent_operations: NEVER,
             failing_writes: NEVER,
             full_writes: NEVER,
             failing_flushes: NEVER,

@@ -7,7 +7,7 @@
 
 mod machine;
 mod medium;
-mod rules;
+pub(crate) mod rules;
 pub mod setup;
 pub mod trouble;
 mod troubled;
@@ -64,7 +64,7 @@ impl Outcome {
     }
 
     /// Adds what one life did.
-    fn count(&mut self, life: &Snapshot) {
+    pub(crate) fn count(&mut self, life: &Snapshot) {
         self.checkpoints += life.checkpoints;
         self.commits += life.commits;
         self.direct_writes += life.direct_writes;

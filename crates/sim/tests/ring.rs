@@ -7,9 +7,16 @@ use evenkeel_engine::env::Env;
 use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::ring::{Policy, Standing};
 use evenkeel_engine::volume::Mending;
+use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::faults::Faults;
+use evenkeel_sim::image::Image;
 
 use ring_machine::{Machine, PAGE, Plan, dead, noise};
+
+/// A drive that answers no more.
+fn silent(from: u64) -> Faults {
+    Faults { silent_operations: from..u64::MAX, ..Faults::default() }
+}
 
 /// A mirror full of noise, all of it home.
 fn filled(plan: Plan, seed: u64) -> (Machine, Vec<u8>) {
@@ -197,6 +204,216 @@ fn a_volume_whose_last_member_dies_stops() {
         assert!(volume.checkpoint().await.is_err());
         assert!(matches!(volume.write(0, &[2], Durability::Buffered).await, Err(Error::Latched(_))));
     });
+}
+
+#[test]
+fn a_log_device_that_was_not_there_for_an_opening_is_not_taken_for_the_log_alone() {
+    for last_acts in [false, true] {
+        let (mut machine, mut bytes) = filled(Plan::mirror(2, 2), 37);
+        machine.logs_gone = vec![0];
+        machine.live_whole(async |life| {
+            let (volume, ..) = life.open().await.unwrap();
+            volume.write(0, &[1; 4096], Durability::Durable).await.unwrap();
+        });
+        machine.power_cut();
+        bytes[..4096].fill(1);
+        machine.logs_gone = vec![1];
+        let refused = machine.live_whole(async |life| life.open().await.err());
+        let Some(Error::Unusable(why)) = refused else { panic!("{refused:?}") };
+        assert!(why.contains("left out"), "{why}");
+        machine.logs_gone = vec![];
+        assert!(machine.contents() == bytes);
+        if last_acts {
+            machine.logs_gone = vec![1];
+            assert!(machine.contents() == bytes, "what was mended beside the other is enough alone");
+        }
+    }
+}
+
+#[test]
+fn members_of_different_sizes_come_and_go() {
+    let plan = Plan { extra_pages: [0, 7, 3], ..Plan::mirror(3, 1) };
+    let (mut machine, mut bytes) = filled(plan, 41);
+    for (round, gone) in [vec![0], vec![1], vec![2], vec![0, 2], vec![]].into_iter().enumerate() {
+        machine.members_gone = gone;
+        machine.live_whole(async |life| {
+            let (volume, ring, _) = life.open().await.unwrap();
+            volume.write(round as u64 * 5000, &[round as u8; 5000], Durability::Buffered).await.unwrap();
+            while ring.members().iter().any(|member| matches!(member.standing, Standing::Rebuilding { .. })) {
+                life.env.sleep(1_000_000).await;
+            }
+            volume.close().await.unwrap();
+        });
+        machine.power_cut();
+        bytes[round * 5000..][..5000].fill(round as u8);
+    }
+    for place in 0..3 {
+        assert!(machine.member_pages(place) == bytes, "member {place}");
+    }
+}
+
+#[test]
+fn devices_that_never_answer_keep_no_volume_shut() {
+    for from in 0..20 {
+        let (mut machine, bytes) = filled(Plan::mirror(2, 2), 43);
+        machine.member_faults[1] = silent(from);
+        machine.log_faults[0] = silent(from);
+        let took_ns = machine.live_whole(async |life| {
+            let (volume, ..) = life.open().await.unwrap();
+            let mut found = vec![0; bytes.len()];
+            volume.read(0, &mut found).await.unwrap();
+            assert!(found == bytes, "silent from operation {from} on");
+            life.env.now_ns()
+        });
+        assert!(took_ns < 10_000_000_000, "each is waited for once: {took_ns} ns");
+    }
+}
+
+#[test]
+fn a_member_and_a_log_device_may_die_at_the_same_opening() {
+    for from in 0..30 {
+        let (mut machine, bytes) = filled(Plan::mirror(2, 2), 47);
+        machine.member_faults[0] = Faults { failing_operations: from..u64::MAX, ..Faults::default() };
+        machine.log_faults[1] = Faults { failing_operations: from / 2..u64::MAX, ..Faults::default() };
+        assert!(machine.contents() == bytes, "dead from operation {from} on");
+    }
+}
+
+#[test]
+fn a_member_whose_flush_failed_at_the_opening_takes_no_part_in_that_life() {
+    let (mut machine, bytes) = filled(Plan::mirror(2, 1), 53);
+    machine.member_faults[1] = Faults { failing_flushes: 0..1, ..Faults::default() };
+    machine.live_whole(async |life| {
+        let (volume, ring, _) = life.open().await.unwrap();
+        assert_eq!(ring.members()[1].standing, Standing::Out);
+        volume.write(0, &bytes[..9000], Durability::Durable).await.unwrap();
+        volume.close().await.unwrap();
+    });
+    assert!(machine.contents() == bytes);
+}
+
+#[test]
+fn a_member_is_enough_alone_as_soon_as_it_was_rebuilt() {
+    for policy in [Policy::Turns, Policy::Mixed] {
+        let mut plan = Plan::mirror(2, 1);
+        plan.ring.policy = policy;
+        let (mut machine, mut bytes) = filled(plan, 59);
+        machine.members_gone = vec![1];
+        machine.live_whole(async |life| {
+            let (volume, ..) = life.open().await.unwrap();
+            volume.write(4096, &[7; 9000], Durability::Durable).await.unwrap();
+            volume.close().await.unwrap();
+        });
+        machine.power_cut();
+        bytes[4096..13_096].fill(7);
+        machine.members_gone = vec![];
+        machine.live_whole(async |life| {
+            let (_volume, ring, _) = life.open().await.unwrap();
+            whole(&ring, &life.env).await;
+        });
+        machine.power_cut();
+        machine.members_gone = vec![0];
+        assert!(machine.contents() == bytes, "{policy:?}");
+    }
+}
+
+#[test]
+fn a_member_that_is_replaced_again_while_it_is_rebuilt_is_rebuilt_from_the_start() {
+    let mut plan = Plan::mirror(2, 1);
+    plan.ring.rebuild_piece_bytes = 4096;
+    plan.ring.rebuild_bytes_per_s = 8 << 20;
+    let (mut machine, bytes) = filled(plan, 61);
+    machine.members_gone = vec![1];
+    let blank = machine.live_whole(async |life| {
+        let (volume, ring, _) = life.open().await.unwrap();
+        ring.replace(1, life.members[1].clone()).await.unwrap();
+        while !matches!(ring.members()[1].standing, Standing::Rebuilding { done_bytes } if done_bytes > 90_000) {
+            life.env.sleep(100_000).await;
+        }
+        ring.leave_out(1, evenkeel_engine::error::DeviceError { doing: "be pulled", errno: 5 });
+        let image = Image::shared(life.members[1].image().geometry());
+        ring.replace(1, life.another(&image)).await.unwrap();
+        whole(&ring, &life.env).await;
+        volume.close().await.unwrap();
+        image
+    });
+    machine.members[1] = blank;
+    machine.power_cut();
+    assert!(machine.member_pages(1) == bytes);
+}
+
+#[test]
+fn a_member_that_fell_silent_at_its_head_can_be_replaced_at_once() {
+    for from in 12..33 {
+        let (mut machine, _) = filled(Plan::mirror(2, 1), 67);
+        machine.member_faults[1] = silent(from);
+        machine.live_whole(async |life| {
+            let (volume, ring, _) = life.open().await.unwrap();
+            for number in 0..4 {
+                volume.write(number * 4096, &[3; 4096], Durability::Durable).await.unwrap();
+                volume.checkpoint().await.unwrap();
+            }
+            assert_eq!(ring.members()[1].standing, Standing::Out, "silent from operation {from} on");
+            let image = Image::shared(life.members[1].image().geometry());
+            ring.replace(1, life.another(&image)).await.unwrap();
+            whole(&ring, &life.env).await;
+        });
+        machine.power_cut();
+    }
+}
+
+#[test]
+fn a_sector_that_nobody_can_read_does_not_end_a_rebuild() {
+    let (mut machine, mut bytes) = filled(Plan::mirror(2, 1), 71);
+    let bad = machine.page_on_member(30);
+    machine.members[0].borrow_mut().make_unreadable(bad);
+    machine.members_gone = vec![1];
+    let blank = machine.live_whole(async |life| {
+        let (volume, ring, _) = life.open().await.unwrap();
+        let image = Image::shared(life.members[1].image().geometry());
+        ring.replace(1, life.another(&image)).await.unwrap();
+        whole(&ring, &life.env).await;
+        let mut page = [0; 4096];
+        assert_eq!(volume.read(30 * PAGE, &mut page).await, Err(Error::Damaged { page: 30 }));
+        volume.write(30 * PAGE, &[9; 4096], Durability::Durable).await.unwrap();
+        volume.close().await.unwrap();
+        image
+    });
+    machine.members[1] = blank;
+    machine.power_cut();
+    bytes[30 * 4096..31 * 4096].fill(9);
+    for place in 0..2 {
+        assert!(machine.member_pages(place) == bytes, "member {place}");
+    }
+}
+
+#[test]
+fn log_devices_that_were_each_the_last_one_after_the_other_are_told_apart() {
+    for at_event in 0..24 {
+        let (mut machine, mut bytes) = filled(Plan::mirror(2, 2), 73);
+        machine.logs_gone = vec![0];
+        // The one learns that it is alone, and is cut before anything is acknowledged.
+        let cut = CutPlan { at_event: Some(at_event), kind: CutKind::PowerCut };
+        let (ended, _) = machine.live(cut, async |life| life.open().await.map(drop));
+        machine.power_cut();
+        assert!(ended.is_err(), "the opening is cut");
+        // The other goes on alone, unless too much was noted by then.
+        machine.logs_gone = vec![1];
+        let went_on = machine.live_whole(async |life| {
+            let Ok((volume, ..)) = life.open().await else { return false };
+            volume.write(0, &[5; 4096], Durability::Durable).await.unwrap();
+            true
+        });
+        machine.power_cut();
+        if went_on {
+            bytes[..4096].fill(5);
+            machine.logs_gone = vec![0];
+            let refused = machine.live_whole(async |life| life.open().await.err());
+            assert!(matches!(refused, Some(Error::Unusable(_))), "cut at event {at_event}: {refused:?}");
+        }
+        machine.logs_gone = vec![];
+        assert!(machine.contents() == bytes, "cut at event {at_event}");
+    }
 }
 
 #[test]

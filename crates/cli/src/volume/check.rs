@@ -1,7 +1,7 @@
 //! `evenkeel check`.
 
 use evenkeel_engine::options::OpenOptions;
-use evenkeel_engine::ring::RingOptions;
+use evenkeel_engine::ring::{Policy, RingOptions};
 use evenkeel_engine::volume::{CheckReport, SuperblockCopy};
 use evenkeel_host::event_loop::{Backend, Signals, race};
 use evenkeel_host::volume::{OpenVolume, RunOptions, VolumeError};
@@ -24,7 +24,9 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
         .signals(&[signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])
         .map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))?;
     let found = event_loop.block_on(async {
-        let ring = RingOptions { rebuild_bytes_per_s: u64::MAX, ..RingOptions::default() };
+        // Nobody else reads meanwhile, who would be spared by turns.
+        let ring =
+            RingOptions { policy: Policy::Mixed, rebuild_bytes_per_s: u64::MAX, ..RingOptions::default() };
         let opened =
             OpenVolume::open(&handle, &args.volume, RunOptions { volume: OpenOptions::default(), ring });
         let Some(open) = unless_signalled(&signals, opened).await else { return Ok(None) };

@@ -34,7 +34,7 @@ pub struct LogHead {
     pub place: u16,
     /// How many there are.
     pub places: u16,
-    /// How often one of them was left out so far, counted from 1; 0 on one that never took part.
+    /// A number that grows whenever one of them is left out, from 1 on; 0 on one that never took part.
     pub losses: u64,
 }
 

@@ -129,13 +129,19 @@ impl<L: Device> Reader<'_, L> {
         self.superblock.log_sector_bytes as usize
     }
 
+    /// Those of the log that count.
+    fn copies(&self) -> Vec<usize> {
+        (0..self.windows.len()).filter(|&copy| self.device.has_copy(copy)).collect()
+    }
+
     /// The record `expected`, at its place or, where it did not fit there, at the start of the log.
     async fn find(&mut self, expected: Position, epoch: u64) -> (Found, Option<Scanned>) {
         let mut found = Found::Other;
         let places = [expected.offset, 0];
         for &offset in if expected.offset == 0 { &places[..1] } else { &places[..] } {
+            let copies = self.copies();
             let mut unreadable = 0;
-            for copy in 0..self.windows.len() {
+            for &copy in &copies {
                 match self.record_at(copy, offset).await {
                     Ok(Some(record)) => {
                         let in_sequence = record.header.sequence == expected.sequence
@@ -149,7 +155,7 @@ impl<L: Device> Reader<'_, L> {
                     Err(_) => unreadable += 1,
                 }
             }
-            if unreadable == self.windows.len() {
+            if unreadable == copies.len() {
                 found = Found::Unreadable;
             }
         }
@@ -165,7 +171,7 @@ impl<L: Device> Reader<'_, L> {
         while distance < looked_at {
             let offset = (missing.offset + distance) % self.zone.len;
             distance += sector;
-            for copy in 0..self.windows.len() {
+            for copy in self.copies() {
                 let Ok(Some(header)) = self.header_at(copy, offset).await else { continue };
                 let ours = (epoch..=self.superblock.epoch).contains(&header.epoch);
                 if !ours || header.sequence <= missing.sequence || header.acknowledged < missing.sequence {

@@ -126,3 +126,124 @@ impl Drop for Writing {
         self.copies.changed.all();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::Pin;
+    use std::task::{Context, Waker};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Waiting = Pin<Box<dyn Future<Output = Writing>>>;
+
+    fn begin(copies: &Rc<Copies>, extent: Extent) -> Waiting {
+        let copies = Rc::clone(copies);
+        Box::pin(async move { copies.begin_write(extent).await })
+    }
+
+    fn poll(waiting: &mut Waiting) -> Option<Writing> {
+        match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            std::task::Poll::Ready(writing) => Some(writing),
+            std::task::Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn a_copy_that_was_not_begun_gives_way_to_a_write() {
+        let copies = Rc::<Copies>::default();
+        let copy = copies.try_copy(Extent::new(0, 100)).expect("nobody writes");
+        let _writing = poll(&mut begin(&copies, Extent::new(50, 100))).expect("nothing is under way");
+        assert!(copy.is_spoiled() && !copy.begin());
+    }
+
+    #[test]
+    fn a_write_waits_for_a_copy_that_is_under_way_and_nothing_more_is_begun() {
+        let copies = Rc::<Copies>::default();
+        let copy = copies.try_copy(Extent::new(0, 100)).expect("nobody writes");
+        assert!(copy.begin());
+        let mut waiting = begin(&copies, Extent::new(50, 100));
+        assert!(poll(&mut waiting).is_none());
+        assert!(!copy.begin(), "to another member");
+        copy.end();
+        assert!(poll(&mut waiting).is_some());
+    }
+
+    #[test]
+    fn nothing_is_copied_where_somebody_writes_or_copies() {
+        let copies = Rc::<Copies>::default();
+        let writing = poll(&mut begin(&copies, Extent::new(50, 100)));
+        assert!(
+            copies.try_copy(Extent::new(149, 1)).is_none() && copies.try_copy(Extent::new(0, 51)).is_none()
+        );
+        let beside = copies.try_copy(Extent::new(150, 10)).expect("beside it nobody does");
+        assert!(copies.try_copy(Extent::new(159, 10)).is_none());
+        drop((writing, beside));
+        assert!(copies.try_copy(Extent::new(0, 200)).is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn no_two_writes_overlap_and_no_copy_is_begun_where_one_is_under_way(
+            steps in prop::collection::vec((0..4u8, 0..60u64, 1..20u64, any::<prop::sample::Index>()), 0..120),
+        ) {
+            let copies = Rc::<Copies>::default();
+            let mut writes: Vec<(Extent, Writing)> = Vec::new();
+            let mut waiting: Vec<(Extent, Waiting)> = Vec::new();
+            let mut copying: Vec<(CopyGuard, u32)> = Vec::new();
+            for (step, offset, len, which) in steps {
+                let extent = Extent::new(offset, len);
+                match step {
+                    0 => waiting.push((extent, begin(&copies, extent))),
+                    1 => {
+                        if let Some(copy) = copies.try_copy(extent) {
+                            prop_assert!(!writes.iter().any(|(other, _)| other.overlaps(&extent)));
+                            copying.push((copy, 0));
+                        }
+                    }
+                    2 if !copying.is_empty() => {
+                        let at = which.index(copying.len());
+                        let (copy, under_way) = &mut copying[at];
+                        let is_written = writes.iter().any(|(other, _)| other.overlaps(&copy.copying.extent));
+                        let begun = copy.begin();
+                        prop_assert!(!begun || !is_written, "over a newer write");
+                        *under_way += u32::from(begun);
+                    }
+                    3 if !writes.is_empty() && offset % 2 == 0 => drop(writes.swap_remove(which.index(writes.len()))),
+                    3 if !copying.is_empty() => {
+                        let (copy, under_way) = copying.swap_remove(which.index(copying.len()));
+                        (0..under_way).for_each(|_| copy.end());
+                    }
+                    _ => {}
+                }
+                let mut left = Vec::new();
+                for (extent, mut begins) in waiting {
+                    match poll(&mut begins) {
+                        Some(writing) => {
+                            let is_copied = |(copy, under_way): &(CopyGuard, u32)| {
+                                *under_way > 0 && copy.copying.extent.overlaps(&extent)
+                            };
+                            prop_assert!(!copying.iter().any(is_copied), "beside an older copy");
+                            prop_assert!(!writes.iter().any(|(other, _)| other.overlaps(&extent)));
+                            writes.push((extent, writing));
+                        }
+                        None => left.push((extent, begins)),
+                    }
+                }
+                waiting = left;
+            }
+            // Nobody waits for ever.
+            drop(writes);
+            for (copy, under_way) in copying {
+                (0..under_way).for_each(|_| copy.end());
+            }
+            while !waiting.is_empty() {
+                let before = waiting.len();
+                waiting.retain_mut(|(_, begins)| poll(begins).is_none());
+                prop_assert!(waiting.len() < before);
+            }
+        }
+    }
+}

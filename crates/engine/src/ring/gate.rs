@@ -45,6 +45,8 @@ struct Place {
     len: u64,
     granted: Cell<bool>,
     given_up: Cell<bool>,
+    /// Whether the member was left out while this waited.
+    refused: Cell<bool>,
     waker: RefCell<Waker>,
 }
 
@@ -68,6 +70,7 @@ impl Gate {
             len,
             granted: Cell::default(),
             given_up: Cell::default(),
+            refused: Cell::default(),
             waker: RefCell::new(Waker::noop().clone()),
         });
         let mut state = self.state.borrow_mut();
@@ -95,6 +98,7 @@ impl Gate {
         if is_out {
             state.open = false;
             for place in std::mem::take(&mut state.waiting) {
+                place.refused.set(true);
                 place.waker.borrow().wake_by_ref();
             }
             state.queued_bytes = 0;
@@ -163,7 +167,7 @@ impl Ticket {
             if self.place.granted.get() {
                 return Poll::Ready(true);
             }
-            if self.gate.state.borrow().left_out {
+            if self.place.refused.get() || self.gate.state.borrow().left_out {
                 return Poll::Ready(false);
             }
             self.place.waker.borrow_mut().clone_from(context.waker());
@@ -193,5 +197,152 @@ impl Drop for Ticket {
         drop(state);
         self.gate.let_out();
         self.gate.changed.all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::{Pin, pin};
+    use std::task::Context;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn is_let_out(ticket: &Ticket) -> Option<bool> {
+        match pin!(ticket.turn()).as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(is_let_out) => Some(is_let_out),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn nobody_leaves_a_closed_gate_and_all_do_in_their_order_once_it_is_open() {
+        let gate = Gate::new(2);
+        let tickets: Vec<Ticket> = (1..=3).map(|sequence| gate.enqueue(sequence, 100)).collect();
+        assert!(tickets.iter().all(|ticket| is_let_out(ticket).is_none()));
+        assert_eq!((gate.queued_bytes(), gate.under_way(), gate.ended_through()), (300, 0, Some(0)));
+        gate.open();
+        assert_eq!(tickets.iter().map(is_let_out).collect::<Vec<_>>(), [Some(true), Some(true), None]);
+        assert_eq!((gate.queued_bytes(), gate.under_way(), gate.ended_through()), (100, 2, Some(0)));
+    }
+
+    #[test]
+    fn what_ended_behind_one_that_is_under_way_is_not_named() {
+        let gate = Gate::new(8);
+        gate.open();
+        let mut tickets: Vec<Ticket> = (1..=4).map(|sequence| gate.enqueue(sequence, 1)).collect();
+        tickets.pop().expect("four").done();
+        tickets.remove(1).done();
+        assert_eq!(gate.ended_through(), Some(0));
+        tickets.remove(0).done();
+        assert_eq!(gate.ended_through(), Some(2), "the third is under way");
+        tickets.remove(0).done();
+        assert_eq!(gate.ended_through(), Some(4));
+    }
+
+    #[test]
+    fn one_that_is_given_up_under_way_leaves_nothing_known() {
+        let gate = Gate::new(8);
+        gate.open();
+        drop(gate.enqueue(1, 1));
+        assert_eq!(gate.ended_through(), None);
+        gate.leave_out(true);
+        gate.leave_out(false);
+        gate.begin_behind(7);
+        assert_eq!(gate.ended_through(), Some(7), "it was made whole since");
+    }
+
+    #[test]
+    fn who_waits_when_the_member_is_left_out_is_told_though_it_takes_part_again_by_then() {
+        let gate = Gate::new(1);
+        let waiting = gate.enqueue(1, 1);
+        assert_eq!(is_let_out(&waiting), None);
+        gate.leave_out(true);
+        gate.leave_out(false);
+        gate.open();
+        assert_eq!(is_let_out(&waiting), Some(false));
+        assert_eq!(is_let_out(&gate.enqueue(2, 1)), Some(true));
+    }
+
+    /// What is done to a gate.
+    #[derive(Debug, Clone)]
+    enum Step {
+        Enqueue {
+            numbered: bool,
+            len: u64,
+        },
+        Open,
+        Close,
+        /// One of those that were let out ends.
+        End(prop::sample::Index),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            4 => (any::<bool>(), 1..99u64).prop_map(|(numbered, len)| Step::Enqueue { numbered, len }),
+            1 => Just(Step::Open),
+            1 => Just(Step::Close),
+            3 => any::<prop::sample::Index>().prop_map(Step::End),
+        ];
+        prop::collection::vec(step, 0..80)
+    }
+
+    proptest! {
+        #[test]
+        fn the_gate_lets_out_in_order_no_more_than_it_may_and_knows_what_ended(
+            steps in steps(), depth_max in 1..5usize,
+        ) {
+            let gate = Gate::new(depth_max);
+            let (mut waiting, mut out) = (VecDeque::new(), Vec::new());
+            let (mut issued, mut is_open) = (0, false);
+            for step in steps {
+                match step {
+                    Step::Enqueue { numbered, len } => {
+                        issued += u64::from(numbered);
+                        let sequence = if numbered { issued } else { 0 };
+                        waiting.push_back((sequence, len, gate.enqueue(sequence, len)));
+                    }
+                    Step::Open => {
+                        gate.open();
+                        is_open = true;
+                    }
+                    Step::Close => {
+                        gate.close();
+                        is_open = false;
+                    }
+                    Step::End(which) if !out.is_empty() => {
+                        let (_, ticket): (u64, Ticket) = out.remove(which.index(out.len()));
+                        ticket.done();
+                    }
+                    Step::End(_) => {}
+                }
+                // By the model: from the front, as long as it is open and there is room.
+                while is_open && out.len() < depth_max && !waiting.is_empty() {
+                    let (sequence, _, ticket) = waiting.pop_front().expect("somebody waits");
+                    prop_assert_eq!(is_let_out(&ticket), Some(true));
+                    out.push((sequence, ticket));
+                }
+                prop_assert!(waiting.iter().all(|(_, _, ticket)| is_let_out(ticket).is_none()));
+                prop_assert_eq!(gate.under_way(), out.len());
+                prop_assert_eq!(gate.queued_bytes(), waiting.iter().map(|(_, len, _)| len).sum::<u64>());
+                let first_waiting = waiting.iter().map(|(sequence, ..)| *sequence).find(|&number| number > 0);
+                let let_out = first_waiting.map_or(issued, |first| first - 1);
+                let under_way = out.iter().map(|(sequence, _)| *sequence).filter(|&number| number > 0).min();
+                prop_assert_eq!(gate.ended_through(), Some(under_way.map_or(let_out, |first| first - 1)));
+            }
+        }
+    }
+
+    #[test]
+    fn whoever_waits_for_the_end_of_all_is_told() {
+        let gate = Gate::new(1);
+        gate.open();
+        let ticket = gate.enqueue(1, 1);
+        let mut drained: Pin<Box<dyn Future<Output = ()>>> = Box::pin(gate.drained());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(drained.as_mut().poll(&mut context).is_pending());
+        ticket.done();
+        assert!(drained.as_mut().poll(&mut context).is_ready());
     }
 }

@@ -71,6 +71,16 @@ pub(super) struct Member<M> {
     pub(super) looks: Looks,
 }
 
+/// The right to write a head, until this is dropped: also by whoever waited too long for its device.
+struct HeadTaken<'a, M>(&'a Member<M>);
+
+impl<M> Drop for HeadTaken<'_, M> {
+    fn drop(&mut self) {
+        self.0.head_taken.set(false);
+        self.0.head_free.all();
+    }
+}
+
 impl<M: Device> Member<M> {
     /// Until it is known who may be trusted, all that are there count, and write.
     pub(super) fn new(device: Option<M>, depth_max: usize) -> Self {
@@ -114,7 +124,12 @@ impl<M: Device> Member<M> {
         self.failure.replace(None);
         self.head.set(None);
         self.mark.set(Mark::default());
-        self.standing.set(Standing::Stale);
+        self.standing.set(Standing::Out);
+    }
+
+    /// Whether this is the device in its place.
+    pub(super) fn has(&self, device: &Rc<M>) -> bool {
+        self.device.borrow().as_ref().is_some_and(|current| Rc::ptr_eq(current, device))
     }
 
     /// Reads its head: the newest that is whole.
@@ -139,18 +154,16 @@ impl<M: Device> Member<M> {
         next: impl FnOnce(Option<RingHead>) -> RingHead,
     ) -> Result<(), DeviceError> {
         self.head_free.until(|| (!self.head_taken.replace(true)).then_some(())).await;
+        let _taken = HeadTaken(self);
         let head = next(self.head.get());
-        let written = match self.device() {
-            Ok(device) => device.write(head.offset(), &head.encode(), Durability::Durable).await,
-            Err(error) => Err(error),
-        };
-        if written.is_ok() {
+        let device = self.device()?;
+        device.write(head.offset(), &head.encode(), Durability::Durable).await?;
+        // What was written to a device that was replaced meanwhile says nothing of the new one.
+        if self.has(&device) {
             self.head.set(Some(head));
             self.mark.set(head.mark);
         }
-        self.head_taken.set(false);
-        self.head_free.all();
-        written
+        Ok(())
     }
 
     /// Makes durable whatever it was given.

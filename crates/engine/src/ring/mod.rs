@@ -87,6 +87,9 @@ pub struct RingOptions {
     pub answer_max_ns: u64,
     /// Bytes a second that a rebuild copies, at most.
     pub rebuild_bytes_per_s: u64,
+    /// Bytes that it copies at once: whole pages. Nobody has to choose them; a simulation does, so that a small volume
+    /// is rebuilt in as many pieces as a large one.
+    pub rebuild_piece_bytes: u64,
 }
 
 impl RingOptions {
@@ -107,6 +110,7 @@ impl Default for RingOptions {
             depth_max: 32,
             answer_max_ns: 30_000_000_000,
             rebuild_bytes_per_s: 64 << 20,
+            rebuild_piece_bytes: 256 << 10,
         }
     }
 }
@@ -129,7 +133,8 @@ impl<E, M> fmt::Debug for Ring<E, M> {
 struct Inner<E, M> {
     env: E,
     options: RingOptions,
-    geometry: Geometry,
+    /// Of those that are there until it is known who may be trusted, then as the ring was made.
+    geometry: Cell<Geometry>,
     members: Vec<Member<M>>,
     /// The number of the volume on it, once it is known.
     volume: Cell<u64>,
@@ -213,7 +218,7 @@ impl<E: Env, M: Device> Ring<E, M> {
         Ok(Self(Rc::new(Inner {
             env,
             options,
-            geometry,
+            geometry: Cell::new(geometry),
             members,
             volume: Cell::default(),
             epoch: Cell::default(),
@@ -254,10 +259,13 @@ impl<E: Env, M: Device> Ring<E, M> {
     pub async fn replace(&self, place: usize, device: M) -> Result<(), Error> {
         let unusable = |why: &str| Err(Error::Unusable(why.to_owned()));
         let Some(member) = self.0.members.get(place) else { return unusable("the ring has no such member") };
+        if !self.0.resumed.get() {
+            return unusable("the volume is not open yet");
+        }
         if member.standing.get().takes_writes() {
             return unusable("that member takes part: leave it out before it is replaced");
         }
-        let (geometry, needed) = (device.geometry(), self.0.geometry);
+        let (geometry, needed) = (device.geometry(), self.0.geometry.get());
         if geometry.size_bytes < needed.size_bytes + DATA_OFFSET {
             return unusable("the new member is smaller than the ring");
         }
@@ -266,7 +274,15 @@ impl<E: Env, M: Device> Ring<E, M> {
             return unusable("the new member promises less of its sectors than the ring does");
         }
         member.replace(device);
-        self.0.found(place, member).await?;
+        let device = member.device()?;
+        let founded = self.0.limited(self.0.found(place, member)).await;
+        if !member.has(&device) {
+            return unusable("another device was put there meanwhile");
+        }
+        if let Err(error) = founded {
+            member.failure.borrow_mut().get_or_insert(error);
+            return Err(error.into());
+        }
         member.standing.set(Standing::Stale);
         self.rebuild_stale();
         Ok(())
@@ -284,22 +300,23 @@ impl<E: Env, M: Device> Ring<E, M> {
             return self.0.write_heads().await;
         }
         // Nothing is known of the members yet: what they say of themselves stays as it is.
-        for member in &self.0.members {
-            let Some(head) = member.read_head().await.filter(|head| head.volume == volume) else { continue };
+        let heads = self.0.heads().await;
+        join::all(heads.into_iter().enumerate().map(|(place, head)| async move {
+            let Some(head) = head.filter(|head| head.volume == volume) else { return };
             let next = RingHead { generation: head.generation + 1, log_losses: losses, ..head };
-            self.0.limited(member.write_head(|_| next)).await?;
-        }
-        Ok(())
+            if let Err(error) = self.0.limited(self.0.members[place].write_head(|_| next)).await {
+                self.0.leave_out(place, error);
+            }
+        }))
+        .await;
+        self.0.check_alive()
     }
 
     /// How often a log device of the volume of this number was left out, as the members know.
     pub async fn log_losses(&self, volume: u64) -> u64 {
-        let mut most = 0;
-        for member in &self.0.members {
-            let head = member.read_head().await.filter(|head| head.volume == volume);
-            most = most.max(head.map_or(0, |head| head.log_losses));
-        }
-        most
+        let heads = self.0.heads().await;
+        let known = heads.iter().flatten().filter(|head| head.volume == volume);
+        known.map(|head| head.log_losses).max().unwrap_or(0)
     }
 }
 
@@ -333,13 +350,28 @@ impl<E: Env, M: Device> Inner<E, M> {
     fn head_behind(&self, before: Option<RingHead>, place: usize, mark: Mark) -> RingHead {
         RingHead {
             volume: self.volume.get(),
-            generation: before.map_or(0, |before| before.generation + 1),
+            generation: before
+                .map_or(0, |before| before.generation + u64::from(!is_planted(Bug::RingHeadInPlace))),
             place: place as u16,
             places: self.members.len() as u16,
-            size_bytes: self.geometry.size_bytes,
+            size_bytes: self.geometry.get().size_bytes,
             mark,
             log_losses: self.log_losses.get(),
         }
+    }
+
+    /// What each member says of itself, if it says anything; one that does not answer is left out.
+    async fn heads(&self) -> Vec<Option<RingHead>> {
+        let heads: Vec<Cell<Option<RingHead>>> = self.members.iter().map(|_| Cell::default()).collect();
+        let found = &heads;
+        join::all(self.taking_part().map(|(place, member)| async move {
+            match self.limited(async { Ok(member.read_head().await) }).await {
+                Ok(head) => found[place].set(head),
+                Err(error) => self.leave_out(place, error),
+            }
+        }))
+        .await;
+        heads.into_iter().map(Cell::into_inner).collect()
     }
 
     /// Writes a head to each member that is in sync, with the mark that it has.
@@ -392,7 +424,7 @@ impl<E: Env, M: Device> Inner<E, M> {
 
 impl<E: Env, M: Device> Device for Ring<E, M> {
     fn geometry(&self) -> Geometry {
-        self.0.geometry
+        self.0.geometry.get()
     }
 
     async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
@@ -460,40 +492,40 @@ impl<E: Env, M: Device> Device for Ring<E, M> {
         ring.volume.set(volume);
         ring.epoch.set(epoch);
         ring.log_losses.set(log_losses.max(self.log_losses(volume).await));
-        for (place, member) in ring.members.iter().enumerate() {
-            if member.device().is_err() {
+        let heads = ring.heads().await;
+        let is_ours = |place: usize, head: &RingHead| {
+            head.volume == volume
+                && usize::from(head.place) == place
+                && usize::from(head.places) == ring.members.len()
+        };
+        let is_fresh = |head: &RingHead| head.mark >= needed || is_planted(Bug::RingTrustsStale);
+        let ours =
+            || heads.iter().enumerate().filter_map(|(place, head)| head.filter(|head| is_ours(place, head)));
+        // As large as it was made, whoever is there now.
+        if let Some(head) = ours().find(is_fresh) {
+            ring.geometry.set(Geometry { size_bytes: head.size_bytes, ..ring.geometry.get() });
+        }
+        for ((place, member), head) in ring.members.iter().enumerate().zip(&heads) {
+            // One that failed to flush or to answer before is not asked again.
+            if !member.standing.get().takes_writes() {
                 continue;
             }
-            let head = member.read_head().await;
-            let is_ours = |head: &RingHead| {
-                head.volume == volume
-                    && usize::from(head.place) == place
-                    && usize::from(head.places) == ring.members.len()
-            };
-            let head = head.filter(is_ours);
-            if head.is_none() {
+            let is_large_enough = member.device().is_ok_and(|device| {
+                device.geometry().size_bytes >= ring.geometry.get().size_bytes + DATA_OFFSET
+            });
+            let Some(head) = head.filter(|head| is_ours(place, head) && is_large_enough) else {
                 member.standing.set(Standing::Foreign);
                 continue;
-            }
-            let is_fresh = |head: RingHead| head.mark >= needed || is_planted(Bug::RingTrustsStale);
-            let took_part = in_sync >> place & 1 == 1 || is_planted(Bug::RingTrustsLeftOut);
-            member.head.set(head);
-            member.mark.set(head.map_or(Mark::default(), |head| head.mark));
-            let may_count = took_part && head.is_some_and(is_fresh);
+            };
+            // A head tells how far a member came from the first opening on. Before it, while the volume is made, only the
+            // state does. From then on the state may be older than a member that was rebuilt.
+            let took_part = in_sync >> place & 1 == 1 || needed.epoch > 0;
+            member.head.set(Some(head));
+            member.mark.set(head.mark);
+            let may_count = took_part && is_fresh(&head);
             member.standing.set(if may_count { Standing::InSync } else { Standing::Stale });
-            if may_count && let Err(error) = member.flush().await {
-                member.failure.replace(Some(error));
-                member.standing.set(Standing::Out);
-            }
         }
-        let smaller = ring
-            .members
-            .iter()
-            .filter_map(|member| member.head.get())
-            .find(|head| head.size_bytes > ring.geometry.size_bytes);
-        if smaller.is_some() {
-            return Err(Error::Unusable("a member of the ring has become smaller than it was".to_owned()));
-        }
+        ring.flush_all().await;
         if ring.check_alive().is_err() {
             return Err(Error::Unusable(
                 "none of the ring's members that are there holds everything that was made durable: bring back one \

@@ -5,16 +5,16 @@
 //! 2. It is read, and its head says that it counts, only when all of it is there and durable.
 //! 3. No more is copied in a second than is allowed, and nothing is read for it from a member that writes.
 
+use std::rc::Rc;
+
 use super::Ring;
 use super::member::{Role, Standing};
 use crate::device::{Device, Extent};
 use crate::env::Env;
 use crate::error::DeviceError;
 use crate::format::ring_head::Mark;
+use crate::format::{PAGE, PAGE_BYTES};
 use crate::planted::{Bug, is_planted};
-
-/// Bytes copied at once.
-const PIECE_BYTES: u64 = 256 << 10;
 
 /// How long a piece that cannot be read rests before it is tried again.
 const PAUSE_NS: u64 = 100_000_000;
@@ -32,23 +32,33 @@ impl<E: Env, M: Device> Ring<E, M> {
                 member.gate.begin_behind(self.0.issued.get());
                 member.gate.leave_out(false);
                 member.gate.open();
-                let ring = self.clone();
-                self.0.env.spawn(async move { ring.rebuild(place).await });
+                let (ring, device) = (self.clone(), member.device());
+                self.0.env.spawn(async move {
+                    if let Ok(device) = device {
+                        ring.rebuild(place, &device).await;
+                    }
+                });
             }
         }
     }
 
-    async fn rebuild(self, place: usize) {
+    async fn rebuild(self, place: usize, device: &Rc<M>) {
         let (ring, member) = (&*self.0, &self.0.members[place]);
-        let copied = self.copy_everything(place).await;
         let made_whole = async {
-            copied?;
-            // All that was written meanwhile, and all that was copied: durable before anybody relies on it.
-            ring.limited(member.flush()).await?;
-            let through = member.gate.ended_through();
-            let through = through.ok_or(DeviceError { doing: "rebuild", errno: super::EIO })?;
-            let mark = Mark { epoch: ring.epoch.get(), through };
-            ring.limited(member.write_head(|before| ring.head_behind(before, place, mark))).await
+            self.copy_everything(place, device).await?;
+            loop {
+                // All that was written meanwhile, and all that was copied: durable before anybody relies on it.
+                let ended = member.gate.ended_through();
+                ring.limited(member.flush()).await?;
+                let through = ended.ok_or(DeviceError { doing: "rebuild", errno: super::EIO })?;
+                let mark = Mark { epoch: ring.epoch.get(), through };
+                ring.limited(member.write_head(|before| ring.head_behind(before, place, mark))).await?;
+                self.check_rebuilds(place, device)?;
+                // A flush of the others may have gone further: whoever counts has what it covered.
+                if mark >= ring.flushed.get() {
+                    return Ok(());
+                }
+            }
         };
         match made_whole.await {
             Ok(()) => {
@@ -62,23 +72,35 @@ impl<E: Env, M: Device> Ring<E, M> {
                 member.role.set(Role::Reading);
                 ring.changed.all();
             }
+            // What became of a device that was replaced is nobody's concern any more.
+            Err(_) if !member.has(device) => {}
             Err(error) => ring.leave_out(place, error),
         }
     }
 
-    async fn copy_everything(&self, place: usize) -> Result<(), DeviceError> {
+    /// An error where the member was left out, or has another device, since this rebuild began.
+    fn check_rebuilds(&self, place: usize, device: &Rc<M>) -> Result<(), DeviceError> {
+        let member = &self.0.members[place];
+        let is_same = member.has(device) || is_planted(Bug::RingRebuildOutlives);
+        match is_same && matches!(member.standing.get(), Standing::Rebuilding { .. }) {
+            true => Ok(()),
+            false => Err(DeviceError { doing: "rebuild a member that was left out", errno: super::EIO }),
+        }
+    }
+
+    async fn copy_everything(&self, place: usize, device: &Rc<M>) -> Result<(), DeviceError> {
         let (ring, member) = (&*self.0, &self.0.members[place]);
         let began_ns = ring.env.now_ns();
+        let piece_bytes = ring.options.rebuild_piece_bytes.max(PAGE_BYTES);
+        let size_bytes = ring.geometry.get().size_bytes;
         let mut offset = 0;
-        while offset < ring.geometry.size_bytes {
+        while offset < size_bytes {
             if is_planted(Bug::RingRebuildEndsEarly) && offset > 0 {
                 return Ok(());
             }
-            let extent = Extent::new(offset, PIECE_BYTES.min(ring.geometry.size_bytes - offset));
+            let extent = Extent::new(offset, piece_bytes.min(size_bytes - offset));
             while !self.copy_piece(place, extent).await? {}
-            if !matches!(member.standing.get(), Standing::Rebuilding { .. }) {
-                return Err(DeviceError { doing: "rebuild a member that was left out", errno: super::EIO });
-            }
+            self.check_rebuilds(place, device)?;
             offset += extent.len;
             member.standing.set(Standing::Rebuilding { done_bytes: offset });
             let due_ns =
@@ -89,17 +111,22 @@ impl<E: Env, M: Device> Ring<E, M> {
         Ok(())
     }
 
-    /// Copies a piece; false where a write came meanwhile.
+    /// Copies a piece; false where a write came meanwhile. A page that no member can read is passed over: it is lost
+    /// wherever it is, and its sum says so.
     async fn copy_piece(&self, place: usize, extent: Extent) -> Result<bool, DeviceError> {
         let copy = self.0.copies.copy(extent).await;
         let mut bytes = vec![0; extent.len as usize];
         for left in (0..TRIES).rev() {
             match self.0.read(extent.offset, &mut bytes).await {
-                Ok(()) => break,
-                Err(error) if left == 0 => return Err(error),
-                Err(_) => self.0.env.sleep(PAUSE_NS).await,
+                Ok(()) => return self.copy_to(place, &copy, &bytes).await,
+                Err(_) if left > 0 => self.0.env.sleep(PAUSE_NS).await,
+                Err(_) => self.0.check_alive()?,
             }
         }
-        self.copy_to(place, &copy, &bytes).await
+        drop(copy);
+        for offset in (extent.offset..extent.end()).step_by(PAGE).filter(|_| extent.len > PAGE_BYTES) {
+            while !Box::pin(self.copy_piece(place, Extent::new(offset, PAGE_BYTES))).await? {}
+        }
+        Ok(true)
     }
 }

@@ -95,7 +95,7 @@ impl<E: Env, M: Device> Inner<E, M> {
     /// needs what is there will find out.
     async fn look(&self, member: &Member<M>) -> Option<u64> {
         let device = member.device().ok()?;
-        let pages = self.geometry.size_bytes / PAGE_BYTES;
+        let pages = self.geometry.get().size_bytes / PAGE_BYTES;
         let offset = DATA_OFFSET + self.env.random().checked_rem(pages)? * PAGE_BYTES;
         let began_ns = self.env.now_ns();
         let mut page = [0; PAGE];

@@ -1,7 +1,6 @@
 //! What changes the members: writes, discards, flushes, and bytes that are put once more.
 
 use super::gate::Ticket;
-use std::rc::Rc;
 
 use super::copying::CopyGuard;
 use super::member::Member;
@@ -65,7 +64,7 @@ impl<E: Env, M: Device> Inner<E, M> {
     async fn change_or_leave_out(&self, place: usize, extent: Extent, change: Change<'_>) {
         let Ok(device) = self.members[place].device() else { return };
         let changed = self.change_device(&device, place, extent, change).await;
-        let is_current = self.members[place].device().is_ok_and(|current| Rc::ptr_eq(&current, &device));
+        let is_current = self.members[place].has(&device);
         // What a device that was replaced meanwhile answers is nobody's concern any more.
         if let Err(error) = changed
             && is_current
@@ -96,12 +95,7 @@ impl<E: Env, M: Device> Inner<E, M> {
     /// Makes durable, on every member in sync, what was done before.
     pub(super) async fn flush(&self) -> Result<(), DeviceError> {
         if !self.resumed.get() {
-            join::all(self.taking_part().map(|(place, member)| async move {
-                if let Err(error) = self.limited(member.flush()).await {
-                    self.leave_out(place, error);
-                }
-            }))
-            .await;
+            self.flush_all().await;
             return self.check_alive();
         }
         let wanted = Mark { epoch: self.epoch.get(), through: self.issued.get() };
@@ -120,14 +114,29 @@ impl<E: Env, M: Device> Inner<E, M> {
                 };
                 self.changed.until(|| is_done().then_some(())).await;
             }
-            Policy::Mixed | Policy::ReadFirst => {
-                let behind = (0..self.members.len()).filter(|&place| is_behind(place));
-                join::all(behind.map(|place| self.settle(place))).await;
-            }
+            Policy::Mixed | Policy::ReadFirst => loop {
+                // One may have become in sync meanwhile that is behind.
+                let behind: Vec<usize> = (0..self.members.len()).filter(|&place| is_behind(place)).collect();
+                if behind.is_empty() {
+                    break;
+                }
+                join::all(behind.into_iter().map(|place| self.settle(place))).await;
+            },
         }
         self.check_alive()?;
         self.flushed.set(self.flushed.get().max(wanted));
         Ok(())
+    }
+
+    /// Has every member in sync make durable what it was given, and says nothing of it.
+    pub(super) async fn flush_all(&self) {
+        let in_sync = self.members.iter().enumerate().filter(|(_, member)| member.is_in_sync());
+        join::all(in_sync.map(|(place, member)| async move {
+            if let Err(error) = self.limited(member.flush()).await {
+                self.leave_out(place, error);
+            }
+        }))
+        .await;
     }
 
     /// Makes durable what ended on a member, and has it say so.
@@ -145,10 +154,15 @@ impl<E: Env, M: Device> Inner<E, M> {
                 return Ok(());
             }
             let through = ended.ok_or(DeviceError { doing: "carry a write out to its end", errno: EIO })?;
-            let mark = Mark { epoch: self.epoch.get(), through }.max(member.mark.get());
-            self.limited(member.write_head(|before| self.head_behind(before, place, mark))).await
+            let mark = Mark { epoch: self.epoch.get(), through };
+            // Another may have come further meanwhile: heads never go back.
+            let next = |before| self.head_behind(before, place, mark.max(member.mark.get()));
+            self.limited(member.write_head(next)).await
         };
-        if let Err(error) = settled.await {
+        let device = member.device();
+        if let Err(error) = settled.await
+            && device.is_ok_and(|device| member.has(&device))
+        {
             self.leave_out(place, error);
         }
         self.changed.all();

@@ -185,7 +185,7 @@ pub(super) async fn write_generation<H: Device, L: Device>(
 async fn read_log<L: Device>(log: &L) -> Option<Superblock> {
     let mut best = None;
     for offset in (0..LOG_COPIES).map(log_copy_offset) {
-        for copy in 0..log.copies() {
+        for copy in (0..log.copies()).filter(|&copy| log.has_copy(copy)) {
             let mut page = [0; PAGE];
             if log.read_copy(copy, offset, &mut page).await.is_ok() {
                 newest(&mut best, Superblock::decode(&page));

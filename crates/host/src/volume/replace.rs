@@ -13,6 +13,7 @@ use evenkeel_engine::device::{Device, Extent};
 use evenkeel_engine::error::Error;
 use evenkeel_engine::logs::{LogStanding, found_log, read_log_head};
 use evenkeel_engine::options::OpenOptions;
+use evenkeel_engine::ring::{Policy, RingOptions};
 use serde::{Deserialize, Serialize};
 
 use super::create::{Made, Request, describe, make_member};
@@ -21,7 +22,7 @@ use super::description::{Description, LayoutKind, Member};
 use super::member::{MemberDrive, Place};
 use super::mirror::{Mirror, MirrorDrive};
 use super::plan::Plan;
-use super::{OpenVolume, VolumeError};
+use super::{OpenVolume, RunOptions, VolumeError};
 use crate::event_loop::Loop;
 
 /// What is to be replaced, and by what.
@@ -270,7 +271,10 @@ pub async fn replace_unserved(
     folder: &Path,
     replacement: &Replacement,
 ) -> Result<(), VolumeError> {
-    let open = OpenVolume::open(event_loop, folder, OpenOptions::default()).await?;
+    // Without turns: nobody reads.
+    let ring = RingOptions { policy: Policy::Mixed, ..RingOptions::default() };
+    let options = RunOptions { volume: OpenOptions::default(), ring };
+    let open = OpenVolume::open(event_loop, folder, options).await?;
     let Some(replacer) = open.replacer() else {
         return refused(format!("{}: it is no mirror", folder.display()));
     };

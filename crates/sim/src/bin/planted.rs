@@ -1,9 +1,11 @@
 //! Shows that the simulator sees: plants each of the engine's bugs to order, and runs seeds until one is caught.
 //!
-//! A bug is caught by a violation, a panic or a life that does not end. Exit code 1 if one escapes.
+//! A bug is caught by a violation, a panic or a life that does not end. Exit code 1 if one escapes. Arguments are the
+//! beginnings of the names of those to plant; without any, all are.
 
 #![allow(clippy::print_stdout, reason = "the table is for whoever runs it")]
 
+use std::env::args;
 use std::panic::set_hook;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -12,7 +14,8 @@ use std::thread;
 
 use evenkeel_engine::planted::{Bug, plant};
 use evenkeel_sim::caught::caught;
-use evenkeel_sim::scenario::{Setup, run};
+use evenkeel_sim::oracle::Violation;
+use evenkeel_sim::{mirror, scenario};
 
 /// Seeds after which a bug counts as escaped.
 const SEEDS_MAX: u64 = 10_000;
@@ -26,15 +29,19 @@ const SEEN_MAX: usize = 160;
 fn main() -> ExitCode {
     // A panic is one of the ways to be caught, and told in the table.
     set_hook(Box::new(|_| {}));
+    let wanted: Vec<String> = args().skip(1).collect();
+    let is_wanted =
+        |bug: &Bug| wanted.is_empty() || wanted.iter().any(|start| bug.name().starts_with(start.as_str()));
+    let bugs: Vec<Bug> = Bug::ALL.iter().copied().filter(is_wanted).collect();
     let next = AtomicUsize::new(0);
-    let rows = Mutex::new(vec![None; Bug::ALL.len()]);
+    let rows = Mutex::new(vec![None; bugs.len()]);
     let threads = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 while let Some((place, &bug)) = {
                     let place = next.fetch_add(1, Ordering::Relaxed);
-                    Bug::ALL.get(place).map(|bug| (place, bug))
+                    bugs.get(place).map(|bug| (place, bug))
                 } {
                     let caught = first_caught(bug);
                     rows.lock().expect("no thread panics with the rows")[place] = caught;
@@ -45,7 +52,7 @@ fn main() -> ExitCode {
     let rows = rows.into_inner().expect("no thread panics with the rows");
     println!("| planted bug | caught by seed | what was seen |");
     println!("|---|---:|---|");
-    for (bug, caught) in Bug::ALL.iter().zip(&rows) {
+    for (bug, caught) in bugs.iter().zip(&rows) {
         match caught {
             Some((seed, seen)) => println!("| {} | {seed} | {seen} |", bug.name()),
             None => println!("| {} | - | escaped {SEEDS_MAX} seeds |", bug.name()),
@@ -60,15 +67,19 @@ fn main() -> ExitCode {
 fn first_caught(bug: Bug) -> Option<(u64, String)> {
     (0..SEEDS_MAX).find_map(|seed| {
         plant(Some(bug));
-        let seen = seen_by(seed);
+        let seen = seen_by(seed, bug);
         plant(None);
-        seen.filter(|_| seen_by(seed).is_none()).map(|seen| (seed, seen))
+        seen.filter(|_| seen_by(seed, bug).is_none()).map(|seen| (seed, seen))
     })
 }
 
-/// What a seed shows, in one line.
-fn seen_by(seed: u64) -> Option<String> {
-    let seen = caught(|| run(Setup::draw(seed, CUTS))).err()?.what;
+/// What a seed of the scenario that has the bug's part of the engine shows, in one line.
+fn seen_by(seed: u64, bug: Bug) -> Option<String> {
+    let run: fn(u64) -> Result<(), Violation> = match bug.needs_ring() {
+        true => |seed| mirror::run(mirror::Setup::draw(seed, CUTS, None)).map(drop),
+        false => |seed| scenario::run(scenario::Setup::draw(seed, CUTS)).map(drop),
+    };
+    let seen = caught(|| run(seed)).err()?.what;
     let line = seen.lines().next().unwrap_or_default().replace('|', "/");
     Some(line.chars().take(SEEN_MAX).collect())
 }

@@ -31,10 +31,10 @@ pub(super) struct Rules {
 }
 
 /// Every page, read one by one.
-pub(super) struct Look {
-    pub(super) found: Vec<u8>,
+pub(crate) struct Look {
+    pub(crate) found: Vec<u8>,
     /// Why it could not be read.
-    pub(super) failed: Vec<Option<Error>>,
+    pub(crate) failed: Vec<Option<Error>>,
 }
 
 impl Rules {
@@ -89,7 +89,7 @@ impl Rules {
 }
 
 /// Reads every page, each alone.
-pub(super) async fn look<A: Arena, H: Device, L: Device>(
+pub(crate) async fn look<A: Arena, H: Device, L: Device>(
     volume: &Volume<SimEnv, A, H, L>,
     places: Places,
 ) -> Look {

@@ -108,7 +108,7 @@ impl Setup {
 }
 
 /// So many pages in one piece, or in pieces near where the table of sums goes from one of its pages to the next.
-fn draw_places(pages: u64, random: &mut Random) -> Places {
+pub(crate) fn draw_places(pages: u64, random: &mut Random) -> Places {
     if random.chance(0.4) {
         return Places::together(pages * PAGE_BYTES);
     }
@@ -120,7 +120,7 @@ fn draw_places(pages: u64, random: &mut Random) -> Places {
 }
 
 /// Portions so small that a small volume has every seam of a large one; for some seeds those of a real one.
-fn draw_tuning(atomic_sectors: bool, sector_bytes: u32, random: &mut Random) -> Tuning {
+pub(crate) fn draw_tuning(atomic_sectors: bool, sector_bytes: u32, random: &mut Random) -> Tuning {
     if random.chance(0.2) {
         return Tuning::default();
     }

@@ -12,6 +12,7 @@
 //! | the drive of the log lies | what is served is whole commits, no byte that was never written there; how many of the last acknowledged ones are lost nobody can tell. Pages that were written straight home are not judged |
 
 use crate::random::Random;
+use crate::tally::tally;
 
 /// Which drive it is. Where the log has none of its own, both are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,30 +114,9 @@ impl Trouble {
     }
 }
 
-/// Makes the tally, its sum and its list of names.
-macro_rules! tally {
-    ($($(#[$about:meta])* $field:ident = $name:literal,)*) => {
-        /// What drives did wrong, and what came of it.
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-        pub struct Tally {
-            $($(#[$about])* pub $field: u64,)*
-        }
-
-        impl Tally {
-            /// Adds what was counted elsewhere.
-            pub fn add(&mut self, other: &Self) {
-                $(self.$field += other.$field;)*
-            }
-
-            /// Each count with its name.
-            pub fn named(&self) -> Vec<(&'static str, u64)> {
-                vec![$(($name, self.$field)),*]
-            }
-        }
-    };
-}
-
 tally! {
+    "What drives did wrong, and what came of it.",
+
     /// Sectors that could not be read.
     read_errors = "read errors",
     /// Places whose bits changed.

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use evenkeel_engine::device::{Device, Geometry};
+use evenkeel_engine::device::{Device, Extent, Geometry};
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::layout::Layout;
 use evenkeel_engine::format::{log_head, ring_head};
@@ -38,6 +38,8 @@ pub struct Plan {
     pub open: OpenOptions,
     pub ring: RingOptions,
     pub arena_bytes: usize,
+    /// Pages that the members have more than they need.
+    pub extra_pages: [u64; 3],
 }
 
 impl Plan {
@@ -60,6 +62,7 @@ impl Plan {
             open: OpenOptions { cached_pages_max: 16, ..OpenOptions::default() },
             ring,
             arena_bytes: 256 << 10,
+            extra_pages: [0; 3],
         }
     }
 }
@@ -84,6 +87,7 @@ pub struct Life {
     pub env: SimEnv,
     pub members: Vec<SimDrive>,
     pub logs: Vec<SimDrive>,
+    cuts: Cuts,
     arena: RefCell<Option<SimArena>>,
     plan: Plan,
     members_gone: Vec<usize>,
@@ -97,6 +101,11 @@ impl Life {
         };
         let members = self.members.iter().enumerate().map(member).collect();
         Ring::new(self.env.clone(), members, self.plan.ring).expect("there are members")
+    }
+
+    /// Another drive, over this image.
+    pub fn another(&self, image: &SharedImage) -> SimDrive {
+        SimDrive::open(Rc::clone(image), self.env.clone(), self.cuts.clone(), DriveOptions::default())
     }
 
     fn log_devices(&self) -> Vec<Option<SimDrive>> {
@@ -125,11 +134,11 @@ impl Machine {
         let geometry = |size_bytes: u64| Geometry { size_bytes, sector_bytes: 512, atomic_sectors: true };
         let member_bytes = home_bytes + ring_head::DATA_OFFSET;
         let log_bytes = plan.create.log_bytes.next_multiple_of(PAGE) + 2 * PAGE + log_head::DATA_OFFSET;
-        let images = |count: usize, bytes: u64| (0..count).map(|_| Image::shared(geometry(bytes))).collect();
+        let member = |place: usize| Image::shared(geometry(member_bytes + plan.extra_pages[place] * PAGE));
         let mut machine = Self {
             plan,
-            members: images(plan.members, member_bytes),
-            logs: images(plan.logs, log_bytes),
+            members: (0..plan.members).map(member).collect(),
+            logs: (0..plan.logs).map(|_| Image::shared(geometry(log_bytes))).collect(),
             arena: ArenaBytes::new(plan.arena_bytes),
             random: Random::new(seed),
             members_gone: Vec::new(),
@@ -173,6 +182,7 @@ impl Machine {
             env,
             members,
             logs,
+            cuts: cuts.clone(),
             arena: RefCell::new(Some(arena)),
             plan: self.plan,
             members_gone,
@@ -193,6 +203,14 @@ impl Machine {
             image.borrow_mut().power_cut(&mut self.random);
         }
         self.arena.clear();
+    }
+
+    /// Where on a member a page of the volume is.
+    pub fn page_on_member(&self, page: u64) -> Extent {
+        let CreateOptions { size_bytes, log_bytes, .. } = self.plan.create;
+        let home_bytes = Layout::home_bytes_for(size_bytes / PAGE, log_bytes, true);
+        let layout = Layout::plan(size_bytes / PAGE, home_bytes, log_bytes, true).expect("it fits");
+        Extent::new(ring_head::DATA_OFFSET + layout.page_offset(page), PAGE)
     }
 
     /// What one member holds where the volume's pages are.

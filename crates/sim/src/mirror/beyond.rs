@@ -1,0 +1,279 @@
+//! What goes wrong in the end, beyond what the redundancy bears, and what remains.
+//!
+//! | what | what remains |
+//! |---|---|
+//! | only members are there that lack writes, or rotted | the volume refuses, or what it serves is right |
+//! | only log devices are there that were left out | the same |
+//! | the same pages rot on every member | these pages are reported, the others are served |
+//! | all members, all log devices, or both die or fall silent while it is used | it stops, and acknowledges nothing any more; once they are well, everything is there |
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use evenkeel_engine::device::Extent;
+use evenkeel_engine::env::Env;
+use evenkeel_engine::error::Error;
+use evenkeel_engine::format::{PAGE_BYTES, ring_head};
+
+use super::account::Kind;
+use super::life::{End, Fate, Machine, Work};
+use super::mishaps::{Mishap, harm};
+use crate::cuts::{CutKind, CutPlan};
+use crate::executor::Halt;
+use crate::oracle::{Floor, Violation};
+use crate::random::Random;
+use crate::scenario::rules::look;
+use crate::workload::{Stage, run_clients};
+
+/// What goes wrong in the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beyond {
+    /// Nothing more than the redundancy bears.
+    Nothing,
+    /// Every member that has everything is gone, the others are there.
+    OnlyStaleMembers,
+    /// Every log device that has everything is gone, the others are there.
+    OnlyStaleLogs,
+    /// Pages rot on every member.
+    RotEverywhere,
+    /// All of these die while the volume is used.
+    AllDie {
+        /// Members.
+        members: bool,
+        /// Log devices.
+        logs: bool,
+    },
+}
+
+impl Beyond {
+    pub(super) fn draw(random: &mut Random) -> Self {
+        match random.below(20) {
+            0..2 => Self::OnlyStaleMembers,
+            2..4 => Self::OnlyStaleLogs,
+            4 => Self::RotEverywhere,
+            5 => Self::AllDie { members: true, logs: false },
+            6 => Self::AllDie { members: false, logs: true },
+            7 => Self::AllDie { members: true, logs: true },
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// What a volume beyond its redundancy came to.
+enum Came {
+    /// It refused to open.
+    Refused,
+    /// It was served.
+    Served,
+}
+
+impl Machine {
+    /// What goes wrong in the end.
+    pub(super) fn go_beyond(&mut self) -> Result<(), Violation> {
+        match self.setup.beyond {
+            Beyond::Nothing => Ok(()),
+            Beyond::OnlyStaleMembers => self.only_stale(Kind::Member),
+            Beyond::OnlyStaleLogs => self.only_stale(Kind::Log),
+            Beyond::RotEverywhere => self.rot_everywhere(),
+            Beyond::AllDie { members, logs } => {
+                let kinds = [(members, Kind::Member), (logs, Kind::Log)];
+                self.all_die(kinds.into_iter().filter(|(dies, _)| *dies).map(|(_, kind)| kind).collect())
+            }
+        }
+    }
+
+    fn kind_of(&self, number: usize) -> Kind {
+        self.devices[number].0
+    }
+
+    /// A life that ends in a power cut, with devices of these fates.
+    fn live_and_cut(&mut self, fates: &[Fate]) -> Result<(), Violation> {
+        let at_event = Some(self.random.below(self.life_events));
+        let plan = CutPlan { at_event, kind: CutKind::PowerCut };
+        self.live(plan, Work::Clients, fates)?;
+        self.settle(CutKind::PowerCut);
+        Ok(())
+    }
+
+    fn only_stale(&mut self, kind: Kind) -> Result<(), Violation> {
+        let keeper = self.keeper(kind);
+        let is_other = |machine: &Self, number: usize| machine.kind_of(number) == kind && number != keeper;
+        let numbers = 0..self.devices.len();
+        if !numbers.clone().any(|number| is_other(self, number)) {
+            return Ok(());
+        }
+        let without = |machine: &Self, is_gone: &dyn Fn(usize) -> bool| -> Vec<Fate> {
+            let fate = |number| if is_gone(number) { Fate::Gone } else { Fate::Well };
+            (0..machine.devices.len()).map(fate).collect()
+        };
+        let fates = without(self, &|number| is_other(self, number));
+        self.live_and_cut(&fates)?;
+        if kind == Kind::Log {
+            // One that lied or rotted may have lost what nobody can know of.
+            let is_unclean = |number: usize| is_other(self, number) && !self.devices[number].1.is_clean;
+            let unclean: Vec<usize> = numbers.clone().filter(|&number| is_unclean(number)).collect();
+            unclean.into_iter().for_each(|number| self.replace_blank(number));
+        }
+        let is_complete = |number: usize| self.kind_of(number) == kind && self.devices[number].1.is_complete;
+        let fates = without(self, &is_complete);
+        let arena = self.arena.clone();
+        match self.look_beyond(&fates, &vec![false; self.setup.habits.places.pages()], true)? {
+            Came::Served => Ok(()),
+            Came::Refused => {
+                // That it refused has changed nothing.
+                self.arena = arena;
+                self.settle(CutKind::PowerCut);
+                let fates = self.all(Fate::Well);
+                self.live(CutPlan::default(), Work::Heal, &fates).map(drop)
+            }
+        }
+    }
+
+    fn rot_everywhere(&mut self) -> Result<(), Violation> {
+        let fates = self.all(Fate::Well);
+        if !matches!(self.live(CutPlan::default(), Work::Heal, &fates)?, End::Done) {
+            return Ok(());
+        }
+        self.settle(CutKind::PowerCut);
+        let mut harmed = vec![false; self.setup.habits.places.pages()];
+        let data = self.layout().data.offset + ring_head::DATA_OFFSET;
+        for _ in 0..1 + self.random.below(3) {
+            let page = self.random.index(harmed.len());
+            harmed[page] = true;
+            let on_volume = self.setup.habits.places.page_on_volume(page);
+            let zone = Extent::new(data + on_volume * PAGE_BYTES, PAGE_BYTES);
+            for number in 0..self.setup.members {
+                let mishap = *self.random.pick(&[Mishap::Rots, Mishap::CannotRead]);
+                harm(&self.devices[number].1.image, mishap, zone, &mut self.random);
+            }
+        }
+        self.note(|| format!("pages that rot everywhere: {harmed:?}"));
+        match self.look_beyond(&fates, &harmed, false)? {
+            Came::Served => Ok(()),
+            Came::Refused => Err(Violation::of("it refuses to open for some pages that rotted")),
+        }
+    }
+
+    /// Opens the volume and looks at every page. Those of `harmed` may be reported, any if `may_report`; all others are
+    /// right.
+    fn look_beyond(&mut self, fates: &[Fate], harmed: &[bool], may_report: bool) -> Result<Came, Violation> {
+        self.note(|| format!("beyond the redundancy with {fates:?}"));
+        let mut life = self.life(CutPlan::default(), fates, None);
+        let (arena, scene, setup) = (life.arena, Rc::clone(&life.scene), self.setup);
+        let lived = life.executor.block_on(async move {
+            let volume = scene.open(arena, &setup).await?;
+            Ok::<_, Error>(look(&volume, setup.habits.places).await)
+        });
+        self.end_life(&life.executor, &life.scene, CutPlan::default());
+        drop(life.executor);
+        let looked = match lived.map_err(Violation::of)? {
+            Ok(looked) => looked,
+            Err(Error::Unusable(_) | Error::Damaged { .. } | Error::Device(_)) => {
+                self.outcome.tally.refusals += 1;
+                return Ok(Came::Refused);
+            }
+            Err(error) => return Err(Violation::of(format!("it refuses for a wrong reason: {error}"))),
+        };
+        for (page, error) in looked.failed.iter().enumerate() {
+            if let Some(error) = error.as_ref().filter(|_| !may_report && !harmed[page]) {
+                return Err(Violation::of(format!("page {page} cannot be read: {error}")));
+            }
+        }
+        self.outcome.tally.served += 1;
+        let floor = if self.power_was_cut { Floor::Durable } else { Floor::Acknowledged };
+        let is_judged = |page: usize| looked.failed[page].is_none();
+        self.oracle.borrow().judge_pages(&looked.found, floor, is_judged)?;
+        Ok(Came::Served)
+    }
+
+    fn all_die(&mut self, kinds: Vec<Kind>) -> Result<(), Violation> {
+        // Who dies last must have everything, whoever it is.
+        let fates = self.all(Fate::Well);
+        self.live(CutPlan::default(), Work::Heal, &fates)?;
+        self.settle(CutKind::PowerCut);
+        if !self.devices.iter().all(|(_, disk)| disk.is_complete) {
+            return Ok(());
+        }
+        let kind = if self.random.coin() { CutKind::PowerCut } else { CutKind::Kill };
+        let at_event = self.random.coin().then(|| self.random.below(self.life_events));
+        let plan = CutPlan { at_event, kind };
+        self.note(|| format!("all of {kinds:?} die"));
+        let mut life = self.life(plan, &fates, Some(kinds));
+        let (arena, scene, setup) = (life.arena, Rc::clone(&life.scene), self.setup);
+        let (oracle, seeds, random) = (Rc::clone(&self.oracle), self.client_seeds(), self.random.fork());
+        let floor = if self.power_was_cut { Floor::Durable } else { Floor::Acknowledged };
+        let stopped = Rc::new(RefCell::new(false));
+        let has_stopped = Rc::clone(&stopped);
+        let judged = Rc::new(RefCell::new(false));
+        let was_judged = Rc::clone(&judged);
+        let lived = life.executor.block_on(async move {
+            scene.env.spawn(Rc::clone(&scene).go_on(1, random));
+            let volume = match scene.open(arena, &setup).await {
+                Ok(volume) => volume,
+                Err(Error::Device(_) | Error::Unusable(_) | Error::Latched(_)) => {
+                    has_stopped.replace(true);
+                    return Ok(());
+                }
+                Err(error) => return Err(Violation::of(error)),
+            };
+            let first = look(&volume, setup.habits.places).await;
+            if scene.is_over() {
+                return Ok(());
+            }
+            let is_judged = |page: usize| first.failed[page].is_none();
+            oracle.borrow().judge_pages(&first.found, floor, is_judged)?;
+            if first.failed.iter().any(Option::is_some) {
+                has_stopped.replace(true);
+                return Ok(());
+            }
+            match floor {
+                Floor::Acknowledged => oracle.borrow_mut().judge_kill(&first.found)?,
+                _ => oracle.borrow_mut().go_on_from(&first.found),
+            }
+            was_judged.replace(true);
+            let stage = Rc::new(Stage {
+                volume: volume.clone(),
+                oracle: Rc::clone(&oracle),
+                violation: Rc::clone(&scene.violation),
+                env: scene.env.clone(),
+                habits: setup.habits,
+                forgives: Box::new(|error| matches!(error, Error::Device(_) | Error::Latched(_))),
+            });
+            run_clients(&stage, &seeds).await;
+            if scene.is_over() {
+                return Ok(());
+            }
+            has_stopped.replace(volume.failure().is_some());
+            let last = look(&volume, setup.habits.places).await;
+            if scene.is_over() {
+                return Ok(());
+            }
+            let is_judged = |page: usize| last.failed[page].is_none();
+            oracle.borrow().judge_pages(&last.found, Floor::Acknowledged, is_judged)
+        });
+        let violation = self.end_life(&life.executor, &life.scene, plan);
+        drop(life.executor);
+        if *judged.borrow() {
+            self.power_was_cut = false;
+        }
+        self.outcome.tally.stopped += u64::from(*stopped.borrow());
+        if let Some(violation) = violation {
+            return Err(violation);
+        }
+        let cut = match lived {
+            Err(Halt::Stopped { .. }) => {
+                self.outcome.lives.cuts += 1;
+                kind
+            }
+            Err(halt) => return Err(Violation::of(halt)),
+            Ok(lived) => {
+                lived?;
+                kind
+            }
+        };
+        self.settle(cut);
+        self.live(CutPlan::default(), Work::Clients, &fates)?;
+        self.settle(CutKind::PowerCut);
+        self.live(CutPlan::default(), Work::Heal, &fates).map(drop)
+    }
+}

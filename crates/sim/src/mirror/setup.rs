@@ -1,0 +1,134 @@
+//! What a seed stands for.
+
+use evenkeel_engine::device::Geometry;
+use evenkeel_engine::options::{CreateOptions, Journaling, OpenOptions};
+use evenkeel_engine::ring::{Policy, RingOptions, WindowOptions};
+
+use super::beyond::Beyond;
+use crate::places::Places;
+use crate::random::Random;
+use crate::scenario::setup::{draw_places, draw_tuning};
+use crate::workload::Habits;
+
+/// What is simulated, all of it drawn from a seed.
+#[derive(Debug, Clone, Copy)]
+pub struct Setup {
+    /// The seed.
+    pub seed: u64,
+    /// Lives that end in a cut.
+    pub cuts: u32,
+    /// Members of the ring.
+    pub members: usize,
+    /// Log devices.
+    pub logs: usize,
+    /// Sector of all drives.
+    pub sector_bytes: u32,
+    /// Whether the drives promise old or new sectors.
+    pub atomic_sectors: bool,
+    /// How the volume is made.
+    pub create: CreateOptions,
+    /// How it is opened.
+    pub open: OpenOptions,
+    /// How the ring is run.
+    pub ring: RingOptions,
+    /// Bytes of the arena.
+    pub arena_bytes: usize,
+    /// What its clients do.
+    pub habits: Habits,
+    /// Bytes a second that are scrubbed in the background, if any.
+    pub scrub_bytes_per_s: Option<u64>,
+    /// Whether everything is taken home again and again, as it comes.
+    pub checkpoints: bool,
+    /// Share of the lives in which something goes wrong.
+    pub mishaps: f64,
+    /// What goes wrong in the end, beyond what the redundancy bears.
+    pub beyond: Beyond,
+}
+
+impl Setup {
+    /// What `seed` stands for, with so many members, or as many as the seed says.
+    pub fn draw(seed: u64, cuts: u32, members: Option<usize>) -> Self {
+        let mut random = Random::new(seed ^ 0x3177);
+        let drawn = *random.pick(&[1, 2, 2, 2, 2, 3, 3, 3]);
+        let members = members.unwrap_or(drawn);
+        let atomic_sectors = random.chance(0.75);
+        let sector_bytes = *random.pick(&[512, 512, 4096]);
+        let pages = 16 + random.below(32);
+        let places = match random.chance(0.9) {
+            true => Places::together(pages * 4096),
+            false => draw_places(pages.min(20), &mut random),
+        };
+        let log_bytes = match atomic_sectors {
+            true if sector_bytes == 4096 => (112 + random.below(144)) << 10,
+            true => (96 + random.below(160)) << 10,
+            false => (1 << 20) + (random.below(256) << 10),
+        };
+        let atomic_max_bytes = *random.pick(&[8192, 16384]);
+        let journaling = match random.below(10) {
+            0..7 => Journaling::Wasteless,
+            7 => Journaling::Selective { threshold_bytes: atomic_max_bytes },
+            8 => Journaling::WholePages,
+            _ => Journaling::Ordered,
+        };
+        let stripe_bytes = 3000 + random.below(40_000);
+        let clients = (1 + random.below(3)).min((places.known_bytes).div_ceil(stripe_bytes));
+        Self {
+            seed,
+            cuts,
+            members,
+            logs: *random.pick(&[1, 2, 2, 2, 3]),
+            sector_bytes,
+            atomic_sectors,
+            create: CreateOptions { size_bytes: places.volume_bytes(), log_bytes, atomic_max_bytes },
+            open: OpenOptions {
+                journaling,
+                batch_max_bytes: 4096 << random.below(5),
+                commits_in_flight_max: 1 + random.index(3),
+                home_writes_max: 1 + random.index(4),
+                cached_pages_max: 1 << random.below(6),
+                dirty_pages_max: if random.coin() { 16_384 } else { 8 + random.index(24) },
+                tuning: draw_tuning(atomic_sectors, sector_bytes, &mut random),
+            },
+            ring: draw_ring(&mut random),
+            arena_bytes: (80 << 10) + (random.index(10) << 13),
+            habits: Habits {
+                clients,
+                operations: 120 / clients / u64::from(cuts).max(1),
+                stripe_bytes,
+                places,
+                atomic_max_bytes,
+                large_share: 0.1,
+                // The baselines write whole pages, and with them what others wrote there: they promise less.
+                atomic_writes: matches!(journaling, Journaling::Wasteless | Journaling::Selective { .. }),
+            },
+            scrub_bytes_per_s: random.chance(0.3).then(|| 1 << (18 + random.below(12))),
+            checkpoints: random.coin(),
+            mishaps: *random.pick(&[0.0, 0.5, 0.8, 1.0]),
+            beyond: Beyond::draw(&mut random),
+        }
+    }
+
+    pub(super) fn geometry(&self, size_bytes: u64) -> Geometry {
+        let Self { sector_bytes, atomic_sectors, .. } = *self;
+        Geometry { size_bytes, sector_bytes, atomic_sectors }
+    }
+}
+
+/// Turns so short that a life has many, and a rebuild of many pieces.
+fn draw_ring(random: &mut Random) -> RingOptions {
+    let policies = [Policy::Turns, Policy::Turns, Policy::Mixed, Policy::ReadFirst, Policy::ReadAround];
+    RingOptions {
+        policy: *random.pick(&policies),
+        turn_ns: *random.pick(&[100_000, 1_000_000, 5_000_000]),
+        rest_ns: *random.pick(&[0, 50_000, 500_000]),
+        rest_max_ns: *random.pick(&[100_000, 2_000_000]),
+        window: WindowOptions {
+            fixed: *random.pick(&[None, None, None, Some(0), Some(1), Some(2)]),
+            ..WindowOptions::default()
+        },
+        depth_max: 1 + random.index(5),
+        answer_max_ns: 20_000_000,
+        rebuild_bytes_per_s: *random.pick(&[1 << 24, 1 << 27, 1 << 40]),
+        rebuild_piece_bytes: *random.pick(&[4096, 20_480, 65_536, 256 << 10]),
+    }
+}

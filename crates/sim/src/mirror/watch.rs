@@ -1,0 +1,144 @@
+//! Members that watch the ring: whom it reads while who writes.
+//!
+//! In a life in which nothing is wrong with any device, a read waits for a member's writes only where there is no other
+//! choice: where turns are kept, no member that has writes under way is read while another that is in sync has none and
+//! does not have its turn. (Who rests after its turn is read to see whether it is quick again; so the turn alone is no
+//! offence.)
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
+use evenkeel_engine::error::DeviceError;
+use evenkeel_engine::format::ring_head::DATA_OFFSET;
+use evenkeel_engine::logs::Logs;
+use evenkeel_engine::ring::{Policy, Ring, Role, Standing};
+use evenkeel_engine::volume::Volume;
+
+use crate::arena::SimArena;
+use crate::drive::SimDrive;
+use crate::executor::SimEnv;
+
+/// The ring of a simulated volume.
+pub(super) type SimRing = Ring<SimEnv, Member>;
+/// Its logs.
+pub(super) type SimLogs = Logs<SimEnv, SimDrive, SimRing>;
+/// The volume.
+pub(super) type RingVolume = Volume<SimEnv, SimArena, SimRing, SimLogs>;
+
+/// What all members of a life share.
+#[derive(Default)]
+pub(super) struct Watch {
+    /// The ring, while it is watched. Whoever puts it here takes it out again: it holds the members.
+    ring: RefCell<Option<SimRing>>,
+    /// Writes under way, by place.
+    writes: RefCell<Vec<usize>>,
+    offence: RefCell<Option<String>>,
+    reads: Cell<u64>,
+}
+
+impl Watch {
+    /// From now on members watch.
+    pub(super) fn begin(&self, ring: SimRing) {
+        self.ring.replace(Some(ring));
+    }
+
+    /// Members watch no more.
+    pub(super) fn end(&self) {
+        drop(self.ring.take());
+    }
+
+    /// Whom it read though it should not have, if so.
+    pub(super) fn offence(&self) -> Option<String> {
+        self.offence.borrow().clone()
+    }
+
+    /// Reads that were watched.
+    pub(super) fn reads(&self) -> u64 {
+        self.reads.get()
+    }
+
+    fn note_read(&self, place: usize) {
+        let ring = self.ring.borrow();
+        let Some(ring) = ring.as_ref() else { return };
+        self.reads.set(self.reads.get() + 1);
+        let members = ring.members();
+        let writes = self.writes.borrow();
+        let under_way = |place: usize| writes.get(place).copied().unwrap_or(0);
+        let is_free = |&other: &usize| {
+            let member = &members[other];
+            member.standing == Standing::InSync && member.role == Role::Reading && under_way(other) == 0
+        };
+        if under_way(place) > 0
+            && let Some(other) = (0..members.len()).find(is_free)
+        {
+            let what = format!(
+                "member {place} is read, in the role {:?} with {} writes under way, though member {other} only reads",
+                members[place].role,
+                under_way(place)
+            );
+            self.offence.borrow_mut().get_or_insert(what);
+        }
+    }
+
+    fn count_write(self: &Rc<Self>, place: usize) -> WriteUnderWay {
+        let mut writes = self.writes.borrow_mut();
+        if writes.len() <= place {
+            writes.resize(place + 1, 0);
+        }
+        writes[place] += 1;
+        WriteUnderWay { watch: Rc::clone(self), place }
+    }
+}
+
+struct WriteUnderWay {
+    watch: Rc<Watch>,
+    place: usize,
+}
+
+impl Drop for WriteUnderWay {
+    fn drop(&mut self) {
+        self.watch.writes.borrow_mut()[self.place] -= 1;
+    }
+}
+
+/// Whether the members of a ring with this policy can be watched.
+pub(super) fn can_watch(policy: Policy) -> bool {
+    matches!(policy, Policy::Turns | Policy::ReadAround)
+}
+
+/// A member that watches.
+#[derive(Clone)]
+pub(super) struct Member {
+    pub(super) drive: SimDrive,
+    pub(super) place: usize,
+    pub(super) watch: Rc<Watch>,
+}
+
+impl Device for Member {
+    fn geometry(&self) -> Geometry {
+        self.drive.geometry()
+    }
+
+    async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        if offset >= DATA_OFFSET {
+            self.watch.note_read(self.place);
+        }
+        self.drive.read(offset, into).await
+    }
+
+    async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
+        // Heads may be told of a lost log device at any time.
+        let _counted = (offset >= DATA_OFFSET).then(|| self.watch.count_write(self.place));
+        self.drive.write(offset, bytes, durability).await
+    }
+
+    async fn flush(&self, scope: FlushScope<'_>) -> Result<(), DeviceError> {
+        self.drive.flush(scope).await
+    }
+
+    async fn discard(&self, extent: Extent) -> Result<(), DeviceError> {
+        let _counted = self.watch.count_write(self.place);
+        self.drive.discard(extent).await
+    }
+}
