@@ -106,7 +106,7 @@ impl<'a> Running<'a> {
             connection.query_row("SELECT count(*) FROM run WHERE state = 'done'", [], |row| row.get(0)).ok()
         };
         let has_data =
-            || fs::read_dir(self.scene.path("s/work/mnt/data")).is_ok_and(|mut files| files.next().is_some());
+            || fs::read_dir(self.scene.path("s/scratch/mnt/data")).is_ok_and(|mut files| files.next().is_some());
         self.scene.path("s/study.db").exists() && done().is_some_and(|done: i64| done >= runs) && has_data()
     }
 
@@ -141,10 +141,10 @@ fn a_dry_run_tells_the_size_the_sample_the_time_and_every_command() {
             "2 factors, 6 valid configurations, of which 4 are taken",
             "4 configurations x 1 workloads x 2 runs = 8 runs, about ",
             "16 threads",
-            "losetup --find --show --direct-io=on s/work/loop.img",
+            "losetup --find --show --direct-io=on s/scratch/loop.img",
             "mkfs.xfs -f -q -K /dev/loopN",
             "mount -t btrfs -o nodiscard,",
-            "umount s/work/mnt",
+            "umount s/scratch/mnt",
         ],
     );
     assert!(!scene.path("s").exists(), "a dry run changes nothing");
@@ -245,7 +245,7 @@ fn an_impatient_second_ctrl_c_unmounts_and_detaches_too() {
     let folder = fs::canonicalize(scene.path("s")).unwrap().display().to_string();
     assert!(!fs::read_to_string("/proc/self/mountinfo").unwrap().contains(&folder));
     assert!(backing_files().iter().all(|file| !file.starts_with(&folder)));
-    assert!(!scene.path("s/work/loop.img").exists());
+    assert!(!scene.path("s/scratch/loop.img").exists());
 }
 
 #[test]

@@ -3,13 +3,16 @@
 //! 1. The file is new and written in full: a hole, or a block allocated but not written, would cost the file system
 //!    below a journal commit at the first write that meets it.
 //! 2. Direct I/O where the file system below takes it, so that nothing is cached twice.
+//! 3. When it is dropped the device is detached, not merely told to be once nobody uses it: whoever looked at it, or is
+//!    being killed, is waited for.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::interrupt::Interrupt;
 use crate::program::{Program, ProgramError};
@@ -18,6 +21,8 @@ use crate::undo::Undo;
 
 /// How long losetup may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long whoever still uses a device that is to go may take to let go of it.
+const LAST_USER_PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes written at once.
 const UNIT_BYTES: usize = 4 << 20;
 
@@ -128,9 +133,19 @@ fn detach_all(image: &Path) {
     let nodes = fs::read_dir("/sys/block").into_iter().flatten().flatten();
     for node in nodes.map(|entry| Path::new("/dev").join(entry.file_name())) {
         if backing_file(&node).is_some_and(|file| file == image) {
-            let words: [OsString; 3] = ["losetup".into(), "--detach".into(), node.into()];
+            let words: [OsString; 3] = ["losetup".into(), "--detach".into(), (&node).into()];
             let _gone_already_is_fine = Program::new(words, PATIENCE).run(None, &Interrupt::default());
+            wait_until_detached(&node, image);
         }
+    }
+}
+
+/// The kernel lets go of a device when the last who has it open does: a file system that is unmounted lazily, a program
+/// that looks at all devices.
+fn wait_until_detached(node: &Path, image: &Path) {
+    let told = Instant::now();
+    while told.elapsed() < LAST_USER_PATIENCE && backing_file(node).is_some_and(|file| file == image) {
+        thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -141,4 +156,41 @@ fn loop_folder(node: &Path) -> PathBuf {
 fn backing_file(node: &Path) -> Option<PathBuf> {
     let file = fs::read_to_string(loop_folder(node).join("backing_file")).ok()?;
     Some(PathBuf::from(file.trim_end_matches('\n')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_somebody_still_has_open_is_detached_when_it_is_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        if !crate::program::is_root() || !crate::program::exists("losetup") {
+            eprintln!("skipped: a loop device takes root and losetup");
+            return;
+        }
+        let device = match LoopDevice::over_new(&image, 1 << 20, &Interrupt::default()) {
+            Ok(device) => device,
+            Err(error) => return eprintln!("skipped: no loop device: {error}"),
+        };
+        let (node, ours) = (device.node().to_owned(), image.canonicalize().unwrap());
+        let user = File::open(&node).unwrap();
+        let is_told = {
+            let flag = loop_folder(&node).join("autoclear");
+            move || !fs::read_to_string(&flag).is_ok_and(|flag| flag.trim() == "0")
+        };
+        let lets_go = thread::spawn(move || {
+            while !is_told() {
+                thread::yield_now();
+            }
+            // Whoever does not wait for it looks long before this has ended.
+            thread::sleep(Duration::from_millis(300));
+            drop(user);
+        });
+        drop(device);
+        assert_ne!(backing_file(&node), Some(ours), "still attached");
+        assert!(!image.exists());
+        lets_go.join().unwrap();
+    }
 }

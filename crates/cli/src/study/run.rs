@@ -40,11 +40,11 @@ pub(crate) fn run(args: &StudyRunArgs) -> Result<(), Failure> {
     let interrupt = listen()?;
     fs::create_dir_all(&args.out).map_err(|error| Failure::about(&args.out, error))?;
     let _lock = FolderLock::take(&args.out)?;
-    let work = args.out.join(text::WORK_FOLDER);
+    let scratch = args.out.join(text::SCRATCH_FOLDER);
     let worker = vec![own_path()?, "study".into(), "worker".into()];
-    let mut stage = HostStage::new(&plan, &work, worker, interrupt.clone())
-        .map_err(|error| Failure::about(&work, error))?;
-    check_devices(&plan, &sampled.configurations, &work)?;
+    let mut stage = HostStage::new(&plan, &scratch, worker, interrupt.clone())
+        .map_err(|error| Failure::about(&scratch, error))?;
+    check_devices(&plan, &sampled.configurations, &scratch)?;
     let mut store = open(&plan, &sampled.configurations, &database)?;
     say(&text::summary(&plan, &sampled))?;
     let mut shown = Shown::new();
@@ -103,11 +103,11 @@ fn check_programs(plan: &Plan, configurations: &[Configuration]) -> Result<(), F
 }
 
 /// That loop devices have room, and that nobody uses the block devices.
-fn check_devices(plan: &Plan, configurations: &[Configuration], work: &Path) -> Result<(), Failure> {
+fn check_devices(plan: &Plan, configurations: &[Configuration], scratch: &Path) -> Result<(), Failure> {
     for configuration in configurations {
         let device = Path::new(&configuration.device);
         if configuration.device == "loop" {
-            let folder = plan.loop_folder.as_deref().unwrap_or(work);
+            let folder = plan.loop_folder.as_deref().unwrap_or(scratch);
             let free_bytes = stack::StackProbe::of(folder).ok().and_then(|probe| probe.stack.free_bytes);
             let needed_bytes = plan.loop_bytes.saturating_add(SPACE_TO_SPARE_BYTES);
             if let Some(free_bytes) = free_bytes.filter(|free_bytes| *free_bytes < needed_bytes) {

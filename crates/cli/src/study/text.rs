@@ -7,7 +7,7 @@ use evenkeel_measure::study::plan::{Kind, Memory, Plan, Sampled, Workload};
 use evenkeel_measure::study::steps::{self, Place, Shown};
 
 /// Where a study keeps what its runs need, in its folder.
-pub(super) const WORK_FOLDER: &str = "work";
+pub(super) const SCRATCH_FOLDER: &str = "scratch";
 
 /// How much will be done.
 pub(super) fn summary(plan: &Plan, sampled: &Sampled) -> String {
@@ -57,11 +57,11 @@ fn of_workload(plan: &Plan, workload: &Workload) -> String {
 /// All of it, with every command.
 pub(super) fn plan(plan: &Plan, sampled: &Sampled, out: &Path) -> String {
     let mut text = summary(plan, sampled);
-    let (work, node) = (out.join(WORK_FOLDER), Path::new("/dev/loopN"));
-    let point = work.join("mnt");
+    let (scratch, node) = (out.join(SCRATCH_FOLDER), Path::new("/dev/loopN"));
+    let point = scratch.join("mnt");
     if sampled.configurations.iter().any(|one| one.device == "loop") {
         let image = plan.loop_folder.as_ref().map_or_else(
-            || work.join("loop.img"),
+            || scratch.join("loop.img"),
             |folder| folder.join(format!("evenkeel-{}.img", plan.name)),
         );
         let image = image.display();
@@ -77,7 +77,7 @@ pub(super) fn plan(plan: &Plan, sampled: &Sampled, out: &Path) -> String {
         text += &format!("\n{} {}\n", at + 1, configuration.label);
         let node = if configuration.device == "loop" { node } else { Path::new(&configuration.device) };
         for workload in &plan.workloads {
-            let image = work.join(format!("{at}-{}.image", workload.name));
+            let image = scratch.join(format!("{at}-{}.image", workload.name));
             let image = configuration.remedies.restore_image.then_some(image);
             for is_there in [false, true] {
                 let image = image.as_ref().map(|image| (image.as_path(), is_there));
