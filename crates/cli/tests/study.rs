@@ -105,8 +105,9 @@ impl<'a> Running<'a> {
             let connection = Connection::open(self.scene.path("s/study.db")).ok()?;
             connection.query_row("SELECT count(*) FROM run WHERE state = 'done'", [], |row| row.get(0)).ok()
         };
-        let has_data =
-            || fs::read_dir(self.scene.path("s/scratch/mnt/data")).is_ok_and(|mut files| files.next().is_some());
+        let has_data = || {
+            fs::read_dir(self.scene.path("s/scratch/mnt/data")).is_ok_and(|mut files| files.next().is_some())
+        };
         self.scene.path("s/study.db").exists() && done().is_some_and(|done: i64| done >= runs) && has_data()
     }
 
