@@ -169,7 +169,7 @@ fn refused(path: &Path) -> String {
 fn what_is_no_study_is_refused_in_a_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("study.db");
-    assert!(matches!(read(&path), Err(ReadError::Database(_))));
+    assert!(matches!(read(&path), Err(ReadError::Sqlite(_))));
     assert!(!path.exists(), "reading makes no file");
     std::fs::write(&path, b"not a database at all, whatever its name says").unwrap();
     assert!(refused(&path).contains("not a database"));
@@ -193,7 +193,7 @@ fn what_is_damaged_is_refused_and_said() {
         (wide, "more than is read"),
         (huge, "longer than"),
         ("UPDATE study SET interval_s = 0", "interval"),
-        ("DELETE FROM study", "returned no rows"),
+        ("DELETE FROM study", "has no row"),
         ("UPDATE latency SET mean_s = 'soon'", "Invalid column type"),
         ("UPDATE layout SET physical_bytes = -4096 WHERE run_id = 1", "a count that cannot be"),
         ("DELETE FROM run WHERE id = 1", "a run that is not there"),

@@ -6,7 +6,8 @@
 //! 3. An interrupt puts the run under way back; what was done stays.
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use evenkeel_host::interrupt::Interrupt;
 
@@ -14,8 +15,11 @@ use super::plan::space::Configuration;
 use super::plan::{Plan, Workload};
 use super::schedule::Planned;
 use super::steps::{self, Place, Step};
-use super::store::{Claimed, Record, Store, StoreError, Tally};
+use super::store::{Claim, Claimed, Kept, Record, Store, StoreError, Tally};
 use super::workload::tree::seed_of;
+
+/// How long a machine without a run waits before it asks again.
+const WAIT: Duration = Duration::from_millis(500);
 
 /// One run, with what follows from the plan.
 #[derive(Debug, Clone, Copy)]
@@ -104,6 +108,8 @@ pub struct Progress<'a> {
 pub trait Observer {
     /// A run begins.
     fn progress(&mut self, progress: &Progress<'_>);
+    /// So many of all runs are settled, and what is left is with other machines.
+    fn waiting(&mut self, settled: u64, all: u64);
     /// Something to know, once.
     fn note(&mut self, line: &str);
 }
@@ -130,44 +136,55 @@ pub enum RunError {
 pub fn run(
     plan: &Plan,
     configurations: &[Configuration],
-    store: &mut Store,
+    store: &mut dyn Store,
     stage: &mut dyn Stage,
     observer: &mut dyn Observer,
     interrupt: &Interrupt,
 ) -> Result<Tally, RunError> {
-    let (begun, mut taken) = (Instant::now(), 0_u32);
+    let (begun, settled_before) = (Instant::now(), store.tally()?.settled());
     let mut told = Vec::new();
     loop {
         if interrupt.is_asked() {
             return Err(RunError::Interrupted);
         }
         let tally = store.tally()?;
-        let Some(claimed) = store.claim(plan)? else { return Ok(tally) };
+        let settled = tally.settled();
+        let all = settled + tally.planned;
+        let claimed = match store.claim(plan)? {
+            Claim::Run(claimed) => claimed,
+            Claim::Over => return Ok(store.tally()?),
+            Claim::Wait => {
+                observer.waiting(settled, all);
+                thread::sleep(WAIT);
+                continue;
+            }
+        };
         let task = task(plan, configurations, claimed)?;
-        let settled = tally.done + tally.skipped + tally.failed;
-        let each_s = (taken > 0).then(|| begun.elapsed().as_secs_f64() / f64::from(taken));
+        let since = settled.saturating_sub(settled_before);
+        let each_s = (since > 0).then(|| begun.elapsed().as_secs_f64() / since as f64);
         observer.progress(&Progress {
             settled,
-            all: settled + tally.planned,
+            all,
             configuration: &task.configuration.label,
             workload: &task.workload.name,
             left_s: each_s.map(|each_s| each_s * tally.planned as f64),
         });
-        taken += 1;
         let mut record = Record::default();
         let ended = take(stage, &task, &mut record);
         let cleared = stage.clear();
         match ended.and(cleared) {
             Ok(()) => {
-                store.finish(claimed.id, &record)?;
+                let kept = store.finish(claimed.id, &record)?;
                 tell_once(observer, &mut told, record.message);
+                tell_of_loss(observer, kept, &task);
             }
             Err(StageError::Unmountable(why)) => {
                 store.skip(claimed.id, &why)?;
                 observer.note(&format!("skipped {}: {why}", task.configuration.label));
             }
             Err(StageError::Failed(why)) => {
-                store.fail(claimed.id, &why, &record.conditions)?;
+                let kept = store.fail(claimed.id, &why, &record.conditions)?;
+                tell_of_loss(observer, kept, &task);
                 observer.note(&format!("failed {} {}: {why}", task.configuration.label, task.workload.name));
             }
             Err(StageError::Interrupted) => {
@@ -186,6 +203,16 @@ fn tell_once(observer: &mut dyn Observer, told: &mut Vec<String>, message: Optio
     if let Some(message) = message.filter(|message| !told.contains(message)) {
         observer.note(&message);
         told.push(message);
+    }
+}
+
+fn tell_of_loss(observer: &mut dyn Observer, kept: Kept, task: &Task<'_>) {
+    if kept == Kept::TakenOver {
+        let (configuration, workload) = (&task.configuration.label, &task.workload.name);
+        observer.note(&format!(
+            "another machine took {configuration} {workload} over meanwhile, since the database had not heard of this \
+             one for its lease: what came of it here is dropped"
+        ));
     }
 }
 

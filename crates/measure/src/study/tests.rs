@@ -13,7 +13,7 @@ use super::plan::space::Configuration;
 use super::runner::{self, Observer, Progress, RunError, Stage, StageError, Task};
 use super::schedule;
 use super::steps::{self, Place, Shown, Step};
-use super::store::{DATABASE, EXTENTS_MAX, Record, Store, StoreError, Tally};
+use super::store::{Begun, Claim, DATABASE, EXTENTS_MAX, Record, SqliteStore, Store, StoreError, Tally};
 use super::worker::Answer;
 
 const PLAN: &str = r#"
@@ -122,6 +122,8 @@ struct Notes(Vec<String>);
 impl Observer for Notes {
     fn progress(&mut self, _progress: &Progress<'_>) {}
 
+    fn waiting(&mut self, _settled: u64, _all: u64) {}
+
     fn note(&mut self, line: &str) {
         self.0.push(line.to_owned());
     }
@@ -145,22 +147,27 @@ impl Study {
         Self { folder: tempfile::tempdir().unwrap(), plan, configurations }
     }
 
-    fn begin(&self) -> Store {
-        let order = schedule::order(
-            self.configurations.len(),
-            self.plan.workloads.len(),
-            self.plan.runs,
-            self.plan.seed,
-        );
-        let path = self.folder.path().join(DATABASE);
-        Store::create(&path, &self.plan, &self.configurations, &order, &machine()).unwrap()
+    fn order(&self) -> Vec<schedule::Planned> {
+        let (configurations, workloads) = (self.configurations.len(), self.plan.workloads.len());
+        schedule::order(configurations, workloads, self.plan.runs, self.plan.seed)
     }
 
-    fn resume(&self) -> Store {
-        Store::resume(&self.folder.path().join(DATABASE), &self.plan, &machine()).unwrap()
+    fn begin(&self) -> SqliteStore {
+        let order = self.order();
+        let begun = Begun { plan: &self.plan, configurations: &self.configurations, order: &order };
+        SqliteStore::create(&self.folder.path().join(DATABASE), &begun, &machine()).unwrap()
     }
 
-    fn go(&self, store: &mut Store, stage: &mut Memory) -> (Result<Tally, RunError>, Vec<String>) {
+    fn try_resume(&self, plan: &Plan, configurations: &[Configuration]) -> Result<SqliteStore, StoreError> {
+        let begun = Begun { plan, configurations, order: &[] };
+        SqliteStore::resume(&self.folder.path().join(DATABASE), &begun, &machine())
+    }
+
+    fn resume(&self) -> SqliteStore {
+        self.try_resume(&self.plan, &self.configurations).unwrap()
+    }
+
+    fn go(&self, store: &mut dyn Store, stage: &mut Memory) -> (Result<Tally, RunError>, Vec<String>) {
         let mut notes = Notes::default();
         let interrupt = Interrupt::default();
         let ended = runner::run(&self.plan, &self.configurations, store, stage, &mut notes, &interrupt);
@@ -258,10 +265,11 @@ fn a_study_that_stops_at_any_step_goes_on_with_the_run_that_it_stopped() {
 fn a_run_under_way_when_the_process_was_killed_is_taken_again() {
     let study = Study::new(PLAN);
     let mut store = study.begin();
-    let first = store.claim(&study.plan).unwrap().unwrap();
+    let first = store.claim(&study.plan).unwrap();
+    assert!(matches!(first, Claim::Run(_)));
     drop(store);
     let mut store = study.resume();
-    assert_eq!(store.claim(&study.plan).unwrap(), Some(first));
+    assert_eq!(store.claim(&study.plan).unwrap(), first);
 }
 
 #[test]
@@ -269,8 +277,36 @@ fn results_of_another_plan_are_refused() {
     let study = Study::new(PLAN);
     drop(study.begin());
     let other = Plan::parse(&PLAN.replace("runs = 2", "runs = 3"), Path::new("")).unwrap();
-    let refused = Store::resume(&study.folder.path().join(DATABASE), &other, &machine());
+    let refused = study.try_resume(&other, &study.configurations);
     assert!(matches!(refused, Err(StoreError::OtherPlan(name)) if name == "story"));
+    // As a version that samples otherwise would.
+    let mut configurations = study.configurations.clone();
+    configurations.swap(0, 1);
+    let refused = study.try_resume(&study.plan, &configurations);
+    assert!(matches!(refused, Err(StoreError::OtherSample(_))));
+}
+
+#[test]
+fn what_failed_or_was_skipped_is_taken_again_when_that_is_asked_for_and_not_otherwise() {
+    let study = Study::new(PLAN);
+    let mut poor =
+        Memory { failing: Some("webserver"), unmountable: Some("xfs-noatime"), ..Memory::default() };
+    let (ended, _) = study.go(&mut study.begin(), &mut poor);
+    let tally = ended.unwrap();
+    assert_eq!((tally.skipped, tally.planned), (4, 0));
+    assert!(tally.failed > 0);
+    let mut idle = Memory::default();
+    let (ended, _) = study.go(&mut study.resume(), &mut idle);
+    assert_eq!((ended.unwrap(), idle.cleared), (tally, 0));
+
+    let mut store = study.resume();
+    store.retry().unwrap();
+    let mut well = Memory::default();
+    let (ended, _) = study.go(&mut store, &mut well);
+    assert_eq!(ended.unwrap(), Tally { done: RUNS, ..Tally::default() });
+    assert_eq!(well.cleared as u64, tally.failed + tally.skipped, "what was done stays as it is");
+    assert_eq!(study.number("SELECT count(*) FROM run WHERE message IS NOT NULL"), 0);
+    assert_eq!(study.number("SELECT count(*) FROM condition WHERE name = 'load_1m'"), RUNS as i64);
 }
 
 #[test]

@@ -1,18 +1,20 @@
-//! Reads a study from its database.
+//! Reads a study from its database, a file or a server's: the same queries of both.
 //!
 //! 1. Nothing is written. A study that is still under way can be read.
 //! 2. What is not a study, is damaged, or holds figures that cannot be, is refused in one line. What it holds is
 //!    counted before room is made for it.
 
+mod source;
+
 use std::collections::HashMap;
 use std::path::Path;
 
+use self::source::{Fields, File, Server, Source};
+use super::data::{Configuration, Extent, Latency, Machine, Run, State, Study, Window};
+use super::store::Address;
+use crate::stats::Steps;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
-use rusqlite::{Connection, OpenFlags, Row};
-
-use super::data::{Configuration, Extent, Latency, Machine, Run, State, Study, Window};
-use crate::stats::Steps;
 
 /// Most rows of the tables; more is no study that one report could show.
 const ROWS_MAX: [(&str, u64); 9] = [
@@ -43,59 +45,79 @@ pub enum ReadError {
     #[error(
         "this is no database of a study, or a damaged one ({0}); name the folder that `evenkeel study run` made"
     )]
-    Database(#[from] rusqlite::Error),
+    Sqlite(#[from] rusqlite::Error),
+    /// PostgreSQL cannot be reached.
+    #[error("{0}")]
+    Unreachable(String),
+    /// PostgreSQL cannot read it.
+    #[error(
+        "there is no study in this database, or a damaged one ({0}); name the one that `study run --db` was given"
+    )]
+    Postgres(String),
     /// It holds what no study holds.
     #[error("this is no study's database, or a damaged one: {0}")]
     Damaged(String),
+}
+
+impl From<postgres::Error> for ReadError {
+    fn from(error: postgres::Error) -> Self {
+        Self::Postgres(super::store::in_a_line(&error))
+    }
 }
 
 fn damaged(what: impl Into<String>) -> ReadError {
     ReadError::Damaged(what.into())
 }
 
-/// Reads the study in a database.
+/// Reads the study in an SQLite file.
 ///
 /// # Errors
 ///
 /// [`ReadError`].
 pub fn read(path: &Path) -> Result<Study, ReadError> {
-    let connection = Connection::open_with_flags(
-        path,
-        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-    )?;
-    // All of it as it is now, whoever writes meanwhile; functions that a schema of others might call are not called.
-    connection.execute_batch("PRAGMA trusted_schema = OFF; BEGIN")?;
-    bounded(&connection)?;
-    let mut study = connection.query_row(
-        "SELECT name, seed, interval_s, created_at, evenkeel_version FROM study",
-        [],
-        |row| {
-            Ok(Study {
-                name: row.get(0)?,
-                seed: row.get(1)?,
-                interval_s: row.get(2)?,
-                created_at: row.get(3)?,
-                evenkeel_version: row.get(4)?,
-                ..Study::default()
-            })
-        },
-    )?;
+    read_from(&mut File::open(path)?)
+}
+
+/// Reads the study in a database of PostgreSQL.
+///
+/// # Errors
+///
+/// [`ReadError`].
+pub fn read_postgres(address: &Address) -> Result<Study, ReadError> {
+    read_from(&mut Server::open(address)?)
+}
+
+fn read_from(source: &mut dyn Source) -> Result<Study, ReadError> {
+    bounded(source)?;
+    let mut study = None;
+    source.each("SELECT name, seed, interval_s, created_at, evenkeel_version FROM study", &mut |row| {
+        study = Some(Study {
+            name: text(row, 0)?,
+            seed: int(row, 1)?,
+            interval_s: real(row, 2)?,
+            created_at: text(row, 3)?,
+            evenkeel_version: text(row, 4)?,
+            ..Study::default()
+        });
+        Ok(())
+    })?;
+    let mut study = study.ok_or_else(|| damaged("the table study has no row"))?;
     if !(study.interval_s.is_finite() && study.interval_s > 0.0) {
         return Err(damaged("its interval is not positive"));
     }
-    let machines = machines(&connection, &mut study)?;
-    let configurations = configurations(&connection, &mut study)?;
-    let runs = runs(&connection, &mut study, &machines, &configurations)?;
-    conditions(&connection, &mut study, &runs)?;
-    windows(&connection, &mut study, &runs)?;
-    latencies(&connection, &mut study, &runs)?;
-    layout(&connection, &mut study, &runs)?;
+    let machines = machines(source, &mut study)?;
+    let configurations = configurations(source, &mut study)?;
+    let runs = runs(source, &mut study, &machines, &configurations)?;
+    conditions(source, &mut study, &runs)?;
+    windows(source, &mut study, &runs)?;
+    latencies(source, &mut study, &runs)?;
+    layout(source, &mut study, &runs)?;
     Ok(study)
 }
 
-fn bounded(connection: &Connection) -> Result<(), ReadError> {
+fn bounded(source: &mut dyn Source) -> Result<(), ReadError> {
     for (table, most) in ROWS_MAX {
-        let rows: u64 = connection.query_row(&format!("SELECT count(*) FROM {table}"), [], unsigned)?;
+        let rows = count(source, &format!("SELECT count(*) FROM {table}"))?;
         if rows > most {
             return Err(damaged(format!("{rows} rows in the table {table}, of at most {most}")));
         }
@@ -110,61 +132,69 @@ fn bounded(connection: &Connection) -> Result<(), ReadError> {
         ("operation", "latency", TEXT_MAX),
         ("histogram", "latency", HISTOGRAM_MAX),
     ] {
-        let longest = format!("SELECT coalesce(max(length({column})), 0) FROM {table}");
-        if connection.query_row(&longest, [], unsigned)? > most {
+        let longest = format!("SELECT CAST(coalesce(max(length({column})), 0) AS BIGINT) FROM {table}");
+        if count(source, &longest)? > most {
             return Err(damaged(format!("a text or histogram in the table {table} is longer than {most}")));
         }
     }
     Ok(())
 }
 
-fn unsigned(row: &Row<'_>) -> rusqlite::Result<u64> {
-    row.get::<_, i64>(0).map(|count| u64::try_from(count).unwrap_or(0))
+/// What a query of one row with one count answers.
+fn count(source: &mut dyn Source, query: &str) -> Result<u64, ReadError> {
+    let mut found = 0;
+    source.each(query, &mut |row| {
+        found = u64::try_from(int(row, 0)?).unwrap_or(0);
+        Ok(())
+    })?;
+    Ok(found)
 }
 
-/// Visits the rows of a query.
-fn each(
-    connection: &Connection,
-    query: &str,
-    mut visit: impl FnMut(&Row<'_>) -> Result<(), ReadError>,
-) -> Result<(), ReadError> {
-    let mut statement = connection.prepare(query)?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        visit(row)?;
-    }
-    Ok(())
+fn there<T>(value: Option<T>) -> Result<T, ReadError> {
+    value.ok_or_else(|| damaged("a column without a value"))
+}
+
+fn int(row: &dyn Fields, column: usize) -> Result<i64, ReadError> {
+    there(row.int(column)?)
+}
+
+fn real(row: &dyn Fields, column: usize) -> Result<f64, ReadError> {
+    there(row.real(column)?)
+}
+
+fn text(row: &dyn Fields, column: usize) -> Result<String, ReadError> {
+    there(row.text(column)?)
 }
 
 /// The place of each row's id.
 type Places = HashMap<i64, usize>;
 
-fn machines(connection: &Connection, study: &mut Study) -> Result<Places, ReadError> {
+fn machines(source: &mut dyn Source, study: &mut Study) -> Result<Places, ReadError> {
     let mut places = Places::new();
-    each(connection, "SELECT id, name, kernel, cpus, memory_bytes FROM machine ORDER BY id", |row| {
-        places.insert(row.get(0)?, study.machines.len());
+    source.each("SELECT id, name, kernel, cpus, memory_bytes FROM machine ORDER BY id", &mut |row| {
+        places.insert(int(row, 0)?, study.machines.len());
         study.machines.push(Machine {
-            name: row.get(1)?,
-            kernel: row.get(2)?,
-            cpus: row.get(3)?,
-            memory_bytes: row.get(4)?,
+            name: text(row, 1)?,
+            kernel: text(row, 2)?,
+            cpus: int(row, 3)?,
+            memory_bytes: int(row, 4)?,
         });
         Ok(())
     })?;
     Ok(places)
 }
 
-fn configurations(connection: &Connection, study: &mut Study) -> Result<Places, ReadError> {
+fn configurations(source: &mut dyn Source, study: &mut Study) -> Result<Places, ReadError> {
     let mut places = Places::new();
-    each(connection, "SELECT id, label FROM configuration ORDER BY id", |row| {
-        places.insert(row.get(0)?, study.configurations.len());
-        study.configurations.push(Configuration { label: row.get(1)?, settings: Vec::new() });
+    source.each("SELECT id, label FROM configuration ORDER BY id", &mut |row| {
+        places.insert(int(row, 0)?, study.configurations.len());
+        study.configurations.push(Configuration { label: text(row, 1)?, settings: Vec::new() });
         Ok(())
     })?;
     // In the order in which they were written, which is that of the plan.
-    each(connection, "SELECT configuration_id, factor, value FROM setting ORDER BY rowid", |row| {
-        let at = place(&places, row.get(0)?, "a setting", "configuration")?;
-        study.configurations[at].settings.push((row.get(1)?, row.get(2)?));
+    source.each("SELECT configuration_id, factor, value FROM setting ORDER BY rowid", &mut |row| {
+        let at = place(&places, int(row, 0)?, "a setting", "configuration")?;
+        study.configurations[at].settings.push((text(row, 1)?, text(row, 2)?));
         Ok(())
     })?;
     Ok(places)
@@ -175,7 +205,7 @@ fn place(places: &Places, id: i64, what: &str, of: &str) -> Result<usize, ReadEr
 }
 
 fn runs(
-    connection: &Connection,
+    source: &mut dyn Source,
     study: &mut Study,
     machines: &Places,
     configurations: &Places,
@@ -184,20 +214,20 @@ fn runs(
     let query =
         "SELECT id, configuration_id, workload, repeat, place, state, machine_id, started_at, duration_s,
                         operations_per_s, message FROM run ORDER BY place";
-    each(connection, query, |row| {
-        let id: i64 = row.get(0)?;
-        let machine: Option<i64> = row.get(6)?;
+    source.each(query, &mut |row| {
+        let id = int(row, 0)?;
+        let machine = row.int(6)?;
         let run = Run {
-            configuration: place(configurations, row.get(1)?, "a run", "configuration")?,
-            workload: row.get(2)?,
-            repeat: row.get(3)?,
-            place: row.get(4)?,
-            state: state(&row.get::<_, String>(5)?)?,
+            configuration: place(configurations, int(row, 1)?, "a run", "configuration")?,
+            workload: text(row, 2)?,
+            repeat: int(row, 3)?,
+            place: int(row, 4)?,
+            state: state(&text(row, 5)?)?,
             machine: machine.map(|id| place(machines, id, "a run", "machine")).transpose()?,
-            started_at: row.get(7)?,
+            started_at: row.text(7)?,
             duration_s: figure(row, 8, id)?,
             operations_per_s: figure(row, 9, id)?,
-            message: row.get(10)?,
+            message: row.text(10)?,
             ..Run::default()
         };
         places.insert(id, study.runs.len());
@@ -219,9 +249,8 @@ fn state(text: &str) -> Result<State, ReadError> {
 }
 
 /// A figure that is finite and not negative, or none.
-fn figure(row: &Row<'_>, column: usize, run: i64) -> Result<Option<f64>, ReadError> {
-    let value: Option<f64> = row.get(column)?;
-    match value {
+fn figure(row: &dyn Fields, column: usize, run: i64) -> Result<Option<f64>, ReadError> {
+    match row.real(column)? {
         Some(value) if !(value.is_finite() && value >= 0.0) => {
             Err(damaged(format!("run {run} has a figure that is negative or no number")))
         }
@@ -230,33 +259,33 @@ fn figure(row: &Row<'_>, column: usize, run: i64) -> Result<Option<f64>, ReadErr
 }
 
 /// A figure that must be there.
-fn needed(row: &Row<'_>, column: usize, run: i64) -> Result<f64, ReadError> {
+fn needed(row: &dyn Fields, column: usize, run: i64) -> Result<f64, ReadError> {
     figure(row, column, run)?.ok_or_else(|| damaged(format!("run {run} lacks a figure")))
 }
 
 /// A count, or a place on a device.
-fn whole(row: &Row<'_>, column: usize, run: i64) -> Result<u64, ReadError> {
-    let value: i64 = row.get(column)?;
+fn whole(row: &dyn Fields, column: usize, run: i64) -> Result<u64, ReadError> {
+    let value = int(row, column)?;
     u64::try_from(value).map_err(|_| damaged(format!("run {run} has a count that cannot be ({value})")))
 }
 
-fn conditions(connection: &Connection, study: &mut Study, runs: &Places) -> Result<(), ReadError> {
-    each(connection, "SELECT run_id, name, value FROM condition", |row| {
-        let at = place(runs, row.get(0)?, "a condition", "run")?;
-        let value: f64 = row.get(2)?;
+fn conditions(source: &mut dyn Source, study: &mut Study, runs: &Places) -> Result<(), ReadError> {
+    source.each("SELECT run_id, name, value FROM condition", &mut |row| {
+        let at = place(runs, int(row, 0)?, "a condition", "run")?;
+        let value = real(row, 2)?;
         if value.is_finite() {
-            study.runs[at].conditions.push((row.get(1)?, value));
+            study.runs[at].conditions.push((text(row, 1)?, value));
         }
         Ok(())
     })
 }
 
-fn windows(connection: &Connection, study: &mut Study, runs: &Places) -> Result<(), ReadError> {
-    let query = "SELECT run_id, start_s, length_s, operations FROM throughput ORDER BY run_id, window";
+fn windows(source: &mut dyn Source, study: &mut Study, runs: &Places) -> Result<(), ReadError> {
+    let query = "SELECT run_id, start_s, length_s, operations FROM throughput ORDER BY run_id, \"window\"";
     // Rows come run by run: the place is looked up once for each.
     let mut last: Option<(i64, usize)> = None;
-    each(connection, query, |row| {
-        let id: i64 = row.get(0)?;
+    source.each(query, &mut |row| {
+        let id = int(row, 0)?;
         let at = match last {
             Some((known, at)) if known == id => at,
             _ => place(runs, id, "a window", "run")?,
@@ -275,15 +304,15 @@ fn windows(connection: &Connection, study: &mut Study, runs: &Places) -> Result<
     })
 }
 
-fn latencies(connection: &Connection, study: &mut Study, runs: &Places) -> Result<(), ReadError> {
+fn latencies(source: &mut dyn Source, study: &mut Study, runs: &Places) -> Result<(), ReadError> {
     let query =
         "SELECT run_id, operation, operations, mean_s, histogram FROM latency ORDER BY run_id, operation";
     let mut deserializer = Deserializer::new();
-    each(connection, query, |row| {
-        let id: i64 = row.get(0)?;
+    source.each(query, &mut |row| {
+        let id = int(row, 0)?;
         let at = place(runs, id, "a latency", "run")?;
-        let operation: String = row.get(1)?;
-        let steps = steps(&mut deserializer, row.get_ref(4)?.as_blob().map_err(rusqlite::Error::from)?)
+        let operation = text(row, 1)?;
+        let steps = steps(&mut deserializer, there(row.blob(4)?)?)
             .map_err(|why| damaged(format!("run {id} has a histogram of {operation:?} that {why}")))?;
         study.runs[at].latencies.push(Latency {
             operation,
@@ -320,10 +349,10 @@ fn steps(deserializer: &mut Deserializer, blob: &[u8]) -> Result<Steps, String> 
     ))
 }
 
-fn layout(connection: &Connection, study: &mut Study, runs: &Places) -> Result<(), ReadError> {
+fn layout(source: &mut dyn Source, study: &mut Study, runs: &Places) -> Result<(), ReadError> {
     let query = "SELECT run_id, physical_bytes, length_bytes FROM layout ORDER BY run_id, extent";
-    each(connection, query, |row| {
-        let id: i64 = row.get(0)?;
+    source.each(query, &mut |row| {
+        let id = int(row, 0)?;
         let at = place(runs, id, "an extent", "run")?;
         study.runs[at]
             .extents

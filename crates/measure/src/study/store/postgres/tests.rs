@@ -1,0 +1,326 @@
+//! Several machines on one database of a real server: each run once, whole blocks, and nobody's work twice.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::Duration;
+
+use evenkeel_host::conditions::Machine;
+
+use super::cluster::Cluster;
+use super::{Address, PostgresStore, Seat};
+use crate::study::plan::Plan;
+use crate::study::plan::space::Configuration;
+use crate::study::schedule::{self, Planned};
+use crate::study::store::{Begun, Claim, Claimed, Kept, Record, Store, StoreError, Tally};
+
+const PLAN: &str = r#"
+name = "shared"
+runs = 4
+time = "1s"
+interval = "0.5s"
+[data]
+size = "64m"
+[[workload]]
+name = "mailserver"
+[[workload]]
+name = "webserver"
+[[factor]]
+name = "file_system"
+values = ["ext4", "xfs", "btrfs"]
+"#;
+const BLOCK: usize = 6;
+const RUNS: usize = 4 * BLOCK;
+const LONG: Duration = Duration::from_secs(3600);
+
+/// Shared by the tests that run at the same time; it ends with the last of them.
+static CLUSTER: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
+/// One test at a time has the database.
+static TURN: Mutex<()> = Mutex::new(());
+
+struct Scene {
+    address: Address,
+    plan: Plan,
+    configurations: Vec<Configuration>,
+    order: Vec<Planned>,
+    // Given back before the server may be stopped.
+    _turn: MutexGuard<'static, ()>,
+    cluster: Arc<Cluster>,
+}
+
+impl Scene {
+    /// An empty database; `None`, said aloud, where there is no PostgreSQL.
+    #[expect(clippy::print_stderr, reason = "what was skipped is for whoever runs it")]
+    fn new(plan: &str) -> Option<Self> {
+        let mut shared = CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
+        let cluster = match shared.upgrade().map_or_else(|| Cluster::start().map(Arc::new), Ok) {
+            Ok(cluster) => cluster,
+            Err(reason) => {
+                eprintln!("skipped: no PostgreSQL: {reason}");
+                return None;
+            }
+        };
+        *shared = Arc::downgrade(&cluster);
+        drop(shared);
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let address = Address::parse(&cluster.address()).unwrap();
+        let mut client = address.connect().unwrap();
+        client.batch_execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public").unwrap();
+        let plan = Plan::parse(plan, Path::new("")).unwrap();
+        let configurations = plan.sampled().unwrap().configurations;
+        let order = schedule::order(configurations.len(), plan.workloads.len(), plan.runs, plan.seed);
+        Some(Self { address, plan, configurations, order, _turn: turn, cluster })
+    }
+
+    fn try_join(&self, name: &str, lease: Duration) -> Result<PostgresStore, StoreError> {
+        let machine =
+            Machine { name: name.to_owned(), kernel: "k".to_owned(), cpus: 2, memory_bytes: 1 << 30 };
+        let begun = Begun { plan: &self.plan, configurations: &self.configurations, order: &self.order };
+        PostgresStore::join(&self.address, &begun, &Seat { machine: &machine, lease })
+    }
+
+    fn join(&self, name: &str) -> PostgresStore {
+        self.try_join(name, LONG).unwrap()
+    }
+
+    fn claim(&self, store: &mut PostgresStore) -> Claim {
+        store.claim(&self.plan).unwrap()
+    }
+
+    #[track_caller]
+    fn run(&self, store: &mut PostgresStore) -> Claimed {
+        match self.claim(store) {
+            Claim::Run(claimed) => claimed,
+            other => panic!("no run: {other:?}"),
+        }
+    }
+
+    fn number(&self, query: &str) -> i64 {
+        self.address.connect().unwrap().query_one(query, &[]).unwrap().get(0)
+    }
+
+    /// As if a machine had died just now.
+    fn bury(&self, name: &str) {
+        let bury = "UPDATE machine SET alive_until = now() WHERE name = $1";
+        assert_eq!(self.address.connect().unwrap().execute(bury, &[&name]).unwrap(), 1);
+    }
+}
+
+fn record() -> Record {
+    let mut record = Record::default();
+    record.answer.duration_s = 1.0;
+    record.answer.operations = 20;
+    record.answer.operations_per_s = 20.0;
+    record.answer.interval_s = 0.5;
+    record.answer.windows = vec![12, 8];
+    record.conditions = vec![("load_1m".to_owned(), 0.5), ("load_1m".to_owned(), 0.7)];
+    record.message = Some("a null \0 in it".to_owned());
+    record
+}
+
+#[test]
+fn machines_take_whole_blocks_in_the_plans_order() {
+    let Some(scene) = Scene::new(PLAN) else { return };
+    let (mut one, mut other) = (scene.join("one"), scene.join("other"));
+    // In turns, and yet each has a block of its own.
+    for at in 0..BLOCK {
+        for (store, block) in [(&mut one, 0), (&mut other, 1)] {
+            let run = scene.run(store);
+            assert_eq!(run.planned, scene.order[block * BLOCK + at]);
+            assert_eq!(store.finish(run.id, &record()).unwrap(), Kept::Yes);
+        }
+    }
+    // The faster one takes what is left.
+    for at in 2 * BLOCK..RUNS {
+        let run = scene.run(&mut one);
+        assert_eq!(run.planned, scene.order[at]);
+        assert_eq!(one.finish(run.id, &record()).unwrap(), Kept::Yes);
+    }
+    assert_eq!((scene.claim(&mut one), scene.claim(&mut other)), (Claim::Over, Claim::Over));
+    assert_eq!(one.tally().unwrap(), Tally { done: RUNS as u64, ..Tally::default() });
+    let machines = "SELECT max(machines) FROM (SELECT count(DISTINCT machine_id) AS machines FROM run
+                    GROUP BY repeat) AS blocks";
+    assert_eq!(scene.number(machines), 1);
+    assert_eq!(scene.number("SELECT count(*) FROM throughput"), 2 * RUNS as i64);
+    assert_eq!(scene.number("SELECT count(*) FROM condition WHERE value = 0.7"), RUNS as i64);
+    for figure in 1..=9 {
+        let rows = scene.number(&format!("SELECT count(*) FROM figure_{figure}"));
+        assert_eq!(rows > 0, [1, 2, 5, 6, 7].contains(&figure), "figure {figure}: {rows}");
+    }
+    let per_machine = "SELECT count(*) FROM figure_1 WHERE machine = 'one' AND runs = 3";
+    assert_eq!(scene.number(per_machine), BLOCK as i64, "the other's single run varies from nothing");
+}
+
+#[test]
+fn many_machines_at_once_take_each_run_once() {
+    let Some(scene) = Scene::new(&PLAN.replace("runs = 4", "runs = 16")) else { return };
+    let scene = &scene;
+    let all = thread::scope(|scope| {
+        let work = |number: usize| {
+            // All of them at once find that the study is to be made.
+            let mut store = scene.join(&format!("machine-{number}"));
+            let mut taken = Vec::new();
+            loop {
+                match scene.claim(&mut store) {
+                    Claim::Run(run) => {
+                        assert_eq!(store.finish(run.id, &record()).unwrap(), Kept::Yes);
+                        taken.push(run.id);
+                    }
+                    Claim::Wait => thread::sleep(Duration::from_millis(1)),
+                    Claim::Over => break taken,
+                }
+            }
+        };
+        let machines: Vec<_> = (0..5).map(|number| scope.spawn(move || work(number))).collect();
+        machines.into_iter().flat_map(|machine| machine.join().unwrap()).collect::<Vec<_>>()
+    });
+    assert_eq!(all.len(), 16 * BLOCK);
+    assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 16 * BLOCK);
+}
+
+#[test]
+fn what_a_machine_leaves_is_taken_over_after_its_lease_and_what_it_then_brings_is_dropped() {
+    let Some(scene) = Scene::new(&PLAN.replace("runs = 4", "runs = 1")) else { return };
+    let (mut dying, mut heir) = (scene.join("dying"), scene.join("heir"));
+    let done = scene.run(&mut dying);
+    assert_eq!(dying.finish(done.id, &record()).unwrap(), Kept::Yes);
+    let left = scene.run(&mut dying);
+    assert_eq!(scene.claim(&mut heir), Claim::Wait, "it may still be alive");
+    scene.bury("dying");
+    assert_eq!(scene.run(&mut heir), left);
+    assert_eq!(scene.number("SELECT count(*) FROM run WHERE state = 'running'"), 1);
+
+    // It was only slow: what it has done meanwhile is not kept, and it takes nothing of that block any more.
+    assert_eq!(dying.finish(left.id, &record()).unwrap(), Kept::TakenOver);
+    assert_eq!(dying.fail(left.id, "too late", &[]).unwrap(), Kept::TakenOver);
+    dying.skip(left.id, "too late").unwrap();
+    dying.put_back(left.id).unwrap();
+    assert_eq!(scene.claim(&mut dying), Claim::Wait);
+    assert_eq!(scene.number("SELECT count(*) FROM run WHERE state = 'running'"), 1);
+    assert_eq!(heir.finish(left.id, &record()).unwrap(), Kept::Yes);
+    for _ in 2..BLOCK {
+        let run = scene.run(&mut heir);
+        assert_eq!(heir.finish(run.id, &record()).unwrap(), Kept::Yes);
+    }
+    assert_eq!((scene.claim(&mut heir), scene.claim(&mut dying)), (Claim::Over, Claim::Over));
+    assert_eq!(scene.number("SELECT count(*) FROM throughput"), 2 * BLOCK as i64);
+    let of_heir = "SELECT count(*) FROM run JOIN machine ON machine.id = machine_id WHERE name = 'heir'";
+    assert_eq!(scene.number(of_heir), BLOCK as i64 - 1);
+}
+
+#[test]
+fn free_blocks_come_before_those_of_the_dead() {
+    let Some(scene) = Scene::new(&PLAN.replace("runs = 4", "runs = 2")) else { return };
+    let (mut dead, mut heir) = (scene.join("dead"), scene.join("heir"));
+    let first = scene.run(&mut dead);
+    scene.bury("dead");
+    for at in BLOCK..2 * BLOCK {
+        let run = scene.run(&mut heir);
+        assert_eq!(run.planned, scene.order[at]);
+        assert_eq!(heir.finish(run.id, &record()).unwrap(), Kept::Yes);
+    }
+    assert_eq!(scene.run(&mut heir), first);
+}
+
+#[test]
+fn a_machine_whose_heart_beats_stays_alive_for_longer_than_its_lease() {
+    let Some(scene) = Scene::new(PLAN) else { return };
+    let lease = Duration::from_millis(400);
+    let alive = scene.try_join("alive", lease).unwrap();
+    let until = || scene.number("SELECT (extract(epoch FROM alive_until) * 1000000)::bigint FROM machine");
+    let first = until();
+    while until() < first + 3 * lease.as_micros() as i64 {
+        thread::sleep(Duration::from_millis(5));
+    }
+    // Whoever leaves in order is not waited for.
+    drop(alive);
+    assert_eq!(scene.number("SELECT count(*) FROM machine WHERE alive_until <= now()"), 1);
+}
+
+#[test]
+fn one_process_at_a_time_takes_part_under_a_name_and_the_next_has_its_runs_at_once() {
+    let Some(scene) = Scene::new(PLAN) else { return };
+    let mut first = scene.join("here");
+    let run = scene.run(&mut first);
+    let refused = scene.try_join("here", LONG).err();
+    assert!(matches!(refused, Some(StoreError::NameTaken(name)) if name == "here"));
+    // Killed: nobody ends its part.
+    let PostgresStore { client, part, .. } = &mut first;
+    let old = part.clone();
+    client.batch_execute("SELECT pg_advisory_unlock_all()").unwrap();
+    let mut next = scene.join("here");
+    assert_eq!(scene.run(&mut next), run);
+    // Were it alive after all, it could do nothing.
+    assert_eq!(first.part.session, old.session);
+    let ended = first.finish(run.id, &record());
+    assert!(matches!(ended, Err(StoreError::Replaced(name)) if name == "here"));
+    assert!(matches!(first.claim(&scene.plan), Err(StoreError::Replaced(_))));
+    assert_eq!(next.finish(run.id, &record()).unwrap(), Kept::Yes);
+}
+
+#[test]
+fn a_configuration_that_one_machine_cannot_mount_is_skipped_there_and_tried_elsewhere() {
+    let Some(scene) = Scene::new(PLAN) else { return };
+    let (mut poor, mut rich) = (scene.join("poor"), scene.join("rich"));
+    let bad = scene.run(&mut poor);
+    poor.skip(bad.id, "unknown filesystem type").unwrap();
+    let is_bad = |run: &Claimed| run.planned.configuration == bad.planned.configuration;
+    // The rest of its block, and a whole one after it.
+    for _ in 0..2 * (BLOCK - 2) {
+        let run = scene.run(&mut poor);
+        assert!(!is_bad(&run), "tried again");
+        assert_eq!(poor.finish(run.id, &record()).unwrap(), Kept::Yes);
+    }
+    let of_rich: Vec<Claimed> = (0..BLOCK)
+        .map(|_| {
+            let run = scene.run(&mut rich);
+            assert_eq!(rich.finish(run.id, &record()).unwrap(), Kept::Yes);
+            run
+        })
+        .collect();
+    assert_eq!(of_rich.iter().filter(|run| is_bad(run)).count(), 2);
+    let skipped = "SELECT count(*) FROM run JOIN machine ON machine.id = machine_id
+                   WHERE state = 'skipped' AND name = 'poor' AND message = 'unknown filesystem type'";
+    assert_eq!(scene.number(skipped), 4);
+    poor.retry().unwrap();
+    assert_eq!(poor.tally().unwrap().skipped, 0);
+    assert!(is_bad(&scene.run(&mut poor)), "asked for, it is tried again");
+}
+
+#[test]
+fn another_plan_or_sample_is_refused() {
+    let Some(mut scene) = Scene::new(PLAN) else { return };
+    drop(scene.join("one"));
+    scene.configurations.swap(0, 1);
+    assert!(matches!(scene.try_join("one", LONG).err(), Some(StoreError::OtherSample(_))));
+    scene.plan = Plan::parse(&PLAN.replace("runs = 4", "runs = 5"), Path::new("")).unwrap();
+    let refused = scene.try_join("one", LONG).err();
+    assert!(matches!(refused, Some(StoreError::OtherPlan(name)) if name == "shared"));
+    let client = &mut scene.address.connect().unwrap();
+    client
+        .batch_execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public; CREATE TABLE study (a INT)")
+        .unwrap();
+    let refused = scene.try_join("one", LONG).err().unwrap().to_string();
+    assert!(refused.contains("does not exist") && !refused.contains('\n'), "{refused}");
+}
+
+#[test]
+fn a_server_that_starts_anew_costs_no_run() {
+    let Some(scene) = Scene::new(PLAN) else { return };
+    let mut store = scene.join("patient");
+    let run = scene.run(&mut store);
+    scene.cluster.stop().unwrap();
+    let server = &scene.cluster;
+    thread::scope(|scope| {
+        let back = scope.spawn(|| server.begin());
+        assert_eq!(store.finish(run.id, &record()).unwrap(), Kept::Yes);
+        back.join().unwrap().unwrap();
+    });
+    // And where the answer was lost, what was kept is kept once.
+    assert_eq!(store.finish(run.id, &record()).unwrap(), Kept::Yes);
+    assert_eq!(scene.number("SELECT count(*) FROM throughput"), 2);
+    let others = scene.try_join("patient", LONG).err();
+    assert!(matches!(others, Some(StoreError::NameTaken(_))), "its name is its own again");
+    assert_eq!(scene.run(&mut store).planned, scene.order[1]);
+}
