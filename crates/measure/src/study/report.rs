@@ -81,7 +81,8 @@ pub struct StudyFacts {
     pub workloads: Vec<String>,
     /// Its factors with their values.
     pub factors: Vec<FactorFacts>,
-    /// Its configurations with the value of each factor; `null` where a configuration does not have it.
+    /// Its configurations with the value of each factor; `null` where a configuration does not have it. Where several
+    /// machines ran it, each is there once for each machine that ran it.
     pub configurations: Vec<ConfigurationFacts>,
     /// Runs that have figures.
     pub runs_done: usize,
@@ -141,7 +142,8 @@ pub struct LeftOut {
 
 /// Analyses a study.
 pub fn analyse(study: &Study) -> StudyReport {
-    let groups = Groups::of(study);
+    let study = study.by_machine();
+    let groups = Groups::of(&study);
     let factors = Factors::of(&groups);
     let (bands, instantaneous) = over_time::over_time(&groups);
     let latency_ranges = latencies::latency_ranges(&groups);

@@ -79,17 +79,12 @@ pub struct Factors {
 }
 
 impl Factors {
-    /// Those of the configurations, in the order in which they occur; several machines are a factor too.
+    /// Those of the configurations, in the order in which they occur.
     pub fn of(groups: &Groups<'_>) -> Self {
         let mut factors = Self { names: Vec::new(), values: Vec::new() };
         for configuration in &groups.study.configurations {
             for (name, value) in &configuration.settings {
                 factors.add(name, value);
-            }
-        }
-        if groups.study.machines.len() > 1 {
-            for machine in &groups.study.machines {
-                factors.add(MACHINE, &machine.name);
             }
         }
         factors
@@ -111,19 +106,14 @@ impl Factors {
         self.names.iter().map(String::as_str).zip(self.values.iter().map(Vec::as_slice))
     }
 
-    fn levels(&self, groups: &Groups<'_>, group: &Group<'_>, machine: Option<usize>) -> Vec<Option<usize>> {
+    fn levels(&self, groups: &Groups<'_>, group: &Group<'_>) -> Vec<Option<usize>> {
         let level = |(name, values): (&str, &[String])| {
-            let value = match name {
-                MACHINE => machine.map(|at| groups.study.machines[at].name.as_str()),
-                _ => groups.configuration(group).setting(name),
-            };
+            let value = groups.configuration(group).setting(name);
             values.iter().position(|known| Some(known.as_str()) == value)
         };
         self.iter().map(level).collect()
     }
 }
-
-const MACHINE: &str = "machine";
 
 /// What explains the figures of a study.
 pub fn explained(groups: &Groups<'_>, factors: &Factors) -> Vec<Explained> {
@@ -142,31 +132,19 @@ pub fn explained(groups: &Groups<'_>, factors: &Factors) -> Vec<Explained> {
     all
 }
 
-/// A cell for each configuration, or for each machine that ran it, with the place of the configuration.
+/// A cell for each configuration, with its place.
 fn cells(groups: &Groups<'_>, factors: &Factors, figure: Figure, workload: usize) -> Vec<(usize, Cell)> {
-    let several = groups.study.machines.len() > 1;
     let mut cells = Vec::new();
     for group in groups.groups.iter().filter(|group| group.workload == workload) {
-        let machines: Vec<Option<usize>> = match several {
-            true => (0..groups.study.machines.len()).map(Some).collect(),
-            false => vec![None],
+        let logs = |values: &mut dyn Iterator<Item = f64>| -> Vec<f64> {
+            values.map(f64::ln).filter(|log| log.is_finite()).collect()
         };
-        for machine in machines {
-            let of_machine = group.runs.iter().zip(&group.rates);
-            let of_machine = of_machine.filter(|(run, _)| machine.is_none() || run.machine == machine);
-            let rates: Vec<f64> = of_machine.map(|(_, &rate)| rate).collect();
-            let values: Vec<f64> = match figure {
-                Figure::Throughput => {
-                    rates.iter().map(|rate| rate.ln()).filter(|log| log.is_finite()).collect()
-                }
-                Figure::Variation => {
-                    stats::rsd(&rates).map(f64::ln).filter(|log| log.is_finite()).into_iter().collect()
-                }
-            };
-            if !values.is_empty() {
-                let levels = factors.levels(groups, group, machine);
-                cells.push((group.configuration, Cell { levels, values }));
-            }
+        let values = match figure {
+            Figure::Throughput => logs(&mut group.rates.iter().copied()),
+            Figure::Variation => logs(&mut stats::rsd(&group.rates).into_iter()),
+        };
+        if !values.is_empty() {
+            cells.push((group.configuration, Cell { levels: factors.levels(groups, group), values }));
         }
     }
     cells
@@ -179,7 +157,7 @@ fn together(each: &[Vec<(usize, Cell)>]) -> Vec<Cell> {
         let values = || cells.iter().flat_map(|(_, cell)| &cell.values);
         let mean = values().sum::<f64>() / values().count().max(1) as f64;
         for (configuration, cell) in cells {
-            let known = all.iter_mut().find(|(of, other)| of == configuration && other.levels == cell.levels);
+            let known = all.iter_mut().find(|(of, _)| of == configuration);
             let relative = cell.values.iter().map(|value| value - mean);
             match known {
                 Some((_, other)) => other.values.extend(relative),
