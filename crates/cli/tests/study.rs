@@ -232,6 +232,36 @@ fn a_study_that_is_stopped_and_one_that_is_killed_go_on_and_leave_nothing() {
 }
 
 #[test]
+fn the_loop_device_of_a_killed_study_is_removed_from_another_folder_too() {
+    let test = "the_loop_device_of_a_killed_study_is_removed_from_another_folder_too";
+    if !can_run(test) {
+        return;
+    }
+    let scene = Scene::new();
+    fs::create_dir(scene.path("elsewhere")).unwrap();
+    let elsewhere = fs::canonicalize(scene.path("elsewhere")).unwrap().display().to_string();
+    let plan = plan("").replace("size = \"320m\"", &format!("size = \"320m\"\nfolder = \"{elsewhere}\""));
+    fs::write(scene.path("plan.toml"), plan.replace(", \"xfs\", \"btrfs\"", "")).unwrap();
+    let killed = Running::after(&scene, 0);
+    killed.signal("KILL");
+    drop(killed);
+    let image = scene.path("elsewhere/evenkeel-story.img");
+    assert!(image.exists());
+
+    // Whoever did not make it leaves it alone.
+    let stranger = scene.run("study run plan.toml --out t");
+    assert_eq!(stranger.code, Some(2), "{stranger:?}");
+    says(&stranger.stderr, &["evenkeel-story.img", "already exists"]);
+    assert!(image.exists());
+
+    let ran = scene.run(&format!("{LINE} --resume"));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    nothing_is_left(&scene);
+    assert!(!image.exists());
+    assert!(backing_files().iter().all(|file| !file.starts_with(&elsewhere)), "a loop device is attached");
+}
+
+#[test]
 fn an_impatient_second_ctrl_c_unmounts_and_detaches_too() {
     let test = "an_impatient_second_ctrl_c_unmounts_and_detaches_too";
     if !can_run(test) {
@@ -257,13 +287,16 @@ fn what_cannot_be_mounted_is_skipped_with_its_message_and_others_go_on() {
     }
     let more = "[[factor]]\nname = \"journal_mode\"\nvalues = [\"ordered\", \"nonsense\"]\n\
                 [[workload]]\nname = \"own\"\ncommand = [\"sh\", \"-c\", \"touch x; echo 250 operations per second\"]\n\
-                [[workload]]\nname = \"bad\"\ncommand = [\"sh\", \"-c\", \"echo went wrong >&2; exit 1\"]\n";
-    let plan = plan(more).replace(", \"xfs\", \"btrfs\"", "").replace("runs = 2", "runs = 1");
-    let scene = scene_with(&plan);
+                [[workload]]\nname = \"bad\"\ncommand = [\"sh\", \"-c\", \"test -e READY && echo 7 && exit 0; echo went wrong >&2; exit 1\"]\n";
+    let scene = Scene::new();
+    let ready = scene.path("s/ready").display().to_string();
+    let plan = plan(&more.replace("READY", &ready)).replace(", \"xfs\", \"btrfs\"", "");
+    fs::write(scene.path("plan.toml"), plan.replace("runs = 2", "runs = 1")).unwrap();
     let ran = scene.run(LINE);
     assert_eq!(ran.code, Some(1), "{ran:?}");
     says(&ran.stdout, &["2 runs done, 3 skipped, 1 failed"]);
     says(&ran.stderr, &["skipped ext4-nonsense: mount failed: ", "sh failed: went wrong"]);
+    says(ran.stderr.lines().last().unwrap(), &["sqlite3 s/study.db", "--retry-failed"]);
     nothing_is_left(&scene);
     says(&words(&scene, "SELECT DISTINCT message FROM run WHERE state = 'skipped'"), &["mount failed"]);
     assert_eq!(
@@ -273,6 +306,16 @@ fn what_cannot_be_mounted_is_skipped_with_its_message_and_others_go_on() {
         ),
         250
     );
+
+    // What was missing is there now: asked for, what failed is tried again, and nothing else.
+    says(&scene.misused(&format!("{LINE} --retry-failed")), &["--resume"]);
+    fs::write(scene.path("s/ready"), "").unwrap();
+    let ran = scene.run(&format!("{LINE} --resume"));
+    says(&ran.stdout, &["2 runs done, 3 skipped, 1 failed"]);
+    let ran = scene.run(&format!("{LINE} --resume --retry-failed"));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    says(&ran.stdout, &["3 runs done, 3 skipped, 0 failed"]);
+    assert_eq!(number(&scene, "SELECT count(*) FROM run WHERE message LIKE '%went wrong%'"), 0);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What may be typed of studies.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{ArgGroup, Args as ClapArgs, Subcommand};
 
@@ -59,6 +60,10 @@ pub(crate) struct StudyPlanArgs {
 ///
 /// Results are in DIR/study.db after each run. Ctrl-C stops at once: everything is unmounted and every loop device
 /// released; --resume goes on with the run that it stopped. Needs to be root.
+///
+/// With --db, results are in a PostgreSQL database instead, and the same command on several machines runs the study
+/// together: each takes whole blocks of runs, and what one that died has left goes to another. The first begins the study,
+/// the others join in, with --resume or without.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = STUDY_RUN_EXAMPLES)]
 pub(crate) struct StudyRunArgs {
@@ -72,18 +77,48 @@ pub(crate) struct StudyRunArgs {
     /// Go on with the study of this plan that was begun there
     #[arg(long)]
     pub(crate) resume: bool,
+
+    /// When going on, try again what failed or was skipped
+    #[arg(long, requires = "resume")]
+    pub(crate) retry_failed: bool,
+
+    /// PostgreSQL database for the results, shared by several machines: postgres://user@host/database. Its password comes
+    /// from PGPASSWORD, or stands in the address. The connection is not encrypted
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) db: Option<String>,
+
+    /// What results call this machine [default: its host name]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) machine: Option<String>,
+
+    /// With --db: how long after this machine was last heard of others take over what it has left
+    #[arg(long, value_name = "TIME", default_value = "60s", requires = "db", value_parser = lease)]
+    pub(crate) lease: Duration,
+}
+
+/// A lease long enough for several heartbeats.
+fn lease(text: &str) -> Result<Duration, String> {
+    match evenkeel_measure::quantity::seconds(text)? {
+        seconds if (1.0..=86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("a lease is at least 1s and at most 24h".to_owned()),
+    }
 }
 
 /// Report what a study found: figures, tables, and which parameter to change
 ///
-/// Reads DIR/study.db, also while the study runs. Prints what it says, and writes study.html, a page of all figures that
+/// Reads DIR/study.db, or with --db a PostgreSQL database, also while the study runs. Prints what it says, and writes study.html, a page of all figures that
 /// opens without a network, study.json, and a file of comma-separated values for each table, over those of an earlier
 /// report.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = STUDY_REPORT_EXAMPLES)]
+#[command(group(ArgGroup::new("study").args(["folder", "db"]).required(true)))]
 pub(crate) struct StudyReportArgs {
     /// The folder that the study was run in
-    pub(crate) folder: PathBuf,
+    pub(crate) folder: Option<PathBuf>,
+
+    /// The PostgreSQL database that it was run with: postgres://user@host/database, and PGPASSWORD
+    #[arg(long, value_name = "ADDRESS", requires = "out")]
+    pub(crate) db: Option<String>,
 
     /// Folder for the report [default: that of the study]
     #[arg(long, value_name = "DIR")]
@@ -118,6 +153,10 @@ Examples:
   sudo evenkeel study run plan.toml --out results
   sudo evenkeel study run plan.toml --out results --resume
                                                     after Ctrl-C, or a crash
+  sudo evenkeel study run plan.toml --out results --resume --retry-failed
+                                                    what failed, too
+  sudo -E evenkeel study run plan.toml --out scratch --db postgres://me@db.example/study
+                                                    the same on each of several machines
   sqlite3 results/study.db 'SELECT state, count(*) FROM run GROUP BY state'
 
 Exit status: 0 done, 1 runs failed, 2 wrong usage or an unusable plan, 130 interrupted.";
@@ -126,5 +165,6 @@ const STUDY_REPORT_EXAMPLES: &str = "\
 Examples:
   evenkeel study report results
   evenkeel study report /mnt/archive/results --out report
+  evenkeel study report --db postgres://me@db.example/study --out report
 
 Exit status: 0 done, 2 no study there, or a damaged one.";

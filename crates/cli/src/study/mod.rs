@@ -1,5 +1,6 @@
 //! `evenkeel study`: plans, runs and reports.
 
+mod database;
 mod lock;
 mod report;
 mod run;
@@ -8,6 +9,7 @@ mod worker;
 
 use evenkeel_measure::study::plan::Plan;
 use evenkeel_measure::study::plan::presets::{self, PRESETS};
+use evenkeel_measure::study::store::Address;
 
 use crate::args::{StudyArgs, StudyCommand, StudyPlanArgs, WhichPlan};
 use crate::failure::Failure;
@@ -50,4 +52,9 @@ fn chosen(which: &WhichPlan) -> Result<Plan, Failure> {
         }
         (None, None) => Err(Failure::Unusable("name a plan, or a preset with --preset".to_owned())),
     }
+}
+
+/// The address of a database, which no message repeats: a password may be in it.
+fn address(text: &str) -> Result<Address, Failure> {
+    Address::parse(text).map_err(|error| Failure::Unusable(format!("--db: {error}")))
 }

@@ -3,11 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use evenkeel_measure::report::{format, html};
+use evenkeel_measure::study::data::{MACHINE, Study};
 use evenkeel_measure::study::report::{StudyReport, analyse};
 use evenkeel_measure::study::store::DATABASE;
 use evenkeel_measure::study::tables::tables;
-use evenkeel_measure::{stats, study::read::read};
+use evenkeel_measure::{
+    stats,
+    study::read::{read, read_postgres},
+};
 
+use super::address;
 use crate::args::StudyReportArgs;
 use crate::failure::Failure;
 use crate::outputs::write_whole;
@@ -16,19 +21,31 @@ use crate::table::lay_out_with_text;
 
 /// Reads a study, says what it found, and writes the report.
 pub(crate) fn run(args: &StudyReportArgs) -> Result<(), Failure> {
-    let database = args.folder.join(DATABASE);
-    if !database.is_file() {
-        let what = "there is no study.db here; name the folder that `evenkeel study run --out` was given";
-        return Err(Failure::about(&args.folder, what));
-    }
-    let study = read(&database).map_err(|error| Failure::about(&database, error))?;
+    let (study, folder) = match (&args.db, &args.folder) {
+        (Some(text), _) => {
+            let address = address(text)?;
+            let study =
+                read_postgres(&address).map_err(|error| Failure::Unusable(format!("{address}: {error}")))?;
+            (study, args.out.as_deref().unwrap_or(Path::new(".")))
+        }
+        (None, Some(folder)) => (of_folder(folder)?, args.out.as_deref().unwrap_or(folder)),
+        (None, None) => return Err(Failure::Unusable("name the folder of a study, or --db".to_owned())),
+    };
     let report = analyse(&study);
-    let folder = args.out.as_deref().unwrap_or(&args.folder);
     std::fs::create_dir_all(folder).map_err(|error| Failure::about(folder, error))?;
     say(&summary(&report))?;
     let files = write(&report, folder)?;
     let [first, others @ ..] = &files[..] else { return Ok(()) };
     say(&format!("Wrote {} and {} more beside it.\n", first.display(), others.len()))
+}
+
+fn of_folder(folder: &Path) -> Result<Study, Failure> {
+    let database = folder.join(DATABASE);
+    if !database.is_file() {
+        let what = "there is no study.db here; name the folder that `evenkeel study run --out` was given";
+        return Err(Failure::about(folder, what));
+    }
+    read(&database).map_err(|error| Failure::about(&database, error))
 }
 
 /// All files, the page first.
@@ -52,9 +69,14 @@ fn summary(report: &StudyReport) -> String {
     let study = &report.study;
     let count = |many: usize| format::count(many as u64);
     let mut text = format!(
-        "{}: {} configurations, {} workloads, {} runs\n\n",
+        "{}: {} configurations{}, {} workloads, {} runs\n\n",
         study.name,
         count(study.configurations.len()),
+        if study.factors.iter().any(|factor| factor.name == MACHINE) {
+            " (each machine's apart)"
+        } else {
+            ""
+        },
         count(study.workloads.len()),
         count(study.runs_done)
     );

@@ -3,17 +3,16 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use evenkeel_host::conditions::Machine;
 use evenkeel_host::{loop_device, program, stack};
 use evenkeel_measure::report::format;
 use evenkeel_measure::study::plan::space::Configuration;
 use evenkeel_measure::study::plan::{Kind, Plan};
 use evenkeel_measure::study::runner::{self, Observer, Progress, RunError};
-use evenkeel_measure::study::schedule;
 use evenkeel_measure::study::stage::HostStage;
-use evenkeel_measure::study::store::{DATABASE, Store, StoreError, Tally};
+use evenkeel_measure::study::store::Tally;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::database::{self, Place};
 use super::lock::FolderLock;
 use super::{chosen, text};
 use crate::args::StudyRunArgs;
@@ -28,11 +27,7 @@ const SPACE_TO_SPARE_BYTES: u64 = 64 << 20;
 pub(crate) fn run(args: &StudyRunArgs) -> Result<(), Failure> {
     let plan = chosen(&args.which)?;
     let sampled = plan.sampled().map_err(|error| Failure::Unusable(error.to_string()))?;
-    let database = args.out.join(DATABASE);
-    if database.exists() && !args.resume {
-        let what = "there are results; go on with them by --resume, or name another folder with --out";
-        return Err(Failure::about(&database, what));
-    }
+    let database = Place::of(args)?;
     if !program::is_root() {
         return Err(Failure::Unusable("study run makes and mounts file systems: run it as root".to_owned()));
     }
@@ -45,15 +40,15 @@ pub(crate) fn run(args: &StudyRunArgs) -> Result<(), Failure> {
     let mut stage = HostStage::new(&plan, &scratch, worker, interrupt.clone())
         .map_err(|error| Failure::about(&scratch, error))?;
     check_devices(&plan, &sampled.configurations, &scratch)?;
-    let mut store = open(&plan, &sampled.configurations, &database)?;
+    let mut store = database::open(&database, args, &plan, &sampled.configurations)?;
     say(&text::summary(&plan, &sampled))?;
     let mut shown = Shown::new();
-    let ended = runner::run(&plan, &sampled.configurations, &mut store, &mut stage, &mut shown, &interrupt);
+    let ended = runner::run(&plan, &sampled.configurations, &mut *store, &mut stage, &mut shown, &interrupt);
     shown.bar.finish_and_clear();
     drop(stage);
     match ended {
-        Ok(tally) => conclude(&tally, &args.out),
-        Err(RunError::Interrupted) => Err(Failure::Stopped(stopped(&store, args))),
+        Ok(tally) => conclude(&tally, &database),
+        Err(RunError::Interrupted) => Err(Failure::Stopped(stopped(store.tally().unwrap_or_default(), args))),
         Err(other) => {
             Err(Failure::Unusable(format!("{other}; what was done is kept, and --resume goes on from there")))
         }
@@ -62,18 +57,6 @@ pub(crate) fn run(args: &StudyRunArgs) -> Result<(), Failure> {
 
 fn own_path() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(|error| Failure::Unusable(format!("where this program is: {error}")))
-}
-
-fn open(plan: &Plan, configurations: &[Configuration], database: &Path) -> Result<Store, Failure> {
-    let machine = Machine::this();
-    let opened = match database.exists() {
-        true => Store::resume(database, plan, &machine),
-        false => {
-            let order = schedule::order(configurations.len(), plan.workloads.len(), plan.runs, plan.seed);
-            Store::create(database, plan, configurations, &order, &machine)
-        }
-    };
-    opened.map_err(|error: StoreError| Failure::about(database, error))
 }
 
 /// That all programs are there: found out now, and not in the middle of a night.
@@ -125,29 +108,27 @@ fn check_devices(plan: &Plan, configurations: &[Configuration], scratch: &Path) 
     Ok(())
 }
 
-fn conclude(tally: &Tally, out: &Path) -> Result<(), Failure> {
-    let (done, database) = (format::count(tally.done), out.join(DATABASE));
+fn conclude(tally: &Tally, database: &Place) -> Result<(), Failure> {
     say(&format!(
-        "{done} runs done, {} skipped, {} failed: {}\n",
+        "{} runs done, {} skipped, {} failed: {database}\n",
+        format::count(tally.done),
         format::count(tally.skipped),
         format::count(tally.failed),
-        database.display()
     ))?;
     match tally.failed {
         0 => Ok(()),
         _ => Err(Failure::No(format!(
-            "{} runs failed; `sqlite3 {} \"SELECT id, message FROM run WHERE state = 'failed'\"` says why",
+            "{} runs failed; `{}` says why, and --resume --retry-failed tries them again",
             tally.failed,
-            database.display()
+            database.query("SELECT id, message FROM run WHERE state = 'failed'")
         ))),
     }
 }
 
-fn stopped(store: &Store, args: &StudyRunArgs) -> String {
-    let done = store.tally().map_or(0, |tally| tally.done + tally.skipped + tally.failed);
+fn stopped(tally: Tally, args: &StudyRunArgs) -> String {
     format!(
         "interrupted after {} runs; everything is unmounted. `evenkeel study run ... --out {} --resume` goes on",
-        format::count(done),
+        format::count(tally.settled()),
         args.out.display()
     )
 }
@@ -174,6 +155,12 @@ impl Observer for Shown {
         let left =
             progress.left_s.map_or_else(String::new, |left_s| format!("{} left, ", format::duration(left_s)));
         self.bar.set_message(format!("{left}{} {}", progress.workload, progress.configuration));
+    }
+
+    fn waiting(&mut self, settled: u64, all: u64) {
+        self.bar.set_length(all);
+        self.bar.set_position(settled);
+        self.bar.set_message("with other machines");
     }
 
     fn note(&mut self, line: &str) {

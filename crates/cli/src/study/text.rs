@@ -60,10 +60,7 @@ pub(super) fn plan(plan: &Plan, sampled: &Sampled, out: &Path) -> String {
     let (scratch, node) = (out.join(SCRATCH_FOLDER), Path::new("/dev/loopN"));
     let point = scratch.join("mnt");
     if sampled.configurations.iter().any(|one| one.device == "loop") {
-        let image = plan.loop_folder.as_ref().map_or_else(
-            || scratch.join("loop.img"),
-            |folder| folder.join(format!("evenkeel-{}.img", plan.name)),
-        );
+        let image = plan.loop_image(&scratch);
         let image = image.display();
         text += &format!(
             "\nOnce, before the first run, and undone after the last:\n  \

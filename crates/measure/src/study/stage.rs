@@ -25,6 +25,8 @@ use super::steps::Step;
 use super::store::Record;
 use super::worker::{Answer, Job};
 
+/// The name of the mark that the loop device's file is elsewhere.
+const LOOP_MARK: &str = "loop-elsewhere";
 /// How long mkfs may take.
 const MKFS_TIME: Duration = Duration::from_secs(1800);
 /// How much longer than its time a workload may take: its last operations, and the writing of its answer.
@@ -42,6 +44,8 @@ pub struct HostStage {
     settings: Vec<KernelSetting>,
     images: BTreeMap<PathBuf, ScratchFile>,
     loop_device: Option<LoopDevice>,
+    /// Says that the file elsewhere is of this folder's study.
+    loop_mark: Option<PathBuf>,
     loop_image: PathBuf,
     loop_bytes: u64,
     point: PathBuf,
@@ -65,13 +69,16 @@ impl HostStage {
         interrupt: Interrupt,
     ) -> std::io::Result<Self> {
         let point = folder.join("mnt");
-        let loop_image = match &plan.loop_folder {
-            Some(other) => other.join(format!("evenkeel-{}.img", plan.name.replace('/', "-"))),
-            None => folder.join("loop.img"),
-        };
+        let loop_image = plan.loop_image(folder);
+        let loop_mark = plan.loop_folder.as_ref().map(|_| folder.join(LOOP_MARK));
         if folder.exists() {
             mounted::remove_leftover(&point);
             loop_device::remove_leftover(&folder.join("loop.img"));
+            // Of a study in another folder it may be in use.
+            if let Some(mark) = loop_mark.as_ref().filter(|mark| mark.exists()) {
+                loop_device::remove_leftover(&loop_image);
+                fs::remove_file(mark)?;
+            }
             for entry in fs::read_dir(folder)?.flatten() {
                 let path = entry.path();
                 if path.extension().is_some_and(|extension| extension == "image") {
@@ -85,6 +92,7 @@ impl HostStage {
             settings: Vec::new(),
             images: BTreeMap::new(),
             loop_device: None,
+            loop_mark,
             loop_image,
             loop_bytes: plan.loop_bytes,
             point: fs::canonicalize(&point)?,
@@ -209,6 +217,10 @@ impl Stage for HostStage {
             return Ok(node);
         }
         if self.loop_device.is_none() {
+            if let Some(mark) = self.loop_mark.as_ref().filter(|_| !self.loop_image.exists()) {
+                fs::write(mark, "")
+                    .map_err(|error| StageError::Fatal(format!("{}: {error}", mark.display())))?;
+            }
             let made = LoopDevice::over_new(&self.loop_image, self.loop_bytes, &self.interrupt);
             self.loop_device = Some(made.map_err(|error| match error {
                 ProgramError::Interrupted => StageError::Interrupted,
@@ -316,6 +328,9 @@ impl Drop for HostStage {
         self.settings.clear();
         self.images.clear();
         self.loop_device = None;
+        if let Some(mark) = &self.loop_mark {
+            let _there_may_be_none = fs::remove_file(mark);
+        }
         let _not_empty_is_kept = fs::remove_dir(&self.point).and_then(|()| fs::remove_dir(&self.folder));
     }
 }

@@ -248,6 +248,14 @@ impl Plan {
         Ok(())
     }
 
+    /// The file behind the loop device of a study whose runs keep what they need in `scratch`.
+    pub fn loop_image(&self, scratch: &Path) -> PathBuf {
+        match &self.loop_folder {
+            Some(folder) => folder.join(format!("evenkeel-{}.img", self.name.replace('/', "-"))),
+            None => scratch.join("loop.img"),
+        }
+    }
+
     /// The memory that a workload may take, its page cache included; `None` for what the machine has.
     pub fn memory_bytes(&self, workload: &Workload) -> Option<u64> {
         match self.memory {
