@@ -47,7 +47,7 @@ const NEEDS: &[Need] = &[
     Need { package: "fuse3", program: "fusermount3", tests: "those of file systems on a volume" },
     Need { package: "qemu-utils", program: "qemu-io", tests: "those with qemu-img and qemu-io" },
     // Its own programs are in no PATH; this one comes with them.
-    Need { package: "postgresql", program: "pg_ctlcluster", tests: "those of PostgreSQL on a volume" },
+    Need { package: "postgresql", program: "pg_ctlcluster", tests: "those with PostgreSQL" },
 ];
 
 /// Gets what the tests need, runs them, and tells what was skipped.

@@ -88,7 +88,7 @@ impl fmt::Display for Address {
             let comma = if at > 0 { "," } else { "" };
             match host {
                 Host::Tcp(name) => write!(out, "{comma}{name}")?,
-                Host::Unix(path) => write!(out, "{comma}{}", path.display())?,
+                Host::Unix(path) => write!(out, "{comma}{}", path.display().to_string().replace('/', "%2F"))?,
             }
             // One for all hosts, or one each.
             let ports = self.config.get_ports();
@@ -141,7 +141,7 @@ mod tests {
         assert!(!format!("{address:?}").contains("s3cret"));
         assert_eq!(address.config.get_password(), Some(&b"s3cret@"[..]));
         let local = Address::parse("postgresql://me@%2Frun%2Fpostgresql/studies").unwrap();
-        assert_eq!(local.to_string(), "postgres://me@/run/postgresql:5432/studies");
+        assert_eq!(local.to_string(), "postgres://me@%2Frun%2Fpostgresql:5432/studies");
     }
 
     #[test]
