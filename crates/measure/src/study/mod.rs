@@ -10,7 +10,7 @@
 //!   stage     on this machine
 //!   worker    the workload's own process
 //!     workload, external
-//!   store     the database
+//!   store     the database: a file, or a server that machines share
 //! read        the database as plain data
 //! report      what it says: the document that all else is made of
 //!   analysis  its parts; findings, its sentences
