@@ -33,7 +33,7 @@ pub enum AddressError {
 /// The address of a database.
 #[derive(Clone)]
 pub struct Address {
-    config: Config,
+    config: Box<Config>,
 }
 
 impl Address {
@@ -47,7 +47,7 @@ impl Address {
         if !["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)) {
             return Err(AddressError::NotOne);
         }
-        let mut config: Config = text.parse().map_err(|_| AddressError::NotOne)?;
+        let mut config: Box<Config> = text.parse().map(Box::new).map_err(|_| AddressError::NotOne)?;
         // An @ that belongs to a password makes its rest a host's name, or a database's.
         if config.get_hosts().is_empty() || text.matches('@').count() > 1 {
             return Err(AddressError::NotOne);

@@ -7,13 +7,20 @@ use std::thread;
 use std::time::Duration;
 
 use evenkeel_host::conditions::Machine;
+use evenkeel_host::fiemap::Extent;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Serializer, V2Serializer};
 
 use super::cluster::Cluster;
 use super::{Address, PostgresStore, Seat};
 use crate::study::plan::Plan;
 use crate::study::plan::space::Configuration;
 use crate::study::schedule::{self, Planned};
-use crate::study::store::{Begun, Claim, Claimed, Kept, Record, Store, StoreError, Tally};
+use crate::study::store::{
+    Begun, Claim, Claimed, EXTENTS_MAX, Kept, Record, SqliteStore, Store, StoreError, Tally,
+};
+use crate::study::worker::Latency;
+use crate::study::{data, read};
 
 const PLAN: &str = r#"
 name = "shared"
@@ -74,10 +81,11 @@ impl Scene {
     }
 
     fn try_join(&self, name: &str, lease: Duration) -> Result<PostgresStore, StoreError> {
-        let machine =
-            Machine { name: name.to_owned(), kernel: "k".to_owned(), cpus: 2, memory_bytes: 1 << 30 };
-        let begun = Begun { plan: &self.plan, configurations: &self.configurations, order: &self.order };
-        PostgresStore::join(&self.address, &begun, &Seat { machine: &machine, lease })
+        PostgresStore::join(&self.address, &self.begun(), &Seat { machine: &machine(name), lease })
+    }
+
+    fn begun(&self) -> Begun<'_> {
+        Begun { plan: &self.plan, configurations: &self.configurations, order: &self.order }
     }
 
     fn join(&self, name: &str) -> PostgresStore {
@@ -105,6 +113,10 @@ impl Scene {
         let bury = "UPDATE machine SET alive_until = now() WHERE name = $1";
         assert_eq!(self.address.connect().unwrap().execute(bury, &[&name]).unwrap(), 1);
     }
+}
+
+fn machine(name: &str) -> Machine {
+    Machine { name: name.to_owned(), kernel: "k".to_owned(), cpus: 2, memory_bytes: 1 << 30 }
 }
 
 fn record() -> Record {
@@ -150,6 +162,58 @@ fn machines_take_whole_blocks_in_the_plans_order() {
     }
     let per_machine = "SELECT count(*) FROM figure_1 WHERE machine = 'one' AND runs = 3";
     assert_eq!(scene.number(per_machine), BLOCK as i64, "the other's single run varies from nothing");
+}
+
+/// A record with something in each table.
+fn full_record() -> Record {
+    let mut histogram = Histogram::<u64>::new_with_bounds(1, 1_000_000_000, 3).unwrap();
+    (1..50).for_each(|at| histogram.record(at * 1000).unwrap());
+    let mut blob = Vec::new();
+    V2Serializer::new().serialize(&histogram, &mut blob).unwrap();
+    let mut record = record();
+    record.message = Some("memory was not bounded: \"none\" — \\N\t".to_owned());
+    record.answer.latencies = vec![Latency {
+        operation: "open".to_owned(),
+        operations: 49,
+        mean_s: 25e-6,
+        p50_s: 25e-6,
+        p99_s: 49e-6,
+        p999_s: 49e-6,
+        max_s: 49e-6,
+        histogram: blob,
+    }];
+    let extent = |at: u64| Extent { physical_bytes: at << 40, length_bytes: 4096 };
+    record.layout = (0..1500).map(extent).collect();
+    record
+}
+
+#[test]
+fn a_study_reads_the_same_from_a_server_as_from_a_file() {
+    let Some(scene) = Scene::new(PLAN) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("study.db");
+    let mut file = SqliteStore::create(&path, &scene.begun(), &machine("here")).unwrap();
+    let mut server = scene.join("here");
+    let record = full_record();
+    let stores: [&mut dyn Store; 2] = [&mut file, &mut server];
+    for store in stores {
+        for at in 0..BLOCK + 2 {
+            let Claim::Run(run) = store.claim(&scene.plan).unwrap() else { panic!("no run") };
+            match at {
+                1 => drop(store.fail(run.id, "it broke", &record.conditions).unwrap()),
+                _ => drop(store.finish(run.id, &record).unwrap()),
+            }
+        }
+    }
+    let dateless = |mut study: data::Study| {
+        study.created_at.clear();
+        study.runs.iter_mut().for_each(|run| run.started_at = run.started_at.take().map(|_| String::new()));
+        study
+    };
+    let (of_file, of_server) = (read::read(&path).unwrap(), read::read_postgres(&scene.address).unwrap());
+    assert_eq!(of_file.created_at.len(), of_server.created_at.len());
+    assert_eq!(of_file.runs[0].extents.len(), EXTENTS_MAX);
+    assert_eq!(dateless(of_file), dateless(of_server));
 }
 
 #[test]
