@@ -2,10 +2,10 @@
 
 mod ring_machine;
 
-use evenkeel_engine::device::Durability;
+use evenkeel_engine::device::{Device, Durability};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::{DeviceError, Error};
-use evenkeel_engine::ring::{Policy, Standing};
+use evenkeel_engine::ring::{Policy, Role, Standing};
 use evenkeel_engine::volume::Mending;
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::faults::Faults;
@@ -432,4 +432,29 @@ fn a_new_member_of_a_volume_that_was_never_written_to_is_rebuilt_before_it_count
         assert_ne!(ring.members()[1].standing, Standing::InSync);
         whole(&ring, &life.env).await;
     });
+}
+
+#[test]
+fn all_members_read_again_once_nothing_waits_to_be_written() {
+    for seed in 0..40 {
+        let mut plan = Plan::mirror(2, 1);
+        (plan.ring.turn_ns, plan.ring.depth_max) = (50_000, 1);
+        plan.ring.window.unread_turns = 1;
+        let (mut machine, _) = filled(plan, 100 + seed);
+        machine.live_whole(async |life| {
+            let (_volume, ring, _) = life.open().await.unwrap();
+            let mut bytes = [0; 10 * 4096];
+            ring.read(0, &mut bytes).await.unwrap();
+            // What is mended is written in turns, and no flush follows. Nobody reads, so all may write at once.
+            for round in 0..4 {
+                for (page, bytes) in bytes.chunks(4096).enumerate() {
+                    ring.mend(page as u64 * PAGE, bytes).await.unwrap();
+                }
+                for member in 0..2 {
+                    life.env.sleep(20_000_000).await;
+                    assert_eq!(ring.members()[member].role, Role::Reading, "member {member}, round {round}");
+                }
+            }
+        });
+    }
 }
