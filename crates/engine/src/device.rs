@@ -141,7 +141,7 @@ pub trait Device: 'static {
     }
 
     /// These are the right bytes: sees to it that every copy holds them, now or in its own time. Nobody writes there
-    /// while this is called.
+    /// while this is called. A copy that holds them is not written: cut in the middle, it might not any more.
     fn mend(&self, _offset: u64, _bytes: &[u8]) -> impl Future<Output = Result<(), DeviceError>> {
         ready(Ok(()))
     }

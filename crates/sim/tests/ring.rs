@@ -2,10 +2,10 @@
 
 mod ring_machine;
 
-use evenkeel_engine::device::Durability;
+use evenkeel_engine::device::{Device, Durability};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::{DeviceError, Error};
-use evenkeel_engine::ring::{Policy, Standing};
+use evenkeel_engine::ring::{Policy, Role, Standing};
 use evenkeel_engine::volume::Mending;
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::faults::Faults;
@@ -166,6 +166,24 @@ fn rot_on_one_member_is_never_served_and_a_scrub_mends_it_from_another() {
         });
         machine.power_cut();
     }
+}
+
+#[test]
+fn what_is_right_is_not_written_to_mend_another_copy() {
+    let (mut machine, _) = filled(Plan::mirror(2, 1), 24);
+    let home_bytes = machine.members[0].borrow().geometry().size_bytes;
+    let mut random = evenkeel_sim::random::Random::new(24);
+    machine.members[1].borrow_mut().rot(4 * PAGE, home_bytes - 8 * PAGE, &mut random);
+    machine.live_whole(async |life| {
+        let (volume, ring, _) = life.open().await.unwrap();
+        volume.checkpoint().await.unwrap();
+        let before = ring.members();
+        volume.scrub(Mending::Mend, u64::MAX).await.unwrap();
+        life.env.sleep(1_000_000_000).await;
+        // A cut in the middle of a write may take old and new alike: the only good copy stays as it is.
+        assert_eq!(ring.members()[0].written_bytes, before[0].written_bytes);
+        assert!(ring.members()[1].written_bytes >= before[1].written_bytes + 60 * PAGE);
+    });
 }
 
 #[test]
@@ -432,4 +450,29 @@ fn a_new_member_of_a_volume_that_was_never_written_to_is_rebuilt_before_it_count
         assert_ne!(ring.members()[1].standing, Standing::InSync);
         whole(&ring, &life.env).await;
     });
+}
+
+#[test]
+fn all_members_read_again_once_nothing_waits_to_be_written() {
+    for seed in 0..40 {
+        let mut plan = Plan::mirror(2, 1);
+        (plan.ring.turn_ns, plan.ring.depth_max) = (50_000, 1);
+        plan.ring.window.unread_turns = 1;
+        let (mut machine, _) = filled(plan, 100 + seed);
+        machine.live_whole(async |life| {
+            let (_volume, ring, _) = life.open().await.unwrap();
+            let mut bytes = [0; 10 * 4096];
+            ring.read(0, &mut bytes).await.unwrap();
+            // What is mended is written in turns, and no flush follows. Nobody reads, so all may write at once.
+            for round in 0..4 {
+                for (page, bytes) in bytes.chunks(4096).enumerate() {
+                    ring.mend(page as u64 * PAGE, bytes).await.unwrap();
+                }
+                for member in 0..2 {
+                    life.env.sleep(20_000_000).await;
+                    assert_eq!(ring.members()[member].role, Role::Reading, "member {member}, round {round}");
+                }
+            }
+        });
+    }
 }

@@ -92,6 +92,14 @@ impl<E: Env, M: Device> Inner<E, M> {
         Ok(())
     }
 
+    /// Whether a member holds other bytes there, or cannot tell.
+    async fn lacks(&self, place: usize, offset: u64, bytes: &[u8]) -> bool {
+        let Ok(device) = self.members[place].device() else { return false };
+        let mut found = vec![0; bytes.len()];
+        let read = self.limited(device.read(offset + DATA_OFFSET, &mut found)).await;
+        read.is_err() || found != bytes
+    }
+
     /// Makes durable, on every member in sync, what was done before.
     pub(super) async fn flush(&self) -> Result<(), DeviceError> {
         if !self.resumed.get() {
@@ -187,7 +195,9 @@ impl<E: Env, M: Device> Ring<E, M> {
                 let (copy, bytes) = (&copy, &bytes[..]);
                 async move {
                     if ticket.turn().await && copy.begin() {
-                        inner.change_or_leave_out(place, extent, Change::Write(bytes)).await;
+                        if inner.lacks(place, offset, bytes).await {
+                            inner.change_or_leave_out(place, extent, Change::Write(bytes)).await;
+                        }
                         copy.end();
                     }
                     ticket.done();

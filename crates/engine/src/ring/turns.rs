@@ -38,7 +38,11 @@ impl<E: Env, M: Device> Ring<E, M> {
                 ring.env.spawn(async move {
                     let mut writers = VecDeque::new();
                     loop {
-                        let next = changed.until(|| next_work(&weak)).await;
+                        // Whoever is in its turn leaves it, though it has finished while the one before left.
+                        let next = match writers.is_empty() {
+                            true => changed.until(|| next_work(&weak)).await,
+                            false => weak.upgrade(),
+                        };
                         let Some(ring) = next else { return };
                         ring.frame(&mut writers).await;
                     }
