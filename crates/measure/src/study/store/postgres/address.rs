@@ -152,7 +152,6 @@ mod tests {
             "host=db password=s3cret",
             "postgres://me:s3cret@host:port/db",
             "postgres://me:p@s3cret/db@host/db",
-            "postgres://me:p?s3cret=@host/db",
             "postgres://me@host/db?s3cret=1",
             "postgres:///db",
         ] {
