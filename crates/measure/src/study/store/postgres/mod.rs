@@ -34,7 +34,11 @@ use crate::study::plan::Plan;
 
 /// How long a server that was lost is waited for.
 const RETURN_PATIENCE: Duration = Duration::from_secs(120);
-/// How long between two tries.
+/// How long a name that is taken may still become free.
+const NAME_PATIENCE: Duration = Duration::from_secs(2);
+/// How long between two tries to have it.
+const NAME_PAUSE: Duration = Duration::from_millis(100);
+/// How long between two tries to return.
 const RETURN_PAUSE: Duration = Duration::from_secs(1);
 /// How long a server that is there may take to say so.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
@@ -80,9 +84,13 @@ impl PostgresStore {
         client.batch_execute(SESSION)?;
         begin(&mut client, begun)?;
         check(&mut client, begun)?;
-        let name = &seat.machine.name;
-        if !lock_name(&mut client, name)? {
-            return Err(StoreError::NameTaken(name.clone()));
+        let (name, asked) = (&seat.machine.name, Instant::now());
+        // The server may not have noticed yet that a process died a moment ago.
+        while !lock_name(&mut client, name)? {
+            if asked.elapsed() > NAME_PATIENCE {
+                return Err(StoreError::NameTaken(name.clone()));
+            }
+            thread::sleep(NAME_PAUSE);
         }
         let part = register(&mut client, seat)?;
         let heartbeat = Heartbeat::start(address.clone(), part.clone(), seat.lease)?;

@@ -1,10 +1,12 @@
 //! Several machines on one database of a real server: each run once, whole blocks, and nobody's work twice.
 
 use std::collections::BTreeSet;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use evenkeel_host::conditions::Machine;
 use evenkeel_host::fiemap::Extent;
@@ -46,6 +48,17 @@ static CLUSTER: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
 /// One test at a time has the database.
 static TURN: Mutex<()> = Mutex::new(());
 
+/// Tells that this test could not run here.
+#[expect(clippy::print_stderr, reason = "what was skipped is for whoever runs it")]
+fn skip(reason: &str) {
+    eprintln!("skipped: {reason}");
+    if let Some(path) = std::env::var_os("EVENKEEL_SKIPPED") {
+        let thread = thread::current();
+        let mut file = OpenOptions::new().append(true).create(true).open(path).unwrap();
+        writeln!(file, "{}: {reason}", thread.name().unwrap_or("a test of claims")).unwrap();
+    }
+}
+
 struct Scene {
     address: Address,
     plan: Plan,
@@ -58,13 +71,12 @@ struct Scene {
 
 impl Scene {
     /// An empty database; `None`, said aloud, where there is no PostgreSQL.
-    #[expect(clippy::print_stderr, reason = "what was skipped is for whoever runs it")]
     fn new(plan: &str) -> Option<Self> {
         let mut shared = CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
         let cluster = match shared.upgrade().map_or_else(|| Cluster::start().map(Arc::new), Ok) {
             Ok(cluster) => cluster,
             Err(reason) => {
-                eprintln!("skipped: no PostgreSQL: {reason}");
+                skip(&format!("no PostgreSQL: {reason}"));
                 return None;
             }
         };
@@ -293,8 +305,9 @@ fn a_machine_whose_heart_beats_stays_alive_for_longer_than_its_lease() {
     let lease = Duration::from_millis(400);
     let alive = scene.try_join("alive", lease).unwrap();
     let until = || scene.number("SELECT (extract(epoch FROM alive_until) * 1000000)::bigint FROM machine");
-    let first = until();
+    let (first, patience) = (until(), Instant::now());
     while until() < first + 3 * lease.as_micros() as i64 {
+        assert!(patience.elapsed() < Duration::from_secs(300), "no heartbeat came");
         thread::sleep(Duration::from_millis(5));
     }
     // Whoever leaves in order is not waited for.
