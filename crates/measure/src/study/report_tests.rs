@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use rusqlite::Connection;
 
 use super::analysis::{Explained, Figure};
+use super::data::Machine;
 use super::made_up::{self, Shape};
 use super::read::{ReadError, read};
 use super::report::{StudyReport, analyse};
@@ -106,6 +107,39 @@ fn every_effect_that_was_planted_is_found_and_said() {
     assert_eq!(report.left_out.len(), 3);
     assert_eq!((report.left_out[0].runs, report.left_out[0].skipped), (8, true));
     assert_eq!(report.left_out[0].message, "mount: wrong option <none>");
+}
+
+#[test]
+fn a_machine_that_is_faster_is_found_and_does_not_pass_for_variation() {
+    let shape = Shape { configurations: 10, repeats: 16, windows: 10, case_study: false, seed: 1 };
+    let mut study = read(&written(&shape).path).unwrap();
+    let alone = analyse(&study);
+    study.machines.push(Machine { name: "fast".to_owned(), ..Machine::default() });
+    for run in study.runs.iter_mut().filter(|run| run.repeat % 2 == 1 && run.machine.is_some()) {
+        run.machine = Some(1);
+        run.operations_per_s = run.operations_per_s.map(|rate| 3.0 * rate);
+    }
+    let report = analyse(&study);
+    let throughput = over_all(&report, Figure::Throughput);
+    let machine = throughput.terms.iter().find(|term| term.factors == ["machine"]).unwrap();
+    assert!(machine.found && machine.share.unwrap() > 0.4, "{machine:?}");
+    let levels: Vec<_> = machine.levels.iter().map(|level| level.value.as_str()).collect();
+    assert_eq!(levels, ["fast", "here"]);
+    let variation = over_all(&report, Figure::Variation);
+    let machine = variation.terms.iter().find(|term| term.factors == ["machine"]).unwrap();
+    assert!(!machine.found, "both vary alike: {machine:?}");
+    // Configurations vary as they did: three times as fast is not a deviation of half.
+    assert_eq!(report.variation.len(), 2 * alone.variation.len());
+    let typical = |report: &StudyReport| {
+        let spreads: Vec<f64> = report.variation.iter().filter_map(|row| row.rsd).collect();
+        crate::stats::median(&spreads).unwrap()
+    };
+    assert!(
+        (typical(&report) / typical(&alone) - 1.0).abs() < 0.3,
+        "{} {}",
+        typical(&report),
+        typical(&alone)
+    );
 }
 
 #[test]

@@ -120,6 +120,14 @@ impl Scene {
         self.address.connect().unwrap().query_one(query, &[]).unwrap().get(0)
     }
 
+    /// How many machines did the runs of a block, at most.
+    fn machines_in_a_block(&self) -> i64 {
+        self.number(
+            "SELECT max(machines) FROM (SELECT count(DISTINCT machine_id) AS machines FROM run
+             GROUP BY repeat) AS blocks",
+        )
+    }
+
     /// As if a machine had died just now.
     fn bury(&self, name: &str) {
         let bury = "UPDATE machine SET alive_until = now() WHERE name = $1";
@@ -163,9 +171,7 @@ fn machines_take_whole_blocks_in_the_plans_order() {
     }
     assert_eq!((scene.claim(&mut one), scene.claim(&mut other)), (Claim::Over, Claim::Over));
     assert_eq!(one.tally().unwrap(), Tally { done: RUNS as u64, ..Tally::default() });
-    let machines = "SELECT max(machines) FROM (SELECT count(DISTINCT machine_id) AS machines FROM run
-                    GROUP BY repeat) AS blocks";
-    assert_eq!(scene.number(machines), 1);
+    assert_eq!(scene.machines_in_a_block(), 1);
     assert_eq!(scene.number("SELECT count(*) FROM throughput"), 2 * RUNS as i64);
     assert_eq!(scene.number("SELECT count(*) FROM condition WHERE value = 0.7"), RUNS as i64);
     for figure in 1..=9 {
@@ -253,6 +259,7 @@ fn many_machines_at_once_take_each_run_once() {
     });
     assert_eq!(all.len(), 16 * BLOCK);
     assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 16 * BLOCK);
+    assert_eq!(scene.machines_in_a_block(), 1);
 }
 
 #[test]
