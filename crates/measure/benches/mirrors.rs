@@ -26,6 +26,9 @@ const PRESETS: [&str; 3] = ["sata-2011", "sata-2008", "tlc-2020"];
 /// The share of time that reads are to be blocked under plain replication.
 const BLOCKED_SHARE: f64 = 0.25;
 
+/// Requests under way beyond which a policy cannot serve what comes.
+const UNDER_WAY_MAX: u64 = 1_000;
+
 /// Quantiles of reads that are told.
 const QUANTILES: [f64; 4] = [0.5, 0.99, 0.999, 0.9999];
 
@@ -70,19 +73,24 @@ struct Stage {
 
 impl Stage {
     fn play(&self, policy: Policy, speed: f64, reads: u64, reads_only: bool) -> Played {
-        let play = Play { speed, reads, reads_only, long_ns: self.long_ns };
+        let play = Play { speed, reads, reads_only, long_ns: self.long_ns, under_way_max: UNDER_WAY_MAX };
         let options = RingOptions { policy, ..RingOptions::default() };
         self.bed.live(options, async |site| self.requests.play(&site, play).await).expect("a life")
     }
 
     /// The speed at which plain replication blocks reads for about a quarter of the time.
     fn speed(&self, reads: u64) -> f64 {
-        let (mut slow, mut fast) = (1.0, 2.0);
-        let blocked = |speed: f64| self.play(Policy::Mixed, speed, reads, false).blocked_share();
+        let (mut slow, mut fast) = (1.0, 8.0);
+        let blocked = |speed: f64| {
+            let played = self.play(Policy::Mixed, speed, reads, false);
+            eprintln!("# {speed:.0} times as fast: blocked {:.1} %", played.blocked_share() * 100.0);
+            played.blocked_share()
+        };
         while blocked(fast) < BLOCKED_SHARE && fast < 1e6 {
-            (slow, fast) = (fast, fast * 2.0);
+            // Small steps: what comes faster than it is served takes long to simulate.
+            (slow, fast) = (fast, fast * 1.3);
         }
-        for _ in 0..4 {
+        for _ in 0..3 {
             let middle = f64::sqrt(slow * fast);
             match blocked(middle) < BLOCKED_SHARE {
                 true => slow = middle,
@@ -97,8 +105,9 @@ fn told(name: &str, played: &Played, alone: &Played) {
     let us = QUANTILES.map(|share| played.reads.quantile_s(share) * 1e6);
     let times = QUANTILES.map(|share| played.reads.quantile_s(share) / alone.reads.quantile_s(share));
     println!(
-        "  {name:<12} {:>7.0} {:>7.0} {:>8.0} {:>8.0} us = {:>6.2} {:>7.2} {:>8.2} {:>8.2} times, blocked {:>5.2} %; \
+        "  {name:<12}{} {:>7.0} {:>7.0} {:>8.0} {:>8.0} us = {:>6.2} {:>7.2} {:>8.2} {:>8.2} times, blocked {:>5.2} %; \
          writes p50 {:.0} p99 {:.0} us, {:.1} MB/s, {} under way",
+        if played.is_overrun { " (given up: more comes than it serves)" } else { "" },
         us[0],
         us[1],
         us[2],

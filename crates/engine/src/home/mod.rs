@@ -6,14 +6,14 @@
 //! 1. Every page read from the device is checked against its sum before a byte of it is used. What the system keeps
 //!    of the device in memory is never the reason to call a page damaged: the medium is.
 //! 2. A frame whose bytes are not home yet stays in memory until they are.
-//! 3. A page is read from the device by one task at a time, and never while it is written.
+//! 3. A page is never read from the device while it is written, and into a frame by one task at a time.
 
 mod frames;
+mod locks;
 mod read;
 mod table;
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use crate::counters::Counters;
@@ -22,11 +22,12 @@ use crate::error::Error;
 use crate::format::PAGE;
 use crate::format::layout::Layout;
 use crate::format::record::Tag;
-use crate::notify::Notify;
 use crate::options::OpenOptions;
 
 use frames::Frames;
 pub(crate) use frames::{Outgoing, PageBytes};
+pub(crate) use locks::PageLock;
+use locks::PageLocks;
 pub(crate) use table::{Held, Table};
 
 /// Fewest pages kept: half of them must hold what one operation loads.
@@ -57,26 +58,8 @@ pub(crate) struct Home<H> {
     cached_pages_max: usize,
     /// Longest read that stays in the frames.
     kept_pages_max: u64,
-    locked: RefCell<BTreeSet<u64>>,
-    unlocked: Notify,
+    locks: PageLocks,
     counters: Rc<Counters>,
-}
-
-/// Pages that nobody else reads from the device or writes to it.
-pub(crate) struct PageLock<'a, H: Device> {
-    home: &'a Home<H>,
-    pages: Vec<u64>,
-}
-
-impl<H: Device> Drop for PageLock<'_, H> {
-    fn drop(&mut self) {
-        let mut locked = self.home.locked.borrow_mut();
-        for page in &self.pages {
-            locked.remove(page);
-        }
-        drop(locked);
-        self.home.unlocked.all();
-    }
 }
 
 impl<H: Device> Home<H> {
@@ -102,8 +85,7 @@ impl<H: Device> Home<H> {
             frames: RefCell::new(Frames::new(cached_pages_max, clean_min(cached_pages_max))),
             cached_pages_max,
             kept_pages_max: options.tuning.kept_pages_max,
-            locked: RefCell::default(),
-            unlocked: Notify::default(),
+            locks: PageLocks::default(),
             counters,
         }
     }
@@ -186,23 +168,13 @@ impl<H: Device> Home<H> {
     }
 
     /// Waits until nobody reads or writes any of the pages on the device, and keeps it so.
-    pub(crate) async fn lock(&self, first: u64, end: u64) -> PageLock<'_, H> {
+    pub(crate) async fn lock(&self, first: u64, end: u64) -> PageLock<'_> {
         self.lock_pages((first..end).collect()).await
     }
 
     /// As [`Self::lock`].
-    pub(crate) async fn lock_pages(&self, pages: Vec<u64>) -> PageLock<'_, H> {
-        self.unlocked
-            .until(|| {
-                let mut locked = self.locked.borrow_mut();
-                if pages.iter().any(|page| locked.contains(page)) {
-                    return None;
-                }
-                locked.extend(&pages);
-                Some(())
-            })
-            .await;
-        PageLock { home: self, pages }
+    pub(crate) async fn lock_pages(&self, pages: Vec<u64>) -> PageLock<'_> {
+        self.locks.lock(pages).await
     }
 
     /// Pages with something that is not home, ascending.

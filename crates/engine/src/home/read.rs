@@ -7,6 +7,8 @@
 //! 3. Short reads stay in the frames, so that a write of the same page is no longer than its change. Long ones go where
 //!    they are wanted and leave the frames as they are: one large read does not drive out what is used often.
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 
 use super::Home;
@@ -55,8 +57,10 @@ impl<H: Device> Home<H> {
             let lock = self.lock(start, stop).await;
             self.load_locked(start, stop, source).await?;
             drop(lock);
-            // What was there at the first look may have made room for others meanwhile.
-            next = if end - first <= self.load_pages_max() { first } else { stop };
+            // What was there at the first look may have made room for others meanwhile. A reader goes past the frames
+            // then: with more readers than there is room for, each would drive out what the other waits for.
+            let is_again = source == Source::Medium && end - first <= self.load_pages_max();
+            next = if is_again { first } else { stop };
         }
         Ok(())
     }
@@ -171,7 +175,7 @@ impl<H: Device> Home<H> {
     /// Whether bytes of the page have to come from the device, and nothing keeps them from being read now.
     fn is_at_home(&self, page: u64) -> bool {
         !self.is_known(page)
-            && !self.locked.borrow().contains(&page)
+            && !self.locks.contains(page)
             && self.table.is_loaded(page)
             && self.table.sum(page) != 0
     }
@@ -199,9 +203,8 @@ impl<H: Device> Home<H> {
             return true;
         }
         if !self.is_at_home(first) {
-            let is_empty = self.table.is_loaded(first)
-                && !self.locked.borrow().contains(&first)
-                && self.table.sum(first) == 0;
+            let is_empty =
+                self.table.is_loaded(first) && !self.locks.contains(first) && self.table.sum(first) == 0;
             if is_empty {
                 into.fill(0);
                 self.frames.borrow().lay_over(first, into);
@@ -235,12 +238,24 @@ impl<H: Device> Home<H> {
     /// As [`Self::load`].
     pub(crate) async fn read(&self, offset: u64, into: &mut [u8]) -> Result<bool, Error> {
         let pages = crate::buffer::pages_of(&Extent::new(offset, into.len() as u64));
-        let is_whole = offset.is_multiple_of(PAGE_BYTES) && into.len().is_multiple_of(PAGE);
-        if pages.end - pages.start <= self.kept_pages_max || !is_whole {
+        if pages.end - pages.start <= self.kept_pages_max {
             self.load_from(pages.start, pages.end, Source::Cache).await?;
-            return Ok(self.try_read(offset, into));
+            if self.try_read(offset, into) {
+                return Ok(true);
+            }
         }
-        let lock = self.lock(pages.start, pages.end).await;
+        if offset.is_multiple_of(PAGE_BYTES) && into.len().is_multiple_of(PAGE) {
+            return self.read_past_frames(pages, into).await;
+        }
+        let mut whole = vec![0; (pages.end - pages.start) as usize * PAGE];
+        let is_read = self.read_past_frames(pages.clone(), &mut whole).await?;
+        into.copy_from_slice(&whole[(offset - pages.start * PAGE_BYTES) as usize..][..into.len()]);
+        Ok(is_read)
+    }
+
+    /// As [`Self::read`], of whole pages, of which those that are not in the frames leave these as they are.
+    async fn read_past_frames(&self, pages: Range<u64>, into: &mut [u8]) -> Result<bool, Error> {
+        let lock = self.locks.share(pages.clone().collect()).await;
         let mut held = self.table.hold_none();
         for page in pages.clone() {
             held.load_for(page).await?;

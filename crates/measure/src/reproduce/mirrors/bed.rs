@@ -13,7 +13,7 @@ use evenkeel_engine::error::Error;
 use evenkeel_engine::format::layout::Layout;
 use evenkeel_engine::format::{PAGE_BYTES, log_head, ring_head};
 use evenkeel_engine::logs::Logs;
-use evenkeel_engine::options::{CreateOptions, OpenOptions, Tuning};
+use evenkeel_engine::options::{CreateOptions, OpenOptions};
 use evenkeel_engine::ring::{Ring, RingOptions};
 use evenkeel_engine::volume::{Volume, create};
 use evenkeel_sim::arena::{ArenaBytes, SimArena};
@@ -185,7 +185,6 @@ impl Bed {
         let open = OpenOptions {
             cached_pages_max: 64,
             dirty_pages_max: (self.plan.log_bytes / 2 / PAGE_BYTES) as usize,
-            tuning: Tuning { kept_pages_max: 0, ..Tuning::default() },
             ..OpenOptions::default()
         };
         debug_assert!(ring.geometry().size_bytes > 0);

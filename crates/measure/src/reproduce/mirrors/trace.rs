@@ -52,6 +52,8 @@ pub struct Play {
     pub reads_only: bool,
     /// Reads that take longer are blocked.
     pub long_ns: u64,
+    /// It is given up once so many requests are under way: at this speed they come faster than they can be served.
+    pub under_way_max: u64,
 }
 
 /// What came of it.
@@ -67,12 +69,17 @@ pub struct Played {
     pub took_ns: u64,
     /// Most requests under way at once.
     pub under_way_max: u64,
+    /// Whether it was given up: more came than could be served.
+    pub is_overrun: bool,
 }
 
 impl Played {
-    /// The share of the time in which some read was blocked.
+    /// The share of the time in which some read was blocked; all of it where more came than could be served.
     pub fn blocked_share(&self) -> f64 {
-        self.reads.blocked_ns() as f64 / self.took_ns as f64
+        match self.is_overrun {
+            true => 1.0,
+            false => self.reads.blocked_ns() as f64 / self.took_ns as f64,
+        }
     }
 }
 
@@ -122,7 +129,7 @@ impl Requests {
         let (mut left, mut round) = (play.reads, 0);
         let noise: Rc<Vec<u8>> =
             Rc::new((0..(1 << 20) + 4096u32).map(|at| (at.wrapping_mul(0x85EB_CA6B) >> 23) as u8).collect());
-        'rounds: loop {
+        let is_overrun = 'rounds: loop {
             let start_ns = began_ns + scaled(self.round_ns) * round;
             // Steps of the golden ratio: no two rounds lie close together for long.
             let step = (self.volume_bytes as f64 * 0.618_033_988_7) as u64 / PAGE * PAGE;
@@ -140,6 +147,7 @@ impl Requests {
                 request.offset = (request.offset + shift) % (self.volume_bytes - (1 << 20)) / 512 * 512;
                 let bytes = Rc::clone(&noise);
                 state.begin();
+                let is_overrun = state.under_way.get() > play.under_way_max;
                 let skew = (number as u64 * 31 + round * 17) as usize % 4096;
                 site.env.clone().spawn(async move {
                     let len = request.len as usize;
@@ -155,12 +163,12 @@ impl Requests {
                     state.end(request.is_read, due_ns, site.env.now_ns());
                 });
                 left -= u64::from(request.is_read);
-                if left == 0 {
-                    break 'rounds;
+                if left == 0 || is_overrun {
+                    break 'rounds is_overrun;
                 }
             }
             round += 1;
-        }
+        };
         while state.under_way.get() > 0 {
             site.env.sleep(1_000_000).await;
         }
@@ -172,6 +180,7 @@ impl Requests {
             written_bytes: state.written_bytes.get(),
             took_ns,
             under_way_max: state.under_way_max.get(),
+            is_overrun,
         }
     }
 }
