@@ -49,7 +49,7 @@ pub(super) struct InLife {
     pub(super) is_harmed: bool,
     /// Whether it lacked writes, and has to be rebuilt.
     pub(super) lacks: bool,
-    /// Whether it may have been rebuilt from a member that was not clean.
+    /// Whether it may have been rebuilt in this life from a member that was not clean.
     pub(super) is_tainted: bool,
 }
 
@@ -83,8 +83,8 @@ impl Account {
                 (None, _) => device.before.is_complete,
                 (Some(_), Kind::Log) => self.is_in_sync(device),
                 (Some(_), Kind::Member) => {
-                    let was_right = if device.lacks { !device.is_tainted } else { device.before.is_clean };
-                    was_right && self.is_in_sync(device)
+                    let was_right = device.lacks || device.before.is_clean;
+                    was_right && !device.is_tainted && self.is_in_sync(device)
                 }
             }
     }
@@ -111,16 +111,22 @@ impl Account {
             let lacks = device.kind == Kind::Member && !self.is_in_sync(device);
             self.devices[number].lacks = lacks;
         }
+        // Who lacked writes before and counts now may have been rebuilt already.
+        self.taint_if(|account, device| !device.before.is_complete && account.is_in_sync(device));
         self.taint();
     }
 
     /// Whoever is rebuilt now may get what a member holds that is not clean.
     pub(super) fn taint(&mut self) {
+        self.taint_if(|account, device| device.lacks && !account.is_in_sync(device));
+    }
+
+    fn taint_if(&mut self, is_rebuilt: impl Fn(&Self, &InLife) -> bool) {
         let is_any_wrong =
             self.of(Kind::Member).any(|device| self.is_in_sync(device) && !self.is_complete(device));
         for number in 0..self.devices.len() {
             let device = &self.devices[number];
-            let is_rebuilt = device.kind == Kind::Member && device.lacks && !self.is_in_sync(device);
+            let is_rebuilt = device.kind == Kind::Member && is_rebuilt(self, device);
             self.devices[number].is_tainted |= is_rebuilt && is_any_wrong;
         }
     }
