@@ -1,5 +1,6 @@
 //! Reads of mirrors while a trace writes to them, in virtual time:
-//! `cargo bench -p evenkeel-measure --bench mirrors -- [PRESET]... [reads=N] [members=N] [speed=X] [trace=FILE]`.
+//! `cargo bench -p evenkeel-measure --bench mirrors -- [PRESET]... [reads=N] [members=N] [speed=X] [trace=FILE]
+//! [policy=NAME]`.
 //!
 //! For each preset and each trace with reads and writes the trace is played faster until plain replication blocks reads
 //! for a quarter of the time; then every policy has it at that speed, and its reads are compared with those of the trace
@@ -26,6 +27,9 @@ const PRESETS: [&str; 3] = ["sata-2011", "sata-2008", "tlc-2020"];
 /// The share of time that reads are to be blocked under plain replication.
 const BLOCKED_SHARE: f64 = 0.25;
 
+/// Reads from which the speed is found: so many that drives have written long enough to collect garbage.
+const QUICK_READS: u64 = 150_000;
+
 /// Requests under way beyond which a policy cannot serve what comes.
 const UNDER_WAY_MAX: u64 = 1_000;
 
@@ -39,17 +43,25 @@ struct Wanted {
     reads: u64,
     members: usize,
     speed: Option<f64>,
+    policies: Vec<String>,
 }
 
 impl Wanted {
     fn of(words: impl Iterator<Item = String>) -> Self {
-        let mut wanted =
-            Self { presets: Vec::new(), traces: Vec::new(), reads: 100_000, members: 2, speed: None };
+        let mut wanted = Self {
+            presets: Vec::new(),
+            traces: Vec::new(),
+            reads: 100_000,
+            members: 2,
+            speed: None,
+            policies: Vec::new(),
+        };
         for word in words.filter(|word| !word.starts_with('-')) {
             match word.split_once('=') {
                 Some(("reads", number)) => wanted.reads = number.parse().expect("reads=N"),
                 Some(("members", number)) => wanted.members = number.parse().expect("members=N"),
                 Some(("speed", number)) => wanted.speed = Some(number.parse().expect("speed=X")),
+                Some(("policy", name)) => wanted.policies.push(name.to_owned()),
                 Some(("trace", file)) => wanted.traces.push(file.to_owned()),
                 _ => wanted.presets.push(word),
             }
@@ -87,17 +99,17 @@ impl Stage {
             played.blocked_share()
         };
         while blocked(fast) < BLOCKED_SHARE && fast < 1e6 {
-            // Small steps: what comes faster than it is served takes long to simulate.
-            (slow, fast) = (fast, fast * 1.3);
+            (slow, fast) = (fast, fast * 2.0);
         }
-        for _ in 0..3 {
+        for _ in 0..5 {
             let middle = f64::sqrt(slow * fast);
             match blocked(middle) < BLOCKED_SHARE {
                 true => slow = middle,
                 false => fast = middle,
             }
         }
-        fast
+        // The slower one: at the other more may come than is served.
+        slow
     }
 }
 
@@ -140,7 +152,7 @@ fn stage(preset: &str, trace: PathBuf, wanted: &Wanted) {
     }
     let bed = Bed::new(plan).expect("drives of that name and size");
     let mut stage = Stage { bed, requests, long_ns: u64::MAX };
-    let quick = wanted.reads.min(20_000);
+    let quick = wanted.reads.min(QUICK_READS);
     let alone = stage.play(Policy::Turns, 1.0, 2000, true);
     stage.long_ns = (alone.reads.quantile_s(0.5) * 10.0 * 1e9) as u64;
     let speed = wanted.speed.unwrap_or_else(|| stage.speed(quick));
@@ -159,7 +171,8 @@ fn stage(preset: &str, trace: PathBuf, wanted: &Wanted) {
         ("read-first", Policy::ReadFirst),
         ("read-around", Policy::ReadAround),
     ];
-    for (name, policy) in policies {
+    let is_wanted = |name: &str| wanted.policies.is_empty() || wanted.policies.iter().any(|one| one == name);
+    for (name, policy) in policies.into_iter().filter(|(name, _)| is_wanted(name)) {
         told(name, &stage.play(policy, speed, wanted.reads, false), &alone);
     }
 }
