@@ -72,7 +72,7 @@ fn check_programs(plan: &Plan, configurations: &[Configuration]) -> Result<(), F
             "xfs" => "xfsprogs",
             "btrfs" => "btrfs-progs",
             "ext2" | "ext3" | "ext4" => "e2fsprogs",
-            _ => "the file system's tools",
+            _ => "",
         };
         needed.push((format!("mkfs.{}", configuration.file_system), package));
         if configuration.remedies.null_hash_seed {
@@ -84,6 +84,9 @@ fn check_programs(plan: &Plan, configurations: &[Configuration]) -> Result<(), F
     }
     match needed.iter().find(|(name, _)| !program::exists(name)) {
         None => Ok(()),
+        Some((name, "")) => {
+            Err(Failure::Unusable(format!("{name} is missing; install the programs of that file system")))
+        }
         Some((name, package)) => {
             Err(Failure::Unusable(format!("{name} is missing; `apt-get install {package}` installs it")))
         }
