@@ -226,7 +226,7 @@ impl Stage for HostStage {
                 ProgramError::Interrupted => StageError::Interrupted,
                 ProgramError::Io(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     StageError::Fatal(format!(
-                        "{}: it is there already, perhaps of a study of the same name in another folder; name another \
+                        "{}: it already exists, perhaps of a study of the same name in another folder; name another \
                          folder in [loop], or remove it",
                         self.loop_image.display()
                     ))
@@ -360,7 +360,7 @@ mod tests {
         fs::write(&image, "somebody's").unwrap();
         let mut stage = HostStage::new(&plan, &scratch, Vec::new(), Interrupt::default()).unwrap();
         let Err(StageError::Fatal(why)) = stage.ready("loop") else { panic!("it was taken") };
-        assert!(why.starts_with(&image.display().to_string()) && why.contains("there already"), "{why}");
+        assert!(why.starts_with(&image.display().to_string()) && why.contains("already exists"), "{why}");
         drop(stage);
         assert_eq!(fs::read_to_string(&image).unwrap(), "somebody's");
     }
