@@ -30,8 +30,11 @@ const BLOCKED_SHARE: f64 = 0.25;
 /// Reads from which the speed is found: so many that drives have written long enough to collect garbage.
 const QUICK_READS: u64 = 150_000;
 
-/// Requests under way beyond which a policy cannot serve what comes.
-const UNDER_WAY_MAX: u64 = 1_000;
+/// Requests under way beyond which plain replication counts as blocked all the time while the speed is looked for,
+const QUICK_UNDER_WAY_MAX: u64 = 1_000;
+
+/// and beyond which a policy does not serve what comes.
+const UNDER_WAY_MAX: u64 = 20_000;
 
 /// Quantiles of reads that are told.
 const QUANTILES: [f64; 4] = [0.5, 0.99, 0.999, 0.9999];
@@ -85,7 +88,18 @@ struct Stage {
 
 impl Stage {
     fn play(&self, policy: Policy, speed: f64, reads: u64, reads_only: bool) -> Played {
-        let play = Play { speed, reads, reads_only, long_ns: self.long_ns, under_way_max: UNDER_WAY_MAX };
+        self.play_up_to(UNDER_WAY_MAX, policy, speed, reads, reads_only)
+    }
+
+    fn play_up_to(
+        &self,
+        under_way_max: u64,
+        policy: Policy,
+        speed: f64,
+        reads: u64,
+        reads_only: bool,
+    ) -> Played {
+        let play = Play { speed, reads, reads_only, long_ns: self.long_ns, under_way_max };
         let options = RingOptions { policy, ..RingOptions::default() };
         self.bed.live(options, async |site| self.requests.play(&site, play).await).expect("a life")
     }
@@ -94,7 +108,7 @@ impl Stage {
     fn speed(&self, reads: u64) -> f64 {
         let (mut slow, mut fast) = (1.0, 8.0);
         let blocked = |speed: f64| {
-            let played = self.play(Policy::Mixed, speed, reads, false);
+            let played = self.play_up_to(QUICK_UNDER_WAY_MAX, Policy::Mixed, speed, reads, false);
             eprintln!("# {speed:.0} times as fast: blocked {:.1} %", played.blocked_share() * 100.0);
             played.blocked_share()
         };

@@ -7,6 +7,7 @@
 //! steady     figure 5: a drive made for it, from writes to reads
 //! lengths    figure 6: what the slowest windows get, against their length
 //! turns      figures 10 to 13: drives that read and write in turns
+//! bound      section 5: writes up to the bound W_sep, and beyond
 //!   bed      the load: streams over anything that takes requests, a drive or a policy over several
 //!   drive    the paper's drives, by model
 //!   ring     streams on the engine's ring over several drives
@@ -19,6 +20,7 @@
 
 mod bed;
 mod blocked;
+mod bound;
 mod drive;
 mod fill;
 mod lengths;
@@ -44,6 +46,7 @@ pub(super) const MODULES: &[FigureModule] = &[
     turns::TWO,
     turns::THREE,
     turns::STEADY_READS,
+    bound::MODULE,
 ];
 
 /// Over which throughput is taken.

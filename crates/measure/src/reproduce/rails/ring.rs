@@ -46,6 +46,8 @@ pub(super) struct Load {
     pub(super) gigabytes: u64,
     /// What a drive writes in a second, roughly: the cache is twice that for a turn.
     pub(super) drive_bytes_per_s: u64,
+    /// Writes that come in a second, whether those before them were accepted or not; `None` for as many as are accepted.
+    pub(super) writes_per_s: Option<f64>,
     pub(super) until: Until,
 }
 
@@ -106,6 +108,8 @@ struct State {
     /// Requests that are still to be sent, of each kind.
     left: [Cell<u64>; 2],
     under_way: Cell<u64>,
+    /// When the next write comes, where they come at a rate.
+    write_due_ns: Cell<u64>,
     stopped: Cell<bool>,
     bytes: Vec<u8>,
 }
@@ -173,6 +177,7 @@ async fn streams(
         cached: Cell::default(),
         left: left.map(Cell::new),
         under_way: Cell::default(),
+        write_due_ns: Cell::new(env.now_ns()),
         stopped: Cell::default(),
         bytes: vec![0; REQUEST_BYTES as usize],
     });
@@ -207,6 +212,9 @@ impl State {
                 break;
             }
             left.set(left.get() - 1);
+            if !is_read && let Some(due_ns) = self.next_write_ns() {
+                self.env.sleep(due_ns.saturating_sub(self.env.now_ns())).await;
+            }
             place = if in_order { (place + 1) % places } else { random.below(places) };
             let began_ns = self.env.now_ns();
             match is_read {
@@ -216,6 +224,14 @@ impl State {
             self.log.borrow_mut().add_later(usize::from(!is_read), began_ns, self.env.now_ns());
         }
         self.under_way.set(self.under_way.get() - 1);
+    }
+
+    /// When the next write comes, where they come at a rate. One that finds every stream waiting is as late as they are.
+    fn next_write_ns(&self) -> Option<u64> {
+        let writes_per_s = self.load.writes_per_s?;
+        let due_ns = self.write_due_ns.get();
+        self.write_due_ns.set(due_ns + (SECOND_NS as f64 / writes_per_s) as u64);
+        Some(due_ns)
     }
 
     async fn read(&self, offset: u64) {

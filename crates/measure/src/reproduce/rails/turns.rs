@@ -16,7 +16,7 @@ const DRIVE_BYTES_PER_S: u64 = 100_000_000;
 /// Of the median, what a window has at least that counts as stable.
 const NEAR: f64 = 0.95;
 
-const RING: &str = "The ring is the engine's own; in front of it is a cache of 2 T w, with 100 MB/s for w, which accepts a write at \
+pub(super) const RING: &str = "The ring is the engine's own; in front of it is a cache of 2 T w, with 100 MB/s for w, which accepts a write at \
                     once if it has room. Four streams of requests of 256 KB as fast as possible, 31 under way at once: two \
                     read and two write, one of each in order and one at random, over the first 200 GB, scaled, of drives \
                     that were overwritten at random before.";
@@ -116,7 +116,7 @@ fn switched(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
     Ok(Figure { charts, claims, ..Figure::default() })
 }
 
-fn load(drive: Drive, members: usize, until: Until, settings: &Settings) -> Load {
+pub(super) fn load(drive: Drive, members: usize, until: Until, settings: &Settings) -> Load {
     Load {
         drive,
         members,
@@ -126,6 +126,7 @@ fn load(drive: Drive, members: usize, until: Until, settings: &Settings) -> Load
         rest_ms: 100,
         gigabytes: if drive == Drive::A { 50 } else { 200 },
         drive_bytes_per_s: DRIVE_BYTES_PER_S,
+        writes_per_s: None,
         until,
     }
 }
