@@ -171,6 +171,19 @@ fn what_cannot_be_studied_is_refused_in_one_line() {
 }
 
 #[test]
+fn a_file_system_without_its_programs_is_named_before_anything_is_made() {
+    let test = "a_file_system_without_its_programs_is_named_before_anything_is_made";
+    if let Err(reason) = must_be_root().and_then(|()| programs(&["losetup", "mount"])) {
+        return skip(test, &reason);
+    }
+    let scene = scene_with(&plan("").replace("\"ext4\", \"xfs\", \"btrfs\"", "\"nosuchfs\""));
+    let said = scene.refused(LINE);
+    says(&said, &["mkfs.nosuchfs is missing"]);
+    assert!(!said.contains("apt-get"), "no package has that name: {said}");
+    assert!(!scene.path("s").exists());
+}
+
+#[test]
 fn whoever_is_not_root_is_told_so_before_anything_is_made() {
     if let Err(reason) = must_be_root() {
         return skip("whoever_is_not_root_is_told_so_before_anything_is_made", &reason);

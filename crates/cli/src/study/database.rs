@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use evenkeel_host::conditions::Machine;
+use evenkeel_host::interrupt::Interrupt;
 use evenkeel_measure::study::plan::Plan;
 use evenkeel_measure::study::plan::space::Configuration;
 use evenkeel_measure::study::schedule;
@@ -33,7 +34,7 @@ impl Place {
             return address(text).map(Self::Server);
         }
         let path = args.out.join(DATABASE);
-        if path.exists() && !args.resume {
+        if !args.resume && SqliteStore::is_begun(&path).unwrap_or(true) {
             let what = "there are results; go on with them by --resume, or name another folder with --out";
             return Err(Failure::about(&path, what));
         }
@@ -64,6 +65,7 @@ pub(super) fn open(
     args: &StudyRunArgs,
     plan: &Plan,
     configurations: &[Configuration],
+    interrupt: &Interrupt,
 ) -> Result<Box<dyn Store>, Failure> {
     let mut machine = Machine::this();
     if let Some(name) = &args.machine {
@@ -77,10 +79,13 @@ pub(super) fn open(
     let order = schedule::order(configurations.len(), plan.workloads.len(), plan.runs, plan.seed);
     let begun = Begun { plan, configurations, order: &order };
     let mut store = match place {
-        Place::File(path) if path.exists() => boxed(SqliteStore::resume(path, &begun, &machine)),
-        Place::File(path) => boxed(SqliteStore::create(path, &begun, &machine)),
+        Place::File(path) => match SqliteStore::is_begun(path) {
+            Ok(true) => boxed(SqliteStore::resume(path, &begun, &machine)),
+            Ok(false) => boxed(SqliteStore::create(path, &begun, &machine)),
+            Err(error) => Err(error),
+        },
         Place::Server(address) => {
-            let seat = Seat { machine: &machine, lease: args.lease };
+            let seat = Seat { machine: &machine, lease: args.lease, interrupt };
             boxed(PostgresStore::join(address, &begun, &seat))
         }
     }

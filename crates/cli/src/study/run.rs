@@ -40,7 +40,7 @@ pub(crate) fn run(args: &StudyRunArgs) -> Result<(), Failure> {
     let mut stage = HostStage::new(&plan, &scratch, worker, interrupt.clone())
         .map_err(|error| Failure::about(&scratch, error))?;
     check_devices(&plan, &sampled.configurations, &scratch)?;
-    let mut store = database::open(&database, args, &plan, &sampled.configurations)?;
+    let mut store = database::open(&database, args, &plan, &sampled.configurations, &interrupt)?;
     say(&text::summary(&plan, &sampled))?;
     let mut shown = Shown::new();
     let ended = runner::run(&plan, &sampled.configurations, &mut *store, &mut stage, &mut shown, &interrupt);
@@ -48,7 +48,12 @@ pub(crate) fn run(args: &StudyRunArgs) -> Result<(), Failure> {
     drop(stage);
     match ended {
         Ok(tally) => conclude(&tally, &database),
-        Err(RunError::Interrupted) => Err(Failure::Stopped(stopped(store.tally().unwrap_or_default(), args))),
+        Err(RunError::Interrupted) => Err(Failure::Stopped(stopped(store.tally().ok(), args))),
+        // A server that is gone was waited for until then.
+        Err(RunError::Store(error)) if interrupt.is_asked() => {
+            complain(&format!("evenkeel: {error}"));
+            Err(Failure::Stopped(stopped(None, args)))
+        }
         Err(other) => {
             Err(Failure::Unusable(format!("{other}; what was done is kept, and --resume goes on from there")))
         }
@@ -67,7 +72,7 @@ fn check_programs(plan: &Plan, configurations: &[Configuration]) -> Result<(), F
             "xfs" => "xfsprogs",
             "btrfs" => "btrfs-progs",
             "ext2" | "ext3" | "ext4" => "e2fsprogs",
-            _ => "the file system's tools",
+            _ => "",
         };
         needed.push((format!("mkfs.{}", configuration.file_system), package));
         if configuration.remedies.null_hash_seed {
@@ -79,6 +84,9 @@ fn check_programs(plan: &Plan, configurations: &[Configuration]) -> Result<(), F
     }
     match needed.iter().find(|(name, _)| !program::exists(name)) {
         None => Ok(()),
+        Some((name, "")) => {
+            Err(Failure::Unusable(format!("{name} is missing; install the programs of that file system")))
+        }
         Some((name, package)) => {
             Err(Failure::Unusable(format!("{name} is missing; `apt-get install {package}` installs it")))
         }
@@ -125,10 +133,12 @@ fn conclude(tally: &Tally, database: &Place) -> Result<(), Failure> {
     }
 }
 
-fn stopped(tally: Tally, args: &StudyRunArgs) -> String {
+fn stopped(tally: Option<Tally>, args: &StudyRunArgs) -> String {
+    // A server may be gone.
+    let after =
+        tally.map_or_else(String::new, |tally| format!(" after {} runs", format::count(tally.settled())));
     format!(
-        "interrupted after {} runs; everything is unmounted. `evenkeel study run ... --out {} --resume` goes on",
-        format::count(tally.settled()),
+        "interrupted{after}; everything is unmounted. `evenkeel study run ... --out {} --resume` goes on",
         args.out.display()
     )
 }

@@ -16,6 +16,8 @@ use super::workload::recorder::Counts;
 
 /// How much longer than its time a workload may take, in seconds: it may make its data first.
 const PATIENCE_S: f64 = 3600.0;
+/// More operations than this in a run are a number of something else.
+const OPERATIONS_MAX: f64 = 1e15;
 /// fio's files of ours, in the folder that it works in.
 const JOB_FILE: &str = "evenkeel.fio";
 const LOG_PREFIX: &str = "evenkeel";
@@ -191,6 +193,9 @@ pub fn command(
     let rate = last_number(&String::from_utf8_lossy(&said)).ok_or_else(|| {
         format!("{} printed no number: its last one is its operations per second", words[0])
     })?;
+    if rate * duration_s > OPERATIONS_MAX {
+        return Err(format!("{} printed {rate:e} operations per second, which cannot be", words[0]));
+    }
     let operations = (rate * duration_s).round() as u64;
     Ok(Answer {
         duration_s,
@@ -247,6 +252,7 @@ mod tests {
         assert_eq!((answer.operations_per_s, answer.windows.len()), (250.0, 1));
         assert!(folder.path().join("here").exists());
         assert!(run("echo none").unwrap_err().contains("no number"));
+        assert!(run("echo 1e300").unwrap_err().contains("cannot be"));
         assert!(run("exit 3").unwrap_err().contains("failed"));
     }
 }

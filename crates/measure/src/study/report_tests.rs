@@ -226,6 +226,10 @@ fn what_is_damaged_is_refused_and_said() {
         ("UPDATE latency SET histogram = zeroblob(60) WHERE run_id = 1", "not one of HdrHistogram V2"),
         (wide, "more than is read"),
         (huge, "longer than"),
+        ("UPDATE run SET state = printf('%1000d', 1) WHERE id = 1", "in the state"),
+        // To SQLite, a text ends at its first null character, though it is read whole.
+        ("UPDATE run SET message = CAST(zeroblob(2000000) AS TEXT) WHERE id = 1", "longer than"),
+        ("UPDATE run SET state = CAST(zeroblob(2000000) AS TEXT) WHERE id = 1", "longer than"),
         ("UPDATE study SET interval_s = 0", "interval"),
         ("DELETE FROM study", "has no row"),
         ("UPDATE latency SET mean_s = 'soon'", "Invalid column type"),
@@ -243,6 +247,40 @@ fn what_is_damaged_is_refused_and_said() {
         let line = refused(&written.path);
         assert!(line.contains(words), "{damage}: {line}");
     }
+}
+
+#[test]
+fn a_view_in_the_place_of_a_table_is_not_asked() {
+    let written = written(&Shape { configurations: 3, repeats: 1, windows: 2, case_study: false, seed: 1 });
+    let endless = "PRAGMA foreign_keys = OFF; DROP TABLE condition;
+                   CREATE VIEW condition AS WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n)
+                   SELECT 1 AS run_id, 'load_1m' AS name, value FROM n";
+    Connection::open(&written.path).unwrap().execute_batch(endless).unwrap();
+    assert!(refused(&written.path).contains("condition is no table"));
+}
+
+#[test]
+fn one_long_text_is_not_hidden_by_another_that_is_missing() {
+    let written = written(&Shape { configurations: 3, repeats: 1, windows: 2, case_study: false, seed: 1 });
+    let nameless = "DROP TABLE machine; CREATE TABLE machine (id, name, kernel, cpus, memory_bytes);
+                    INSERT INTO machine VALUES (1, printf('%2000000d', 1), NULL, 1, 1)";
+    let database = Connection::open(&written.path).unwrap();
+    database.execute_batch(&format!("PRAGMA foreign_keys = OFF; {nameless}")).unwrap();
+    assert!(refused(&written.path).contains("longer than"));
+}
+
+#[test]
+fn what_a_database_says_does_not_command_the_terminal() {
+    let written = written(&Shape { configurations: 3, repeats: 1, windows: 2, case_study: false, seed: 1 });
+    let database = Connection::open(&written.path).unwrap();
+    database
+        .execute_batch(
+            "UPDATE study SET name = char(27) || '[2J'; UPDATE run SET message = char(155) || char(10)",
+        )
+        .unwrap();
+    let study = read(&written.path).unwrap();
+    assert_eq!(study.name, "\u{fffd}[2J");
+    assert_eq!(study.runs[0].message.as_deref(), Some("\u{fffd}\n"));
 }
 
 #[test]

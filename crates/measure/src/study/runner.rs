@@ -188,14 +188,21 @@ pub fn run(
                 observer.note(&format!("failed {} {}: {why}", task.configuration.label, task.workload.name));
             }
             Err(StageError::Interrupted) => {
-                store.put_back(claimed.id)?;
+                put_back(store, observer, claimed);
                 return Err(RunError::Interrupted);
             }
             Err(StageError::Fatal(why)) => {
-                store.put_back(claimed.id)?;
+                put_back(store, observer, claimed);
                 return Err(RunError::Stage(why));
             }
         }
+    }
+}
+
+/// Puts a run back; where the database cannot be had, whoever opens it next does.
+fn put_back(store: &mut dyn Store, observer: &mut dyn Observer, claimed: Claimed) {
+    if let Err(error) = store.put_back(claimed.id) {
+        observer.note(&error.to_string());
     }
 }
 

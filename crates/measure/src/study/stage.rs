@@ -5,9 +5,9 @@
 //! 2. Whatever a run leaves (a mount, settings, a worker) is gone before the next one begins, and when this is dropped.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
 use evenkeel_host::conditions::Before;
 use evenkeel_host::interrupt::Interrupt;
@@ -224,6 +224,13 @@ impl Stage for HostStage {
             let made = LoopDevice::over_new(&self.loop_image, self.loop_bytes, &self.interrupt);
             self.loop_device = Some(made.map_err(|error| match error {
                 ProgramError::Interrupted => StageError::Interrupted,
+                ProgramError::Io(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    StageError::Fatal(format!(
+                        "{}: it already exists, perhaps of a study of the same name in another folder; name another \
+                         folder in [loop], or remove it",
+                        self.loop_image.display()
+                    ))
+                }
                 other => StageError::Fatal(format!("{}: {other}", self.loop_image.display())),
             })?);
         }
@@ -332,5 +339,29 @@ impl Drop for HostStage {
             let _there_may_be_none = fs::remove_file(mark);
         }
         let _not_empty_is_kept = fs::remove_dir(&self.point).and_then(|()| fs::remove_dir(&self.folder));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_where_the_loop_device_s_would_be_is_named_and_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let plan = format!(
+            "name = \"p\"\nruns = 1\ntime = \"1s\"\ninterval = \"1s\"\n[data]\nsize = \"64m\"\n[loop]\nfolder = {:?}\n
+             [[workload]]\nname = \"mailserver\"\n[[factor]]\nname = \"file_system\"\nvalues = [\"ext4\"]\n",
+            folder.path()
+        );
+        let plan = Plan::parse(&plan, Path::new("")).unwrap();
+        let scratch = folder.path().join("scratch");
+        let image = plan.loop_image(&scratch);
+        fs::write(&image, "somebody's").unwrap();
+        let mut stage = HostStage::new(&plan, &scratch, Vec::new(), Interrupt::default()).unwrap();
+        let Err(StageError::Fatal(why)) = stage.ready("loop") else { panic!("it was taken") };
+        assert!(why.starts_with(&image.display().to_string()) && why.contains("already exists"), "{why}");
+        drop(stage);
+        assert_eq!(fs::read_to_string(&image).unwrap(), "somebody's");
     }
 }

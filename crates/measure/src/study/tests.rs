@@ -273,6 +273,19 @@ fn a_run_under_way_when_the_process_was_killed_is_taken_again() {
 }
 
 #[test]
+fn a_study_that_was_killed_while_it_made_its_database_begins_anew() {
+    let study = Study::new(PLAN);
+    let path = study.folder.path().join(DATABASE);
+    assert!(!SqliteStore::is_begun(&path).unwrap());
+    let killed = Connection::open(&path).unwrap();
+    killed.execute_batch("BEGIN; CREATE TABLE study (id INTEGER)").unwrap();
+    drop(killed);
+    assert!(path.exists() && !SqliteStore::is_begun(&path).unwrap());
+    drop(study.begin());
+    assert!(SqliteStore::is_begun(&path).unwrap());
+}
+
+#[test]
 fn results_of_another_plan_are_refused() {
     let study = Study::new(PLAN);
     drop(study.begin());

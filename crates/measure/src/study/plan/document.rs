@@ -35,7 +35,7 @@ pub(super) struct Document {
 
 /// How many configurations are taken.
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "sample: how many configurations, or \"all\"")]
 pub(super) enum Sample {
     Count(u32),
     Word(String),
@@ -96,10 +96,23 @@ pub(super) struct FactorTable {
 
 /// The values of a factor, the same for all file systems or those of each.
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "values are a list of texts and whole numbers, or a table with one for each file system"
+)]
 pub(super) enum Values {
     Same(Vec<Value>),
     Each(BTreeMap<String, Vec<Value>>),
+}
+
+impl Values {
+    /// Those of a file system.
+    pub(super) fn of(&self, file_system: &str) -> &[Value] {
+        match self {
+            Self::Same(values) => values,
+            Self::Each(each) => each.get(file_system).map_or(&[], Vec::as_slice),
+        }
+    }
 }
 
 /// One value; with a table of its own it says itself what it changes.
@@ -136,7 +149,10 @@ impl Value {
 
 /// An option with `{}` for the value, the same for all file systems or that of each.
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "mkfs, mount and sysfs are a text with {} for the value, or a table with one for each file system"
+)]
 pub(super) enum PerFileSystem {
     Same(String),
     Each(BTreeMap<String, String>),
@@ -153,7 +169,7 @@ impl PerFileSystem {
 
 /// Values that an exclusion names. A list comes first: it could pass for the fields of a value's table.
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "[[exclude]] names a value of each factor, or a list of them")]
 pub(super) enum OneOrMany {
     Many(Vec<Value>),
     One(Value),

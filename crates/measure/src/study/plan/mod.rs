@@ -201,6 +201,9 @@ impl Plan {
                 "no [[workload]]: name mailserver, fileserver or webserver, or give fio or command",
             ));
         }
+        if self.name.trim().is_empty() || self.name.contains(char::is_control) {
+            return Err(wrong("name: it has a letter at least, and no control characters"));
+        }
         if self.runs == 0 {
             return Err(wrong("runs = 0: a configuration is run at least once, and varies from 2 on"));
         }

@@ -115,6 +115,12 @@ fn switch(option: &str, value: &str) -> Result<Options, String> {
     }
 }
 
+/// Whether templates have a place for the value; a setting that is named without a text has one.
+pub(super) fn has_value(mkfs: &str, mount: &str, sysfs: &str) -> bool {
+    let is_open = |setting: &str| !setting.contains('=') || setting.contains("{}");
+    mkfs.contains("{}") || mount.contains("{}") || sysfs.split_whitespace().any(is_open)
+}
+
 /// The options of a template, `{}` in it being the value.
 pub(super) fn filled(mkfs: &str, mount: &str, sysfs: &str, value: &str) -> Result<Options, String> {
     let fill = |text: &str| text.replace("{}", value);

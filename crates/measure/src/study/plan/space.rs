@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::document::{FactorTable, OneOrMany, PerFileSystem, Value, Values};
 use super::options::{self, KNOWN, Options, Remedies};
 use super::{PlanError, wrong};
+use crate::study::data::MACHINE;
 
 /// A factor with its levels.
 #[derive(Debug, Clone)]
@@ -169,21 +170,22 @@ fn file_systems(table: &FactorTable) -> Result<Vec<String>, PlanError> {
 
 fn factor(table: &FactorTable, file_systems: &[String]) -> Result<Factor, PlanError> {
     let mut factor = Factor { name: table.name.clone(), levels: Vec::new() };
+    if table.name == MACHINE {
+        return Err(wrong(
+            "factor machine: this is what tells machines apart that share a study; name it otherwise",
+        ));
+    }
     if let Values::Each(each) = &table.values
         && let Some(unknown) = each.keys().find(|name| !file_systems.contains(name))
     {
         return Err(wrong(format!("{}: the plan has no file system {unknown}", table.name)));
     }
     for file_system in file_systems {
-        let values = match &table.values {
-            Values::Same(values) => values,
-            Values::Each(each) => match each.get(file_system) {
-                Some(values) => values,
-                None => continue,
-            },
-        };
-        for value in values {
+        for value in table.values.of(file_system) {
             let name = value.name();
+            if [&table.name, &name].into_iter().any(|text| text.contains(char::is_control)) {
+                return Err(wrong(format!("factor {:?}: {name:?} has control characters", table.name)));
+            }
             // Each file system is a level of its own factor, and belongs to itself.
             if table.name == "file_system" && name != *file_system {
                 continue;
@@ -200,7 +202,7 @@ fn factor(table: &FactorTable, file_systems: &[String]) -> Result<Factor, PlanEr
     match factor.levels.is_empty() {
         false => Ok(factor),
         true => Err(wrong(format!(
-            "factor {}: it changes nothing; give it mkfs, mount or sysfs with {{}} for the value (known without: {})",
+            "factor {}: it changes nothing; give it mkfs, mount or sysfs with {{}} for the value (known without: {}, remedies), and a value at least",
             table.name,
             KNOWN.join(", ")
         ))),
@@ -227,8 +229,12 @@ fn options_of(table: &FactorTable, file_system: &str, value: &Value) -> Option<R
     if mkfs.is_none() && mount.is_none() && sysfs.is_none() {
         return None;
     }
-    let text = Option::unwrap_or_default;
-    Some(options::filled(&text(mkfs), &text(mount), &text(sysfs), &name))
+    let [mkfs, mount, sysfs] = [mkfs, mount, sysfs].map(Option::unwrap_or_default);
+    if !options::has_value(&mkfs, &mount, &sysfs) && table.values.of(file_system).len() > 1 {
+        let what = "the value {} is nowhere in what it changes: all of its values would do the same";
+        return Some(Err(what.to_owned()));
+    }
+    Some(options::filled(&mkfs, &mount, &sysfs, &name))
 }
 
 fn exclusion(table: &BTreeMap<String, OneOrMany>, factors: &[Factor]) -> Result<Exclusion, PlanError> {

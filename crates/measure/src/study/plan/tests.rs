@@ -167,6 +167,12 @@ fn what_cannot_be_run_is_refused_in_one_line() {
         ("[[factor]]\nname = \"q\"\nvalues = [1]\nsysfs = \"../x\"\n", "below /sys"),
         ("[[factor]]\nname = \"q\"\nvalues = [1]\nsysfs = \"/etc/passwd\"\n", "below /sys"),
         ("[[factor]]\nname = \"device\"\nvalues = [\"/dev/sdx\"]\n", "destroy = [\"/dev/sdx\"]"),
+        ("[[factor]]\nname = \"machine\"\nvalues = [1]\nmount = \"commit={}\"\n", "name it otherwise"),
+        ("[[factor]]\nname = \"q\"\nvalues = [\"\\u0000\"]\nmount = \"a={}\"\n", "control characters"),
+        ("[[factor]]\nname = \"q\"\nvalues = [1, 2]\nmount = \"commit=5\"\n", "the value {} is nowhere"),
+        ("[[factor]]\nname = \"q\"\nvalues = 5\nmount = \"commit={}\"\n", "a list"),
+        ("[[factor]]\nname = \"q\"\nvalues = [1.5]\nmount = \"commit={}\"\n", "a list"),
+        ("[[factor]]\nname = \"q\"\nvalues = [1]\nmount = 7\n", "a text with {}"),
         ("[[exclude]]\natime = \"noatime\"\n", "which the plan does not have"),
         ("[[exclude]]\nfile_system = \"ext3\"\n", "has no value ext3"),
         ("[[workload]]\nname = \"mailserver\"\n", "there twice"),
@@ -182,6 +188,12 @@ fn what_cannot_be_run_is_refused_in_one_line() {
     ] {
         let said = with(more);
         assert!(said.contains(words) && !said.contains('\n'), "{more}: {said}");
+    }
+    for name in ["", " ", "a\\u0000b", "\\u001b[2J"] {
+        let named =
+            plan_of("", FACTORS).unwrap().text.replacen("name = \"p\"", &format!("name = \"{name}\""), 1);
+        let said = Plan::parse(&named, Path::new("")).unwrap_err().to_string();
+        assert!(said.contains("no control characters"), "{name}: {said}");
     }
     let little = plan_of("", FACTORS).unwrap().text.replace("64m", "32m");
     assert!(Plan::parse(&little, Path::new("")).unwrap_err().to_string().contains("less memory than"));

@@ -116,25 +116,37 @@ fn read_from(source: &mut dyn Source) -> Result<Study, ReadError> {
 }
 
 fn bounded(source: &mut dyn Source) -> Result<(), ReadError> {
+    for (table, _) in ROWS_MAX {
+        let others = source.others_named(table);
+        if count(source, &others)? > 0 {
+            return Err(damaged(format!("what is named {table} is no table")));
+        }
+    }
     for (table, most) in ROWS_MAX {
         let rows = count(source, &format!("SELECT count(*) FROM {table}"))?;
         if rows > most {
             return Err(damaged(format!("{rows} rows in the table {table}, of at most {most}")));
         }
     }
-    for (column, table, most) in [
-        ("name || plan || created_at || evenkeel_version", "study", 64 * TEXT_MAX),
-        ("name || kernel", "machine", TEXT_MAX),
-        ("label", "configuration", TEXT_MAX),
-        ("factor || value", "setting", TEXT_MAX),
-        ("workload || coalesce(message, '') || coalesce(started_at, '')", "run", TEXT_MAX),
-        ("name", "condition", TEXT_MAX),
-        ("operation", "latency", TEXT_MAX),
-        ("histogram", "latency", HISTOGRAM_MAX),
+    for (columns, table, most) in [
+        (&["name", "plan", "created_at", "evenkeel_version"][..], "study", 16 * TEXT_MAX),
+        (&["name", "kernel"], "machine", TEXT_MAX),
+        (&["label"], "configuration", TEXT_MAX),
+        (&["factor", "value"], "setting", TEXT_MAX),
+        (&["workload", "state", "message", "started_at"], "run", TEXT_MAX),
+        (&["name"], "condition", TEXT_MAX),
+        (&["operation"], "latency", TEXT_MAX),
+        (&["histogram"], "latency", HISTOGRAM_MAX),
     ] {
-        let longest = format!("SELECT CAST(coalesce(max(length({column})), 0) AS BIGINT) FROM {table}");
-        if count(source, &longest)? > most {
-            return Err(damaged(format!("a text or histogram in the table {table} is longer than {most}")));
+        for column in columns {
+            // Bytes: SQLite counts the characters of a text up to a null one only.
+            let longest =
+                format!("SELECT CAST(coalesce(max(octet_length({column})), 0) AS BIGINT) FROM {table}");
+            if count(source, &longest)? > most {
+                return Err(damaged(format!(
+                    "a text or histogram in the table {table} is longer than {most}"
+                )));
+            }
         }
     }
     Ok(())
@@ -163,7 +175,13 @@ fn real(row: &dyn Fields, column: usize) -> Result<f64, ReadError> {
 }
 
 fn text(row: &dyn Fields, column: usize) -> Result<String, ReadError> {
-    there(row.text(column)?)
+    there(shown(row, column)?)
+}
+
+/// A text, without what would command the terminal that it is shown on.
+fn shown(row: &dyn Fields, column: usize) -> Result<Option<String>, ReadError> {
+    let commands = |letter: char| letter.is_control() && letter != '\n';
+    Ok(row.text(column)?.map(|text| text.replace(commands, "\u{fffd}")))
 }
 
 /// The place of each row's id.
@@ -224,10 +242,10 @@ fn runs(
             place: int(row, 4)?,
             state: state(&text(row, 5)?)?,
             machine: machine.map(|id| place(machines, id, "a run", "machine")).transpose()?,
-            started_at: row.text(7)?,
+            started_at: shown(row, 7)?,
             duration_s: figure(row, 8, id)?,
             operations_per_s: figure(row, 9, id)?,
-            message: row.text(10)?,
+            message: shown(row, 10)?,
             ..Run::default()
         };
         places.insert(id, study.runs.len());
@@ -244,8 +262,13 @@ fn state(text: &str) -> Result<State, ReadError> {
         "done" => Ok(State::Done),
         "skipped" => Ok(State::Skipped),
         "failed" => Ok(State::Failed),
-        _ => Err(damaged(format!("a run is in the state {text:?}"))),
+        _ => Err(damaged(format!("a run is in the state {:?}", brief(text)))),
     }
+}
+
+/// As much of a text as a line has room for.
+fn brief(text: &str) -> String {
+    text.chars().take(40).collect()
 }
 
 /// A figure that is finite and not negative, or none.
@@ -312,8 +335,9 @@ fn latencies(source: &mut dyn Source, study: &mut Study, runs: &Places) -> Resul
         let id = int(row, 0)?;
         let at = place(runs, id, "a latency", "run")?;
         let operation = text(row, 1)?;
-        let steps = steps(&mut deserializer, there(row.blob(4)?)?)
-            .map_err(|why| damaged(format!("run {id} has a histogram of {operation:?} that {why}")))?;
+        let steps = steps(&mut deserializer, there(row.blob(4)?)?).map_err(|why| {
+            damaged(format!("run {id} has a histogram of {:?} that {why}", brief(&operation)))
+        })?;
         study.runs[at].latencies.push(Latency {
             operation,
             operations: whole(row, 2, id)?,

@@ -8,6 +8,9 @@ use crate::study::store::{self, Address};
 
 /// Where a study is read from.
 pub(super) trait Source {
+    /// A query that counts what goes by a table's name and is none: reading a view works out what its author likes.
+    fn others_named(&self, table: &str) -> String;
+
     /// Visits the rows of a query.
     fn each(
         &mut self,
@@ -42,6 +45,13 @@ impl File {
 }
 
 impl Source for File {
+    fn others_named(&self, table: &str) -> String {
+        format!(
+            "SELECT count(*) FROM sqlite_master
+             WHERE name = '{table}' COLLATE NOCASE AND (type <> 'table' OR sql LIKE 'CREATE VIRTUAL%')"
+        )
+    }
+
     fn each(
         &mut self,
         query: &str,
@@ -92,6 +102,12 @@ impl Server {
 }
 
 impl Source for Server {
+    fn others_named(&self, table: &str) -> String {
+        format!(
+            "SELECT count(*) FROM pg_class WHERE oid = to_regclass('{table}') AND relkind NOT IN ('r', 'p')"
+        )
+    }
+
     fn each(
         &mut self,
         query: &str,

@@ -44,6 +44,22 @@ impl SqliteStore {
         Ok(Self { connection, machine })
     }
 
+    /// Whether there is anything in a database. What ended while it made one, or found the device full, leaves an empty
+    /// one.
+    ///
+    /// # Errors
+    ///
+    /// Those of SQLite.
+    pub fn is_begun(path: &Path) -> Result<bool, StoreError> {
+        if !path.exists() {
+            return Ok(false);
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(PATIENCE)?;
+        Ok(connection.query_row("SELECT EXISTS (SELECT 1 FROM sqlite_master)", [], |row| row.get(0))?)
+    }
+
     /// Opens the database of a study that was begun with the same plan.
     ///
     /// # Errors

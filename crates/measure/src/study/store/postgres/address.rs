@@ -1,7 +1,8 @@
 //! Where a PostgreSQL database is, and how to get in. Nothing here shows a password.
 
-use std::fmt;
+use std::sync::mpsc;
 use std::time::Duration;
+use std::{fmt, thread};
 
 use postgres::config::{Host, SslMode};
 use postgres::{Client, Config, NoTls};
@@ -74,7 +75,16 @@ impl Address {
     ///
     /// Where nobody answers, or does not let us in.
     pub(in crate::study) fn connect(&self) -> Result<Client, StoreError> {
-        Ok(self.config.connect(NoTls)?)
+        // The time to connect ends once somebody opens the door; what does not speak PostgreSQL may say nothing then.
+        let time = self.config.get_connect_timeout().map_or(CONNECT_TIME, |time| *time) * 2;
+        let (config, (answer, answered)) = (self.config.clone(), mpsc::channel());
+        let connect = move || drop(answer.send(config.connect(NoTls)));
+        let thread = thread::Builder::new().name("connect".to_owned()).spawn(connect);
+        thread.map_err(|error| StoreError::Postgres(format!("no thread to be had: {error}")))?;
+        match answered.recv_timeout(time) {
+            Ok(client) => Ok(client?),
+            Err(_) => Err(StoreError::Postgres(format!("no answer of a server within {} s", time.as_secs()))),
+        }
     }
 }
 
@@ -142,6 +152,16 @@ mod tests {
         assert_eq!(address.config.get_password(), Some(&b"s3cret@"[..]));
         let local = Address::parse("postgresql://me@%2Frun%2Fpostgresql/studies").unwrap();
         assert_eq!(local.to_string(), "postgres://me@%2Frun%2Fpostgresql:5432/studies");
+    }
+
+    #[test]
+    fn what_takes_a_connection_and_says_nothing_is_no_server() {
+        let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = mute.local_addr().unwrap().port();
+        let address =
+            Address::parse(&format!("postgres://me@127.0.0.1:{port}/db?connect_timeout=1")).unwrap();
+        let said = address.connect().err().expect("nobody answers").to_string();
+        assert!(said.contains("no answer of a server"), "{said}");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! 3. One process at a time takes part under a machine's name. One that comes after a process that died has its runs at
 //!    once; two that live are told apart by a lock that the server lets go of with the connection.
 //! 4. A connection that is lost is made again, for two minutes: what a run took hours for is not lost
-//!    to a server that starts anew.
+//!    to a server that starts anew. Once the study is to stop, it is tried once.
 
 pub(super) mod address;
 mod claims;
@@ -22,6 +22,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use evenkeel_host::conditions::Machine;
+use evenkeel_host::interrupt::Interrupt;
 use postgres::binary_copy::BinaryCopyInWriter;
 use postgres::types::{ToSql, Type};
 use postgres::{Client, Transaction};
@@ -55,6 +56,8 @@ pub struct Seat<'a> {
     pub machine: &'a Machine,
     /// For how long it is taken for alive after it was last heard of.
     pub lease: Duration,
+    /// That the study is to stop: then a server that is gone is not waited for.
+    pub interrupt: &'a Interrupt,
 }
 
 /// The database, and this machine's place among those that share it.
@@ -62,6 +65,7 @@ pub struct PostgresStore {
     address: Address,
     client: Client,
     part: Part,
+    interrupt: Interrupt,
     _heartbeat: Heartbeat,
 }
 
@@ -94,7 +98,8 @@ impl PostgresStore {
         }
         let part = register(&mut client, seat)?;
         let heartbeat = Heartbeat::start(address.clone(), part.clone(), seat.lease)?;
-        Ok(Self { address: address.clone(), client, part, _heartbeat: heartbeat })
+        let interrupt = seat.interrupt.clone();
+        Ok(Self { address: address.clone(), client, part, interrupt, _heartbeat: heartbeat })
     }
 
     /// Does work in a transaction, once more where the connection was lost: the work finds what it has done already.
@@ -105,9 +110,10 @@ impl PostgresStore {
         let begun = Instant::now();
         loop {
             let done = self.once(&mut work);
+            let patience = if self.interrupt.is_asked() { RETURN_PAUSE } else { RETURN_PATIENCE };
             let is_lost = matches!(done, Err(StoreError::Postgres(_)))
-                && self.client.is_valid(ANSWER_TIME).is_err()
-                && begun.elapsed() < RETURN_PATIENCE;
+                && begun.elapsed() < patience
+                && self.client.is_valid(ANSWER_TIME).is_err();
             if !is_lost {
                 return done;
             }

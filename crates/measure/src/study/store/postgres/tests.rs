@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use evenkeel_host::conditions::Machine;
 use evenkeel_host::fiemap::Extent;
+use evenkeel_host::interrupt::Interrupt;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2Serializer};
 
@@ -64,6 +65,7 @@ struct Scene {
     plan: Plan,
     configurations: Vec<Configuration>,
     order: Vec<Planned>,
+    interrupt: Interrupt,
     // Given back before the server may be stopped.
     _turn: MutexGuard<'static, ()>,
     cluster: Arc<Cluster>,
@@ -89,11 +91,16 @@ impl Scene {
         let plan = Plan::parse(plan, Path::new("")).unwrap();
         let configurations = plan.sampled().unwrap().configurations;
         let order = schedule::order(configurations.len(), plan.workloads.len(), plan.runs, plan.seed);
-        Some(Self { address, plan, configurations, order, _turn: turn, cluster })
+        let interrupt = Interrupt::default();
+        Some(Self { address, plan, configurations, order, interrupt, _turn: turn, cluster })
     }
 
     fn try_join(&self, name: &str, lease: Duration) -> Result<PostgresStore, StoreError> {
-        PostgresStore::join(&self.address, &self.begun(), &Seat { machine: &machine(name), lease })
+        PostgresStore::join(
+            &self.address,
+            &self.begun(),
+            &Seat { machine: &machine(name), lease, interrupt: &self.interrupt },
+        )
     }
 
     fn begun(&self) -> Begun<'_> {
@@ -407,4 +414,27 @@ fn a_server_that_starts_anew_costs_no_run() {
     let others = scene.try_join("patient", LONG).err();
     assert!(matches!(others, Some(StoreError::NameTaken(_))), "its name is its own again");
     assert_eq!(scene.run(&mut store).planned, scene.order[1]);
+}
+
+#[test]
+fn a_study_that_is_to_stop_does_not_wait_for_a_server_that_is_gone() {
+    let Some(scene) = Scene::new(PLAN) else { return };
+    let mut store = scene.join("impatient");
+    let run = scene.run(&mut store);
+    scene.cluster.stop().unwrap();
+    scene.interrupt.ask();
+    let (answered, is_answered) = mpsc::channel();
+    let server = &scene.cluster;
+    thread::scope(|scope| {
+        // Were it waited for, it would come back.
+        let back = scope.spawn(move || {
+            let _whatever_came = is_answered.recv_timeout(Duration::from_secs(30));
+            server.begin()
+        });
+        assert!(matches!(store.put_back(run.id), Err(StoreError::Postgres(_))));
+        answered.send(()).unwrap();
+        back.join().unwrap().unwrap();
+    });
+    drop(store);
+    assert_eq!(scene.run(&mut scene.join("impatient")), run, "its run is its own again");
 }
