@@ -8,7 +8,7 @@
 //!
 //! The folder with the traces is the one that `EVENKEEL_TRACES` names.
 
-#![allow(clippy::print_stdout, reason = "a benchmark's output is its figures")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark's output is its figures")]
 
 use std::path::{Path, PathBuf};
 

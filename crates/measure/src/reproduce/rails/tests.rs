@@ -120,8 +120,13 @@ fn two_drives_in_turns_read_evenly_while_both_take_every_write() {
         rest_ms: 100,
         gigabytes: 200,
         drive_bytes_per_s: 100_000_000,
+        writes_per_s: None,
         until: ring::Until::Seconds(8),
     };
+    // Writes that come at a rate are accepted at that rate, and no others.
+    let paced = ring::run(ring::Load { writes_per_s: Some(20.0), ..load }, &SMALL).unwrap();
+    let accepted: f64 = paced.windows(&ring::WRITES, WINDOW_NS).iter().sum();
+    assert!((158.0..=162.0).contains(&accepted), "{accepted} in 8 s");
     let turns = ring::run(load, &SMALL).unwrap();
     let mixed =
         ring::run(ring::Load { policy: evenkeel_engine::ring::Policy::Mixed, ..load }, &SMALL).unwrap();
