@@ -25,8 +25,10 @@ const DEPTH: usize = 32;
 /// Requests of each of these.
 const ROUNDS: usize = 3;
 
-/// What the server may take beside the buffer of acknowledged writes and `--cache`.
-const REST_MAX_BYTES: u64 = 64 << 20;
+/// What the server may take beside the buffer of acknowledged writes and `--cache`: 64 MiB, of which 8 are left for the
+/// program's code. How much of that is mapped depends on how it was built, and in what pieces the system's page cache
+/// holds it, so it is not counted here.
+const REST_MAX_BYTES: u64 = 56 << 20;
 
 /// A field of the server's /proc status, in bytes.
 fn memory(status: &Status, name: &str) -> u64 {
@@ -92,7 +94,7 @@ fn memory_stays_within_what_was_given_with_2048_requests_in_flight() {
         assert_eq!(occupancy.pages_max_bytes, status.chosen.cache_bytes);
         // The arena is shared memory, all of it touched by now.
         let configured = memory(&status, "RssShmem:") + occupancy.pages_peak_bytes;
-        let rest = memory(&status, "VmHWM:") - configured;
+        let rest = memory(&status, "VmHWM:") - memory(&status, "RssFile:") - configured;
         let own = memory(&status, "RssAnon:");
         assert!(rest < REST_MAX_BYTES, "{what}: {rest} bytes beside buffer and pages, {own} of its own");
     }
