@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use support::root::{must_be_root, programs};
+use support::root::{loop_devices, must_be_root, programs};
 use support::{Ran, Scene, says, skip};
 
 const LINE: &str = "study run plan.toml --out s";
@@ -45,13 +45,6 @@ fn can_run(test: &str) -> bool {
     let needed = ["mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "losetup", "mount"];
     let reason = must_be_root().and_then(|()| programs(&needed)).and_then(|()| loop_devices());
     reason.inspect_err(|reason| skip(test, reason)).is_ok()
-}
-
-fn loop_devices() -> Result<(), String> {
-    match fs::metadata("/dev/loop-control") {
-        Ok(_) => Ok(()),
-        Err(_) => Err("no loop devices".to_owned()),
-    }
 }
 
 fn number(scene: &Scene, query: &str) -> i64 {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use cluster::Cluster;
 use postgres::{Client, NoTls};
-use support::root::{must_be_root, programs};
+use support::root::{loop_devices, must_be_root, programs};
 use support::{Ran, Scene, list, says, skip};
 
 /// Four blocks of two runs each.
@@ -50,9 +50,7 @@ impl Shared {
     fn new() -> Result<Self, String> {
         must_be_root()?;
         programs(&["mkfs.ext4", "losetup", "mount"])?;
-        if !fs::exists("/dev/loop-control").unwrap_or(false) {
-            return Err("no loop devices".to_owned());
-        }
+        loop_devices()?;
         let shared = Self { scene: Scene::new(), cluster: Cluster::start()? };
         fs::write(shared.scene.path("plan.toml"), PLAN).unwrap();
         Ok(shared)

@@ -6,6 +6,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// Whether there are loop devices here; why not, if so.
+pub(crate) fn loop_devices() -> Result<(), String> {
+    match fs::exists("/dev/loop-control") {
+        Ok(true) => Ok(()),
+        _ => Err("no loop devices".to_owned()),
+    }
+}
+
 /// A loop device over an image.
 pub(crate) struct LoopDevice {
     pub(crate) node: String,
