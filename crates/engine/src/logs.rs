@@ -46,8 +46,17 @@ pub trait Witness: 'static {
     /// Notes, durably, that there were so many losses of the volume of this number so far.
     fn note(&self, volume: u64, losses: u64) -> impl Future<Output = Result<(), DeviceError>>;
 
-    /// The most that were ever noted of the volume of this number.
-    fn noted(&self, volume: u64) -> impl Future<Output = u64>;
+    /// What was noted of the volume of this number.
+    fn noted(&self, volume: u64) -> impl Future<Output = Noted>;
+}
+
+/// What a [`Witness`] knows of the losses of a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Noted {
+    /// The number of the last that was noted; zero if none was.
+    pub losses: u64,
+    /// Whether everybody who could know of more was asked.
+    pub is_all: bool,
 }
 
 impl<E: Env, M: Device> Witness for Ring<E, M> {
@@ -55,8 +64,9 @@ impl<E: Env, M: Device> Witness for Ring<E, M> {
         self.note_log_losses(volume, losses).await
     }
 
-    async fn noted(&self, volume: u64) -> u64 {
-        self.log_losses(volume).await
+    async fn noted(&self, volume: u64) -> Noted {
+        let (losses, is_all) = self.log_losses(volume).await;
+        Noted { losses, is_all }
     }
 }
 
@@ -231,7 +241,7 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         let volume = heads().filter(|head| head.losses > 0).max_by_key(alike).map(|head| head.volume);
         let Some(volume) = volume else { return unusable("none of the log devices that are there is one") };
         let is_untold = is_planted(Bug::LogLossUntold);
-        let noted = self.witness.noted(volume).await;
+        let Noted { losses: noted, is_all } = self.witness.noted(volume).await;
         // What the witness knows is what was acknowledged under. A device that knows of more was cut before anything was, or
         // the witness was away; one that came to another number for the same loss missed what the others went on with.
         let counts = |head: &LogHead| {
@@ -244,6 +254,11 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
             );
         };
         let counting = counting.losses;
+        // Where nobody was told of a loss but its device, nothing was acknowledged without those that were not told either.
+        let is_untold_loss = is_all && loss_count(counting) == loss_count(noted) + 1;
+        let is_counting = |head: &LogHead| {
+            head.losses == counting || is_untold_loss && head.losses == noted.max(UNLOST) || is_untold
+        };
         for (place, member) in self.in_sync() {
             let is_ours = |head: &LogHead| {
                 head.volume == volume
@@ -252,8 +267,8 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
             };
             member.standing.set(match member.head.get().filter(is_ours) {
                 None => LogStanding::Foreign,
-                Some(head) if head.losses != counting && !is_untold => LogStanding::Stale,
-                Some(_) => LogStanding::InSync,
+                Some(head) if is_counting(&head) => LogStanding::InSync,
+                Some(_) => LogStanding::Stale,
             });
         }
         // Who is not there to be mended will lack what comes now, though it was in sync until now.

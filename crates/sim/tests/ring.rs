@@ -5,11 +5,13 @@ mod ring_machine;
 use evenkeel_engine::device::{Device, Durability};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::{DeviceError, Error};
+use evenkeel_engine::format::log_head;
 use evenkeel_engine::ring::{Policy, Role, Standing};
 use evenkeel_engine::volume::Mending;
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::faults::Faults;
 use evenkeel_sim::image::Image;
+use evenkeel_sim::random::Random;
 
 use ring_machine::{Machine, PAGE, Plan, dead, noise};
 
@@ -150,7 +152,7 @@ fn rot_on_one_member_is_never_served_and_a_scrub_mends_it_from_another() {
     let home_bytes = machine.members[0].borrow().geometry().size_bytes;
     for place in 0..2 {
         // Everything behind the places of the superblocks: roots, table, pages.
-        let mut random = evenkeel_sim::random::Random::new(place as u64);
+        let mut random = Random::new(place as u64);
         machine.members[place].borrow_mut().rot(4 * PAGE, home_bytes - 8 * PAGE, &mut random);
         machine.live_whole(async |life| {
             let (volume, ..) = life.open().await.unwrap();
@@ -172,7 +174,7 @@ fn rot_on_one_member_is_never_served_and_a_scrub_mends_it_from_another() {
 fn what_is_right_is_not_written_to_mend_another_copy() {
     let (mut machine, _) = filled(Plan::mirror(2, 1), 24);
     let home_bytes = machine.members[0].borrow().geometry().size_bytes;
-    let mut random = evenkeel_sim::random::Random::new(24);
+    let mut random = Random::new(24);
     machine.members[1].borrow_mut().rot(4 * PAGE, home_bytes - 8 * PAGE, &mut random);
     machine.live_whole(async |life| {
         let (volume, ring, _) = life.open().await.unwrap();
@@ -431,6 +433,28 @@ fn log_devices_that_were_each_the_last_one_after_the_other_are_told_apart() {
         }
         machine.logs_gone = vec![];
         assert!(machine.contents() == bytes, "cut at event {at_event}");
+    }
+}
+
+#[test]
+fn any_log_device_is_enough_where_a_cut_came_before_the_loss_of_another_was_noted_on_all() {
+    for (at_event, rotten) in (0..40).flat_map(|at_event| [(at_event, 1), (at_event, 2)]) {
+        let (mut machine, mut bytes) = filled(Plan::mirror(2, 3), 79);
+        machine.live_whole(async |life| {
+            let (volume, ..) = life.open().await.unwrap();
+            volume.write(0, &[3; 4096], Durability::Durable).await.unwrap();
+        });
+        machine.power_cut();
+        bytes[..4096].fill(3);
+        machine.logs_gone = vec![0];
+        let cut = CutPlan { at_event: Some(at_event), kind: CutKind::PowerCut };
+        machine.live(cut, async |life| life.open().await.map(drop)).0.unwrap_err();
+        machine.power_cut();
+        let log_bytes = machine.logs[rotten].borrow().geometry().size_bytes;
+        let mut random = Random::new(at_event);
+        let behind_head = log_head::DATA_OFFSET;
+        machine.logs[rotten].borrow_mut().rot(behind_head, log_bytes - behind_head, &mut random);
+        assert!(machine.contents() == bytes, "cut at event {at_event}, {rotten} rotten");
     }
 }
 

@@ -312,11 +312,13 @@ impl<E: Env, M: Device> Ring<E, M> {
         self.0.check_alive()
     }
 
-    /// How often a log device of the volume of this number was left out, as the members know.
-    pub async fn log_losses(&self, volume: u64) -> u64 {
+    /// How often a log device of the volume of this number was left out, as the members know; and whether all of them
+    /// could be asked.
+    pub async fn log_losses(&self, volume: u64) -> (u64, bool) {
         let heads = self.0.heads().await;
-        let known = heads.iter().flatten().filter(|head| head.volume == volume);
-        known.map(|head| head.log_losses).max().unwrap_or(0)
+        let known = || heads.iter().flatten().filter(|head| head.volume == volume);
+        let losses = known().map(|head| head.log_losses).max().unwrap_or(0);
+        (losses, known().count() == heads.len())
     }
 }
 
@@ -491,7 +493,7 @@ impl<E: Env, M: Device> Device for Ring<E, M> {
         let needed = Mark { epoch: state_epoch, through };
         ring.volume.set(volume);
         ring.epoch.set(epoch);
-        ring.log_losses.set(log_losses.max(self.log_losses(volume).await));
+        ring.log_losses.set(log_losses.max(self.log_losses(volume).await.0));
         let heads = ring.heads().await;
         let is_ours = |place: usize, head: &RingHead| {
             head.volume == volume
