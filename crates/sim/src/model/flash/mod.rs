@@ -123,6 +123,8 @@ pub struct Flash {
     /// Slots in use above which the rest is written back.
     write_back_above: usize,
     stop: Stop,
+    /// When the last read was taken up.
+    last_read_ns: Option<u64>,
     counters: Counters,
     now_ns: u64,
     scratch: Vec<u32>,
@@ -171,6 +173,7 @@ impl Flash {
             write_back_above: (u64::from(shape.buffer_frames()) * u64::from(shape.write_back_percent) / 100)
                 as usize,
             stop: Stop::None,
+            last_read_ns: None,
             counters: Counters::default(),
             now_ns: 0,
             scratch: Vec::new(),
@@ -345,6 +348,7 @@ impl Flash {
 
     fn read(&mut self, pending: u32, request: &Request) {
         self.counters.reads += 1;
+        self.last_read_ns = Some(self.now_ns);
         let frame_bytes = u64::from(self.shape.frame_bytes);
         let mut left = 0;
         for logical in self.frames_of(request) {

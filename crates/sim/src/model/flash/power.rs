@@ -96,6 +96,7 @@ impl Flash {
         self.waiting.clear();
         self.fetching = 0;
         self.now_ns = 0;
+        self.last_read_ns = None;
         self.contents.as_mut().expect("checked above").lose_volatile();
     }
 

@@ -35,6 +35,7 @@ const COMMON: Shape = Shape {
     buffer_bytes: 0,
     write_back_percent: 50,
     write_back_after_ns: Some(1_000 * US),
+    yields_to_reads_ns: None,
     write_cache: true,
     power_loss_protection: false,
     spare_per_10000: 700,
@@ -106,7 +107,9 @@ pub(crate) fn open_channel() -> Shape {
 /// A desktop drive of 2011, after drive B of the Rails paper (Intel 510, 250 GB, 128 MB of cache).
 ///
 /// Size, cache and year: table 1 of that paper. Calibrated: that the whole drive stops to collect, as its sections 3 and 4
-/// have it ("high latencies for all queued requests", for up to 100 ms); how long follows from the other numbers. Its
+/// have it ("high latencies for all queued requests", for up to 100 ms); how long follows from the other numbers; and that
+/// nothing is written back or collected between reads unless a write or a flush waits for it, as its section 4 has it (B
+/// "can switch between reads and writes every 5 seconds almost perfectly"). Its
 /// maker states 500 MB/s over SATA at 6 Gbit/s and 20,000 random reads a second, hence 50 us a command. 256 GiB of
 /// flash for 250 GB: 10 % spare. Typical of 34 nm MLC: 50, 900 and 3000 us, 128 pages of 4 KiB, 166 MB/s.
 pub(crate) fn sata_2011() -> Shape {
@@ -127,6 +130,7 @@ pub(crate) fn sata_2011() -> Shape {
         buffer_bytes: 128 * MIB,
         spare_per_10000: 1000,
         collection: Collection::Stopping,
+        yields_to_reads_ns: Some(10_000 * US),
         size_bytes: 250_000_000_000,
         ..COMMON
     }

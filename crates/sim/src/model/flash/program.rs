@@ -11,7 +11,13 @@ use super::{AGE, SECTOR_BYTES};
 impl Flash {
     /// Whether the queue of the rest is to be written back without anyone asking.
     fn writes_back(&self) -> bool {
-        if !self.waiting.is_empty() || self.buffer.used().len() > self.write_back_above {
+        if !self.waiting.is_empty() {
+            return true;
+        }
+        if self.reads_have_it() {
+            return false;
+        }
+        if self.buffer.used().len() > self.write_back_above {
             return true;
         }
         let (Some(first), Some(after_ns)) =
@@ -20,6 +26,16 @@ impl Flash {
             return false;
         };
         self.buffer.slots[first as usize].since_ns + after_ns <= self.now_ns
+    }
+
+    /// Whether all that nobody waits for gives way to reads.
+    pub(crate) fn reads_have_it(&self) -> bool {
+        self.waiting.is_empty() && self.reads_until_ns().is_some_and(|until_ns| self.now_ns < until_ns)
+    }
+
+    /// Up to when what nobody waits for gives way to the last read.
+    fn reads_until_ns(&self) -> Option<u64> {
+        Some(self.last_read_ns? + self.shape.yields_to_reads_ns?)
     }
 
     /// The queue whose first slot goes next.
@@ -131,7 +147,8 @@ impl Flash {
         let due = self
             .buffer
             .first(SlotState::Dirty)
-            .map(|slot| self.buffer.slots[slot as usize].since_ns + after_ns);
+            .map(|slot| self.buffer.slots[slot as usize].since_ns + after_ns)
+            .map(|due| due.max(self.reads_until_ns().unwrap_or(0)));
         self.set_source(AGE, due.filter(|&due| due > self.now_ns).unwrap_or(NEVER));
     }
 

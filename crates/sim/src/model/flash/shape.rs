@@ -73,6 +73,9 @@ pub struct Shape {
     pub write_back_percent: u32,
     /// How long a dirty page waits at most before it is written back; `None`: until asked for.
     pub write_back_after_ns: Option<u64>,
+    /// For how long no read must have come before what nobody waits for is written back and room is made for more of it;
+    /// `None`: reads make no difference.
+    pub yields_to_reads_ns: Option<u64>,
     /// Whether a write is done before it is in the cells.
     pub write_cache: bool,
     /// Whether the buffer survives a power cut (capacitors).

@@ -3,9 +3,11 @@
 //! 1. When a plane runs short, a round begins: every unit that wants room collects one block of its own. Until all of
 //!    them are done nothing else is begun: no command is taken up, nothing is read or programmed for the host.
 //! 2. After a round the drive answers as many requests as were waiting. Then the next round begins, until every plane
-//!    has free blocks for its part of a buffer full of writes, or nothing is left to gain.
+//!    has free blocks for its part of a buffer full of writes, or nothing is left to gain, or reads come while nothing
+//!    waits for room and the drive is one that yields to them.
 //! 3. A round is as long as the longest of its collections: a block's moves and its erase.
 
+use super::buffer::SlotState;
 use super::units::State;
 use super::{ARRIVAL, Collection, Flash};
 
@@ -38,6 +40,17 @@ impl Flash {
     /// A unit found no room to write for the host: the drive stops, if it is one that does.
     pub(crate) fn stop_without_room(&mut self) {
         if self.shape.collection == Collection::Stopping && !self.is_stopped() {
+            self.begin_round();
+        }
+    }
+
+    /// Begins another round, unless reads come and nothing waits for room.
+    fn next_round(&mut self) {
+        let is_wanted =
+            [SlotState::Ready, SlotState::Urgent].iter().any(|&queue| self.buffer.first(queue).is_some());
+        if self.reads_have_it() && !is_wanted {
+            self.stop = Stop::None;
+        } else {
             self.begin_round();
         }
     }
@@ -95,7 +108,7 @@ impl Flash {
         let waiting = self.pending.len() - self.pending_free.len();
         self.stop = Stop::Between(waiting as u32);
         if waiting == 0 {
-            self.begin_round();
+            self.next_round();
         }
         if self.is_stopped() {
             return;
@@ -117,7 +130,7 @@ impl Flash {
         if let Stop::Between(left) = self.stop {
             self.stop = Stop::Between(left.saturating_sub(1));
             if left <= 1 {
-                self.begin_round();
+                self.next_round();
             }
         }
     }
