@@ -22,7 +22,6 @@ use crate::failure::Failure;
 use crate::outputs::Outputs;
 use crate::progress::ProbeProgress;
 use crate::stdout::say;
-pub(crate) use text::counted;
 use text::{report_text, stack_line};
 
 /// Time for everything where somebody watches.
@@ -194,11 +193,11 @@ fn dry_run(place: &Place, settings: &Settings) -> Result<(), Failure> {
     let plan = format!(
         "{}\nWould measure {} ({}) in {}, {} each, with {}.\n",
         stack_line(&stack.stack),
-        counted(sizes.len() as u64, "size"),
+        format::counted(sizes.len() as u64, "size"),
         sizes.join(", "),
-        counted(settings.combinations.len() as u64, "combination of method and file state"),
-        counted(u64::from(settings.runs), "run"),
-        counted(u64::from(settings.writers), "writer"),
+        format::counted(settings.combinations.len() as u64, "combination of method and file state"),
+        format::counted(u64::from(settings.runs), "run"),
+        format::counted(u64::from(settings.writers), "writer"),
     );
     let room = format::bytes(settings.room_bytes());
     let effect = match place {

@@ -133,7 +133,7 @@ fn a_dry_run_tells_the_size_the_sample_the_time_and_every_command() {
         &said,
         &[
             "2 factors, 6 valid configurations, of which 4 are taken",
-            "4 configurations x 1 workloads x 2 runs = 8 runs, about ",
+            "4 configurations x 1 workload x 2 runs = 8 runs, about ",
             "16 threads",
             "losetup --find --show --direct-io=on s/scratch/loop.img",
             "mkfs.xfs -f -q -K /dev/loopN",
@@ -202,6 +202,7 @@ fn a_study_that_is_stopped_and_one_that_is_killed_go_on_and_leave_nothing() {
         return;
     }
     let scene = scene_with(&plan(""));
+    says(&scene.refused(&format!("{LINE} --resume")), &["s/study.db", "no study was begun there"]);
     let stopped = Running::after(&scene, 1);
     stopped.signal("INT");
     let ran = stopped.end();

@@ -70,12 +70,6 @@ pub(crate) fn report_text(report: &ProbeReport) -> String {
     text
 }
 
-/// `1 run`, `2 runs`.
-pub(crate) fn counted(many: u64, what: &str) -> String {
-    let plural = if many == 1 { "" } else { "s" };
-    format!("{} {what}{plural}", format::count(many))
-}
-
 fn phases_line(phases: &Phases) -> Option<String> {
     let constant_latency = phases
         .constant_latency
@@ -160,7 +154,7 @@ fn matrix_text(matrix: &Matrix) -> String {
 fn batching_lines(batching: &Batching) -> String {
     let mut text = format!(
         "One buffer carries {} of {}",
-        counted(batching.records_per_batch, "record"),
+        format::counted(batching.records_per_batch, "record"),
         format::bytes(batching.record_bytes)
     );
     if let (Some(rate), Some(fill_s), Some(durable_s), Some(utilisation)) =

@@ -4,7 +4,6 @@ use evenkeel_measure::replay::report::{KindFacts, ReplayReport, TargetFacts, Tra
 use evenkeel_measure::replay::{Fit, Writes};
 use evenkeel_measure::report::format;
 
-use crate::probe::counted;
 use crate::table;
 
 /// Devices that a line has room for.
@@ -17,7 +16,7 @@ const TOO_FEW: &str = "-";
 pub(super) fn trace_text(trace: &TraceFacts) -> String {
     let share = |part: u64| format::percent(part as f64 / trace.requests.max(1) as f64);
     let flushes = if trace.flushes > 0 {
-        format!(", {}", counted(trace.flushes, "flush request"))
+        format!(", {}", format::counted(trace.flushes, "flush request"))
     } else {
         String::new()
     };
@@ -25,7 +24,7 @@ pub(super) fn trace_text(trace: &TraceFacts) -> String {
         "{}: {}, {} in {}\n  {} reads of {}, {} writes of {}{flushes}\n",
         trace.path,
         trace.format,
-        counted(trace.requests, "request"),
+        format::counted(trace.requests, "request"),
         format::duration(trace.duration_s),
         share(trace.reads),
         format::bytes_f64(trace.read_bytes as f64),
@@ -38,7 +37,7 @@ pub(super) fn trace_text(trace: &TraceFacts) -> String {
     let word = if names.len() == 1 { "device" } else { "devices" };
     let left_out = match trace.devices_left_out {
         0 => String::new(),
-        many => format!(", {} left out", counted(many, "other")),
+        many => format!(", {} left out", format::counted(many, "other")),
     };
     text += &format!(
         "  {word} {}{more}{left_out}; reaches {}\n",
@@ -46,7 +45,7 @@ pub(super) fn trace_text(trace: &TraceFacts) -> String {
         format::bytes_f64(trace.reach_bytes as f64)
     );
     if trace.skipped > 0 {
-        text += &format!("  {} without bytes skipped\n", counted(trace.skipped, "record"));
+        text += &format!("  {} without bytes skipped\n", format::counted(trace.skipped, "record"));
     }
     text
 }
@@ -74,7 +73,7 @@ pub(super) fn report_text(report: &ReplayReport) -> String {
         "{pace}, {writes} writes, seed {}: {} of {} in {}\n\n",
         settings.seed,
         format::count(report.sent - report.failed),
-        counted(report.trace.requests, "request"),
+        format::counted(report.trace.requests, "request"),
         format::duration(report.elapsed_s)
     );
     text += &kinds_table(report);
@@ -162,7 +161,7 @@ fn remarks(report: &ReplayReport) -> String {
     let mut text = String::new();
     let mut remark = |many: u64, what: &str, why: &str| {
         if many > 0 {
-            text += &format!("{} {why}.\n", counted(many, what));
+            text += &format!("{} {why}.\n", format::counted(many, what));
         }
     };
     let fit = match report.settings.fit {

@@ -34,8 +34,13 @@ impl Place {
             return address(text).map(Self::Server);
         }
         let path = args.out.join(DATABASE);
-        if !args.resume && SqliteStore::is_begun(&path).unwrap_or(true) {
+        let is_begun = SqliteStore::is_begun(&path);
+        if !args.resume && is_begun.as_ref().is_ok_and(|is_begun| *is_begun) {
             let what = "there are results; go on with them by --resume, or name another folder with --out";
+            return Err(Failure::about(&path, what));
+        }
+        if args.resume && is_begun.is_ok_and(|is_begun| !is_begun) {
+            let what = "no study was begun there; name its folder with --out, or leave out --resume";
             return Err(Failure::about(&path, what));
         }
         Ok(Self::File(path))

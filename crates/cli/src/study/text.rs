@@ -15,16 +15,16 @@ pub(super) fn summary(plan: &Plan, sampled: &Sampled) -> String {
     let valid = sampled.valid.map_or_else(|| "too many to count".to_owned(), format::count);
     let runs = taken as u64 * plan.workloads.len() as u64 * u64::from(plan.runs);
     let mut text = format!(
-        "Study {}: {} factors, {valid} valid configurations, of which {} are taken (Latin Hypercube Sampling, seed {}).\n\
-         {} configurations x {} workloads x {} runs = {} runs, about {}.\n",
+        "Study {}: {}, {valid} valid configurations, of which {} are taken (Latin Hypercube Sampling, seed {}).\n\
+         {} x {} x {} = {}, about {}.\n",
         plan.name,
-        plan.space.factors.len(),
+        format::counted(plan.space.factors.len() as u64, "factor"),
         format::count(taken as u64),
         plan.seed,
-        format::count(taken as u64),
-        plan.workloads.len(),
-        plan.runs,
-        format::count(runs),
+        format::counted(taken as u64, "configuration"),
+        format::counted(plan.workloads.len() as u64, "workload"),
+        format::counted(plan.runs.into(), "run"),
+        format::counted(runs, "run"),
         format::duration(plan.duration_s(taken)),
     );
     for workload in &plan.workloads {

@@ -9,7 +9,7 @@ use evenkeel_host::volume::create::{Plan, PlannedMember, Request, create};
 use evenkeel_host::volume::description::LayoutKind;
 use evenkeel_measure::report::format;
 
-use super::{counted, event_loop, progress_bar, quoted};
+use super::{event_loop, progress_bar, quoted};
 use crate::args::{AtomicSectorsArg, CreateArgs, LayoutArg};
 use crate::failure::Failure;
 use crate::stdout::say;
@@ -125,8 +125,8 @@ fn survived(layout: LayoutKind, plan: &Plan) -> String {
     let (places, carriers) = (plan.losses_survived(), plan.carriers_survived());
     let mut text = format!(
         "  losses that it survives: {places} (layout mirror: {} and {}, of each of which one has to remain)\n",
-        counted(members as u64, "member"),
-        counted(logs as u64, "log device")
+        format::counted(members as u64, "member"),
+        format::counted(logs as u64, "log device")
     );
     if carriers < places {
         let shared = "  several of them share a file system or drive, which fails as one: of these it survives the loss of";

@@ -46,14 +46,8 @@ fn recovered(Recovered { records, writes }: Recovered) -> String {
     if records + writes == 0 {
         return String::new();
     }
-    let (records, writes) = (counted(records, "record"), counted(writes, "write"));
+    let (records, writes) = (format::counted(records, "record"), format::counted(writes, "write"));
     format!("recovered: {records} of the log, {writes} kept in memory\n")
-}
-
-/// How many of what, with the right ending.
-fn counted(many: u64, what: &str) -> String {
-    let ending = if many == 1 { "" } else { "s" };
-    format!("{} {what}{ending}", format::count(many))
 }
 
 /// A path as a shell takes it for itself, and nothing in it for more.

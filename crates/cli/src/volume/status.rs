@@ -8,8 +8,8 @@ use evenkeel_host::volume::description::Description;
 use evenkeel_host::volume::has_waiting_writes;
 use evenkeel_measure::report::format;
 
+use super::quoted;
 use super::status_mirror::{missing, of_mirror};
-use super::{counted, quoted};
 use crate::args::StatusArgs;
 use crate::failure::Failure;
 use crate::stdout::say;
@@ -58,7 +58,7 @@ fn text(status: &Status) -> String {
         volume.path,
         format::bytes(volume.size_bytes),
         volume.layout,
-        counted(volume.losses_survived.into(), "member"),
+        format::counted(volume.losses_survived.into(), "member"),
         if status.mirror.is_some() { " and as many log devices" } else { "" }
     );
     let mut line =
@@ -70,7 +70,7 @@ fn text(status: &Status) -> String {
             format::duration(server.uptime_s),
             server.pid,
             server.backend,
-            counted(server.connections, "connection"),
+            format::counted(server.connections, "connection"),
             if server.read_only { ", read-only" } else { "" }
         ),
     );
@@ -103,7 +103,7 @@ fn text(status: &Status) -> String {
                 "{} with {} writes each, {}",
                 format::count(counters.commits),
                 format::number(batch),
-                counted(counters.checkpoints, "checkpoint")
+                format::counted(counters.checkpoints, "checkpoint")
             ),
         );
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use evenkeel_host::service::mirror_status::{MemberStatus, MirrorStatus};
 use evenkeel_measure::report::format;
 
-use super::{counted, quoted};
+use super::quoted;
 use crate::table::lay_out_with_text;
 
 /// Which members and log devices take no part, and what to do; `None` where all do.
@@ -31,7 +31,7 @@ pub(super) fn of_mirror(mirror: &MirrorStatus) -> String {
             format::seconds(mirror.turn_s),
             format::seconds(mirror.rest_s),
             mirror.readers,
-            counted(mirror.members_in_sync, "member")
+            format::counted(mirror.members_in_sync, "member")
         ),
         policy => format!("policy {policy}"),
     };
@@ -92,7 +92,7 @@ fn found(mirror: &MirrorStatus) -> String {
         write!(
             text,
             ", {} DAMAGED in every copy: evenkeel check names them",
-            counted(scrub.damaged_pages, "page")
+            format::counted(scrub.damaged_pages, "page")
         )
         .expect("as above");
     }

@@ -149,6 +149,12 @@ pub fn count(many: u64) -> String {
     apart
 }
 
+/// How many of what: `1 run`, `2 runs`.
+pub fn counted(many: u64, what: &str) -> String {
+    let ending = if many == 1 { "" } else { "s" };
+    format!("{} {what}{ending}", count(many))
+}
+
 /// A length of time in seconds as people say it: `42 s`, `3 min 5 s`, `2 h 10 min`.
 pub fn duration(length_s: f64) -> String {
     if !length_s.is_finite() || length_s < 0.0 {
@@ -275,6 +281,7 @@ mod tests {
         for (many, shown) in [(0, "0"), (999, "999"), (1000, "1,000"), (12_345_678, "12,345,678")] {
             assert_eq!(count(many), shown);
         }
+        assert_eq!([counted(1, "run"), counted(2000, "run")], ["1 run", "2,000 runs"]);
         for (length, shown) in
             [(0.4, "400 ms"), (59.6, "1 min 0 s"), (185.0, "3 min 5 s"), (7800.0, "2 h 10 min")]
         {

@@ -44,7 +44,7 @@ pub(super) struct Point {
 }
 
 fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
-    let requests = settings.pick(vec![5, 20, 40, 60, 80, 100, 120], vec![5, 40]);
+    let requests = settings.pick(vec![0, 5, 20, 40, 60, 80, 100, 120], vec![0, 5, 40]);
     let modes = [Mode::Data, Mode::Wasteless];
     let sweep = Sweep::run(work, &modes, &requests, |mode, requests| point(settings, work, mode, requests))?;
     let less = |requests| {
@@ -53,6 +53,7 @@ fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
     };
     let most = requests.iter().copied().max_by(|&one, &other| less(one).total_cmp(&less(other)));
     let most = most.expect("there are points");
+    let beyond_empty = |mode| (sweep.at(mode, most).recovery_ns - sweep.at(mode, 0).recovery_ns) as f64;
     let claims = vec![
         Claim::new(
             "decreases recovery time [against data journaling] up to 22%",
@@ -69,6 +70,18 @@ fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
              make), and taking the pages of 100 files home.",
             format::count(most * STREAMS)
         )),
+        Claim::new(
+            "decreases recovery time [against data journaling] up to 22%",
+            Unit::Share,
+            Comparison::AtLeast(PAPER_SHARE),
+            Kind::Predicted,
+            1.0 - beyond_empty(Mode::Wasteless) / beyond_empty(Mode::Data),
+        )
+        .paper_value(PAPER_SHARE)
+        .note(
+            "The same of the time beyond that of an empty journal: without looking for what may follow its end, which the \
+             paper's kernel does not do.",
+        ),
     ];
     let chart = Chart {
         title: "Recovery time".to_owned(),

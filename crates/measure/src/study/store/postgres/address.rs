@@ -106,11 +106,24 @@ impl fmt::Display for Address {
                 write!(out, ":{port}")?;
             }
         }
-        match self.config.get_dbname() {
-            Some(name) => write!(out, "/{name}"),
+        if let Some(name) = self.config.get_dbname() {
+            write!(out, "/{name}")?;
+        }
+        match self.config.get_options() {
+            Some(options) => write!(out, "?options={}", in_an_address(options)),
             None => Ok(()),
         }
     }
+}
+
+/// What an address takes for itself, with all else percent-encoded.
+fn in_an_address(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let encoded = text.bytes().map(|byte| match is_plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    });
+    encoded.collect()
 }
 
 impl fmt::Debug for Address {
@@ -150,6 +163,8 @@ mod tests {
         assert_eq!(address.to_string(), "postgres://me@db.example:5433/studies");
         assert!(!format!("{address:?}").contains("s3cret"));
         assert_eq!(address.config.get_password(), Some(&b"s3cret@"[..]));
+        let kept = "postgres://me@db:5432/studies?options=-c%20search_path%3Dlab";
+        assert_eq!(Address::parse(kept).unwrap().to_string(), kept, "psql takes it as it is shown");
         let local = Address::parse("postgresql://me@%2Frun%2Fpostgresql/studies").unwrap();
         assert_eq!(local.to_string(), "postgres://me@%2Frun%2Fpostgresql:5432/studies");
     }
