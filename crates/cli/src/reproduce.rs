@@ -20,6 +20,9 @@ use crate::stdout::say;
 use crate::table;
 use machine::Loops;
 
+/// The figure that needs a folder of traces.
+const TRACES: &str = "rails-traces";
+
 /// As many letters wrong are taken for a slip.
 const SLIPS_MAX: usize = 6;
 
@@ -32,6 +35,16 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         };
     }
     let figures = chosen(&args.names)?;
+    if args.traces.is_none() && args.names.iter().any(|name| name == TRACES) {
+        return Err(Failure::Unusable(format!(
+            "{TRACES} plays traces: name a folder that holds some with --traces"
+        )));
+    }
+    if let Some(folder) = &args.traces
+        && let Err(error) = std::fs::read_dir(folder)
+    {
+        return Err(Failure::about(folder, error));
+    }
     let interrupt = listen()?;
     let outputs = Outputs::choose("reproduce", args.out.as_deref(), args.force)?;
     let extent = if args.quick { Extent::Small } else { Extent::Full };
@@ -47,7 +60,8 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     }
     let shown = Shown { interrupt, bar: progress_bar(0, "points"), planned: AtomicU64::new(0) };
     let at_once = args.jobs.unwrap_or_else(workers) as usize;
-    let ran = reproduce::run(&figures, &settings, &Work::new(at_once, &shown).measuring_on(measuring));
+    let work = Work::new(at_once, &shown).measuring_on(measuring).with_traces(args.traces.as_deref());
+    let ran = reproduce::run(&figures, &settings, &work);
     shown.bar.finish_and_clear();
     let gallery = match ran {
         Ok(gallery) => gallery,

@@ -39,6 +39,8 @@ pub struct Tuning {
     pub small_max_bytes: u64,
     /// Writes of one page that each flush of it looks at anew, though they are on their way already.
     pub rescanned_max: usize,
+    /// Writes of one page from which on those are looked for that newer ones have overwritten between them; at least 2.
+    pub crowded_min: usize,
     /// Pages that a checkpoint sums, or gives back, before others have their turn; at least 1.
     pub turn_pages_max: usize,
     /// Bytes of a record in which a checkpoint says what it is about to write. An opening must not be given fewer than
@@ -61,6 +63,7 @@ impl Tuning {
     /// The same, with none beyond its bounds.
     pub(crate) fn sound(self) -> Self {
         Self {
+            crowded_min: self.crowded_min.max(2),
             turn_pages_max: self.turn_pages_max.max(1),
             announced_max_bytes: self.announced_max_bytes.min(RECORD_BYTES_MAX / 4),
             home_write_pages_max: self.home_write_pages_max.max(1),
@@ -74,6 +77,7 @@ impl Default for Tuning {
         Self {
             small_max_bytes: 64 << 10,
             rescanned_max: 64,
+            crowded_min: 32,
             // A few tens of microseconds.
             turn_pages_max: 128,
             announced_max_bytes: 128 << 10,

@@ -26,6 +26,11 @@ impl PageRanges {
         self.ranges.clear();
     }
 
+    /// Whether every byte from `start` to before `end` is held.
+    pub(crate) fn holds(&self, start: usize, end: usize) -> bool {
+        self.overlapping(start, end).next().is_some_and(|held| held.0 <= start && end <= held.1)
+    }
+
     /// The ranges that it holds and that share a byte with those from `start` to before `end`, ascending.
     pub(crate) fn overlapping(&self, start: usize, end: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
         let first = self.ranges.partition_point(|&(_, range_end)| usize::from(range_end) <= start);

@@ -122,6 +122,7 @@ fn step() -> impl Strategy<Value = Step> {
 const SMALL_PORTIONS: Tuning = Tuning {
     small_max_bytes: 1000,
     rescanned_max: 1,
+    crowded_min: 2,
     turn_pages_max: 1,
     announced_max_bytes: 40_000,
     home_write_pages_max: 2,

@@ -33,6 +33,11 @@ pub(crate) struct ReproduceArgs {
     #[arg(long)]
     pub(crate) file_systems: bool,
 
+    /// Play the block traces in this folder (formats as of `evenkeel replay`) on two drives, for rails-traces: a minute or
+    /// more each
+    #[arg(long, value_name = "DIR")]
+    pub(crate) traces: Option<PathBuf>,
+
     /// Seed of all chance
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
@@ -48,6 +53,7 @@ Examples:
   evenkeel reproduce all --out gallery              all of them: minutes
   evenkeel reproduce okeanos-mpi-io --out one
   sudo evenkeel reproduce writes-hdd --file-systems --out disk
+  evenkeel reproduce rails-traces --traces DIR      recorded loads on a mirror, in turns and mixed
   evenkeel reproduce all --quick --out look         their shapes, in seconds
 
 Exit status: 0 every claim holds, 1 one fails, 2 wrong usage or an unknown figure, 130 interrupted.";

@@ -30,6 +30,8 @@ pub(super) struct PageUnits {
     gone: u32,
     /// How many of them are not released.
     counting: u32,
+    /// How many those were when they were last thinned out.
+    thinned: u32,
     /// So many from the oldest on are no longer idle, those released included.
     settled: u32,
     /// The last tickets of any of those.
@@ -74,6 +76,13 @@ impl Index {
         len
     }
 
+    /// Notes that nothing more of a page can be let go.
+    pub(super) fn thinned(&mut self, page: u64) {
+        if let Some(on_page) = self.pages.get_mut(&page) {
+            on_page.thinned = on_page.counting;
+        }
+    }
+
     /// The units of a page.
     pub(super) fn get(&self, page: u64) -> Option<&PageUnits> {
         self.pages.get(&page)
@@ -100,6 +109,11 @@ impl PageUnits {
     /// All of them, oldest first, with some that are released.
     pub(super) fn all(&self) -> &[u64] {
         &self.units[self.gone as usize..]
+    }
+
+    /// Whether there are so many, and twice as many as were left when they were last thinned out.
+    pub(super) fn is_crowded(&self, min: usize) -> bool {
+        self.counting as usize >= min && self.counting / 2 >= self.thinned
     }
 
     /// Those up to `newest`.

@@ -9,10 +9,11 @@
 //!    in the order of records gives the newest bytes.
 //! 3. A unit that is wanted has a ticket, and is durable once its ticket is (see [`queue`]).
 //! 4. The cost of a flush depends on the units within its ranges, not on how many there are elsewhere, and grows with
-//!    their number as it does, however many lie on one page.
-//! 5. A unit that nobody waits for goes at once where a single newer one holds all its bytes: whoever asks for any of
-//!    them asks for the newer one too. The arena is not told: a process killed meanwhile finds both, and the newer one
-//!    over the older, or marked as durable in its place.
+//!    their number as it does, however many lie on one page. Of the units of a page that are in no other, those whose
+//!    bytes count are at most half of those that are looked at.
+//! 5. A unit that nobody waits for goes at once where a single newer one holds all its bytes, and where several do as
+//!    soon as its page has many: whoever asks for any of them asks for the newer one too. The arena is not told: a process
+//!    killed meanwhile finds both, and the newer one over the older, or marked as durable in its place.
 
 mod batch;
 mod holdings;

@@ -79,7 +79,7 @@ impl Life {
 
     /// Portions so small that a few writes are more than one.
     fn tuned(mut buffer: Buffer<Memory>) -> Buffer<Memory> {
-        buffer.tune(Tuning { rescanned_max: 3, small_max_bytes: 200, ..Tuning::default() });
+        buffer.tune(Tuning { rescanned_max: 3, crowded_min: 3, small_max_bytes: 200, ..Tuning::default() });
         buffer
     }
 

@@ -50,7 +50,8 @@ impl Piece {
 }
 
 impl<A: Arena> Buffer<A> {
-    /// Lets idle units go that the newest one overwrites whole, as far as they are found at once.
+    /// Lets idle units go that the newest one overwrites whole, as far as they are found at once, and on a page that has
+    /// become crowded all those that newer ones overwrite between them.
     pub(super) fn absorb(&mut self, sequence: u64) {
         let newer = self.unit(sequence);
         if newer.extents.len() > ABSORB_EXTENTS_MAX {
@@ -64,9 +65,13 @@ impl<A: Arena> Buffer<A> {
             newer.extents.iter().any(is_held)
         };
         let mut found: SmallVec<[u64; ABSORB_LOOK_BACK]> = SmallVec::new();
+        let mut crowded: SmallVec<[u64; 2]> = SmallVec::new();
         for page in newer.extents.iter().flat_map(pages_of) {
-            let on_page = self.index.get(page).map_or(&[][..], |units| units.all());
-            for &older in on_page.iter().rev().skip(1).take(ABSORB_LOOK_BACK) {
+            let Some(on_page) = self.index.get(page) else { continue };
+            if on_page.is_crowded(self.tuning.crowded_min) {
+                crowded.push(page);
+            }
+            for &older in on_page.all().iter().rev().skip(1).take(ABSORB_LOOK_BACK) {
                 self.steps.add(1);
                 let Some(unit) = self.counting(older) else { continue };
                 if unit.state == State::Idle
@@ -81,9 +86,53 @@ impl<A: Arena> Buffer<A> {
         for &older in &found {
             self.release(older, Mark::No);
         }
-        if !found.is_empty() {
+        let mut has_room = !found.is_empty();
+        for page in crowded {
+            has_room |= self.thin_out(page);
+        }
+        if has_room {
             self.advance();
         }
+    }
+
+    /// Lets the idle units of a page go of which newer ones hold every byte; answers whether there were any. Units that are
+    /// on other pages too stay.
+    fn thin_out(&mut self, page: u64) -> bool {
+        let mut emptied = std::mem::take(&mut self.scratch.emptied);
+        let mut covered = std::mem::take(&mut self.scratch.covered);
+        emptied.clear();
+        covered.clear();
+        let on_page = self.index.get(page).map_or(&[][..], |units| units.all());
+        for &sequence in on_page.iter().rev() {
+            self.steps.add(1);
+            let Some(unit) = self.counting(sequence) else { continue };
+            let on_this_page = |part: &Part| pages_of(&part.extent()).eq([page]);
+            let holds = |part: &Part| {
+                let Piece { start, end, .. } = Piece::of(sequence, page, &part.extent());
+                match is_planted(Bug::AbsorbsWhatItTouches) {
+                    true => covered.overlapping(start.into(), end.into()).next().is_some(),
+                    false => covered.holds(start.into(), end.into()),
+                }
+            };
+            let is_overwritten = unit.live.iter().all(|part| on_this_page(part) && holds(part));
+            if unit.state == State::Idle && is_overwritten && !unit.live.is_empty() {
+                emptied.push(sequence);
+                continue;
+            }
+            for part in &unit.live {
+                if pages_of(&part.extent()).contains(&page) {
+                    let Piece { start, end, .. } = Piece::of(sequence, page, &part.extent());
+                    covered.insert(start, end);
+                }
+            }
+        }
+        for &sequence in &emptied {
+            self.release(sequence, Mark::No);
+        }
+        self.index.thinned(page);
+        let has_let_go = !emptied.is_empty();
+        (self.scratch.emptied, self.scratch.covered) = (emptied, covered);
+        has_let_go
     }
 
     /// Older units do not count any more for the bytes of these ones, which are durable, or marks that they went

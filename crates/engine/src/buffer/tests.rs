@@ -386,6 +386,54 @@ fn a_write_that_nobody_waits_for_goes_once_a_newer_one_holds_all_of_it() {
 }
 
 #[test]
+fn a_write_that_nobody_waits_for_goes_once_newer_ones_hold_all_of_it_between_them() {
+    let arena = memory(1 << 20);
+    let (mut buffer, _) = opened(arena.clone(), 1);
+    buffer.begin_epoch();
+    buffer.tune(Tuning { crowded_min: 4, ..Tuning::default() });
+    write(&mut buffer, PAGE_BYTES - 50, 100, Content::Data); // on two pages: it stays
+    write(&mut buffer, 0, 100, Content::Data);
+    write(&mut buffer, 0, 60, Content::Data);
+    write(&mut buffer, 50, 50, Content::Data);
+    assert_eq!(buffer.released(), 1);
+    let mut found = [0; 100];
+    buffer.overlay(0, 0, &mut found);
+    assert!(found.iter().all(|&byte| byte != 0), "nothing of it is missing");
+    // As long as somebody waits for it, it stays.
+    buffer.want(&[Extent::new(0, 1)]);
+    for number in 0..8 {
+        write(&mut buffer, number % 2 * 40, 60, Content::Data);
+    }
+    let batch = all(&mut buffer);
+    assert!(batch.units.len() < 9, "of those that nobody waited for few are left: {}", batch.units.len());
+}
+
+#[test]
+fn a_flush_costs_the_same_however_often_other_bytes_of_its_page_were_overwritten() {
+    let steps = |others: u64| {
+        let (mut buffer, _) = opened(memory(64 << 20), 1);
+        for number in 0..others {
+            write(&mut buffer, number % 63 * 64, 64, Content::Data);
+        }
+        let before = buffer.steps.so_far();
+        for _ in 0..100 {
+            write(&mut buffer, 63 * 64, 64, Content::Data);
+            buffer.want(&[Extent::new(63 * 64, 64)]);
+            let mut batch = Batch::default();
+            buffer.take_batch(most(64 << 10, 50), &mut batch);
+            assert_eq!(batch.units.len(), 1, "the others wait for nobody");
+            buffer.complete(&batch);
+        }
+        buffer.steps.so_far() - before
+    };
+    let few = steps(200);
+    assert!(few < 100 * 600, "{few} steps for 100 flushes");
+    for others in [2_000, 20_000] {
+        assert!(steps(others) < few * 2, "{few} steps beside 200 writes, {} beside {others}", steps(others));
+    }
+}
+
+#[test]
 fn a_page_that_is_overwritten_again_and_again_never_fills_the_buffer() {
     let (mut buffer, _) = opened(memory(64 << 10), 1);
     for _ in 0..100 {

@@ -45,11 +45,6 @@ const NOT_REPRODUCED: &[(u8, &str, &str)] = &[
     ),
     (
         3,
-        "figures 14 and 15: traces on two drives",
-        "traces are not part of this program; `cargo bench -p evenkeel-measure --bench mirrors` plays any that are at hand",
-    ),
-    (
-        3,
         "drive D, and disaggregating sequential from random writes (section 3.2)",
         "the paper has no figure of them",
     ),

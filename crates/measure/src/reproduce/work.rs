@@ -5,6 +5,7 @@
 //! 3. Once a stop is asked for, no point begins.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
@@ -60,6 +61,7 @@ impl Observer for Silent {
 pub struct Work<'a> {
     observer: &'a dyn Observer,
     measuring: Measuring<'a>,
+    traces: Option<&'a Path>,
     at_once: usize,
     free: Mutex<usize>,
     freed: Condvar,
@@ -86,7 +88,7 @@ impl<'a> Work<'a> {
     pub fn new(at_once: usize, observer: &'a dyn Observer) -> Self {
         let at_once = at_once.max(1);
         let (free, freed) = (Mutex::new(at_once), Condvar::new());
-        Self { observer, measuring: Measuring::NotAsked, at_once, free, freed }
+        Self { observer, measuring: Measuring::NotAsked, traces: None, at_once, free, freed }
     }
 
     /// With what figures need that measure.
@@ -98,6 +100,17 @@ impl<'a> Work<'a> {
     /// Whether figures may measure.
     pub fn measuring(&self) -> Measuring<'a> {
         self.measuring
+    }
+
+    /// With a folder of traces.
+    #[must_use]
+    pub fn with_traces(self, traces: Option<&'a Path>) -> Self {
+        Self { traces, ..self }
+    }
+
+    /// Where traces are, if anywhere.
+    pub fn traces(&self) -> Option<&'a Path> {
+        self.traces
     }
 
     /// Whether to stop: for points that take long, to ask now and then and answer [`Halted::Stopped`].

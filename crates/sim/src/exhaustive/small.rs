@@ -56,6 +56,7 @@ fn least(random: &mut Random) -> Tuning {
     Tuning {
         small_max_bytes: *random.pick(&[0, 1000]),
         rescanned_max: random.index(2),
+        crowded_min: 2 + random.index(3),
         turn_pages_max: 1,
         home_write_pages_max: 1 + random.index(2),
         shared_bulk_max_bytes: 1,

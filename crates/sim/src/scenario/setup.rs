@@ -135,6 +135,7 @@ pub(crate) fn draw_tuning(atomic_sectors: bool, sector_bytes: u32, random: &mut 
     Tuning {
         small_max_bytes: *random.pick(&[0, 1000, 4096, 10_000, 64 << 10]),
         rescanned_max: *random.pick(&[0, 1, 3, 64]),
+        crowded_min: *random.pick(&[2, 4, 32]),
         turn_pages_max: *random.pick(&[1, 2, 5, 128]),
         announced_max_bytes,
         home_write_pages_max: *random.pick(&[1, 2, 64]),

@@ -9,13 +9,20 @@ pub struct Reads {
     /// When those began that took long, and when they ended, in the order of their ends.
     long: Vec<(u64, u64)>,
     long_ns: u64,
+    began_ns: u64,
+    /// The longest of those that ended in each window.
+    longest_ns: Vec<u64>,
 }
 
+/// How long a window is.
+pub const WINDOW_NS: u64 = 100_000_000;
+
 impl Reads {
-    /// None yet. A read that takes more than `long_ns` is blocked for what it takes beyond that.
-    pub fn new(long_ns: u64) -> Self {
+    /// None yet. A read that takes more than `long_ns` is blocked for what it takes beyond that. Windows begin at
+    /// `began_ns`.
+    pub fn new(long_ns: u64, began_ns: u64) -> Self {
         let waits_ns = Histogram::new_with_bounds(1, 1 << 42, 3).expect("the bounds are sound");
-        Self { waits_ns, long: Vec::new(), long_ns }
+        Self { waits_ns, long: Vec::new(), long_ns, began_ns, longest_ns: Vec::new() }
     }
 
     /// A read began and ended.
@@ -25,6 +32,16 @@ impl Reads {
         if wait_ns > self.long_ns {
             self.long.push((began_ns + self.long_ns, ended_ns));
         }
+        let window = (ended_ns.saturating_sub(self.began_ns) / WINDOW_NS) as usize;
+        if self.longest_ns.len() <= window {
+            self.longest_ns.resize(window + 1, 0);
+        }
+        self.longest_ns[window] = self.longest_ns[window].max(wait_ns);
+    }
+
+    /// The longest read that ended in each window of [`WINDOW_NS`], in ns; 0 where none did.
+    pub fn longest_ns(&self) -> &[u64] {
+        &self.longest_ns
     }
 
     /// How many.
@@ -56,11 +73,20 @@ mod tests {
 
     #[test]
     fn time_counts_as_blocked_once_however_many_reads_wait() {
-        let mut reads = Reads::new(10);
+        let mut reads = Reads::new(10, 0);
         for (began_ns, ended_ns) in [(0, 5), (100, 130), (105, 125), (120, 150), (300, 310)] {
             reads.note(began_ns, ended_ns);
         }
         // From 110 to 150.
         assert_eq!((reads.blocked_ns(), reads.count()), (40, 5));
+    }
+
+    #[test]
+    fn each_window_has_the_longest_read_that_ended_in_it() {
+        let mut reads = Reads::new(u64::MAX, 50);
+        for (began_ns, ended_ns) in [(50, 60), (70, 75), (60, 50 + 3 * WINDOW_NS)] {
+            reads.note(began_ns, ended_ns);
+        }
+        assert_eq!(reads.longest_ns(), [10, 0, 0, 3 * WINDOW_NS - 10]);
     }
 }

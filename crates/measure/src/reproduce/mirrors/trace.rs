@@ -123,8 +123,8 @@ impl Requests {
     pub async fn play(&self, site: &Site, play: Play) -> Played {
         // What the opening took home is done.
         site.env.sleep(SETTLED_NS).await;
-        let state = Rc::new(State::new(play.long_ns));
         let began_ns = site.env.now_ns();
+        let state = Rc::new(State::new(play.long_ns, began_ns));
         let scaled = |ns: u64| (ns as f64 / play.speed) as u64;
         let (mut left, mut round) = (play.reads, 0);
         let noise: Rc<Vec<u8>> =
@@ -194,10 +194,10 @@ struct State {
 }
 
 impl State {
-    fn new(long_ns: u64) -> Self {
+    fn new(long_ns: u64, began_ns: u64) -> Self {
         Self {
-            reads: RefCell::new(Reads::new(long_ns)),
-            writes: RefCell::new(Reads::new(long_ns)),
+            reads: RefCell::new(Reads::new(long_ns, began_ns)),
+            writes: RefCell::new(Reads::new(long_ns, began_ns)),
             written_bytes: Cell::default(),
             under_way: Cell::default(),
             under_way_max: Cell::default(),

@@ -8,6 +8,7 @@
 //! lengths    figure 6: what the slowest windows get, against their length
 //! turns      figures 10 to 13: drives that read and write in turns
 //! bound      section 5: writes up to the bound W_sep, and beyond
+//! traces     figures 14 and 15: recorded loads, where there are any
 //!   bed      the load: streams over anything that takes requests, a drive or a policy over several
 //!   drive    the paper's drives, by model
 //!   ring     streams on the engine's ring over several drives
@@ -28,6 +29,7 @@ mod log;
 mod ring;
 mod steady;
 mod streams;
+mod traces;
 mod turns;
 
 use super::{Chart, Claim, Comparison, FigureModule, Kind, Scale, Series, Unit};
@@ -47,6 +49,7 @@ pub(super) const MODULES: &[FigureModule] = &[
     turns::THREE,
     turns::STEADY_READS,
     bound::MODULE,
+    traces::MODULE,
 ];
 
 /// Over which throughput is taken.

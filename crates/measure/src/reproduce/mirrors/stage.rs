@@ -1,0 +1,113 @@
+//! A mirror and a trace on it, played as fast as makes plain replication block its reads.
+
+use evenkeel_engine::ring::{Policy, RingOptions};
+
+use super::bed::{Bed, Plan};
+use super::trace::{Play, Played, Requests};
+use crate::reproduce::{Halted, Work};
+
+/// Bytes of the volume.
+pub const VOLUME_BYTES: u64 = 512 << 20;
+
+/// The share of time that reads are to be blocked under plain replication.
+const BLOCKED_SHARE: f64 = 0.25;
+
+/// A read is blocked for what it takes beyond so many times the median of reads without writes.
+const BLOCKED_MEDIANS: f64 = 10.0;
+
+/// Reads from which that median is taken, at the trace's own speed.
+const MEDIAN_READS: u64 = 2000;
+
+/// Requests under way beyond which plain replication counts as blocked all the time while the speed is looked for,
+const QUICK_UNDER_WAY_MAX: u64 = 1_000;
+
+/// and beyond which a policy does not serve what comes.
+const UNDER_WAY_MAX: u64 = 20_000;
+
+/// How often the interval that holds the speed is halved.
+const HALVINGS: u32 = 5;
+
+/// Beyond it no trace is played.
+const SPEED_MAX: f64 = 1e6;
+
+/// A bed and what is played on it.
+#[derive(Debug)]
+pub struct Stage {
+    bed: Bed,
+    requests: Requests,
+    long_ns: u64,
+}
+
+impl Stage {
+    /// A volume of [`VOLUME_BYTES`] on as many drives as `members`, twice as large each.
+    ///
+    /// # Errors
+    ///
+    /// [`Halted::Unavailable`] where there are no such drives.
+    pub fn new(preset: &str, members: usize, requests: Requests) -> Result<Self, Halted> {
+        let plan = Plan {
+            preset: preset.to_owned(),
+            members,
+            drive_bytes: 2 * VOLUME_BYTES,
+            volume_bytes: VOLUME_BYTES,
+            log_bytes: VOLUME_BYTES / 2,
+            seed: 7,
+        };
+        let mut stage = Self { bed: Bed::new(plan)?, requests, long_ns: u64::MAX };
+        let alone = stage.play(Policy::Turns, 1.0, MEDIAN_READS, true)?;
+        stage.long_ns = (alone.reads.quantile_s(0.5) * BLOCKED_MEDIANS * 1e9) as u64;
+        Ok(stage)
+    }
+
+    /// Plays it so many times as fast as it was recorded, until so many reads are done.
+    ///
+    /// # Errors
+    ///
+    /// [`Halted::Unavailable`] where the volume does not open.
+    pub fn play(&self, policy: Policy, speed: f64, reads: u64, reads_only: bool) -> Result<Played, Halted> {
+        self.play_up_to(UNDER_WAY_MAX, policy, speed, reads, reads_only)
+    }
+
+    fn play_up_to(
+        &self,
+        under_way_max: u64,
+        policy: Policy,
+        speed: f64,
+        reads: u64,
+        reads_only: bool,
+    ) -> Result<Played, Halted> {
+        let play = Play { speed, reads, reads_only, long_ns: self.long_ns, under_way_max };
+        let options = RingOptions { policy, ..RingOptions::default() };
+        self.bed.live(options, async |site| self.requests.play(&site, play).await)
+    }
+
+    /// The speed at which plain replication blocks reads for about a quarter of the time, found from so many reads;
+    /// `tried` is told each speed and the share of time.
+    ///
+    /// # Errors
+    ///
+    /// [`Halted::Stopped`] where a stop was asked for; as [`Self::play`].
+    pub fn speed(&self, reads: u64, work: &Work<'_>, tried: impl Fn(f64, f64)) -> Result<f64, Halted> {
+        let blocked = |speed: f64| {
+            if work.is_stopped() {
+                return Err(Halted::Stopped);
+            }
+            let played = self.play_up_to(QUICK_UNDER_WAY_MAX, Policy::Mixed, speed, reads, false)?;
+            tried(speed, played.blocked_share());
+            Ok(played.blocked_share())
+        };
+        let (mut slow, mut fast) = (1.0, 8.0);
+        while blocked(fast)? < BLOCKED_SHARE && fast < SPEED_MAX {
+            (slow, fast) = (fast, fast * 2.0);
+        }
+        for _ in 0..HALVINGS {
+            let middle = f64::sqrt(slow * fast);
+            match blocked(middle)? < BLOCKED_SHARE {
+                true => slow = middle,
+                false => fast = middle,
+            }
+        }
+        // The slower one: at the other more may come than is served.
+        Ok(slow)
+    }
+}
