@@ -29,7 +29,8 @@ cargo xtask COMMAND
                         remove what `loopfs up` made
   peers DIR... [--rounds 15]
                         the probe beside fio and iozone in each folder, in turns; prints a table
-  planted               plant bugs in the engine, one after the other, and show that the simulator sees each
+  planted [NAME...]     plant bugs in the engine, one after the other, and show that the simulator sees each: all, or those
+                        whose names begin so
   fuzz [TARGET] [--time 10s]
                         run one fuzz target, or all; --list names them
   help                  this text

@@ -3,13 +3,13 @@
 //! A bug is caught by a violation, a panic or a life that does not end. Exit code 1 if one escapes. Arguments are the
 //! beginnings of the names of those to plant; without any, all are.
 
-#![allow(clippy::print_stdout, reason = "the table is for whoever runs it")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "the table is for whoever runs it")]
 
 use std::env::args;
 use std::panic::set_hook;
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::thread;
 
 use evenkeel_engine::planted::{Bug, plant};
@@ -27,40 +27,46 @@ const CUTS: u32 = 2;
 const SEEN_MAX: usize = 160;
 
 fn main() -> ExitCode {
+    let wanted: Vec<String> = args().skip(1).collect();
+    let is_meant = |bug: &Bug, start: &String| bug.name().starts_with(start.as_str());
+    if let Some(unknown) = wanted.iter().find(|start| !Bug::ALL.iter().any(|bug| is_meant(bug, start))) {
+        let names: Vec<&str> = Bug::ALL.iter().map(|bug| bug.name()).collect();
+        eprintln!("no bug's name begins with `{unknown}`; there are {}", names.join(", "));
+        return ExitCode::from(2);
+    }
     // A panic is one of the ways to be caught, and told in the table.
     set_hook(Box::new(|_| {}));
-    let wanted: Vec<String> = args().skip(1).collect();
-    let is_wanted =
-        |bug: &Bug| wanted.is_empty() || wanted.iter().any(|start| bug.name().starts_with(start.as_str()));
+    let is_wanted = |bug: &Bug| wanted.is_empty() || wanted.iter().any(|start| is_meant(bug, start));
     let bugs: Vec<Bug> = Bug::ALL.iter().copied().filter(is_wanted).collect();
     let next = AtomicUsize::new(0);
-    let rows = Mutex::new(vec![None; bugs.len()]);
+    let (tell, told) = mpsc::channel();
     let threads = thread::available_parallelism().map_or(1, usize::from);
-    thread::scope(|scope| {
+    let escaped = thread::scope(|scope| {
         for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some((place, &bug)) = {
-                    let place = next.fetch_add(1, Ordering::Relaxed);
-                    bugs.get(place).map(|bug| (place, bug))
-                } {
-                    let caught = first_caught(bug);
-                    rows.lock().expect("no thread panics with the rows")[place] = caught;
+            let (tell, next, bugs) = (tell.clone(), &next, &bugs);
+            scope.spawn(move || {
+                while let Some(&bug) = bugs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    // Nobody listens once the program ends.
+                    let _ended = tell.send((bug, first_caught(bug)));
                 }
             });
         }
+        drop(tell);
+        println!("| planted bug | caught by seed | what was seen |");
+        println!("|---|---:|---|");
+        told.iter().filter(|(bug, caught)| !is_told_caught(*bug, caught.as_ref())).count()
     });
-    let rows = rows.into_inner().expect("no thread panics with the rows");
-    println!("| planted bug | caught by seed | what was seen |");
-    println!("|---|---:|---|");
-    for (bug, caught) in bugs.iter().zip(&rows) {
-        match caught {
-            Some((seed, seen)) => println!("| {} | {seed} | {seen} |", bug.name()),
-            None => println!("| {} | - | escaped {SEEDS_MAX} seeds |", bug.name()),
-        }
-    }
-    let escaped = rows.iter().filter(|row| row.is_none()).count();
-    println!("\n{} bugs planted, {} caught, {escaped} escaped", rows.len(), rows.len() - escaped);
+    println!("\n{} bugs planted, {} caught, {escaped} escaped", bugs.len(), bugs.len() - escaped);
     if escaped == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Prints the row of a bug; answers whether it was caught.
+fn is_told_caught(bug: Bug, caught: Option<&(u64, String)>) -> bool {
+    match caught {
+        Some((seed, seen)) => println!("| {} | {seed} | {seen} |", bug.name()),
+        None => println!("| {} | - | escaped {SEEDS_MAX} seeds |", bug.name()),
+    }
+    caught.is_some()
 }
 
 /// The first seed that shows the bug and nothing without it, and what it shows.
