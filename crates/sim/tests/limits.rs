@@ -11,7 +11,7 @@ use std::task::Poll;
 use evenkeel_engine::device::{Device, Durability, Extent, FlushScope};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
-use evenkeel_engine::options::{CreateOptions, Journaling};
+use evenkeel_engine::options::{CreateOptions, Journaling, Tuning};
 use evenkeel_engine::volume::check;
 use evenkeel_sim::random::Random;
 use machine::{Machine, PAGE, Plan};
@@ -157,6 +157,22 @@ fn a_flush_of_what_is_not_there_is_refused() {
         let beyond = [Extent { offset: u64::MAX, len: 2 }];
         assert_eq!(volume.flush(FlushScope::Ranges(&beyond)).await, Err(Error::OutOfRange));
     });
+}
+
+#[test]
+fn portions_of_nothing_and_of_everything_are_taken_for_the_least_and_the_most() {
+    for number in [0, usize::MAX] {
+        let mut plan = Plan::of_pages(200);
+        plan.create.log_bytes = 4 << 20;
+        plan.open.tuning = Tuning {
+            turn_pages_max: number,
+            announced_max_bytes: number,
+            home_write_pages_max: number,
+            ..Tuning::default()
+        };
+        let (mut machine, expected) = filled(plan, 7);
+        assert!(machine.contents() == expected, "{number}");
+    }
 }
 
 /// The volume of `machine`, copied byte for byte to drives with other sectors.
