@@ -10,7 +10,7 @@ use evenkeel_engine::format::superblock::Superblock;
 use evenkeel_engine::options::{CreateOptions, Journaling};
 use evenkeel_engine::volume::create;
 use evenkeel_sim::cuts::{CutKind, CutPlan};
-use machine::{Life, Machine, PAGE, Plan, WHOLE_LIFE};
+use machine::{Life, Machine, PAGE, Plan, SimVolume, WHOLE_LIFE};
 
 const PAGES: u64 = 40;
 
@@ -233,4 +233,63 @@ fn a_volume_that_could_not_work_is_not_made() {
         let made = machine.live_whole(async |life| create(&*life.home, &*life.log, true, options, 9).await);
         assert!(matches!(made, Err(Error::Unusable(_))), "{what}");
     }
+}
+
+/// Two machines; `first` was killed after `story`, and `second`, which was opened as often, is given its arena.
+fn with_arena_of(mut first: Machine, mut second: Machine, story: impl AsyncFnOnce(&SimVolume)) -> Machine {
+    first.live_whole(async |life| story(&life.open().await.unwrap()).await);
+    first.kill();
+    second.live_whole(async |life| life.open().await.map(drop)).unwrap();
+    second.power_cut();
+    second.arena = first.arena.clone();
+    second
+}
+
+#[test]
+fn an_arena_with_writes_beyond_the_end_of_the_volume_brings_those_before_them() {
+    let (large, small) = (Machine::new(Plan::of_pages(80), 1), Machine::new(Plan::of_pages(PAGES), 1));
+    let mut machine = with_arena_of(large, small, async |volume| {
+        volume.write(3 * PAGE, &[3; 100], Durability::Buffered).await.unwrap();
+        volume.write(60 * PAGE, &[6; 100], Durability::Buffered).await.unwrap();
+        volume.write(4 * PAGE, &[4; 100], Durability::Buffered).await.unwrap();
+    });
+    let mut expected = vec![0; (PAGES * PAGE) as usize];
+    expected[3 * PAGE as usize..][..100].fill(3);
+    for _ in 0..2 {
+        machine.live_whole(async |life| life.open().await.unwrap().close().await.unwrap());
+        machine.power_cut();
+        assert!(machine.contents() == expected);
+    }
+}
+
+#[test]
+fn an_arena_with_a_write_that_the_log_could_never_take_is_refused() {
+    let plan = Plan { arena_bytes: 4 << 20, ..Plan::of_pages(200) };
+    let create = CreateOptions { log_bytes: 8 << 20, atomic_max_bytes: 512 << 10, ..plan.create };
+    let (large, small) = (Machine::new(Plan { create, ..plan }, 1), Machine::new(plan, 1));
+    let mut machine = with_arena_of(large, small, async |volume| {
+        volume.write(0, &vec![7; 400 << 10], Durability::Buffered).await.unwrap();
+    });
+    let opened = machine.live_whole(async |life| life.open().await.map(drop));
+    assert!(matches!(opened, Err(Error::Unusable(_))), "{opened:?}");
+}
+
+#[test]
+fn an_arena_of_another_volume_or_of_a_later_opening_is_refused_and_said_to_be_which() {
+    let write = async |volume: &SimVolume| {
+        volume.write(3 * PAGE, &[3; 100], Durability::Buffered).await.unwrap();
+    };
+    let plan = Plan::of_pages(PAGES);
+    let mut machine = with_arena_of(Machine::new(plan, 1), Machine::new(plan, 3), write);
+    let opened = machine.live_whole(async |life| life.open().await.map(drop));
+    assert_eq!(opened, Err(Error::ForeignWrites { writes: 1, is_later: false }));
+
+    let mut later = Machine::new(plan, 1);
+    later.live_whole(async |life| life.open().await.map(drop)).unwrap();
+    later.power_cut();
+    later.live_whole(async |life| life.open().await.map(drop)).unwrap();
+    later.power_cut();
+    let mut machine = with_arena_of(later, Machine::new(plan, 1), write);
+    let opened = machine.live_whole(async |life| life.open().await.map(drop));
+    assert_eq!(opened, Err(Error::ForeignWrites { writes: 1, is_later: true }));
 }

@@ -8,11 +8,12 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use evenkeel_engine::device::{Device, Durability, Extent, FlushScope};
+use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
-use evenkeel_engine::options::{CreateOptions, Journaling};
-use evenkeel_engine::volume::check;
+use evenkeel_engine::options::{CreateOptions, Journaling, Tuning};
+use evenkeel_engine::volume::{arena_bytes_min, check};
+use evenkeel_sim::image::{Image, Payload, SharedImage};
 use evenkeel_sim::random::Random;
 use machine::{Machine, PAGE, Plan};
 
@@ -106,19 +107,23 @@ fn where_too_many_damaged_pages_have_changes_the_volume_is_read_only_and_the_res
 }
 
 #[test]
-fn whole_pages_are_journaled_with_a_small_cache_too() {
-    let mut plan = Plan::of_pages(200);
-    plan.open.journaling = Journaling::WholePages;
-    plan.open.cached_pages_max = 16;
-    plan.create = CreateOptions { size_bytes: 200 * PAGE, log_bytes: 4 << 20, atomic_max_bytes: 256 << 10 };
-    plan.arena_bytes = 4 << 20;
-    let mut machine = Machine::new(plan, 1);
-    let bytes = noise(1, 256 << 10);
-    machine.live_whole(async |life| {
-        life.open().await.unwrap().write(0, &bytes, Durability::Durable).await.unwrap();
-    });
-    machine.power_cut();
-    assert!(machine.contents()[..bytes.len()] == bytes);
+fn whole_pages_are_written_with_a_small_cache_too() {
+    for journaling in [Journaling::WholePages, Journaling::Ordered] {
+        let mut plan = Plan::of_pages(200);
+        plan.open.journaling = journaling;
+        plan.open.cached_pages_max = 16;
+        plan.create =
+            CreateOptions { size_bytes: 200 * PAGE, log_bytes: 4 << 20, atomic_max_bytes: 256 << 10 };
+        plan.arena_bytes = 4 << 20;
+        let (mut machine, mut expected) = filled(plan, 1);
+        let bytes = noise(1, 256 << 10);
+        machine.live_whole(async |life| {
+            life.open().await.unwrap().write(100, &bytes, Durability::Durable).await.unwrap();
+        });
+        machine.power_cut();
+        expected[100..100 + bytes.len()].copy_from_slice(&bytes);
+        assert!(machine.contents() == expected, "{journaling:?}");
+    }
 }
 
 #[test]
@@ -159,6 +164,78 @@ fn a_flush_of_what_is_not_there_is_refused() {
     });
 }
 
+#[test]
+fn more_than_the_log_holds_is_flushed_in_portions() {
+    let mut plan = Plan::of_pages(200);
+    plan.arena_bytes = 4 << 20;
+    let mut machine = Machine::new(plan, 1);
+    let bytes = noise(1, 200 * PAGE as usize);
+    machine.live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        volume.write(0, &bytes, Durability::Buffered).await.unwrap();
+        volume.flush(FlushScope::Whole).await.unwrap();
+    });
+    machine.power_cut();
+    assert!(machine.contents() == bytes);
+}
+
+#[test]
+fn the_smallest_arena_is_enough_and_a_smaller_one_is_refused() {
+    let mut plan = Plan::of_pages(40);
+    plan.arena_bytes = arena_bytes_min(plan.create.atomic_max_bytes) as usize;
+    let (mut machine, expected) = filled(plan, 7);
+    machine.kill();
+    assert!(machine.contents() == expected);
+    let mut machine = Machine::new(Plan { arena_bytes: plan.arena_bytes - 1, ..plan }, 7);
+    let opened = machine.live_whole(async |life| life.open().await.map(drop));
+    assert!(matches!(opened, Err(Error::Unusable(_))), "{opened:?}");
+}
+
+#[test]
+fn no_more_commits_are_under_way_than_may_be() {
+    let mut plan = Plan::of_pages(40);
+    plan.open.commits_in_flight_max = 1;
+    plan.create.log_bytes = 1 << 20; // no checkpoint writes to the log meanwhile
+    Machine::new(plan, 1).live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        let before = volume.counters();
+        let left = Rc::new(Cell::new(20));
+        for writer in 0..left.get() {
+            let (volume, env, left) = (volume.clone(), life.env.clone(), Rc::clone(&left));
+            life.env.spawn(async move {
+                for round in 0..5 {
+                    env.sleep(7_000 * (writer + round)).await;
+                    volume.write(writer * PAGE + round * 600, &[1; 500], Durability::Durable).await.unwrap();
+                }
+                left.set(left.get() - 1);
+            });
+        }
+        while left.get() > 0 {
+            life.env.sleep(1000).await;
+            assert!(life.log.image().in_flight() <= 1);
+        }
+        let after = volume.counters();
+        assert_eq!(after.checkpoints, before.checkpoints);
+        assert!(after.commits - before.commits < 100, "what came meanwhile went together");
+    });
+}
+
+#[test]
+fn portions_of_nothing_and_of_everything_are_taken_for_the_least_and_the_most() {
+    for number in [0, usize::MAX] {
+        let mut plan = Plan::of_pages(200);
+        plan.create.log_bytes = 4 << 20;
+        plan.open.tuning = Tuning {
+            turn_pages_max: number,
+            announced_max_bytes: number,
+            home_write_pages_max: number,
+            ..Tuning::default()
+        };
+        let (mut machine, expected) = filled(plan, 7);
+        assert!(machine.contents() == expected, "{number}");
+    }
+}
+
 /// The volume of `machine`, copied byte for byte to drives with other sectors.
 fn moved(machine: &mut Machine, sector_bytes: u32) -> Machine {
     let (home, log) = machine.live_whole(async |life| {
@@ -192,6 +269,31 @@ fn a_log_made_for_small_sectors_is_refused_on_a_drive_with_larger_ones_and_not_t
     moved.power_cut();
     expected[10..110].fill(7);
     assert!(moved.contents() == expected);
+}
+
+/// A drive with the first half of what `machine` has on its own.
+fn half(image: &SharedImage) -> SharedImage {
+    let geometry = image.borrow().geometry();
+    let half = Image::shared(Geometry { size_bytes: geometry.size_bytes / 2 / PAGE * PAGE, ..geometry });
+    let mut bytes = vec![0; half.borrow().geometry().size_bytes as usize];
+    image.borrow().read(0, &mut bytes);
+    let extent = Extent::new(0, bytes.len() as u64);
+    let write = half.borrow_mut().begin_write(extent, Payload::Bytes(Rc::from(bytes)), Durability::Durable);
+    half.borrow_mut().complete_write(write);
+    half
+}
+
+#[test]
+fn a_volume_is_refused_on_devices_that_are_smaller_than_it() {
+    let (mut small_home, _) = filled(Plan::of_pages(40), 5);
+    let (mut small_log, _) = filled(Plan::of_pages(40), 5);
+    small_home.home = half(&small_home.home);
+    small_log.log = half(&small_log.log);
+    for machine in [&mut small_home, &mut small_log] {
+        let opened = machine.live_whole(async |life| life.open().await.map(drop));
+        let Err(Error::Unusable(why)) = opened else { panic!("{opened:?}") };
+        assert!(why.contains("smaller"), "{why}");
+    }
 }
 
 #[test]

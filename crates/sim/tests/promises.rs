@@ -4,7 +4,7 @@ mod machine;
 
 use evenkeel_engine::device::{Durability, Extent, FlushScope};
 use evenkeel_engine::error::Error;
-use evenkeel_engine::options::CreateOptions;
+use evenkeel_engine::options::{CreateOptions, Journaling};
 use evenkeel_engine::volume::check;
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::image::{Fate, Image};
@@ -158,6 +158,44 @@ fn a_commit_of_several_ranges_is_all_or_nothing() {
             }
         }
         assert!(all > 0 && nothing > 0, "{all} and {nothing}: {plan:?}");
+    }
+}
+
+#[test]
+fn a_large_write_that_a_cut_meets_leaves_every_sector_as_it_was_or_as_it_should_be() {
+    const SECTOR: usize = 512;
+    for journaling in [Journaling::Selective { threshold_bytes: 16384 }, Journaling::Ordered] {
+        let mut plan = Plan::of_pages(PAGES);
+        plan.open.journaling = journaling;
+        let (machine, old) = filled(plan, 3);
+        let bytes = noise(4, 6 * PAGE as usize);
+        let mut new = old.clone();
+        patch(&mut new, 4 * PAGE, &bytes);
+        let story = async |life: Life| {
+            let volume = life.open().await.unwrap();
+            volume.write(4 * PAGE, &bytes, Durability::Durable).await.unwrap();
+        };
+        let (ended, events) = machine.fork(1).live(WHOLE_LIFE, story);
+        ended.unwrap();
+        let (mut kept, mut written) = (0, 0);
+        for at in 0..events {
+            let mut lived = machine.fork(1);
+            assert!(lived.live(CutPlan { at_event: Some(at), kind: CutKind::PowerCut }, story).0.is_err());
+            for chance in 0..4 {
+                let mut machine = lived.fork(chance);
+                machine.power_cut();
+                let found = machine.contents();
+                let sectors = |bytes| <[u8]>::chunks(bytes, SECTOR);
+                for ((found, old), new) in sectors(&found).zip(sectors(&old)).zip(sectors(&new)) {
+                    assert!(
+                        found == old || found == new,
+                        "event {at} of {events}, chance {chance}, {plan:?}"
+                    );
+                }
+                if found == old { kept += 1 } else { written += 1 }
+            }
+        }
+        assert!(kept > 0 && written > 0, "{kept} and {written}: {plan:?}");
     }
 }
 

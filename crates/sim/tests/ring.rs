@@ -500,3 +500,97 @@ fn all_members_read_again_once_nothing_waits_to_be_written() {
         });
     }
 }
+
+#[test]
+fn a_page_that_a_cut_met_on_its_way_home_is_made_whole_from_the_member_that_has_it() {
+    for (at_event, rotten) in (0..60).flat_map(|at_event| [(at_event, 0), (at_event, 1)]) {
+        let (mut machine, mut bytes) = filled(Plan::mirror(2, 1), 83);
+        bytes[5 * 4096 + 100..][..600].fill(8);
+        machine.live_whole(async |life| {
+            let (volume, ..) = life.open().await.unwrap();
+            volume.write(5 * PAGE + 100, &[8; 600], Durability::Durable).await.unwrap();
+        });
+        machine.power_cut();
+        let cut = CutPlan { at_event: Some(at_event), kind: CutKind::PowerCut };
+        let _halted = machine.live(cut, async |life| life.open().await.map(drop)).0;
+        machine.power_cut();
+        let page = machine.page_on_member(5);
+        machine.members[rotten].borrow_mut().rot(page.offset + 3000, 1, &mut Random::new(at_event));
+        assert!(machine.contents() == bytes, "cut at event {at_event}, member {rotten} rotten");
+    }
+}
+
+#[test]
+fn a_page_that_a_cut_met_on_its_way_home_and_that_is_rotten_everywhere_is_not_served() {
+    let mut refused = 0;
+    for at_event in 0..60 {
+        let (mut machine, mut bytes) = filled(Plan::mirror(2, 1), 83);
+        bytes[5 * 4096 + 100..][..600].fill(8);
+        machine.live_whole(async |life| {
+            let (volume, ..) = life.open().await.unwrap();
+            volume.write(5 * PAGE + 100, &[8; 600], Durability::Durable).await.unwrap();
+        });
+        machine.power_cut();
+        let cut = CutPlan { at_event: Some(at_event), kind: CutKind::PowerCut };
+        let _halted = machine.live(cut, async |life| life.open().await.map(drop)).0;
+        machine.power_cut();
+        let page = machine.page_on_member(5);
+        for member in &machine.members {
+            member.borrow_mut().rot(page.offset + 3000, 1, &mut Random::new(at_event));
+        }
+        machine.live_whole(async |life| {
+            let (volume, ..) = life.open().await.unwrap();
+            let mut found = [0; 4096];
+            match volume.read(5 * PAGE, &mut found).await {
+                Ok(()) => assert!(found == bytes[5 * 4096..6 * 4096], "cut at event {at_event}"),
+                Err(error) => {
+                    assert_eq!(error, Error::Damaged { page: 5 });
+                    refused += 1;
+                }
+            }
+        });
+    }
+    assert!(refused > 0);
+}
+
+#[test]
+fn nothing_goes_home_before_every_log_device_holds_what_the_opening_found_on_one_of_them() {
+    let mut was_under_way = 0;
+    for at_event in 0..80 {
+        let (mut machine, mut bytes) = filled(Plan::mirror(2, 2), 89);
+        bytes[5 * 4096 + 100..][..600].fill(8);
+        machine.live_whole(async |life| {
+            let (volume, ..) = life.open().await.unwrap();
+            // One log device says that it has the record, and has not.
+            let next = life.logs[1].counters().writes;
+            life.logs[1].set_faults(Faults { lost_writes: next..u64::MAX, ..Faults::default() });
+            volume.write(5 * PAGE + 100, &[8; 600], Durability::Durable).await.unwrap();
+        });
+        machine.power_cut();
+        let home = |machine: &Machine| [0, 1].map(|place| machine.member_pages(place));
+        let before = home(&machine);
+        let cut = CutPlan { at_event: Some(at_event), kind: CutKind::PowerCut };
+        let _halted = machine.live(cut, async |life| life.open().await.map(drop)).0;
+        machine.power_cut();
+        if home(&machine) != before {
+            machine.logs_gone = vec![0];
+            assert!(machine.contents() == bytes, "cut at event {at_event}");
+            was_under_way += 1;
+        }
+    }
+    assert!(was_under_way > 0);
+}
+
+#[test]
+fn what_the_members_take_home_in_a_second_is_told_in_bytes() {
+    let (mut machine, _) = filled(Plan::mirror(2, 1), 97);
+    machine.live_whole(async |life| {
+        let (volume, ..) = life.open().await.unwrap();
+        volume.write(0, &noise(1, 40 * 4096), Durability::Durable).await.unwrap();
+        let began_ns = life.env.now_ns();
+        volume.checkpoint().await.unwrap();
+        let rate = 40.0 * 4096.0 * 1e9 / (life.env.now_ns() - began_ns) as f64;
+        let told = volume.occupancy().drain_bytes_per_s as f64;
+        assert!((rate / 2.0..2.0 * rate).contains(&told), "{told} and not {rate}");
+    });
+}

@@ -351,3 +351,22 @@ fn runs(numbers: &[u64]) -> Vec<std::ops::Range<u64>> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn runs_hold_every_number_and_none_begins_where_another_ends(
+            numbers in proptest::collection::btree_set(0..60_u64, 0..40),
+        ) {
+            let numbers: Vec<u64> = numbers.into_iter().collect();
+            let found = runs(&numbers);
+            prop_assert!(found.windows(2).all(|pair| pair[0].end < pair[1].start));
+            prop_assert_eq!(found.into_iter().flatten().collect::<Vec<_>>(), numbers);
+        }
+    }
+}

@@ -202,3 +202,20 @@ fn is_of_volume(extents: &[UnitExtent], size_bytes: u64) -> bool {
     };
     !extents.is_empty() && extents.iter().all(is_within)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::unit::Content;
+
+    #[test]
+    fn a_unit_that_speaks_of_no_bytes_or_of_others_is_of_no_volume() {
+        let unit = |parts: &[(u64, u64)]| {
+            let extent = |&(offset, len)| UnitExtent { offset, len, content: Content::Data };
+            is_of_volume(&parts.iter().map(extent).collect::<Vec<_>>(), 8192)
+        };
+        assert!(unit(&[(0, 1)]) && unit(&[(0, 8192)]) && unit(&[(8191, 1), (0, 100)]));
+        assert!(!unit(&[]) && !unit(&[(5, 0)]) && !unit(&[(0, 1), (5, 0)]), "no bytes");
+        assert!(!unit(&[(8192, 1)]) && !unit(&[(0, 1), (1, 8192)]) && !unit(&[(u64::MAX, 1)]), "others");
+    }
+}

@@ -43,7 +43,8 @@ impl Pace {
 
     /// Bytes that may be on their way home at once, of `writes_max` writes.
     pub(super) fn home_max_bytes(&self, now_ns: u64, writes_max: usize) -> u64 {
-        let unshared = (writes_max * self.tuning.home_write_pages_max) as u64 * PAGE_BYTES;
+        let write_max_bytes = (self.tuning.home_write_pages_max as u64).saturating_mul(PAGE_BYTES);
+        let unshared = write_max_bytes.saturating_mul(writes_max as u64);
         if self.is_shared(now_ns) { unshared.min(self.tuning.shared_home_max_bytes) } else { unshared }
     }
 }

@@ -189,9 +189,10 @@ async fn replay_table_page<H: Device>(
             let place = (page % SUMS_PER_TABLE_PAGE) as usize * 8;
             bytes[place..place + 8].copy_from_slice(&sum.to_le_bytes());
         }
+        // Without a sum of its own it has those of pages: whoever speaks of it gave it one or the other.
         let is_last_word = checked_after == history.sums.len();
         check_table_page(number, bytes, is_last_word.then_some(expected))?;
-        Ok::<bool, Error>(is_last_word && history.expected.is_some())
+        Ok::<bool, Error>(is_last_word)
     };
     let is_base = |base: &[u8]| {
         let mut bytes: [u8; PAGE] = base.try_into().expect("a page is as long as a page");
@@ -232,7 +233,7 @@ impl<H: Device> Stored<'_, H> {
         let held = self.start..self.start + (self.bytes.len() / PAGE) as u64;
         if !held.contains(&page) {
             self.start = page;
-            self.bytes.resize((self.end_of_read(page) - page) as usize * PAGE, 0);
+            self.bytes.resize((end_of_read(page, &self.wanted) - page) as usize * PAGE, 0);
             let offset = self.home.layout.page_offset(page);
             if self.home.device.read(offset, &mut self.bytes).await.is_err() {
                 // A bad sector in a neighbour is not this page's.
@@ -243,19 +244,19 @@ impl<H: Device> Stored<'_, H> {
         let at = (page - self.start) as usize * PAGE;
         Ok(self.bytes[at..at + PAGE].try_into().expect("a page is as long as a page"))
     }
+}
 
-    /// The page behind the last one that is worth reading together with `page`.
-    fn end_of_read(&self, page: u64) -> u64 {
-        let next = self.wanted.partition_point(|&wanted| wanted <= page);
-        let mut end = page + 1;
-        for &wanted in &self.wanted[next..] {
-            if wanted - end > READ_GAP_PAGES_MAX || wanted - page >= READ_PAGES_MAX {
-                break;
-            }
-            end = wanted + 1;
+/// The page behind the last one of `wanted`, which ascend, that is worth reading together with `page`.
+fn end_of_read(page: u64, wanted: &[u64]) -> u64 {
+    let next = wanted.partition_point(|&wanted| wanted <= page);
+    let mut end = page + 1;
+    for &wanted in &wanted[next..] {
+        if wanted - end > READ_GAP_PAGES_MAX || wanted - page >= READ_PAGES_MAX {
+            break;
         }
-        end
+        end = wanted + 1;
     }
+    end
 }
 
 async fn replay_page<H: Device>(
@@ -398,4 +399,28 @@ pub(super) async fn read_root<H: Device>(
     let words =
         bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("chunks are words")));
     Ok(words.take(table_pages as usize).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_read_together_is_near_and_not_much_and_no_neighbour_is_left_for_another_read(
+            gaps in proptest::collection::vec(prop_oneof![8 => 1..12_u64, 1 => 100..1_000_000_u64], 1..200),
+        ) {
+            let wanted: Vec<u64> =
+                gaps.iter().scan(0, |page, gap| { *page += gap; Some(*page) }).collect();
+            let end = end_of_read(wanted[0], &wanted);
+            let (together, later) = wanted.split_at(wanted.partition_point(|&page| page < end));
+            prop_assert_eq!(together.last(), Some(&(end - 1)));
+            prop_assert!(end - wanted[0] <= READ_PAGES_MAX);
+            let is_near = |page: u64, next: u64| next - page - 1 <= READ_GAP_PAGES_MAX;
+            prop_assert!(together.windows(2).all(|pair| is_near(pair[0], pair[1])));
+            prop_assert!(later.first().is_none_or(|&page| !is_near(end - 1, page) || page - wanted[0] >= READ_PAGES_MAX));
+        }
+    }
 }

@@ -95,7 +95,7 @@ pub struct Machine {
     pub plan: Plan,
     pub home: SharedImage,
     pub log: SharedImage,
-    arena: ArenaBytes,
+    pub arena: ArenaBytes,
     random: Random,
 }
 

@@ -1,0 +1,91 @@
+//! What an operation asks of the drives: no more than it needs.
+
+mod machine;
+
+use evenkeel_engine::device::Durability;
+use evenkeel_engine::options::Journaling;
+use evenkeel_sim::faults::Faults;
+use machine::{Machine, PAGE, Plan, filled, noise, patch};
+
+/// A part of each of these pages is durable in the log, a checkpoint has said that it takes them home, and came no
+/// further.
+fn with_checkpoint_under_way(plan: Plan, pages: impl Iterator<Item = u64>) -> (Machine, Vec<u8>) {
+    let (mut machine, mut expected) = filled(plan, 3);
+    machine.live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        for page in pages {
+            let bytes = noise(page, 600);
+            volume.write(page * PAGE + 700, &bytes, Durability::Durable).await.unwrap();
+            patch(&mut expected, page * PAGE + 700, &bytes);
+        }
+        let next = life.home.counters().flushes;
+        life.home.set_faults(Faults { failing_flushes: next..u64::MAX, ..Faults::default() });
+        assert!(volume.checkpoint().await.is_err());
+    });
+    machine.power_cut();
+    (machine, expected)
+}
+
+#[test]
+fn a_recovery_reads_neighbours_together_and_nothing_that_lies_far_between() {
+    let pages = (100..140).chain((200..300).step_by(5)).chain([600, 900, 1200]);
+    let count = pages.clone().count() as u64;
+    let (mut machine, expected) = with_checkpoint_under_way(Plan::of_pages(1500), pages);
+    let read = machine.live_whole(async |life| {
+        let _volume = life.open().await.unwrap();
+        life.home.counters()
+    });
+    assert!(read.reads < count / 2, "{count} pages: {read:?}");
+    assert!(read.read_bytes < 250 * PAGE, "{count} pages: {read:?}");
+    assert!(machine.contents() == expected);
+}
+
+#[test]
+fn pages_side_by_side_go_home_together() {
+    let (mut machine, _) = filled(Plan::of_pages(200), 3);
+    machine.live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        let (before, told_before) = (life.home.counters(), volume.counters());
+        volume.write(50 * PAGE, &noise(1, 60 * PAGE as usize), Durability::Durable).await.unwrap();
+        volume.checkpoint().await.unwrap();
+        let after = life.home.counters();
+        // With tables, roots and superblocks of a checkpoint that the log asked for, and of this one.
+        assert!(after.writes - before.writes < 30, "{before:?} {after:?}");
+        assert_eq!(volume.counters().home_bytes - told_before.home_bytes, 60 * PAGE, "as it is told");
+    });
+}
+
+#[test]
+fn what_a_checkpoint_says_in_the_log_is_in_records_no_larger_than_they_may_be() {
+    let mut plan = Plan::of_pages(200);
+    plan.create.log_bytes = 1 << 20;
+    plan.open.tuning.announced_max_bytes = 32; // two pages with their sums
+    let (mut machine, _) = filled(plan, 3);
+    machine.live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        for page in 0..20 {
+            volume.write(page * PAGE, &[5; 100], Durability::Durable).await.unwrap();
+        }
+        let before = (life.log.counters(), volume.counters());
+        volume.checkpoint().await.unwrap();
+        let after = (life.log.counters(), volume.counters());
+        assert_eq!(after.1.checkpoints - before.1.checkpoints, 1);
+        // The table's page and the superblock take one each.
+        let writes = after.0.writes - before.0.writes;
+        assert!((10..=14).contains(&writes), "{writes}");
+    });
+}
+
+#[test]
+fn a_large_write_goes_straight_home_in_one_piece() {
+    for journaling in [Journaling::Selective { threshold_bytes: 16384 }, Journaling::Ordered] {
+        let mut plan = Plan::of_pages(200);
+        plan.open.journaling = journaling;
+        let (mut machine, _) = filled(plan, 3);
+        machine.live_whole(async |life| {
+            let volume = life.open().await.unwrap();
+            volume.write(50 * PAGE, &noise(1, 40 * PAGE as usize), Durability::Durable).await.unwrap();
+            assert_eq!(volume.counters().direct_writes, 1, "{journaling:?}");
+        });
+    }
+}
