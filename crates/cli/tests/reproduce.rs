@@ -58,6 +58,20 @@ fn an_unknown_figure_is_one_line_that_names_the_nearest() {
 }
 
 #[test]
+fn traces_are_the_users_and_a_folder_without_any_is_said_to_have_none() {
+    let scene = Scene::new();
+    says(&scene.refused("reproduce rails-traces --out results"), &["rails-traces", "--traces"]);
+    says(&scene.refused("reproduce rails-traces --traces nowhere --out results"), &["nowhere"]);
+    assert!(!scene.path("results").exists());
+    fs::create_dir(scene.path("traces")).unwrap();
+    fs::write(scene.path("traces/README"), "none of these is a trace\n").unwrap();
+    let only_writes = "0,0,4096,W,0.5\n0,8,4096,W,0.6\n";
+    fs::write(scene.path("traces/writes.spc"), only_writes).unwrap();
+    let ran = scene.done("reproduce rails-traces --traces traces --quick --out results");
+    says(&ran.stdout, &["Not reproduced", "traces holds no trace with reads and writes"]);
+}
+
+#[test]
 fn a_run_that_is_stopped_leaves_nothing_behind() {
     let scene = Scene::new();
     let line = "reproduce okeanos-traffic --out results";
