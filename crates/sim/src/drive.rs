@@ -403,7 +403,7 @@ impl Device for SimDrive {
             return pending().await;
         }
         let base_ns = match durability {
-            Durability::Buffered => self.0.latency.write_ns,
+            Durability::Buffered => self.0.latency.draw_write_ns(&mut self.0.random.borrow_mut()),
             Durability::Durable => self.0.latency.durable_write_ns,
         };
         self.take_time(base_ns, extent.len).await;

@@ -22,6 +22,10 @@ pub struct Latency {
     pub transfer_ns_per_kib: u64,
     /// At most this is added, by chance.
     pub jitter_ns: u64,
+    /// One in so many buffered writes takes `slow_write_ns` instead; 0 for none.
+    pub slow_writes_one_in: u64,
+    /// Base of such a write: longer than a flush, say.
+    pub slow_write_ns: u64,
 }
 
 impl Default for Latency {
@@ -35,6 +39,8 @@ impl Default for Latency {
             discard_ns: 50_000,
             transfer_ns_per_kib: 400,
             jitter_ns: 200_000,
+            slow_writes_one_in: 0,
+            slow_write_ns: 4_000_000,
         }
     }
 }
@@ -49,7 +55,18 @@ impl Latency {
         discard_ns: 0,
         transfer_ns_per_kib: 0,
         jitter_ns: 0,
+        slow_writes_one_in: 0,
+        slow_write_ns: 0,
     };
+
+    /// Base of a buffered write.
+    pub fn draw_write_ns(&self, random: &mut Random) -> u64 {
+        match self.slow_writes_one_in {
+            0 => self.write_ns,
+            one_in if random.below(one_in) == 0 => self.slow_write_ns,
+            _ => self.write_ns,
+        }
+    }
 
     /// What an operation takes whose base is `base_ns` and which moves `len_bytes`.
     pub fn draw_ns(&self, base_ns: u64, len_bytes: u64, random: &mut Random) -> u64 {

@@ -264,7 +264,12 @@ impl Machine {
                 }
                 _ => Faults::default(),
             };
-            let options = DriveOptions { seed: self.random.number(), faults, ..DriveOptions::default() };
+            let options = DriveOptions {
+                seed: self.random.number(),
+                faults,
+                latency: self.setup.latency,
+                ..DriveOptions::default()
+            };
             let drive = SimDrive::open(Rc::clone(&disk.image), env.clone(), cuts.clone(), options);
             let place = if *kind == Kind::Member { number } else { number - self.setup.members };
             devices.push(InLife {

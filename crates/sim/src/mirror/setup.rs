@@ -5,6 +5,7 @@ use evenkeel_engine::options::{CreateOptions, Journaling, OpenOptions};
 use evenkeel_engine::ring::{Policy, RingOptions, WindowOptions};
 
 use super::beyond::Beyond;
+use crate::latency::Latency;
 use crate::places::Places;
 use crate::random::Random;
 use crate::scenario::setup::{draw_places, draw_tuning};
@@ -41,6 +42,8 @@ pub struct Setup {
     pub checkpoints: bool,
     /// Share of the lives in which something goes wrong.
     pub mishaps: f64,
+    /// What the drives take.
+    pub latency: Latency,
     /// What goes wrong in the end, beyond what the redundancy bears.
     pub beyond: Beyond,
 }
@@ -105,6 +108,7 @@ impl Setup {
             checkpoints: random.coin(),
             mishaps: *random.pick(&[0.0, 0.5, 0.8, 1.0]),
             beyond: Beyond::draw(&mut random),
+            latency: Latency { slow_writes_one_in: *random.pick(&[0, 0, 5, 30]), ..Latency::default() },
         }
     }
 
