@@ -213,6 +213,31 @@ fn members_are_replaced_while_the_volume_is_used() {
 }
 
 #[test]
+fn a_member_that_is_replaced_in_its_turn_is_rebuilt_behind_it() {
+    for delay_ns in (0..8).map(|step| step * 400_000) {
+        let (mut machine, mut bytes) = filled(Plan::mirror(2, 1), 83);
+        machine.live_whole(async |life| {
+            let (volume, ring, _) = life.open().await.unwrap();
+            volume.write(0, &[7; 100_000], Durability::Buffered).await.unwrap();
+            let checkpoint = volume.clone();
+            life.env.spawn(async move { checkpoint.checkpoint().await.unwrap() });
+            while ring.members()[1].role != Role::Writing {
+                life.env.sleep(10_000).await;
+            }
+            life.env.sleep(delay_ns).await;
+            ring.leave_out(1, DeviceError { doing: "be left out", errno: 5 });
+            ring.replace(1, life.members[1].clone()).await.unwrap();
+            whole(&ring, &life.env).await;
+            volume.close().await.unwrap();
+        });
+        machine.power_cut();
+        bytes[..100_000].fill(7);
+        machine.members_gone = vec![0];
+        assert!(machine.contents() == bytes, "replaced after {delay_ns} ns");
+    }
+}
+
+#[test]
 fn a_volume_whose_last_member_dies_stops() {
     let (mut machine, _) = filled(Plan::mirror(2, 1), 31);
     machine.live_whole(async |life| {

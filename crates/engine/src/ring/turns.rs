@@ -169,6 +169,10 @@ impl<E: Env, M: Device> Inner<E, M> {
 
     async fn leave(&self, place: usize) {
         let member = &self.members[place];
+        // One that was replaced in its turn is being rebuilt, and takes writes at all times.
+        if member.standing.get().takes_writes() && !member.is_in_sync() {
+            return;
+        }
         member.gate.close();
         if !is_planted(Bug::RingLeavesUndrained) {
             member.gate.drained().await;
