@@ -118,6 +118,40 @@ fn a_kill_takes_no_acknowledged_write() {
 }
 
 #[test]
+fn what_is_served_after_a_kill_stays_though_nobody_was_told_of_it() {
+    let mut untold = 0;
+    for (seed, plan) in (1..).zip(Plan::every_kind(PAGES)) {
+        let (machine, old) = filled(plan, seed);
+        let story = async |life: Life, acknowledged: &std::cell::Cell<bool>| {
+            let volume = life.open().await.unwrap();
+            volume.write(500, &noise(1, 3000), Durability::Buffered).await.unwrap();
+            volume.write(9 * PAGE, &noise(2, 30_000), Durability::Durable).await.unwrap();
+            volume.commit(&[(600, &noise(3, 100)), (20 * PAGE, &noise(4, 5000))]).await.unwrap();
+            acknowledged.set(!life.env.is_stopped());
+        };
+        let acknowledged = std::cell::Cell::new(false);
+        let (_, events) = machine.fork(seed).live(WHOLE_LIFE, |life| story(life, &acknowledged));
+        for at in 0..events {
+            let mut machine = machine.fork(seed);
+            acknowledged.set(false);
+            let cut = CutPlan { at_event: Some(at), kind: CutKind::Kill };
+            assert!(machine.live(cut, |life| story(life, &acknowledged)).0.is_err());
+            machine.kill();
+            let served = machine.contents();
+            untold += u64::from(served != old && !acknowledged.get());
+            machine.kill();
+            assert!(machine.contents() == served, "killed twice, at event {at} of {events}, {plan:?}");
+            machine.live_whole(async |life| {
+                life.open().await.unwrap().flush(FlushScope::Whole).await.unwrap();
+            });
+            machine.power_cut();
+            assert!(machine.contents() == served, "killed at event {at} of {events}, flushed, {plan:?}");
+        }
+    }
+    assert!(untold > 100, "{untold}");
+}
+
+#[test]
 fn a_commit_of_several_ranges_is_all_or_nothing() {
     let parts = [(100, 700), (3 * PAGE + 4000, 5000), (20 * PAGE, 4096), (30 * PAGE + 1, 1)];
     for (seed, plan) in (1..).zip(Plan::every_kind(PAGES)) {
