@@ -234,6 +234,30 @@ fn a_large_write_that_a_cut_meets_leaves_every_sector_as_it_was_or_as_it_should_
 }
 
 #[test]
+fn of_ranges_of_a_commit_that_overlap_the_later_one_holds() {
+    let parts = [(100, 9000), (2000, 300), (5 * PAGE, 5000), (5 * PAGE - 200, 700), (1900, 200), (100, 1)];
+    for (seed, plan) in (1..).zip(Plan::every_kind(PAGES)) {
+        for kind in [CutKind::PowerCut, CutKind::Kill] {
+            let (mut machine, mut expected) = filled(plan, seed);
+            let bytes: Vec<Vec<u8>> = parts.iter().map(|&(offset, len)| noise(offset, len)).collect();
+            let ranges: Vec<(u64, &[u8])> =
+                parts.iter().zip(&bytes).map(|(&(offset, _), bytes)| (offset, &bytes[..])).collect();
+            for &(offset, part) in &ranges {
+                patch(&mut expected, offset, part);
+            }
+            let found = machine.live_whole(async |life| {
+                let volume = life.open().await.unwrap();
+                volume.commit(&ranges).await.unwrap();
+                read(&volume, 0, expected.len()).await.unwrap()
+            });
+            assert!(found == expected, "{plan:?}");
+            machine.strike(kind);
+            assert!(machine.contents() == expected, "after a {kind:?}: {plan:?}");
+        }
+    }
+}
+
+#[test]
 fn a_recovery_that_is_cut_and_done_again_gives_the_same_bytes() {
     for (seed, plan) in (1..).zip(Plan::every_kind(PAGES)) {
         let (mut machine, mut expected) = filled(plan, seed);
