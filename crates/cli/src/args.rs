@@ -230,7 +230,7 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub(crate) seed: u64,
 
-    /// Cuts in each, some of them while it recovers from the one before
+    /// Cuts that strike in each, some of them while it recovers from the one before; of a ring, lives that one may end
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) cuts: u32,
 
@@ -300,7 +300,7 @@ const SIM_MEMBERS_MAX: usize = 5;
 
 const SIM_EXAMPLES: &str = "\
 Examples:
-  evenkeel sim                                      3,000 seeds with two cuts each
+  evenkeel sim                                      3,000 seeds of at least two cuts and 200 operations
   evenkeel sim --seeds 100000 --cuts 5
   evenkeel sim --seed 4711 --seeds 1                one seed, and what it stands for
   evenkeel sim --layout mirror --seeds 100000       rings, while members and log devices die, lie and rot
