@@ -223,7 +223,7 @@ Exit status: 0 done, 2 wrong usage, or probes that measured unlike things.";
 #[command(after_help = SIM_EXAMPLES)]
 pub(crate) struct SimArgs {
     /// How many seeds
-    #[arg(long, value_name = "N", default_value_t = 3_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 3_000, value_parser = units::count)]
     pub(crate) seeds: u64,
 
     /// The first seed; the others follow it
@@ -249,7 +249,7 @@ pub(crate) struct SimArgs {
 
     /// Stop at so many crash states, of as many workloads as it takes, from that of --seed on
     #[arg(long, value_name = "N", default_value_t = 1_000_000, requires = "exhaustive",
-          value_parser = clap::value_parser!(u64).range(1..), help_heading = "Every crash")]
+          value_parser = units::count, help_heading = "Every crash")]
     pub(crate) states: u64,
 
     /// Only this one of the crash states of the workload of --seed, counted from 0 as a failure names it, with every
