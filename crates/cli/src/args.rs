@@ -223,14 +223,14 @@ Exit status: 0 done, 2 wrong usage, or probes that measured unlike things.";
 #[command(after_help = SIM_EXAMPLES)]
 pub(crate) struct SimArgs {
     /// How many seeds
-    #[arg(long, value_name = "N", default_value_t = 3_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 3_000, value_parser = units::count)]
     pub(crate) seeds: u64,
 
     /// The first seed; the others follow it
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub(crate) seed: u64,
 
-    /// Cuts in each, some of them while it recovers from the one before
+    /// Cuts that strike in each, some of them while it recovers from the one before; of a ring, lives that one may end
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) cuts: u32,
 
@@ -249,7 +249,7 @@ pub(crate) struct SimArgs {
 
     /// Stop at so many crash states, of as many workloads as it takes, from that of --seed on
     #[arg(long, value_name = "N", default_value_t = 1_000_000, requires = "exhaustive",
-          value_parser = clap::value_parser!(u64).range(1..), help_heading = "Every crash")]
+          value_parser = units::count, help_heading = "Every crash")]
     pub(crate) states: u64,
 
     /// Only this one of the crash states of the workload of --seed, counted from 0 as a failure names it, with every
@@ -300,7 +300,7 @@ const SIM_MEMBERS_MAX: usize = 5;
 
 const SIM_EXAMPLES: &str = "\
 Examples:
-  evenkeel sim                                      3,000 seeds with two cuts each
+  evenkeel sim                                      3,000 seeds of at least two cuts and 200 operations
   evenkeel sim --seeds 100000 --cuts 5
   evenkeel sim --seed 4711 --seeds 1                one seed, and what it stands for
   evenkeel sim --layout mirror --seeds 100000       rings, while members and log devices die, lie and rot

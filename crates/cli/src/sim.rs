@@ -136,19 +136,34 @@ fn summary(args: &SimArgs, tally: &Tally, seeds: u64, workers: u64, elapsed: Dur
         text += &story(args, args.seed);
     }
     text + &format!(
-        "{} seeds, {} cuts, {} recoveries, {} failures; {} commits, {} checkpoints, {} wraps of the log ({} \
-         seeds without); {} seeds a minute and processor\n{}",
+        "{} seeds, {} cuts, {} recoveries, {} failures; {} operations, {} commits, {} checkpoints, {} wraps of the log \
+         ({} seeds without); {}{} seeds a minute and processor\n{}",
         format::count(seeds),
         format::count(outcome.cuts),
         format::count(outcome.recoveries),
         tally.broken.len(),
+        format::count(outcome.operations),
         format::count(outcome.commits),
         format::count(outcome.checkpoints),
         format::count(outcome.log_wraps),
         format::count(outcome.unwrapped),
+        short_in_words(args, outcome),
         format::count(per_minute as u64),
         faults_in_words(&tally.outcome)
     )
+}
+
+/// How many seeds on a single drive lack something that each should have.
+fn short_in_words(args: &SimArgs, outcome: &scenario::Outcome) -> String {
+    match args.layout {
+        SimLayout::Mirror(_) => String::new(),
+        SimLayout::Single => format!(
+            "{} seeds with less than {} cuts, {} operations, a checkpoint and a wrap; ",
+            format::count(outcome.short),
+            args.cuts,
+            scenario::OPERATIONS_MIN
+        ),
+    }
 }
 
 /// What devices did wrong and what came of it, in one line; nothing where they did nothing wrong.

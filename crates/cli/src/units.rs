@@ -68,6 +68,12 @@ pub(crate) fn frequency(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("`{text}` is not a number per second such as 5000 or 5k/s"))
 }
 
+/// A whole number of things, one at least: digits alone.
+pub(crate) fn count(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is no whole number above 0: type 3000000 for three million");
+    text.parse().ok().filter(|&count| count > 0).ok_or_else(wrong)
+}
+
 /// How many times, from 0 to 100.
 pub(crate) fn times(text: &str) -> Result<f64, String> {
     match text.parse() {
@@ -124,6 +130,10 @@ mod tests {
         assert_eq!(share("0.05"), Ok(0.05));
         for wrong in ["", "s", "1y", "0s", "-1s", "1..2s"] {
             assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(count("3000000"), Ok(3_000_000));
+        for wrong in ["", "0", "-1", "3000k", "3e6", "1,000", "99999999999999999999"] {
+            assert!(count(wrong).unwrap_err().ends_with("type 3000000 for three million"), "{wrong}");
         }
         assert!(share("100%").is_err() && share("nan").is_err() && rate("inf").is_err());
     }

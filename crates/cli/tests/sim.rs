@@ -60,7 +60,10 @@ fn the_last_seeds_are_run_and_none_beyond_them() {
 fn every_crash_of_a_small_workload_is_counted() {
     let scene = Scene::new();
     let ran = scene.done("sim --exhaustive --states 5000 --seed 4");
-    says(&ran.stdout, &[" crash states (", " by cuts within recoveries; ", " 0 failures; "]);
+    let counts =
+        [" in every outcome, ", " in a sample), ", " crash states (", " by cuts within the recoveries of "];
+    says(&ran.stdout, &counts);
+    says(&ran.stdout, &[" 0 failures; "]);
 }
 
 #[test]
@@ -69,6 +72,6 @@ fn one_crash_state_is_tried_again_alone() {
     let ran = scene.done("sim --exhaustive --seed 4 --state 3000");
     says(&ran.stdout, &[" 1 crash states (", " 0 failures; "]);
     let ran = scene.run("sim --exhaustive --seed 4 --state 3000000");
-    assert_eq!(ran.code, Some(2));
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
     says(&ran.stderr, &["has no state 3000000"]);
 }

@@ -5,23 +5,27 @@
 //!    outcomes are tried says [`mod@states`].
 //! 2. Recovery follows from what is durable alone: of states that leave the same bytes, one is recovered. Each is
 //!    judged by what was promised at its moment.
-//! 3. Of every 101 states, the recovery of one is cut at each of its own moments too, in every outcome of a few sectors and in
-//!    a sample of more. At the end of a recovery, what it served must be there again.
-//! 4. A seed and the number of a state name that state: [`run`] can be asked for it alone.
+//! 3. Of every 101 states, the recovery of one is cut at each of its own moments too, unless its bytes were recovered
+//!    before; each moment in a few outcomes drawn from those of 1. At the end of a recovery, what it served must be there
+//!    again.
+//! 4. A seed and the number of a state name that state: [`run`] can be asked for it alone. A panic breaks a promise of
+//!    the state in which it is.
 
 mod small;
 pub mod states;
 
 use std::collections::{HashMap, HashSet};
+use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 
+use crate::caught::caught;
 use crate::image::{Fate, Image};
 use crate::oracle::{Floor, Violation};
 use crate::random::Random;
 use crate::trace;
 use small::{Recovered, Small, World};
 
-/// Of so many states, the recovery of one is cut too, unless its drives were met before.
+/// Of so many states, the recovery of one is cut too, unless its bytes were recovered before.
 const RECOVERIES_CUT: u64 = 101;
 
 /// Operations of a workload, of all its clients together.
@@ -37,11 +41,15 @@ pub struct Tried {
     pub workloads: u64,
     /// Moments between two events of the drives at which the power was cut.
     pub moments: u64,
+    /// Of these, with too many sectors pending to try every outcome.
+    pub sampled_moments: u64,
     /// Crash states judged: moments times outcomes.
     pub states: u64,
     /// Of these, with a sector torn.
     pub torn_states: u64,
-    /// Crash states judged that a cut within a recovery left.
+    /// States whose recovery was cut too.
+    pub recoveries_cut: u64,
+    /// Crash states judged that these cuts left, beside `states`.
     pub recovery_states: u64,
     /// Drives recovered from, each of another content.
     pub recoveries: u64,
@@ -52,8 +60,10 @@ impl Tried {
     pub fn add(&mut self, other: &Self) {
         self.workloads += other.workloads;
         self.moments += other.moments;
+        self.sampled_moments += other.sampled_moments;
         self.states += other.states;
         self.torn_states += other.torn_states;
+        self.recoveries_cut += other.recoveries_cut;
         self.recovery_states += other.recovery_states;
         self.recoveries += other.recoveries;
     }
@@ -80,17 +90,9 @@ pub fn run(
     mut goes_on: impl FnMut(&Tried) -> bool,
 ) -> Result<Tried, Broken> {
     let small = Small::draw(seed, OPERATIONS);
-    let before = |violation| Broken { state: None, violation };
-    let world = small.begin().map_err(before)?;
-    let moments = small.moments(&world).map_err(before)?;
-    let mut search = Search {
-        small,
-        only_state,
-        founds: HashMap::new(),
-        judged: HashSet::new(),
-        next_state: 0,
-        tried: Tried::default(),
-    };
+    let lived = caught(|| small.moments(&small.begin()?));
+    let moments = lived.map_err(|violation| Broken { state: None, violation })?;
+    let mut search = Search::new(small, only_state);
     for (moment, world) in moments.iter().enumerate() {
         let mut random = Random::new(seed ^ (moment as u64) << 20);
         search.try_moment(moment, world, &mut random)?;
@@ -117,20 +119,34 @@ struct Search {
 }
 
 impl Search {
+    fn new(small: Small, only_state: Option<u64>) -> Self {
+        Self {
+            small,
+            only_state,
+            founds: HashMap::new(),
+            judged: HashSet::new(),
+            next_state: 0,
+            tried: Tried::default(),
+        }
+    }
+
     /// Tries the outcomes of a cut at one moment.
     fn try_moment(&mut self, moment: usize, world: &World, random: &mut Random) -> Result<(), Broken> {
         self.tried.moments += 1;
         let at_home = world.home.pending_len();
         let pending = at_home + world.log.pending_len();
+        let may_tear = !self.small.atomic_sectors;
+        self.tried.sampled_moments += u64::from(!states::are_all_tried(pending, may_tear));
         let digest = drives_digest(world.home.durable_digest(), world.log.durable_digest());
-        for fates in states::outcomes(pending, !self.small.atomic_sectors, random) {
+        for fates in states::outcomes(pending, may_tear, random) {
             let state = self.next_state;
             self.next_state += 1;
             if self.only_state.is_some_and(|only| only != state) {
                 continue;
             }
             let is_torn = fates.iter().any(|fate| matches!(fate, Fate::Torn(_)));
-            self.try_state(world, digest, &fates, at_home).map_err(|violation| {
+            let judged = caught(AssertUnwindSafe(|| self.try_state(world, digest, &fates, at_home)));
+            judged.map_err(|violation| {
                 let what =
                     format!("cut at moment {moment}, {}: {}", in_words(&fates, at_home), violation.what);
                 Broken { state: Some(state), violation: Violation { what } }
@@ -188,6 +204,7 @@ impl Search {
         moments: &[(Image, Image)],
         random: &mut Random,
     ) -> Result<(), Violation> {
+        self.tried.recoveries_cut += u64::from(!moments.is_empty());
         for (moment, (home, log)) in moments.iter().enumerate() {
             let at_home = home.pending_len();
             let mut outcomes =
@@ -246,4 +263,30 @@ fn in_words(fates: &[Fate], at_home: usize) -> String {
     let (home, log) = fates.split_at(at_home);
     let row = |fates: &[Fate]| fates.iter().map(sign).collect::<String>();
     format!("sectors of home [{}] and log [{}]", row(home), row(log))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oracle::Oracle;
+
+    #[test]
+    fn a_panic_is_told_with_the_state_that_shows_it_alone() {
+        let drawn = || Small::draw(4, OPERATIONS);
+        let small = drawn();
+        let mut moments = small.moments(&small.begin().unwrap()).unwrap();
+        // Nothing can be judged by what a volume of no bytes may hold.
+        moments[30].oracle = Rc::new(Oracle::new(0));
+        let first_broken = |only_state| {
+            let mut search = Search::new(drawn(), only_state);
+            let try_moment =
+                |(moment, world)| search.try_moment(moment, world, &mut Random::new(moment as u64));
+            moments.iter().enumerate().map(try_moment).find_map(Result::err)
+        };
+        let broken = first_broken(None).unwrap();
+        assert!(broken.violation.what.starts_with("cut at moment 30, "), "{broken:?}");
+        assert!(broken.violation.what.contains(": panic: "), "{broken:?}");
+        assert!(broken.state.is_some_and(|state| state >= 30), "{broken:?}");
+        assert_eq!(first_broken(broken.state), Some(broken));
+    }
 }

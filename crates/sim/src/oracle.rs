@@ -8,7 +8,8 @@
 //! 2. and no operation that is one commit may be there at one byte and missing at another: its own bytes at
 //!    one place, an older version at another.
 //!
-//! What a recovery after a power cut served is the floor of everything after it. Values of one byte wide can be
+//! What a recovery after a power cut served is the floor of everything after it. What one after a kill served counts as
+//! acknowledged, whoever heard of it: another kill takes none of it, and a flush makes it durable. Values of one byte wide can be
 //! equal by chance; then both versions count as possible, so the oracle may overlook but never accuses wrongly.
 
 use evenkeel_engine::device::Extent;
@@ -58,7 +59,7 @@ pub struct Oracle {
     operations: Vec<Operation>,
     /// What a read must find while nothing is under way.
     current: Vec<u8>,
-    /// For each byte, the newest acknowledged operation, counted from 1; 0 for the base.
+    /// For each byte, the newest operation that was acknowledged or served after a kill, counted from 1; 0 for the base.
     acknowledged: Vec<u32>,
     /// For each byte, the newest operation that a power cut cannot take; 0 for the base.
     durable: Vec<u32>,
@@ -176,15 +177,18 @@ impl Oracle {
     }
 
     /// Judges what the whole volume holds when it is opened after a kill: everything acknowledged, and perhaps
-    /// some of what was not. Goes on from there.
+    /// some of what was not. Goes on from there: all of it counts as acknowledged.
     ///
     /// # Errors
     ///
     /// What is wrong with it.
     pub fn judge_kill(&mut self, found: &[u8]) -> Result<(), Violation> {
-        self.judge(found, Floor::Acknowledged)?;
+        let versions = self.match_versions(found, Floor::Acknowledged, |_| true)?;
+        self.judge_atomicity(&versions)?;
         self.changes += 1;
         self.current.copy_from_slice(found);
+        // Where several versions are alike, the oldest is all that is known to be there.
+        self.acknowledged = versions.oldest;
         Ok(())
     }
 
@@ -423,6 +427,42 @@ mod tests {
         oracle.end_flush(flush);
         assert!(oracle.judge(&[&first[..], &[0; 100]].concat(), Floor::Durable).is_ok());
         assert!(oracle.judge(&[&[0; 100], &later[..]].concat(), Floor::Durable).is_err());
+    }
+
+    /// All of a volume of 200 bytes, written by an operation that a kill met before its acknowledgement; it is served.
+    fn served_after_a_kill() -> (Oracle, Vec<u8>) {
+        let mut oracle = Oracle::new(200);
+        let (_, parts) = oracle.issue(&[Extent::new(0, 200)], Fill::Own, true);
+        let served = parts.concat();
+        oracle.judge_kill(&served).unwrap();
+        (oracle, served)
+    }
+
+    #[test]
+    fn what_was_served_after_a_kill_cannot_be_taken_by_another() {
+        let (mut oracle, served) = served_after_a_kill();
+        assert_eq!(oracle.clone().judge_kill(&served), Ok(()));
+        assert!(oracle.judge_kill(&[0; 200]).is_err());
+    }
+
+    #[test]
+    fn what_was_served_after_a_kill_is_taken_by_a_power_cut_unless_it_was_flushed() {
+        let (mut oracle, served) = served_after_a_kill();
+        assert_eq!(oracle.clone().judge_power_cut(&[0; 200]), Ok(()));
+        let flush = oracle.begin_flush(Extent::new(0, 200));
+        oracle.end_flush(flush);
+        assert_eq!(oracle.clone().judge_power_cut(&served), Ok(()));
+        assert!(oracle.judge_power_cut(&[0; 200]).is_err());
+    }
+
+    #[test]
+    fn of_versions_alike_a_kill_proves_the_oldest() {
+        let mut oracle = Oracle::new(200);
+        let old = written(&mut oracle, FIRST, false);
+        oracle.issue(&[FIRST], Fill::Same, true);
+        let found = [&old[..], &[0; 100]].concat();
+        oracle.judge_kill(&found).unwrap();
+        assert_eq!(oracle.acknowledged, [[1; 100], [0; 100]].concat());
     }
 
     #[test]

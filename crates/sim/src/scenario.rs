@@ -1,4 +1,7 @@
-//! One seed's simulation: a volume, its drives, several lives, a cut at the end of each, and perhaps trouble.
+//! One seed's simulation: a volume, its drives, several lives, a cut at the end of most, and perhaps trouble.
+//!
+//! Lives follow one another until as many cuts struck as were asked for, clients did [`OPERATIONS_MIN`] operations,
+//! a checkpoint was taken and the log went on from its start. What a seed lacks of that in the end is counted.
 //!
 //! Drives lose and tear what was not flushed, in any order, because drives do. In most seeds they keep what they
 //! promise (sectors old or new, where they promise it) and what they acknowledged as durable, and the volume must
@@ -20,6 +23,12 @@ use machine::{End, Machine, Work};
 pub use setup::Setup;
 pub use trouble::{Tally, Trouble};
 
+/// Operations of each seed, at least.
+pub const OPERATIONS_MIN: u64 = 200;
+
+/// Lives after which a seed is left as it is, for each cut.
+const LIVES_MAX: u32 = 32;
+
 /// What a simulation did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Outcome {
@@ -27,6 +36,8 @@ pub struct Outcome {
     pub cuts: u64,
     /// Times that the volume was opened after a cut.
     pub recoveries: u64,
+    /// Operations that clients did in all lives together.
+    pub operations: u64,
     /// A hash over everything that happened.
     pub trace: u64,
     /// Checkpoints of all lives together, those that were cut too.
@@ -39,6 +50,8 @@ pub struct Outcome {
     pub log_wraps: u64,
     /// Seeds in which it never did.
     pub unwrapped: u64,
+    /// Seeds that ended with less than each should have.
+    pub short: u64,
     /// Pages of the table of sums that were read, once others had taken their room.
     pub table_reads: u64,
     /// Pages that were served from what the system in front of the drive had in memory.
@@ -52,15 +65,25 @@ impl Outcome {
     pub fn add(&mut self, other: &Self) {
         self.cuts += other.cuts;
         self.recoveries += other.recoveries;
+        self.operations += other.operations;
         self.checkpoints += other.checkpoints;
         self.commits += other.commits;
         self.direct_writes += other.direct_writes;
         self.log_wraps += other.log_wraps;
         self.unwrapped += other.unwrapped;
+        self.short += other.short;
         self.table_reads += other.table_reads;
         self.cached_reads += other.cached_reads;
         self.trace = crate::trace::fold(self.trace, other.trace);
         self.faults.add(&other.faults);
+    }
+
+    /// Whether as much happened as should in a seed with so many cuts.
+    fn is_enough(&self, cuts: u32) -> bool {
+        self.cuts >= u64::from(cuts)
+            && self.operations >= OPERATIONS_MIN
+            && self.checkpoints > 0
+            && self.log_wraps > 0
     }
 
     /// Adds what one life did.
@@ -102,15 +125,15 @@ pub fn tell(setup: Setup) -> (Vec<String>, Result<Outcome, Violation>) {
 
 fn live_all(machine: &mut Machine) -> Result<(), Violation> {
     let setup = machine.setup;
-    for life in 0..=setup.cuts {
+    for life in 0..LIVES_MAX * setup.cuts.max(1) {
         let kind = if machine.random.chance(0.7) { CutKind::PowerCut } else { CutKind::Kill };
-        let is_last = life == setup.cuts;
+        let is_to_be_cut = machine.outcome.cuts < u64::from(setup.cuts);
         // Some cuts strike while the volume recovers from the one before.
-        let at_event = (!is_last).then(|| match machine.random.chance(0.3) {
+        let at_event = is_to_be_cut.then(|| match machine.random.chance(0.3) {
             true => machine.random.below(60),
             false => machine.random.below(machine.life_events),
         });
-        let is_idle = setup.idle_lives && life % 2 == 1 && !is_last;
+        let is_idle = setup.idle_lives && life % 2 == 1 && is_to_be_cut;
         let plan = CutPlan { at_event: at_event.filter(|_| !is_idle), kind };
         let last_cut = machine.last_cut;
         let end = machine
@@ -120,7 +143,11 @@ fn live_all(machine: &mut Machine) -> Result<(), Violation> {
             End::Done => CutKind::PowerCut, // the machine is switched off
             End::Cut(kind) => kind,
         });
+        if !is_to_be_cut && machine.outcome.is_enough(setup.cuts) {
+            break;
+        }
     }
+    machine.outcome.short = u64::from(!machine.outcome.is_enough(setup.cuts));
     machine.outcome.unwrapped = u64::from(machine.outcome.log_wraps == 0);
     machine.note(|| format!("trouble: {:?}", setup.trouble));
     machine.trouble().map_err(|violation| violation.within(&format!("{:?}", setup.trouble)))

@@ -51,6 +51,8 @@ pub struct Stage<A: Arena, H: Device, L: Device> {
     pub env: SimEnv,
     /// What clients are like.
     pub habits: Habits,
+    /// Counts the operations that were done.
+    pub operations_done: Rc<Cell<u64>>,
     /// Which errors are part of the game: a client goes on after such a read, and ends after anything else.
     /// Others are violations.
     pub forgives: Box<dyn Fn(&Error) -> bool>,
@@ -71,7 +73,7 @@ impl<A: Arena, H: Device, L: Device> Stage<A, H, L> {
                 Ok(()) if had_failed && !is_read => {
                     self.accuse(format!("client {number}: action {action} was acknowledged after a failure"));
                 }
-                Ok(()) => {}
+                Ok(()) => self.operations_done.set(self.operations_done.get() + 1),
                 Err(error) if !(self.forgives)(&error) => {
                     self.accuse(format!("client {number}: {error}"));
                 }

@@ -118,6 +118,40 @@ fn a_kill_takes_no_acknowledged_write() {
 }
 
 #[test]
+fn what_is_served_after_a_kill_stays_though_nobody_was_told_of_it() {
+    let mut untold = 0;
+    for (seed, plan) in (1..).zip(Plan::every_kind(PAGES)) {
+        let (machine, old) = filled(plan, seed);
+        let story = async |life: Life, acknowledged: &std::cell::Cell<bool>| {
+            let volume = life.open().await.unwrap();
+            volume.write(500, &noise(1, 3000), Durability::Buffered).await.unwrap();
+            volume.write(9 * PAGE, &noise(2, 30_000), Durability::Durable).await.unwrap();
+            volume.commit(&[(600, &noise(3, 100)), (20 * PAGE, &noise(4, 5000))]).await.unwrap();
+            acknowledged.set(!life.env.is_stopped());
+        };
+        let acknowledged = std::cell::Cell::new(false);
+        let (_, events) = machine.fork(seed).live(WHOLE_LIFE, |life| story(life, &acknowledged));
+        for at in 0..events {
+            let mut machine = machine.fork(seed);
+            acknowledged.set(false);
+            let cut = CutPlan { at_event: Some(at), kind: CutKind::Kill };
+            assert!(machine.live(cut, |life| story(life, &acknowledged)).0.is_err());
+            machine.kill();
+            let served = machine.contents();
+            untold += u64::from(served != old && !acknowledged.get());
+            machine.kill();
+            assert!(machine.contents() == served, "killed twice, at event {at} of {events}, {plan:?}");
+            machine.live_whole(async |life| {
+                life.open().await.unwrap().flush(FlushScope::Whole).await.unwrap();
+            });
+            machine.power_cut();
+            assert!(machine.contents() == served, "killed at event {at} of {events}, flushed, {plan:?}");
+        }
+    }
+    assert!(untold > 100, "{untold}");
+}
+
+#[test]
 fn a_commit_of_several_ranges_is_all_or_nothing() {
     let parts = [(100, 700), (3 * PAGE + 4000, 5000), (20 * PAGE, 4096), (30 * PAGE + 1, 1)];
     for (seed, plan) in (1..).zip(Plan::every_kind(PAGES)) {
@@ -196,6 +230,30 @@ fn a_large_write_that_a_cut_meets_leaves_every_sector_as_it_was_or_as_it_should_
             }
         }
         assert!(kept > 0 && written > 0, "{kept} and {written}: {plan:?}");
+    }
+}
+
+#[test]
+fn of_ranges_of_a_commit_that_overlap_the_later_one_holds() {
+    let parts = [(100, 9000), (2000, 300), (5 * PAGE, 5000), (5 * PAGE - 200, 700), (1900, 200), (100, 1)];
+    for (seed, plan) in (1..).zip(Plan::every_kind(PAGES)) {
+        for kind in [CutKind::PowerCut, CutKind::Kill] {
+            let (mut machine, mut expected) = filled(plan, seed);
+            let bytes: Vec<Vec<u8>> = parts.iter().map(|&(offset, len)| noise(offset, len)).collect();
+            let ranges: Vec<(u64, &[u8])> =
+                parts.iter().zip(&bytes).map(|(&(offset, _), bytes)| (offset, &bytes[..])).collect();
+            for &(offset, part) in &ranges {
+                patch(&mut expected, offset, part);
+            }
+            let found = machine.live_whole(async |life| {
+                let volume = life.open().await.unwrap();
+                volume.commit(&ranges).await.unwrap();
+                read(&volume, 0, expected.len()).await.unwrap()
+            });
+            assert!(found == expected, "{plan:?}");
+            machine.strike(kind);
+            assert!(machine.contents() == expected, "after a {kind:?}: {plan:?}");
+        }
     }
 }
 

@@ -243,7 +243,7 @@ impl Model {
         volume: &SimVolume,
         parts: &[(Range, Content)],
     ) -> Result<Extent, TestCaseError> {
-        // Ranges of one commit that overlap have no order among them: the later ones are left out.
+        // What a commit of ranges that overlap leaves is told by `promises.rs`: here the later ones are left out.
         let mut extents: Vec<Extent> = Vec::new();
         let mut bytes = Vec::new();
         for &(range, content) in parts {

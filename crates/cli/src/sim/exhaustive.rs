@@ -1,6 +1,5 @@
 //! `evenkeel sim --exhaustive`.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -8,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_host::interrupt::Interrupt;
 use evenkeel_measure::report::format;
-use evenkeel_sim::caught::caught;
-use evenkeel_sim::exhaustive::{Broken, Tried, run as try_every_crash};
+use evenkeel_sim::exhaustive::{self, Broken, Tried};
 
 use super::{listen, progress_bar, workers};
 use crate::args::SimArgs;
@@ -31,6 +29,12 @@ pub(super) fn run(args: &SimArgs) -> Result<(), Failure> {
         Some(state) => one_state(args.seed, state),
         None => many_states(args, &interrupt),
     };
+    if let Some(state) = args.state.filter(|_| tally.broken.is_empty() && tally.tried.states == 0) {
+        return Err(Failure::Unusable(format!(
+            "the workload of seed {} has no state {state}; choose a lower --state",
+            args.seed
+        )));
+    }
     say(&summary(&tally, started.elapsed()))?;
     match tally.broken.first() {
         Some((seed, Broken { state: Some(state), .. })) => Err(Failure::No(format!(
@@ -39,34 +43,13 @@ pub(super) fn run(args: &SimArgs) -> Result<(), Failure> {
         Some((seed, _)) => Err(Failure::No(format!(
             "a workload breaks a promise; see it again with `evenkeel sim --exhaustive --seed {seed} --state 0`"
         ))),
-        None if args.state.is_some() && tally.tried.states == 0 => Err(Failure::Unusable(format!(
-            "the workload of seed {} has no state {}; choose a lower --state",
-            args.seed,
-            args.state.unwrap_or_default()
-        ))),
         None if args.state.is_none() && tally.tried.states < args.states => Err(Failure::Interrupted),
         None => Ok(()),
     }
 }
 
-/// As [`try_every_crash`]; a panic is a promise broken in the life or in a state that nobody can name.
-fn try_caught(
-    seed: u64,
-    only_state: Option<u64>,
-    goes_on: impl FnMut(&Tried) -> bool,
-) -> Result<Tried, Broken> {
-    let mut broken_state = None;
-    let tried = caught(AssertUnwindSafe(|| {
-        try_every_crash(seed, only_state, goes_on).map_err(|broken| {
-            broken_state = broken.state;
-            broken.violation
-        })
-    }));
-    tried.map_err(|violation| Broken { state: broken_state, violation })
-}
-
 fn one_state(seed: u64, state: u64) -> Tally {
-    match try_caught(seed, Some(state), |_| true) {
+    match exhaustive::run(seed, Some(state), |_| true) {
         Ok(tried) => Tally { tried, broken: Vec::new() },
         Err(broken) => Tally { tried: Tried::default(), broken: vec![(seed, broken)] },
     }
@@ -86,7 +69,7 @@ fn many_states(args: &SimArgs, interrupt: &Interrupt) -> Tally {
                     let seed = next.fetch_add(1, Ordering::Relaxed); // beyond the last it begins again at 0
                     let mut counted = 0;
                     let mut so_far = Tried::default();
-                    let tried = try_caught(seed, None, |tried| {
+                    let tried = exhaustive::run(seed, None, |tried| {
                         bar.set_position(done.fetch_add(tried.states - counted, Ordering::Relaxed));
                         counted = tried.states;
                         so_far = *tried;
@@ -117,16 +100,20 @@ fn summary(tally: &Tally, elapsed: Duration) -> String {
         let state = state.map_or_else(|| "before any cut".to_owned(), |state| format!("state {state}"));
         text += &format!("workload {seed}, {state}: {}\n", violation.what);
     }
-    let Tried { workloads, moments, states, torn_states, recovery_states, recoveries } = tally.tried;
+    let tried = &tally.tried;
     text + &format!(
-        "{} workloads to their end, {} moments of a cut, {} crash states ({} with torn sectors), {} more by cuts \
-         within recoveries; {} recoveries of distinct contents, {} failures; {}\n",
-        format::count(workloads),
-        format::count(moments),
-        format::count(states),
-        format::count(torn_states),
-        format::count(recovery_states),
-        format::count(recoveries),
+        "{} workloads to their end, {} moments of a cut ({} in every outcome, {} in a sample), {} crash states ({} with \
+         torn sectors), {} more by cuts within the recoveries of {} of them; {} recoveries of distinct contents, {} \
+         failures; {}\n",
+        format::count(tried.workloads),
+        format::count(tried.moments),
+        format::count(tried.moments - tried.sampled_moments),
+        format::count(tried.sampled_moments),
+        format::count(tried.states),
+        format::count(tried.torn_states),
+        format::count(tried.recovery_states),
+        format::count(tried.recoveries_cut),
+        format::count(tried.recoveries),
         tally.broken.len(),
         format::duration(elapsed.as_secs_f64())
     )

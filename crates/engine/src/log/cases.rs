@@ -65,9 +65,19 @@ pub fn case_of(found: Found, acknowledged: bool) -> Case {
 mod tests {
     use super::*;
 
+    /// Whichever follows, so that a new one cannot be left out unseen.
+    fn next(found: Option<Found>) -> Option<Found> {
+        match found {
+            None => Some(Found::Whole),
+            Some(Found::Whole) => Some(Found::Other),
+            Some(Found::Other) => Some(Found::Unreadable),
+            Some(Found::Unreadable) => None,
+        }
+    }
+
     #[test]
     fn every_combination_of_evidence_has_exactly_one_case() {
-        for found in [Found::Whole, Found::Other, Found::Unreadable] {
+        for found in std::iter::successors(next(None), |&found| next(Some(found))) {
             for acknowledged in [false, true] {
                 let rows = CASES
                     .iter()

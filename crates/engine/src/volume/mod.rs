@@ -302,7 +302,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         }
     }
 
-    /// Writes all of `ranges`, at once and durably: after a cut all of it is there or none.
+    /// Writes all of `ranges`, at once and durably: after a cut all of it is there or none. Where two of them overlap, the
+    /// later one holds.
     ///
     /// # Errors
     ///

@@ -239,8 +239,9 @@ impl Small {
             let judged = judge.borrow_mut().judge_power_cut(&found);
             if judged.is_ok() {
                 let (oracle, violation, habits) = (judge, accused, self.habits);
-                let stage =
-                    Rc::new(Stage { volume, oracle, violation, env, habits, forgives: Box::new(|_| false) });
+                let (operations_done, forgives) = (Rc::default(), Box::new(|_: &Error| false));
+                let stage = Stage { volume, oracle, violation, env, habits, operations_done, forgives };
+                let stage = Rc::new(stage);
                 let seeds: Vec<u64> = (0..habits.clients).map(|client| self.seed ^ client << 32).collect();
                 run_clients(&stage, &seeds).await;
             }

@@ -18,6 +18,11 @@ pub const EVERY_TORN_SECTORS: usize = 6;
 /// Outcomes drawn where there are too many to try all.
 const SAMPLED: usize = 256;
 
+/// Whether [`outcomes`] are all that there are.
+pub(super) fn are_all_tried(sectors: usize, may_tear: bool) -> bool {
+    sectors <= if may_tear { EVERY_TORN_SECTORS } else { EVERY_SUBSET_SECTORS }
+}
+
 /// The outcomes of a cut with so many sectors unflushed.
 pub(super) fn outcomes(sectors: usize, may_tear: bool, random: &mut Random) -> Vec<Vec<Fate>> {
     let mut all = match sectors <= EVERY_SUBSET_SECTORS {
@@ -97,7 +102,9 @@ mod tests {
         for sectors in 0..=EVERY_SUBSET_SECTORS {
             let tried = outcomes(sectors, false, &mut Random::new(1));
             assert_eq!((tried.len(), distinct(&tried)), (1 << sectors, 1 << sectors));
+            assert!(are_all_tried(sectors, false));
         }
+        assert!(!are_all_tried(EVERY_SUBSET_SECTORS + 1, false));
     }
 
     #[test]
@@ -106,7 +113,9 @@ mod tests {
             let tried = outcomes(sectors, true, &mut Random::new(1));
             let all = 3_usize.pow(sectors as u32);
             assert_eq!((tried.len(), distinct(&tried)), (all, all));
+            assert!(are_all_tried(sectors, true));
         }
+        assert!(!are_all_tried(EVERY_TORN_SECTORS + 1, true));
     }
 
     #[test]

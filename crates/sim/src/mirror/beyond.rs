@@ -201,6 +201,7 @@ impl Machine {
         let mut life = self.life(plan, &fates, Some(kinds));
         let (arena, scene, setup) = (life.arena, Rc::clone(&life.scene), self.setup);
         let (oracle, seeds, random) = (Rc::clone(&self.oracle), self.client_seeds(), self.random.fork());
+        let operations_done = Rc::clone(&self.operations_done);
         let floor = if self.power_was_cut { Floor::Durable } else { Floor::Acknowledged };
         let stopped = Rc::new(RefCell::new(false));
         let has_stopped = Rc::clone(&stopped);
@@ -237,6 +238,7 @@ impl Machine {
                 violation: Rc::clone(&scene.violation),
                 env: scene.env.clone(),
                 habits: setup.habits,
+                operations_done,
                 forgives: Box::new(|error| matches!(error, Error::Device(_) | Error::Latched(_))),
             });
             run_clients(&stage, &seeds).await;

@@ -76,6 +76,8 @@ pub(super) struct Machine {
     pub(super) last_cut: Option<CutKind>,
     /// How many events a life has, as far as is known.
     pub(super) life_events: u64,
+    /// Operations that clients have done, those of a life that is cut too.
+    pub(super) operations_done: Rc<Cell<u64>>,
     pub(super) outcome: Outcome,
     /// What happened so far, if anyone wants to know.
     pub(super) story: Option<Vec<String>>,
@@ -112,6 +114,7 @@ impl Machine {
             power_was_cut: true,
             last_cut: None,
             life_events: 400,
+            operations_done: Rc::default(),
             outcome: Outcome::default(),
             story: None,
         };
@@ -316,7 +319,7 @@ impl Machine {
         let to_count = Rc::clone(&opened);
         let judged_now = Rc::new(Cell::new(false));
         let has_judged = Rc::clone(&judged_now);
-        let seeds = self.client_seeds();
+        let (seeds, operations_done) = (self.client_seeds(), Rc::clone(&self.operations_done));
         let mut random = self.random.fork();
         let mishaps = match work == Work::Clients && random.chance(setup.mishaps) {
             true => 1 + random.below(6),
@@ -367,6 +370,7 @@ impl Machine {
                 violation: Rc::clone(&scene.violation),
                 env: scene.env.clone(),
                 habits: setup.habits,
+                operations_done,
                 forgives: Box::new(|_| false),
             });
             run_clients(&stage, &seeds).await;
@@ -435,6 +439,7 @@ impl Machine {
             format!("a life after {last_cut:?}: {events} events in {now_ns} ns, up to {end}")
         });
         self.outcome.lives.trace = crate::trace::fold(self.outcome.lives.trace, executor.trace_hash());
+        self.outcome.lives.operations = self.operations_done.get();
         self.life_events = self.life_events.max(cuts.events_so_far() + 1);
         self.outcome.lives.recoveries += u64::from(self.last_cut.is_some());
         self.outcome.tally.add(&scene.tally.borrow());

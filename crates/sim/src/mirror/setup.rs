@@ -16,7 +16,7 @@ use crate::workload::Habits;
 pub struct Setup {
     /// The seed.
     pub seed: u64,
-    /// Lives that end in a cut.
+    /// Lives that a cut may end, before what goes beyond the redundancy.
     pub cuts: u32,
     /// Members of the ring.
     pub members: usize,

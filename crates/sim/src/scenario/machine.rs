@@ -8,7 +8,7 @@ use evenkeel_engine::error::Error;
 use evenkeel_engine::format::layout::Layout;
 use evenkeel_engine::volume::{Volume, check, create};
 
-use super::{Outcome, Setup};
+use super::{OPERATIONS_MIN, Outcome, Setup};
 use crate::arena::{ArenaBytes, SimArena};
 use crate::cuts::{CutKind, CutPlan, Cuts};
 use crate::drive::{DriveOptions, SimDrive};
@@ -19,7 +19,7 @@ use crate::latency::Latency;
 use crate::oracle::{Oracle, Violation};
 use crate::page_cache::{PageCache, SharedCache};
 use crate::random::Random;
-use crate::workload::{Stage, read_known, run_clients};
+use crate::workload::{Habits, Stage, read_known, run_clients};
 
 /// Polls after which a life counts as one that does not end.
 const POLLS_MAX: u64 = 200_000;
@@ -40,6 +40,8 @@ pub(super) struct Machine {
     pub(super) last_cut: Option<CutKind>,
     /// How many events a life has, as far as is known: that is only seen once one was lived.
     pub(super) life_events: u64,
+    /// Operations that clients have done, those of a life that is cut too.
+    pub(super) operations_done: Rc<Cell<u64>>,
     pub(super) outcome: Outcome,
     /// What happened so far, if anyone wants to know.
     pub(super) story: Option<Vec<String>>,
@@ -91,6 +93,7 @@ impl Machine {
             power_was_cut: true,
             last_cut: None,
             life_events: 400,
+            operations_done: Rc::default(),
             outcome: Outcome::default(),
             story: None,
         };
@@ -137,6 +140,16 @@ impl Machine {
         (0..self.setup.habits.clients).map(|_| self.random.number()).collect()
     }
 
+    /// What clients of a life are like: one that is not cut makes up for what cuts kept those before it from.
+    fn habits(&self, plan: CutPlan) -> Habits {
+        let habits = self.setup.habits;
+        let lacking = match plan.at_event {
+            Some(_) => 0,
+            None => OPERATIONS_MIN.saturating_sub(self.operations_done.get()).div_ceil(habits.clients),
+        };
+        Habits { operations: habits.operations.max(lacking), ..habits }
+    }
+
     /// One life, judged at its beginning by what the last cut must have left.
     pub(super) fn live(&mut self, plan: CutPlan, work: Work) -> Result<End, Violation> {
         let mut life = self.life(plan, [Faults::default(), Faults::default()]);
@@ -148,7 +161,8 @@ impl Machine {
         let has_judged = Rc::clone(&judged_now);
         let violation = Rc::new(RefCell::new(None));
         let seen = Rc::clone(&violation);
-        let seeds = self.client_seeds();
+        let (seeds, habits) = (self.client_seeds(), self.habits(plan));
+        let operations_done = Rc::clone(&self.operations_done);
         let lived = life.executor.block_on(async move {
             let volume = Volume::open(env.clone(), arena, home, log, setup.separate_log, setup.open).await?;
             to_count.replace(Some(volume.clone()));
@@ -173,13 +187,13 @@ impl Machine {
                     volume.checkpoint().await?;
                 }
                 Work::Clients => {
-                    let (habits, violation) = (setup.habits, seen);
                     let stage = Stage {
                         volume: volume.clone(),
                         oracle,
-                        violation,
+                        violation: seen,
                         env,
                         habits,
+                        operations_done,
                         forgives: Box::new(|_| false),
                     };
                     let stage = Rc::new(stage);
@@ -235,6 +249,7 @@ impl Machine {
             format!("a life after {last_cut:?}: {events} events in {now_ns} ns, up to {end}")
         });
         self.outcome.trace = crate::trace::fold(self.outcome.trace, executor.trace_hash());
+        self.outcome.operations = self.operations_done.get();
         self.life_events = self.life_events.max(cuts.events_so_far() + 1);
         self.outcome.recoveries += u64::from(self.last_cut.is_some());
     }

@@ -6,6 +6,7 @@ use evenkeel_engine::format::record::TAG_BYTES;
 use evenkeel_engine::format::{PAGE, PAGE_BYTES};
 use evenkeel_engine::options::{CreateOptions, Journaling, OpenOptions, Tuning};
 
+use super::OPERATIONS_MIN;
 use super::trouble::Trouble;
 use crate::places::Places;
 use crate::random::Random;
@@ -16,7 +17,7 @@ use crate::workload::Habits;
 pub struct Setup {
     /// The seed.
     pub seed: u64,
-    /// Lives that end in a cut.
+    /// Cuts that strike, before any trouble.
     pub cuts: u32,
     /// Whether the log has a device of its own.
     pub separate_log: bool,
@@ -86,7 +87,7 @@ impl Setup {
             arena_bytes: (80 << 10) + (random.index(10) << 13),
             habits: Habits {
                 clients,
-                operations: 200 / clients / u64::from(cuts).max(1),
+                operations: OPERATIONS_MIN / clients / u64::from(cuts).max(1),
                 stripe_bytes,
                 places,
                 atomic_max_bytes,

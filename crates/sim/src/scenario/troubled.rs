@@ -245,6 +245,7 @@ impl Machine {
         let power_was_cut = Rc::new(Cell::new(self.power_was_cut));
         let was_cut = Rc::clone(&power_was_cut);
         let rules = Rc::new(rules);
+        let operations_done = Rc::clone(&self.operations_done);
         let lived = life.executor.block_on(async move {
             let opened =
                 Volume::open(env.clone(), arena, Rc::clone(&home), log, setup.separate_log, setup.open).await;
@@ -291,6 +292,7 @@ impl Machine {
                 violation: accused,
                 env: env.clone(),
                 habits,
+                operations_done,
                 forgives: Box::new(move |error| {
                     excuse.is_excused(error, &pages_of(&drive.harmed(), data, places))
                 }),
