@@ -204,10 +204,11 @@ fn pace(args: &ReplayArgs) -> Result<Pace, Failure> {
 
 /// The trace's file. It is read twice, so it has to be one.
 fn open(path: &Path) -> Result<File, Failure> {
-    let file = File::open(path).map_err(|error| Failure::about(path, error))?;
-    let found = file.metadata().map_err(|error| Failure::about(path, error))?;
+    let found = path.metadata().map_err(|error| Failure::about(path, error))?;
     match found.is_file() {
-        true => Ok(file),
+        true => File::open(path).map_err(|error| Failure::about(path, error)),
+        false if found.is_dir() => Err(Failure::about(path, "a folder; name a file that holds a trace")),
+        // To open a pipe waits for who writes into it.
         false => Err(Failure::about(path, "a trace is read twice; name a file that holds one")),
     }
 }

@@ -64,6 +64,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     let ran = reproduce::run(&figures, &settings, &work);
     shown.bar.finish_and_clear();
     let gallery = match ran {
+        Ok(gallery) if gallery.figures.is_empty() => return Err(Failure::Unusable(undrawn(&gallery))),
         Ok(gallery) => gallery,
         Err(Halted::Stopped) => return Err(Failure::Interrupted),
         Err(Halted::Unavailable(reason)) => return Err(Failure::Unusable(reason)),
@@ -76,6 +77,13 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     let written = outputs.write(&(json + "\n"), &rows, &html::gallery_page(&gallery))?;
     say(&format!("Wrote {}.\n", written.map(|path| path.display().to_string()).join(", ")))?;
     answer(&gallery)
+}
+
+/// Why there is not a single figure.
+fn undrawn(gallery: &Gallery) -> String {
+    let reasons: Vec<&str> = gallery.not_reproduced.iter().map(|left| left.reason.as_str()).collect();
+    // What no run can draw comes first.
+    format!("no figure could be drawn: {}", reasons.last().unwrap_or(&"none was named"))
 }
 
 /// The progress bar, which grows as figures say how many points they have.
@@ -157,7 +165,7 @@ fn answer(gallery: &Gallery) -> Result<(), Failure> {
     match failing {
         0 => say(&format!("{} claims hold.\n", format::count(held as u64))),
         _ => Err(Failure::No(format!(
-            "{failing} of {} claims fail here; the page tells of each what was run and why",
+            "{failing} of {} claims fail here; the page tells of each what was run, and why where that is known",
             gallery.claims.len()
         ))),
     }

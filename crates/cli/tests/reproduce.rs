@@ -67,8 +67,9 @@ fn traces_are_the_users_and_a_folder_without_any_is_said_to_have_none() {
     fs::write(scene.path("traces/README"), "none of these is a trace\n").unwrap();
     let only_writes = "0,0,4096,W,0.5\n0,8,4096,W,0.6\n";
     fs::write(scene.path("traces/writes.spc"), only_writes).unwrap();
-    let ran = scene.done("reproduce rails-traces --traces traces --quick --out results");
-    says(&ran.stdout, &["Not reproduced", "traces holds no trace with reads and writes"]);
+    let line = scene.refused("reproduce rails-traces --traces traces --quick --out results");
+    says(&line, &["no figure could be drawn", "traces holds no trace with reads and writes"]);
+    assert!(!scene.path("results").exists());
 }
 
 #[test]

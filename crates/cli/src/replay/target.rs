@@ -51,7 +51,7 @@ pub(super) fn choose(args: &ReplayArgs, writes: bool, reach_bytes: u64) -> Resul
             let named = Path::new(destroy).display();
             refused(&format!("--destroy names {named} instead; repeat the same name"))
         }
-        None if writes && !is_new => {
+        None if writes && !is_new && !args.dry_run => {
             let shown = Path::new(target).display();
             refused(&format!(
                 "the trace has writes, which would overwrite it; to lose what it holds, add --destroy {shown}"

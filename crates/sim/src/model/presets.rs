@@ -126,6 +126,9 @@ pub fn find_disk(name: &str) -> Option<&'static DiskPreset> {
     DISKS.iter().find(|preset| preset.name == name)
 }
 
+/// Larger disks are not modelled: what says where their bytes are takes memory for each of them, written or not.
+const DISK_BYTES_MAX: u64 = 4 << 40;
+
 impl DiskPreset {
     /// Its size as it was sold.
     pub fn size_bytes(&self) -> u64 {
@@ -136,10 +139,13 @@ impl DiskPreset {
     ///
     /// # Errors
     ///
-    /// If the size is nothing or no multiple of 512.
+    /// If the size is nothing, no multiple of 512, or too large.
     pub fn disk(&self, size_bytes: u64) -> Result<Disk, ShapeError> {
         if size_bytes == 0 || !size_bytes.is_multiple_of(SECTOR_BYTES) {
             return Err(ShapeError::size(size_bytes));
+        }
+        if size_bytes > DISK_BYTES_MAX {
+            return Err(ShapeError::too_large(size_bytes, DISK_BYTES_MAX));
         }
         Ok(Disk::new(DiskShape { size_bytes, ..(self.shape)() }))
     }

@@ -77,7 +77,7 @@ fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
         Claim::new(
             "Still wasteful! large writes → disk traffic duplication",
             Unit::Times,
-            Comparison::AtLeast(1.0),
+            Comparison::AtLeast(1.2),
             Kind::Predicted,
             wasteless.disk_bytes() / points[least].disk_bytes(),
         )

@@ -105,6 +105,11 @@ impl fmt::Display for ShapeError {
 impl std::error::Error for ShapeError {}
 
 impl ShapeError {
+    /// There is no drive so large.
+    pub(crate) fn too_large(size_bytes: u64, most_bytes: u64) -> Self {
+        Self(format!("{size_bytes} bytes are too many: this model takes {} GiB at most", most_bytes >> 30))
+    }
+
     /// There is no drive of that size.
     pub(crate) fn size(size_bytes: u64) -> Self {
         Self(format!("{size_bytes} bytes are no whole number of sectors of 512 bytes"))
@@ -142,10 +147,7 @@ impl Shape {
         let blocks = blocks_of(self.pages) + u128::from(WORKING_BLOCKS + self.collect_at_blocks);
         let frames = blocks * u128::from(planes) * u128::from(self.pages) * frames_a_page;
         if frames > u128::from(FRAMES_MAX) {
-            let most = (u128::from(FRAMES_MAX) * u128::from(self.frame_bytes)) >> 30;
-            return Err(ShapeError(format!(
-                "{size_bytes} bytes are too many: this model takes {most} GiB at most"
-            )));
+            return Err(ShapeError::too_large(size_bytes, FRAMES_MAX * u64::from(self.frame_bytes)));
         }
         self.blocks = blocks as u32;
         self.size_bytes = size_bytes;
