@@ -5,6 +5,7 @@ use std::str;
 
 use serde::Serialize;
 
+use super::lines::without_mark;
 use super::{text, vscsi};
 
 /// How a trace is written.
@@ -64,6 +65,7 @@ impl Format {
         if head.iter().take(vscsi::RECORD_MAX_BYTES).any(|&byte| byte == 0) {
             return vscsi::version_of(head).ok_or_else(|| unlike("a binary file that is no vscsi trace"));
         }
+        let head = without_mark(head);
         let text = match str::from_utf8(head) {
             Ok(text) => text,
             // The head may end within a letter.

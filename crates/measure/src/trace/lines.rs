@@ -17,6 +17,11 @@ pub(super) struct Line<'a> {
     pub(super) text: &'a str,
 }
 
+/// Without the mark that some programs put before UTF-8.
+pub(super) fn without_mark(head: &[u8]) -> &[u8] {
+    head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head)
+}
+
 /// A file, piece by piece.
 #[derive(Debug)]
 pub(super) struct Lines<R> {
@@ -50,7 +55,8 @@ impl<R: BufRead> Lines<R> {
         if self.line.len() > LINE_MAX_BYTES && self.line.last() != Some(&b'\n') {
             return Err(malformed(format!("longer than {LINE_MAX_BYTES} bytes")));
         }
-        let text = str::from_utf8(&self.line).map_err(|_| malformed("it is not text".to_owned()))?;
+        let line = if number == 1 { without_mark(&self.line) } else { &self.line };
+        let text = str::from_utf8(line).map_err(|_| malformed("it is not text".to_owned()))?;
         Ok(Some(Line { number, text: text.trim() }))
     }
 

@@ -69,7 +69,8 @@ fn msr_counts_in_ticks_and_bytes_with_and_without_a_header() {
     let lines = "128160000010000000,disk,0,Read,4096000000,24576,1200\r\n\
                  128160000020000000,disk,1,Write,0,512,9\r\n";
     let with_header = format!("Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n{lines}");
-    for text in [lines, &with_header] {
+    let marked = format!("\u{feff}{lines}");
+    for text in [lines, &with_header, &marked, &format!("\u{feff}{with_header}")] {
         let (first, second) = (
             (12_816_000_001_000_000_000, "disk.0".into(), Op::Read, 4_096_000_000, 24576),
             (12_816_000_002_000_000_000, "disk.1".into(), Op::Write, 0, 512),

@@ -140,6 +140,9 @@ pub(super) fn point(
     };
     let bed = Bed::new(work, settings.seed)?;
     let journal_bytes = bed.live(work, mode, async |site| {
+        if requests_max == 0 {
+            return 0;
+        }
         let outcome = streams::write(&site, load).await;
         // The disk is idle when the power fails: nothing is torn that nobody was told of.
         site.env().sleep(SECOND_NS).await;

@@ -42,8 +42,9 @@ impl Point {
 
 /// The paper's sizes.
 pub(super) fn sizes(settings: &Settings) -> Vec<u64> {
-    let all = (0..=12).map(|power| (4 * KIB) << power);
-    settings.pick(all.clone().collect(), all.step_by(2).collect())
+    // Of the smaller sweep too, 128 KiB are what claims speak of.
+    let powers = settings.pick((0..=12).collect(), vec![0, 2, 4, 5, 6, 8, 10, 12]);
+    powers.into_iter().map(|power| (4 * KIB) << power).collect()
 }
 
 /// The sweep of one stack: each size on a drive of its own.

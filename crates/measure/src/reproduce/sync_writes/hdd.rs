@@ -5,6 +5,7 @@ use super::curve::{Curve, of, sweeps};
 use super::device::{Device, KIB, MIB};
 use super::stack::Stack;
 use super::{claim, drawing, measured};
+use crate::report::format;
 
 /// The disk.
 pub(super) const MODULE: FigureModule = FigureModule {
@@ -39,6 +40,7 @@ fn claims(curves: &[Curve]) -> Vec<super::Claim> {
 
 fn own_claims(curves: &[Curve]) -> Vec<super::Claim> {
     let xfs = of(curves, Stack::Xfs);
+    let near_512_kib = xfs.at(512 * KIB);
     let at_most = |stack| of(curves, stack).largest().throughput_bytes_per_s;
     let all = [Stack::Xfs, Stack::Ext4, Stack::Btrfs].map(at_most);
     let (least, most) =
@@ -64,8 +66,12 @@ fn own_claims(curves: &[Curve]) -> Vec<super::Claim> {
             Unit::Bytes,
             Comparison::Within((512 * KIB) as f64, MIB as f64),
             xfs.latency_grows_from(),
-            "where the fit's phase of constant latency ends, XFS. By eye it is later: at 512 KB latency has grown by \
-             half",
+            &format!(
+                "where the fit's phase of constant latency ends, XFS. By eye it is later: with buffers of {} latency is {} \
+                 that of the smallest",
+                format::bytes(near_512_kib.buffer_bytes),
+                Unit::Times.show(near_512_kib.latency_s / xfs.smallest().latency_s)
+            ),
         )
         .paper_value((512 * KIB) as f64),
         claim(
