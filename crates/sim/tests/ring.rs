@@ -526,19 +526,25 @@ fn all_members_read_again_once_nothing_waits_to_be_written() {
     }
 }
 
+/// A mirror with a part of page 5 written anew, cut at this event of the opening that takes it home.
+fn cut_as_page_5_goes_home(at_event: u64) -> (Machine, Vec<u8>) {
+    let (mut machine, mut bytes) = filled(Plan::mirror(2, 1), 83);
+    bytes[5 * 4096 + 100..][..600].fill(8);
+    machine.live_whole(async |life| {
+        let (volume, ..) = life.open().await.unwrap();
+        volume.write(5 * PAGE + 100, &[8; 600], Durability::Durable).await.unwrap();
+    });
+    machine.power_cut();
+    let cut = CutPlan { at_event: Some(at_event), kind: CutKind::PowerCut };
+    let _halted = machine.live(cut, async |life| life.open().await.map(drop)).0;
+    machine.power_cut();
+    (machine, bytes)
+}
+
 #[test]
 fn a_page_that_a_cut_met_on_its_way_home_is_made_whole_from_the_member_that_has_it() {
     for (at_event, rotten) in (0..60).flat_map(|at_event| [(at_event, 0), (at_event, 1)]) {
-        let (mut machine, mut bytes) = filled(Plan::mirror(2, 1), 83);
-        bytes[5 * 4096 + 100..][..600].fill(8);
-        machine.live_whole(async |life| {
-            let (volume, ..) = life.open().await.unwrap();
-            volume.write(5 * PAGE + 100, &[8; 600], Durability::Durable).await.unwrap();
-        });
-        machine.power_cut();
-        let cut = CutPlan { at_event: Some(at_event), kind: CutKind::PowerCut };
-        let _halted = machine.live(cut, async |life| life.open().await.map(drop)).0;
-        machine.power_cut();
+        let (mut machine, bytes) = cut_as_page_5_goes_home(at_event);
         let page = machine.page_on_member(5);
         machine.members[rotten].borrow_mut().rot(page.offset + 3000, 1, &mut Random::new(at_event));
         assert!(machine.contents() == bytes, "cut at event {at_event}, member {rotten} rotten");
@@ -549,16 +555,7 @@ fn a_page_that_a_cut_met_on_its_way_home_is_made_whole_from_the_member_that_has_
 fn a_page_that_a_cut_met_on_its_way_home_and_that_is_rotten_everywhere_is_not_served() {
     let mut refused = 0;
     for at_event in 0..60 {
-        let (mut machine, mut bytes) = filled(Plan::mirror(2, 1), 83);
-        bytes[5 * 4096 + 100..][..600].fill(8);
-        machine.live_whole(async |life| {
-            let (volume, ..) = life.open().await.unwrap();
-            volume.write(5 * PAGE + 100, &[8; 600], Durability::Durable).await.unwrap();
-        });
-        machine.power_cut();
-        let cut = CutPlan { at_event: Some(at_event), kind: CutKind::PowerCut };
-        let _halted = machine.live(cut, async |life| life.open().await.map(drop)).0;
-        machine.power_cut();
+        let (mut machine, bytes) = cut_as_page_5_goes_home(at_event);
         let page = machine.page_on_member(5);
         for member in &machine.members {
             member.borrow_mut().rot(page.offset + 3000, 1, &mut Random::new(at_event));
