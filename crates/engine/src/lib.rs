@@ -27,6 +27,7 @@ pub mod log;
 pub mod logs;
 mod notify;
 pub mod options;
+mod page_map;
 pub mod planted;
 mod ranges;
 pub mod ring;

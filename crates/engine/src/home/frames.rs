@@ -6,16 +6,14 @@
 //! 3. The memory of a page that goes is used again for the next one: at a steady load no write allocates.
 //! 4. Every page counts from its allocation to the moment when its memory is given back, whoever holds it.
 
-#![allow(clippy::disallowed_types, reason = "this map's hash is fixed, and where order matters it is sorted")]
-
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
 use crate::format::PAGE;
+use crate::page_map::PageMap;
 use crate::ranges::PageRanges;
 
 /// The bytes of a page. Shared with a checkpoint while it writes them; a change meanwhile makes a copy.
@@ -98,7 +96,7 @@ pub(crate) struct Outgoing {
 
 /// All frames, and which of them may go.
 pub(super) struct Frames {
-    map: HashMap<u64, Frame, BuildHasherDefault<PageHasher>>,
+    map: PageMap<Frame>,
     dirty: usize,
     /// Dirty frames of which the log does not hold every byte.
     uncovered: usize,
@@ -117,7 +115,7 @@ impl Frames {
     /// None yet. Clean ones beyond `clean_min` go where there are more than `pages_max` pages.
     pub(super) fn new(pages_max: usize, clean_min: usize) -> Self {
         Self {
-            map: HashMap::default(),
+            map: PageMap::default(),
             dirty: 0,
             uncovered: 0,
             clean: VecDeque::new(),
@@ -383,28 +381,5 @@ impl Spare {
         if self.counted.now.get() <= self.max && Rc::strong_count(&page) == 1 {
             self.pages.push(page);
         }
-    }
-}
-
-/// Spreads page numbers, which come in runs and strides, over a map: the finaliser of splitmix64.
-#[derive(Default)]
-struct PageHasher(u64);
-
-impl Hasher for PageHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        let mut mixed = self.0 ^ number;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        self.0 = mixed ^ (mixed >> 31);
     }
 }

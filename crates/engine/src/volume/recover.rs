@@ -10,7 +10,7 @@
 //!
 //! A page whose place was never written may hold anything: it counts as zeros unless a sum proves otherwise.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::copies::read_right;
@@ -21,6 +21,7 @@ use crate::format::record::{RecordKind, Tag};
 use crate::format::{PAGE, page_sum};
 use crate::home::Home;
 use crate::log::scan::Scanned;
+use crate::page_map::PageMap;
 
 /// Pages read from the device at once.
 const READ_PAGES_MAX: u64 = 64;
@@ -39,7 +40,8 @@ struct History {
     intent: Option<u64>,
 }
 
-type PageHistories = BTreeMap<u64, History>;
+/// Of every page of which more than commits speaks.
+type PageHistories = PageMap<History>;
 type TableHistories = BTreeMap<u64, TableHistory>;
 
 /// A tag of a record, and where its payload begins.
@@ -75,32 +77,31 @@ struct TableHistory {
 /// [`Error::Damaged`] for a page that cannot be made whole, [`Error::Unusable`] for a table page; those of the
 /// device.
 pub(super) async fn replay<H: Device>(home: &Home<H>, records: &[Scanned]) -> Result<(), Error> {
-    let announced = announced_pages(records);
-    let (pages, table) = histories(home, records, &announced)?;
+    let (pages, table) = histories(home, records)?;
     for (&number, history) in &table {
         replay_table_page(home, records, number, history).await?;
     }
-    let mut stored = Stored { home, wanted: pages.keys().copied().collect(), start: 0, bytes: Vec::new() };
-    for (&page, history) in &pages {
-        replay_page(&mut stored, records, page, history).await?;
+    let mut wanted: Vec<u64> = pages.keys().copied().collect();
+    wanted.sort_unstable();
+    let mut stored = Stored { home, wanted: &wanted, start: 0, bytes: Vec::new() };
+    for &page in &wanted {
+        replay_page(&mut stored, records, page, &pages[&page]).await?;
     }
     Ok(())
 }
 
-/// Pages of which more than commits speaks.
-fn announced_pages(records: &[Scanned]) -> BTreeSet<u64> {
-    let tags = records.iter().flat_map(|record| &record.tags);
-    tags.filter_map(|tag| if let Tag::Page { page, .. } = tag { Some(*page) } else { None }).collect()
-}
-
-/// What the log says of every announced page, and of the table. The changes of all other pages go into `home` at
-/// once: their order is that of the records.
+/// What the log says of every page of which more than commits speaks, and of the table. The changes of all other pages
+/// go into `home` at once: their order is that of the records.
 fn histories<H: Device>(
     home: &Home<H>,
     records: &[Scanned],
-    announced: &BTreeSet<u64>,
 ) -> Result<(PageHistories, TableHistories), Error> {
-    let mut histories: PageHistories = BTreeMap::new();
+    let mut histories = PageHistories::default();
+    for tag in records.iter().flat_map(|record| &record.tags) {
+        if let Tag::Page { page, .. } = *tag {
+            histories.entry(page).or_default();
+        }
+    }
     let mut table: TableHistories = BTreeMap::new();
     for (record, scanned) in records.iter().enumerate() {
         let mut payload_at = 0;
@@ -114,10 +115,9 @@ fn histories<H: Device>(
             check_page(&tag, home.layout.pages)?;
             let mut note = |page: u64, tag: Tag| {
                 let change = Change { record, tag, payload_at: at };
-                if announced.contains(&page) {
-                    histories.entry(page).or_default().changes.push(change);
-                } else {
-                    apply(home, records, &change);
+                match histories.get_mut(&page) {
+                    Some(history) => history.changes.push(change),
+                    None => apply(home, records, &change),
                 }
             };
             match tag {
@@ -222,7 +222,7 @@ fn check_table_page(number: u64, bytes: &[u8; PAGE], expected: Option<u64>) -> R
 struct Stored<'a, H> {
     home: &'a Home<H>,
     /// What may be asked for, ascending.
-    wanted: Vec<u64>,
+    wanted: &'a [u64],
     /// First page in `bytes`.
     start: u64,
     bytes: Vec<u8>,
@@ -233,7 +233,7 @@ impl<H: Device> Stored<'_, H> {
         let held = self.start..self.start + (self.bytes.len() / PAGE) as u64;
         if !held.contains(&page) {
             self.start = page;
-            self.bytes.resize((end_of_read(page, &self.wanted) - page) as usize * PAGE, 0);
+            self.bytes.resize((end_of_read(page, self.wanted) - page) as usize * PAGE, 0);
             let offset = self.home.layout.page_offset(page);
             if self.home.device.read(offset, &mut self.bytes).await.is_err() {
                 // A bad sector in a neighbour is not this page's.

@@ -1,0 +1,34 @@
+//! A map by the numbers of pages: what it holds is found at the same cost however much it is.
+//!
+//! Its hash is fixed, so that it is the same in every run; nothing may depend on its order all the same.
+
+#![allow(clippy::disallowed_types, reason = "its hash is fixed, and where order matters it is sorted")]
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// What is known by page.
+pub(crate) type PageMap<T> = HashMap<u64, T, BuildHasherDefault<PageHasher>>;
+
+/// Spreads page numbers, which come in runs and strides, over a map: the finaliser of splitmix64.
+#[derive(Default)]
+pub(crate) struct PageHasher(u64);
+
+impl Hasher for PageHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        let mut mixed = self.0 ^ number;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        self.0 = mixed ^ (mixed >> 31);
+    }
+}
