@@ -12,7 +12,7 @@ use evenkeel_measure::report::html::{self, Verdict};
 
 use crate::args::CompareArgs;
 use crate::failure::Failure;
-use crate::outputs::{Outputs, write_whole};
+use crate::outputs::{Outputs, is_same_file, write_whole};
 use crate::stdout::say;
 use crate::table;
 
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
     }
     let mut paths = vec![args.base.clone()];
     paths.extend(args.others.iter().cloned());
-    if let Some(page) = args.html.as_ref().filter(|page| paths.iter().any(|path| is_same(path, page))) {
+    if let Some(page) = args.html.as_ref().filter(|page| paths.iter().any(|path| is_same_file(path, page))) {
         return Err(Failure::about(
             page,
             "it is one of the probes to compare; name another file with --html",
@@ -68,10 +68,6 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
         ))?;
     }
     Ok(())
-}
-
-fn is_same(a: &Path, b: &Path) -> bool {
-    a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b))
 }
 
 fn read(path: &Path) -> Result<ProbeReport, Failure> {

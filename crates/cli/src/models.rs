@@ -90,6 +90,14 @@ pub(crate) fn sold_bytes(name: &str) -> Option<u64> {
     presets::find(name).map(Preset::size_bytes).or_else(disk)
 }
 
+/// The name of a drive that there is.
+pub(crate) fn known(name: &str) -> Result<String, String> {
+    match sold_bytes(name) {
+        Some(_) => Ok(name.to_owned()),
+        None => Err("there is no such drive; `evenkeel drive --list` names them".to_owned()),
+    }
+}
+
 /// Whether it is of flash.
 pub(crate) fn is_flash(name: &str) -> bool {
     presets::find(name).is_some()

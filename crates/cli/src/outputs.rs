@@ -79,6 +79,11 @@ impl Drop for Outputs {
     }
 }
 
+/// Whether two names mean the same file, one that exists or one that is to be.
+pub(crate) fn is_same_file(a: &Path, b: &Path) -> bool {
+    a == b || a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b))
+}
+
 /// Writes a file under a name of its own first, so that a reader never sees half of it.
 pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), Failure> {
     let part = part_of(path);

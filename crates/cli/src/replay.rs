@@ -23,7 +23,7 @@ use evenkeel_sim::executor::Executor;
 
 use crate::args::{ReplayArgs, Speed};
 use crate::failure::Failure;
-use crate::outputs::write_whole;
+use crate::outputs::{is_same_file, write_whole};
 use crate::progress::ReplayProgress;
 use crate::stdout::say;
 use model::{ModelPlace, ModelTarget};
@@ -42,6 +42,9 @@ const WATCH_COARSE_NS: u64 = 1_500_000;
 /// Between two looks at whether Ctrl-C came, while a target is opened.
 const LOOK_NS: u64 = 50_000_000;
 
+/// The same on the clock of a simulated drive, which passes days without a request in no time.
+const LOOK_SIMULATED_NS: u64 = 10_000_000_000;
+
 /// Replays a trace, writes the figures, prints them.
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let pace = pace(args)?;
@@ -49,6 +52,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
         let what = "older results are here; name another file with --json, or replace it with --force";
         return Err(Failure::about(json, what));
     }
+    check_apart(args)?;
     let interrupt = Interrupt::on_signals()
         .map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))?;
     let mut file = open(&args.trace)?;
@@ -68,6 +72,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
         seed: args.seed.unwrap_or_else(clock_seed),
         window_ns: nanoseconds(args.window),
         time_max_ns: args.time.map(nanoseconds),
+        look_ns: LOOK_SIMULATED_NS,
         watch_ns: 0,
     };
     let job = Job { args, file, format: survey.format, placement, trace, settings, interrupt };
@@ -94,6 +99,7 @@ impl Job<'_> {
         let event_loop = EventLoop::new(Backend::Auto)
             .map_err(|error| Failure::Unusable(format!("cannot ask the kernel for I/O: {error}")))?;
         let handle = event_loop.handle();
+        self.settings.look_ns = 2 * LOOK_NS;
         self.settings.watch_ns = if handle.backend() == Backend::Uring { WATCH_NS } else { WATCH_COARSE_NS };
         let opening = open_target(&handle, place, self.trace.writes > 0, &self.interrupt);
         let opened = event_loop.block_on(opening)?;
@@ -199,6 +205,23 @@ fn pace(args: &ReplayArgs) -> Result<Pace, Failure> {
         )),
         (Speed::Times(speed), None) => Ok(Pace::Recorded { speed }),
         (Speed::Max, depth) => Ok(Pace::Max { depth: depth.unwrap_or(DEPTH) as usize }),
+    }
+}
+
+/// That trace, target and results are three files.
+fn check_apart(args: &ReplayArgs) -> Result<(), Failure> {
+    let (trace, target) = (&args.trace, Path::new(&args.target));
+    if is_same_file(trace, target) {
+        return Err(Failure::about(target, "it is the trace itself; name another target"));
+    }
+    match &args.json {
+        Some(json) if is_same_file(json, trace) => {
+            Err(Failure::about(json, "it is the trace itself; name another file with --json"))
+        }
+        Some(json) if is_same_file(json, target) => {
+            Err(Failure::about(json, "it is the target; name another file with --json"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -39,7 +39,6 @@ fn what_cannot_be_served_is_refused_in_a_line() {
     let scene = Scene::new();
     std::fs::write(scene.path("words"), "not a drive's past").unwrap();
     for (line, parts) in [
-        ("drive floppy --size 1g --nbd unix:s", ["floppy", "--list"]),
         ("drive sas-15k --size 1g --precondition --nbd unix:s", ["sas-15k", "--precondition"]),
         ("drive nvme-mlc --size 1000 --nbd unix:s", ["--size", "512"]),
         ("drive nvme-mlc --size 1g --nbd unix:none/s", ["none/s", "No such file"]),
@@ -52,6 +51,7 @@ fn what_cannot_be_served_is_refused_in_a_line() {
         says(&scene.refused(line), &parts);
     }
     for (line, parts) in [
+        ("drive floppy", ["floppy", "--list"]),
         ("drive nvme-mlc --size 1g", ["--nbd", "required"]),
         ("drive nvme-mlc --size 1g --precondition=-1 --nbd unix:s", ["-1", "from 0 to 100"]),
         ("drive nvme-mlc --size 1g --save f --nbd unix:s", ["--precondition", "required"]),

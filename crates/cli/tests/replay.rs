@@ -173,9 +173,19 @@ fn what_exists_is_kept_unless_it_is_named() {
             "replay trace image --destroy image --fit refuse --device d --json trace",
             &["trace: older results"],
         ),
+        (
+            "replay trace image --destroy image --json trace --force",
+            &["trace: it is the trace itself", "--json"],
+        ),
+        (
+            "replay trace image --destroy image --json ./image --force",
+            &["./image: it is the target", "--json"],
+        ),
+        ("replay trace trace --destroy trace", &["trace: it is the trace itself", "another target"]),
     ] {
         says(&scene.refused(line), parts);
         assert!(scene.bytes("image").iter().all(|&byte| byte == FILL), "{line}");
+        assert_eq!(scene.text("trace"), spc(), "{line}");
     }
     for leave in ["--destroy image ", ""] {
         let dry = scene.done(&format!("replay trace image {leave}--dry-run"));

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, ValueEnum};
 
 use super::volume::{NbdArg, parse_nbd};
+use crate::models;
 use crate::units;
 
 /// Serve a simulated drive in real time, which stalls and loses power as the real one
@@ -17,7 +18,7 @@ use crate::units;
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DriveArgs {
     /// Which drive; --list names them
-    #[arg(value_name = "MODEL", required_unless_present_any = ["list", "cut", "status"])]
+    #[arg(value_name = "MODEL", value_parser = models::known, required_unless_present_any = ["list", "cut", "status"])]
     pub(crate) model: Option<String>,
 
     /// Size of the drive, such as 8g

@@ -41,15 +41,21 @@ pub(super) struct DriveExport {
     pump: Pump<Loop>,
     env: Loop,
     size_bytes: u64,
+    is_rotational: bool,
     store: Option<Arc<FileStore>>,
     lives: Rc<Lives>,
     life: u64,
 }
 
 impl DriveExport {
-    pub(super) fn new(pump: Pump<Loop>, env: Loop, store: Option<Arc<FileStore>>) -> Self {
+    pub(super) fn new(
+        pump: Pump<Loop>,
+        env: Loop,
+        is_rotational: bool,
+        store: Option<Arc<FileStore>>,
+    ) -> Self {
         let size_bytes = pump.model().borrow().size_bytes();
-        Self { pump, env, size_bytes, store, lives: Rc::default(), life: 0 }
+        Self { pump, env, size_bytes, is_rotational, store, lives: Rc::default(), life: 0 }
     }
 
     /// Pulls the plug; answers how long the drive recovers. Whoever connected before gets nothing from it any more.
@@ -123,6 +129,10 @@ impl Export for DriveExport {
 
     fn description(&self) -> &str {
         "evenkeel drive"
+    }
+
+    fn is_rotational(&self) -> bool {
+        self.is_rotational
     }
 
     fn block_sizes(&self) -> BlockSizes {

@@ -25,6 +25,7 @@ use super::control;
 use super::export::DriveExport;
 use crate::args::{AfterCut, DriveArgs, NbdArg};
 use crate::failure::Failure;
+use crate::models;
 use crate::stdout::{announce, mention, say};
 
 /// How long before an answer is due the clock is watched: timers of the kernel come up to about so late.
@@ -55,7 +56,7 @@ impl Drive {
         let watch_ns = if env.backend() == Backend::Uring { WATCH_NS } else { WATCH_COARSE_NS };
         let size_bytes = model.borrow().size_bytes();
         let pump = Pump::new(model, env.clone(), watch_ns, || false);
-        let export = DriveExport::new(pump, env.clone(), store);
+        let export = DriveExport::new(pump, env.clone(), !models::is_flash(name), store);
         Self {
             env: env.clone(),
             name: name.to_owned(),

@@ -93,6 +93,8 @@ pub struct Settings {
     pub window_ns: u64,
     /// Requests that are due, or would be sent, later than this after the first are left out.
     pub time_max_ns: Option<u64>,
+    /// On the clock of the target, between two looks at whether to stop, and between two reports of progress.
+    pub look_ns: u64,
     /// Before a request is due, this long is spent looking at the clock instead of sleeping, which ends late. 0 where
     /// the clock is exact.
     pub watch_ns: u64,

@@ -8,6 +8,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::report::format::counted;
 use crate::trace::Access;
 use crate::trace::survey::Survey;
 
@@ -77,12 +78,16 @@ impl fmt::Display for PlacementError {
             }
             Self::TooLong { longest_bytes, target_bytes } => write!(
                 out,
-                "the trace has a request of {longest_bytes} bytes and the target {target_bytes}; name a larger one"
+                "the trace has a request of {} and the target {}; name a larger one",
+                counted(*longest_bytes, "byte"),
+                counted(*target_bytes, "byte")
             ),
             Self::Beyond { reach_bytes, target_bytes } => write!(
                 out,
-                "the trace reaches {reach_bytes} bytes and the target has {target_bytes}; let requests beyond its \
-                 end --fit wrap or scale, or name a larger one"
+                "the trace reaches {} and the target has {}; let requests beyond its end --fit wrap or scale, or name a \
+                 larger one",
+                counted(*reach_bytes, "byte"),
+                counted(*target_bytes, "byte")
             ),
         }
     }

@@ -12,9 +12,6 @@ use super::target::Target;
 use super::{Pace, Payload, Settings, UNDER_WAY_MAX, UNDER_WAY_MAX_BYTES};
 use crate::trace::Op;
 
-/// Between two looks at whether to stop, and between two reports of progress.
-const LOOK_NS: u64 = 100_000_000;
-
 /// Memory of requests that is kept to be used again.
 const KEPT_BUFFERS: usize = 256;
 
@@ -142,8 +139,8 @@ struct Shared {
     buffers: RefCell<Vec<Vec<u8>>>,
 }
 
-/// Sends `requests` to `target`, and waits for the last of them. It ends early where `stops` says so, which is asked
-/// about ten times a second, where the target fails, and where a request cannot be had.
+/// Sends `requests` to `target`, and waits for the last of them. It ends early where `stops` says so, where the target
+/// fails, and where a request cannot be had.
 pub async fn run<E: Env, T: Target>(
     env: &E,
     target: &Rc<T>,
@@ -203,7 +200,7 @@ impl<E: Env, T: Target> Sender<'_, E, T> {
             let sent = self.make(number, request, due_ns);
             loop {
                 let now_ns = self.env.now_ns();
-                if now_ns - looked_ns >= LOOK_NS || number == 0 {
+                if now_ns - looked_ns >= self.settings.look_ns || number == 0 {
                     looked_ns = now_ns;
                     let behind_ns = due_ns.map_or(0, |due_ns| now_ns.saturating_sub(due_ns));
                     let elapsed_ns = now_ns - self.shared.origin_ns;
@@ -223,7 +220,9 @@ impl<E: Env, T: Target> Sender<'_, E, T> {
                 match sends_ns.saturating_sub(now_ns) {
                     0 => break,
                     left_ns if left_ns <= self.settings.watch_ns => give_way().await,
-                    left_ns => self.env.sleep((left_ns - self.settings.watch_ns).min(LOOK_NS)).await,
+                    left_ns => {
+                        self.env.sleep((left_ns - self.settings.watch_ns).min(self.settings.look_ns)).await;
+                    }
                 }
             }
             self.wait_for_room(sent.buffer.len() as u64).await;

@@ -85,7 +85,15 @@ impl Target for Virtual {
 }
 
 fn settings(pace: Pace) -> Settings {
-    Settings { pace, writes: Writes::Durable, seed: 5, window_ns: S, time_max_ns: None, watch_ns: 0 }
+    Settings {
+        pace,
+        writes: Writes::Durable,
+        seed: 5,
+        window_ns: S,
+        time_max_ns: None,
+        look_ns: S / 10,
+        watch_ns: 0,
+    }
 }
 
 const RECORDED: Pace = Pace::Recorded { speed: 1.0 };

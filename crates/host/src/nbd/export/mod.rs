@@ -59,6 +59,11 @@ pub trait Export: Clone + 'static {
         false
     }
 
+    /// Whether to seek costs it time, which clients' schedulers like to know.
+    fn is_rotational(&self) -> bool {
+        false
+    }
+
     /// Which requests it takes.
     fn block_sizes(&self) -> BlockSizes {
         BlockSizes::default()

@@ -120,6 +120,8 @@ pub mod transmission_flag {
     pub const SEND_FLUSH: u16 = 1 << 2;
     /// It takes durable writes.
     pub const SEND_FUA: u16 = 1 << 3;
+    /// To seek costs it time.
+    pub const ROTATIONAL: u16 = 1 << 4;
     /// It takes trims.
     pub const SEND_TRIM: u16 = 1 << 5;
     /// It takes writes of zeros without a payload.

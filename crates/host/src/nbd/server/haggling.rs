@@ -84,7 +84,8 @@ impl<'a> Offer<'a> {
 
 fn flags<X: Export>(export: &X) -> u16 {
     use transmission_flag::*;
-    let common = HAS_FLAGS | SEND_FLUSH | SEND_FUA | CAN_MULTI_CONN;
+    let turns = if export.is_rotational() { ROTATIONAL } else { 0 };
+    let common = HAS_FLAGS | SEND_FLUSH | SEND_FUA | CAN_MULTI_CONN | turns;
     match export.is_read_only() {
         true => common | READ_ONLY,
         false => common | SEND_TRIM | SEND_WRITE_ZEROES,

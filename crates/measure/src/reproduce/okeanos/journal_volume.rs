@@ -32,7 +32,7 @@ fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
     let sizes_kib = settings.pick(vec![1, 2, 4, 8, 16, 32, 64, 100], vec![1, 8]);
     let requests = settings.pick(100, 20);
     let sizes: Vec<u64> = sizes_kib.into_iter().map(|kib| kib << 10).collect();
-    let sweep = Sweep::run(work, &Mode::PAPER, &sizes, |mode, request_bytes| {
+    let sweep = Sweep::run(work, &Mode::ENGINE, &sizes, |mode, request_bytes| {
         point(settings, work, mode, request_bytes, requests)
     })?;
     let per_byte = |mode, size| sweep.at(mode, size).traffic.journal_per_user_byte();
@@ -90,7 +90,7 @@ fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
 
 fn largest_ratio(sweep: &Sweep<u64, Outcome>) -> f64 {
     let volume = |mode, size| sweep.at(mode, size).traffic.journal_bytes as f64;
-    let selective = Mode::PAPER[3];
+    let selective = Mode::ENGINE[3];
     sweep
         .places
         .iter()

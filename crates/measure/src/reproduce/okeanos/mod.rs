@@ -3,12 +3,14 @@
 //!
 //! ```text
 //! drive, bed    the testbed: the engine over a modelled disk, in virtual time
+//!   ext3        ordered journaling as a file system does it, for comparison
 //!   streams     many writers, each on a file of its own
 //! journal_volume, latency, traffic, postmark, mpi_io, recovery, threshold    a figure each
 //! ```
 
 mod bed;
 mod drive;
+mod ext3;
 mod journal_volume;
 mod latency;
 mod mpi_io;
@@ -50,31 +52,31 @@ pub(super) const MODULES: &[FigureModule] = &[
 enum Mode {
     /// Whole pages through the journal.
     Data,
-    /// Whole pages straight home, their sums through the journal.
+    /// Whole pages straight home, one write at a time, their sums through the journal: the engine's.
     Ordered,
     /// What changed through the journal.
     Wasteless,
     /// As wasteless below a size, straight home from it on.
     Selective(u64),
-    /// Whole pages in place without a volume: what no ordered journaling can be faster than.
-    InPlace,
+    /// Whole pages straight home, side by side, and metadata committed for all of them: the paper's, without a volume.
+    Ext3,
 }
 
 impl Mode {
-    /// The paper's modes.
-    const PAPER: [Self; 4] = [Self::Data, Self::Ordered, Self::Wasteless, Self::Selective(THRESHOLD_BYTES)];
+    /// The modes of the engine.
+    const ENGINE: [Self; 4] = [Self::Data, Self::Ordered, Self::Wasteless, Self::Selective(THRESHOLD_BYTES)];
 
-    /// With the bound of ordered journaling.
+    /// With ordered journaling as the paper's file system has it.
     const ALL: [Self; 5] =
-        [Self::Data, Self::Ordered, Self::Wasteless, Self::Selective(THRESHOLD_BYTES), Self::InPlace];
+        [Self::Data, Self::Ordered, Self::Wasteless, Self::Selective(THRESHOLD_BYTES), Self::Ext3];
 
     fn name(self) -> &'static str {
         match self {
             Self::Data => "data",
-            Self::Ordered => "ordered",
+            Self::Ordered => "ordered, the engine's",
             Self::Wasteless => "wasteless",
             Self::Selective(_) => "selective",
-            Self::InPlace => "in place, unjournaled",
+            Self::Ext3 => "ordered, as ext3",
         }
     }
 
@@ -85,7 +87,7 @@ impl Mode {
             Self::Ordered => Some(Journaling::Ordered),
             Self::Wasteless => Some(Journaling::Wasteless),
             Self::Selective(threshold_bytes) => Some(Journaling::Selective { threshold_bytes }),
-            Self::InPlace => None,
+            Self::Ext3 => None,
         }
     }
 }

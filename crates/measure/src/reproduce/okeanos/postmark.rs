@@ -60,12 +60,12 @@ fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
             Unit::Times,
             Comparison::AtLeast(1.05),
             Kind::Predicted,
-            rate(Mode::Wasteless) / rate(Mode::Ordered),
+            rate(Mode::Wasteless) / rate(Mode::Ext3),
         )
         .note(format!(
-            "Transactions a second, wasteless over ordered, requests of 1 KB. Over the disk alone in place, without any \
-             journal: {}.",
-            Unit::Times.show(rate(Mode::Wasteless) / rate(Mode::InPlace))
+            "Transactions a second, wasteless over ordered as ext3 does it, requests of 1 KB; over the engine's ordered \
+             mode {}.",
+            Unit::Times.show(rate(Mode::Wasteless) / rate(Mode::Ordered))
         )),
         Claim::new(
             "Small files workload: wasteless increases transaction throughput (over data)",

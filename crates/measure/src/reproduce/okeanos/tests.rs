@@ -28,6 +28,17 @@ fn ordered_writes_a_page_home_for_each_small_write_and_wasteless_only_what_is_le
 }
 
 #[test]
+fn ordered_as_ext3_commits_once_for_all_who_wait_and_once_for_each_who_is_alone() {
+    let journal_bytes_a_write = |streams| {
+        let traffic = traffic::point(&SMALL, &work(), Mode::Ext3, streams, 5).unwrap().traffic;
+        assert!(traffic.home_bytes >= traffic.writes * 4096 && traffic.writes > 0);
+        traffic.journal_bytes as f64 / traffic.writes as f64
+    };
+    assert_eq!(journal_bytes_a_write(1), 3.0 * 4096.0);
+    assert!(journal_bytes_a_write(1000) < 4096.0);
+}
+
+#[test]
 fn recovery_replays_every_write_from_a_smaller_journal_in_less_time() {
     let [data, wasteless] =
         [Mode::Data, Mode::Wasteless].map(|mode| recovery::point(&SMALL, &work(), mode, 10).unwrap());

@@ -148,7 +148,8 @@ fn claims(points: &[Point]) -> Vec<Claim> {
         claim(
             1.23,
             range.server_turns_per_s / flush.server_turns_per_s,
-            "fileserver, FLUSH beside other requests",
+            "fileserver, FLUSH beside other requests: it has few fsyncs of its own, and a FLUSH of the other's costs it nothing \
+             where it need not wait for it",
         ),
         claim(
             1.22,

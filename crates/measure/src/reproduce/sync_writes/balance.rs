@@ -56,6 +56,9 @@ fn figure(curves: &[Curve]) -> Figure {
     Figure { tables: vec![table], claims: claims(curves), ..Figure::default() }
 }
 
+/// What throughput of the disk rests on.
+const BEGINNING: &str = "the disk at its beginning, at its end it is half as fast";
+
 fn claims(curves: &[Curve]) -> Vec<Claim> {
     let [hdd, ssd, card] = curves else { return Vec::new() };
     let times = |words: &str, paper: f64, value: f64, note: &str| {
@@ -68,7 +71,7 @@ fn claims(curves: &[Curve]) -> Vec<Claim> {
     let most = |curve: &Curve| curve.largest().throughput_bytes_per_s;
     let least = |curve: &Curve| curve.smallest().latency_s;
     vec![
-        times(faster, 4.0, most(ssd) / most(hdd), "throughput at 16 MB, SSD over HDD"),
+        times(faster, 4.0, most(ssd) / most(hdd), &format!("throughput at 16 MB, SSD over HDD; {BEGINNING}")),
         times(faster, 4.0, least(hdd) / least(ssd), "latency at 4 KB, HDD over SSD"),
         claim(
             "the SSD device reaches its maximum throughput with smaller buffers than the HDD",
@@ -77,7 +80,12 @@ fn claims(curves: &[Curve]) -> Vec<Claim> {
             hdd.peak().buffer_bytes as f64 / ssd.peak().buffer_bytes as f64,
             "the buffer where the ratio is greatest, HDD over SSD: a doubling at least",
         ),
-        times(card_words, 0.5, most(card) / most(hdd), "throughput at 16 MB, SDCARD over HDD"),
+        times(
+            card_words,
+            0.5,
+            most(card) / most(hdd),
+            &format!("throughput at 16 MB, SDCARD over HDD; {BEGINNING}"),
+        ),
         times(card_words, 0.5, least(card) / least(hdd), "latency at 4 KB, SDCARD over HDD"),
         times(surprise, 1.0, card.peak().ratio() / hdd.peak().ratio(), "greatest ratio, SDCARD over HDD"),
         times(surprise, 10.0, hdd.peak().latency_s / card.peak().latency_s, "latency there, HDD over SDCARD"),

@@ -10,6 +10,7 @@
 use postgres::Transaction;
 
 use super::NOW;
+use crate::report::format::counted;
 use crate::study::store::StoreError;
 
 /// What there is to do.
@@ -40,9 +41,19 @@ pub(super) fn claim(transaction: &mut Transaction<'_>, machine: i64) -> Result<N
         let Some(block) = block else { break };
         skip_what_cannot_be_run(transaction, machine, block)?;
     }
-    let left = "SELECT count(*) FROM run WHERE state IN ('planned', 'running')";
-    let left: i64 = transaction.query_one(left, &[])?.try_get(0)?;
-    Ok(if left == 0 { Next::Over } else { Next::Wait })
+    let left = "SELECT count(*), count(*) FILTER (WHERE block.repeat IS NULL)
+                FROM run LEFT JOIN block USING (repeat) WHERE run.state IN ('planned', 'running')";
+    let row = transaction.query_one(left, &[])?;
+    let (left, lost): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+    match (left, lost) {
+        (0, _) => Ok(Next::Over),
+        (_, 0) => Ok(Next::Wait),
+        // Nobody could ever take them.
+        _ => Err(StoreError::Postgres(format!(
+            "{} without a row of their repeat in the table block, which somebody deleted; put it back, or begin anew",
+            counted(lost.unsigned_abs(), "run")
+        ))),
+    }
 }
 
 fn run_of_own_block(

@@ -314,6 +314,16 @@ fn free_blocks_come_before_those_of_the_dead() {
 }
 
 #[test]
+fn runs_whose_block_was_deleted_are_named_and_not_waited_for() {
+    let Some(scene) = Scene::new(PLAN) else { return };
+    let mut store = scene.join("one");
+    let deleted = "WITH gone AS (DELETE FROM block RETURNING 1) SELECT count(*) FROM gone";
+    assert_eq!(scene.number(deleted), 4);
+    let said = store.claim(&scene.plan).expect_err("nobody can ever take them").to_string();
+    assert!(said.contains(&format!("{RUNS} runs without")) && said.contains("table block"), "{said}");
+}
+
+#[test]
 fn a_machine_whose_heart_beats_stays_alive_for_longer_than_its_lease() {
     let Some(scene) = Scene::new(PLAN) else { return };
     let lease = Duration::from_millis(400);
