@@ -61,7 +61,8 @@ const NOT_REPRODUCED: &[(u8, &str, &str)] = &[
     (
         5,
         "ext3 itself, and with it the journaling of its metadata",
-        "the paper's modes are those of a modified kernel; here the engine's modes take their place, over a modelled disk",
+        "the paper's modes are those of a modified kernel; here the engine's modes take their place, and of ext3's \
+         ordered mode what it writes, over a modelled disk",
     ),
 ];
 

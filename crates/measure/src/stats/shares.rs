@@ -5,17 +5,25 @@
 //! differ, not by how values within a cell do: two cells always differ by something that no factor explains, and taken
 //! by their values, that alone would make the factor of any two cells an explanation.
 //!
-//! 1. Factors, and pairs of them beyond what each explains alone, are taken up one at a time, the surest first, until
+//! 1. Factors, and then pairs of them beyond what each explains alone, are taken up one at a time, the surest first, until
 //!    none is left that chance would bring up once in twenty studies without any effect (Bonferroni: factors share 4 %,
-//!    pairs 1 %). What is explained twice counts for the one taken up first, so shares do not add up to more than all.
+//!    pairs 1 %). What is explained twice counts for the one taken up first, so shares do not add up to more than all. A
+//!    pair comes after every factor that is found: two together can express what a third one does, and nobody is helped
+//!    by being told of two.
 //! 2. A share is corrected for what chance alone would explain (Kelley 1935, "An unbiased correlation ratio measure").
 //!    Its interval comes from the noncentral F distribution (Steiger 2004), errors being taken as normal.
-//! 3. The error is what cells differ by that the factors leave; where they leave too few cells to tell, what values
-//!    within a cell differ by.
-//! 4. A factor that only some cells have is judged among those, by what those differ by: another file system's cells may
+//! 3. The error is what cells differ by that the factors leave. Where a factor by itself leaves too few of all cells to
+//!    tell, as in a study of that factor alone, it is what values within a cell differ by; where the terms taken up before
+//!    a term do, or a pair, or the cells that have it are too few, nothing can be said of it.
+//! 4. A factor whose levels tell two levels of another apart that has fewer of them, as the block sizes of one file system
+//!    that no other takes, is judged beyond that other one and comes after it: what a file system does is not said of its
+//!    options.
+//! 5. A factor that only some cells have is judged among those, by what those differ by: another file system's cells may
 //!    be far steadier. That they have it explains nothing.
 
 mod space;
+
+use std::collections::BTreeSet;
 
 use super::noncentral_f::{noncentrality_interval, p_of_f};
 use space::Space;
@@ -88,15 +96,6 @@ pub fn variance_shares(levels: &[usize], cells: &[Cell]) -> Option<Shares> {
     Some(analysis.conclude(&space, &credits))
 }
 
-impl Term {
-    fn with_factors(self) -> Vec<Self> {
-        match self {
-            Self::Factor(_) => vec![self],
-            Self::Pair(one, other) => vec![Self::Factor(one), Self::Factor(other), self],
-        }
-    }
-}
-
 /// Cells, weighed by the root of how many values they hold: squares of their means then add up to those of the values.
 struct Analysis<'a> {
     levels: &'a [usize],
@@ -105,6 +104,8 @@ struct Analysis<'a> {
     total_squares: f64,
     within_squares: f64,
     within_df: usize,
+    /// Of each factor, those whose levels its own tell apart.
+    told_apart: Vec<Vec<usize>>,
 }
 
 /// What a term explains.
@@ -146,9 +147,26 @@ impl<'a> Analysis<'a> {
             total_squares,
             within_squares: cells.iter().filter_map(|cell| squares(&cell.values)).sum(),
             within_df: values.len() - cells.len(),
+            told_apart: told_apart(levels.len(), &cells),
             levels,
             cells,
         })
+    }
+
+    /// A term behind those that are judged before it.
+    fn with_those_before(&self, term: Term) -> Vec<Term> {
+        let factors = match term {
+            Term::Factor(factor) => vec![factor],
+            Term::Pair(one, other) => vec![one, other],
+        };
+        let before = factors.iter().flat_map(|&factor| self.told_apart[factor].iter().copied());
+        let mut all = Vec::new();
+        for term in before.chain(factors.iter().copied()).map(Term::Factor).chain([term]) {
+            if !all.contains(&term) {
+                all.push(term);
+            }
+        }
+        all
     }
 
     fn weights(&self) -> Vec<f64> {
@@ -197,15 +215,15 @@ impl<'a> Analysis<'a> {
     /// What a term would explain beyond those taken up.
     fn credit(&self, space: &Space, term: Term, taken: &[Term]) -> Credit {
         let mut space = space.clone();
-        for factor in term.with_factors().into_iter().filter(|factor| *factor != term) {
-            if !taken.contains(&factor) {
-                space.extend(&self.columns(factor), &self.means);
+        for before in self.with_those_before(term).into_iter().filter(|before| *before != term) {
+            if !taken.contains(&before) {
+                space.extend(&self.columns(before), &self.means);
             }
         }
         space.extend(&self.columns(term), &self.means)
     }
 
-    /// What a term explains beyond others, over the error, among the cells that have it.
+    /// What a term explains beyond others, over the error, among the cells that have it; `None` where they are too few.
     fn test(&self, term: Term, others: &[Term]) -> Option<Test> {
         let has = |cell: &&&Cell| match term {
             Term::Factor(factor) => cell.levels[factor].is_some(),
@@ -213,29 +231,36 @@ impl<'a> Analysis<'a> {
         };
         let among = Self::new(self.levels, self.cells.iter().filter(has).copied().collect())?;
         let mut space = Space::new(&among.weights());
-        let factors = term.with_factors();
-        for other in others.iter().chain(&factors).filter(|other| **other != term) {
+        for other in others.iter().chain(&self.with_those_before(term)).filter(|other| **other != term) {
             space.extend(&among.columns(*other), &among.means);
         }
         let credit = space.extend(&among.columns(term), &among.means);
-        let (mean_square, error_df) = among.error(&space).filter(|_| credit.df > 0)?;
+        let is_small = || among.cells.len() == self.cells.len() && self.leaves_too_few(term);
+        let error = among.error_between(&space).or_else(|| among.error_within().filter(|_| is_small()));
+        // What is left of exact sums by rounding is nothing.
+        let is_error = |error: &(f64, usize)| credit.df > 0 && error.0 > 1e-12 * among.total_squares;
+        let (mean_square, error_df) = error.filter(is_error)?;
         let f = credit.squares / credit.df as f64 / mean_square;
         let (df, error_df) = (credit.df as f64, error_df as f64);
         Some(Test { f, df, error_df, mean_square, p: p_of_f(f, df, error_df)? })
     }
 
-    /// The mean square of what is left, and its degrees of freedom.
-    fn error(&self, space: &Space) -> Option<(f64, usize)> {
-        let (squares, df) = (space.rest(&self.means), self.cells.len() - space.dimensions());
-        let error = match df {
-            LEAST_ERROR_DF.. => (squares / df as f64, df),
-            _ if self.within_df >= LEAST_ERROR_DF => {
-                (self.within_squares / self.within_df as f64, self.within_df)
-            }
-            _ => return None,
-        };
-        // What is left of exact sums by rounding is nothing.
-        (error.0 > 1e-12 * self.total_squares).then_some(error)
+    /// Whether a factor by itself leaves too few cells to judge it by.
+    fn leaves_too_few(&self, term: Term) -> bool {
+        let Term::Factor(factor) = term else { return false };
+        self.cells.len() - self.occurring(factor) < LEAST_ERROR_DF
+    }
+
+    /// The mean square of what is left between cells, and its degrees of freedom.
+    fn error_between(&self, space: &Space) -> Option<(f64, usize)> {
+        let df = self.cells.len() - space.dimensions();
+        (df >= LEAST_ERROR_DF).then(|| (space.rest(&self.means) / df as f64, df))
+    }
+
+    /// The mean square of values within cells, and its degrees of freedom.
+    fn error_within(&self) -> Option<(f64, usize)> {
+        let df = self.within_df;
+        (df >= LEAST_ERROR_DF).then(|| (self.within_squares / df as f64, df))
     }
 
     /// Takes up terms until no more is found.
@@ -243,7 +268,7 @@ impl<'a> Analysis<'a> {
         let (mut space, mut taken, mut credits) = (Space::new(&self.weights()), Vec::new(), Vec::new());
         while let Some(best) = self.best(&taken) {
             // A pair comes after its factors, whatever these explain.
-            for term in best.with_factors() {
+            for term in self.with_those_before(best) {
                 if !taken.contains(&term) {
                     let credit = space.extend(&self.columns(term), &self.means);
                     credits.push(Taken { term, credit, found: term == best });
@@ -254,21 +279,29 @@ impl<'a> Analysis<'a> {
         (space, credits)
     }
 
-    /// The term to take up next, if there is one.
+    /// The term to take up next, if there is one: a factor if any is found, of these one that nothing comes before if
+    /// there is one, else a pair.
     fn best(&self, taken: &[Term]) -> Option<Term> {
-        let left = self.terms().into_iter().filter(|term| !taken.contains(term));
-        let judged: Vec<(Term, f64)> =
-            left.filter_map(|term| Some((term, self.test(term, taken)?.p))).collect();
-        let is_pair = |term: Term| matches!(term, Term::Pair(..));
-        let many = |pairs: bool| judged.iter().filter(|(term, _)| is_pair(*term) == pairs).count() as f64;
-        let (factors, pairs) = (many(false), many(true));
-        // The chance of a p as small among all of its kind, with the whole 5 % as the yardstick for both kinds.
-        let corrected = |&(term, p): &(Term, f64)| match is_pair(term) {
-            true => p * pairs * (LEVEL_OF_FACTORS + LEVEL_OF_PAIRS) / LEVEL_OF_PAIRS,
-            false => p * factors * (LEVEL_OF_FACTORS + LEVEL_OF_PAIRS) / LEVEL_OF_FACTORS,
+        let is_next = |term: Term| {
+            self.with_those_before(term).iter().all(|before| *before == term || taken.contains(before))
         };
-        let best = judged.iter().min_by(|one, other| corrected(one).total_cmp(&corrected(other)))?;
-        (corrected(best) <= LEVEL_OF_FACTORS + LEVEL_OF_PAIRS).then_some(best.0)
+        let found = |pairs: bool, level: f64| -> Vec<(Term, f64)> {
+            let left = self.terms().into_iter().filter(|term| !taken.contains(term));
+            let mut judged: Vec<(Term, f64)> = left
+                .filter(|term| matches!(term, Term::Pair(..)) == pairs)
+                .filter_map(|term| Some((term, self.test(term, taken)?.p)))
+                .collect();
+            let many = judged.len() as f64;
+            judged.retain(|(_, p)| p * many <= level);
+            judged
+        };
+        let surest = |terms: &mut dyn Iterator<Item = &(Term, f64)>| {
+            terms.min_by(|one, other| one.1.total_cmp(&other.1)).map(|(term, _)| *term)
+        };
+        let factors = found(false, LEVEL_OF_FACTORS);
+        surest(&mut factors.iter().filter(|(term, _)| is_next(*term)))
+            .or_else(|| surest(&mut factors.iter()))
+            .or_else(|| surest(&mut found(true, LEVEL_OF_PAIRS).iter()))
     }
 
     fn conclude(&self, space: &Space, credits: &[Taken]) -> Shares {
@@ -322,6 +355,27 @@ impl<'a> Analysis<'a> {
             found,
         }
     }
+}
+
+/// Of each factor, those with fewer levels of which it tells two apart: under these it has no level in common.
+fn told_apart(factors: usize, cells: &[&Cell]) -> Vec<Vec<usize>> {
+    let levels_of =
+        |factor: usize| -> BTreeSet<usize> { cells.iter().filter_map(|cell| cell.levels[factor]).collect() };
+    let tells_apart = |factor: usize, other: usize| {
+        let under = |level: usize| -> BTreeSet<usize> {
+            let under = cells.iter().filter(|cell| cell.levels[other] == Some(level));
+            under.filter_map(|cell| cell.levels[factor]).collect()
+        };
+        let sets: Vec<_> = levels_of(other).into_iter().map(under).filter(|set| !set.is_empty()).collect();
+        let apart =
+            |(at, set): (usize, &BTreeSet<usize>)| sets[at + 1..].iter().any(|next| set.is_disjoint(next));
+        sets.iter().enumerate().any(apart)
+    };
+    let of = |factor: usize| {
+        let fewer = (0..factors).filter(|&other| levels_of(other).len() < levels_of(factor).len());
+        fewer.filter(|&other| tells_apart(factor, other)).collect()
+    };
+    (0..factors).map(of).collect()
 }
 
 #[cfg(test)]

@@ -155,6 +155,50 @@ fn factors_whose_levels_go_together_cannot_be_told_apart() {
     assert!(shares.aliased.contains(&Term::Factor(2)) || shares.aliased.contains(&Term::Factor(0)));
 }
 
+/// Three file systems, of which the last is slow; two options of the last alone, which do nothing. Each configuration has
+/// a speed of its own, beyond what its runs differ by.
+fn slow_file_system_with_options() -> Vec<Cell> {
+    let mut random = StdRng::seed_from_u64(4);
+    let mut cell = |number: usize| {
+        let (file_system, own) = (number % 3, number / 3);
+        let option = |level: usize| (file_system == 2).then_some(level);
+        let levels = vec![Some(file_system), option(own % 2), option(own % 3)];
+        let speed = if file_system == 2 { -2.0 } else { 0.0 } + 0.2 * normal(&mut random);
+        Cell { levels, values: (0..10).map(|_| speed + 0.01 * normal(&mut random)).collect() }
+    };
+    (0..18).map(&mut cell).collect()
+}
+
+#[test]
+fn what_one_factor_does_is_not_said_of_two_others_that_can_express_it() {
+    let shares = variance_shares(&[3, 2, 3], &slow_file_system_with_options()).unwrap();
+    let found: Vec<Term> = shares.found().map(|share| share.term).collect();
+    assert_eq!(found, [Term::Factor(0)], "{shares:?}");
+    assert!(shares.terms[0].share.unwrap() > 0.9);
+}
+
+#[test]
+fn what_a_file_system_does_is_not_said_of_block_sizes_that_it_alone_takes() {
+    let mut random = StdRng::seed_from_u64(5);
+    let mut cell = |number: usize| {
+        let (file_system, own) = (number % 3, number / 3);
+        let block_size = if file_system == 2 { 3 + own % 2 } else { own % 3 };
+        let speed = if file_system == 2 { -2.0 } else { 0.0 } + 0.2 * normal(&mut random);
+        let values = (0..10).map(|_| speed + 0.01 * normal(&mut random)).collect();
+        Cell { levels: vec![Some(block_size), Some(file_system)], values }
+    };
+    let shares = variance_shares(&[5, 3], &(0..18).map(&mut cell).collect::<Vec<_>>()).unwrap();
+    let found: Vec<Term> = shares.found().map(|share| share.term).collect();
+    assert_eq!(found, [Term::Factor(1)], "{shares:?}");
+    assert!(share_of(&shares, Term::Factor(0)).share.unwrap() < 0.05, "{shares:?}");
+}
+
+#[test]
+fn a_pair_that_has_each_of_its_cells_to_itself_is_not_judged_by_their_runs() {
+    let shares = variance_shares(&[3, 2, 3], &slow_file_system_with_options()).unwrap();
+    assert_eq!(share_of(&shares, Term::Pair(1, 2)).p, None);
+}
+
 #[test]
 fn few_cells_are_judged_by_their_runs() {
     let shares = variance_shares(&[3], &study(&[3], 3, 10, 3, &|row| row[0] as f64 * 3.0)).unwrap();
