@@ -48,7 +48,7 @@ pub struct Tuning {
     pub announced_max_bytes: usize,
     /// Pages that a checkpoint writes home at once; at least 1.
     pub home_write_pages_max: usize,
-    /// Bytes in a commit that nobody may be waiting for, while small writes come.
+    /// Bytes in a commit that nobody may be waiting for, while small writes come; at least 1.
     pub shared_bulk_max_bytes: usize,
     /// Bytes on their way home at once, while small writes come.
     pub shared_home_max_bytes: u64,
@@ -67,6 +67,7 @@ impl Tuning {
             turn_pages_max: self.turn_pages_max.max(1),
             announced_max_bytes: self.announced_max_bytes.min(RECORD_BYTES_MAX / 4),
             home_write_pages_max: self.home_write_pages_max.max(1),
+            shared_bulk_max_bytes: self.shared_bulk_max_bytes.max(1),
             ..self
         }
     }
@@ -95,7 +96,7 @@ impl Default for Tuning {
 pub struct OpenOptions {
     /// Which bytes go through the log.
     pub journaling: Journaling,
-    /// Largest commit record, in bytes.
+    /// Largest commit record, in bytes, where it carries more than one write.
     pub batch_max_bytes: usize,
     /// Commit records that may be under way at once, where the log's drive is so slow that it pays.
     pub commits_in_flight_max: usize,

@@ -14,7 +14,7 @@ use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::faults::Faults;
 use evenkeel_sim::image::Image;
 use evenkeel_sim::random::Random;
-use machine::{Machine, PAGE, Plan, SimVolume, filled, noise, patch, read};
+use machine::{Life, Machine, PAGE, Plan, SimVolume, WHOLE_LIFE, filled, noise, patch, read};
 
 const PAGES: u64 = 40;
 
@@ -32,6 +32,46 @@ async fn assert_read_only(volume: &SimVolume, reason: &str) {
     is_latched(volume.write_zeroes(Extent::new(0, PAGE), Durability::Durable).await);
     is_latched(volume.checkpoint().await);
     assert!(volume.failure().is_some_and(|failure| failure.to_string().contains(reason)));
+}
+
+#[test]
+fn a_page_that_cannot_be_read_while_the_log_is_is_whole_again_once_it_can() {
+    for separate_log in [true, false] {
+        let plan = Plan { separate_log, ..Plan::of_pages(PAGES) };
+        let (machine, mut expected) = filled(plan, 3);
+        let writes: Vec<(u64, Vec<u8>)> =
+            (0..8).map(|number| (number * 4 * PAGE + 700, noise(number, 3000 + number as usize))).collect();
+        writes.iter().for_each(|(offset, bytes)| patch(&mut expected, *offset, bytes));
+        let story = async |life: Life| {
+            let volume = life.open().await.unwrap();
+            for (offset, bytes) in &writes {
+                volume.write(*offset, bytes, Durability::Durable).await.unwrap();
+            }
+            volume.checkpoint().await.unwrap();
+        };
+        let events = machine.fork(1).live(WHOLE_LIFE, story).1;
+        let mut opened_though = 0;
+        for back in 1..10 {
+            // Within the checkpoint: pages are partly home.
+            let mut cut = machine.fork(back);
+            let plan = CutPlan { at_event: Some(events - back), kind: CutKind::PowerCut };
+            let _cut_off = cut.live(plan, story);
+            cut.power_cut();
+            for first in 0..30 {
+                let mut machine = cut.fork(first);
+                // A read of several pages fails, and that of the first of them alone.
+                let is_opened = machine.live_whole(async |life| {
+                    life.home
+                        .set_faults(Faults { failing_operations: first..first + 2, ..Faults::default() });
+                    life.open().await.is_ok()
+                });
+                opened_though += u32::from(is_opened);
+                machine.power_cut();
+                assert!(machine.contents() == expected, "cut {back} before the end, operation {first}");
+            }
+        }
+        assert!(opened_though > 0);
+    }
 }
 
 #[test]

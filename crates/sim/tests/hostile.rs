@@ -114,6 +114,34 @@ fn a_log_that_speaks_of_pages_that_are_not_there_is_refused() {
 }
 
 #[test]
+fn a_log_that_changes_more_pages_than_its_checkpoints_could_name_is_refused_before_they_fill_memory() {
+    const PAGES: u64 = 64 << 10;
+    let mut machine = Machine::new(Plan::of_pages(PAGES), 1);
+    machine.live_whole(async |life| {
+        let mut page = vec![0; PAGE as usize];
+        life.log.read(0, &mut page).await.unwrap();
+        let superblock = Superblock::decode(&page).unwrap();
+        let mut builder = RecordBuilder::default();
+        builder.clear();
+        builder.tag(&Tag::Discard { page: 0, count: PAGES as u32 });
+        let header = Header {
+            kind: RecordKind::Commit,
+            epoch: superblock.epoch,
+            sequence: superblock.tail_sequence,
+            acknowledged: 0,
+            through: 0,
+            tags: 0,
+            payload_bytes: 0,
+            len_bytes: 0,
+        };
+        let record = builder.seal(superblock.volume, header, 512).to_vec();
+        life.log.write(2 * PAGE + superblock.tail_offset, &record, Durability::Durable).await.unwrap();
+    });
+    let opened = machine.live_whole(async |life| life.open().await.map(drop));
+    assert!(matches!(&opened, Err(Error::Unusable(why)) if why.contains("more pages")), "{opened:?}");
+}
+
+#[test]
 fn what_a_device_held_before_is_nothing_to_a_new_volume() {
     for plan in Plan::every_kind(PAGES) {
         let mut machine = Machine::new(plan, 1);

@@ -15,7 +15,7 @@ use evenkeel_engine::options::{CreateOptions, Journaling, Tuning};
 use evenkeel_engine::volume::{arena_bytes_min, check};
 use evenkeel_sim::image::{Image, Payload, SharedImage};
 use evenkeel_sim::random::Random;
-use machine::{Machine, PAGE, Plan};
+use machine::{Machine, PAGE, Plan, patch};
 
 fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
@@ -225,14 +225,44 @@ fn portions_of_nothing_and_of_everything_are_taken_for_the_least_and_the_most() 
     for number in [0, usize::MAX] {
         let mut plan = Plan::of_pages(200);
         plan.create.log_bytes = 4 << 20;
+        plan.open.batch_max_bytes = number;
         plan.open.tuning = Tuning {
             turn_pages_max: number,
             announced_max_bytes: number,
             home_write_pages_max: number,
+            shared_bulk_max_bytes: number,
             ..Tuning::default()
         };
-        let (mut machine, expected) = filled(plan, 7);
+        let (mut machine, mut expected) = filled(plan, 7);
+        let bulk = noise(1, 100 << 10);
+        patch(&mut expected, 0, &[1; 10]);
+        patch(&mut expected, PAGE, &bulk);
+        machine.live_whole(async |life| {
+            let volume = life.open().await.unwrap();
+            volume.write(0, &[1; 10], Durability::Durable).await.unwrap();
+            volume.write(PAGE, &bulk, Durability::Durable).await.unwrap();
+        });
         assert!(machine.contents() == expected, "{number}");
+    }
+}
+
+#[test]
+fn the_smallest_arena_holds_the_largest_atomic_write_in_whole_pages_wherever_it_begins() {
+    for atomic_max_bytes in [4096, 5000, 8192, 16_384] {
+        let mut plan = Plan::of_pages(40);
+        plan.create.atomic_max_bytes = atomic_max_bytes;
+        plan.open.journaling = Journaling::WholePages;
+        plan.arena_bytes = arena_bytes_min(atomic_max_bytes) as usize;
+        let (mut machine, mut expected) = filled(plan, 7);
+        let bytes = noise(1, atomic_max_bytes as usize);
+        for offset in [100, 9 * PAGE - 1] {
+            patch(&mut expected, offset, &bytes);
+            machine.live_whole(async |life| {
+                let volume = life.open().await.unwrap();
+                volume.write(offset, &bytes, Durability::Durable).await.unwrap();
+            });
+        }
+        assert!(machine.contents() == expected, "{atomic_max_bytes}");
     }
 }
 

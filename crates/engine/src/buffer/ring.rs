@@ -292,12 +292,12 @@ pub(crate) fn unit_bytes_max_of(arena_bytes: usize) -> usize {
     (capacity_of(arena_bytes) / 2).saturating_sub(8)
 }
 
-/// Bytes of the smallest arena for writes of `atomic_max_bytes`: one such, wherever it begins in a page, with what says
-/// of it where it goes.
+/// Bytes of the smallest arena for writes of `atomic_max_bytes`: one such, wherever it begins in a page, in whole pages,
+/// with what says of it where it goes.
 pub(crate) fn arena_bytes_min(atomic_max_bytes: u64) -> u64 {
     // Twice what `unit_bytes_max_of` takes off, and what rounding does.
     const LOST_BYTES: u64 = RING_OFFSET as u64 + 24;
-    atomic_max_bytes.saturating_add(PAGE_BYTES + LOST_BYTES)
+    atomic_max_bytes.saturating_add(2 * (PAGE_BYTES + LOST_BYTES))
 }
 
 fn payload_at(offset: usize, extents: usize) -> usize {

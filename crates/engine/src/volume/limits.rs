@@ -135,7 +135,7 @@ impl Limits {
 
     /// Largest record of a commit that carries more than one unit.
     pub(super) fn batch_max_bytes(&self, wanted_bytes: usize) -> usize {
-        wanted_bytes.min(self.commit_used_max as usize / 4).min(COMMIT_MAX_BYTES)
+        wanted_bytes.clamp(1, COMMIT_MAX_BYTES).min(self.commit_used_max as usize / 4)
     }
 
     /// Pages that one commit may change: it finds frames once a checkpoint has freed all but those that are stuck.

@@ -82,13 +82,16 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         let root_zone = layout.roots[usize::from(superblock.root_slot)];
         let root = read_root(&home, root_zone, superblock.root_sum, layout.table_pages()).await?;
 
-        let limits_of_log = Limits::of(
-            layout.log.len,
-            superblock.log_sector_bytes as usize,
-            layout.table_pages(),
-            !home.geometry().atomic_sectors,
-            options.tuning.announced_max_bytes,
-        );
+        let log_limits = |needs_images| {
+            Limits::of(
+                layout.log.len,
+                superblock.log_sector_bytes as usize,
+                layout.table_pages(),
+                needs_images,
+                options.tuning.announced_max_bytes,
+            )
+        };
+        let limits_of_log = log_limits(!home.geometry().atomic_sectors);
         let limits = limits_of_log.within(options.dirty_pages_max, superblock.atomic_max_bytes);
         limits.check_suffice(superblock.atomic_max_bytes, layout.log.len)?;
         let found = scan(&*log, layout.log, &superblock).await;
@@ -109,7 +112,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             |record: &&Scanned| matches!(record.header.kind, RecordKind::Commit | RecordKind::Intent);
         add(&counters.replayed_records, found.records.iter().filter(brings).count() as u64);
         let home_pages = Home::new(Rc::clone(&home), layout.clone(), root, &options, Rc::clone(&counters));
-        replay(&home_pages, &found.records).await?;
+        let dirty_pages_max =
+            [true, false].map(|needs_images| log_limits(needs_images).dirty_pages_max).into_iter().max();
+        replay(&home_pages, &found.records, dirty_pages_max.unwrap_or_default()).await?;
 
         let durable = durable_units(&found.records);
         let is_durable = |unit: u64| {

@@ -70,14 +70,19 @@ struct TableHistory {
     image: Option<(usize, usize)>,
 }
 
-/// Puts everything that the log says into `home`.
+/// Puts everything that the log says into `home`. A volume with such a log never had more dirty pages than
+/// `dirty_pages_max`, and as many again that a checkpoint wrote.
 ///
 /// # Errors
 ///
-/// [`Error::Damaged`] for a page that cannot be made whole, [`Error::Unusable`] for a table page; those of the
-/// device.
-pub(super) async fn replay<H: Device>(home: &Home<H>, records: &[Scanned]) -> Result<(), Error> {
-    let (pages, table) = histories(home, records)?;
+/// [`Error::Damaged`] for a page that cannot be made whole, [`Error::Unusable`] for a table page, and for a log that
+/// changes far more pages than that; those of the device.
+pub(super) async fn replay<H: Device>(
+    home: &Home<H>,
+    records: &[Scanned],
+    dirty_pages_max: usize,
+) -> Result<(), Error> {
+    let (pages, table) = histories(home, records, dirty_pages_max)?;
     for (&number, history) in &table {
         replay_table_page(home, records, number, history).await?;
     }
@@ -95,7 +100,12 @@ pub(super) async fn replay<H: Device>(home: &Home<H>, records: &[Scanned]) -> Re
 fn histories<H: Device>(
     home: &Home<H>,
     records: &[Scanned],
+    dirty_pages_max: usize,
 ) -> Result<(PageHistories, TableHistories), Error> {
+    // Nobody made such a log by writing: it is not worth the memory to find out what else is wrong with it.
+    let is_beyond_reason = || home.dirty_pages() > dirty_pages_max.saturating_mul(4);
+    let beyond_reason =
+        || Error::Unusable("the log changes more pages than a checkpoint could name".to_owned());
     let mut histories = PageHistories::default();
     for tag in records.iter().flat_map(|record| &record.tags) {
         if let Tag::Page { page, .. } = *tag {
@@ -119,12 +129,13 @@ fn histories<H: Device>(
                     Some(history) => history.changes.push(change),
                     None => apply(home, records, &change),
                 }
+                if is_beyond_reason() { Err(beyond_reason()) } else { Ok(()) }
             };
             match tag {
-                Tag::Delta { page, .. } | Tag::Zero { page, .. } => note(page, tag),
+                Tag::Delta { page, .. } | Tag::Zero { page, .. } => note(page, tag)?,
                 Tag::Discard { page, count } => {
                     for page in page..page + u64::from(count) {
-                        note(page, Tag::Discard { page, count: 1 });
+                        note(page, Tag::Discard { page, count: 1 })?;
                     }
                 }
                 Tag::Page { page, sum } => {
