@@ -2,7 +2,11 @@
 
 mod machine;
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use evenkeel_engine::device::Durability;
+use evenkeel_engine::env::Env;
 use evenkeel_engine::options::Journaling;
 use evenkeel_sim::faults::Faults;
 use machine::{Machine, PAGE, Plan, filled, noise, patch};
@@ -88,4 +92,31 @@ fn a_large_write_goes_straight_home_in_one_piece() {
             assert_eq!(volume.counters().direct_writes, 1, "{journaling:?}");
         });
     }
+}
+
+#[test]
+fn no_commit_is_written_in_which_there_is_nothing() {
+    let mut plan = Plan::of_pages(400);
+    plan.create.log_bytes = 4 << 20; // no commit waits for room
+    plan.arena_bytes = 4 << 20;
+    plan.open.batch_max_bytes = 2; // one write in each
+    Machine::new(plan, 3).live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        let before = volume.counters();
+        let is_flushed = Rc::new(Cell::new(false));
+        let (beside, told) = (volume.clone(), Rc::clone(&is_flushed));
+        life.env.spawn(async move {
+            beside.write(100 * PAGE, &noise(1, 100 * PAGE as usize), Durability::Durable).await.unwrap();
+            told.set(true);
+        });
+        // While small writes come, much waits for more of its kind that is under way.
+        let mut small_writes = 0;
+        while !is_flushed.get() {
+            volume.write(small_writes * 200, &[7; 100], Durability::Durable).await.unwrap();
+            small_writes += 1;
+        }
+        let after = volume.counters();
+        assert_eq!(after.committed_units - before.committed_units, small_writes + 25);
+        assert_eq!(after.commits - before.commits, small_writes + 25);
+    });
 }

@@ -409,6 +409,16 @@ fn a_write_that_nobody_waits_for_goes_once_newer_ones_hold_all_of_it_between_the
 }
 
 #[test]
+fn what_newer_writes_hold_between_them_leaves_its_room_at_once() {
+    let mut buffer = buffer();
+    buffer.tune(Tuning { crowded_min: 4, ..Tuning::default() });
+    for (offset, len) in [(0, 100), (0, 60), (500, 10), (50, 50)] {
+        write(&mut buffer, offset, len, Content::Data);
+    }
+    assert_eq!(buffer.fill().0, unit_bytes(1, 60) + unit_bytes(1, 10) + unit_bytes(1, 50));
+}
+
+#[test]
 fn a_flush_costs_the_same_however_often_other_bytes_of_its_page_were_overwritten() {
     let steps = |others: u64| {
         let (mut buffer, _) = opened(memory(64 << 20), 1);

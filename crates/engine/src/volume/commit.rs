@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::Inner;
+use super::limits::Limits;
 use crate::buffer::queue::Lane;
 use crate::buffer::{Batch, BatchMax};
 use crate::counters::add;
@@ -78,11 +79,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             None => self.next_batch(&mut commits)?,
         };
         let len = record_bytes(batch.tags.len(), batch.payload_bytes, self.log.sector_bytes()) as u64;
-        let (pages, partial) = commits.pages_under_way();
-        let pages_after = self.home.dirty_pages() + pages + batch.pages;
-        let uncovered_after = self.home.uncovered_pages() + partial + batch.partial_pages;
-        let has_frames =
-            pages_after <= self.limits.dirty_pages_max && uncovered_after <= self.limits.image_pages_max;
+        let waiting = (self.home.dirty_pages(), self.home.uncovered_pages());
+        let has_frames = commits.has_frames(waiting, &batch, &self.limits);
         let slot = has_frames.then(|| self.log.reserve(len, self.limits.commit_used_max)).flatten();
         let Some(slot) = slot else {
             add(&self.counters.log_waits, 1);
@@ -236,10 +234,14 @@ impl Commits {
         useful.clamp(1, allowed_max.max(1))
     }
 
-    /// Pages that the commits under way change, and those of them that they change in part.
-    fn pages_under_way(&self) -> (usize, usize) {
-        let batches = self.in_flight.iter().map(|commit| &commit.batch);
-        batches.fold((0, 0), |(pages, partial), batch| (pages + batch.pages, partial + batch.partial_pages))
+    /// Whether there are frames for what `batch` changes, beside those that wait for a checkpoint (and those of them of
+    /// which the log does not hold every byte) and those of the commits under way.
+    fn has_frames(&self, waiting: (usize, usize), batch: &Batch, limits: &Limits) -> bool {
+        let batches = self.in_flight.iter().map(|commit| &commit.batch).chain([batch]);
+        let (pages, uncovered) = batches.fold(waiting, |(pages, uncovered), batch| {
+            (pages + batch.pages, uncovered + batch.partial_pages)
+        });
+        pages <= limits.dirty_pages_max && uncovered <= limits.image_pages_max
     }
 }
 
@@ -261,13 +263,21 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_all_commits_under_way_count() {
-        let mut commits = Commits::default();
-        for (sequence, pages, partial_pages) in [(1, 5, 2), (2, 7, 4)] {
+    fn a_commit_needs_frames_beside_those_that_wait_and_those_of_all_commits_under_way() {
+        let changing = |pages, partial_pages| {
             let mut batch = Batch::default();
             (batch.pages, batch.partial_pages) = (pages, partial_pages);
+            batch
+        };
+        let mut commits = Commits::default();
+        for (sequence, batch) in [(1, changing(5, 2)), (2, changing(7, 4))] {
             commits.in_flight.push_back(Commit { sequence, batch, builder: None });
         }
-        assert_eq!(commits.pages_under_way(), (12, 6));
+        let limits = Limits::of(64 << 20, 512, 1, true, 128 << 10);
+        let (pages_max, images_max) = (limits.dirty_pages_max, limits.image_pages_max);
+        let has_frames = |pages, uncovered| commits.has_frames((pages, uncovered), &changing(9, 3), &limits);
+        assert!(has_frames(pages_max - 21, images_max - 9), "they are just enough");
+        assert!(!has_frames(pages_max - 20, images_max - 9), "one page too many");
+        assert!(!has_frames(pages_max - 21, images_max - 8), "one image too many");
     }
 }
