@@ -1,4 +1,4 @@
-//! What an operation asks of the drives: no more than it needs.
+//! What an operation asks of the drives, and of those beside it: no more than it needs.
 
 mod machine;
 
@@ -9,7 +9,7 @@ use evenkeel_engine::device::Durability;
 use evenkeel_engine::env::Env;
 use evenkeel_engine::options::Journaling;
 use evenkeel_sim::faults::Faults;
-use machine::{Machine, PAGE, Plan, filled, noise, patch};
+use machine::{Machine, PAGE, Plan, filled, noise, patch, read};
 
 /// A part of each of these pages is durable in the log, a checkpoint has said that it takes them home, and came no
 /// further.
@@ -95,6 +95,24 @@ fn a_large_write_goes_straight_home_in_one_piece() {
 }
 
 #[test]
+fn a_larger_write_goes_straight_home_in_pieces_of_half_the_pages_that_may_be_dirty() {
+    let mut plan = Plan::of_pages(200);
+    plan.open.journaling = Journaling::Selective { threshold_bytes: 16384 };
+    plan.open.dirty_pages_max = 20;
+    let (mut machine, mut expected) = filled(plan, 3);
+    machine.live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        assert_eq!(volume.occupancy().dirty_max_bytes, 20 * PAGE);
+        let bytes = noise(1, 95 * PAGE as usize);
+        volume.write(50 * PAGE, &bytes, Durability::Durable).await.unwrap();
+        assert_eq!(volume.counters().direct_writes, 10);
+        patch(&mut expected, 50 * PAGE, &bytes);
+    });
+    machine.power_cut();
+    assert!(machine.contents() == expected);
+}
+
+#[test]
 fn no_commit_is_written_in_which_there_is_nothing() {
     let mut plan = Plan::of_pages(400);
     plan.create.log_bytes = 4 << 20; // no commit waits for room
@@ -118,5 +136,66 @@ fn no_commit_is_written_in_which_there_is_nothing() {
         let after = volume.counters();
         assert_eq!(after.committed_units - before.committed_units, small_writes + 25);
         assert_eq!(after.commits - before.commits, small_writes + 25);
+    });
+}
+
+#[test]
+fn others_have_their_turn_between_the_pieces_of_a_large_write() {
+    let mut plan = Plan::of_pages(200);
+    plan.arena_bytes = 4 << 20; // it waits for nothing
+    Machine::new(plan, 3).live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        let turns = Rc::new(Cell::new(0));
+        let (env, taken) = (life.env.clone(), Rc::clone(&turns));
+        life.env.spawn(async move {
+            loop {
+                env.sleep(0).await;
+                taken.set(taken.get() + 1);
+            }
+        });
+        let before = turns.get();
+        volume.write(0, &noise(1, 200 * PAGE as usize), Durability::Buffered).await.unwrap();
+        let between = turns.get() - before;
+        assert!(between >= 25, "{between} turns in 50 pieces");
+    });
+}
+
+#[test]
+fn of_a_write_over_durable_bytes_that_are_in_memory_only_what_differs_is_logged() {
+    let (mut machine, mut expected) = filled(Plan::of_pages(40), 3);
+    machine.live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        let durable = read(&volume, 5 * PAGE, PAGE as usize).await.unwrap();
+        let mut changed = durable.clone();
+        for range in [100..110, 3000..3020] {
+            changed[range].iter_mut().for_each(|byte| *byte = !*byte);
+        }
+        let before = volume.counters();
+        volume.write(5 * PAGE, &changed, Durability::Durable).await.unwrap();
+        let after = volume.counters();
+        assert_eq!(after.delta_bytes - before.delta_bytes, 30);
+        assert_eq!(after.equal_bytes - before.equal_bytes, PAGE - 30);
+
+        // What is not durable yet is no measure: whoever writes the old bytes again means them.
+        volume.write(5 * PAGE, &durable, Durability::Buffered).await.unwrap();
+        volume.write(5 * PAGE, &changed, Durability::Durable).await.unwrap();
+        patch(&mut expected, 5 * PAGE, &changed);
+        assert!(read(&volume, 5 * PAGE, PAGE as usize).await.unwrap() == changed);
+    });
+    machine.power_cut();
+    assert!(machine.contents() == expected);
+}
+
+#[test]
+fn a_write_over_several_pages_is_one_range_in_the_buffer() {
+    Machine::new(Plan::of_pages(40), 3).live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        let mut used = vec![volume.occupancy().buffer_used_bytes];
+        for (page, pages) in [(5, 1), (10, 4)] {
+            volume.write(page * PAGE, &noise(1, pages * PAGE as usize), Durability::Buffered).await.unwrap();
+            used.push(volume.occupancy().buffer_used_bytes);
+        }
+        let (of_one, of_four) = (used[1] - used[0], used[2] - used[1]);
+        assert_eq!(of_four - of_one, 3 * PAGE, "{used:?}");
     });
 }

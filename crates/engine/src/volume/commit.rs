@@ -178,10 +178,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             self.changed.all();
             let durable = self.buffer.borrow().durable();
             Lane::ALL.into_iter().for_each(|lane| self.durable[lane as usize].through(durable.of(lane)));
-            let is_half_full = self.log.used_bytes() > self.limits.commit_used_max / 2
-                || self.home.dirty_pages() > self.limits.dirty_pages_max / 2
-                || self.home.uncovered_pages() > self.limits.image_pages_max / 2;
-            if is_half_full {
+            let (dirty, uncovered) = (self.home.dirty_pages(), self.home.uncovered_pages());
+            if self.limits.is_half_full(self.log.used_bytes(), dirty, uncovered) {
                 self.want_checkpoint();
             }
             self.pump_soon();

@@ -143,6 +143,18 @@ impl Limits {
         self.dirty_pages_max.min(self.image_pages_max) - self.stuck_pages_max()
     }
 
+    /// Whether a checkpoint is due, so that no commit has to wait for it.
+    pub(super) fn is_half_full(
+        &self,
+        log_used_bytes: u64,
+        dirty_pages: usize,
+        uncovered_pages: usize,
+    ) -> bool {
+        log_used_bytes > self.commit_used_max / 2
+            || dirty_pages > self.dirty_pages_max / 2
+            || uncovered_pages > self.image_pages_max / 2
+    }
+
     /// Pages that may be unable to go home while the volume takes writes.
     pub(super) fn stuck_pages_max(&self) -> usize {
         self.dirty_pages_max.min(self.image_pages_max) / 4
@@ -198,6 +210,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_checkpoint_is_due_once_half_of_anything_is_used() {
+        let limits = Limits::of(64 << 20, 512, 1, true, 128 << 10);
+        let (log, pages, images) =
+            (limits.commit_used_max / 2, limits.dirty_pages_max / 2, limits.image_pages_max / 2);
+        assert!(!limits.is_half_full(log, pages, images));
+        for (log, pages, images) in [(log + 1, 0, 0), (0, pages + 1, 0), (0, 0, images + 1)] {
+            assert!(limits.is_half_full(log, pages, images), "{log} bytes, {pages} pages, {images} images");
+        }
+    }
     use crate::format::record::record_bytes;
 
     /// Bytes of the log that announcing so many of one kind takes, as a checkpoint cuts them into records.
