@@ -5,7 +5,7 @@ mod machine;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use evenkeel_engine::device::Durability;
+use evenkeel_engine::device::{Durability, Extent};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::options::Journaling;
 use evenkeel_sim::faults::Faults;
@@ -113,6 +113,32 @@ fn a_larger_write_goes_straight_home_in_pieces_of_half_the_pages_that_may_be_dir
 }
 
 #[test]
+fn large_writes_wait_for_a_checkpoint_only_where_the_log_or_the_table_needs_one() {
+    /// Pages of which one page of the table speaks.
+    const STRIDE: u64 = 512;
+    let mut plan = Plan::of_pages(STRIDE * 22);
+    plan.open.journaling = Journaling::Selective { threshold_bytes: 16384 };
+    plan.open.dirty_pages_max = 20;
+    let bytes = noise(1, 5 * PAGE as usize);
+    let checkpoints_of = |offset: fn(u64) -> u64, writes: u64| {
+        Machine::new(plan, 3).live_whole(async |life| {
+            let volume = life.open().await.unwrap();
+            let before = volume.counters();
+            for number in 0..writes {
+                volume.write(offset(number), &bytes, Durability::Durable).await.unwrap();
+            }
+            let after = volume.counters();
+            assert_eq!(after.direct_writes - before.direct_writes, writes);
+            after.checkpoints - before.checkpoints
+        })
+    };
+    assert_eq!(checkpoints_of(|number| number * STRIDE * PAGE, 22), 1, "eleven pages of the table changed");
+    // Each is two records of a sector; three quarters of the log are for commits.
+    assert_eq!(checkpoints_of(|_| 0, 193), 0, "192 writes fill that to the byte");
+    assert_eq!(checkpoints_of(|_| 0, 194), 1);
+}
+
+#[test]
 fn no_commit_is_written_in_which_there_is_nothing() {
     let mut plan = Plan::of_pages(400);
     plan.create.log_bytes = 4 << 20; // no commit waits for room
@@ -176,6 +202,8 @@ fn of_a_write_over_durable_bytes_that_are_in_memory_only_what_differs_is_logged(
         assert_eq!(after.delta_bytes - before.delta_bytes, 30);
         assert_eq!(after.equal_bytes - before.equal_bytes, PAGE - 30);
 
+        assert!(read(&volume, 5 * PAGE, PAGE as usize).await.unwrap() == changed);
+
         // What is not durable yet is no measure: whoever writes the old bytes again means them.
         volume.write(5 * PAGE, &durable, Durability::Buffered).await.unwrap();
         volume.write(5 * PAGE, &changed, Durability::Durable).await.unwrap();
@@ -184,6 +212,32 @@ fn of_a_write_over_durable_bytes_that_are_in_memory_only_what_differs_is_logged(
     });
     machine.power_cut();
     assert!(machine.contents() == expected);
+}
+
+#[test]
+fn a_page_whose_image_is_due_is_logged_whole_once_instead_of_its_change_and_the_image() {
+    let mut plan = Plan::of_pages(40);
+    plan.atomic_sectors = false;
+    plan.create.log_bytes = 1 << 20;
+    let (mut machine, _) = filled(plan, 3);
+    machine.live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        let logged = async |offset: u64, bytes: &[u8]| {
+            let before = volume.counters();
+            volume.write(offset, bytes, Durability::Durable).await.unwrap();
+            volume.counters().delta_bytes - before.delta_bytes
+        };
+        let mut page = read(&volume, 5 * PAGE, PAGE as usize).await.unwrap();
+        assert_eq!(logged(5 * PAGE, &page).await, 0, "nothing changes");
+        page[100] = !page[100];
+        assert_eq!(logged(5 * PAGE, &page).await, PAGE);
+        page[200] = !page[200];
+        assert_eq!(logged(5 * PAGE, &page).await, 1, "the log holds all of it");
+
+        let mut part = read(&volume, 6 * PAGE, 1000).await.unwrap();
+        part[100] = !part[100];
+        assert_eq!(logged(6 * PAGE, &part).await, 1, "the rest would have to be read for it");
+    });
 }
 
 #[test]
@@ -197,5 +251,46 @@ fn a_write_over_several_pages_is_one_range_in_the_buffer() {
         }
         let (of_one, of_four) = (used[1] - used[0], used[2] - used[1]);
         assert_eq!(of_four - of_one, 3 * PAGE, "{used:?}");
+    });
+}
+
+#[test]
+fn neighbouring_pages_are_discarded_as_one() {
+    let mut plan = Plan::of_pages(200);
+    plan.create.log_bytes = 4 << 20;
+    plan.arena_bytes = 4 << 20;
+    let (mut machine, _) = filled(plan, 3);
+    machine.live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        let before = volume.counters();
+        volume.write_zeroes(Extent::new(10 * PAGE, 64 * PAGE), Durability::Durable).await.unwrap();
+        assert_eq!(volume.counters().committed_units - before.committed_units, 1);
+    });
+}
+
+#[test]
+fn what_nobody_waits_for_leaves_the_buffer_once_half_of_it_is_used_until_three_eighths_are() {
+    let mut plan = Plan::of_pages(400);
+    plan.create.log_bytes = 4 << 20;
+    plan.arena_bytes = 1 << 20;
+    Machine::new(plan, 3).live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        let before = volume.counters();
+        let used = || volume.occupancy().buffer_used_bytes;
+        let eighth = volume.occupancy().buffer_bytes / 8;
+        let mut pages = 0..400;
+        let mut write_until = async |used_bytes: u64| {
+            while used() < used_bytes {
+                let offset = pages.next().unwrap() * PAGE;
+                volume.write(offset, &[7; PAGE as usize], Durability::Buffered).await.unwrap();
+            }
+            life.env.sleep(100_000_000).await;
+        };
+        write_until(4 * eighth - 2 * PAGE).await;
+        assert_eq!(volume.counters().commits, before.commits);
+        assert!(used() >= 4 * eighth - 2 * PAGE, "nothing has left");
+        write_until(4 * eighth + eighth / 2).await;
+        assert!(used() <= 3 * eighth, "{} of {}", used(), 8 * eighth);
+        assert_eq!(volume.counters().buffer_waits, before.buffer_waits);
     });
 }

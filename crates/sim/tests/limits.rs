@@ -118,7 +118,11 @@ fn whole_pages_are_written_with_a_small_cache_too() {
         let (mut machine, mut expected) = filled(plan, 1);
         let bytes = noise(1, 256 << 10);
         machine.live_whole(async |life| {
-            life.open().await.unwrap().write(100, &bytes, Durability::Durable).await.unwrap();
+            let volume = life.open().await.unwrap();
+            let before = volume.counters();
+            volume.write(100, &bytes, Durability::Durable).await.unwrap();
+            let commits = volume.counters().committed_units - before.committed_units;
+            assert_eq!(commits, u64::from(journaling == Journaling::WholePages), "no larger than one commit");
         });
         machine.power_cut();
         expected[100..100 + bytes.len()].copy_from_slice(&bytes);

@@ -75,6 +75,15 @@ mod tests {
         assert!(differences(&old, &old).is_empty());
     }
 
+    #[test]
+    fn an_equal_run_between_two_changes_is_left_out_once_it_is_long_enough() {
+        for (next, expected) in [(32, vec![(0, 33)]), (33, vec![(0, 1), (33, 34)])] {
+            let (old, mut new) = ([0; 100], [0; 100]);
+            (new[0], new[next]) = (1, 1);
+            assert_eq!(differences(&old, &new)[..], expected, "{next}");
+        }
+    }
+
     proptest! {
         #[test]
         fn differences_cover_every_changed_byte_and_no_long_equal_run(

@@ -101,14 +101,12 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
 
     /// The whole pages that a write makes, as one unit a piece: the baseline of data journaling.
     pub(super) async fn write_whole_pages(self: &Rc<Self>, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        // All pages of a piece are in memory at once.
-        let piece_max = self.atomic_max_bytes.min((self.home.load_pages_max() - 1) * PAGE_BYTES);
-        for (offset, piece) in pieces(offset, bytes, piece_max) {
+        for (offset, piece) in pieces(offset, bytes, self.atomic_max_bytes) {
             let extent = Extent::new(offset, piece.len() as u64);
             loop {
                 self.wait_not_direct(&extent).await?;
                 let pages = crate::buffer::pages_of(&extent);
-                self.home.load(pages.start, pages.end).await?;
+                self.load_around(&extent).await?;
                 let whole = self.compose(&extent, piece);
                 let unit = UnitExtent {
                     offset: pages.start * PAGE_BYTES,
@@ -124,12 +122,27 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         Ok(())
     }
 
-    /// The pages that `extent` touches, all of them known, with `bytes` in place.
+    /// Makes the pages known that `extent` touches. Of more than fit in memory at once those that it holds whole, which
+    /// nobody needs, stay unknown.
+    async fn load_around(&self, extent: &Extent) -> Result<(), Error> {
+        let pages = crate::buffer::pages_of(extent);
+        if pages.end - pages.start <= self.home.load_pages_max() {
+            return self.home.load(pages.start, pages.end).await;
+        }
+        let is_needed = |page: &u64| !holds_page(extent, *page) && !self.home.is_known(*page);
+        while let Some(page) = [pages.start, pages.end - 1].into_iter().find(is_needed) {
+            self.home.load(page, page + 1).await?;
+        }
+        Ok(())
+    }
+
+    /// The pages that `extent` touches, with `bytes` in place; known are those of which it holds a part.
     pub(super) fn compose(&self, extent: &Extent, bytes: &[u8]) -> Vec<u8> {
         let pages = crate::buffer::pages_of(extent);
         let mut whole = vec![0; ((pages.end - pages.start) * PAGE_BYTES) as usize];
         let buffer = self.buffer.borrow();
-        for (page, target) in pages.clone().zip(whole.chunks_exact_mut(PAGE)) {
+        let in_part = |(page, _): &(u64, &mut [u8])| !holds_page(extent, *page);
+        for (page, target) in pages.clone().zip(whole.chunks_exact_mut(PAGE)).filter(in_part) {
             self.home.copy(page, 0, target);
             buffer.overlay(page, 0, target);
         }
@@ -263,6 +276,10 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             })
             .await
     }
+}
+
+fn holds_page(extent: &Extent, page: u64) -> bool {
+    extent.holds(&Extent::new(page * PAGE_BYTES, PAGE_BYTES))
 }
 
 /// A write as pieces of up to `piece_max` bytes, cut at page boundaries; in one piece if it is no larger.
