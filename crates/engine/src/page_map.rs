@@ -32,3 +32,29 @@ impl Hasher for PageHasher {
         self.0 = mixed ^ (mixed >> 31);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_mixes_as_splitmix64_does() {
+        // The first numbers that splitmix64 makes of the seed 1234567.
+        for (number, made) in (1..).zip([6_457_827_717_110_365_317, 3_203_168_211_198_807_973u64]) {
+            let mut hasher = PageHasher::default();
+            hasher.write_u64(0x9e37_79b9_7f4a_7c15u64.wrapping_mul(number).wrapping_add(1_234_567));
+            assert_eq!(hasher.finish(), made);
+        }
+    }
+
+    #[test]
+    fn bytes_are_mixed_one_behind_another() {
+        let (mut first, mut both, mut second) =
+            (PageHasher::default(), PageHasher::default(), PageHasher::default());
+        first.write(&[1]);
+        both.write(&[1, 5]);
+        second.write_u64(first.finish() ^ 5);
+        assert_eq!(both.finish(), second.finish());
+        assert_ne!(both.finish(), 0);
+    }
+}
