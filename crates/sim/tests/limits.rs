@@ -185,14 +185,25 @@ fn more_than_the_log_holds_is_flushed_in_portions() {
 
 #[test]
 fn the_smallest_arena_is_enough_and_a_smaller_one_is_refused() {
-    let mut plan = Plan::of_pages(40);
-    plan.arena_bytes = arena_bytes_min(plan.create.atomic_max_bytes) as usize;
-    let (mut machine, expected) = filled(plan, 7);
-    machine.kill();
-    assert!(machine.contents() == expected);
-    let mut machine = Machine::new(Plan { arena_bytes: plan.arena_bytes - 1, ..plan }, 7);
-    let opened = machine.live_whole(async |life| life.open().await.map(drop));
-    assert!(matches!(opened, Err(Error::Unusable(_))), "{opened:?}");
+    for journaling in [Journaling::Wasteless, Journaling::WholePages] {
+        let mut plan = Plan::of_pages(40);
+        plan.open.journaling = journaling;
+        plan.arena_bytes = arena_bytes_min(plan.create.atomic_max_bytes) as usize;
+        let (mut machine, mut expected) = filled(plan, 7);
+        machine.kill();
+        // Five whole pages.
+        let bytes = noise(8, plan.create.atomic_max_bytes as usize);
+        machine.live_whole(async |life| {
+            let volume = life.open().await.unwrap();
+            volume.write(PAGE + 100, &bytes, Durability::Durable).await.unwrap();
+        });
+        machine.kill();
+        expected[PAGE as usize + 100..][..bytes.len()].copy_from_slice(&bytes);
+        assert!(machine.contents() == expected, "{journaling:?}");
+        let mut machine = Machine::new(Plan { arena_bytes: plan.arena_bytes - 1, ..plan }, 7);
+        let opened = machine.live_whole(async |life| life.open().await.map(drop));
+        assert!(matches!(opened, Err(Error::Unusable(_))), "{opened:?}");
+    }
 }
 
 #[test]
