@@ -295,9 +295,9 @@ pub(crate) fn unit_bytes_max_of(arena_bytes: usize) -> usize {
 /// Bytes of the smallest arena for writes of `atomic_max_bytes`: one such, wherever it begins in a page, in whole pages,
 /// with what says of it where it goes.
 pub(crate) fn arena_bytes_min(atomic_max_bytes: u64) -> u64 {
-    // Twice what `unit_bytes_max_of` takes off, and what rounding does.
-    const LOST_BYTES: u64 = RING_OFFSET as u64 + 24;
-    atomic_max_bytes.saturating_add(2 * (PAGE_BYTES + LOST_BYTES))
+    // Twice what `unit_bytes_max_of` takes off, what rounding does, and what says of the write.
+    const BESIDE_BYTES: usize = RING_OFFSET + 24 + UNIT_HEADER_BYTES + UNIT_EXTENT_BYTES;
+    atomic_max_bytes.saturating_add(2 * PAGE_BYTES + BESIDE_BYTES as u64)
 }
 
 fn payload_at(offset: usize, extents: usize) -> usize {

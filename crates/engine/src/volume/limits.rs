@@ -133,9 +133,10 @@ impl Limits {
         Self { dirty_pages_max: self.dirty_pages_max.max(needed), ..self }
     }
 
-    /// Largest record of a commit that carries more than one unit.
+    /// Largest record of a commit that carries more than one unit. Half of it is something, too: the share of who wants
+    /// little.
     pub(super) fn batch_max_bytes(&self, wanted_bytes: usize) -> usize {
-        wanted_bytes.clamp(1, COMMIT_MAX_BYTES).min(self.commit_used_max as usize / 4)
+        wanted_bytes.clamp(2, COMMIT_MAX_BYTES).min(self.commit_used_max as usize / 4)
     }
 
     /// Pages that one commit may change: it finds frames once a checkpoint has freed all but those that are stuck.
@@ -210,6 +211,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::format::record::record_bytes;
 
     #[test]
     fn a_checkpoint_is_due_once_half_of_anything_is_used() {
@@ -221,7 +223,6 @@ mod tests {
             assert!(limits.is_half_full(log, pages, images), "{log} bytes, {pages} pages, {images} images");
         }
     }
-    use crate::format::record::record_bytes;
 
     /// Bytes of the log that announcing so many of one kind takes, as a checkpoint cuts them into records.
     fn announced_bytes(count: usize, entry: usize, announced_max_bytes: usize, sector: usize) -> usize {

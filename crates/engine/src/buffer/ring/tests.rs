@@ -78,11 +78,17 @@ fn an_arena_is_begun_anew_where_no_write_waits_in_it_or_the_volume_went_on_witho
 fn the_smallest_arena_takes_a_write_of_the_largest_size() {
     for atomic_max_bytes in (4096..40_000).step_by(8) {
         let len = arena_bytes_min(atomic_max_bytes) as usize;
-        let needed = (atomic_max_bytes + PAGE_BYTES) as usize;
-        assert!((needed..needed + 16).contains(&(2 * unit_bytes_max_of(len))), "{atomic_max_bytes}");
         let (mut ring, _) = open(memory(len), 7, 1, 2);
         let payload = vec![1; atomic_max_bytes as usize];
         assert!(ring.append(&[data(5, payload.len())], [&payload[..]], payload.len()).is_some());
+        // From the last byte of a page on, in whole pages.
+        let (mut ring, _) = open(memory(len), 7, 1, 2);
+        let whole = vec![1; (PAGE_BYTES - 1 + atomic_max_bytes).next_multiple_of(PAGE_BYTES) as usize];
+        assert!(whole.len() / 2 <= unit_bytes_max_of(len), "{atomic_max_bytes}");
+        assert!(
+            ring.append(&[data(0, whole.len())], [&whole[..]], whole.len()).is_some(),
+            "{atomic_max_bytes}"
+        );
     }
 }
 
