@@ -5,11 +5,13 @@
 //! not struck by then.
 
 use std::cell::{Cell, RefCell};
+use std::iter;
 use std::rc::Rc;
 
 use evenkeel_engine::device::{Device, Durability, Extent, FlushScope};
 use evenkeel_engine::env::{Arena, Env};
 use evenkeel_engine::error::Error;
+use evenkeel_engine::join::all;
 use evenkeel_engine::volume::Volume;
 
 use crate::executor::SimEnv;
@@ -19,6 +21,9 @@ use crate::random::Random;
 
 /// Of a hundred actions, those that are reads.
 const READS: std::ops::Range<u64> = 86..97;
+
+/// Ranges that are flushed beside everything, where they are.
+const RANGES_BESIDE_ALL: u32 = 4;
 
 /// What the clients of one life are like.
 #[derive(Debug, Clone, Copy)]
@@ -31,12 +36,14 @@ pub struct Habits {
     pub stripe_bytes: u64,
     /// Where they work. They know the bytes of all pieces as one range.
     pub places: Places,
-    /// Largest write that is one commit.
+    /// Largest write that is held to be one commit: no larger than the volume's.
     pub atomic_max_bytes: u64,
     /// Share of writes larger than that.
     pub large_share: f64,
     /// Whether writes up to that size are one commit.
     pub atomic_writes: bool,
+    /// Whether who flushes a range flushes everything at the same time.
+    pub flushes_beside_all: bool,
 }
 
 /// What all clients share.
@@ -92,6 +99,7 @@ impl<A: Arena, H: Device, L: Device> Stage<A, H, L> {
             0..40 => self.write(client, random, Durability::Buffered).await,
             40..62 => self.write(client, random, Durability::Durable).await,
             62..70 => self.commit(client, random).await,
+            70..80 if self.habits.flushes_beside_all => self.flush_beside_all(random).await,
             70..80 => self.flush(random).await,
             80..86 => self.zero(client, random).await,
             action if READS.contains(&action) => self.read(client, random).await,
@@ -182,6 +190,23 @@ impl<A: Arena, H: Device, L: Device> Stage<A, H, L> {
         let extent = Extent::new(offset, 1 + random.below((size - offset).min(20_000)));
         let parts: Vec<Extent> = self.habits.places.parts(extent).collect();
         self.flush_extent(extent, FlushScope::Ranges(&parts)).await
+    }
+
+    /// Everything, and right behind it ranges that want some of it sooner.
+    async fn flush_beside_all(&self, random: &mut Random) -> Result<(), Error> {
+        let flushed = RefCell::new(Ok(()));
+        let flush = async |range: Option<Random>| {
+            let done = match range {
+                None => self.flush_whole().await,
+                Some(mut random) => self.flush(&mut random).await,
+            };
+            if let Err(error) = done {
+                *flushed.borrow_mut() = Err(error);
+            }
+        };
+        let ranges = (0..RANGES_BESIDE_ALL).map(|_| Some(random.fork()));
+        all(iter::once(None).chain(ranges).map(flush)).await;
+        flushed.into_inner()
     }
 
     async fn flush_whole(&self) -> Result<(), Error> {

@@ -2,8 +2,11 @@
 
 mod machine;
 
+use std::cell::Cell;
+
 use evenkeel_engine::device::{Durability, Extent, FlushScope};
 use evenkeel_engine::error::Error;
+use evenkeel_engine::join::all;
 use evenkeel_engine::options::{CreateOptions, Journaling};
 use evenkeel_engine::volume::check;
 use evenkeel_sim::cuts::{CutKind, CutPlan};
@@ -77,12 +80,51 @@ fn a_flush_of_a_range_leaves_other_dirty_data_where_it_is() {
 }
 
 #[test]
+fn a_flush_of_everything_lasts_until_what_another_wanted_sooner_is_durable_too() {
+    const WRITES: u64 = 5;
+    let mut plan = Plan::of_pages(PAGES);
+    // One write in each commit, and four count as little where five are much.
+    plan.open.batch_max_bytes = 512;
+    plan.open.tuning.small_max_bytes = 4 * 1000;
+    let (machine, _) = filled(plan, 1);
+    let bytes = noise(7, 1000);
+    let story = async |life: Life, done: &[Cell<bool>; 2]| {
+        let volume = life.open().await.unwrap();
+        for page in 0..WRITES {
+            volume.write(page * PAGE, &bytes, Durability::Buffered).await.unwrap();
+        }
+        let last_four = [Extent::new(PAGE, (WRITES - 1) * PAGE)];
+        let flush = async |(scope, done): (FlushScope<'_>, &Cell<bool>)| {
+            volume.flush(scope).await.unwrap();
+            done.set(!life.env.is_stopped());
+        };
+        all([FlushScope::Whole, FlushScope::Ranges(&last_four)].into_iter().zip(done).map(flush)).await;
+    };
+    let done = <[Cell<bool>; 2]>::default();
+    let (_, events) = machine.fork(1).live(WHOLE_LIFE, |life| story(life, &done));
+    let mut part_there = 0;
+    for at in 0..=events {
+        let (mut machine, done) = (machine.fork(1), <[Cell<bool>; 2]>::default());
+        let cut = CutPlan { at_event: Some(at), kind: CutKind::PowerCut };
+        let _halted = machine.live(cut, |life| story(life, &done)).0;
+        machine.power_cut();
+        let found = machine.contents();
+        let is_there = |page: u64| found[(page * PAGE) as usize..].starts_with(&bytes);
+        let [all_done, last_done] = done.map(Cell::into_inner);
+        assert!(!all_done || (0..WRITES).all(is_there), "cut at event {at} of {events}");
+        assert!(!last_done || (1..WRITES).all(is_there), "cut at event {at} of {events}");
+        part_there += u64::from((0..WRITES).any(is_there) && !(0..WRITES).all(is_there));
+    }
+    assert!(part_there > 0, "no cut came between two of the commits");
+}
+
+#[test]
 fn a_kill_takes_no_acknowledged_write() {
     for (seed, plan) in (1..).zip(Plan::every_kind(PAGES)) {
         let (machine, old) = filled(plan, seed);
         let writes: Vec<(u64, Vec<u8>)> =
             (0..12).map(|number| (number * 9100 + seed, noise(number, 1 + number as usize * 800))).collect();
-        let story = async |life: Life, acknowledged: &std::cell::Cell<usize>| {
+        let story = async |life: Life, acknowledged: &Cell<usize>| {
             let volume = life.open().await.unwrap();
             for (number, (offset, bytes)) in writes.iter().enumerate() {
                 let durability = if number % 5 == 4 { Durability::Durable } else { Durability::Buffered };
@@ -92,7 +134,7 @@ fn a_kill_takes_no_acknowledged_write() {
                 }
             }
         };
-        let acknowledged = std::cell::Cell::new(0);
+        let acknowledged = Cell::new(0);
         let (_, events) = machine.fork(seed).live(WHOLE_LIFE, |life| story(life, &acknowledged));
         assert_eq!(acknowledged.get(), writes.len());
         for at in 0..=events {
@@ -122,14 +164,14 @@ fn what_is_served_after_a_kill_stays_though_nobody_was_told_of_it() {
     let mut untold = 0;
     for (seed, plan) in (1..).zip(Plan::every_kind(PAGES)) {
         let (machine, old) = filled(plan, seed);
-        let story = async |life: Life, acknowledged: &std::cell::Cell<bool>| {
+        let story = async |life: Life, acknowledged: &Cell<bool>| {
             let volume = life.open().await.unwrap();
             volume.write(500, &noise(1, 3000), Durability::Buffered).await.unwrap();
             volume.write(9 * PAGE, &noise(2, 30_000), Durability::Durable).await.unwrap();
             volume.commit(&[(600, &noise(3, 100)), (20 * PAGE, &noise(4, 5000))]).await.unwrap();
             acknowledged.set(!life.env.is_stopped());
         };
-        let acknowledged = std::cell::Cell::new(false);
+        let acknowledged = Cell::new(false);
         let (_, events) = machine.fork(seed).live(WHOLE_LIFE, |life| story(life, &acknowledged));
         for at in 0..events {
             let mut machine = machine.fork(seed);
@@ -163,13 +205,13 @@ fn a_commit_of_several_ranges_is_all_or_nothing() {
         for &(offset, part) in &ranges {
             patch(&mut new, offset, part);
         }
-        let story = async |life: Life, acknowledged: &std::cell::Cell<bool>| {
+        let story = async |life: Life, acknowledged: &Cell<bool>| {
             let volume = life.open().await.unwrap();
             volume.commit(&ranges).await.unwrap();
             acknowledged.set(!life.env.is_stopped());
             volume.checkpoint().await.unwrap();
         };
-        let acknowledged = std::cell::Cell::new(false);
+        let acknowledged = Cell::new(false);
         let (_, events) = machine.fork(1).live(WHOLE_LIFE, |life| story(life, &acknowledged));
         let (mut all, mut nothing) = (0, 0);
         for at in 0..events {
@@ -410,7 +452,7 @@ fn a_checkpoint_beside_a_commit_under_way_loses_nothing_at_any_cut() {
             patch(&mut expected, page * PAGE + 50, bytes);
         }
         let large = noise(99, 16_000);
-        let acknowledged = std::cell::Cell::new(false);
+        let acknowledged = Cell::new(false);
         let story = async |life: Life| {
             let volume = life.open().await.unwrap();
             // In memory, so that the checkpoint reads nothing first.

@@ -142,6 +142,7 @@ impl Small {
                 atomic_max_bytes: 4096,
                 large_share: 0.15,
                 atomic_writes: matches!(journaling, Journaling::Wasteless | Journaling::Selective { .. }),
+                flushes_beside_all: false,
             },
             cache,
         }

@@ -103,6 +103,7 @@ impl Setup {
                 large_share: 0.1,
                 // The baselines write whole pages, and with them what others wrote there: they promise less.
                 atomic_writes: matches!(journaling, Journaling::Wasteless | Journaling::Selective { .. }),
+                flushes_beside_all: false,
             },
             scrub_bytes_per_s: random.chance(0.3).then(|| 1 << (18 + random.below(12))),
             checkpoints: random.coin(),

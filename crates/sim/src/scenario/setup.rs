@@ -68,7 +68,7 @@ impl Setup {
         };
         let stripe_bytes = 3000 + random.below(40_000);
         let clients = (1 + random.below(4)).min((pages * 4096).div_ceil(stripe_bytes));
-        Self {
+        let mut setup = Self {
             seed,
             cuts,
             separate_log: random.coin(),
@@ -94,12 +94,28 @@ impl Setup {
                 large_share: 0.15,
                 // The baselines write whole pages, and with them what others wrote there: they promise less.
                 atomic_writes: matches!(journaling, Journaling::Wasteless | Journaling::Selective { .. }),
+                flushes_beside_all: false,
             },
             idle_lives: random.chance(0.2),
             stale_share: more.chance(0.7).then(|| *more.pick(&[0.0, 0.1, 0.5])),
             keeps_cache: more.coin(),
             trouble: Trouble::draw(&mut random),
+        };
+        // From a stream of their own, so that all other seeds are what they would be without these.
+        let mut rare = Random::new(seed ^ 0x4c61);
+        if rare.below(100) < 6 {
+            setup.part_lanes(&mut rare);
         }
+        setup
+    }
+
+    /// Lanes far apart: commits of one write each, and flushes that want some of what waits for another one, but sooner.
+    fn part_lanes(&mut self, random: &mut Random) {
+        self.open.batch_max_bytes = 512;
+        self.open.commits_in_flight_max = 1;
+        self.open.tuning.small_max_bytes = *random.pick(&[4096, 10_000]);
+        self.habits.atomic_max_bytes = 2000;
+        self.habits.flushes_beside_all = true;
     }
 
     pub(super) fn geometry(&self, size_bytes: u64) -> Geometry {
