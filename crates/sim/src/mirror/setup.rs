@@ -8,7 +8,7 @@ use super::beyond::Beyond;
 use crate::latency::Latency;
 use crate::places::Places;
 use crate::random::Random;
-use crate::scenario::setup::{draw_places, draw_tuning};
+use crate::scenario::setup::{draw_log_bytes, draw_places, draw_tuning};
 use crate::workload::Habits;
 
 /// What is simulated, all of it drawn from a seed.
@@ -61,11 +61,7 @@ impl Setup {
             true => Places::together(pages * 4096),
             false => draw_places(pages.min(20), &mut random),
         };
-        let log_bytes = match atomic_sectors {
-            true if sector_bytes == 4096 => (112 + random.below(144)) << 10,
-            true => (96 + random.below(160)) << 10,
-            false => (1 << 20) + (random.below(256) << 10),
-        };
+        let log_bytes = draw_log_bytes(atomic_sectors, sector_bytes, &mut random);
         let atomic_max_bytes = *random.pick(&[8192, 16384]);
         let journaling = match random.below(10) {
             0..7 => Journaling::Wasteless,

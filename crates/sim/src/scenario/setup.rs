@@ -54,11 +54,7 @@ impl Setup {
         let sector_bytes = *random.pick(&[512, 512, 4096]);
         let pages = 24 + random.below(60);
         let places = draw_places(pages, &mut more);
-        let log_bytes = match atomic_sectors {
-            true if sector_bytes == 4096 => (112 + random.below(144)) << 10,
-            true => (96 + random.below(160)) << 10,
-            false => (1 << 20) + (random.below(256) << 10),
-        };
+        let log_bytes = draw_log_bytes(atomic_sectors, sector_bytes, &mut random);
         let atomic_max_bytes = *random.pick(&[8192, 16384]);
         let journaling = match random.below(10) {
             0..6 => Journaling::Wasteless,
@@ -87,7 +83,7 @@ impl Setup {
             arena_bytes: (80 << 10) + (random.index(10) << 13),
             habits: Habits {
                 clients,
-                operations: OPERATIONS_MIN / clients / u64::from(cuts).max(1),
+                operations: operations_of_each(clients, cuts),
                 stripe_bytes,
                 places,
                 atomic_max_bytes,
@@ -103,8 +99,10 @@ impl Setup {
         };
         // From a stream of their own, so that all other seeds are what they would be without these.
         let mut rare = Random::new(seed ^ 0x4c61);
-        if rare.below(100) < 6 {
-            setup.part_lanes(&mut rare);
+        match rare.below(100) {
+            0..6 => setup.part_lanes(&mut rare),
+            6..14 => setup.even_records(&mut rare),
+            _ => {}
         }
         setup
     }
@@ -118,9 +116,38 @@ impl Setup {
         self.habits.flushes_beside_all = true;
     }
 
+    /// Records nearly all of one length, many of them under way, and openings that write few: what one left behind the end
+    /// of the log is then just where the next one's end is.
+    fn even_records(&mut self, random: &mut Random) {
+        (self.sector_bytes, self.atomic_sectors) = (4096, true);
+        self.create.log_bytes = draw_log_bytes(true, 4096, random);
+        self.open.tuning = draw_tuning(true, 4096, random);
+        self.open.commits_in_flight_max = 4 + random.index(5);
+        self.idle_lives = true;
+        self.habits.stripe_bytes = 3000 + random.below(4000);
+        self.habits.clients = 4;
+        self.habits.operations = operations_of_each(self.habits.clients, self.cuts);
+        self.habits.atomic_max_bytes = 300;
+        self.habits.large_share = 0.0;
+    }
+
     pub(super) fn geometry(&self, size_bytes: u64) -> Geometry {
         let Self { sector_bytes, atomic_sectors, .. } = *self;
         Geometry { size_bytes, sector_bytes, atomic_sectors }
+    }
+}
+
+/// Operations of each client of a life that a cut may end.
+fn operations_of_each(clients: u64, cuts: u32) -> u64 {
+    OPERATIONS_MIN / clients / u64::from(cuts).max(1)
+}
+
+/// Bytes of a log that such drives leave enough room in, and that a life or two fill.
+pub(crate) fn draw_log_bytes(atomic_sectors: bool, sector_bytes: u32, random: &mut Random) -> u64 {
+    match atomic_sectors {
+        true if sector_bytes == 4096 => (112 + random.below(144)) << 10,
+        true => (96 + random.below(160)) << 10,
+        false => (1 << 20) + (random.below(256) << 10),
     }
 }
 
