@@ -69,7 +69,11 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let settings = Settings {
         pace,
         writes: args.writes.into(),
-        seed: args.seed.unwrap_or_else(clock_seed),
+        seed: args.seed.unwrap_or_else(|| match chosen {
+            Chosen::Host(_) => clock_seed(),
+            // The same figures every time.
+            Chosen::Model(_) => 1,
+        }),
         window_ns: nanoseconds(args.window),
         time_max_ns: args.time.map(nanoseconds),
         look_ns: LOOK_SIMULATED_NS,

@@ -161,6 +161,7 @@ fn what_exists_is_kept_unless_it_is_named() {
     let scene = scene();
     std::fs::write(scene.path("image"), vec![FILL; 1 << 20]).unwrap();
     std::fs::write(scene.path("bad"), spc() + "e,0,512,W\n").unwrap();
+    std::fs::hard_link(scene.path("trace"), scene.path("twin")).unwrap();
     for (line, parts) in [
         ("replay trace image", &["image: the trace has writes", "--destroy image"][..]),
         ("replay trace image --destroy other", &["--destroy names other instead"]),
@@ -182,6 +183,7 @@ fn what_exists_is_kept_unless_it_is_named() {
             &["./image: it is the target", "--json"],
         ),
         ("replay trace trace --destroy trace", &["trace: it is the trace itself", "another target"]),
+        ("replay trace twin --destroy twin", &["twin: it is the trace itself", "another target"]),
     ] {
         says(&scene.refused(line), parts);
         assert!(scene.bytes("image").iter().all(|&byte| byte == FILL), "{line}");

@@ -67,7 +67,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// Seed of the bytes written [default: from the clock]
+    /// Seed of the bytes written, and of chance in a simulated drive's time [default: from the clock; of sim:MODEL, 1]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
 

@@ -67,18 +67,18 @@ fn write(report: &StudyReport, folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 
 fn summary(report: &StudyReport) -> String {
     let study = &report.study;
-    let count = |many: usize| format::count(many as u64);
+    let counted = |many: usize, what| format::counted(many as u64, what);
     let mut text = format!(
-        "{}: {} configurations{}, {} workloads, {} runs\n\n",
+        "{}: {}{}, {}, {}\n\n",
         study.name,
-        count(study.configurations.len()),
+        counted(study.configurations.len(), "configuration"),
         if study.factors.iter().any(|factor| factor.name == MACHINE) {
             " (each machine's apart)"
         } else {
             ""
         },
-        count(study.workloads.len()),
-        count(study.runs_done)
+        counted(study.workloads.len(), "workload"),
+        counted(study.runs_done, "run")
     );
     let rows = by_file_system(report);
     if !rows.is_empty() {

@@ -118,16 +118,16 @@ fn check_devices(plan: &Plan, configurations: &[Configuration], scratch: &Path) 
 
 fn conclude(tally: &Tally, database: &Place) -> Result<(), Failure> {
     say(&format!(
-        "{} runs done, {} skipped, {} failed: {database}\n",
-        format::count(tally.done),
+        "{} done, {} skipped, {} failed: {database}\n",
+        format::counted(tally.done, "run"),
         format::count(tally.skipped),
         format::count(tally.failed),
     ))?;
     match tally.failed {
         0 => Ok(()),
         _ => Err(Failure::No(format!(
-            "{} runs failed; `{}` says why, and --resume --retry-failed tries them again",
-            tally.failed,
+            "{} failed; `{}` says why, and --resume --retry-failed tries again",
+            format::counted(tally.failed, "run"),
             database.query("SELECT id, message FROM run WHERE state = 'failed'")
         ))),
     }
@@ -136,7 +136,7 @@ fn conclude(tally: &Tally, database: &Place) -> Result<(), Failure> {
 fn stopped(tally: Option<Tally>, args: &StudyRunArgs) -> String {
     // A server may be gone.
     let after =
-        tally.map_or_else(String::new, |tally| format!(" after {} runs", format::count(tally.settled())));
+        tally.map_or_else(String::new, |tally| format!(" after {}", format::counted(tally.settled(), "run")));
     format!(
         "interrupted{after}; everything is unmounted. `evenkeel study run ... --out {} --resume` goes on",
         args.out.display()

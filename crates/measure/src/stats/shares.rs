@@ -15,15 +15,15 @@
 //! 3. The error is what cells differ by that the factors leave. Where a factor by itself leaves too few of all cells to
 //!    tell, as in a study of that factor alone, it is what values within a cell differ by; where the terms taken up before
 //!    a term do, or a pair, or the cells that have it are too few, nothing can be said of it.
-//! 4. A factor whose levels tell two levels of another apart that has fewer of them, as the block sizes of one file system
-//!    that no other takes, is judged beyond that other one and comes after it: what a file system does is not said of its
-//!    options.
+//! 4. One factor may be the whole that others are options of, as a file system is. A factor that tells two levels of that
+//!    apart, as the block sizes of one file system that no other takes, is judged beyond it and comes after it: what a file
+//!    system does is not said of its options.
 //! 5. A factor that only some cells have is judged among those, by what those differ by: another file system's cells may
 //!    be far steadier. That they have it explains nothing.
 
 mod space;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::noncentral_f::{noncentrality_interval, p_of_f};
 use space::Space;
@@ -86,12 +86,13 @@ impl Shares {
     }
 }
 
-/// Explains the variance of the values of `cells` by factors of so many levels.
+/// Explains the variance of the values of `cells` by factors of so many levels; `whole` is the one that others are options
+/// of.
 ///
 /// `None` where there are fewer than two cells with values, a value is not finite, or none differs.
 #[must_use]
-pub fn variance_shares(levels: &[usize], cells: &[Cell]) -> Option<Shares> {
-    let analysis = Analysis::new(levels, cells.iter().collect())?;
+pub fn variance_shares(levels: &[usize], cells: &[Cell], whole: Option<usize>) -> Option<Shares> {
+    let analysis = Analysis::new(levels, cells.iter().collect(), whole)?;
     let (space, credits) = analysis.take_up();
     Some(analysis.conclude(&space, &credits))
 }
@@ -104,8 +105,8 @@ struct Analysis<'a> {
     total_squares: f64,
     within_squares: f64,
     within_df: usize,
-    /// Of each factor, those whose levels its own tell apart.
-    told_apart: Vec<Vec<usize>>,
+    /// The factor that others are options of, and which do not have the same levels under all of its own.
+    whole: Option<(usize, Vec<bool>)>,
 }
 
 /// What a term explains.
@@ -132,7 +133,7 @@ struct Test {
 }
 
 impl<'a> Analysis<'a> {
-    fn new(levels: &'a [usize], mut cells: Vec<&'a Cell>) -> Option<Self> {
+    fn new(levels: &'a [usize], mut cells: Vec<&'a Cell>, whole: Option<usize>) -> Option<Self> {
         cells.retain(|cell| !cell.values.is_empty());
         let values: Vec<f64> = cells.iter().flat_map(|cell| &cell.values).copied().collect();
         let squares = |values: &[f64]| {
@@ -147,7 +148,9 @@ impl<'a> Analysis<'a> {
             total_squares,
             within_squares: cells.iter().filter_map(|cell| squares(&cell.values)).sum(),
             within_df: values.len() - cells.len(),
-            told_apart: told_apart(levels.len(), &cells),
+            whole: whole.map(|whole| {
+                (whole, (0..levels.len()).map(|factor| tells_apart(factor, whole, &cells)).collect())
+            }),
             levels,
             cells,
         })
@@ -159,7 +162,8 @@ impl<'a> Analysis<'a> {
             Term::Factor(factor) => vec![factor],
             Term::Pair(one, other) => vec![one, other],
         };
-        let before = factors.iter().flat_map(|&factor| self.told_apart[factor].iter().copied());
+        let tells = |tells: &[bool]| factors.iter().any(|&factor| tells[factor]);
+        let before = self.whole.iter().filter(|(_, told_by)| tells(told_by)).map(|(whole, _)| *whole);
         let mut all = Vec::new();
         for term in before.chain(factors.iter().copied()).map(Term::Factor).chain([term]) {
             if !all.contains(&term) {
@@ -229,7 +233,7 @@ impl<'a> Analysis<'a> {
             Term::Factor(factor) => cell.levels[factor].is_some(),
             Term::Pair(one, other) => cell.levels[one].is_some() && cell.levels[other].is_some(),
         };
-        let among = Self::new(self.levels, self.cells.iter().filter(has).copied().collect())?;
+        let among = Self::new(self.levels, self.cells.iter().filter(has).copied().collect(), None)?;
         let mut space = Space::new(&among.weights());
         for other in others.iter().chain(&self.with_those_before(term)).filter(|other| **other != term) {
             space.extend(&among.columns(*other), &among.means);
@@ -357,25 +361,18 @@ impl<'a> Analysis<'a> {
     }
 }
 
-/// Of each factor, those with fewer levels of which it tells two apart: under these it has no level in common.
-fn told_apart(factors: usize, cells: &[&Cell]) -> Vec<Vec<usize>> {
-    let levels_of =
-        |factor: usize| -> BTreeSet<usize> { cells.iter().filter_map(|cell| cell.levels[factor]).collect() };
-    let tells_apart = |factor: usize, other: usize| {
-        let under = |level: usize| -> BTreeSet<usize> {
-            let under = cells.iter().filter(|cell| cell.levels[other] == Some(level));
-            under.filter_map(|cell| cell.levels[factor]).collect()
-        };
-        let sets: Vec<_> = levels_of(other).into_iter().map(under).filter(|set| !set.is_empty()).collect();
-        let apart =
-            |(at, set): (usize, &BTreeSet<usize>)| sets[at + 1..].iter().any(|next| set.is_disjoint(next));
-        sets.iter().enumerate().any(apart)
-    };
-    let of = |factor: usize| {
-        let fewer = (0..factors).filter(|&other| levels_of(other).len() < levels_of(factor).len());
-        fewer.filter(|&other| tells_apart(factor, other)).collect()
-    };
-    (0..factors).map(of).collect()
+/// Whether two levels of `whole` have no level of another `factor` in common.
+fn tells_apart(factor: usize, whole: usize, cells: &[&Cell]) -> bool {
+    let mut under: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+    for cell in cells {
+        if let (Some(level), Some(of_factor)) = (cell.levels[whole], cell.levels[factor]) {
+            under.entry(level).or_default().insert(of_factor);
+        }
+    }
+    let sets: Vec<_> = under.into_values().collect();
+    let apart =
+        |(at, set): (usize, &BTreeSet<usize>)| sets[at + 1..].iter().any(|next| set.is_disjoint(next));
+    factor != whole && sets.iter().enumerate().any(apart)
 }
 
 #[cfg(test)]

@@ -80,7 +80,10 @@ impl Preset {
     ///
     /// If the size is nothing, no multiple of 512, or too large.
     pub fn shape(&self, size_bytes: u64) -> Result<Shape, ShapeError> {
-        (self.shape)().sized(size_bytes)
+        match size_bytes {
+            ..=SIZE_BYTES_MAX => (self.shape)().sized(size_bytes),
+            _ => Err(ShapeError::too_large(size_bytes, SIZE_BYTES_MAX)),
+        }
     }
 
     /// The drive, never written.
@@ -126,8 +129,8 @@ pub fn find_disk(name: &str) -> Option<&'static DiskPreset> {
     DISKS.iter().find(|preset| preset.name == name)
 }
 
-/// Larger disks are not modelled: what says where their bytes are takes memory for each of them, written or not.
-const DISK_BYTES_MAX: u64 = 4 << 40;
+/// Larger drives are not modelled: what says where their bytes are takes memory for each of them, written or not.
+const SIZE_BYTES_MAX: u64 = 4 << 40;
 
 impl DiskPreset {
     /// Its size as it was sold.
@@ -144,8 +147,8 @@ impl DiskPreset {
         if size_bytes == 0 || !size_bytes.is_multiple_of(SECTOR_BYTES) {
             return Err(ShapeError::size(size_bytes));
         }
-        if size_bytes > DISK_BYTES_MAX {
-            return Err(ShapeError::too_large(size_bytes, DISK_BYTES_MAX));
+        if size_bytes > SIZE_BYTES_MAX {
+            return Err(ShapeError::too_large(size_bytes, SIZE_BYTES_MAX));
         }
         Ok(Disk::new(DiskShape { size_bytes, ..(self.shape)() }))
     }

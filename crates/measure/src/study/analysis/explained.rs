@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 
-use super::groups::{Group, Groups, REMEDIES};
+use super::groups::{FILE_SYSTEM, Group, Groups, REMEDIES};
 use crate::stats::shares::{Cell, Term, variance_shares};
 use crate::stats::{self};
 
@@ -173,7 +173,8 @@ fn together(each: &[Vec<(usize, Cell)>]) -> Vec<Cell> {
 
 fn explain(figure: Figure, workload: Option<String>, factors: &Factors, cells: &[Cell]) -> Option<Explained> {
     let counts: Vec<usize> = factors.values.iter().map(Vec::len).collect();
-    let shares = variance_shares(&counts, cells)?;
+    let file_system = factors.names.iter().position(|name| name == FILE_SYSTEM);
+    let shares = variance_shares(&counts, cells, file_system)?;
     let places = |term: Term| match term {
         Term::Factor(factor) => vec![factor],
         Term::Pair(one, other) => vec![one, other],
