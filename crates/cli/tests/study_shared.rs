@@ -177,7 +177,7 @@ fn machines_share_the_runs_and_what_one_that_was_killed_has_left_is_done_by_the_
 
     let line = format!("study report --db {} --out report", shared.cluster.address());
     let report = shared.scene.done(&line);
-    says(&report.stdout, &["shared: 4 configurations (each machine's apart), 1 workloads, 8 runs"]);
+    says(&report.stdout, &["shared: 4 configurations (each machine's apart), 1 workload, 8 runs"]);
     let document = shared.scene.json("report/study.json");
     assert_eq!(document["study"]["runs_done"], RUNS);
     let factors = list(&document["study"], "factors");
