@@ -68,6 +68,19 @@ fn what_cannot_be_served_is_refused_in_a_line() {
 }
 
 #[test]
+fn clients_are_told_which_drives_have_an_arm() {
+    const NAME: &str = "clients_are_told_which_drives_have_an_arm";
+    if let Err(why) = possible() {
+        return skip(NAME, &why);
+    }
+    for (model, has_arm) in [("sas-15k", "True"), ("nvme-mlc", "False")] {
+        let scene = Scene::new();
+        let drive = serve(&scene, &format!("{model} --size 64m"));
+        assert_eq!(client(&drive.told("ready: "), "print(h.is_rotational())"), has_arm, "{model}");
+    }
+}
+
+#[test]
 fn a_pulled_plug_takes_what_was_buffered_and_leaves_what_was_flushed() {
     const NAME: &str = "a_pulled_plug_takes_what_was_buffered_and_leaves_what_was_flushed";
     if let Err(why) = possible() {

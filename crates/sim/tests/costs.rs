@@ -187,7 +187,7 @@ fn others_have_their_turn_between_the_pieces_of_a_large_write() {
 }
 
 #[test]
-fn of_a_write_over_durable_bytes_that_are_in_memory_only_what_differs_is_logged() {
+fn old_bytes_written_again_over_newer_ones_that_are_not_durable_are_meant() {
     let (mut machine, mut expected) = filled(Plan::of_pages(40), 3);
     machine.live_whole(async |life| {
         let volume = life.open().await.unwrap();
@@ -196,15 +196,8 @@ fn of_a_write_over_durable_bytes_that_are_in_memory_only_what_differs_is_logged(
         for range in [100..110, 3000..3020] {
             changed[range].iter_mut().for_each(|byte| *byte = !*byte);
         }
-        let before = volume.counters();
         volume.write(5 * PAGE, &changed, Durability::Durable).await.unwrap();
-        let after = volume.counters();
-        assert_eq!(after.delta_bytes - before.delta_bytes, 30);
-        assert_eq!(after.equal_bytes - before.equal_bytes, PAGE - 30);
-
-        assert!(read(&volume, 5 * PAGE, PAGE as usize).await.unwrap() == changed);
-
-        // What is not durable yet is no measure: whoever writes the old bytes again means them.
+        // What is not durable yet is no measure of what differs.
         volume.write(5 * PAGE, &durable, Durability::Buffered).await.unwrap();
         volume.write(5 * PAGE, &changed, Durability::Durable).await.unwrap();
         patch(&mut expected, 5 * PAGE, &changed);

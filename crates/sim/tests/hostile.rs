@@ -17,8 +17,36 @@ const PAGES: u64 = 40;
 /// What is changed, in words and in fact.
 type Change<T> = (&'static str, fn(&mut T));
 
-/// What a volume serves of page 8 after the first `len` bytes of a record came into its log, at its tail where its
-/// number is the next, else at the end of the log.
+/// Puts the first `len` bytes of a record into the log of a closed volume: at its tail where its number is the next, else
+/// at the end of the log.
+async fn put_record(life: &Life, kind: RecordKind, tag: Tag, payload: &[u8], number: u64, len: usize) {
+    let mut page = vec![0; PAGE as usize];
+    life.home.read(0, &mut page).await.unwrap();
+    let superblock = Superblock::decode(&page).unwrap();
+    let mut builder = RecordBuilder::default();
+    builder.clear();
+    builder.tag(&tag);
+    builder.payload(payload.len()).copy_from_slice(payload);
+    let header = Header {
+        kind,
+        epoch: superblock.epoch,
+        sequence: superblock.tail_sequence + number,
+        acknowledged: 0,
+        through: 0,
+        tags: 0,
+        payload_bytes: 0,
+        len_bytes: 0,
+    };
+    let record = builder.seal(superblock.volume, header, 512);
+    let part = &record[..len.min(record.len())];
+    let place = match number {
+        0 => superblock.tail_offset,
+        _ => superblock.log_bytes - part.len() as u64,
+    };
+    life.log.write(2 * PAGE + place, part, Durability::Durable).await.unwrap();
+}
+
+/// What a volume serves of page 8 after [`put_record`].
 fn page_after_part(
     kind: RecordKind,
     tag: Tag,
@@ -27,32 +55,7 @@ fn page_after_part(
     len: usize,
 ) -> Result<Vec<u8>, Error> {
     let mut machine = Machine::new(Plan::of_pages(PAGES), 1);
-    machine.live_whole(async |life| {
-        let mut page = vec![0; PAGE as usize];
-        life.home.read(0, &mut page).await.unwrap();
-        let superblock = Superblock::decode(&page).unwrap();
-        let mut builder = RecordBuilder::default();
-        builder.clear();
-        builder.tag(&tag);
-        builder.payload(payload.len()).copy_from_slice(payload);
-        let header = Header {
-            kind,
-            epoch: superblock.epoch,
-            sequence: superblock.tail_sequence + number,
-            acknowledged: 0,
-            through: 0,
-            tags: 0,
-            payload_bytes: 0,
-            len_bytes: 0,
-        };
-        let record = builder.seal(superblock.volume, header, 512);
-        let part = &record[..len.min(record.len())];
-        let place = match number {
-            0 => superblock.tail_offset,
-            _ => superblock.log_bytes - part.len() as u64,
-        };
-        life.log.write(2 * PAGE + place, part, Durability::Durable).await.unwrap();
-    });
+    machine.live_whole(async |life| put_record(&life, kind, tag, payload, number, len).await);
     machine.live_whole(async |life| {
         let volume = life.open().await?;
         let mut found = vec![0; PAGE as usize];
@@ -117,26 +120,8 @@ fn a_log_that_speaks_of_pages_that_are_not_there_is_refused() {
 fn a_log_that_changes_more_pages_than_its_checkpoints_could_name_is_refused_before_they_fill_memory() {
     const PAGES: u64 = 64 << 10;
     let mut machine = Machine::new(Plan::of_pages(PAGES), 1);
-    machine.live_whole(async |life| {
-        let mut page = vec![0; PAGE as usize];
-        life.log.read(0, &mut page).await.unwrap();
-        let superblock = Superblock::decode(&page).unwrap();
-        let mut builder = RecordBuilder::default();
-        builder.clear();
-        builder.tag(&Tag::Discard { page: 0, count: PAGES as u32 });
-        let header = Header {
-            kind: RecordKind::Commit,
-            epoch: superblock.epoch,
-            sequence: superblock.tail_sequence,
-            acknowledged: 0,
-            through: 0,
-            tags: 0,
-            payload_bytes: 0,
-            len_bytes: 0,
-        };
-        let record = builder.seal(superblock.volume, header, 512).to_vec();
-        life.log.write(2 * PAGE + superblock.tail_offset, &record, Durability::Durable).await.unwrap();
-    });
+    let all = Tag::Discard { page: 0, count: PAGES as u32 };
+    machine.live_whole(async |life| put_record(&life, RecordKind::Commit, all, &[], 0, usize::MAX).await);
     let opened = machine.live_whole(async |life| life.open().await.map(drop));
     assert!(matches!(&opened, Err(Error::Unusable(why)) if why.contains("more pages")), "{opened:?}");
 }

@@ -112,9 +112,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             |record: &&Scanned| matches!(record.header.kind, RecordKind::Commit | RecordKind::Intent);
         add(&counters.replayed_records, found.records.iter().filter(brings).count() as u64);
         let home_pages = Home::new(Rc::clone(&home), layout.clone(), root, &options, Rc::clone(&counters));
-        let dirty_pages_max =
-            [true, false].map(|needs_images| log_limits(needs_images).dirty_pages_max).into_iter().max();
-        replay(&home_pages, &found.records, dirty_pages_max.unwrap_or_default()).await?;
+        // The volume may come from a drive of the other kind.
+        let dirty_pages_max = log_limits(true).dirty_pages_max.max(log_limits(false).dirty_pages_max);
+        replay(&home_pages, &found.records, dirty_pages_max).await?;
 
         let durable = durable_units(&found.records);
         let is_durable = |unit: u64| {

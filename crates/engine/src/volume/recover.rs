@@ -102,10 +102,11 @@ fn histories<H: Device>(
     records: &[Scanned],
     dirty_pages_max: usize,
 ) -> Result<(PageHistories, TableHistories), Error> {
-    // Nobody made such a log by writing: it is not worth the memory to find out what else is wrong with it.
-    let is_beyond_reason = || home.dirty_pages() > dirty_pages_max.saturating_mul(4);
-    let beyond_reason =
-        || Error::Unusable("the log changes more pages than a checkpoint could name".to_owned());
+    // Nobody makes a log with more by writing: it is not worth the memory to find out what else is wrong with it.
+    let check_reason = || match home.dirty_pages() > dirty_pages_max.saturating_mul(4) {
+        true => Err(Error::Unusable("the log changes more pages than a checkpoint could name".to_owned())),
+        false => Ok(()),
+    };
     let mut histories = PageHistories::default();
     for tag in records.iter().flat_map(|record| &record.tags) {
         if let Tag::Page { page, .. } = *tag {
@@ -129,7 +130,7 @@ fn histories<H: Device>(
                     Some(history) => history.changes.push(change),
                     None => apply(home, records, &change),
                 }
-                if is_beyond_reason() { Err(beyond_reason()) } else { Ok(()) }
+                check_reason()
             };
             match tag {
                 Tag::Delta { page, .. } | Tag::Zero { page, .. } => note(page, tag)?,

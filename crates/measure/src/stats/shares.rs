@@ -70,8 +70,8 @@ pub struct Share {
 /// What explains the variance of all values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shares {
-    /// Every term that can be told from the others: first those taken up, in that order, which are the ones found and the
-    /// factors of pairs that were found.
+    /// Every term that can be told from the others: first those taken up, in that order, which are the ones found and
+    /// what has to come before them: factors of pairs, and the whole of options.
     pub terms: Vec<Share>,
     /// Terms that cannot be told from those found: their levels go together.
     pub aliased: Vec<Term>,
@@ -105,7 +105,7 @@ struct Analysis<'a> {
     total_squares: f64,
     within_squares: f64,
     within_df: usize,
-    /// The factor that others are options of, and which do not have the same levels under all of its own.
+    /// The factor that others are options of, and of each factor whether it tells two levels of that apart.
     whole: Option<(usize, Vec<bool>)>,
 }
 
@@ -119,7 +119,7 @@ struct Credit {
 struct Taken {
     term: Term,
     credit: Credit,
-    /// Whether for itself, or for a pair that it belongs to.
+    /// Whether for itself, or for a pair that it belongs to or an option of it.
     found: bool,
 }
 
