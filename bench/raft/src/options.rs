@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 pub const USAGE: &str = "\
-usage: raft [FOLDER] [--streams 1,8,32,100] [--rounds 5] [--seconds 4] [--log-mib 256] [--in-flight 2]
+usage: raft [FOLDER] [--streams 1,8,32,100] [--rounds 5] [--seconds 4] [--log-mib 512] [--in-flight 2]
             [--ways raft-engine,threads,tasks,loop] [--keep | --discard] [--each]
             [--atomic-sectors]";
 
@@ -63,7 +63,7 @@ impl Options {
             streams: vec![1, 8, 32, 100],
             rounds: 5,
             run_time: Duration::from_secs(4),
-            log_bytes: 256 << 20,
+            log_bytes: 512 << 20,
             commits_in_flight: 2,
             ways: vec![Way::RaftEngine, Way::Threads],
             keep: true,
