@@ -31,6 +31,10 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
                 quoted(&args.volume)
             )));
         }
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+            let shown = args.volume.display();
+            return Err(Failure::No(format!("{shown}: its server does not answer; look whether it hangs")));
+        }
         Err(error) => {
             return Err(Failure::about(&args.volume, format!("its server gives no status: {error}")));
         }

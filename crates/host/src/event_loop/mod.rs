@@ -16,7 +16,8 @@
 //!
 //! 1. Everything runs on the thread that made the loop; only [`Remote`] and wakers may be used elsewhere.
 //! 2. In a steady state an operation allocates nothing: tasks and operations have places that are used again.
-//! 3. Tasks that keep each other ready do not starve I/O: the kernel is entered after [`POLLS_MAX`] polls.
+//! 3. Tasks that keep each other ready do not starve I/O: the kernel is entered after [`POLLS_MAX`] polls, or
+//!    [`POLLS_MAX_TIME`].
 //! 4. When the loop is dropped, its tasks are dropped and operations under way are waited for; those that might
 //!    wait for ever are cancelled. What is asked of a [`Loop`] after that fails with `ECANCELED`.
 
@@ -44,7 +45,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub use buffer::IoBuffer;
 pub(crate) use ops::Transfer;
@@ -67,6 +68,10 @@ use workers::Workers;
 /// Polls between two looks at the kernel while tasks stay ready. A look without anything to hand over costs about as much
 /// as a poll or two, so more polls would save next to nothing; and what has come waits for all of them.
 const POLLS_MAX: usize = 64;
+
+/// How long tasks run between two looks at the kernel, for those that take long; and polls between two looks at the clock.
+const POLLS_MAX_TIME: Duration = Duration::from_micros(200);
+const POLLS_BETWEEN_CLOCKS: usize = 4;
 
 /// How the kernel is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,10 +175,14 @@ impl EventLoop {
         let handle = Handle::ready(tasks::ROOT, &core.foreign);
         let waker = Waker::from(Arc::clone(&handle));
         loop {
-            for _ in 0..POLLS_MAX {
+            let began = Instant::now();
+            for polls in 1..=POLLS_MAX {
                 let Some(key) = tasks::pop() else { break };
                 if key != tasks::ROOT {
                     core.tasks.poll(key);
+                    if polls.is_multiple_of(POLLS_BETWEEN_CLOCKS) && began.elapsed() > POLLS_MAX_TIME {
+                        break;
+                    }
                     continue;
                 }
                 handle.begin_poll();

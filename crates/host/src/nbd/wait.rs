@@ -1,6 +1,7 @@
 //! Waiting on a single thread: for a signal, for the first of two, for one's turn, for work that is not given up.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
@@ -102,6 +103,54 @@ impl Drop for TurnGuard<'_> {
     }
 }
 
+/// A turn that one task has at a time, in the order of asking: whoever comes again stands behind all others.
+#[derive(Debug, Default)]
+pub(crate) struct Line {
+    taken: Cell<bool>,
+    waiting: RefCell<VecDeque<Rc<LinePlace>>>,
+}
+
+#[derive(Debug, Default)]
+struct LinePlace {
+    has_turn: Cell<bool>,
+    signal: Signal,
+}
+
+/// The next in line has its turn when this is dropped: also where whoever stands there gives its place up.
+pub(crate) struct LineGuard<'a> {
+    line: &'a Line,
+    place: Rc<LinePlace>,
+}
+
+impl Line {
+    pub(crate) async fn take(&self) -> LineGuard<'_> {
+        let place = Rc::new(LinePlace::default());
+        let guard = LineGuard { line: self, place: Rc::clone(&place) };
+        match self.taken.replace(true) {
+            false => place.has_turn.set(true),
+            true => self.waiting.borrow_mut().push_back(Rc::clone(&place)),
+        }
+        place.signal.until(|| place.has_turn.get().then_some(())).await;
+        guard
+    }
+}
+
+impl Drop for LineGuard<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.line.waiting.borrow_mut();
+        if !self.place.has_turn.get() {
+            return waiting.retain(|place| !Rc::ptr_eq(place, &self.place));
+        }
+        let next = waiting.pop_front();
+        self.line.taken.set(next.is_some());
+        drop(waiting);
+        if let Some(next) = next {
+            next.has_turn.set(true);
+            next.signal.raise();
+        }
+    }
+}
+
 /// Runs `work` as a task of its own: it comes to its end even if nobody waits for it any more.
 pub(crate) fn apart<T: 'static>(
     env: &impl Env,
@@ -151,4 +200,43 @@ pub(crate) async fn race<A, B>(
         second.as_mut().poll(context).map(Either::Second)
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Taking<'a> = std::pin::Pin<Box<dyn Future<Output = LineGuard<'a>> + 'a>>;
+
+    fn ask<'a>(taking: &mut Taking<'a>) -> Option<LineGuard<'a>> {
+        match taking.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(guard) => Some(guard),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn a_line_serves_in_the_order_of_asking_and_passes_over_who_has_left() {
+        let line = Line::default();
+        let mut takings: Vec<Taking<'_>> = (0..4).map(|_| Box::pin(line.take()) as _).collect();
+        let mut fourth = takings.pop().unwrap();
+        let mut third = takings.pop().unwrap();
+        let mut second = takings.pop().unwrap();
+        let first = ask(&mut takings[0]).expect("nobody has it");
+        for waiting in [&mut second, &mut third, &mut fourth] {
+            assert!(ask(waiting).is_none());
+        }
+        drop(second);
+        drop(first);
+        assert!(ask(&mut fourth).is_none(), "the third asked before it");
+        let third = ask(&mut third).expect("it is next");
+        let mut first_again: Taking<'_> = Box::pin(line.take());
+        assert!(ask(&mut first_again).is_none());
+        drop(third);
+        assert!(ask(&mut first_again).is_none());
+        // It has its turn, and leaves before it knows.
+        drop(fourth);
+        assert!(ask(&mut first_again).is_some());
+        assert!(ask(&mut (Box::pin(line.take()) as Taking<'_>)).is_some(), "it is free");
+    }
 }

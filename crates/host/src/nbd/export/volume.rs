@@ -9,14 +9,14 @@ use evenkeel_engine::format::PAGE_BYTES;
 use evenkeel_engine::volume::Volume;
 
 use super::{Export, ExportError};
-use crate::nbd::wait::give_way;
+use crate::nbd::wait::{Line, give_way};
 
 /// Pages that one question about allocation looks at: the answer may end early, other requests do not wait.
 const ALLOCATION_PAGES_MAX: u64 = 16 << 10;
 
 /// Bytes that are zeroed before others have their turn: pages without contents are passed over in no time, but a
 /// volume may have many.
-const ZEROED_AT_ONCE_BYTES: u64 = 64 << 20;
+const ZEROED_AT_ONCE_BYTES: u64 = 8 << 20;
 
 const EIO: i32 = 5;
 const EINVAL: i32 = 22;
@@ -27,18 +27,26 @@ pub struct VolumeExport<E, A, H, L> {
     volume: Volume<E, A, H, L>,
     name: Rc<str>,
     is_read_only: bool,
+    /// Who zeroes or discards: a request for all of the disk costs its client nothing, and a hundred of them at once would
+    /// leave nobody else his turn.
+    zeroing: Rc<Line>,
 }
 
 impl<E, A, H, L> Clone for VolumeExport<E, A, H, L> {
     fn clone(&self) -> Self {
-        Self { volume: self.volume.clone(), name: Rc::clone(&self.name), is_read_only: self.is_read_only }
+        Self {
+            volume: self.volume.clone(),
+            name: Rc::clone(&self.name),
+            is_read_only: self.is_read_only,
+            zeroing: Rc::clone(&self.zeroing),
+        }
     }
 }
 
 impl<E, A, H, L> VolumeExport<E, A, H, L> {
     /// `volume` under `name`.
     pub fn new(volume: Volume<E, A, H, L>, name: impl Into<Rc<str>>) -> Self {
-        Self { volume, name: name.into(), is_read_only: false }
+        Self { volume, name: name.into(), is_read_only: false, zeroing: Rc::default() }
     }
 
     /// The same, refusing writes.
@@ -63,12 +71,14 @@ fn told(error: Error) -> ExportError {
 impl<E: Env, A: Arena, H: Device, L: Device> VolumeExport<E, A, H, L> {
     async fn zero(&self, extent: Extent, durability: Durability) -> Result<(), Error> {
         let mut at = extent.offset;
-        while extent.end() - at > ZEROED_AT_ONCE_BYTES {
-            self.volume.write_zeroes(Extent::new(at, ZEROED_AT_ONCE_BYTES), Durability::Buffered).await?;
-            at += ZEROED_AT_ONCE_BYTES;
+        while at < extent.end() {
+            let len = (extent.end() - at).min(ZEROED_AT_ONCE_BYTES);
+            let turn = self.zeroing.take().await;
+            self.volume.write_zeroes(Extent::new(at, len), Durability::Buffered).await?;
+            drop(turn);
+            at += len;
             give_way().await;
         }
-        self.volume.write_zeroes(Extent::new(at, extent.end() - at), Durability::Buffered).await?;
         match durability {
             Durability::Buffered => Ok(()),
             Durability::Durable => self.volume.flush(FlushScope::Ranges(&[extent])).await,
@@ -113,7 +123,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Export for VolumeExport<E, A, H, L>
         self.volume.flush(scope).await.map_err(told)
     }
 
-    /// The log has room for whatever comes, so that zeros need no room of their own.
+    /// The members have their room, so that zeros need none of their own; those of a sparse volume take none for them.
     async fn write_zeroes(
         &self,
         extent: Extent,
