@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use super::drain::Drain;
 use super::gate::Gate;
 use super::rest::Looks;
 use crate::device::{Device, Durability, FlushScope};
@@ -65,6 +66,8 @@ pub(super) struct Member<M> {
     pub(super) failure: RefCell<Option<DeviceError>>,
     /// Bytes written to it and how long it was writing, over its last turns.
     pub(super) drained: Cell<(u64, u64)>,
+    /// What the device in its place took.
+    pub(super) drain: RefCell<Rc<Drain>>,
     pub(super) read_bytes: Cell<u64>,
     pub(super) written_bytes: Cell<u64>,
     pub(super) turns: Cell<u64>,
@@ -102,6 +105,7 @@ impl<M: Device> Member<M> {
             head_free: Notify::default(),
             failure: RefCell::default(),
             drained: Cell::default(),
+            drain: RefCell::default(),
             read_bytes: Cell::default(),
             written_bytes: Cell::default(),
             turns: Cell::default(),
@@ -121,6 +125,7 @@ impl<M: Device> Member<M> {
     /// Puts another device in its place, of which nothing is known.
     pub(super) fn replace(&self, device: M) {
         self.device.replace(Some(Rc::new(device)));
+        self.drain.replace(Rc::default());
         self.failure.replace(None);
         self.head.set(None);
         self.mark.set(Mark::default());

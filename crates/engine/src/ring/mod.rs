@@ -21,6 +21,7 @@
 //!    rebuild, never overtake or undo a write.
 
 mod copying;
+mod drain;
 mod gate;
 mod member;
 mod read;
@@ -185,7 +186,7 @@ pub struct MemberStatus {
     pub written_bytes: u64,
     /// Turns that it had.
     pub turns: u64,
-    /// Bytes that it wrote in a second of its last turns.
+    /// Bytes that it took in a second in which it had something under way, lately.
     pub drain_bytes_per_s: u64,
 }
 
@@ -238,7 +239,8 @@ impl<E: Env, M: Device> Ring<E, M> {
 
     /// What each member does and did.
     pub fn members(&self) -> Vec<MemberStatus> {
-        self.0.members.iter().map(Member::status).collect()
+        let now_ns = self.0.env.now_ns();
+        self.0.members.iter().map(|member| member.status(now_ns)).collect()
     }
 
     /// How many members read now, of those that take part.
@@ -545,9 +547,7 @@ impl<E: Env, M: Device> Device for Ring<E, M> {
 }
 
 impl<M: Device> Member<M> {
-    fn status(&self) -> MemberStatus {
-        let (bytes, took_ns) = self.drained.get();
-        let per_s = (u128::from(bytes) * 1_000_000_000).checked_div(u128::from(took_ns)).unwrap_or(0);
+    fn status(&self, now_ns: u64) -> MemberStatus {
         MemberStatus {
             standing: self.standing.get(),
             role: self.role.get(),
@@ -556,7 +556,7 @@ impl<M: Device> Member<M> {
             read_bytes: self.read_bytes.get(),
             written_bytes: self.written_bytes.get(),
             turns: self.turns.get(),
-            drain_bytes_per_s: u64::try_from(per_s).unwrap_or(u64::MAX),
+            drain_bytes_per_s: self.drain.borrow().bytes_per_s(now_ns),
         }
     }
 }

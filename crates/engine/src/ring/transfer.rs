@@ -1,8 +1,10 @@
 //! What changes the members: writes, discards, flushes, and bytes that are put once more.
 
-use super::gate::Ticket;
+use std::rc::Rc;
 
 use super::copying::CopyGuard;
+use super::drain::Busy;
+use super::gate::Ticket;
 use super::member::Member;
 use super::{EIO, Inner, Policy, Ring};
 use crate::device::{Device, Durability, Extent};
@@ -84,12 +86,20 @@ impl<E: Env, M: Device> Inner<E, M> {
         let offset = extent.offset + DATA_OFFSET;
         match change {
             Change::Write(bytes) => {
+                let busy = self.busy(place);
                 self.limited(device.write(offset, bytes, Durability::Buffered)).await?;
+                busy.took(extent.len);
                 member.written_bytes.set(member.written_bytes.get() + extent.len);
             }
             Change::Discard => self.limited(device.discard(Extent::new(offset, extent.len))).await?,
         }
         Ok(())
+    }
+
+    /// The member has something under way, until this is dropped.
+    fn busy(&self, place: usize) -> Busy<'_, E> {
+        let drain = Rc::clone(&self.members[place].drain.borrow());
+        drain.begin(&self.env)
     }
 
     /// Whether a member holds other bytes there, or cannot tell.
@@ -168,6 +178,7 @@ impl<E: Env, M: Device> Inner<E, M> {
             self.limited(member.write_head(next)).await
         };
         let device = member.device();
+        let _busy = self.busy(place);
         if let Err(error) = settled.await
             && device.is_ok_and(|device| member.has(&device))
         {

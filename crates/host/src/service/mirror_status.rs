@@ -55,7 +55,7 @@ pub struct MemberStatus {
     pub written_bytes: u64,
     /// Turns that it had.
     pub turns: u64,
-    /// Bytes that it took in a second of its last turns.
+    /// Bytes that it took in a second in which it had something to write, lately.
     pub drain_bytes_per_s: u64,
     /// Bytes that a rebuild has copied to it, if one is under way.
     pub rebuild_done_bytes: Option<u64>,

@@ -143,14 +143,15 @@ async fn search(env: &Loop, volume: &Told, scrubbed: &RefCell<Scrubbed>, bytes_p
 #[derive(Debug, Default)]
 struct Slowness {
     since_ns: Vec<Option<u64>>,
-    turns: Vec<u64>,
+    /// What each one took at the last look: bytes ever, and a second.
+    seen: Vec<(u64, u64)>,
 }
 
 impl Slowness {
-    /// Compares the members that had a turn since the last look; of others nothing new is known.
+    /// Compares the members that had something to write since the last look; of others nothing new is known.
     fn look(&mut self, now_ns: u64, members: &[MemberStatus]) {
         self.since_ns.resize(members.len(), None);
-        self.turns.resize(members.len(), 0);
+        self.seen.resize(members.len(), (0, 0));
         let drains =
             |member: &MemberStatus| member.standing == Standing::InSync && member.drain_bytes_per_s > 0;
         for (place, member) in members.iter().enumerate() {
@@ -158,7 +159,8 @@ impl Slowness {
                 self.since_ns[place] = None;
                 continue;
             }
-            if std::mem::replace(&mut self.turns[place], member.turns) == member.turns {
+            let now = (member.written_bytes, member.drain_bytes_per_s);
+            if std::mem::replace(&mut self.seen[place], now) == now {
                 continue;
             }
             let others =
@@ -181,19 +183,32 @@ impl Slowness {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_engine::ring::Role;
+    use evenkeel_engine::device::{Device, DeviceState, Durability, FlushScope, Geometry};
+    use evenkeel_engine::format::ring_head::DATA_OFFSET;
+    use evenkeel_engine::ring::{Policy, Ring, RingOptions, Role};
+    use evenkeel_sim::cuts::Cuts;
+    use evenkeel_sim::drive::{DriveOptions, SimDrive};
+    use evenkeel_sim::executor::{Executor, SimEnv};
+    use evenkeel_sim::image::Image;
+    use evenkeel_sim::latency::Latency;
 
     use super::*;
 
-    fn member(drain_bytes_per_s: u64, turns: u64) -> MemberStatus {
+    const POLICIES: [Policy; 4] = [Policy::Turns, Policy::Mixed, Policy::ReadFirst, Policy::ReadAround];
+
+    /// Bytes of a ring that is watched, and of one write to it.
+    const RING_BYTES: u64 = 1 << 20;
+    const WRITE_BYTES: u64 = 64 << 10;
+
+    fn member(drain_bytes_per_s: u64, written_bytes: u64) -> MemberStatus {
         MemberStatus {
             standing: Standing::InSync,
             role: Role::Reading,
             failure: None,
             queued_bytes: 0,
             read_bytes: 0,
-            written_bytes: 0,
-            turns,
+            written_bytes,
+            turns: 0,
             drain_bytes_per_s,
         }
     }
@@ -201,9 +216,9 @@ mod tests {
     #[test]
     fn a_member_is_slow_after_a_minute_below_half_of_the_others_and_not_before() {
         let mut slowness = Slowness::default();
-        for turn in 1..=12 {
-            slowness.look(turn * LOOK_NS, &[member(100, turn), member(49, turn), member(120, turn)]);
-            assert_eq!(slowness.slow(turn * LOOK_NS), [false; 3], "turn {turn}");
+        for look in 1..=12 {
+            slowness.look(look * LOOK_NS, &[member(100, look), member(49, look), member(120, look)]);
+            assert_eq!(slowness.slow(look * LOOK_NS), [false; 3], "look {look}");
         }
         slowness.look(13 * LOOK_NS, &[member(100, 13), member(49, 13), member(120, 13)]);
         assert_eq!(slowness.slow(13 * LOOK_NS), [false, true, false]);
@@ -212,13 +227,99 @@ mod tests {
     }
 
     #[test]
-    fn a_member_without_turns_is_neither_taken_for_slow_nor_for_quick() {
+    fn a_member_that_wrote_nothing_since_is_neither_taken_for_slow_nor_for_quick() {
         let mut slowness = Slowness::default();
         slowness.look(0, &[member(100, 1), member(10, 1)]);
-        slowness.look(SLOW_FOR_NS, &[member(100, 1), member(99, 1)]);
+        slowness.look(SLOW_FOR_NS, &[member(15, 2), member(10, 1)]);
         assert_eq!(slowness.slow(SLOW_FOR_NS), [false, true], "the second look knows nothing new");
         let out = MemberStatus { standing: Standing::Out, ..member(10, 2) };
         slowness.look(2 * SLOW_FOR_NS, &[member(100, 2), out]);
         assert_eq!(slowness.slow(2 * SLOW_FOR_NS), [false; 2]);
+    }
+
+    #[test]
+    fn one_that_hangs_is_looked_at_though_it_writes_nothing() {
+        let mut slowness = Slowness::default();
+        slowness.look(0, &[member(100, 1), member(100, 1)]);
+        for look in 1..=13 {
+            slowness.look(look * LOOK_NS, &[member(100, 1), member(40 / look, 1)]);
+        }
+        assert_eq!(slowness.slow(13 * LOOK_NS), [false, true]);
+    }
+
+    /// What is said of members that take these times for a write, after each look: writers that go on when all members
+    /// have theirs, or one that writes from time to time, beside readers.
+    fn told(policy: Policy, write_ns: &[u64], writers: u64, pause_ns: u64) -> Vec<Vec<bool>> {
+        let mut executor = Executor::new(1);
+        let env = executor.env();
+        let drive = |(place, &write_ns): (usize, &u64)| {
+            let geometry =
+                Geometry { size_bytes: RING_BYTES + DATA_OFFSET, sector_bytes: 512, atomic_sectors: true };
+            let latency = Latency { write_ns, jitter_ns: write_ns / 10, ..Latency::default() };
+            let options = DriveOptions { latency, seed: place as u64, ..DriveOptions::default() };
+            Some(SimDrive::open(Image::shared(geometry), env.clone(), Cuts::none(env.stop()), options))
+        };
+        let drives = write_ns.iter().enumerate().map(drive).collect();
+        let options = RingOptions { policy, ..RingOptions::default() };
+        let ring = Ring::new(env.clone(), drives, options).unwrap();
+        let watched = async move {
+            ring.format(1).await.unwrap();
+            let state = ring.state().unwrap_or(DeviceState::default());
+            ring.resume(1, state, 1).await.unwrap();
+            for number in 0..writers {
+                let (ring, env) = (ring.clone(), env.clone());
+                env.clone().spawn(async move { write_on(&ring, &env, number, pause_ns).await });
+            }
+            let (readers, clock) = (ring.clone(), env.clone());
+            env.spawn(async move {
+                let mut bytes = [0; 4096];
+                for page in 0.. {
+                    readers.read(page % 256 * 4096, &mut bytes).await.unwrap();
+                    clock.sleep(1_000_000).await;
+                }
+            });
+            let (mut slowness, mut told) = (Slowness::default(), Vec::new());
+            for _ in 0..18 {
+                env.sleep(LOOK_NS).await;
+                slowness.look(env.now_ns(), &ring.members());
+                told.push(slowness.slow(env.now_ns()));
+            }
+            told
+        };
+        executor.block_on(watched).unwrap()
+    }
+
+    async fn write_on(ring: &Ring<SimEnv, SimDrive>, env: &SimEnv, number: u64, pause_ns: u64) {
+        let bytes = vec![number as u8; WRITE_BYTES as usize];
+        for write in 0.. {
+            let place = (number * 4 + write % 4) * WRITE_BYTES % RING_BYTES;
+            ring.write(place, &bytes, Durability::Buffered).await.unwrap();
+            if write % 10 == 0 {
+                ring.flush(FlushScope::Whole).await.unwrap();
+            }
+            env.sleep(pause_ns).await;
+        }
+    }
+
+    #[test]
+    fn a_member_slower_than_the_rest_for_a_minute_is_told_of_under_every_policy() {
+        for policy in POLICIES {
+            for (writers, pause_ns) in [(4, 0), (1, 30_000_000)] {
+                let told = told(policy, &[5_000_000, 30_000_000, 5_000_000], writers, pause_ns);
+                let (first, last) = (&told[..11], &told[16..]);
+                assert!(first.iter().flatten().all(|slow| !slow), "{policy:?}: {told:?}");
+                assert_eq!(last, vec![[false, true, false]; 2], "{policy:?}, {writers} writers");
+            }
+        }
+    }
+
+    #[test]
+    fn members_that_differ_a_little_are_not_slow_under_any_policy_however_they_wait_for_one_another() {
+        for policy in POLICIES {
+            for (writers, pause_ns) in [(4, 0), (1, 30_000_000)] {
+                let told = told(policy, &[6_000_000, 8_000_000, 7_000_000], writers, pause_ns);
+                assert!(told.iter().flatten().all(|slow| !slow), "{policy:?}, {writers} writers: {told:?}");
+            }
+        }
     }
 }
