@@ -4,8 +4,11 @@
 //! same words serve the prober, the engine and the simulator, which breaks only what is not promised.
 
 use std::future::{Future, ready};
+use std::pin::Pin;
+use std::rc::Weak;
 
 use crate::error::{DeviceError, Error};
+use crate::format::page_sum;
 
 /// A range of bytes on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -146,6 +149,10 @@ pub trait Device: 'static {
         ready(Ok(()))
     }
 
+    /// Who can tell right bytes from wrong ones, from now on: for a device that copies by itself what it holds. It does
+    /// not before it knows.
+    fn rely_on(&self, _judge: Weak<dyn Judge>) {}
+
     /// What it wants to be remembered of it as of the last flush, on another device, before anything is given up that
     /// the flush made unnecessary. `None` from a device that needs no such thing.
     fn state(&self) -> Option<DeviceState> {
@@ -166,6 +173,44 @@ pub trait Device: 'static {
         _epoch: u64,
     ) -> impl Future<Output = Result<(), Error>> {
         ready(Ok(()))
+    }
+}
+
+/// Who knows what is on a device, by the sums of its pages.
+pub trait Judge {
+    /// What is known of the page at `offset` at the moment of the answer.
+    fn expects(&self, offset: u64) -> Pin<Box<dyn Future<Output = Expected> + '_>>;
+}
+
+/// What a page of a device is known to hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expected {
+    /// The sums of the right bytes: two while the page is written, the newer one last. `None` where any bytes are right.
+    sums: Option<[u64; 2]>,
+    /// Whether nobody is about to write the page anew: what is wrong now stays so.
+    pub is_settled: bool,
+}
+
+impl Expected {
+    /// Nothing is known, or nobody needs the bytes.
+    pub const NOTHING: Self = Self { sums: None, is_settled: false };
+
+    /// The sums of a page before and after it is written; 0 where it has no contents.
+    pub fn of(sums: [u64; 2], is_settled: bool) -> Self {
+        match sums.contains(&0) {
+            true => Self::NOTHING,
+            false => Self { sums: Some(sums), is_settled },
+        }
+    }
+
+    /// Whether these bytes are right, as far as is known.
+    pub fn is_right(&self, page: &[u8]) -> bool {
+        self.sums.is_none_or(|sums| sums.contains(&page_sum(page)))
+    }
+
+    /// Whether they are so whatever becomes of a write that is under way.
+    pub fn is_newest(&self, page: &[u8]) -> bool {
+        self.sums.is_none_or(|[_, newer]| newer == page_sum(page))
     }
 }
 

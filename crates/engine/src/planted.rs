@@ -147,6 +147,8 @@ bugs! {
     RingRebuildMissesWrites = "ring-rebuild-misses-writes",
     /// A member counts before the rebuild has copied everything.
     RingRebuildEndsEarly = "ring-rebuild-ends-early",
+    /// A rebuild takes what one member holds without a look at its sum.
+    RingRebuildUnchecked = "ring-rebuild-unchecked",
     /// A rebuild goes on though another device was put in its place.
     RingRebuildOutlives = "ring-rebuild-outlives",
     /// Each head is written over the one before.

@@ -5,8 +5,8 @@ mod ring_machine;
 use evenkeel_engine::device::{Device, Durability};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::{DeviceError, Error};
-use evenkeel_engine::format::log_head;
-use evenkeel_engine::ring::{Policy, Role, Standing};
+use evenkeel_engine::format::{log_head, ring_head};
+use evenkeel_engine::ring::{Policy, RebuildFound, Role, Standing};
 use evenkeel_engine::volume::Mending;
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::faults::Faults;
@@ -429,6 +429,102 @@ fn a_sector_that_nobody_can_read_does_not_end_a_rebuild() {
     bytes[30 * 4096..31 * 4096].fill(9);
     for place in 0..2 {
         assert!(machine.member_pages(place) == bytes, "member {place}");
+    }
+}
+
+/// Puts a new drive in the place of the last member while the volume is served; what its rebuild found.
+fn rebuild_last(machine: &mut Machine) -> RebuildFound {
+    let last = machine.plan.members - 1;
+    let fresh = Image::shared(machine.members[last].borrow().geometry());
+    machine.members[last] = fresh;
+    let found = machine.live_whole(async |life| {
+        let (volume, ring, _) = life.open().await.unwrap();
+        ring.replace(last, life.members[last].clone()).await.unwrap();
+        whole(&ring, &life.env).await;
+        volume.close().await.unwrap();
+        ring.members()[last].rebuild_found
+    });
+    machine.power_cut();
+    found
+}
+
+#[test]
+fn what_has_rotted_on_one_member_is_rebuilt_from_another() {
+    for (rotten, policy) in [(0, Policy::Turns), (1, Policy::Turns), (0, Policy::Mixed), (1, Policy::Mixed)] {
+        let mut plan = Plan::mirror(3, 1);
+        (plan.ring.policy, plan.ring.rebuild_piece_bytes) = (policy, 5 * PAGE);
+        let (mut machine, bytes) = filled(plan, 71);
+        let size_bytes = machine.members[rotten].borrow().geometry().size_bytes;
+        // All but its heads: pages, the table of sums, and its root.
+        for page in (ring_head::DATA_OFFSET..size_bytes).step_by(PAGE as usize) {
+            machine.members[rotten].borrow_mut().rot(page, PAGE, &mut Random::new(page));
+        }
+        let found = rebuild_last(&mut machine);
+        assert!(found.wrong_copies > 10 && found.damaged_pages == 0, "{found:?}");
+        assert!(machine.member_pages(2) == bytes, "member {rotten} rotten, {policy:?}");
+        machine.members_gone = vec![0, 1];
+        assert!(machine.contents() == bytes, "the new one is enough alone");
+    }
+}
+
+#[test]
+fn pages_that_no_member_holds_right_are_counted_when_another_is_rebuilt() {
+    let (mut machine, bytes) = filled(Plan::mirror(3, 1), 73);
+    for (place, page) in [(0, 5), (1, 5), (0, 9), (1, 9), (0, 20), (1, 33)] {
+        let at = machine.page_on_member(page);
+        machine.members[place].borrow_mut().rot(at.offset, 64, &mut Random::new(page ^ place as u64));
+    }
+    let at = machine.page_on_member(40);
+    (0..2).for_each(|place| machine.members[place].borrow_mut().make_unreadable(at));
+    let found = rebuild_last(&mut machine);
+    assert_eq!(found.damaged_pages, 3, "two that rotted and one that cannot be read: {found:?}");
+    assert!(found.wrong_copies <= 2, "{found:?}");
+    machine.members_gone = vec![0, 1];
+    machine.live_whole(async |life| {
+        let (volume, ..) = life.open().await.unwrap();
+        for (page, right) in bytes.chunks(PAGE as usize).enumerate() {
+            let mut found = vec![0; right.len()];
+            match volume.read(page as u64 * PAGE, &mut found).await {
+                Ok(()) => assert!(found == right, "page {page}"),
+                Err(_) => assert!([5, 9, 40].contains(&page), "page {page} cannot be read"),
+            }
+        }
+    });
+}
+
+#[test]
+fn what_is_written_while_a_member_is_rebuilt_is_not_taken_for_rot() {
+    for seed in 0..20 {
+        let mut plan = Plan::mirror(2, 1);
+        (plan.ring.rebuild_bytes_per_s, plan.ring.rebuild_piece_bytes) = (4 << 20, 3 * PAGE);
+        let (mut machine, mut bytes) = filled(plan, 80 + seed);
+        let mut random = Random::new(seed);
+        let mut writes = Vec::new();
+        for _ in 0..200 {
+            let (offset, len) = (random.below(60 * PAGE), 1 + random.below(3 * PAGE));
+            let new = noise(random.number(), len as usize);
+            bytes[offset as usize..][..new.len()].copy_from_slice(&new);
+            writes.push((offset, new));
+        }
+        let fresh = Image::shared(machine.members[1].borrow().geometry());
+        machine.members[1] = fresh;
+        let found = machine.live_whole(async |life| {
+            let (volume, ring, _) = life.open().await.unwrap();
+            ring.replace(1, life.members[1].clone()).await.unwrap();
+            for (number, (offset, new)) in writes.iter().enumerate() {
+                volume.write(*offset, new, Durability::Buffered).await.unwrap();
+                if number % 10 == 0 {
+                    volume.checkpoint().await.unwrap();
+                }
+            }
+            whole(&ring, &life.env).await;
+            volume.close().await.unwrap();
+            ring.members()[1].rebuild_found
+        });
+        assert_eq!(found, RebuildFound::default(), "seed {seed}");
+        machine.power_cut();
+        machine.members_gone = vec![0];
+        assert!(machine.contents() == bytes, "seed {seed}");
     }
 }
 

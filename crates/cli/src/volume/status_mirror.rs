@@ -49,7 +49,7 @@ pub(super) fn of_mirror(mirror: &MirrorStatus) -> String {
 }
 
 fn row(member: &MemberStatus) -> [String; 6] {
-    let does = match (member.standing.as_str(), member.rebuild_done_bytes, member.rebuild_size_bytes) {
+    let mut does = match (member.standing.as_str(), member.rebuild_done_bytes, member.rebuild_size_bytes) {
         ("in-sync", ..) if member.slow => format!("{}, much slower than the others", member.role),
         ("in-sync", ..) => member.role.clone(),
         ("rebuilding", Some(done), Some(size)) => {
@@ -58,6 +58,10 @@ fn row(member: &MemberStatus) -> [String; 6] {
         }
         (standing, ..) => told(standing, member.failure.as_deref()),
     };
+    if member.rebuild_damaged_pages > 0 {
+        let pages = format::counted(member.rebuild_damaged_pages, "page");
+        write!(does, ", {pages} DAMAGED in every copy when it was rebuilt").expect("a string takes all");
+    }
     let bytes = |bytes: u64| format::bytes_f64(bytes as f64);
     [
         member.path.clone(),

@@ -17,11 +17,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::counters::Counters;
-use crate::device::Device;
+use crate::device::{Device, Expected, Extent};
 use crate::error::Error;
-use crate::format::PAGE;
 use crate::format::layout::Layout;
 use crate::format::record::Tag;
+use crate::format::{PAGE, PAGE_BYTES};
 use crate::options::OpenOptions;
 
 use frames::Frames;
@@ -206,6 +206,33 @@ impl<H: Device> Home<H> {
     /// The page was written home directly: what memory holds of it, which must be clean, is out of date.
     pub(crate) fn forget(&self, page: u64) {
         self.frames.borrow_mut().forget(page);
+    }
+
+    /// What the page at `offset` of the device is known to hold, where the superblock names the root at `root_slot`.
+    pub(crate) async fn expects(&self, offset: u64, root_slot: impl Fn() -> u8) -> Expected {
+        let at = Extent::new(offset, PAGE_BYTES);
+        let number_in = |zone: &Extent| zone.holds(&at).then(|| (offset - zone.offset) / PAGE_BYTES);
+        if let Some(page) = number_in(&self.layout.data) {
+            let mut held = self.table.hold_none();
+            return match held.load_for(page).await {
+                Ok(()) => Expected::of(self.table.sums(page), !self.is_dirty(page, page + 1)),
+                Err(_) => Expected::NOTHING,
+            };
+        }
+        if let Some(number) = number_in(&self.layout.table) {
+            return Expected::of(self.table.root_sums(number), self.table.is_settled(number));
+        }
+        let [current, other] =
+            [root_slot(), 1 - root_slot()].map(|slot| self.layout.roots[usize::from(slot)]);
+        if let Some(number) = number_in(&current) {
+            let [sum, _] = self.table.sums_of_root_page(number);
+            return Expected::of([sum; 2], true);
+        }
+        match number_in(&other) {
+            // It is written anew before anybody needs it.
+            Some(number) => Expected::of(self.table.sums_of_root_page(number), false),
+            None => Expected::NOTHING,
+        }
     }
 
     /// Whether the page has contents, by the table and what is not home yet.

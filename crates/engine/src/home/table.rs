@@ -29,7 +29,17 @@ pub(crate) struct Table<H> {
     layout: Layout,
     root: RefCell<Vec<u64>>,
     pages: RefCell<TablePages>,
+    before: RefCell<Before>,
+    /// Whether `before` is kept: for a device that copies by itself what it holds.
+    keeps_before: bool,
     counters: Rc<Counters>,
+}
+
+/// The sums, as the superblock stands for them, of what was changed since.
+#[derive(Default)]
+struct Before {
+    pages: BTreeMap<u64, u64>,
+    table_pages: BTreeMap<u64, u64>,
 }
 
 /// Table pages in memory.
@@ -162,7 +172,15 @@ impl<H: Device> Table<H> {
             spare: VecDeque::new(),
             spare_max: spare_max.max(1),
         };
-        Self { device, layout, root: RefCell::new(root), pages: RefCell::new(pages), counters }
+        Self {
+            keeps_before: device.copies() > 1,
+            device,
+            layout,
+            root: RefCell::new(root),
+            pages: RefCell::new(pages),
+            before: RefCell::default(),
+            counters,
+        }
     }
 
     /// The table page that speaks of `page`.
@@ -242,7 +260,7 @@ impl<H: Device> Table<H> {
 
     /// Puts a table page in place, as recovery found it; `is_logged` where the log says so of all of it.
     pub(crate) fn recover(&self, table_page: u64, bytes: &[u8; PAGE], is_logged: bool) {
-        self.root.borrow_mut()[table_page as usize] = page_sum(bytes);
+        self.set_root_sum(table_page, page_sum(bytes));
         let page = TablePage::of(bytes, is_logged.then(|| page_sum(bytes)));
         self.pages.borrow_mut().insert(table_page, page, true);
     }
@@ -261,10 +279,50 @@ impl<H: Device> Table<H> {
         let table_page = pages.map.get_mut(&number).expect("the caller loaded the sum");
         let place = &mut table_page.sums[(page % SUMS_PER_TABLE_PAGE) as usize];
         if *place != sum {
+            if self.keeps_before {
+                self.before.borrow_mut().pages.entry(page).or_insert(*place);
+            }
             *place = sum;
             table_page.logged_sum = None;
             pages.dirty.insert(number);
         }
+    }
+
+    fn set_root_sum(&self, table_page: u64, sum: u64) {
+        let before = std::mem::replace(&mut self.root.borrow_mut()[table_page as usize], sum);
+        if self.keeps_before {
+            self.before.borrow_mut().table_pages.entry(table_page).or_insert(before);
+        }
+    }
+
+    /// The superblock stands for what is known now.
+    pub(crate) fn superblock_is_current(&self) {
+        self.before.take();
+    }
+
+    /// The sum of a page whose sum is known, as the superblock stands for it and as it is now.
+    pub(crate) fn sums(&self, page: u64) -> [u64; 2] {
+        let now = self.sum(page);
+        [self.before.borrow().pages.get(&page).copied().unwrap_or(now), now]
+    }
+
+    /// As [`Self::sums`], of a table page.
+    pub(crate) fn root_sums(&self, table_page: u64) -> [u64; 2] {
+        let now = self.root_sum(table_page);
+        [self.before.borrow().table_pages.get(&table_page).copied().unwrap_or(now), now]
+    }
+
+    /// The sum of a page of the root, as the superblock stands for it and as it is now.
+    pub(crate) fn sums_of_root_page(&self, number: u64) -> [u64; 2] {
+        let (root, before) = (self.root.borrow(), self.before.borrow());
+        let (mut was, mut is) = ([0; PAGE], [0; PAGE]);
+        let first = number as usize * SUMS;
+        for (at, &now) in root[first..].iter().take(SUMS).enumerate() {
+            let before = before.table_pages.get(&((first + at) as u64)).copied().unwrap_or(now);
+            was[at * 8..][..8].copy_from_slice(&before.to_le_bytes());
+            is[at * 8..][..8].copy_from_slice(&now.to_le_bytes());
+        }
+        [page_sum(&was), page_sum(&is)]
     }
 
     /// Table pages that differ from what is home, with their bytes; the root takes their sums. They stay in memory
@@ -276,7 +334,7 @@ impl<H: Device> Table<H> {
             held.hold(number);
             let bytes = self.pages.borrow().map.get(&number).map(TablePage::bytes);
             let bytes = bytes.expect("a page that differs from what is home stays");
-            self.root.borrow_mut()[number as usize] = page_sum(&bytes);
+            self.set_root_sum(number, page_sum(&bytes));
             dirty.push((number, bytes));
         }
         dirty

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use super::RebuildFound;
 use super::drain::Drain;
 use super::gate::Gate;
 use super::rest::Looks;
@@ -72,6 +73,7 @@ pub(super) struct Member<M> {
     pub(super) written_bytes: Cell<u64>,
     pub(super) turns: Cell<u64>,
     pub(super) looks: Looks,
+    pub(super) rebuild_found: Cell<RebuildFound>,
 }
 
 /// The right to write a head, until this is dropped: also by whoever waited too long for its device.
@@ -110,6 +112,7 @@ impl<M: Device> Member<M> {
             written_bytes: Cell::default(),
             turns: Cell::default(),
             looks: Looks::default(),
+            rebuild_found: Cell::default(),
         }
     }
 

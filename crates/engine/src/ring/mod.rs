@@ -34,9 +34,9 @@ mod window;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::Future;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
-use crate::device::{Device, DeviceState, Durability, Extent, FlushScope, Geometry};
+use crate::device::{Device, DeviceState, Durability, Extent, FlushScope, Geometry, Judge};
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
 use crate::format::PAGE_BYTES;
@@ -159,6 +159,8 @@ struct Inner<E, M> {
     /// Whose turn comes next.
     next_writer: Cell<usize>,
     window: RefCell<window::Window>,
+    /// Who knows the sums of what the members hold.
+    judge: RefCell<Option<Weak<dyn Judge>>>,
     /// Something came, ended, or changed its role.
     changed: Rc<Notify>,
 }
@@ -188,6 +190,17 @@ pub struct MemberStatus {
     pub turns: u64,
     /// Bytes that it took in a second in which it had something under way, lately.
     pub drain_bytes_per_s: u64,
+    /// What was found wrong of what it was, or is, rebuilt from.
+    pub rebuild_found: RebuildFound,
+}
+
+/// What a rebuild found wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RebuildFound {
+    /// Pages that the member which was read first did not hold as they should be, and another did.
+    pub wrong_copies: u64,
+    /// Pages that no member held as they should be: they cannot be read until they are written anew.
+    pub damaged_pages: u64,
 }
 
 impl<E: Env, M: Device> Ring<E, M> {
@@ -233,6 +246,7 @@ impl<E: Env, M: Device> Ring<E, M> {
             reads_before: Cell::default(),
             next_writer: Cell::default(),
             window: RefCell::new(window),
+            judge: RefCell::default(),
             changed: Rc::default(),
         })))
     }
@@ -474,6 +488,11 @@ impl<E: Env, M: Device> Device for Ring<E, M> {
         self.0.discard(extent).await
     }
 
+    fn rely_on(&self, judge: Weak<dyn Judge>) {
+        self.0.judge.replace(Some(judge));
+        self.0.changed.all();
+    }
+
     fn state(&self) -> Option<DeviceState> {
         let bit = |(place, member): (usize, &Member<M>)| u64::from(member.is_in_sync()) << place;
         let in_sync = self.0.members.iter().enumerate().map(bit).sum();
@@ -557,6 +576,7 @@ impl<M: Device> Member<M> {
             written_bytes: self.written_bytes.get(),
             turns: self.turns.get(),
             drain_bytes_per_s: self.drain.borrow().bytes_per_s(now_ns),
+            rebuild_found: self.rebuild_found.get(),
         }
     }
 }

@@ -4,12 +4,15 @@
 //!    when nobody writes there, and again if somebody came meanwhile.
 //! 2. It is read, and its head says that it counts, only when all of it is there and durable.
 //! 3. No more is copied in a second than is allowed, and nothing is read for it from a member that writes.
+//! 4. Nothing is copied before there is a [`Judge`]. A page that is not what it should be is taken from a member that has
+//!    it right; where none has, it is counted.
 
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
-use super::Ring;
+use super::copying::CopyGuard;
 use super::member::{Role, Standing};
-use crate::device::{Device, Extent};
+use super::{Inner, RebuildFound, Ring};
+use crate::device::{Device, Expected, Extent, Judge};
 use crate::env::Env;
 use crate::error::DeviceError;
 use crate::format::ring_head::Mark;
@@ -22,6 +25,22 @@ const PAUSE_NS: u64 = 100_000_000;
 /// How often.
 const TRIES: usize = 3;
 
+/// The ring, once there is somebody who can judge what its members hold; `None` once nobody has it any more.
+#[allow(
+    clippy::option_option,
+    clippy::type_complexity,
+    reason = "whether to go on waiting, and then whether there is anything to come"
+)]
+fn judged<E, M>(ring: &Weak<Inner<E, M>>) -> Option<Option<(Ring<E, M>, Weak<dyn Judge>)>> {
+    match ring.upgrade() {
+        None => Some(None),
+        Some(ring) => {
+            let judge = ring.judge.borrow().clone();
+            judge.map(|judge| Some((Ring(ring), judge)))
+        }
+    }
+}
+
 impl<E: Env, M: Device> Ring<E, M> {
     /// Begins to rebuild every member that is stale.
     pub(super) fn rebuild_stale(&self) {
@@ -29,23 +48,28 @@ impl<E: Env, M: Device> Ring<E, M> {
             if member.standing.get() == Standing::Stale {
                 member.standing.set(Standing::Rebuilding { done_bytes: 0 });
                 member.role.set(Role::Writing);
+                member.rebuild_found.take();
                 member.gate.begin_behind(self.0.issued.get());
                 member.gate.leave_out(false);
                 member.gate.open();
-                let (ring, device) = (self.clone(), member.device());
+                let Ok(device) = member.device() else { continue };
+                let (changed, weak, device) =
+                    (Rc::clone(&self.0.changed), Rc::downgrade(&self.0), Rc::downgrade(&device));
                 self.0.env.spawn(async move {
-                    if let Ok(device) = device {
-                        ring.rebuild(place, &device).await;
+                    if let Some((ring, judge)) = changed.until(|| judged(&weak)).await
+                        && let Some(device) = device.upgrade()
+                    {
+                        ring.rebuild(place, &device, &judge).await;
                     }
                 });
             }
         }
     }
 
-    async fn rebuild(self, place: usize, device: &Rc<M>) {
+    async fn rebuild(self, place: usize, device: &Rc<M>, judge: &Weak<dyn Judge>) {
         let (ring, member) = (&*self.0, &self.0.members[place]);
         let made_whole = async {
-            self.copy_everything(place, device).await?;
+            self.copy_everything(place, device, judge).await?;
             loop {
                 // All that was written meanwhile, and all that was copied: durable before anybody relies on it.
                 let ended = member.gate.ended_through();
@@ -88,7 +112,12 @@ impl<E: Env, M: Device> Ring<E, M> {
         }
     }
 
-    async fn copy_everything(&self, place: usize, device: &Rc<M>) -> Result<(), DeviceError> {
+    async fn copy_everything(
+        &self,
+        place: usize,
+        device: &Rc<M>,
+        judge: &Weak<dyn Judge>,
+    ) -> Result<(), DeviceError> {
         let (ring, member) = (&*self.0, &self.0.members[place]);
         let began_ns = ring.env.now_ns();
         let piece_bytes = ring.options.rebuild_piece_bytes.max(PAGE_BYTES);
@@ -99,7 +128,7 @@ impl<E: Env, M: Device> Ring<E, M> {
                 return Ok(());
             }
             let extent = Extent::new(offset, piece_bytes.min(size_bytes - offset));
-            while !self.copy_piece(place, extent).await? {}
+            while !self.copy_piece(place, extent, judge).await? {}
             self.check_rebuilds(place, device)?;
             offset += extent.len;
             member.standing.set(Standing::Rebuilding { done_bytes: offset });
@@ -113,20 +142,94 @@ impl<E: Env, M: Device> Ring<E, M> {
 
     /// Copies a piece; false where a write came meanwhile. A page that no member can read is passed over: it is lost
     /// wherever it is, and its sum says so.
-    async fn copy_piece(&self, place: usize, extent: Extent) -> Result<bool, DeviceError> {
+    async fn copy_piece(
+        &self,
+        place: usize,
+        extent: Extent,
+        judge: &Weak<dyn Judge>,
+    ) -> Result<bool, DeviceError> {
+        let judging =
+            judge.upgrade().ok_or(DeviceError { doing: "rebuild without a volume", errno: super::EIO })?;
         let copy = self.0.copies.copy(extent).await;
         let mut bytes = vec![0; extent.len as usize];
         for left in (0..TRIES).rev() {
             match self.0.read(extent.offset, &mut bytes).await {
-                Ok(()) => return self.copy_to(place, &copy, &bytes).await,
+                Ok(()) => {
+                    let found = self.put_right(extent.offset, &mut bytes, &*judging).await;
+                    let is_copied = self.copy_to(place, &copy, &bytes).await?;
+                    if is_copied {
+                        self.found(place, found);
+                    }
+                    return Ok(is_copied);
+                }
                 Err(_) if left > 0 => self.0.env.sleep(PAUSE_NS).await,
                 Err(_) => self.0.check_alive()?,
             }
         }
+        if extent.len <= PAGE_BYTES {
+            self.pass_over(place, &copy, judging.expects(extent.offset).await);
+            return Ok(true);
+        }
         drop(copy);
-        for offset in (extent.offset..extent.end()).step_by(PAGE).filter(|_| extent.len > PAGE_BYTES) {
-            while !Box::pin(self.copy_piece(place, Extent::new(offset, PAGE_BYTES))).await? {}
+        for offset in (extent.offset..extent.end()).step_by(PAGE) {
+            while !Box::pin(self.copy_piece(place, Extent::new(offset, PAGE_BYTES), judge)).await? {}
         }
         Ok(true)
+    }
+
+    /// Puts the pages from `offset` on, as one member holds them, right by what others do.
+    async fn put_right(&self, offset: u64, bytes: &mut [u8], judge: &dyn Judge) -> RebuildFound {
+        let mut found = RebuildFound::default();
+        if is_planted(Bug::RingRebuildUnchecked) {
+            return found;
+        }
+        for (page, offset) in bytes.chunks_exact_mut(PAGE).zip((offset..).step_by(PAGE)) {
+            let expected = judge.expects(offset).await;
+            if expected.is_newest(page) {
+                continue;
+            }
+            let was_right = expected.is_right(page);
+            match self.read_right(offset, expected).await {
+                Some(right) => {
+                    page.copy_from_slice(&right);
+                    found.wrong_copies += u64::from(!was_right);
+                }
+                None if was_right => {}
+                None => found.damaged_pages += u64::from(judge.expects(offset).await.is_settled),
+            }
+        }
+        found
+    }
+
+    /// The page at `offset`, from a member that has it as expected: the newest, if one has that. One that had lost a write
+    /// while it was under way would hold what is right until it ends.
+    async fn read_right(&self, offset: u64, expected: Expected) -> Option<[u8; PAGE]> {
+        let mut right = None;
+        for place in 0..self.0.members.len() {
+            let mut page = [0; PAGE];
+            if self.0.read_from(place, offset, &mut page).await.is_err() {
+                continue;
+            }
+            if expected.is_newest(&page) {
+                return Some(page);
+            }
+            right = right.or(expected.is_right(&page).then_some(page));
+        }
+        right
+    }
+
+    /// A page is copied from nobody.
+    fn pass_over(&self, place: usize, copy: &CopyGuard, expected: Expected) {
+        let is_lost = expected.is_settled && !copy.is_spoiled();
+        self.found(place, RebuildFound { damaged_pages: u64::from(is_lost), ..RebuildFound::default() });
+    }
+
+    fn found(&self, place: usize, more: RebuildFound) {
+        let found = &self.0.members[place].rebuild_found;
+        let RebuildFound { wrong_copies, damaged_pages } = found.get();
+        found.set(RebuildFound {
+            wrong_copies: wrong_copies + more.wrong_copies,
+            damaged_pages: damaged_pages + more.damaged_pages,
+        });
     }
 }

@@ -114,6 +114,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         if is_planted(Bug::TailBeforeFlush) {
             self.home.device.flush(FlushScope::Whole).await?;
         }
+        self.home.table.superblock_is_current();
         self.log.advance_tail(tail.sequence);
         let mut outgoing = outgoing.into_iter();
         while outgoing.len() > 0 {

@@ -10,8 +10,11 @@
 //!    An arena that holds writes of another volume, or of a later opening of this one, ends the opening before that:
 //!    nothing was written.
 //! 4. A checkpoint takes everything home. Cut at any point, all of this is done again with the same result.
+//! 5. From then on the home device can ask what it should hold.
 
 use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
 
 use super::pace::Pace;
@@ -21,7 +24,7 @@ use super::throttle::Throttle;
 use super::{Inner, Limits, Turn, Volume, commit};
 use crate::buffer::{Buffer, arena_bytes_min};
 use crate::counters::{Counters, add};
-use crate::device::{Device, Extent, FlushScope};
+use crate::device::{Device, Expected, Extent, FlushScope, Judge};
 use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::format::PAGE_BYTES;
@@ -193,9 +196,18 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         match inner.checkpoint().await {
             // More pages are damaged under changes than can be carried. What is whole can be read; nothing is written
             // any more, and the log keeps what it holds.
-            Ok(()) | Err(Error::Damaged { .. }) => Ok(Self(inner)),
-            Err(error) => Err(error),
+            Ok(()) | Err(Error::Damaged { .. }) => {}
+            Err(error) => return Err(error),
         }
+        let judge: Rc<dyn Judge> = Rc::<Inner<E, A, H, L>>::clone(&inner);
+        inner.home.device.rely_on(Rc::downgrade(&judge));
+        Ok(Self(inner))
+    }
+}
+
+impl<E: Env, A: Arena, H: Device, L: Device> Judge for Inner<E, A, H, L> {
+    fn expects(&self, offset: u64) -> Pin<Box<dyn Future<Output = Expected> + '_>> {
+        Box::pin(self.home.expects(offset, || self.superblocks.current().root_slot))
     }
 }
 

@@ -131,7 +131,7 @@ fn text(watched: &Watched) -> String {
 fn members(out: &mut String, mirror: &MirrorStatus) {
     let number = |truth: bool| f64::from(u8::from(truth));
     type Of<T> = fn(&T, &dyn Fn(bool) -> f64) -> f64;
-    let of_members: [(&str, &str, &str, Of<MemberStatus>); 8] = [
+    let of_members: [(&str, &str, &str, Of<MemberStatus>); 9] = [
         ("member_in_sync", "gauge", "1 where it holds everything.", |it, number| {
             number(it.standing == "in-sync")
         }),
@@ -145,6 +145,12 @@ fn members(out: &mut String, mirror: &MirrorStatus) {
         ("member_rebuild_done_bytes", "gauge", "Bytes that a rebuild has copied to it.", |it, _| {
             it.rebuild_done_bytes.unwrap_or(0) as f64
         }),
+        (
+            "member_rebuild_damaged_pages",
+            "gauge",
+            "Pages that no member held as they should be when it was rebuilt.",
+            |it, _| it.rebuild_damaged_pages as f64,
+        ),
         ("member_read_bytes_total", "counter", "Bytes read from it.", |it, _| it.read_bytes as f64),
         ("member_written_bytes_total", "counter", "Bytes written to it.", |it, _| it.written_bytes as f64),
         ("member_turns_total", "counter", "Turns of writing that it had.", |it, _| it.turns as f64),

@@ -61,6 +61,12 @@ pub struct MemberStatus {
     pub rebuild_done_bytes: Option<u64>,
     /// And that it has to.
     pub rebuild_size_bytes: Option<u64>,
+    /// Pages that one member did not hold as they should be when this one was last rebuilt, and another did.
+    #[serde(default)]
+    pub rebuild_wrong_copies: u64,
+    /// Pages that no member did.
+    #[serde(default)]
+    pub rebuild_damaged_pages: u64,
 }
 
 /// One log device.
@@ -171,6 +177,8 @@ fn member_status(member: &MirrorMember, slow: bool, size_bytes: u64) -> MemberSt
         drain_bytes_per_s: status.drain_bytes_per_s,
         rebuild_done_bytes,
         rebuild_size_bytes: rebuild_done_bytes.map(|_| size_bytes),
+        rebuild_wrong_copies: status.rebuild_found.wrong_copies,
+        rebuild_damaged_pages: status.rebuild_found.damaged_pages,
     }
 }
 

@@ -1,8 +1,8 @@
 //! What lies below a volume: one drive, or several behind which each byte has copies.
 
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
-use evenkeel_engine::device::{Device, DeviceState, Durability, Extent, FlushScope, Geometry};
+use evenkeel_engine::device::{Device, DeviceState, Durability, Extent, FlushScope, Geometry, Judge};
 use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::logs::Logs;
 use evenkeel_engine::ring::Ring;
@@ -88,6 +88,10 @@ impl<D: Device, S: Device> Device for OneOrSeveral<D, S> {
 
     async fn mend(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         of_either!(self, it => it.mend(offset, bytes).await)
+    }
+
+    fn rely_on(&self, judge: Weak<dyn Judge>) {
+        of_either!(self, it => it.rely_on(judge));
     }
 
     fn state(&self) -> Option<DeviceState> {

@@ -5,7 +5,8 @@
 //! 2. Within the redundancy there is one such member and one such log device at every moment; whatever befalls the
 //!    others must not matter.
 //! 3. One that lied, rotted or lost writes is not clean, and has not everything however much the engine counts it: until
-//!    it was rebuilt from members that all have everything, until a log was opened with it, or until it was healed.
+//!    it was rebuilt, until a log was opened with it, or until it was healed. One that is rebuilt gets nothing of what is
+//!    wrong on others.
 
 use std::rc::Rc;
 
@@ -49,8 +50,6 @@ pub(super) struct InLife {
     pub(super) is_harmed: bool,
     /// Whether it lacked writes, and has to be rebuilt.
     pub(super) lacks: bool,
-    /// Whether it may have been rebuilt in this life from a member that was not clean.
-    pub(super) is_tainted: bool,
 }
 
 /// All of them, in one life.
@@ -84,7 +83,7 @@ impl Account {
                 (Some(_), Kind::Log) => self.is_in_sync(device),
                 (Some(_), Kind::Member) => {
                     let was_right = device.lacks || device.before.is_clean;
-                    was_right && !device.is_tainted && self.is_in_sync(device)
+                    was_right && self.is_in_sync(device)
                 }
             }
     }
@@ -111,24 +110,6 @@ impl Account {
             let lacks = device.kind == Kind::Member && !self.is_in_sync(device);
             self.devices[number].lacks = lacks;
         }
-        // Who lacked writes before and counts now may have been rebuilt already.
-        self.taint_if(|account, device| !device.before.is_complete && account.is_in_sync(device));
-        self.taint();
-    }
-
-    /// Whoever is rebuilt now may get what a member holds that is not clean.
-    pub(super) fn taint(&mut self) {
-        self.taint_if(|account, device| device.lacks && !account.is_in_sync(device));
-    }
-
-    fn taint_if(&mut self, is_rebuilt: impl Fn(&Self, &InLife) -> bool) {
-        let is_any_wrong =
-            self.of(Kind::Member).any(|device| self.is_in_sync(device) && !self.is_complete(device));
-        for number in 0..self.devices.len() {
-            let device = &self.devices[number];
-            let is_rebuilt = device.kind == Kind::Member && is_rebuilt(self, device);
-            self.devices[number].is_tainted |= is_rebuilt && is_any_wrong;
-        }
     }
 
     /// Another drive was put in the place of this one.
@@ -136,17 +117,15 @@ impl Account {
         let device = &mut self.devices[number];
         (device.image, device.drive) = (image, drive);
         (device.is_there, device.is_well, device.is_harmed) = (true, true, false);
-        (device.lacks, device.is_tainted) = (true, false);
-        self.taint();
+        device.lacks = true;
     }
 
     /// What the life leaves.
     pub(super) fn settle(&self) -> Vec<(Kind, Disk)> {
         let settled = self.devices.iter().map(|device| {
             let is_complete = self.is_complete(device);
-            let is_rebuilt = device.lacks && self.is_in_sync(device) && !device.is_tainted;
-            let is_clean = !device.is_harmed
-                && (is_complete || is_rebuilt || (device.before.is_clean && !device.is_tainted));
+            let is_rebuilt = device.lacks && self.is_in_sync(device);
+            let is_clean = !device.is_harmed && (is_complete || is_rebuilt || device.before.is_clean);
             let disk = Disk {
                 image: Rc::clone(&device.image),
                 is_clean,

@@ -210,7 +210,28 @@ impl Machine {
                 _ => Fate::Well,
             };
         }
+        self.rot_beneath_a_rebuild(&fates, keepers[0]);
         fates
+    }
+
+    /// Where a member is about to be rebuilt, pages may rot on another, though not on the one that is relied on.
+    fn rot_beneath_a_rebuild(&mut self, fates: &[Fate], relied_on: usize) {
+        let there = |number: &usize| fates[*number] == Fate::Well && *number != relied_on;
+        let (complete, lacking): (Vec<usize>, Vec<usize>) =
+            (0..self.setup.members).filter(there).partition(|&number| self.devices[number].1.is_complete);
+        if complete.is_empty() || lacking.is_empty() || self.random.coin() {
+            return;
+        }
+        let source = *self.random.pick(&complete);
+        self.note(|| format!("device {source} rots, and another is about to be rebuilt"));
+        let data = self.layout().data;
+        for page in (0..data.len).step_by(PAGE).filter(|_| self.random.coin()).collect::<Vec<_>>() {
+            let zone = Extent::new(ring_head::DATA_OFFSET + data.offset + page, PAGE_BYTES);
+            harm(&self.devices[source].1.image, Mishap::Rots, zone, &mut self.random);
+        }
+        self.outcome.tally.count(Mishap::Rots);
+        let disk = &mut self.devices[source].1;
+        (disk.is_clean, disk.is_complete) = (false, false);
     }
 
     /// Something befalls a device that is switched off, or soon after.
@@ -285,7 +306,6 @@ impl Machine {
                 is_well,
                 is_harmed,
                 lacks: false,
-                is_tainted: false,
             });
         }
         let arena = SimArena::open(self.arena.clone(), env.clone(), cuts.clone(), self.random.number());

@@ -230,7 +230,6 @@ impl Scene {
             }
         }
         device.is_harmed |= mishap.harms();
-        account.taint();
         let opened = account.opened.clone();
         drop(account);
         if let Some((ring, logs)) = opened.filter(|_| mishap == Mishap::IsLeftOut) {
