@@ -198,7 +198,7 @@ mod tests {
 
     /// Bytes of a ring that is watched, and of one write to it.
     const RING_BYTES: u64 = 1 << 20;
-    const WRITE_BYTES: u64 = 64 << 10;
+    const WRITE_BYTES: u64 = 4 << 10;
 
     fn member(drain_bytes_per_s: u64, written_bytes: u64) -> MemberStatus {
         MemberStatus {
