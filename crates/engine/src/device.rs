@@ -153,6 +153,25 @@ pub trait Device: 'static {
     /// not before it knows.
     fn rely_on(&self, _judge: Weak<dyn Judge>) {}
 
+    /// Whether what is written to it is on some of its copies only, and soon on none of those that are left if more of
+    /// them go: then it is better emptied than left behind.
+    fn is_in_parts(&self) -> bool {
+        false
+    }
+
+    /// The next superblock is the last that is written to it, and begins its log behind everything.
+    fn is_about_to_close(&self) {}
+
+    /// Whether everything was there that was just read of it.
+    fn is_all_there(&self) -> impl Future<Output = Result<(), Error>> {
+        ready(Ok(()))
+    }
+
+    /// Whether what it holds should be made unnecessary soon, because some of it is on copies that are gone.
+    fn wants_checkpoint(&self) -> bool {
+        false
+    }
+
     /// What it wants to be remembered of it as of the last flush, on another device, before anything is given up that
     /// the flush made unnecessary. `None` from a device that needs no such thing.
     fn state(&self) -> Option<DeviceState> {

@@ -6,6 +6,7 @@
 //!   log       one sequence of records; group commit
 //!   home      the pages in place, their sums, the frames in memory
 //! logs      several log devices as one
+//! mirror_log    a mirror's log: logs, or on the ring's members (ring/log.rs)
 //! ring      several drives as one device: they read and write in turns
 //! device, env   what it knows of drives and of the world
 //! format        every byte on disk and in the arena
@@ -25,6 +26,7 @@ mod home;
 pub mod join;
 pub mod log;
 pub mod logs;
+pub mod mirror_log;
 mod notify;
 pub mod options;
 mod page_map;

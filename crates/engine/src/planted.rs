@@ -155,6 +155,12 @@ bugs! {
     RingHeadInPlace = "ring-head-in-place",
     /// A member's turn ends while its writes are under way.
     RingLeavesUndrained = "ring-leaves-undrained",
+    /// The log on a ring's members is opened though one of them is missing that it needs.
+    RingLogOpensWithout = "ring-log-opens-without",
+    /// The log on a ring's members goes to those too that read.
+    RingLogWritesReaders = "ring-log-writes-readers",
+    /// A member that was left out is not needed any more though the log still begins before what it holds.
+    RingLogForgetsSoon = "ring-log-forgets-soon",
     /// What another copy holds is taken without a look at its sum.
     CopyUnchecked = "copy-unchecked",
     /// A log device that failed is left out, and nobody else is told.

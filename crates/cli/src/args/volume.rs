@@ -35,6 +35,13 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "PLACE", value_parser = place())]
     pub(crate) log: Vec<Place>,
 
+    /// Keep the log of a mirror on its members, in a region of each, and on no devices of its own: a record goes to those
+    /// that write in their turn, so reads do not wait for it, and no drives are needed for it. But what was written last
+    /// is on one member alone until a checkpoint: the loss of a member together with a power cut or a crash ends the
+    /// volume
+    #[arg(long, conflicts_with = "log")]
+    pub(crate) log_on_members: bool,
+
     /// Size of the log [default: an eighth of the disk, from 16m to 512m; of a mirror, which holds two turns' writes in
     /// it, from 64m to 1g]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]

@@ -33,6 +33,7 @@ pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
         layout,
         members: args.member.clone(),
         logs: args.log.clone(),
+        log_on_members: args.log_on_members,
         log_bytes: args.log_size.unwrap_or((args.size / 8).clamp(least, most)),
         atomic_max_bytes: args.atomic_max,
         buffer_bytes: args.buffer,
@@ -109,7 +110,8 @@ fn told(request: &Request, plan: &Plan, made: &str, lost: &str) -> String {
         text.push_str(&line("log", log, lost, request.sparse));
     }
     if plan.logs.is_empty() {
-        writeln!(text, "  log    on the same member, {}", format::bytes(request.log_bytes))
+        let member = if request.log_on_members { "each of the members" } else { "the same member" };
+        writeln!(text, "  log    on {member}, {}", format::bytes(request.log_bytes))
             .expect("a string takes all");
     }
     text.push_str(&survived(request.layout, plan));
@@ -122,6 +124,15 @@ fn survived(layout: LayoutKind, plan: &Plan) -> String {
         return "  losses of members that it survives: none (layout single)\n".to_owned();
     }
     let (members, logs) = (plan.members.len(), plan.logs.len());
+    if logs == 0 {
+        return format!(
+            "  losses that it survives: {} together with a power cut or a crash: what was written last is on the member \
+             that wrote then, alone (log on members); while it is served: {} of {}\n",
+            plan.losses_survived(),
+            members - 1,
+            format::counted(members as u64, "member")
+        );
+    }
     let (places, carriers) = (plan.losses_survived(), plan.carriers_survived());
     let mut text = format!(
         "  losses that it survives: {places} (layout mirror: {} and {}, of each of which one has to remain)\n",

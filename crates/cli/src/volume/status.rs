@@ -63,7 +63,11 @@ fn text(status: &Status) -> String {
         format::bytes(volume.size_bytes),
         volume.layout,
         format::counted(volume.losses_survived.into(), "member"),
-        if status.mirror.is_some() { " and as many log devices" } else { "" }
+        match &status.mirror {
+            None => "",
+            Some(mirror) if mirror.logs.is_empty() => " together with a power cut: its log is on them",
+            Some(_) => " and as many log devices",
+        }
     );
     let mut line =
         |name: &str, value: String| writeln!(text, "  {name:<10} {value}").expect("a string takes all");

@@ -44,7 +44,9 @@ pub(super) fn of_mirror(mirror: &MirrorStatus) -> String {
         .iter()
         .map(|log| [log.path.clone(), told(&log.standing, log.failure.as_deref())])
         .collect();
-    text.push_str(&lay_out_with_text(["log device", "does"], &rows));
+    if !rows.is_empty() {
+        text.push_str(&lay_out_with_text(["log device", "does"], &rows));
+    }
     text
 }
 

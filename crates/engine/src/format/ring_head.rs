@@ -32,6 +32,17 @@ pub struct Mark {
     pub through: u64,
 }
 
+/// Where the records of a log lie that has no devices of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LogPlaces {
+    /// Counts the changes of `needed`.
+    pub version: u64,
+    /// Members, a bit each, without which records may be missing.
+    pub needed: u64,
+    /// Where none are needed: who holds the same empty log.
+    pub empty_on: u64,
+}
+
 /// What a member says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RingHead {
@@ -49,6 +60,12 @@ pub struct RingHead {
     pub mark: Mark,
     /// How often a log device was left out so far, as far as this member was told.
     pub log_losses: u64,
+    /// Bytes of its region of the log, behind the heads; 0 where the log has devices of its own.
+    pub log_bytes: u64,
+    /// Who holds records, as far as this member was told.
+    pub log_places: LogPlaces,
+    /// Whether its region is a part of the log, and no leftover or blank.
+    pub is_in_log: bool,
 }
 
 impl RingHead {
@@ -72,6 +89,11 @@ impl RingHead {
             self.mark.epoch,
             self.mark.through,
             self.log_losses,
+            self.log_bytes,
+            self.log_places.version,
+            self.log_places.needed,
+            self.log_places.empty_on,
+            u64::from(self.is_in_log),
         ];
         for (place, word) in page.chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
@@ -99,12 +121,21 @@ impl RingHead {
             size_bytes: fields.u64()?,
             mark: Mark { epoch: fields.u64()?, through: fields.u64()? },
             log_losses: fields.u64()?,
+            log_bytes: fields.u64()?,
+            log_places: LogPlaces { version: fields.u64()?, needed: fields.u64()?, empty_on: fields.u64()? },
+            is_in_log: fields.u64()? != 0,
         };
-        let counts = [found.generation, found.mark.epoch, found.mark.through, found.log_losses];
+        let RingHead { generation, mark, log_losses, log_bytes, log_places, .. } = found;
+        let counts = [generation, mark.epoch, mark.through, log_losses, log_bytes, log_places.version];
         let is_sound = counts.iter().all(|&count| count < COUNT_END)
             && found.place < found.places
             && usize::from(found.places) <= MEMBERS_MAX
-            && found.size_bytes.is_multiple_of(PAGE_BYTES);
+            && found.size_bytes.is_multiple_of(PAGE_BYTES)
+            && found.log_bytes.is_multiple_of(PAGE_BYTES)
+            && (found.log_places.needed | found.log_places.empty_on)
+                .checked_shr(u32::from(found.places))
+                .unwrap_or(0)
+                == 0;
         is_sound.then_some(found)
     }
 }
@@ -124,6 +155,9 @@ mod tests {
             size_bytes: 1 << 20,
             mark: Mark { epoch: 2, through: 99 },
             log_losses: 1,
+            log_bytes: 1 << 16,
+            log_places: LogPlaces { version: 4, needed: 0b101, empty_on: 0 },
+            is_in_log: true,
         }
     }
 
@@ -141,13 +175,17 @@ mod tests {
     #[test]
     fn numbers_that_nobody_writes_are_refused_though_the_sum_fits() {
         type Change = (&'static str, fn(&mut RingHead));
-        let changes: [Change; 6] = [
+        let changes: [Change; 10] = [
             ("no head after it", |it| it.generation = u64::MAX),
             ("no opening after it", |it| it.mark.epoch = u64::MAX),
             ("no write after it", |it| it.mark.through = u64::MAX),
             ("a place that the ring does not have", |it| it.place = 3),
             ("a ring that nobody makes", |it| it.places = 33),
             ("half a page", |it| it.size_bytes = 2048),
+            ("half a page of log", |it| it.log_bytes = 2048),
+            ("no change of places after it", |it| it.log_places.version = u64::MAX),
+            ("records on a member that the ring does not have", |it| it.log_places.needed = 0b1000),
+            ("an empty log on it", |it| it.log_places.empty_on = 0b1000),
         ];
         for (what, change) in changes {
             let mut found = sample();

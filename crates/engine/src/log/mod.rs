@@ -128,6 +128,21 @@ impl<L: Device> Log<L> {
         self.sector_bytes
     }
 
+    /// Whether its device holds records on some of its copies only.
+    pub(crate) fn is_in_parts(&self) -> bool {
+        self.device.is_in_parts()
+    }
+
+    /// The next superblock is the last.
+    pub(crate) fn is_about_to_close(&self) {
+        self.device.is_about_to_close();
+    }
+
+    /// Whether its device wants its records to be made unnecessary.
+    pub(crate) fn wants_checkpoint(&self) -> bool {
+        self.device.wants_checkpoint()
+    }
+
     /// Bytes from tail to head.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.state.borrow().used_bytes

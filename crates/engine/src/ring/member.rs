@@ -6,6 +6,7 @@ use std::rc::Rc;
 use super::RebuildFound;
 use super::drain::Drain;
 use super::gate::Gate;
+use super::log::Region;
 use super::rest::Looks;
 use crate::device::{Device, Durability, FlushScope};
 use crate::error::DeviceError;
@@ -74,6 +75,8 @@ pub(super) struct Member<M> {
     pub(super) turns: Cell<u64>,
     pub(super) looks: Looks,
     pub(super) rebuild_found: Cell<RebuildFound>,
+    /// Its part of the log, where the members hold it.
+    pub(super) region: Region,
 }
 
 /// The right to write a head, until this is dropped: also by whoever waited too long for its device.
@@ -113,6 +116,7 @@ impl<M: Device> Member<M> {
             turns: Cell::default(),
             looks: Looks::default(),
             rebuild_found: Cell::default(),
+            region: Region::default(),
         }
     }
 

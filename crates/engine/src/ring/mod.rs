@@ -23,6 +23,7 @@
 mod copying;
 mod drain;
 mod gate;
+pub mod log;
 mod member;
 mod read;
 mod rebuild;
@@ -40,7 +41,7 @@ use crate::device::{Device, DeviceState, Durability, Extent, FlushScope, Geometr
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
 use crate::format::PAGE_BYTES;
-use crate::format::ring_head::{DATA_OFFSET, HEAD_COPIES, MEMBERS_MAX, Mark, RingHead};
+use crate::format::ring_head::{DATA_OFFSET, HEAD_COPIES, LogPlaces, MEMBERS_MAX, Mark, RingHead};
 use crate::join;
 use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
@@ -88,7 +89,12 @@ pub struct RingOptions {
     pub answer_max_ns: u64,
     /// Bytes a second that a rebuild copies, at most.
     pub rebuild_bytes_per_s: u64,
-    /// Bytes that it copies at once: whole pages. Nobody has to choose them; a simulation does, so that a small volume
+    /// Bytes of a region of the log on each member, where it has no devices of its own; else 0. Fixed when the ring is
+    /// made.
+    pub log_bytes: u64,
+    /// Members that the user has named as given up, a bit each: an empty log is opened without them.
+    pub given_up: u64,
+    /// Bytes that a rebuild copies at once: whole pages. Nobody has to choose them; a simulation does, so that a small volume
     /// is rebuilt in as many pieces as a large one.
     pub rebuild_piece_bytes: u64,
 }
@@ -111,6 +117,8 @@ impl Default for RingOptions {
             depth_max: 32,
             answer_max_ns: 30_000_000_000,
             rebuild_bytes_per_s: 64 << 20,
+            log_bytes: 0,
+            given_up: 0,
             rebuild_piece_bytes: 256 << 10,
         }
     }
@@ -144,6 +152,8 @@ struct Inner<E, M> {
     resumed: Cell<bool>,
     /// How often a log device was left out so far.
     log_losses: Cell<u64>,
+    /// The log, where the members hold it.
+    log: log::LogState,
     /// Writes so far in this opening.
     issued: Cell<u64>,
     /// What a flush waits for.
@@ -219,7 +229,7 @@ impl<E: Env, M: Device> Ring<E, M> {
         let Some(smallest) = geometries().map(|geometry| geometry.size_bytes).min() else {
             return unusable("none of the ring's members is there");
         };
-        let Some(size_bytes) = smallest.checked_sub(DATA_OFFSET) else {
+        let Some(size_bytes) = smallest.checked_sub(DATA_OFFSET + options.log_bytes) else {
             return unusable("a member of the ring is too small to be one");
         };
         let geometry = Geometry {
@@ -238,6 +248,7 @@ impl<E: Env, M: Device> Ring<E, M> {
             epoch: Cell::default(),
             resumed: Cell::default(),
             log_losses: Cell::default(),
+            log: log::LogState::default(),
             issued: Cell::default(),
             flush_wanted: Cell::default(),
             flushed: Cell::default(),
@@ -249,6 +260,11 @@ impl<E: Env, M: Device> Ring<E, M> {
             judge: RefCell::default(),
             changed: Rc::default(),
         })))
+    }
+
+    /// Whether the members hold the log too.
+    pub fn holds_log(&self) -> bool {
+        self.0.options.log_bytes > 0
     }
 
     /// What each member does and did.
@@ -282,7 +298,7 @@ impl<E: Env, M: Device> Ring<E, M> {
             return unusable("that member takes part: leave it out before it is replaced");
         }
         let (geometry, needed) = (device.geometry(), self.0.geometry.get());
-        if geometry.size_bytes < needed.size_bytes + DATA_OFFSET {
+        if geometry.size_bytes < needed.size_bytes + self.0.data_offset() {
             return unusable("the new member is smaller than the ring");
         }
         if geometry.sector_bytes > needed.sector_bytes || (needed.atomic_sectors && !geometry.atomic_sectors)
@@ -290,6 +306,8 @@ impl<E: Env, M: Device> Ring<E, M> {
             return unusable("the new member promises less of its sectors than the ring does");
         }
         member.replace(device);
+        member.region.is_in_log.set(false);
+        member.region.is_joining.set(false);
         let device = member.device()?;
         let founded = self.0.limited(self.0.found(place, member)).await;
         if !member.has(&device) {
@@ -339,6 +357,11 @@ impl<E: Env, M: Device> Ring<E, M> {
 }
 
 impl<E: Env, M: Device> Inner<E, M> {
+    /// Where on a member what the ring offers begins.
+    fn data_offset(&self) -> u64 {
+        DATA_OFFSET + self.options.log_bytes
+    }
+
     fn window(&self) -> (usize, usize) {
         let in_sync = || self.members.iter().filter(|member| member.is_in_sync());
         (in_sync().filter(|member| member.role.get() == Role::Reading).count(), in_sync().count())
@@ -361,11 +384,14 @@ impl<E: Env, M: Device> Inner<E, M> {
         member.failure.borrow_mut().get_or_insert(error);
         member.standing.set(Standing::Out);
         member.gate.leave_out(true);
+        member.region.open.set(false);
+        member.region.is_joining.set(false);
         self.changed.all();
     }
 
     /// The head behind another, that says how far the member at `place` has come.
     fn head_behind(&self, before: Option<RingHead>, place: usize, mark: Mark) -> RingHead {
+        let is_in_log = self.members[place].region.is_in_log.get();
         RingHead {
             volume: self.volume.get(),
             generation: before
@@ -375,6 +401,10 @@ impl<E: Env, M: Device> Inner<E, M> {
             size_bytes: self.geometry.get().size_bytes,
             mark,
             log_losses: self.log_losses.get(),
+            log_bytes: self.options.log_bytes,
+            // Whoever holds none of it says nothing of it: one put here in the middle of a rebuild may not be named yet.
+            log_places: if is_in_log { self.log.places.get() } else { LogPlaces::default() },
+            is_in_log,
         }
     }
 
@@ -502,6 +532,7 @@ impl<E: Env, M: Device> Device for Ring<E, M> {
 
     async fn format(&self, volume: u64) -> Result<(), DeviceError> {
         self.0.volume.set(volume);
+        self.0.begin_empty_log();
         for (place, member) in self.0.members.iter().enumerate() {
             self.0.found(place, member).await?;
         }
@@ -520,6 +551,7 @@ impl<E: Env, M: Device> Device for Ring<E, M> {
             head.volume == volume
                 && usize::from(head.place) == place
                 && usize::from(head.places) == ring.members.len()
+                && head.log_bytes == ring.options.log_bytes
         };
         let is_fresh = |head: &RingHead| head.mark >= needed || is_planted(Bug::RingTrustsStale);
         let ours =
@@ -534,7 +566,7 @@ impl<E: Env, M: Device> Device for Ring<E, M> {
                 continue;
             }
             let is_large_enough = member.device().is_ok_and(|device| {
-                device.geometry().size_bytes >= ring.geometry.get().size_bytes + DATA_OFFSET
+                device.geometry().size_bytes >= ring.geometry.get().size_bytes + ring.data_offset()
             });
             let Some(head) = head.filter(|head| is_ours(place, head) && is_large_enough) else {
                 member.standing.set(Standing::Foreign);
@@ -545,7 +577,7 @@ impl<E: Env, M: Device> Device for Ring<E, M> {
             let took_part = in_sync >> place & 1 == 1 || needed.epoch > 0;
             member.head.set(Some(head));
             member.mark.set(head.mark);
-            let may_count = took_part && is_fresh(&head);
+            let may_count = took_part && is_fresh(&head) && ring.log_counts(place);
             member.standing.set(if may_count { Standing::InSync } else { Standing::Stale });
         }
         ring.flush_all().await;

@@ -8,7 +8,6 @@ use super::{ETIMEDOUT, Inner, Policy};
 use crate::device::Device;
 use crate::env::Env;
 use crate::error::DeviceError;
-use crate::format::ring_head::DATA_OFFSET;
 use crate::planted::{Bug, is_planted};
 
 impl<E: Env, M: Device> Inner<E, M> {
@@ -64,7 +63,7 @@ impl<E: Env, M: Device> Inner<E, M> {
         }
         let device = member.device()?;
         let under_way = UnderWay::begin(self, member);
-        let read = self.limited(device.read(offset + DATA_OFFSET, into)).await;
+        let read = self.limited(device.read(offset + self.data_offset(), into)).await;
         drop(under_way);
         match read {
             Ok(()) => {

@@ -70,6 +70,8 @@ impl<E: Env, M: Device> Ring<E, M> {
         let (ring, member) = (&*self.0, &self.0.members[place]);
         let made_whole = async {
             self.copy_everything(place, device, judge).await?;
+            self.empty_region(place, device).await?;
+            let mut is_named = ring.options.log_bytes == 0;
             loop {
                 // All that was written meanwhile, and all that was copied: durable before anybody relies on it.
                 let ended = member.gate.ended_through();
@@ -78,6 +80,11 @@ impl<E: Env, M: Device> Ring<E, M> {
                 let mark = Mark { epoch: ring.epoch.get(), through };
                 ring.limited(member.write_head(|before| ring.head_behind(before, place, mark))).await?;
                 self.check_rebuilds(place, device)?;
+                if !is_named {
+                    ring.name_rebuilt(place).await?;
+                    is_named = true;
+                    continue;
+                }
                 // A flush of the others may have gone further: whoever counts has what it covered.
                 if mark >= ring.flushed.get() {
                     return Ok(());
@@ -88,6 +95,7 @@ impl<E: Env, M: Device> Ring<E, M> {
             Ok(()) => {
                 member.gate.close();
                 member.standing.set(Standing::InSync);
+                member.region.is_joining.set(false);
                 if ring.options.keeps_turns() {
                     member.gate.drained().await;
                 } else {
@@ -103,7 +111,7 @@ impl<E: Env, M: Device> Ring<E, M> {
     }
 
     /// An error where the member was left out, or has another device, since this rebuild began.
-    fn check_rebuilds(&self, place: usize, device: &Rc<M>) -> Result<(), DeviceError> {
+    pub(super) fn check_rebuilds(&self, place: usize, device: &Rc<M>) -> Result<(), DeviceError> {
         let member = &self.0.members[place];
         let is_same = member.has(device) || is_planted(Bug::RingRebuildOutlives);
         match is_same && matches!(member.standing.get(), Standing::Rebuilding { .. }) {

@@ -13,7 +13,6 @@ use crate::device::Device;
 use crate::env::Env;
 use crate::format::PAGE;
 use crate::format::PAGE_BYTES;
-use crate::format::ring_head::DATA_OFFSET;
 
 /// Between two looks.
 const INTERVAL_NS: u64 = 1_000_000;
@@ -96,7 +95,7 @@ impl<E: Env, M: Device> Inner<E, M> {
     async fn look(&self, member: &Member<M>) -> Option<u64> {
         let device = member.device().ok()?;
         let pages = self.geometry.get().size_bytes / PAGE_BYTES;
-        let offset = DATA_OFFSET + self.env.random().checked_rem(pages)? * PAGE_BYTES;
+        let offset = self.data_offset() + self.env.random().checked_rem(pages)? * PAGE_BYTES;
         let began_ns = self.env.now_ns();
         let mut page = [0; PAGE];
         let limit = self.env.sleep(self.options.rest_max_ns);

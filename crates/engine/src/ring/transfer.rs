@@ -10,7 +10,7 @@ use super::{EIO, Inner, Policy, Ring};
 use crate::device::{Device, Durability, Extent};
 use crate::env::Env;
 use crate::error::DeviceError;
-use crate::format::ring_head::{DATA_OFFSET, Mark};
+use crate::format::ring_head::Mark;
 use crate::join;
 use crate::planted::{Bug, is_planted};
 
@@ -83,7 +83,7 @@ impl<E: Env, M: Device> Inner<E, M> {
         change: Change<'_>,
     ) -> Result<(), DeviceError> {
         let member = &self.members[place];
-        let offset = extent.offset + DATA_OFFSET;
+        let offset = extent.offset + self.data_offset();
         match change {
             Change::Write(bytes) => {
                 let busy = self.busy(place);
@@ -106,7 +106,7 @@ impl<E: Env, M: Device> Inner<E, M> {
     async fn lacks(&self, place: usize, offset: u64, bytes: &[u8]) -> bool {
         let Ok(device) = self.members[place].device() else { return false };
         let mut found = vec![0; bytes.len()];
-        let read = self.limited(device.read(offset + DATA_OFFSET, &mut found)).await;
+        let read = self.limited(device.read(offset + self.data_offset(), &mut found)).await;
         read.is_err() || found != bytes
     }
 

@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 
-use super::member::{Role, Standing};
+use super::member::{Member, Role, Standing};
 use super::window::Load;
 use super::{Inner, Policy, Ring};
 use crate::device::Device;
@@ -78,7 +78,7 @@ impl<E: Env, M: Device> Inner<E, M> {
             let wanted = self.flush_wanted.get();
             wanted > 0 && (mark.epoch < self.epoch.get() || mark.through < wanted)
         };
-        member.is_in_sync() && (member.gate.has_queued() || is_behind())
+        member.is_in_sync() && (member.gate.has_queued() || is_behind() || self.wants_log())
     }
 
     /// One frame: the window moves on by one place.
@@ -115,7 +115,7 @@ impl<E: Env, M: Device> Inner<E, M> {
     }
 
     fn load(&self, members: usize) -> Load {
-        let turns_of = |member: &super::Member<M>| {
+        let turns_of = |member: &Member<M>| {
             let (bytes, took_ns) = member.drained.get();
             let a_turn = bytes as f64 / (took_ns.max(1) as f64) * self.options.turn_ns as f64;
             if bytes == 0 { 0.0 } else { member.gate.queued_bytes() as f64 / a_turn }
@@ -143,6 +143,9 @@ impl<E: Env, M: Device> Inner<E, M> {
         }
         member.turns.set(member.turns.get() + 1);
         member.gate.open();
+        member.region.used.set(false);
+        member.region.open.set(member.is_in_sync());
+        self.changed.all();
     }
 
     async fn write_until_the_end(&self, writers: &VecDeque<usize>) {
@@ -152,9 +155,12 @@ impl<E: Env, M: Device> Inner<E, M> {
         };
         let began_ns = self.env.now_ns();
         let before: Vec<u64> = writers.iter().map(|&place| self.members[place].written_bytes.get()).collect();
+        // Whoever had a record written has another one soon: its turn lasts.
         let is_done = |place: &usize| {
-            let gate = &self.members[*place].gate;
-            !self.members[*place].is_in_sync() || (!gate.has_queued() && gate.under_way() == 0)
+            let Member { gate, region, .. } = &self.members[*place];
+            let is_logged = region.used.get() || self.has_log_waiting();
+            let is_idle = !gate.has_queued() && gate.under_way() == 0 && !is_logged;
+            !self.members[*place].is_in_sync() || is_idle
         };
         let all_done = self.changed.until(|| writers.iter().all(is_done).then_some(()));
         join::first(all_done, self.env.sleep(turn_ns)).await;
@@ -174,8 +180,10 @@ impl<E: Env, M: Device> Inner<E, M> {
             return;
         }
         member.gate.close();
+        member.region.open.set(false);
         if !is_planted(Bug::RingLeavesUndrained) {
             member.gate.drained().await;
+            self.changed.until(|| (member.region.under_way.get() == 0).then_some(())).await;
         }
         if member.is_in_sync() && (self.options.policy == Policy::Turns || self.has_work(place)) {
             self.settle(place).await;

@@ -25,6 +25,9 @@ use crate::home::{Held, Outgoing};
 use crate::log::Meaning;
 use crate::planted::{Bug, is_planted};
 
+/// Between two looks whether the log wants a checkpoint.
+const LOG_WATCH_NS: u64 = 50_000_000;
+
 impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     /// Starts a checkpoint unless one is running.
     pub(super) fn want_checkpoint(self: &Rc<Self>) {
@@ -123,6 +126,54 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         }
         add(&self.counters.checkpoints, 1);
         Ok(())
+    }
+
+    /// Gives up what a checkpoint left of the log, where that might be all that is lost with a drive: everything is
+    /// home, and nobody writes any more.
+    pub(super) async fn empty_log(self: &Rc<Self>) -> Result<(), Error> {
+        if !self.log.is_in_parts() || self.home.dirty_pages() > 0 {
+            return Ok(());
+        }
+        let _turn = self.home_writer.take().await;
+        let _held = self.hold_commits().await?;
+        self.check_alive()?;
+        // A page that is damaged under its changes stays dirty: the log has the changes.
+        if self.home.dirty_pages() > 0 {
+            return Ok(());
+        }
+        let acknowledged = self.log.acknowledged();
+        let tail = self.log.position_of(acknowledged + 1);
+        self.log.is_about_to_close();
+        self.superblocks
+            .advance(|superblock| {
+                superblock.tail_offset = tail.offset;
+                superblock.tail_sequence = tail.sequence;
+                superblock.tail_epoch = superblock.epoch;
+                superblock.acknowledged = acknowledged;
+            })
+            .await?;
+        self.log.advance_tail(tail.sequence);
+        Ok(())
+    }
+
+    /// Takes everything home as often as the log wants it, as long as there is a volume.
+    pub(super) fn watch_log(self: &Rc<Self>) {
+        if !self.log.is_in_parts() {
+            return;
+        }
+        let (weak, env) = (Rc::downgrade(self), self.env.clone());
+        self.env.spawn(async move {
+            loop {
+                env.sleep(LOG_WATCH_NS).await;
+                let Some(inner) = weak.upgrade() else { return };
+                if inner.check_alive().is_err() {
+                    return;
+                }
+                if inner.log.wants_checkpoint() {
+                    inner.want_checkpoint();
+                }
+            }
+        });
     }
 
     /// Makes every dirty page and its sum known; answers all pages that are dirty at the moment of its end, and apart

@@ -418,7 +418,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
     /// The failure, after one below.
     pub async fn close(self) -> Result<(), Error> {
         self.flush(FlushScope::Whole).await?;
-        self.checkpoint().await
+        self.checkpoint().await?;
+        self.0.empty_log().await
     }
 }
 

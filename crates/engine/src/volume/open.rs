@@ -98,6 +98,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         let limits = limits_of_log.within(options.dirty_pages_max, superblock.atomic_max_bytes);
         limits.check_suffice(superblock.atomic_max_bytes, layout.log.len)?;
         let found = scan(&*log, layout.log, &superblock).await;
+        log.is_all_there().await?;
         if found.ended == Decision::Damaged {
             return Err(Error::Unusable(format!(
                 "record {} of the log is damaged, and was acknowledged",
@@ -193,6 +194,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             durable: Default::default(),
             pump_comes: Cell::new(false),
         });
+        inner.watch_log();
         match inner.checkpoint().await {
             // More pages are damaged under changes than can be carried. What is whole can be read; nothing is written
             // any more, and the log keeps what it holds.

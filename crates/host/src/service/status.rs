@@ -318,7 +318,10 @@ impl Watched {
         let (home, log) = match mirror {
             Some(mirror) => (
                 places(mirror.members().iter().map(|member| &member.place)),
-                places(mirror.log_devices().iter().map(|log| &log.place)),
+                match mirror.ring.holds_log() {
+                    true => "on the members".to_owned(),
+                    false => places(mirror.log_devices().iter().map(|log| &log.place)),
+                },
             ),
             None => (
                 places(description.members.iter().map(|member| &member.place)),

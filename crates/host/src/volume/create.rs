@@ -141,7 +141,7 @@ async fn write_volume(
         let each = drives.iter().map(|drive| MirrorDrive::new(Rc::clone(drive), geometry).map(Some));
         each.collect::<Result<Vec<_>, String>>().map_err(Error::Unusable)
     };
-    let ring = RingOptions::default();
+    let ring = RingOptions { log_bytes: description.region_bytes(), ..RingOptions::default() };
     let members = alike(members, description.member_geometry())?;
     let home = MemberRing::new(event_loop.clone(), members, ring)?;
     let logs = alike(logs, description.log_geometry())?;

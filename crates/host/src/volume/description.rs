@@ -55,7 +55,8 @@ pub struct Description {
     pub log_bytes: Option<u64>,
     /// Where its pages are: one place, or several that hold the same.
     pub members: Vec<Member>,
-    /// Where its log is: nowhere else than its pages, one place, or several that hold the same.
+    /// Where its log is: nowhere else than its pages, one place, or several that hold the same. A mirror without any has
+    /// it on its members.
     pub logs: Vec<Member>,
 }
 
@@ -79,11 +80,14 @@ struct Written {
     member: Vec<Member>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     log_device: Vec<Member>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    log_on_members: bool,
 }
 
 impl From<Description> for Written {
     fn from(it: Description) -> Self {
         let (mut members, mut logs) = (it.members, it.logs);
+        let log_on_members = it.layout == LayoutKind::Mirror && logs.is_empty();
         let (home, log) = match it.layout {
             LayoutKind::Single => (members.pop(), logs.pop()),
             LayoutKind::Mirror => (None, None),
@@ -100,6 +104,7 @@ impl From<Description> for Written {
             log,
             member: members,
             log_device: logs,
+            log_on_members,
         }
     }
 }
@@ -123,10 +128,13 @@ impl TryFrom<Written> for Description {
         };
         if it.layout == LayoutKind::Mirror {
             let (most, logs_most) = (MEMBERS_MAX, LOGS_MAX);
-            if !(2..=most).contains(&members.len()) || !(1..=logs_most).contains(&logs.len()) {
+            if !(2..=most).contains(&members.len()) || logs.len() > logs_most {
                 return Err(format!(
-                    "a mirror has 2 to {most} [[member]] and 1 to {logs_most} [[log_device]]"
+                    "a mirror has 2 to {most} [[member]] and {logs_most} [[log_device]] at most"
                 ));
+            }
+            if logs.is_empty() != it.log_on_members {
+                return Err("a mirror has either [[log_device]] or log_on_members = true".to_owned());
             }
             if it.log_bytes.is_none() {
                 return Err("a mirror has log_bytes".to_owned());
@@ -227,7 +235,16 @@ impl Description {
     /// What each member of a mirror offers the ring, head included.
     pub fn member_geometry(&self) -> Geometry {
         let home_bytes = Layout::home_bytes_for(self.size_bytes / PAGE_BYTES, 0, true);
-        shape(&self.members, home_bytes.saturating_add(ring_head::DATA_OFFSET))
+        let before_bytes = ring_head::DATA_OFFSET.saturating_add(self.region_bytes());
+        shape(&self.members, home_bytes.saturating_add(before_bytes))
+    }
+
+    /// Bytes of the log on each member of a mirror that has it there; else 0.
+    pub fn region_bytes(&self) -> u64 {
+        match self.layout == LayoutKind::Mirror && self.logs.is_empty() {
+            true => region_bytes(self.log_bytes.unwrap_or(0)),
+            false => 0,
+        }
     }
 
     /// What each log device of a mirror offers, head included.
@@ -291,6 +308,11 @@ impl Description {
         let description = toml::from_str(&text).map_err(|error| VolumeError::description(&path, &error))?;
         Ok((description, file))
     }
+}
+
+/// Bytes that a log of so many takes on each member.
+pub(super) fn region_bytes(log_bytes: u64) -> u64 {
+    log_bytes_with_superblocks(log_bytes.checked_next_multiple_of(PAGE_BYTES).unwrap_or(log_bytes))
 }
 
 /// What all of several drives can be taken for.
@@ -364,7 +386,6 @@ mod tests {
         for wrong in [
             Description { layout: LayoutKind::Mirror, ..single.clone() },
             Description { members: few, ..mirror() },
-            Description { logs: Vec::new(), ..mirror() },
             Description { log_bytes: None, ..mirror() },
             Description { members: Vec::new(), ..single },
         ] {
@@ -373,6 +394,24 @@ mod tests {
             let error = Description::read(folder.path()).unwrap_err().to_string();
             assert!(error.contains(FILE_NAME) && !error.contains('\n'), "{error}");
         }
+    }
+
+    #[test]
+    fn a_mirror_has_log_devices_or_says_that_it_has_its_log_on_its_members() {
+        let folder = tempfile::tempdir().unwrap();
+        let on_members = Description { logs: Vec::new(), ..mirror() };
+        on_members.write(folder.path()).unwrap();
+        assert_eq!(Description::read(folder.path()).unwrap().0, on_members);
+        assert_eq!(on_members.region_bytes(), (1 << 20) + 2 * PAGE_BYTES);
+        assert_eq!(mirror().region_bytes(), 0);
+        let larger = on_members.member_geometry().size_bytes - mirror().member_geometry().size_bytes;
+        assert_eq!(larger, on_members.region_bytes());
+        // Log devices that somebody has struck out are no log on the members.
+        let path = folder.path().join(FILE_NAME);
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, text.replace("log_on_members = true", "")).unwrap();
+        let error = Description::read(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("log_on_members"), "{error}");
     }
 
     #[test]

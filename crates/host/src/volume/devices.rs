@@ -4,7 +4,7 @@ use std::rc::{Rc, Weak};
 
 use evenkeel_engine::device::{Device, DeviceState, Durability, Extent, FlushScope, Geometry, Judge};
 use evenkeel_engine::error::{DeviceError, Error};
-use evenkeel_engine::logs::Logs;
+use evenkeel_engine::mirror_log::MirrorLog;
 use evenkeel_engine::ring::Ring;
 
 use super::member::MemberDrive;
@@ -14,8 +14,8 @@ use crate::event_loop::Loop;
 /// The ring of a mirror's members.
 pub type MemberRing = Ring<Loop, MirrorDrive>;
 
-/// The log devices of a mirror.
-pub type LogDevices = Logs<Loop, MirrorDrive, MemberRing>;
+/// The log of a mirror: on devices of its own, or on the members.
+pub type LogDevices = MirrorLog<Loop, MirrorDrive, MirrorDrive>;
 
 /// Where a volume's pages are.
 pub type HomeDevice = OneOrSeveral<MemberDrive, MemberRing>;
@@ -96,6 +96,22 @@ impl<D: Device, S: Device> Device for OneOrSeveral<D, S> {
 
     fn state(&self) -> Option<DeviceState> {
         of_either!(self, it => it.state())
+    }
+
+    fn is_in_parts(&self) -> bool {
+        of_either!(self, it => it.is_in_parts())
+    }
+
+    fn wants_checkpoint(&self) -> bool {
+        of_either!(self, it => it.wants_checkpoint())
+    }
+
+    fn is_about_to_close(&self) {
+        of_either!(self, it => it.is_about_to_close());
+    }
+
+    async fn is_all_there(&self) -> Result<(), Error> {
+        of_either!(self, it => it.is_all_there().await)
     }
 
     async fn format(&self, volume: u64) -> Result<(), DeviceError> {

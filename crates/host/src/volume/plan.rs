@@ -19,7 +19,7 @@ use evenkeel_engine::volume::{ATOMIC_MAX_BYTES, arena_bytes_min, log_bytes_min};
 use rustix::fs::{FlockOperation, OFlags};
 
 use super::VolumeError;
-use super::description::{FILE_NAME, LayoutKind};
+use super::description::{FILE_NAME, LayoutKind, region_bytes};
 use super::member::Place;
 use crate::arena::{DEFAULT_FOLDER, LEN_MAX_BYTES};
 use crate::durable_file::{is_block_device, size_bytes};
@@ -51,6 +51,8 @@ pub struct Request {
     /// Where the log is. Unless given, `log` in the folder, or a part of a home member that is a block device; for a
     /// mirror `log-0` and so on in the folder, as many as members.
     pub logs: Vec<Place>,
+    /// Whether the log of a mirror is on its members, and on no devices of its own.
+    pub log_on_members: bool,
     /// Bytes of the log, on each of its devices.
     pub log_bytes: u64,
     /// Largest write that is one commit.
@@ -99,6 +101,7 @@ impl Request {
             layout: LayoutKind::Single,
             members: Vec::new(),
             logs: Vec::new(),
+            log_on_members: false,
             log_bytes: 256 << 20,
             atomic_max_bytes: 16 << 10,
             buffer_bytes: 64 << 20,
@@ -130,12 +133,14 @@ impl Request {
         let (members, logs) = self.places()?;
         self.check_sizes(members.iter().all(|place| self.takes_sectors_for_atomic(place)))?;
         let pages = self.size_bytes / PAGE_BYTES;
-        let home_bytes = Layout::home_bytes_for(pages, self.log_bytes, !logs.is_empty());
+        let home_bytes =
+            Layout::home_bytes_for(pages, self.log_bytes, !logs.is_empty() || self.log_on_members);
         let (member_head, log_head) = match self.layout {
             LayoutKind::Single => (0, 0),
             LayoutKind::Mirror => (ring_head::DATA_OFFSET, log_head::DATA_OFFSET),
         };
-        let member_bytes = home_bytes.saturating_add(member_head);
+        let region = if self.log_on_members { region_bytes(self.log_bytes) } else { 0 };
+        let member_bytes = home_bytes.saturating_add(member_head).saturating_add(region);
         let log_bytes = log_bytes_with_superblocks(self.log_bytes).saturating_add(log_head);
         let planned = |places: Vec<Place>, bytes: u64, sized_by: &str| {
             let each = places.into_iter().map(|place| self.plan_member(place, bytes, sized_by));
@@ -167,7 +172,10 @@ impl Request {
             }
             LayoutKind::Mirror => {
                 let members = named(&self.members, numbered("member", 2));
-                let logs = named(&self.logs, numbered("log", members.len()));
+                let logs = match self.log_on_members {
+                    true => self.logs.clone(),
+                    false => named(&self.logs, numbered("log", members.len())),
+                };
                 (members, logs)
             }
         };
@@ -179,6 +187,12 @@ impl Request {
             LayoutKind::Single if logs.first() == members.first() => refused(
                 "--member and --log name the same place; leave --log out to keep the log there".into(),
             ),
+            LayoutKind::Single if self.log_on_members => refused(
+                "--log-on-members is for --layout mirror; of one member: --member without --log, where it is a block device".into(),
+            ),
+            LayoutKind::Mirror if self.log_on_members && !logs.is_empty() => {
+                refused("--log and --log-on-members exclude each other: leave one of them out".into())
+            }
             LayoutKind::Mirror if members.len() < 2 => refused(
                 "--layout mirror: one --member is no mirror; name another, or none for two files in the folder".into(),
             ),
@@ -337,7 +351,8 @@ impl Plan {
         self.members.iter().chain(&self.logs)
     }
 
-    /// How many members and log devices may be lost, each by itself, with nothing lost.
+    /// How many members and log devices may be lost, each by itself and together with a cut, with nothing lost. Of a log
+    /// on the members: none, since a record may be on one member alone.
     pub fn losses_survived(&self) -> usize {
         self.members.len().min(self.logs.len()).saturating_sub(1)
     }

@@ -272,7 +272,12 @@ pub async fn replace_unserved(
     replacement: &Replacement,
 ) -> Result<(), VolumeError> {
     // Without turns: nobody reads.
-    let ring = RingOptions { policy: Policy::Mixed, ..RingOptions::default() };
+    // An empty log is opened without a member that is given up here by its name.
+    let given_up = match replacement.slot {
+        Slot::Member(place) => 1 << place,
+        Slot::Log(_) => 0,
+    };
+    let ring = RingOptions { policy: Policy::Mixed, given_up, ..RingOptions::default() };
     let options = RunOptions { volume: OpenOptions::default(), ring };
     let open = OpenVolume::open(event_loop, folder, options).await?;
     let Some(replacer) = open.replacer() else {

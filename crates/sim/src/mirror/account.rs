@@ -50,6 +50,8 @@ pub(super) struct InLife {
     pub(super) is_harmed: bool,
     /// Whether it lacked writes, and has to be rebuilt.
     pub(super) lacks: bool,
+    /// Whether another took its place in this life.
+    pub(super) was_replaced: bool,
 }
 
 /// All of them, in one life.
@@ -102,6 +104,13 @@ impl Account {
         })
     }
 
+    /// Whether some device is missing, or was harmed, that may have held what no other has.
+    pub(super) fn may_lack_log(&self) -> bool {
+        self.devices
+            .iter()
+            .any(|device| !device.is_there || !device.is_well || device.is_harmed || !device.before.is_clean)
+    }
+
     /// The volume is open: who lacks writes is known.
     pub(super) fn open(&mut self, ring: SimRing, logs: SimLogs) {
         self.opened = Some((ring, logs));
@@ -117,7 +126,7 @@ impl Account {
         let device = &mut self.devices[number];
         (device.image, device.drive) = (image, drive);
         (device.is_there, device.is_well, device.is_harmed) = (true, true, false);
-        device.lacks = true;
+        (device.lacks, device.was_replaced) = (true, true);
     }
 
     /// What the life leaves.

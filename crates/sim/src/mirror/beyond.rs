@@ -13,7 +13,7 @@ use std::rc::Rc;
 use evenkeel_engine::device::Extent;
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
-use evenkeel_engine::format::{PAGE_BYTES, ring_head};
+use evenkeel_engine::format::PAGE_BYTES;
 
 use super::account::Kind;
 use super::life::{End, Fate, Machine, Work};
@@ -96,6 +96,9 @@ impl Machine {
     }
 
     fn only_stale(&mut self, kind: Kind) -> Result<(), Violation> {
+        if kind == Kind::Log && self.setup.has_log_on_members() {
+            return Ok(());
+        }
         let keeper = self.keeper(kind);
         let is_other = |machine: &Self, number: usize| machine.kind_of(number) == kind && number != keeper;
         let numbers = 0..self.devices.len();
@@ -136,7 +139,7 @@ impl Machine {
         }
         self.settle(CutKind::PowerCut);
         let mut harmed = vec![false; self.setup.habits.places.pages()];
-        let data = self.layout().data.offset + ring_head::DATA_OFFSET;
+        let data = self.layout().data.offset + self.setup.data_offset();
         for _ in 0..1 + self.random.below(3) {
             let page = self.random.index(harmed.len());
             harmed[page] = true;

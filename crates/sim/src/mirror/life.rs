@@ -9,7 +9,7 @@ use evenkeel_engine::error::Error;
 use evenkeel_engine::format::layout::{LOG_COPIES, Layout, log_bytes_with_superblocks, log_copy_offset};
 use evenkeel_engine::format::superblock::Superblock;
 use evenkeel_engine::format::{PAGE, PAGE_BYTES, log_head, ring_head};
-use evenkeel_engine::logs::{Logs, found_log};
+use evenkeel_engine::logs::found_log;
 use evenkeel_engine::ring::{Ring, Standing};
 use evenkeel_engine::volume::{Mending, Volume, check, create};
 
@@ -62,6 +62,8 @@ pub(super) enum End {
     Done,
     /// A cut struck.
     Cut(CutKind),
+    /// The volume did not open, and may not.
+    Refused,
 }
 
 /// What outlives a life.
@@ -79,6 +81,8 @@ pub(super) struct Machine {
     /// Operations that clients have done, those of a life that is cut too.
     pub(super) operations_done: Rc<Cell<u64>>,
     pub(super) outcome: Outcome,
+    /// Whether a member was replaced, with the log that it held, since the volume was last open.
+    pub(super) may_have_lost: bool,
     /// What happened so far, if anyone wants to know.
     pub(super) story: Option<Vec<String>>,
 }
@@ -103,7 +107,7 @@ impl Machine {
             let image = Image::shared(setup.geometry(bytes + extra));
             devices.push((kind, Disk { image, is_clean: true, is_complete: true, is_fresh: false }));
         };
-        (0..setup.members).for_each(|_| add(Kind::Member, home_bytes + ring_head::DATA_OFFSET));
+        (0..setup.members).for_each(|_| add(Kind::Member, home_bytes + setup.data_offset()));
         (0..setup.logs).for_each(|_| add(Kind::Log, log_bytes + log_head::DATA_OFFSET));
         let mut machine = Self {
             setup,
@@ -116,9 +120,11 @@ impl Machine {
             life_events: 400,
             operations_done: Rc::default(),
             outcome: Outcome::default(),
+            may_have_lost: false,
             story: None,
         };
         machine.create()?;
+        machine.outcome.tally.logs_on_members = u64::from(setup.has_log_on_members());
         Ok(machine)
     }
 
@@ -128,7 +134,7 @@ impl Machine {
         let made = life.executor.block_on(async move {
             let (env, answer_max_ns) = (scene.env.clone(), setup.ring.answer_max_ns);
             let ring = Ring::new(env.clone(), scene.members(), setup.ring)?;
-            let logs: SimLogs = Logs::new(env, scene.log_devices(), ring.clone(), answer_max_ns)?;
+            let logs = SimLogs::new(env, scene.log_devices(), ring.clone(), answer_max_ns)?;
             create(&ring, &logs, true, setup.create, setup.seed | 1).await
         });
         drop(life);
@@ -152,9 +158,13 @@ impl Machine {
         let layout = self.layout();
         let sector = u64::from(self.setup.sector_bytes);
         let late = self.random.below(layout.log.len / 4 / sector);
-        for (_, disk) in self.devices.iter().filter(|(kind, _)| *kind == Kind::Log) {
+        let (kind, log_offset) = match self.setup.has_log_on_members() {
+            true => (Kind::Member, ring_head::DATA_OFFSET),
+            false => (Kind::Log, log_head::DATA_OFFSET),
+        };
+        for (_, disk) in self.devices.iter().filter(|(found, _)| *found == kind) {
             for copy in 0..LOG_COPIES {
-                let offset = log_copy_offset(copy) + log_head::DATA_OFFSET;
+                let offset = log_copy_offset(copy) + log_offset;
                 let mut image = disk.image.borrow_mut();
                 let mut page = [0; PAGE];
                 image.read(offset, &mut page);
@@ -192,7 +202,10 @@ impl Machine {
         if !self.random.chance(self.setup.mishaps) {
             return fates;
         }
-        let keepers = [self.keeper(Kind::Member), self.keeper(Kind::Log)];
+        let mut keepers = vec![self.keeper(Kind::Member)];
+        if !self.setup.has_log_on_members() {
+            keepers.push(self.keeper(Kind::Log));
+        }
         let relies_on_fresh = keepers.iter().any(|&keeper| self.devices[keeper].1.is_fresh);
         let are_alone = self.random.chance(if relies_on_fresh { 0.6 } else { 0.25 });
         for (number, fate) in fates.iter_mut().enumerate() {
@@ -202,6 +215,7 @@ impl Machine {
             *fate = match self.random.below(10) {
                 _ if are_alone => Fate::Gone,
                 0..2 => Fate::Gone,
+                2 if self.setup.has_log_on_members() => Fate::Well,
                 2 => {
                     self.replace_blank(number);
                     Fate::Well
@@ -226,7 +240,7 @@ impl Machine {
         self.note(|| format!("device {source} rots, and another is about to be rebuilt"));
         let data = self.layout().data;
         for page in (0..data.len).step_by(PAGE).filter(|_| self.random.coin()).collect::<Vec<_>>() {
-            let zone = Extent::new(ring_head::DATA_OFFSET + data.offset + page, PAGE_BYTES);
+            let zone = Extent::new(self.setup.data_offset() + data.offset + page, PAGE_BYTES);
             harm(&self.devices[source].1.image, Mishap::Rots, zone, &mut self.random);
         }
         self.outcome.tally.count(Mishap::Rots);
@@ -236,14 +250,17 @@ impl Machine {
 
     /// Something befalls a device that is switched off, or soon after.
     fn befall(&mut self, number: usize) -> Fate {
-        let mishap = Mishap::draw(&mut self.random);
+        let mishap = match self.setup.has_log_on_members() {
+            true => Mishap::draw_sparing_log(&mut self.random),
+            false => Mishap::draw(&mut self.random),
+        };
         self.outcome.tally.count(mishap);
         let (kind, layout) = (self.devices[number].0, self.layout());
         self.note(|| format!("device {number}, a {kind:?}: {mishap:?}"));
         match mishap {
             Mishap::Rots | Mishap::CannotRead => {
                 for _ in 0..1 + self.random.below(3) {
-                    let zone = any_zone(kind, &layout, &mut self.random);
+                    let zone = any_zone(kind, &layout, self.setup.data_offset(), &mut self.random);
                     harm(&self.devices[number].1.image, mishap, zone, &mut self.random);
                 }
                 let disk = &mut self.devices[number].1;
@@ -306,6 +323,7 @@ impl Machine {
                 is_well,
                 is_harmed,
                 lacks: false,
+                was_replaced: false,
             });
         }
         let arena = SimArena::open(self.arena.clone(), env.clone(), cuts.clone(), self.random.number());
@@ -315,12 +333,18 @@ impl Machine {
             account: RefCell::new(Account { devices, opened: None }),
             watch: Rc::default(),
             layout: self.layout(),
+            data_offset: self.setup.data_offset(),
             tally: RefCell::default(),
             violation: Rc::default(),
             loses_all,
             story: RefCell::default(),
             volume_is_closed: Cell::default(),
         };
+        scene.watch.data_from.set(self.setup.data_offset());
+        if self.setup.has_log_on_members() {
+            let superblocks = LOG_COPIES as u64 * PAGE_BYTES;
+            scene.watch.in_turns_from.set(ring_head::DATA_OFFSET + superblocks);
+        }
         Life { executor, arena, scene: Rc::new(scene) }
     }
 
@@ -337,6 +361,8 @@ impl Machine {
         let (arena, scene) = (life.arena, Rc::clone(&life.scene));
         let opened = Rc::new(RefCell::new(None));
         let to_count = Rc::clone(&opened);
+        let refused = Rc::new(Cell::new(false));
+        let was_refused = Rc::clone(&refused);
         let judged_now = Rc::new(Cell::new(false));
         let has_judged = Rc::clone(&judged_now);
         let (seeds, operations_done) = (self.client_seeds(), Rc::clone(&self.operations_done));
@@ -351,7 +377,13 @@ impl Machine {
             if ends_rebuilt {
                 scene.env.spawn(Rc::clone(&scene).end_with_a_rebuild(random.fork()));
             }
-            let volume = scene.open(arena, &setup).await?;
+            let volume = match scene.open(arena, &setup).await {
+                Err(Error::Unusable(_)) if setup.has_log_on_members() => {
+                    was_refused.set(true);
+                    return Ok(Ok(()));
+                }
+                opened => opened?,
+            };
             to_count.replace(Some(volume.clone()));
             let found = read_known(&volume, setup.habits.places).await?;
             if scene.env.is_stopped() {
@@ -411,9 +443,27 @@ impl Machine {
         if let Some(volume) = opened.take() {
             self.outcome.lives.count(&volume.counters());
         }
+        let may_refuse = self.may_have_lost || life.scene.account.borrow().may_lack_log();
+        let before: Vec<(Kind, Disk)> = self.devices.clone();
         let violation = self.end_life(&life.executor, &life.scene, plan);
         drop(life.executor);
+        if refused.get() {
+            self.outcome.tally.refused_in_parts += 1;
+            self.note(|| "it refused to open".to_owned());
+            if !may_refuse {
+                return Err(Violation::of("it refuses to open though all of its log is there"));
+            }
+            // Whoever was not there lacks nothing of what did not happen, unless the others were told to go on alone.
+            if !self.devices.iter().any(|(_, disk)| disk.is_complete) {
+                for ((_, disk), (_, before)) in self.devices.iter_mut().zip(before) {
+                    disk.is_complete = before.is_complete && disk.is_clean;
+                }
+            }
+            return violation.map_or(Ok(End::Refused), Err);
+        }
         if judged_now.get() {
+            let is_any_gone = fates.contains(&Fate::Gone);
+            self.outcome.tally.opened_in_parts += u64::from(setup.has_log_on_members() && is_any_gone);
             self.power_was_cut = false;
         }
         let ended = match lived {
@@ -465,6 +515,8 @@ impl Machine {
         self.outcome.tally.add(&scene.tally.borrow());
         self.outcome.tally.watched_reads += scene.watch.reads();
         let mut account = scene.account.borrow_mut();
+        self.may_have_lost = (self.may_have_lost && account.opened.is_none())
+            || (self.setup.has_log_on_members() && account.devices.iter().any(|device| device.was_replaced));
         self.devices = account.settle();
         if scene.volume_is_closed.get() {
             self.outcome.tally.healed += 1;
@@ -547,7 +599,7 @@ impl Scene {
     pub(super) async fn open(&self, arena: SimArena, setup: &Setup) -> Result<RingVolume, Error> {
         let (env, answer_max_ns) = (self.env.clone(), setup.ring.answer_max_ns);
         let ring: SimRing = Ring::new(env.clone(), self.members(), setup.ring)?;
-        let logs = Logs::open(env.clone(), self.log_devices(), ring.clone(), answer_max_ns).await?;
+        let logs = SimLogs::open(env.clone(), self.log_devices(), ring.clone(), answer_max_ns).await?;
         let (home, log) = (Rc::new(ring.clone()), Rc::new(logs.clone()));
         let volume = Volume::open(env, arena, home, log, true, setup.open).await?;
         if !self.env.is_stopped() {

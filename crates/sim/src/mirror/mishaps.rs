@@ -65,6 +65,14 @@ impl Mishap {
         }
     }
 
+    /// Any that takes nothing from a log of which each record is on one device only.
+    pub(super) fn draw_sparing_log(random: &mut Random) -> Self {
+        match Self::draw(random) {
+            Self::Lies | Self::LosesWrite | Self::MisdirectsWrite => Self::Rots,
+            other => other,
+        }
+    }
+
     /// One after which the device takes part no more, and which it does not hide.
     pub(super) fn draw_death(random: &mut Random) -> Self {
         let ways = [Self::Dies, Self::FallsSilent, Self::FailsWrite, Self::IsFull, Self::FailsFlush];
@@ -108,14 +116,14 @@ impl Mishap {
 }
 
 /// Any part of what a device of this kind holds.
-pub(super) fn any_zone(kind: Kind, layout: &Layout, random: &mut Random) -> Extent {
+pub(super) fn any_zone(kind: Kind, layout: &Layout, data_offset: u64, random: &mut Random) -> Extent {
     let shifted = |zone: Extent, by: u64| Extent::new(zone.offset + by, zone.len);
     match kind {
         Kind::Member => match random.below(10) {
             0 | 1 => Extent::new(0, ring_head::DATA_OFFSET),
-            2 => shifted(layout.table, ring_head::DATA_OFFSET),
-            3 => shifted(*random.pick(&layout.roots), ring_head::DATA_OFFSET),
-            _ => shifted(layout.data, ring_head::DATA_OFFSET),
+            2 => shifted(layout.table, data_offset),
+            3 => shifted(*random.pick(&layout.roots), data_offset),
+            _ => shifted(layout.data, data_offset),
         },
         Kind::Log => match random.below(10) {
             0 | 1 => Extent::new(0, log_head::DATA_OFFSET),
@@ -151,6 +159,8 @@ pub(super) struct Scene {
     pub(super) account: RefCell<Account>,
     pub(super) watch: Rc<Watch>,
     pub(super) layout: Layout,
+    /// Where on a member what the layout speaks of begins.
+    pub(super) data_offset: u64,
     pub(super) tally: RefCell<Tally>,
     pub(super) violation: Rc<RefCell<Option<Violation>>>,
     /// Whether more may be lost than the redundancy bears: of this kind, or of both.
@@ -208,7 +218,11 @@ impl Scene {
         }
         let is_there = self.account.borrow().devices[number].is_there;
         if is_there && self.account.borrow().may_lose(number) {
-            self.befall(number, Mishap::draw(random), random);
+            let mishap = match self.account.borrow().of(Kind::Log).next() {
+                Some(_) => Mishap::draw(random),
+                None => Mishap::draw_sparing_log(random),
+            };
+            self.befall(number, mishap, random);
         }
     }
 
@@ -221,7 +235,7 @@ impl Scene {
         let device = &mut account.devices[number];
         match mishap {
             Mishap::Rots | Mishap::CannotRead => {
-                harm(&device.image, mishap, any_zone(kind, &self.layout, random), random);
+                harm(&device.image, mishap, any_zone(kind, &self.layout, self.data_offset, random), random);
             }
             Mishap::IsLeftOut => device.is_well = false,
             _ => {

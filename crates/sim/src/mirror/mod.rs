@@ -4,6 +4,8 @@
 //! 1. Within the redundancy ([`account`]: at every moment one member and one log device that have everything) nothing
 //!    acknowledged is lost, nothing wrong is served, commits are whole, no client sees an error, and no device that is
 //!    well is left out.
+//!    Where the log is on the members, a member that is lost together with a cut may have held what no other has: then the
+//!    volume may refuse to open. If it opens, nothing is lost, whoever is missing.
 //! 2. Beyond it ([`beyond`]) the volume refuses, stops, or serves right bytes.
 //! 3. While nothing is wrong with any device, no read waits behind writes where turns are kept ([`watch`]).
 
@@ -49,6 +51,12 @@ tally! {
     rebuilt = "rebuilt",
     /// Scrubs to their end.
     scrubs = "scrubs",
+    /// Set-ups with the log on the members.
+    logs_on_members = "logs on members",
+    /// Lives in which such a volume refused to open, for want of a member that may alone have held records.
+    refused_in_parts = "refusals for want of a part of the log",
+    /// Lives in which it opened without a member.
+    opened_in_parts = "openings without a part of it",
     /// Copies that they found wrong.
     scrubbed_wrong = "wrong copies found by them",
     /// Lives after which every device had everything.
@@ -144,6 +152,7 @@ fn live_all(machine: &mut Machine) -> Result<(), Violation> {
         machine.settle(match end {
             End::Done => CutKind::PowerCut, // the machine is switched off
             End::Cut(kind) => kind,
+            End::Refused => CutKind::PowerCut,
         });
     }
     machine.outcome.lives.unwrapped = u64::from(machine.outcome.lives.log_wraps == 0);

@@ -1,6 +1,8 @@
 //! What a seed stands for.
 
 use evenkeel_engine::device::Geometry;
+use evenkeel_engine::format::layout::log_bytes_with_superblocks;
+use evenkeel_engine::format::{PAGE_BYTES, ring_head};
 use evenkeel_engine::options::{CreateOptions, Journaling, OpenOptions};
 use evenkeel_engine::ring::{Policy, RingOptions, WindowOptions};
 
@@ -20,7 +22,7 @@ pub struct Setup {
     pub cuts: u32,
     /// Members of the ring.
     pub members: usize,
-    /// Log devices.
+    /// Log devices; 0 where the log is on the members ([`RingOptions::log_bytes`]).
     pub logs: usize,
     /// Sector of all drives.
     pub sector_bytes: u32,
@@ -71,7 +73,7 @@ impl Setup {
         };
         let stripe_bytes = 3000 + random.below(40_000);
         let clients = (1 + random.below(3)).min((places.known_bytes).div_ceil(stripe_bytes));
-        Self {
+        let drawn = Self {
             seed,
             cuts,
             members,
@@ -106,7 +108,25 @@ impl Setup {
             mishaps: *random.pick(&[0.0, 0.5, 0.8, 1.0]),
             beyond: Beyond::draw(&mut random),
             latency: Latency { slow_writes_one_in: *random.pick(&[0, 0, 5, 30]), ..Latency::default() },
-        }
+        };
+        if Random::new(seed ^ 0x109e).chance(0.3) { drawn.with_log_on_members() } else { drawn }
+    }
+
+    /// The same without log devices.
+    fn with_log_on_members(mut self) -> Self {
+        self.logs = 0;
+        self.ring.log_bytes = log_bytes_with_superblocks(self.create.log_bytes.next_multiple_of(PAGE_BYTES));
+        self
+    }
+
+    /// Whether the log is on the members.
+    pub(super) fn has_log_on_members(&self) -> bool {
+        self.ring.log_bytes > 0
+    }
+
+    /// Where on a member its pages begin.
+    pub(super) fn data_offset(&self) -> u64 {
+        ring_head::DATA_OFFSET + self.ring.log_bytes
     }
 
     pub(super) fn geometry(&self, size_bytes: u64) -> Geometry {
@@ -129,6 +149,8 @@ fn draw_ring(random: &mut Random) -> RingOptions {
         },
         depth_max: 1 + random.index(5),
         answer_max_ns: 20_000_000,
+        log_bytes: 0,
+        given_up: 0,
         rebuild_bytes_per_s: *random.pick(&[1 << 24, 1 << 27, 1 << 40]),
         rebuild_piece_bytes: *random.pick(&[4096, 20_480, 65_536, 256 << 10]),
     }

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::error::DeviceError;
 use evenkeel_engine::format::ring_head::DATA_OFFSET;
-use evenkeel_engine::logs::Logs;
+use evenkeel_engine::mirror_log::MirrorLog;
 use evenkeel_engine::ring::{Policy, Ring, Role, Standing};
 use evenkeel_engine::volume::Volume;
 
@@ -21,8 +21,8 @@ use crate::executor::SimEnv;
 
 /// The ring of a simulated volume.
 pub(super) type SimRing = Ring<SimEnv, Member>;
-/// Its logs.
-pub(super) type SimLogs = Logs<SimEnv, SimDrive, SimRing>;
+/// Its log.
+pub(super) type SimLogs = MirrorLog<SimEnv, SimDrive, Member>;
 /// The volume.
 pub(super) type RingVolume = Volume<SimEnv, SimArena, SimRing, SimLogs>;
 
@@ -35,6 +35,10 @@ pub(super) struct Watch {
     writes: RefCell<Vec<usize>>,
     offence: RefCell<Option<String>>,
     reads: Cell<u64>,
+    /// Where on a member its pages begin: the log is read by recovery and by checks.
+    pub(super) data_from: Cell<u64>,
+    /// Where on a member what is written comes only in its turn: behind heads, and superblocks of the log.
+    pub(super) in_turns_from: Cell<u64>,
 }
 
 impl Watch {
@@ -121,15 +125,16 @@ impl Device for Member {
     }
 
     async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        if offset >= DATA_OFFSET {
+        if offset >= self.watch.data_from.get() {
             self.watch.note_read(self.place);
         }
         self.drive.read(offset, into).await
     }
 
     async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
-        // Heads may be told of a lost log device at any time.
-        let _counted = (offset >= DATA_OFFSET).then(|| self.watch.count_write(self.place));
+        // Heads may be told of a lost log device, and superblocks of an empty log be written, at any time.
+        let in_turns_from = self.watch.in_turns_from.get().max(DATA_OFFSET);
+        let _counted = (offset >= in_turns_from).then(|| self.watch.count_write(self.place));
         self.drive.write(offset, bytes, durability).await
     }
 

@@ -6,9 +6,9 @@ use std::rc::Rc;
 
 use evenkeel_engine::device::{Device, Extent, Geometry};
 use evenkeel_engine::error::Error;
-use evenkeel_engine::format::layout::Layout;
+use evenkeel_engine::format::layout::{Layout, log_bytes_with_superblocks};
 use evenkeel_engine::format::{log_head, ring_head};
-use evenkeel_engine::logs::Logs;
+use evenkeel_engine::mirror_log::MirrorLog;
 use evenkeel_engine::options::{CreateOptions, OpenOptions};
 use evenkeel_engine::ring::{Ring, RingOptions, WindowOptions};
 use evenkeel_engine::volume::{Volume, create};
@@ -26,7 +26,7 @@ pub const PAGE: u64 = 4096;
 pub const WHOLE_LIFE: CutPlan = CutPlan { at_event: None, kind: CutKind::PowerCut };
 
 pub type SimRing = Ring<SimEnv, SimDrive>;
-pub type SimLogs = Logs<SimEnv, SimDrive, SimRing>;
+pub type SimLogs = MirrorLog<SimEnv, SimDrive, SimDrive>;
 pub type RingVolume = Volume<SimEnv, SimArena, SimRing, SimLogs>;
 
 /// What a machine is made of.
@@ -64,6 +64,18 @@ impl Plan {
             arena_bytes: 256 << 10,
             extra_pages: [0; 3],
         }
+    }
+
+    /// The same with its log on the members.
+    pub fn with_log_on_members(members: usize) -> Self {
+        let mut plan = Self::mirror(members, 0);
+        plan.ring.log_bytes = log_bytes_with_superblocks(plan.create.log_bytes);
+        plan
+    }
+
+    /// Where on a member its pages begin.
+    pub fn data_offset(&self) -> u64 {
+        ring_head::DATA_OFFSET + self.ring.log_bytes
     }
 }
 
@@ -120,7 +132,7 @@ impl Life {
         let arena = self.arena.take().expect("a life opens its volume once");
         let ring = self.ring();
         let answer_max_ns = self.plan.ring.answer_max_ns;
-        let logs = Logs::open(self.env.clone(), self.log_devices(), ring.clone(), answer_max_ns).await?;
+        let logs = SimLogs::open(self.env.clone(), self.log_devices(), ring.clone(), answer_max_ns).await?;
         let (home, log) = (Rc::new(ring.clone()), Rc::new(logs.clone()));
         let volume = Volume::open(self.env.clone(), arena, home, log, true, self.plan.open).await?;
         Ok((volume, ring, logs))
@@ -132,7 +144,7 @@ impl Machine {
     pub fn new(plan: Plan, seed: u64) -> Self {
         let home_bytes = Layout::home_bytes_for(plan.create.size_bytes / PAGE, plan.create.log_bytes, true);
         let geometry = |size_bytes: u64| Geometry { size_bytes, sector_bytes: 512, atomic_sectors: true };
-        let member_bytes = home_bytes + ring_head::DATA_OFFSET;
+        let member_bytes = home_bytes + plan.data_offset();
         let log_bytes = plan.create.log_bytes.next_multiple_of(PAGE) + 2 * PAGE + log_head::DATA_OFFSET;
         let member = |place: usize| Image::shared(geometry(member_bytes + plan.extra_pages[place] * PAGE));
         let mut machine = Self {
@@ -148,7 +160,7 @@ impl Machine {
         };
         let made = machine.live(WHOLE_LIFE, async |life| {
             let ring = life.ring();
-            let logs = Logs::new(life.env.clone(), life.log_devices(), ring.clone(), u64::MAX >> 1)?;
+            let logs = SimLogs::new(life.env.clone(), life.log_devices(), ring.clone(), u64::MAX >> 1)?;
             create(&ring, &logs, true, plan.create, seed | 1).await
         });
         made.0.expect("no cut").expect("the volume fits");
@@ -210,17 +222,17 @@ impl Machine {
         let CreateOptions { size_bytes, log_bytes, .. } = self.plan.create;
         let home_bytes = Layout::home_bytes_for(size_bytes / PAGE, log_bytes, true);
         let layout = Layout::plan(size_bytes / PAGE, home_bytes, log_bytes, true).expect("it fits");
-        Extent::new(ring_head::DATA_OFFSET + layout.page_offset(page), PAGE)
+        Extent::new(self.plan.data_offset() + layout.page_offset(page), PAGE)
     }
 
     /// What one member holds where the volume's pages are.
     pub fn member_pages(&self, place: usize) -> Vec<u8> {
         let CreateOptions { size_bytes, log_bytes, .. } = self.plan.create;
         let image = self.members[place].borrow();
-        let home_bytes = image.geometry().size_bytes - ring_head::DATA_OFFSET;
+        let home_bytes = image.geometry().size_bytes - self.plan.data_offset();
         let layout = Layout::plan(size_bytes / PAGE, home_bytes, log_bytes, true).expect("it fits");
         let mut bytes = vec![0; size_bytes as usize];
-        image.read_durable(ring_head::DATA_OFFSET + layout.data.offset, &mut bytes);
+        image.read_durable(self.plan.data_offset() + layout.data.offset, &mut bytes);
         bytes
     }
 

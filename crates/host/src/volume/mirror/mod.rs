@@ -13,7 +13,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use evenkeel_engine::device::Geometry;
+use evenkeel_engine::device::{Device, Geometry};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::join;
@@ -93,6 +93,7 @@ impl Mirror {
         description: &Description,
         options: RingOptions,
     ) -> Result<Self, VolumeError> {
+        let options = RingOptions { log_bytes: description.region_bytes(), ..options };
         let limit_ns = options.answer_max_ns;
         let all = async |members: &[Member], geometry: Geometry| {
             open_all(event_loop, folder, members, geometry, limit_ns).await
@@ -151,8 +152,12 @@ impl Mirror {
         self.log_entries.borrow().iter().zip(self.logs.standings()).map(each).collect()
     }
 
-    /// How many more of its members, and of its log devices, may be lost now.
+    /// How many more of its members, and of its log devices, may be lost now, together with a cut. Of a log on the members:
+    /// none, since a record may be on one member alone.
     pub fn losses_survived(&self) -> u32 {
+        if self.ring.holds_log() {
+            return 0;
+        }
         let members = self.ring.members();
         let members = members.iter().filter(|member| member.standing == Standing::InSync).count();
         let logs = self.logs.standings();
@@ -222,6 +227,17 @@ impl Mirror {
             *entry = Entry { place: new.clone(), why: None, generation, drive };
         }
         self.ring.leave_out(place, DeviceError { doing: "be replaced", errno: shutdown() });
+        // What it alone had of the log goes home first: what it holds may be overwritten now.
+        let began_ns = self.event_loop.now_ns();
+        while self.logs.wants_checkpoint() {
+            if self.event_loop.now_ns() - began_ns > TAKEN_HOME_MAX_NS {
+                return Err(Error::Unusable(
+                    "writes that it alone may hold cannot be taken home: try again when the others answer"
+                        .to_owned(),
+                ));
+            }
+            self.event_loop.sleep(TAKEN_HOME_LOOK_NS).await;
+        }
         let replaced = self.ring.replace(place, drive).await;
         match &replaced {
             Ok(()) => self.watch_member(place),
@@ -240,6 +256,12 @@ impl Mirror {
         watch_over(&self.watch, &self.event_loop, roll, place, move |error| logs.leave_out(place, error));
     }
 }
+
+/// How long a member that is replaced keeps its drive, for what the log on it has.
+const TAKEN_HOME_MAX_NS: u64 = 60_000_000_000;
+
+/// Between two looks at that.
+const TAKEN_HOME_LOOK_NS: u64 = 10_000_000;
 
 /// Cannot send after shutdown, as in errno(3).
 fn shutdown() -> i32 {

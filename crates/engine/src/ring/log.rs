@@ -1,0 +1,697 @@
+//! A log that the members of a ring hold themselves, each in a region behind its heads.
+//!
+//! ```text
+//!   member 0 │ heads │ region: superblocks, records n, n+3 │ pages     in its turn when n and n+3 came
+//!   member 1 │ heads │ region: superblocks, records n+1    │ pages     in its turn when n+1 came
+//!   member 2 │ heads │ region: superblocks, records n+2    │ pages
+//! ```
+//!
+//! Every region has the same places. A record, or a superblock, goes to the regions of those members that are in their
+//! turn of writing when it comes, and to no other; a scan takes each from whichever region has it. So reads never wait
+//! for the log, and what was acknowledged may be on one member alone until it is home on all of them.
+//!
+//! 1. A write is done when one member that takes part has it. One that fails is left out, and another is asked; where
+//!    nobody is in a turn, one begins.
+//! 2. Heads say without whom records may be missing ([`LogPlaces`]). A member is named there, durably, on itself and on
+//!    one that was named before, before the first record goes to it. The volume is opened only if all are there that the
+//!    newest of the heads name, and only with what those hold: who was left out is never taken for the log.
+//! 3. A member that was left out stays named until a superblock on another one begins the log behind everything that it
+//!    was given. Until then its loss, together with a cut, is the end of the volume; memory has what it had, and a
+//!    checkpoint is wanted at once ([`Device::wants_checkpoint`]).
+//! 4. An empty log needs nobody: its superblock goes to all members, and then no head names anyone as needed. So a volume
+//!    that was closed loses a member and is none the worse for it. It is opened by more than half of those that hold the
+//!    empty log, or by half of them with the first one: so no two of them go on without each other, each with writes that
+//!    the other lacks. Less is enough only where the user names those that are given up.
+//! 5. Within an opening a place and a sequence number have one content, whoever holds it; all regions that count were
+//!    read before the next opening writes. A region that did not count is emptied before it does again: no leftover of
+//!    another history is ever met.
+//! 6. Nobody can know of a member that is not there, and was given up by its name while it had what no other has.
+
+use std::cell::Cell;
+use std::fmt;
+
+use super::{EIO, ETIMEDOUT, Inner, Ring, Standing};
+use crate::device::{Device, DeviceState, Durability, Extent, FlushScope, Geometry};
+use crate::env::Env;
+use crate::error::{DeviceError, Error};
+use crate::format::PAGE_BYTES;
+use crate::format::layout::{LOG_COPIES, log_copy_offset};
+use crate::format::record::{decode, decode_header};
+use crate::format::ring_head::{DATA_OFFSET, HEAD_COPIES, LogPlaces};
+use crate::format::superblock::Superblock;
+use crate::join;
+use crate::planted::{Bug, is_planted};
+
+/// Bytes of zeros written at once.
+const ZEROS: u64 = 64 << 10;
+
+/// One member's part of the log.
+#[derive(Debug, Default)]
+pub(super) struct Region {
+    /// Whether the member is in a turn in which it takes records.
+    pub(super) open: Cell<bool>,
+    /// Whether it was given any in this turn.
+    pub(super) used: Cell<bool>,
+    /// Writes under way.
+    pub(super) under_way: Cell<usize>,
+    /// Whether what it holds is a part of the log, and no leftover or blank.
+    pub(super) is_in_log: Cell<bool>,
+    /// Whether it was named behind a rebuild, and is about to be in sync.
+    pub(super) is_joining: Cell<bool>,
+    /// What could not be read of it first.
+    unread: Cell<Option<(u64, usize)>>,
+    /// The newest record of this opening that it was given; 0 for none.
+    newest: Cell<u64>,
+}
+
+/// What a ring knows of the log on its members.
+#[derive(Debug, Default)]
+pub(super) struct LogState {
+    /// As the heads have it, or are about to.
+    pub(super) places: Cell<LogPlaces>,
+    /// Who may be given records: that they are needed is durable.
+    noted: Cell<u64>,
+    /// Whose regions count.
+    counting: Cell<u64>,
+    /// Whether the next superblock is the last, of an empty log.
+    is_closing: Cell<bool>,
+    /// Whether somebody changes the heads now.
+    noting: Cell<bool>,
+    /// Writes that wait for a member's turn.
+    waiting: Cell<usize>,
+    /// The first record of this opening; 0 before there is one.
+    first: Cell<u64>,
+    /// Bytes of a sector of the log.
+    sector_bytes: Cell<usize>,
+}
+
+/// The log of a ring that holds it itself. A clone is another handle to the same.
+pub struct MemberLog<E, M>(Ring<E, M>);
+
+impl<E, M> Clone for MemberLog<E, M> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<E, M> fmt::Debug for MemberLog<E, M> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_tuple("MemberLog").field(&self.0).finish()
+    }
+}
+
+/// Counted up as long as this is there.
+struct Counted<'a>(&'a Cell<usize>);
+
+impl<'a> Counted<'a> {
+    fn begin(count: &'a Cell<usize>) -> Self {
+        count.set(count.get() + 1);
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// The right to change what heads say of the log, until this is dropped.
+struct Noting<'a, E: Env, M: Device>(&'a Inner<E, M>);
+
+impl<E: Env, M: Device> Drop for Noting<'_, E, M> {
+    fn drop(&mut self) {
+        self.0.log.noting.set(false);
+        self.0.changed.all();
+    }
+}
+
+fn has(bits: u64, place: usize) -> bool {
+    bits >> place & 1 == 1
+}
+
+impl<E: Env, M: Device> MemberLog<E, M> {
+    /// The log of a ring that is about to hold a new volume.
+    pub fn new(ring: Ring<E, M>) -> Self {
+        Self(ring)
+    }
+
+    /// The log of a ring that holds a volume.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unusable`] where a member is missing that may alone hold records.
+    pub async fn open(ring: Ring<E, M>) -> Result<Self, Error> {
+        let inner = &*ring.0;
+        let unusable = |why: &str| Err(Error::Unusable(why.to_owned()));
+        let heads = inner.heads().await;
+        let heads = || heads.iter().enumerate().filter_map(|(place, head)| Some((place, (*head)?)));
+        // One that is another volume's must not make strangers of the others.
+        let alike = |one: &u64| heads().filter(|(_, head)| head.volume == *one).count();
+        let Some(volume) = heads().map(|(_, head)| head.volume).max_by_key(alike) else {
+            return unusable("none of the ring's members that are there is one");
+        };
+        let ours = || {
+            heads().filter(|(place, head)| {
+                head.volume == volume
+                    && head.log_bytes == inner.options.log_bytes
+                    && usize::from(head.place) == *place
+                    && usize::from(head.places) == inner.members.len()
+            })
+        };
+        let said = || ours().filter(|(_, head)| head.is_in_log).map(|(_, head)| head.log_places);
+        // A member may have been named by itself, and then no other was told: what more of them say counts.
+        let agreeing = |one: &LogPlaces| said().filter(|other| other == one).count();
+        let weight = |one: &LogPlaces| (one.version, agreeing(one));
+        let Some(places) = said().max_by_key(weight) else {
+            return unusable("none of the ring's members that are there is one");
+        };
+        if said().any(|other| other != places && weight(&other) == weight(&places)) {
+            return unusable(
+                "members went on without each other, and each may have writes that the other lacks: leave one away",
+            );
+        }
+        let there: u64 = ours().filter(|(_, head)| head.is_in_log).map(|(place, _)| 1u64 << place).sum();
+        let counting = match places.needed {
+            // Whose head does not say so yet has its superblock.
+            0 => places.empty_on & there,
+            needed => needed & there,
+        };
+        if places.needed == 0 && !is_enough(counting | inner.options.given_up, places.empty_on) {
+            let missing = places.empty_on & !counting;
+            return Err(Error::Unusable(format!(
+                "too few of its members are there: others may have gone on without these, as half of them or more are \
+                 missing (number {}, counted from 0); bring one back, or give one up by its name: evenkeel replace",
+                in_words(inner.members.len(), missing)
+            )));
+        }
+        if places.needed & !there != 0 && !is_planted(Bug::RingLogOpensWithout) {
+            return Err(Error::Unusable(without(inner.members.len(), places.needed & !there)));
+        }
+        let log = &inner.log;
+        log.places.set(places);
+        log.noted.set(places.needed & there);
+        log.counting.set(counting);
+        for (place, member) in inner.members.iter().enumerate() {
+            member.region.is_in_log.set(has(counting, place));
+        }
+        Ok(Self(ring))
+    }
+
+    /// Waits for members that may be given a record now.
+    async fn writers(&self) -> Result<u64, DeviceError> {
+        let inner = &*self.0.0;
+        let log = &inner.log;
+        let _waiting = Counted::begin(&log.waiting);
+        inner.changed.all();
+        loop {
+            inner
+                .changed
+                .until(|| {
+                    let may_go_on = !log.noting.get() && inner.log_doors() != 0;
+                    (may_go_on || inner.check_alive().is_err()).then_some(())
+                })
+                .await;
+            inner.check_alive()?;
+            let open = inner.log_doors();
+            if open & !log.noted.get() == 0 {
+                return Ok(open);
+            }
+            inner.name_in_sync().await?;
+        }
+    }
+
+    /// Writes to members in their turn, and ends when one has it.
+    async fn write_in_turn(
+        &self,
+        offset: u64,
+        bytes: &[u8],
+        durability: Durability,
+        sequence: u64,
+    ) -> Result<u64, DeviceError> {
+        let inner = &*self.0.0;
+        loop {
+            let writers = self.writers().await?;
+            let writers = if is_planted(Bug::RingLogWritesReaders) { inner.in_sync() } else { writers };
+            let log = &inner.log;
+            log.first.set(if log.first.get() == 0 { sequence } else { log.first.get() });
+            for place in (0..inner.members.len()).filter(|&place| has(writers, place)) {
+                let region = &inner.members[place].region;
+                region.newest.set(region.newest.get().max(sequence));
+                region.used.set(true);
+            }
+            let written = self.put(writers, offset, bytes, durability).await;
+            if written != 0 {
+                return Ok(written);
+            }
+        }
+    }
+
+    /// Writes to all of these, and answers who has it; the others are left out.
+    async fn put(&self, places: u64, offset: u64, bytes: &[u8], durability: Durability) -> u64 {
+        let inner = &*self.0.0;
+        let written = Cell::new(0);
+        let to = (0..inner.members.len()).filter(|&place| has(places, place));
+        join::all(to.map(|place| {
+            let (member, written) = (&inner.members[place], &written);
+            let under_way = Counted::begin(&member.region.under_way);
+            async move {
+                if let Ok(device) = member.device() {
+                    let put = inner.limited(device.write(DATA_OFFSET + offset, bytes, durability)).await;
+                    match put {
+                        // What a device says that was replaced meanwhile is nobody's concern any more.
+                        _ if !member.has(&device) => {}
+                        Ok(()) if member.is_in_sync() => written.set(written.get() | 1 << place),
+                        Ok(()) => {}
+                        Err(error) => inner.leave_out(place, error),
+                    }
+                }
+                drop(under_way);
+                inner.changed.all();
+            }
+        }))
+        .await;
+        written.get()
+    }
+
+    async fn write_superblock(
+        &self,
+        superblock: &Superblock,
+        offset: u64,
+        bytes: &[u8],
+        durability: Durability,
+    ) -> Result<(), DeviceError> {
+        let inner = &*self.0.0;
+        let is_empty = superblock.tail_sequence == superblock.acknowledged + 1;
+        let is_for_all = inner.log.is_closing.get() && is_empty && inner.all_passed(superblock);
+        let written = match is_for_all {
+            true => self.put(inner.in_sync(), offset, bytes, durability).await,
+            false => self.write_in_turn(offset, bytes, durability, 0).await?,
+        };
+        inner.check_alive()?;
+        if !(0..inner.members.len()).any(|at| has(written, at) && inner.members[at].region.is_in_log.get()) {
+            return Err(DeviceError { doing: "begin the log anew", errno: EIO });
+        }
+        let _noting = inner.begin_noting().await;
+        // Nothing waits from here on until it is said who is needed: a record that comes meanwhile is not passed.
+        let log = &inner.log;
+        let LogPlaces { version, needed, .. } = log.places.get();
+        let passed = |place: usize| !has(needed, place) || inner.has_passed(place, superblock);
+        let is_empty = is_for_all && inner.all_passed(superblock) && (0..inner.members.len()).all(passed);
+        let is_unneeded = |place: usize| {
+            let is_written = is_empty && has(written, place);
+            has(needed, place)
+                && inner.has_passed(place, superblock)
+                && (is_written || inner.is_out_of_log(place))
+        };
+        let gone: u64 =
+            (0..inner.members.len()).filter(|&place| is_unneeded(place)).map(|place| 1 << place).sum();
+        if gone == 0 {
+            return Ok(());
+        }
+        let left = needed & !gone;
+        let empty_on = if left == 0 { written & inner.in_sync() } else { 0 };
+        log.places.set(LogPlaces { version: version + 1, needed: left, empty_on });
+        log.noted.set(log.noted.get() & !gone);
+        for (place, member) in inner.members.iter().enumerate() {
+            let holds_all = is_empty && has(written, place) && member.is_in_sync();
+            let still_counts = has(log.counting.get(), place) && !has(gone, place);
+            member.region.is_in_log.set(holds_all || still_counts);
+        }
+        let counting = inner.members.iter().enumerate();
+        let counting = counting.filter(|(_, member)| member.region.is_in_log.get());
+        log.counting.set(counting.map(|(place, _)| 1u64 << place).sum());
+        inner.tell(inner.in_sync()).await;
+        inner.check_alive()
+    }
+}
+
+/// Whether these of the members that hold an empty log are enough to go on: no others could be, too.
+fn is_enough(there: u64, empty_on: u64) -> bool {
+    let (held_by, found) = (empty_on.count_ones(), (there & empty_on).count_ones());
+    let has_first = there & empty_on & empty_on.wrapping_neg() != 0;
+    2 * found > held_by || (2 * found == held_by && has_first) || is_planted(Bug::RingLogOpensWithout)
+}
+
+fn in_words(members: usize, places: u64) -> String {
+    let places: Vec<String> =
+        (0..members).filter(|&place| has(places, place)).map(|place| place.to_string()).collect();
+    places.join(" and ")
+}
+
+/// What keeps a volume shut, in words.
+fn without(members: usize, missing: u64) -> String {
+    format!(
+        "its log is on its members, and writes that were acknowledged may be on one alone that is not there (number {}, \
+         counted from 0): bring it back as it was",
+        in_words(members, missing)
+    )
+}
+
+impl<E: Env, M: Device> Inner<E, M> {
+    /// Those who are in sync, a bit each.
+    fn in_sync(&self) -> u64 {
+        let in_sync = self.members.iter().enumerate().filter(|(_, member)| member.is_in_sync());
+        in_sync.map(|(place, _)| 1u64 << place).sum()
+    }
+
+    /// Whether a log is here whose region of this member does not count: then neither do its pages.
+    pub(super) fn log_counts(&self, place: usize) -> bool {
+        self.options.log_bytes == 0 || has(self.log.counting.get(), place)
+    }
+
+    /// A log that is empty, on all members.
+    pub(super) fn begin_empty_log(&self) {
+        if self.options.log_bytes == 0 {
+            return;
+        }
+        self.members.iter().for_each(|member| member.region.is_in_log.set(true));
+        let all = (0..self.members.len()).map(|place| 1u64 << place).sum();
+        self.log.places.set(LogPlaces { empty_on: all, ..LogPlaces::default() });
+    }
+
+    /// Whether a member is given no records.
+    fn is_out_of_log(&self, place: usize) -> bool {
+        let member = &self.members[place];
+        let is_joining = member.standing.get().takes_writes() && member.region.is_joining.get();
+        !member.is_in_sync() && !is_joining
+    }
+
+    /// Whether a record waits for a member that may be given it.
+    pub(super) fn has_log_waiting(&self) -> bool {
+        self.log.waiting.get() > 0
+    }
+
+    /// Whether a record waits for somebody's turn.
+    pub(super) fn wants_log(&self) -> bool {
+        self.log.waiting.get() > 0 && self.log_doors() == 0
+    }
+
+    /// Who may write to the log now, a bit each.
+    fn log_doors(&self) -> u64 {
+        let is_open = |place: usize| !self.options.keeps_turns() || self.members[place].region.open.get();
+        let in_sync = self.in_sync();
+        (0..self.members.len())
+            .filter(|&place| has(in_sync, place) && is_open(place))
+            .map(|at| 1u64 << at)
+            .sum()
+    }
+
+    /// Writes heads to these, and answers who has them; the others are left out.
+    async fn tell(&self, places: u64) -> u64 {
+        let told = Cell::new(0);
+        let to = (0..self.members.len()).filter(|&place| has(places, place));
+        join::all(to.map(|place| {
+            let told = &told;
+            async move {
+                let member = &self.members[place];
+                let next = |before| self.head_behind(before, place, member.mark.get());
+                match self.limited(member.write_head(next)).await {
+                    Ok(()) => told.set(told.get() | 1u64 << place),
+                    Err(error) => self.leave_out(place, error),
+                }
+            }
+        }))
+        .await;
+        told.get()
+    }
+
+    /// Changes what heads say of the log, alone.
+    async fn begin_noting(&self) -> Noting<'_, E, M> {
+        self.changed.until(|| (!self.log.noting.replace(true)).then_some(())).await;
+        Noting(self)
+    }
+
+    /// Has the heads name everyone in sync.
+    async fn name_in_sync(&self) -> Result<(), DeviceError> {
+        let noting = self.begin_noting().await;
+        let joiners = self.in_sync() & !self.log.noted.get();
+        let named = match self.log.places.get().needed {
+            _ if joiners == 0 => self.check_alive(),
+            0 => self.name_first(joiners).await,
+            _ => self.name_one(joiners.trailing_zeros() as usize).await,
+        };
+        drop(noting);
+        named
+    }
+
+    /// Has the heads name a member that was rebuilt, and is about to be in sync.
+    pub(super) async fn name_rebuilt(&self, place: usize) -> Result<(), DeviceError> {
+        if self.options.log_bytes == 0 {
+            return Ok(());
+        }
+        // Where no head names anyone, all that say so hold the log: this one does not.
+        self.name_in_sync().await?;
+        let noting = self.begin_noting().await;
+        let named = self.name_one(place).await;
+        let region = &self.members[place].region;
+        region.is_joining.set(named.is_ok() && region.is_in_log.get());
+        drop(noting);
+        named
+    }
+
+    /// Has the heads name these, who hold an empty log.
+    async fn name_first(&self, joiners: u64) -> Result<(), DeviceError> {
+        let log = &self.log;
+        let before = log.places.get();
+        let is_enough = |told: u64| is_enough(told | self.options.given_up, before.empty_on);
+        let version = before.version + 1;
+        log.places.set(LogPlaces { version, needed: joiners, empty_on: 0 });
+        let (mut left, mut told) = (joiners, 0);
+        // One after the other, the first one first: none is told where others could still go on without it.
+        for place in (0..self.members.len()).filter(|&place| has(joiners, place)) {
+            if !is_enough(told | left) {
+                break;
+            }
+            told |= self.tell_for_good(1 << place).await;
+            left &= !(1 << place);
+        }
+        if !is_enough(told) {
+            log.places.set(LogPlaces { version: version + 1, ..before });
+            return Err(DeviceError { doing: "tell enough members who holds the log", errno: EIO });
+        }
+        log.noted.set(joiners);
+        log.counting.set(log.counting.get() | joiners);
+        self.check_alive()
+    }
+
+    /// Has the heads name this one beside those that they name.
+    async fn name_one(&self, place: usize) -> Result<(), DeviceError> {
+        let log = &self.log;
+        let before = log.places.get();
+        let (version, needed) = (before.version + 1, before.needed | 1 << place);
+        let is_in_log = &self.members[place].region.is_in_log;
+        let was_in_log = is_in_log.replace(true);
+        log.places.set(LogPlaces { version, needed, empty_on: 0 });
+        // First on itself: whoever is named is known to hold a part of the log.
+        let is_told = self.tell_for_good(1 << place).await != 0;
+        // Another device may have been put there meanwhile.
+        if !is_told || !is_in_log.get() {
+            is_in_log.set(was_in_log && is_in_log.get());
+            log.places.set(LogPlaces { version: version + 1, ..before });
+            return self.check_alive();
+        }
+        // Those who do not know of it would be taken for enough.
+        if self.tell_for_good(self.in_sync()).await & before.needed == 0 {
+            return Err(DeviceError { doing: "tell a member who holds the log", errno: EIO });
+        }
+        log.noted.set(log.noted.get() | 1 << place);
+        log.counting.set(log.counting.get() | 1 << place);
+        self.check_alive()
+    }
+
+    /// As [`Self::tell`], so that no older head is left.
+    async fn tell_for_good(&self, places: u64) -> u64 {
+        let mut told = places;
+        for _ in 0..HEAD_COPIES {
+            told &= self.tell(told).await;
+        }
+        told
+    }
+
+    /// Whether the log begins, with this superblock, behind everything that a member was given.
+    fn has_passed(&self, place: usize, superblock: &Superblock) -> bool {
+        let Superblock { tail_sequence, acknowledged, .. } = *superblock;
+        let (first, newest) = (self.log.first.get(), self.members[place].region.newest.get());
+        let has_passed_older = if first == 0 { tail_sequence > acknowledged } else { tail_sequence >= first };
+        has_passed_older && tail_sequence > newest || is_planted(Bug::RingLogForgetsSoon)
+    }
+
+    fn all_passed(&self, superblock: &Superblock) -> bool {
+        let in_sync = self.in_sync();
+        (0..self.members.len()).all(|place| !has(in_sync, place) || self.has_passed(place, superblock))
+    }
+}
+
+impl<E: Env, M: Device> Ring<E, M> {
+    /// Empties the region of a member that is rebuilt, once nothing is needed of it any more.
+    pub(super) async fn empty_region(&self, place: usize, device: &M) -> Result<(), DeviceError> {
+        let inner = &*self.0;
+        let size_bytes = inner.options.log_bytes;
+        if size_bytes == 0 {
+            return Ok(());
+        }
+        let is_rebuilt = || matches!(inner.members[place].standing.get(), Standing::Rebuilding { .. });
+        let is_free = || !has(inner.log.places.get().needed, place);
+        inner.changed.until(|| (is_free() || !is_rebuilt()).then_some(())).await;
+        let zeros = vec![0; ZEROS.min(size_bytes) as usize];
+        let began_ns = inner.env.now_ns();
+        let mut offset = 0;
+        while offset < size_bytes && is_rebuilt() {
+            let piece = &zeros[..ZEROS.min(size_bytes - offset) as usize];
+            inner.limited(device.write(DATA_OFFSET + offset, piece, Durability::Buffered)).await?;
+            offset += piece.len() as u64;
+            let rate = u128::from(inner.options.rebuild_bytes_per_s.max(1));
+            let due_ns = u64::try_from(u128::from(offset) * 1_000_000_000 / rate).unwrap_or(u64::MAX);
+            inner.env.sleep(due_ns.saturating_sub(inner.env.now_ns().saturating_sub(began_ns))).await;
+        }
+        inner.members[place].region.newest.set(0);
+        Ok(())
+    }
+}
+
+impl<E: Env, M: Device> Device for MemberLog<E, M> {
+    fn geometry(&self) -> Geometry {
+        Geometry { size_bytes: self.0.0.options.log_bytes, ..self.0.0.geometry.get() }
+    }
+
+    /// What was written there last, of all that members hold.
+    async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let inner = &*self.0.0;
+        let mut best = None;
+        let mut failure = inner.check_alive().err();
+        let mut found = vec![0; into.len()];
+        for copy in (0..self.copies()).filter(|&copy| self.has_copy(copy)) {
+            if let Err(error) = self.read_copy(copy, offset, &mut found).await {
+                failure = Some(error);
+                continue;
+            }
+            let superblock = || Superblock::decode(&found).map(|it| it.generation);
+            let record = || {
+                let record = decode(&found, inner.volume.get(), inner.log.sector_bytes.get())?;
+                Some(record.header.sequence)
+            };
+            let age = if is_superblock(offset) { superblock() } else { record() };
+            if best.is_none_or(|best| best < age) {
+                best = Some(age);
+                into.copy_from_slice(&found);
+            }
+        }
+        match (best, failure) {
+            (Some(_), _) => Ok(()),
+            (None, failure) => Err(failure.unwrap_or(DeviceError { doing: "read the log", errno: EIO })),
+        }
+    }
+
+    fn copies(&self) -> usize {
+        self.0.0.members.len()
+    }
+
+    /// Only of those that count: others may hold records of a history that was given up.
+    fn has_copy(&self, copy: usize) -> bool {
+        let inner = &*self.0.0;
+        has(inner.log.counting.get(), copy) && inner.members[copy].standing.get() != Standing::Out
+    }
+
+    async fn read_copy(&self, copy: usize, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let inner = &*self.0.0;
+        let device = inner.members[copy].device()?;
+        let read = inner.limited(device.read(DATA_OFFSET + offset, into)).await;
+        if let Err(error) = read
+            && error.errno == ETIMEDOUT
+        {
+            // A scan would wait for it at every sector.
+            inner.leave_out(copy, error);
+        }
+        let unread = &inner.members[copy].region.unread;
+        if read.is_err() && unread.get().is_none() {
+            unread.set(Some((offset, into.len())));
+        }
+        if let Some(found) = is_superblock(offset).then(|| Superblock::decode(into)).flatten() {
+            inner.log.sector_bytes.set(found.log_sector_bytes as usize);
+        }
+        read
+    }
+
+    async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
+        let inner = &*self.0.0;
+        if !inner.resumed.get() {
+            self.put(inner.in_sync(), offset, bytes, durability).await;
+            return inner.check_alive();
+        }
+        if let Some(superblock) = is_superblock(offset).then(|| Superblock::decode(bytes)).flatten() {
+            return self.write_superblock(&superblock, offset, bytes, durability).await;
+        }
+        // One that cannot be told is taken for the newest there will ever be.
+        let header = decode_header(bytes, inner.log.sector_bytes.get());
+        let sequence = header.map_or(u64::MAX, |header| header.sequence);
+        self.write_in_turn(offset, bytes, durability, sequence).await.map(drop)
+    }
+
+    async fn flush(&self, _scope: FlushScope<'_>) -> Result<(), DeviceError> {
+        self.0.0.flush_all().await;
+        self.0.0.check_alive()
+    }
+
+    async fn discard(&self, _extent: Extent) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn is_in_parts(&self) -> bool {
+        true
+    }
+
+    fn is_about_to_close(&self) {
+        self.0.0.log.is_closing.set(true);
+    }
+
+    fn wants_checkpoint(&self) -> bool {
+        let inner = &*self.0.0;
+        inner.resumed.get()
+            && (0..inner.members.len())
+                .any(|place| has(inner.log.places.get().needed, place) && inner.is_out_of_log(place))
+    }
+
+    /// Whoever is needed is still there.
+    async fn is_all_there(&self) -> Result<(), Error> {
+        let inner = &*self.0.0;
+        let needed = inner.log.places.get().needed;
+        let gone = Cell::new(0);
+        let asked = inner.members.iter().enumerate().filter(|(place, _)| has(needed, *place));
+        join::all(asked.map(|(place, member)| {
+            let gone = &gone;
+            async move {
+                let head = inner.limited(async { Ok(member.read_head().await) }).await;
+                // A sector may be bad for good, as a cut leaves it. One that can be read now should have been read before.
+                let is_read_now = match (member.region.unread.get(), member.device()) {
+                    (Some((offset, len)), Ok(device)) => {
+                        let mut bytes = vec![0; len];
+                        inner.limited(device.read(DATA_OFFSET + offset, &mut bytes)).await.is_ok()
+                    }
+                    (unread, _) => unread.is_some(),
+                };
+                let is_there = head.is_ok_and(|head| head.is_some()) && !is_read_now;
+                if !is_there || matches!(member.standing.get(), Standing::Out | Standing::Foreign) {
+                    gone.set(gone.get() | 1u64 << place);
+                }
+            }
+        }))
+        .await;
+        match gone.get() {
+            0 => Ok(()),
+            _ if is_planted(Bug::RingLogOpensWithout) => Ok(()),
+            gone => Err(Error::Unusable(without(inner.members.len(), gone))),
+        }
+    }
+
+    /// Before anything is written, all that are needed from now on are named.
+    async fn resume(&self, _volume: u64, _state: DeviceState, _epoch: u64) -> Result<(), Error> {
+        let named = self.0.0.name_in_sync().await;
+        named.map_err(|_| Error::Unusable("too few of its members could be told that it goes on".to_owned()))
+    }
+}
+
+/// Whether a copy of the superblock is at this place of a region.
+fn is_superblock(offset: u64) -> bool {
+    (0..LOG_COPIES).any(|copy| log_copy_offset(copy) == offset) && offset < LOG_COPIES as u64 * PAGE_BYTES
+}

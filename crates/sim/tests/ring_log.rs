@@ -1,0 +1,188 @@
+//! Stories of volumes whose log is on the members of their ring.
+
+mod ring_machine;
+
+use evenkeel_engine::device::Durability;
+use evenkeel_engine::env::Env;
+use evenkeel_engine::error::Error;
+use evenkeel_engine::format::layout::LOG_COPIES;
+use evenkeel_engine::format::ring_head;
+use evenkeel_engine::ring::{Standing, WindowOptions};
+
+use ring_machine::{Machine, PAGE, Plan, dead, noise};
+
+/// Such a mirror full of noise, closed.
+fn filled(plan: Plan, seed: u64) -> (Machine, Vec<u8>) {
+    let mut machine = Machine::new(plan, seed);
+    let bytes = noise(seed ^ 0xF1, plan.create.size_bytes as usize);
+    machine.live_whole(async |life| {
+        let (volume, ..) = life.open().await.unwrap();
+        volume.write(0, &bytes, Durability::Buffered).await.unwrap();
+        volume.close().await.unwrap();
+    });
+    machine.power_cut();
+    (machine, bytes)
+}
+
+/// Writes so many bytes at the beginning, durably, and then the power fails.
+fn write_and_cut(machine: &mut Machine, bytes: &mut [u8], part: &[u8]) {
+    machine.live_whole(async |life| {
+        let (volume, ..) = life.open().await.unwrap();
+        volume.write(0, part, Durability::Durable).await.unwrap();
+    });
+    machine.power_cut();
+    bytes[..part.len()].copy_from_slice(part);
+}
+
+/// Why it does not open.
+fn refusal(machine: &mut Machine) -> String {
+    match machine.live_whole(async |life| life.open().await.err()) {
+        Some(Error::Unusable(why)) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_durable_write_survives_a_cut() {
+    for members in 1..=3 {
+        let (mut machine, mut bytes) = filled(Plan::with_log_on_members(members), 3);
+        for round in 0..4 {
+            write_and_cut(&mut machine, &mut bytes, &noise(round, 5000));
+            assert!(machine.contents() == bytes, "{members} members, round {round}");
+            machine.power_cut();
+        }
+    }
+}
+
+#[test]
+fn a_record_is_on_the_member_that_wrote_alone_and_on_none_that_reads() {
+    let mut plan = Plan::with_log_on_members(3);
+    plan.ring.window = WindowOptions { fixed: Some(2), ..WindowOptions::default() };
+    let mut machine = Machine::new(plan, 5);
+    machine.live_whole(async |life| {
+        let (volume, ring, _) = life.open().await.unwrap();
+        volume.read(0, &mut [0; 512]).await.unwrap(); // somebody reads
+        let before: Vec<u64> = life.members.iter().map(|member| member.counters().writes).collect();
+        volume.write(0, &[7; 100], Durability::Durable).await.unwrap();
+        let after = life.members.iter().map(|member| member.counters().writes);
+        let written: Vec<u64> = after.zip(before).map(|(after, before)| after - before).collect();
+        assert_eq!(written.iter().sum::<u64>(), 1, "{written:?}");
+        assert_eq!(ring.window(), (2, 3), "the others read");
+    });
+    machine.power_cut();
+    let records = ring_head::DATA_OFFSET + LOG_COPIES as u64 * PAGE;
+    let holds_it = |place: &usize| {
+        let mut found = [0; 512];
+        machine.members[*place].borrow().read_durable(records, &mut found);
+        found != [0; 512]
+    };
+    assert_eq!((0..3).filter(holds_it).count(), 1);
+}
+
+#[test]
+fn without_a_member_that_may_alone_hold_what_was_acknowledged_the_volume_is_not_opened() {
+    for lost in 0..2 {
+        let (mut machine, mut bytes) = filled(Plan::with_log_on_members(2), 11);
+        write_and_cut(&mut machine, &mut bytes, &noise(1, 5000));
+        machine.members_gone = vec![lost];
+        let why = refusal(&mut machine);
+        assert!(why.contains("may be on one alone") && why.contains(&format!("number {lost}")), "{why}");
+        machine.members_gone = vec![];
+        assert!(machine.contents() == bytes, "that it refused has changed nothing");
+    }
+}
+
+#[test]
+fn a_volume_that_was_closed_loses_a_member_and_nothing_else() {
+    for lost in 0..3 {
+        let (mut machine, bytes) = filled(Plan::with_log_on_members(3), 13);
+        machine.members_gone = vec![lost];
+        assert!(machine.contents() == bytes, "without member {lost}");
+    }
+}
+
+#[test]
+fn no_two_members_go_on_without_each_other_behind_an_empty_log() {
+    let (mut machine, bytes) = filled(Plan::with_log_on_members(2), 17);
+    // Half of them are enough only with the first, or where the other is given up by its name.
+    machine.members_gone = vec![0];
+    let why = refusal(&mut machine);
+    assert!(why.contains("others may have gone on"), "{why}");
+    machine.members_gone = vec![1];
+    assert!(machine.contents() == bytes);
+    machine.power_cut();
+    // The first one has gone on: together with it, the other is rebuilt.
+    machine.members_gone = vec![];
+    assert!(machine.contents() == bytes);
+    let (mut machine, bytes) = filled(Plan::with_log_on_members(2), 19);
+    machine.members_gone = vec![0];
+    machine.plan.ring.given_up = 0b01;
+    assert!(machine.contents() == bytes);
+}
+
+#[test]
+fn a_member_that_is_lost_while_the_volume_is_served_is_not_needed_any_more_soon_after() {
+    for lost in 0..2 {
+        let (mut machine, mut bytes) = filled(Plan::with_log_on_members(2), 23);
+        let (first, second) = (noise(1, 5000), noise(2, 7000));
+        machine.live_whole(async |life| {
+            let (volume, ring, _) = life.open().await.unwrap();
+            volume.write(0, &first, Durability::Durable).await.unwrap();
+            life.members[lost].set_faults(dead());
+            volume.write(20_000, &second, Durability::Durable).await.unwrap();
+            volume.checkpoint().await.unwrap(); // which finds out
+            volume.write(40_000, &second, Durability::Durable).await.unwrap();
+            // Nobody else asks for the next one.
+            life.env.sleep(500_000_000).await;
+            assert_eq!(ring.members()[lost].standing, Standing::Out);
+        });
+        machine.power_cut();
+        for (at, part) in [(0, &first), (20_000, &second), (40_000, &second)] {
+            bytes[at..at + part.len()].copy_from_slice(part);
+        }
+        machine.members_gone = vec![lost];
+        assert!(machine.contents() == bytes, "without member {lost}");
+        machine.power_cut();
+        // It comes back alone, as it was: what the other has is missing.
+        machine.members_gone = vec![1 - lost];
+        assert!(refusal(&mut machine).contains("may be on one alone"));
+        // With the other it is rebuilt, and then each is as good.
+        machine.members_gone = vec![];
+        machine.live_whole(async |life| {
+            let (volume, ring, _) = life.open().await.unwrap();
+            while ring.members().iter().any(|member| member.standing != Standing::InSync) {
+                life.env.sleep(1_000_000).await;
+            }
+            volume.close().await.unwrap();
+        });
+        machine.power_cut();
+        assert!(machine.member_pages(lost) == bytes);
+    }
+}
+
+#[test]
+fn a_member_that_was_replaced_while_the_volume_was_served_is_a_part_of_the_log_once_it_is_rebuilt() {
+    let (mut machine, mut bytes) = filled(Plan::with_log_on_members(2), 29);
+    let parts = [noise(1, 3000), noise(2, 3000), noise(3, 3000)];
+    machine.live_whole(async |life| {
+        let (volume, ring, _) = life.open().await.unwrap();
+        volume.write(0, &parts[0], Durability::Durable).await.unwrap();
+        ring.leave_out(1, evenkeel_engine::error::DeviceError { doing: "be replaced", errno: 5 });
+        ring.replace(1, life.members[1].clone()).await.unwrap();
+        volume.write(8192, &parts[1], Durability::Durable).await.unwrap();
+        while ring.members()[1].standing != Standing::InSync {
+            life.env.sleep(1_000_000).await;
+        }
+        // The other dies: what comes now is on the new one alone.
+        life.members[0].set_faults(dead());
+        volume.write(16_384, &parts[2], Durability::Durable).await.unwrap();
+        volume.checkpoint().await.unwrap(); // which finds out
+        life.env.sleep(1_000_000_000).await;
+    });
+    machine.power_cut();
+    for (number, part) in parts.iter().enumerate() {
+        bytes[number * 8192..number * 8192 + part.len()].copy_from_slice(part);
+    }
+    machine.members_gone = vec![0];
+    assert!(machine.contents() == bytes);
+}
