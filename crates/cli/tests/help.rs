@@ -105,3 +105,14 @@ fn output_that_cannot_be_written_is_one_line_and_not_a_panic() {
         says(&ran.complaint(), &["standard output: No space left on device"]);
     }
 }
+
+#[test]
+fn a_volume_that_is_made_is_not_told_of_as_one_that_cannot_be() {
+    let scene = Scene::new();
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let line = "create disk --size 64m --sparse";
+    let ran = Ran::of(line, scene.command(line).stdout(full).output().unwrap());
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    says(&ran.complaint(), &["disk: it is made, and standard output: No space left on device"]);
+    scene.done("check disk");
+}

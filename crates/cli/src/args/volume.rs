@@ -91,7 +91,7 @@ Examples:
       --destroy /dev/sdy --log /mnt/a/db-log --log /mnt/b/db-log
                                                     a mirror that survives the loss of a drive of either kind
 
-Exit status: 0 done, 2 wrong usage or what cannot be made, 130 interrupted; then nothing is left behind.";
+Exit status: 0 done, 1 made though it could not be said, 2 wrong usage or what cannot be made, 130 interrupted; then nothing is left behind.";
 
 /// A path, also one that is not UTF-8, or the URI of an export.
 pub(super) fn place() -> impl TypedValueParser<Value = Place> {

@@ -97,7 +97,7 @@ pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
         quoted(&args.volume)
     )
     .expect("a string takes all");
-    say(&text)
+    say(&text).map_err(|failure| Failure::No(format!("{}: it is made, and {failure}", args.volume.display())))
 }
 
 fn told(request: &Request, plan: &Plan, made: &str, lost: &str) -> String {
