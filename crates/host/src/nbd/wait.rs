@@ -79,53 +79,29 @@ impl Notify {
     }
 }
 
-/// A turn that one task has at a time.
+/// A turn that one task has at a time, in the order of asking: whoever comes again stands behind all others.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     taken: Cell<bool>,
-    free: Notify,
-}
-
-/// The turn is free again when this is dropped.
-pub(crate) struct TurnGuard<'a>(&'a Turn);
-
-impl Turn {
-    pub(crate) async fn take(&self) -> TurnGuard<'_> {
-        self.free.until(|| (!self.taken.replace(true)).then_some(())).await;
-        TurnGuard(self)
-    }
-}
-
-impl Drop for TurnGuard<'_> {
-    fn drop(&mut self) {
-        self.0.taken.set(false);
-        self.0.free.all();
-    }
-}
-
-/// A turn that one task has at a time, in the order of asking: whoever comes again stands behind all others.
-#[derive(Debug, Default)]
-pub(crate) struct Line {
-    taken: Cell<bool>,
-    waiting: RefCell<VecDeque<Rc<LinePlace>>>,
+    waiting: RefCell<VecDeque<Rc<TurnPlace>>>,
 }
 
 #[derive(Debug, Default)]
-struct LinePlace {
+struct TurnPlace {
     has_turn: Cell<bool>,
     signal: Signal,
 }
 
 /// The next in line has its turn when this is dropped: also where whoever stands there gives its place up.
-pub(crate) struct LineGuard<'a> {
-    line: &'a Line,
-    place: Rc<LinePlace>,
+pub(crate) struct TurnGuard<'a> {
+    turn: &'a Turn,
+    place: Rc<TurnPlace>,
 }
 
-impl Line {
-    pub(crate) async fn take(&self) -> LineGuard<'_> {
-        let place = Rc::new(LinePlace::default());
-        let guard = LineGuard { line: self, place: Rc::clone(&place) };
+impl Turn {
+    pub(crate) async fn take(&self) -> TurnGuard<'_> {
+        let place = Rc::new(TurnPlace::default());
+        let guard = TurnGuard { turn: self, place: Rc::clone(&place) };
         match self.taken.replace(true) {
             false => place.has_turn.set(true),
             true => self.waiting.borrow_mut().push_back(Rc::clone(&place)),
@@ -135,14 +111,14 @@ impl Line {
     }
 }
 
-impl Drop for LineGuard<'_> {
+impl Drop for TurnGuard<'_> {
     fn drop(&mut self) {
-        let mut waiting = self.line.waiting.borrow_mut();
+        let mut waiting = self.turn.waiting.borrow_mut();
         if !self.place.has_turn.get() {
             return waiting.retain(|place| !Rc::ptr_eq(place, &self.place));
         }
         let next = waiting.pop_front();
-        self.line.taken.set(next.is_some());
+        self.turn.taken.set(next.is_some());
         drop(waiting);
         if let Some(next) = next {
             next.has_turn.set(true);
@@ -206,9 +182,9 @@ pub(crate) async fn race<A, B>(
 mod tests {
     use super::*;
 
-    type Taking<'a> = std::pin::Pin<Box<dyn Future<Output = LineGuard<'a>> + 'a>>;
+    type Taking<'a> = std::pin::Pin<Box<dyn Future<Output = TurnGuard<'a>> + 'a>>;
 
-    fn ask<'a>(taking: &mut Taking<'a>) -> Option<LineGuard<'a>> {
+    fn ask<'a>(taking: &mut Taking<'a>) -> Option<TurnGuard<'a>> {
         match taking.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(guard) => Some(guard),
             Poll::Pending => None,
@@ -216,9 +192,9 @@ mod tests {
     }
 
     #[test]
-    fn a_line_serves_in_the_order_of_asking_and_passes_over_who_has_left() {
-        let line = Line::default();
-        let mut takings: Vec<Taking<'_>> = (0..4).map(|_| Box::pin(line.take()) as _).collect();
+    fn a_turn_is_had_in_the_order_of_asking_and_passes_over_who_has_left() {
+        let turn = Turn::default();
+        let mut takings: Vec<Taking<'_>> = (0..4).map(|_| Box::pin(turn.take()) as _).collect();
         let mut fourth = takings.pop().unwrap();
         let mut third = takings.pop().unwrap();
         let mut second = takings.pop().unwrap();
@@ -230,13 +206,13 @@ mod tests {
         drop(first);
         assert!(ask(&mut fourth).is_none(), "the third asked before it");
         let third = ask(&mut third).expect("it is next");
-        let mut first_again: Taking<'_> = Box::pin(line.take());
+        let mut first_again: Taking<'_> = Box::pin(turn.take());
         assert!(ask(&mut first_again).is_none());
         drop(third);
         assert!(ask(&mut first_again).is_none());
         // It has its turn, and leaves before it knows.
         drop(fourth);
         assert!(ask(&mut first_again).is_some());
-        assert!(ask(&mut (Box::pin(line.take()) as Taking<'_>)).is_some(), "it is free");
+        assert!(ask(&mut (Box::pin(turn.take()) as Taking<'_>)).is_some(), "it is free");
     }
 }

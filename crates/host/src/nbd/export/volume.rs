@@ -9,7 +9,7 @@ use evenkeel_engine::format::PAGE_BYTES;
 use evenkeel_engine::volume::Volume;
 
 use super::{Export, ExportError};
-use crate::nbd::wait::{Line, give_way};
+use crate::nbd::wait::{Turn, give_way};
 
 /// Pages that one question about allocation looks at: the answer may end early, other requests do not wait.
 const ALLOCATION_PAGES_MAX: u64 = 16 << 10;
@@ -29,7 +29,7 @@ pub struct VolumeExport<E, A, H, L> {
     is_read_only: bool,
     /// Who zeroes or discards: a request for all of the disk costs its client nothing, and a hundred of them at once would
     /// leave nobody else his turn.
-    zeroing: Rc<Line>,
+    zeroing: Rc<Turn>,
 }
 
 impl<E, A, H, L> Clone for VolumeExport<E, A, H, L> {
