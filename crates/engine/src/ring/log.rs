@@ -259,11 +259,11 @@ impl<E: Env, M: Device> MemberLog<E, M> {
                 if let Ok(device) = member.device() {
                     let put = inner.limited(device.write(DATA_OFFSET + offset, bytes, durability)).await;
                     match put {
-                        // What a device says that was replaced meanwhile is nobody's concern any more.
-                        _ if !member.has(&device) => {}
-                        Ok(()) if member.is_in_sync() => written.set(written.get() | 1 << place),
+                        Ok(()) if member.is_in_sync() && member.has(&device) => {
+                            written.set(written.get() | 1 << place);
+                        }
                         Ok(()) => {}
-                        Err(error) => inner.leave_out(place, error),
+                        Err(error) => inner.leave_out_for(place, &device, error),
                     }
                 }
                 drop(under_way);
@@ -405,10 +405,11 @@ impl<E: Env, M: Device> Inner<E, M> {
             let told = &told;
             async move {
                 let member = &self.members[place];
+                let Ok(device) = member.device() else { return };
                 let next = |before| self.head_behind(before, place, member.mark.get());
                 match self.limited(member.write_head(next)).await {
                     Ok(()) => told.set(told.get() | 1u64 << place),
-                    Err(error) => self.leave_out(place, error),
+                    Err(error) => self.leave_out_for(place, &device, error),
                 }
             }
         }))
@@ -601,7 +602,7 @@ impl<E: Env, M: Device> Device for MemberLog<E, M> {
             && error.errno == ETIMEDOUT
         {
             // A scan would wait for it at every sector.
-            inner.leave_out(copy, error);
+            inner.leave_out_for(copy, &device, error);
         }
         let unread = &inner.members[copy].region.unread;
         if read.is_err() && unread.get().is_none() {

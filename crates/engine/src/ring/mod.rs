@@ -389,6 +389,13 @@ impl<E: Env, M: Device> Inner<E, M> {
         self.changed.all();
     }
 
+    /// Leaves a member out for what `device` answered, unless that was replaced meanwhile: then it is nobody's concern.
+    fn leave_out_for(&self, place: usize, device: &Rc<M>, error: DeviceError) {
+        if self.members[place].has(device) {
+            self.leave_out(place, error);
+        }
+    }
+
     /// The head behind another, that says how far the member at `place` has come.
     fn head_behind(&self, before: Option<RingHead>, place: usize, mark: Mark) -> RingHead {
         let is_in_log = self.members[place].region.is_in_log.get();
@@ -428,9 +435,10 @@ impl<E: Env, M: Device> Inner<E, M> {
             (0..self.members.len()).filter(|&place| self.members[place].is_in_sync()).collect();
         join::all(in_sync.into_iter().map(|place| async move {
             let member = &self.members[place];
+            let Ok(device) = member.device() else { return };
             let next = |before| self.head_behind(before, place, member.mark.get());
             if let Err(error) = self.limited(member.write_head(next)).await {
-                self.leave_out(place, error);
+                self.leave_out_for(place, &device, error);
             }
         }))
         .await;

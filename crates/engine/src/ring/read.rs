@@ -77,7 +77,7 @@ impl<E: Env, M: Device> Inner<E, M> {
             }
             Err(error) => {
                 if error.errno == ETIMEDOUT {
-                    self.leave_out(place, error);
+                    self.leave_out_for(place, &device, error);
                 }
                 Err(error)
             }

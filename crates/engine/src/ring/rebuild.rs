@@ -104,9 +104,7 @@ impl<E: Env, M: Device> Ring<E, M> {
                 member.role.set(Role::Reading);
                 ring.changed.all();
             }
-            // What became of a device that was replaced is nobody's concern any more.
-            Err(_) if !member.has(device) => {}
-            Err(error) => ring.leave_out(place, error),
+            Err(error) => ring.leave_out_for(place, device, error),
         }
     }
 

@@ -7,7 +7,7 @@ use super::drain::Busy;
 use super::gate::Ticket;
 use super::member::Member;
 use super::{EIO, Inner, Policy, Ring};
-use crate::device::{Device, Durability, Extent};
+use crate::device::{Device, Durability, Extent, FlushScope};
 use crate::env::Env;
 use crate::error::DeviceError;
 use crate::format::ring_head::Mark;
@@ -65,13 +65,8 @@ impl<E: Env, M: Device> Inner<E, M> {
 
     async fn change_or_leave_out(&self, place: usize, extent: Extent, change: Change<'_>) {
         let Ok(device) = self.members[place].device() else { return };
-        let changed = self.change_device(&device, place, extent, change).await;
-        let is_current = self.members[place].has(&device);
-        // What a device that was replaced meanwhile answers is nobody's concern any more.
-        if let Err(error) = changed
-            && is_current
-        {
-            self.leave_out(place, error);
+        if let Err(error) = self.change_device(&device, place, extent, change).await {
+            self.leave_out_for(place, &device, error);
         }
     }
 
@@ -150,8 +145,9 @@ impl<E: Env, M: Device> Inner<E, M> {
     pub(super) async fn flush_all(&self) {
         let in_sync = self.members.iter().enumerate().filter(|(_, member)| member.is_in_sync());
         join::all(in_sync.map(|(place, member)| async move {
-            if let Err(error) = self.limited(member.flush()).await {
-                self.leave_out(place, error);
+            let Ok(device) = member.device() else { return };
+            if let Err(error) = self.limited(device.flush(FlushScope::Whole)).await {
+                self.leave_out_for(place, &device, error);
             }
         }))
         .await;
@@ -177,12 +173,10 @@ impl<E: Env, M: Device> Inner<E, M> {
             let next = |before| self.head_behind(before, place, mark.max(member.mark.get()));
             self.limited(member.write_head(next)).await
         };
-        let device = member.device();
+        let Ok(device) = member.device() else { return };
         let _busy = self.busy(place);
-        if let Err(error) = settled.await
-            && device.is_ok_and(|device| member.has(&device))
-        {
-            self.leave_out(place, error);
+        if let Err(error) = settled.await {
+            self.leave_out_for(place, &device, error);
         }
         self.changed.all();
     }
