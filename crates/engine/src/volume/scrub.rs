@@ -112,7 +112,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     }
 
     /// Looks at every copy of what is at `offset` of the home device, while it `is_settled` that it has this sum; answers
-    /// whether none is right.
+    /// whether none is right, of which all have to be looked at.
     async fn scrub_copies(
         &self,
         offset: u64,
@@ -127,18 +127,24 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         let (mut checked, mut wrong) = (0, 0);
         for copy in 0..device.copies() {
             device.copy_at_rest(copy).await;
-            if !is_settled() || !device.has_copy(copy) {
+            if !is_settled() {
+                return false;
+            }
+            if !device.has_copy(copy) {
                 continue;
             }
             let read = device.read_copy(copy, offset, &mut bytes).await;
-            if !is_settled() || !device.has_copy(copy) {
-                continue; // written, or gone, meanwhile
+            report.copies_checked += 1;
+            if !is_settled() {
+                return false; // written meanwhile
+            }
+            if !device.has_copy(copy) {
+                continue; // gone meanwhile
             }
             checked += 1;
             wrong += u64::from(read.is_err() || !is_right(&bytes));
         }
-        report.copies_checked += checked;
-        if wrong == 0 || !is_settled() {
+        if wrong == 0 {
             return false;
         }
         if wrong < checked {
@@ -147,7 +153,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
                 self.mend_settled(offset, is_right, is_settled).await;
             }
         }
-        wrong == checked
+        let there = (0..device.copies()).filter(|&copy| device.has_copy(copy)).count() as u64;
+        wrong == checked && checked >= there
     }
 
     /// Mends what is at `offset` from the first copy that is right, unless somebody writes there meanwhile.
