@@ -4,9 +4,11 @@
 //! 2. Before anything is acknowledged without a device, one that failed or one that is not there, whoever opens the
 //!    volume later is told: the others by their heads, and a [`Witness`] that outlives them. So a device that was left
 //!    out, alone, is never taken for the log.
-//! 3. A device that was left out and came back lacks records. It takes part again once those that count are on it
+//! 3. Nobody is told before the volume is known to open ([`Device::resume`]): a start that is refused, as something else
+//!    is missing too, changes nothing for those that were away.
+//! 4. A device that was left out and came back lacks records. It takes part again once those that count are on it
 //!    ([`Device::mend`], [`Device::resume`]), and says so only then.
-//! 4. A device that is not the volume's is not written to.
+//! 5. A device that is not the volume's is not written to.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -102,6 +104,8 @@ struct Inner<E, L, W> {
     noted: Cell<u64>,
     /// Losses that are not noted yet.
     losses: Cell<u64>,
+    /// Whether the volume is new, or known to open: losses are noted from then on.
+    resumed: Cell<bool>,
     /// Whether somebody notes them now.
     noting: Cell<bool>,
     /// Why no loss can be noted any more, if so.
@@ -164,6 +168,7 @@ impl<E: Env, L: Device, W: Witness> Logs<E, L, W> {
             number: Cell::new(UNLOST),
             noted: Cell::default(),
             losses: Cell::default(),
+            resumed: Cell::new(true),
             noting: Cell::default(),
             failure: RefCell::default(),
             changed: Notify::default(),
@@ -182,6 +187,7 @@ impl<E: Env, L: Device, W: Witness> Logs<E, L, W> {
         answer_max_ns: u64,
     ) -> Result<Self, Error> {
         let logs = Self::new(env, devices, witness, answer_max_ns)?;
+        logs.0.resumed.set(is_planted(Bug::LogLossNotedEarly));
         logs.0.recognise().await?;
         Ok(logs)
     }
@@ -348,9 +354,12 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         self.losses_noted().await
     }
 
-    /// Notes the losses that are not, and waits until all are.
+    /// Notes the losses that are not, and waits until all are; before the volume is known to open, they are counted only.
     async fn losses_noted(&self) -> Result<(), DeviceError> {
         self.check_alive()?;
+        if !self.resumed.get() {
+            return Ok(());
+        }
         let is_told = || self.losses.get() == 0 && self.number.get() == self.noted.get();
         while !is_told() && !is_planted(Bug::LogLossUntold) {
             if self.noting.replace(true) {
@@ -508,23 +517,23 @@ impl<E: Env, L: Device, W: Witness> Device for Logs<E, L, W> {
         Ok(())
     }
 
-    /// What counts is on every device that is there: those that lacked records take part again.
+    /// The volume opens, and what counts is on every device that is there: those that lacked records take part again.
     async fn resume(&self, volume: u64, _state: DeviceState, _epoch: u64) -> Result<(), Error> {
         if volume != self.0.volume.get() {
             return Err(Error::Unusable("the log devices say that they are another volume's".to_owned()));
         }
+        self.0.resumed.set(true);
+        self.0.losses_noted().await?;
         for (place, member) in self.0.members.iter().enumerate() {
             if member.standing.get() != LogStanding::Stale {
                 continue;
             }
-            match self.0.limited(self.0.write_head(place, self.0.number.get())).await {
-                Ok(()) => member.standing.set(LogStanding::InSync),
-                Err(error) => {
-                    member.standing.set(LogStanding::Out);
-                    member.failure.set(Some(error));
-                }
+            // Whatever it answers, its head may say from now on that it counts: if it fails, it was lost.
+            member.standing.set(LogStanding::InSync);
+            if let Err(error) = self.0.limited(self.0.write_head(place, self.0.number.get())).await {
+                self.0.leave_out(place, error);
             }
         }
-        Ok(())
+        Ok(self.0.losses_noted().await?)
     }
 }

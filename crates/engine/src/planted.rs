@@ -167,6 +167,8 @@ bugs! {
     LogLossUntold = "log-loss-untold",
     /// A log device that is not there at an opening is not counted as left out.
     LogAbsenceUntold = "log-absence-untold",
+    /// A log device that is not there counts as left out though the volume does not open.
+    LogLossNotedEarly = "log-loss-noted-early",
     /// A record goes to one log device only.
     LogWritesOne = "log-writes-one",
     /// Records that one log device lacks are not put there before the log goes on.

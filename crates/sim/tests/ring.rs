@@ -6,6 +6,7 @@ use evenkeel_engine::device::{Device, Durability};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::format::{log_head, ring_head};
+use evenkeel_engine::logs::LogStanding;
 use evenkeel_engine::ring::{Policy, RebuildFound, Role, Standing};
 use evenkeel_engine::volume::Mending;
 use evenkeel_sim::cuts::{CutKind, CutPlan};
@@ -185,6 +186,36 @@ fn what_is_right_is_not_written_to_mend_another_copy() {
         // A cut in the middle of a write may take old and new alike: the only good copy stays as it is.
         assert_eq!(ring.members()[0].written_bytes, before[0].written_bytes);
         assert!(ring.members()[1].written_bytes >= before[1].written_bytes + 60 * PAGE);
+    });
+}
+
+#[test]
+fn a_page_of_which_one_copy_was_not_looked_at_is_not_called_damaged() {
+    let mut plan = Plan::mirror(2, 1);
+    plan.ring.window.unread_turns = u32::MAX;
+    let (mut machine, _) = filled(plan, 103);
+    machine.live_whole(async |life| {
+        let (volume, ..) = life.open().await.unwrap();
+        // One member has lost whatever goes home to it from now on.
+        let next = life.members[1].counters().writes;
+        life.members[1].set_faults(Faults { lost_writes: next..u64::MAX, ..Faults::default() });
+        let (writing, env) = (volume.clone(), life.env.clone());
+        life.env.spawn(async move {
+            let mut random = Random::new(103);
+            loop {
+                env.sleep(random.below(8_000_000)).await;
+                let bytes = noise(random.number(), 8 * 4096);
+                writing.write(random.below(56) * PAGE, &bytes, Durability::Durable).await.unwrap();
+                writing.checkpoint().await.unwrap();
+            }
+        });
+        let mut wrong_copies = 0;
+        for _ in 0..200 {
+            let report = volume.scrub(Mending::Leave, u64::MAX).await.unwrap();
+            assert!(report.damaged_pages.is_empty(), "the other has it: {report:?}");
+            wrong_copies += report.wrong_copies;
+        }
+        assert!(wrong_copies > 1000);
     });
 }
 
@@ -408,6 +439,38 @@ fn a_member_that_fell_silent_at_its_head_can_be_replaced_at_once() {
 }
 
 #[test]
+fn what_a_member_did_not_answer_before_it_was_replaced_is_not_held_against_the_one_in_its_place() {
+    let mut plan = Plan::mirror(2, 1);
+    plan.ring.rebuild_piece_bytes = 4096;
+    plan.ring.rebuild_bytes_per_s = 128 << 10;
+    let (mut machine, bytes) = filled(plan, 101);
+    let image = machine.live_whole(async |life| {
+        let (volume, ring, _) = life.open().await.unwrap();
+        life.members[0].set_faults(silent(0));
+        for page in 0..8 {
+            let volume = volume.clone();
+            life.env.spawn(async move {
+                let _answer = volume.read(page * PAGE, &mut [0; 4096]).await;
+            });
+        }
+        life.env.sleep(10_000_000).await;
+        ring.leave_out(0, DeviceError { doing: "be pulled", errno: 5 });
+        let image = Image::shared(life.members[0].image().geometry());
+        ring.replace(0, life.another(&image)).await.unwrap();
+        // By now nobody waits for the old one any more.
+        life.env.sleep(plan.ring.answer_max_ns).await;
+        let standing = ring.members()[0].standing;
+        assert!(matches!(standing, Standing::Rebuilding { .. }), "{standing:?}");
+        whole(&ring, &life.env).await;
+        volume.close().await.unwrap();
+        image
+    });
+    machine.members[0] = image;
+    machine.power_cut();
+    assert!(machine.member_pages(0) == bytes);
+}
+
+#[test]
 fn a_sector_that_nobody_can_read_does_not_end_a_rebuild() {
     let (mut machine, mut bytes) = filled(Plan::mirror(2, 1), 71);
     let bad = machine.page_on_member(30);
@@ -577,6 +640,96 @@ fn any_log_device_is_enough_where_a_cut_came_before_the_loss_of_another_was_note
         machine.logs[rotten].borrow_mut().rot(behind_head, log_bytes - behind_head, &mut random);
         assert!(machine.contents() == bytes, "cut at event {at_event}, {rotten} rotten");
     }
+}
+
+#[test]
+fn a_start_that_is_refused_takes_nothing_from_the_log_device_that_was_away() {
+    let (mut machine, mut bytes) = filled(Plan::mirror(2, 2), 109);
+    let log = |machine: &Machine| {
+        let image = machine.logs[0].borrow();
+        let mut bytes = vec![0; image.geometry().size_bytes as usize];
+        image.read_durable(0, &mut bytes);
+        bytes
+    };
+    let before = log(&machine);
+    machine.live_whole(async |life| {
+        let (volume, ..) = life.open().await.unwrap();
+        for page in 0..8 {
+            volume.write(page * PAGE, &[7; 4096], Durability::Durable).await.unwrap();
+        }
+    });
+    machine.power_cut();
+    bytes[..8 * 4096].fill(7);
+    // What rots is followed by records that say that it was acknowledged.
+    let is_record = |at: &usize| *at > log_head::DATA_OFFSET as usize + 2 * 4096;
+    let after = log(&machine);
+    let written: Vec<usize> =
+        (0..after.len()).filter(|&at| after[at] != before[at]).filter(is_record).collect();
+    let middle = written[written.len() / 2] as u64;
+    machine.logs[0].borrow_mut().rot(middle - 1024, 2048, &mut Random::new(109));
+    machine.logs_gone = vec![1];
+    let refused = machine.live_whole(async |life| life.open().await.err());
+    assert!(matches!(refused, Some(Error::Unusable(_))), "{refused:?}");
+    machine.power_cut();
+    for gone in [vec![0], vec![]] {
+        machine.logs_gone = gone;
+        assert!(machine.contents() == bytes);
+        machine.power_cut();
+    }
+}
+
+#[test]
+fn a_start_without_the_member_that_has_everything_takes_nothing_from_a_log_device_that_was_away_too() {
+    let (mut machine, mut bytes) = filled(Plan::mirror(2, 2), 113);
+    machine.members_gone = vec![1];
+    machine.live_whole(async |life| {
+        let (volume, ..) = life.open().await.unwrap();
+        volume.write(0, &[7; 4096], Durability::Durable).await.unwrap();
+        volume.checkpoint().await.unwrap();
+        volume.write(5 * PAGE, &[8; 4096], Durability::Durable).await.unwrap();
+    });
+    machine.power_cut();
+    bytes[..4096].fill(7);
+    bytes[5 * 4096..6 * 4096].fill(8);
+    (machine.members_gone, machine.logs_gone) = (vec![0], vec![1]);
+    let refused = machine.live_whole(async |life| life.open().await.err());
+    assert!(matches!(refused, Some(Error::Unusable(_))), "{refused:?}");
+    machine.power_cut();
+    (machine.members_gone, machine.logs_gone) = (vec![], vec![0]);
+    assert!(machine.contents() == bytes);
+}
+
+#[test]
+fn a_log_device_whose_first_head_arrived_though_it_failed_is_not_taken_for_the_log() {
+    let mut has_failed = 0;
+    for (write, seed) in (0..8).flat_map(|write| (0..6).map(move |seed| (write, seed))) {
+        let (mut machine, mut bytes) = filled(Plan::mirror(2, 2), 107 + seed);
+        machine.logs_gone = vec![1];
+        machine.live_whole(async |life| {
+            let (volume, ..) = life.open().await.unwrap();
+            volume.write(0, &[3; 4096], Durability::Durable).await.unwrap();
+        });
+        machine.power_cut();
+        // It is back, lacks that, and one write of those that give it back fails.
+        machine.logs_gone = vec![];
+        machine.log_faults[1] = Faults { failing_writes: write..write + 1, ..Faults::default() };
+        machine.live_whole(async |life| {
+            let (volume, _, logs) = life.open().await.unwrap();
+            volume.write(5 * PAGE, &[5; 4096], Durability::Durable).await.unwrap();
+            has_failed += u32::from(logs.standings()[1].0 == LogStanding::Out);
+        });
+        machine.power_cut();
+        machine.log_faults[1] = Faults::default();
+        bytes[..4096].fill(3);
+        bytes[5 * 4096..6 * 4096].fill(5);
+        // Alone, it may refuse; it may not spoil anything.
+        machine.logs_gone = vec![0];
+        let _refused = machine.live_whole(async |life| life.open().await.map(drop));
+        machine.power_cut();
+        machine.logs_gone = vec![];
+        assert!(machine.contents() == bytes, "write {write} failed, seed {seed}");
+    }
+    assert!(has_failed > 12);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! | only log devices are there that were left out | the same |
 //! | the same pages rot on every member | these pages are reported, the others are served |
 //! | all members, all log devices, or both die or fall silent while it is used | it stops, and acknowledges nothing any more; once they are well, everything is there |
+//! | a start without those that have everything ([`Machine::false_start`]), between any two lives | as of the first two; where it refuses, the game goes on as if it had not been tried |
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,7 +16,7 @@ use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::PAGE_BYTES;
 
-use super::account::Kind;
+use super::account::{Disk, Kind};
 use super::life::{End, Fate, Machine, Work};
 use super::mishaps::{Mishap, harm};
 use crate::cuts::{CutKind, CutPlan};
@@ -119,17 +120,48 @@ impl Machine {
         }
         let is_complete = |number: usize| self.kind_of(number) == kind && self.devices[number].1.is_complete;
         let fates = without(self, &is_complete);
-        let arena = self.arena.clone();
-        match self.look_beyond(&fates, &vec![false; self.setup.habits.places.pages()], true)? {
+        match self.look_without(&fates)? {
             Came::Served => Ok(()),
             Came::Refused => {
-                // That it refused has changed nothing.
-                self.arena = arena;
                 self.settle(CutKind::PowerCut);
                 let fates = self.all(Fate::Well);
                 self.live(CutPlan::default(), Work::Heal, &fates).map(drop)
             }
         }
+    }
+
+    /// Somebody starts the volume though all members, or all log devices, that have everything are away, and some of the
+    /// others too; one that could know of it is there. Answers whether it refused: then nothing has changed for whoever
+    /// comes back.
+    pub(super) fn false_start(&mut self) -> Result<bool, Violation> {
+        let (kind, others) = match self.setup.has_log_on_members() || self.random.coin() {
+            true => (Kind::Member, Kind::Log),
+            false => (Kind::Log, Kind::Member),
+        };
+        let knowing = (!self.setup.has_log_on_members()).then(|| self.keeper(others));
+        let mut fate_of = |(number, (found, disk)): (usize, &(Kind, Disk))| {
+            let is_away = match *found == kind {
+                true => disk.is_complete || !disk.is_clean,
+                false => Some(number) != knowing && self.random.chance(0.4),
+            };
+            if is_away { Fate::Gone } else { Fate::Well }
+        };
+        let fates: Vec<Fate> = self.devices.iter().enumerate().map(&mut fate_of).collect();
+        let before = self.devices.clone();
+        match self.look_without(&fates)? {
+            Came::Served => Ok(false),
+            Came::Refused => {
+                self.devices = before;
+                self.outcome.tally.false_starts += 1;
+                self.settle(CutKind::Kill);
+                Ok(true)
+            }
+        }
+    }
+
+    /// Opens the volume without those that have everything.
+    fn look_without(&mut self, fates: &[Fate]) -> Result<Came, Violation> {
+        self.look_beyond(fates, &vec![false; self.setup.habits.places.pages()], true)
     }
 
     fn rot_everywhere(&mut self) -> Result<(), Violation> {

@@ -63,6 +63,8 @@ tally! {
     healed = "times all healed",
     /// Reads of members that were watched.
     watched_reads = "reads watched",
+    /// Starts between two lives without those that had everything, which were refused.
+    false_starts = "starts refused between lives",
     /// Volumes beyond their redundancy that refused to open.
     refusals = "volumes refused beyond the redundancy",
     /// Those that opened, and served right bytes.
@@ -130,6 +132,9 @@ pub fn tell(setup: Setup) -> (Vec<String>, Result<Outcome, Violation>) {
     (machine.story.take().unwrap_or_default(), lived.map(|()| machine.outcome))
 }
 
+/// How often somebody tries to start the volume without those that have everything.
+const FALSE_STARTS: f64 = 0.06;
+
 fn live_all(machine: &mut Machine) -> Result<(), Violation> {
     let setup = machine.setup;
     for life in 0..=setup.cuts {
@@ -140,6 +145,9 @@ fn live_all(machine: &mut Machine) -> Result<(), Violation> {
             true => machine.random.below(100),
             false => machine.random.below(machine.life_events),
         });
+        if life > 0 && machine.random.chance(FALSE_STARTS) && !machine.false_start()? {
+            return Ok(()); // it was served, and what it served was right: nobody else has everything any more
+        }
         let heals = machine.random.chance(if is_last { 0.5 } else { 0.1 });
         let (work, fates) = match heals {
             true => (Work::Heal, machine.all(Fate::Well)),
