@@ -208,17 +208,19 @@ pub struct Expected {
     sums: Option<[u64; 2]>,
     /// Whether nobody is about to write the page anew: what is wrong now stays so.
     pub is_settled: bool,
+    /// Whether the page has no contents, and nobody is about to give it any: what is there is never read.
+    pub is_empty: bool,
 }
 
 impl Expected {
     /// Nothing is known, or nobody needs the bytes.
-    pub const NOTHING: Self = Self { sums: None, is_settled: false };
+    pub const NOTHING: Self = Self { sums: None, is_settled: false, is_empty: false };
 
     /// The sums of a page before and after it is written; 0 where it has no contents.
     pub fn of(sums: [u64; 2], is_settled: bool) -> Self {
         match sums.contains(&0) {
-            true => Self::NOTHING,
-            false => Self { sums: Some(sums), is_settled },
+            true => Self { is_empty: sums == [0; 2] && is_settled, ..Self::NOTHING },
+            false => Self { sums: Some(sums), is_settled, is_empty: false },
         }
     }
 

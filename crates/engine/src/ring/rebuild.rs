@@ -5,7 +5,7 @@
 //! 2. It is read, and its head says that it counts, only when all of it is there and durable.
 //! 3. No more is copied in a second than is allowed, and nothing is read for it from a member that writes.
 //! 4. Nothing is copied before there is a [`Judge`]. A page that is not what it should be is taken from a member that has
-//!    it right; where none has, it is counted.
+//!    it right; where none has, it is counted. Pages without contents are passed over: what is there is never read.
 
 use std::rc::{Rc, Weak};
 
@@ -128,22 +128,36 @@ impl<E: Env, M: Device> Ring<E, M> {
         let began_ns = ring.env.now_ns();
         let piece_bytes = ring.options.rebuild_piece_bytes.max(PAGE_BYTES);
         let size_bytes = ring.geometry.get().size_bytes;
-        let mut offset = 0;
+        let (mut offset, mut copied_bytes) = (0, 0);
         while offset < size_bytes {
             if is_planted(Bug::RingRebuildEndsEarly) && offset > 0 {
                 return Ok(());
             }
             let extent = Extent::new(offset, piece_bytes.min(size_bytes - offset));
-            while !self.copy_piece(place, extent, judge).await? {}
+            if self.is_needed(extent, judge).await {
+                while !self.copy_piece(place, extent, judge).await? {}
+                copied_bytes += extent.len;
+            }
             self.check_rebuilds(place, device)?;
             offset += extent.len;
             member.standing.set(Standing::Rebuilding { done_bytes: offset });
-            let due_ns =
-                u128::from(offset) * 1_000_000_000 / u128::from(ring.options.rebuild_bytes_per_s.max(1));
+            let due_ns = u128::from(copied_bytes) * 1_000_000_000
+                / u128::from(ring.options.rebuild_bytes_per_s.max(1));
             let took_ns = ring.env.now_ns().saturating_sub(began_ns);
             ring.env.sleep(u64::try_from(due_ns).unwrap_or(u64::MAX).saturating_sub(took_ns)).await;
         }
         Ok(())
+    }
+
+    /// Whether any page there has contents. One that gets some from here on is written on the new member too.
+    async fn is_needed(&self, extent: Extent, judge: &Weak<dyn Judge>) -> bool {
+        let Some(judge) = judge.upgrade() else { return true };
+        for offset in (extent.offset..extent.end()).step_by(PAGE) {
+            if !judge.expects(offset).await.is_empty {
+                return true;
+            }
+        }
+        false
     }
 
     /// Copies a piece; false where a write came meanwhile. A page that no member can read is passed over: it is lost
