@@ -755,13 +755,13 @@ fn all_members_read_again_once_nothing_waits_to_be_written() {
     for seed in 0..40 {
         let mut plan = Plan::mirror(2, 1);
         (plan.ring.turn_ns, plan.ring.depth_max) = (50_000, 1);
-        plan.ring.window.unread_turns = 1;
+        plan.ring.window.fixed = Some(0);
         let (mut machine, _) = filled(plan, 100 + seed);
         machine.live_whole(async |life| {
             let (_volume, ring, _) = life.open().await.unwrap();
             let mut bytes = [0; 10 * 4096];
             ring.read(0, &mut bytes).await.unwrap();
-            // What is mended is written in turns, and no flush follows. Nobody reads, so all may write at once.
+            // What is mended is written in turns, and no flush follows. All may write at once.
             for round in 0..4 {
                 for (page, bytes) in bytes.chunks(4096).enumerate() {
                     ring.mend(page as u64 * PAGE, bytes).await.unwrap();

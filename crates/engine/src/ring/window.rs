@@ -4,7 +4,8 @@
 //!    at least writes. A ring of one member has no choice.
 //! 2. Readers are not given up for writers before those have fallen behind for several turns, nor taken back before
 //!    they have long been ahead: a drive that has just written is not yet a good reader.
-//! 3. When nobody has read for a while, all write; the first read ends that with the turn.
+//! 3. When nobody has read for long, and those that write have fallen behind, all write; the first read ends that with
+//!    the turn.
 
 /// When to change how many members read.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -19,7 +20,7 @@ pub struct WindowOptions {
     pub patience_behind: u32,
     /// or too many.
     pub patience_ahead: u32,
-    /// After so many turns without a read all may write.
+    /// After so many turns without a read all may write, if writers are too few.
     pub unread_turns: u32,
 }
 
@@ -31,7 +32,7 @@ impl Default for WindowOptions {
             ahead_turns: 0.75,
             patience_behind: 2,
             patience_ahead: 6,
-            unread_turns: 4,
+            unread_turns: 30,
         }
     }
 }
@@ -56,24 +57,28 @@ pub(super) struct Window {
     behind: u32,
     ahead: u32,
     unread: u32,
+    /// Whether all write, until somebody reads.
+    all_write: bool,
 }
 
 impl Window {
     pub(super) fn new(options: WindowOptions) -> Self {
-        Self { options, more_writers: 0, behind: 0, ahead: 0, unread: 0 }
+        Self { options, more_writers: 0, behind: 0, ahead: 0, unread: 0, all_write: false }
     }
 
     /// How many members read in the next turn.
     pub(super) fn readers(&mut self, load: Load) -> usize {
         let most = load.members.saturating_sub(1);
         self.unread = if load.reads == 0 { self.unread.saturating_add(1) } else { 0 };
-        if self.unread >= self.options.unread_turns {
+        self.note_backlog(load.backlog_turns);
+        let is_unread = self.unread >= self.options.unread_turns;
+        self.all_write = is_unread && (self.all_write || self.behind >= self.options.patience_behind);
+        if self.all_write {
             return 0;
         }
         if let Some(fixed) = self.options.fixed {
             return fixed.min(most);
         }
-        self.note_backlog(load.backlog_turns);
         let writers_max = most.max(1); // one reads
         if self.behind >= self.options.patience_behind && 1 + self.more_writers < writers_max {
             (self.more_writers, self.behind) = (self.more_writers + 1, 0);
@@ -121,11 +126,18 @@ mod tests {
     }
 
     #[test]
-    fn all_write_when_nobody_reads_until_somebody_does() {
-        let mut window = Window::new(WindowOptions::default());
-        let readers: Vec<_> =
-            [5, 0, 0, 0, 0, 0, 1, 0].map(|reads| window.readers(load(3, reads, 1.0))).into();
-        assert_eq!(readers, [2, 2, 2, 2, 0, 0, 2, 2]);
+    fn all_write_when_nobody_reads_and_writers_are_behind_until_somebody_does() {
+        let options = WindowOptions { unread_turns: 4, fixed: Some(2), ..WindowOptions::default() };
+        let readers = |loads: [(u64, f64); 8]| {
+            let mut window = Window::new(options);
+            loads.map(|(reads, backlog)| window.readers(load(3, reads, backlog)))
+        };
+        let read = [5, 0, 0, 0, 0, 0, 1, 0];
+        assert_eq!(readers(read.map(|reads| (reads, 3.0))), [2, 2, 2, 2, 0, 0, 2, 2]);
+        assert_eq!(readers(read.map(|reads| (reads, 1.0))), [2; 8], "one writer is enough");
+        let mut caught_up = read.map(|reads| (reads, 3.0));
+        caught_up[5] = (0, 0.0);
+        assert_eq!(readers(caught_up), [2, 2, 2, 2, 0, 0, 2, 2], "what all do is enough for all");
     }
 
     proptest! {
