@@ -37,6 +37,15 @@ pub(crate) fn sizes(text: &str) -> Result<Vec<u64>, String> {
 /// Largest buffer that is measured: one system call writes at most 2 GiB.
 const SIZE_MAX: u64 = 1 << 30;
 
+/// A time, or none: `100ms`, `0`.
+pub(crate) fn seconds_or_none(text: &str) -> Result<f64, String> {
+    let (number, _) = split(text);
+    match number.parse() {
+        Ok(0.0) => seconds(&text.replacen(number, "1", 1)).map(|_| 0.0),
+        _ => seconds(text),
+    }
+}
+
 /// Bytes per second: `200MB/s`, `100MiB/s`, `50M`, `1GB`.
 pub(crate) fn rate(text: &str) -> Result<f64, String> {
     let (number, unit) = split(text.strip_suffix("/s").unwrap_or(text));
@@ -123,6 +132,11 @@ mod tests {
         assert_eq!(seconds("120s"), Ok(120.0));
         assert_eq!(seconds("2m"), Ok(120.0));
         assert_eq!(seconds("2.5ms"), Ok(2.5e-3));
+        for none in ["0", "0s", "0.0ms"] {
+            assert_eq!(seconds_or_none(none), Ok(0.0), "{none}");
+        }
+        assert_eq!(seconds_or_none("10ms"), seconds("10ms"));
+        assert!(seconds_or_none("0y").is_err() && seconds_or_none("-0.5s").is_err());
         assert_eq!(rate("200MB/s"), Ok(200e6));
         assert_eq!(rate("1MiB/s"), Ok(1_048_576.0));
         assert_eq!(frequency("5k/s"), Ok(5000.0));

@@ -5,7 +5,7 @@ mod support;
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::rc::Rc;
 
 use evenkeel_engine::env::Env;
@@ -248,6 +248,8 @@ fn metrics_tell_of_each_member_and_log_device() {
         "evenkeel_member_slow{member=\"1\"} 0",
         "evenkeel_member_queued_bytes{member=\"0\"} 0",
         "evenkeel_log_device_in_sync{log=\"1\"} 1",
+        "evenkeel_member_rebuild_size_bytes{member=\"0\"} 0",
+        "evenkeel_losses_survived 1",
         "evenkeel_scrub_mended_total 0",
     ] {
         assert!(text.lines().any(|found| found == line), "no `{line}` in {text}");
@@ -302,5 +304,47 @@ fn members_and_log_devices_are_replaced_served_or_not() {
     fs::remove_file(scene.path("disk/log-0")).unwrap();
     let server = volume.serve(TURNS);
     assert!(contents(&volume.socket()) == expected);
+    server.stop();
+}
+
+#[test]
+fn a_member_is_taken_back_by_its_name_and_a_new_one_takes_room_for_contents_alone() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let server = volume.serve(TURNS);
+    write(&volume.socket(), 7 << 20, &noise(8, 1 << 20));
+    server.stop();
+    let server = volume.serve(&format!("{TURNS} --rebuild-rate 256KiB/s"));
+    scene.done(&format!("replace disk member-1 new --sparse {ATOMIC}"));
+    let rebuilding = scene.run("status disk");
+    assert_eq!(rebuilding.code, Some(1), "{rebuilding:?}");
+    says(&rebuilding.complaint(), &["new does not count before it is rebuilt"]);
+    whole(&server);
+    scene.done("status disk");
+    let blocks = fs::metadata(scene.path("new")).unwrap().blocks();
+    assert!(blocks * 512 < 8 << 20, "{blocks} blocks of {SIZE} bytes without contents");
+    server.stop();
+    // Something else was written over the beginning of the other.
+    let file = OpenOptions::new().write(true).open(scene.path("disk/member-0")).unwrap();
+    file.write_all_at(&[0; 8192], 0).unwrap();
+    says(&scene.run("check disk").complaint(), &["without member-0", "evenkeel replace disk member-0 NEW"]);
+    let server = volume.serve(TURNS);
+    says(
+        &scene.refused("replace disk member-0 member-0"),
+        &["not this member any more", "--destroy member-0"],
+    );
+    fs::write(scene.path("member-0"), "precious").unwrap();
+    says(
+        &scene.refused("replace disk member-0 member-0 --destroy member-0"),
+        &["say which by its whole path"],
+    );
+    assert_eq!(scene.text("member-0"), "precious");
+    fs::remove_file(scene.path("member-0")).unwrap();
+    scene.done("replace disk member-0 member-0 --destroy member-0");
+    whole(&server);
+    server.stop();
+    fs::remove_file(scene.path("new")).unwrap();
+    let server = volume.serve(TURNS);
+    assert!(contents(&volume.socket())[7 << 20..8 << 20] == noise(8, 1 << 20));
     server.stop();
 }

@@ -21,8 +21,9 @@ pub(crate) struct MirrorArgs {
     #[arg(long, value_name = "TIME", value_parser = units::seconds, default_value = "1s")]
     pub(crate) turn: f64,
 
-    /// For how long a member has to have been quick behind its turn before it is read: it is looked at with small reads
-    #[arg(long, value_name = "TIME", value_parser = units::seconds, default_value = "100ms")]
+    /// For how long a member has to have been quick behind its turn before it is read: it is looked at with small reads;
+    /// 0 to read it at once
+    #[arg(long, value_name = "TIME", value_parser = units::seconds_or_none, default_value = "100ms")]
     pub(crate) rest: f64,
 
     /// It is read after so long even if it is not quick

@@ -237,7 +237,7 @@ Examples:
   evenkeel status disk
   evenkeel status disk --json | jq .occupancy
 
-Exit status: 0 it is well, 1 it failed, lacks a member or log device, or is not being served, 2 no volume.")]
+Exit status: 0 it is well, 1 it failed, lacks a member or log device, rebuilds one, or is not being served, 2 no volume.")]
 pub(crate) struct StatusArgs {
     /// The volume's folder
     #[arg(value_name = "VOL")]

@@ -7,6 +7,7 @@ use evenkeel_engine::ring::Standing;
 use evenkeel_engine::volume::{CheckReport, Mending, check};
 use evenkeel_host::event_loop::Loop;
 use evenkeel_host::volume::OpenVolume;
+use evenkeel_host::volume::member::Place;
 use evenkeel_host::volume::mirror::Mirror;
 use evenkeel_measure::report::format;
 
@@ -33,8 +34,15 @@ pub(super) struct Copies {
     checked: u64,
     wrong: u64,
     mended: u64,
-    /// Members and log devices that do not hold everything, and why.
-    lacking: Vec<(String, String)>,
+    lacking: Vec<Lacking>,
+}
+
+/// A member or log device that does not hold everything.
+struct Lacking {
+    place: String,
+    why: String,
+    /// Whether it is made whole without anybody's doing.
+    is_rebuilt: bool,
 }
 
 /// Reads all of a volume; of a mirror every copy, and mends them where that is wanted.
@@ -74,15 +82,22 @@ fn is_rebuilding(mirror: &Mirror) -> bool {
     mirror.ring.members().iter().any(|member| matches!(member.standing, Standing::Rebuilding { .. }))
 }
 
-fn lacking(mirror: &Mirror) -> Vec<(String, String)> {
-    let unknown = || "not known why".to_owned();
+fn lacking(mirror: &Mirror) -> Vec<Lacking> {
+    let left_out = |place: &Place, why: Option<String>| Lacking {
+        place: place.to_string(),
+        why: why.unwrap_or_else(|| "not known why".to_owned()),
+        is_rebuilt: false,
+    };
     let members = mirror.members().into_iter().filter_map(|member| match member.status.standing {
         Standing::InSync => None,
-        Standing::Rebuilding { .. } => Some((member.place.to_string(), "it lacks writes".to_owned())),
-        _ => Some((member.place.to_string(), member.why.unwrap_or_else(unknown))),
+        Standing::Rebuilding { .. } => {
+            let why = "it lacks writes".to_owned();
+            Some(Lacking { place: member.place.to_string(), why, is_rebuilt: true })
+        }
+        _ => Some(left_out(&member.place, member.why)),
     });
     let logs = mirror.log_devices().into_iter().filter(|log| log.standing != LogStanding::InSync);
-    members.chain(logs.map(|log| (log.place.to_string(), log.why.unwrap_or_else(unknown)))).collect()
+    members.chain(logs.map(|log| left_out(&log.place, log.why))).collect()
 }
 
 impl Copies {
@@ -94,7 +109,7 @@ impl Copies {
             format::count(self.wrong),
             format::count(self.mended)
         );
-        for (place, why) in &self.lacking {
+        for Lacking { place, why, .. } in &self.lacking {
             text.push_str(&format!("  without {place}: {why}\n"));
         }
         text
@@ -116,9 +131,11 @@ impl Copies {
         }
         match self.lacking.first() {
             None => Ok(()),
-            Some((place, why)) => Err(Failure::No(format!(
-                "{shown}: without {place} ({why}); serve the volume to have it rebuilt, or evenkeel replace {vol} {place} \
-                 NEW"
+            Some(Lacking { place, why, is_rebuilt: true }) => Err(Failure::No(format!(
+                "{shown}: without {place} ({why}); it is rebuilt while the volume is served"
+            ))),
+            Some(Lacking { place, why, is_rebuilt: false }) => Err(Failure::No(format!(
+                "{shown}: without {place} ({why}); put another in its place: evenkeel replace {vol} {place} NEW"
             ))),
         }
     }

@@ -9,10 +9,17 @@ use evenkeel_measure::report::format;
 use super::quoted;
 use crate::table::lay_out_with_text;
 
-/// Which members and log devices take no part, and what to do; `None` where all do.
+/// Which members and log devices do not count, and what to do; `None` where all do.
 pub(super) fn missing(volume: &Path, mirror: &MirrorStatus) -> Option<String> {
     let missing = mirror.missing();
-    let (first, _) = missing.first()?;
+    let Some((first, _)) = missing.first() else {
+        let rebuilding = mirror.members.iter().find(|member| member.standing == "rebuilding")?;
+        return Some(format!(
+            "{}: {} does not count before it is rebuilt",
+            volume.display(),
+            rebuilding.path
+        ));
+    };
     let all: Vec<String> = missing.iter().map(|(path, why)| format!("{path} ({why})")).collect();
     let vol = quoted(volume);
     Some(format!(

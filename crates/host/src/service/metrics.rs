@@ -116,6 +116,11 @@ fn text(watched: &Watched) -> String {
         ("requests_in_flight_bytes", "Bytes of requests not answered yet.", server.in_flight_bytes),
         ("requests_in_flight_peak_bytes", "The most there were.", server.in_flight_peak_bytes),
         ("requests_in_flight_max_bytes", "As many as there may be.", server.in_flight_max_bytes),
+        (
+            "losses_survived",
+            "Members, and as many log devices, that may go now.",
+            document.volume.losses_survived.into(),
+        ),
         ("failed", "1 once the volume takes no writes any more.", u64::from(document.failure.is_some())),
     ] {
         metric(&mut out, name, "gauge", help, value as f64);
@@ -131,7 +136,7 @@ fn text(watched: &Watched) -> String {
 fn members(out: &mut String, mirror: &MirrorStatus) {
     let number = |truth: bool| f64::from(u8::from(truth));
     type Of<T> = fn(&T, &dyn Fn(bool) -> f64) -> f64;
-    let of_members: [(&str, &str, &str, Of<MemberStatus>); 9] = [
+    let of_members: [(&str, &str, &str, Of<MemberStatus>); 10] = [
         ("member_in_sync", "gauge", "1 where it holds everything.", |it, number| {
             number(it.standing == "in-sync")
         }),
@@ -145,6 +150,12 @@ fn members(out: &mut String, mirror: &MirrorStatus) {
         ("member_rebuild_done_bytes", "gauge", "Bytes that a rebuild has copied to it.", |it, _| {
             it.rebuild_done_bytes.unwrap_or(0) as f64
         }),
+        (
+            "member_rebuild_size_bytes",
+            "gauge",
+            "Bytes that it is to copy; 0 where none is under way.",
+            |it, _| it.rebuild_size_bytes.unwrap_or(0) as f64,
+        ),
         (
             "member_rebuild_damaged_pages",
             "gauge",

@@ -99,13 +99,24 @@ impl Wish {
         let slot = find(folder, description, &self.old)?;
         let current = slot.of(description);
         let (old, mut made) = (current.place.clone(), Made::default());
-        if is_same(folder, &current.place, &self.new) {
-            let may_overwrite = self.destroy.contains(&self.new);
-            let replacement = Replacement { slot, old, new: current.clone(), may_overwrite };
-            return Ok(Prepared { replacement, made });
-        }
-        if find(folder, description, &self.new).is_ok() {
-            return refused(format!("{}: it is a member of this volume already; name another", self.new));
+        match find(folder, description, &self.new).ok() {
+            Some(found) if found == slot => {
+                let is_named = |named: &Place| *named == self.new || is_same(folder, &current.place, named);
+                if !is_same(folder, &current.place, &self.new) && self.new.path().is_some_and(Path::exists) {
+                    return refused(format!(
+                        "{}: the volume's member has that name, and so has what is there from here; say which by its whole \
+                         path",
+                        self.new
+                    ));
+                }
+                let may_overwrite = self.destroy.iter().any(is_named);
+                let replacement = Replacement { slot, old, new: current.clone(), may_overwrite };
+                return Ok(Prepared { replacement, made });
+            }
+            Some(_) => {
+                return refused(format!("{}: it is a member of this volume already; name another", self.new));
+            }
+            None => {}
         }
         let geometry = match slot {
             Slot::Member(_) => description.member_geometry(),
