@@ -471,6 +471,30 @@ fn what_a_member_did_not_answer_before_it_was_replaced_is_not_held_against_the_o
 }
 
 #[test]
+fn a_member_is_replaced_while_its_head_hangs_in_the_one_before() {
+    for after_us in (0..12_000).step_by(200) {
+        let (mut machine, _) = filled(Plan::mirror(2, 1), 71);
+        machine.live_whole(async |life| {
+            let (volume, ring, _) = life.open().await.unwrap();
+            let (writing, drive) = (volume.clone(), life.members[1].clone());
+            let falls_silent = silent(drive.counters().operations + after_us / 500);
+            life.env.spawn(async move {
+                drive.set_faults(falls_silent);
+                for number in 0..4 {
+                    let _written = writing.write(number * 4096, &[3; 4096], Durability::Durable).await;
+                    let _home = writing.checkpoint().await;
+                }
+            });
+            life.env.sleep(after_us * 1000).await;
+            ring.leave_out(1, DeviceError { doing: "be pulled", errno: 5 });
+            let image = Image::shared(life.members[1].image().geometry());
+            ring.replace(1, life.another(&image)).await.expect("the one before is nobody's concern");
+            whole(&ring, &life.env).await;
+        });
+    }
+}
+
+#[test]
 fn a_sector_that_nobody_can_read_does_not_end_a_rebuild() {
     let (mut machine, mut bytes) = filled(Plan::mirror(2, 1), 71);
     let bad = machine.page_on_member(30);

@@ -62,8 +62,7 @@ pub(super) struct Member<M> {
     /// What is durable on it, and it knows.
     pub(super) mark: Cell<Mark>,
     pub(super) head: Cell<Option<RingHead>>,
-    head_taken: Cell<bool>,
-    head_free: Notify,
+    head_turn: RefCell<Rc<HeadTurn>>,
     /// Why it was left out, if it failed in this run.
     pub(super) failure: RefCell<Option<DeviceError>>,
     /// Bytes written to it and how long it was writing, over its last turns.
@@ -79,13 +78,20 @@ pub(super) struct Member<M> {
     pub(super) region: Region,
 }
 
-/// The right to write a head, until this is dropped: also by whoever waited too long for its device.
-struct HeadTaken<'a, M>(&'a Member<M>);
+/// Who writes a head to a device now: one that is put in its place is not kept waiting by what hangs in it.
+#[derive(Debug, Default)]
+struct HeadTurn {
+    taken: Cell<bool>,
+    free: Notify,
+}
 
-impl<M> Drop for HeadTaken<'_, M> {
+/// The right to write a head, until this is dropped: also by whoever waited too long for its device.
+struct HeadTaken(Rc<HeadTurn>);
+
+impl Drop for HeadTaken {
     fn drop(&mut self) {
-        self.0.head_taken.set(false);
-        self.0.head_free.all();
+        self.0.taken.set(false);
+        self.0.free.all();
     }
 }
 
@@ -106,8 +112,7 @@ impl<M: Device> Member<M> {
             reads_under_way: Cell::default(),
             mark: Cell::default(),
             head: Cell::default(),
-            head_taken: Cell::default(),
-            head_free: Notify::default(),
+            head_turn: RefCell::default(),
             failure: RefCell::default(),
             drained: Cell::default(),
             drain: RefCell::default(),
@@ -133,6 +138,7 @@ impl<M: Device> Member<M> {
     pub(super) fn replace(&self, device: M) {
         self.device.replace(Some(Rc::new(device)));
         self.drain.replace(Rc::default());
+        self.head_turn.replace(Rc::default());
         self.failure.replace(None);
         self.head.set(None);
         self.mark.set(Mark::default());
@@ -165,10 +171,13 @@ impl<M: Device> Member<M> {
         &self,
         next: impl FnOnce(Option<RingHead>) -> RingHead,
     ) -> Result<(), DeviceError> {
-        self.head_free.until(|| (!self.head_taken.replace(true)).then_some(())).await;
-        let _taken = HeadTaken(self);
+        let (device, turn) = (self.device()?, Rc::clone(&self.head_turn.borrow()));
+        turn.free.until(|| (!turn.taken.replace(true)).then_some(())).await;
+        let _taken = HeadTaken(turn);
+        if !self.has(&device) {
+            return Err(DeviceError { doing: "write to a member that was replaced", errno: ENXIO });
+        }
         let head = next(self.head.get());
-        let device = self.device()?;
         device.write(head.offset(), &head.encode(), Durability::Durable).await?;
         // What was written to a device that was replaced meanwhile says nothing of the new one.
         if self.has(&device) {
