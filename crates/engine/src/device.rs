@@ -159,6 +159,9 @@ pub trait Device: 'static {
         false
     }
 
+    /// The first record that is written to it from now on has this number: what it holds of older ones was read.
+    fn goes_on_with(&self, _sequence: u64) {}
+
     /// The next superblock is the last that is written to it, and begins its log behind everything.
     fn is_about_to_close(&self) {}
 

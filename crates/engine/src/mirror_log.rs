@@ -132,6 +132,10 @@ impl<E: Env, L: Device, M: Device> Device for MirrorLog<E, L, M> {
         of_either!(self, it => it.is_in_parts())
     }
 
+    fn goes_on_with(&self, sequence: u64) {
+        of_either!(self, it => it.goes_on_with(sequence));
+    }
+
     fn is_about_to_close(&self) {
         of_either!(self, it => it.is_about_to_close());
     }

@@ -8,6 +8,8 @@ use evenkeel_engine::error::Error;
 use evenkeel_engine::format::layout::LOG_COPIES;
 use evenkeel_engine::format::ring_head;
 use evenkeel_engine::ring::{Standing, WindowOptions};
+use evenkeel_sim::cuts::{CutKind, CutPlan};
+use evenkeel_sim::faults::Faults;
 
 use ring_machine::{Machine, PAGE, Plan, dead, noise};
 
@@ -185,4 +187,33 @@ fn a_member_that_was_replaced_while_the_volume_was_served_is_a_part_of_the_log_o
     }
     machine.members_gone = vec![0];
     assert!(machine.contents() == bytes);
+}
+
+#[test]
+fn a_member_that_fails_as_the_volume_opens_is_needed_for_what_the_log_held_before() {
+    let mut were_cut = 0;
+    for (write, at_event) in (0..4).flat_map(|write| (20..60).step_by(4).map(move |event| (write, event))) {
+        let (mut machine, mut bytes) = filled(Plan::with_log_on_members(2), 19);
+        // Records of several turns, so that each member has some.
+        machine.live_whole(async |life| {
+            let (volume, ..) = life.open().await.unwrap();
+            for page in 0..6 {
+                volume.write(page * PAGE, &[5; 4096], Durability::Durable).await.unwrap();
+                life.env.sleep(7_000_000).await;
+            }
+        });
+        machine.power_cut();
+        bytes[..6 * 4096].fill(5);
+        machine.member_faults[0] = Faults { failing_writes: write..write + 1, ..Faults::default() };
+        let cut = CutPlan { at_event: Some(at_event), kind: CutKind::PowerCut };
+        let (ended, _) = machine.live(cut, async |life| {
+            let (volume, ..) = life.open().await.unwrap();
+            let _closed = volume.close().await;
+        });
+        machine.power_cut();
+        were_cut += u32::from(ended.is_err());
+        machine.member_faults[0] = Faults::default();
+        assert!(machine.contents() == bytes, "write {write} failed, cut at event {at_event}");
+    }
+    assert!(were_cut > 20);
 }

@@ -79,7 +79,7 @@ pub(super) struct LogState {
     noting: Cell<bool>,
     /// Writes that wait for a member's turn.
     waiting: Cell<usize>,
-    /// The first record of this opening; 0 before there is one.
+    /// The first record of this opening, written or not; 0 in a new volume.
     first: Cell<u64>,
     /// Bytes of a sector of the log.
     sector_bytes: Cell<usize>,
@@ -233,8 +233,6 @@ impl<E: Env, M: Device> MemberLog<E, M> {
         loop {
             let writers = self.writers().await?;
             let writers = if is_planted(Bug::RingLogWritesReaders) { inner.in_sync() } else { writers };
-            let log = &inner.log;
-            log.first.set(if log.first.get() == 0 { sequence } else { log.first.get() });
             for place in (0..inner.members.len()).filter(|&place| has(writers, place)) {
                 let region = &inner.members[place].region;
                 region.newest.set(region.newest.get().max(sequence));
@@ -512,10 +510,9 @@ impl<E: Env, M: Device> Inner<E, M> {
 
     /// Whether the log begins, with this superblock, behind everything that a member was given.
     fn has_passed(&self, place: usize, superblock: &Superblock) -> bool {
-        let Superblock { tail_sequence, acknowledged, .. } = *superblock;
         let (first, newest) = (self.log.first.get(), self.members[place].region.newest.get());
-        let has_passed_older = if first == 0 { tail_sequence > acknowledged } else { tail_sequence >= first };
-        has_passed_older && tail_sequence > newest || is_planted(Bug::RingLogForgetsSoon)
+        let has_passed = superblock.tail_sequence >= first && superblock.tail_sequence > newest;
+        has_passed || is_planted(Bug::RingLogForgetsSoon)
     }
 
     fn all_passed(&self, superblock: &Superblock) -> bool {
@@ -640,6 +637,10 @@ impl<E: Env, M: Device> Device for MemberLog<E, M> {
 
     fn is_in_parts(&self) -> bool {
         true
+    }
+
+    fn goes_on_with(&self, sequence: u64) {
+        self.0.0.log.first.set(sequence);
     }
 
     fn is_about_to_close(&self) {

@@ -156,6 +156,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         if log_lags {
             superblocks.catch_up().await?;
         }
+        log.goes_on_with(found.next.sequence);
         log.resume(superblock.volume, superblock.home_state, epoch).await?;
         superblocks.advance(|next| next.epoch = epoch).await?;
         buffer.tune(options.tuning);

@@ -106,6 +106,10 @@ impl<D: Device, S: Device> Device for OneOrSeveral<D, S> {
         of_either!(self, it => it.wants_checkpoint())
     }
 
+    fn goes_on_with(&self, sequence: u64) {
+        of_either!(self, it => it.goes_on_with(sequence));
+    }
+
     fn is_about_to_close(&self) {
         of_either!(self, it => it.is_about_to_close());
     }

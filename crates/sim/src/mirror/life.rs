@@ -361,7 +361,7 @@ impl Machine {
         let (arena, scene) = (life.arena, Rc::clone(&life.scene));
         let opened = Rc::new(RefCell::new(None));
         let to_count = Rc::clone(&opened);
-        let refused = Rc::new(Cell::new(false));
+        let refused = Rc::new(RefCell::new(None));
         let was_refused = Rc::clone(&refused);
         let judged_now = Rc::new(Cell::new(false));
         let has_judged = Rc::clone(&judged_now);
@@ -378,8 +378,8 @@ impl Machine {
                 scene.env.spawn(Rc::clone(&scene).end_with_a_rebuild(random.fork()));
             }
             let volume = match scene.open(arena, &setup).await {
-                Err(Error::Unusable(_)) if setup.has_log_on_members() => {
-                    was_refused.set(true);
+                Err(Error::Unusable(why)) if setup.has_log_on_members() => {
+                    was_refused.replace(Some(why));
                     return Ok(Ok(()));
                 }
                 opened => opened?,
@@ -447,9 +447,9 @@ impl Machine {
         let before: Vec<(Kind, Disk)> = self.devices.clone();
         let violation = self.end_life(&life.executor, &life.scene, plan);
         drop(life.executor);
-        if refused.get() {
+        if let Some(why) = refused.take() {
             self.outcome.tally.refused_in_parts += 1;
-            self.note(|| "it refused to open".to_owned());
+            self.note(|| format!("it refused to open: {why}"));
             if !may_refuse {
                 return Err(Violation::of("it refuses to open though all of its log is there"));
             }
