@@ -481,15 +481,15 @@ impl<E: Env, M: Device> Inner<E, M> {
         let (version, needed) = (before.version + 1, before.needed | 1 << place);
         let is_in_log = &self.members[place].region.is_in_log;
         let was_in_log = is_in_log.replace(true);
-        log.places.set(LogPlaces { version, needed, empty_on: 0 });
-        // First on itself: whoever is named is known to hold a part of the log.
+        // First on itself: whoever is named is known to hold a part of the log. No head of another member, which may be
+        // written at any time, names it before that is durable.
         let is_told = self.tell_for_good(1 << place).await != 0;
         // Another device may have been put there meanwhile.
         if !is_told || !is_in_log.get() {
             is_in_log.set(was_in_log && is_in_log.get());
-            log.places.set(LogPlaces { version: version + 1, ..before });
             return self.check_alive();
         }
+        log.places.set(LogPlaces { version, needed, empty_on: 0 });
         // Those who do not know of it would be taken for enough.
         if self.tell_for_good(self.in_sync()).await & before.needed == 0 {
             return Err(DeviceError { doing: "tell a member who holds the log", errno: EIO });
