@@ -218,7 +218,9 @@ Exit status: 0 done, 2 wrong usage, or probes that measured unlike things.";
 ///
 /// With --exhaustive, each seed stands for a small workload instead. The power is cut at every moment between two
 /// events of its drives, and there in every outcome: each subset of up to 12 unflushed sectors, a sample of more,
-/// torn ones where drives may tear; and again within recoveries.
+/// torn ones where drives may tear; and again within recoveries. On a ring (two members, unless told otherwise, with two
+/// log devices or the log on the members) also with each choice of drives lost that leaves one of each, and each subset
+/// of up to 8 sectors that matter.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = SIM_EXAMPLES)]
 pub(crate) struct SimArgs {
@@ -244,7 +246,7 @@ pub(crate) struct SimArgs {
     pub(crate) keep_going: bool,
 
     /// Try every crash of small workloads, one workload for each seed
-    #[arg(long, conflicts_with_all = ["seeds", "cuts", "layout", "keep_going"], help_heading = "Every crash")]
+    #[arg(long, conflicts_with_all = ["seeds", "cuts", "keep_going"], help_heading = "Every crash")]
     pub(crate) exhaustive: bool,
 
     /// Stop at so many crash states, of as many workloads as it takes, from that of --seed on
@@ -306,6 +308,7 @@ Examples:
   evenkeel sim --layout mirror --seeds 100000       rings, while members and log devices die, lie and rot
   evenkeel sim --exhaustive --states 100000         every crash of small workloads
   evenkeel sim --exhaustive --seed 7 --state 815    one crash state, as a failure names it
+  evenkeel sim --exhaustive --layout mirror         every crash of small rings, with drives lost at the same time
 
 Exit status: 0 no promise was broken, 1 one was, 2 wrong usage, 130 interrupted.";
 

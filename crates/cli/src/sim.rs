@@ -112,16 +112,20 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
         Some(first) => Err(Failure::No(format!(
             "seed {} breaks a promise; see it again with `evenkeel sim{} --seed {} --seeds 1 --cuts {}`",
             first.seed,
-            if args.layout == SimLayout::Single {
-                String::new()
-            } else {
-                format!(" --layout {}", args.layout)
-            },
+            layout_option(args),
             first.seed,
             args.cuts
         ))),
         None if seeds < args.seeds => Err(Failure::Interrupted),
         None => Ok(()),
+    }
+}
+
+/// What says on the command line which layout it is; nothing where that need not be said.
+fn layout_option(args: &SimArgs) -> String {
+    match args.layout {
+        SimLayout::Single => String::new(),
+        SimLayout::Mirror(_) => format!(" --layout {}", args.layout),
     }
 }
 

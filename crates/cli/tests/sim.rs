@@ -33,7 +33,7 @@ fn layouts_that_there_are_not_are_refused() {
     for layout in ["mirror:0", "mirror:6", "mirror:x", "rs"] {
         assert_eq!(scene.run(&format!("sim --layout {layout}")).code, Some(2), "{layout}");
     }
-    assert_eq!(scene.run("sim --exhaustive --layout mirror").code, Some(2));
+    assert_eq!(scene.run("sim --exhaustive --layout rs").code, Some(2));
 }
 
 #[test]
@@ -74,4 +74,13 @@ fn one_crash_state_is_tried_again_alone() {
     let ran = scene.run("sim --exhaustive --seed 4 --state 3000000");
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
     says(&ran.stderr, &["has no state 3000000"]);
+}
+
+#[test]
+fn every_crash_of_a_small_ring_is_counted_with_drives_lost_and_tried_again_alone() {
+    let scene = Scene::new();
+    let ran = scene.done("sim --exhaustive --layout mirror --states 3000 --seed 6");
+    says(&ran.stdout, &[" crash states (", " with drives lost, ", " 0 failures; "]);
+    let ran = scene.done("sim --exhaustive --layout mirror --seed 6 --state 1000");
+    says(&ran.stdout, &[" 1 crash states (", " 0 failures; "]);
 }

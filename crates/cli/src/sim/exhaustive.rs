@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use evenkeel_host::interrupt::Interrupt;
 use evenkeel_measure::report::format;
-use evenkeel_sim::exhaustive::{self, Broken, Tried};
+use evenkeel_sim::exhaustive::{self, Broken, Layout, Tried};
 
 use super::{listen, progress_bar, workers};
-use crate::args::SimArgs;
+use crate::args::{SimArgs, SimLayout};
 use crate::failure::Failure;
 use crate::stdout::say;
 
@@ -21,12 +21,22 @@ struct Tally {
     broken: Vec<(u64, Broken)>,
 }
 
+/// Members of a ring, unless told otherwise.
+const MEMBERS: usize = 2;
+
+fn layout(args: &SimArgs) -> Layout {
+    match args.layout {
+        SimLayout::Single => Layout::Single,
+        SimLayout::Mirror(members) => Layout::Mirror { members: members.unwrap_or(MEMBERS) },
+    }
+}
+
 /// Tries every crash of one workload after the other, on every processor, and prints what happened.
 pub(super) fn run(args: &SimArgs) -> Result<(), Failure> {
     let interrupt = listen()?;
     let started = Instant::now();
     let tally = match args.state {
-        Some(state) => one_state(args.seed, state),
+        Some(state) => one_state(args, state),
         None => many_states(args, &interrupt),
     };
     if let Some(state) = args.state.filter(|_| tally.broken.is_empty() && tally.tried.states == 0) {
@@ -35,23 +45,25 @@ pub(super) fn run(args: &SimArgs) -> Result<(), Failure> {
             args.seed
         )));
     }
-    say(&summary(&tally, started.elapsed()))?;
+    say(&summary(args, &tally, started.elapsed()))?;
     match tally.broken.first() {
-        Some((seed, Broken { state: Some(state), .. })) => Err(Failure::No(format!(
-            "a crash breaks a promise; see it again with `evenkeel sim --exhaustive --seed {seed} --state {state}`"
-        ))),
-        Some((seed, _)) => Err(Failure::No(format!(
-            "a workload breaks a promise; see it again with `evenkeel sim --exhaustive --seed {seed} --state 0`"
-        ))),
+        Some((seed, Broken { state, .. })) => {
+            let what = if state.is_some() { "a crash" } else { "a workload" };
+            let state = state.unwrap_or(0);
+            Err(Failure::No(format!(
+                "{what} breaks a promise; see it again with `evenkeel sim --exhaustive{} --seed {seed} --state {state}`",
+                super::layout_option(args)
+            )))
+        }
         None if args.state.is_none() && tally.tried.states < args.states => Err(Failure::Interrupted),
         None => Ok(()),
     }
 }
 
-fn one_state(seed: u64, state: u64) -> Tally {
-    match exhaustive::run(seed, Some(state), |_| true) {
+fn one_state(args: &SimArgs, state: u64) -> Tally {
+    match exhaustive::run(layout(args), args.seed, Some(state), |_| true) {
         Ok(tried) => Tally { tried, broken: Vec::new() },
-        Err(broken) => Tally { tried: Tried::default(), broken: vec![(seed, broken)] },
+        Err(broken) => Tally { tried: Tried::default(), broken: vec![(args.seed, broken)] },
     }
 }
 
@@ -69,7 +81,7 @@ fn many_states(args: &SimArgs, interrupt: &Interrupt) -> Tally {
                     let seed = next.fetch_add(1, Ordering::Relaxed); // beyond the last it begins again at 0
                     let mut counted = 0;
                     let mut so_far = Tried::default();
-                    let tried = exhaustive::run(seed, None, |tried| {
+                    let tried = exhaustive::run(layout(args), seed, None, |tried| {
                         bar.set_position(done.fetch_add(tried.states - counted, Ordering::Relaxed));
                         counted = tried.states;
                         so_far = *tried;
@@ -94,7 +106,7 @@ fn many_states(args: &SimArgs, interrupt: &Interrupt) -> Tally {
     tally
 }
 
-fn summary(tally: &Tally, elapsed: Duration) -> String {
+fn summary(args: &SimArgs, tally: &Tally, elapsed: Duration) -> String {
     let mut text = String::new();
     for (seed, Broken { state, violation }) in &tally.broken {
         let state = state.map_or_else(|| "before any cut".to_owned(), |state| format!("state {state}"));
@@ -103,7 +115,7 @@ fn summary(tally: &Tally, elapsed: Duration) -> String {
     let tried = &tally.tried;
     text + &format!(
         "{} workloads to their end, {} moments of a cut ({} in every outcome, {} in a sample), {} crash states ({} with \
-         torn sectors), {} more by cuts within the recoveries of {} of them; {} recoveries of distinct contents, {} \
+         torn sectors{}), {} more by cuts within the recoveries of {} of them; {} recoveries of distinct contents, {} \
          failures; {}\n",
         format::count(tried.workloads),
         format::count(tried.moments),
@@ -111,10 +123,23 @@ fn summary(tally: &Tally, elapsed: Duration) -> String {
         format::count(tried.sampled_moments),
         format::count(tried.states),
         format::count(tried.torn_states),
+        lost_in_words(args, tried),
         format::count(tried.recovery_states),
         format::count(tried.recoveries_cut),
         format::count(tried.recoveries),
         tally.broken.len(),
         format::duration(elapsed.as_secs_f64())
     )
+}
+
+/// How many states a ring was in without some of its drives.
+fn lost_in_words(args: &SimArgs, tried: &Tried) -> String {
+    match args.layout {
+        SimLayout::Single => String::new(),
+        SimLayout::Mirror(_) => format!(
+            ", {} with drives lost, {} refused for want of a part of the log",
+            format::count(tried.states_without),
+            format::count(tried.refusals)
+        ),
+    }
 }

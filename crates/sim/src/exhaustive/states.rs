@@ -18,16 +18,39 @@ pub const EVERY_TORN_SECTORS: usize = 6;
 /// Outcomes drawn where there are too many to try all.
 const SAMPLED: usize = 256;
 
+/// As [`EVERY_SUBSET_SECTORS`], where they are on several drives.
+pub const EVERY_SUBSET_SECTORS_OF_SEVERAL: usize = 8;
+
+/// As [`EVERY_TORN_SECTORS`], where they are on several drives.
+pub const EVERY_TORN_SECTORS_OF_SEVERAL: usize = 4;
+
+/// As [`SAMPLED`], where they are on several drives.
+const SAMPLED_OF_SEVERAL: usize = 32;
+
 /// Whether [`outcomes`] are all that there are.
-pub(super) fn are_all_tried(sectors: usize, may_tear: bool) -> bool {
-    sectors <= if may_tear { EVERY_TORN_SECTORS } else { EVERY_SUBSET_SECTORS }
+pub(super) fn are_all_tried(groups: &[usize], may_tear: bool) -> bool {
+    let sectors: usize = groups.iter().sum();
+    sectors <= if may_tear { EVERY_TORN_SECTORS } else { every_subset_max(groups) }
 }
 
-/// The outcomes of a cut with so many sectors unflushed.
-pub(super) fn outcomes(sectors: usize, may_tear: bool, random: &mut Random) -> Vec<Vec<Fate>> {
+/// The outcomes of a cut with so many sectors unflushed in each group.
+pub(super) fn outcomes(groups: &[usize], may_tear: bool, random: &mut Random) -> Vec<Vec<Fate>> {
+    let sectors = groups.iter().sum();
+    match sectors <= every_subset_max(groups) || groups.len() == 1 {
+        true => of_one(sectors, may_tear, random),
+        false => of_several(groups, may_tear, random),
+    }
+}
+
+/// Unflushed sectors of these groups together of which every subset is tried.
+fn every_subset_max(groups: &[usize]) -> usize {
+    if groups.len() == 1 { EVERY_SUBSET_SECTORS } else { EVERY_SUBSET_SECTORS_OF_SEVERAL }
+}
+
+fn of_one(sectors: usize, may_tear: bool, random: &mut Random) -> Vec<Vec<Fate>> {
     let mut all = match sectors <= EVERY_SUBSET_SECTORS {
         true => every_subset(sectors),
-        false => some_subsets(sectors, random),
+        false => some_subsets(sectors, SAMPLED, random),
     };
     if may_tear && sectors > 0 {
         match sectors <= EVERY_TORN_SECTORS {
@@ -38,22 +61,54 @@ pub(super) fn outcomes(sectors: usize, may_tear: bool, random: &mut Random) -> V
     all
 }
 
+/// Those of each group, beside all others lost and all others landed; then a sample of all together.
+fn of_several(groups: &[usize], may_tear: bool, random: &mut Random) -> Vec<Vec<Fate>> {
+    let sectors: usize = groups.iter().sum();
+    let mut all = Vec::new();
+    let mut before = 0;
+    for &group in groups.iter().filter(|sectors| **sectors > 0) {
+        let after = sectors - before - group;
+        let mut own = match group <= EVERY_SUBSET_SECTORS_OF_SEVERAL {
+            true => every_subset(group),
+            false => some_subsets(group, SAMPLED_OF_SEVERAL, random),
+        };
+        if may_tear && group > 0 && group <= EVERY_TORN_SECTORS_OF_SEVERAL {
+            every_torn(group, random, &mut own);
+        }
+        for extreme in [Fate::Lost, Fate::Landed] {
+            all.extend(
+                own.iter().map(|own| [&vec![extreme; before], &own[..], &vec![extreme; after]].concat()),
+            );
+        }
+        before += group;
+    }
+    let fate = |random: &mut Random, share| match may_tear {
+        true => any_fate(random),
+        false => landed_if(random.chance(share)),
+    };
+    for _ in 0..SAMPLED_OF_SEVERAL {
+        let share = random.unit();
+        all.push((0..sectors).map(|_| fate(random, share)).collect());
+    }
+    all
+}
+
 fn every_subset(sectors: usize) -> Vec<Vec<Fate>> {
     let subset = |mask: u32| (0..sectors).map(|sector| landed_if(mask >> sector & 1 == 1)).collect();
     (0..1 << sectors).map(subset).collect()
 }
 
-fn some_subsets(sectors: usize, random: &mut Random) -> Vec<Vec<Fate>> {
+fn some_subsets(sectors: usize, sampled: usize, random: &mut Random) -> Vec<Vec<Fate>> {
     let subset =
         |lands: &dyn Fn(usize) -> bool| (0..sectors).map(|sector| landed_if(lands(sector))).collect();
-    let mut some: Vec<Vec<Fate>> = Vec::with_capacity(3 * sectors + SAMPLED);
+    let mut some: Vec<Vec<Fate>> = Vec::with_capacity(3 * sectors + sampled);
     for at in 0..sectors {
         some.push(subset(&|sector| sector == at));
         some.push(subset(&|sector| sector != at));
         some.push(subset(&|sector| sector < at));
     }
     some.push(subset(&|_| true));
-    for _ in 0..SAMPLED {
+    for _ in 0..sampled {
         let share = random.unit();
         some.push((0..sectors).map(|_| landed_if(random.chance(share))).collect());
     }
@@ -100,33 +155,33 @@ mod tests {
     #[test]
     fn few_sectors_land_in_every_subset_once() {
         for sectors in 0..=EVERY_SUBSET_SECTORS {
-            let tried = outcomes(sectors, false, &mut Random::new(1));
+            let tried = outcomes(&[sectors], false, &mut Random::new(1));
             assert_eq!((tried.len(), distinct(&tried)), (1 << sectors, 1 << sectors));
-            assert!(are_all_tried(sectors, false));
+            assert!(are_all_tried(&[sectors], false));
         }
-        assert!(!are_all_tried(EVERY_SUBSET_SECTORS + 1, false));
+        assert!(!are_all_tried(&[EVERY_SUBSET_SECTORS + 1], false));
     }
 
     #[test]
     fn few_sectors_are_lost_landed_or_torn_in_every_combination() {
         for sectors in 0..=EVERY_TORN_SECTORS {
-            let tried = outcomes(sectors, true, &mut Random::new(1));
+            let tried = outcomes(&[sectors], true, &mut Random::new(1));
             let all = 3_usize.pow(sectors as u32);
             assert_eq!((tried.len(), distinct(&tried)), (all, all));
-            assert!(are_all_tried(sectors, true));
+            assert!(are_all_tried(&[sectors], true));
         }
-        assert!(!are_all_tried(EVERY_TORN_SECTORS + 1, true));
+        assert!(!are_all_tried(&[EVERY_TORN_SECTORS + 1], true));
     }
 
     #[test]
     fn of_many_sectors_a_sample_is_tried_that_holds_the_extremes() {
-        let tried = outcomes(40, false, &mut Random::new(1));
+        let tried = outcomes(&[40], false, &mut Random::new(1));
         for extreme in [Fate::Lost, Fate::Landed] {
             assert!(tried.contains(&vec![extreme; 40]), "{extreme:?}");
         }
         assert!(distinct(&tried) > 3 * 40 + SAMPLED / 2);
         let torn = |fates: &Vec<Fate>| fates.iter().any(|fate| matches!(fate, Fate::Torn(_)));
         assert!(!tried.iter().any(torn));
-        assert!(outcomes(40, true, &mut Random::new(1)).iter().filter(|fates| torn(fates)).count() > 200);
+        assert!(outcomes(&[40], true, &mut Random::new(1)).iter().filter(|fates| torn(fates)).count() > 200);
     }
 }

@@ -1,5 +1,7 @@
 //! What a power cut leaves of an [`Image`]: which versions of its sectors land, and which sectors are torn.
 
+use std::collections::BTreeSet;
+
 use super::{Image, SECTOR_BYTES_MAX};
 use crate::random::Random;
 use crate::trace;
@@ -64,6 +66,22 @@ impl Image {
     /// Sector versions that a power cut may land or lose: every subset of them is a possible outcome.
     pub fn pending_len(&self) -> usize {
         self.versions().len()
+    }
+
+    /// Of each sector version that may still land, whether it or another one of its sector is anything else than what is
+    /// durable there. What becomes of the others, if they are not torn, makes no difference.
+    pub fn pending_changes(&self) -> Vec<bool> {
+        let versions = self.versions();
+        let differs = |version: &Version| {
+            let extent = self.sector_extent(version.sector);
+            let (mut old, mut new) = (vec![0; extent.len as usize], vec![0; extent.len as usize]);
+            self.medium.read(extent.offset, &mut old);
+            self.pending[version.pending].fill(extent.offset, &mut new);
+            old != new
+        };
+        let changing: BTreeSet<u64> =
+            versions.iter().filter(|version| differs(version)).map(|version| version.sector).collect();
+        versions.iter().map(|version| changing.contains(&version.sector)).collect()
     }
 
     /// The power fails, and the sector versions land whose bit in `mask` is set: bit i is the i-th in order

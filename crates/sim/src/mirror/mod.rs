@@ -23,6 +23,7 @@ use crate::tally::tally;
 use life::{End, Fate, Machine, Work};
 use mishaps::Mishap;
 pub use setup::Setup;
+pub(crate) use setup::draw_ring;
 
 tally! {
     "What befell members and log devices, and what came of it.",

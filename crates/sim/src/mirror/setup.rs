@@ -136,7 +136,7 @@ impl Setup {
 }
 
 /// Turns so short that a life has many, and a rebuild of many pieces.
-fn draw_ring(random: &mut Random) -> RingOptions {
+pub(crate) fn draw_ring(random: &mut Random) -> RingOptions {
     let policies = [Policy::Turns, Policy::Turns, Policy::Mixed, Policy::ReadFirst, Policy::ReadAround];
     RingOptions {
         policy: *random.pick(&policies),
