@@ -9,7 +9,7 @@
 //!    before; each moment in a few outcomes drawn from those of 1. Once a recovery has served all bytes, they must be
 //!    there again.
 //! 4. Of a ring, each state is tried with each choice of drives that may remain: one member and one log device that have
-//!    everything, and any of the others. Cuts within recoveries too, so that who was gone comes back, and who was there
+//!    everything, and any of the others; or, of one kind, only such as lack something: then it may refuse. Cuts within recoveries too, so that who was gone comes back, and who was there
 //!    is lost. A recovery that is cut goes on until every member counts again, and all copies are looked at.
 //! 5. A seed and the number of a state name that state: [`run`] can be asked for it alone. A panic breaks a promise of
 //!    the state in which it is.
@@ -71,7 +71,7 @@ pub struct Tried {
     pub recoveries_cut: u64,
     /// Crash states judged that these cuts left, beside `states`.
     pub recovery_states: u64,
-    /// States, of either, in which the volume refused to open, as one may whose log is on its members.
+    /// States, of either, in which the volume refused to open, as it may.
     pub refusals: u64,
     /// Drives recovered from, each of another content.
     pub recoveries: u64,

@@ -11,10 +11,10 @@ use evenkeel_sim::exhaustive::{Layout, Tried, run};
 const STATES: u64 = 1_000_000;
 
 /// The same on rings.
-const RING_STATES: u64 = 100_000;
+const RING_STATES: u64 = 40_000;
 
 /// Of one workload on a ring: some have many.
-const RING_STATES_OF_ONE: u64 = 10_000;
+const RING_STATES_OF_ONE: u64 = 4_000;
 
 const THREADS: usize = 2;
 

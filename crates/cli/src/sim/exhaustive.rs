@@ -137,7 +137,7 @@ fn lost_in_words(args: &SimArgs, tried: &Tried) -> String {
     match args.layout {
         SimLayout::Single => String::new(),
         SimLayout::Mirror(_) => format!(
-            ", {} with drives lost, {} refused for want of a part of the log",
+            ", {} with drives lost, {} refused for want of a drive",
             format::count(tried.states_without),
             format::count(tried.refusals)
         ),

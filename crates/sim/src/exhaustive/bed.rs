@@ -1,5 +1,6 @@
 //! What a small volume lies on, and which of it a cut may take along.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use evenkeel_engine::device::Device;
@@ -48,6 +49,9 @@ pub(super) trait Bed: Clone + 'static {
     /// Drives of one kind, which stand in for each other, have one number.
     fn kind(&self, drive: usize) -> usize;
 
+    /// Of so many kinds none that remains may have everything: the volume then knows it by those of the others.
+    fn kinds_without_max(&self) -> usize;
+
     /// Whether the system keeps what it reads of this drive in memory.
     fn is_cached(&self, drive: usize) -> bool;
 
@@ -88,17 +92,32 @@ pub(super) trait Bed: Clone + 'static {
     async fn settle(machine: &Machine<Self>, volume: &VolumeOn<Self>) -> Result<(), Violation>;
 }
 
-/// Every choice of drives that may be there, so that of each kind one has everything: all of them first.
+/// Every choice of drives that may be there, all of them first: some of each kind, and of each kind but one at most one that
+/// has everything.
 pub(super) fn choices<B: Bed>(bed: &B, have_all: &[bool]) -> Vec<Vec<bool>> {
     let drives = have_all.len();
     if !B::IS_REDUNDANT {
         return vec![vec![true; drives]];
     }
     let choice = |lost: u32| -> Vec<bool> { (0..drives).map(|drive| lost >> drive & 1 == 0).collect() };
-    let is_enough = |there: &Vec<bool>| {
-        (0..drives).all(|drive| {
-            (0..drives).any(|other| bed.kind(other) == bed.kind(drive) && there[other] && have_all[other])
-        })
+    let is_some_of_each = |there: &Vec<bool>| {
+        let is_there = |kind: usize| (0..drives).any(|drive| bed.kind(drive) == kind && there[drive]);
+        (0..drives).all(|drive| is_there(bed.kind(drive)))
     };
-    (0..1 << drives).map(choice).filter(is_enough).collect()
+    let is_tried = |there: &Vec<bool>| {
+        is_some_of_each(there) && kinds_without(bed, have_all, there) <= bed.kinds_without_max()
+    };
+    (0..1 << drives).map(choice).filter(is_tried).collect()
+}
+
+/// Kinds of which none that is there has everything.
+pub(super) fn kinds_without<B: Bed>(bed: &B, have_all: &[bool], there: &[bool]) -> usize {
+    let drives = 0..have_all.len();
+    let with: BTreeSet<usize> = drives
+        .clone()
+        .filter(|&drive| there[drive] && have_all[drive])
+        .map(|drive| bed.kind(drive))
+        .collect();
+    let kinds: BTreeSet<usize> = drives.map(|drive| bed.kind(drive)).collect();
+    kinds.difference(&with).count()
 }

@@ -8,7 +8,7 @@ use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::options::OpenOptions;
 
-use super::bed::{Bed, Drives, VolumeOn, choices};
+use super::bed::{Bed, Drives, VolumeOn, kinds_without};
 use super::small::{SIZE_BYTES, Small};
 use crate::arena::{ArenaBytes, SimArena};
 use crate::cuts::{CutKind, CutPlan, Cuts};
@@ -156,8 +156,8 @@ impl<B: Bed> Lives<B> {
     pub(super) fn moments(&self, world: &World) -> Result<Vec<World>, Violation> {
         let moments = Rc::new(RefCell::new(Vec::new()));
         let all = vec![true; world.drives.images.len()];
-        let there =
-            Some(self.bed.there()).filter(|there| choices(&self.bed, &world.drives.have_all).contains(there));
+        let there = Some(self.bed.there())
+            .filter(|there| kinds_without(&self.bed, &world.drives.have_all, there) == 0);
         let (last, _) = self.work(world, &there.unwrap_or(all), None, Some(Rc::clone(&moments)))?;
         let mut moments = moments.take();
         moments.push(last);

@@ -13,7 +13,7 @@ use evenkeel_engine::options::{CreateOptions, OpenOptions};
 use evenkeel_engine::ring::{Ring, RingOptions, Standing};
 use evenkeel_engine::volume::{Volume, check, create};
 
-use super::bed::{Bed, Drives, VolumeOn};
+use super::bed::{Bed, Drives, VolumeOn, kinds_without};
 use super::lives::Machine;
 use super::small::Small;
 use crate::arena::SimArena;
@@ -146,6 +146,10 @@ impl Bed for Mirror {
         usize::from(drive >= self.members)
     }
 
+    fn kinds_without_max(&self) -> usize {
+        usize::from(!self.has_log_on_members())
+    }
+
     fn is_cached(&self, _drive: usize) -> bool {
         false
     }
@@ -183,7 +187,8 @@ impl Bed for Mirror {
     }
 
     fn may_refuse(&self, drives: &Drives, there: &[bool]) -> bool {
-        self.has_log_on_members() && (drives.may_lack || there.contains(&false))
+        let is_log_in_parts = self.has_log_on_members() && (drives.may_lack || there.contains(&false));
+        is_log_in_parts || kinds_without(self, &drives.have_all, there) > 0
     }
 
     fn there_before(&self) -> Option<Vec<bool>> {

@@ -54,6 +54,10 @@ impl Bed for Single {
         drive
     }
 
+    fn kinds_without_max(&self) -> usize {
+        0
+    }
+
     fn is_cached(&self, drive: usize) -> bool {
         self.cache && drive == 0
     }
