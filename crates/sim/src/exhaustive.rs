@@ -9,8 +9,9 @@
 //!    before; each moment in a few outcomes drawn from those of 1. Once a recovery has served all bytes, they must be
 //!    there again.
 //! 4. Of a ring, each state is tried with each choice of drives that may remain: one member and one log device that have
-//!    everything, and any of the others; or, of one kind, only such as lack something: then it may refuse. Cuts within recoveries too, so that who was gone comes back, and who was there
-//!    is lost. A recovery that is cut goes on until every member counts again, and all copies are looked at.
+//!    everything, and any of the others; or, of one kind, only such as lack something: then it may refuse. Cuts within
+//!    recoveries too, so that who was gone comes back, and who was there is lost. A recovery that is cut goes on until every
+//!    member counts again, and all copies are looked at.
 //! 5. A seed and the number of a state name that state: [`run`] can be asked for it alone. A panic breaks a promise of
 //!    the state in which it is.
 

@@ -4,7 +4,9 @@
 //!    that holds none, all, each alone, each missing, and all up to each in the order of their issue.
 //! 2. Where the drive does not promise whole sectors, up to [`EVERY_TORN_SECTORS`] of them are also lost,
 //!    landed or torn in every combination; beyond that, in a sample. How a torn one is torn is drawn.
-//! 3. The same arguments give the same outcomes in the same order: a state is named by its number.
+//! 3. On several drives these bounds are lower, and beyond them the outcomes of each drive by itself are tried beside all
+//!    others lost, and all landed.
+//! 4. The same arguments give the same outcomes in the same order: a state is named by its number.
 
 use crate::image::Fate;
 use crate::random::Random;
