@@ -4,7 +4,7 @@ mod support;
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::rc::Rc;
 
@@ -346,5 +346,28 @@ fn a_member_is_taken_back_by_its_name_and_a_new_one_takes_room_for_contents_alon
     fs::remove_file(scene.path("new")).unwrap();
     let server = volume.serve(TURNS);
     assert!(contents(&volume.socket())[7 << 20..8 << 20] == noise(8, 1 << 20));
+    server.stop();
+}
+
+#[test]
+fn a_start_that_cannot_listen_takes_nothing_from_a_log_device_that_was_away() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let mut server = volume.serve(TURNS);
+    write(&volume.socket(), 0, &noise(9, 1 << 20));
+    server.kill();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap();
+    for listens in
+        ["--nbd unix:nowhere/nbd.sock".to_owned(), format!("--nbd tcp:{port}"), format!("--metrics {port}")]
+    {
+        take_away(&scene, "log-1");
+        let refused = scene.run(&format!("serve disk {listens}"));
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        bring_back(&scene, "log-1");
+    }
+    fs::remove_file(scene.path("disk/log-0")).unwrap();
+    let server = volume.serve(TURNS);
+    assert!(contents(&volume.socket())[..1 << 20] == noise(9, 1 << 20));
     server.stop();
 }

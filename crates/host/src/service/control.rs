@@ -43,8 +43,7 @@ struct Answer {
 }
 
 /// Takes orders, for as long as the loop runs.
-pub(super) fn listen(event_loop: &Loop, folder: &Path, replacer: Replacer) -> Result<(), VolumeError> {
-    let listener = Listener::unix(event_loop, &folder.join(CONTROL_SOCKET))?;
+pub(super) fn serve(event_loop: &Loop, listener: Listener, replacer: Replacer) {
     let env = event_loop.clone();
     event_loop.spawn(async move {
         loop {
@@ -71,7 +70,6 @@ pub(super) fn listen(event_loop: &Loop, folder: &Path, replacer: Replacer) -> Re
             });
         }
     });
-    Ok(())
 }
 
 /// The bytes of an order.

@@ -1,7 +1,6 @@
 //! The status for Prometheus: its text format, over as much HTTP as a scrape needs.
 
 use std::fmt::Write as _;
-use std::net::SocketAddr;
 
 use evenkeel_engine::env::Env;
 
@@ -10,7 +9,6 @@ use super::status::{SharedWatched, Watched};
 use crate::event_loop::{Loop, race};
 use crate::nbd::statistics::{CommandKind, CommandStatistics};
 use crate::net::{ByteStream, Listener, Stream};
-use crate::volume::VolumeError;
 
 /// Longest request that is read.
 const REQUEST_MAX_BYTES: usize = 8 << 10;
@@ -24,19 +22,8 @@ const SCRAPES_MAX: usize = 8;
 /// Buckets of latencies that are told: from 2 µs to 34 s.
 const BUCKETS: std::ops::RangeInclusive<usize> = 10..=34;
 
-/// Answers scrapes on `address` for as long as the loop runs; where that is.
-///
-/// # Errors
-///
-/// Those of listening.
-pub(super) fn serve(
-    event_loop: &Loop,
-    address: &str,
-    watched: SharedWatched,
-) -> Result<SocketAddr, VolumeError> {
-    let refused = |error| VolumeError::Refused(format!("--metrics {address}: {error}"));
-    let listener = Listener::tcp(event_loop, address).map_err(refused)?;
-    let at = listener.tcp_address().map_err(refused)?;
+/// Answers scrapes for as long as the loop runs.
+pub(super) fn serve(event_loop: &Loop, listener: Listener, watched: SharedWatched) {
     let env = event_loop.clone();
     let places = std::rc::Rc::new(());
     event_loop.spawn(async move {
@@ -57,7 +44,6 @@ pub(super) fn serve(
             });
         }
     });
-    Ok(at)
 }
 
 async fn answer(stream: &Stream, watched: &Watched) {

@@ -1,25 +1,28 @@
 //! A volume served over NBD, from the first signal that is heard to the last byte that is taken home.
 //!
 //! ```text
-//! mod      open, listen, accept, stop
+//! mod      lock, take addresses, open, accept, stop
+//! listen   the addresses
 //! status   what it does, as one document: over a socket in the volume's folder; mirror_status what a mirror's members do
 //! metrics  the same for Prometheus, over HTTP
 //! control  orders to replace a member, over another socket
 //! tend     what the server of a mirror does of itself
 //! ```
 //!
-//! 1. Nobody is listened to before recovery is done.
+//! 1. Every address is taken before anything of the volume is written: a start that cannot listen has changed nothing.
+//!    Nobody is accepted before recovery is done.
 //! 2. The first SIGTERM or Ctrl-C lets requests under way finish, makes everything durable and takes it home; the
 //!    second leaves at once. Then the arena keeps what was acknowledged, as after a kill.
 //! 3. One connection's end, or a client that cannot be accepted, ends nothing else.
 
 pub mod control;
+mod listen;
 mod metrics;
 pub mod mirror_status;
 pub mod status;
 mod tend;
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -35,8 +38,9 @@ use crate::nbd::tls::TlsServer;
 use crate::net::{ByteStream, Listener, Place};
 use crate::path_error::PathError;
 use crate::volume::devices::{HomeDevice, LogDevice};
-use crate::volume::{LocalVolume, OpenVolume, RunOptions, STATUS_SOCKET, VolumeError};
+use crate::volume::{LocalVolume, LockedVolume, OpenVolume, RunOptions, VolumeError};
 
+use listen::Listeners;
 pub use tend::ScrubOptions;
 use tend::Tended;
 
@@ -128,7 +132,9 @@ pub async fn run(
         }
         None => None,
     };
-    let opened = race(async { Some(OpenVolume::open(event_loop, folder, options.open).await) }, async {
+    let locked = LockedVolume::lock(folder)?;
+    let listeners = Listeners::take(event_loop, &locked, options.nbd, options.metrics.as_deref())?;
+    let opened = race(async { Some(locked.open(event_loop, options.open).await) }, async {
         let _came = signals.next().await;
         None
     });
@@ -136,62 +142,43 @@ pub async fn run(
     let open = open?;
 
     let tell = Rc::new(tell);
-    let listening = listen_to_all(event_loop, &open, options, tls, &tell);
-    let Listening { server, places, metrics } = match listening {
-        Ok(listening) => listening,
-        Err(error) => {
-            open.abandon();
-            return Err(error);
-        }
-    };
+    let mut export = VolumeExport::new(open.volume.clone(), "");
+    if options.read_only {
+        export = export.read_only();
+    }
+    let server: VolumeServer = Server::new(event_loop.clone(), export, options.limits, tls);
+    let (places, metrics) = (listeners.places(), listeners.metrics.as_ref().map(|(_, at)| *at));
+    accept_on_all(event_loop, &open, listeners, &server, (options.read_only, options.scrub), &tell);
     tell(Event::Ready { volume: &open, places, metrics });
     let _came = signals.next().await;
     tell(Event::Stopping);
     stop(&signals, &server, open).await
 }
 
-/// A server, and where it is.
-struct Listening {
-    server: VolumeServer,
-    places: Vec<Option<Place>>,
-    metrics: Option<std::net::SocketAddr>,
-}
-
 /// Nobody is accepted before the loop runs again.
-fn listen_to_all(
+fn accept_on_all(
     event_loop: &Loop,
     open: &OpenVolume,
-    options: Options,
-    tls: Option<TlsServer>,
+    listeners: Listeners,
+    server: &VolumeServer,
+    (read_only, scrub): (bool, ScrubOptions),
     tell: &Rc<impl Fn(Event<'_>) + 'static>,
-) -> Result<Listening, VolumeError> {
-    let mut export = VolumeExport::new(open.volume.clone(), "");
-    if options.read_only {
-        export = export.read_only();
-    }
-    let server: VolumeServer = Server::new(event_loop.clone(), export, options.limits, tls);
-    let mut places = Vec::new();
-    for address in options.nbd {
-        let (listener, peer) = listen(event_loop, address)?;
-        places.push(listener.place());
+) {
+    for (listener, peer) in listeners.nbd {
         accept(event_loop, listener, server.clone(), Rc::clone(tell), peer);
     }
-    let tended = match (open.mirror(), open.replacer()) {
-        (Some(mirror), Some(replacer)) => {
-            control::listen(event_loop, open.folder(), replacer)?;
-            Tended::begin(event_loop, &open.volume, mirror, options.scrub)
+    let tended = match (open.mirror(), open.replacer(), listeners.control) {
+        (Some(mirror), Some(replacer), Some(listener)) => {
+            control::serve(event_loop, listener, replacer);
+            Tended::begin(event_loop, &open.volume, mirror, scrub)
         }
         _ => Tended::default(),
     };
-    let watched = status::Watched::new(event_loop, open, server.clone(), options.read_only, tended);
-    let watched = Rc::new(watched);
-    let status_listener = Listener::unix(event_loop, &open.folder().join(STATUS_SOCKET))?;
-    serve_status(event_loop, status_listener, Rc::clone(&watched));
-    let metrics = match options.metrics {
-        Some(address) => Some(metrics::serve(event_loop, &address, watched)?),
-        None => None,
-    };
-    Ok(Listening { server, places, metrics })
+    let watched = Rc::new(status::Watched::new(event_loop, open, server.clone(), read_only, tended));
+    serve_status(event_loop, listeners.status, Rc::clone(&watched));
+    if let Some((listener, _)) = listeners.metrics {
+        metrics::serve(event_loop, listener, watched);
+    }
 }
 
 async fn stop(signals: &Signals, server: &VolumeServer, open: OpenVolume) -> Result<Ended, VolumeError> {
@@ -208,22 +195,6 @@ async fn stop(signals: &Signals, server: &VolumeServer, open: OpenVolume) -> Res
     match closed.await {
         Some(closed) => closed.map(|()| Ended::Closed),
         None => Ok(Ended::AtOnce),
-    }
-}
-
-fn listen(event_loop: &Loop, address: Address) -> Result<(Listener, &'static str), VolumeError> {
-    let refused = |what: &str, error| VolumeError::Refused(format!("cannot listen on {what}: {error}"));
-    match address {
-        Address::Unix(path) => Ok((Listener::unix(event_loop, &path)?, "unix")),
-        Address::Tcp(address) => {
-            let listener = Listener::tcp(event_loop, address.as_str());
-            Ok((listener.map_err(|error| refused(&address, error))?, "tcp"))
-        }
-        Address::Inherited(socket) => {
-            let what = format!("descriptor {}, handed over with LISTEN_FDS", socket.as_raw_fd());
-            let listener = Listener::from_fd(event_loop, socket);
-            Ok((listener.map_err(|error| refused(&what, error))?, "inherited"))
-        }
     }
 }
 

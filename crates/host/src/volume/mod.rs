@@ -214,20 +214,42 @@ impl std::fmt::Debug for OpenVolume {
     }
 }
 
-impl OpenVolume {
-    /// Opens the volume in `folder`: what a cut or a kill left undone is done first.
+/// A volume that nobody else opens, and of which nothing was written yet.
+#[derive(Debug)]
+pub struct LockedVolume(Described);
+
+impl LockedVolume {
+    /// Keeps every other process from opening the volume in `folder`.
+    ///
+    /// # Errors
+    ///
+    /// [`VolumeError::InUse`]; where no volume is there.
+    pub fn lock(folder: &Path) -> Result<Self, VolumeError> {
+        Described::lock(folder).map(Self)
+    }
+
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        self.0.folder()
+    }
+
+    /// What its folder says of it.
+    pub fn description(&self) -> Description {
+        self.0.description()
+    }
+
+    /// Opens it: what a cut or a kill left undone is done first.
     ///
     /// # Errors
     ///
     /// As [`VolumeError`] tells.
     pub async fn open(
+        self,
         event_loop: &Loop,
-        folder: &Path,
         options: impl Into<RunOptions>,
-    ) -> Result<Self, VolumeError> {
-        let options = options.into();
-        let described = Rc::new(Described::lock(folder)?);
-        let description = described.description();
+    ) -> Result<OpenVolume, VolumeError> {
+        let (options, described) = (options.into(), Rc::new(self.0));
+        let (folder, description) = (described.folder(), described.description());
         let devices = Devices::open(event_loop, folder, &description, options.ring).await?;
         let Devices { home, log, separate_log, below } = devices;
         let engine_error = |source| match (&below, below.lost()) {
@@ -278,7 +300,22 @@ impl OpenVolume {
                 watch.over(event_loop, member, move |error| volume.fail(&lost(&place, &error)));
             }
         }
-        Ok(Self { volume, recovered, described, arena_path, below })
+        Ok(OpenVolume { volume, recovered, described, arena_path, below })
+    }
+}
+
+impl OpenVolume {
+    /// Opens the volume in `folder`, as [`LockedVolume::open`].
+    ///
+    /// # Errors
+    ///
+    /// As [`VolumeError`] tells.
+    pub async fn open(
+        event_loop: &Loop,
+        folder: &Path,
+        options: impl Into<RunOptions>,
+    ) -> Result<Self, VolumeError> {
+        LockedVolume::lock(folder)?.open(event_loop, options).await
     }
 
     /// Where it is.
