@@ -53,7 +53,7 @@ fn a_size_that_cannot_be_direct_falls_back_to_the_page_cache_and_says_so() {
 #[test]
 fn enough_time_for_sizes_that_can_be_direct_brings_neither_warning() {
     let scene = Scene::new();
-    scene.done("probe data --sizes 1m --runs 2 --time 1m");
+    scene.done("probe data --sizes 1m --runs 2 --time 10m");
     let report = scene.json("probe.json");
     if report["stack"]["in_memory"] == true {
         return skip(
@@ -89,17 +89,17 @@ fn a_file_system_on_a_loop_device_is_two_file_systems() {
 #[test]
 fn too_little_time_shortens_the_runs_and_names_the_sizes() {
     let scene = Scene::new();
-    let ran = scene.done("probe data --sizes 4k,8k --runs 30 --time 300ms");
+    let ran = scene.done("probe data --sizes 4k,8k --runs 300 --time 3s");
     says(&warned(&scene, &ran.stdout, "cut-short"), &["cut short", "4 KiB", "8 KiB", "give more --time"]);
-    assert_eq!(scene.json("probe.json")["runs"], 30);
+    assert_eq!(scene.json("probe.json")["runs"], 300);
 }
 
 #[test]
 fn the_warning_of_a_short_time_repeats_the_time_that_was_given() {
     let scene = Scene::new();
-    scene.done("probe data --sizes 4k,8k --runs 30 --time 300ms");
+    scene.done("probe data --sizes 4k,8k --runs 300 --time 3s");
     let report = scene.json("probe.json");
-    says(warning(&report, "cut-short"), &["300 ms"]);
+    says(warning(&report, "cut-short"), &["fit 3 s"]);
 }
 
 #[test]
