@@ -135,7 +135,7 @@ impl<E: Env, M: Device> Ring<E, M> {
             }
             let extent = Extent::new(offset, piece_bytes.min(size_bytes - offset));
             if self.is_needed(extent, judge).await {
-                while !self.copy_piece(place, extent, judge).await? {}
+                while !self.copy_piece(place, device, extent, judge).await? {}
                 copied_bytes += extent.len;
             }
             self.check_rebuilds(place, device)?;
@@ -165,6 +165,7 @@ impl<E: Env, M: Device> Ring<E, M> {
     async fn copy_piece(
         &self,
         place: usize,
+        device: &Rc<M>,
         extent: Extent,
         judge: &Weak<dyn Judge>,
     ) -> Result<bool, DeviceError> {
@@ -176,7 +177,7 @@ impl<E: Env, M: Device> Ring<E, M> {
             match self.0.read(extent.offset, &mut bytes).await {
                 Ok(()) => {
                     let found = self.put_right(extent.offset, &mut bytes, &*judging).await;
-                    let is_copied = self.copy_to(place, &copy, &bytes).await?;
+                    let is_copied = self.copy_to(place, device, &copy, &bytes).await?;
                     if is_copied {
                         self.found(place, found);
                     }
@@ -192,7 +193,8 @@ impl<E: Env, M: Device> Ring<E, M> {
         }
         drop(copy);
         for offset in (extent.offset..extent.end()).step_by(PAGE) {
-            while !Box::pin(self.copy_piece(place, Extent::new(offset, PAGE_BYTES), judge)).await? {}
+            let page = Extent::new(offset, PAGE_BYTES);
+            while !Box::pin(self.copy_piece(place, device, page, judge)).await? {}
         }
         Ok(true)
     }

@@ -213,19 +213,21 @@ impl<E: Env, M: Device> Ring<E, M> {
         });
     }
 
-    /// As [`Self::mend_later`], to one member, and waits for it; false where a write came meanwhile.
+    /// As [`Self::mend_later`], to one member that is rebuilt on this device, and waits for it; false where a write came
+    /// meanwhile. What another rebuild made whole and durable is not written again: a cut might tear it.
     pub(super) async fn copy_to(
         &self,
         place: usize,
+        device: &Rc<M>,
         copy: &CopyGuard,
         bytes: &[u8],
     ) -> Result<bool, DeviceError> {
         let inner = &*self.0;
-        let device = inner.members[place].device()?;
+        self.check_rebuilds(place, device)?;
         let ticket = inner.members[place].gate.enqueue(0, copy.copying.extent.len);
         let mut copied = Ok(());
         if ticket.turn().await && copy.begin() {
-            copied = inner.change_device(&device, place, copy.copying.extent, Change::Write(bytes)).await;
+            copied = inner.change_device(device, place, copy.copying.extent, Change::Write(bytes)).await;
             copy.end();
         }
         ticket.done();
