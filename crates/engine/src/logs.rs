@@ -523,7 +523,7 @@ impl<E: Env, L: Device, W: Witness> Device for Logs<E, L, W> {
             return Err(Error::Unusable("the log devices say that they are another volume's".to_owned()));
         }
         self.0.resumed.set(true);
-        self.0.losses_noted().await?;
+        // First those that have everything now: whoever is told of a loss must find all of them told.
         for (place, member) in self.0.members.iter().enumerate() {
             if member.standing.get() != LogStanding::Stale {
                 continue;

@@ -2,6 +2,8 @@
 
 mod ring_machine;
 
+use std::rc::Rc;
+
 use evenkeel_engine::device::Durability;
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
@@ -10,6 +12,7 @@ use evenkeel_engine::format::ring_head;
 use evenkeel_engine::ring::{Standing, WindowOptions};
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::faults::Faults;
+use evenkeel_sim::random::Random;
 
 use ring_machine::{Machine, PAGE, Plan, dead, noise};
 
@@ -216,4 +219,27 @@ fn a_member_that_fails_as_the_volume_opens_is_needed_for_what_the_log_held_befor
         assert!(machine.contents() == bytes, "write {write} failed, cut at event {at_event}");
     }
     assert!(were_cut > 20);
+}
+
+#[test]
+fn a_member_that_falls_silent_with_its_head_gone_is_not_waited_for_at_every_sector() {
+    let moments =
+        (0..3000).step_by(200).flat_map(|rots| (200..3000).step_by(400).map(move |silent| (rots, silent)));
+    for (rots_us, silent_us) in moments {
+        let (mut machine, mut bytes) = filled(Plan::with_log_on_members(2), 23);
+        write_and_cut(&mut machine, &mut bytes, &noise(1, 5000));
+        let image = Rc::clone(&machine.members[1]);
+        machine.live_whole(async |life| {
+            let (env, drive) = (life.env.clone(), life.members[1].clone());
+            life.env.spawn(async move {
+                env.sleep(rots_us * 1000).await;
+                image.borrow_mut().rot(0, ring_head::DATA_OFFSET, &mut Random::new(rots_us));
+                env.sleep(silent_us * 1000).await;
+                drive.set_faults(Faults { silent_operations: 0..u64::MAX, ..Faults::default() });
+            });
+            let _opened = life.open().await;
+            let took_ns = life.env.now_ns();
+            assert!(took_ns < 30_000_000_000, "{rots_us} us, and {silent_us} later: {took_ns} ns");
+        });
+    }
 }

@@ -598,8 +598,9 @@ impl<E: Env, M: Device> Device for MemberLog<E, M> {
         if let Err(error) = read
             && error.errno == ETIMEDOUT
         {
-            // A scan would wait for it at every sector.
+            // A scan would wait for it at every sector, whatever became of it as a member.
             inner.leave_out_for(copy, &device, error);
+            inner.log.counting.set(inner.log.counting.get() & !(1 << copy));
         }
         let unread = &inner.members[copy].region.unread;
         if read.is_err() && unread.get().is_none() {
