@@ -39,6 +39,16 @@ fn five_cuts_find_nothing_that_two_do_not() {
     run_seeds(1_000_000, seeds() * 3 / 20, 5, Some(3));
 }
 
+/// A scan that waited at every sector, a log device that kept the others shut, a rebuild that went on with another drive;
+/// writes that left memory for a log device that did not count in the end.
+#[test]
+fn seeds_that_once_broke_a_promise_keep_it() {
+    for seed in [712_660, 727_904, 736_829] {
+        run_seeds(seed, 1, 5, Some(3));
+    }
+    run_seeds(79_542, 1, 2, None);
+}
+
 #[test]
 fn the_same_seed_is_the_same_life_event_for_event() {
     for seed in 0..40 {

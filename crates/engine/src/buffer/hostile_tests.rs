@@ -47,7 +47,8 @@ fn is_of_volume(extents: &[UnitExtent]) -> bool {
 /// Opens the arena, commits what is found and writes over it; answers how many units were found.
 fn live(arena: Memory) -> u64 {
     let opened = Buffer::open(arena, VOLUME, 1, 2, |_| false, is_of_volume);
-    let (mut buffer, found) = opened.map_err(|found| found.writes).unwrap();
+    let (mut buffer, found, durable) = opened.map_err(|found| found.writes).unwrap();
+    buffer.leave_to_log(&durable);
     buffer.begin_epoch();
     let everything = Extent::new(0, SIZE_BYTES);
     for page in 0..SIZE_BYTES / PAGE_BYTES {

@@ -99,9 +99,9 @@ pub(crate) struct Buffer<A> {
 }
 
 impl<A: Arena> Buffer<A> {
-    /// Opens the buffer; see [`Ring::open`]. Units left by a process that was killed are in it, idle, unless they
-    /// are marked as durable or `is_durable` says so, up to the first whose extents are not sound.
-    /// Answers their number too.
+    /// Opens the buffer; see [`Ring::open`]. Units left by a process that was killed are in it, idle, up to the first whose
+    /// extents are not sound. Answers their number too, and those that are marked as durable or of which `is_durable` says
+    /// so: they leave with [`Self::leave_to_log`], and not before whoever holds them in a log is known to count.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl<A: Arena> Buffer<A> {
         next_epoch: u64,
         is_durable: impl Fn(u64) -> bool,
         is_sound: impl Fn(&[UnitExtent]) -> bool,
-    ) -> Result<(Self, u64), Holdings> {
+    ) -> Result<(Self, u64, Vec<u64>), Holdings> {
         let (ring, found) = Ring::open(arena, volume, epoch, next_epoch, is_sound)?;
         let first = ring.oldest();
         let mut buffer = Self {
@@ -138,8 +138,12 @@ impl<A: Arena> Buffer<A> {
             is_mark(&unit.extents) || (durable && !is_planted(Bug::DurableUnitsReplayed))
         };
         let superseding: Vec<u64> = found.iter().filter(counts_no_more).map(|unit| unit.sequence).collect();
-        buffer.supersede_older_than(&superseding);
-        Ok((buffer, found.len() as u64))
+        Ok((buffer, found.len() as u64, superseding))
+    }
+
+    /// Lets go of these units, which are durable, and of what they supersede.
+    pub(crate) fn leave_to_log(&mut self, durable: &[u64]) {
+        self.supersede_older_than(durable);
     }
 
     /// From now on it works in these portions.

@@ -165,7 +165,9 @@ impl Life {
         for &is_named in openings.iter().chain(&[true]) {
             let arena = self.arena.clone();
             let opened = Buffer::open(arena, 7, self.epoch, self.epoch + 1, is_durable, |_| true);
-            self.buffer = Self::tuned(opened.unwrap().0);
+            let (mut buffer, _, durable) = opened.unwrap();
+            buffer.leave_to_log(&durable);
+            self.buffer = Self::tuned(buffer);
             self.epoch += u64::from(is_named);
         }
         self.buffer.begin_epoch();

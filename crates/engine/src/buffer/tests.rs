@@ -12,7 +12,10 @@ fn buffer() -> Buffer<Memory> {
 }
 
 fn opened(arena: Memory, epoch: u64) -> (Buffer<Memory>, u64) {
-    Buffer::open(arena, 7, epoch, epoch + 1, |_| false, |_| true).map_err(|found| found.writes).unwrap()
+    let opened = Buffer::open(arena, 7, epoch, epoch + 1, |_| false, |_| true);
+    let (mut buffer, found, durable) = opened.map_err(|found| found.writes).unwrap();
+    buffer.leave_to_log(&durable);
+    (buffer, found)
 }
 
 fn extent(offset: u64, len: u64, content: Content) -> UnitExtent {

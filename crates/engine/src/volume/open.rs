@@ -142,7 +142,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             is_ours && !is_beyond_log.get()
         };
         let opened = Buffer::open(arena, superblock.volume, superblock.epoch, epoch, is_durable, is_sound);
-        let (mut buffer, replayed) = opened.map_err(|found| Error::ForeignWrites {
+        let (mut buffer, replayed, durable) = opened.map_err(|found| Error::ForeignWrites {
             writes: found.writes,
             is_later: found.volume == superblock.volume,
         })?;
@@ -158,6 +158,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         }
         log.goes_on_with(found.next.sequence);
         log.resume(superblock.volume, superblock.home_state, epoch).await?;
+        // Not before: what is on one of several logs alone is lost again if that one does not count in the end.
+        buffer.leave_to_log(&durable);
         superblocks.advance(|next| next.epoch = epoch).await?;
         buffer.tune(options.tuning);
         buffer.begin_epoch();
