@@ -6,6 +6,7 @@
 //!   log       one sequence of records; group commit
 //!   home      the pages in place, their sums, the frames in memory
 //! logs      several log devices as one
+//! either        one device or another
 //! mirror_log    a mirror's log: logs, or on the ring's members (ring/log.rs)
 //! ring      several drives as one device: they read and write in turns
 //! device, env   what it knows of drives and of the world
@@ -19,6 +20,7 @@ mod buffer;
 mod copies;
 pub mod counters;
 pub mod device;
+pub mod either;
 pub mod env;
 pub mod error;
 pub mod format;

@@ -14,24 +14,11 @@ use evenkeel_sim::faults::Faults;
 use evenkeel_sim::image::Image;
 use evenkeel_sim::random::Random;
 
-use ring_machine::{Machine, PAGE, Plan, dead, noise};
+use ring_machine::{Machine, PAGE, Plan, dead, filled, noise};
 
 /// A drive that answers no more.
 fn silent(from: u64) -> Faults {
     Faults { silent_operations: from..u64::MAX, ..Faults::default() }
-}
-
-/// A mirror full of noise, all of it home.
-fn filled(plan: Plan, seed: u64) -> (Machine, Vec<u8>) {
-    let mut machine = Machine::new(plan, seed);
-    let bytes = noise(seed ^ 0xF1, plan.create.size_bytes as usize);
-    machine.live_whole(async |life| {
-        let (volume, ..) = life.open().await.unwrap();
-        volume.write(0, &bytes, Durability::Buffered).await.unwrap();
-        volume.close().await.unwrap();
-    });
-    machine.power_cut();
-    (machine, bytes)
 }
 
 /// Waits until every member counts.

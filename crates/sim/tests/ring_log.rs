@@ -14,20 +14,7 @@ use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::faults::Faults;
 use evenkeel_sim::random::Random;
 
-use ring_machine::{Machine, PAGE, Plan, dead, noise};
-
-/// Such a mirror full of noise, closed.
-fn filled(plan: Plan, seed: u64) -> (Machine, Vec<u8>) {
-    let mut machine = Machine::new(plan, seed);
-    let bytes = noise(seed ^ 0xF1, plan.create.size_bytes as usize);
-    machine.live_whole(async |life| {
-        let (volume, ..) = life.open().await.unwrap();
-        volume.write(0, &bytes, Durability::Buffered).await.unwrap();
-        volume.close().await.unwrap();
-    });
-    machine.power_cut();
-    (machine, bytes)
-}
+use ring_machine::{Machine, PAGE, Plan, dead, filled, noise};
 
 /// Writes so many bytes at the beginning, durably, and then the power fails.
 fn write_and_cut(machine: &mut Machine, bytes: &mut [u8], part: &[u8]) {

@@ -148,37 +148,30 @@ pub async fn run(
     }
     let server: VolumeServer = Server::new(event_loop.clone(), export, options.limits, tls);
     let (places, metrics) = (listeners.places(), listeners.metrics.as_ref().map(|(_, at)| *at));
-    accept_on_all(event_loop, &open, listeners, &server, (options.read_only, options.scrub), &tell);
+    // Nobody is accepted before the loop runs again.
+    for (listener, peer) in listeners.nbd {
+        accept(event_loop, listener, server.clone(), Rc::clone(&tell), peer);
+    }
+    let tended = tend(event_loop, &open, listeners.control, options.scrub);
+    let watched = status::Watched::new(event_loop, &open, server.clone(), options.read_only, tended);
+    let watched = Rc::new(watched);
+    serve_status(event_loop, listeners.status, Rc::clone(&watched));
+    if let Some((listener, _)) = listeners.metrics {
+        metrics::serve(event_loop, listener, watched);
+    }
     tell(Event::Ready { volume: &open, places, metrics });
     let _came = signals.next().await;
     tell(Event::Stopping);
     stop(&signals, &server, open).await
 }
 
-/// Nobody is accepted before the loop runs again.
-fn accept_on_all(
-    event_loop: &Loop,
-    open: &OpenVolume,
-    listeners: Listeners,
-    server: &VolumeServer,
-    (read_only, scrub): (bool, ScrubOptions),
-    tell: &Rc<impl Fn(Event<'_>) + 'static>,
-) {
-    for (listener, peer) in listeners.nbd {
-        accept(event_loop, listener, server.clone(), Rc::clone(tell), peer);
-    }
-    let tended = match (open.mirror(), open.replacer(), listeners.control) {
-        (Some(mirror), Some(replacer), Some(listener)) => {
-            control::serve(event_loop, listener, replacer);
-            Tended::begin(event_loop, &open.volume, mirror, scrub)
-        }
-        _ => Tended::default(),
+/// Takes orders for a mirror, and does what its server does of itself.
+fn tend(event_loop: &Loop, open: &OpenVolume, control: Option<Listener>, scrub: ScrubOptions) -> Tended {
+    let (Some(mirror), Some(replacer), Some(listener)) = (open.mirror(), open.replacer(), control) else {
+        return Tended::default();
     };
-    let watched = Rc::new(status::Watched::new(event_loop, open, server.clone(), read_only, tended));
-    serve_status(event_loop, listeners.status, Rc::clone(&watched));
-    if let Some((listener, _)) = listeners.metrics {
-        metrics::serve(event_loop, listener, watched);
-    }
+    control::serve(event_loop, listener, replacer);
+    Tended::begin(event_loop, &open.volume, mirror, scrub)
 }
 
 async fn stop(signals: &Signals, server: &VolumeServer, open: OpenVolume) -> Result<Ended, VolumeError> {

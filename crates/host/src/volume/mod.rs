@@ -30,6 +30,7 @@ pub mod replace;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use evenkeel_engine::either::Either;
 use evenkeel_engine::env::Arena as _;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::options::OpenOptions;
@@ -43,7 +44,7 @@ use crate::path_error::PathError;
 use arenas::Arenas;
 use described::Described;
 use description::{Description, LayoutKind};
-use devices::{HomeDevice, LogDevice, OneOrSeveral};
+use devices::{HomeDevice, LogDevice};
 use member::{MemberDrive, Members, Watch, lost};
 use mirror::Mirror;
 
@@ -150,8 +151,8 @@ impl Devices {
         if description.layout == LayoutKind::Mirror {
             let mirror = Mirror::open(event_loop, folder, description, ring).await?;
             return Ok(Self {
-                home: Rc::new(OneOrSeveral::Several(mirror.ring.clone())),
-                log: Rc::new(OneOrSeveral::Several(mirror.logs.clone())),
+                home: Rc::new(Either::Other(Rc::new(mirror.ring.clone()))),
+                log: Rc::new(Either::Other(Rc::new(mirror.logs.clone()))),
                 separate_log: true,
                 below: Below::Mirror(mirror),
             });
@@ -161,9 +162,9 @@ impl Devices {
             let drive = MemberDrive::open(event_loop, &member.place.within(folder), member.options()).await?;
             members.push((member.place.clone(), Rc::new(drive)));
         }
-        let drive = |number: usize| Rc::new(OneOrSeveral::One(Rc::clone(&members[number].1)));
+        let drive = |number: usize| Rc::new(Either::One(Rc::clone(&members[number].1)));
         let separate_log = members.len() > 1;
-        let (home, log) = (drive(0), Rc::new(OneOrSeveral::One(Rc::clone(&members[members.len() - 1].1))));
+        let (home, log) = (drive(0), Rc::new(Either::One(Rc::clone(&members[members.len() - 1].1))));
         Ok(Self { home, log, separate_log, below: Below::Single(Members(members), Watch::default()) })
     }
 }

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use evenkeel_engine::device::{Device, Extent, Geometry};
+use evenkeel_engine::device::{Device, Durability, Extent, Geometry};
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::layout::{Layout, log_bytes_with_superblocks};
 use evenkeel_engine::format::{log_head, ring_head};
@@ -246,6 +246,19 @@ impl Machine {
             found
         })
     }
+}
+
+/// A mirror full of noise, all of it home.
+pub fn filled(plan: Plan, seed: u64) -> (Machine, Vec<u8>) {
+    let mut machine = Machine::new(plan, seed);
+    let bytes = noise(seed ^ 0xF1, plan.create.size_bytes as usize);
+    machine.live_whole(async |life| {
+        let (volume, ..) = life.open().await.unwrap();
+        volume.write(0, &bytes, Durability::Buffered).await.unwrap();
+        volume.close().await.unwrap();
+    });
+    machine.power_cut();
+    (machine, bytes)
 }
 
 /// Bytes that nobody expects.
