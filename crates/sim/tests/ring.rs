@@ -406,6 +406,40 @@ fn a_member_that_is_replaced_again_while_it_is_rebuilt_is_rebuilt_from_the_start
 }
 
 #[test]
+fn a_rebuild_says_nothing_of_the_drive_that_comes_after_its_own() {
+    let mut refused = 0;
+    for (after_us, wait_us) in
+        (0..6000).step_by(50).flat_map(|after| [0, 500, 1000].map(|wait| (after, wait)))
+    {
+        let (mut machine, bytes) = filled(Plan::mirror(2, 1), 63);
+        machine.members_gone = vec![1];
+        let next = machine.live_whole(async |life| {
+            let (_volume, ring, _) = life.open().await.unwrap();
+            ring.replace(1, life.members[1].clone()).await.unwrap();
+            life.env.sleep(after_us * 1000).await;
+            ring.leave_out(1, DeviceError { doing: "be pulled", errno: 5 });
+            let image = Image::shared(life.members[1].image().geometry());
+            ring.replace(1, life.another(&image)).await.unwrap();
+            life.env.sleep(wait_us * 1000).await;
+            image
+        });
+        machine.members[1] = next;
+        machine.power_cut();
+        (machine.members_gone, refused) = (vec![0], refused + 1);
+        let found = machine.live_whole(async |life| {
+            let (volume, ..) = life.open().await.ok()?;
+            let mut found = vec![0; bytes.len()];
+            Some(volume.read(0, &mut found).await.map(|()| found))
+        });
+        if let Some(found) = found {
+            assert!(found == Ok(bytes), "replaced after {after_us} us, cut {wait_us} us later");
+            refused -= 1;
+        }
+    }
+    assert!(refused > 100, "most are cut before they are rebuilt");
+}
+
+#[test]
 fn a_member_that_fell_silent_at_its_head_can_be_replaced_at_once() {
     for from in 12..33 {
         let (mut machine, _) = filled(Plan::mirror(2, 1), 67);

@@ -29,6 +29,7 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::rc::Rc;
 
 use super::{EIO, ETIMEDOUT, Inner, Ring, Standing};
 use crate::device::{Device, DeviceState, Durability, Extent, FlushScope, Geometry};
@@ -434,21 +435,6 @@ impl<E: Env, M: Device> Inner<E, M> {
         named
     }
 
-    /// Has the heads name a member that was rebuilt, and is about to be in sync.
-    pub(super) async fn name_rebuilt(&self, place: usize) -> Result<(), DeviceError> {
-        if self.options.log_bytes == 0 {
-            return Ok(());
-        }
-        // Where no head names anyone, all that say so hold the log: this one does not.
-        self.name_in_sync().await?;
-        let noting = self.begin_noting().await;
-        let named = self.name_one(place).await;
-        let region = &self.members[place].region;
-        region.is_joining.set(named.is_ok() && region.is_in_log.get());
-        drop(noting);
-        named
-    }
-
     /// Has the heads name these, who hold an empty log.
     async fn name_first(&self, joiners: u64) -> Result<(), DeviceError> {
         let log = &self.log;
@@ -522,20 +508,38 @@ impl<E: Env, M: Device> Inner<E, M> {
 }
 
 impl<E: Env, M: Device> Ring<E, M> {
-    /// Empties the region of a member that is rebuilt, once nothing is needed of it any more.
-    pub(super) async fn empty_region(&self, place: usize, device: &M) -> Result<(), DeviceError> {
+    /// Has the heads name a member that was rebuilt on this device, and is about to be in sync.
+    pub(super) async fn name_rebuilt(&self, place: usize, device: &Rc<M>) -> Result<(), DeviceError> {
+        let inner = &*self.0;
+        if inner.options.log_bytes == 0 {
+            return Ok(());
+        }
+        // Where no head names anyone, all that say so hold the log: this one does not.
+        inner.name_in_sync().await?;
+        let _noting = inner.begin_noting().await;
+        self.check_rebuilds(place, device)?;
+        inner.name_one(place).await?;
+        self.check_rebuilds(place, device)?;
+        let region = &inner.members[place].region;
+        region.is_joining.set(region.is_in_log.get());
+        Ok(())
+    }
+
+    /// Empties the region of a member that is rebuilt on this device, once nothing is needed of it any more.
+    pub(super) async fn empty_region(&self, place: usize, device: &Rc<M>) -> Result<(), DeviceError> {
         let inner = &*self.0;
         let size_bytes = inner.options.log_bytes;
         if size_bytes == 0 {
             return Ok(());
         }
-        let is_rebuilt = || matches!(inner.members[place].standing.get(), Standing::Rebuilding { .. });
         let is_free = || !has(inner.log.places.get().needed, place);
-        inner.changed.until(|| (is_free() || !is_rebuilt()).then_some(())).await;
+        let rebuilds = || self.check_rebuilds(place, device);
+        inner.changed.until(|| (is_free() || rebuilds().is_err()).then_some(())).await;
         let zeros = vec![0; ZEROS.min(size_bytes) as usize];
         let began_ns = inner.env.now_ns();
         let mut offset = 0;
-        while offset < size_bytes && is_rebuilt() {
+        while offset < size_bytes {
+            rebuilds()?;
             let piece = &zeros[..ZEROS.min(size_bytes - offset) as usize];
             inner.limited(device.write(DATA_OFFSET + offset, piece, Durability::Buffered)).await?;
             offset += piece.len() as u64;
@@ -543,6 +547,7 @@ impl<E: Env, M: Device> Ring<E, M> {
             let due_ns = u64::try_from(u128::from(offset) * 1_000_000_000 / rate).unwrap_or(u64::MAX);
             inner.env.sleep(due_ns.saturating_sub(inner.env.now_ns().saturating_sub(began_ns))).await;
         }
+        rebuilds()?;
         inner.members[place].region.newest.set(0);
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! 1. From its begin on the member takes every write; what was there before is copied piece by piece, each at a moment
 //!    when nobody writes there, and again if somebody came meanwhile.
 //! 2. It is read, and its head says that it counts, only when all of it is there and durable.
+//!    It speaks of the device that it was begun for, and of none that was put in its place since.
 //! 3. No more is copied in a second than is allowed, and nothing is read for it from a member that writes.
 //! 4. Nothing is copied before there is a [`Judge`]. A page that is not what it should be is taken from a member that has
 //!    it right; where none has, it is counted. Pages without contents are passed over: what is there is never read.
@@ -12,7 +13,7 @@ use std::rc::{Rc, Weak};
 use super::copying::CopyGuard;
 use super::member::{Role, Standing};
 use super::{Inner, RebuildFound, Ring};
-use crate::device::{Device, Expected, Extent, Judge};
+use crate::device::{Device, Expected, Extent, FlushScope, Judge};
 use crate::env::Env;
 use crate::error::DeviceError;
 use crate::format::ring_head::Mark;
@@ -75,13 +76,14 @@ impl<E: Env, M: Device> Ring<E, M> {
             loop {
                 // All that was written meanwhile, and all that was copied: durable before anybody relies on it.
                 let ended = member.gate.ended_through();
-                ring.limited(member.flush()).await?;
+                ring.limited(device.flush(FlushScope::Whole)).await?;
+                self.check_rebuilds(place, device)?;
                 let through = ended.ok_or(DeviceError { doing: "rebuild", errno: super::EIO })?;
                 let mark = Mark { epoch: ring.epoch.get(), through };
                 ring.limited(member.write_head(|before| ring.head_behind(before, place, mark))).await?;
                 self.check_rebuilds(place, device)?;
                 if !is_named {
-                    ring.name_rebuilt(place).await?;
+                    self.name_rebuilt(place, device).await?;
                     is_named = true;
                     continue;
                 }
