@@ -5,12 +5,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use evenkeel_engine::device::{Device, Durability, Extent, Geometry};
+use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::layout::{Layout, log_bytes_with_superblocks};
 use evenkeel_engine::format::{log_head, ring_head};
 use evenkeel_engine::mirror_log::MirrorLog;
 use evenkeel_engine::options::{CreateOptions, OpenOptions};
-use evenkeel_engine::ring::{Ring, RingOptions, WindowOptions};
+use evenkeel_engine::ring::{Ring, RingOptions, Standing, WindowOptions};
 use evenkeel_engine::volume::{Volume, create};
 use evenkeel_sim::arena::{ArenaBytes, SimArena};
 use evenkeel_sim::cuts::{CutKind, CutPlan, Cuts};
@@ -261,6 +262,18 @@ pub fn filled(plan: Plan, seed: u64) -> (Machine, Vec<u8>) {
     (machine, bytes)
 }
 
+/// A drive that answers no more.
+pub fn silent(from: u64) -> Faults {
+    Faults { silent_operations: from..u64::MAX, ..Faults::default() }
+}
+
+/// Waits until every member counts.
+pub async fn whole(ring: &SimRing, env: &impl Env) {
+    while ring.members().iter().any(|member| member.standing != Standing::InSync) {
+        env.sleep(1_000_000).await;
+    }
+}
+
 /// Bytes that nobody expects.
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
@@ -268,7 +281,7 @@ pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A drive that answers no more.
+/// A drive that fails whatever it is asked.
 pub fn dead() -> Faults {
     Faults { failing_operations: 0..u64::MAX, ..Faults::default() }
 }
