@@ -97,12 +97,12 @@ impl<E: Env, M: Device> Inner<E, M> {
         drain.begin(&self.env)
     }
 
-    /// Whether a member holds other bytes there, or cannot tell.
+    /// Whether a member's device holds other bytes there, or cannot tell, and is still the member's.
     async fn lacks(&self, place: usize, offset: u64, bytes: &[u8]) -> bool {
         let Ok(device) = self.members[place].device() else { return false };
         let mut found = vec![0; bytes.len()];
         let read = self.limited(device.read(offset + self.data_offset(), &mut found)).await;
-        read.is_err() || found != bytes
+        (read.is_err() || found != bytes) && self.members[place].has(&device)
     }
 
     /// Makes durable, on every member in sync, what was done before.
