@@ -137,6 +137,15 @@ fn a_drive_that_comes_back_from_a_cut_takes_part_again_when_it_is_named_again() 
 }
 
 #[test]
+fn a_lost_drive_is_named_as_a_shell_takes_it() {
+    let scene = Scene::new();
+    let mut drives: Vec<Drive> = (0..2).map(|number| Drive::start(&scene, number)).collect();
+    let _volume = mirror_of(&scene, &drives);
+    let lost = drives.pop().unwrap().uri(&scene);
+    says(&scene.run("check disk").complaint(), &[&format!("evenkeel replace disk '{lost}' NEW")]);
+}
+
+#[test]
 fn a_drive_that_hangs_is_left_out_after_its_time() {
     let scene = Scene::new();
     let drives: Vec<Drive> = (0..2).map(|number| Drive::start(&scene, number)).collect();

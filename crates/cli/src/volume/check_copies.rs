@@ -1,5 +1,7 @@
 //! What `evenkeel check` looks at in a mirror: every copy of every page, and who takes part.
 
+use std::path::Path;
+
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::logs::LogStanding;
@@ -135,7 +137,8 @@ impl Copies {
                 "{shown}: without {place} ({why}); it is rebuilt while the volume is served"
             ))),
             Some(Lacking { place, why, is_rebuilt: false }) => Err(Failure::No(format!(
-                "{shown}: without {place} ({why}); put another in its place: evenkeel replace {vol} {place} NEW"
+                "{shown}: without {place} ({why}); put another in its place: evenkeel replace {vol} {} NEW",
+                quoted(Path::new(place))
             ))),
         }
     }

@@ -12,6 +12,7 @@ use std::io;
 use std::path::Path;
 
 use evenkeel_host::event_loop::{Backend, EventLoop};
+use evenkeel_host::volume::member::Place;
 use evenkeel_host::volume::{Recovered, VolumeError};
 use evenkeel_measure::report::format;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -52,12 +53,7 @@ fn recovered(Recovered { records, writes }: Recovered) -> String {
 
 /// A path as a shell takes it for itself, and nothing in it for more.
 fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let is_plain = |letter: char| letter.is_alphanumeric() || "-._/:@%+,=".contains(letter);
-    match !text.is_empty() && text.chars().all(is_plain) {
-        true => text,
-        false => format!("'{}'", text.replace('\'', r"'\''")),
-    }
+    Place::from(path.to_owned()).quoted()
 }
 
 /// What a long piece of work shows.

@@ -57,6 +57,16 @@ impl Place {
         }
     }
 
+    /// As a shell takes it for itself, and nothing in it for more.
+    pub fn quoted(&self) -> String {
+        let text = self.to_string();
+        let is_plain = |letter: char| letter.is_alphanumeric() || "-._/:@%+,=".contains(letter);
+        match !text.is_empty() && text.chars().all(is_plain) {
+            true => text,
+            false => format!("'{}'", text.replace('\'', r"'\''")),
+        }
+    }
+
     /// What errors name it.
     fn shown(&self) -> PathBuf {
         match self {

@@ -279,10 +279,9 @@ impl Request {
     ) -> Result<PlannedMember, VolumeError> {
         let path = match &place {
             Place::Path(path) => path.clone(),
-            Place::Nbd(uri) => {
+            Place::Nbd(_) => {
                 if !self.destroy.contains(&place) {
-                    // A shell has its own ideas of ? and &.
-                    return unnamed(&place, &format!("--destroy '{uri}'"));
+                    return unnamed(&place);
                 }
                 return Ok(PlannedMember { place, bytes, overwrites: true });
             }
@@ -291,7 +290,7 @@ impl Request {
         if exists {
             check_kind(&path)?;
             if !self.destroy.contains(&place) {
-                return unnamed(&place, &format!("--destroy {}", path.display()));
+                return unnamed(&place);
             }
             check_unused(&path)?;
         } else if parent_of(&path) != self.folder {
@@ -407,8 +406,9 @@ impl Plan {
     }
 }
 
-fn unnamed<T>(place: &Place, option: &str) -> Result<T, VolumeError> {
-    refused(format!("{place}: it exists, and would be overwritten; if that is meant: {option}"))
+fn unnamed<T>(place: &Place) -> Result<T, VolumeError> {
+    let quoted = place.quoted();
+    refused(format!("{place}: it exists, and would be overwritten; if that is meant: --destroy {quoted}"))
 }
 
 /// That what exists at `path`, where a link leads to, can be a member.
