@@ -145,6 +145,37 @@ fn a_lost_drive_is_named_as_a_shell_takes_it() {
     says(&scene.run("check disk").complaint(), &[&format!("evenkeel replace disk '{lost}' NEW")]);
 }
 
+/// The same export by other names.
+fn aliases(scene: &Scene, drive: &Drive) -> [String; 3] {
+    std::os::unix::fs::symlink(&drive.socket, scene.path("link")).unwrap();
+    let (uri, folder) = (drive.uri(scene), scene.folder().display());
+    [
+        uri.replace("///?", "//?"),
+        format!("nbd+unix:///?socket={folder}/./{}", drive.socket),
+        format!("nbd+unix:///?socket={folder}/link"),
+    ]
+}
+
+#[test]
+fn an_export_by_two_names_is_not_taken_for_two_members() {
+    let scene = Scene::new();
+    let drives: Vec<Drive> = (0..2).map(|number| Drive::start(&scene, number)).collect();
+    let (uri, other) = (drives[0].uri(&scene), drives[1].uri(&scene));
+    for alias in aliases(&scene, &drives[0]) {
+        let destroyed = format!("--size 24m --log-size 16m --buffer 8m --destroy {uri} --destroy {alias}");
+        for line in [
+            format!("--layout mirror --member {uri} --member {alias}"),
+            format!("--layout mirror --member {uri} --member {other} --log {alias} --destroy {other}"),
+            format!("--layout mirror --log-on-members --member {alias} --member {uri}"),
+            format!("--member {uri} --log {alias}"),
+        ] {
+            let refused = scene.refused(&format!("create disk {destroyed} {line}"));
+            says(&refused, &[&uri, &alias, "these are the same", "name another"]);
+            assert!(!scene.path("disk").exists(), "a volume was left by: {line}");
+        }
+    }
+}
+
 #[test]
 fn a_drive_that_hangs_is_left_out_after_its_time() {
     let scene = Scene::new();

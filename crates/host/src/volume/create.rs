@@ -6,6 +6,7 @@
 //!    nothing counts as a volume, is written last. What was overwritten stays so.
 //! 3. Members that are files have all their room, unless they are to be sparse: a full disk below cannot turn an
 //!    acknowledged write into an error.
+//! 4. No two members or log devices are one drive by two names: what is refused for that is no volume.
 
 use std::fs;
 use std::io;
@@ -13,9 +14,10 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use evenkeel_engine::device::{Device, Extent, Geometry};
+use evenkeel_engine::device::{Device, Durability, Extent, Geometry};
 use evenkeel_engine::env::Env;
-use evenkeel_engine::error::Error;
+use evenkeel_engine::error::{DeviceError, Error};
+use evenkeel_engine::format::PAGE;
 use evenkeel_engine::options::CreateOptions;
 use evenkeel_engine::ring::RingOptions;
 
@@ -24,6 +26,7 @@ use super::description::{Description, LayoutKind, Member, VolumeId};
 use super::devices::{LogDevices, MemberRing};
 use super::member::{MemberDrive, Place};
 use super::mirror::MirrorDrive;
+use super::plan::same_thing;
 pub use super::plan::{Plan, PlannedMember, Request};
 use crate::drive::{DriveOptions, FileDrive, Fill};
 use crate::durable_file::is_block_device;
@@ -94,6 +97,9 @@ pub async fn create(
         // Its first sector becomes a superblock, or a head.
         drive.choose_durable_way(sector).await.map_err(|error| engine_error(request, error.into()))?;
     }
+    let places = plan.logs.iter().chain(&plan.members).map(|planned| &planned.place);
+    let drives: Vec<(&Place, &Rc<MemberDrive>)> = places.zip(logs.iter().chain(&members)).collect();
+    check_apart(event_loop, request, &drives).await?;
     let described = |plan: &[PlannedMember], drives: &[Rc<MemberDrive>]| {
         let each = plan
             .iter()
@@ -117,6 +123,34 @@ pub async fn create(
     description.write(&request.folder)?;
     made.keep();
     Ok(description)
+}
+
+/// That no two drives are one, as an export by two names, or an export and the file behind it: each is told which it is,
+/// and then asked. What is at their beginning is lost.
+async fn check_apart(
+    event_loop: &Loop,
+    request: &Request,
+    drives: &[(&Place, &Rc<MemberDrive>)],
+) -> Result<(), VolumeError> {
+    let asked = event_loop.random();
+    let told = |number: usize| {
+        let mut page = [0; PAGE];
+        page[..8].copy_from_slice(&asked.to_le_bytes());
+        page[8..16].copy_from_slice(&(number as u64).to_le_bytes());
+        page
+    };
+    let failed = |error: DeviceError| engine_error(request, error.into());
+    for (number, (_, drive)) in drives.iter().enumerate() {
+        drive.write(0, &told(number), Durability::Durable).await.map_err(failed)?;
+    }
+    for (number, (place, drive)) in drives.iter().enumerate() {
+        let mut page = [0; PAGE];
+        drive.read(0, &mut page).await.map_err(failed)?;
+        if let Some(other) = (0..drives.len()).find(|&other| other != number && page == told(other)) {
+            return same_thing(place, drives[other].0);
+        }
+    }
+    Ok(())
 }
 
 /// Writes a new volume onto its drives.

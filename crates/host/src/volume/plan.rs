@@ -367,19 +367,14 @@ impl Plan {
 
     /// That no two are one file or device by two names.
     fn check_distinct(&self) -> Result<(), VolumeError> {
-        let mut seen: BTreeMap<(u64, u64, String), &PlannedMember> = BTreeMap::new();
+        let mut seen: BTreeMap<(Option<Inode>, String), &PlannedMember> = BTreeMap::new();
         for member in self.places() {
-            let found = member.place.path().and_then(|path| path.metadata().ok());
-            let same = match found {
-                Some(found) if found.file_type().is_block_device() => (found.rdev(), 0, String::new()),
-                Some(found) => (found.dev(), found.ino(), String::new()),
-                None => (0, 0, member.place.to_string()),
+            let same = match member.place.path().and_then(Inode::of) {
+                None => (None, member.place.to_string()),
+                found => (found, String::new()),
             };
             if let Some(other) = seen.insert(same, member) {
-                return refused(format!(
-                    "{} and {}: these are the same; name another --log or --member",
-                    other.place, member.place
-                ));
+                return same_thing(&other.place, &member.place);
             }
         }
         Ok(())
@@ -403,6 +398,29 @@ impl Plan {
             }
         }
         Ok(())
+    }
+}
+
+/// That two members are one.
+pub(super) fn same_thing<T>(one: &Place, other: &Place) -> Result<T, VolumeError> {
+    refused(format!("{one} and {other}: these are the same; name another --log or --member"))
+}
+
+/// What a file or block device is, by whatever name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Inode {
+    File { file_system: u64, number: u64 },
+    Device(u64),
+}
+
+impl Inode {
+    /// That of what is at `path`, if something is.
+    pub(super) fn of(path: &Path) -> Option<Self> {
+        let found = path.metadata().ok()?;
+        Some(match found.file_type().is_block_device() {
+            true => Self::Device(found.rdev()),
+            false => Self::File { file_system: found.dev(), number: found.ino() },
+        })
     }
 }
 
