@@ -177,6 +177,26 @@ fn an_export_by_two_names_is_not_taken_for_two_members() {
 }
 
 #[test]
+fn a_member_by_another_name_does_not_take_the_place_of_another_one() {
+    let scene = Scene::new();
+    let drives: Vec<Drive> = (0..2).map(|number| Drive::start(&scene, number)).collect();
+    let volume = mirror_of(&scene, &drives);
+    let server = volume.serve(TURNS);
+    write(&volume.socket(), 0, &noise(1, SIZE));
+    let (kept, replaced) = (drives[0].uri(&scene), drives[1].uri(&scene));
+    let aliases = aliases(&scene, &drives[0]);
+    let refuse = || {
+        for alias in &aliases {
+            let refused = scene.refused(&format!("replace disk {replaced} {alias} --destroy {alias}"));
+            says(&refused, &[alias, &format!("seems to be {kept} of this very volume")]);
+        }
+    };
+    refuse();
+    server.stop();
+    refuse();
+}
+
+#[test]
 fn a_drive_that_hangs_is_left_out_after_its_time() {
     let scene = Scene::new();
     let drives: Vec<Drive> = (0..2).map(|number| Drive::start(&scene, number)).collect();

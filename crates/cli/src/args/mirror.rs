@@ -76,7 +76,8 @@ pub(crate) enum PolicyArg {
 /// A member may be replaced while the volume is served: what it holds is copied to the new one meanwhile, and
 /// `evenkeel status` says how far that is. Otherwise, and always for a log device, that is done by the next start.
 /// NEW is made as by `evenkeel create`: a file that does not exist yet gets all its room, and nothing that exists is
-/// overwritten unless --destroy names it. Where NEW is OLD, a member that was left out takes part again.
+/// overwritten unless --destroy names it, nor before it is known that OLD can be replaced, nor where it seems to be
+/// another member of the volume. Where NEW is OLD, a member that was left out takes part again.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
 Examples:
@@ -87,7 +88,7 @@ Examples:
                                                     the server of that member is back
 
 Exit status: 0 it is replaced (its rebuild may have only begun), 2 wrong usage or what cannot be replaced, 130
-interrupted; then nothing has changed.")]
+interrupted; then nothing has changed, unless the line says that NEW has.")]
 pub(crate) struct ReplaceArgs {
     /// The volume's folder
     #[arg(value_name = "VOL")]

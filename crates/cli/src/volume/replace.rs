@@ -1,13 +1,10 @@
 //! `evenkeel replace`.
 
-use std::cell::RefCell;
-
-use evenkeel_host::event_loop::{Backend, Loop, race};
+use evenkeel_host::event_loop::{Backend, EventLoop, Loop, Signals, race};
 use evenkeel_host::service::control;
 use evenkeel_host::volume::VolumeError;
 use evenkeel_host::volume::description::Description;
-use evenkeel_host::volume::replace::{Prepared, Slot, Wish, replace_unserved};
-use indicatif::ProgressBar;
+use evenkeel_host::volume::replace::{Prepared, Replacement, Slot, Wish, replace_unserved};
 
 use super::{event_loop, progress_bar, quoted};
 use crate::args::{AtomicSectorsArg, ReplaceArgs};
@@ -22,42 +19,32 @@ pub(crate) fn run(args: &ReplaceArgs) -> Result<(), Failure> {
     let signals = handle
         .signals(&[signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])
         .map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))?;
-    let bar = RefCell::new(progress_bar());
-    let prepared =
-        event_loop.block_on(race(async { Some(prepare(args, &handle, &description, &bar).await) }, async {
-            let _came = signals.next().await;
-            None
-        }));
-    bar.borrow().finish_and_clear();
-    let Some(prepared) = prepared else { return Err(Failure::Interrupted) };
-    let prepared = prepared?;
+    let wish = wish(args);
+    let preparing = wish.prepare(&handle, &args.volume, &description);
+    let mut prepared = interruptible(&event_loop, &signals, preparing)?;
+    if prepared.makes_file() {
+        // Asked before, it saves the time.
+        control::consider(&args.volume, prepared.question()).transpose()?;
+        make(&event_loop, &handle, &signals, &mut prepared)?;
+    }
     // From here on it is carried out to its end: that is short.
-    let is_served = match control::replace(&args.volume, &prepared.replacement) {
-        Some(replaced) => replaced.map(|()| true)?,
-        None => event_loop
-            .block_on(replace_unserved(&handle, &args.volume, &prepared.replacement))
-            .map(|()| false)?,
-    };
-    let (slot, new) = (prepared.replacement.slot, prepared.replacement.new.place.clone());
+    let (replacement, is_served) = event_loop
+        .block_on(carry_out(args, &handle, &mut prepared))
+        .map_err(|error| told_of_loss(args, &prepared, error))?;
     prepared.keep();
     let vol = quoted(&args.volume);
-    let next = match (slot, is_served) {
+    let next = match (replacement.slot, is_served) {
         (Slot::Member(_), true) => {
             format!("it is being rebuilt: `evenkeel status {vol}` tells how far it is")
         }
         (Slot::Member(_), false) => format!("it is rebuilt while it is served: evenkeel serve {vol}"),
         (Slot::Log(_), _) => format!("it takes part from the next start on: evenkeel serve {vol}"),
     };
-    say(&format!("{new} takes the place of {}\nnext: {next}\n", args.old))
+    say(&format!("{} takes the place of {}\nnext: {next}\n", replacement.new.place, args.old))
 }
 
-async fn prepare(
-    args: &ReplaceArgs,
-    event_loop: &Loop,
-    description: &Description,
-    bar: &RefCell<ProgressBar>,
-) -> Result<Prepared, VolumeError> {
-    let wish = Wish {
+fn wish(args: &ReplaceArgs) -> Wish {
+    Wish {
         old: args.old.clone(),
         new: args.new.clone(),
         destroy: args.destroy.clone(),
@@ -67,12 +54,64 @@ async fn prepare(
             AtomicSectorsArg::Yes => Some(true),
             AtomicSectorsArg::No => Some(false),
         },
-    };
+    }
+}
+
+/// Does what can be given up at a signal.
+fn interruptible<T>(
+    event_loop: &EventLoop,
+    signals: &Signals,
+    work: impl Future<Output = Result<T, VolumeError>>,
+) -> Result<T, Failure> {
+    let done = event_loop.block_on(race(async { Some(work.await) }, async {
+        let _came = signals.next().await;
+        None
+    }));
+    done.map_or(Err(Failure::Interrupted), |done| done.map_err(Failure::from))
+}
+
+/// Makes the file that takes the place.
+fn make(
+    event_loop: &EventLoop,
+    handle: &Loop,
+    signals: &Signals,
+    prepared: &mut Prepared,
+) -> Result<(), Failure> {
+    let bar = progress_bar();
     let progress = |done: u64, all: u64| {
-        let bar = bar.borrow_mut();
         bar.set_message("making the new one");
         bar.set_length(all);
         bar.set_position(done);
     };
-    wish.prepare(event_loop, &args.volume, description, progress).await
+    let made = interruptible(event_loop, signals, prepared.make(handle, progress));
+    bar.finish_and_clear();
+    made.map(drop)
+}
+
+/// Has the server do it, or does it where there is none: what is to be overwritten is not before they agree. Whether it
+/// was the server.
+async fn carry_out(
+    args: &ReplaceArgs,
+    handle: &Loop,
+    prepared: &mut Prepared,
+) -> Result<(Replacement, bool), VolumeError> {
+    if let Some(considered) = control::consider(&args.volume, prepared.question()) {
+        considered?;
+        let replacement = prepared.make(handle, |_, _| ()).await?;
+        if let Some(replaced) = control::replace(&args.volume, replacement.clone()) {
+            return replaced.map(|()| (replacement, true));
+        }
+    }
+    replace_unserved(handle, &args.volume, prepared).await.map(|replacement| (replacement, false))
+}
+
+/// That it failed after all, and what became of what was to take the place.
+fn told_of_loss(args: &ReplaceArgs, prepared: &Prepared, error: VolumeError) -> Failure {
+    match Failure::from(error) {
+        Failure::Unusable(line) if prepared.has_overwritten() => Failure::Unusable(format!(
+            "{line}; {} was being overwritten by then: what it held may be lost",
+            args.new
+        )),
+        other => other,
+    }
 }

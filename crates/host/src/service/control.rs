@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::ACCEPT_AGAIN_NS;
 use crate::event_loop::{Loop, race};
 use crate::net::{ByteStream, Listener, Stream, connect_unix_blocking};
-use crate::volume::replace::{Replacement, Replacer};
+use crate::volume::replace::{Question, Replacement, Replacer};
 use crate::volume::{CONTROL_SOCKET, VolumeError};
 
 /// Longest order, with its end.
@@ -32,6 +32,8 @@ const ANSWER_WAITED_FOR: Duration = Duration::from_secs(120);
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Order {
+    /// Say whether a member can be replaced, and change nothing.
+    Consider(Question),
     /// Put another drive in the place of a member.
     Replace(Replacement),
 }
@@ -92,6 +94,7 @@ async fn read(stream: &Stream) -> Option<Vec<u8>> {
 
 async fn carry_out(order: &[u8], replacer: &Replacer) -> Answer {
     let refused = match serde_json::from_slice(order) {
+        Ok(Order::Consider(question)) => replacer.consider(&question).err().map(|error| error.to_string()),
         Ok(Order::Replace(replacement)) => {
             replacer.replace(&replacement).await.err().map(|error| error.to_string())
         }
@@ -100,12 +103,25 @@ async fn carry_out(order: &[u8], replacer: &Replacer) -> Answer {
     Answer { refused }
 }
 
+/// Asks the server of the volume in `folder` whether it would replace a member; `None` where nobody serves it.
+///
+/// # Errors
+///
+/// Why it would not, or that it gave no answer.
+pub fn consider(folder: &Path, question: Question) -> Option<Result<(), VolumeError>> {
+    give(folder, &Order::Consider(question))
+}
+
 /// Has the server of the volume in `folder` replace a member; `None` where nobody serves it.
 ///
 /// # Errors
 ///
 /// Why it refused, or gave no answer.
-pub fn replace(folder: &Path, replacement: &Replacement) -> Option<Result<(), VolumeError>> {
+pub fn replace(folder: &Path, replacement: Replacement) -> Option<Result<(), VolumeError>> {
+    give(folder, &Order::Replace(replacement))
+}
+
+fn give(folder: &Path, order: &Order) -> Option<Result<(), VolumeError>> {
     use io::ErrorKind::{ConnectionRefused, NotFound};
     let mut stream = match connect_unix_blocking(&folder.join(CONTROL_SOCKET)) {
         Ok(stream) => stream,
@@ -114,10 +130,10 @@ pub fn replace(folder: &Path, replacement: &Replacement) -> Option<Result<(), Vo
     };
     let mut answered = || -> io::Result<Answer> {
         stream.set_read_timeout(Some(ANSWER_WAITED_FOR))?;
-        let mut order = serde_json::to_string(&Order::Replace(replacement.clone()))?;
-        order.push('\n');
-        stream.write_all(order.as_bytes())?;
-        let mut text = String::new();
+        let mut text = serde_json::to_string(order)?;
+        text.push('\n');
+        stream.write_all(text.as_bytes())?;
+        text.clear();
         (&stream).take(ANSWER_MAX_BYTES).read_to_string(&mut text)?;
         serde_json::from_str(&text).map_err(io::Error::from)
     };

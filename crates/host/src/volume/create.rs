@@ -183,6 +183,17 @@ async fn write_volume(
     evenkeel_engine::volume::create(&home, &log, true, options, id).await
 }
 
+impl Request {
+    /// How the drive at `place` is opened before anything describes it.
+    pub(super) fn options_of(&self, place: &Place) -> DriveOptions {
+        DriveOptions {
+            atomic_sectors: self.takes_sectors_for_atomic(place),
+            keeps_room: !self.sparse,
+            ..DriveOptions::default()
+        }
+    }
+}
+
 fn engine_error(request: &Request, source: Error) -> VolumeError {
     match source {
         Error::Unusable(why) => {
@@ -199,11 +210,7 @@ pub(super) async fn make_member(
     made: &mut Made,
     progress: impl FnMut(u64, u64),
 ) -> Result<MemberDrive, VolumeError> {
-    let options = DriveOptions {
-        atomic_sectors: request.takes_sectors_for_atomic(&member.place),
-        keeps_room: !request.sparse,
-        ..DriveOptions::default()
-    };
+    let options = request.options_of(&member.place);
     let path = match member.place.path() {
         Some(path) if !is_block_device(path) => path,
         _ => {

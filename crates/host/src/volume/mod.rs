@@ -22,6 +22,7 @@ pub mod create;
 mod described;
 pub mod description;
 pub mod devices;
+mod label;
 pub mod member;
 pub mod mirror;
 mod plan;

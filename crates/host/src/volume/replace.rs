@@ -2,16 +2,18 @@
 //!
 //! 1. What exists is overwritten only where it was named for that, as by [`super::create`]; so it is with what was this
 //!    very member and is its own again.
-//! 2. The last member, or log device, that holds everything is not given up.
-//! 3. The description names the new one once it is founded: a cut before that leaves the old one, which is taken for
+//! 2. What can refuse is asked before the new one is touched: the new one, its server or the volume itself.
+//! 3. The last member, or log device, that holds everything is not given up. What says of itself that it is another
+//!    member of this volume is not overwritten, by whatever name: it may be that one.
+//! 4. The description names the new one once it is founded: a cut before that leaves the old one, which is taken for
 //!    stale where it lacks anything.
 
 use std::path::Path;
 use std::rc::Rc;
 
-use evenkeel_engine::device::{Device, Extent};
+use evenkeel_engine::device::{Device, Extent, Geometry};
 use evenkeel_engine::error::Error;
-use evenkeel_engine::logs::{LogStanding, found_log, read_log_head};
+use evenkeel_engine::logs::{LogStanding, found_log};
 use evenkeel_engine::options::OpenOptions;
 use evenkeel_engine::ring::{Policy, RingOptions};
 use serde::{Deserialize, Serialize};
@@ -19,9 +21,10 @@ use serde::{Deserialize, Serialize};
 use super::create::{Made, Request, describe, make_member};
 use super::described::Described;
 use super::description::{Description, LayoutKind, Member};
+use super::label::{LABELS_BYTES, Label, labels};
 use super::member::{MemberDrive, Place};
 use super::mirror::{Mirror, MirrorDrive};
-use super::plan::Plan;
+use super::plan::{Inode, Plan, PlannedMember};
 use super::{OpenVolume, RunOptions, VolumeError};
 use crate::event_loop::Loop;
 
@@ -63,15 +66,97 @@ pub struct Replacement {
     pub may_overwrite: bool,
 }
 
-/// A [`Replacement`] whose drive is ready. What was made for it goes again unless it is kept.
+/// What a server is asked before a [`Replacement`] costs anybody anything.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Question {
+    /// Which place.
+    pub slot: Slot,
+    /// What is there so far.
+    pub old: Place,
+    /// What comes there, if it exists and is to be overwritten before the server gets it.
+    pub new: Option<Member>,
+}
+
+/// A replacement that nothing is known to keep from being done. What is made for it goes again unless it is kept.
 #[derive(Debug)]
 pub struct Prepared {
-    /// What is to be done.
-    pub replacement: Replacement,
+    slot: Slot,
+    old: Place,
+    may_overwrite: bool,
+    new: New,
     made: Made,
+    has_overwritten: bool,
+}
+
+/// What takes the place.
+#[derive(Debug)]
+enum New {
+    /// It is as it has to be.
+    Ready(Member),
+    /// It has to be made.
+    Planned(Box<Planned>),
+}
+
+/// A file that is still to be made, or a file or device that is to be overwritten.
+#[derive(Debug)]
+struct Planned {
+    request: Request,
+    member: PlannedMember,
+    geometry: Geometry,
+    /// What is there, if something is.
+    found: Option<Member>,
 }
 
 impl Prepared {
+    /// What its server has to know beforehand.
+    pub fn question(&self) -> Question {
+        let new = match &self.new {
+            New::Ready(_) => None,
+            New::Planned(planned) => planned.found.clone(),
+        };
+        Question { slot: self.slot, old: self.old.clone(), new }
+    }
+
+    /// Whether a file will be made: that takes its time, and nobody is the worse for it if it is given up.
+    pub fn makes_file(&self) -> bool {
+        matches!(&self.new, New::Planned(planned) if planned.found.is_none())
+    }
+
+    /// Whether something was overwritten by now, or was to be.
+    pub fn has_overwritten(&self) -> bool {
+        self.has_overwritten
+    }
+
+    /// Makes or overwrites what takes the place, unless that is done. `progress` is told bytes done and bytes in all.
+    ///
+    /// # Errors
+    ///
+    /// As [`super::create::create`].
+    pub async fn make(
+        &mut self,
+        event_loop: &Loop,
+        progress: impl FnMut(u64, u64),
+    ) -> Result<Replacement, VolumeError> {
+        let new = match &self.new {
+            New::Ready(new) => new.clone(),
+            New::Planned(planned) => {
+                let Planned { request, member, geometry, .. } = &**planned;
+                self.has_overwritten = member.overwrites;
+                let drive = make_member(event_loop, request, member, &mut self.made, progress).await?;
+                if let MemberDrive::File(file) = &drive {
+                    let sector = Extent::new(0, u64::from(file.geometry().sector_bytes));
+                    let chosen = file.choose_durable_way(sector).await;
+                    chosen.map_err(|source| engine_error(&request.folder, source.into()))?;
+                }
+                fits(&member.place, drive.geometry(), *geometry)?;
+                describe(&request.folder, &member.place, &drive, request.sparse)
+            }
+        };
+        self.new = New::Ready(new.clone());
+        let (slot, old, may_overwrite) = (self.slot, self.old.clone(), self.may_overwrite);
+        Ok(Replacement { slot, old, new, may_overwrite })
+    }
+
     /// It is done: what was made stays.
     pub fn keep(self) {
         self.made.keep();
@@ -82,23 +167,33 @@ fn refused<T>(why: String) -> Result<T, VolumeError> {
     Err(VolumeError::Refused(why))
 }
 
+/// That a drive can be taken for one of `geometry`.
+fn fits(new: &Place, found: Geometry, geometry: Geometry) -> Result<(), VolumeError> {
+    MirrorDrive::check(found, geometry).map_err(|why| VolumeError::Refused(format!("{new}: {why}")))
+}
+
 impl Wish {
-    /// Makes what is to take the place, and looks at it; the volume may be served meanwhile. `progress` is told bytes
-    /// done and bytes in all.
+    /// Looks at what is to take the place, without writing anything; the volume may be served meanwhile.
     ///
     /// # Errors
     ///
-    /// As [`super::create::create`]; where there is nothing to replace.
+    /// As [`Request::plan`]; where there is nothing to replace; where it is, or seems to be, another member.
     pub async fn prepare(
         &self,
         event_loop: &Loop,
         folder: &Path,
         description: &Description,
-        progress: impl FnMut(u64, u64),
     ) -> Result<Prepared, VolumeError> {
         let slot = find(folder, description, &self.old)?;
         let current = slot.of(description);
-        let (old, mut made) = (current.place.clone(), Made::default());
+        let prepared = |new: New, may_overwrite: bool| Prepared {
+            slot,
+            old: current.place.clone(),
+            may_overwrite,
+            new,
+            made: Made::default(),
+            has_overwritten: false,
+        };
         match find(folder, description, &self.new).ok() {
             Some(found) if found == slot => {
                 let is_named = |named: &Place| *named == self.new || is_same(folder, &current.place, named);
@@ -110,8 +205,7 @@ impl Wish {
                     ));
                 }
                 let may_overwrite = self.destroy.iter().any(is_named);
-                let replacement = Replacement { slot, old, new: current.clone(), may_overwrite };
-                return Ok(Prepared { replacement, made });
+                return Ok(prepared(New::Ready(current.clone()), may_overwrite));
             }
             Some(_) => {
                 return refused(format!("{}: it is a member of this volume already; name another", self.new));
@@ -132,17 +226,48 @@ impl Wish {
         if !self.sparse {
             Plan { members: vec![planned.clone()], logs: Vec::new() }.check_room()?;
         }
-        let drive = make_member(event_loop, &request, &planned, &mut made, progress).await?;
-        if let MemberDrive::File(file) = &drive {
-            let sector = Extent::new(0, u64::from(file.geometry().sector_bytes));
-            let chosen = file.choose_durable_way(sector).await;
-            chosen.map_err(|source| engine_error(folder, source.into()))?;
+        if !planned.overwrites {
+            let planned = Planned { request, member: planned, geometry, found: None };
+            return Ok(prepared(New::Planned(planned.into()), true));
         }
-        let new = describe(folder, &planned.place, &drive, self.sparse);
-        MirrorDrive::new(Rc::new(drive), geometry)
-            .map_err(|why| VolumeError::Refused(format!("{}: {why}", self.new)))?;
-        Ok(Prepared { replacement: Replacement { slot, old, new, may_overwrite: true }, made })
+        let drive = MemberDrive::open(event_loop, &planned.place, request.options_of(&planned.place)).await?;
+        let mut found = drive.geometry();
+        match &drive {
+            MemberDrive::File(file) if !file.is_block_device() => found.size_bytes = planned.bytes,
+            _ => planned.check_size(found.size_bytes)?,
+        }
+        fits(&self.new, found, geometry)?;
+        check_labels(description, &labels(&drive).await, None, &self.new)?;
+        let found = describe(folder, &planned.place, &drive, self.sparse);
+        let new = match &drive {
+            MemberDrive::File(_) => {
+                New::Planned(Planned { request, member: planned, geometry, found: Some(found) }.into())
+            }
+            // Whoever puts it there is the first to write to it.
+            MemberDrive::Nbd(_) => New::Ready(found),
+        };
+        Ok(prepared(new, true))
     }
+}
+
+/// That nothing there says it is a member or log device of this volume, but for the one at `own`.
+fn check_labels(
+    description: &Description,
+    found: &[Label],
+    own: Option<Slot>,
+    new: &Place,
+) -> Result<(), VolumeError> {
+    let is_other = |label: &&Label| label.volume == description.id.0 && Some(label.slot) != own;
+    let Some(label) = found.iter().find(is_other) else { return Ok(()) };
+    let (described, kind, place) = match label.slot {
+        Slot::Member(place) => (description.members.get(place), "member", place),
+        Slot::Log(place) => (description.logs.get(place), "log device", place),
+    };
+    let name = described.map_or_else(|| format!("{kind} {place}"), |described| described.place.to_string());
+    refused(format!(
+        "{new}: it seems to be {name} of this very volume, by another name: bring it back there, or name another; if it \
+         was replaced, and what it holds may be lost, zero its first {LABELS_BYTES} bytes before"
+    ))
 }
 
 impl Slot {
@@ -189,6 +314,10 @@ fn find(folder: &Path, description: &Description, old: &Place) -> Result<Slot, V
 fn is_same(folder: &Path, described: &Place, named: &Place) -> bool {
     match (described.within(folder), named) {
         (Place::Path(described), Place::Path(named)) => {
+            // A hard link, a bind mount or another node of a device is the same thing, too.
+            if Inode::of(&described).is_some_and(|found| Inode::of(named) == Some(found)) {
+                return true;
+            }
             let whole = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
             whole(&described).is_some_and(|described| whole(named) == Some(described))
         }
@@ -219,45 +348,54 @@ impl OpenVolume {
 }
 
 impl Replacer {
+    /// Whether a member can be replaced now, as far as is known before anything is touched.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::replace`].
+    pub fn consider(&self, question: &Question) -> Result<(), VolumeError> {
+        let folder = self.described.folder();
+        let place = self.member_place(question.slot, &question.old)?;
+        self.mirror.check_others(place).map_err(|source| engine_error(folder, source))?;
+        question.new.as_ref().map_or(Ok(()), |new| self.mirror.try_open(folder, new))
+    }
+
     /// Puts another drive in the place of a member, while the volume is used; its rebuild begins.
     ///
     /// # Errors
     ///
     /// Where it cannot be replaced now, or the new one cannot be had; then the old one stays in its place.
     pub async fn replace(&self, replacement: &Replacement) -> Result<(), VolumeError> {
-        let folder = self.described.folder();
-        let place = match self.check(replacement)? {
-            Slot::Member(place) => place,
-            Slot::Log(_) => {
-                return refused(format!(
-                    "{}: {} is a log device, which is replaced while the volume is not served: stop its server first",
-                    folder.display(),
-                    replacement.old
-                ));
-            }
-        };
-        let (new, id) = (&replacement.new, self.described.description().id.0);
+        let (folder, slot) = (self.described.folder(), replacement.slot);
+        let place = self.member_place(slot, &replacement.old)?;
+        let (new, description) = (&replacement.new, self.described.description());
         let drive = self.mirror.open_member(folder, place, new, &replacement.old).await?;
-        if !replacement.may_overwrite && !drive.is_member(id, place, self.mirror.ring.members().len()).await {
-            return refused(format!(
-                "{}: what is there is not this member any more; to overwrite it: --destroy {}",
-                new.place, new.place
-            ));
-        }
+        check_drive(&description, &drive, replacement).await?;
         let replaced = self.mirror.replace_member(place, &new.place, drive).await;
         replaced.map_err(|source| engine_error(folder, source))?;
         self.describe(replacement)
     }
 
+    /// Which member that is, if it is one and is still there.
+    fn member_place(&self, slot: Slot, old: &Place) -> Result<usize, VolumeError> {
+        self.check(slot, old)?;
+        match slot {
+            Slot::Member(place) => Ok(place),
+            Slot::Log(_) => refused(format!(
+                "{}: {old} is a log device, which is replaced while the volume is not served: stop its server first",
+                self.described.folder().display()
+            )),
+        }
+    }
+
     /// That this can be done as far as the description tells.
-    fn check(&self, replacement: &Replacement) -> Result<Slot, VolumeError> {
-        let (slot, mut description) = (replacement.slot, self.described.description());
+    fn check(&self, slot: Slot, old: &Place) -> Result<(), VolumeError> {
+        let mut description = self.described.description();
         match slot.of_mut(&mut description) {
-            Some(current) if current.place == replacement.old => Ok(slot),
+            Some(current) if current.place == *old => Ok(()),
             _ => refused(format!(
-                "{}: {} was replaced meanwhile; look at `evenkeel status` and try again",
-                self.described.folder().display(),
-                replacement.old
+                "{}: {old} was replaced meanwhile; look at `evenkeel status` and try again",
+                self.described.folder().display()
             )),
         }
     }
@@ -271,20 +409,43 @@ impl Replacer {
     }
 }
 
+/// That `drive` may be written to as `replacement` says.
+async fn check_drive<D: Device>(
+    description: &Description,
+    drive: &D,
+    replacement: &Replacement,
+) -> Result<(), VolumeError> {
+    let Replacement { slot, old, new, may_overwrite } = replacement;
+    let (slot, found) = (*slot, labels(drive).await);
+    check_labels(description, &found, (new.place == *old).then_some(slot), &new.place)?;
+    let (kind, places) = match slot {
+        Slot::Member(_) => ("member", description.members.len()),
+        Slot::Log(_) => ("log device", description.logs.len()),
+    };
+    match *may_overwrite || found.contains(&Label { volume: description.id.0, slot, places }) {
+        true => Ok(()),
+        false => refused(format!(
+            "{}: what is there is not this {kind} any more; to overwrite it: --destroy {}",
+            new.place,
+            new.place.quoted()
+        )),
+    }
+}
+
 /// The same for a volume that nobody serves: it is opened, and closed again. A member is rebuilt, and a log device gets
 /// what it lacks, when the volume is opened next.
 ///
 /// # Errors
 ///
-/// As [`OpenVolume::open`] and [`Replacer::replace`].
+/// As [`OpenVolume::open`], [`Prepared::make`] and [`Replacer::replace`].
 pub async fn replace_unserved(
     event_loop: &Loop,
     folder: &Path,
-    replacement: &Replacement,
-) -> Result<(), VolumeError> {
+    prepared: &mut Prepared,
+) -> Result<Replacement, VolumeError> {
     // Without turns: nobody reads.
     // An empty log is opened without a member that is given up here by its name.
-    let given_up = match replacement.slot {
+    let given_up = match prepared.slot {
         Slot::Member(place) => 1 << place,
         Slot::Log(_) => 0,
     };
@@ -294,22 +455,39 @@ pub async fn replace_unserved(
     let Some(replacer) = open.replacer() else {
         return refused(format!("{}: it is no mirror", folder.display()));
     };
-    let done = match replacement.slot {
-        Slot::Member(_) => replacer.replace(replacement).await,
-        Slot::Log(place) => replacer.check(replacement).and_then(|_| replacer.check_log(place)),
+    let done = match prepared.slot {
+        Slot::Member(_) => replacer.replace_now(event_loop, prepared).await.map(Some),
+        Slot::Log(place) => {
+            let (slot, old) = (prepared.slot, &prepared.old);
+            replacer.check(slot, old).and_then(|()| replacer.check_log(place)).map(|()| None)
+        }
     };
     let closed = open.close().await;
-    done.and(closed)?;
-    if let Slot::Log(place) = replacement.slot {
-        let described = Rc::clone(&replacer.described);
-        // The devices are let go of: the old one may be the new one.
-        drop(replacer);
-        put_log(event_loop, &described, place, replacement).await?;
+    let done = done?;
+    closed?;
+    if let Some(replacement) = done {
+        return Ok(replacement);
     }
-    Ok(())
+    let described = Rc::clone(&replacer.described);
+    // The devices are let go of: the old one may be the new one.
+    drop(replacer);
+    let replacement = prepared.make(event_loop, |_, _| ()).await?;
+    put_log(event_loop, &described, &replacement).await?;
+    Ok(replacement)
 }
 
 impl Replacer {
+    async fn replace_now(
+        &self,
+        event_loop: &Loop,
+        prepared: &mut Prepared,
+    ) -> Result<Replacement, VolumeError> {
+        self.consider(&prepared.question())?;
+        let replacement = prepared.make(event_loop, |_, _| ()).await?;
+        self.replace(&replacement).await?;
+        Ok(replacement)
+    }
+
     /// That another log device holds everything.
     fn check_log(&self, place: usize) -> Result<(), VolumeError> {
         let standings = self.mirror.logs.standings();
@@ -327,23 +505,15 @@ impl Replacer {
 async fn put_log(
     event_loop: &Loop,
     described: &Described,
-    place: usize,
     replacement: &Replacement,
 ) -> Result<(), VolumeError> {
+    let Slot::Log(place) = replacement.slot else { return Ok(()) };
     let (folder, new, description) = (described.folder(), &replacement.new, described.description());
     let drive = MemberDrive::open(event_loop, &new.place.within(folder), new.options()).await?;
-    let (id, places) = (description.id.0, description.logs.len());
-    let is_own = |head: evenkeel_engine::format::log_head::LogHead| {
-        head.volume == id && usize::from(head.place) == place && usize::from(head.places) == places
-    };
-    if !replacement.may_overwrite && !read_log_head(&drive).await.is_some_and(is_own) {
-        return refused(format!(
-            "{}: what is there is not this log device any more; to overwrite it: --destroy {}",
-            new.place, new.place
-        ));
-    }
+    check_drive(&description, &drive, replacement).await?;
     let drive = MirrorDrive::new(Rc::new(drive), description.log_geometry())
         .map_err(|why| VolumeError::Refused(format!("{}: {why}", new.place)))?;
+    let (id, places) = (description.id.0, description.logs.len());
     let founded = found_log(&drive, id, place as u16, places as u16).await;
     founded.map_err(|source| engine_error(folder, source.into()))?;
     described.change(|description| description.logs[place] = new.clone())

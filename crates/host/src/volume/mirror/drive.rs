@@ -4,8 +4,6 @@ use std::rc::Rc;
 
 use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::error::DeviceError;
-use evenkeel_engine::format::ring_head::{HEAD_COPIES, RingHead};
-use evenkeel_engine::format::{PAGE, PAGE_BYTES};
 
 use crate::volume::member::MemberDrive;
 
@@ -23,7 +21,12 @@ impl MirrorDrive {
     ///
     /// In one line, why it cannot be taken for one.
     pub fn new(drive: Rc<MemberDrive>, geometry: Geometry) -> Result<Self, String> {
-        let found = drive.geometry();
+        Self::check(drive.geometry(), geometry)?;
+        Ok(Self { drive, geometry })
+    }
+
+    /// That a drive of the geometry `found` can be taken for one of `geometry`.
+    pub(in crate::volume) fn check(found: Geometry, geometry: Geometry) -> Result<(), String> {
         if found.size_bytes < geometry.size_bytes {
             let (found, needed) = (found.size_bytes, geometry.size_bytes);
             return Err(format!("it has {found} bytes, and {needed} are needed"));
@@ -39,24 +42,7 @@ impl MirrorDrive {
                     .to_owned(),
             );
         }
-        Ok(Self { drive, geometry })
-    }
-
-    /// Whether it says of itself that it is the member at `place` of so many of this volume.
-    pub(in crate::volume) async fn is_member(&self, volume: u64, place: usize, places: usize) -> bool {
-        for copy in 0..HEAD_COPIES {
-            let mut page = [0; PAGE];
-            let read = self.read(copy * PAGE_BYTES, &mut page).await;
-            let head = read.ok().and_then(|()| RingHead::decode(&page));
-            if head.is_some_and(|head| {
-                head.volume == volume
-                    && usize::from(head.place) == place
-                    && usize::from(head.places) == places
-            }) {
-                return true;
-            }
-        }
-        false
+        Ok(())
     }
 
     /// The drive itself.

@@ -24,7 +24,7 @@ use super::VolumeError;
 use super::description::{Description, Member};
 use super::devices::{LogDevices, MemberRing};
 use super::member::{MemberDrive, Place, Watch};
-use crate::drive::DriveOptions;
+use crate::drive::{DriveOptions, FileDrive};
 use crate::event_loop::{Loop, race};
 use crate::path_error::PathError;
 
@@ -203,6 +203,26 @@ impl Mirror {
         }
     }
 
+    /// That what is at `new` can be opened from here, though it may have another size yet.
+    pub(super) fn try_open(&self, folder: &Path, new: &Member) -> Result<(), VolumeError> {
+        let Place::Path(path) = new.place.within(folder) else { return Ok(()) };
+        let options = DriveOptions { patience: Duration::ZERO, ..new.options() };
+        FileDrive::open(&self.event_loop, &path, options)?;
+        Ok(())
+    }
+
+    /// That a member can be given up, as another one holds everything.
+    pub(super) fn check_others(&self, place: usize) -> Result<(), Error> {
+        let members = self.ring.members();
+        let mut others = members.iter().enumerate().filter(|(other, _)| *other != place);
+        match others.any(|(_, member)| member.standing == Standing::InSync) {
+            true => Ok(()),
+            false => Err(Error::Unusable(
+                "no other member holds everything: this one cannot be given up".to_owned(),
+            )),
+        }
+    }
+
     /// Puts `drive`, which is at `new`, in the place of a member; its rebuild begins.
     pub(super) async fn replace_member(
         &self,
@@ -210,14 +230,7 @@ impl Mirror {
         new: &Place,
         drive: MirrorDrive,
     ) -> Result<(), Error> {
-        let members = self.ring.members();
-        let is_in_sync = |member: &MemberStatus| member.standing == Standing::InSync;
-        let others = members.iter().enumerate().filter(|(other, _)| *other != place);
-        if others.filter(|(_, member)| is_in_sync(member)).count() == 0 {
-            return Err(Error::Unusable(
-                "no other member holds everything: this one cannot be given up".to_owned(),
-            ));
-        }
+        self.check_others(place)?;
         // From here on the old one is not heard of any more.
         {
             let mut entries = self.members.borrow_mut();

@@ -1,0 +1,207 @@
+//! What `replace` refuses, it leaves as it was: what was named to be overwritten may be the last good copy.
+
+mod support;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
+use std::thread;
+
+use support::load::{contents, write};
+use support::served::{Server, Volume, noise, noise_file, patiently};
+use support::{Scene, says};
+
+const SIZE: usize = 16 << 20;
+
+const FLAGS: &str = "--layout mirror --size 16m --log-size 16m --buffer 8m --atomic-sectors yes";
+
+/// What a new one has to promise that the others do.
+const ATOMIC: &str = "--atomic-sectors yes";
+
+const TURNS: &str = "--turn 20ms --rest 1ms --rest-max 20ms";
+
+/// A mirror that was written whole.
+fn written(scene: &Scene) -> Volume<'_> {
+    let volume = Volume::create(scene, FLAGS);
+    let server = volume.serve(TURNS);
+    write(&volume.socket(), 0, &noise(1, SIZE));
+    server.stop();
+    volume
+}
+
+/// Serves the volume without its member, and writes meanwhile: from then on the other one alone holds everything.
+fn leave_behind(volume: &Volume<'_>, member: &str) {
+    let at = volume.folder().join(member);
+    let away = volume.scene.path("away");
+    fs::rename(&at, &away).unwrap();
+    let server = volume.serve(TURNS);
+    write(&volume.socket(), 0, &noise(2, SIZE));
+    server.stop();
+    fs::rename(&away, &at).unwrap();
+}
+
+/// That the command is refused with these words, and what was named keeps every byte.
+#[track_caller]
+fn refused_untouched(scene: &Scene, line: &str, named: &str, parts: &[&str]) {
+    let before = scene.bytes(named);
+    says(&scene.refused(&format!("{line} --destroy {named} {ATOMIC}")), parts);
+    assert!(scene.bytes(named) == before, "{named} is another after: {line}");
+}
+
+#[track_caller]
+fn until_whole(server: &Server) {
+    patiently("the end of the rebuild", || {
+        let members = server.status().mirror.unwrap().members;
+        members.iter().all(|member| member.standing == "in-sync").then_some(())
+    });
+}
+
+#[test]
+fn what_a_served_volume_does_not_take_keeps_its_bytes() {
+    let scene = Scene::new();
+    let volume = written(&scene);
+    // Longer than is needed, and no multiple of anything.
+    noise_file(&scene.path("new"), 3, 40_000_001);
+    let server = volume.serve(TURNS);
+    refused_untouched(&scene, "replace disk log-0 new", "new", &["log-0 is a log device", "stop its server"]);
+    let before = scene.bytes("new");
+    says(
+        &scene.refused("replace disk member-0 new --destroy new"),
+        &["keep sectors whole", "--atomic-sectors"],
+    );
+    assert!(scene.bytes("new") == before);
+    server.stop();
+    fs::rename(scene.path("disk/member-1"), scene.path("away")).unwrap();
+    let server = volume.serve(TURNS);
+    refused_untouched(&scene, "replace disk member-0 new", "new", &["no other member holds everything"]);
+    assert!(contents(&volume.socket()) == noise(1, SIZE));
+    // It is as good as any other for what can be done.
+    scene.done(&format!("replace disk member-1 new --destroy new {ATOMIC}"));
+    until_whole(&server);
+    server.stop();
+}
+
+#[test]
+fn what_a_volume_that_nobody_serves_does_not_take_keeps_its_bytes() {
+    let scene = Scene::new();
+    let volume = written(&scene);
+    noise_file(&scene.path("new"), 3, 40_000_001);
+    fs::rename(scene.path("disk/log-1"), scene.path("away-log")).unwrap();
+    refused_untouched(&scene, "replace disk log-0 new", "new", &["no other log device holds everything"]);
+    fs::rename(scene.path("away-log"), scene.path("disk/log-1")).unwrap();
+    leave_behind(&volume, "member-0");
+    refused_untouched(&scene, "replace disk member-1 new", "new", &["no other member holds everything"]);
+    fs::rename(scene.path("disk/member-1"), scene.path("away")).unwrap();
+    refused_untouched(
+        &scene,
+        "replace disk member-1 new",
+        "new",
+        &["holds everything", "bring back one that does"],
+    );
+    fs::rename(scene.path("away"), scene.path("disk/member-1")).unwrap();
+    let server = volume.serve(TURNS);
+    assert!(contents(&volume.socket()) == noise(2, SIZE));
+    server.stop();
+}
+
+#[test]
+fn a_member_under_another_name_is_not_overwritten_and_is_good_under_its_own() {
+    let scene = Scene::new();
+    let volume = written(&scene);
+    leave_behind(&volume, "member-0");
+    // Only member-1 has everything, and somebody moved it.
+    fs::rename(scene.path("disk/member-1"), scene.path("moved")).unwrap();
+    let parts = ["moved: it seems to be member-1 of this very volume", "bring it back"];
+    for old in ["member-1", "member-0", "log-0"] {
+        refused_untouched(&scene, &format!("replace disk {old} moved"), "moved", &parts);
+    }
+    // Nor where it lies at the place of another.
+    fs::rename(scene.path("disk/member-0"), scene.path("stale")).unwrap();
+    fs::rename(scene.path("moved"), scene.path("disk/member-0")).unwrap();
+    let named = "disk/member-0";
+    refused_untouched(&scene, &format!("replace disk member-0 {named}"), named, &[]);
+    fs::rename(scene.path("disk/member-0"), scene.path("disk/member-1")).unwrap();
+    fs::rename(scene.path("stale"), scene.path("disk/member-0")).unwrap();
+    let server = volume.serve(TURNS);
+    assert!(contents(&volume.socket()) == noise(2, SIZE));
+    until_whole(&server);
+    // The same of a log device, and while it is served.
+    fs::copy(scene.path("disk/log-1"), scene.path("copy")).unwrap();
+    let parts = ["copy: it seems to be log-1 of this very volume", "zero its first 8192 bytes"];
+    refused_untouched(&scene, "replace disk member-0 copy", "copy", &parts);
+    server.stop();
+    // Nor is it a stranger that may be overwritten where it lies at the place of another.
+    fs::rename(scene.path("disk/member-1"), scene.path("away")).unwrap();
+    fs::copy(scene.path("disk/member-0"), scene.path("disk/member-1")).unwrap();
+    let named = "disk/member-1";
+    let (line, parts) =
+        (format!("replace disk member-1 {named}"), ["member-1: it seems to be member-0 of this very volume"]);
+    refused_untouched(&scene, &line, named, &parts);
+    let server = volume.serve(TURNS);
+    refused_untouched(&scene, &line, named, &parts);
+    server.stop();
+    fs::rename(scene.path("away"), scene.path(named)).unwrap();
+    let server = volume.serve(TURNS);
+    until_whole(&server);
+    // Whoever knows better can say so.
+    let file = fs::OpenOptions::new().write(true).open(scene.path("copy")).unwrap();
+    (&file).write_all(&[0; 8192]).unwrap();
+    scene.done(&format!("replace disk member-0 copy --destroy copy {ATOMIC}"));
+    until_whole(&server);
+    server.stop();
+}
+
+#[test]
+fn the_last_member_by_a_hard_link_is_not_overwritten() {
+    let scene = Scene::new();
+    let volume = written(&scene);
+    fs::hard_link(scene.path("disk/member-0"), scene.path("link")).unwrap();
+    fs::remove_file(scene.path("disk/member-1")).unwrap();
+    let parts = ["link: it is a member of this volume already", "name another"];
+    refused_untouched(&scene, "replace disk member-1 link", "link", &parts);
+    refused_untouched(&scene, "replace disk log-1 link", "link", &parts);
+    let server = volume.serve(TURNS);
+    refused_untouched(&scene, "replace disk member-1 link", "link", &parts);
+    assert!(contents(&volume.socket()) == noise(1, SIZE));
+    server.stop();
+}
+
+#[test]
+fn a_member_takes_its_own_place_again_while_nobody_serves_the_volume() {
+    let scene = Scene::new();
+    let volume = written(&scene);
+    leave_behind(&volume, "member-1");
+    scene.done("replace disk member-1 member-1");
+    fs::write(scene.path("disk/log-0"), noise(4, 20 << 20)).unwrap();
+    says(&scene.refused("replace disk log-0 log-0"), &["not this log device any more", "--destroy log-0"]);
+    assert!(scene.bytes("disk/log-0") == noise(4, 20 << 20));
+    scene.done("replace disk log-0 log-0 --destroy log-0");
+    let server = volume.serve(TURNS);
+    until_whole(&server);
+    server.stop();
+    fs::remove_file(scene.path("disk/member-0")).unwrap();
+    fs::remove_file(scene.path("disk/log-1")).unwrap();
+    let server = volume.serve(TURNS);
+    assert!(contents(&volume.socket()) == noise(2, SIZE));
+    server.stop();
+}
+
+#[test]
+fn who_is_refused_after_all_is_told_what_became_of_the_new_one() {
+    let scene = Scene::new();
+    let _volume = written(&scene);
+    noise_file(&scene.path("new"), 3, 40_000_001);
+    let control = UnixListener::bind(scene.path("disk/control.sock")).unwrap();
+    let answers = thread::spawn(move || {
+        for (order, answer) in [("consider", "null"), ("replace", "\"somebody was faster\"")] {
+            let (mut stream, _) = control.accept().unwrap();
+            let mut line = String::new();
+            BufReader::new(&stream).read_line(&mut line).unwrap();
+            says(&line, &[order]);
+            stream.write_all(format!("{{\"refused\":{answer}}}\n").as_bytes()).unwrap();
+        }
+    });
+    let line = scene.refused(&format!("replace disk member-0 new --destroy new {ATOMIC}"));
+    says(&line, &["somebody was faster", "new was being overwritten by then", "what it held may be lost"]);
+    answers.join().unwrap();
+}

@@ -1,0 +1,51 @@
+//! What a drive says of itself: which member or log device of which mirror it is.
+
+use evenkeel_engine::device::Device;
+use evenkeel_engine::format::log_head::LogHead;
+use evenkeel_engine::format::ring_head::{HEAD_COPIES, RingHead};
+use evenkeel_engine::format::{PAGE, PAGE_BYTES};
+
+use super::replace::Slot;
+
+/// Bytes at the beginning of a drive without which it says nothing of itself.
+pub(super) const LABELS_BYTES: u64 = HEAD_COPIES * PAGE_BYTES;
+
+/// One head of a member or log device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Label {
+    /// The volume's number.
+    pub(super) volume: u64,
+    /// Which of its members and log devices.
+    pub(super) slot: Slot,
+    /// How many of that kind there are.
+    pub(super) places: usize,
+}
+
+impl Label {
+    fn decode(page: &[u8]) -> Option<Self> {
+        let member = RingHead::decode(page).map(|head| Self {
+            volume: head.volume,
+            slot: Slot::Member(head.place.into()),
+            places: head.places.into(),
+        });
+        member.or_else(|| {
+            LogHead::decode(page).map(|head| Self {
+                volume: head.volume,
+                slot: Slot::Log(head.place.into()),
+                places: head.places.into(),
+            })
+        })
+    }
+}
+
+/// All that is whole and can be read of what `drive` says. Heads of both kinds lie at the same places.
+pub(super) async fn labels<D: Device>(drive: &D) -> Vec<Label> {
+    let mut found = Vec::new();
+    for copy in 0..HEAD_COPIES {
+        let mut page = [0; PAGE];
+        if drive.read(copy * PAGE_BYTES, &mut page).await.is_ok() {
+            found.extend(Label::decode(&page));
+        }
+    }
+    found
+}
