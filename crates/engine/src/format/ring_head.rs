@@ -39,8 +39,10 @@ pub struct LogPlaces {
     pub version: u64,
     /// Members, a bit each, without which records may be missing.
     pub needed: u64,
-    /// Where none are needed: who holds the same empty log.
+    /// Where none are needed: who holds the same empty log. Where those that are needed are the first: who held it.
     pub empty_on: u64,
+    /// Counts how often the log was left empty.
+    pub emptied: u64,
 }
 
 /// What a member says of itself.
@@ -94,6 +96,7 @@ impl RingHead {
             self.log_places.needed,
             self.log_places.empty_on,
             u64::from(self.is_in_log),
+            self.log_places.emptied,
         ];
         for (place, word) in page.chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
@@ -113,7 +116,7 @@ impl RingHead {
         if magic != MAGIC || sum != XxHash3_64::oneshot(&page[16..]) || fields.u64()? != VERSION {
             return None;
         }
-        let found = Self {
+        let mut found = Self {
             volume: fields.u64()?,
             generation: fields.u64()?,
             place: u16::try_from(fields.u64()?).ok()?,
@@ -122,20 +125,27 @@ impl RingHead {
             mark: Mark { epoch: fields.u64()?, through: fields.u64()? },
             log_losses: fields.u64()?,
             log_bytes: fields.u64()?,
-            log_places: LogPlaces { version: fields.u64()?, needed: fields.u64()?, empty_on: fields.u64()? },
+            log_places: LogPlaces {
+                version: fields.u64()?,
+                needed: fields.u64()?,
+                empty_on: fields.u64()?,
+                emptied: 0,
+            },
             is_in_log: fields.u64()? != 0,
         };
+        found.log_places.emptied = fields.u64()?;
         let RingHead { generation, mark, log_losses, log_bytes, log_places, .. } = found;
-        let counts = [generation, mark.epoch, mark.through, log_losses, log_bytes, log_places.version];
-        let is_sound = counts.iter().all(|&count| count < COUNT_END)
-            && found.place < found.places
-            && usize::from(found.places) <= MEMBERS_MAX
-            && found.size_bytes.is_multiple_of(PAGE_BYTES)
-            && found.log_bytes.is_multiple_of(PAGE_BYTES)
-            && (found.log_places.needed | found.log_places.empty_on)
-                .checked_shr(u32::from(found.places))
-                .unwrap_or(0)
-                == 0;
+        let counts = [generation, mark.epoch, mark.through, log_losses, log_bytes];
+        let is_sound =
+            counts.iter().chain(&[log_places.version, log_places.emptied]).all(|&count| count < COUNT_END)
+                && found.place < found.places
+                && usize::from(found.places) <= MEMBERS_MAX
+                && found.size_bytes.is_multiple_of(PAGE_BYTES)
+                && found.log_bytes.is_multiple_of(PAGE_BYTES)
+                && (found.log_places.needed | found.log_places.empty_on)
+                    .checked_shr(u32::from(found.places))
+                    .unwrap_or(0)
+                    == 0;
         is_sound.then_some(found)
     }
 }
@@ -156,7 +166,7 @@ mod tests {
             mark: Mark { epoch: 2, through: 99 },
             log_losses: 1,
             log_bytes: 1 << 16,
-            log_places: LogPlaces { version: 4, needed: 0b101, empty_on: 0 },
+            log_places: LogPlaces { version: 4, needed: 0b101, empty_on: 0b111, emptied: 2 },
             is_in_log: true,
         }
     }
@@ -175,7 +185,7 @@ mod tests {
     #[test]
     fn numbers_that_nobody_writes_are_refused_though_the_sum_fits() {
         type Change = (&'static str, fn(&mut RingHead));
-        let changes: [Change; 10] = [
+        let changes: [Change; 11] = [
             ("no head after it", |it| it.generation = u64::MAX),
             ("no opening after it", |it| it.mark.epoch = u64::MAX),
             ("no write after it", |it| it.mark.through = u64::MAX),
@@ -184,6 +194,7 @@ mod tests {
             ("half a page", |it| it.size_bytes = 2048),
             ("half a page of log", |it| it.log_bytes = 2048),
             ("no change of places after it", |it| it.log_places.version = u64::MAX),
+            ("no empty log after it", |it| it.log_places.emptied = u64::MAX),
             ("records on a member that the ring does not have", |it| it.log_places.needed = 0b1000),
             ("an empty log on it", |it| it.log_places.empty_on = 0b1000),
         ];

@@ -31,6 +31,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
 
+use super::log_places::{Unclear, in_force, is_enough};
 use super::{EIO, ETIMEDOUT, Inner, Ring, Standing};
 use crate::device::{Device, DeviceState, Durability, Extent, FlushScope, Geometry};
 use crate::env::Env;
@@ -70,6 +71,8 @@ pub(super) struct Region {
 pub(super) struct LogState {
     /// As the heads have it, or are about to.
     pub(super) places: Cell<LogPlaces>,
+    /// The newest version that any head has or had, in force or not.
+    version: Cell<u64>,
     /// Who may be given records: that they are needed is durable.
     noted: Cell<u64>,
     /// Whose regions count.
@@ -84,6 +87,14 @@ pub(super) struct LogState {
     first: Cell<u64>,
     /// Bytes of a sector of the log.
     sector_bytes: Cell<usize>,
+}
+
+impl LogState {
+    /// That of the next change.
+    fn next_version(&self) -> u64 {
+        self.version.set(self.version.get() + 1);
+        self.version.get()
+    }
 }
 
 /// The log of a ring that holds it itself. A clone is another handle to the same.
@@ -160,18 +171,22 @@ impl<E: Env, M: Device> MemberLog<E, M> {
                     && usize::from(head.places) == inner.members.len()
             })
         };
-        let said = || ours().filter(|(_, head)| head.is_in_log).map(|(_, head)| head.log_places);
-        // A member may have been named by itself, and then no other was told: what more of them say counts.
-        let agreeing = |one: &LogPlaces| said().filter(|other| other == one).count();
-        let weight = |one: &LogPlaces| (one.version, agreeing(one));
-        let Some(places) = said().max_by_key(weight) else {
-            return unusable("none of the ring's members that are there is one");
-        };
-        if said().any(|other| other != places && weight(&other) == weight(&places)) {
-            return unusable(
-                "members went on without each other, and each may have writes that the other lacks: leave one away",
-            );
+        let mut said = vec![None; inner.members.len()];
+        for (place, head) in ours().filter(|(_, head)| head.is_in_log) {
+            said[place] = Some(head.log_places);
         }
+        let places = match in_force(&said) {
+            Ok(places) => places,
+            Err(Unclear::Silence) => return unusable("none of the ring's members that are there is one"),
+            Err(Unclear::Missing(missing)) => {
+                return Err(Error::Unusable(without(inner.members.len(), missing)));
+            }
+            Err(Unclear::Split) => {
+                return unusable(
+                    "members went on without each other, and each may have writes that the other lacks: leave one away",
+                );
+            }
+        };
         let there: u64 = ours().filter(|(_, head)| head.is_in_log).map(|(place, _)| 1u64 << place).sum();
         let counting = match places.needed {
             // Whose head does not say so yet has its superblock.
@@ -191,6 +206,7 @@ impl<E: Env, M: Device> MemberLog<E, M> {
         }
         let log = &inner.log;
         log.places.set(places);
+        log.version.set(said.iter().flatten().map(|said| said.version).max().unwrap_or(0));
         log.noted.set(places.needed & there);
         log.counting.set(counting);
         for (place, member) in inner.members.iter().enumerate() {
@@ -294,7 +310,7 @@ impl<E: Env, M: Device> MemberLog<E, M> {
         let _noting = inner.begin_noting().await;
         // Nothing waits from here on until it is said who is needed: a record that comes meanwhile is not passed.
         let log = &inner.log;
-        let LogPlaces { version, needed, .. } = log.places.get();
+        let LogPlaces { needed, emptied, .. } = log.places.get();
         let passed = |place: usize| !has(needed, place) || inner.has_passed(place, superblock);
         let is_empty = is_for_all && inner.all_passed(superblock) && (0..inner.members.len()).all(passed);
         let is_unneeded = |place: usize| {
@@ -310,7 +326,8 @@ impl<E: Env, M: Device> MemberLog<E, M> {
         }
         let left = needed & !gone;
         let empty_on = if left == 0 { written & inner.in_sync() } else { 0 };
-        log.places.set(LogPlaces { version: version + 1, needed: left, empty_on });
+        let emptied = emptied + u64::from(left == 0);
+        log.places.set(LogPlaces { version: log.next_version(), needed: left, empty_on, emptied });
         log.noted.set(log.noted.get() & !gone);
         for (place, member) in inner.members.iter().enumerate() {
             let holds_all = is_empty && has(written, place) && member.is_in_sync();
@@ -323,13 +340,6 @@ impl<E: Env, M: Device> MemberLog<E, M> {
         inner.tell(inner.in_sync()).await;
         inner.check_alive()
     }
-}
-
-/// Whether these of the members that hold an empty log are enough to go on: no others could be, too.
-fn is_enough(there: u64, empty_on: u64) -> bool {
-    let (held_by, found) = (empty_on.count_ones(), (there & empty_on).count_ones());
-    let has_first = there & empty_on & empty_on.wrapping_neg() != 0;
-    2 * found > held_by || (2 * found == held_by && has_first) || is_planted(Bug::RingLogOpensWithout)
 }
 
 fn in_words(members: usize, places: u64) -> String {
@@ -440,8 +450,9 @@ impl<E: Env, M: Device> Inner<E, M> {
         let log = &self.log;
         let before = log.places.get();
         let is_enough = |told: u64| is_enough(told | self.options.given_up, before.empty_on);
-        let version = before.version + 1;
-        log.places.set(LogPlaces { version, needed: joiners, empty_on: 0 });
+        // Whoever was given up is not there to be asked, now or later.
+        let empty_on = if self.options.given_up == 0 { before.empty_on } else { 0 };
+        log.places.set(LogPlaces { version: log.next_version(), needed: joiners, empty_on, ..before });
         let (mut left, mut told) = (joiners, 0);
         // One after the other, the first one first: none is told where others could still go on without it.
         for place in (0..self.members.len()).filter(|&place| has(joiners, place)) {
@@ -452,7 +463,7 @@ impl<E: Env, M: Device> Inner<E, M> {
             left &= !(1 << place);
         }
         if !is_enough(told) {
-            log.places.set(LogPlaces { version: version + 1, ..before });
+            log.places.set(before);
             return Err(DeviceError { doing: "tell enough members who holds the log", errno: EIO });
         }
         log.noted.set(joiners);
@@ -464,7 +475,7 @@ impl<E: Env, M: Device> Inner<E, M> {
     async fn name_one(&self, place: usize) -> Result<(), DeviceError> {
         let log = &self.log;
         let before = log.places.get();
-        let (version, needed) = (before.version + 1, before.needed | 1 << place);
+        let needed = before.needed | 1 << place;
         let is_in_log = &self.members[place].region.is_in_log;
         let was_in_log = is_in_log.replace(true);
         // First on itself: whoever is named is known to hold a part of the log. No head of another member, which may be
@@ -475,7 +486,7 @@ impl<E: Env, M: Device> Inner<E, M> {
             is_in_log.set(was_in_log && is_in_log.get());
             return self.check_alive();
         }
-        log.places.set(LogPlaces { version, needed, empty_on: 0 });
+        log.places.set(LogPlaces { version: log.next_version(), needed, empty_on: 0, ..before });
         // Those who do not know of it would be taken for enough.
         if self.tell_for_good(self.in_sync()).await & before.needed == 0 {
             return Err(DeviceError { doing: "tell a member who holds the log", errno: EIO });

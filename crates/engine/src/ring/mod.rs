@@ -24,6 +24,7 @@ mod copying;
 mod drain;
 mod gate;
 pub mod log;
+mod log_places;
 mod member;
 mod read;
 mod rebuild;

@@ -372,10 +372,14 @@ impl Machine {
             false => 0,
         };
         let ends_rebuilt = plan.at_event.is_some() && random.chance(0.5);
+        let ends_left_out = plan.at_event.is_some() && setup.ends_left_out();
         let lived = life.executor.block_on(async move {
             scene.env.spawn(Rc::clone(&scene).go_on(mishaps, random.fork()));
             if ends_rebuilt {
                 scene.env.spawn(Rc::clone(&scene).end_with_a_rebuild(random.fork()));
+            }
+            if ends_left_out {
+                scene.env.spawn(Rc::clone(&scene).end_with_one_left_out(random.fork()));
             }
             let volume = match scene.open(arena, &setup).await {
                 Err(Error::Unusable(why)) if setup.has_log_on_members() => {
@@ -647,6 +651,28 @@ impl Scene {
                 break;
             }
         }
+        self.end_soon(&mut random).await;
+    }
+
+    /// Cuts the life soon after some member was left out.
+    async fn end_with_one_left_out(self: Rc<Self>, mut random: Random) {
+        let is_out = || {
+            let account = self.account.borrow();
+            let Some((ring, _)) = account.opened.as_ref() else { return false };
+            account
+                .of(Kind::Member)
+                .any(|device| device.is_there && ring.members()[device.place].standing == Standing::Out)
+        };
+        while !is_out() {
+            self.env.sleep(random.below(20_000)).await;
+            if self.is_over() {
+                return;
+            }
+        }
+        self.end_soon(&mut random).await;
+    }
+
+    async fn end_soon(&self, random: &mut Random) {
         let soon_ns = 1_000u64 << random.below(14);
         self.env.sleep(random.below(soon_ns)).await;
         self.env.stop().raise();
