@@ -45,6 +45,19 @@ pub struct LogPlaces {
     pub emptied: u64,
 }
 
+/// An opening of which the superblock is durable. Ordered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Begun {
+    /// Its number among all that were tried; 0 for none.
+    pub opening: u64,
+    /// Its number in the superblock.
+    pub epoch: u64,
+    /// [`LogPlaces::version`] when it began.
+    pub version: u64,
+    /// The newest opening that began and of which each member was told; 0 for none.
+    pub told: [u64; MEMBERS_MAX],
+}
+
 /// What a member says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RingHead {
@@ -68,6 +81,10 @@ pub struct RingHead {
     pub log_places: LogPlaces,
     /// Whether its region is a part of the log, and no leftover or blank.
     pub is_in_log: bool,
+    /// The opening in which this was written, of all that were tried.
+    pub opening: u64,
+    /// The newest opening that is known to have begun.
+    pub begun: Begun,
 }
 
 impl RingHead {
@@ -97,8 +114,12 @@ impl RingHead {
             self.log_places.empty_on,
             u64::from(self.is_in_log),
             self.log_places.emptied,
+            self.opening,
+            self.begun.opening,
+            self.begun.epoch,
+            self.begun.version,
         ];
-        for (place, word) in page.chunks_exact_mut(8).zip(words) {
+        for (place, word) in page.chunks_exact_mut(8).zip(words.into_iter().chain(self.begun.told)) {
             place.copy_from_slice(&word.to_le_bytes());
         }
         let sum = XxHash3_64::oneshot(&page[16..]);
@@ -132,20 +153,42 @@ impl RingHead {
                 emptied: 0,
             },
             is_in_log: fields.u64()? != 0,
+            opening: 0,
+            begun: Begun::default(),
         };
         found.log_places.emptied = fields.u64()?;
+        found.opening = fields.u64()?;
+        found.begun = Begun {
+            opening: fields.u64()?,
+            epoch: fields.u64()?,
+            version: fields.u64()?,
+            told: [0; MEMBERS_MAX],
+        };
+        for told in &mut found.begun.told {
+            *told = fields.u64()?;
+        }
         let RingHead { generation, mark, log_losses, log_bytes, log_places, .. } = found;
         let counts = [generation, mark.epoch, mark.through, log_losses, log_bytes];
-        let is_sound =
-            counts.iter().chain(&[log_places.version, log_places.emptied]).all(|&count| count < COUNT_END)
-                && found.place < found.places
-                && usize::from(found.places) <= MEMBERS_MAX
-                && found.size_bytes.is_multiple_of(PAGE_BYTES)
-                && found.log_bytes.is_multiple_of(PAGE_BYTES)
-                && (found.log_places.needed | found.log_places.empty_on)
-                    .checked_shr(u32::from(found.places))
-                    .unwrap_or(0)
-                    == 0;
+        let is_sound = counts
+            .iter()
+            .chain(&[
+                log_places.version,
+                log_places.emptied,
+                found.opening,
+                found.begun.opening,
+                found.begun.epoch,
+                found.begun.version,
+            ])
+            .all(|&count| count < COUNT_END)
+            && found.place < found.places
+            && usize::from(found.places) <= MEMBERS_MAX
+            && found.begun.told.iter().all(|&told| told <= found.begun.opening)
+            && found.size_bytes.is_multiple_of(PAGE_BYTES)
+            && found.log_bytes.is_multiple_of(PAGE_BYTES)
+            && (found.log_places.needed | found.log_places.empty_on)
+                .checked_shr(u32::from(found.places))
+                .unwrap_or(0)
+                == 0;
         is_sound.then_some(found)
     }
 }
@@ -157,6 +200,8 @@ mod tests {
     use super::*;
 
     fn sample() -> RingHead {
+        let mut told = [0; MEMBERS_MAX];
+        told[..3].copy_from_slice(&[4, 2, 4]);
         RingHead {
             volume: 7,
             generation: 5,
@@ -168,6 +213,8 @@ mod tests {
             log_bytes: 1 << 16,
             log_places: LogPlaces { version: 4, needed: 0b101, empty_on: 0b111, emptied: 2 },
             is_in_log: true,
+            opening: 5,
+            begun: Begun { opening: 4, epoch: 1, version: 3, told },
         }
     }
 
@@ -185,7 +232,7 @@ mod tests {
     #[test]
     fn numbers_that_nobody_writes_are_refused_though_the_sum_fits() {
         type Change = (&'static str, fn(&mut RingHead));
-        let changes: [Change; 11] = [
+        let changes: [Change; 16] = [
             ("no head after it", |it| it.generation = u64::MAX),
             ("no opening after it", |it| it.mark.epoch = u64::MAX),
             ("no write after it", |it| it.mark.through = u64::MAX),
@@ -195,6 +242,11 @@ mod tests {
             ("half a page of log", |it| it.log_bytes = 2048),
             ("no change of places after it", |it| it.log_places.version = u64::MAX),
             ("no empty log after it", |it| it.log_places.emptied = u64::MAX),
+            ("no opening after that in which it was written", |it| it.opening = u64::MAX),
+            ("no opening after the last that began", |it| it.begun.opening = u64::MAX),
+            ("no change of places after it began", |it| it.begun.version = u64::MAX),
+            ("no number of it in a superblock", |it| it.begun.epoch = u64::MAX),
+            ("an opening that did not begin yet of which a member was told", |it| it.begun.told[2] = 5),
             ("records on a member that the ring does not have", |it| it.log_places.needed = 0b1000),
             ("an empty log on it", |it| it.log_places.empty_on = 0b1000),
         ];

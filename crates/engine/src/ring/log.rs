@@ -25,13 +25,16 @@
 //! 5. Within an opening a place and a sequence number have one content, whoever holds it; all regions that count were
 //!    read before the next opening writes. A region that did not count is emptied before it does again: no leftover of
 //!    another history is ever met.
-//! 6. Nobody can know of a member that is not there, and was given up by its name while it had what no other has.
+//! 6. Members are told of an opening before anything is written in it, and that it began. One that is needed and does not
+//!    know of an opening that others know to have begun is older than it was: the volume is not opened. Nor is it with a
+//!    superblock of an opening before that.
+//! 7. Nobody can know of a member that is not there, and was given up by its name while it had what no other has.
 
 use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
 
-use super::log_places::{Unclear, in_force, is_enough};
+use super::log_places::{Said, Unclear, in_force, is_enough};
 use super::{EIO, ETIMEDOUT, Inner, Ring, Standing};
 use crate::device::{Device, DeviceState, Durability, Extent, FlushScope, Geometry};
 use crate::env::Env;
@@ -39,7 +42,7 @@ use crate::error::{DeviceError, Error};
 use crate::format::PAGE_BYTES;
 use crate::format::layout::{LOG_COPIES, log_copy_offset};
 use crate::format::record::{decode, decode_header};
-use crate::format::ring_head::{DATA_OFFSET, HEAD_COPIES, LogPlaces};
+use crate::format::ring_head::{DATA_OFFSET, HEAD_COPIES, LogPlaces, RingHead};
 use crate::format::superblock::Superblock;
 use crate::join;
 use crate::planted::{Bug, is_planted};
@@ -173,13 +176,17 @@ impl<E: Env, M: Device> MemberLog<E, M> {
         };
         let mut said = vec![None; inner.members.len()];
         for (place, head) in ours().filter(|(_, head)| head.is_in_log) {
-            said[place] = Some(head.log_places);
+            let RingHead { log_places: places, opening, begun, .. } = head;
+            said[place] = Some(Said { places, opening, begun });
         }
         let places = match in_force(&said) {
             Ok(places) => places,
             Err(Unclear::Silence) => return unusable("none of the ring's members that are there is one"),
             Err(Unclear::Missing(missing)) => {
                 return Err(Error::Unusable(without(inner.members.len(), missing)));
+            }
+            Err(Unclear::Older(older)) => {
+                return Err(Error::Unusable(older_than_known(inner.members.len(), older)));
             }
             Err(Unclear::Split) => {
                 return unusable(
@@ -206,7 +213,7 @@ impl<E: Env, M: Device> MemberLog<E, M> {
         }
         let log = &inner.log;
         log.places.set(places);
-        log.version.set(said.iter().flatten().map(|said| said.version).max().unwrap_or(0));
+        log.version.set(said.iter().flatten().map(|said| said.places.version).max().unwrap_or(0));
         log.noted.set(places.needed & there);
         log.counting.set(counting);
         for (place, member) in inner.members.iter().enumerate() {
@@ -349,6 +356,15 @@ fn in_words(members: usize, places: u64) -> String {
 }
 
 /// What keeps a volume shut, in words.
+fn older_than_known(members: usize, older: u64) -> String {
+    format!(
+        "its log is on its members, and one of them is older than the others know it to be: writes that were acknowledged \
+         may have been on it alone (number {}, counted from 0): bring it back as it was",
+        in_words(members, older)
+    )
+}
+
+/// What keeps a volume shut, in words.
 fn without(members: usize, missing: u64) -> String {
     format!(
         "its log is on its members, and writes that were acknowledged may be on one alone that is not there (number {}, \
@@ -487,6 +503,12 @@ impl<E: Env, M: Device> Inner<E, M> {
             return self.check_alive();
         }
         log.places.set(LogPlaces { version: log.next_version(), needed, empty_on: 0, ..before });
+        // It was told of this opening as it was named.
+        let mut begun = self.begun.get();
+        if begun.opening == self.opening.get() {
+            begun.told[place] = begun.opening;
+            self.begun.set(begun);
+        }
         // Those who do not know of it would be taken for enough.
         if self.tell_for_good(self.in_sync()).await & before.needed == 0 {
             return Err(DeviceError { doing: "tell a member who holds the log", errno: EIO });
@@ -705,8 +727,14 @@ impl<E: Env, M: Device> Device for MemberLog<E, M> {
 
     /// Before anything is written, all that are needed from now on are named.
     async fn resume(&self, _volume: u64, _state: DeviceState, _epoch: u64) -> Result<(), Error> {
-        let named = self.0.0.name_in_sync().await;
-        named.map_err(|_| Error::Unusable("too few of its members could be told that it goes on".to_owned()))
+        let inner = &*self.0.0;
+        let named = inner.name_in_sync().await;
+        named.map_err(|_| {
+            Error::Unusable("too few of its members could be told that it goes on".to_owned())
+        })?;
+        // Nor before they are told of this opening: one that does not know of it later is not what it was.
+        inner.tell_for_good(inner.in_sync()).await;
+        Ok(inner.check_alive()?)
     }
 }
 

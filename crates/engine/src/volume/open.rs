@@ -166,6 +166,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
                 next.epoch_sequence = found.next.sequence;
             })
             .await?;
+        home.begins().await?;
         buffer.tune(options.tuning);
         buffer.begin_epoch();
 

@@ -85,6 +85,10 @@ pub(super) struct Machine {
     pub(super) may_have_lost: bool,
     /// What happened so far, if anyone wants to know.
     pub(super) story: Option<Vec<String>>,
+    /// What some device was before some life.
+    past: Option<(usize, Image)>,
+    /// Of devices that are what they were.
+    past_random: Random,
 }
 
 /// A life about to begin.
@@ -122,6 +126,8 @@ impl Machine {
             outcome: Outcome::default(),
             may_have_lost: false,
             story: None,
+            past: None,
+            past_random: Random::new(setup.seed ^ 0x9a57),
         };
         machine.create()?;
         machine.outcome.tally.logs_on_members = u64::from(setup.has_log_on_members());
@@ -268,6 +274,26 @@ impl Machine {
                 Fate::Well
             }
             _ => Fate::Ill(mishap),
+        }
+    }
+
+    /// Perhaps a device is what it was before some life: it had called durable what it never wrote. Another one has
+    /// everything.
+    pub(super) fn roll_back(&mut self) {
+        if let Some((number, image)) = self.past.take_if(|_| self.past_random.coin()) {
+            let kind = self.devices[number].0;
+            let is_other = |at: &usize| *at != number && self.devices[*at].0 == kind;
+            let mut others = (0..self.devices.len()).filter(is_other);
+            if others.any(|other| self.devices[other].1.is_complete) {
+                self.outcome.tally.rolled_back += 1;
+                self.note(|| format!("device {number}, a {kind:?}: is what it was"));
+                let image = Rc::new(RefCell::new(image));
+                self.devices[number].1 = Disk { image, is_clean: false, is_complete: false, is_fresh: false };
+            }
+        }
+        if self.past.is_none() && self.past_random.chance(0.2) {
+            let number = self.past_random.index(self.devices.len());
+            self.past = Some((number, self.devices[number].1.image.borrow().clone()));
         }
     }
 
