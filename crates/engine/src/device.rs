@@ -196,6 +196,12 @@ pub trait Device: 'static {
     ) -> impl Future<Output = Result<(), Error>> {
         ready(Ok(()))
     }
+
+    /// The opening that [`Self::resume`] spoke of is on the log for good, and nothing was acknowledged in it yet: whoever
+    /// finds an older log later knows that this one was lost.
+    fn begins(&self) -> impl Future<Output = Result<(), DeviceError>> {
+        ready(Ok(()))
+    }
 }
 
 /// Who knows what is on a device, by the sums of its pages.

@@ -116,4 +116,8 @@ impl<A: Device, B: Device> Device for Either<A, B> {
     async fn resume(&self, volume: u64, state: DeviceState, epoch: u64) -> Result<(), Error> {
         of_either!(self, it => it.resume(volume, state, epoch).await)
     }
+
+    async fn begins(&self) -> Result<(), DeviceError> {
+        of_either!(self, it => it.begins().await)
+    }
 }

@@ -159,6 +159,8 @@ bugs! {
     RingLogOpensWithout = "ring-log-opens-without",
     /// The log on a ring's members goes to those too that read.
     RingLogWritesReaders = "ring-log-writes-readers",
+    /// A log that is older than the members know it to be is taken for the log.
+    RingLogRolledBack = "ring-log-rolled-back",
     /// A member that was left out is not needed any more though the log still begins before what it holds.
     RingLogForgetsSoon = "ring-log-forgets-soon",
     /// What another copy holds is taken without a look at its sum.

@@ -46,7 +46,9 @@ fn seeds_that_once_broke_a_promise_keep_it() {
     for seed in [712_660, 727_904, 736_829] {
         run_seeds(seed, 1, 5, Some(3));
     }
-    run_seeds(79_542, 1, 2, None);
+    for seed in [79_542, 2_048_383, 2_075_971] {
+        run_seeds(seed, 1, 2, None);
+    }
 }
 
 #[test]

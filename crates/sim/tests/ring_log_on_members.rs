@@ -2,6 +2,7 @@
 
 mod ring_machine;
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use evenkeel_engine::device::Durability;
@@ -81,6 +82,56 @@ fn without_a_member_that_may_alone_hold_what_was_acknowledged_the_volume_is_not_
         assert!(why.contains("may be on one alone") && why.contains(&format!("number {lost}")), "{why}");
         machine.members_gone = vec![];
         assert!(machine.contents() == bytes, "that it refused has changed nothing");
+    }
+}
+
+#[test]
+fn a_member_that_is_what_it_was_before_the_last_opening_keeps_the_volume_shut_where_others_know() {
+    for (members, stale) in [(2, 0), (2, 1), (3, 0), (3, 1), (3, 2)] {
+        let (mut machine, mut bytes) = filled(Plan::with_log_on_members(members), 11);
+        let before = machine.members[stale].borrow().clone();
+        write_and_cut(&mut machine, &mut bytes, &noise(1, 5000));
+        let came = Rc::clone(&machine.members[stale]);
+        machine.members[stale] = Rc::new(RefCell::new(before));
+        let why = refusal(&mut machine);
+        assert!(why.contains(&format!("older than the others know it to be: writes that were acknowledged may have been on it alone (number {stale}")), "{why}");
+        machine.members[stale] = came;
+        assert!(machine.contents() == bytes, "that it refused has changed nothing");
+    }
+}
+
+#[test]
+fn a_superblock_of_an_earlier_opening_is_not_taken_where_the_newer_ones_have_rotted() {
+    for rotten in 0..2 {
+        let (mut machine, mut bytes) = filled(Plan::with_log_on_members(2), 31);
+        write_and_cut(&mut machine, &mut bytes, &noise(1, 5000));
+        let superblocks = LOG_COPIES as u64 * PAGE;
+        machine.members[rotten].borrow_mut().rot(ring_head::DATA_OFFSET, superblocks, &mut Random::new(7));
+        let opened = machine.live_whole(async |life| life.open().await.map(drop));
+        machine.power_cut();
+        match opened {
+            Ok(()) => assert!(machine.contents() == bytes),
+            Err(Error::Unusable(why)) => {
+                assert!(why.contains("older than its members know it to be"), "{why}")
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn two_starts_that_ended_as_they_named_others_leave_a_volume_that_opens() {
+    // Each ends at another head; each time another member is away, and at last all are there.
+    for (first, second) in (0..30).flat_map(|first| (0..30).map(move |second| (first, second))) {
+        let (mut machine, bytes) = filled(Plan::with_log_on_members(3), 37);
+        for (away, at_event) in [(2, first), (0, second)] {
+            machine.members_gone = vec![away];
+            let cut = CutPlan { at_event: Some(at_event), kind: CutKind::PowerCut };
+            let _ended = machine.live(cut, async |life| life.open().await.map(drop));
+            machine.power_cut();
+        }
+        machine.members_gone = vec![];
+        assert!(machine.contents() == bytes, "cut at {first} and at {second}");
     }
 }
 

@@ -2,6 +2,9 @@
 
 mod ring_machine;
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use evenkeel_engine::device::Durability;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::log_head;
@@ -10,7 +13,7 @@ use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::faults::Faults;
 use evenkeel_sim::random::Random;
 
-use ring_machine::{Machine, PAGE, Plan, filled};
+use ring_machine::{Machine, PAGE, Plan, filled, noise};
 
 #[test]
 fn a_log_device_that_was_left_out_alone_is_not_taken_for_the_log() {
@@ -227,4 +230,31 @@ fn nothing_goes_home_before_every_log_device_holds_what_the_opening_found_on_one
         }
     }
     assert!(was_under_way > 0);
+}
+
+#[test]
+fn log_devices_that_are_what_they_were_before_the_last_opening_are_not_taken_for_the_log() {
+    // All of them, or one while the other is away.
+    for gone in [vec![], vec![1]] {
+        let (mut machine, mut bytes) = filled(Plan::mirror(2, 2), 41);
+        let before: Vec<_> = machine.logs.iter().map(|log| log.borrow().clone()).collect();
+        let part = noise(1, 5000);
+        machine.live_whole(async |life| {
+            let (volume, ..) = life.open().await.unwrap();
+            volume.write(0, &part, Durability::Durable).await.unwrap();
+        });
+        machine.power_cut();
+        let came = machine.logs.clone();
+        machine.logs = before.into_iter().map(|log| Rc::new(RefCell::new(log))).collect();
+        machine.logs_gone = gone;
+        match machine.live_whole(async |life| life.open().await.err()) {
+            Some(Error::Unusable(why)) => {
+                assert!(why.contains("older than its members know it to be"), "{why}")
+            }
+            other => panic!("{other:?}"),
+        }
+        (machine.logs, machine.logs_gone) = (came, vec![]);
+        bytes[..part.len()].copy_from_slice(&part);
+        assert!(machine.contents() == bytes, "that it refused has changed nothing");
+    }
 }

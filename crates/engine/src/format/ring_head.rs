@@ -39,8 +39,23 @@ pub struct LogPlaces {
     pub version: u64,
     /// Members, a bit each, without which records may be missing.
     pub needed: u64,
-    /// Where none are needed: who holds the same empty log.
+    /// Where none are needed: who holds the same empty log. Where those that are needed are the first: who held it.
     pub empty_on: u64,
+    /// Counts how often the log was left empty.
+    pub emptied: u64,
+}
+
+/// An opening of which the superblock is durable. Ordered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Begun {
+    /// Its number among all that were tried; 0 for none.
+    pub opening: u64,
+    /// Its number in the superblock.
+    pub epoch: u64,
+    /// [`LogPlaces::version`] when it began.
+    pub version: u64,
+    /// The newest opening that began and of which each member was told; 0 for none.
+    pub told: [u64; MEMBERS_MAX],
 }
 
 /// What a member says of itself.
@@ -66,6 +81,10 @@ pub struct RingHead {
     pub log_places: LogPlaces,
     /// Whether its region is a part of the log, and no leftover or blank.
     pub is_in_log: bool,
+    /// The opening in which this was written, of all that were tried.
+    pub opening: u64,
+    /// The newest opening that is known to have begun.
+    pub begun: Begun,
 }
 
 impl RingHead {
@@ -94,8 +113,13 @@ impl RingHead {
             self.log_places.needed,
             self.log_places.empty_on,
             u64::from(self.is_in_log),
+            self.log_places.emptied,
+            self.opening,
+            self.begun.opening,
+            self.begun.epoch,
+            self.begun.version,
         ];
-        for (place, word) in page.chunks_exact_mut(8).zip(words) {
+        for (place, word) in page.chunks_exact_mut(8).zip(words.into_iter().chain(self.begun.told)) {
             place.copy_from_slice(&word.to_le_bytes());
         }
         let sum = XxHash3_64::oneshot(&page[16..]);
@@ -113,7 +137,7 @@ impl RingHead {
         if magic != MAGIC || sum != XxHash3_64::oneshot(&page[16..]) || fields.u64()? != VERSION {
             return None;
         }
-        let found = Self {
+        let mut found = Self {
             volume: fields.u64()?,
             generation: fields.u64()?,
             place: u16::try_from(fields.u64()?).ok()?,
@@ -122,14 +146,43 @@ impl RingHead {
             mark: Mark { epoch: fields.u64()?, through: fields.u64()? },
             log_losses: fields.u64()?,
             log_bytes: fields.u64()?,
-            log_places: LogPlaces { version: fields.u64()?, needed: fields.u64()?, empty_on: fields.u64()? },
+            log_places: LogPlaces {
+                version: fields.u64()?,
+                needed: fields.u64()?,
+                empty_on: fields.u64()?,
+                emptied: 0,
+            },
             is_in_log: fields.u64()? != 0,
+            opening: 0,
+            begun: Begun::default(),
         };
+        found.log_places.emptied = fields.u64()?;
+        found.opening = fields.u64()?;
+        found.begun = Begun {
+            opening: fields.u64()?,
+            epoch: fields.u64()?,
+            version: fields.u64()?,
+            told: [0; MEMBERS_MAX],
+        };
+        for told in &mut found.begun.told {
+            *told = fields.u64()?;
+        }
         let RingHead { generation, mark, log_losses, log_bytes, log_places, .. } = found;
-        let counts = [generation, mark.epoch, mark.through, log_losses, log_bytes, log_places.version];
-        let is_sound = counts.iter().all(|&count| count < COUNT_END)
+        let counts = [generation, mark.epoch, mark.through, log_losses, log_bytes];
+        let is_sound = counts
+            .iter()
+            .chain(&[
+                log_places.version,
+                log_places.emptied,
+                found.opening,
+                found.begun.opening,
+                found.begun.epoch,
+                found.begun.version,
+            ])
+            .all(|&count| count < COUNT_END)
             && found.place < found.places
             && usize::from(found.places) <= MEMBERS_MAX
+            && found.begun.told.iter().all(|&told| told <= found.begun.opening)
             && found.size_bytes.is_multiple_of(PAGE_BYTES)
             && found.log_bytes.is_multiple_of(PAGE_BYTES)
             && (found.log_places.needed | found.log_places.empty_on)
@@ -147,6 +200,8 @@ mod tests {
     use super::*;
 
     fn sample() -> RingHead {
+        let mut told = [0; MEMBERS_MAX];
+        told[..3].copy_from_slice(&[4, 2, 4]);
         RingHead {
             volume: 7,
             generation: 5,
@@ -156,8 +211,10 @@ mod tests {
             mark: Mark { epoch: 2, through: 99 },
             log_losses: 1,
             log_bytes: 1 << 16,
-            log_places: LogPlaces { version: 4, needed: 0b101, empty_on: 0 },
+            log_places: LogPlaces { version: 4, needed: 0b101, empty_on: 0b111, emptied: 2 },
             is_in_log: true,
+            opening: 5,
+            begun: Begun { opening: 4, epoch: 1, version: 3, told },
         }
     }
 
@@ -175,7 +232,7 @@ mod tests {
     #[test]
     fn numbers_that_nobody_writes_are_refused_though_the_sum_fits() {
         type Change = (&'static str, fn(&mut RingHead));
-        let changes: [Change; 10] = [
+        let changes: [Change; 16] = [
             ("no head after it", |it| it.generation = u64::MAX),
             ("no opening after it", |it| it.mark.epoch = u64::MAX),
             ("no write after it", |it| it.mark.through = u64::MAX),
@@ -184,6 +241,12 @@ mod tests {
             ("half a page", |it| it.size_bytes = 2048),
             ("half a page of log", |it| it.log_bytes = 2048),
             ("no change of places after it", |it| it.log_places.version = u64::MAX),
+            ("no empty log after it", |it| it.log_places.emptied = u64::MAX),
+            ("no opening after that in which it was written", |it| it.opening = u64::MAX),
+            ("no opening after the last that began", |it| it.begun.opening = u64::MAX),
+            ("no change of places after it began", |it| it.begun.version = u64::MAX),
+            ("no number of it in a superblock", |it| it.begun.epoch = u64::MAX),
+            ("an opening that did not begin yet of which a member was told", |it| it.begun.told[2] = 5),
             ("records on a member that the ring does not have", |it| it.log_places.needed = 0b1000),
             ("an empty log on it", |it| it.log_places.empty_on = 0b1000),
         ];

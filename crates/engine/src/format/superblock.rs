@@ -3,6 +3,8 @@
 //! Generation g is written to the copies whose number has g's parity, so that a torn write never takes the
 //! generation before it. The valid copy of the highest generation counts.
 
+use std::ops::RangeInclusive;
+
 use twox_hash::XxHash3_64;
 
 use super::{Fields, PAGE, PAGE_BYTES};
@@ -48,6 +50,9 @@ pub struct Superblock {
     /// The opening that named the tail: no record from there on is of an earlier one. What an earlier opening left
     /// behind the end of its log must not count, though its number fits.
     pub tail_epoch: u64,
+    /// The first record of the opening `epoch`, written or not: those before it are of earlier ones. 0 where that is not
+    /// known. A device that lied about its durability may hold what another opening wrote there.
+    pub epoch_sequence: u64,
     /// Largest write that is one commit, in bytes.
     pub atomic_max_bytes: u64,
     /// Bytes of a sector of the log.
@@ -82,7 +87,7 @@ impl Superblock {
             u64::from(self.log_sector_bytes),
             self.acknowledged,
         ];
-        let words = words.into_iter().chain(self.home_state.0);
+        let words = words.into_iter().chain(self.home_state.0).chain([self.epoch_sequence]);
         for (place, word) in page.chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
         }
@@ -118,9 +123,10 @@ impl Superblock {
             log_sector_bytes: u32::try_from(fields.u64()?).ok()?,
             acknowledged: fields.u64()?,
             home_state: DeviceState([fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?]),
+            epoch_sequence: fields.u64()?,
         };
         let sector = u64::from(found.log_sector_bytes);
-        let counts = [found.generation, found.tail_sequence, found.acknowledged];
+        let counts = [found.generation, found.tail_sequence, found.epoch_sequence, found.acknowledged];
         let sound = (512..=4096).contains(&sector)
             && sector.is_power_of_two()
             && (PAGE_BYTES..=found.log_bytes).contains(&found.atomic_max_bytes)
@@ -130,6 +136,15 @@ impl Superblock {
             && found.tail_offset < found.log_bytes
             && found.tail_offset.is_multiple_of(sector);
         sound.then_some(found)
+    }
+
+    /// The openings that a record of this number may be of.
+    pub fn epochs_of(&self, sequence: u64) -> RangeInclusive<u64> {
+        match self.epoch_sequence {
+            0 => 0..=self.epoch,
+            first if sequence < first => 0..=self.epoch.saturating_sub(1),
+            _ => self.epoch..=self.epoch,
+        }
     }
 }
 
@@ -153,6 +168,7 @@ mod tests {
             tail_offset: 512,
             tail_sequence: 40,
             tail_epoch: 2,
+            epoch_sequence: 38,
             atomic_max_bytes: 16384,
             log_sector_bytes: 512,
             acknowledged: 41,
@@ -168,13 +184,14 @@ mod tests {
     #[test]
     fn numbers_that_nobody_writes_are_refused_though_the_sum_fits() {
         type Change = (&'static str, fn(&mut Superblock));
-        let changes: [Change; 14] = [
+        let changes: [Change; 15] = [
             ("no generation after it", |it| it.generation = u64::MAX),
             ("no opening after it", |it| it.epoch = u64::MAX),
             ("an opening that the arena cannot number", |it| it.epoch = 1 << 32),
             ("no opening after that of the tail", |it| it.tail_epoch = u64::MAX),
             ("no record after the tail", |it| it.tail_sequence = u64::MAX),
             ("no record before the tail", |it| it.tail_sequence = 0),
+            ("no record after the first of its opening", |it| it.epoch_sequence = u64::MAX),
             ("no record after the newest", |it| it.acknowledged = u64::MAX),
             ("a write of nothing as the largest", |it| it.atomic_max_bytes = 0),
             ("a write of half a page as the largest", |it| it.atomic_max_bytes = 2048),

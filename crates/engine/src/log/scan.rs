@@ -1,7 +1,7 @@
 //! Reading the log after a cut: every record from the tail on, up to its end. Where the log has several copies, each
 //! record counts that one of them holds.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::rc::Rc;
 
 use super::Position;
@@ -134,32 +134,52 @@ impl<L: Device> Reader<'_, L> {
         (0..self.windows.len()).filter(|&copy| self.device.has_copy(copy)).collect()
     }
 
-    /// The record `expected`, at its place or, where it did not fit there, at the start of the log.
+    /// Of which openings a record may be: none before that of the record before it, `epoch`.
+    fn epochs_of(&self, sequence: u64, epoch: u64) -> RangeInclusive<u64> {
+        let known = self.superblock.epochs_of(sequence);
+        epoch.max(*known.start())..=*known.end()
+    }
+
+    /// The record `expected`, at its place or, where it did not fit there, at the start of the log. Where copies differ,
+    /// the latest opening wrote what counts: another left something behind the end of its log, and a device has that
+    /// still which lied when it was overwritten.
     async fn find(&mut self, expected: Position, epoch: u64) -> (Found, Option<Scanned>) {
-        let mut found = Found::Other;
+        let (mut found, mut latest) = (Found::Other, None::<Scanned>);
+        let epochs = self.epochs_of(expected.sequence, epoch);
         let places = [expected.offset, 0];
         for &offset in if expected.offset == 0 { &places[..1] } else { &places[..] } {
             let copies = self.copies();
-            let mut unreadable = 0;
+            let (mut holders, mut unreadable) = (0, 0);
             for &copy in &copies {
-                match self.record_at(copy, offset).await {
-                    Ok(Some(record)) => {
-                        let in_sequence = record.header.sequence == expected.sequence
-                            && (is_planted(Bug::AnyEpoch)
-                                || (epoch..=self.superblock.epoch).contains(&record.header.epoch));
-                        if in_sequence {
-                            return (Found::Whole, Some(record));
-                        }
+                let record = match self.record_at(copy, offset).await {
+                    Ok(Some(record)) => record,
+                    Ok(None) => continue,
+                    Err(_) => {
+                        unreadable += 1;
+                        continue;
                     }
-                    Ok(None) => {}
-                    Err(_) => unreadable += 1,
+                };
+                let Header { sequence, epoch, .. } = record.header;
+                if sequence != expected.sequence || !(epochs.contains(&epoch) || is_planted(Bug::AnyEpoch)) {
+                    continue;
                 }
+                holders += 1;
+                if latest.as_ref().is_none_or(|latest| latest.header.epoch < epoch) {
+                    latest = Some(record);
+                }
+                if epoch >= *epochs.end() {
+                    return (Found::Whole, latest);
+                }
+            }
+            if latest.is_some() && (holders == copies.len() || self.device.is_in_parts()) {
+                break;
             }
             if unreadable == copies.len() {
                 found = Found::Unreadable;
             }
         }
-        (found, None)
+        let found = if latest.is_some() { Found::Whole } else { found };
+        (found, latest)
     }
 
     /// Whether a later record says that `missing` was acknowledged.
@@ -173,7 +193,7 @@ impl<L: Device> Reader<'_, L> {
             distance += sector;
             for copy in self.copies() {
                 let Ok(Some(header)) = self.header_at(copy, offset).await else { continue };
-                let ours = (epoch..=self.superblock.epoch).contains(&header.epoch);
+                let ours = self.epochs_of(header.sequence, epoch).contains(&header.epoch);
                 if !ours || header.sequence <= missing.sequence || header.acknowledged < missing.sequence {
                     continue;
                 }

@@ -178,15 +178,21 @@ fn whoever_waits_for_a_record_waits_for_those_before_it_too() {
     assert_eq!((log.acknowledged(), poll(log.wait_acknowledged(2))), (2, Poll::Ready(Ok(()))));
 }
 
-/// A log in memory.
-struct Memory(Vec<u8>);
+/// Copies of a log in memory, of one length.
+struct Memory(Vec<Vec<u8>>);
 
 impl Device for Memory {
     fn geometry(&self) -> Geometry {
-        Geometry { size_bytes: self.0.len() as u64, sector_bytes: 512, atomic_sectors: true }
+        Geometry { size_bytes: self.0[0].len() as u64, sector_bytes: 512, atomic_sectors: true }
     }
     async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        into.copy_from_slice(&self.0[offset as usize..][..into.len()]);
+        self.read_copy(0, offset, into).await
+    }
+    fn copies(&self) -> usize {
+        self.0.len()
+    }
+    async fn read_copy(&self, copy: usize, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        into.copy_from_slice(&self.0[copy][offset as usize..][..into.len()]);
         Ok(())
     }
     async fn write(&self, _: u64, _: &[u8], _: Durability) -> Result<(), DeviceError> {
@@ -204,11 +210,16 @@ const MIB: usize = 1 << 20;
 
 /// What is found on a log of 1 MiB of volume 7, whose tail is record 1 at its start.
 fn scanned(bytes: Vec<u8>) -> scan::Scan {
-    let zone = Extent::new(0, bytes.len() as u64);
+    scanned_copies(vec![bytes], 2, 0)
+}
+
+/// As [`scanned`], on copies of the log, of which the last opening, of this number, began with this record.
+fn scanned_copies(copies: Vec<Vec<u8>>, epoch: u64, epoch_sequence: u64) -> scan::Scan {
+    let zone = Extent::new(0, copies[0].len() as u64);
     let superblock = Superblock {
         volume: 7,
         generation: 1,
-        epoch: 2,
+        epoch,
         pages: 100,
         home_bytes: 0,
         log_bytes: zone.len,
@@ -218,12 +229,13 @@ fn scanned(bytes: Vec<u8>) -> scan::Scan {
         tail_offset: 0,
         tail_sequence: 1,
         tail_epoch: 1,
+        epoch_sequence,
         atomic_max_bytes: 4096,
         log_sector_bytes: 512,
         acknowledged: 0,
         home_state: DeviceState::default(),
     };
-    let device = Memory(bytes);
+    let device = Memory(copies);
     let mut scan = pin!(scan::scan(&device, zone, &superblock));
     let Poll::Ready(found) = scan.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
         unreachable!("memory answers at once")
@@ -320,4 +332,35 @@ fn a_record_that_would_reach_beyond_the_log_is_none() {
         let ended = if is_whole { cases::Decision::Damaged } else { cases::Decision::End };
         assert_eq!(scanned(bytes).ended, ended, "{left} bytes of it fit");
     }
+}
+
+/// A log that begins with these records of volume 7, one behind the other.
+fn log_of(records: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = records.concat();
+    bytes.resize(MIB, 0);
+    bytes
+}
+
+/// The openings of the records that are taken.
+fn epochs(found: &scan::Scan) -> Vec<u64> {
+    found.records.iter().map(|record| record.header.epoch).collect()
+}
+
+#[test]
+fn what_an_earlier_opening_left_behind_its_end_never_stands_for_what_came_there() {
+    let first = record_of(1, 7, 1, 4096);
+    let (left, came) = (record_of(1, 7, 2, 4096), record_of(2, 7, 2, 8192));
+    // A device that lied when the second opening wrote there has what was there before.
+    let lied = log_of(&[first.clone(), left]);
+    let right = log_of(&[first.clone(), came]);
+    for copies in [[lied.clone(), right.clone()], [right, lied.clone()]] {
+        for (last, began_with) in [(2, 0), (2, 2), (3, 0), (3, 3)] {
+            let found = scanned_copies(copies.to_vec(), last, began_with);
+            assert_eq!(epochs(&found), [1, 2], "opening {last} began with {began_with}");
+        }
+    }
+    // Nothing came there.
+    let ends = log_of(&[first]);
+    let found = scanned_copies(vec![lied, ends], 2, 2);
+    assert_eq!((epochs(&found), found.ended), (vec![1], cases::Decision::End));
 }

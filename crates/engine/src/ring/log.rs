@@ -25,12 +25,16 @@
 //! 5. Within an opening a place and a sequence number have one content, whoever holds it; all regions that count were
 //!    read before the next opening writes. A region that did not count is emptied before it does again: no leftover of
 //!    another history is ever met.
-//! 6. Nobody can know of a member that is not there, and was given up by its name while it had what no other has.
+//! 6. Members are told of an opening before anything is written in it, and that it began. One that is needed and does not
+//!    know of an opening that others know to have begun is older than it was: the volume is not opened. Nor is it with a
+//!    superblock of an opening before that.
+//! 7. Nobody can know of a member that is not there, and was given up by its name while it had what no other has.
 
 use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
 
+use super::log_places::{Said, Unclear, in_force, is_enough};
 use super::{EIO, ETIMEDOUT, Inner, Ring, Standing};
 use crate::device::{Device, DeviceState, Durability, Extent, FlushScope, Geometry};
 use crate::env::Env;
@@ -38,7 +42,7 @@ use crate::error::{DeviceError, Error};
 use crate::format::PAGE_BYTES;
 use crate::format::layout::{LOG_COPIES, log_copy_offset};
 use crate::format::record::{decode, decode_header};
-use crate::format::ring_head::{DATA_OFFSET, HEAD_COPIES, LogPlaces};
+use crate::format::ring_head::{DATA_OFFSET, HEAD_COPIES, LogPlaces, RingHead};
 use crate::format::superblock::Superblock;
 use crate::join;
 use crate::planted::{Bug, is_planted};
@@ -70,6 +74,8 @@ pub(super) struct Region {
 pub(super) struct LogState {
     /// As the heads have it, or are about to.
     pub(super) places: Cell<LogPlaces>,
+    /// The newest version that any head has or had, in force or not.
+    version: Cell<u64>,
     /// Who may be given records: that they are needed is durable.
     noted: Cell<u64>,
     /// Whose regions count.
@@ -84,6 +90,14 @@ pub(super) struct LogState {
     first: Cell<u64>,
     /// Bytes of a sector of the log.
     sector_bytes: Cell<usize>,
+}
+
+impl LogState {
+    /// That of the next change.
+    fn next_version(&self) -> u64 {
+        self.version.set(self.version.get() + 1);
+        self.version.get()
+    }
 }
 
 /// The log of a ring that holds it itself. A clone is another handle to the same.
@@ -160,18 +174,26 @@ impl<E: Env, M: Device> MemberLog<E, M> {
                     && usize::from(head.places) == inner.members.len()
             })
         };
-        let said = || ours().filter(|(_, head)| head.is_in_log).map(|(_, head)| head.log_places);
-        // A member may have been named by itself, and then no other was told: what more of them say counts.
-        let agreeing = |one: &LogPlaces| said().filter(|other| other == one).count();
-        let weight = |one: &LogPlaces| (one.version, agreeing(one));
-        let Some(places) = said().max_by_key(weight) else {
-            return unusable("none of the ring's members that are there is one");
-        };
-        if said().any(|other| other != places && weight(&other) == weight(&places)) {
-            return unusable(
-                "members went on without each other, and each may have writes that the other lacks: leave one away",
-            );
+        let mut said = vec![None; inner.members.len()];
+        for (place, head) in ours().filter(|(_, head)| head.is_in_log) {
+            let RingHead { log_places: places, opening, begun, .. } = head;
+            said[place] = Some(Said { places, opening, begun });
         }
+        let places = match in_force(&said) {
+            Ok(places) => places,
+            Err(Unclear::Silence) => return unusable("none of the ring's members that are there is one"),
+            Err(Unclear::Missing(missing)) => {
+                return Err(Error::Unusable(without(inner.members.len(), missing)));
+            }
+            Err(Unclear::Older(older)) => {
+                return Err(Error::Unusable(older_than_known(inner.members.len(), older)));
+            }
+            Err(Unclear::Split) => {
+                return unusable(
+                    "members went on without each other, and each may have writes that the other lacks: leave one away",
+                );
+            }
+        };
         let there: u64 = ours().filter(|(_, head)| head.is_in_log).map(|(place, _)| 1u64 << place).sum();
         let counting = match places.needed {
             // Whose head does not say so yet has its superblock.
@@ -191,6 +213,7 @@ impl<E: Env, M: Device> MemberLog<E, M> {
         }
         let log = &inner.log;
         log.places.set(places);
+        log.version.set(said.iter().flatten().map(|said| said.places.version).max().unwrap_or(0));
         log.noted.set(places.needed & there);
         log.counting.set(counting);
         for (place, member) in inner.members.iter().enumerate() {
@@ -294,7 +317,7 @@ impl<E: Env, M: Device> MemberLog<E, M> {
         let _noting = inner.begin_noting().await;
         // Nothing waits from here on until it is said who is needed: a record that comes meanwhile is not passed.
         let log = &inner.log;
-        let LogPlaces { version, needed, .. } = log.places.get();
+        let LogPlaces { needed, emptied, .. } = log.places.get();
         let passed = |place: usize| !has(needed, place) || inner.has_passed(place, superblock);
         let is_empty = is_for_all && inner.all_passed(superblock) && (0..inner.members.len()).all(passed);
         let is_unneeded = |place: usize| {
@@ -310,7 +333,8 @@ impl<E: Env, M: Device> MemberLog<E, M> {
         }
         let left = needed & !gone;
         let empty_on = if left == 0 { written & inner.in_sync() } else { 0 };
-        log.places.set(LogPlaces { version: version + 1, needed: left, empty_on });
+        let emptied = emptied + u64::from(left == 0);
+        log.places.set(LogPlaces { version: log.next_version(), needed: left, empty_on, emptied });
         log.noted.set(log.noted.get() & !gone);
         for (place, member) in inner.members.iter().enumerate() {
             let holds_all = is_empty && has(written, place) && member.is_in_sync();
@@ -325,17 +349,19 @@ impl<E: Env, M: Device> MemberLog<E, M> {
     }
 }
 
-/// Whether these of the members that hold an empty log are enough to go on: no others could be, too.
-fn is_enough(there: u64, empty_on: u64) -> bool {
-    let (held_by, found) = (empty_on.count_ones(), (there & empty_on).count_ones());
-    let has_first = there & empty_on & empty_on.wrapping_neg() != 0;
-    2 * found > held_by || (2 * found == held_by && has_first) || is_planted(Bug::RingLogOpensWithout)
-}
-
 fn in_words(members: usize, places: u64) -> String {
     let places: Vec<String> =
         (0..members).filter(|&place| has(places, place)).map(|place| place.to_string()).collect();
     places.join(" and ")
+}
+
+/// What keeps a volume shut, in words.
+fn older_than_known(members: usize, older: u64) -> String {
+    format!(
+        "its log is on its members, and one of them is older than the others know it to be: writes that were acknowledged \
+         may have been on it alone (number {}, counted from 0): bring it back as it was",
+        in_words(members, older)
+    )
 }
 
 /// What keeps a volume shut, in words.
@@ -440,8 +466,9 @@ impl<E: Env, M: Device> Inner<E, M> {
         let log = &self.log;
         let before = log.places.get();
         let is_enough = |told: u64| is_enough(told | self.options.given_up, before.empty_on);
-        let version = before.version + 1;
-        log.places.set(LogPlaces { version, needed: joiners, empty_on: 0 });
+        // Whoever was given up is not there to be asked, now or later.
+        let empty_on = if self.options.given_up == 0 { before.empty_on } else { 0 };
+        log.places.set(LogPlaces { version: log.next_version(), needed: joiners, empty_on, ..before });
         let (mut left, mut told) = (joiners, 0);
         // One after the other, the first one first: none is told where others could still go on without it.
         for place in (0..self.members.len()).filter(|&place| has(joiners, place)) {
@@ -452,7 +479,7 @@ impl<E: Env, M: Device> Inner<E, M> {
             left &= !(1 << place);
         }
         if !is_enough(told) {
-            log.places.set(LogPlaces { version: version + 1, ..before });
+            log.places.set(before);
             return Err(DeviceError { doing: "tell enough members who holds the log", errno: EIO });
         }
         log.noted.set(joiners);
@@ -464,7 +491,7 @@ impl<E: Env, M: Device> Inner<E, M> {
     async fn name_one(&self, place: usize) -> Result<(), DeviceError> {
         let log = &self.log;
         let before = log.places.get();
-        let (version, needed) = (before.version + 1, before.needed | 1 << place);
+        let needed = before.needed | 1 << place;
         let is_in_log = &self.members[place].region.is_in_log;
         let was_in_log = is_in_log.replace(true);
         // First on itself: whoever is named is known to hold a part of the log. No head of another member, which may be
@@ -475,7 +502,13 @@ impl<E: Env, M: Device> Inner<E, M> {
             is_in_log.set(was_in_log && is_in_log.get());
             return self.check_alive();
         }
-        log.places.set(LogPlaces { version, needed, empty_on: 0 });
+        log.places.set(LogPlaces { version: log.next_version(), needed, empty_on: 0, ..before });
+        // It was told of this opening as it was named.
+        let mut begun = self.begun.get();
+        if begun.opening == self.opening.get() {
+            begun.told[place] = begun.opening;
+            self.begun.set(begun);
+        }
         // Those who do not know of it would be taken for enough.
         if self.tell_for_good(self.in_sync()).await & before.needed == 0 {
             return Err(DeviceError { doing: "tell a member who holds the log", errno: EIO });
@@ -694,8 +727,14 @@ impl<E: Env, M: Device> Device for MemberLog<E, M> {
 
     /// Before anything is written, all that are needed from now on are named.
     async fn resume(&self, _volume: u64, _state: DeviceState, _epoch: u64) -> Result<(), Error> {
-        let named = self.0.0.name_in_sync().await;
-        named.map_err(|_| Error::Unusable("too few of its members could be told that it goes on".to_owned()))
+        let inner = &*self.0.0;
+        let named = inner.name_in_sync().await;
+        named.map_err(|_| {
+            Error::Unusable("too few of its members could be told that it goes on".to_owned())
+        })?;
+        // Nor before they are told of this opening: one that does not know of it later is not what it was.
+        inner.tell_for_good(inner.in_sync()).await;
+        Ok(inner.check_alive()?)
     }
 }
 

@@ -24,6 +24,7 @@ mod copying;
 mod drain;
 mod gate;
 pub mod log;
+mod log_places;
 mod member;
 mod read;
 mod rebuild;
@@ -41,7 +42,7 @@ use crate::device::{Device, DeviceState, Durability, Extent, FlushScope, Geometr
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
 use crate::format::PAGE_BYTES;
-use crate::format::ring_head::{DATA_OFFSET, HEAD_COPIES, LogPlaces, MEMBERS_MAX, Mark, RingHead};
+use crate::format::ring_head::{Begun, DATA_OFFSET, HEAD_COPIES, LogPlaces, MEMBERS_MAX, Mark, RingHead};
 use crate::join;
 use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
@@ -148,6 +149,10 @@ struct Inner<E, M> {
     /// The number of the volume on it, once it is known.
     volume: Cell<u64>,
     epoch: Cell<u64>,
+    /// This opening, of all that were tried.
+    opening: Cell<u64>,
+    /// The newest that began.
+    begun: Cell<Begun>,
     /// Whether it is known who may be trusted.
     resumed: Cell<bool>,
     /// How often a log device was left out so far.
@@ -246,6 +251,8 @@ impl<E: Env, M: Device> Ring<E, M> {
             members,
             volume: Cell::default(),
             epoch: Cell::default(),
+            opening: Cell::default(),
+            begun: Cell::default(),
             resumed: Cell::default(),
             log_losses: Cell::default(),
             log: log::LogState::default(),
@@ -412,6 +419,8 @@ impl<E: Env, M: Device> Inner<E, M> {
             // Whoever holds none of it says nothing of it: one put here in the middle of a rebuild may not be named yet.
             log_places: if is_in_log { self.log.places.get() } else { LogPlaces::default() },
             is_in_log,
+            opening: self.opening.get(),
+            begun: self.begun.get(),
         }
     }
 
@@ -564,6 +573,16 @@ impl<E: Env, M: Device> Device for Ring<E, M> {
         let is_fresh = |head: &RingHead| head.mark >= needed || is_planted(Bug::RingTrustsStale);
         let ours =
             || heads.iter().enumerate().filter_map(|(place, head)| head.filter(|head| is_ours(place, head)));
+        let begun = ours().map(|head| head.begun).max().unwrap_or_default();
+        if begun.epoch >= epoch && !is_planted(Bug::RingLogRolledBack) {
+            return Err(Error::Unusable(
+                "its log is older than its members know it to be, and lacks writes that were acknowledged: bring back the \
+                 log as it was"
+                    .to_owned(),
+            ));
+        }
+        ring.opening.set(ours().map(|head| head.opening).max().unwrap_or(0) + 1);
+        ring.begun.set(begun);
         // As large as it was made, whoever is there now.
         if let Some(head) = ours().find(is_fresh) {
             ring.geometry.set(Geometry { size_bytes: head.size_bytes, ..ring.geometry.get() });
@@ -602,6 +621,20 @@ impl<E: Env, M: Device> Device for Ring<E, M> {
         }
         self.begin();
         Ok(())
+    }
+
+    async fn begins(&self) -> Result<(), DeviceError> {
+        let ring = &*self.0;
+        let (opening, epoch) = (ring.opening.get(), ring.epoch.get());
+        let version = ring.log.places.get().version;
+        let mut told = ring.begun.get().told;
+        for (place, told) in told.iter_mut().enumerate().take(ring.members.len()) {
+            if ring.members[place].is_in_sync() {
+                *told = opening;
+            }
+        }
+        ring.begun.set(Begun { opening, epoch, version, told });
+        ring.write_heads().await
     }
 }
 

@@ -87,6 +87,7 @@ pub async fn create<H: Device, L: Device>(
             tail_offset: 0,
             tail_sequence: 1,
             tail_epoch: 0,
+            epoch_sequence: 0,
             atomic_max_bytes: options.atomic_max_bytes,
             log_sector_bytes,
             acknowledged: 0,

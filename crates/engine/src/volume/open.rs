@@ -160,7 +160,13 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         log.resume(superblock.volume, superblock.home_state, epoch).await?;
         // Not before: what is on one of several logs alone is lost again if that one does not count in the end.
         buffer.leave_to_log(&durable);
-        superblocks.advance(|next| next.epoch = epoch).await?;
+        superblocks
+            .advance(|next| {
+                next.epoch = epoch;
+                next.epoch_sequence = found.next.sequence;
+            })
+            .await?;
+        home.begins().await?;
         buffer.tune(options.tuning);
         buffer.begin_epoch();
 

@@ -18,7 +18,7 @@ use evenkeel_sim::oracle::Violation;
 use evenkeel_sim::{mirror, scenario};
 
 /// Seeds after which a bug counts as escaped.
-const SEEDS_MAX: u64 = 10_000;
+const SEEDS_MAX: u64 = 30_000;
 
 /// Cuts of each seed.
 const CUTS: u32 = 2;

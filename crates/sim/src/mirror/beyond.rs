@@ -112,11 +112,13 @@ impl Machine {
         };
         let fates = without(self, &|number| is_other(self, number));
         self.live_and_cut(&fates)?;
-        if kind == Kind::Log {
-            // One that lied or rotted may have lost what nobody can know of.
-            let is_unclean = |number: usize| is_other(self, number) && !self.devices[number].1.is_clean;
-            let unclean: Vec<usize> = numbers.clone().filter(|&number| is_unclean(number)).collect();
-            unclean.into_iter().for_each(|number| self.replace_blank(number));
+        // One that lied, rotted or is what it was may have lost what nobody can know of.
+        let is_unclean = |number: &usize| is_other(self, *number) && !self.devices[*number].1.is_clean;
+        let unclean: Vec<usize> = numbers.clone().filter(is_unclean).collect();
+        match kind {
+            Kind::Log => unclean.into_iter().for_each(|number| self.replace_blank(number)),
+            Kind::Member if self.setup.has_log_on_members() && !unclean.is_empty() => return Ok(()),
+            Kind::Member => {}
         }
         let is_complete = |number: usize| self.kind_of(number) == kind && self.devices[number].1.is_complete;
         let fates = without(self, &is_complete);

@@ -85,6 +85,10 @@ pub(super) struct Machine {
     pub(super) may_have_lost: bool,
     /// What happened so far, if anyone wants to know.
     pub(super) story: Option<Vec<String>>,
+    /// What some device was before some life.
+    past: Option<(usize, Image)>,
+    /// Of devices that are what they were.
+    past_random: Random,
 }
 
 /// A life about to begin.
@@ -122,6 +126,8 @@ impl Machine {
             outcome: Outcome::default(),
             may_have_lost: false,
             story: None,
+            past: None,
+            past_random: Random::new(setup.seed ^ 0x9a57),
         };
         machine.create()?;
         machine.outcome.tally.logs_on_members = u64::from(setup.has_log_on_members());
@@ -271,6 +277,26 @@ impl Machine {
         }
     }
 
+    /// Perhaps a device is what it was before some life: it had called durable what it never wrote. Another one has
+    /// everything.
+    pub(super) fn roll_back(&mut self) {
+        if let Some((number, image)) = self.past.take_if(|_| self.past_random.coin()) {
+            let kind = self.devices[number].0;
+            let is_other = |at: &usize| *at != number && self.devices[*at].0 == kind;
+            let mut others = (0..self.devices.len()).filter(is_other);
+            if others.any(|other| self.devices[other].1.is_complete) {
+                self.outcome.tally.rolled_back += 1;
+                self.note(|| format!("device {number}, a {kind:?}: is what it was"));
+                let image = Rc::new(RefCell::new(image));
+                self.devices[number].1 = Disk { image, is_clean: false, is_complete: false, is_fresh: false };
+            }
+        }
+        if self.past.is_none() && self.past_random.chance(0.2) {
+            let number = self.past_random.index(self.devices.len());
+            self.past = Some((number, self.devices[number].1.image.borrow().clone()));
+        }
+    }
+
     /// Another drive is put in the place of a device.
     pub(super) fn replace_blank(&mut self, number: usize) {
         self.outcome.tally.replaced += 1;
@@ -372,10 +398,14 @@ impl Machine {
             false => 0,
         };
         let ends_rebuilt = plan.at_event.is_some() && random.chance(0.5);
+        let ends_left_out = plan.at_event.is_some() && setup.ends_left_out();
         let lived = life.executor.block_on(async move {
             scene.env.spawn(Rc::clone(&scene).go_on(mishaps, random.fork()));
             if ends_rebuilt {
                 scene.env.spawn(Rc::clone(&scene).end_with_a_rebuild(random.fork()));
+            }
+            if ends_left_out {
+                scene.env.spawn(Rc::clone(&scene).end_with_one_left_out(random.fork()));
             }
             let volume = match scene.open(arena, &setup).await {
                 Err(Error::Unusable(why)) if setup.has_log_on_members() => {
@@ -647,6 +677,28 @@ impl Scene {
                 break;
             }
         }
+        self.end_soon(&mut random).await;
+    }
+
+    /// Cuts the life soon after some member was left out.
+    async fn end_with_one_left_out(self: Rc<Self>, mut random: Random) {
+        let is_out = || {
+            let account = self.account.borrow();
+            let Some((ring, _)) = account.opened.as_ref() else { return false };
+            account
+                .of(Kind::Member)
+                .any(|device| device.is_there && ring.members()[device.place].standing == Standing::Out)
+        };
+        while !is_out() {
+            self.env.sleep(random.below(20_000)).await;
+            if self.is_over() {
+                return;
+            }
+        }
+        self.end_soon(&mut random).await;
+    }
+
+    async fn end_soon(&self, random: &mut Random) {
         let soon_ns = 1_000u64 << random.below(14);
         self.env.sleep(random.below(soon_ns)).await;
         self.env.stop().raise();

@@ -46,6 +46,8 @@ tally! {
     rotten = "rotted",
     /// Devices of which a sector could not be read.
     unreadable = "had an unreadable sector",
+    /// Devices that were what they had been before.
+    rolled_back = "were what they had been",
     /// Devices that were replaced.
     replaced = "replaced",
     /// Members that were rebuilt.
@@ -149,6 +151,7 @@ fn live_all(machine: &mut Machine) -> Result<(), Violation> {
         if life > 0 && machine.random.chance(FALSE_STARTS) && !machine.false_start()? {
             return Ok(()); // it was served, and what it served was right: nobody else has everything any more
         }
+        machine.roll_back();
         let heals = machine.random.chance(if is_last { 0.5 } else { 0.1 });
         let (work, fates) = match heals {
             true => (Work::Heal, machine.all(Fate::Well)),

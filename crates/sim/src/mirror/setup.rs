@@ -124,6 +124,11 @@ impl Setup {
         self.ring.log_bytes > 0
     }
 
+    /// Whether cuts come soon after a member was left out: a log that it had alone is taken home then.
+    pub(super) fn ends_left_out(&self) -> bool {
+        self.has_log_on_members() && Random::new(self.seed ^ 0x1e7f).chance(0.4)
+    }
+
     /// Where on a member its pages begin.
     pub(super) fn data_offset(&self) -> u64 {
         ring_head::DATA_OFFSET + self.ring.log_bytes
