@@ -42,7 +42,7 @@ use crate::error::{DeviceError, Error};
 use crate::format::PAGE_BYTES;
 use crate::format::layout::{LOG_COPIES, log_copy_offset};
 use crate::format::record::{decode, decode_header};
-use crate::format::ring_head::{DATA_OFFSET, HEAD_COPIES, LogPlaces, RingHead};
+use crate::format::ring_head::{DATA_OFFSET, LogPlaces, RingHead};
 use crate::format::superblock::Superblock;
 use crate::join;
 use crate::planted::{Bug, is_planted};
@@ -75,15 +75,15 @@ pub(super) struct LogState {
     /// As the heads have it, or are about to.
     pub(super) places: Cell<LogPlaces>,
     /// The newest version that any head has or had, in force or not.
-    version: Cell<u64>,
+    pub(super) version: Cell<u64>,
     /// Who may be given records: that they are needed is durable.
-    noted: Cell<u64>,
+    pub(super) noted: Cell<u64>,
     /// Whose regions count.
-    counting: Cell<u64>,
+    pub(super) counting: Cell<u64>,
     /// Whether the next superblock is the last, of an empty log.
     is_closing: Cell<bool>,
     /// Whether somebody changes the heads now.
-    noting: Cell<bool>,
+    pub(super) noting: Cell<bool>,
     /// Writes that wait for a member's turn.
     waiting: Cell<usize>,
     /// The first record of this opening, written or not; 0 in a new volume.
@@ -94,7 +94,7 @@ pub(super) struct LogState {
 
 impl LogState {
     /// That of the next change.
-    fn next_version(&self) -> u64 {
+    pub(super) fn next_version(&self) -> u64 {
         self.version.set(self.version.get() + 1);
         self.version.get()
     }
@@ -131,17 +131,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// The right to change what heads say of the log, until this is dropped.
-struct Noting<'a, E: Env, M: Device>(&'a Inner<E, M>);
-
-impl<E: Env, M: Device> Drop for Noting<'_, E, M> {
-    fn drop(&mut self) {
-        self.0.log.noting.set(false);
-        self.0.changed.all();
-    }
-}
-
-fn has(bits: u64, place: usize) -> bool {
+pub(super) fn has(bits: u64, place: usize) -> bool {
     bits >> place & 1 == 1
 }
 
@@ -375,7 +365,7 @@ fn without(members: usize, missing: u64) -> String {
 
 impl<E: Env, M: Device> Inner<E, M> {
     /// Those who are in sync, a bit each.
-    fn in_sync(&self) -> u64 {
+    pub(super) fn in_sync(&self) -> u64 {
         let in_sync = self.members.iter().enumerate().filter(|(_, member)| member.is_in_sync());
         in_sync.map(|(place, _)| 1u64 << place).sum()
     }
@@ -422,111 +412,6 @@ impl<E: Env, M: Device> Inner<E, M> {
             .sum()
     }
 
-    /// Writes heads to these, and answers who has them; the others are left out.
-    async fn tell(&self, places: u64) -> u64 {
-        let told = Cell::new(0);
-        let to = (0..self.members.len()).filter(|&place| has(places, place));
-        join::all(to.map(|place| {
-            let told = &told;
-            async move {
-                let member = &self.members[place];
-                let Ok(device) = member.device() else { return };
-                let next = |before| self.head_behind(before, place, member.mark.get());
-                match self.limited(member.write_head(next)).await {
-                    Ok(()) => told.set(told.get() | 1u64 << place),
-                    Err(error) => self.leave_out_for(place, &device, error),
-                }
-            }
-        }))
-        .await;
-        told.get()
-    }
-
-    /// Changes what heads say of the log, alone.
-    async fn begin_noting(&self) -> Noting<'_, E, M> {
-        self.changed.until(|| (!self.log.noting.replace(true)).then_some(())).await;
-        Noting(self)
-    }
-
-    /// Has the heads name everyone in sync.
-    async fn name_in_sync(&self) -> Result<(), DeviceError> {
-        let noting = self.begin_noting().await;
-        let joiners = self.in_sync() & !self.log.noted.get();
-        let named = match self.log.places.get().needed {
-            _ if joiners == 0 => self.check_alive(),
-            0 => self.name_first(joiners).await,
-            _ => self.name_one(joiners.trailing_zeros() as usize).await,
-        };
-        drop(noting);
-        named
-    }
-
-    /// Has the heads name these, who hold an empty log.
-    async fn name_first(&self, joiners: u64) -> Result<(), DeviceError> {
-        let log = &self.log;
-        let before = log.places.get();
-        let is_enough = |told: u64| is_enough(told | self.options.given_up, before.empty_on);
-        // Whoever was given up is not there to be asked, now or later.
-        let empty_on = if self.options.given_up == 0 { before.empty_on } else { 0 };
-        log.places.set(LogPlaces { version: log.next_version(), needed: joiners, empty_on, ..before });
-        let (mut left, mut told) = (joiners, 0);
-        // One after the other, the first one first: none is told where others could still go on without it.
-        for place in (0..self.members.len()).filter(|&place| has(joiners, place)) {
-            if !is_enough(told | left) {
-                break;
-            }
-            told |= self.tell_for_good(1 << place).await;
-            left &= !(1 << place);
-        }
-        if !is_enough(told) {
-            log.places.set(before);
-            return Err(DeviceError { doing: "tell enough members who holds the log", errno: EIO });
-        }
-        log.noted.set(joiners);
-        log.counting.set(log.counting.get() | joiners);
-        self.check_alive()
-    }
-
-    /// Has the heads name this one beside those that they name.
-    async fn name_one(&self, place: usize) -> Result<(), DeviceError> {
-        let log = &self.log;
-        let before = log.places.get();
-        let needed = before.needed | 1 << place;
-        let is_in_log = &self.members[place].region.is_in_log;
-        let was_in_log = is_in_log.replace(true);
-        // First on itself: whoever is named is known to hold a part of the log. No head of another member, which may be
-        // written at any time, names it before that is durable.
-        let is_told = self.tell_for_good(1 << place).await != 0;
-        // Another device may have been put there meanwhile.
-        if !is_told || !is_in_log.get() {
-            is_in_log.set(was_in_log && is_in_log.get());
-            return self.check_alive();
-        }
-        log.places.set(LogPlaces { version: log.next_version(), needed, empty_on: 0, ..before });
-        // It was told of this opening as it was named.
-        let mut begun = self.begun.get();
-        if begun.opening == self.opening.get() {
-            begun.told[place] = begun.opening;
-            self.begun.set(begun);
-        }
-        // Those who do not know of it would be taken for enough.
-        if self.tell_for_good(self.in_sync()).await & before.needed == 0 {
-            return Err(DeviceError { doing: "tell a member who holds the log", errno: EIO });
-        }
-        log.noted.set(log.noted.get() | 1 << place);
-        log.counting.set(log.counting.get() | 1 << place);
-        self.check_alive()
-    }
-
-    /// As [`Self::tell`], so that no older head is left.
-    async fn tell_for_good(&self, places: u64) -> u64 {
-        let mut told = places;
-        for _ in 0..HEAD_COPIES {
-            told &= self.tell(told).await;
-        }
-        told
-    }
-
     /// Whether the log begins, with this superblock, behind everything that a member was given.
     fn has_passed(&self, place: usize, superblock: &Superblock) -> bool {
         let (first, newest) = (self.log.first.get(), self.members[place].region.newest.get());
@@ -541,23 +426,6 @@ impl<E: Env, M: Device> Inner<E, M> {
 }
 
 impl<E: Env, M: Device> Ring<E, M> {
-    /// Has the heads name a member that was rebuilt on this device, and is about to be in sync.
-    pub(super) async fn name_rebuilt(&self, place: usize, device: &Rc<M>) -> Result<(), DeviceError> {
-        let inner = &*self.0;
-        if inner.options.log_bytes == 0 {
-            return Ok(());
-        }
-        // Where no head names anyone, all that say so hold the log: this one does not.
-        inner.name_in_sync().await?;
-        let _noting = inner.begin_noting().await;
-        self.check_rebuilds(place, device)?;
-        inner.name_one(place).await?;
-        self.check_rebuilds(place, device)?;
-        let region = &inner.members[place].region;
-        region.is_joining.set(region.is_in_log.get());
-        Ok(())
-    }
-
     /// Empties the region of a member that is rebuilt on this device, once nothing is needed of it any more.
     pub(super) async fn empty_region(&self, place: usize, device: &Rc<M>) -> Result<(), DeviceError> {
         let inner = &*self.0;

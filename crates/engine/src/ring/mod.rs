@@ -26,6 +26,7 @@ mod gate;
 pub mod log;
 mod log_places;
 mod member;
+mod naming;
 mod read;
 mod rebuild;
 mod rest;
