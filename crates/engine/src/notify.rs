@@ -135,9 +135,8 @@ mod tests {
     #[test]
     fn whoever_came_first_is_first_and_who_leaves_in_between_holds_nobody_up() {
         let order = Order::default();
-        let is_let = |place: &Place<'_>| {
-            pin!(place.first()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
-        };
+        let is_let =
+            |place: &Place<'_>| pin!(place.first()).poll(&mut Context::from_waker(Waker::noop())).is_ready();
         let (first, second, third) = (order.enter(), order.enter(), order.enter());
         assert_eq!([is_let(&first), is_let(&second), is_let(&third)], [true, false, false]);
         drop(second);

@@ -11,81 +11,105 @@ use evenkeel_sim::random::Random;
 
 use ring_machine::{Machine, Plan, noise};
 
-const MIB: usize = 1 << 20;
-const SECOND_NS: u64 = 1_000_000_000;
+const MIB: u64 = 1 << 20;
+const MS: u64 = 1_000_000;
+const SECOND_NS: u64 = 1000 * MS;
 
-/// A write: when it was begun and when it was durable.
-type Done = (u64, u64);
-
-/// A mirror in turns of a second whose members take 30 MB/s each.
+/// Two members that take 30 MB/s each, in turns: half of it in the long run. The log holds what they take in two
+/// seconds.
 fn slow() -> Machine {
     let mut plan = Plan::mirror(2, 1);
-    plan.create.size_bytes = 64 << 20;
-    plan.create.log_bytes = 64 << 20;
+    (plan.create.size_bytes, plan.create.log_bytes) = (64 * MIB, 64 * MIB);
     plan.arena_bytes = 64 << 20;
     plan.open = plan.open.with_pages_max(80_000);
     plan.latency.transfer_ns_per_kib = 34_000;
-    (plan.latency.slow_writes_one_in, plan.latency.jitter_ns) = (0, 20_000);
-    (plan.ring.turn_ns, plan.ring.rest_ns, plan.ring.rest_max_ns) = (SECOND_NS, SECOND_NS / 10, SECOND_NS);
+    plan.latency.slow_writes_one_in = 0;
+    (plan.ring.turn_ns, plan.ring.rest_ns, plan.ring.rest_max_ns) = (SECOND_NS, 100 * MS, SECOND_NS);
     (plan.ring.depth_max, plan.ring.answer_max_ns) = (1, 100 * SECOND_NS);
     Machine::new(plan, 5)
 }
 
-/// What `writers` did in so long, each of writes of so many bytes, one after another.
-fn written(writers: &[usize], for_ns: u64) -> Vec<Vec<Done>> {
-    let mut machine = slow();
-    machine.live_whole(async |life| {
-        let (volume, ring, _) = life.open().await.unwrap();
-        let done: Vec<Rc<RefCell<Vec<Done>>>> = writers.iter().map(|_| Rc::default()).collect();
-        for (place, (&len, done)) in writers.iter().zip(&done).enumerate() {
+/// A write: when it began, and when it was durable.
+#[derive(Debug, Clone, Copy)]
+struct Write {
+    began_ns: u64,
+    ended_ns: u64,
+}
+
+impl Write {
+    fn took_ns(&self) -> u64 {
+        self.ended_ns - self.began_ns
+    }
+}
+
+/// What each of the writers wrote in twenty seconds, one durable write of so many bytes after another, beside a reader.
+fn written(writers: &[u64]) -> Vec<Vec<Write>> {
+    slow().live_whole(async |life| {
+        let (volume, ..) = life.open().await.unwrap();
+        let done: Vec<Rc<RefCell<Vec<Write>>>> = writers.iter().map(|_| Rc::default()).collect();
+        for ((&len, done), seed) in writers.iter().zip(&done).zip(0..) {
             let (volume, env, done) = (volume.clone(), life.env.clone(), Rc::clone(done));
             life.env.spawn(async move {
-                let mut random = Random::new(place as u64);
+                let mut random = Random::new(seed);
                 loop {
+                    let bytes = noise(random.number(), len as usize);
+                    let offset = random.below(64 * MIB / len) * len;
                     let began_ns = env.now_ns();
-                    let offset = random.below((64 << 20) / len as u64) * len as u64;
-                    let bytes = noise(random.number(), len);
                     volume.write(offset, &bytes, Durability::Durable).await.unwrap();
-                    done.borrow_mut().push((began_ns, env.now_ns()));
+                    done.borrow_mut().push(Write { began_ns, ended_ns: env.now_ns() });
                 }
             });
         }
-        while life.env.now_ns() < for_ns {
-            ring_read(&volume).await;
-            life.env.sleep(SECOND_NS / 100).await;
+        while life.env.now_ns() < 20 * SECOND_NS {
+            volume.read(0, &mut [0; 4096]).await.unwrap();
+            life.env.sleep(10 * MS).await;
         }
-        drop(ring);
         done.iter().map(|done| done.borrow().clone()).collect()
     })
 }
 
-async fn ring_read(volume: &ring_machine::RingVolume) {
-    volume.read(0, &mut [0; 4096]).await.unwrap();
+/// What took the longest, and half of all at most.
+fn longest_and_median_ns(writes: &[Write]) -> (u64, u64) {
+    let mut took: Vec<u64> = writes.iter().map(Write::took_ns).collect();
+    took.sort_unstable();
+    (took[took.len() - 1], took[took.len() / 2])
 }
 
-fn show(label: &str, done: &[Done], for_ns: u64, len: usize) {
-    let mut took: Vec<u64> = done.iter().map(|(b, e)| e - b).collect();
-    took.sort_unstable();
-    let mut ends: Vec<u64> = done.iter().map(|d| d.1).collect();
+/// The longest time in which none was done.
+fn longest_gap_ns(writes: &[Write]) -> u64 {
+    let mut ends: Vec<u64> = writes.iter().map(|write| write.ended_ns).chain([0]).collect();
     ends.sort_unstable();
-    let gap = ends.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0).max(ends[0]);
-    let q = |p: f64| took[((took.len() - 1) as f64 * p) as usize] as f64 / 1e9;
-    println!("{label}: n {} {:.1} MB/s p50 {:.3} p99 {:.3} max {:.3} gap {:.3}", took.len(), (took.len() * len) as f64 * 1e3 / for_ns as f64, q(0.5), q(0.99), q(1.0), gap as f64 / 1e9);
-    let mut line = String::new();
-    for s in 0..(for_ns / (SECOND_NS / 4)) { let n = ends.iter().filter(|e| *e / (SECOND_NS / 4) == s).count(); line += &format!("{n} "); }
-    println!("   {line}");
+    ends.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0)
 }
 
 #[test]
-fn probe() {
-    let t = 20 * SECOND_NS;
-    let w = written(&[MIB; 16], t);
-    show("16 x 1M", &w.concat(), t, MIB);
-    let w = written(&[MIB / 4; 8], t);
-    show("8 x 256K", &w.concat(), t, MIB / 4);
-    let mut l = vec![MIB; 16];
-    l.extend([4096; 4]);
-    let w = written(&l, t);
-    show("16 x 1M of mixed", &w[..16].concat(), t, MIB);
-    show("4 x 4K of mixed", &w[16..].concat(), t, 4096);
+fn what_is_more_than_the_members_take_is_let_in_evenly_and_in_the_order_of_coming() {
+    let mut writes = written(&[MIB; 16]).concat();
+    let (longest_ns, median_ns) = longest_and_median_ns(&writes);
+    assert!(longest_ns < 2 * median_ns, "{longest_ns} ns, and half of them at most {median_ns} ns");
+    let gap_ns = longest_gap_ns(&writes);
+    assert!(gap_ns < SECOND_NS / 2, "nothing was done for {gap_ns} ns");
+    writes.sort_unstable_by_key(|write| write.began_ns);
+    let is_overtaken =
+        |pair: &[Write]| pair[0].began_ns < pair[1].began_ns && pair[0].ended_ns > pair[1].ended_ns;
+    let overtaken = writes.windows(2).filter(|pair| is_overtaken(pair)).count();
+    assert_eq!(overtaken, 0, "of {}", writes.len());
+    // Half of 30 MB/s, and at first what the log holds.
+    assert!(writes.len() as u64 * MIB > 20 * 15_000_000, "only {} were taken", writes.len());
+}
+
+#[test]
+fn a_few_writers_do_not_wait_many_times_their_share() {
+    let writes = written(&[MIB / 4; 8]).concat();
+    let (longest_ns, median_ns) = longest_and_median_ns(&writes);
+    assert!(longest_ns < 6 * median_ns, "{longest_ns} ns, and half of them at most {median_ns} ns");
+}
+
+#[test]
+fn who_wants_little_does_not_wait_for_who_wants_much() {
+    let writers: Vec<u64> = [MIB; 16].into_iter().chain([4096; 4]).collect();
+    let writes = written(&writers);
+    let (longest_ns, _) = longest_and_median_ns(&writes[16..].concat());
+    assert!(longest_ns < 50 * MS, "a page waited for {longest_ns} ns");
+    assert!(writes[..16].iter().all(|writes| writes.len() >= 5), "who wants much gets on too");
 }

@@ -186,7 +186,8 @@ impl Machine {
         let mut drives = |images: &[SharedImage], faults: &[Faults], latency: Latency| {
             let drives = images.iter().zip(faults).map(|(image, faults)| {
                 let seed = self.random.number();
-                let options = DriveOptions { seed, latency, faults: faults.clone(), ..DriveOptions::default() };
+                let options =
+                    DriveOptions { seed, latency, faults: faults.clone(), ..DriveOptions::default() };
                 SimDrive::open(Rc::clone(image), env.clone(), cuts.clone(), options)
             });
             drives.collect::<Vec<_>>()
