@@ -110,7 +110,7 @@ impl Place<'_> {
                 }
             }
         })
-        .await
+        .await;
     }
 }
 

@@ -18,7 +18,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
 
     /// Waits until the next `bytes` of a write may come.
     pub(super) async fn let_in(&self, entry: Option<&Entry<'_>>, bytes: u64) {
-        let Some(Entry { lane, place }) = entry else { return };
+        let Some(Entry { lane, place, has_waited }) = entry else { return };
         let came_ns = self.env.now_ns();
         place.first().await;
         let mut now_ns = self.env.now_ns();
@@ -43,7 +43,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             now_ns = self.env.now_ns();
         }
         if now_ns > came_ns {
-            add(&self.counters.throttled_writes, 1);
+            add(&self.counters.throttled_writes, u64::from(!has_waited.replace(true)));
             add(&self.counters.throttled_ns, now_ns - came_ns);
         }
     }
@@ -53,7 +53,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         let (dirty, uncovered) = (self.home.dirty_pages() as u64, self.home.uncovered_pages() as u64);
         let (dirty_max, images_max) =
             (self.limits.dirty_pages_max as u64, self.limits.image_pages_max as u64);
-        let in_part = u64::from(bytes % PAGE_BYTES != 0);
+        let in_part = u64::from(!bytes.is_multiple_of(PAGE_BYTES));
         let kinds = [
             (self.log.used_bytes() + queued, self.limits.commit_used_max, bytes),
             (dirty + queued / PAGE_BYTES, dirty_max, bytes.div_ceil(PAGE_BYTES)),

@@ -78,6 +78,8 @@ pub(super) enum Answer {
 pub(super) struct Entry<'a> {
     pub(super) lane: Lane,
     pub(super) place: Place<'a>,
+    /// Whether it has waited already.
+    pub(super) has_waited: Cell<bool>,
 }
 
 impl Throttle {
@@ -115,7 +117,7 @@ impl Throttle {
 
     /// A write takes its place.
     pub(super) fn enter(&self, lane: Lane) -> Entry<'_> {
-        Entry { lane, place: self.lines[lane as usize].enter() }
+        Entry { lane, place: self.lines[lane as usize].enter(), has_waited: Cell::new(false) }
     }
 
     /// When what the first of its line asks for may come; if now, it is taken to come.
