@@ -112,7 +112,7 @@ fn a_superblock_of_an_earlier_opening_is_not_taken_where_the_newer_ones_have_rot
         match opened {
             Ok(()) => assert!(machine.contents() == bytes),
             Err(Error::Unusable(why)) => {
-                assert!(why.contains("older than its members know it to be"), "{why}")
+                assert!(why.contains("older than its members know it to be"), "{why}");
             }
             Err(other) => panic!("{other:?}"),
         }

@@ -249,7 +249,7 @@ fn log_devices_that_are_what_they_were_before_the_last_opening_are_not_taken_for
         machine.logs_gone = gone;
         match machine.live_whole(async |life| life.open().await.err()) {
             Some(Error::Unusable(why)) => {
-                assert!(why.contains("older than its members know it to be"), "{why}")
+                assert!(why.contains("older than its members know it to be"), "{why}");
             }
             other => panic!("{other:?}"),
         }
