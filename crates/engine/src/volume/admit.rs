@@ -59,7 +59,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             (dirty + queued / PAGE_BYTES, dirty_max, bytes.div_ceil(PAGE_BYTES)),
             (uncovered, images_max, in_part),
         ];
-        let nothing = Demand { fill: 0.0, part: 0.0, is_quiet: queued == 0 };
+        let nothing = Demand { fill: 0.0, bytes, part: 0.0, is_quiet: queued == 0 };
         kinds.into_iter().fold(nothing, |demand, (used, max, wanted)| Demand {
             fill: demand.fill.max(used as f64 / max.max(1) as f64),
             part: demand.part.max(wanted as f64 / max.saturating_sub(used) as f64),

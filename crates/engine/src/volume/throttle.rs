@@ -17,7 +17,8 @@
 //! 1. Up to half full nobody waits. Beyond, the less there is left, and the longer it is to last, the slower writes are
 //!    let in: what is written takes all of the room and never runs into its end, unless the drives become slower.
 //! 2. First come, first served, from the first byte of a write to its last. Those who want little do not wait for those
-//!    who want much: each have a line of their own, and where both wait, half of the rate.
+//!    who want much: each have a line of their own, and where both wait, half of the rate, or what the other one does not
+//!    take of its half.
 //! 3. Nobody waits longer than for the end of a checkpoint, and for those who came before. One that lasts longer than
 //!    expected is taken to last half as long again.
 
@@ -41,6 +42,8 @@ pub(super) struct Throttle {
     /// Checkpoints that began or ended so far.
     changes: Cell<u64>,
     lines: [Order; 2],
+    /// Bytes that each line was given in this checkpoint.
+    given_bytes: [Cell<u64>; 2],
     /// When what each line was given is paid for.
     paid_ns: [Cell<u64>; 2],
 }
@@ -58,7 +61,9 @@ struct UnderWay {
 pub(super) struct Demand {
     /// How full the fullest of log and memory is, of 1.
     pub(super) fill: f64,
-    /// What is written as a part of what is left there; beyond 1 it does not fit.
+    /// What is written,
+    pub(super) bytes: u64,
+    /// and as a part of what is left there; beyond 1 it does not fit.
     pub(super) part: f64,
     /// Nothing waits that could make more room, or ask for it.
     pub(super) is_quiet: bool,
@@ -108,6 +113,17 @@ impl Throttle {
         self.under_way.set(under_way);
         self.changes.set(self.changes.get() + 1);
         self.paid_ns.iter().for_each(|paid_ns| paid_ns.set(0));
+        self.given_bytes.iter().for_each(|given_bytes| given_bytes.set(0));
+    }
+
+    /// What the other line takes of the rate, of 1: no more than half.
+    fn share_of_other(&self, lane: Lane) -> f64 {
+        let [mine, other] = [lane as usize, 1 - lane as usize];
+        if self.lines[other].is_empty() {
+            return 0.0;
+        }
+        let (mine, other) = (self.given_bytes[mine].get() as f64, self.given_bytes[other].get() as f64);
+        if mine + other == 0.0 { 0.5 } else { (other / (mine + other)).min(0.5) }
     }
 
     /// A number that is another one once a checkpoint has begun or ended: who waits asks again.
@@ -139,8 +155,10 @@ impl Throttle {
         }
         let elapsed_ns = now_ns.saturating_sub(began_ns);
         let left_ns = expected_ns.saturating_sub(elapsed_ns).max(elapsed_ns / 2);
-        let lines = self.lines.iter().filter(|line| !line.is_empty()).count().max(1);
-        paid_ns.set(since_ns.saturating_add((left_ns as f64 * demand.part) as u64 * lines as u64));
+        let cost_ns = left_ns as f64 * demand.part / (1.0 - self.share_of_other(lane));
+        paid_ns.set(since_ns.saturating_add(cost_ns as u64));
+        let given_bytes = &self.given_bytes[lane as usize];
+        given_bytes.set(given_bytes.get() + demand.bytes);
         Answer::Now
     }
 
@@ -168,7 +186,11 @@ mod tests {
     fn used(throttle: &Throttle, mut now_ns: u64, until_ns: u64, mut used: u32) -> u32 {
         while now_ns < until_ns {
             let (fill, left) = (f64::from(used) / 1000.0, f64::from(1000 - used));
-            match throttle.ask(Lane::Bulk, now_ns, Demand { fill, part: 1.0 / left, is_quiet: false }) {
+            match throttle.ask(
+                Lane::Bulk,
+                now_ns,
+                Demand { fill, bytes: 1, part: 1.0 / left, is_quiet: false },
+            ) {
                 Answer::Now => used += 1,
                 Answer::At(then_ns) => now_ns = then_ns,
                 Answer::Later => break,
@@ -200,7 +222,8 @@ mod tests {
     #[test]
     fn who_does_not_fit_waits_for_room_and_not_for_time() {
         let throttle = throttle(1000, 100 * MS);
-        let ask = |fill, part, is_quiet| throttle.ask(Lane::Small, 0, Demand { fill, part, is_quiet });
+        let ask =
+            |fill, part, is_quiet| throttle.ask(Lane::Small, 0, Demand { fill, bytes: 1, part, is_quiet });
         assert_eq!(ask(0.9, 0.1, true), Answer::Now, "nobody else would make room");
         assert_eq!(ask(0.9, 0.1, false), Answer::Later, "a checkpoint is about to begin");
         throttle.begin(0, 1000, true);
@@ -212,7 +235,9 @@ mod tests {
     fn a_checkpoint_that_ends_or_begins_ends_all_waits() {
         let throttle = throttle(1000, 60_000 * MS);
         throttle.begin(0, 1000, true);
-        let ask = |now_ns| throttle.ask(Lane::Bulk, now_ns, Demand { fill: 0.9, part: 0.5, is_quiet: true });
+        let ask = |now_ns| {
+            throttle.ask(Lane::Bulk, now_ns, Demand { fill: 0.9, bytes: 1, part: 0.5, is_quiet: true })
+        };
         assert_eq!(ask(0), Answer::Now);
         assert!(matches!(ask(1), Answer::At(until_ns) if until_ns > 20_000 * MS), "it hung the last time");
         let before = throttle.changes();
@@ -220,16 +245,44 @@ mod tests {
         assert_eq!((ask(10 * MS), throttle.changes() - before), (Answer::Now, 1));
     }
 
-    #[test]
-    fn where_little_and_much_is_wanted_each_has_half() {
+    /// What each line is let in, of 1000 units of room, within 100 ms, where the first wants one in so many milliseconds and
+    /// the second as much as it may have.
+    fn used_by_both(pause_ms: f64) -> [u32; 2] {
         let throttle = throttle(1000, 1000 * MS);
         throttle.begin(0, 1000, true);
-        let _waits = throttle.enter(Lane::Small);
-        let alone = used(&throttle, 0, 100 * MS, 600);
-        throttle.change(throttle.under_way.get());
-        let _waits_too = throttle.enter(Lane::Bulk);
-        let shared = used(&throttle, 0, 100 * MS, 600);
-        assert!((alone - 600).abs_diff(2 * (shared - 600)) <= 3, "{alone} and {shared}");
+        let _wait = [Lane::Small, Lane::Bulk].map(|lane| throttle.enter(lane));
+        let (mut given, mut next_ns) = ([0; 2], [0; 2]);
+        loop {
+            let lane = if next_ns[0] <= next_ns[1] { Lane::Small } else { Lane::Bulk };
+            let (at, now_ns) = (lane as usize, next_ns[lane as usize]);
+            if now_ns >= 100 * MS {
+                return given;
+            }
+            let used = 600 + given[0] + given[1];
+            let (fill, part) = (f64::from(used) / 1000.0, 1.0 / f64::from(1000 - used));
+            match throttle.ask(lane, now_ns, Demand { fill, bytes: 1, part, is_quiet: false }) {
+                Answer::Now => {
+                    given[at] += 1;
+                    next_ns[at] += if at == 0 { (pause_ms * MS as f64) as u64 } else { 0 };
+                }
+                Answer::At(then_ns) => next_ns[at] = then_ns,
+                Answer::Later => return given,
+            }
+        }
+    }
+
+    #[test]
+    fn where_little_and_much_is_wanted_each_has_half_or_what_the_other_leaves() {
+        let throttle = throttle(1000, 1000 * MS);
+        throttle.begin(0, 1000, true);
+        let alone = used(&throttle, 0, 100 * MS, 600) - 600;
+        let [small, bulk] = used_by_both(0.0);
+        assert!(
+            small.abs_diff(bulk) <= 3 && (small + bulk).abs_diff(alone) <= 6,
+            "{small} and {bulk} of {alone}"
+        );
+        let [small, bulk] = used_by_both(20.0);
+        assert!(small == 5 && (small + bulk).abs_diff(alone) <= 6, "{small} and {bulk} of {alone}");
     }
 
     #[test]
