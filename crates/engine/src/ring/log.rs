@@ -598,7 +598,11 @@ impl<E: Env, M: Device> Device for MemberLog<E, M> {
         let inner = &*self.0.0;
         let named = inner.name_in_sync().await;
         named.map_err(|_| {
-            Error::Unusable("too few of its members could be told that it goes on".to_owned())
+            Error::Unusable(
+                "too few of its members could be told that it goes on: bring back one that is as it was, or give up one \
+                 that is not by its name: evenkeel replace"
+                    .to_owned(),
+            )
         })?;
         // Nor before they are told of this opening: one that does not know of it later is not what it was.
         inner.tell_for_good(inner.in_sync()).await;
