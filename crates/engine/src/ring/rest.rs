@@ -4,9 +4,8 @@
 //! the drive, on its past and on what it was just given, so it is looked at: small reads all over it, until for a while
 //! none of them took much longer than they did before its turn.
 //!
-//! 1. Only what the drive takes counts: for as long as this process is late for its own timers, it may be late for an
-//!    answer too. Else a member would rest the longer the more is written.
-//! 2. One slow look among many may have met anything, and costs a quarter of the rest; the next one begins it anew.
+//! Only what the drive takes counts: for as long as this process is late for its own timers, it may be late for an answer
+//! too. Else a member would rest the longer the more is written.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -80,11 +79,11 @@ impl<E: Env, M: Device> Inner<E, M> {
     pub(super) async fn rest(&self, member: &Member<M>) {
         let began_ns = self.env.now_ns();
         let slow_ns = member.looks.slow_ns();
-        let (mut quiet_since_ns, mut not_before_ns, mut last_slow_ns) = (began_ns, began_ns, None);
+        let mut quiet_since_ns = began_ns;
         loop {
             let now_ns = self.env.now_ns();
             let rested_ns = now_ns - began_ns;
-            let until_ns = not_before_ns.max(quiet_since_ns + self.options.rest_ns);
+            let until_ns = quiet_since_ns + self.options.rest_ns;
             if now_ns >= until_ns || rested_ns >= self.options.rest_max_ns || !member.is_in_sync() {
                 member.looks.rested_ns.set(rested_ns);
                 return;
@@ -92,12 +91,7 @@ impl<E: Env, M: Device> Inner<E, M> {
             self.env.sleep(INTERVAL_NS.min(until_ns - now_ns)).await;
             let Some(took_ns) = self.look(member).await else { return };
             if took_ns > slow_ns {
-                let now_ns = self.env.now_ns();
-                let is_again = |before_ns: u64| now_ns - before_ns < self.options.rest_ns + took_ns;
-                if last_slow_ns.replace(now_ns).is_some_and(is_again) {
-                    quiet_since_ns = now_ns;
-                }
-                not_before_ns = now_ns + self.options.rest_ns / 4;
+                quiet_since_ns = self.env.now_ns();
             }
         }
     }
