@@ -464,34 +464,3 @@ fn a_killed_volume_opens_with_less_memory() {
         assert!(zeros.iter().all(|&byte| byte == 0));
     });
 }
-
-#[test]
-fn a_large_commit_that_waits_for_room_is_not_overtaken_by_small_ones() {
-    let mut plan = Plan::of_pages(1000);
-    plan.create.log_bytes = 4 << 20;
-    plan.arena_bytes = 256 << 10;
-    Machine::new(plan, 7).live_whole(async |life| {
-        let volume = life.open().await.unwrap();
-        let done = Rc::new(Cell::new(0));
-        for page in 0..200 {
-            let (volume, done) = (volume.clone(), Rc::clone(&done));
-            life.env.spawn(async move {
-                for round in 0..u64::MAX {
-                    let bytes = noise(1000 * round + page, 4096);
-                    volume.write(page * PAGE, &bytes, Durability::Durable).await.unwrap();
-                    done.set(done.get() + 1);
-                }
-            });
-        }
-        life.env.sleep(50_000_000).await;
-        let large = noise(1, volume.commit_max_bytes() as usize - 64);
-        let before = done.get();
-        volume.commit(&[(500 * PAGE, &large)]).await.unwrap();
-        let meanwhile = done.get() - before;
-        assert!(
-            meanwhile <= 3 * 200,
-            "{meanwhile} small ones were done while one of {} bytes waited",
-            large.len()
-        );
-    });
-}

@@ -22,9 +22,9 @@ pub(crate) struct MirrorArgs {
     pub(crate) turn: f64,
 
     /// For how long a member has to have been quick behind its turn before it is read: it is looked at with small reads;
-    /// 0 to read it at once [default: a tenth of --turn, from 10ms to 100ms]
-    #[arg(long, value_name = "TIME", value_parser = units::seconds_or_none)]
-    pub(crate) rest: Option<f64>,
+    /// 0 to read it at once
+    #[arg(long, value_name = "TIME", value_parser = units::seconds_or_none, default_value = "100ms")]
+    pub(crate) rest: f64,
 
     /// It is read after so long even if it is not quick
     #[arg(long, value_name = "TIME", value_parser = units::seconds, default_value = "2s")]

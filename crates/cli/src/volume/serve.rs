@@ -111,7 +111,7 @@ fn ring_options(args: &MirrorArgs) -> RingOptions {
             PolicyArg::ReadAround => Policy::ReadAround,
         },
         turn_ns: ns(args.turn),
-        rest_ns: ns(args.rest.unwrap_or((args.turn / 10.0).clamp(0.01, 0.1))),
+        rest_ns: ns(args.rest),
         rest_max_ns: ns(args.rest_max),
         answer_max_ns: ns(args.answer_max),
         rebuild_bytes_per_s: args.rebuild_rate as u64,

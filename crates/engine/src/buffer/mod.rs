@@ -86,10 +86,8 @@ pub(crate) struct Buffer<A> {
     index: Index,
     /// No unit before this one is idle.
     first_idle: u64,
-    /// Bytes of the arena that idle units take,
+    /// Bytes of the arena that idle units take.
     idle_bytes: usize,
-    /// and those that wait for their commit.
-    queued_bytes: usize,
     queue: Queue,
     /// The last commit took nothing of the bulk lane, though something waited there.
     is_bulk_due: bool,
@@ -125,7 +123,6 @@ impl<A: Arena> Buffer<A> {
             index: Index::default(),
             first_idle: first,
             idle_bytes: 0,
-            queued_bytes: 0,
             queue: Queue::default(),
             is_bulk_due: false,
             released: 0,
@@ -292,12 +289,12 @@ impl<A: Arena> Buffer<A> {
         match self.unit(sequence).state {
             State::Idle => {
                 let ticket = self.queue.push(lane, sequence);
-                self.set_state(sequence, State::Queued { ticket });
+                self.leave_idle(sequence, State::Queued { ticket });
                 Some(ticket)
             }
             State::Queued { ticket } if ticket.lane == Lane::Bulk && lane == Lane::Small => {
                 let ticket = self.queue.promote(sequence);
-                self.set_state(sequence, State::Queued { ticket });
+                self.unit_mut(sequence).state = State::Queued { ticket };
                 Some(ticket)
             }
             State::Committing { .. } if is_planted(Bug::CommittingIsDurable) => None,
@@ -322,21 +319,10 @@ impl<A: Arena> Buffer<A> {
         }
     }
 
-    fn set_state(&mut self, sequence: u64, state: State) {
-        let bytes = self.ring.bytes_of(sequence);
-        match std::mem::replace(&mut self.unit_mut(sequence).state, state) {
-            State::Idle => self.idle_bytes -= bytes,
-            State::Queued { .. } => self.queued_bytes -= bytes,
-            _ => {}
-        }
-        if matches!(state, State::Queued { .. }) {
-            self.queued_bytes += bytes;
-        }
-    }
-
-    /// Bytes of the arena that wait for their commit.
-    pub(crate) fn queued_bytes(&self) -> usize {
-        self.queued_bytes
+    /// The unit, which is idle, is from now on something else.
+    fn leave_idle(&mut self, sequence: u64, state: State) {
+        self.idle_bytes -= self.ring.bytes_of(sequence);
+        self.unit_mut(sequence).state = state;
     }
 
     /// Whether a commit, with bulk or without, has something to carry.
@@ -398,7 +384,7 @@ impl<A: Arena> Buffer<A> {
                 lane_room = lane_room.saturating_sub(bytes);
                 room.bytes = room.bytes.saturating_sub(bytes);
                 room.pages = room.pages.saturating_sub(pages);
-                self.set_state(sequence, State::Committing { ticket });
+                self.unit_mut(sequence).state = State::Committing { ticket };
                 batch.units.push(sequence);
             }
             self.queue.take(lane, &mut batch.taken);
@@ -436,10 +422,11 @@ impl<A: Arena> Buffer<A> {
     }
 
     fn release(&mut self, sequence: u64, mark: Mark) {
-        if self.unit(sequence).state == State::Released {
-            return;
+        match self.unit(sequence).state {
+            State::Released => return,
+            State::Idle => self.leave_idle(sequence, State::Released),
+            _ => self.unit_mut(sequence).state = State::Released,
         }
-        self.set_state(sequence, State::Released);
         self.released += 1;
         self.ring.release(sequence, mark);
         let (first, pages) = (self.first, &mut self.scratch.pages);

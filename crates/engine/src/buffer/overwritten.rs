@@ -208,7 +208,7 @@ impl<A: Arena> Buffer<A> {
         });
         let emptied = std::mem::take(&mut self.scratch.emptied);
         for &sequence in &emptied {
-            self.set_state(sequence, State::Absorbed { ticket });
+            self.leave_idle(sequence, State::Absorbed { ticket });
         }
         batch.absorbed.extend(&emptied);
         self.scratch.emptied = emptied;

@@ -3,9 +3,6 @@
 //! A drive goes on working when its last flush is done: it collects garbage, and reads wait for that. How long depends on
 //! the drive, on its past and on what it was just given, so it is looked at: small reads all over it, until for a while
 //! none of them took much longer than they did before its turn.
-//!
-//! Only what the drive takes counts: for as long as this process is late for its own timers, it may be late for an answer
-//! too. Else a member would rest the longer the more is written.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -19,9 +16,6 @@ use crate::format::PAGE_BYTES;
 
 /// Between two looks.
 const INTERVAL_NS: u64 = 1_000_000;
-
-/// Between two looks at the clock, while an answer is awaited.
-const TICK_NS: u64 = 200_000;
 
 /// Looks at a member that is at rest already, before each of its turns.
 const BASE_LOOKS: usize = 8;
@@ -78,17 +72,17 @@ impl<E: Env, M: Device> Inner<E, M> {
     /// [`super::RingOptions::rest_max_ns`].
     pub(super) async fn rest(&self, member: &Member<M>) {
         let began_ns = self.env.now_ns();
-        let slow_ns = member.looks.slow_ns();
         let mut quiet_since_ns = began_ns;
+        let slow_ns = member.looks.slow_ns();
         loop {
             let now_ns = self.env.now_ns();
-            let rested_ns = now_ns - began_ns;
-            let until_ns = quiet_since_ns + self.options.rest_ns;
-            if now_ns >= until_ns || rested_ns >= self.options.rest_max_ns || !member.is_in_sync() {
+            let (rested_ns, quiet_ns) = (now_ns - began_ns, now_ns - quiet_since_ns);
+            let is_over = quiet_ns >= self.options.rest_ns || rested_ns >= self.options.rest_max_ns;
+            if is_over || !member.is_in_sync() {
                 member.looks.rested_ns.set(rested_ns);
                 return;
             }
-            self.env.sleep(INTERVAL_NS.min(until_ns - now_ns)).await;
+            self.env.sleep(INTERVAL_NS.min(self.options.rest_ns - quiet_ns)).await;
             let Some(took_ns) = self.look(member).await else { return };
             if took_ns > slow_ns {
                 quiet_since_ns = self.env.now_ns();
@@ -96,7 +90,7 @@ impl<E: Env, M: Device> Inner<E, M> {
         }
     }
 
-    /// How long the drive takes for a small read; `None` where there is none to be had. One that fails says nothing of the member: whoever
+    /// How long a small read takes; `None` where there is none to be had. One that fails says nothing of the member: whoever
     /// needs what is there will find out.
     async fn look(&self, member: &Member<M>) -> Option<u64> {
         let device = member.device().ok()?;
@@ -104,19 +98,9 @@ impl<E: Env, M: Device> Inner<E, M> {
         let offset = self.data_offset() + self.env.random().checked_rem(pages)? * PAGE_BYTES;
         let began_ns = self.env.now_ns();
         let mut page = [0; PAGE];
-        let given_up_ns = began_ns.saturating_add(self.options.rest_max_ns);
-        // So late was this process for its own timers, the last of which is due then.
-        let (late_ns, due_ns) = (Cell::new(0), Cell::new(began_ns));
-        let since_due_ns = || self.env.now_ns().saturating_sub(due_ns.get());
-        let ticks = async {
-            while self.env.now_ns() < given_up_ns {
-                due_ns.set(self.env.now_ns() + TICK_NS);
-                self.env.sleep(TICK_NS).await;
-                late_ns.set(late_ns.get() + since_due_ns());
-            }
-        };
-        let _read = join::first(device.read(offset, &mut page), ticks).await;
-        Some((self.env.now_ns() - began_ns).saturating_sub(late_ns.get() + since_due_ns()))
+        let limit = self.env.sleep(self.options.rest_max_ns);
+        let _read = join::first(device.read(offset, &mut page), limit).await;
+        Some(self.env.now_ns() - began_ns)
     }
 }
 

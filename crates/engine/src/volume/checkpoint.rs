@@ -60,18 +60,12 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         let mut sums = self.home.table.hold_none();
         let (pages, stuck) = self.load_dirty(&mut sums).await?;
         let guard = self.to_the_end();
-        let in_turns = self.home.device.state().is_some();
-        if in_turns {
-            let (dirty, uncovered) = (self.home.dirty_pages(), self.home.uncovered_pages());
-            let is_due = self.limits.is_half_full(self.log.used_bytes(), dirty, uncovered);
-            self.throttle.begin(self.env.now_ns(), pages.len() as u64 * PAGE_BYTES, is_due);
-            self.changed.all();
-        }
+        let began_ns = self.env.now_ns();
         let taken_home = self.take_home(&pages, &stuck, &mut sums).await;
         guard.done();
-        if in_turns {
-            self.throttle.end(self.env.now_ns());
-            self.changed.all();
+        if self.home.device.state().is_some() {
+            let took_ns = self.env.now_ns().saturating_sub(began_ns);
+            self.throttle.note_drained(pages.len() as u64 * PAGE_BYTES, took_ns);
         }
         if taken_home.is_err() {
             sums.keep(); // nobody knows which of them are home; what memory holds can still be read

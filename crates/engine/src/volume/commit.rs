@@ -74,16 +74,16 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         if commits.held || commits.in_flight.len() >= commits.useful_max(self.options.commits_in_flight_max) {
             return None;
         }
-        let (batch, waited) = match commits.ready.take() {
-            Some(batch) => (batch, true),
-            None => (self.next_batch(&mut commits)?, false),
+        let batch = match commits.ready.take() {
+            Some(batch) => batch,
+            None => self.next_batch(&mut commits)?,
         };
         let len = record_bytes(batch.tags.len(), batch.payload_bytes, self.log.sector_bytes()) as u64;
         let waiting = (self.home.dirty_pages(), self.home.uncovered_pages());
         let has_frames = commits.has_frames(waiting, &batch, &self.limits);
         let slot = has_frames.then(|| self.log.reserve(len, self.limits.commit_used_max)).flatten();
         let Some(slot) = slot else {
-            add(&self.counters.log_waits, u64::from(!waited));
+            add(&self.counters.log_waits, 1);
             commits.ready = Some(batch);
             let is_last = commits.in_flight.is_empty();
             drop(commits);

@@ -11,7 +11,6 @@
 //! 3. After a failed write or flush below, nothing is acknowledged as durable in this opening any more, and
 //!    nothing is retried.
 
-mod admit;
 mod check;
 mod checkpoint;
 mod commit;
@@ -43,7 +42,7 @@ use crate::format::unit::{Content, UnitExtent};
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::home::Home;
 use crate::log::Log;
-use crate::notify::{Line, Notify, Order};
+use crate::notify::{Line, Notify};
 use crate::options::{Journaling, OpenOptions};
 use crate::planted::{Bug, is_planted};
 
@@ -113,10 +112,8 @@ struct Inner<E, A, H, L> {
     /// Ranges that direct writes hold: nobody else writes there meanwhile.
     direct: RefCell<Vec<Extent>>,
     counters: Rc<Counters>,
-    /// Something was released, failed, a range is free again, or a checkpoint has begun or ended.
+    /// Something was released, failed, or a range is free again.
     changed: Notify,
-    /// Who waits for room in the buffer, each for one unit.
-    room: Order,
     /// A ticket of this lane is durable, or never will be.
     durable: [Line; 2],
     /// A task is about to start what commits it can.
@@ -282,6 +279,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         inner.check_alive()?;
         add(&inner.counters.writes, 1);
         add(&inner.counters.user_bytes, extent.len);
+        inner.admit(extent.len).await;
         if is_planted(Bug::EqualIsDurable) && inner.changed_extents(&extent, bytes).is_empty() {
             return Ok(());
         }
@@ -333,10 +331,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         }
         add(&inner.counters.writes, 1);
         add(&inner.counters.user_bytes, payload_bytes as u64);
-        let entry = inner.enter(payload_bytes as u64);
-        inner.let_in(entry.as_ref(), payload_bytes as u64).await;
+        inner.admit(payload_bytes as u64).await;
         let sequence = inner.buffer_unit(&extents, &bytes).await?;
-        drop(entry);
         let lane = Lane::for_bytes(payload_bytes as u64, inner.options.tuning.small_max_bytes);
         let ticket = inner.buffer.borrow_mut().want_unit(sequence, lane);
         let wanted = ticket.map_or_else(Tickets::default, |ticket| Tickets::default().and(ticket));
@@ -431,6 +427,23 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     fn check_range(&self, offset: u64, len: u64) -> Result<Extent, Error> {
         let extent = Extent { offset, len };
         if extent.fits(self.size_bytes) { Ok(extent) } else { Err(Error::OutOfRange) }
+    }
+
+    /// Waits until a write of so many bytes may come, where the drives take long turns.
+    async fn admit(&self, bytes: u64) {
+        if self.home.device.state().is_none() {
+            return;
+        }
+        let of = |used: u64, max: u64| used as f64 / max.max(1) as f64;
+        let fill = of(self.log.used_bytes(), self.limits.commit_used_max)
+            .max(of(self.home.dirty_pages() as u64, self.limits.dirty_pages_max as u64));
+        let now_ns = self.env.now_ns();
+        let until_ns = self.throttle.admit(now_ns, bytes, fill);
+        if until_ns > now_ns {
+            add(&self.counters.throttled_writes, 1);
+            add(&self.counters.throttled_ns, until_ns - now_ns);
+            self.env.sleep(until_ns - now_ns).await;
+        }
     }
 
     /// Lays what is acknowledged and not durable over committed bytes.

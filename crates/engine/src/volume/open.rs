@@ -35,7 +35,7 @@ use crate::home::Home;
 use crate::log::Log;
 use crate::log::cases::Decision;
 use crate::log::scan::{Scanned, scan};
-use crate::notify::{Notify, Order};
+use crate::notify::Notify;
 use crate::options::OpenOptions;
 use crate::planted::{Bug, is_planted};
 
@@ -200,7 +200,6 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             direct: RefCell::default(),
             counters,
             changed: Notify::default(),
-            room: Order::default(),
             durable: Default::default(),
             pump_comes: Cell::new(false),
         });

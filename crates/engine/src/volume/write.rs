@@ -16,7 +16,6 @@ use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::format::unit::{Content, UnitExtent, unit_bytes};
 use crate::format::{PAGE, PAGE_BYTES};
-use crate::notify::Place;
 use crate::planted::{Bug, is_planted};
 
 /// Pages that one unit zeroes at most.
@@ -24,12 +23,10 @@ pub(super) const ZERO_CHUNK_PAGES: u64 = 64;
 
 impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     pub(super) async fn write_buffered(self: &Rc<Self>, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        let entry = self.enter(bytes.len() as u64);
         for (number, (offset, piece)) in pieces(offset, bytes, self.atomic_max_bytes).enumerate() {
             if number > 0 {
                 self.env.sleep(0).await; // whoever writes little has a turn in between
             }
-            self.let_in(entry.as_ref(), piece.len() as u64).await;
             self.buffer_changes(offset, piece).await?;
         }
         Ok(())
@@ -38,7 +35,6 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     /// Buffers what differs from the durable bytes as one unit.
     pub(super) async fn buffer_changes(self: &Rc<Self>, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let extent = Extent::new(offset, bytes.len() as u64);
-        let mut place = None;
         loop {
             self.wait_not_direct(&extent).await?;
             let changed = self.changed_extents(&extent, bytes);
@@ -49,10 +45,10 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
                 .iter()
                 .map(|part| &bytes[(part.offset - offset) as usize..][..part.len as usize])
                 .collect();
-            if self.try_buffer(&changed, &parts, place.as_ref())?.is_some() {
+            if self.try_buffer(&changed, &parts)?.is_some() {
                 return Ok(());
             }
-            self.wait_for_room(&changed, &parts, &mut place).await?;
+            self.wait_for_room(&changed, &parts).await?;
         }
     }
 
@@ -105,11 +101,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
 
     /// The whole pages that a write makes, as one unit a piece: the baseline of data journaling.
     pub(super) async fn write_whole_pages(self: &Rc<Self>, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        let entry = self.enter(bytes.len() as u64);
         for (offset, piece) in pieces(offset, bytes, self.atomic_max_bytes) {
             let extent = Extent::new(offset, piece.len() as u64);
-            self.let_in(entry.as_ref(), extent.len).await;
-            let mut place = None;
             loop {
                 self.wait_not_direct(&extent).await?;
                 let pages = crate::buffer::pages_of(&extent);
@@ -120,10 +113,10 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
                     len: whole.len() as u64,
                     content: Content::Data,
                 };
-                if self.try_buffer(&[unit], &[&whole], place.as_ref())?.is_some() {
+                if self.try_buffer(&[unit], &[&whole])?.is_some() {
                     break;
                 }
-                self.wait_for_room(&[unit], &[&whole], &mut place).await?;
+                self.wait_for_room(&[unit], &[&whole]).await?;
             }
         }
         Ok(())
@@ -205,7 +198,6 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         extents: &[UnitExtent],
         bytes: &[&[u8]],
     ) -> Result<u64, Error> {
-        let mut place = None;
         loop {
             for extent in extents {
                 self.wait_not_direct(&Extent::new(extent.offset, extent.len)).await?;
@@ -214,24 +206,19 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             if !extents.iter().all(is_free) {
                 continue;
             }
-            if let Some(sequence) = self.try_buffer(extents, bytes, place.as_ref())? {
+            if let Some(sequence) = self.try_buffer(extents, bytes)? {
                 return Ok(sequence);
             }
-            self.wait_for_room(extents, bytes, &mut place).await?;
+            self.wait_for_room(extents, bytes).await?;
         }
     }
 
-    /// Buffers a unit if there is room and nobody before it waits for some; answers its sequence number.
-    fn try_buffer(
+    pub(super) fn try_buffer(
         self: &Rc<Self>,
         extents: &[UnitExtent],
         bytes: &[&[u8]],
-        place: Option<&Place<'_>>,
     ) -> Result<Option<u64>, Error> {
         self.check_alive()?;
-        if !place.map_or_else(|| self.room.is_empty(), Place::is_first) {
-            return Ok(None);
-        }
         let payload_bytes: usize = bytes.iter().map(|part| part.len()).sum();
         let mut buffer = self.buffer.borrow_mut();
         if is_planted(Bug::WriteSplit) && extents.len() > 1 {
@@ -253,25 +240,14 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         Ok(sequence)
     }
 
-    /// Waits in line, and as the first one until a unit has left the buffer.
-    async fn wait_for_room<'a>(
-        self: &'a Rc<Self>,
+    pub(super) async fn wait_for_room(
+        self: &Rc<Self>,
         extents: &[UnitExtent],
         bytes: &[&[u8]],
-        place: &mut Option<Place<'a>>,
     ) -> Result<(), Error> {
         add(&self.counters.buffer_waits, 1);
-        let place = place.get_or_insert_with(|| self.room.enter());
-        if !place.is_first() {
-            place.first().await;
-            return self.check_alive();
-        }
         let payload_bytes: usize = bytes.iter().map(|part| part.len()).sum();
-        self.wait_released(unit_bytes(extents.len(), payload_bytes)).await
-    }
-
-    /// Has the oldest units leave the buffer, for so many bytes, and waits until one has.
-    pub(super) async fn wait_released(self: &Rc<Self>, needed: usize) -> Result<(), Error> {
+        let needed = unit_bytes(extents.len(), payload_bytes);
         let released = {
             let mut buffer = self.buffer.borrow_mut();
             let (used, capacity) = buffer.fill();

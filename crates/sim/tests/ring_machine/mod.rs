@@ -19,7 +19,6 @@ use evenkeel_sim::drive::{DriveOptions, SimDrive};
 use evenkeel_sim::executor::{Executor, Halt, SimEnv};
 use evenkeel_sim::faults::Faults;
 use evenkeel_sim::image::{Image, SharedImage};
-use evenkeel_sim::latency::Latency;
 use evenkeel_sim::random::Random;
 
 pub const PAGE: u64 = 4096;
@@ -40,8 +39,6 @@ pub struct Plan {
     pub open: OpenOptions,
     pub ring: RingOptions,
     pub arena_bytes: usize,
-    /// How long the members take.
-    pub latency: Latency,
     /// Pages that the members have more than they need.
     pub extra_pages: [u64; 3],
 }
@@ -66,7 +63,6 @@ impl Plan {
             open: OpenOptions { cached_pages_max: 16, ..OpenOptions::default() },
             ring,
             arena_bytes: 256 << 10,
-            latency: Latency::default(),
             extra_pages: [0; 3],
         }
     }
@@ -183,17 +179,16 @@ impl Machine {
         executor.limit_polls(10_000_000);
         let cuts = Cuts::new(cut, executor.stop());
         let env = executor.env();
-        let mut drives = |images: &[SharedImage], faults: &[Faults], latency: Latency| {
+        let mut drives = |images: &[SharedImage], faults: &[Faults]| {
             let drives = images.iter().zip(faults).map(|(image, faults)| {
                 let seed = self.random.number();
-                let options =
-                    DriveOptions { seed, latency, faults: faults.clone(), ..DriveOptions::default() };
+                let options = DriveOptions { seed, faults: faults.clone(), ..DriveOptions::default() };
                 SimDrive::open(Rc::clone(image), env.clone(), cuts.clone(), options)
             });
             drives.collect::<Vec<_>>()
         };
-        let members = drives(&self.members, &self.member_faults, self.plan.latency);
-        let logs = drives(&self.logs, &self.log_faults, Latency::default());
+        let members = drives(&self.members, &self.member_faults);
+        let logs = drives(&self.logs, &self.log_faults);
         let arena = SimArena::open(self.arena.clone(), env.clone(), cuts.clone(), self.random.number());
         let (members_gone, logs_gone) = (self.members_gone.clone(), self.logs_gone.clone());
         let life = Life {
