@@ -40,7 +40,8 @@ fn five_cuts_find_nothing_that_two_do_not() {
 }
 
 /// A scan that waited at every sector, a log device that kept the others shut, a rebuild that went on with another drive;
-/// writes that left memory for a log device that did not count in the end.
+/// writes that left memory for a log device that did not count in the end; what an earlier opening had left on a log device
+/// that lied; two namings behind an empty log, neither of which was in force.
 #[test]
 fn seeds_that_once_broke_a_promise_keep_it() {
     for seed in [712_660, 727_904, 736_829] {

@@ -27,14 +27,6 @@ fn write_and_cut(machine: &mut Machine, bytes: &mut [u8], part: &[u8]) {
     bytes[..part.len()].copy_from_slice(part);
 }
 
-/// Why it does not open.
-fn refusal(machine: &mut Machine) -> String {
-    match machine.live_whole(async |life| life.open().await.err()) {
-        Some(Error::Unusable(why)) => why,
-        other => panic!("{other:?}"),
-    }
-}
-
 #[test]
 fn a_durable_write_survives_a_cut() {
     for members in 1..=3 {
@@ -78,7 +70,7 @@ fn without_a_member_that_may_alone_hold_what_was_acknowledged_the_volume_is_not_
         let (mut machine, mut bytes) = filled(Plan::with_log_on_members(2), 11);
         write_and_cut(&mut machine, &mut bytes, &noise(1, 5000));
         machine.members_gone = vec![lost];
-        let why = refusal(&mut machine);
+        let why = machine.refusal();
         assert!(why.contains("may be on one alone") && why.contains(&format!("number {lost}")), "{why}");
         machine.members_gone = vec![];
         assert!(machine.contents() == bytes, "that it refused has changed nothing");
@@ -93,7 +85,7 @@ fn a_member_that_is_what_it_was_before_the_last_opening_keeps_the_volume_shut_wh
         write_and_cut(&mut machine, &mut bytes, &noise(1, 5000));
         let came = Rc::clone(&machine.members[stale]);
         machine.members[stale] = Rc::new(RefCell::new(before));
-        let why = refusal(&mut machine);
+        let why = machine.refusal();
         assert!(why.contains(&format!("older than the others know it to be: writes that were acknowledged may have been on it alone (number {stale}")), "{why}");
         machine.members[stale] = came;
         assert!(machine.contents() == bytes, "that it refused has changed nothing");
@@ -149,7 +141,7 @@ fn no_two_members_go_on_without_each_other_behind_an_empty_log() {
     let (mut machine, bytes) = filled(Plan::with_log_on_members(2), 17);
     // Half of them are enough only with the first, or where the other is given up by its name.
     machine.members_gone = vec![0];
-    let why = refusal(&mut machine);
+    let why = machine.refusal();
     assert!(why.contains("others may have gone on"), "{why}");
     machine.members_gone = vec![1];
     assert!(machine.contents() == bytes);
@@ -188,7 +180,7 @@ fn a_member_that_is_lost_while_the_volume_is_served_is_not_needed_any_more_soon_
         machine.power_cut();
         // It comes back alone, as it was: what the other has is missing.
         machine.members_gone = vec![1 - lost];
-        assert!(refusal(&mut machine).contains("may be on one alone"));
+        assert!(machine.refusal().contains("may be on one alone"));
         // With the other it is rebuilt, and then each is as good.
         machine.members_gone = vec![];
         machine.live_whole(async |life| {

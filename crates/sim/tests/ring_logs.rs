@@ -29,8 +29,7 @@ fn a_log_device_that_was_left_out_alone_is_not_taken_for_the_log() {
     (0..20u8).for_each(|number| bytes[usize::from(number) * 512..][..512].fill(number));
     machine.log_faults[0] = Faults::default();
     machine.logs_gone = vec![1];
-    let refused = machine.live_whole(async |life| life.open().await.err());
-    let Some(Error::Unusable(why)) = refused else { panic!("{refused:?}") };
+    let why = machine.refusal();
     assert!(why.contains("left out"), "{why}");
     // Beside the other it is mended, and then either will do.
     machine.logs_gone = vec![];
@@ -51,8 +50,7 @@ fn a_log_device_that_was_not_there_for_an_opening_is_not_taken_for_the_log_alone
         machine.power_cut();
         bytes[..4096].fill(1);
         machine.logs_gone = vec![1];
-        let refused = machine.live_whole(async |life| life.open().await.err());
-        let Some(Error::Unusable(why)) = refused else { panic!("{refused:?}") };
+        let why = machine.refusal();
         assert!(why.contains("left out"), "{why}");
         machine.logs_gone = vec![];
         assert!(machine.contents() == bytes);
@@ -247,12 +245,8 @@ fn log_devices_that_are_what_they_were_before_the_last_opening_are_not_taken_for
         let came = machine.logs.clone();
         machine.logs = before.into_iter().map(|log| Rc::new(RefCell::new(log))).collect();
         machine.logs_gone = gone;
-        match machine.live_whole(async |life| life.open().await.err()) {
-            Some(Error::Unusable(why)) => {
-                assert!(why.contains("older than its members know it to be"), "{why}");
-            }
-            other => panic!("{other:?}"),
-        }
+        let why = machine.refusal();
+        assert!(why.contains("older than its members know it to be"), "{why}");
         (machine.logs, machine.logs_gone) = (came, vec![]);
         bytes[..part.len()].copy_from_slice(&part);
         assert!(machine.contents() == bytes, "that it refused has changed nothing");

@@ -34,7 +34,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
 
-use super::log_places::{Said, Unclear, in_force, is_enough};
+use super::log_places::{Said, Unclear, has, in_force, is_enough};
 use super::{EIO, ETIMEDOUT, Inner, Ring, Standing};
 use crate::device::{Device, DeviceState, Durability, Extent, FlushScope, Geometry};
 use crate::env::Env;
@@ -129,10 +129,6 @@ impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }
-}
-
-pub(super) fn has(bits: u64, place: usize) -> bool {
-    bits >> place & 1 == 1
 }
 
 impl<E: Env, M: Device> MemberLog<E, M> {

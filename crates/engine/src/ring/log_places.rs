@@ -31,6 +31,11 @@ pub(super) enum Unclear {
     Split,
 }
 
+/// Whether the member at `place` is among these, a bit each.
+pub(super) fn has(bits: u64, place: usize) -> bool {
+    bits >> place & 1 == 1
+}
+
 /// Whether these, a bit each, of the members that hold an empty log are enough to go on: no others could be, too.
 pub(super) fn is_enough(there: u64, empty_on: u64) -> bool {
     let (held_by, found) = (empty_on.count_ones(), (there & empty_on).count_ones());
@@ -54,7 +59,7 @@ pub(super) fn in_force(said: &[Option<Said>]) -> Result<LogPlaces, Unclear> {
     let there = || said.iter().enumerate().filter_map(|(place, said)| Some((place, (*said)?)));
     let begun = there().map(|(_, said)| said.begun).max().ok_or(Unclear::Silence)?;
     let is_older =
-        |&(place, said): &(usize, Said)| places.needed >> place & 1 == 1 && said.opening < begun.told[place];
+        |&(place, said): &(usize, Said)| has(places.needed, place) && said.opening < begun.told[place];
     match there().filter(is_older).map(|(place, _)| 1u64 << place).sum() {
         0 => Ok(places),
         _ if is_planted(Bug::RingLogRolledBack) => Ok(places),
@@ -155,7 +160,7 @@ mod tests {
     struct Cut;
 
     fn places_in(bits: u64, members: usize) -> Vec<usize> {
-        (0..members).filter(|&place| bits >> place & 1 == 1).collect()
+        (0..members).filter(|&place| has(bits, place)).collect()
     }
 
     impl Ring {
@@ -191,7 +196,7 @@ mod tests {
                 .members
                 .iter()
                 .enumerate()
-                .map(|(place, member)| (start.there >> place & 1 == 1).then_some(member.said))
+                .map(|(place, member)| has(start.there, place).then_some(member.said))
                 .collect();
             let Ok(places) = in_force(&said) else { return false };
             let is_refused = match places.needed {
@@ -212,7 +217,7 @@ mod tests {
             }
             for (place, &must_have) in self.must_have.iter().enumerate().filter(|(_, opening)| **opening > 0)
             {
-                assert!(counting >> place & 1 == 1, "{places:?} does without records of member {place}");
+                assert!(has(counting, place), "{places:?} does without records of member {place}");
                 assert!(self.members[place].record >= must_have, "member {place} lacks records, unseen");
             }
             self.heads_left = start.heads;

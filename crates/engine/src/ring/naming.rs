@@ -7,8 +7,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use super::log::has;
-use super::log_places::is_enough;
+use super::log_places::{has, is_enough};
 use super::{EIO, Inner, Ring};
 use crate::device::Device;
 use crate::env::Env;

@@ -210,6 +210,14 @@ impl Machine {
         self.live(WHOLE_LIFE, story).0.expect("nothing cuts it")
     }
 
+    /// Why it does not open.
+    pub fn refusal(&mut self) -> String {
+        match self.live_whole(async |life| life.open().await.err()) {
+            Some(Error::Unusable(why)) => why,
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// The power fails.
     pub fn power_cut(&mut self) {
         for image in self.members.iter().chain(&self.logs) {
