@@ -186,20 +186,22 @@ pub trait Device: 'static {
         ready(Ok(()))
     }
 
-    /// The volume of this number is opened once more: this is the state that was remembered last, and `epoch` is more
-    /// than that of any earlier opening. Comes before everything else.
-    fn resume(
-        &self,
-        _volume: u64,
-        _state: DeviceState,
-        _epoch: u64,
-    ) -> impl Future<Output = Result<(), Error>> {
+    /// A volume is opened once more: `epoch` is more than that of any earlier opening. Comes before everything else.
+    fn resume(&self, _remembered: Remembered, _epoch: u64) -> impl Future<Output = Result<(), Error>> {
         ready(Ok(()))
     }
 
-    /// The opening that [`Self::resume`] spoke of is on the log for good, and nothing was acknowledged in it yet: whoever
-    /// finds an older log later knows that this one was lost.
+    /// The superblock of this generation is durable. Whatever the device writes of itself from now on may say so: whoever
+    /// later finds none but older ones knows that it was lost.
+    fn has_superblock(&self, _generation: u64) {}
+
+    /// The opening that [`Self::resume`] spoke of has its superblock, and nothing was acknowledged in it yet.
     fn begins(&self) -> impl Future<Output = Result<(), DeviceError>> {
+        ready(Ok(()))
+    }
+
+    /// Everything is home, and the opening ends in order: this is the last chance to say what is known.
+    fn ends(&self) -> impl Future<Output = Result<(), DeviceError>> {
         ready(Ok(()))
     }
 }
@@ -247,6 +249,17 @@ impl Expected {
 /// What a device is known by beside what it holds; only the device knows what it means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DeviceState(pub [u64; 4]);
+
+/// What is known of a volume as it is opened once more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Remembered {
+    /// Its number.
+    pub volume: u64,
+    /// The generation of the newest superblock that was found.
+    pub superblock: u64,
+    /// The state of the device that this one holds.
+    pub state: DeviceState,
+}
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 
 use std::rc::{Rc, Weak};
 
-use crate::device::{Device, DeviceState, Durability, Extent, FlushScope, Geometry, Judge};
+use crate::device::{Device, DeviceState, Durability, Extent, FlushScope, Geometry, Judge, Remembered};
 use crate::error::{DeviceError, Error};
 
 /// A device of one kind or of another, which others may have a hold of too. A clone is another handle to the same.
@@ -113,11 +113,19 @@ impl<A: Device, B: Device> Device for Either<A, B> {
         of_either!(self, it => it.format(volume).await)
     }
 
-    async fn resume(&self, volume: u64, state: DeviceState, epoch: u64) -> Result<(), Error> {
-        of_either!(self, it => it.resume(volume, state, epoch).await)
+    async fn resume(&self, remembered: Remembered, epoch: u64) -> Result<(), Error> {
+        of_either!(self, it => it.resume(remembered, epoch).await)
+    }
+
+    fn has_superblock(&self, generation: u64) {
+        of_either!(self, it => it.has_superblock(generation));
     }
 
     async fn begins(&self) -> Result<(), DeviceError> {
         of_either!(self, it => it.begins().await)
+    }
+
+    async fn ends(&self) -> Result<(), DeviceError> {
+        of_either!(self, it => it.ends().await)
     }
 }

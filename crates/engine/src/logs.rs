@@ -15,7 +15,7 @@ use std::fmt;
 use std::future::Future;
 use std::rc::Rc;
 
-use crate::device::{Device, DeviceState, Durability, Extent, FlushScope, Geometry};
+use crate::device::{Device, Durability, Extent, FlushScope, Geometry, Remembered};
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
 use crate::format::log_head::{DATA_OFFSET, HEAD_COPIES, LOGS_MAX, LogHead};
@@ -518,8 +518,8 @@ impl<E: Env, L: Device, W: Witness> Device for Logs<E, L, W> {
     }
 
     /// The volume opens, and what counts is on every device that is there: those that lacked records take part again.
-    async fn resume(&self, volume: u64, _state: DeviceState, _epoch: u64) -> Result<(), Error> {
-        if volume != self.0.volume.get() {
+    async fn resume(&self, remembered: Remembered, _epoch: u64) -> Result<(), Error> {
+        if remembered.volume != self.0.volume.get() {
             return Err(Error::Unusable("the log devices say that they are another volume's".to_owned()));
         }
         self.0.resumed.set(true);

@@ -161,6 +161,8 @@ bugs! {
     RingLogWritesReaders = "ring-log-writes-readers",
     /// A log that is older than the members know it to be is taken for the log.
     RingLogRolledBack = "ring-log-rolled-back",
+    /// An opening ends in order, and the members are not told how far its log came.
+    RingEndUntold = "ring-end-untold",
     /// A member that was left out is not needed any more though the log still begins before what it holds.
     RingLogForgetsSoon = "ring-log-forgets-soon",
     /// What another copy holds is taken without a look at its sum.

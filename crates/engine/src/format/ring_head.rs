@@ -50,8 +50,6 @@ pub struct LogPlaces {
 pub struct Begun {
     /// Its number among all that were tried; 0 for none.
     pub opening: u64,
-    /// Its number in the superblock.
-    pub epoch: u64,
     /// [`LogPlaces::version`] when it began.
     pub version: u64,
     /// The newest opening that began and of which each member was told; 0 for none.
@@ -85,6 +83,8 @@ pub struct RingHead {
     pub opening: u64,
     /// The newest opening that is known to have begun.
     pub begun: Begun,
+    /// The newest superblock that is known to be durable on the log, by its generation.
+    pub superblock: u64,
 }
 
 impl RingHead {
@@ -116,7 +116,7 @@ impl RingHead {
             self.log_places.emptied,
             self.opening,
             self.begun.opening,
-            self.begun.epoch,
+            self.superblock,
             self.begun.version,
         ];
         for (place, word) in page.chunks_exact_mut(8).zip(words.into_iter().chain(self.begun.told)) {
@@ -155,15 +155,13 @@ impl RingHead {
             is_in_log: fields.u64()? != 0,
             opening: 0,
             begun: Begun::default(),
+            superblock: 0,
         };
         found.log_places.emptied = fields.u64()?;
         found.opening = fields.u64()?;
-        found.begun = Begun {
-            opening: fields.u64()?,
-            epoch: fields.u64()?,
-            version: fields.u64()?,
-            told: [0; MEMBERS_MAX],
-        };
+        found.begun.opening = fields.u64()?;
+        found.superblock = fields.u64()?;
+        found.begun.version = fields.u64()?;
         for told in &mut found.begun.told {
             *told = fields.u64()?;
         }
@@ -176,7 +174,7 @@ impl RingHead {
                 log_places.emptied,
                 found.opening,
                 found.begun.opening,
-                found.begun.epoch,
+                found.superblock,
                 found.begun.version,
             ])
             .all(|&count| count < COUNT_END)
@@ -214,7 +212,8 @@ mod tests {
             log_places: LogPlaces { version: 4, needed: 0b101, empty_on: 0b111, emptied: 2 },
             is_in_log: true,
             opening: 5,
-            begun: Begun { opening: 4, epoch: 1, version: 3, told },
+            begun: Begun { opening: 4, version: 3, told },
+            superblock: 9,
         }
     }
 
@@ -245,7 +244,7 @@ mod tests {
             ("no opening after that in which it was written", |it| it.opening = u64::MAX),
             ("no opening after the last that began", |it| it.begun.opening = u64::MAX),
             ("no change of places after it began", |it| it.begun.version = u64::MAX),
-            ("no number of it in a superblock", |it| it.begun.epoch = u64::MAX),
+            ("no superblock after it", |it| it.superblock = u64::MAX),
             ("an opening that did not begin yet of which a member was told", |it| it.begun.told[2] = 5),
             ("records on a member that the ring does not have", |it| it.log_places.needed = 0b1000),
             ("an empty log on it", |it| it.log_places.empty_on = 0b1000),

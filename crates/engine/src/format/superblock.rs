@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use twox_hash::XxHash3_64;
 
 use super::{Fields, PAGE, PAGE_BYTES};
-use crate::device::DeviceState;
+use crate::device::{DeviceState, Remembered};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"evenkeel");
 
@@ -64,6 +64,11 @@ pub struct Superblock {
 }
 
 impl Superblock {
+    /// What it tells a device of the volume.
+    pub fn remembered(&self) -> Remembered {
+        Remembered { volume: self.volume, superblock: self.generation, state: self.home_state }
+    }
+
     /// One page that holds it.
     pub fn encode(&self) -> [u8; PAGE] {
         let mut page = [0; PAGE];

@@ -26,8 +26,7 @@
 //!    read before the next opening writes. A region that did not count is emptied before it does again: no leftover of
 //!    another history is ever met.
 //! 6. Members are told of an opening before anything is written in it, and that it began. One that is needed and does not
-//!    know of an opening that others know to have begun is older than it was: the volume is not opened. Nor is it with a
-//!    superblock of an opening before that.
+//!    know of an opening that others know to have begun is older than it was: the volume is not opened.
 //! 7. Nobody can know of a member that is not there, and was given up by its name while it had what no other has.
 
 use std::cell::Cell;
@@ -36,7 +35,7 @@ use std::rc::Rc;
 
 use super::log_places::{Said, Unclear, has, in_force, is_enough};
 use super::{EIO, ETIMEDOUT, Inner, Ring, Standing};
-use crate::device::{Device, DeviceState, Durability, Extent, FlushScope, Geometry};
+use crate::device::{Device, Durability, Extent, FlushScope, Geometry, Remembered};
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
 use crate::format::PAGE_BYTES;
@@ -590,7 +589,7 @@ impl<E: Env, M: Device> Device for MemberLog<E, M> {
     }
 
     /// Before anything is written, all that are needed from now on are named.
-    async fn resume(&self, _volume: u64, _state: DeviceState, _epoch: u64) -> Result<(), Error> {
+    async fn resume(&self, _remembered: Remembered, _epoch: u64) -> Result<(), Error> {
         let inner = &*self.0.0;
         let named = inner.name_in_sync().await;
         named.map_err(|_| {

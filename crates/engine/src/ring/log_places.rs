@@ -256,7 +256,7 @@ mod tests {
                 return Err(Cut);
             }
             // Its superblock comes.
-            let mut begun = Begun { opening, epoch: 0, version: places.version, told: begun.told };
+            let mut begun = Begun { opening, version: places.version, told: begun.told };
             in_sync.iter().for_each(|&place| begun.told[place] = opening);
             let now = |places, begun| Said { places, opening, begun };
             for &place in &in_sync {

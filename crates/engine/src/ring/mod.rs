@@ -17,6 +17,7 @@
 //!    ([`Device::state`]) makes that durable before what it lacks is given up elsewhere.
 //! 4. After an opening a member counts only if the state says that it took part, and its head that it came as far. Any
 //!    other is stale: it is rebuilt from those that count before it is read. Without one that counts nothing is served.
+//!    Nor is anything served where the log knows of none but superblocks older than one that the heads know of.
 //! 5. Overlapping writes reach a member in the order of their coming; bytes that are put once more, to mend or to
 //!    rebuild, never overtake or undo a write.
 
@@ -39,7 +40,7 @@ use std::fmt;
 use std::future::Future;
 use std::rc::{Rc, Weak};
 
-use crate::device::{Device, DeviceState, Durability, Extent, FlushScope, Geometry, Judge};
+use crate::device::{Device, DeviceState, Durability, Extent, FlushScope, Geometry, Judge, Remembered};
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
 use crate::format::PAGE_BYTES;
@@ -154,6 +155,8 @@ struct Inner<E, M> {
     opening: Cell<u64>,
     /// The newest that began.
     begun: Cell<Begun>,
+    /// The newest superblock that is known to be durable, by its generation.
+    superblock: Cell<u64>,
     /// Whether it is known who may be trusted.
     resumed: Cell<bool>,
     /// How often a log device was left out so far.
@@ -254,6 +257,7 @@ impl<E: Env, M: Device> Ring<E, M> {
             epoch: Cell::default(),
             opening: Cell::default(),
             begun: Cell::default(),
+            superblock: Cell::default(),
             resumed: Cell::default(),
             log_losses: Cell::default(),
             log: log::LogState::default(),
@@ -422,6 +426,7 @@ impl<E: Env, M: Device> Inner<E, M> {
             is_in_log,
             opening: self.opening.get(),
             begun: self.begun.get(),
+            superblock: self.superblock.get(),
         }
     }
 
@@ -557,8 +562,9 @@ impl<E: Env, M: Device> Device for Ring<E, M> {
         Ok(())
     }
 
-    async fn resume(&self, volume: u64, state: DeviceState, epoch: u64) -> Result<(), Error> {
+    async fn resume(&self, remembered: Remembered, epoch: u64) -> Result<(), Error> {
         let ring = &*self.0;
+        let Remembered { volume, superblock, state } = remembered;
         let DeviceState([in_sync, state_epoch, through, log_losses]) = state;
         let needed = Mark { epoch: state_epoch, through };
         ring.volume.set(volume);
@@ -574,8 +580,8 @@ impl<E: Env, M: Device> Device for Ring<E, M> {
         let is_fresh = |head: &RingHead| head.mark >= needed || is_planted(Bug::RingTrustsStale);
         let ours =
             || heads.iter().enumerate().filter_map(|(place, head)| head.filter(|head| is_ours(place, head)));
-        let begun = ours().map(|head| head.begun).max().unwrap_or_default();
-        if begun.epoch >= epoch && !is_planted(Bug::RingLogRolledBack) {
+        let known = ours().map(|head| head.superblock).max().unwrap_or(0);
+        if superblock < known && !is_planted(Bug::RingLogRolledBack) {
             return Err(Error::Unusable(
                 "its log is older than its members know it to be, and lacks writes that were acknowledged: bring back the \
                  log as it was"
@@ -583,7 +589,8 @@ impl<E: Env, M: Device> Device for Ring<E, M> {
             ));
         }
         ring.opening.set(ours().map(|head| head.opening).max().unwrap_or(0) + 1);
-        ring.begun.set(begun);
+        ring.begun.set(ours().map(|head| head.begun).max().unwrap_or_default());
+        ring.superblock.set(superblock);
         // As large as it was made, whoever is there now.
         if let Some(head) = ours().find(is_fresh) {
             ring.geometry.set(Geometry { size_bytes: head.size_bytes, ..ring.geometry.get() });
@@ -626,7 +633,7 @@ impl<E: Env, M: Device> Device for Ring<E, M> {
 
     async fn begins(&self) -> Result<(), DeviceError> {
         let ring = &*self.0;
-        let (opening, epoch) = (ring.opening.get(), ring.epoch.get());
+        let opening = ring.opening.get();
         let version = ring.log.places.get().version;
         let mut told = ring.begun.get().told;
         for (place, told) in told.iter_mut().enumerate().take(ring.members.len()) {
@@ -634,8 +641,19 @@ impl<E: Env, M: Device> Device for Ring<E, M> {
                 *told = opening;
             }
         }
-        ring.begun.set(Begun { opening, epoch, version, told });
+        ring.begun.set(Begun { opening, version, told });
         ring.write_heads().await
+    }
+
+    fn has_superblock(&self, generation: u64) {
+        self.0.superblock.set(generation);
+    }
+
+    async fn ends(&self) -> Result<(), DeviceError> {
+        if is_planted(Bug::RingEndUntold) {
+            return Ok(());
+        }
+        self.0.write_heads().await
     }
 }
 

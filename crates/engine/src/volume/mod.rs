@@ -419,7 +419,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
     pub async fn close(self) -> Result<(), Error> {
         self.flush(FlushScope::Whole).await?;
         self.checkpoint().await?;
-        self.0.empty_log().await
+        self.0.empty_log().await?;
+        Ok(self.0.home.device.ends().await?)
     }
 }
 

@@ -65,7 +65,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         }
         let InForce { superblock, log_lags } = Superblocks::read(&*home, &*log, separate_log).await?;
         let epoch = if is_planted(Bug::EpochStays) { superblock.epoch } else { superblock.epoch + 1 };
-        home.resume(superblock.volume, superblock.home_state, epoch).await?;
+        home.resume(superblock.remembered(), epoch).await?;
         let layout =
             Layout::plan(superblock.pages, superblock.home_bytes, superblock.log_bytes, separate_log)
                 .filter(|layout| layout.log.len == superblock.log_bytes)
@@ -157,7 +157,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             superblocks.catch_up().await?;
         }
         log.goes_on_with(found.next.sequence);
-        log.resume(superblock.volume, superblock.home_state, epoch).await?;
+        log.resume(superblock.remembered(), epoch).await?;
         // Not before: what is on one of several logs alone is lost again if that one does not count in the end.
         buffer.leave_to_log(&durable);
         superblocks

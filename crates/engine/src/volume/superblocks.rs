@@ -6,6 +6,7 @@
 //!    tore its newer copy and one that tears its older copy would together leave it none.
 //! 3. Where the home is a ring, whose members are written only in their turns, the log devices alone hold it, with what
 //!    the ring wants remembered. The newest on any of them counts, and the others catch up before it is used.
+//!    The ring is told of each, and its members say so by the next flush or stop: no older one is taken for it later.
 //! 4. A copy that does not decode is never taken for anything, nor repaired by being overwritten out of turn.
 
 use std::cell::Cell;
@@ -115,6 +116,7 @@ impl<H: Device, L: Device> Superblocks<H, L> {
         change(&mut next);
         next.generation += 1;
         write_generation(&*self.home, &*self.log, &next).await?;
+        self.home.has_superblock(next.generation);
         add(&self.counters.table_bytes, 2 * PAGE_BYTES);
         self.previous.set(Some(self.current.replace(next)));
         Ok(())

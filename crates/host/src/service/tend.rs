@@ -183,7 +183,7 @@ impl Slowness {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_engine::device::{Device, DeviceState, Durability, FlushScope, Geometry};
+    use evenkeel_engine::device::{Device, Durability, FlushScope, Geometry, Remembered};
     use evenkeel_engine::format::ring_head::DATA_OFFSET;
     use evenkeel_engine::ring::{Policy, RebuildFound, Ring, RingOptions, Role};
     use evenkeel_sim::cuts::Cuts;
@@ -265,8 +265,8 @@ mod tests {
         let ring = Ring::new(env.clone(), drives, options).unwrap();
         let watched = async move {
             ring.format(1).await.unwrap();
-            let state = ring.state().unwrap_or(DeviceState::default());
-            ring.resume(1, state, 1).await.unwrap();
+            let state = ring.state().unwrap_or_default();
+            ring.resume(Remembered { volume: 1, state, superblock: 0 }, 1).await.unwrap();
             for number in 0..writers {
                 let (ring, env) = (ring.clone(), env.clone());
                 env.clone().spawn(async move { write_on(&ring, &env, number, pause_ns).await });

@@ -6,12 +6,13 @@
 //! | only log devices are there that were left out | the same |
 //! | the same pages rot on every member | these pages are reported, the others are served |
 //! | all members, all log devices, or both die or fall silent while it is used | it stops, and acknowledges nothing any more; once they are well, everything is there |
+//! | all log devices are what they were at some moment of the last opening, and it ended in order or went on for some checkpoints | it refuses; with what they were in the end, everything is there |
 //! | a start without those that have everything ([`Machine::false_start`]), between any two lives | as of the first two; where it refuses, the game goes on as if it had not been tried |
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
-use evenkeel_engine::device::Extent;
+use evenkeel_engine::device::{Extent, FlushScope};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::PAGE_BYTES;
@@ -21,10 +22,11 @@ use super::life::{End, Fate, Machine, Work};
 use super::mishaps::{Mishap, harm};
 use crate::cuts::{CutKind, CutPlan};
 use crate::executor::Halt;
+use crate::image::{Image, SharedImage};
 use crate::oracle::{Floor, Violation};
 use crate::random::Random;
 use crate::scenario::rules::look;
-use crate::workload::{Stage, run_clients};
+use crate::workload::{Stage, read_known, run_clients};
 
 /// What goes wrong in the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +46,11 @@ pub enum Beyond {
         /// Log devices.
         logs: bool,
     },
+    /// All log devices are what they were in the middle of the last opening.
+    LogsPutBack {
+        /// Whether that opening ended in order.
+        ended_in_order: bool,
+    },
 }
 
 impl Beyond {
@@ -55,10 +62,14 @@ impl Beyond {
             5 => Self::AllDie { members: true, logs: false },
             6 => Self::AllDie { members: false, logs: true },
             7 => Self::AllDie { members: true, logs: true },
+            8 => Self::LogsPutBack { ended_in_order: random.coin() },
             _ => Self::Nothing,
         }
     }
 }
+
+/// Checkpoints behind which the members know that the log went on.
+const CHECKPOINTS_TOLD: usize = 3;
 
 /// What a volume beyond its redundancy came to.
 enum Came {
@@ -80,6 +91,7 @@ impl Machine {
                 let kinds = [(members, Kind::Member), (logs, Kind::Log)];
                 self.all_die(kinds.into_iter().filter(|(dies, _)| *dies).map(|(_, kind)| kind).collect())
             }
+            Beyond::LogsPutBack { ended_in_order } => self.put_logs_back(ended_in_order),
         }
     }
 
@@ -223,12 +235,92 @@ impl Machine {
         Ok(Came::Served)
     }
 
-    fn all_die(&mut self, kinds: Vec<Kind>) -> Result<(), Violation> {
-        // Who dies last must have everything, whoever it is.
+    /// Makes everything whole, and switches the machine off; answers whether every device has everything.
+    fn heal_all(&mut self) -> Result<bool, Violation> {
         let fates = self.all(Fate::Well);
         self.live(CutPlan::default(), Work::Heal, &fates)?;
         self.settle(CutKind::PowerCut);
-        if !self.devices.iter().all(|(_, disk)| disk.is_complete) {
+        Ok(self.devices.iter().all(|(_, disk)| disk.is_complete))
+    }
+
+    fn put_logs_back(&mut self, ended_in_order: bool) -> Result<(), Violation> {
+        if self.setup.has_log_on_members() || !self.heal_all()? {
+            return Ok(());
+        }
+        let fates = self.all(Fate::Well);
+        let mut life = self.life(CutPlan::default(), &fates, None);
+        let (arena, scene, setup) = (life.arena, Rc::clone(&life.scene), self.setup);
+        let (oracle, seeds, mut random) = (Rc::clone(&self.oracle), self.client_seeds(), self.random.fork());
+        let operations_done = Rc::clone(&self.operations_done);
+        let logs = self.devices.iter().filter(|(kind, _)| *kind == Kind::Log);
+        let logs: Vec<SharedImage> = logs.map(|(_, disk)| Rc::clone(&disk.image)).collect();
+        let copies: Rc<OnceCell<Vec<Image>>> = Rc::default();
+        let copied = Rc::clone(&copies);
+        let copy = move || {
+            copied.get_or_init(|| logs.iter().map(|image| image.borrow().clone()).collect());
+        };
+        let lived = life.executor.block_on(async move {
+            let volume = scene.open(arena, &setup).await?;
+            let found = read_known(&volume, setup.habits.places).await?;
+            if let Err(violation) = oracle.borrow_mut().judge_power_cut(&found) {
+                return Ok(Err(violation));
+            }
+            let stage = Rc::new(Stage {
+                volume: volume.clone(),
+                oracle: Rc::clone(&oracle),
+                violation: Rc::clone(&scene.violation),
+                env: scene.env.clone(),
+                habits: setup.habits,
+                operations_done,
+                forgives: Box::new(|_| false),
+            });
+            let (env, copy_soon, most_ns) = (scene.env.clone(), copy.clone(), 1 << random.below(30));
+            scene.env.spawn(async move {
+                env.sleep(random.below(most_ns)).await;
+                copy_soon();
+            });
+            run_clients(&stage, &seeds).await;
+            copy();
+            let begun = oracle.borrow().begin_flush(Extent::new(0, setup.habits.places.known_bytes));
+            if ended_in_order {
+                volume.close().await?;
+            } else {
+                for _ in 0..CHECKPOINTS_TOLD {
+                    volume.checkpoint().await?;
+                }
+                volume.flush(FlushScope::Whole).await?;
+            }
+            oracle.borrow_mut().end_flush(begun);
+            Ok::<_, Error>(Ok(()))
+        });
+        let violation = self.end_life(&life.executor, &life.scene, CutPlan::default());
+        drop(life.executor);
+        lived.map_err(Violation::of)?.map_err(Violation::of)??;
+        if let Some(violation) = violation {
+            return Err(violation);
+        }
+        self.settle(CutKind::PowerCut);
+        let as_they_ended = self.devices.clone();
+        let log_disks = self.devices.iter_mut().filter(|(kind, _)| *kind == Kind::Log);
+        for ((_, disk), image) in log_disks.zip(copies.get().expect("copied before it ended")) {
+            let mut image = image.clone();
+            image.power_cut(&mut self.random);
+            disk.image = Rc::new(RefCell::new(image));
+        }
+        self.note(|| "all log devices are what they were".to_owned());
+        let is_harmed = vec![false; self.setup.habits.places.pages()];
+        if let Came::Served = self.look_beyond(&fates, &is_harmed, true)? {
+            return Err(Violation::of("it opens with a log that its members know to be older"));
+        }
+        self.devices = as_they_ended;
+        self.settle(CutKind::PowerCut);
+        self.live(CutPlan::default(), Work::Heal, &fates).map(drop)
+    }
+
+    fn all_die(&mut self, kinds: Vec<Kind>) -> Result<(), Violation> {
+        // Who dies last must have everything, whoever it is.
+        let fates = self.all(Fate::Well);
+        if !self.heal_all()? {
             return Ok(());
         }
         let kind = if self.random.coin() { CutKind::PowerCut } else { CutKind::Kill };

@@ -8,7 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use evenkeel_engine::device::{Device, DeviceState, Durability, Extent, FlushScope, Geometry};
+use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry, Remembered};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::DeviceError;
 use evenkeel_engine::format::ring_head::DATA_OFFSET;
@@ -153,8 +153,9 @@ async fn streams(
     let ring = Ring::new(env.clone(), models.iter().map(member).collect(), options);
     let ring = ring.map_err(|error| unavailable(&error))?;
     ring.format(1).await.map_err(|error| unavailable(&error))?;
-    let state = ring.state().unwrap_or(DeviceState::default());
-    ring.resume(1, state, 1).await.map_err(|error| unavailable(&error))?;
+    let state = ring.state().unwrap_or_default();
+    let remembered = Remembered { volume: 1, state, superblock: 0 };
+    ring.resume(remembered, 1).await.map_err(|error| unavailable(&error))?;
     let left = match load.until {
         Until::Seconds(_) => [u64::MAX; 2],
         Until::Done { reads, writes } => [reads, writes],
