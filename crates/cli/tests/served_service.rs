@@ -94,7 +94,7 @@ fn metrics_count_what_clients_did() {
     says(&scrape(&address, "/").0, &["404"]);
     // Whoever asks for something else, or for nothing, hurts nobody.
     TcpStream::connect(&address).unwrap().write_all(&[0xff; 20_000]).unwrap();
-    let _silent: Vec<TcpStream> = (0..4).map(|_| TcpStream::connect(&address).unwrap()).collect();
+    let _silent: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(&address).unwrap()).collect();
     says(&scrape(&address, "/metrics").0, &["200"]);
     let status = scene.done("status disk --json");
     assert!(status.stdout.contains("evenkeel.status/1"));

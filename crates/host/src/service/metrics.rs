@@ -1,6 +1,8 @@
 //! The status for Prometheus: its text format, over as much HTTP as a scrape needs.
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
+use std::rc::Rc;
 
 use evenkeel_engine::env::Env;
 
@@ -22,25 +24,29 @@ const SCRAPES_MAX: usize = 8;
 /// Buckets of latencies that are told: from 2 µs to 34 s.
 const BUCKETS: std::ops::RangeInclusive<usize> = 10..=34;
 
-/// Answers scrapes for as long as the loop runs.
+/// Answers scrapes for as long as the loop runs. Beyond [`SCRAPES_MAX`] the oldest makes room: whoever connects and asks
+/// for nothing keeps nobody waiting.
 pub(super) fn serve(event_loop: &Loop, listener: Listener, watched: SharedWatched) {
     let env = event_loop.clone();
-    let places = std::rc::Rc::new(());
+    let mut open: VecDeque<Rc<Stream>> = VecDeque::new();
     event_loop.spawn(async move {
         loop {
             let Ok(stream) = listener.accept().await else {
                 env.sleep(super::ACCEPT_AGAIN_NS).await;
                 continue;
             };
-            if std::rc::Rc::strong_count(&places) > SCRAPES_MAX {
-                stream.shutdown();
-                continue;
+            let stream = Rc::new(stream);
+            open.retain(|stream| Rc::strong_count(stream) > 1);
+            if open.len() == SCRAPES_MAX
+                && let Some(oldest) = open.pop_front()
+            {
+                oldest.shutdown();
             }
-            let (watched, place, limit) = (watched.clone(), places.clone(), env.clone());
+            open.push_back(Rc::clone(&stream));
+            let (watched, limit) = (watched.clone(), env.clone());
             env.spawn(async move {
                 race(answer(&stream, &watched), limit.sleep(SCRAPE_MAX_NS)).await;
                 stream.shutdown();
-                drop(place);
             });
         }
     });
