@@ -14,15 +14,10 @@ pub struct Identity {
     pub size_bytes: u64,
     /// Largest write that is one commit.
     pub atomic_max_bytes: u64,
+    /// Bytes of its log.
+    pub log_bytes: u64,
     /// Counts its openings.
     pub epoch: u64,
-}
-
-impl Identity {
-    /// Bytes of the smallest arena with which it can be opened.
-    pub fn arena_bytes_min(&self) -> u64 {
-        arena_bytes_min(self.atomic_max_bytes)
-    }
 }
 
 /// Bytes of the smallest arena for a volume with atomic writes of so many bytes.
@@ -45,6 +40,7 @@ pub async fn identify<H: Device, L: Device>(
         volume: found.volume,
         size_bytes: found.pages.saturating_mul(PAGE_BYTES),
         atomic_max_bytes: found.atomic_max_bytes,
+        log_bytes: found.log_bytes,
         epoch: found.epoch,
     })
 }

@@ -2,9 +2,13 @@
 //!
 //! It holds nothing that changes while the volume is used, but for the place of a member that is replaced: a folder
 //! restored from a backup describes the members that stand beside it.
+//!
+//! People may edit it: a number that no volume can have is refused here, one that this volume was not made with when it
+//! is opened ([`super::LockedVolume::open`]), both before anything follows from it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::ops::RangeInclusive;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -13,6 +17,7 @@ use evenkeel_engine::format::PAGE_BYTES;
 use evenkeel_engine::format::layout::{Layout, log_bytes_with_superblocks};
 use evenkeel_engine::format::log_head::{self, LOGS_MAX};
 use evenkeel_engine::format::ring_head::{self, MEMBERS_MAX};
+use evenkeel_engine::volume::ATOMIC_MAX_BYTES;
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +35,12 @@ const FORMAT: u32 = 1;
 
 /// Longest file that is read.
 const FILE_MAX_BYTES: u64 = 64 << 10;
+
+/// Largest disk: what speaks of its sums is held in memory, 1 GiB for one of this size.
+pub(super) const SIZE_MAX_BYTES: u64 = 256 << 40;
+
+/// Smallest and largest sectors that drives have.
+const SECTOR_BYTES: RangeInclusive<u64> = 512..=64 << 10;
 
 const PREFACE: &str = "\
 # A volume of evenkeel: `evenkeel serve` this folder. The members below hold its data; paths that do not begin
@@ -109,6 +120,29 @@ impl From<Description> for Written {
     }
 }
 
+impl Written {
+    /// That some volume may have these numbers.
+    fn check_numbers(&self) -> Result<(), String> {
+        let within = |name: &str, number: u64, range: RangeInclusive<u64>| match range.contains(&number) {
+            true => Ok(()),
+            false => Err(format!("{name} = {number}: {} at least, {} at most", range.start(), range.end())),
+        };
+        within("size_bytes", self.size_bytes, PAGE_BYTES..=SIZE_MAX_BYTES)?;
+        if !self.size_bytes.is_multiple_of(PAGE_BYTES) {
+            return Err(format!("size_bytes = {}: a multiple of {PAGE_BYTES}", self.size_bytes));
+        }
+        within("atomic_max_bytes", self.atomic_max_bytes, PAGE_BYTES..=ATOMIC_MAX_BYTES)?;
+        let places = self.home.iter().chain(&self.log).chain(&self.member).chain(&self.log_device);
+        for Member { place, sector_bytes, .. } in places {
+            within(&format!("{place}: sector_bytes"), (*sector_bytes).into(), SECTOR_BYTES)?;
+            if !sector_bytes.is_power_of_two() {
+                return Err(format!("{place}: sector_bytes = {sector_bytes}: a power of two"));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl TryFrom<Written> for Description {
     type Error = String;
 
@@ -116,6 +150,7 @@ impl TryFrom<Written> for Description {
         if it.format != FORMAT {
             return Err(format!("format {} is not {FORMAT}: another version made it", it.format));
         }
+        it.check_numbers()?;
         let (members, logs) = match (it.layout, it.home) {
             (LayoutKind::Single, Some(home)) if it.member.is_empty() && it.log_device.is_empty() => {
                 (vec![home], it.log.into_iter().collect())

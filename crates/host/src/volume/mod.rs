@@ -34,13 +34,15 @@ use std::rc::Rc;
 use evenkeel_engine::either::Either;
 use evenkeel_engine::env::Arena as _;
 use evenkeel_engine::error::Error;
+use evenkeel_engine::format::PAGE_BYTES;
 use evenkeel_engine::options::OpenOptions;
 use evenkeel_engine::ring::RingOptions;
-use evenkeel_engine::volume::{Identity, Volume, identify};
+use evenkeel_engine::volume::{Identity, Volume, arena_bytes_min, identify};
 
-use crate::arena::{LEN_MAX_BYTES, SharedArena};
+use crate::arena::SharedArena;
 use crate::event_loop::Loop;
 use crate::path_error::PathError;
+use crate::stack::space_bytes;
 
 use arenas::Arenas;
 use described::Described;
@@ -48,6 +50,7 @@ use description::{Description, LayoutKind};
 use devices::{HomeDevice, LogDevice};
 use member::{MemberDrive, Members, Watch, lost};
 use mirror::Mirror;
+use plan::buffer_bytes_max;
 
 /// A volume of the engine on this machine's drives.
 pub type LocalVolume = Volume<Loop, SharedArena, HomeDevice, LogDevice>;
@@ -252,6 +255,7 @@ impl LockedVolume {
     ) -> Result<OpenVolume, VolumeError> {
         let (options, described) = (options.into(), Rc::new(self.0));
         let (folder, description) = (described.folder(), described.description());
+        check_buffer(folder, &description)?;
         let devices = Devices::open(event_loop, folder, &description, options.ring).await?;
         let Devices { home, log, separate_log, below } = devices;
         let engine_error = |source| match (&below, below.lost()) {
@@ -264,7 +268,7 @@ impl LockedVolume {
             (_, None) => VolumeError::Engine { folder: folder.to_owned(), source },
         };
         let identity = identify(&*home, &*log, separate_log).await.map_err(engine_error)?;
-        check_description(folder, &description, &identity)?;
+        check_made_so(folder, &description, &identity)?;
         let len = usize::try_from(description.buffer_bytes).unwrap_or(usize::MAX);
         let arenas = Arenas::of(folder, &description);
         let open = async |arena: SharedArena| {
@@ -392,19 +396,40 @@ fn foreign_writes(path: &Path, error: &Error) -> Option<VolumeError> {
     Some(VolumeError::Arena { path: path.to_owned(), why })
 }
 
-/// That these members are those that the description speaks of, and that what it says of memory can be had.
-fn check_description(folder: &Path, description: &Description, found: &Identity) -> Result<(), VolumeError> {
+/// That what the description says of memory can be had.
+fn check_buffer(folder: &Path, description: &Description) -> Result<(), VolumeError> {
+    let (bytes, atomic) = (description.buffer_bytes, description.atomic_max_bytes);
+    let least = arena_bytes_min(atomic);
+    // All that there is, free or not: an arena that a kill left has its room.
+    let folder_bytes = space_bytes(folder).map_or(0, |(size, _)| size);
+    let (most, bound) = buffer_bytes_max(description.size_bytes, folder_bytes);
+    let why = match bytes {
+        _ if bytes < least => {
+            format!("buffer_bytes = {bytes}: {least} at least for writes of {atomic} in one piece")
+        }
+        _ if bytes > most => format!("buffer_bytes = {bytes}: {most} at most: {bound}"),
+        _ => return Ok(()),
+    };
+    Err(VolumeError::description(&folder.join(description::FILE_NAME), &why))
+}
+
+/// That these members are those that the description speaks of, and were made with its numbers.
+fn check_made_so(folder: &Path, description: &Description, found: &Identity) -> Result<(), VolumeError> {
     let refused = |why: &str| Err(VolumeError::description(&folder.join(description::FILE_NAME), &why));
-    if found.volume != description.id.0 || found.size_bytes != description.size_bytes {
+    if found.volume != description.id.0 {
         return refused("its members belong to another volume");
     }
-    let (bytes, min_bytes) = (description.buffer_bytes, found.arena_bytes_min());
-    if !(min_bytes..=LEN_MAX_BYTES).contains(&bytes) {
-        let why = format!(
-            "buffer_bytes = {bytes}: {min_bytes} at least for writes of {} in one piece, {LEN_MAX_BYTES} at most",
-            found.atomic_max_bytes
-        );
-        return refused(&why);
+    let log_bytes = description.log_bytes.map_or(found.log_bytes, |bytes| bytes / PAGE_BYTES * PAGE_BYTES);
+    for (name, said, made) in [
+        ("size_bytes", description.size_bytes, found.size_bytes),
+        ("atomic_max_bytes", description.atomic_max_bytes, found.atomic_max_bytes),
+        ("log_bytes", log_bytes, found.log_bytes),
+    ] {
+        if said != made {
+            return refused(&format!(
+                "{name} = {said}: the volume was made with {made}, which stays: put that back"
+            ));
+        }
     }
     Ok(())
 }

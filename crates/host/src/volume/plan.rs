@@ -19,16 +19,17 @@ use evenkeel_engine::volume::{ATOMIC_MAX_BYTES, arena_bytes_min, log_bytes_min};
 use rustix::fs::{FlockOperation, OFlags};
 
 use super::VolumeError;
-use super::description::{FILE_NAME, LayoutKind, region_bytes};
+use super::description::{FILE_NAME, LayoutKind, SIZE_MAX_BYTES, region_bytes};
 use super::member::Place;
 use crate::arena::{DEFAULT_FOLDER, LEN_MAX_BYTES};
+use crate::conditions::Machine;
 use crate::durable_file::{is_block_device, size_bytes};
 use crate::path_error::PathError;
 use crate::patience::until_released;
 use crate::stack::{StackProbe, space_bytes};
 
-/// Largest disk: what speaks of its sums is held in memory, 1 GiB for one of this size.
-const SIZE_MAX_BYTES: u64 = 256 << 40;
+/// Memory for writes unless it was chosen, which any volume may have.
+const BUFFER_BYTES: u64 = 64 << 20;
 
 /// Sectors of the log's drive, which is not open yet: the largest there are.
 const SECTOR_BYTES: u32 = 4096;
@@ -104,7 +105,7 @@ impl Request {
             log_on_members: false,
             log_bytes: 256 << 20,
             atomic_max_bytes: 16 << 10,
-            buffer_bytes: 64 << 20,
+            buffer_bytes: BUFFER_BYTES,
             sparse: false,
             atomic_sectors: None,
             destroy: Vec::new(),
@@ -255,15 +256,12 @@ impl Request {
                 "--buffer {bytes}: too small for writes of --atomic-max {atomic}; at least {least} bytes"
             ));
         }
-        let size_in_memory = space_bytes(Path::new(DEFAULT_FOLDER)).map_or(0, |(size, _)| size);
         let free_in_folder = space_bytes(&existing_above(&self.folder)).map_or(0, |(_, free)| free);
-        let most = size_in_memory.max(free_in_folder).min(LEN_MAX_BYTES);
-        if bytes > most {
-            return refused(format!(
-                "--buffer {bytes}: neither {DEFAULT_FOLDER} nor the folder has room for it; at most {most} bytes"
-            ));
+        let (most, why) = buffer_bytes_max(self.size_bytes, free_in_folder);
+        match bytes > most {
+            true => refused(format!("--buffer {bytes}: at most {most} bytes: {why}")),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// What will be done to have a member of so many bytes there.
@@ -310,6 +308,21 @@ impl Request {
         }
         Ok(member)
     }
+}
+
+/// Most memory for writes that a volume of `size_bytes` may have here, and why not more: `folder_bytes` of room are in its
+/// folder.
+pub(super) fn buffer_bytes_max(size_bytes: u64, folder_bytes: u64) -> (u64, &'static str) {
+    let in_memory = space_bytes(Path::new(DEFAULT_FOLDER)).map_or(0, |(size, _)| size);
+    // Where it cannot be told, it is found out as it is taken.
+    let if_told = |bytes: u64| if bytes > 0 { bytes } else { u64::MAX };
+    let bounds = [
+        (if_told(in_memory.max(folder_bytes)), "neither /dev/shm nor the folder has room for more"),
+        (if_told(Machine::this().memory_bytes / 2), "half of this machine's memory"),
+        (size_bytes.max(BUFFER_BYTES), "the volume's size, or 64 MiB for a smaller one"),
+        (LEN_MAX_BYTES, "more cannot be mapped"),
+    ];
+    bounds.into_iter().min().expect("there are some")
 }
 
 impl PlannedMember {

@@ -21,7 +21,7 @@ use evenkeel_engine::logs::LogStanding;
 use evenkeel_engine::ring::{MemberStatus, RingOptions, Standing};
 
 use super::VolumeError;
-use super::description::{Description, Member};
+use super::description::{Description, FILE_NAME, Member};
 use super::devices::{LogDevices, MemberRing};
 use super::member::{MemberDrive, Place, Watch};
 use crate::drive::{DriveOptions, FileDrive};
@@ -198,7 +198,7 @@ impl Mirror {
             .await
         {
             Opened::There(drive) => Ok(drive),
-            Opened::Missing(why) => Err(refused(why)),
+            Opened::Missing(why) | Opened::Unlike(why) => Err(refused(why)),
             Opened::Mistake(error) => Err(error.into()),
         }
     }
@@ -330,11 +330,19 @@ async fn open_all(
         opened.borrow_mut()[place] = Some(drive);
     }))
     .await;
+    let opened: Vec<Opened> = opened.into_inner().into_iter().flatten().collect();
+    if let Some(Opened::Unlike(why)) = opened.first()
+        && opened.iter().all(|opened| matches!(opened, Opened::Unlike(_)))
+    {
+        let (file, place) = (folder.join(FILE_NAME), &members[0].place);
+        let why = format!("size_bytes or log_bytes is not what it was made with: {place}: {why}");
+        return Err(VolumeError::description(&file, &why));
+    }
     let (mut drives, mut entries) = (Vec::new(), Vec::new());
-    for (opened, member) in opened.into_inner().into_iter().flatten().zip(members) {
+    for (opened, member) in opened.into_iter().zip(members) {
         let (drive, why) = match opened {
             Opened::There(drive) => (Some(drive), None),
-            Opened::Missing(why) => (None, Some(why)),
+            Opened::Missing(why) | Opened::Unlike(why) => (None, Some(why)),
             Opened::Mistake(error) => return Err(error.into()),
         };
         let held = drive.as_ref().map(|drive| Rc::clone(drive.drive()));
@@ -347,6 +355,8 @@ async fn open_all(
 enum Opened {
     There(MirrorDrive),
     Missing(String),
+    /// What is there cannot be taken for one of its like.
+    Unlike(String),
     Mistake(PathError),
 }
 
@@ -370,7 +380,7 @@ async fn open_one(
         Some(Err(error)) => Opened::Missing(format!("{}: {}", error.doing, error.source)),
         Some(Ok(drive)) => match MirrorDrive::new(Rc::new(drive), geometry) {
             Ok(drive) => Opened::There(drive),
-            Err(why) => Opened::Missing(why),
+            Err(why) => Opened::Unlike(why),
         },
     }
 }

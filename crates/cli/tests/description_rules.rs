@@ -1,0 +1,92 @@
+//! What `volume.toml` may say after somebody has edited it.
+
+mod support;
+
+use std::fs;
+use std::process::Output;
+
+use support::served::{Ended, Volume, patiently};
+use support::{Ran, Scene, says};
+
+const SINGLE: &str = "--size 16m --log-size 16m --buffer 1m --atomic-sectors yes";
+const MIRROR: &str = "--layout mirror --size 16m --log-size 16m --buffer 1m --atomic-sectors yes";
+
+/// Runs a command that must be refused in one line, and not wait for anybody; answers that line.
+#[track_caller]
+fn refused_soon(scene: &Scene, command: &str) -> String {
+    let file = fs::File::create(scene.path("complaint")).unwrap();
+    let mut ended = Ended(scene.command(command).stderr(file).spawn().unwrap());
+    let status = patiently(command, || ended.0.try_wait().unwrap());
+    let output = Output { status, stdout: Vec::new(), stderr: scene.bytes("complaint") };
+    let ran = Ran::of(command, output);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    ran.complaint()
+}
+
+/// That each command that opens the volume is refused with these words when its description has `field = value`, and
+/// that nothing is made or changed.
+#[track_caller]
+fn refused_with(volume: &Volume<'_>, field: &str, value: u64, parts: &[&str]) {
+    let scene = volume.scene;
+    let description = scene.text("disk/volume.toml");
+    let line = |line: &str| match line.starts_with(&format!("{field} = ")) {
+        true => format!("{field} = {value}\n"),
+        false => format!("{line}\n"),
+    };
+    let edited: String = description.lines().map(line).collect();
+    assert!(edited != description, "no {field} in {description}");
+    fs::write(scene.path("disk/volume.toml"), edited).unwrap();
+    let devices = || -> Vec<(String, Vec<u8>)> {
+        let names = scene.names("disk").into_iter();
+        names.map(|name| (name.clone(), scene.bytes(&format!("disk/{name}")))).collect()
+    };
+    let before = devices();
+    for command in ["serve disk", "check disk"] {
+        says(&refused_soon(scene, command), parts);
+        assert!(devices() == before, "{command} changed something");
+        assert_eq!(volume.arena(), None, "{command} took memory");
+    }
+    fs::write(scene.path("disk/volume.toml"), description).unwrap();
+}
+
+#[test]
+fn a_buffer_that_the_volume_or_the_machine_cannot_use_is_refused_before_it_is_taken() {
+    for flags in [SINGLE, MIRROR] {
+        let scene = Scene::new();
+        let volume = Volume::create(&scene, flags);
+        for bytes in [0, 4096, (64 << 20) + 1, 16 << 30, i64::MAX as u64] {
+            let number = format!("buffer_bytes = {bytes}: ");
+            refused_with(&volume, "buffer_bytes", bytes, &["disk/volume.toml: ", &number]);
+        }
+        volume.serve("").stop();
+    }
+    // The same when it is made.
+    let scene = Scene::new();
+    says(
+        &scene.refused("create disk --size 16m --log-size 16m --buffer 16g"),
+        &["--buffer 17179869184", "at most"],
+    );
+    assert!(!scene.path("disk").exists());
+}
+
+#[test]
+fn numbers_that_a_volume_was_not_made_with_are_refused_by_their_names() {
+    for flags in [SINGLE, MIRROR, &format!("{MIRROR} --log-on-members")] {
+        let scene = Scene::new();
+        let volume = Volume::create(&scene, flags);
+        let mut fields = vec![("atomic_max_bytes", 16 << 10), ("size_bytes", 16 << 20)];
+        if flags != SINGLE {
+            fields.push(("log_bytes", 16 << 20));
+        }
+        for (field, made) in fields {
+            // One that is far too large, one page more or less, and one that is none.
+            for bytes in [1 << 40, made + 4096, made - 4096, 1] {
+                refused_with(&volume, field, bytes, &["disk", field]);
+            }
+        }
+        for sector_bytes in [0, 3, 1 << 20, u32::MAX.into()] {
+            refused_with(&volume, "sector_bytes", sector_bytes, &["disk/volume.toml", "sector_bytes = "]);
+        }
+        volume.serve("").stop();
+    }
+}
