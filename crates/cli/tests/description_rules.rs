@@ -1,10 +1,12 @@
-//! What `volume.toml` may say after somebody has edited it.
+//! What `volume.toml` may say after somebody has edited it, and what may be in its place.
 
 mod support;
 
 use std::fs;
+use std::os::unix::net::UnixListener;
 use std::process::Output;
 
+use support::root::run;
 use support::served::{Ended, Volume, patiently};
 use support::{Ran, Scene, says};
 
@@ -89,4 +91,52 @@ fn numbers_that_a_volume_was_not_made_with_are_refused_by_their_names() {
         }
         volume.serve("").stop();
     }
+}
+
+#[test]
+fn what_is_no_file_in_the_place_of_the_description_is_told_and_not_waited_for() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, MIRROR);
+    let at = scene.path("disk/volume.toml");
+    fs::rename(&at, scene.path("kept")).unwrap();
+    let shown = at.display().to_string();
+    let commands = ["serve disk", "check disk", "status disk", "replace disk member-0 new"];
+    let all_refused = |part: &str| {
+        for command in commands {
+            says(&refused_soon(&scene, command), &["disk/volume.toml: ", part]);
+        }
+    };
+    run("mkfifo", &[&shown]).unwrap();
+    all_refused("it is a FIFO");
+    fs::remove_file(&at).unwrap();
+    fs::create_dir(&at).unwrap();
+    all_refused("it is a folder");
+    fs::remove_dir(&at).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &at).unwrap();
+    all_refused("it is a character device");
+    fs::remove_file(&at).unwrap();
+    let listener = UnixListener::bind(&at);
+    if listener.is_ok() {
+        all_refused("it is a socket");
+        fs::remove_file(&at).unwrap();
+    }
+    // All of a description, and then far too much behind it.
+    fs::copy(scene.path("kept"), &at).unwrap();
+    fs::OpenOptions::new().write(true).open(&at).unwrap().set_len(1 << 40).unwrap();
+    all_refused("more than 65536 bytes");
+    fs::rename(scene.path("kept"), &at).unwrap();
+    volume.serve("").stop();
+}
+
+#[test]
+fn a_member_that_is_a_fifo_is_away_and_not_waited_for() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, MIRROR);
+    fs::rename(scene.path("disk/member-1"), scene.path("kept")).unwrap();
+    run("mkfifo", &[&scene.path("disk/member-1").display().to_string()]).unwrap();
+    let server = volume.serve("");
+    let members = server.status().mirror.unwrap().members;
+    assert_eq!(members[1].standing, "out");
+    says(members[1].failure.as_deref().unwrap_or_default(), &["it is a FIFO"]);
+    server.stop();
 }

@@ -5,7 +5,7 @@
 //! 2. It allocates nothing and takes no lock: it adds to the system calls only a branch on the method.
 //! 3. A new file is never made over an existing one, and a device that something else holds is not opened.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -192,6 +192,19 @@ const STATX_DIOALIGN: u32 = 0x2000;
 pub fn is_block_device(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
     path.metadata().is_ok_and(|found| found.file_type().is_block_device())
+}
+
+/// What that is where it is neither a file nor a block device; such are not opened, as that may wait for somebody.
+pub(crate) fn odd_kind(found: &Metadata) -> Option<&'static str> {
+    use std::os::unix::fs::FileTypeExt;
+    match found.file_type() {
+        kind if kind.is_file() || kind.is_block_device() => None,
+        kind if kind.is_dir() => Some("a folder"),
+        kind if kind.is_char_device() => Some("a character device"),
+        kind if kind.is_fifo() => Some("a FIFO"),
+        kind if kind.is_socket() => Some("a socket"),
+        _ => Some("something else"),
+    }
 }
 
 /// Size of a file or block device, in bytes.

@@ -18,7 +18,7 @@ use evenkeel_engine::device::{Extent, Geometry};
 use rustix::fs::{FlockOperation, OFlags};
 
 use super::{Doing, DurableWay, FileDrive, State};
-use crate::durable_file::{direct_io_granule, is_block_device};
+use crate::durable_file::{direct_io_granule, is_block_device, odd_kind};
 use crate::event_loop::Loop;
 use crate::event_loop::pool::Pool;
 use crate::path_error::PathError;
@@ -77,6 +77,9 @@ impl FileDrive {
     /// otherwise held; `InvalidInput` for sectors that the file system does not take; those of the system calls.
     pub fn open(event_loop: &Loop, path: &Path, options: DriveOptions) -> Result<Self, PathError> {
         let failed = |doing| move |error: io::Error| PathError::new(path, doing, error);
+        if let Some(kind) = path.metadata().ok().and_then(|found| odd_kind(&found)) {
+            return Err(failed("cannot open")(io::Error::other(format!("it is {kind}"))));
+        }
         let is_block_device = is_block_device(path);
         let granule = match options.direct {
             true => direct_io_granule(path, false).map_err(failed("cannot open"))?,

@@ -6,7 +6,7 @@
 //! People may edit it: a number that no volume can have is refused here, one that this volume was not made with when it
 //! is opened ([`super::LockedVolume::open`]), both before anything follows from it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
 use std::ops::RangeInclusive;
 use std::os::unix::fs::OpenOptionsExt;
@@ -18,12 +18,13 @@ use evenkeel_engine::format::layout::{Layout, log_bytes_with_superblocks};
 use evenkeel_engine::format::log_head::{self, LOGS_MAX};
 use evenkeel_engine::format::ring_head::{self, MEMBERS_MAX};
 use evenkeel_engine::volume::ATOMIC_MAX_BYTES;
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, OFlags};
 use serde::{Deserialize, Serialize};
 
 use super::VolumeError;
 use super::member::Place;
 use crate::drive::{DriveOptions, DurableWay};
+use crate::durable_file::odd_kind;
 use crate::path_error::PathError;
 use crate::scratch::settle_folder;
 
@@ -328,18 +329,32 @@ impl Description {
     ///
     /// # Errors
     ///
-    /// Where there is none, or none that this version understands.
+    /// Where there is none, or none that this version understands; where something else has its name.
     pub fn read(folder: &Path) -> Result<(Self, File), VolumeError> {
         let path = folder.join(FILE_NAME);
-        let file = File::open(&path).map_err(|error| match error.kind() {
+        let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
                 VolumeError::NotAVolume(folder.to_owned())
             }
             _ => PathError::new(&path, "cannot read", error).into(),
-        })?;
-        let mut text = String::new();
-        let read = (&file).take(FILE_MAX_BYTES).read_to_string(&mut text);
-        read.map_err(|error| PathError::new(&path, "cannot read", error))?;
+        };
+        let check = |found: &Metadata| match odd_kind(found) {
+            Some(kind) => Err(VolumeError::description(&path, &format!("it is {kind}, and no file"))),
+            None if !found.is_file() => Err(VolumeError::description(&path, &"it is a device, and no file")),
+            None => Ok(()),
+        };
+        // Before and after: opening what is none may wait, or do something to a device.
+        check(&path.metadata().map_err(failed)?)?;
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(&path).map_err(failed)?;
+        check(&file.metadata().map_err(failed)?)?;
+        let mut text = Vec::new();
+        (&file).take(FILE_MAX_BYTES + 1).read_to_end(&mut text).map_err(failed)?;
+        if text.len() as u64 > FILE_MAX_BYTES {
+            let why = format!("it has more than {FILE_MAX_BYTES} bytes, and describes no volume");
+            return Err(VolumeError::description(&path, &why));
+        }
+        let text = String::from_utf8(text).map_err(|error| VolumeError::description(&path, &error))?;
         let description = toml::from_str(&text).map_err(|error| VolumeError::description(&path, &error))?;
         Ok((description, file))
     }

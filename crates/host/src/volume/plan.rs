@@ -23,7 +23,7 @@ use super::description::{FILE_NAME, LayoutKind, SIZE_MAX_BYTES, region_bytes};
 use super::member::Place;
 use crate::arena::{DEFAULT_FOLDER, LEN_MAX_BYTES};
 use crate::conditions::Machine;
-use crate::durable_file::{is_block_device, size_bytes};
+use crate::durable_file::{is_block_device, odd_kind, size_bytes};
 use crate::path_error::PathError;
 use crate::patience::until_released;
 use crate::stack::{StackProbe, space_bytes};
@@ -444,13 +444,9 @@ fn unnamed<T>(place: &Place) -> Result<T, VolumeError> {
 
 /// That what exists at `path`, where a link leads to, can be a member.
 fn check_kind(path: &Path) -> Result<(), VolumeError> {
-    let kind = match path.metadata() {
-        Ok(found) if found.is_file() || found.file_type().is_block_device() => return Ok(()),
-        Ok(found) if found.is_dir() => "a folder",
-        Ok(found) if found.file_type().is_char_device() => "a character device",
-        Ok(found) if found.file_type().is_fifo() => "a FIFO",
-        Ok(found) if found.file_type().is_socket() => "a socket",
-        Ok(_) => "something else",
+    let kind = match path.metadata().map(|found| odd_kind(&found)) {
+        Ok(None) => return Ok(()),
+        Ok(Some(kind)) => kind,
         Err(error) if error.kind() == io::ErrorKind::NotFound => "a link to nothing",
         Err(error) => return Err(PathError::new(path, "cannot look at it", error).into()),
     };
