@@ -4,10 +4,12 @@ mod support;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::thread;
 
 use support::load::{contents, write};
+use support::root::run;
 use support::served::{Server, Volume, noise, noise_file, patiently};
 use support::{Scene, says};
 
@@ -204,4 +206,45 @@ fn who_is_refused_after_all_is_told_what_became_of_the_new_one() {
     let line = scene.refused(&format!("replace disk member-0 new --destroy new {ATOMIC}"));
     says(&line, &["somebody was faster", "new was being overwritten by then", "what it held may be lost"]);
     answers.join().unwrap();
+}
+
+#[test]
+fn what_volumes_have_beside_their_members_is_not_taken_for_one() {
+    let scene = Scene::new();
+    let volume = written(&scene);
+    fs::hard_link(scene.path("disk/volume.toml"), scene.path("hard")).unwrap();
+    symlink("disk/volume.toml", scene.path("soft")).unwrap();
+    let before = scene.names("disk");
+    let description = scene.bytes("disk/volume.toml");
+    let named =
+        ["nbd.sock", "status.sock", "control.sock", "volume.toml", "volume.toml.new", "evenkeel-1.arena"];
+    let named = named.map(|name| format!("disk/{name}"));
+    for new in named.iter().map(String::as_str).chain(["hard", "soft"]) {
+        for destroy in ["", new] {
+            let destroy = if destroy.is_empty() { String::new() } else { format!("--destroy {destroy}") };
+            for old in ["member-0", "log-0"] {
+                let line = scene.refused(&format!("replace disk {old} {new} {destroy} {ATOMIC}"));
+                says(&line, &[new, "choose another"]);
+            }
+        }
+        let line = format!("create other --size 16m --log-size 16m --log {new} --destroy {new}");
+        says(&scene.refused(&line), &[new, "choose another"]);
+    }
+    assert_eq!(scene.names("disk"), before);
+    assert_eq!(scene.bytes("disk/volume.toml"), description);
+    // Nor what is no file: as a killed server leaves it, say.
+    let socket = UnixListener::bind(scene.path("disk/left.sock")).is_ok();
+    fs::create_dir(scene.path("folder")).unwrap();
+    run("mkfifo", &[&scene.path("pipe").display().to_string()]).unwrap();
+    let mut kinds = vec![("folder", "a folder"), ("pipe", "a FIFO"), ("/dev/null", "a character device")];
+    if socket {
+        kinds.push(("disk/left.sock", "a socket"));
+    }
+    for (new, kind) in kinds {
+        let line = scene.refused(&format!("replace disk member-0 {new} --destroy {new} {ATOMIC}"));
+        says(&line, &[new, kind]);
+    }
+    let server = volume.serve(TURNS);
+    assert!(contents(&volume.socket()) == noise(1, SIZE));
+    server.stop();
 }

@@ -29,6 +29,10 @@ use super::member::Place;
 use crate::arena::{DEFAULT_FOLDER, NOTE_MAX_BYTES, SharedArena};
 use crate::path_error::PathError;
 
+/// How the name of every arena begins and ends.
+pub(super) const ARENA_PREFIX: &str = "evenkeel-";
+pub(super) const ARENA_SUFFIX: &str = ".arena";
+
 /// Where a volume's arena may be, and what it is called.
 #[derive(Debug)]
 pub(super) struct Arenas {
@@ -131,11 +135,11 @@ impl Arenas {
         if self.home.is_export() {
             self.home.at.hash(&mut hasher);
         }
-        format!("{}{:016x}.arena", self.prefix(), hasher.finish())
+        format!("{}{:016x}{ARENA_SUFFIX}", self.prefix(), hasher.finish())
     }
 
     fn prefix(&self) -> String {
-        format!("evenkeel-{}-", self.id)
+        format!("{ARENA_PREFIX}{}-", self.id)
     }
 
     /// Arenas of the same number and another name, of this user.
@@ -143,7 +147,7 @@ impl Arenas {
         let (prefix, own) = (self.prefix(), self.name());
         let is_another = |name: &OsStr| {
             let name = name.to_string_lossy();
-            name.starts_with(&prefix) && name.ends_with(".arena") && name != own.as_str()
+            name.starts_with(&prefix) && name.ends_with(ARENA_SUFFIX) && name != own.as_str()
         };
         let entries = self.folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
         let mut found: Vec<PathBuf> =

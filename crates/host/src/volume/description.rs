@@ -31,6 +31,9 @@ use crate::scratch::settle_folder;
 /// The file's name in a volume's folder.
 pub const FILE_NAME: &str = "volume.toml";
 
+/// That of the one that is about to take its place.
+pub(super) const NEXT_FILE_NAME: &str = "volume.toml.new";
+
 /// What this version writes and reads.
 const FORMAT: u32 = 1;
 
@@ -311,7 +314,7 @@ impl Description {
     ///
     /// Those of the file system.
     pub fn rewrite(&self, folder: &Path) -> Result<File, VolumeError> {
-        let (path, beside) = (folder.join(FILE_NAME), folder.join(format!("{FILE_NAME}.new")));
+        let (path, beside) = (folder.join(FILE_NAME), folder.join(NEXT_FILE_NAME));
         let text = toml::to_string(self).map_err(|error| VolumeError::description(&path, &error))?;
         let write = || -> io::Result<File> {
             // What a cut left of another.

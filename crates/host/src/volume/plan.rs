@@ -18,9 +18,10 @@ use evenkeel_engine::format::ring_head::{self, MEMBERS_MAX};
 use evenkeel_engine::volume::{ATOMIC_MAX_BYTES, arena_bytes_min, log_bytes_min};
 use rustix::fs::{FlockOperation, OFlags};
 
-use super::VolumeError;
-use super::description::{FILE_NAME, LayoutKind, SIZE_MAX_BYTES, region_bytes};
+use super::arenas::{ARENA_PREFIX, ARENA_SUFFIX};
+use super::description::{FILE_NAME, LayoutKind, NEXT_FILE_NAME, SIZE_MAX_BYTES, region_bytes};
 use super::member::Place;
+use super::{CONTROL_SOCKET, NBD_SOCKET, STATUS_SOCKET, VolumeError};
 use crate::arena::{DEFAULT_FOLDER, LEN_MAX_BYTES};
 use crate::conditions::Machine;
 use crate::durable_file::{is_block_device, odd_kind, size_bytes};
@@ -230,6 +231,25 @@ impl Request {
         }
     }
 
+    /// That no file takes a name, or the place, of what a volume has beside its members.
+    fn check_name(&self, path: &Path) -> Result<(), VolumeError> {
+        let at = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let name = at.file_name().unwrap_or_default().to_string_lossy();
+        let is_description =
+            || Inode::of(&at).is_some_and(|it| Inode::of(&self.folder.join(FILE_NAME)) == Some(it));
+        let is_taken = [FILE_NAME, NEXT_FILE_NAME, CONTROL_SOCKET, NBD_SOCKET, STATUS_SOCKET]
+            .contains(&&*name)
+            || name.starts_with(ARENA_PREFIX) && name.ends_with(ARENA_SUFFIX)
+            || is_description();
+        match is_taken {
+            true => refused(format!(
+                "{}: volumes have something else under that name; choose another for a member",
+                path.display()
+            )),
+            false => Ok(()),
+        }
+    }
+
     /// That the engine can run with a log and pieces of these sizes.
     fn check_sizes(&self, atomic_sectors: bool) -> Result<(), VolumeError> {
         let (atomic, log) = (self.atomic_max_bytes, self.log_bytes);
@@ -285,6 +305,7 @@ impl Request {
             }
         };
         let exists = path.symlink_metadata().is_ok();
+        self.check_name(&path)?;
         if exists {
             check_kind(&path)?;
             if !self.destroy.contains(&place) {
