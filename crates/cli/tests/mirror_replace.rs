@@ -106,6 +106,58 @@ fn what_a_volume_that_nobody_serves_does_not_take_keeps_its_bytes() {
     server.stop();
 }
 
+/// That the command is refused, and leaves every file of the folder as it was.
+#[track_caller]
+fn refused_unopened(scene: &Scene, line: &str, parts: &[&str]) {
+    let all = || -> Vec<(String, Vec<u8>)> {
+        let names = scene.names("disk").into_iter();
+        names.map(|name| (name.clone(), scene.bytes(&format!("disk/{name}")))).collect()
+    };
+    let before = all();
+    says(&scene.refused(line), parts);
+    for (before, after) in before.into_iter().zip(all()) {
+        assert!(before == after, "{} is another after: {line}", after.0);
+    }
+}
+
+#[test]
+fn what_is_refused_leaves_every_device_as_it_was_and_who_is_away_still_counts() {
+    let scene = Scene::new();
+    let volume = written(&scene);
+    noise_file(&scene.path("new"), 3, 40_000_001);
+    let at = |name: &str| [scene.path(&format!("disk/{name}")), scene.path(&format!("away-{name}"))];
+    let away = |name: &str| fs::rename(&at(name)[0], &at(name)[1]).unwrap();
+    let back = |name: &str| fs::rename(&at(name)[1], &at(name)[0]).unwrap();
+    let over = |old: &str| format!("replace disk {old} new --destroy new {ATOMIC}");
+    away("member-1");
+    away("log-1");
+    refused_unopened(&scene, &over("member-0"), &["no other member holds everything"]);
+    refused_unopened(&scene, &over("log-0"), &["no other log device holds everything"]);
+    refused_unopened(&scene, "replace disk member-1 member-1", &["member-1: cannot open"]);
+    refused_unopened(&scene, "replace disk log-1 log-1", &["log-1: cannot open"]);
+    let other = noise(4, 40 << 20);
+    fs::write(scene.path("disk/member-1"), &other).unwrap();
+    fs::write(scene.path("disk/log-1"), &other).unwrap();
+    for old in ["member-1", "log-1"] {
+        let line = format!("replace disk {old} {old}");
+        refused_unopened(&scene, &line, &["any more", &format!("--destroy {old}")]);
+    }
+    refused_unopened(&scene, &format!("replace disk member-0 sub/new {ATOMIC}"), &["sub/new"]);
+    back("member-1");
+    back("log-1");
+    let server = volume.serve(TURNS);
+    let mirror = server.status().mirror.unwrap();
+    assert!(mirror.members.iter().all(|member| member.standing == "in-sync"), "{mirror:?}");
+    assert!(mirror.logs.iter().all(|log| log.standing == "in-sync"), "{mirror:?}");
+    server.stop();
+    // Each alone still has everything.
+    away("member-0");
+    away("log-0");
+    let server = volume.serve(TURNS);
+    assert!(contents(&volume.socket()) == noise(1, SIZE));
+    server.stop();
+}
+
 #[test]
 fn a_member_under_another_name_is_not_overwritten_and_is_good_under_its_own() {
     let scene = Scene::new();
@@ -193,6 +245,10 @@ fn who_is_refused_after_all_is_told_what_became_of_the_new_one() {
     let scene = Scene::new();
     let _volume = written(&scene);
     noise_file(&scene.path("new"), 3, 40_000_001);
+    // As one that serves it.
+    let described = fs::File::open(scene.path("disk/volume.toml")).unwrap();
+    described.lock().unwrap();
+    let _status = UnixListener::bind(scene.path("disk/status.sock")).unwrap();
     let control = UnixListener::bind(scene.path("disk/control.sock")).unwrap();
     let answers = thread::spawn(move || {
         for (order, answer) in [("consider", "null"), ("replace", "\"somebody was faster\"")] {
@@ -227,6 +283,8 @@ fn what_volumes_have_beside_their_members_is_not_taken_for_one() {
                 says(&line, &[new, "choose another"]);
             }
         }
+    }
+    for new in &named {
         let line = format!("create other --size 16m --log-size 16m --log {new} --destroy {new}");
         says(&scene.refused(&line), &[new, "choose another"]);
     }

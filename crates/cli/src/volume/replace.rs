@@ -2,9 +2,9 @@
 
 use evenkeel_host::event_loop::{Backend, EventLoop, Loop, Signals, race};
 use evenkeel_host::service::control;
-use evenkeel_host::volume::VolumeError;
 use evenkeel_host::volume::description::Description;
 use evenkeel_host::volume::replace::{Prepared, Replacement, Slot, Wish, replace_unserved};
+use evenkeel_host::volume::{LockedVolume, VolumeError};
 
 use super::{event_loop, progress_bar, quoted};
 use crate::args::{AtomicSectorsArg, ReplaceArgs};
@@ -13,7 +13,15 @@ use crate::stdout::say;
 
 /// Puts another drive in the place of a member or log device.
 pub(crate) fn run(args: &ReplaceArgs) -> Result<(), Failure> {
-    let (description, _) = Description::read(&args.volume)?;
+    // Until it is done, unless a server does it: nobody else opens the volume, or replaces the same.
+    let (locked, description) = match LockedVolume::lock(&args.volume) {
+        Ok(locked) => {
+            let description = locked.description();
+            (Some(locked), description)
+        }
+        Err(VolumeError::InUse(_)) => (None, Description::read(&args.volume)?.0),
+        Err(error) => return Err(error.into()),
+    };
     let event_loop = event_loop(Backend::Auto)?;
     let handle = event_loop.handle();
     let signals = handle
@@ -21,15 +29,22 @@ pub(crate) fn run(args: &ReplaceArgs) -> Result<(), Failure> {
         .map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))?;
     let wish = wish(args);
     let preparing = wish.prepare(&handle, &args.volume, &description);
-    let mut prepared = interruptible(&event_loop, &signals, preparing)?;
+    let Some(mut prepared) = interruptible(&event_loop, &signals, preparing)? else {
+        return say(&format!(
+            "{} is in its place already, and {} in none: nothing to do\n",
+            args.new, args.old
+        ));
+    };
     if prepared.makes_file() {
-        // Asked before, it saves the time.
-        control::consider(&args.volume, prepared.question()).transpose()?;
+        if locked.is_none() {
+            // Asked before, it saves the time.
+            control::consider(&args.volume, prepared.question()).transpose()?;
+        }
         make(&event_loop, &handle, &signals, &mut prepared)?;
     }
     // From here on it is carried out to its end: that is short.
     let (replacement, is_served) = event_loop
-        .block_on(carry_out(args, &handle, &mut prepared))
+        .block_on(carry_out(args, &handle, locked, &mut prepared))
         .map_err(|error| told_of_loss(args, &prepared, error))?;
     prepared.keep();
     let vol = quoted(&args.volume);
@@ -93,16 +108,28 @@ fn make(
 async fn carry_out(
     args: &ReplaceArgs,
     handle: &Loop,
+    locked: Option<LockedVolume>,
     prepared: &mut Prepared,
 ) -> Result<(Replacement, bool), VolumeError> {
-    if let Some(considered) = control::consider(&args.volume, prepared.question()) {
-        considered?;
-        let replacement = prepared.make(handle, |_, _| ()).await?;
-        if let Some(replaced) = control::replace(&args.volume, replacement.clone()) {
-            return replaced.map(|()| (replacement, true));
+    let locked = match locked {
+        Some(locked) => locked,
+        None => {
+            if let Some(considered) = control::consider(&args.volume, prepared.question()) {
+                considered?;
+                let replacement = prepared.make(handle, |_, _| ()).await?;
+                if let Some(replaced) = control::replace(&args.volume, replacement.clone()) {
+                    if let Err(VolumeError::Unanswered { .. }) = replaced {
+                        // It may be a member by now.
+                        prepared.keep();
+                    }
+                    return replaced.map(|()| (replacement, true));
+                }
+            }
+            // Its server left meanwhile, or it was none.
+            LockedVolume::lock(&args.volume)?
         }
-    }
-    replace_unserved(handle, &args.volume, prepared).await.map(|replacement| (replacement, false))
+    };
+    replace_unserved(handle, locked, prepared).await.map(|replacement| (replacement, false))
 }
 
 /// That it failed after all, and what became of what was to take the place.

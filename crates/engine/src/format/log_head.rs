@@ -39,6 +39,11 @@ pub struct LogHead {
 }
 
 impl LogHead {
+    /// Whether it was put there and never took part.
+    pub fn is_blank(&self) -> bool {
+        self.losses == 0
+    }
+
     /// Where on a device this head is written.
     pub fn offset(&self) -> u64 {
         self.generation % HEAD_COPIES * PAGE_BYTES

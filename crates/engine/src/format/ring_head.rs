@@ -93,6 +93,11 @@ impl RingHead {
         self.generation % HEAD_COPIES * PAGE_BYTES
     }
 
+    /// Whether it was put there and nothing counts on it yet: neither its pages, nor a log on it.
+    pub fn is_blank(&self) -> bool {
+        self.mark == Mark::default() && !self.is_in_log
+    }
+
     /// One page that holds it.
     pub fn encode(&self) -> [u8; PAGE] {
         let mut page = [0; PAGE];

@@ -334,6 +334,17 @@ impl<E: Env, M: Device> Ring<E, M> {
         Ok(())
     }
 
+    /// What each member is to a volume of this state, as [`Device::resume`] will find: nothing is written or begun.
+    pub async fn foresee(&self, volume: u64, state: DeviceState) -> Vec<Standing> {
+        let heads = self.0.heads().await;
+        let members = self.0.members.iter().enumerate().zip(heads);
+        let each = members.map(|((place, member), head)| match member.standing.get().takes_writes() {
+            true => self.0.recognised(place, head, volume, state),
+            false => member.standing.get(),
+        });
+        each.collect()
+    }
+
     /// Notes, on every member at once, how often a log device was left out: who opens this ring later must find one of
     /// those that were not.
     ///
@@ -470,6 +481,38 @@ impl<E: Env, M: Device> Inner<E, M> {
         Ok(())
     }
 
+    /// Whether that is the head of the member of this volume at this place.
+    fn is_ours(&self, volume: u64, place: usize, head: &RingHead) -> bool {
+        head.volume == volume
+            && usize::from(head.place) == place
+            && usize::from(head.places) == self.members.len()
+            && head.log_bytes == self.options.log_bytes
+    }
+
+    /// What a member with this head is to a volume of this state.
+    fn recognised(
+        &self,
+        place: usize,
+        head: Option<RingHead>,
+        volume: u64,
+        DeviceState([in_sync, epoch, through, _]): DeviceState,
+    ) -> Standing {
+        let is_large_enough = self.members[place].device().is_ok_and(|device| {
+            device.geometry().size_bytes >= self.geometry.get().size_bytes + self.data_offset()
+        });
+        let Some(head) = head.filter(|head| self.is_ours(volume, place, head) && is_large_enough) else {
+            return Standing::Foreign;
+        };
+        // A head tells how far a member came from the first opening on. Before it, while the volume is made, only the
+        // state does. From then on the state may be older than a member that was rebuilt.
+        let took_part = in_sync >> place & 1 == 1 || epoch > 0;
+        let is_fresh = head.mark >= Mark { epoch, through } || is_planted(Bug::RingTrustsStale);
+        match took_part && is_fresh && self.log_counts(place) {
+            true => Standing::InSync,
+            false => Standing::Stale,
+        }
+    }
+
     /// What a member answers, or that it did not within the time that it has.
     async fn limited<T>(
         &self,
@@ -565,21 +608,17 @@ impl<E: Env, M: Device> Device for Ring<E, M> {
     async fn resume(&self, remembered: Remembered, epoch: u64) -> Result<(), Error> {
         let ring = &*self.0;
         let Remembered { volume, superblock, state } = remembered;
-        let DeviceState([in_sync, state_epoch, through, log_losses]) = state;
+        let DeviceState([_, state_epoch, through, log_losses]) = state;
         let needed = Mark { epoch: state_epoch, through };
         ring.volume.set(volume);
         ring.epoch.set(epoch);
         ring.log_losses.set(log_losses.max(self.log_losses(volume).await.0));
         let heads = ring.heads().await;
-        let is_ours = |place: usize, head: &RingHead| {
-            head.volume == volume
-                && usize::from(head.place) == place
-                && usize::from(head.places) == ring.members.len()
-                && head.log_bytes == ring.options.log_bytes
-        };
         let is_fresh = |head: &RingHead| head.mark >= needed || is_planted(Bug::RingTrustsStale);
-        let ours =
-            || heads.iter().enumerate().filter_map(|(place, head)| head.filter(|head| is_ours(place, head)));
+        let ours = || {
+            let there = heads.iter().enumerate();
+            there.filter_map(|(place, head)| head.filter(|head| ring.is_ours(volume, place, head)))
+        };
         let known = ours().map(|head| head.superblock).max().unwrap_or(0);
         if superblock < known && !is_planted(Bug::RingLogRolledBack) {
             return Err(Error::Unusable(
@@ -600,20 +639,11 @@ impl<E: Env, M: Device> Device for Ring<E, M> {
             if !member.standing.get().takes_writes() {
                 continue;
             }
-            let is_large_enough = member.device().is_ok_and(|device| {
-                device.geometry().size_bytes >= ring.geometry.get().size_bytes + ring.data_offset()
-            });
-            let Some(head) = head.filter(|head| is_ours(place, head) && is_large_enough) else {
-                member.standing.set(Standing::Foreign);
-                continue;
-            };
-            // A head tells how far a member came from the first opening on. Before it, while the volume is made, only the
-            // state does. From then on the state may be older than a member that was rebuilt.
-            let took_part = in_sync >> place & 1 == 1 || needed.epoch > 0;
-            member.head.set(Some(head));
-            member.mark.set(head.mark);
-            let may_count = took_part && is_fresh(&head) && ring.log_counts(place);
-            member.standing.set(if may_count { Standing::InSync } else { Standing::Stale });
+            member.standing.set(ring.recognised(place, *head, volume, state));
+            if let Some(head) = head.filter(|_| member.standing.get() != Standing::Foreign) {
+                member.head.set(Some(head));
+                member.mark.set(head.mark);
+            }
         }
         ring.flush_all().await;
         if ring.check_alive().is_err() {

@@ -1,7 +1,7 @@
 //! Which volume it is, before anything of it is opened.
 
 use super::superblocks::Superblocks;
-use crate::device::Device;
+use crate::device::{Device, DeviceState};
 use crate::error::Error;
 use crate::format::PAGE_BYTES;
 
@@ -18,6 +18,8 @@ pub struct Identity {
     pub log_bytes: u64,
     /// Counts its openings.
     pub epoch: u64,
+    /// What the home device had to say of itself.
+    pub home_state: DeviceState,
 }
 
 /// Bytes of the smallest arena for a volume with atomic writes of so many bytes.
@@ -42,5 +44,6 @@ pub async fn identify<H: Device, L: Device>(
         atomic_max_bytes: found.atomic_max_bytes,
         log_bytes: found.log_bytes,
         epoch: found.epoch,
+        home_state: found.home_state,
     })
 }

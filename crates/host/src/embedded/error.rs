@@ -89,7 +89,9 @@ impl From<VolumeError> for Error {
             VolumeError::NotAVolume(folder) => Self::NotAVolume(folder),
             VolumeError::InUse(folder) => Self::InUse(folder),
             VolumeError::Description { path, why } => Self::Description { path, why },
-            VolumeError::Arena { .. } => Self::Unusable { why: error.to_string() },
+            VolumeError::Arena { .. } | VolumeError::Unanswered { .. } => {
+                Self::Unusable { why: error.to_string() }
+            }
             VolumeError::Refused(why) => Self::Refused(why),
             VolumeError::Engine { folder, source: source @ EngineError::Unusable(_) } => {
                 Self::Unusable { why: format!("{}: {source}", folder.display()) }

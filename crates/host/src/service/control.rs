@@ -126,7 +126,7 @@ fn give(folder: &Path, order: &Order) -> Option<Result<(), VolumeError>> {
     let mut stream = match connect_unix_blocking(&folder.join(CONTROL_SOCKET)) {
         Ok(stream) => stream,
         Err(error) if matches!(error.kind(), NotFound | ConnectionRefused) => return None,
-        Err(error) => return Some(Err(unanswered(folder, &error))),
+        Err(error) => return Some(Err(unanswered(folder, error))),
     };
     let mut answered = || -> io::Result<Answer> {
         stream.set_read_timeout(Some(ANSWER_WAITED_FOR))?;
@@ -140,13 +140,10 @@ fn give(folder: &Path, order: &Order) -> Option<Result<(), VolumeError>> {
     Some(match answered() {
         Ok(Answer { refused: None }) => Ok(()),
         Ok(Answer { refused: Some(why) }) => Err(VolumeError::Refused(why)),
-        Err(error) => Err(unanswered(folder, &error)),
+        Err(error) => Err(unanswered(folder, error)),
     })
 }
 
-fn unanswered(folder: &Path, error: &io::Error) -> VolumeError {
-    let shown = folder.display();
-    VolumeError::Refused(format!(
-        "{shown}: its server does not answer ({error}); look at `evenkeel status` whether it did what was asked"
-    ))
+fn unanswered(folder: &Path, source: io::Error) -> VolumeError {
+    VolumeError::Unanswered { folder: folder.to_owned(), source }
 }

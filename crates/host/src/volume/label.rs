@@ -19,6 +19,8 @@ pub(super) struct Label {
     pub(super) slot: Slot,
     /// How many of that kind there are.
     pub(super) places: usize,
+    /// Whether nothing counts on it: it was put there, and is not rebuilt.
+    pub(super) is_blank: bool,
 }
 
 impl Label {
@@ -27,12 +29,14 @@ impl Label {
             volume: head.volume,
             slot: Slot::Member(head.place.into()),
             places: head.places.into(),
+            is_blank: head.is_blank(),
         });
         member.or_else(|| {
             LogHead::decode(page).map(|head| Self {
                 volume: head.volume,
                 slot: Slot::Log(head.place.into()),
                 places: head.places.into(),
+                is_blank: head.is_blank(),
             })
         })
     }

@@ -28,6 +28,7 @@ pub mod mirror;
 mod plan;
 pub mod replace;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -101,6 +102,14 @@ pub enum VolumeError {
     /// It cannot be made as asked.
     #[error("{0}")]
     Refused(String),
+    /// Its server was told to do something, and whether it did is not known.
+    #[error("{}: its server does not answer ({source}); look at `evenkeel status` whether it did what was asked, and ask again if not", folder.display())]
+    Unanswered {
+        /// The volume.
+        folder: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
     /// The engine's word on what the members hold.
     #[error("{}: {source}", folder.display())]
     Engine {
@@ -253,7 +262,17 @@ impl LockedVolume {
         event_loop: &Loop,
         options: impl Into<RunOptions>,
     ) -> Result<OpenVolume, VolumeError> {
-        let (options, described) = (options.into(), Rc::new(self.0));
+        self.open_if(event_loop, options.into(), async |_, _| Ok(())).await
+    }
+
+    /// The same, if `may` agrees once it is known whose members these are and nothing of them is written.
+    async fn open_if(
+        self,
+        event_loop: &Loop,
+        options: RunOptions,
+        may: impl AsyncFnOnce(&Below, &Identity) -> Result<(), VolumeError>,
+    ) -> Result<OpenVolume, VolumeError> {
+        let described = Rc::new(self.0);
         let (folder, description) = (described.folder(), described.description());
         check_buffer(folder, &description)?;
         let devices = Devices::open(event_loop, folder, &description, options.ring).await?;
@@ -269,6 +288,7 @@ impl LockedVolume {
         };
         let identity = identify(&*home, &*log, separate_log).await.map_err(engine_error)?;
         check_made_so(folder, &description, &identity)?;
+        may(&below, &identity).await?;
         let len = usize::try_from(description.buffer_bytes).unwrap_or(usize::MAX);
         let arenas = Arenas::of(folder, &description);
         let open = async |arena: SharedArena| {

@@ -6,16 +6,22 @@
 //! 3. The last member, or log device, that holds everything is not given up. What says of itself that it is another
 //!    member of this volume is not overwritten, by whatever name: it may be that one.
 //! 4. The description names the new one once it is founded: a cut before that leaves the old one, which is taken for
-//!    stale where it lacks anything.
+//!    stale where it lacks anything. Whoever asks for the same again gets it: what was founded and is not rebuilt holds
+//!    nothing, and is known by its head; once it is described, nothing is left to do.
+//! 5. A volume that nobody serves is opened once nothing is known to keep the replacement from being done: what is
+//!    refused before leaves every device as it was, and who is away still counts.
+//! 6. Of several that replace the same, one at a time looks and does it: the others are told.
 
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 use evenkeel_engine::device::{Device, Extent, Geometry};
 use evenkeel_engine::error::Error;
-use evenkeel_engine::logs::{LogStanding, found_log};
+use evenkeel_engine::logs::found_log;
 use evenkeel_engine::options::OpenOptions;
 use evenkeel_engine::ring::{Policy, RingOptions};
+use evenkeel_engine::volume::Identity;
 use serde::{Deserialize, Serialize};
 
 use super::create::{Made, Request, describe, make_member};
@@ -25,7 +31,8 @@ use super::label::{LABELS_BYTES, Label, labels};
 use super::member::{MemberDrive, Place};
 use super::mirror::{Mirror, MirrorDrive};
 use super::plan::{Inode, Plan, PlannedMember};
-use super::{OpenVolume, RunOptions, VolumeError};
+use super::{Below, LockedVolume, OpenVolume, RunOptions, VolumeError};
+use crate::drive::{DriveOptions, FileDrive};
 use crate::event_loop::Loop;
 
 /// What is to be replaced, and by what.
@@ -153,13 +160,40 @@ impl Prepared {
             }
         };
         self.new = New::Ready(new.clone());
-        let (slot, old, may_overwrite) = (self.slot, self.old.clone(), self.may_overwrite);
-        Ok(Replacement { slot, old, new, may_overwrite })
+        Ok(self.replacement(new))
     }
 
-    /// It is done: what was made stays.
-    pub fn keep(self) {
-        self.made.keep();
+    fn replacement(&self, new: Member) -> Replacement {
+        let (slot, old, may_overwrite) = (self.slot, self.old.clone(), self.may_overwrite);
+        Replacement { slot, old, new, may_overwrite }
+    }
+
+    /// It is done, or may be: what was made stays.
+    pub fn keep(&mut self) {
+        std::mem::take(&mut self.made).keep();
+    }
+
+    /// That nothing is known to keep it from being done: the volume is not open yet, and nothing is written.
+    async fn check(
+        &self,
+        folder: &Path,
+        description: &Description,
+        mirror: &Mirror,
+        identity: &Identity,
+    ) -> Result<(), VolumeError> {
+        let others = mirror.check_others_of(self.slot, identity).await;
+        others.map_err(|source| engine_error(folder, source))?;
+        match &self.new {
+            New::Ready(new) if new.place == self.old => {
+                let drive = mirror.held(self.slot)?;
+                check_drive(description, &*drive, &self.replacement(new.clone())).await
+            }
+            // It was made for this, or its export looked at.
+            New::Ready(_) => Ok(()),
+            New::Planned(planned) => {
+                planned.found.as_ref().map_or(Ok(()), |found| mirror.try_open(folder, found))
+            }
+        }
     }
 }
 
@@ -173,7 +207,8 @@ fn fits(new: &Place, found: Geometry, geometry: Geometry) -> Result<(), VolumeEr
 }
 
 impl Wish {
-    /// Looks at what is to take the place, without writing anything; the volume may be served meanwhile.
+    /// Looks at what is to take the place, without writing anything; the volume may be served meanwhile. `None` where the
+    /// new one has a place and the old one has none: that was done before.
     ///
     /// # Errors
     ///
@@ -183,18 +218,35 @@ impl Wish {
         event_loop: &Loop,
         folder: &Path,
         description: &Description,
-    ) -> Result<Prepared, VolumeError> {
-        let slot = find(folder, description, &self.old)?;
-        let current = slot.of(description);
-        let prepared = |new: New, may_overwrite: bool| Prepared {
-            slot,
-            old: current.place.clone(),
-            may_overwrite,
-            new,
-            made: Made::default(),
-            has_overwritten: false,
+    ) -> Result<Option<Prepared>, VolumeError> {
+        if description.layout != LayoutKind::Mirror {
+            return refused(format!(
+                "{}: layout single has nothing to copy to another member; copy its file while it is not served, and change \
+                 volume.toml",
+                folder.display()
+            ));
+        }
+        let new_slot = find(folder, description, &self.new);
+        let Some(slot) = find(folder, description, &self.old) else {
+            if new_slot.is_some() {
+                return Ok(None);
+            }
+            let names: Vec<String> = places(description).map(|(_, place)| place.to_string()).collect();
+            let (old, names) = (&self.old, names.join(", "));
+            return refused(format!("{old}: no member or log device has that name; there are {names}"));
         };
-        match find(folder, description, &self.new).ok() {
+        let current = slot.of(description);
+        let prepared = |new: New, may_overwrite: bool| {
+            Some(Prepared {
+                slot,
+                old: current.place.clone(),
+                may_overwrite,
+                new,
+                made: Made::default(),
+                has_overwritten: false,
+            })
+        };
+        match new_slot {
             Some(found) if found == slot => {
                 let is_named = |named: &Place| *named == self.new || is_same(folder, &current.place, named);
                 if !is_same(folder, &current.place, &self.new) && self.new.path().is_some_and(Path::exists) {
@@ -216,12 +268,15 @@ impl Wish {
             Slot::Member(_) => description.member_geometry(),
             Slot::Log(_) => description.log_geometry(),
         };
-        let request = Request {
+        let mut request = Request {
             sparse: self.sparse,
             atomic_sectors: self.atomic_sectors,
             destroy: self.destroy.clone(),
             ..Request::new(folder, description.size_bytes)
         };
+        if self.is_begun(event_loop, description).await {
+            request.destroy.push(self.new.clone());
+        }
         let planned = request.plan_member(self.new.clone(), geometry.size_bytes, "volume")?;
         if !self.sparse {
             Plan { members: vec![planned.clone()], logs: Vec::new() }.check_room()?;
@@ -248,16 +303,26 @@ impl Wish {
         };
         Ok(prepared(new, true))
     }
+
+    /// Whether the new one was made a member of this volume, and not described or rebuilt before a cut.
+    async fn is_begun(&self, event_loop: &Loop, description: &Description) -> bool {
+        let Some(path) = self.new.path() else { return false };
+        let options = DriveOptions { read_only: true, patience: Duration::ZERO, ..DriveOptions::default() };
+        let Ok(drive) = FileDrive::open(event_loop, path, options) else { return false };
+        let found = labels(&drive).await;
+        !found.is_empty() && found.iter().all(|label| label.volume == description.id.0 && label.is_blank)
+    }
 }
 
-/// That nothing there says it is a member or log device of this volume, but for the one at `own`.
+/// That nothing there says it is a member or log device of this volume that holds anything, but for the one at `own`.
 fn check_labels(
     description: &Description,
     found: &[Label],
     own: Option<Slot>,
     new: &Place,
 ) -> Result<(), VolumeError> {
-    let is_other = |label: &&Label| label.volume == description.id.0 && Some(label.slot) != own;
+    let is_other =
+        |label: &&Label| label.volume == description.id.0 && !label.is_blank && Some(label.slot) != own;
     let Some(label) = found.iter().find(is_other) else { return Ok(()) };
     let (described, kind, place) = match label.slot {
         Slot::Member(place) => (description.members.get(place), "member", place),
@@ -286,28 +351,19 @@ impl Slot {
     }
 }
 
-/// Which place has that name: as the description has it, or as it is seen from here.
-fn find(folder: &Path, description: &Description, old: &Place) -> Result<Slot, VolumeError> {
-    if description.layout != LayoutKind::Mirror {
-        return refused(format!(
-            "{}: layout single has nothing to copy to another member; copy its file while it is not served, and change \
-             volume.toml",
-            folder.display()
-        ));
-    }
+/// All members and log devices.
+fn places(description: &Description) -> impl Iterator<Item = (Slot, &Place)> {
     let members = description.members.iter().enumerate();
     let members = members.map(|(place, member)| (Slot::Member(place), &member.place));
     let logs = description.logs.iter().enumerate().map(|(place, log)| (Slot::Log(place), &log.place));
-    let all: Vec<(Slot, &Place)> = members.chain(logs).collect();
-    let by_name = all.iter().find(|(_, place)| *place == old);
-    let found = by_name.or_else(|| all.iter().find(|(_, place)| is_same(folder, place, old)));
-    found.map(|(slot, _)| *slot).map_or_else(
-        || {
-            let names: Vec<String> = all.iter().map(|(_, place)| place.to_string()).collect();
-            refused(format!("{old}: no member or log device has that name; there are {}", names.join(", ")))
-        },
-        Ok,
-    )
+    members.chain(logs)
+}
+
+/// Which of them has that name: as the description has it, or as it is seen from here.
+fn find(folder: &Path, description: &Description, named: &Place) -> Option<Slot> {
+    let by_name = places(description).find(|(_, place)| *place == named);
+    let found = by_name.or_else(|| places(description).find(|(_, place)| is_same(folder, place, named)));
+    found.map(|(slot, _)| slot)
 }
 
 /// Whether a place of the description is one that is named from here.
@@ -366,6 +422,7 @@ impl Replacer {
     ///
     /// Where it cannot be replaced now, or the new one cannot be had; then the old one stays in its place.
     pub async fn replace(&self, replacement: &Replacement) -> Result<(), VolumeError> {
+        let _nobody_else_does = self.mirror.replacing.take().await;
         let (folder, slot) = (self.described.folder(), replacement.slot);
         let place = self.member_place(slot, &replacement.old)?;
         let (new, description) = (&replacement.new, self.described.description());
@@ -378,23 +435,11 @@ impl Replacer {
 
     /// Which member that is, if it is one and is still there.
     fn member_place(&self, slot: Slot, old: &Place) -> Result<usize, VolumeError> {
-        self.check(slot, old)?;
+        check_slot(self.described.folder(), &self.described.description(), slot, old)?;
         match slot {
             Slot::Member(place) => Ok(place),
             Slot::Log(_) => refused(format!(
                 "{}: {old} is a log device, which is replaced while the volume is not served: stop its server first",
-                self.described.folder().display()
-            )),
-        }
-    }
-
-    /// That this can be done as far as the description tells.
-    fn check(&self, slot: Slot, old: &Place) -> Result<(), VolumeError> {
-        let mut description = self.described.description();
-        match slot.of_mut(&mut description) {
-            Some(current) if current.place == *old => Ok(()),
-            _ => refused(format!(
-                "{}: {old} was replaced meanwhile; look at `evenkeel status` and try again",
                 self.described.folder().display()
             )),
         }
@@ -406,6 +451,17 @@ impl Replacer {
                 *member = replacement.new.clone();
             }
         })
+    }
+}
+
+/// That what is to be replaced is still there.
+fn check_slot(folder: &Path, description: &Description, slot: Slot, old: &Place) -> Result<(), VolumeError> {
+    match places(description).any(|it| it == (slot, old)) {
+        true => Ok(()),
+        false => refused(format!(
+            "{}: {old} was replaced meanwhile; look at `evenkeel status` and try again",
+            folder.display()
+        )),
     }
 }
 
@@ -422,7 +478,8 @@ async fn check_drive<D: Device>(
         Slot::Member(_) => ("member", description.members.len()),
         Slot::Log(_) => ("log device", description.logs.len()),
     };
-    match *may_overwrite || found.contains(&Label { volume: description.id.0, slot, places }) {
+    let is_own = |label: &Label| (label.volume, label.slot, label.places) == (description.id.0, slot, places);
+    match *may_overwrite || found.iter().any(is_own) {
         true => Ok(()),
         false => refused(format!(
             "{}: what is there is not this {kind} any more; to overwrite it: --destroy {}",
@@ -432,17 +489,19 @@ async fn check_drive<D: Device>(
     }
 }
 
-/// The same for a volume that nobody serves: it is opened, and closed again. A member is rebuilt, and a log device gets
-/// what it lacks, when the volume is opened next.
+/// The same for a volume that nobody serves: it is opened, if nothing is known to be in the way, and closed again. A member
+/// is rebuilt, and a log device gets what it lacks, when the volume is opened next.
 ///
 /// # Errors
 ///
 /// As [`OpenVolume::open`], [`Prepared::make`] and [`Replacer::replace`].
 pub async fn replace_unserved(
     event_loop: &Loop,
-    folder: &Path,
+    locked: LockedVolume,
     prepared: &mut Prepared,
 ) -> Result<Replacement, VolumeError> {
+    let (folder, description) = (&locked.folder().to_owned(), locked.description());
+    check_slot(folder, &description, prepared.slot, &prepared.old)?;
     // Without turns: nobody reads.
     // An empty log is opened without a member that is given up here by its name.
     let given_up = match prepared.slot {
@@ -451,15 +510,18 @@ pub async fn replace_unserved(
     };
     let ring = RingOptions { policy: Policy::Mixed, given_up, ..RingOptions::default() };
     let options = RunOptions { volume: OpenOptions::default(), ring };
-    let open = OpenVolume::open(event_loop, folder, options).await?;
-    let Some(replacer) = open.replacer() else {
-        return refused(format!("{}: it is no mirror", folder.display()));
+    let no_mirror = || VolumeError::Refused(format!("{}: it is no mirror", folder.display()));
+    let may = async |below: &Below, identity: &Identity| match below {
+        Below::Mirror(mirror) => prepared.check(folder, &description, mirror, identity).await,
+        Below::Single(..) => Err(no_mirror()),
     };
+    let open = locked.open_if(event_loop, options, may).await?;
+    let replacer = open.replacer().ok_or_else(no_mirror)?;
     let done = match prepared.slot {
         Slot::Member(_) => replacer.replace_now(event_loop, prepared).await.map(Some),
         Slot::Log(place) => {
-            let (slot, old) = (prepared.slot, &prepared.old);
-            replacer.check(slot, old).and_then(|()| replacer.check_log(place)).map(|()| None)
+            let others = replacer.mirror.check_other_logs(place);
+            others.map(|()| None).map_err(|source| engine_error(folder, source))
         }
     };
     let closed = open.close().await;
@@ -486,19 +548,6 @@ impl Replacer {
         let replacement = prepared.make(event_loop, |_, _| ()).await?;
         self.replace(&replacement).await?;
         Ok(replacement)
-    }
-
-    /// That another log device holds everything.
-    fn check_log(&self, place: usize) -> Result<(), VolumeError> {
-        let standings = self.mirror.logs.standings();
-        let mut others = standings.iter().enumerate().filter(|(other, _)| *other != place);
-        match others.any(|(_, (standing, _))| *standing == LogStanding::InSync) {
-            true => Ok(()),
-            false => refused(format!(
-                "{}: no other log device holds everything: this one cannot be given up",
-                self.described.folder().display()
-            )),
-        }
     }
 }
 

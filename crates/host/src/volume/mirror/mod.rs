@@ -19,13 +19,16 @@ use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::join;
 use evenkeel_engine::logs::LogStanding;
 use evenkeel_engine::ring::{MemberStatus, RingOptions, Standing};
+use evenkeel_engine::volume::Identity;
 
 use super::VolumeError;
 use super::description::{Description, FILE_NAME, Member};
 use super::devices::{LogDevices, MemberRing};
 use super::member::{MemberDrive, Place, Watch};
+use super::replace::Slot;
 use crate::drive::{DriveOptions, FileDrive};
 use crate::event_loop::{Loop, race};
+use crate::nbd::wait::Turn;
 use crate::path_error::PathError;
 
 pub use drive::MirrorDrive;
@@ -57,6 +60,8 @@ pub struct Mirror {
     members: Roll,
     log_entries: Roll,
     watch: Rc<Watch>,
+    /// Of whoever replaces a member: the next one finds what the one before it came to.
+    pub(super) replacing: Rc<Turn>,
 }
 
 /// One member of an open mirror.
@@ -111,7 +116,9 @@ impl Mirror {
         let watch = Rc::new(Watch::default());
         let event_loop = event_loop.clone();
         let geometry = description.member_geometry();
-        let mirror = Self { event_loop, ring, logs, options, geometry, members, log_entries, watch };
+        let replacing = Rc::new(Turn::default());
+        let mirror =
+            Self { event_loop, ring, logs, options, geometry, members, log_entries, watch, replacing };
         (0..description.members.len()).for_each(|place| mirror.watch_member(place));
         (0..description.logs.len()).for_each(|place| mirror.watch_log(place));
         Ok(mirror)
@@ -213,14 +220,46 @@ impl Mirror {
 
     /// That a member can be given up, as another one holds everything.
     pub(super) fn check_others(&self, place: usize) -> Result<(), Error> {
-        let members = self.ring.members();
-        let mut others = members.iter().enumerate().filter(|(other, _)| *other != place);
-        match others.any(|(_, member)| member.standing == Standing::InSync) {
-            true => Ok(()),
-            false => Err(Error::Unusable(
-                "no other member holds everything: this one cannot be given up".to_owned(),
-            )),
+        check_others(place, "member", self.ring.members().iter().map(|it| it.standing == Standing::InSync))
+    }
+
+    /// The same of a log device.
+    pub(super) fn check_other_logs(&self, place: usize) -> Result<(), Error> {
+        let standings = self.logs.standings();
+        check_others(place, "log device", standings.iter().map(|(it, _)| *it == LogStanding::InSync))
+    }
+
+    /// Both, of a mirror of which nothing was written yet.
+    pub(super) async fn check_others_of(&self, slot: Slot, identity: &Identity) -> Result<(), Error> {
+        match slot {
+            Slot::Member(place) => {
+                let members = self.ring.foresee(identity.volume, identity.home_state).await;
+                if !members.contains(&Standing::InSync) {
+                    return Ok(()); // the volume is not opened then, and says what is missing
+                }
+                check_others(place, "member", members.iter().map(|it| *it == Standing::InSync))
+            }
+            Slot::Log(place) => {
+                // One that lacks records gets them as the volume is opened.
+                let may_hold = |it: LogStanding| matches!(it, LogStanding::InSync | LogStanding::Stale);
+                let standings = self.logs.standings();
+                check_others(place, "log device", standings.iter().map(|(it, _)| may_hold(*it)))
+            }
         }
+    }
+
+    /// What was opened at a place.
+    ///
+    /// # Errors
+    ///
+    /// Why nothing was.
+    pub(super) fn held(&self, slot: Slot) -> Result<Rc<MemberDrive>, VolumeError> {
+        let entry = match slot {
+            Slot::Member(place) => self.members.borrow()[place].clone(),
+            Slot::Log(place) => self.log_entries.borrow()[place].clone(),
+        };
+        let why = entry.why.unwrap_or_default();
+        entry.drive.ok_or_else(|| VolumeError::Refused(format!("{}: {why}", entry.place)))
     }
 
     /// Puts `drive`, which is at `new`, in the place of a member; its rebuild begins.
@@ -267,6 +306,15 @@ impl Mirror {
     fn watch_log(&self, place: usize) {
         let (logs, roll) = (self.logs.clone(), &self.log_entries);
         watch_over(&self.watch, &self.event_loop, roll, place, move |error| logs.leave_out(place, error));
+    }
+}
+
+fn check_others(place: usize, kind: &str, hold_all: impl Iterator<Item = bool>) -> Result<(), Error> {
+    match hold_all.enumerate().any(|(other, holds_all)| other != place && holds_all) {
+        true => Ok(()),
+        false => {
+            Err(Error::Unusable(format!("no other {kind} holds everything: this one cannot be given up")))
+        }
     }
 }
 
