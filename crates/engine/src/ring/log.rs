@@ -170,7 +170,8 @@ impl<E: Env, M: Device> MemberLog<E, M> {
                 let ours = inner.options.log_bytes;
                 return match heads().find(|(_, head)| head.volume == volume && head.log_bytes != ours) {
                     Some((_, RingHead { log_bytes, .. })) => Err(Error::Unusable(format!(
-                        "its members keep {log_bytes} bytes for the log, superblocks included, and its description makes                          that {ours}: put its log_bytes back"
+                        "its members keep {log_bytes} bytes for the log, superblocks included, and its description makes \
+                         that {ours}: put its log_bytes back"
                     ))),
                     None => unusable("none of the ring's members that are there is one"),
                 };
