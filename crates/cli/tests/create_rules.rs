@@ -120,12 +120,12 @@ fn without_room_nothing_is_overwritten_and_nothing_is_begun() {
     let line = format!("create disk --size 64m --log-size 16m --buffer 1m {precious}");
     says(
         &refused_and_nothing_made(&scene, &line),
-        &["small/precious", "33554432 are free", "smaller --size"],
+        &["small/precious", "33554432 are free", "a smaller volume"],
     );
     assert!(scene.bytes("small/precious") == noise(1, 8 << 20));
     // Each would find room, both together do not.
     let line = "create small/disk --size 24m --log-size 16m --buffer 1m";
-    says(&refused_and_nothing_made(&scene, line), &["small/disk", "smaller --size"]);
+    says(&refused_and_nothing_made(&scene, line), &["small/disk", "a smaller volume"]);
     assert_eq!(scene.names("small"), ["precious".to_owned()].into());
     // What a file has it need not find.
     let volume = Volume::create(&scene, &format!("--size 36m --log-size 16m --buffer 1m {precious}"));

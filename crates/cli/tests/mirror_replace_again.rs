@@ -175,3 +175,27 @@ fn of_two_commands_at_once_one_replaces_and_the_other_is_told() {
         assert!(scene.text("disk/volume.toml").contains(&old));
     }
 }
+
+#[test]
+fn of_two_commands_at_once_the_one_that_is_told_has_overwritten_nothing() {
+    let scene = Scene::new();
+    let volume = written(&scene);
+    let server = volume.serve("");
+    let mut old = "member-0".to_owned();
+    for step in 0..6 {
+        let news = [format!("one{step}"), format!("two{step}")];
+        news.iter().for_each(|new| fs::write(scene.path(new), noise(7, 1 << 20)).unwrap());
+        let lines = news.each_ref().map(|new| format!("replace disk {old} {new} {ATOMIC} --destroy {new}"));
+        let both = lines.each_ref().map(|line| started(&scene, line));
+        let ends: Vec<Ran> = lines.iter().zip(both).map(|(line, started)| ran(line, started)).collect();
+        let winner = ends.iter().position(|end| end.code == Some(0)).unwrap_or_else(|| panic!("{ends:?}"));
+        assert_eq!(ends[1 - winner].code, Some(2), "{ends:?}");
+        assert!(scene.bytes(&news[1 - winner]) == noise(7, 1 << 20), "{ends:?}");
+        old = scene.path(&news[winner]).display().to_string();
+        patiently("the end of the rebuild", || {
+            let members = server.status().mirror.unwrap().members;
+            members.iter().all(|member| member.standing == "in-sync").then_some(())
+        });
+    }
+    is_whole(&volume, server);
+}

@@ -197,7 +197,7 @@ fn without_its_member_a_volume_is_not_opened_and_nothing_is_made() {
     let planned = scene.done(&format!("create disk {NEAR} --member {uri} --destroy {uri} --dry-run")).stdout;
     says(&planned, &[&uri, "what it holds would be lost"]);
     let refused = scene.refused(&format!("create disk --size 1g --member {uri} --destroy {uri}"));
-    says(&refused, &[&uri, "it has 67108864 bytes", "choose a smaller --size"]);
+    says(&refused, &[&uri, "it has 67108864 bytes", "choose a larger one"]);
     let other = uri.replace("///?", "///another?");
     let refused = scene.refused(&format!("create disk {NEAR} --member {other} --destroy {other}"));
     says(&refused, &[&other, "cannot connect", "no export"]);

@@ -41,7 +41,9 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
         open.close().await?;
         Ok::<_, VolumeError>(Some((looked, replayed)))
     })?;
-    let Some((Looked { report, copies }, replayed)) = found else { return Err(Failure::Interrupted) };
+    let Some((Looked { report, copies }, replayed)) = found else {
+        return Err(Failure::Stopped("interrupted; it was not read to its end".to_owned()));
+    };
     say(&recovered(replayed))?;
     say(&format!(
         "{}: {} pages checked, {} without contents, {} damaged\n",

@@ -71,7 +71,7 @@ pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
         },
     ));
     bar.borrow().finish_and_clear();
-    let Some(made) = made else { return Err(Failure::Interrupted) };
+    let Some(made) = made else { return Err(interrupted(&plan)) };
     let description = made?;
     let mut text = told(&request, &plan, "made", "is lost");
     let is_atomic = description.members.iter().all(|member| member.atomic_sectors);
@@ -98,6 +98,19 @@ pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
     )
     .expect("a string takes all");
     say(&text).map_err(|failure| Failure::No(format!("{}: it is made, and {failure}", args.volume.display())))
+}
+
+/// What is said of a creation that was given up.
+fn interrupted(plan: &Plan) -> Failure {
+    let overwritten = plan.places().filter(|member| member.overwrites);
+    let overwritten: Vec<String> = overwritten.map(|member| member.place.to_string()).collect();
+    match overwritten.is_empty() {
+        true => Failure::Interrupted,
+        false => Failure::Stopped(format!(
+            "interrupted; nothing was left behind, but what was on {} may be lost",
+            overwritten.join(" and ")
+        )),
+    }
 }
 
 fn told(request: &Request, plan: &Plan, made: &str, lost: &str) -> String {

@@ -3,7 +3,7 @@
 use evenkeel_host::event_loop::{Backend, EventLoop, Loop, Signals, race};
 use evenkeel_host::service::control;
 use evenkeel_host::volume::description::Description;
-use evenkeel_host::volume::replace::{Prepared, Replacement, Slot, Wish, replace_unserved};
+use evenkeel_host::volume::replace::{Prepared, Replacement, Replacing, Slot, Wish, replace_unserved};
 use evenkeel_host::volume::{LockedVolume, VolumeError};
 
 use super::{event_loop, progress_bar, quoted};
@@ -13,6 +13,7 @@ use crate::stdout::say;
 
 /// Puts another drive in the place of a member or log device.
 pub(crate) fn run(args: &ReplaceArgs) -> Result<(), Failure> {
+    let _nobody_else_does = Replacing::begin(&args.volume, &args.old)?;
     // Until it is done, unless a server does it: nobody else opens the volume, or replaces the same.
     let (locked, description) = match LockedVolume::lock(&args.volume) {
         Ok(locked) => {

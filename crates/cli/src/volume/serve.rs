@@ -88,7 +88,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let ended = event_loop.block_on(service::run(&handle, &args.volume, options, tell));
     match ended {
         Ok(Ended::Closed) => Ok(()),
-        Ok(Ended::BeforeServing) => Err(Failure::Interrupted),
+        Ok(Ended::BeforeServing) => {
+            Err(Failure::Stopped("interrupted before it was served; nothing is lost".to_owned()))
+        }
         Ok(Ended::AtOnce) => {
             mention("ended at once: what was acknowledged is kept until the next start");
             // Nothing is waited for: what is under way ends with the process, as after a kill.

@@ -173,7 +173,7 @@ impl<E: Env, M: Device> MemberLog<E, M> {
                         "its members keep {log_bytes} bytes for the log, superblocks included, and its description makes \
                          that {ours}: put its log_bytes back"
                     ))),
-                    None => unusable("none of the ring's members that are there is one"),
+                    None => unusable("its log is on its members, and none that is there has any of it"),
                 };
             }
             Err(Unclear::Missing(missing)) => {

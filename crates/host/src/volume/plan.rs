@@ -352,7 +352,7 @@ impl PlannedMember {
         let (place, needed) = (&self.place, self.bytes);
         match size_bytes < needed {
             true => refused(format!(
-                "{place}: it has {size_bytes} bytes, and {needed} are needed; choose a smaller --size"
+                "{place}: it has {size_bytes} bytes, and {needed} are needed; choose a larger one, or a smaller volume"
             )),
             false => Ok(()),
         }
@@ -425,8 +425,8 @@ impl Plan {
             let Ok((size, free)) = space_bytes(&above) else { continue };
             if size > 0 && free < *sum {
                 return refused(format!(
-                    "{}: {sum} bytes of room are needed there, and {free} are free; choose a smaller --size or another \
-                     place, or --sparse",
+                    "{}: {sum} bytes of room are needed there, and {free} are free; choose another place, a smaller \
+                     volume, or --sparse",
                     member.place
                 ));
             }

@@ -10,8 +10,10 @@
 //!    nothing, and is known by its head; once it is described, nothing is left to do.
 //! 5. A volume that nobody serves is opened once nothing is known to keep the replacement from being done: what is
 //!    refused before leaves every device as it was, and who is away still counts.
-//! 6. Of several that replace the same, one at a time looks and does it: the others are told.
+//! 6. One at a time looks and does it ([`Replacing`]), and a server does one at a time: the others are told, and have
+//!    overwritten nothing.
 
+use std::fs::File;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -22,6 +24,7 @@ use evenkeel_engine::logs::found_log;
 use evenkeel_engine::options::OpenOptions;
 use evenkeel_engine::ring::{Policy, RingOptions};
 use evenkeel_engine::volume::Identity;
+use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use super::create::{Made, Request, describe, make_member};
@@ -34,6 +37,33 @@ use super::plan::{Inode, Plan, PlannedMember};
 use super::{Below, LockedVolume, OpenVolume, RunOptions, VolumeError};
 use crate::drive::{DriveOptions, FileDrive};
 use crate::event_loop::Loop;
+use crate::path_error::PathError;
+
+/// The right to replace something of a volume, which one process has at a time: what another makes or overwrites meanwhile
+/// would be for nothing.
+#[derive(Debug)]
+pub struct Replacing {
+    _lock: Option<File>,
+}
+
+impl Replacing {
+    /// Takes it, where there is such a folder.
+    ///
+    /// # Errors
+    ///
+    /// [`VolumeError::Refused`] while another process has it; that of the system where it cannot be told.
+    pub fn begin(folder: &Path, old: &Place) -> Result<Self, VolumeError> {
+        let Ok(file) = File::open(folder) else { return Ok(Self { _lock: None }) };
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self { _lock: Some(file) }),
+            Err(rustix::io::Errno::WOULDBLOCK) => refused(format!(
+                "{}: another `evenkeel replace` is at work there; replace {old} once that has ended",
+                folder.display()
+            )),
+            Err(error) => Err(PathError::new(folder, "cannot lock", error.into()).into()),
+        }
+    }
+}
 
 /// What is to be replaced, and by what.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -105,14 +105,14 @@ impl Mirror {
         };
         let (drives, members) = all(&description.members, description.member_geometry()).await?;
         let (log_drives, log_entries) = all(&description.logs, description.log_geometry()).await?;
-        let unusable = |error: Error, roll: &Roll| {
-            VolumeError::Refused(format!("{}: {error}{}", folder.display(), missing(roll)))
+        let unusable = |error: Error| {
+            let missing = format!("{}{}", missing(&members), missing(&log_entries));
+            VolumeError::Refused(format!("{}: {error}{missing}", folder.display()))
         };
-        let ring = MemberRing::new(event_loop.clone(), drives, options)
-            .map_err(|error| unusable(error, &members))?;
+        let ring = MemberRing::new(event_loop.clone(), drives, options).map_err(unusable)?;
         let logs = LogDevices::open(event_loop.clone(), log_drives, ring.clone(), limit_ns)
             .await
-            .map_err(|error| unusable(error, &log_entries))?;
+            .map_err(unusable)?;
         let watch = Rc::new(Watch::default());
         let event_loop = event_loop.clone();
         let geometry = description.member_geometry();
