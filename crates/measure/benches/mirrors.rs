@@ -1,6 +1,8 @@
 //! Reads of mirrors while a trace writes to them, in virtual time:
 //! `cargo bench -p evenkeel-measure --bench mirrors -- [PRESET]... [reads=N] [members=N] [speed=X] [trace=FILE]
-//! [policy=NAME]`.
+//! [policy=NAME] [volume=MIB]`.
+//!
+//! A larger volume has as much more room for what members have not written yet: half of it is its log.
 //!
 //! For each preset and each trace with reads and writes the trace is played faster until plain replication blocks reads
 //! for a quarter of the time; then every policy has it at that speed, and its reads are compared with those of the trace
@@ -37,6 +39,7 @@ struct Wanted {
     members: usize,
     speed: Option<f64>,
     policies: Vec<String>,
+    volume_bytes: u64,
 }
 
 impl Wanted {
@@ -48,12 +51,14 @@ impl Wanted {
             members: 2,
             speed: None,
             policies: Vec::new(),
+            volume_bytes: VOLUME_BYTES,
         };
         for word in words.filter(|word| !word.starts_with('-')) {
             match word.split_once('=') {
                 Some(("reads", number)) => wanted.reads = number.parse().expect("reads=N"),
                 Some(("members", number)) => wanted.members = number.parse().expect("members=N"),
                 Some(("speed", number)) => wanted.speed = Some(number.parse().expect("speed=X")),
+                Some(("volume", mib)) => wanted.volume_bytes = mib.parse::<u64>().expect("volume=MIB") << 20,
                 Some(("policy", name)) => wanted.policies.push(name.to_owned()),
                 Some(("trace", file)) => wanted.traces.push(file.to_owned()),
                 _ => wanted.presets.push(word),
@@ -93,9 +98,10 @@ fn told(name: &str, played: &Played, alone: &Played) {
 }
 
 fn stage(preset: &str, trace: &Path, wanted: &Wanted) {
-    let requests = Requests::read(trace, VOLUME_BYTES).expect("a trace");
+    let requests = Requests::read(trace, wanted.volume_bytes).expect("a trace");
     let (reads, writes) = requests.counts();
-    let stage = Stage::new(preset, wanted.members, requests).expect("drives of that name");
+    let stage =
+        Stage::new(preset, wanted.members, requests, wanted.volume_bytes).expect("drives of that name");
     let tried =
         |speed: f64, blocked: f64| eprintln!("# {speed:.0} times as fast: blocked {:.1} %", blocked * 100.0);
     let find = || stage.speed(wanted.reads.min(QUICK_READS), &Work::new(1, &Silent), tried);

@@ -6,7 +6,7 @@ use super::bed::{Bed, Plan};
 use super::trace::{Play, Played, Requests};
 use crate::reproduce::{Halted, Work};
 
-/// Bytes of the volume.
+/// Bytes of the volume, unless another size is asked for.
 pub const VOLUME_BYTES: u64 = 512 << 20;
 
 /// The share of time that reads are to be blocked under plain replication.
@@ -39,18 +39,19 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// A volume of [`VOLUME_BYTES`] on as many drives as `members`, twice as large each.
+    /// A volume of `volume_bytes` on as many drives as `members`, twice as large each. Its log has half of them, and memory
+    /// room for a quarter of them that are not home.
     ///
     /// # Errors
     ///
     /// [`Halted::Unavailable`] where there are no such drives.
-    pub fn new(preset: &str, members: usize, requests: Requests) -> Result<Self, Halted> {
+    pub fn new(preset: &str, members: usize, requests: Requests, volume_bytes: u64) -> Result<Self, Halted> {
         let plan = Plan {
             preset: preset.to_owned(),
             members,
-            drive_bytes: 2 * VOLUME_BYTES,
-            volume_bytes: VOLUME_BYTES,
-            log_bytes: VOLUME_BYTES / 2,
+            drive_bytes: 2 * volume_bytes,
+            volume_bytes,
+            log_bytes: volume_bytes / 2,
             seed: 7,
         };
         let mut stage = Self { bed: Bed::new(plan)?, requests, long_ns: u64::MAX };

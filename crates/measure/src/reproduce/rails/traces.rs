@@ -104,7 +104,7 @@ fn point(file: &Path, settings: &Settings, work: &Work<'_>) -> Result<Option<Poi
     if reads == 0 || writes == 0 {
         return Ok(None);
     }
-    let stage = Stage::new(PRESET, MEMBERS, requests)?;
+    let stage = Stage::new(PRESET, MEMBERS, requests, VOLUME_BYTES)?;
     let reads = settings.pick(200_000, 20_000);
     let speed = stage.speed(settings.pick(100_000, 20_000), work, |_, _| {})?;
     let play = |policy, reads_only| {
