@@ -33,6 +33,9 @@ use crate::path_error::PathError;
 
 pub use drive::MirrorDrive;
 
+/// How long whoever made or looked at a drive just now may still hold it: the kernel closes what was used a little later.
+const LEAVING: Duration = Duration::from_millis(250);
+
 /// A member or log device that there should be, and why it takes no part, as far as this side knows.
 #[derive(Debug, Clone)]
 struct Entry {
@@ -186,7 +189,7 @@ impl Mirror {
         }
     }
 
-    /// Opens what is to be the member at `place`, without waiting for who has it: the volume is served meanwhile.
+    /// Opens what is to be the member at `place`, and hardly waits for who has it: the volume is served meanwhile.
     pub(super) async fn open_member(
         &self,
         folder: &Path,
@@ -200,7 +203,7 @@ impl Mirror {
         if let Some(drive) = held.filter(is_of_use) {
             return MirrorDrive::new(drive, self.geometry).map_err(refused);
         }
-        let options = DriveOptions { patience: Duration::ZERO, ..new.options() };
+        let options = DriveOptions { patience: LEAVING, ..new.options() };
         match open_one(&self.event_loop, folder, new, options, self.geometry, self.options.answer_max_ns)
             .await
         {
@@ -213,7 +216,7 @@ impl Mirror {
     /// That what is at `new` can be opened from here, though it may have another size yet.
     pub(super) fn try_open(&self, folder: &Path, new: &Member) -> Result<(), VolumeError> {
         let Place::Path(path) = new.place.within(folder) else { return Ok(()) };
-        let options = DriveOptions { patience: Duration::ZERO, ..new.options() };
+        let options = DriveOptions { patience: LEAVING, ..new.options() };
         FileDrive::open(&self.event_loop, &path, options)?;
         Ok(())
     }
