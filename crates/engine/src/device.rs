@@ -193,7 +193,7 @@ pub trait Device: 'static {
 
     /// The superblock of this generation is durable. Whatever the device writes of itself from now on may say so: whoever
     /// later finds none but older ones knows that it was lost.
-    fn has_superblock(&self, _generation: u64) {}
+    fn note_superblock(&self, _generation: u64) {}
 
     /// The opening that [`Self::resume`] spoke of has its superblock, and nothing was acknowledged in it yet.
     fn begins(&self) -> impl Future<Output = Result<(), DeviceError>> {

@@ -117,8 +117,8 @@ impl<A: Device, B: Device> Device for Either<A, B> {
         of_either!(self, it => it.resume(remembered, epoch).await)
     }
 
-    fn has_superblock(&self, generation: u64) {
-        of_either!(self, it => it.has_superblock(generation));
+    fn note_superblock(&self, generation: u64) {
+        of_either!(self, it => it.note_superblock(generation));
     }
 
     async fn begins(&self) -> Result<(), DeviceError> {

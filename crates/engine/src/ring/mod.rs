@@ -675,7 +675,7 @@ impl<E: Env, M: Device> Device for Ring<E, M> {
         ring.write_heads().await
     }
 
-    fn has_superblock(&self, generation: u64) {
+    fn note_superblock(&self, generation: u64) {
         self.0.superblock.set(generation);
     }
 

@@ -116,7 +116,7 @@ impl<H: Device, L: Device> Superblocks<H, L> {
         change(&mut next);
         next.generation += 1;
         write_generation(&*self.home, &*self.log, &next).await?;
-        self.home.has_superblock(next.generation);
+        self.home.note_superblock(next.generation);
         add(&self.counters.table_bytes, 2 * PAGE_BYTES);
         self.previous.set(Some(self.current.replace(next)));
         Ok(())
