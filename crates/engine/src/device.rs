@@ -195,6 +195,9 @@ pub trait Device: 'static {
     /// later finds none but older ones knows that it was lost.
     fn note_superblock(&self, _generation: u64) {}
 
+    /// How full, of 1, is what holds the writes that are not home here yet: the log, or memory.
+    fn note_fill(&self, _fill: f64) {}
+
     /// The opening that [`Self::resume`] spoke of has its superblock, and nothing was acknowledged in it yet.
     fn begins(&self) -> impl Future<Output = Result<(), DeviceError>> {
         ready(Ok(()))

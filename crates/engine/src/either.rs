@@ -121,6 +121,10 @@ impl<A: Device, B: Device> Device for Either<A, B> {
         of_either!(self, it => it.note_superblock(generation));
     }
 
+    fn note_fill(&self, fill: f64) {
+        of_either!(self, it => it.note_fill(fill));
+    }
+
     async fn begins(&self) -> Result<(), DeviceError> {
         of_either!(self, it => it.begins().await)
     }

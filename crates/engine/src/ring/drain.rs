@@ -25,6 +25,21 @@ pub(super) struct Drain {
     busy_ns: Cell<u64>,
 }
 
+/// Bytes, and the time of being busy with them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Took {
+    bytes: u64,
+    busy_ns: u64,
+}
+
+/// Bytes that these took in a second of being busy, at their mean; 0 before the first.
+pub(super) fn bytes_per_s(took: impl IntoIterator<Item = Took>) -> u64 {
+    let sum =
+        |(bytes, busy_ns), took: Took| (bytes + u128::from(took.bytes), busy_ns + u128::from(took.busy_ns));
+    let (bytes, busy_ns) = took.into_iter().fold((0, 0), sum);
+    u64::try_from((bytes * 1_000_000_000).checked_div(busy_ns).unwrap_or(0)).unwrap_or(u64::MAX)
+}
+
 /// Something under way, until this is dropped.
 pub(super) struct Busy<'a, E: Env> {
     env: &'a E,
@@ -41,9 +56,12 @@ impl Drain {
 
     /// Bytes taken in a second of being busy; 0 before the first.
     pub(super) fn bytes_per_s(&self, now_ns: u64) -> u64 {
-        let busy_ns = self.busy_ns.get() + self.since_known_ns(now_ns);
-        let per_s = (u128::from(self.bytes.get()) * 1_000_000_000).checked_div(u128::from(busy_ns));
-        u64::try_from(per_s.unwrap_or(0)).unwrap_or(u64::MAX)
+        bytes_per_s([self.took(now_ns)])
+    }
+
+    /// What was taken, and in how long.
+    pub(super) fn took(&self, now_ns: u64) -> Took {
+        Took { bytes: self.bytes.get(), busy_ns: self.busy_ns.get() + self.since_known_ns(now_ns) }
     }
 
     fn since_known_ns(&self, now_ns: u64) -> u64 {
@@ -141,6 +159,17 @@ mod tests {
         second.took(500);
         drop(second);
         assert_eq!(drain.bytes_per_s(clock.now_ns()), 50_000);
+    }
+
+    #[test]
+    fn several_take_what_they_took_in_the_time_that_each_was_busy() {
+        let (quick, slow, idle) = (Rc::<Drain>::default(), Rc::<Drain>::default(), Rc::<Drain>::default());
+        let clock = Clock::default();
+        take(&quick, &clock, 10, 3000);
+        take(&slow, &clock, 30, 1000);
+        let of_all = [&quick, &slow, &idle].map(|drain| drain.took(clock.now_ns()));
+        assert_eq!(bytes_per_s(of_all), 100_000);
+        assert_eq!(bytes_per_s([idle.took(clock.now_ns())]), 0);
     }
 
     #[test]

@@ -65,8 +65,6 @@ pub(super) struct Member<M> {
     head_turn: RefCell<Rc<HeadTurn>>,
     /// Why it was left out, if it failed in this run.
     pub(super) failure: RefCell<Option<DeviceError>>,
-    /// Bytes written to it and how long it was writing, over its last turns.
-    pub(super) drained: Cell<(u64, u64)>,
     /// What the device in its place took.
     pub(super) drain: RefCell<Rc<Drain>>,
     pub(super) read_bytes: Cell<u64>,
@@ -114,7 +112,6 @@ impl<M: Device> Member<M> {
             head: Cell::default(),
             head_turn: RefCell::default(),
             failure: RefCell::default(),
-            drained: Cell::default(),
             drain: RefCell::default(),
             read_bytes: Cell::default(),
             written_bytes: Cell::default(),

@@ -21,6 +21,7 @@
 //! 5. Overlapping writes reach a member in the order of their coming; bytes that are put once more, to mend or to
 //!    rebuild, never overtake or undo a write.
 
+mod backlog;
 mod copying;
 mod drain;
 mod gate;
@@ -178,6 +179,8 @@ struct Inner<E, M> {
     /// Whose turn comes next.
     next_writer: Cell<usize>,
     window: RefCell<window::Window>,
+    /// What the members have to take home, and the room there is for it.
+    backlog: backlog::Backlog,
     /// Who knows the sums of what the members hold.
     judge: RefCell<Option<Weak<dyn Judge>>>,
     /// Something came, ended, or changed its role.
@@ -269,6 +272,7 @@ impl<E: Env, M: Device> Ring<E, M> {
             reads_before: Cell::default(),
             next_writer: Cell::default(),
             window: RefCell::new(window),
+            backlog: backlog::Backlog::default(),
             judge: RefCell::default(),
             changed: Rc::default(),
         })))
@@ -677,6 +681,10 @@ impl<E: Env, M: Device> Device for Ring<E, M> {
 
     fn note_superblock(&self, generation: u64) {
         self.0.superblock.set(generation);
+    }
+
+    fn note_fill(&self, fill: f64) {
+        self.0.backlog.note_fill(fill);
     }
 
     async fn ends(&self) -> Result<(), DeviceError> {

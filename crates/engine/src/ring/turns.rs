@@ -14,7 +14,7 @@ use std::rc::{Rc, Weak};
 
 use super::member::{Member, Role, Standing};
 use super::window::Load;
-use super::{Inner, Policy, Ring};
+use super::{Inner, Policy, Ring, drain};
 use crate::device::Device;
 use crate::env::Env;
 use crate::join;
@@ -115,15 +115,22 @@ impl<E: Env, M: Device> Inner<E, M> {
     }
 
     fn load(&self, members: usize) -> Load {
-        let turns_of = |member: &Member<M>| {
-            let (bytes, took_ns) = member.drained.get();
-            let a_turn = bytes as f64 / (took_ns.max(1) as f64) * self.options.turn_ns as f64;
-            if bytes == 0 { 0.0 } else { member.gate.queued_bytes() as f64 / a_turn }
-        };
-        let in_sync = self.members.iter().filter(|member| member.is_in_sync());
-        let backlog_turns = in_sync.map(turns_of).fold(0.0, f64::max);
+        let forecast = self.backlog.forecast(self.env.now_ns(), self.needed_s());
         let reads = self.reads.get();
-        Load { members, reads: reads - self.reads_before.replace(reads), backlog_turns }
+        Load { members, reads: reads - self.reads_before.replace(reads), forecast }
+    }
+
+    /// How long the members need for what waits for them, one after the other.
+    fn needed_s(&self) -> f64 {
+        let in_sync = || self.members.iter().filter(|member| member.is_in_sync());
+        let now_ns = self.env.now_ns();
+        // All together are known better than each: some may not have had a turn of late.
+        let bytes_per_s = drain::bytes_per_s(in_sync().map(|member| member.drain.borrow().took(now_ns)));
+        let seconds_of = |member: &Member<M>| match member.gate.queued_bytes() {
+            0 => 0.0,
+            queued => queued as f64 / bytes_per_s as f64 + member.looks.rested_ns.get() as f64 / 1e9,
+        };
+        if bytes_per_s == 0 { 0.0 } else { in_sync().map(seconds_of).sum() }
     }
 
     /// Whether members rest behind their turns: others are read meanwhile.
@@ -153,8 +160,6 @@ impl<E: Env, M: Device> Inner<E, M> {
             Policy::ReadAround => QUANTUM_NS,
             _ => self.options.turn_ns,
         };
-        let began_ns = self.env.now_ns();
-        let before: Vec<u64> = writers.iter().map(|&place| self.members[place].written_bytes.get()).collect();
         // Whoever had a record written has another one soon: its turn lasts.
         let is_done = |place: &usize| {
             let Member { gate, region, .. } = &self.members[*place];
@@ -164,13 +169,6 @@ impl<E: Env, M: Device> Inner<E, M> {
         };
         let all_done = self.changed.until(|| writers.iter().all(is_done).then_some(()));
         join::first(all_done, self.env.sleep(turn_ns)).await;
-        let took_ns = self.env.now_ns().saturating_sub(began_ns);
-        for (&place, before) in writers.iter().zip(before) {
-            let drained = &self.members[place].drained;
-            let (bytes, ns) = drained.get();
-            // A mean that forgets half of itself with each turn.
-            drained.set((bytes / 2 + self.members[place].written_bytes.get() - before, ns / 2 + took_ns));
-        }
     }
 
     async fn leave(&self, place: usize) {

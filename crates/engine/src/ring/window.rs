@@ -7,15 +7,18 @@
 //! 3. When nobody has read for long, and those that write have fallen behind, all write; the first read ends that with
 //!    the turn.
 
+use super::backlog::Forecast;
+
 /// When to change how many members read.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WindowOptions {
     /// How many read as long as anybody does; `None` to choose by the load.
     pub fixed: Option<usize>,
-    /// Turns that a member needs for what waits for it, beyond which writers are too few.
-    pub behind_turns: f64,
-    /// And below which they are more than enough.
-    pub ahead_turns: f64,
+    /// How full, of 1, the room for what is not home would be once the members have taken home what waits for them, beyond
+    /// which writers are too few.
+    pub behind_fill: f64,
+    /// And below which one writer fewer is enough, as full as it would be then.
+    pub ahead_fill: f64,
     /// So many turns one after another must say the same before it is heeded: too few writers,
     pub patience_behind: u32,
     /// or too many.
@@ -28,8 +31,8 @@ impl Default for WindowOptions {
     fn default() -> Self {
         Self {
             fixed: None,
-            behind_turns: 2.0,
-            ahead_turns: 0.75,
+            behind_fill: 1.1,
+            ahead_fill: 0.9,
             patience_behind: 2,
             patience_ahead: 6,
             unread_turns: 30,
@@ -44,8 +47,8 @@ pub(super) struct Load {
     pub(super) members: usize,
     /// Reads.
     pub(super) reads: u64,
-    /// Turns that the member with the longest queue needs for it.
-    pub(super) backlog_turns: f64,
+    /// How full the room for what is not home gets.
+    pub(super) forecast: Forecast,
 }
 
 /// How many members read, turn by turn.
@@ -70,7 +73,7 @@ impl Window {
     pub(super) fn readers(&mut self, load: Load) -> usize {
         let most = load.members.saturating_sub(1);
         self.unread = if load.reads == 0 { self.unread.saturating_add(1) } else { 0 };
-        self.note_backlog(load.backlog_turns);
+        self.note(load);
         let is_unread = self.unread >= self.options.unread_turns;
         self.all_write = is_unread && (self.all_write || self.behind >= self.options.patience_behind);
         if self.all_write {
@@ -90,9 +93,12 @@ impl Window {
         load.members.saturating_sub(1 + self.more_writers)
     }
 
-    fn note_backlog(&mut self, turns: f64) {
-        self.behind = if turns > self.options.behind_turns { self.behind + 1 } else { 0 };
-        self.ahead = if turns < self.options.ahead_turns { self.ahead + 1 } else { 0 };
+    fn note(&mut self, Load { members, forecast, .. }: Load) {
+        let writers = if self.all_write { members } else { 1 + self.more_writers };
+        let is_behind = forecast.is_full || forecast.fill_with(writers) > self.options.behind_fill;
+        let is_ahead = !forecast.is_full && forecast.fill_with(writers - 1) < self.options.ahead_fill;
+        self.behind = if is_behind { self.behind + 1 } else { 0 };
+        self.ahead = if is_ahead { self.ahead + 1 } else { 0 };
     }
 }
 
@@ -102,19 +108,28 @@ mod tests {
 
     use super::*;
 
-    fn load(members: usize, reads: u64, backlog_turns: f64) -> Load {
-        Load { members, reads, backlog_turns }
+    /// A load whose writes fill the room so far, by the time that one writer alone has taken them home.
+    fn load(members: usize, reads: u64, fill_then: f64) -> Load {
+        Load { members, reads, forecast: Forecast { is_full: false, fill: 0.0, more: fill_then } }
     }
 
     #[test]
     fn writers_that_stay_behind_get_help_and_give_it_back_only_after_long() {
         let mut window = Window::new(WindowOptions::default());
-        let mut readers = |backlog: f64, turns: usize| {
-            (0..turns).map(|_| window.readers(load(4, 9, backlog))).collect::<Vec<_>>()
+        let mut readers = |fill_then: f64, turns: usize| {
+            (0..turns).map(|_| window.readers(load(4, 9, fill_then))).collect::<Vec<_>>()
         };
         assert_eq!(readers(5.0, 5), [3, 2, 2, 1, 1], "one always reads");
-        assert_eq!(readers(1.0, 9), [1; 9], "neither behind nor ahead: nothing changes");
-        assert_eq!(readers(0.1, 12), [1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 3]);
+        assert_eq!(readers(2.5, 9), [1; 9], "three are enough, two are not: nothing changes");
+        assert_eq!(readers(1.5, 20)[19], 2, "two are enough, one is not");
+        assert_eq!(readers(0.5, 7), [2, 2, 2, 2, 2, 3, 3]);
+    }
+
+    #[test]
+    fn room_that_is_full_is_behind_though_it_grows_no_more() {
+        let mut window = Window::new(WindowOptions::default());
+        let full = Load { members: 3, reads: 9, forecast: Forecast { is_full: true, fill: 1.0, more: 0.0 } };
+        assert_eq!((0..20).map(|_| window.readers(full)).collect::<Vec<_>>()[..3], [2, 1, 1]);
     }
 
     #[test]
@@ -130,12 +145,12 @@ mod tests {
         let options = WindowOptions { unread_turns: 4, fixed: Some(2), ..WindowOptions::default() };
         let readers = |loads: [(u64, f64); 8]| {
             let mut window = Window::new(options);
-            loads.map(|(reads, backlog)| window.readers(load(3, reads, backlog)))
+            loads.map(|(reads, fill_then)| window.readers(load(3, reads, fill_then)))
         };
         let read = [5, 0, 0, 0, 0, 0, 1, 0];
-        assert_eq!(readers(read.map(|reads| (reads, 3.0))), [2, 2, 2, 2, 0, 0, 2, 2]);
+        assert_eq!(readers(read.map(|reads| (reads, 4.0))), [2, 2, 2, 2, 0, 0, 2, 2]);
         assert_eq!(readers(read.map(|reads| (reads, 1.0))), [2; 8], "one writer is enough");
-        let mut caught_up = read.map(|reads| (reads, 3.0));
+        let mut caught_up = read.map(|reads| (reads, 4.0));
         caught_up[5] = (0, 0.0);
         assert_eq!(readers(caught_up), [2, 2, 2, 2, 0, 0, 2, 2], "what all do is enough for all");
     }
@@ -147,8 +162,8 @@ mod tests {
             fixed in proptest::option::of(0..8usize),
         ) {
             let mut window = Window::new(WindowOptions { fixed, ..WindowOptions::default() });
-            for (members, reads, backlog_turns) in loads {
-                let readers = window.readers(load(members, reads, backlog_turns));
+            for (members, reads, fill_then) in loads {
+                let readers = window.readers(load(members, reads, fill_then));
                 prop_assert!(readers < members, "somebody writes");
                 let must_read = members > 1 && reads > 0 && fixed != Some(0);
                 prop_assert!(!must_read || readers > 0, "somebody reads");

@@ -66,6 +66,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         if self.home.device.state().is_some() {
             let took_ns = self.env.now_ns().saturating_sub(began_ns);
             self.throttle.note_drained(pages.len() as u64 * PAGE_BYTES, took_ns);
+            self.note_fill();
         }
         if taken_home.is_err() {
             sums.keep(); // nobody knows which of them are home; what memory holds can still be read

@@ -435,9 +435,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         if self.home.device.state().is_none() {
             return;
         }
-        let of = |used: u64, max: u64| used as f64 / max.max(1) as f64;
-        let fill = of(self.log.used_bytes(), self.limits.commit_used_max)
-            .max(of(self.home.dirty_pages() as u64, self.limits.dirty_pages_max as u64));
+        let fill = self.note_fill();
         let now_ns = self.env.now_ns();
         let until_ns = self.throttle.admit(now_ns, bytes, fill);
         if until_ns > now_ns {
@@ -445,6 +443,15 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             add(&self.counters.throttled_ns, until_ns - now_ns);
             self.env.sleep(until_ns - now_ns).await;
         }
+    }
+
+    /// Tells the home device how full the fullest of log and memory is, of 1.
+    fn note_fill(&self) -> f64 {
+        let of = |used: u64, max: u64| used as f64 / max.max(1) as f64;
+        let fill = of(self.log.used_bytes(), self.limits.commit_used_max)
+            .max(of(self.home.dirty_pages() as u64, self.limits.dirty_pages_max as u64));
+        self.home.device.note_fill(fill);
+        fill
     }
 
     /// Lays what is acknowledged and not durable over committed bytes.

@@ -249,6 +249,7 @@ impl State {
             self.env.sleep(1_000_000).await;
         }
         self.cached.set(self.cached.get() + REQUEST_BYTES);
+        self.ring.note_fill(self.cached.get() as f64 / self.cache_bytes as f64);
         let state = Rc::clone(&self);
         self.env.spawn(async move {
             state.ring.write(offset, &state.bytes, Durability::Buffered).await.expect("healthy drives");
