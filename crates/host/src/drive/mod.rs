@@ -106,6 +106,35 @@ impl FileDrive {
         &self.0.path
     }
 
+    /// Whether its path leads to it, and to no other file; to the same device by another node of it, too.
+    pub fn is_still_at_its_path(&self) -> bool {
+        let (Ok(ours), Ok(there)) = (rustix::fs::fstat(&self.0.file), rustix::fs::stat(&self.0.path)) else {
+            return false;
+        };
+        match self.0.is_block_device {
+            true => ours.st_rdev == there.st_rdev,
+            false => (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino),
+        }
+    }
+
+    /// Gives a file that was cut short since it was opened its length again, and its room if it is to keep that.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system; `StorageFull` where there is no room.
+    pub async fn restore_length(&self) -> io::Result<()> {
+        let state = &*self.0;
+        let found = rustix::fs::fstat(&state.file)?;
+        let size_bytes = state.geometry.size_bytes;
+        if state.is_block_device || u64::try_from(found.st_size).is_ok_and(|found| found >= size_bytes) {
+            return Ok(());
+        }
+        if state.discards.get() {
+            return Ok(rustix::fs::ftruncate(&state.file, size_bytes)?);
+        }
+        state.event_loop.fallocate(&state.file, FallocateFlags::empty(), 0, size_bytes).await
+    }
+
     /// Whether transfers go past the page cache.
     pub fn is_direct(&self) -> bool {
         self.0.direct

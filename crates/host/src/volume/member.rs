@@ -163,6 +163,14 @@ impl MemberDrive {
             Self::Nbd(drive) => drive.client().failure(),
         }
     }
+
+    /// Whether its place still leads to it: a file may have been removed, and another made under its name.
+    pub(super) fn is_still_at_its_place(&self) -> bool {
+        match self {
+            Self::File(drive) => drive.is_still_at_its_path(),
+            Self::Nbd(_) => true,
+        }
+    }
 }
 
 /// A volume's members, each with its place.

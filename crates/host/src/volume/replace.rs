@@ -1,7 +1,7 @@
 //! Putting another drive in the place of a mirror's member or log device.
 //!
 //! 1. What exists is overwritten only where it was named for that, as by [`super::create`]; so it is with what was this
-//!    very member and is its own again.
+//!    very member and is its own again. A file of it that is gone, or was cut short, is made as a new one is.
 //! 2. What can refuse is asked before the new one is touched: the new one, its server or the volume itself.
 //! 3. The last member, or log device, that holds everything is not given up. What says of itself that it is another
 //!    member of this volume is not overwritten, by whatever name: it may be that one.
@@ -14,6 +14,7 @@
 //!    overwritten nothing.
 
 use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -276,39 +277,44 @@ impl Wish {
                 has_overwritten: false,
             })
         };
-        match new_slot {
-            Some(found) if found == slot => {
-                let is_named = |named: &Place| *named == self.new || is_same(folder, &current.place, named);
-                if !is_same(folder, &current.place, &self.new) && self.new.path().is_some_and(Path::exists) {
-                    return refused(format!(
-                        "{}: the volume's member has that name, and so has what is there from here; say which by its whole \
-                         path",
-                        self.new
-                    ));
-                }
-                let may_overwrite = self.destroy.iter().any(is_named);
-                return Ok(prepared(New::Ready(current.clone()), may_overwrite));
-            }
-            Some(_) => {
-                return refused(format!("{}: it is a member of this volume already; name another", self.new));
-            }
-            None => {}
+        let is_itself = new_slot == Some(slot);
+        if new_slot.is_some() && !is_itself {
+            return refused(format!("{}: it is a member of this volume already; name another", self.new));
         }
-        let geometry = match slot {
-            Slot::Member(_) => description.member_geometry(),
-            Slot::Log(_) => description.log_geometry(),
-        };
+        let geometry = slot.geometry(description);
         let mut request = Request {
             sparse: self.sparse,
             atomic_sectors: self.atomic_sectors,
             destroy: self.destroy.clone(),
             ..Request::new(folder, description.size_bytes)
         };
-        if self.is_begun(event_loop, description).await {
+        let place = if is_itself { current.place.within(folder) } else { self.new.clone() };
+        if is_itself {
+            let is_named = |named: &Place| *named == self.new || is_same(folder, &current.place, named);
+            if !is_same(folder, &current.place, &self.new) && self.new.path().is_some_and(Path::exists) {
+                return refused(format!(
+                    "{}: the volume's member has that name, and so has what is there from here; say which by its whole \
+                     path",
+                    self.new
+                ));
+            }
+            let may_overwrite = self.destroy.iter().any(is_named);
+            let is_own = match remains(event_loop, folder, description, slot).await {
+                Remains::Whole => return Ok(prepared(New::Ready(current.clone()), may_overwrite)),
+                Remains::Short { is_own } => is_own,
+                Remains::Nothing => false,
+            };
+            if may_overwrite || is_own {
+                request.destroy.push(place.clone());
+            }
+            // As it was, unless it is told otherwise.
+            request.sparse |= current.sparse;
+            request.atomic_sectors = self.atomic_sectors.or(Some(current.atomic_sectors));
+        } else if self.is_begun(event_loop, description).await {
             request.destroy.push(self.new.clone());
         }
-        let planned = request.plan_member(self.new.clone(), geometry.size_bytes, "volume")?;
-        if !self.sparse {
+        let planned = request.plan_member(place, geometry.size_bytes, "volume")?;
+        if !request.sparse {
             Plan { members: vec![planned.clone()], logs: Vec::new() }.check_room()?;
         }
         if !planned.overwrites {
@@ -322,8 +328,8 @@ impl Wish {
             _ => planned.check_size(found.size_bytes)?,
         }
         fits(&self.new, found, geometry)?;
-        check_labels(description, &labels(&drive).await, None, &self.new)?;
-        let found = describe(folder, &planned.place, &drive, self.sparse);
+        check_labels(description, &labels(&drive).await, is_itself.then_some(slot), &self.new)?;
+        let found = describe(folder, &planned.place, &drive, request.sparse);
         let new = match &drive {
             MemberDrive::File(_) => {
                 New::Planned(Planned { request, member: planned, geometry, found: Some(found) }.into())
@@ -342,6 +348,47 @@ impl Wish {
         let found = labels(&drive).await;
         !found.is_empty() && found.iter().all(|label| label.volume == description.id.0 && label.is_blank)
     }
+}
+
+/// What is left of a member or log device that is to take its own place again.
+enum Remains {
+    /// It, or something else, as large as it has to be; or what cannot be looked at from here, as its server has it.
+    Whole,
+    /// A file that is too small.
+    Short {
+        /// Whether it says that it is what was there.
+        is_own: bool,
+    },
+    /// No file.
+    Nothing,
+}
+
+/// Looks at what is left of the one at `slot`.
+async fn remains(event_loop: &Loop, folder: &Path, description: &Description, slot: Slot) -> Remains {
+    let Place::Path(path) = slot.of(description).place.within(folder) else { return Remains::Whole };
+    if path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        return Remains::Nothing;
+    }
+    let options = DriveOptions { read_only: true, patience: Duration::ZERO, ..DriveOptions::default() };
+    match FileDrive::open(event_loop, &path, options) {
+        Ok(file)
+            if !file.is_block_device()
+                && file.geometry().size_bytes < slot.geometry(description).size_bytes =>
+        {
+            let found = labels(&file).await;
+            Remains::Short { is_own: found.iter().any(|label| is_own(description, slot, label)) }
+        }
+        _ => Remains::Whole,
+    }
+}
+
+/// Whether this is said by the member or log device that `slot` speaks of.
+fn is_own(description: &Description, slot: Slot, label: &Label) -> bool {
+    let places = match slot {
+        Slot::Member(_) => description.members.len(),
+        Slot::Log(_) => description.logs.len(),
+    };
+    (label.volume, label.slot, label.places) == (description.id.0, slot, places)
 }
 
 /// That nothing there says it is a member or log device of this volume that holds anything, but for the one at `own`.
@@ -366,6 +413,14 @@ fn check_labels(
 }
 
 impl Slot {
+    /// What all at such places offer.
+    fn geometry(self, description: &Description) -> Geometry {
+        match self {
+            Self::Member(_) => description.member_geometry(),
+            Self::Log(_) => description.log_geometry(),
+        }
+    }
+
     fn of(self, description: &Description) -> &Member {
         match self {
             Self::Member(place) => &description.members[place],
@@ -504,12 +559,11 @@ async fn check_drive<D: Device>(
     let Replacement { slot, old, new, may_overwrite } = replacement;
     let (slot, found) = (*slot, labels(drive).await);
     check_labels(description, &found, (new.place == *old).then_some(slot), &new.place)?;
-    let (kind, places) = match slot {
-        Slot::Member(_) => ("member", description.members.len()),
-        Slot::Log(_) => ("log device", description.logs.len()),
+    let kind = match slot {
+        Slot::Member(_) => "member",
+        Slot::Log(_) => "log device",
     };
-    let is_own = |label: &Label| (label.volume, label.slot, label.places) == (description.id.0, slot, places);
-    match *may_overwrite || found.iter().any(is_own) {
+    match *may_overwrite || found.iter().any(|label| is_own(description, slot, label)) {
         true => Ok(()),
         false => refused(format!(
             "{}: what is there is not this {kind} any more; to overwrite it: --destroy {}",

@@ -199,8 +199,15 @@ impl Mirror {
     ) -> Result<MirrorDrive, VolumeError> {
         let refused = |why: String| VolumeError::Refused(format!("{}: {why}", new.place));
         let held = self.members.borrow()[place].drive.clone();
-        let is_of_use = |drive: &Rc<MemberDrive>| new.place == *old && drive.failure().is_none();
+        // A file that was made anew is another one under the same name.
+        let is_of_use = |drive: &Rc<MemberDrive>| {
+            new.place == *old && drive.failure().is_none() && drive.is_still_at_its_place()
+        };
         if let Some(drive) = held.filter(is_of_use) {
+            if let MemberDrive::File(file) = &*drive {
+                let restored = file.restore_length().await;
+                restored.map_err(|error| refused(format!("cannot make it as large as it was: {error}")))?;
+            }
             return MirrorDrive::new(drive, self.geometry).map_err(refused);
         }
         let options = DriveOptions { patience: LEAVING, ..new.options() };

@@ -1,0 +1,111 @@
+//! What people and accidents do to a mirror's files and to its description: each is told by its name, and what to do helps.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use support::load::{contents, write};
+use support::served::{Server, Volume, noise, patiently};
+use support::{Scene, says};
+
+const SIZE: usize = 16 << 20;
+
+const FLAGS: &str = "--layout mirror --size 16m --log-size 16m --buffer 8m --atomic-sectors yes";
+
+/// A mirror that was written whole.
+fn written(scene: &Scene) -> Volume<'_> {
+    let volume = Volume::create(scene, FLAGS);
+    let server = volume.serve("");
+    write(&volume.socket(), 0, &noise(1, SIZE));
+    server.stop();
+    volume
+}
+
+#[track_caller]
+fn until_whole(server: &Server) {
+    patiently("the end of the rebuild", || {
+        let mirror = server.status().mirror.unwrap();
+        let are_members = mirror.members.iter().all(|member| member.standing == "in-sync");
+        (are_members && mirror.logs.iter().all(|log| log.standing == "in-sync")).then_some(())
+    });
+}
+
+/// Stops the server, and serves the volume from these alone: they must have all that was written.
+#[track_caller]
+fn has_everything_without(volume: &Volume<'_>, server: Server, lost: &[&str]) {
+    until_whole(&server);
+    server.stop();
+    for name in lost {
+        fs::remove_file(volume.scene.path(name)).unwrap();
+    }
+    let server = volume.serve("");
+    assert!(contents(&volume.socket()) == noise(1, SIZE));
+    server.stop();
+}
+
+fn cut_short(scene: &Scene, name: &str) {
+    let file = fs::OpenOptions::new().write(true).open(scene.path(name)).unwrap();
+    file.set_len(1 << 20).unwrap();
+}
+
+#[test]
+fn a_member_whose_file_is_gone_or_cut_short_is_made_again_in_its_place() {
+    for (is_gone, is_served) in [(true, false), (true, true), (false, false), (false, true)] {
+        let scene = Scene::new();
+        let volume = written(&scene);
+        let server = is_served.then(|| volume.serve(""));
+        match is_gone {
+            true => fs::remove_file(scene.path("disk/member-1")).unwrap(),
+            false => cut_short(&scene, "disk/member-1"),
+        }
+        says(&scene.done("replace disk member-1 member-1").stdout, &["takes the place of member-1"]);
+        let server = server.unwrap_or_else(|| volume.serve(""));
+        until_whole(&server);
+        let [made, other] =
+            ["member-1", "member-0"].map(|name| volume.folder().join(name).metadata().unwrap());
+        assert_eq!(made.len(), other.len());
+        assert!(made.blocks() * 512 >= made.len(), "it has all its room: {made:?}");
+        has_everything_without(&volume, server, &["disk/member-0"]);
+    }
+}
+
+#[test]
+fn a_log_device_whose_file_is_gone_or_cut_short_is_made_again_in_its_place() {
+    for is_gone in [true, false] {
+        let scene = Scene::new();
+        let volume = written(&scene);
+        match is_gone {
+            true => fs::remove_file(scene.path("disk/log-1")).unwrap(),
+            false => cut_short(&scene, "disk/log-1"),
+        }
+        scene.done("replace disk log-1 log-1");
+        has_everything_without(&volume, volume.serve(""), &["disk/log-0"]);
+    }
+}
+
+#[test]
+fn what_is_not_made_again_in_its_place_is_as_it_was() {
+    let scene = Scene::new();
+    let volume = written(&scene);
+    // A stranger that is too small has to be named.
+    fs::write(scene.path("disk/member-1"), noise(3, 1 << 20)).unwrap();
+    let line = "replace disk member-1 member-1";
+    says(&scene.refused(line), &["disk/member-1: it exists", "--destroy disk/member-1"]);
+    assert!(scene.bytes("disk/member-1") == noise(3, 1 << 20));
+    scene.done(&format!("{line} --destroy disk/member-1"));
+    let server = volume.serve("");
+    until_whole(&server);
+    server.stop();
+    // Now the other one is left behind, and this one goes: nobody else has everything.
+    fs::rename(scene.path("disk/member-0"), scene.path("stale")).unwrap();
+    let server = volume.serve("");
+    write(&volume.socket(), 0, &noise(1, 4096));
+    server.stop();
+    fs::rename(scene.path("stale"), scene.path("disk/member-0")).unwrap();
+    fs::rename(scene.path("disk/member-1"), scene.path("away")).unwrap();
+    scene.refused(line);
+    assert!(!scene.path("disk/member-1").exists(), "what was made in vain goes again");
+    fs::rename(scene.path("away"), scene.path("disk/member-1")).unwrap();
+    has_everything_without(&volume, volume.serve(""), &[]);
+}
