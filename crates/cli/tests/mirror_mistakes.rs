@@ -109,3 +109,32 @@ fn what_is_not_made_again_in_its_place_is_as_it_was() {
     fs::rename(scene.path("away"), scene.path("disk/member-1")).unwrap();
     has_everything_without(&volume, volume.serve(""), &[]);
 }
+
+#[test]
+fn a_new_member_that_is_in_use_stays_though_the_description_cannot_be_written() {
+    const LINE: &str = "replace disk member-1 new --atomic-sectors yes";
+    for is_served in [true, false] {
+        let scene = Scene::new();
+        let volume = written(&scene);
+        let server = is_served.then(|| volume.serve(""));
+        // What is to become the next description finds its name taken.
+        fs::create_dir_all(scene.path("disk/volume.toml.new/full")).unwrap();
+        let line = scene.refused(LINE);
+        says(&line, &["new takes the place of member-1", "disk/volume.toml: cannot write", "mend that"]);
+        assert!(scene.path("new").exists(), "the volume has it");
+        fs::remove_dir_all(scene.path("disk/volume.toml.new")).unwrap();
+        match server {
+            Some(server) => {
+                until_whole(&server);
+                server.stop();
+                let (old, new) = ("\"member-1\"", format!("{:?}", scene.path("new")));
+                let description = scene.text("disk/volume.toml").replace(old, &new);
+                fs::write(scene.path("disk/volume.toml"), description).unwrap();
+            }
+            None => {
+                scene.done(LINE);
+            }
+        }
+        has_everything_without(&volume, volume.serve(""), &["disk/member-0"]);
+    }
+}

@@ -119,8 +119,8 @@ async fn carry_out(
                 considered?;
                 let replacement = prepared.make(handle, |_, _| ()).await?;
                 if let Some(replaced) = control::replace(&args.volume, replacement.clone()) {
-                    if let Err(VolumeError::Unanswered { .. }) = replaced {
-                        // It may be a member by now.
+                    if let Err(VolumeError::Unanswered { .. } | VolumeError::Undescribed(_)) = replaced {
+                        // It is, or may be, a member by now.
                         prepared.keep();
                     }
                     return replaced.map(|()| (replacement, true));

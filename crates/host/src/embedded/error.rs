@@ -89,7 +89,7 @@ impl From<VolumeError> for Error {
             VolumeError::NotAVolume(folder) => Self::NotAVolume(folder),
             VolumeError::InUse(folder) => Self::InUse(folder),
             VolumeError::Description { path, why } => Self::Description { path, why },
-            VolumeError::Arena { .. } | VolumeError::Unanswered { .. } => {
+            VolumeError::Arena { .. } | VolumeError::Unanswered { .. } | VolumeError::Undescribed(_) => {
                 Self::Unusable { why: error.to_string() }
             }
             VolumeError::Refused(why) => Self::Refused(why),

@@ -42,6 +42,9 @@ enum Order {
 #[derive(Debug, Serialize, Deserialize)]
 struct Answer {
     refused: Option<String>,
+    /// Whether the new one is in use all the same.
+    #[serde(default)]
+    is_taken: bool,
 }
 
 /// Takes orders, for as long as the loop runs.
@@ -93,14 +96,17 @@ async fn read(stream: &Stream) -> Option<Vec<u8>> {
 }
 
 async fn carry_out(order: &[u8], replacer: &Replacer) -> Answer {
-    let refused = match serde_json::from_slice(order) {
-        Ok(Order::Consider(question)) => replacer.consider(&question).err().map(|error| error.to_string()),
-        Ok(Order::Replace(replacement)) => {
-            replacer.replace(&replacement).await.err().map(|error| error.to_string())
-        }
-        Err(error) => Some(format!("the order is none: {error}")),
+    let answered = match serde_json::from_slice(order) {
+        Ok(Order::Consider(question)) => replacer.consider(&question),
+        Ok(Order::Replace(replacement)) => replacer.replace(&replacement).await,
+        Err(error) => Err(VolumeError::Refused(format!("the order is none: {error}"))),
     };
-    Answer { refused }
+    let is_taken = matches!(answered, Err(VolumeError::Undescribed(_)));
+    let refused = answered.err().map(|error| match is_taken {
+        true => format!("{error}; mend that, and have it name the new one there before the next start"),
+        false => error.to_string(),
+    });
+    Answer { refused, is_taken }
 }
 
 /// Asks the server of the volume in `folder` whether it would replace a member; `None` where nobody serves it.
@@ -138,8 +144,9 @@ fn give(folder: &Path, order: &Order) -> Option<Result<(), VolumeError>> {
         serde_json::from_str(&text).map_err(io::Error::from)
     };
     Some(match answered() {
-        Ok(Answer { refused: None }) => Ok(()),
-        Ok(Answer { refused: Some(why) }) => Err(VolumeError::Refused(why)),
+        Ok(Answer { refused: None, .. }) => Ok(()),
+        Ok(Answer { refused: Some(why), is_taken: true }) => Err(VolumeError::Undescribed(why)),
+        Ok(Answer { refused: Some(why), is_taken: false }) => Err(VolumeError::Refused(why)),
         Err(error) => Err(unanswered(folder, error)),
     })
 }

@@ -110,6 +110,9 @@ pub enum VolumeError {
         /// The cause.
         source: io::Error,
     },
+    /// A member was replaced, and the description could not be made to say so.
+    #[error("{0}")]
+    Undescribed(String),
     /// The engine's word on what the members hold.
     #[error("{}: {source}", folder.display())]
     Engine {

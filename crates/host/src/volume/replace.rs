@@ -505,7 +505,8 @@ impl Replacer {
     ///
     /// # Errors
     ///
-    /// Where it cannot be replaced now, or the new one cannot be had; then the old one stays in its place.
+    /// Where it cannot be replaced now, or the new one cannot be had; then the old one stays in its place. With
+    /// [`VolumeError::Undescribed`] it is replaced: the new one is in use.
     pub async fn replace(&self, replacement: &Replacement) -> Result<(), VolumeError> {
         let _nobody_else_does = self.mirror.replacing.take().await;
         let (folder, slot) = (self.described.folder(), replacement.slot);
@@ -515,7 +516,10 @@ impl Replacer {
         check_drive(&description, &drive, replacement).await?;
         let replaced = self.mirror.replace_member(place, &new.place, drive).await;
         replaced.map_err(|source| engine_error(folder, source))?;
-        self.describe(replacement)
+        self.describe(replacement).map_err(|error| {
+            let Replacement { new, old, .. } = replacement;
+            VolumeError::Undescribed(format!("{} takes the place of {old}, but {error}", new.place))
+        })
     }
 
     /// Which member that is, if it is one and is still there.
@@ -630,7 +634,13 @@ impl Replacer {
     ) -> Result<Replacement, VolumeError> {
         self.consider(&prepared.question())?;
         let replacement = prepared.make(event_loop, |_, _| ()).await?;
-        self.replace(&replacement).await?;
+        self.replace(&replacement).await.map_err(|error| match error {
+            VolumeError::Undescribed(why) => {
+                prepared.keep();
+                VolumeError::Undescribed(format!("{why}; mend that, and give the same command again"))
+            }
+            other => other,
+        })?;
         Ok(replacement)
     }
 }
