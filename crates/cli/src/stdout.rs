@@ -1,5 +1,9 @@
-//! Standard output and error: what cannot be printed is one line and an exit code, not a panic.
+//! Standard output and error.
+//!
+//! 1. What cannot be printed is one line and an exit code, not a panic.
+//! 2. Nothing that is printed moves the cursor or does anything else to a terminal: a name may have any characters.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
 use std::thread;
@@ -12,9 +16,30 @@ use crate::failure::Failure;
 /// How long a reader of standard error is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Prints `text` as it is. A reader that has seen enough (`| head`) is no failure: the work goes on without
+/// A path or name in one piece, as a person may see it: what a terminal would not print is escaped, as in JSON.
+pub(crate) fn shown(name: impl fmt::Display) -> String {
+    escaped(&name.to_string(), &[])
+}
+
+/// `text` with its control characters escaped, but for `kept`.
+fn escaped(text: &str, kept: &[char]) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            letter if !letter.is_control() || kept.contains(&letter) => escaped.push(letter),
+            '\n' => escaped.push_str("\\n"),
+            '\r' => escaped.push_str("\\r"),
+            '\t' => escaped.push_str("\\t"),
+            letter => escaped.push_str(&format!("\\u{:04x}", u32::from(letter))),
+        }
+    }
+    escaped
+}
+
+/// Prints `text`, in lines. A reader that has seen enough (`| head`) is no failure: the work goes on without
 /// it.
 pub(crate) fn say(text: &str) -> Result<(), Failure> {
+    let text = escaped(text, &['\n', '\t']);
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -32,10 +57,31 @@ pub(crate) fn announce(text: String) {
 /// Prints a line on standard error. Where nobody takes it (a pipe without a reader, or with one that does not read, a
 /// full disk), nobody is told, and nothing else happens.
 pub(crate) fn complain(line: &str) {
-    let _nobody_takes_it = standard_error::say(line, PATIENCE);
+    let _nobody_takes_it = standard_error::say(&shown(line), PATIENCE);
 }
 
 /// As [`complain`], for a server, which has others to see to: a line that is not taken at once is dropped.
 pub(crate) fn mention(line: &str) {
-    let _nobody_takes_it = standard_error::say(line, Duration::ZERO);
+    let _nobody_takes_it = standard_error::say(&shown(line), Duration::ZERO);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_something_to_a_terminal_is_escaped_and_the_rest_is_as_it_was() {
+        for (name, expected) in [
+            ("/srv/a b's \"c\"/\u{e4}\u{6f22}", "/srv/a b's \"c\"/\u{e4}\u{6f22}"),
+            ("two\nlines\tand\rback", "two\\nlines\\tand\\rback"),
+            ("\u{1b}[31mred\u{7}\u{7f}\u{9b}", "\\u001b[31mred\\u0007\\u007f\\u009b"),
+        ] {
+            assert_eq!(shown(name), expected);
+        }
+        assert_eq!(escaped("a\tb\nc\u{1b}\n", &['\n', '\t']), "a\tb\nc\\u001b\n");
+        // A document stays one, and says the same.
+        let document = serde_json::json!({ "path": "a\u{1b}\u{7f}\u{9b}" });
+        let read: serde_json::Value = serde_json::from_str(&escaped(&document.to_string(), &[])).unwrap();
+        assert_eq!(read, document);
+    }
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 
 use support::load::{contents, write};
 use support::served::{Server, Volume, noise, patiently};
-use support::{Scene, says};
+use support::{Ran, Scene, says};
 
 const SIZE: usize = 16 << 20;
 
@@ -136,5 +136,47 @@ fn a_new_member_that_is_in_use_stays_though_the_description_cannot_be_written() 
             }
         }
         has_everything_without(&volume, volume.serve(""), &["disk/member-0"]);
+    }
+}
+
+/// That nothing of this does anything to a terminal.
+#[track_caller]
+fn is_printable(text: &str) {
+    assert!(!text.contains(|letter: char| letter.is_control() && letter != '\n'), "{text:?}");
+}
+
+#[test]
+fn a_name_with_control_characters_does_nothing_to_a_terminal() {
+    let scene = Scene::new();
+    let names = ["red\u{1b}[31m", "two\nlines"];
+    let ran = |line: &str, names: &[&str]| {
+        let ran = Ran::of(line, scene.command(line).args(names).output().unwrap());
+        [&ran.stdout, &ran.stderr].into_iter().for_each(|text| is_printable(text));
+        ran
+    };
+    let volume = Volume { scene: &scene };
+    let created = ran(&format!("create disk {FLAGS}"), &["--member", names[0], "--member", names[1]]);
+    assert_eq!(created.code, Some(0), "{created:?}");
+    says(&created.stdout, &["pages  red\\u001b[31m, ", "pages  two\\nlines, "]);
+    let mut server = volume.serve("");
+    is_printable(&server.said.join("\n"));
+    says(&ran("status disk", &[]).stdout, &["red\\u001b[31m ", "two\\nlines "]);
+    // A program gets them as they are.
+    let members = server.status().mirror.unwrap().members;
+    assert!(members.iter().zip(names).all(|(member, name)| member.path.ends_with(name)), "{members:?}");
+    server.kill();
+    for name in names {
+        fs::rename(scene.path(name), scene.path("away")).unwrap();
+        let server = volume.serve("");
+        let told = ran("status disk", &[]);
+        assert_eq!(told.code, Some(1), "{told:?}");
+        says(&told.complaint(), &["without ", "replace disk $'"]);
+        ran("replace disk", &[name, "disk/volume.toml"]).complaint();
+        server.stop();
+        fs::rename(scene.path("away"), scene.path(name)).unwrap();
+        let server = volume.serve("");
+        until_whole(&server);
+        server.stop();
+        says(&ran("replace disk other", &[name]).stdout, &["nothing to do"]);
     }
 }

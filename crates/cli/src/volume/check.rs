@@ -11,7 +11,7 @@ use super::check_copies::{Looked, look};
 use super::{event_loop, recovered};
 use crate::args::CheckArgs;
 use crate::failure::Failure;
-use crate::stdout::say;
+use crate::stdout::{say, shown};
 
 /// Damaged pages that are named.
 const NAMED_MAX: usize = 20;
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     say(&recovered(replayed))?;
     say(&format!(
         "{}: {} pages checked, {} without contents, {} damaged\n",
-        args.volume.display(),
+        shown(args.volume.display()),
         format::count(report.pages_checked),
         format::count(report.pages_empty),
         format::count(report.damaged_pages.len() as u64)

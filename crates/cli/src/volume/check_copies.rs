@@ -16,6 +16,7 @@ use evenkeel_measure::report::format;
 use super::quoted;
 use crate::args::CheckArgs;
 use crate::failure::Failure;
+use crate::stdout::shown;
 
 /// How often a rebuild that is waited for is looked at.
 const LOOK_NS: u64 = 50_000_000;
@@ -112,7 +113,7 @@ impl Copies {
             format::count(self.mended)
         );
         for Lacking { place, why, .. } in &self.lacking {
-            text.push_str(&format!("  without {place}: {why}\n"));
+            text.push_str(&format!("  without {}: {}\n", shown(place), shown(why)));
         }
         text
     }

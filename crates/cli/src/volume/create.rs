@@ -12,7 +12,7 @@ use evenkeel_measure::report::format;
 use super::{event_loop, progress_bar, quoted};
 use crate::args::{AtomicSectorsArg, CreateArgs, LayoutArg};
 use crate::failure::Failure;
-use crate::stdout::say;
+use crate::stdout::{say, shown};
 
 /// Bounds of the log's size unless it was chosen.
 const LOG_BYTES: (u64, u64) = (16 << 20, 512 << 20);
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
         !request.sparse && member.place.path().is_some_and(|path| !needs_no_more_room(path))
     });
     for member in copied {
-        let place = &member.place;
+        let place = shown(&member.place);
         writeln!(
             text,
             "  {place}: its file system writes nothing in place: where that is full, the volume stops"
@@ -114,8 +114,11 @@ fn interrupted(plan: &Plan) -> Failure {
 }
 
 fn told(request: &Request, plan: &Plan, made: &str, lost: &str) -> String {
-    let mut text =
-        format!("{made} a disk of {} in {}\n", format::bytes(request.size_bytes), request.folder.display());
+    let mut text = format!(
+        "{made} a disk of {} in {}\n",
+        format::bytes(request.size_bytes),
+        shown(request.folder.display())
+    );
     for member in &plan.members {
         text.push_str(&line("pages", member, lost, request.sparse));
     }
@@ -161,7 +164,7 @@ fn survived(layout: LayoutKind, plan: &Plan) -> String {
 }
 
 fn line(what: &str, member: &PlannedMember, lost: &str, sparse: bool) -> String {
-    let (place, bytes) = (&member.place, format::bytes(member.bytes));
+    let (place, bytes) = (shown(&member.place), format::bytes(member.bytes));
     let sparse = if sparse { ", sparse" } else { "" };
     let lost = if member.overwrites { format!("; what it holds {lost}") } else { String::new() };
     format!("  {what:<6} {place}, {bytes}{sparse}{lost}\n")

@@ -82,6 +82,7 @@ mod tests {
             ("a b?&c", "'a b?&c'"),
             ("it's", r"'it'\''s'"),
             ("", "''"),
+            ("a\nb'\\\u{1b}", r"$'a\012b\'\\\033'"),
         ] {
             assert_eq!(quoted(Path::new(path)), quoting);
         }

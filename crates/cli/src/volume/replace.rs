@@ -9,7 +9,7 @@ use evenkeel_host::volume::{LockedVolume, VolumeError};
 use super::{event_loop, progress_bar, quoted};
 use crate::args::{AtomicSectorsArg, ReplaceArgs};
 use crate::failure::Failure;
-use crate::stdout::say;
+use crate::stdout::{say, shown};
 
 /// Puts another drive in the place of a member or log device.
 pub(crate) fn run(args: &ReplaceArgs) -> Result<(), Failure> {
@@ -33,7 +33,8 @@ pub(crate) fn run(args: &ReplaceArgs) -> Result<(), Failure> {
     let Some(mut prepared) = interruptible(&event_loop, &signals, preparing)? else {
         return say(&format!(
             "{} is in its place already, and {} in none: nothing to do\n",
-            args.new, args.old
+            shown(&args.new),
+            shown(&args.old)
         ));
     };
     if prepared.makes_file() {
@@ -56,7 +57,8 @@ pub(crate) fn run(args: &ReplaceArgs) -> Result<(), Failure> {
         (Slot::Member(_), false) => format!("it is rebuilt while it is served: evenkeel serve {vol}"),
         (Slot::Log(_), _) => format!("it takes part from the next start on: evenkeel serve {vol}"),
     };
-    say(&format!("{} takes the place of {}\nnext: {next}\n", replacement.new.place, args.old))
+    let (old, new) = (shown(&args.old), shown(&replacement.new.place));
+    say(&format!("{new} takes the place of {old}\nnext: {next}\n"))
 }
 
 fn wish(args: &ReplaceArgs) -> Wish {

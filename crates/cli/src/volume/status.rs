@@ -12,7 +12,7 @@ use super::quoted;
 use super::status_mirror::{missing, of_mirror};
 use crate::args::StatusArgs;
 use crate::failure::Failure;
-use crate::stdout::say;
+use crate::stdout::{say, shown};
 use crate::table::lay_out;
 
 /// Asks the volume's server, and prints its answer.
@@ -59,7 +59,7 @@ fn text(status: &Status) -> String {
     let (volume, server, counters) = (&status.volume, &status.server, &status.counters);
     let mut text = format!(
         "{} of {}, layout {}, survives the loss of {}{}\n",
-        volume.path,
+        shown(&volume.path),
         format::bytes(volume.size_bytes),
         volume.layout,
         format::counted(volume.losses_survived.into(), "member"),
@@ -116,7 +116,7 @@ fn text(status: &Status) -> String {
         );
     }
     if let Some(reason) = &status.failure {
-        line("FAILED", reason.clone());
+        line("FAILED", shown(reason));
     }
     if let Some(mirror) = &status.mirror {
         text.push_str(&of_mirror(mirror));

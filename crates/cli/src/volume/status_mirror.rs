@@ -7,6 +7,7 @@ use evenkeel_host::service::mirror_status::{MemberStatus, MirrorStatus};
 use evenkeel_measure::report::format;
 
 use super::quoted;
+use crate::stdout::shown;
 use crate::table::lay_out_with_text;
 
 /// Which members and log devices do not count, and what to do; `None` where all do.
@@ -49,7 +50,7 @@ pub(super) fn of_mirror(mirror: &MirrorStatus) -> String {
     let rows: Vec<[String; 2]> = mirror
         .logs
         .iter()
-        .map(|log| [log.path.clone(), told(&log.standing, log.failure.as_deref())])
+        .map(|log| [shown(&log.path), told(&log.standing, log.failure.as_deref())])
         .collect();
     if !rows.is_empty() {
         text.push_str(&lay_out_with_text(["log device", "does"], &rows));
@@ -73,7 +74,7 @@ fn row(member: &MemberStatus) -> [String; 6] {
     }
     let bytes = |bytes: u64| format::bytes_f64(bytes as f64);
     [
-        member.path.clone(),
+        shown(&member.path),
         bytes(member.queued_bytes),
         bytes(member.written_bytes),
         format!("{}/s", bytes(member.drain_bytes_per_s)),
@@ -85,7 +86,7 @@ fn row(member: &MemberStatus) -> [String; 6] {
 fn told(standing: &str, why: Option<&str>) -> String {
     match (standing, why) {
         ("in-sync", _) => "takes part".to_owned(),
-        (standing, Some(why)) => format!("{}: {why}", standing.to_uppercase()),
+        (standing, Some(why)) => format!("{}: {}", standing.to_uppercase(), shown(why)),
         (standing, None) => standing.to_uppercase(),
     }
 }

@@ -61,10 +61,27 @@ impl Place {
     pub fn quoted(&self) -> String {
         let text = self.to_string();
         let is_plain = |letter: char| letter.is_alphanumeric() || "-._/:@%+,=".contains(letter);
-        match !text.is_empty() && text.chars().all(is_plain) {
-            true => text,
-            false => format!("'{}'", text.replace('\'', r"'\''")),
+        if !text.is_empty() && text.chars().all(is_plain) {
+            return text;
         }
+        if !text.contains(char::is_control) {
+            return format!("'{}'", text.replace('\'', r"'\''"));
+        }
+        // What a terminal would not print, a shell takes in this way only.
+        let mut quoted = "$'".to_owned();
+        for letter in text.chars() {
+            match letter {
+                '\\' | '\'' => quoted.extend(['\\', letter]),
+                letter if letter.is_control() => {
+                    let mut bytes = [0; 4];
+                    let bytes = letter.encode_utf8(&mut bytes).bytes();
+                    bytes.for_each(|byte| quoted.push_str(&format!("\\{byte:03o}")));
+                }
+                letter => quoted.push(letter),
+            }
+        }
+        quoted.push('\'');
+        quoted
     }
 
     /// What errors name it.
