@@ -87,7 +87,14 @@ fn what_was_cut_before_it_was_described_is_done_by_the_same_command_and_then_not
         let server = is_served.then(|| volume.serve(""));
         says(&done_soon(&scene, &line).stdout, &["new takes the place of "]);
         for _ in 0..2 {
-            says(&done_soon(&scene, &line).stdout, &["nothing to do"]);
+            let stdout = done_soon(&scene, &line).stdout;
+            says(
+                &stdout,
+                &[
+                    "new is in its place already, and ",
+                    " is no member or log device (any more): nothing to do",
+                ],
+            );
         }
         is_whole(&volume, server.unwrap_or_else(|| volume.serve("")));
         // It holds everything now, and is nobody's to overwrite.

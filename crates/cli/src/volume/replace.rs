@@ -32,7 +32,7 @@ pub(crate) fn run(args: &ReplaceArgs) -> Result<(), Failure> {
     let preparing = wish.prepare(&handle, &args.volume, &description);
     let Some(mut prepared) = interruptible(&event_loop, &signals, preparing)? else {
         return say(&format!(
-            "{} is in its place already, and {} in none: nothing to do\n",
+            "{} is in its place already, and {} is no member or log device (any more): nothing to do\n",
             shown(&args.new),
             shown(&args.old)
         ));
