@@ -129,14 +129,36 @@ fn what_is_no_file_in_the_place_of_the_description_is_told_and_not_waited_for() 
 }
 
 #[test]
-fn a_member_that_is_a_fifo_is_away_and_not_waited_for() {
+fn a_member_or_log_device_that_is_no_file_is_refused_by_its_name_and_not_waited_for() {
     let scene = Scene::new();
     let volume = Volume::create(&scene, MIRROR);
-    fs::rename(scene.path("disk/member-1"), scene.path("kept")).unwrap();
-    run("mkfifo", &[&scene.path("disk/member-1").display().to_string()]).unwrap();
+    for name in ["member-1", "log-0"] {
+        let (at, kept) = (scene.path(&format!("disk/{name}")), scene.path("kept"));
+        fs::rename(&at, &kept).unwrap();
+        let refused = |kind: &str| {
+            for command in ["serve disk", "check disk"] {
+                says(
+                    &refused_soon(&scene, command),
+                    &[&format!("disk/{name}: cannot hold a member: it is {kind}")],
+                );
+            }
+        };
+        run("mkfifo", &[&at.display().to_string()]).unwrap();
+        refused("a FIFO");
+        fs::remove_file(&at).unwrap();
+        fs::create_dir(&at).unwrap();
+        refused("a folder");
+        fs::remove_dir(&at).unwrap();
+        if UnixListener::bind(&at).is_ok() {
+            refused("a socket");
+            fs::remove_file(&at).unwrap();
+        }
+        fs::rename(&kept, &at).unwrap();
+    }
+    // Nobody was left behind for it.
     let server = volume.serve("");
-    let members = server.status().mirror.unwrap().members;
-    assert_eq!(members[1].standing, "out");
-    says(members[1].failure.as_deref().unwrap_or_default(), &["it is a FIFO"]);
+    let mirror = server.status().mirror.unwrap();
+    assert!(mirror.members.iter().all(|member| member.standing == "in-sync"), "{mirror:?}");
+    assert!(mirror.logs.iter().all(|log| log.standing == "in-sync"), "{mirror:?}");
     server.stop();
 }

@@ -1,8 +1,8 @@
 //! What lies below a mirror: its members in a ring, and its log devices.
 //!
 //! 1. What is not there, cannot be reached in time, or is too small keeps nobody from opening the volume: the engine
-//!    knows whether the others hold everything. What somebody else uses, or this user may not open, is a mistake and no
-//!    loss: then nothing is opened, and nothing is left behind the others for it.
+//!    knows whether the others hold everything. What somebody else uses, or this user may not open, or what can hold no
+//!    member (a folder, a socket) is a mistake and no loss: then nothing is opened, and nothing is left behind the others for it.
 //! 2. A member or log device whose connection breaks is left out at once, and not when a request of it fails.
 
 mod drive;
@@ -27,6 +27,7 @@ use super::devices::{LogDevices, MemberRing};
 use super::member::{MemberDrive, Place, Watch};
 use super::replace::Slot;
 use crate::drive::{DriveOptions, FileDrive};
+use crate::durable_file::odd_kind;
 use crate::event_loop::{Loop, race};
 use crate::nbd::wait::Turn;
 use crate::path_error::PathError;
@@ -427,6 +428,12 @@ async fn open_one(
     limit_ns: u64,
 ) -> Opened {
     let place = member.place.within(folder);
+    if let Some(path) = place.path()
+        && let Some(kind) = path.metadata().ok().and_then(|found| odd_kind(&found))
+    {
+        let why = format!("it is {kind}; have {FILE_NAME} name a file, a block device or an export there");
+        return Opened::Mistake(PathError::new(path, "cannot hold a member", io::Error::other(why)));
+    }
     let drive = async { Some(MemberDrive::open(event_loop, &place, options).await) };
     let silence = async {
         event_loop.sleep(limit_ns).await;
