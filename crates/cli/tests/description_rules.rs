@@ -86,7 +86,7 @@ fn numbers_that_a_volume_was_not_made_with_are_refused_by_their_names() {
                 refused_with(&volume, field, bytes, &["disk", field]);
             }
         }
-        for sector_bytes in [0, 3, 1 << 20, u32::MAX.into()] {
+        for sector_bytes in [0, 3, 8192, 64 << 10, 1 << 20, u32::MAX.into()] {
             refused_with(&volume, "sector_bytes", sector_bytes, &["disk/volume.toml", "sector_bytes = "]);
         }
         volume.serve("").stop();

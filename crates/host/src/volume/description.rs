@@ -43,8 +43,8 @@ const FILE_MAX_BYTES: u64 = 64 << 10;
 /// Largest disk: what speaks of its sums is held in memory, 1 GiB for one of this size.
 pub(super) const SIZE_MAX_BYTES: u64 = 256 << 40;
 
-/// Smallest and largest sectors that drives have.
-const SECTOR_BYTES: RangeInclusive<u64> = 512..=64 << 10;
+/// Smallest and largest sectors that volumes are made for: heads and superblocks are pages.
+const SECTOR_BYTES: RangeInclusive<u64> = 512..=PAGE_BYTES;
 
 const PREFACE: &str = "\
 # A volume of evenkeel: `evenkeel serve` this folder. The members below hold its data; paths that do not begin
