@@ -180,3 +180,31 @@ fn a_name_with_control_characters_does_nothing_to_a_terminal() {
         says(&ran("replace disk other", &[name]).stdout, &["nothing to do"]);
     }
 }
+
+#[test]
+fn log_devices_that_are_not_in_their_places_are_told_by_name() {
+    let scene = Scene::new();
+    let volume = written(&scene);
+    let (one, other) = (scene.path("disk/log-0"), scene.path("disk/log-1"));
+    let exchange = || {
+        fs::rename(&one, scene.path("meanwhile")).unwrap();
+        fs::rename(&other, &one).unwrap();
+        fs::rename(scene.path("meanwhile"), &other).unwrap();
+    };
+    let refused = |parts: &[&str]| ["serve disk", "check disk"].map(|line| says(&scene.refused(line), parts));
+    exchange();
+    refused(&["log-0 is log-1 of this volume", "log-1 is log-0 of this volume", "bring back"]);
+    exchange();
+    fs::rename(&one, scene.path("away")).unwrap();
+    fs::rename(&other, &one).unwrap();
+    refused(&["log-0 is log-1 of this volume", "log-1: cannot open: No such file", "bring back"]);
+    fs::rename(&one, &other).unwrap();
+    fs::write(&one, noise(5, 24 << 20)).unwrap();
+    fs::rename(&other, scene.path("away-too")).unwrap();
+    refused(&["log-0 is no log device of this volume", "log-1: cannot open: No such file", "bring back"]);
+    fs::remove_file(&one).unwrap();
+    refused(&["none of the log devices is there: bring back", "log-0: cannot open", "log-1: cannot open"]);
+    fs::rename(scene.path("away"), &one).unwrap();
+    fs::rename(scene.path("away-too"), &other).unwrap();
+    has_everything_without(&volume, volume.serve(""), &[]);
+}

@@ -142,7 +142,7 @@ impl<E: Env, L: Device, W: Witness> Logs<E, L, W> {
         }
         let geometries = || devices.iter().flatten().map(Device::geometry);
         let Some(smallest) = geometries().map(|geometry| geometry.size_bytes).min() else {
-            return unusable("none of the log devices is there");
+            return unusable("none of the log devices is there: bring back one that has the last writes");
         };
         let Some(size_bytes) = smallest.checked_sub(DATA_OFFSET) else {
             return unusable("a log device is too small to be one");

@@ -401,11 +401,7 @@ fn check_labels(
     let is_other =
         |label: &&Label| label.volume == description.id.0 && !label.is_blank && Some(label.slot) != own;
     let Some(label) = found.iter().find(is_other) else { return Ok(()) };
-    let (described, kind, place) = match label.slot {
-        Slot::Member(place) => (description.members.get(place), "member", place),
-        Slot::Log(place) => (description.logs.get(place), "log device", place),
-    };
-    let name = described.map_or_else(|| format!("{kind} {place}"), |described| described.place.to_string());
+    let name = label.slot.name(description);
     refused(format!(
         "{new}: it seems to be {name} of this very volume, by another name: bring it back there, or name another; if it \
          was replaced, and what it holds may be lost, zero its first {LABELS_BYTES} bytes before"
@@ -419,6 +415,15 @@ impl Slot {
             Self::Member(_) => description.member_geometry(),
             Self::Log(_) => description.log_geometry(),
         }
+    }
+
+    /// What the description calls it, if it has such a place.
+    pub(super) fn name(self, description: &Description) -> String {
+        let (described, kind, place) = match self {
+            Self::Member(place) => (description.members.get(place), "member", place),
+            Self::Log(place) => (description.logs.get(place), "log device", place),
+        };
+        described.map_or_else(|| format!("{kind} {place}"), |described| described.place.to_string())
     }
 
     fn of(self, description: &Description) -> &Member {

@@ -24,6 +24,7 @@ use evenkeel_engine::volume::Identity;
 use super::VolumeError;
 use super::description::{Description, FILE_NAME, Member};
 use super::devices::{LogDevices, MemberRing};
+use super::label::labels;
 use super::member::{MemberDrive, Place, Watch};
 use super::replace::Slot;
 use crate::drive::{DriveOptions, FileDrive};
@@ -114,9 +115,21 @@ impl Mirror {
             VolumeError::Refused(format!("{}: {error}{missing}", folder.display()))
         };
         let ring = MemberRing::new(event_loop.clone(), drives, options).map_err(unusable)?;
-        let logs = LogDevices::open(event_loop.clone(), log_drives, ring.clone(), limit_ns)
-            .await
-            .map_err(unusable)?;
+        let logs = match LogDevices::open(event_loop.clone(), log_drives, ring.clone(), limit_ns).await {
+            Ok(logs) => logs,
+            Err(error) => {
+                let strangers = strangers(event_loop, description, &log_entries, limit_ns).await;
+                if strangers.is_empty() {
+                    return Err(unusable(error));
+                }
+                return Err(VolumeError::Refused(format!(
+                    "{}: no log device that counts is in its place: {}{}; bring back there what {FILE_NAME} names",
+                    folder.display(),
+                    strangers.join("; "),
+                    missing(&log_entries)
+                )));
+            }
+        };
         let watch = Rc::new(Watch::default());
         let event_loop = event_loop.clone();
         let geometry = description.member_geometry();
@@ -368,6 +381,26 @@ fn in_words(error: DeviceError) -> String {
 fn missing(roll: &Roll) -> String {
     let told = |entry: &Entry| entry.why.as_ref().map(|why| format!("; {}: {why}", entry.place));
     roll.borrow().iter().filter_map(told).collect()
+}
+
+/// Of the log devices that are there, what is at another's place, or is none of this volume, in words.
+async fn strangers(event_loop: &Loop, description: &Description, roll: &Roll, limit_ns: u64) -> Vec<String> {
+    let (mut told, entries) = (Vec::new(), roll.borrow().clone());
+    for (place, Entry { place: at, drive, .. }) in entries.into_iter().enumerate() {
+        let Some(drive) = drive else { continue };
+        let silence = async {
+            event_loop.sleep(limit_ns).await;
+            None
+        };
+        let Some(found) = race(async { Some(labels(&*drive).await) }, silence).await else { continue };
+        let mut ours = found.iter().filter(|label| label.volume == description.id.0);
+        match ours.next().map(|label| label.slot) {
+            Some(Slot::Log(other)) if other == place => {}
+            Some(slot) => told.push(format!("{at} is {} of this volume", slot.name(description))),
+            None => told.push(format!("{at} is no log device of this volume")),
+        }
+    }
+    told
 }
 
 /// Whether that is a mistake of whoever opens it, and no loss.
