@@ -208,3 +208,24 @@ fn log_devices_that_are_not_in_their_places_are_told_by_name() {
     fs::rename(scene.path("away-too"), &other).unwrap();
     has_everything_without(&volume, volume.serve(""), &[]);
 }
+
+#[test]
+fn a_server_that_a_member_keeps_waiting_ends_at_a_signal() {
+    let scene = Scene::new();
+    let volume = written(&scene);
+    let hold = |name: &str| {
+        let file = fs::File::open(volume.folder().join(name)).unwrap();
+        file.lock().unwrap();
+        file
+    };
+    let held = ["member-0", "member-1", "log-0", "log-1"].map(hold);
+    let mut server = volume.starting("");
+    patiently("the addresses, which are taken before the members", || {
+        volume.folder().join("control.sock").exists().then_some(())
+    });
+    server.signal("TERM");
+    assert_eq!(server.exit_code(), Some(130), "{}", server.complaints());
+    says(&server.complaints(), &["interrupted before it was served", "nothing is lost"]);
+    drop(held);
+    has_everything_without(&volume, volume.serve(""), &[]);
+}

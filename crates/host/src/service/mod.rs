@@ -3,6 +3,7 @@
 //! ```text
 //! mod      lock, take addresses, open, accept, stop
 //! listen   the addresses
+//! opening  ends the process at a signal where opening the volume holds the loop
 //! status   what it does, as one document: over a socket in the volume's folder; mirror_status what a mirror's members do
 //! metrics  the same for Prometheus, over HTTP
 //! control  orders to replace a member, over another socket
@@ -19,6 +20,7 @@ pub mod control;
 mod listen;
 mod metrics;
 pub mod mirror_status;
+mod opening;
 pub mod status;
 mod tend;
 
@@ -41,6 +43,7 @@ use crate::volume::devices::{HomeDevice, LogDevice};
 use crate::volume::{LocalVolume, LockedVolume, OpenVolume, RunOptions, VolumeError};
 
 use listen::Listeners;
+use opening::Opening;
 pub use tend::ScrubOptions;
 use tend::Tended;
 
@@ -134,12 +137,18 @@ pub async fn run(
     };
     let locked = LockedVolume::lock(folder)?;
     let listeners = Listeners::take(event_loop, &locked, options.nbd, options.metrics.as_deref())?;
+    let opening = Opening::begin().map_err(cannot_listen)?;
     let opened = race(async { Some(locked.open(event_loop, options.open).await) }, async {
         let _came = signals.next().await;
         None
     });
-    let Some(open) = opened.await else { return Ok(Ended::BeforeServing) };
+    let Some(open) = opened.await else {
+        // What is under way may hold the end of the loop as well.
+        opening.stay();
+        return Ok(Ended::BeforeServing);
+    };
     let open = open?;
+    drop(opening);
 
     let tell = Rc::new(tell);
     let mut export = VolumeExport::new(open.volume.clone(), "");
