@@ -23,7 +23,7 @@ use evenkeel_measure::reproduce::{Silent, Work};
 const TRACES: [&str; 3] = ["financial1-head.ascii", "msr-rw4060.trace", "cloudphysics.vscsi"];
 
 /// Drives that stall under writes.
-const PRESETS: [&str; 3] = ["sata-2011", "sata-2008", "tlc-2020"];
+const PRESETS: [&str; 3] = ["sata-2011", "sata-2008", "nvme-mlc"];
 
 /// Reads from which the speed is found: so many that drives have written long enough to collect garbage.
 const QUICK_READS: u64 = 150_000;
