@@ -5,7 +5,8 @@
 //!   └──── enter ────────┘        └───────────────── leave ──────────────────┘
 //! ```
 //!
-//! 1. A member is not read from the moment when it enters its turn until it has rested behind it.
+//! 1. A member is not read from the moment when it enters its turn until it has rested behind it. Where all write, since
+//!    nobody has read for long, they do not rest.
 //! 2. The next one enters when the one before has left: so many read as were chosen, during the change too.
 //! 3. A turn ends early when nothing is left to write. While nothing waits, all read.
 
@@ -102,7 +103,8 @@ impl<E: Env, M: Device> Inner<E, M> {
             leaving.extend(writers.front());
         }
         writers.retain(|place| !leaving.contains(place));
-        join::all(leaving.into_iter().map(|place| self.leave(place))).await;
+        let rests = self.rests() && readers > 0;
+        join::all(leaving.into_iter().map(|place| self.leave(place, rests))).await;
     }
 
     /// The next member in the order of the ring that has something to write.
@@ -171,7 +173,7 @@ impl<E: Env, M: Device> Inner<E, M> {
         join::first(all_done, self.env.sleep(turn_ns)).await;
     }
 
-    async fn leave(&self, place: usize) {
+    async fn leave(&self, place: usize, rests: bool) {
         let member = &self.members[place];
         // One that was replaced in its turn is being rebuilt, and takes writes at all times.
         if member.standing.get().takes_writes() && !member.is_in_sync() {
@@ -186,7 +188,7 @@ impl<E: Env, M: Device> Inner<E, M> {
         if member.is_in_sync() && (self.options.policy == Policy::Turns || self.has_work(place)) {
             self.settle(place).await;
         }
-        if self.rests() {
+        if rests {
             self.rest(member).await;
         }
         if member.standing.get() == Standing::InSync {

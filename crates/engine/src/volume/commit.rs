@@ -88,6 +88,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             let is_last = commits.in_flight.is_empty();
             drop(commits);
             if is_last {
+                self.home.device.note_fill(1.0);
                 self.want_checkpoint(); // else the end of the last commit asks again
             }
             return None;
@@ -178,6 +179,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             self.changed.all();
             let durable = self.buffer.borrow().durable();
             Lane::ALL.into_iter().for_each(|lane| self.durable[lane as usize].through(durable.of(lane)));
+            self.note_fill();
             let (dirty, uncovered) = (self.home.dirty_pages(), self.home.uncovered_pages());
             if self.limits.is_half_full(self.log.used_bytes(), dirty, uncovered) {
                 self.want_checkpoint();

@@ -144,6 +144,14 @@ impl Limits {
         self.dirty_pages_max.min(self.image_pages_max) - self.stuck_pages_max()
     }
 
+    /// How full the fullest is, of 1: the log, memory, or what a checkpoint may have to log an image of.
+    pub(super) fn fill(&self, log_used_bytes: u64, dirty_pages: usize, uncovered_pages: usize) -> f64 {
+        let of = |used: u64, max: u64| used as f64 / max.max(1) as f64;
+        of(log_used_bytes, self.commit_used_max)
+            .max(of(dirty_pages as u64, self.dirty_pages_max as u64))
+            .max(of(uncovered_pages as u64, self.image_pages_max as u64))
+    }
+
     /// Whether a checkpoint is due, so that no commit has to wait for it.
     pub(super) fn is_half_full(
         &self,
@@ -219,8 +227,11 @@ mod tests {
         let (log, pages, images) =
             (limits.commit_used_max / 2, limits.dirty_pages_max / 2, limits.image_pages_max / 2);
         assert!(!limits.is_half_full(log, pages, images));
+        assert!(limits.fill(log, pages, images) <= 0.5);
         for (log, pages, images) in [(log + 1, 0, 0), (0, pages + 1, 0), (0, 0, images + 1)] {
             assert!(limits.is_half_full(log, pages, images), "{log} bytes, {pages} pages, {images} images");
+            let fill = limits.fill(log, pages, images);
+            assert!((0.5..0.51).contains(&fill), "{fill} by {log} bytes, {pages} pages, {images} images");
         }
     }
 

@@ -445,11 +445,10 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         }
     }
 
-    /// Tells the home device how full the fullest of log and memory is, of 1.
+    /// Tells the home device how full the fullest is, of 1, of what commits may use.
     fn note_fill(&self) -> f64 {
-        let of = |used: u64, max: u64| used as f64 / max.max(1) as f64;
-        let fill = of(self.log.used_bytes(), self.limits.commit_used_max)
-            .max(of(self.home.dirty_pages() as u64, self.limits.dirty_pages_max as u64));
+        let (dirty, uncovered) = (self.home.dirty_pages(), self.home.uncovered_pages());
+        let fill = self.limits.fill(self.log.used_bytes(), dirty, uncovered);
         self.home.device.note_fill(fill);
         fill
     }
