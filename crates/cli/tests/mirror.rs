@@ -249,6 +249,8 @@ fn metrics_tell_of_each_member_and_log_device() {
         "evenkeel_member_queued_bytes{member=\"0\"} 0",
         "evenkeel_log_device_in_sync{log=\"1\"} 1",
         "evenkeel_member_rebuild_size_bytes{member=\"0\"} 0",
+        "evenkeel_member_info{member=\"1\",path=\"member-1\"} 1",
+        "evenkeel_log_device_info{log=\"0\",path=\"log-0\"} 1",
         "evenkeel_losses_survived 1",
         "evenkeel_scrub_mended_total 0",
     ] {

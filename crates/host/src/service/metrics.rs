@@ -128,7 +128,7 @@ fn text(watched: &Watched) -> String {
 fn members(out: &mut String, mirror: &MirrorStatus) {
     let number = |truth: bool| f64::from(u8::from(truth));
     type Of<T> = fn(&T, &dyn Fn(bool) -> f64) -> f64;
-    let of_members: [(&str, &str, &str, Of<MemberStatus>); 10] = [
+    let of_members: [(&str, &str, &str, Of<MemberStatus>); 11] = [
         ("member_in_sync", "gauge", "1 where it holds everything.", |it, number| {
             number(it.standing == "in-sync")
         }),
@@ -157,6 +157,12 @@ fn members(out: &mut String, mirror: &MirrorStatus) {
         ("member_read_bytes_total", "counter", "Bytes read from it.", |it, _| it.read_bytes as f64),
         ("member_written_bytes_total", "counter", "Bytes written to it.", |it, _| it.written_bytes as f64),
         ("member_turns_total", "counter", "Turns of writing that it had.", |it, _| it.turns as f64),
+        (
+            "member_drain_bytes_per_second",
+            "gauge",
+            "Bytes that it took in a second in which it had something to write, lately.",
+            |it, _| it.drain_bytes_per_s as f64,
+        ),
     ];
     for (name, kind, help, value) in of_members {
         head(out, name, kind, help);
@@ -164,6 +170,16 @@ fn members(out: &mut String, mirror: &MirrorStatus) {
             let value = value(member, &number);
             writeln!(out, "evenkeel_{name}{{member=\"{place}\"}} {value}").expect("as above");
         }
+    }
+    head(out, "member_info", "gauge", "Always 1: where it is, by its place.");
+    for (place, member) in mirror.members.iter().enumerate() {
+        let path = label(&member.path);
+        writeln!(out, "evenkeel_member_info{{member=\"{place}\",path=\"{path}\"}} 1").expect("as above");
+    }
+    head(out, "log_device_info", "gauge", "Always 1: where it is, by its place.");
+    for (place, log) in mirror.logs.iter().enumerate() {
+        let path = label(&log.path);
+        writeln!(out, "evenkeel_log_device_info{{log=\"{place}\",path=\"{path}\"}} 1").expect("as above");
     }
     head(out, "log_device_in_sync", "gauge", "1 where it holds everything.");
     for (place, log) in mirror.logs.iter().enumerate() {
@@ -183,6 +199,11 @@ fn members(out: &mut String, mirror: &MirrorStatus) {
     ] {
         metric(out, name, kind, help, value as f64);
     }
+}
+
+/// The value of a label, as the format has it.
+fn label(value: &str) -> String {
+    value.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n")
 }
 
 fn head(out: &mut String, name: &str, kind: &str, help: &str) {
