@@ -294,3 +294,57 @@ fn a_second_signal_ends_it_at_once_and_takes_nothing() {
     assert!(contents(&volume.socket())[777..][..1_000_001] == noise(6, 1_000_001));
     server.stop();
 }
+
+#[test]
+fn what_it_was_started_to_ignore_stays_ignored() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    // As `nohup` starts it, and as a shell without job control starts what is in the background.
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' HUP INT QUIT; exec \"$0\" serve disk", env!("CARGO_BIN_EXE_evenkeel")]);
+    command.current_dir(scene.folder());
+    let server = Server::start(volume.folder(), scene.path("stderr"), command).ready();
+    for name in ["HUP", "INT", "QUIT", "HUP", "INT"] {
+        server.signal(name);
+        write(&volume.socket(), 777, &noise(7, 100_001));
+    }
+    assert!(contents(&volume.socket())[777..][..100_001] == noise(7, 100_001));
+    server.stop();
+}
+
+#[test]
+fn the_end_of_the_terminal_stops_it_in_order() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let mut server = volume.serve("");
+    write(&volume.socket(), 777, &noise(8, 1_000_001));
+    // From the shell and from the kernel: the second one is not somebody who is impatient.
+    for name in ["STOP", "HUP", "CONT", "HUP"] {
+        server.signal(name);
+    }
+    assert_eq!(server.exit_code(), Some(0), "{}", server.complaints());
+    assert_eq!(volume.arena(), None);
+    says(&scene.done("check disk").stdout, &[" 0 damaged"]);
+}
+
+/// Which test runs again in a process of its own that ignores signals.
+const IGNORING: &str = "EVENKEEL_TEST_IGNORES_SIGNALS";
+
+/// The tests themselves, started by a script in the background.
+#[test]
+fn tests_interrupt_servers_however_they_were_started() {
+    if std::env::var_os(IGNORING).is_none() {
+        let mut again = Command::new("sh");
+        again.args(["-c", "trap '' HUP INT QUIT; exec \"$0\" --exact --nocapture \"$1\""]);
+        again.arg(std::env::current_exe().unwrap()).arg("tests_interrupt_servers_however_they_were_started");
+        let again = again.env(IGNORING, "yes").output().unwrap();
+        let said = String::from_utf8_lossy(&again.stdout);
+        assert!(again.status.success() && said.contains("1 passed"), "{again:?}");
+        return;
+    }
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let mut server = volume.serve("");
+    server.signal("INT");
+    assert_eq!(server.exit_code(), Some(0), "{}", server.complaints());
+}

@@ -10,6 +10,7 @@ use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU, SI
 use signal_hook::iterator::Signals;
 
 use crate::held_back::HeldBack;
+use crate::stop_signals::honoured;
 use crate::{scratch, undo};
 
 /// Exit status of a program ended by Ctrl-C, as shells report it.
@@ -32,7 +33,7 @@ impl Interrupt {
         let asked = Arc::clone(&interrupt.asked);
         let ending = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM, SIGXCPU, SIGXFSZ];
         let held_back = HeldBack::new(&ending);
-        let mut signals = Signals::new(ending)?;
+        let mut signals = Signals::new(honoured(&ending))?;
         drop(held_back);
         thread::Builder::new().name("signals".to_owned()).spawn(move || {
             for signal in signals.forever() {

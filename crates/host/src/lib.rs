@@ -68,5 +68,6 @@ pub mod scratch;
 pub mod service;
 pub mod stack;
 pub mod standard_error;
+pub mod stop_signals;
 pub mod undo;
 pub mod volume;

@@ -15,10 +15,11 @@ use evenkeel_host::nbd::limits::Limits;
 use evenkeel_host::nbd::server::Server;
 use evenkeel_host::nbd::uri::of_place;
 use evenkeel_host::net::Listener;
+use evenkeel_host::stop_signals::STOP_SIGNALS;
 use evenkeel_sim::model::pump::Pump;
 use evenkeel_sim::random::Random;
 use serde_json::{Value, json};
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::SIGUSR1;
 
 use super::Served;
 use super::control;
@@ -141,7 +142,7 @@ pub(super) async fn run(
     nbd: &NbdArg,
 ) -> Result<(), Failure> {
     let signals = env
-        .signals(&[SIGTERM, SIGINT, SIGUSR1])
+        .signals(&[STOP_SIGNALS.as_slice(), &[SIGUSR1]].concat())
         .map_err(|error| Failure::Unusable(format!("cannot listen for signals: {error}")))?;
     let listener = listen(env, nbd)?;
     let ready = listener.place().map(|place| of_place(&place, false));

@@ -4,6 +4,7 @@ use evenkeel_engine::options::OpenOptions;
 use evenkeel_engine::ring::{Policy, RingOptions};
 use evenkeel_engine::volume::{CheckReport, SuperblockCopy};
 use evenkeel_host::event_loop::{Backend, Signals, race};
+use evenkeel_host::stop_signals::STOP_SIGNALS;
 use evenkeel_host::volume::{OpenVolume, RunOptions, VolumeError};
 use evenkeel_measure::report::format;
 
@@ -21,7 +22,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let event_loop = event_loop(Backend::Auto)?;
     let handle = event_loop.handle();
     let signals = handle
-        .signals(&[signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])
+        .signals(&STOP_SIGNALS)
         .map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))?;
     let found = event_loop.block_on(async {
         // Nobody else reads meanwhile, who would be spared by turns.

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use evenkeel_host::drive::needs_no_more_room;
 use evenkeel_host::event_loop::{Backend, race};
+use evenkeel_host::stop_signals::STOP_SIGNALS;
 use evenkeel_host::volume::create::{Plan, PlannedMember, Request, create};
 use evenkeel_host::volume::description::LayoutKind;
 use evenkeel_measure::report::format;
@@ -52,7 +53,7 @@ pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
     let event_loop = event_loop(Backend::Auto)?;
     let handle = event_loop.handle();
     let signals = handle
-        .signals(&[signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])
+        .signals(&STOP_SIGNALS)
         .map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))?;
     let bar = RefCell::new(progress_bar());
     let made = event_loop.block_on(race(

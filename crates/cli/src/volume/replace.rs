@@ -2,6 +2,7 @@
 
 use evenkeel_host::event_loop::{Backend, EventLoop, Loop, Signals, race};
 use evenkeel_host::service::control;
+use evenkeel_host::stop_signals::STOP_SIGNALS;
 use evenkeel_host::volume::description::Description;
 use evenkeel_host::volume::replace::{Prepared, Replacement, Replacing, Slot, Wish, replace_unserved};
 use evenkeel_host::volume::{LockedVolume, VolumeError};
@@ -26,7 +27,7 @@ pub(crate) fn run(args: &ReplaceArgs) -> Result<(), Failure> {
     let event_loop = event_loop(Backend::Auto)?;
     let handle = event_loop.handle();
     let signals = handle
-        .signals(&[signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])
+        .signals(&STOP_SIGNALS)
         .map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))?;
     let wish = wish(args);
     let preparing = wish.prepare(&handle, &args.volume, &description);

@@ -17,8 +17,11 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Once};
 
 use serde_json::Value;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use tempfile::TempDir;
 
 /// A folder where the command runs, gone again at the end.
@@ -82,6 +85,7 @@ impl Scene {
 
     /// `evenkeel LINE`, to be run in the scene; LINE is split at blanks.
     pub(crate) fn command(&self, line: &str) -> Command {
+        hear_signals();
         let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
         command
             .args(line.split_whitespace())
@@ -139,6 +143,19 @@ impl Ran {
             _ => panic!("not one line that starts with `evenkeel: `: {self:?}"),
         }
     }
+}
+
+/// Lets the signals of the terminal reach whatever this process starts from here on. A shell without job control starts
+/// a command in the background with SIGINT and SIGQUIT ignored, `nohup` with SIGHUP, and children inherit that; a signal
+/// with a handler they get with its default action.
+pub(crate) fn hear_signals() {
+    static HEARD: Once = Once::new();
+    HEARD.call_once(|| {
+        for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
+            let ends = Arc::new(AtomicBool::new(true));
+            signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, ends).unwrap();
+        }
+    });
 }
 
 /// That `line` has all of `parts`.

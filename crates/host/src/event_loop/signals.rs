@@ -3,7 +3,8 @@
 //! The handler writes the signal's number into a pipe; everything else happens in the loop. Other handlers of the
 //! same signals ([`crate::interrupt`]) are called too.
 //!
-//! 1. A signal that comes while the handlers are put up ends the process or is told of: see [`crate::held_back`].
+//! 1. What the process was started to ignore stays ignored: see [`crate::stop_signals`].
+//! 2. A signal that comes while the handlers are put up ends the process or is told of: see [`crate::held_back`].
 
 #![allow(unsafe_code)]
 
@@ -19,6 +20,7 @@ use signal_hook::SigId;
 
 use super::{Loop, SharedFd};
 use crate::held_back::HeldBack;
+use crate::stop_signals::honoured;
 
 /// A source of signals. They go back to what they did before when it is dropped, but for their default action.
 pub struct Signals {
@@ -39,7 +41,7 @@ impl Signals {
         let handlers_end = Arc::new(handlers_end);
         let mut all = Self { event_loop: event_loop.clone(), pipe: Rc::new(ours), handlers: Vec::new() };
         let _until_all_are_up = HeldBack::new(signals);
-        for &signal in signals {
+        for signal in honoured(signals) {
             let end = Arc::clone(&handlers_end);
             // SAFETY: the handler only makes a system call that is allowed there (signal-safety(7)), without
             // touching errno.

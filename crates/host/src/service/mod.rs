@@ -12,8 +12,8 @@
 //!
 //! 1. Every address is taken before anything of the volume is written: a start that cannot listen has changed nothing.
 //!    Nobody is accepted before recovery is done.
-//! 2. The first SIGTERM or Ctrl-C lets requests under way finish, makes everything durable and takes it home; the
-//!    second leaves at once. Then the arena keeps what was acknowledged, as after a kill.
+//! 2. The first SIGTERM, SIGHUP or Ctrl-C lets requests under way finish, makes everything durable and takes it home; the
+//!    second, which is no SIGHUP, leaves at once. Then the arena keeps what was acknowledged, as after a kill.
 //! 3. One connection's end, or a client that cannot be accepted, ends nothing else.
 
 pub mod control;
@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use evenkeel_engine::env::Env;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::SIGHUP;
 
 use crate::arena::SharedArena;
 use crate::event_loop::{Loop, Signals, race};
@@ -39,6 +39,7 @@ use crate::nbd::server::{Ending, Server};
 use crate::nbd::tls::TlsServer;
 use crate::net::{ByteStream, Listener, Place};
 use crate::path_error::PathError;
+use crate::stop_signals::STOP_SIGNALS;
 use crate::volume::devices::{HomeDevice, LogDevice};
 use crate::volume::{LocalVolume, LockedVolume, OpenVolume, RunOptions, VolumeError};
 
@@ -127,7 +128,7 @@ pub async fn run(
     tell: impl Fn(Event<'_>) + 'static,
 ) -> Result<Ended, VolumeError> {
     let cannot_listen = |error| PathError::new(folder, "cannot listen for signals", error);
-    let signals = event_loop.signals(&[SIGTERM, SIGINT]).map_err(cannot_listen)?;
+    let signals = event_loop.signals(&STOP_SIGNALS).map_err(cannot_listen)?;
     let tls = match &options.tls {
         Some(folder) => {
             let tls = TlsServer::from_folder(folder);
@@ -190,7 +191,8 @@ async fn stop(signals: &Signals, server: &VolumeServer, open: OpenVolume) -> Res
             Some(open.close().await)
         },
         async {
-            let _came = signals.next().await;
+            // A terminal that closes may tell its shell and the kernel, and both tell the server.
+            while matches!(signals.next().await, Ok(SIGHUP)) {}
             None
         },
     );

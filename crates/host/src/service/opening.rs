@@ -8,11 +8,11 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::interrupt::EXIT_INTERRUPTED;
 use crate::standard_error;
+use crate::stop_signals::{STOP_SIGNALS, honoured};
 
 /// How long the loop has to hear of a signal by itself.
 const HEARD_WITHIN: Duration = Duration::from_secs(2);
@@ -30,7 +30,7 @@ impl Opening {
     ///
     /// Where the handlers or their thread cannot be set up.
     pub(super) fn begin() -> io::Result<Self> {
-        let mut signals = Signals::new([SIGTERM, SIGINT])?;
+        let mut signals = Signals::new(honoured(&STOP_SIGNALS))?;
         let (until_then, is_over) = channel();
         let opening = Self { signals: signals.handle(), _until_then: until_then };
         thread::Builder::new().name("opening".to_owned()).spawn(move || {
