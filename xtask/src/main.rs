@@ -9,6 +9,7 @@ mod loopfs;
 mod peers;
 mod planted;
 mod run;
+mod slow;
 mod test;
 
 use std::process::ExitCode;
@@ -21,6 +22,9 @@ cargo xtask COMMAND
 
   check                 formatting and lints, as errors
   test [-- ARGS]        install what the tests need (as root, with apt-get), run them, tell what was skipped
+  test --slow [--list] [NAME...]
+                        look for rare faults for hours: seeds, crash states, kills, sessions, fuzz targets, planted bugs; all,
+                        or those whose names begin so; prints how much was tried
   bench [NAME] [-- ARGS]
                         run one benchmark, or all; --list names them
   loopfs up DIR [--size 1g] [--fs xfs,ext4,btrfs] [--backing-dir D] [--dry-run]

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crate::fuzz;
 use crate::run::{self, Failure, Outcome, context};
+use crate::slow;
 
 /// Names the file that tests add their skips to.
 pub(crate) const SKIPPED_VARIABLE: &str = "EVENKEEL_SKIPPED";
@@ -53,9 +54,12 @@ const NEEDS: &[Need] = &[
 /// Gets what the tests need, runs them, and tells what was skipped.
 pub(crate) fn main(args: &[String]) -> Outcome {
     let (own, passed_on) = run::split_at_dashes(args);
+    if own.first().is_some_and(|arg| arg == "--slow") {
+        return test_slowly(&own[1..], passed_on);
+    }
     if let Some(arg) = own.first() {
         return Err(Failure::Usage(format!(
-            "test takes no `{arg}`; arguments for cargo test come after `--`"
+            "test takes no `{arg}` but --slow; arguments for cargo test come after `--`"
         )));
     }
     prepare();
@@ -68,6 +72,28 @@ pub(crate) fn main(args: &[String]) -> Outcome {
     let text = fs::read_to_string(&skipped).map_err(context(format!("cannot read {}", skipped.display())))?;
     print!("{}", skip_report(&text));
     outcome
+}
+
+/// The second tier: what takes hours.
+fn test_slowly(names: &[String], passed_on: &[String]) -> Outcome {
+    if names == ["--list"] {
+        print!("{}", slow::list());
+        return Ok(());
+    }
+    if let Some(arg) = names.iter().find(|name| name.starts_with('-')).or(passed_on.first()) {
+        return Err(Failure::Usage(format!(
+            "test --slow takes no `{arg}`, but --list and names of its jobs"
+        )));
+    }
+    slow::check(names)?;
+    prepare();
+    slow::main(names, &target_folder().join("slow-tests"))
+}
+
+/// Where cargo builds.
+fn target_folder() -> PathBuf {
+    let root = run::workspace_root();
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))
 }
 
 /// Installs what is missing where that can be done, and names what stays missing.
@@ -133,8 +159,7 @@ fn retry(command: impl Fn() -> Command) -> Outcome {
 /// An empty file for the tests' skips, in the target folder.
 fn fresh_skip_file() -> Outcome<PathBuf> {
     // Absolute, as cargo runs each test in the folder of its package.
-    let root = run::workspace_root();
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
+    let target = target_folder();
     let file = target.join("skipped-tests.txt");
     let write = |file: &Path| fs::create_dir_all(&target).and_then(|()| fs::write(file, ""));
     write(&file).map_err(context(format!("cannot write {}", file.display())))?;
@@ -181,6 +206,14 @@ mod tests {
 
     #[test]
     fn own_arguments_are_refused() {
-        assert!(matches!(main(&["--nocapture".to_owned()]), Err(Failure::Usage(_))));
+        for args in [
+            &["--nocapture"][..],
+            &["--slow", "--nocapture"],
+            &["--slow", "--", "--nocapture"],
+            &["--slow", "x"],
+        ] {
+            let args: Vec<_> = args.iter().map(|&arg| arg.to_owned()).collect();
+            assert!(matches!(main(&args), Err(Failure::Usage(_))), "{args:?}");
+        }
     }
 }
