@@ -8,8 +8,10 @@
 //!    looks from outside, the processor moves before an earlier one. A kill strikes between two instructions of
 //!    the thread: whatever came before is in the cache that all processors share, or on its way there, and
 //!    nothing after. So what arrives is a prefix in units of 8, as [`Arena`] says.
-//! 2. A store never faults: every page is allocated when the arena is opened, or opening fails with `ENOSPC`.
-//!    (A SIGBUS later would need someone else to cut the file short: it is ours alone, mode 0600 and locked.)
+//! 2. A store finds no disk full: every page is allocated and written when the arena is made, where its file system stores
+//!    in place ([`crate::stored_in_place`]), or the arena is refused. One that is found where it may not stay is read
+//!    without being mapped and moved. (What is left for a SIGBUS is somebody else who cuts the file short, though it is
+//!    ours alone, mode 0600 and locked, or who makes a reflink or snapshot of it while it is open and fills the disk.)
 //! 3. What was stored before this boot of the machine is never seen: a file in a folder may come back from a
 //!    power cut in any mixture of states. The header names the boot, is cleared before anything else is and
 //!    written after everything else is zero.
@@ -40,6 +42,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::path_error::PathError;
 use crate::stack::check_space;
+use crate::stored_in_place;
 
 /// Where arenas are kept unless the user names another folder.
 pub const DEFAULT_FOLDER: &str = "/dev/shm";
@@ -62,6 +65,12 @@ pub const NOTE_MAX_BYTES: usize = HEADER_BYTES - NOTE_OFFSET - 4;
 /// Largest arena, in bytes: more cannot be mapped.
 pub const LEN_MAX_BYTES: u64 = (i64::MAX as u64) - 2 * HEADER_BYTES as u64;
 
+/// `TMPFS_MAGIC` of `linux/magic.h`.
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+
+/// Bytes that are written or copied at once.
+const COPIED_BYTES: usize = 1 << 20;
+
 /// Bytes of a unit that is stored whole.
 const UNIT: usize = 8;
 
@@ -72,7 +81,7 @@ pub struct SharedArena {
     path: PathBuf,
     kept: bool,
     /// Holds the lock.
-    _file: File,
+    file: File,
 }
 
 impl fmt::Debug for SharedArena {
@@ -88,26 +97,74 @@ impl SharedArena {
     ///
     /// # Errors
     ///
-    /// As [`Self::open`]; that of the last folder where it can be made in none.
+    /// As [`Self::open`]; where it can be made in none of them, what each lacks and what to change.
     pub fn open_in(folders: &[&Path], name: &str, len: usize) -> Result<Self, PathError> {
-        if let Some(folder) = folders.iter().find(|folder| folder.join(name).symlink_metadata().is_ok()) {
-            return Self::open(&folder.join(name), len);
+        for (number, folder) in folders.iter().enumerate() {
+            let path = folder.join(name);
+            if path.symlink_metadata().is_err() {
+                continue;
+            }
+            let boot = boot_id(&path)?;
+            let taken = Taken::open(&path, &boot)?;
+            if taken.kept.is_some() {
+                let arena = taken.open_or_move(&path, folders, len, &boot)?;
+                for other in &folders[number + 1..] {
+                    // What it was moved from, by a process that was killed then.
+                    let _none_is_usual = fs::remove_file(other.join(name));
+                }
+                return Ok(arena);
+            }
+            // Of an earlier boot: it is made where there is room now.
+            fs::remove_file(&path)
+                .map_err(|error| PathError::new(&path, "cannot remove the arena", error))?;
         }
-        let mut refused = None;
+        Self::make_in(folders, name, |path| Self::open(path, len))
+    }
+
+    /// Opens the arena at `path`, which is there. Where it may not stay there, it is moved to the first of `folders` that
+    /// takes it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open_in`].
+    pub fn open_at(path: &Path, folders: &[&Path], len: usize) -> Result<Self, PathError> {
+        let boot = boot_id(path)?;
+        Taken::open(path, &boot)?.open_or_move(path, folders, len, &boot)
+    }
+
+    /// Makes the file `name` in the first of `folders` in which it can be made.
+    fn make_in(
+        folders: &[&Path],
+        name: &str,
+        make: impl Fn(&Path) -> Result<Self, PathError>,
+    ) -> Result<Self, PathError> {
+        let mut refused: Vec<PathError> = Vec::new();
         for folder in folders {
             let path = folder.join(name);
-            match Self::open(&path, len) {
+            match make(&path) {
                 Err(error) if error.source.kind() != io::ErrorKind::WouldBlock => {
                     // Made halfway: it must not be found there next time.
                     let _not_made_is_fine = fs::remove_file(&path);
-                    refused = Some(error);
+                    refused.push(PathError { path: (*folder).to_owned(), ..error });
                 }
                 other => return other,
             }
         }
-        Err(refused.unwrap_or_else(|| {
-            PathError::new(Path::new(name), "no folder for the arena", io::ErrorKind::NotFound.into())
-        }))
+        let Some(last) = refused.pop() else {
+            let none = io::ErrorKind::NotFound.into();
+            return Err(PathError::new(Path::new(name), "no folder for the arena", none));
+        };
+        let all = refused.iter().chain([&last]).map(PathError::to_string).collect::<Vec<_>>().join("; ");
+        let why = format!(
+            "{all}; make /dev/shm larger (mount -o remount,size=1g /dev/shm, or docker run --shm-size 1g), or the buffer \
+             smaller: --buffer of create, buffer_bytes in volume.toml"
+        );
+        let kind = last.source.kind();
+        Err(PathError {
+            path: last.path,
+            doing: "no memory that a kill leaves",
+            source: io::Error::new(kind, why),
+        })
     }
 
     /// Opens the arena at `path`, or makes it. It holds what an earlier opening since the machine was started left, and
@@ -122,36 +179,7 @@ impl SharedArena {
     }
 
     fn of_boot(path: &Path, len: usize, boot: &[u8; 36]) -> Result<Self, PathError> {
-        let failed = |doing| move |error: io::Error| PathError::new(path, doing, error);
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-        let file = options.open(path).map_err(failed("cannot open the arena"))?;
-        check_owner(&file).map_err(failed("will not use this as an arena"))?;
-        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|error| failed("the arena is in use by another process")(error.into()))?;
-
-        let found = read_mark(&file, boot);
-        let (kept, len) = (found.is_some(), found.unwrap_or(len));
-        let total = total_bytes(len)
-            .ok_or_else(|| failed("cannot make the arena")(io::ErrorKind::InvalidInput.into()))?;
-        if !kept {
-            // Cut to nothing first: the mark goes before anything else does, and all pages are new and zero.
-            file.set_len(0).map_err(failed("cannot clear the arena"))?;
-            check_space(path, total as u64).map_err(failed("no room for the arena"))?;
-        }
-        // Also for one that is kept: its pages are there, and it costs nothing to be told so.
-        allocate(&file, total, kept).map_err(failed("cannot allocate the arena"))?;
-        if !kept {
-            let mark = [&MAGIC[..], boot, &(len as u64).to_le_bytes()].concat();
-            file.write_all_at(&mark, 0).map_err(failed("cannot write the arena's header"))?;
-        }
-        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
-        // SAFETY: a new mapping at a place that the kernel chooses, over a file that is as long as that.
-        let start = unsafe { rustix::mm::mmap(std::ptr::null_mut(), total, protection, flags, &file, 0) }
-            .map_err(|error| failed("cannot map the arena")(error.into()))?;
-        let start = NonNull::new(start.cast()).expect("a mapping is not at 0");
-        Ok(Self { start, len, path: path.to_owned(), kept, _file: file })
+        Taken::open(path, boot)?.map(path, len, boot)
     }
 
     /// Where it is kept.
@@ -225,6 +253,115 @@ impl SharedArena {
     }
 }
 
+/// An arena's file, locked and not mapped yet.
+struct Taken {
+    file: File,
+    /// The length of what an earlier process left in it, if one did.
+    kept: Option<usize>,
+}
+
+impl Taken {
+    /// Opens the file at `path`, or makes it.
+    fn open(path: &Path, boot: &[u8; 36]) -> Result<Self, PathError> {
+        let failed = |doing| move |error: io::Error| PathError::new(path, doing, error);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+        let file = options.open(path).map_err(failed("cannot open the arena"))?;
+        check_owner(&file).map_err(failed("will not use this as an arena"))?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|error| failed("the arena is in use by another process")(error.into()))?;
+        let kept = read_mark(&file, boot);
+        Ok(Self { file, kept })
+    }
+
+    /// That it may be stored into where it is.
+    fn check(&self, path: &Path) -> Result<(), PathError> {
+        let cannot = |error| PathError::new(path, "an arena cannot be here", error);
+        stored_in_place::check(&self.file, path).map_err(cannot)
+    }
+
+    /// Maps what is kept in it, or else `len` zeros.
+    fn map(self, path: &Path, len: usize, boot: &[u8; 36]) -> Result<SharedArena, PathError> {
+        let failed = |doing| move |error: io::Error| PathError::new(path, doing, error);
+        let (kept, len) = (self.kept.is_some(), self.kept.unwrap_or(len));
+        let total = total_bytes(len)
+            .ok_or_else(|| failed("cannot make the arena")(io::ErrorKind::InvalidInput.into()))?;
+        let file = &self.file;
+        if !kept {
+            // Cut to nothing first: the mark goes before anything else does, and all pages are new and zero.
+            file.set_len(0).map_err(failed("cannot clear the arena"))?;
+            stored_in_place::exempt(file);
+        }
+        self.check(path)?;
+        if !kept {
+            check_space(path, total as u64).map_err(failed("no room for the arena"))?;
+        }
+        // Also for one that is kept: its pages are there, and it costs nothing to be told so.
+        allocate(file, total, kept).map_err(failed("cannot allocate the arena"))?;
+        if !kept {
+            let mark = [&MAGIC[..], boot, &(len as u64).to_le_bytes()].concat();
+            file.write_all_at(&mark, 0).map_err(failed("cannot write the arena's header"))?;
+        }
+        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
+        // SAFETY: a new mapping at a place that the kernel chooses, over a file that is as long as that.
+        let start = unsafe { rustix::mm::mmap(std::ptr::null_mut(), total, protection, flags, file, 0) }
+            .map_err(|error| failed("cannot map the arena")(error.into()))?;
+        let start = NonNull::new(start.cast()).expect("a mapping is not at 0");
+        Ok(SharedArena { start, len, path: path.to_owned(), kept, file: self.file })
+    }
+
+    /// Maps it where it is, or moves what is kept in it to the first of `folders` that takes it.
+    fn open_or_move(
+        self,
+        path: &Path,
+        folders: &[&Path],
+        len: usize,
+        boot: &[u8; 36],
+    ) -> Result<SharedArena, PathError> {
+        let (Some(kept_len), Err(refused)) = (self.kept, self.check(path)) else {
+            return self.map(path, len, boot);
+        };
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let moved = SharedArena::make_in(folders, &format!(".{name}.new"), |path| {
+            let _left_by_a_kill = fs::remove_file(path);
+            let new = SharedArena::of_boot(path, kept_len, boot)?;
+            self.copy_to(&new)?;
+            Ok(new)
+        });
+        let mut moved = moved.map_err(|error| {
+            let why = format!("{}; and it cannot be moved: {error}", refused.source);
+            PathError::new(path, refused.doing, io::Error::new(error.source.kind(), why))
+        })?;
+        // All of it is there before it has the name under which it is found.
+        let to = moved.path.with_file_name(&*name);
+        fs::rename(&moved.path, &to)
+            .map_err(|error| PathError::new(&to, "cannot move the arena here", error))?;
+        if to != path {
+            fs::remove_file(path).map_err(|error| PathError::new(path, "cannot remove the arena", error))?;
+        }
+        (moved.path, moved.kept) = (to, true);
+        Ok(moved)
+    }
+
+    /// Copies what is in it, and its note, to `new`, which is as long.
+    fn copy_to(&self, new: &SharedArena) -> Result<(), PathError> {
+        let copy = || {
+            let mut header = [0; HEADER_BYTES];
+            self.file.read_exact_at(&mut header, 0)?;
+            new.file.write_all_at(&header[NOTE_OFFSET..], NOTE_OFFSET as u64)?;
+            let mut bytes = vec![0; COPIED_BYTES];
+            for offset in (0..new.len).step_by(COPIED_BYTES) {
+                let part = &mut bytes[..COPIED_BYTES.min(new.len - offset)];
+                self.file.read_exact_at(part, (HEADER_BYTES + offset) as u64)?;
+                new.store(offset, part);
+            }
+            Ok(())
+        };
+        copy().map_err(|error| PathError::new(&new.path, "cannot copy the arena here", error))
+    }
+}
+
 /// An arena that is only looked at.
 #[derive(Debug)]
 pub struct Seen {
@@ -273,6 +410,12 @@ fn read_mark(file: &File, boot: &[u8; 36]) -> Option<usize> {
     is_whole.then_some(len)
 }
 
+/// Length of the largest arena whose file is no larger than `bytes`.
+pub(crate) fn len_within(bytes: u64) -> u64 {
+    let whole = HEADER_BYTES as u64;
+    (bytes / whole * whole).saturating_sub(whole)
+}
+
 /// Bytes of the file of an arena of `len` bytes.
 fn total_bytes(len: usize) -> Option<usize> {
     let total = HEADER_BYTES.checked_add(len)?.checked_next_multiple_of(HEADER_BYTES)?;
@@ -300,15 +443,19 @@ fn check_owner(file: &File) -> io::Result<()> {
 
 /// Takes room for all of the file now.
 fn allocate(file: &File, total: usize, kept: bool) -> io::Result<()> {
-    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, total as u64) {
-        Err(rustix::io::Errno::OPNOTSUPP) if kept => Ok(()),
-        // No such call there: written, then.
-        Err(rustix::io::Errno::OPNOTSUPP) => {
-            let zeros = [0; HEADER_BYTES];
-            (0..total).step_by(HEADER_BYTES).try_for_each(|offset| file.write_all_at(&zeros, offset as u64))
+    let is_allocated = match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, total as u64) {
+        Ok(()) => rustix::fs::fstatfs(file).is_ok_and(|found| found.f_type == TMPFS_MAGIC),
+        Err(rustix::io::Errno::OPNOTSUPP) => false,
+        Err(error) => return Err(error.into()),
+    };
+    if !kept && !is_allocated {
+        // On a disk, blocks that are reserved and not written change metadata when they are first stored into.
+        let zeros = vec![0; COPIED_BYTES];
+        for offset in (0..total).step_by(COPIED_BYTES) {
+            file.write_all_at(&zeros[..COPIED_BYTES.min(total - offset)], offset as u64)?;
         }
-        other => Ok(other?),
     }
+    Ok(())
 }
 
 impl Arena for SharedArena {
@@ -476,6 +623,24 @@ mod tests {
         assert!(arena.is_kept());
         arena.remove().unwrap();
         assert!(!folder.path().join(&name).exists());
+    }
+
+    #[test]
+    fn a_move_that_was_cut_short_leaves_the_copy_that_is_found_first() {
+        let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for (folder, byte) in [(&second, 1), (&first, 2)] {
+            SharedArena::open(&folder.path().join("arena"), 4096).unwrap().store(0, &[byte; 8]);
+        }
+        // One of an earlier boot is none, wherever it is.
+        let third = tempfile::tempdir().unwrap();
+        drop(SharedArena::of_boot(&third.path().join("arena"), 8192, &[b'a'; 36]).unwrap());
+        let folders = [third.path(), first.path(), second.path()];
+        let arena = SharedArena::open_in(&folders, "arena", 4096).unwrap();
+        assert_eq!((arena.path(), arena.is_kept()), (&*first.path().join("arena"), true));
+        let mut found = [0; 8];
+        arena.load(0, &mut found);
+        assert_eq!(found, [2; 8]);
+        assert!(!second.path().join("arena").exists() && !third.path().join("arena").exists());
     }
 
     proptest! {

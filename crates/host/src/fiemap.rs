@@ -10,6 +10,7 @@ use std::path::Path;
 /// `FS_IOC_FIEMAP`, `_IOWR('f', 11, struct fiemap)`.
 const FS_IOC_FIEMAP: libc::c_ulong = 0xc020_660b;
 const FIEMAP_EXTENT_LAST: u32 = 1;
+const FIEMAP_EXTENT_SHARED: u32 = 0x2000;
 /// Unknown, delayed or kept inside metadata: no place on the device that could be told.
 const WITHOUT_PLACE: u32 = 0x2 | 0x4 | 0x200;
 /// Extents asked for at once.
@@ -54,6 +55,20 @@ struct Request {
 ///
 /// Those of the call; file systems without it answer `Unsupported`.
 pub fn of_file(file: &File) -> io::Result<Vec<Extent>> {
+    let placed = raw_of_file(file)?.into_iter().filter(|extent| extent.flags & WITHOUT_PLACE == 0);
+    Ok(placed.map(|extent| Extent { physical_bytes: extent.physical, length_bytes: extent.length }).collect())
+}
+
+/// Whether another file, or a snapshot, shares bytes of this one on the device.
+///
+/// # Errors
+///
+/// As [`of_file`].
+pub fn is_shared(file: &File) -> io::Result<bool> {
+    Ok(raw_of_file(file)?.iter().any(|extent| extent.flags & FIEMAP_EXTENT_SHARED != 0))
+}
+
+fn raw_of_file(file: &File) -> io::Result<Vec<RawExtent>> {
     let (mut found, mut start) = (Vec::new(), 0);
     loop {
         let mut request = Request {
@@ -72,9 +87,7 @@ pub fn of_file(file: &File) -> io::Result<Vec<Extent>> {
             return Err(io::Error::last_os_error());
         }
         let mapped = &request.extents[..(request.mapped as usize).min(EXTENTS)];
-        for extent in mapped.iter().filter(|extent| extent.flags & WITHOUT_PLACE == 0) {
-            found.push(Extent { physical_bytes: extent.physical, length_bytes: extent.length });
-        }
+        found.extend_from_slice(mapped);
         match mapped.last() {
             Some(last) if last.flags & FIEMAP_EXTENT_LAST == 0 && found.len() < EXTENTS_MAX => {
                 start = last.logical.saturating_add(last.length.max(1));

@@ -122,3 +122,14 @@ pub(crate) fn run(program: &str, args: &[&str]) -> Result<String, String> {
         }
     }
 }
+
+/// `command`, in which `/dev/shm` is a file system of its own, of `size` (`1m`): it goes with the last process in there.
+pub(crate) fn with_own_memory(command: &Command, size: &str) -> Command {
+    let mut own = system("unshare");
+    let line = format!("mount -t tmpfs -o size={size},mode=1777 tmpfs /dev/shm && exec \"$0\" \"$@\"");
+    own.args(["--mount", "sh", "-c", &line]).arg(command.get_program()).args(command.get_args());
+    if let Some(folder) = command.get_current_dir() {
+        own.current_dir(folder);
+    }
+    own
+}

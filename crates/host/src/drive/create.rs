@@ -7,7 +7,7 @@ use std::path::Path;
 
 use evenkeel_engine::device::{Device, Durability, Extent, FlushScope};
 use evenkeel_engine::error::DeviceError;
-use rustix::fs::{FallocateFlags, IFlags, ioctl_getflags, ioctl_setflags};
+use rustix::fs::{FallocateFlags, IFlags, ioctl_getflags};
 
 use super::{DriveOptions, FileDrive};
 use crate::durable_file::is_block_device;
@@ -15,14 +15,13 @@ use crate::event_loop::Loop;
 use crate::path_error::PathError;
 use crate::scratch::{ScratchFile, settle_folder};
 use crate::stack::{StackProbe, check_space};
+use crate::stored_in_place;
 
 /// Asks a file system that writes elsewhere what was written before to write this file, which is empty, in place: else
 /// reserved room is none.
 fn write_in_place(file: &File, path: &Path) {
-    if !is_written_in_place(file, path)
-        && let Ok(flags) = ioctl_getflags(file)
-    {
-        let _whoever_makes_a_volume_asks = ioctl_setflags(file, flags | IFlags::NOCOW);
+    if !is_written_in_place(file, path) {
+        stored_in_place::exempt(file);
     }
 }
 

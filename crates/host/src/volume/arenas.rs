@@ -98,7 +98,7 @@ impl Arenas {
     ///
     /// As [`SharedArena::open`].
     pub(super) fn open_own(&self, len: usize) -> Result<SharedArena, VolumeError> {
-        Ok(SharedArena::open_in(&self.folders.each_ref().map(PathBuf::as_path), &self.name(), len)?)
+        Ok(SharedArena::open_in(&self.folders(), &self.name(), len)?)
     }
 
     /// Gives the arena at `from`, whose volume is open, its name and its note; answers where it is now.
@@ -127,6 +127,10 @@ impl Arenas {
             let seen = SharedArena::look(&path).ok().flatten();
             seen.and_then(|seen| Holdings::of(&seen)).is_some_and(|held| held.writes > 0)
         })
+    }
+
+    fn folders(&self) -> [&Path; 2] {
+        self.folders.each_ref().map(PathBuf::as_path)
     }
 
     fn name(&self) -> String {
@@ -188,7 +192,7 @@ impl Arenas {
             }
             Whereabouts::Unknown | Whereabouts::Elsewhere => false,
         };
-        if is_ours { Ok(Some(SharedArena::open(path, len)?)) } else { Ok(None) }
+        if is_ours { Ok(Some(SharedArena::open_at(path, &self.folders(), len)?)) } else { Ok(None) }
     }
 
     /// What became of the home that a note speaks of.

@@ -425,7 +425,7 @@ fn check_buffer(folder: &Path, description: &Description) -> Result<(), VolumeEr
     let least = arena_bytes_min(atomic);
     // All that there is, free or not: an arena that a kill left has its room.
     let folder_bytes = space_bytes(folder).map_or(0, |(size, _)| size);
-    let (most, bound) = buffer_bytes_max(description.size_bytes, folder_bytes);
+    let (most, bound) = buffer_bytes_max(description.size_bytes, folder, folder_bytes);
     let why = match bytes {
         _ if bytes < least => {
             format!("buffer_bytes = {bytes}: {least} at least for writes of {atomic} in one piece")

@@ -22,12 +22,13 @@ use super::arenas::{ARENA_PREFIX, ARENA_SUFFIX};
 use super::description::{FILE_NAME, LayoutKind, NEXT_FILE_NAME, SIZE_MAX_BYTES, region_bytes};
 use super::member::Place;
 use super::{CONTROL_SOCKET, NBD_SOCKET, STATUS_SOCKET, VolumeError};
-use crate::arena::{DEFAULT_FOLDER, LEN_MAX_BYTES};
+use crate::arena::{self, DEFAULT_FOLDER};
 use crate::conditions::Machine;
 use crate::durable_file::{is_block_device, odd_kind, size_bytes};
 use crate::path_error::PathError;
 use crate::patience::until_released;
 use crate::stack::{StackProbe, space_bytes};
+use crate::stored_in_place;
 
 /// Memory for writes unless it was chosen, which any volume may have.
 const BUFFER_BYTES: u64 = 64 << 20;
@@ -276,8 +277,9 @@ impl Request {
                 "--buffer {bytes}: too small for writes of --atomic-max {atomic}; at least {least} bytes"
             ));
         }
-        let free_in_folder = space_bytes(&existing_above(&self.folder)).map_or(0, |(_, free)| free);
-        let (most, why) = buffer_bytes_max(self.size_bytes, free_in_folder);
+        let above = existing_above(&self.folder);
+        let free_in_folder = space_bytes(&above).map_or(0, |(_, free)| free);
+        let (most, why) = buffer_bytes_max(self.size_bytes, &above, free_in_folder);
         match bytes > most {
             true => refused(format!("--buffer {bytes}: at most {most} bytes: {why}")),
             false => Ok(()),
@@ -333,17 +335,28 @@ impl Request {
 
 /// Most memory for writes that a volume of `size_bytes` may have here, and why not more: `folder_bytes` of room are in its
 /// folder.
-pub(super) fn buffer_bytes_max(size_bytes: u64, folder_bytes: u64) -> (u64, &'static str) {
-    let in_memory = space_bytes(Path::new(DEFAULT_FOLDER)).map_or(0, |(size, _)| size);
+pub(super) fn buffer_bytes_max(size_bytes: u64, folder: &Path, folder_bytes: u64) -> (u64, String) {
+    let in_memory = space_bytes(Path::new(DEFAULT_FOLDER)).map_or(0, |(size, _)| arena::len_within(size));
+    let unfit = stored_in_place::refusal(folder);
+    let folder_bytes = if unfit.is_some() { 0 } else { arena::len_within(folder_bytes) };
+    let no_room = || match &unfit {
+        Some(why) => format!(
+            "/dev/shm has no room for more, and it cannot be in {}: {why}; make /dev/shm larger (mount -o \
+             remount,size=1g /dev/shm, or docker run --shm-size 1g), or this smaller",
+            folder.display()
+        ),
+        None => "neither /dev/shm nor the folder has room for more".to_owned(),
+    };
     // Where it cannot be told, it is found out as it is taken.
     let if_told = |bytes: u64| if bytes > 0 { bytes } else { u64::MAX };
     let bounds = [
-        (if_told(in_memory.max(folder_bytes)), "neither /dev/shm nor the folder has room for more"),
-        (if_told(Machine::this().memory_bytes / 2), "half of this machine's memory"),
-        (size_bytes.max(BUFFER_BYTES), "the volume's size, or 64 MiB for a smaller one"),
-        (LEN_MAX_BYTES, "more cannot be mapped"),
+        (if_told(in_memory.max(folder_bytes)), None),
+        (if_told(Machine::this().memory_bytes / 2), Some("half of this machine's memory")),
+        (size_bytes.max(BUFFER_BYTES), Some("the volume's size, or 64 MiB for a smaller one")),
+        (arena::LEN_MAX_BYTES, Some("more cannot be mapped")),
     ];
-    bounds.into_iter().min().expect("there are some")
+    let (most, why) = bounds.into_iter().min().expect("there are some");
+    (most, why.map_or_else(no_room, str::to_owned))
 }
 
 impl PlannedMember {
