@@ -62,6 +62,8 @@ counters! {
     throttled_ns,
     /// Times a commit waited for room in the log.
     log_waits,
+    /// Times that commits waited long for room: see [`crate::events::Event::CommitsWaited`].
+    long_waits,
     /// Times the log was full to its end and went on from its start.
     log_wraps,
     /// Pages read from the home device, for which somebody waited.
@@ -72,6 +74,10 @@ counters! {
     cached_reads,
     /// Pages that were not right on the drive of a ring that was asked first: others were.
     other_copies,
+    /// Reads that failed because no copy of a page is what was written.
+    damaged_reads,
+    /// Reads that failed because a device did.
+    failed_reads,
     /// Pages logged once more because they cannot go home: what they held before is damaged.
     carried_pages,
     /// Log records with writes that were replayed at the opening.

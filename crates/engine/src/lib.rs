@@ -9,6 +9,7 @@
 //! either        one device or another
 //! mirror_log    a mirror's log: logs, or on the ring's members (ring/log.rs)
 //! ring      several drives as one device: they read and write in turns
+//! events    what happened that whoever runs a volume should hear of
 //! device, env   what it knows of drives and of the world
 //! format        every byte on disk and in the arena
 //! ```
@@ -23,6 +24,7 @@ pub mod device;
 pub mod either;
 pub mod env;
 pub mod error;
+pub mod events;
 pub mod format;
 mod home;
 pub mod join;

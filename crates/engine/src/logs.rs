@@ -18,6 +18,7 @@ use std::rc::Rc;
 use crate::device::{Device, Durability, Extent, FlushScope, Geometry, Remembered};
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
+use crate::events::{Event, Events};
 use crate::format::log_head::{DATA_OFFSET, HEAD_COPIES, LOGS_MAX, LogHead};
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::join;
@@ -110,6 +111,7 @@ struct Inner<E, L, W> {
     noting: Cell<bool>,
     /// Why no loss can be noted any more, if so.
     failure: RefCell<Option<DeviceError>>,
+    events: Rc<Events>,
     changed: Notify,
 }
 
@@ -171,6 +173,7 @@ impl<E: Env, L: Device, W: Witness> Logs<E, L, W> {
             resumed: Cell::new(true),
             noting: Cell::default(),
             failure: RefCell::default(),
+            events: Rc::default(),
             changed: Notify::default(),
         })))
     }
@@ -195,6 +198,11 @@ impl<E: Env, L: Device, W: Witness> Logs<E, L, W> {
     /// What each device is good for, and why it was left out, if so.
     pub fn standings(&self) -> Vec<(LogStanding, Option<DeviceError>)> {
         self.0.members.iter().map(|member| (member.standing.get(), member.failure.get())).collect()
+    }
+
+    /// What happened to the devices.
+    pub fn events(&self) -> Rc<Events> {
+        Rc::clone(&self.0.events)
     }
 
     /// Leaves a device out: whoever provides it may know of a failure before it shows. Nothing is acknowledged before
@@ -324,6 +332,7 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         let was_in_sync = member.standing.replace(LogStanding::Out) == LogStanding::InSync;
         member.failure.set(member.failure.get().or(Some(error)));
         if was_in_sync {
+            self.events.note(Event::LogDeviceLost { place, error });
             self.losses.set(self.losses.get() + 1);
         }
     }

@@ -6,6 +6,7 @@ use crate::device::Device;
 use crate::either::Either;
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
+use crate::events::Events;
 use crate::logs::{LogStanding, Logs};
 use crate::ring::Ring;
 use crate::ring::log::MemberLog;
@@ -49,6 +50,14 @@ impl<E: Env, L: Device, M: Device> MirrorLog<E, L, M> {
         match self {
             Self::One(logs) => logs.standings(),
             Self::Other(_) => Vec::new(),
+        }
+    }
+
+    /// As [`Logs::events`]; none where there are no log devices.
+    pub fn events(&self) -> Option<Rc<Events>> {
+        match self {
+            Self::One(logs) => Some(logs.events()),
+            Self::Other(_) => None,
         }
     }
 

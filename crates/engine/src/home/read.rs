@@ -132,8 +132,8 @@ impl<H: Device> Home<H> {
             }
             if self.device.copies() > 1 && page_sum(base) != sum && !has_changed() {
                 let (at, is_right) = (self.layout.page_offset(page), |bytes: &[u8]| page_sum(bytes) == sum);
-                add(&self.counters.other_copies, 1);
-                read_another(&*self.device, at, base, is_right, Ok(())).await?;
+                let is_found = read_another(&*self.device, at, base, is_right, Ok(())).await?;
+                add(&self.counters.other_copies, u64::from(is_found));
             }
             let is_taken = is_taken || (self.device.copies() > 1 && is_planted(Bug::CopyUnchecked));
             let is_right = page_sum(base) == sum || is_taken || self.is_right_with_changes(page, base, sum);

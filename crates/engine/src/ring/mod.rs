@@ -44,6 +44,7 @@ use std::rc::{Rc, Weak};
 use crate::device::{Device, DeviceState, Durability, Extent, FlushScope, Geometry, Judge, Remembered};
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
+use crate::events::{Event, Events};
 use crate::format::PAGE_BYTES;
 use crate::format::ring_head::{Begun, DATA_OFFSET, HEAD_COPIES, LogPlaces, MEMBERS_MAX, Mark, RingHead};
 use crate::join;
@@ -183,6 +184,7 @@ struct Inner<E, M> {
     backlog: backlog::Backlog,
     /// Who knows the sums of what the members hold.
     judge: RefCell<Option<Weak<dyn Judge>>>,
+    events: Rc<Events>,
     /// Something came, ended, or changed its role.
     changed: Rc<Notify>,
 }
@@ -274,6 +276,7 @@ impl<E: Env, M: Device> Ring<E, M> {
             window: RefCell::new(window),
             backlog: backlog::Backlog::default(),
             judge: RefCell::default(),
+            events: Rc::default(),
             changed: Rc::default(),
         })))
     }
@@ -287,6 +290,11 @@ impl<E: Env, M: Device> Ring<E, M> {
     pub fn members(&self) -> Vec<MemberStatus> {
         let now_ns = self.0.env.now_ns();
         self.0.members.iter().map(|member| member.status(now_ns)).collect()
+    }
+
+    /// What happened to its members.
+    pub fn events(&self) -> Rc<Events> {
+        Rc::clone(&self.0.events)
     }
 
     /// How many members read now, of those that take part.
@@ -409,7 +417,8 @@ impl<E: Env, M: Device> Inner<E, M> {
             return;
         }
         member.failure.borrow_mut().get_or_insert(error);
-        member.standing.set(Standing::Out);
+        let was_rebuilding = member.standing.replace(Standing::Out) != Standing::InSync;
+        self.events.note(Event::MemberLost { place, error, was_rebuilding });
         member.gate.leave_out(true);
         member.region.open.set(false);
         member.region.is_joining.set(false);

@@ -16,6 +16,7 @@ use super::{Inner, RebuildFound, Ring};
 use crate::device::{Device, Expected, Extent, FlushScope, Judge};
 use crate::env::Env;
 use crate::error::DeviceError;
+use crate::events::Event;
 use crate::format::ring_head::Mark;
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::planted::{Bug, is_planted};
@@ -54,6 +55,7 @@ impl<E: Env, M: Device> Ring<E, M> {
                 member.gate.leave_out(false);
                 member.gate.open();
                 let Ok(device) = member.device() else { continue };
+                self.0.events.note(Event::RebuildBegun { place });
                 let (changed, weak, device) =
                     (Rc::clone(&self.0.changed), Rc::downgrade(&self.0), Rc::downgrade(&device));
                 self.0.env.spawn(async move {
@@ -104,6 +106,7 @@ impl<E: Env, M: Device> Ring<E, M> {
                     member.gate.open();
                 }
                 member.role.set(Role::Reading);
+                ring.events.note(Event::RebuildEnded { place });
                 ring.changed.all();
             }
             Err(error) => ring.leave_out_for(place, device, error),

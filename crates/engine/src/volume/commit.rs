@@ -18,6 +18,7 @@ use crate::counters::add;
 use crate::device::Device;
 use crate::env::{Arena, Env};
 use crate::error::Error;
+use crate::events::Event;
 use crate::format::record::{RecordBuilder, RecordKind, record_bytes};
 use crate::log::{Meaning, Slot};
 use crate::planted::{Bug, is_planted};
@@ -32,9 +33,14 @@ pub(super) struct Commits {
     idle_builders: Vec<RecordBuilder>,
     /// None may begin.
     held: bool,
+    /// Since when it waits.
+    waiting_since_ns: Option<u64>,
     /// How long writing a record takes, as a moving mean.
     latency_ns: u64,
 }
+
+/// A wait for room that is told of.
+const LONG_WAIT_NS: u64 = 1_000_000_000;
 
 /// For each such time that a record takes to be durable, one more commit may be under way.
 const SPACING_NS: u64 = 100_000;
@@ -85,6 +91,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         let Some(slot) = slot else {
             add(&self.counters.log_waits, 1);
             commits.ready = Some(batch);
+            commits.waiting_since_ns.get_or_insert_with(|| self.env.now_ns());
             let is_last = commits.in_flight.is_empty();
             drop(commits);
             if is_last {
@@ -93,6 +100,14 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             }
             return None;
         };
+        if commits.waiting_since_ns.is_some() {
+            let waited_ns = commits.waiting_ns(self.env.now_ns());
+            commits.waiting_since_ns = None;
+            if waited_ns >= LONG_WAIT_NS {
+                add(&self.counters.long_waits, 1);
+                self.events.note(Event::CommitsWaited { waited_ns });
+            }
+        }
         let mut builder = commits.idle_builders.pop().unwrap_or_default();
         builder.clear();
         for tag in &batch.tags {
@@ -224,6 +239,11 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
 }
 
 impl Commits {
+    /// For how long a batch has been waiting for room.
+    pub(super) fn waiting_ns(&self, now_ns: u64) -> u64 {
+        self.waiting_since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
+    }
+
     fn note_latency(&mut self, took_ns: u64) {
         self.latency_ns = (self.latency_ns * (MEAN_OVER - 1) + took_ns) / MEAN_OVER;
     }

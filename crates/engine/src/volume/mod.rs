@@ -38,6 +38,7 @@ use crate::device::Device;
 use crate::device::{Durability, Extent, FlushScope};
 use crate::env::{Arena, Env};
 use crate::error::Error;
+use crate::events::{Event, Events};
 use crate::format::unit::{Content, UnitExtent};
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::home::Home;
@@ -112,6 +113,9 @@ struct Inner<E, A, H, L> {
     /// Ranges that direct writes hold: nobody else writes there meanwhile.
     direct: RefCell<Vec<Extent>>,
     counters: Rc<Counters>,
+    events: Rc<Events>,
+    /// Whether it was told that the volume is read-only.
+    failure_told: Cell<bool>,
     /// Something was released, failed, or a range is free again.
     changed: Notify,
     /// A ticket of this lane is durable, or never will be.
@@ -219,6 +223,16 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         self.0.counters.snapshot()
     }
 
+    /// What happened to it.
+    pub fn events(&self) -> Rc<Events> {
+        Rc::clone(&self.0.events)
+    }
+
+    /// For how long commits have been waiting for room now, in ns; 0 where they do not.
+    pub fn commits_wait_ns(&self) -> u64 {
+        self.0.commits.borrow().waiting_ns(self.0.env.now_ns())
+    }
+
     /// Makes it read-only, as a failure below does: whoever provides its devices may know of one before they do. An
     /// earlier failure stays the one that is told.
     pub fn fail(&self, reason: &str) {
@@ -248,7 +262,13 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             let len = chunk_end.min(extent.end()) - at;
             let chunk = &mut into[(at - offset) as usize..][..len as usize];
             // What is there at once is not waited for, and from there to the overlay nothing else runs.
-            while !inner.home.try_read(at, chunk) && !inner.home.read(at, chunk).await? {}
+            while !inner.home.try_read(at, chunk) {
+                match inner.home.read(at, chunk).await {
+                    Ok(true) => break,
+                    Ok(false) => {}
+                    Err(error) => return Err(inner.note_failed_read(Extent::new(at, len), error)),
+                }
+            }
             inner.overlay(at, chunk);
             at += len;
         }
@@ -485,7 +505,26 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         ToTheEnd { inner: self, done: false }
     }
 
+    /// Counts a read that failed, and tells of it: of a damaged page, which it was.
+    fn note_failed_read(&self, extent: Extent, error: Error) -> Error {
+        let (counter, extent) = match error {
+            Error::Damaged { page } => {
+                let page = Extent::new(page * PAGE_BYTES, PAGE_BYTES);
+                (&self.counters.damaged_reads, page.intersection(&extent).unwrap_or(page))
+            }
+            _ => (&self.counters.failed_reads, extent),
+        };
+        add(counter, 1);
+        self.events.note(Event::ReadFailed { extent, error: error.clone() });
+        error
+    }
+
     fn tell_failure(&self) {
+        if let Some(error) = self.log.failure()
+            && !self.failure_told.replace(true)
+        {
+            self.events.note(Event::ReadOnly(error));
+        }
         self.changed.all();
         self.durable.iter().for_each(|lane| lane.through(u64::MAX));
     }

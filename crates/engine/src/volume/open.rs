@@ -199,6 +199,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             checkpoint_running: Cell::new(false),
             direct: RefCell::default(),
             counters,
+            events: Rc::default(),
+            failure_told: Cell::default(),
             changed: Notify::default(),
             durable: Default::default(),
             pump_comes: Cell::new(false),
