@@ -7,6 +7,7 @@ mod args;
 mod compare;
 mod drive;
 mod failure;
+mod logging;
 mod manual;
 mod models;
 mod outputs;
@@ -47,7 +48,9 @@ fn main() -> ExitCode {
     match answer {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            stdout::complain(&format!("evenkeel: {failure}"));
+            if !logging::tell_end(&failure) {
+                stdout::complain(&format!("evenkeel: {failure}"));
+            }
             failure.exit_code()
         }
     }

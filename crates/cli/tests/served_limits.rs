@@ -155,6 +155,9 @@ fn messages_that_nobody_takes_do_not_end_it() {
     assert_eq!(server.exit_code(), Some(0));
 }
 
+/// With a line for each client that breaks the protocol.
+const DEBUG: &str = "serve disk --log-level debug";
+
 #[test]
 fn messages_that_nobody_reads_do_not_keep_it_from_work() {
     let scene = Scene::new();
@@ -162,8 +165,7 @@ fn messages_that_nobody_reads_do_not_keep_it_from_work() {
     let (mut reader, writer) = std::io::pipe().unwrap();
     fill(&writer);
     let mut server =
-        Server::start_with(volume.folder(), scene.path("stderr"), scene.command("serve disk"), writer)
-            .ready();
+        Server::start_with(volume.folder(), scene.path("stderr"), scene.command(DEBUG), writer).ready();
     for number in 0..3 {
         UnixStream::connect(volume.socket()).unwrap().write_all(&[0xff; 1000]).unwrap();
         patiently("the end of the rude one", || (server.status().server.connections == 0).then_some(()));
@@ -178,7 +180,10 @@ fn messages_that_nobody_reads_do_not_keep_it_from_work() {
     let mut told = Vec::new();
     reader.read_to_end(&mut told).unwrap();
     let told = String::from_utf8_lossy(&told);
-    says(&told, &["3 lines are missing here\na connection ended", "stopping: "]);
+    // Besides those of the three, it said that it starts and that it is ready.
+    let (_, rest) = told.split_once("5 lines are missing here\n").unwrap_or_else(|| panic!("{told}"));
+    says(rest.lines().next().unwrap(), &["DEBUG client-failed: a connection ended"]);
+    says(rest, &["stopping: ", "stopped: "]);
 }
 
 #[test]

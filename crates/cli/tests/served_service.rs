@@ -11,6 +11,7 @@ use evenkeel_engine::device::{Durability, FlushScope};
 use evenkeel_host::event_loop::{Backend, EventLoop};
 
 use support::load::{connect, contents, write};
+use support::metrics::{address, ask, metric, scrape};
 use support::root::{programs, run, system};
 use support::served::{Server, Volume, fill, noise, patiently};
 use support::{Ran, Scene, says, skip};
@@ -18,31 +19,12 @@ use support::{Ran, Scene, says, skip};
 const FLAGS: &str = "--size 32m --log-size 16m --buffer 4m";
 const SIZE: usize = 32 << 20;
 
-/// Asks `address` for `path` over HTTP; answers head and body.
-fn scrape(address: &str, path: &str) -> (String, String) {
-    ask("GET", address, path)
-}
-
-fn ask(method: &str, address: &str, path: &str) -> (String, String) {
-    let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    let (head, body) = text.split_once("\r\n\r\n").unwrap();
-    (head.to_owned(), body.to_owned())
-}
-
-fn metric(body: &str, name: &str) -> f64 {
-    let line = body.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.unwrap_or_else(|| panic!("no {name} in {body}")).parse().unwrap()
-}
-
 #[test]
 fn metrics_count_what_clients_did() {
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);
     let server = volume.serve("--metrics 127.0.0.1:0");
-    let address = server.told("metrics: http://").trim_end_matches("/metrics").to_owned();
+    let address = address(&server);
     let first = scrape(&address, "/metrics").1;
     let event_loop = EventLoop::new(Backend::Auto).unwrap();
     let env = event_loop.handle();

@@ -102,7 +102,8 @@ fn serve(scene: &Scene, volume: &Volume<'_>) -> Served {
     let pki = Pki::new(scene.path("pki"));
     let socket = text(&scene.path("tls.sock"));
     let folder = pki.folder_for("server", Some("server"));
-    let server = volume.serve(&format!("--tls {folder} --nbd unix:{socket} --nbd tcp:127.0.0.1:0"));
+    let server =
+        volume.serve(&format!("--log-level debug --tls {folder} --nbd unix:{socket} --nbd tcp:127.0.0.1:0"));
     let port = server.told("ready: nbds://127.0.0.1:");
     let strangers = Pki::new(scene.path("other-pki"));
     Served {

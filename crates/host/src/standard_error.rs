@@ -2,7 +2,7 @@
 //!
 //! 1. A line is written without blocking, or dropped. A pipe and a socket are asked so by the system call itself; what
 //!    is neither (a terminal) is asked first whether it has room.
-//! 2. The first line that is taken after some were dropped says how many.
+//! 2. Before the first line that is taken after some were dropped, a line says how many.
 
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,11 +20,23 @@ const NO_OFFSET: u64 = u64::MAX;
 
 /// Writes `line`, waiting for room for `patience` at most; false where it was dropped.
 pub fn say(line: &str, patience: Duration) -> bool {
+    say_among(line, patience, missing)
+}
+
+/// How many lines were dropped, in words.
+pub fn missing(lines: u64) -> String {
+    match lines {
+        1 => "1 line is missing here".to_owned(),
+        lines => format!("{lines} lines are missing here"),
+    }
+}
+
+/// The same among lines of another form: `missing` says in it how many were dropped.
+pub fn say_among(line: &str, patience: Duration, missing: impl Fn(u64) -> String) -> bool {
     let dropped = DROPPED.swap(0, Ordering::Relaxed);
     let before = match dropped {
         0 => String::new(),
-        1 => "1 line is missing here\n".to_owned(),
-        lines => format!("{lines} lines are missing here\n"),
+        lines => missing(lines) + "\n",
     };
     let written = write_all(format!("{before}{line}\n").as_bytes(), patience);
     if written.is_err() {

@@ -174,6 +174,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) backend: BackendArg,
 
+    /// How events are told on standard error
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
+    pub(crate) log_format: LogFormatArg,
+
+    /// The least of the events that are told
+    #[arg(long, value_name = "LEVEL", value_enum, default_value = "info")]
+    pub(crate) log_level: LogLevelArg,
+
     #[command(flatten)]
     pub(crate) mirror: MirrorArgs,
 }
@@ -217,6 +225,31 @@ pub(crate) enum JournalingArg {
     WholePages,
     /// Every write straight home, to compare with
     Ordered,
+}
+
+/// How events are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormatArg {
+    /// Lines for people: time, level, kind and message; priorities instead of time and level where standard error is the
+    /// system's journal
+    Text,
+    /// A JSON object in each line
+    Json,
+    /// As text, with priorities (<3>) as the system's journal takes them
+    Journald,
+}
+
+/// Which events are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogLevelArg {
+    /// Something is lost, or takes no writes
+    Error,
+    /// And what may lead there
+    Warn,
+    /// And what goes well: starts, stops, rebuilds
+    Info,
+    /// And clients that break the protocol or their connections
+    Debug,
 }
 
 /// How the kernel is asked.

@@ -16,7 +16,8 @@ use evenkeel_host::volume::{NBD_SOCKET, RunOptions, VolumeError};
 use super::{event_loop, recovered};
 use crate::args::{BackendArg, JournalingArg, MirrorArgs, NbdArg, PolicyArg, ServeArgs};
 use crate::failure::Failure;
-use crate::stdout::{announce, mention};
+use crate::logging;
+use crate::stdout::announce;
 
 /// Memory for pages unless it was chosen.
 const CACHE_BYTES: u64 = 64 << 20;
@@ -27,6 +28,7 @@ const DRAINED_BYTES_PER_S: f64 = 64.0 * 1024.0 * 1024.0;
 
 /// Serves a volume until a signal comes.
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
+    logging::begin(args.log_format, args.log_level);
     let nbd = addresses(args)?;
     let journaling = match args.journaling {
         JournalingArg::Wasteless => Journaling::Wasteless,
@@ -80,9 +82,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         }
         Event::Stopping => {
             let _no_service_manager = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
-            mention("stopping: what is acknowledged is made durable (a second signal ends at once)");
         }
-        Event::Connection(text) => mention(text),
     };
     let handle = event_loop.handle();
     let ended = event_loop.block_on(service::run(&handle, &args.volume, options, tell));
@@ -92,7 +92,11 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
             Err(Failure::Stopped("interrupted before it was served; nothing is lost".to_owned()))
         }
         Ok(Ended::AtOnce) => {
-            mention("ended at once: what was acknowledged is kept until the next start");
+            tracing::info!(
+                target: "evenkeel",
+                event = "ended",
+                "ended at once: what was acknowledged is kept until the next start"
+            );
             // Nothing is waited for: what is under way ends with the process, as after a kill.
             std::process::exit(evenkeel_host::interrupt::EXIT_INTERRUPTED);
         }

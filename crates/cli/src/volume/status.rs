@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io;
 
+use evenkeel_host::service::events::state::{Reason, StateStatus};
 use evenkeel_host::service::status::Status;
 use evenkeel_host::volume::description::Description;
 use evenkeel_host::volume::has_waiting_writes;
@@ -43,8 +44,12 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     if let Some(reason) = &status.failure {
         return Err(Failure::No(format!("{}: it failed: {reason}", args.volume.display())));
     }
-    match status.mirror.as_ref().and_then(|mirror| missing(&args.volume, mirror)) {
-        Some(missing) => Err(Failure::No(missing)),
+    if let Some(missing) = status.mirror.as_ref().and_then(|mirror| missing(&args.volume, mirror)) {
+        return Err(Failure::No(missing));
+    }
+    let is_bad = matches!(status.state.name.as_str(), "damaged" | "degraded");
+    match state(&status.state).into_iter().next().filter(|_| is_bad) {
+        Some(worst) => Err(Failure::No(format!("{}: {worst}", args.volume.display()))),
         None => Ok(()),
     }
 }
@@ -53,6 +58,19 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
 fn is_unserved(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
     matches!(error.kind(), NotFound | ConnectionRefused | ConnectionReset | BrokenPipe | UnexpectedEof)
+}
+
+/// What is wrong, a line each, the worst first.
+fn state(state: &StateStatus) -> Vec<String> {
+    let told = |reason: &Reason| {
+        let Reason { state, subject, what, ago_s, why } = reason;
+        let why = why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+        shown(format!("{state}: {subject} {what} {} ago{why}", format::duration(*ago_s)))
+    };
+    match state.reasons.is_empty() {
+        true => vec![state.name.clone()],
+        false => state.reasons.iter().map(told).collect(),
+    }
 }
 
 fn text(status: &Status) -> String {
@@ -82,6 +100,9 @@ fn text(status: &Status) -> String {
             if server.read_only { ", read-only" } else { "" }
         ),
     );
+    for (number, said) in state(&status.state).into_iter().enumerate() {
+        line(if number == 0 { "state" } else { "" }, said);
+    }
     let occupancy = &status.occupancy;
     for (name, used, all) in [
         ("buffer", occupancy.buffer_used_bytes, occupancy.buffer_bytes),

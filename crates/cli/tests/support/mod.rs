@@ -7,7 +7,9 @@
 #![allow(clippy::print_stdout)]
 
 pub(crate) mod attached;
+pub(crate) mod events;
 pub(crate) mod load;
+pub(crate) mod metrics;
 pub(crate) mod model;
 pub(crate) mod root;
 pub(crate) mod served;

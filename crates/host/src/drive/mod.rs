@@ -117,6 +117,11 @@ impl FileDrive {
         }
     }
 
+    /// Whether it is a file without a name, which is gone once it is closed.
+    pub fn is_removed(&self) -> bool {
+        !self.0.is_block_device && rustix::fs::fstat(&self.0.file).is_ok_and(|found| found.st_nlink == 0)
+    }
+
     /// Gives a file that was cut short since it was opened its length again, and its room if it is to keep that.
     ///
     /// # Errors

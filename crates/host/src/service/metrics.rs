@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use evenkeel_engine::env::Env;
 
+use super::events::state::StateStatus;
 use super::mirror_status::{MemberStatus, MirrorStatus};
 use super::status::{SharedWatched, Watched};
 use crate::event_loop::{Loop, race};
@@ -117,6 +118,17 @@ fn text(watched: &Watched) -> String {
     ] {
         metric(&mut out, name, "gauge", help, value as f64);
     }
+    head(&mut out, "state", "gauge", "1 for the state that the volume is in, 0 for the others.");
+    for name in StateStatus::NAMES {
+        let value = u8::from(document.state.name == name);
+        writeln!(out, "evenkeel_state{{state=\"{name}\"}} {value}").expect("as above");
+    }
+    head(&mut out, "events_total", "counter", "What an operator should hear of, by its kind.");
+    for (event, count) in watched.event_counts() {
+        writeln!(out, "evenkeel_events_total{{event=\"{event}\"}} {count}").expect("as above");
+    }
+    let help = "For how long commits have been waiting for room in the log; 0 where they do not.";
+    metric(&mut out, "commits_wait_seconds", "gauge", help, watched.commits_wait_s());
     if let Some(mirror) = &document.mirror {
         members(&mut out, mirror);
     }

@@ -7,6 +7,7 @@
 //! status   what it does, as one document: over a socket in the volume's folder; mirror_status what a mirror's members do
 //! metrics  the same for Prometheus, over HTTP
 //! control  orders to replace a member, over another socket
+//! events   what an operator should hear of: lines, counts, and what is wrong now
 //! tend     what the server of a mirror does of itself
 //! ```
 //!
@@ -17,6 +18,7 @@
 //! 3. One connection's end, or a client that cannot be accepted, ends nothing else.
 
 pub mod control;
+pub mod events;
 mod listen;
 mod metrics;
 pub mod mirror_status;
@@ -43,6 +45,8 @@ use crate::stop_signals::STOP_SIGNALS;
 use crate::volume::devices::{HomeDevice, LogDevice};
 use crate::volume::{LocalVolume, LockedVolume, OpenVolume, RunOptions, VolumeError};
 
+use events::watch::Watcher;
+use events::{About, Kind, Reporter};
 use listen::Listeners;
 use opening::Opening;
 pub use tend::ScrubOptions;
@@ -50,9 +54,6 @@ use tend::Tended;
 
 /// How long to wait after a connection could not be accepted: descriptors may be short.
 const ACCEPT_AGAIN_NS: u64 = 100_000_000;
-
-/// How often that is told at most: it may go on for hours.
-const ACCEPT_TOLD_NS: u64 = 5_000_000_000;
 
 /// The server of a volume on this machine.
 type VolumeServer = Server<Loop, VolumeExport<Loop, SharedArena, HomeDevice, LogDevice>>;
@@ -112,8 +113,6 @@ pub enum Event<'a> {
     },
     /// A signal came; the volume is being closed.
     Stopping,
-    /// A connection ended otherwise than by the client's own word.
-    Connection(&'a str),
 }
 
 /// Serves the volume in `folder` until a signal comes.
@@ -136,8 +135,14 @@ pub async fn run(
         }
         None => None,
     };
+    let reporter = Reporter::new(event_loop, folder.display().to_string());
     let locked = LockedVolume::lock(folder)?;
     let listeners = Listeners::take(event_loop, &locked, options.nbd, options.metrics.as_deref())?;
+    reporter.tell(
+        Kind::Starting,
+        &About::default(),
+        "starting: what a cut or a kill left undone is done first",
+    );
     let opening = Opening::begin().map_err(cannot_listen)?;
     let opened = race(async { Some(locked.open(event_loop, options.open).await) }, async {
         let _came = signals.next().await;
@@ -151,7 +156,7 @@ pub async fn run(
     let open = open?;
     drop(opening);
 
-    let tell = Rc::new(tell);
+    let watcher = Watcher::begin(event_loop, &open, reporter.clone());
     let mut export = VolumeExport::new(open.volume.clone(), "");
     if options.read_only {
         export = export.read_only();
@@ -160,28 +165,44 @@ pub async fn run(
     let (places, metrics) = (listeners.places(), listeners.metrics.as_ref().map(|(_, at)| *at));
     // Nobody is accepted before the loop runs again.
     for (listener, peer) in listeners.nbd {
-        accept(event_loop, listener, server.clone(), Rc::clone(&tell), peer);
+        accept(event_loop, listener, server.clone(), reporter.clone(), peer);
     }
-    let tended = tend(event_loop, &open, listeners.control, options.scrub);
-    let watched = status::Watched::new(event_loop, &open, server.clone(), options.read_only, tended);
+    let tended = tend(event_loop, &open, listeners.control, options.scrub, &watcher);
+    let watched =
+        status::Watched::new(event_loop, &open, server.clone(), options.read_only, tended, watcher.clone());
     let watched = Rc::new(watched);
     serve_status(event_loop, listeners.status, Rc::clone(&watched));
     if let Some((listener, _)) = listeners.metrics {
         metrics::serve(event_loop, listener, watched);
     }
+    let ready = format!("ready: {} of {} bytes", open.description().layout.name(), open.volume.size_bytes());
+    reporter.tell(Kind::Ready, &About::default(), ready);
     tell(Event::Ready { volume: &open, places, metrics });
     let _came = signals.next().await;
+    let stopping = "stopping: what is acknowledged is made durable (a second signal ends at once)";
+    reporter.tell(Kind::Stopping, &About::default(), stopping);
+    watcher.stopping();
     tell(Event::Stopping);
-    stop(&signals, &server, open).await
+    let ended = stop(&signals, &server, open).await?;
+    if ended == Ended::Closed {
+        reporter.tell(Kind::Stopped, &About::default(), "stopped: everything is durable and home");
+    }
+    Ok(ended)
 }
 
 /// Takes orders for a mirror, and does what its server does of itself.
-fn tend(event_loop: &Loop, open: &OpenVolume, control: Option<Listener>, scrub: ScrubOptions) -> Tended {
+fn tend(
+    event_loop: &Loop,
+    open: &OpenVolume,
+    control: Option<Listener>,
+    scrub: ScrubOptions,
+    watcher: &Watcher,
+) -> Tended {
     let (Some(mirror), Some(replacer), Some(listener)) = (open.mirror(), open.replacer(), control) else {
         return Tended::default();
     };
     control::serve(event_loop, listener, replacer);
-    Tended::begin(event_loop, &open.volume, mirror, scrub)
+    Tended::begin(event_loop, &open.volume, mirror, scrub, watcher)
 }
 
 async fn stop(signals: &Signals, server: &VolumeServer, open: OpenVolume) -> Result<Ended, VolumeError> {
@@ -207,30 +228,27 @@ fn accept(
     event_loop: &Loop,
     listener: Listener,
     server: VolumeServer,
-    tell: Rc<impl Fn(Event<'_>) + 'static>,
+    reporter: Reporter,
     peer: &'static str,
 ) {
     let env = event_loop.clone();
     event_loop.spawn(async move {
-        let mut told_ns = None;
         loop {
             let stream = match listener.accept().await {
                 Ok(stream) => stream,
                 Err(error) => {
-                    let now_ns = env.now_ns();
-                    if told_ns.is_none_or(|told_ns| now_ns - told_ns >= ACCEPT_TOLD_NS) {
-                        tell(Event::Connection(&format!("cannot accept connections for now: {error}")));
-                        told_ns = Some(now_ns);
-                    }
+                    let message = format!("cannot accept connections for now: {error}");
+                    reporter.tell(Kind::AcceptFailed, &About::default(), message);
                     env.sleep(ACCEPT_AGAIN_NS).await;
                     continue;
                 }
             };
-            let (server, tell) = (server.clone(), Rc::clone(&tell));
+            let (server, reporter) = (server.clone(), reporter.clone());
             env.spawn(async move {
                 let ending = server.serve(stream, peer).await;
                 if !matches!(ending, Ending::Disconnected | Ending::Stopped) {
-                    tell(Event::Connection(&format!("a connection ended: {ending}")));
+                    let message = format!("a connection ended: {ending}");
+                    reporter.tell(Kind::ClientFailed, &About::default(), message);
                 }
             });
         }

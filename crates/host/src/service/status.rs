@@ -10,6 +10,9 @@ use evenkeel_engine::env::Env;
 use evenkeel_engine::options::Journaling;
 use serde::{Deserialize, Serialize};
 
+use super::events::EventStatus;
+use super::events::state::{self, StateStatus};
+use super::events::watch::Watcher;
 use super::mirror_status::MirrorStatus;
 use super::tend::Tended;
 use super::{Told, VolumeServer};
@@ -37,6 +40,12 @@ pub struct Status {
     pub volume: VolumeStatus,
     /// Who serves it.
     pub server: ServerStatus,
+    /// What is wrong with it now, if anything.
+    #[serde(default)]
+    pub state: StateStatus,
+    /// What happened since it was opened.
+    #[serde(default)]
+    pub events: Vec<EventStatus>,
     /// Why it takes no writes any more, if so.
     pub failure: Option<String>,
     /// How it runs.
@@ -143,7 +152,8 @@ pub struct Occupancy {
 macro_rules! counters {
     ($(#[doc = $doc:literal] $name:ident,)*) => {
         /// What the engine did, by the names of [`Snapshot`].
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+        #[serde(default)]
         pub struct Counters { $(#[doc = $doc] pub $name: u64,)* }
 
         impl From<Snapshot> for Counters {
@@ -202,6 +212,8 @@ counters! {
     throttled_ns,
     /// Times a commit waited for room in the log.
     log_waits,
+    /// Times that commits waited for room in the log for more than a second.
+    long_waits,
     /// Times the log was full to its end and went on from its start.
     log_wraps,
     /// Pages read from the home member, for which somebody waited.
@@ -210,6 +222,12 @@ counters! {
     table_reads,
     /// Pages that the system had in memory as they are on the home member.
     cached_reads,
+    /// Pages that were wrong on the member of a mirror that was read first, and right on another.
+    other_copies,
+    /// Reads that failed because no copy of a page is what was written.
+    damaged_reads,
+    /// Reads that failed because a member did.
+    failed_reads,
     /// Pages logged once more because they cannot go home: what they held before is damaged.
     carried_pages,
     /// Log records replayed at the opening.
@@ -283,6 +301,7 @@ pub(crate) struct Watched {
     path: String,
     server: VolumeServer,
     read_only: bool,
+    watcher: Watcher,
 }
 
 impl Watched {
@@ -292,6 +311,7 @@ impl Watched {
         server: VolumeServer,
         read_only: bool,
         tended: Tended,
+        watcher: Watcher,
     ) -> Self {
         Self {
             event_loop: event_loop.clone(),
@@ -304,7 +324,18 @@ impl Watched {
             path: open.folder().display().to_string(),
             server,
             read_only,
+            watcher,
         }
+    }
+
+    /// How often each kind of events happened, also those that never did.
+    pub(crate) fn event_counts(&self) -> Vec<(&'static str, u64)> {
+        self.watcher.reporter.counts()
+    }
+
+    /// For how long commits have been waiting for room in the log.
+    pub(crate) fn commits_wait_s(&self) -> f64 {
+        self.watcher.commits_wait_s()
     }
 
     /// The document of this moment.
@@ -328,6 +359,14 @@ impl Watched {
                 places(description.logs.iter().map(|log| &log.place)),
             ),
         };
+        let failure = volume.failure().map(|error| error.to_string());
+        let counters = Counters {
+            replayed_records: self.recovered.records,
+            replayed_units: self.recovered.writes,
+            ..volume.counters().into()
+        };
+        let mirror_status = mirror.map(|mirror| MirrorStatus::of(mirror, &self.tended, now_ns));
+        let state = state::of(&self.watcher, failure.as_deref(), mirror_status.as_ref(), &counters, now_ns);
         Status {
             schema: "evenkeel.status/1".to_owned(),
             volume: VolumeStatus {
@@ -355,7 +394,9 @@ impl Watched {
                 in_flight_peak_bytes: server.in_flight_peak_bytes,
                 in_flight_max_bytes: server.in_flight_max_bytes,
             },
-            failure: volume.failure().map(|error| error.to_string()),
+            state,
+            events: self.watcher.reporter.events(),
+            failure,
             chosen: self.chosen(),
             occupancy: Occupancy {
                 buffer_used_bytes: occupancy.buffer_used_bytes,
@@ -369,13 +410,9 @@ impl Watched {
                 table_bytes: occupancy.table_bytes,
                 pages_max_bytes: occupancy.pages_max_bytes,
             },
-            counters: Counters {
-                replayed_records: self.recovered.records,
-                replayed_units: self.recovered.writes,
-                ..volume.counters().into()
-            },
+            counters,
             requests: requests(&server.statistics),
-            mirror: mirror.map(|mirror| MirrorStatus::of(mirror, &self.tended, now_ns)),
+            mirror: mirror_status,
         }
     }
 

@@ -8,6 +8,8 @@ use evenkeel_engine::ring::{MemberStatus, Standing};
 use evenkeel_engine::volume::{Mending, ScrubReport};
 
 use super::Told;
+use super::events::watch::{Watcher, named};
+use super::events::{About, Kind};
 use crate::event_loop::Loop;
 use crate::volume::mirror::Mirror;
 
@@ -91,23 +93,35 @@ pub(super) struct Tended {
 
 impl Tended {
     /// Begins to tend the mirror, for as long as the loop runs.
-    pub(super) fn begin(event_loop: &Loop, volume: &Told, mirror: &Mirror, scrub: ScrubOptions) -> Self {
+    pub(super) fn begin(
+        event_loop: &Loop,
+        volume: &Told,
+        mirror: &Mirror,
+        scrub: ScrubOptions,
+        watcher: &Watcher,
+    ) -> Self {
         let tended = Self::default();
         let (slow, env, mirror) = (Rc::clone(&tended.slow), event_loop.clone(), mirror.clone());
+        let told = watcher.clone();
         event_loop.spawn(async move {
             loop {
                 env.sleep(LOOK_NS).await;
-                slow.borrow_mut().look(env.now_ns(), &mirror.ring.members());
+                let (now_ns, members) = (env.now_ns(), mirror.ring.members());
+                let before = slow.borrow().slow(now_ns);
+                slow.borrow_mut().look(now_ns, &members);
+                let after = slow.borrow().slow(now_ns);
+                tell_slow(&told, &before, &after, &members);
             }
         });
         if let Some(every_s) = scrub.every_s {
             let (scrubbed, env, volume) = (Rc::clone(&tended.scrubbed), event_loop.clone(), volume.clone());
+            let told = watcher.clone();
             event_loop.spawn(async move {
                 let every_ns = (every_s * 1e9) as u64;
                 env.sleep((every_ns as f64 * FIRST_SHARE) as u64).await;
                 loop {
                     let began_ns = env.now_ns();
-                    search(&env, &volume, &scrubbed, scrub.bytes_per_s).await;
+                    search(&env, &volume, &scrubbed, scrub.bytes_per_s, &told).await;
                     let took_ns = env.now_ns().saturating_sub(began_ns);
                     env.sleep(every_ns.saturating_sub(took_ns).max(LOOK_NS)).await;
                 }
@@ -122,7 +136,46 @@ impl Tended {
     }
 }
 
-async fn search(env: &Loop, volume: &Told, scrubbed: &RefCell<Scrubbed>, bytes_per_s: u64) {
+/// Tells of members that have become slow, and of those that are not any more.
+fn tell_slow(watcher: &Watcher, before: &[bool], after: &[bool], members: &[MemberStatus]) {
+    for (place, (&is_slow, member)) in after.iter().zip(members).enumerate() {
+        if before.get(place).copied().unwrap_or(false) == is_slow {
+            continue;
+        }
+        let ((name, about), drains) = (watcher.member(place), member.drain_bytes_per_s >> 10);
+        let (kind, what) = match is_slow {
+            true => (Kind::MemberSlow, "has taken less than half of what the others take for a minute"),
+            false => (Kind::MemberSlowEnded, "is not slower than the others any more, or takes no part"),
+        };
+        watcher.reporter.tell(kind, &about, format!("{name} {what}: {drains} KiB/s"));
+    }
+}
+
+/// Tells what a search for rot found that the one before it did not.
+fn tell_found(watcher: &Watcher, mended: u64, known: &[u64], damaged: &[u64]) {
+    let about = About::default();
+    if mended > 0 {
+        let message =
+            format!("search for rot: {mended} copies of pages were wrong, and are mended from others");
+        watcher.reporter.tell_of(Kind::CopiesMended, mended, &about, message);
+    }
+    let new: Vec<u64> = damaged.iter().copied().filter(|page| !known.contains(page)).collect();
+    if !new.is_empty() {
+        let (count, named) = (new.len(), named(&new));
+        let message = format!(
+            "search for rot: no copy of {count} pages is right: {named}; write them anew from a backup"
+        );
+        watcher.reporter.tell_of(Kind::PagesDamaged, count as u64, &about, message);
+    }
+}
+
+async fn search(
+    env: &Loop,
+    volume: &Told,
+    scrubbed: &RefCell<Scrubbed>,
+    bytes_per_s: u64,
+    watcher: &Watcher,
+) {
     scrubbed.borrow_mut().under_way_pages = Some(0);
     let tell = |page: u64, report: &ScrubReport| {
         let mut scrubbed = scrubbed.borrow_mut();
@@ -135,8 +188,10 @@ async fn search(env: &Loop, volume: &Told, scrubbed: &RefCell<Scrubbed>, bytes_p
     };
     let ended = volume.scrub_telling(Mending::Mend, bytes_per_s, tell).await;
     let mut scrubbed = scrubbed.borrow_mut();
+    let (mended, known) = (scrubbed.current.wrong_copies, scrubbed.before.damaged_pages.clone());
     scrubbed.end(env.now_ns());
     scrubbed.completed += u64::from(ended.is_ok());
+    tell_found(watcher, mended, &known, &scrubbed.before.damaged_pages);
 }
 
 /// Since when each member is slower than the rest.

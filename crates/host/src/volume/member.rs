@@ -181,6 +181,14 @@ impl MemberDrive {
         }
     }
 
+    /// Whether it is a file that was removed, and is gone once it is closed.
+    pub(super) fn is_removed(&self) -> bool {
+        match self {
+            Self::File(drive) => drive.is_removed(),
+            Self::Nbd(_) => false,
+        }
+    }
+
     /// Whether its place still leads to it: a file may have been removed, and another made under its name.
     pub(super) fn is_still_at_its_place(&self) -> bool {
         match self {

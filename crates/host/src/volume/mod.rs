@@ -22,6 +22,7 @@ pub mod create;
 mod described;
 pub mod description;
 pub mod devices;
+mod held;
 mod label;
 pub mod member;
 pub mod mirror;
@@ -49,6 +50,7 @@ use arenas::Arenas;
 use described::Described;
 use description::{Description, LayoutKind};
 use devices::{HomeDevice, LogDevice};
+pub(crate) use held::Held;
 use member::{MemberDrive, Members, Watch, lost};
 use mirror::Mirror;
 use plan::buffer_bytes_max;
@@ -362,6 +364,14 @@ impl OpenVolume {
         match &self.below {
             Below::Single(..) => None,
             Below::Mirror(mirror) => Some(mirror),
+        }
+    }
+
+    /// Its drives, to be looked at while it is used.
+    pub(crate) fn held(&self) -> Held {
+        match &self.below {
+            Below::Single(members, _) => Held::Single(members.0.clone()),
+            Below::Mirror(mirror) => Held::Mirror(mirror.clone()),
         }
     }
 

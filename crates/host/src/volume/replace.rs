@@ -82,7 +82,7 @@ pub struct Wish {
 }
 
 /// A place of a mirror.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Slot {
     /// Of a member.

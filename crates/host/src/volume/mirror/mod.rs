@@ -8,6 +8,7 @@
 mod drive;
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
@@ -174,6 +175,20 @@ impl Mirror {
             },
         };
         self.log_entries.borrow().iter().zip(self.logs.standings()).map(each).collect()
+    }
+
+    /// Members and log devices that are in use, and whose files were removed.
+    pub(super) fn removed(&self) -> BTreeSet<Slot> {
+        let is_removed = |entry: &Entry| entry.drive.as_ref().is_some_and(|drive| drive.is_removed());
+        let (members, logs) = (self.members.borrow(), self.log_entries.borrow());
+        let takes_part =
+            |it: &MemberStatus| matches!(it.standing, Standing::InSync | Standing::Rebuilding { .. });
+        let members = members.iter().zip(self.ring.members()).enumerate();
+        let members = members.filter(|(_, (entry, status))| takes_part(status) && is_removed(entry));
+        let logs = logs.iter().zip(self.logs.standings()).enumerate();
+        let logs =
+            logs.filter(|(_, (entry, (standing, _)))| *standing == LogStanding::InSync && is_removed(entry));
+        members.map(|(place, _)| Slot::Member(place)).chain(logs.map(|(place, _)| Slot::Log(place))).collect()
     }
 
     /// How many more of its members, and of its log devices, may be lost now, together with a cut. Of a log on the members:

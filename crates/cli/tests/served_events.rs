@@ -1,0 +1,212 @@
+//! What the server of a volume tells when something happens: one line, one count, and a state in `status`.
+
+mod support;
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use evenkeel_engine::device::Durability;
+use evenkeel_host::event_loop::{Backend, EventLoop};
+use serde_json::Value;
+
+use support::events::{count, is_in_state, lines, lines_of, once, serve, stop};
+use support::load::{connect, contents, write};
+use support::root::Mounted;
+use support::served::{Server, Volume, noise, patiently};
+use support::{Scene, says, skip};
+
+const FLAGS: &str = "--size 32m --log-size 16m --buffer 4m";
+
+const PAGE: usize = 4096;
+
+/// The kinds of these lines, in their order.
+fn kinds(lines: &[Value]) -> Vec<&str> {
+    lines.iter().map(|line| line["event"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_life_without_trouble_is_a_line_for_its_start_and_one_for_its_end() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let mut server = serve(&volume, "");
+    write(&volume.socket(), 0, &noise(1, 100_000));
+    says(&is_in_state(&scene, &server, "ok", 0), &["state      ok\n"]);
+    server.kill();
+    let server = serve(&volume, "");
+    says(once(&server, "recovered", "INFO", &["kept in memory: "])["volume"].as_str().unwrap(), &["disk"]);
+    let told = stop(server);
+    assert_eq!(kinds(&told), ["starting", "recovered", "ready", "stopping", "stopped"]);
+    assert!(told.iter().all(|line| line["timestamp"].is_string() && line["message"].is_string()));
+    // Unless asked for more, there is nothing of the beginning.
+    let server = volume.serve("--log-format json");
+    assert_eq!(kinds(&lines(&server)), ["ready"]);
+    server.stop();
+}
+
+#[test]
+fn lines_are_text_or_have_the_priorities_of_the_journal_and_standard_output_is_as_ever() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let server = volume.serve("");
+    assert_eq!(server.told("ready: "), volume.uri());
+    let told = server.complaints();
+    let (time, rest) = told.split_once(' ').unwrap();
+    assert!(time.ends_with('Z') && time.contains('T'), "{told}");
+    assert!(rest.starts_with(" INFO ready: "), "{told}");
+    server.stop();
+    let server = volume.serve("--log-format journald");
+    assert!(server.complaints().starts_with("<6>ready: "), "{}", server.complaints());
+    server.stop();
+    // Where standard error is the journal, that is found out, for all formats.
+    for (flags, start) in [("", "<6>ready: "), ("--log-format json", "<6>{\"timestamp\":")] {
+        let mut command = scene.command(&format!("serve disk {flags}"));
+        let errors = fs::File::create(scene.path("stderr")).unwrap();
+        let found = errors.metadata().unwrap();
+        command.env("JOURNAL_STREAM", format!("{}:{}", found.dev(), found.ino()));
+        let server = Server::start_with(volume.folder(), scene.path("stderr"), command, errors).ready();
+        assert!(server.complaints().starts_with(start), "{}", server.complaints());
+        server.stop();
+    }
+    let mut command = scene.command("serve disk");
+    command.env("JOURNAL_STREAM", "1:2");
+    let server = Server::start(volume.folder(), scene.path("stderr"), command).ready();
+    assert!(!server.complaints().starts_with('<'), "{}", server.complaints());
+    server.stop();
+}
+
+#[test]
+fn what_ends_the_server_is_a_line_like_the_others() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let server = volume.serve("");
+    for (format, start) in [("text", "evenkeel: "), ("journald", "<3>ended: "), ("json", "{\"timestamp\":")] {
+        let refused = scene.run(&format!("serve disk --log-format {format}"));
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(refused.stderr.starts_with(start) && refused.stderr.lines().count() == 1, "{refused:?}");
+        says(&refused.stderr, &["another process"]);
+    }
+    server.stop();
+}
+
+#[test]
+fn clients_that_break_the_protocol_are_told_of_where_that_was_asked_for() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    for (flags, told) in [("--log-format json", 0), ("--log-format json --log-level debug", 1)] {
+        let server = volume.serve(flags);
+        UnixStream::connect(volume.socket()).unwrap().write_all(&[0xff; 1000]).unwrap();
+        patiently("the end of the rude one", || (count(&server, "client-failed") == 1).then_some(()));
+        assert_eq!(lines_of(&server, "client-failed").len(), told);
+        assert_eq!(server.status().state.name, "ok");
+        server.stop();
+    }
+}
+
+#[test]
+fn a_full_disk_below_is_told_once_and_why() {
+    const NAME: &str = "a_full_disk_below_is_told_once_and_why";
+    let scene = Scene::new();
+    let _small = match Mounted::tmpfs(&scene.path("small"), "40m") {
+        Ok(small) => small,
+        Err(why) => return skip(NAME, &why),
+    };
+    let inside = Scene::below(&scene.path("small"));
+    let volume = Volume::create(&inside, "--size 64m --log-size 16m --buffer 4m --sparse");
+    let mut server = serve(&volume, "");
+    let event_loop = EventLoop::new(Backend::Auto).unwrap();
+    let env = event_loop.handle();
+    event_loop.block_on(async {
+        let connection = connect(&env, &volume.socket()).await;
+        for number in 0..600 {
+            let bytes = noise(number, 100_000);
+            if connection.write(number * 100_000, &bytes, Durability::Buffered).await.is_err() {
+                // And again: it stays one event.
+                for _ in 0..3 {
+                    connection.write(0, &bytes, Durability::Durable).await.unwrap_err();
+                }
+                return;
+            }
+        }
+        panic!("the disk is not full");
+    });
+    once(&server, "read-only", "ERROR", &["takes no writes any more", "no room is left there", "errno 28"]);
+    let shown = is_in_state(&inside, &server, "read-only", 1);
+    says(&shown, &["volume became read-only", "no room is left there"]);
+    server.signal("TERM");
+    assert_eq!(server.exit_code(), Some(1));
+    let told = lines(&server);
+    assert_eq!(kinds(&told), ["starting", "ready", "read-only", "stopping", "ended"]);
+    fs::remove_dir_all(volume.folder()).unwrap();
+}
+
+/// Changes the pages of the file at `path` that hold these bytes.
+fn damage(path: &Path, pages: &[&[u8]]) {
+    let held = fs::read(path).unwrap();
+    let file = OpenOptions::new().write(true).open(path).unwrap();
+    for page in pages {
+        let at = held.chunks(PAGE).position(|found| found == *page).expect("the page is home");
+        file.write_all_at(b"damaged", (at * PAGE + 100) as u64).unwrap();
+    }
+}
+
+#[test]
+fn a_damaged_page_is_told_once_with_its_bytes_and_each_read_of_it_is_counted() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let server = volume.serve("");
+    let bytes = noise(5, 100 * PAGE);
+    write(&volume.socket(), 0, &bytes);
+    server.stop();
+    let pages: Vec<&[u8]> = bytes.chunks(PAGE).collect();
+    damage(&volume.folder().join("home"), &[pages[20]]);
+    let server = serve(&volume, "");
+    let event_loop = EventLoop::new(Backend::Auto).unwrap();
+    let env = event_loop.handle();
+    let reads = |first: u64, count: u64, times: u64| {
+        event_loop.block_on(async {
+            let connection = connect(&env, &volume.socket()).await;
+            for _ in 0..times {
+                for page in first..first + count {
+                    let mut found = [0; PAGE];
+                    connection.read(page * PAGE as u64, &mut found).await.unwrap_err();
+                }
+            }
+        });
+    };
+    reads(20, 1, 1);
+    let line = once(&server, "damaged-read", "ERROR", &["page 20 is damaged", "4096 bytes from 81920"]);
+    assert_eq!((line["offset"].as_u64(), line["len"].as_u64()), (Some(81920), Some(4096)));
+    says(&is_in_state(&scene, &server, "damaged", 1), &["1 reads failed", "4096 bytes from 81920"]);
+    reads(20, 1, 6);
+    patiently("the count of all reads", || (count(&server, "damaged-read") == 7).then_some(()));
+    assert_eq!(lines_of(&server, "damaged-read").len(), 1);
+    assert_eq!(server.status().counters.damaged_reads, 7);
+    stop(server);
+    // A whole region: some of it is named, all of it is counted.
+    damage(&volume.folder().join("home"), &pages[40..70]);
+    let server = serve(&volume, "");
+    reads(40, 30, 1);
+    patiently("the count of all pages", || (count(&server, "damaged-read") == 30).then_some(()));
+    let told = lines_of(&server, "damaged-read").len();
+    assert!((1..30).contains(&told), "{told} lines for 30 pages");
+    stop(server);
+    says(&scene.run("check disk").stdout, &["31 damaged"]);
+}
+
+#[test]
+fn a_file_that_is_removed_while_it_is_served_is_told_of() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let server = serve(&volume, "");
+    write(&volume.socket(), 0, b"here");
+    for (name, event) in [("home", "member-removed"), ("log", "log-device-removed")] {
+        fs::remove_file(volume.folder().join(name)).unwrap();
+        once(&server, event, "ERROR", &[name, "its file was removed", "copy the volume elsewhere"]);
+    }
+    says(&is_in_state(&scene, &server, "degraded", 1), &["(home) file removed", "(log) file removed"]);
+    assert_eq!(contents(&volume.socket())[..4], *b"here");
+    stop(server);
+}

@@ -1,0 +1,383 @@
+//! Where events come from.
+//!
+//! 1. What the engine and its devices tell of themselves is taken as it comes; what nobody tells (a file that was
+//!    removed, how far a rebuild is, commits that wait and wait) is looked for every [`LOOK_NS`].
+//! 2. A device that is missing from the beginning is told of once, in one line for all of them.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use evenkeel_engine::device::{Device, Extent};
+use evenkeel_engine::env::Env;
+use evenkeel_engine::error::Error;
+use evenkeel_engine::events::{Event, Events};
+use evenkeel_engine::format::PAGE_BYTES;
+use evenkeel_engine::logs::LogStanding;
+use evenkeel_engine::ring::Standing;
+use rustix::io::Errno;
+
+use super::{About, Kind, Reporter};
+use crate::event_loop::Loop;
+use crate::service::Told;
+use crate::volume::mirror::{Mirror, MirrorMember};
+use crate::volume::replace::Slot;
+use crate::volume::{Held, OpenVolume};
+
+/// Between two looks.
+const LOOK_NS: u64 = 1_000_000_000;
+
+/// Commits that have been waiting for so long may wait for good.
+const STUCK_NS: u64 = 30_000_000_000;
+
+/// Damaged pages that are remembered as told.
+const TOLD_PAGES_MAX: usize = 4096;
+
+/// Damaged pages that one line names.
+const NAMED_MAX: usize = 5;
+
+/// How far a rebuild is told: in so many steps.
+const STEPS: u64 = 10;
+
+/// What was seen so far.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Since when a device is lost, being rebuilt, or without its file.
+    since_ns: BTreeMap<Slot, u64>,
+    removed: BTreeSet<Slot>,
+    rebuilds: BTreeMap<usize, Rebuild>,
+    told_pages: BTreeSet<u64>,
+    other_copies: u64,
+    stuck_told: bool,
+    stopping: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Rebuild {
+    began_ns: u64,
+    steps: u64,
+}
+
+/// Watches over an open volume. A clone is another handle to the same.
+#[derive(Clone)]
+pub(in crate::service) struct Watcher {
+    pub(in crate::service) reporter: Reporter,
+    event_loop: Loop,
+    volume: Told,
+    mirror: Option<Mirror>,
+    held: Rc<Held>,
+    began_ns: u64,
+    seen: Rc<RefCell<Seen>>,
+}
+
+impl Watcher {
+    /// Tells what the opening came to, and watches from here on, for as long as the loop runs.
+    pub(in crate::service) fn begin(event_loop: &Loop, open: &OpenVolume, reporter: Reporter) -> Self {
+        let watcher = Self {
+            reporter,
+            event_loop: event_loop.clone(),
+            volume: open.volume.clone(),
+            mirror: open.mirror().cloned(),
+            held: Rc::new(open.held()),
+            began_ns: event_loop.now_ns(),
+            seen: Rc::default(),
+        };
+        watcher.tell_opening(open);
+        watcher.take(open.volume.events());
+        if let Some(mirror) = &watcher.mirror {
+            watcher.take(mirror.ring.events());
+            mirror.logs.events().into_iter().for_each(|events| watcher.take(events));
+        }
+        let looking = watcher.clone();
+        event_loop.spawn(async move {
+            loop {
+                looking.event_loop.sleep(LOOK_NS).await;
+                looking.look();
+            }
+        });
+        watcher
+    }
+
+    /// The server stops: what ends from here on ends for that.
+    pub(in crate::service) fn stopping(&self) {
+        self.seen.borrow_mut().stopping = true;
+    }
+
+    /// Since when a device is lost, being rebuilt, or without its file, in ns of the loop.
+    pub(in crate::service) fn since_ns(&self, slot: Slot) -> u64 {
+        self.seen.borrow().since_ns.get(&slot).copied().unwrap_or(self.began_ns)
+    }
+
+    /// When it began to watch, in ns of the loop.
+    pub(in crate::service) fn began_ns(&self) -> u64 {
+        self.began_ns
+    }
+
+    /// For how long commits have been waiting for room.
+    pub(in crate::service) fn commits_wait_s(&self) -> f64 {
+        self.volume.commits_wait_ns() as f64 / 1e9
+    }
+
+    /// What a device is called.
+    pub(in crate::service) fn subject(&self, slot: Slot) -> String {
+        let (kind, number) = match slot {
+            Slot::Member(number) => ("member", number),
+            Slot::Log(number) => ("log device", number),
+        };
+        let place = self.held.place(slot).map(|place| format!(" ({place})")).unwrap_or_default();
+        format!("{kind} {number}{place}")
+    }
+
+    /// Devices whose files were removed.
+    pub(in crate::service) fn removed(&self) -> BTreeSet<Slot> {
+        self.held.removed()
+    }
+
+    fn take(&self, events: Rc<Events>) {
+        let watcher = self.clone();
+        self.event_loop.spawn(async move {
+            loop {
+                let event = events.next().await;
+                watcher.hear(event);
+            }
+        });
+    }
+
+    fn tell_opening(&self, open: &OpenVolume) {
+        let recovered = open.recovered;
+        if recovered.records + recovered.writes > 0 {
+            let message = format!(
+                "recovered from the log: {} records; kept in memory: {} writes",
+                recovered.records, recovered.writes
+            );
+            self.reporter.tell_of(Kind::Recovered, 1, &About::default(), message);
+        }
+        let Some(mirror) = &self.mirror else { return };
+        // What was lost while the volume was opened is part of what is missing now.
+        let of_rebuilds: Vec<Event> = std::iter::from_fn(|| mirror.ring.events().take())
+            .filter(|event| matches!(event, Event::RebuildBegun { .. }))
+            .collect();
+        mirror.logs.events().into_iter().for_each(|events| while events.take().is_some() {});
+        let missing = missing(mirror);
+        if !missing.is_empty() {
+            let message = format!("started without {}", missing.join(", "));
+            self.reporter.tell(Kind::DegradedStart, &About::default(), message);
+        }
+        of_rebuilds.into_iter().for_each(|event| self.hear(event));
+    }
+
+    fn hear(&self, event: Event) {
+        let now_ns = self.event_loop.now_ns();
+        match event {
+            Event::ReadOnly(error) => {
+                let message = format!("takes no writes any more: {}", reason(&error));
+                self.reporter.tell(Kind::ReadOnly, &About::default(), message);
+            }
+            Event::ReadFailed { extent, error } => self.read_failed(extent, &error),
+            Event::CommitsWaited { waited_ns } => {
+                let message = format!("commits waited {:.1} s for room in the log", waited_ns as f64 / 1e9);
+                self.reporter.tell(Kind::CommitsWaited, &About::default(), message);
+            }
+            Event::RebuildBegun { place } => {
+                let mut seen = self.seen.borrow_mut();
+                seen.rebuilds.insert(place, Rebuild { began_ns: now_ns, steps: 0 });
+                seen.since_ns.insert(Slot::Member(place), now_ns);
+                drop(seen);
+                let (name, about) = self.member(place);
+                self.reporter.tell(Kind::RebuildBegun, &about, format!("rebuild of {name} begun"));
+            }
+            Event::RebuildEnded { place } => self.rebuild_ended(place, now_ns),
+            Event::MemberLost { place, error, was_rebuilding } => {
+                self.seen.borrow_mut().rebuilds.remove(&place);
+                self.member_lost(place, error.errno, was_rebuilding, now_ns);
+            }
+            Event::LogDeviceLost { place, error } => {
+                self.seen.borrow_mut().since_ns.insert(Slot::Log(place), now_ns);
+                let Some(log) = self.mirror.as_ref().and_then(|it| it.log_devices().into_iter().nth(place))
+                else {
+                    return;
+                };
+                let why = log.why.unwrap_or_else(|| error.to_string());
+                let message = format!("log device {place} ({}) is lost: {why}", log.place);
+                self.reporter.tell(Kind::LogDeviceLost, &About::device(&log.place), message);
+            }
+        }
+    }
+
+    fn read_failed(&self, extent: Extent, error: &Error) {
+        let about = About { extent: Some(extent), ..About::default() };
+        let Error::Damaged { page } = error else {
+            let message = format!("cannot read {} bytes from {}: {error}", extent.len, extent.offset);
+            return self.reporter.tell(Kind::FailedRead, &about, message);
+        };
+        let mut seen = self.seen.borrow_mut();
+        let is_new = seen.told_pages.len() < TOLD_PAGES_MAX && seen.told_pages.insert(*page);
+        drop(seen);
+        if !is_new {
+            return self.reporter.count(Kind::DamagedRead);
+        }
+        let message = format!(
+            "page {page} is damaged: reads of {PAGE_BYTES} bytes from {} fail until they are written anew",
+            page * PAGE_BYTES
+        );
+        self.reporter.tell(Kind::DamagedRead, &about, message);
+    }
+
+    fn rebuild_ended(&self, place: usize, now_ns: u64) {
+        let mut seen = self.seen.borrow_mut();
+        seen.since_ns.remove(&Slot::Member(place));
+        let began_ns = seen.rebuilds.remove(&place).map_or(now_ns, |rebuild| rebuild.began_ns);
+        drop(seen);
+        let (name, about) = self.member(place);
+        let took_s = now_ns.saturating_sub(began_ns) as f64 / 1e9;
+        let message = format!("rebuild of {name} ended after {took_s:.0} s: it holds everything");
+        self.reporter.tell(Kind::RebuildEnded, &about, message);
+        let Some(member) = self.members().into_iter().nth(place) else { return };
+        let found = member.status.rebuild_found;
+        if found.wrong_copies > 0 {
+            let message = format!(
+                "{} pages were wrong on the member that was read to rebuild {name}: taken from another",
+                found.wrong_copies
+            );
+            self.reporter.tell_of(Kind::CopiesMended, found.wrong_copies, &about, message);
+        }
+        if found.damaged_pages > 0 {
+            let message = format!(
+                "{} pages are damaged in every copy, as the rebuild of {name} found; `evenkeel check` names them",
+                found.damaged_pages
+            );
+            self.reporter.tell_of(Kind::PagesDamaged, found.damaged_pages, &about, message);
+        }
+    }
+
+    fn member_lost(&self, place: usize, errno: i32, was_rebuilding: bool, now_ns: u64) {
+        let (name, about) = self.member(place);
+        // Left out by this side: for a stop, or for another one in its place, whose rebuild is told.
+        if errno == Errno::SHUTDOWN.raw_os_error() {
+            if was_rebuilding && self.seen.borrow().stopping {
+                let message =
+                    format!("rebuild of {name} stops with the server; the next start begins it anew");
+                self.reporter.tell(Kind::RebuildStopped, &about, message);
+            }
+            return;
+        }
+        self.seen.borrow_mut().since_ns.insert(Slot::Member(place), now_ns);
+        let why = self.members().into_iter().nth(place).and_then(|member| member.why);
+        let why = why.unwrap_or_else(|| std::io::Error::from_raw_os_error(errno).to_string());
+        let (kind, message) = match was_rebuilding {
+            true => (Kind::RebuildFailed, format!("rebuild of {name} failed: {why}")),
+            false => (Kind::MemberLost, format!("{name} is lost: {why}")),
+        };
+        self.reporter.tell(kind, &about, message);
+    }
+
+    fn look(&self) {
+        self.look_for_removed();
+        self.look_at_rebuilds();
+        self.look_at_copies();
+        let waiting_ns = self.volume.commits_wait_ns();
+        let mut seen = self.seen.borrow_mut();
+        let was_told = std::mem::replace(&mut seen.stuck_told, waiting_ns >= STUCK_NS);
+        drop(seen);
+        if waiting_ns >= STUCK_NS && !was_told {
+            let message =
+                format!("commits have been waiting for room in the log for {} s", waiting_ns / 1_000_000_000);
+            self.reporter.tell(Kind::CommitsStuck, &About::default(), message);
+        }
+        self.reporter.tick();
+    }
+
+    fn look_for_removed(&self) {
+        let removed = self.removed();
+        let before = std::mem::replace(&mut self.seen.borrow_mut().removed, removed.clone());
+        for &slot in removed.difference(&before) {
+            let Some(place) = self.held.place(slot) else { continue };
+            self.seen.borrow_mut().since_ns.insert(slot, self.event_loop.now_ns());
+            let kind = match slot {
+                Slot::Member(_) => Kind::MemberRemoved,
+                Slot::Log(_) => Kind::LogDeviceRemoved,
+            };
+            let message = format!(
+                "{}: its file was removed, and what it holds goes with the end of the server; {}",
+                self.subject(slot),
+                match self.mirror {
+                    Some(_) => "put another in its place with `evenkeel replace`",
+                    None => "copy the volume elsewhere before it ends",
+                }
+            );
+            self.reporter.tell(kind, &About::device(&place), message);
+        }
+    }
+
+    fn look_at_rebuilds(&self) {
+        for (place, member) in self.members().into_iter().enumerate() {
+            let Standing::Rebuilding { done_bytes } = member.status.standing else { continue };
+            let size_bytes = self.mirror.as_ref().map_or(1, |it| it.ring.geometry().size_bytes).max(1);
+            let steps = u64::try_from(u128::from(done_bytes) * u128::from(STEPS) / u128::from(size_bytes));
+            let steps = steps.unwrap_or(STEPS).min(STEPS - 1);
+            let mut seen = self.seen.borrow_mut();
+            let Some(rebuild) = seen.rebuilds.get_mut(&place).filter(|rebuild| rebuild.steps < steps) else {
+                continue;
+            };
+            rebuild.steps = steps;
+            drop(seen);
+            let (name, about) = self.member(place);
+            let message =
+                format!("rebuild of {name}: {} % of it is looked at or copied", steps * 100 / STEPS);
+            self.reporter.tell(Kind::RebuildProgress, &about, message);
+        }
+    }
+
+    fn look_at_copies(&self) {
+        let other_copies = self.volume.counters().other_copies;
+        let before = std::mem::replace(&mut self.seen.borrow_mut().other_copies, other_copies);
+        let more = other_copies.saturating_sub(before);
+        if more > 0 {
+            let message =
+                format!("{more} pages were wrong on the member that was read, and are mended from another");
+            self.reporter.tell_of(Kind::CopiesMended, more, &About::default(), message);
+        }
+    }
+
+    fn members(&self) -> Vec<MirrorMember> {
+        self.mirror.as_ref().map(Mirror::members).unwrap_or_default()
+    }
+
+    /// What a member is called.
+    pub(in crate::service) fn member(&self, place: usize) -> (String, About) {
+        let slot = Slot::Member(place);
+        (self.subject(slot), self.held.place(slot).map_or_else(About::default, About::device))
+    }
+}
+
+/// What members and log devices take no part, and why.
+fn missing(mirror: &Mirror) -> Vec<String> {
+    let told = |kind: &str, number: usize, place: &dyn std::fmt::Display, why: &Option<String>| {
+        format!("{kind} {number} ({place}): {}", why.as_deref().unwrap_or("not known why"))
+    };
+    let members = mirror.members().into_iter().enumerate();
+    let members = members.filter(|(_, it)| matches!(it.status.standing, Standing::Out | Standing::Foreign));
+    let logs = mirror.log_devices().into_iter().enumerate();
+    let logs = logs.filter(|(_, it)| it.standing != LogStanding::InSync);
+    members
+        .map(|(number, it)| told("member", number, &it.place, &it.why))
+        .chain(logs.map(|(number, it)| told("log device", number, &it.place, &it.why)))
+        .collect()
+}
+
+/// The cause, without what it leads to.
+fn reason(error: &Error) -> String {
+    match error {
+        Error::Latched(reason) => reason.to_string(),
+        error => error.to_string(),
+    }
+}
+
+/// Pages as ranges of bytes, the first of them.
+pub(in crate::service) fn named(pages: &[u64]) -> String {
+    let ranges =
+        pages.iter().take(NAMED_MAX).map(|page| format!("{PAGE_BYTES} bytes from {}", page * PAGE_BYTES));
+    let ranges: Vec<String> = ranges.collect();
+    let more = if pages.len() > NAMED_MAX { ", ..." } else { "" };
+    format!("{}{more}", ranges.join(", "))
+}

@@ -1,0 +1,51 @@
+//! The drives of an open volume, to be looked at while it is used.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use super::member::{MemberDrive, Place};
+use super::mirror::Mirror;
+use super::replace::Slot;
+
+/// Its drives, each by its slot.
+pub(crate) enum Held {
+    /// The home member, and a log member or none.
+    Single(Vec<(Place, Rc<MemberDrive>)>),
+    /// Those of a mirror, whoever is there at the moment.
+    Mirror(Mirror),
+}
+
+impl Held {
+    /// Those that are in use, and whose files were removed: what they hold goes once they are closed.
+    pub(crate) fn removed(&self) -> BTreeSet<Slot> {
+        match self {
+            Self::Single(drives) => {
+                let removed = drives.iter().enumerate().filter(|(_, (_, drive))| drive.is_removed());
+                removed.map(|(number, _)| Self::slot(number)).collect()
+            }
+            Self::Mirror(mirror) => mirror.removed(),
+        }
+    }
+
+    /// Where one is.
+    pub(crate) fn place(&self, slot: Slot) -> Option<Place> {
+        match self {
+            Self::Single(drives) => {
+                let found = drives.iter().enumerate().find(|(number, _)| Self::slot(*number) == slot);
+                found.map(|(_, (place, _))| place.clone())
+            }
+            Self::Mirror(mirror) => match slot {
+                Slot::Member(number) => mirror.members().into_iter().nth(number).map(|it| it.place),
+                Slot::Log(number) => mirror.log_devices().into_iter().nth(number).map(|it| it.place),
+            },
+        }
+    }
+
+    /// A volume of one member has its log, if that is elsewhere, behind it.
+    fn slot(number: usize) -> Slot {
+        match number {
+            0 => Slot::Member(0),
+            log => Slot::Log(log - 1),
+        }
+    }
+}
