@@ -11,6 +11,7 @@ use evenkeel_engine::format::layout::{
     HOME_COPIES, LOG_COPIES, Layout, SUMS_PER_TABLE_PAGE, home_copy_offset, log_copy_offset,
 };
 use evenkeel_engine::format::record::{Header, RecordBuilder, RecordKind, Tag};
+use evenkeel_engine::format::root::RootSums;
 use evenkeel_engine::format::superblock::Superblock;
 use evenkeel_engine::format::unit::{
     ArenaHead, Content, HEAD_BYTES, RING_OFFSET, UnitExtent, encode_unit_head,
@@ -377,7 +378,8 @@ impl Images {
         let layout = Layout::plan(pages, home_bytes, log_bytes, separate_log).expect("it was opened");
         let root_zone = layout.roots[usize::from(superblock.root_slot)];
         let root = &self.home[root_zone.offset as usize..root_zone.end() as usize];
-        assert_eq!(page_sum(root), superblock.root_sum);
+        let root_page_sums: Vec<u64> = root.chunks_exact(PAGE).map(page_sum).collect();
+        assert!(RootSums::of(&root_page_sums) == superblock.root_sums);
         for (page, served) in (0..).zip(served).skip(3) {
             let Some(served) = served else { continue };
             let table_page = page / SUMS_PER_TABLE_PAGE;

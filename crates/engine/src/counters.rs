@@ -48,6 +48,8 @@ counters! {
     home_bytes,
     /// Bytes of sums and superblocks written.
     table_bytes,
+    /// Of these, bytes of the root of the sums.
+    root_bytes,
     /// Flushes sent to the home device.
     home_flushes,
     /// Checkpoints completed.

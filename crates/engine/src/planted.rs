@@ -71,6 +71,12 @@ bugs! {
     NoImages = "no-images",
     /// A page without contents keeps a sum.
     DiscardKeepsSum = "discard-keeps-sum",
+    /// The place of the root that the superblock names is brought up to date before another superblock names the other.
+    RootInPlace = "root-in-place",
+    /// A checkpoint writes of the root only what it changed, though the other place lacks more.
+    RootLacksBefore = "root-lacks-before",
+    /// An opening looks for the root in the place that the superblock names, and nowhere else.
+    OneRootRead = "one-root-read",
     /// Recovery reads what may still be in a volatile cache.
     NoFlushAtOpen = "no-flush-at-open",
     /// Each superblock is written over the one before.

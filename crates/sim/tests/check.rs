@@ -4,7 +4,7 @@ mod machine;
 
 use std::rc::Rc;
 
-use evenkeel_engine::device::{Device, Durability, Extent};
+use evenkeel_engine::device::{Device, Durability, Extent, FlushScope};
 use evenkeel_engine::format::layout::{HOME_COPIES, LOG_COPIES, log_copy_offset};
 use evenkeel_engine::format::record::decode_header;
 use evenkeel_engine::format::superblock::Superblock;
@@ -38,6 +38,8 @@ fn check_after(plan: Plan, seed: u64, harm: impl FnOnce(&SharedImage, &SharedIma
         for page in 4..8 {
             volume.write(page * PAGE, &[2; 3000], Durability::Durable).await.unwrap();
         }
+        // What is in a drive's cache hides what becomes of the medium under it.
+        life.home.flush(FlushScope::Whole).await.unwrap();
         harm(&home, &log);
         check(&volume).await.unwrap()
     })

@@ -7,7 +7,8 @@
 //!
 //! Superblocks stand at both ends, so that no single damaged stretch takes all. The log lies on the home
 //! device only where there is no log device. The table holds each page's sum, the root each table page's, and
-//! the superblock the root's: so a table page that was lost or put elsewhere is found out, as a page is.
+//! the superblock those of the root's pieces: so a table page that was lost or put elsewhere is found out, as a page is.
+//! The root stands in two places, and both hold the current one but while a checkpoint changes it.
 
 use super::{PAGE, PAGE_BYTES};
 use crate::device::Extent;
@@ -30,7 +31,7 @@ pub struct Layout {
     pub separate_log: bool,
     /// The log, on the log device or the home device.
     pub log: Extent,
-    /// The two copies of the root.
+    /// The two places of the root.
     pub roots: [Extent; 2],
     /// The page sums.
     pub table: Extent,

@@ -7,6 +7,7 @@ pub mod layout;
 pub mod log_head;
 pub mod record;
 pub mod ring_head;
+pub mod root;
 pub mod superblock;
 pub mod unit;
 

@@ -2,18 +2,29 @@
 //!
 //! Generation g is written to the copies whose number has g's parity, so that a torn write never takes the
 //! generation before it. The valid copy of the highest generation counts.
+//!
+//! Version 2 holds a sum of each piece of the root ([`RootSums`]), version 1 one of all of it. Version 1 is read, and
+//! replaced by the first superblock of the next opening. A newer version is no superblock to this one, and known by its
+//! number.
 
 use std::ops::RangeInclusive;
 
 use twox_hash::XxHash3_64;
 
+use super::root::{ROOT_PIECES_MAX, RootSums};
 use super::{Fields, PAGE, PAGE_BYTES};
 use crate::device::{DeviceState, Remembered};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"evenkeel");
 
 /// Version of every format in this module's parent.
-const VERSION: u32 = 1;
+const VERSION: u64 = 2;
+
+/// The version whose superblock has one sum of the whole root.
+const VERSION_OF_WHOLE_SUM: u64 = 1;
+
+/// Where in the page the sums of the root's pieces begin: they fill the rest of it.
+const ROOT_SUMS_AT: usize = PAGE - 8 * ROOT_PIECES_MAX;
 
 /// What counts openings ends below this, so that it can be counted on, and with 32 bits behind it fits a number of the
 /// arena.
@@ -39,10 +50,12 @@ pub struct Superblock {
     pub log_bytes: u64,
     /// Whether the log has a device of its own.
     pub separate_log: bool,
-    /// Which of the two roots counts.
+    /// Which of the two places of the root is known to hold it durably.
     pub root_slot: u8,
-    /// The sum of that root's bytes.
-    pub root_sum: u64,
+    /// The sum of all of that root, where this is of version 1: then nothing is known of its pieces.
+    pub whole_root_sum: Option<u64>,
+    /// The sums of that root's pieces.
+    pub root_sums: RootSums,
     /// Where the oldest needed record begins, from the start of the log.
     pub tail_offset: u64,
     /// That record's sequence number.
@@ -72,10 +85,11 @@ impl Superblock {
     /// One page that holds it.
     pub fn encode(&self) -> [u8; PAGE] {
         let mut page = [0; PAGE];
+        let version = if self.whole_root_sum.is_some() { VERSION_OF_WHOLE_SUM } else { VERSION };
         let words = [
             MAGIC,
             0,
-            u64::from(VERSION),
+            version,
             self.volume,
             self.generation,
             self.epoch,
@@ -84,7 +98,7 @@ impl Superblock {
             self.log_bytes,
             u64::from(self.separate_log),
             u64::from(self.root_slot),
-            self.root_sum,
+            self.whole_root_sum.unwrap_or(0),
             self.tail_offset,
             self.tail_sequence,
             self.tail_epoch,
@@ -96,21 +110,33 @@ impl Superblock {
         for (place, word) in page.chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
         }
+        for (place, word) in page[ROOT_SUMS_AT..].chunks_exact_mut(8).zip(self.root_sums.words()) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
         let sum = XxHash3_64::oneshot(&page[16..]);
         page[8..16].copy_from_slice(&sum.to_le_bytes());
         page
     }
 
+    /// The version of the superblock in a page, where it is whole and newer than any that this program knows.
+    pub fn newer_version(page: &[u8]) -> Option<u64> {
+        whole(page)?.u64().filter(|&version| version > VERSION)
+    }
+
+    /// The newest version that this program knows.
+    pub const fn newest_version() -> u64 {
+        VERSION
+    }
+
     /// The superblock in a page; `None` where there is none that is whole.
     pub fn decode(page: &[u8]) -> Option<Self> {
-        if page.len() != PAGE {
+        let mut fields = whole(page)?;
+        let version = fields.u64()?;
+        if ![VERSION_OF_WHOLE_SUM, VERSION].contains(&version) {
             return None;
         }
-        let mut fields = Fields::of(page);
-        let (magic, sum) = (fields.u64()?, fields.u64()?);
-        if magic != MAGIC || sum != XxHash3_64::oneshot(&page[16..]) || fields.u64()? != u64::from(VERSION) {
-            return None;
-        }
+        let is_of_pieces = version != VERSION_OF_WHOLE_SUM;
+        let pieces = page[ROOT_SUMS_AT..].chunks_exact(8).map(|word| Fields::of(word).u64().unwrap_or(0));
         let found = Self {
             volume: fields.u64()?,
             generation: fields.u64()?,
@@ -120,7 +146,8 @@ impl Superblock {
             log_bytes: fields.u64()?,
             separate_log: fields.u64()? != 0,
             root_slot: u8::try_from(fields.u64()?).ok().filter(|&slot| slot < 2)?,
-            root_sum: fields.u64()?,
+            whole_root_sum: Some(fields.u64()?).filter(|_| !is_of_pieces),
+            root_sums: if is_of_pieces { RootSums::of_words(pieces) } else { RootSums::NONE },
             tail_offset: fields.u64()?,
             tail_sequence: fields.u64()?,
             tail_epoch: fields.u64()?,
@@ -153,6 +180,14 @@ impl Superblock {
     }
 }
 
+/// What stands behind the sum of a page that is a superblock, of whatever version.
+fn whole(page: &[u8]) -> Option<Fields<'_>> {
+    let mut fields = Fields::of(page);
+    let (magic, sum) = (fields.u64()?, fields.u64()?);
+    let is_whole = page.len() == PAGE && magic == MAGIC && sum == XxHash3_64::oneshot(&page[16..]);
+    is_whole.then_some(fields)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -169,7 +204,8 @@ mod tests {
             log_bytes: 1 << 16,
             separate_log: true,
             root_slot: 1,
-            root_sum: 99,
+            whole_root_sum: None,
+            root_sums: RootSums::of(&[7; 1000]),
             tail_offset: 512,
             tail_sequence: 40,
             tail_epoch: 2,
@@ -184,6 +220,19 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         assert_eq!(Superblock::decode(&sample().encode()), Some(sample()));
+        let of_version_1 = Superblock { whole_root_sum: Some(99), root_sums: RootSums::NONE, ..sample() };
+        assert_eq!(Superblock::decode(&of_version_1.encode()), Some(of_version_1));
+    }
+
+    #[test]
+    fn a_superblock_of_a_newer_version_is_told_from_none() {
+        let mut page = sample().encode();
+        assert_eq!(Superblock::newer_version(&page), None);
+        page[16..24].copy_from_slice(&3u64.to_le_bytes());
+        assert_eq!((Superblock::newer_version(&page), Superblock::decode(&page)), (None, None), "not whole");
+        let sum = XxHash3_64::oneshot(&page[16..]);
+        page[8..16].copy_from_slice(&sum.to_le_bytes());
+        assert_eq!((Superblock::newer_version(&page), Superblock::decode(&page)), (Some(3), None));
     }
 
     #[test]

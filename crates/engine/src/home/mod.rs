@@ -11,6 +11,7 @@
 mod frames;
 mod locks;
 mod read;
+mod root;
 mod table;
 
 use std::cell::RefCell;
@@ -28,7 +29,8 @@ use frames::Frames;
 pub(crate) use frames::{Outgoing, PageBytes};
 pub(crate) use locks::PageLock;
 use locks::PageLocks;
-pub(crate) use table::{Held, Table};
+pub(crate) use root::Root;
+pub(crate) use table::{Held, Table, TableBytes};
 
 /// Fewest pages kept: half of them must hold what one operation loads.
 const CACHED_PAGES_MIN: usize = 16;
@@ -66,7 +68,7 @@ impl<H: Device> Home<H> {
     pub(crate) fn new(
         device: Rc<H>,
         layout: Layout,
-        root: Vec<u64>,
+        root: Root,
         options: &OpenOptions,
         counters: Rc<Counters>,
     ) -> Self {
@@ -208,8 +210,8 @@ impl<H: Device> Home<H> {
         self.frames.borrow_mut().forget(page);
     }
 
-    /// What the page at `offset` of the device is known to hold, where the superblock names the root at `root_slot`.
-    pub(crate) async fn expects(&self, offset: u64, root_slot: impl Fn() -> u8) -> Expected {
+    /// What the page at `offset` of the device is known to hold.
+    pub(crate) async fn expects(&self, offset: u64) -> Expected {
         let at = Extent::new(offset, PAGE_BYTES);
         let number_in = |zone: &Extent| zone.holds(&at).then(|| (offset - zone.offset) / PAGE_BYTES);
         if let Some(page) = number_in(&self.layout.data) {
@@ -222,17 +224,8 @@ impl<H: Device> Home<H> {
         if let Some(number) = number_in(&self.layout.table) {
             return Expected::of(self.table.root_sums(number), self.table.is_settled(number));
         }
-        let [current, other] =
-            [root_slot(), 1 - root_slot()].map(|slot| self.layout.roots[usize::from(slot)]);
-        if let Some(number) = number_in(&current) {
-            let [sum, _] = self.table.sums_of_root_page(number);
-            return Expected::of([sum; 2], true);
-        }
-        match number_in(&other) {
-            // It is written anew before anybody needs it.
-            Some(number) => Expected::of(self.table.sums_of_root_page(number), false),
-            None => Expected::NOTHING,
-        }
+        let in_root = (0..).zip(&self.layout.roots).find_map(|(slot, zone)| Some((slot, number_in(zone)?)));
+        in_root.map_or(Expected::NOTHING, |(slot, page)| self.table.expected_of_root(slot, page as usize))
     }
 
     /// Whether the page has contents, by the table and what is not home yet.

@@ -8,26 +8,31 @@
 //!    `spare_max` are kept, those that were used since they were last looked at rather than those that were not.
 //! 2. Whoever waits between loading a sum and using it holds it.
 //! 3. A table page is not read while it is written: whoever writes it holds it until it is home.
+//! 4. Who takes a table page home shares its bytes with memory until they change again.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use std::rc::Rc;
 
+use super::root::Root;
 use crate::copies::read_right;
 use crate::counters::{Counters, add};
-use crate::device::Device;
+use crate::device::{Device, Expected};
 use crate::error::Error;
 use crate::format::layout::{Layout, SUMS_PER_TABLE_PAGE};
+use crate::format::root::RootSums;
 use crate::format::{PAGE, page_sum};
 use crate::planted::{Bug, is_planted};
 
-const SUMS: usize = SUMS_PER_TABLE_PAGE as usize;
+/// The bytes of a page of the table: as they were, for whoever has them while it changes.
+pub(crate) type TableBytes = Rc<[u8; PAGE]>;
 
 /// The table of one volume.
 pub(crate) struct Table<H> {
     device: Rc<H>,
     layout: Layout,
-    root: RefCell<Vec<u64>>,
+    root: RefCell<Root>,
     pages: RefCell<TablePages>,
     before: RefCell<Before>,
     /// Whether `before` is kept: for a device that copies by itself what it holds.
@@ -53,7 +58,7 @@ struct TablePages {
 }
 
 struct TablePage {
-    sums: Box<[u64; SUMS]>,
+    bytes: TableBytes,
     /// Its sum, where the log holds it since the last change.
     logged_sum: Option<u64>,
     /// How many hold it.
@@ -162,7 +167,7 @@ impl<H: Device> Table<H> {
     pub(crate) fn new(
         device: Rc<H>,
         layout: Layout,
-        root: Vec<u64>,
+        root: Root,
         spare_max: usize,
         counters: Rc<Counters>,
     ) -> Self {
@@ -255,7 +260,7 @@ impl<H: Device> Table<H> {
 
     /// What the root says of a table page.
     pub(crate) fn root_sum(&self, table_page: u64) -> u64 {
-        self.root.borrow()[table_page as usize]
+        self.root.borrow().sum(table_page)
     }
 
     /// Puts a table page in place, as recovery found it; `is_logged` where the log says so of all of it.
@@ -269,7 +274,7 @@ impl<H: Device> Table<H> {
     pub(crate) fn sum(&self, page: u64) -> u64 {
         let pages = self.pages.borrow();
         let table_page = pages.map.get(&Self::page_for(page)).expect("the caller loaded the sum");
-        table_page.sums[(page % SUMS_PER_TABLE_PAGE) as usize]
+        table_page.sum(page)
     }
 
     /// Changes the sum of a page whose sum is known.
@@ -277,19 +282,19 @@ impl<H: Device> Table<H> {
         let mut pages = self.pages.borrow_mut();
         let number = Self::page_for(page);
         let table_page = pages.map.get_mut(&number).expect("the caller loaded the sum");
-        let place = &mut table_page.sums[(page % SUMS_PER_TABLE_PAGE) as usize];
-        if *place != sum {
+        let before = table_page.sum(page);
+        if before != sum {
             if self.keeps_before {
-                self.before.borrow_mut().pages.entry(page).or_insert(*place);
+                self.before.borrow_mut().pages.entry(page).or_insert(before);
             }
-            *place = sum;
+            table_page.set_sum(page, sum);
             table_page.logged_sum = None;
             pages.dirty.insert(number);
         }
     }
 
     fn set_root_sum(&self, table_page: u64, sum: u64) {
-        let before = std::mem::replace(&mut self.root.borrow_mut()[table_page as usize], sum);
+        let before = self.root.borrow_mut().set_sum(table_page, sum);
         if self.keeps_before {
             self.before.borrow_mut().table_pages.entry(table_page).or_insert(before);
         }
@@ -312,29 +317,16 @@ impl<H: Device> Table<H> {
         [self.before.borrow().table_pages.get(&table_page).copied().unwrap_or(now), now]
     }
 
-    /// The sum of a page of the root, as the superblock stands for it and as it is now.
-    pub(crate) fn sums_of_root_page(&self, number: u64) -> [u64; 2] {
-        let (root, before) = (self.root.borrow(), self.before.borrow());
-        let (mut was, mut is) = ([0; PAGE], [0; PAGE]);
-        let first = number as usize * SUMS;
-        for (at, &now) in root[first..].iter().take(SUMS).enumerate() {
-            let before = before.table_pages.get(&((first + at) as u64)).copied().unwrap_or(now);
-            was[at * 8..][..8].copy_from_slice(&before.to_le_bytes());
-            is[at * 8..][..8].copy_from_slice(&now.to_le_bytes());
-        }
-        [page_sum(&was), page_sum(&is)]
-    }
-
     /// Table pages that differ from what is home, with their bytes; the root takes their sums. They stay in memory
     /// until `held`, which is of this table, is dropped: not before they are home.
-    pub(crate) fn take_dirty(&self, held: &mut Held<'_, H>) -> Vec<(u64, [u8; PAGE])> {
+    pub(crate) fn take_dirty(&self, held: &mut Held<'_, H>) -> Vec<(u64, TableBytes)> {
         let numbers = std::mem::take(&mut self.pages.borrow_mut().dirty);
         let mut dirty = Vec::with_capacity(numbers.len());
         for number in numbers {
             held.hold(number);
-            let bytes = self.pages.borrow().map.get(&number).map(TablePage::bytes);
+            let bytes = self.pages.borrow().map.get(&number).map(|page| Rc::clone(&page.bytes));
             let bytes = bytes.expect("a page that differs from what is home stays");
-            self.set_root_sum(number, page_sum(&bytes));
+            self.set_root_sum(number, page_sum(&bytes[..]));
             dirty.push((number, bytes));
         }
         dirty
@@ -362,32 +354,69 @@ impl<H: Device> Table<H> {
         let mut numbers: Vec<u64> = pages.map(Self::page_for).collect();
         numbers.dedup();
         let loaded = self.pages.borrow();
-        let sum = |number: u64| loaded.map.get(&number).map(|page| (number, page_sum(&page.bytes())));
+        let sum = |number: u64| loaded.map.get(&number).map(|page| (number, page_sum(&page.bytes[..])));
         numbers.into_iter().filter_map(sum).collect()
     }
 
-    /// The bytes of the root.
-    pub(crate) fn root_bytes(&self) -> Vec<u8> {
-        let mut bytes: Vec<u8> = self.root.borrow().iter().flat_map(|sum| sum.to_le_bytes()).collect();
-        bytes.resize(self.layout.roots[0].len as usize, 0);
-        bytes
+    /// What the superblock has to say of the root.
+    pub(crate) fn root_sums_now(&self) -> RootSums {
+        self.root.borrow_mut().root_sums()
+    }
+
+    /// Pages of the root.
+    pub(crate) fn root_pages(&self) -> usize {
+        self.root.borrow().pages()
+    }
+
+    /// The pages of a place of the root that differ from memory, ascending: they are being written from now on, until
+    /// [`Self::root_is_written`].
+    pub(crate) fn begin_root(&self, slot: u8) -> Vec<usize> {
+        self.root.borrow_mut().begin_writing(slot)
+    }
+
+    /// The bytes of a page of the root.
+    pub(crate) fn root_page(&self, page: usize) -> [u8; PAGE] {
+        self.root.borrow().page(page)
+    }
+
+    /// Whatever of the root was being written is where it belongs.
+    pub(crate) fn root_is_written(&self) {
+        self.root.borrow_mut().written();
+    }
+
+    /// The sum of a page of a place of the root, as it was written there last; 0 where that is not known.
+    pub(crate) fn root_page_sum_at(&self, slot: u8, page: usize) -> u64 {
+        self.root.borrow().page_sum_at(slot, page)
+    }
+
+    /// What a page of a place of the root holds is not what was written: it is written anew when that place is.
+    pub(crate) fn rewrite_root_page(&self, slot: u8, page: usize) {
+        self.root.borrow_mut().found_at(slot, page, 0);
+    }
+
+    /// What a page of a place of the root is known to hold.
+    pub(crate) fn expected_of_root(&self, slot: u8, page: usize) -> Expected {
+        self.root.borrow().expected_at(slot, page)
     }
 }
 
 impl TablePage {
     fn of(bytes: &[u8; PAGE], logged_sum: Option<u64>) -> Self {
-        let mut sums = Box::new([0; SUMS]);
-        for (sum, word) in sums.iter_mut().zip(bytes.chunks_exact(8)) {
-            *sum = u64::from_le_bytes(word.try_into().expect("chunks are words"));
-        }
-        Self { sums, logged_sum, holds: 0, is_spare: false, is_used: true }
+        Self { bytes: Rc::new(*bytes), logged_sum, holds: 0, is_spare: false, is_used: true }
     }
 
-    fn bytes(&self) -> [u8; PAGE] {
-        let mut bytes = [0; PAGE];
-        for (word, sum) in bytes.chunks_exact_mut(8).zip(self.sums.iter()) {
-            word.copy_from_slice(&sum.to_le_bytes());
-        }
-        bytes
+    fn sum(&self, page: u64) -> u64 {
+        u64::from_le_bytes(self.bytes[place_of(page)].try_into().expect("a place is a word"))
     }
+
+    fn set_sum(&mut self, page: u64, sum: u64) {
+        // Whoever takes it home has it as it was.
+        Rc::make_mut(&mut self.bytes)[place_of(page)].copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
+/// Where in its page of the table the sum of a page is.
+fn place_of(page: u64) -> Range<usize> {
+    let start = (page % SUMS_PER_TABLE_PAGE) as usize * 8;
+    start..start + 8
 }

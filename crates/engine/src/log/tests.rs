@@ -9,6 +9,7 @@ use super::*;
 use crate::device::{DeviceState, FlushScope, Geometry};
 use crate::error::DeviceError;
 use crate::format::record::{TAG_BYTES, Tag};
+use crate::format::root::RootSums;
 use crate::format::superblock::Superblock;
 
 /// A device that nothing is asked of.
@@ -225,7 +226,8 @@ fn scanned_copies(copies: Vec<Vec<u8>>, epoch: u64, epoch_sequence: u64) -> scan
         log_bytes: zone.len,
         separate_log: true,
         root_slot: 0,
-        root_sum: 0,
+        whole_root_sum: None,
+        root_sums: RootSums::NONE,
         tail_offset: 0,
         tail_sequence: 1,
         tail_epoch: 1,

@@ -3,16 +3,18 @@
 //! 1. What is read is what the devices hold, not what memory does.
 //! 2. Superblocks, roots and the log are read before anything is written: what a checkpoint writes anew would be whole
 //!    however damaged it was before.
-//! 3. What a cut may leave is no damage: an opening has written every copy of the superblock and both roots anew by its
-//!    end, and of the log only records that were acknowledged are looked at.
+//! 3. What a cut may leave is no damage: an opening has written every copy of the superblock anew by its end, and of the
+//!    root what either place lacked, and of the log only records that were acknowledged are looked at.
 
+use std::ops::Range;
+
+use super::roots::runs_of;
 use super::{Inner, SuperblockCopy, Volume};
 use crate::device::Device;
 use crate::env::{Arena, Env};
 use crate::error::Error;
-use crate::format::PAGE;
 use crate::format::layout::SUMS_PER_TABLE_PAGE;
-use crate::format::page_sum;
+use crate::format::{PAGE, PAGE_BYTES, page_sum};
 
 /// What a check found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -32,10 +34,10 @@ pub struct CheckReport {
     pub superblocks_checked: u64,
     /// Those that are not what was written last to their place, or cannot be read. One is enough to open the volume.
     pub damaged_superblocks: Vec<SuperblockCopy>,
-    /// Roots of the table of sums that were read, of the two.
+    /// Places of the root of the table of sums that were read, of the two.
     pub roots_checked: u64,
-    /// Those whose sum is not that of the superblock in force or of the one before, by their place, or that cannot be
-    /// read. Without the one in force the volume does not open.
+    /// Those that do not hold what was written there last, or cannot be read. The volume opens with what each of them
+    /// has right; not if a piece is damaged in both.
     pub damaged_roots: Vec<u8>,
     /// Records of the log, from its tail to the newest acknowledged one, that were read and summed.
     pub log_records_checked: u64,
@@ -69,7 +71,8 @@ pub async fn check<E: Env, A: Arena, H: Device, L: Device>(
     let inner = &volume.0;
     inner.check_readable()?;
     let mut report = CheckReport::default();
-    inner.check_superblocks_and_roots(&mut report).await;
+    inner.check_superblocks(&mut report).await;
+    inner.check_roots(&mut report).await;
     inner.check_log(&mut report).await;
     inner.check_table(&mut report).await;
     inner.check_readable()?;
@@ -98,7 +101,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     // Each for as long as it takes to read a little: whoever has the turn of writing home is the only one who writes
     // superblocks, roots and the table, and who moves the tail of the log; while it is held, commits may have to wait.
 
-    async fn check_superblocks_and_roots(&self, report: &mut CheckReport) {
+    async fn check_superblocks(&self, report: &mut CheckReport) {
         let turn = self.home_writer.take().await;
         for copy in self.superblocks.copies() {
             report.superblocks_checked += 1;
@@ -106,16 +109,38 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
                 report.damaged_superblocks.push(copy);
             }
         }
-        for ((slot, zone), sum) in (0..).zip(self.home.layout.roots).zip(self.superblocks.root_sums()) {
-            let Some(sum) = sum else { continue };
-            let mut root = vec![0; zone.len as usize];
-            let read = self.home.device.read(zone.offset, &mut root).await;
-            report.roots_checked += 1;
-            if read.is_err() || page_sum(&root) != sum {
+        drop(turn);
+    }
+
+    /// Of each place of the root the pages of which it is known what was written there last.
+    async fn check_roots(&self, report: &mut CheckReport) {
+        for slot in [0, 1] {
+            let (mut is_known, mut is_damaged) = (false, false);
+            for run in runs_of(self.home.table.root_pages()) {
+                let turn = self.home_writer.take().await;
+                let found = self.check_root_run(slot, run).await;
+                drop(turn);
+                is_known |= found.is_some();
+                is_damaged |= found == Some(false);
+            }
+            report.roots_checked += u64::from(is_known);
+            if is_damaged {
                 report.damaged_roots.push(slot);
             }
         }
-        drop(turn);
+    }
+
+    /// Whether these pages of a place of the root are right; `None` where nothing is known of them.
+    async fn check_root_run(&self, slot: u8, run: Range<usize>) -> Option<bool> {
+        let sums: Vec<u64> = run.clone().map(|page| self.home.table.root_page_sum_at(slot, page)).collect();
+        if sums.iter().all(|&sum| sum == 0) {
+            return None;
+        }
+        let mut bytes = vec![0; run.len() * PAGE];
+        let offset = self.home.layout.roots[usize::from(slot)].offset + run.start as u64 * PAGE_BYTES;
+        let read = self.home.device.read(offset, &mut bytes).await;
+        let mut pages = bytes.chunks_exact(PAGE).zip(&sums).filter(|(_, sum)| **sum != 0);
+        Some(read.is_ok() && pages.all(|(page, &sum)| page_sum(page) == sum))
     }
 
     async fn check_log(&self, report: &mut CheckReport) {

@@ -5,10 +5,11 @@
 //! 1. Records with the pages' new sums (or, for drives that may leave a sector neither old nor new, their
 //!    full images) are made durable, those of the table behind all others. A cut during the next step leaves pages half old and half new: the deltas
 //!    in the log make them whole, and these records tell whether they did.
-//! 2. Pages and table go home, the root to the place that does not count, and the device is flushed.
+//! 2. Pages and table go home, what changed of the root to the place that does not count, and the device is flushed.
 //! 3. A superblock that names the new root and tail is made durable. Until then recovery starts from the old
 //!    tail and does all of it again.
-//! 4. Only then is the room of the older records used again.
+//! 4. Only then is the room of the older records used again, and the same written to the other place of the root
+//!    ([`super::roots`]).
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -21,7 +22,7 @@ use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::format::record::{RecordBuilder, RecordKind, TAG_BYTES, Tag};
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
-use crate::home::{Held, Outgoing};
+use crate::home::{Held, Outgoing, TableBytes};
 use crate::log::Meaning;
 use crate::planted::{Bug, is_planted};
 
@@ -87,18 +88,22 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         let table = self.announce(&outgoing, through, sums).await?;
 
         let slot = self.superblocks.inactive_root();
-        let root = self.home.table.root_bytes();
-        let root_sum = page_sum(&root);
-        let table_bytes = root.len() as u64;
-        self.write_home_pages(&outgoing, &table, slot, root).await?;
+        let root_sums = self.home.table.root_sums_now();
+        if self.home.device.state().is_some() {
+            // A ring with nothing to flush tells its members nothing, and they are to know of the superblock before.
+            self.home.table.rewrite_root_page(slot, 0);
+        }
+        self.write_home_pages(&outgoing, &table, slot).await?;
         if !is_planted(Bug::NoHomeFlush) && !is_planted(Bug::TailBeforeFlush) {
             self.home.device.flush(FlushScope::Whole).await?;
         }
         add(&self.counters.home_flushes, 1);
-        add(&self.counters.table_bytes, table_bytes);
 
         if !stuck.is_empty() {
             self.carry(stuck).await?;
+        }
+        if is_planted(Bug::RootInPlace) {
+            self.write_root_at(1 - slot).await?;
         }
         let first_kept = if is_planted(Bug::TailTooLate) { through + 2 } else { through + 1 };
         let tail = self.log.position_of(first_kept);
@@ -107,7 +112,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         self.superblocks
             .advance(|superblock| {
                 superblock.root_slot = slot;
-                superblock.root_sum = root_sum;
+                superblock.whole_root_sum = None;
+                superblock.root_sums = root_sums;
                 superblock.tail_offset = tail.offset;
                 superblock.tail_sequence = tail.sequence;
                 superblock.tail_epoch = superblock.epoch;
@@ -124,6 +130,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         while outgoing.len() > 0 {
             self.home.done_outgoing(outgoing.by_ref().take(self.options.tuning.turn_pages_max));
             self.env.sleep(0).await;
+        }
+        if self.home.device.state().is_none() {
+            self.write_second_root().await?;
         }
         add(&self.counters.checkpoints, 1);
         Ok(())
@@ -259,7 +268,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         outgoing: &[Outgoing],
         through: u64,
         held: &mut Held<'_, H>,
-    ) -> Result<Vec<(u64, [u8; PAGE])>, Error> {
+    ) -> Result<Vec<(u64, TableBytes)>, Error> {
         let mut sums = Vec::with_capacity(outgoing.len());
         let turn_pages_max = self.options.tuning.turn_pages_max;
         for (number, page) in outgoing.iter().enumerate() {
@@ -275,7 +284,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             sums.push(sum);
         }
         let table = self.home.table.take_dirty(held);
-        let table_sums: Vec<u64> = table.iter().map(|(_, bytes)| page_sum(bytes)).collect();
+        let table_sums: Vec<u64> = table.iter().map(|(_, bytes)| page_sum(&bytes[..])).collect();
         let pages = || outgoing.iter().zip(&sums).filter(|(page, _)| page.logged_sum.is_none());
         let table_pages = || {
             let sums = table.iter().zip(&table_sums);
@@ -334,15 +343,14 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         Ok(())
     }
 
-    /// Writes pages in order of address, neighbours together, then the table's, and the root to the place that does not
-    /// count; pages without contents are not written but given back. Not yet durably. All of it is begun before any of
+    /// Writes pages in order of address, neighbours together, then the table's, and what a place of the root that does
+    /// not count lacks; pages without contents are not written but given back. Not yet durably. All of it is begun before any of
     /// it is waited for, as far as the drive takes it: a ring's members get it in one turn each.
     async fn write_home_pages(
         self: &Rc<Self>,
         outgoing: &[Outgoing],
-        table: &[(u64, [u8; PAGE])],
+        table: &[(u64, TableBytes)],
         root_slot: u8,
-        root: Vec<u8>,
     ) -> Result<(), Error> {
         let writes = HomeWrites::new(self);
         let stored: Vec<&Outgoing> = outgoing.iter().filter(|page| !page.empty).collect();
@@ -366,14 +374,16 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         }
         for (number, bytes) in table {
             add(&self.counters.table_bytes, PAGE_BYTES);
-            let bytes = Outbound::Run(bytes.to_vec());
+            let bytes = Outbound::Table(Rc::clone(bytes));
             writes.begin(self.home.layout.table_offset(*number), bytes).await;
         }
-        writes.begin(self.home.layout.roots[usize::from(root_slot)].offset, Outbound::Run(root)).await;
+        self.begin_root(&writes, root_slot).await;
         for page in outgoing.iter().filter(|page| page.empty) {
             writes.begin(self.home.layout.page_offset(page.page), Outbound::Nothing).await;
         }
-        writes.all_done().await
+        writes.all_done().await?;
+        self.home.table.root_is_written();
+        Ok(())
     }
 }
 
@@ -397,7 +407,7 @@ impl From<Tag> for Announced<'_> {
 }
 
 /// Ascending numbers as runs of consecutive ones.
-fn runs(numbers: &[u64]) -> Vec<std::ops::Range<u64>> {
+pub(super) fn runs(numbers: &[u64]) -> Vec<std::ops::Range<u64>> {
     let mut found: Vec<std::ops::Range<u64>> = Vec::new();
     for &number in numbers {
         match found.last_mut() {

@@ -2,9 +2,10 @@
 
 use super::limits::Limits;
 use super::superblocks::write_generation;
-use crate::device::{Device, Durability, FlushScope};
-use crate::error::Error;
+use crate::device::{Device, Durability, Extent, FlushScope};
+use crate::error::{DeviceError, Error};
 use crate::format::layout::Layout;
+use crate::format::root::RootSums;
 use crate::format::superblock::Superblock;
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
 use crate::options::{CreateOptions, Tuning};
@@ -55,24 +56,20 @@ pub async fn create<H: Device, L: Device>(
     log.format(volume).await?;
     // Written before use, not merely allocated: a durable write to the log changes no metadata below.
     let zeros = vec![0; ZEROS];
-    let mut offset = layout.log.offset;
-    while offset < layout.log.end() {
-        let piece = (layout.log.end() - offset).min(ZEROS as u64) as usize;
-        if separate_log {
-            log.write(offset, &zeros[..piece], Durability::Buffered).await?;
-        } else {
-            home.write(offset, &zeros[..piece], Durability::Buffered).await?;
-        }
-        offset += piece as u64;
+    if separate_log {
+        write_zeros(log, layout.log, &zeros).await?;
+    } else {
+        write_zeros(home, layout.log, &zeros).await?;
     }
-    let root = vec![0; layout.roots[0].len as usize];
     for zone in layout.roots {
-        home.write(zone.offset, &root, Durability::Buffered).await?;
+        write_zeros(home, zone, &zeros).await?;
     }
     home.flush(FlushScope::Whole).await?;
     if separate_log {
         log.flush(FlushScope::Whole).await?;
     }
+    let root_sums =
+        RootSums::of(&vec![page_sum(&zeros[..PAGE]); (layout.roots[0].len / PAGE_BYTES) as usize]);
     for generation in [0, 1] {
         let superblock = Superblock {
             volume,
@@ -83,7 +80,8 @@ pub async fn create<H: Device, L: Device>(
             log_bytes: layout.log.len,
             separate_log,
             root_slot: 0,
-            root_sum: page_sum(&root),
+            whole_root_sum: None,
+            root_sums,
             tail_offset: 0,
             tail_sequence: 1,
             tail_epoch: 0,
@@ -94,6 +92,16 @@ pub async fn create<H: Device, L: Device>(
             home_state: home.state().unwrap_or_default(),
         };
         write_generation(home, log, &superblock).await?;
+    }
+    Ok(())
+}
+
+async fn write_zeros<D: Device>(device: &D, zone: Extent, zeros: &[u8]) -> Result<(), DeviceError> {
+    let mut offset = zone.offset;
+    while offset < zone.end() {
+        let piece = (zone.end() - offset).min(zeros.len() as u64) as usize;
+        device.write(offset, &zeros[..piece], Durability::Buffered).await?;
+        offset += piece as u64;
     }
     Ok(())
 }

@@ -8,12 +8,13 @@ use crate::device::{Device, Durability, Extent};
 use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::format::PAGE_BYTES;
-use crate::home::PageBytes;
+use crate::home::{PageBytes, TableBytes};
 use crate::notify::Notify;
 
 /// What one write takes home.
 pub(super) enum Outbound {
     Page(PageBytes),
+    Table(TableBytes),
     Run(Vec<u8>),
     /// A page without contents, whose place is given back.
     Nothing,
@@ -23,6 +24,7 @@ impl Outbound {
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Page(page) => &page[..],
+            Self::Table(page) => &page[..],
             Self::Run(run) => run,
             Self::Nothing => &[],
         }

@@ -23,6 +23,7 @@ mod limits;
 mod open;
 mod pace;
 mod recover;
+mod roots;
 mod scrub;
 mod superblocks;
 mod throttle;
@@ -439,6 +440,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
     pub async fn close(self) -> Result<(), Error> {
         self.flush(FlushScope::Whole).await?;
         self.checkpoint().await?;
+        self.0.settle_roots().await?;
         self.0.empty_log().await?;
         Ok(self.0.home.device.ends().await?)
     }

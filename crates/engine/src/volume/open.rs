@@ -18,7 +18,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use super::pace::Pace;
-use super::recover::{durable_units, read_root, replay};
+use super::recover::{durable_units, replay};
+use super::roots::read_root;
 use super::superblocks::{InForce, Superblocks};
 use super::throttle::Throttle;
 use super::{Inner, Limits, Turn, Volume, commit};
@@ -82,8 +83,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
                 superblock.log_sector_bytes, superblock.log_sector_bytes
             )));
         }
-        let root_zone = layout.roots[usize::from(superblock.root_slot)];
-        let root = read_root(&home, root_zone, superblock.root_sum, layout.table_pages()).await?;
+        let mut root = read_root(&*home, &layout, &superblock).await?;
+        let root_sums = root.root_sums();
 
         let log_limits = |needs_images| {
             Limits::of(
@@ -164,6 +165,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             .advance(|next| {
                 next.epoch = epoch;
                 next.epoch_sequence = found.next.sequence;
+                // Where it was of an older version: the root there is the same.
+                next.whole_root_sum = None;
+                next.root_sums = root_sums;
             })
             .await?;
         home.begins().await?;
@@ -220,7 +224,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
 
 impl<E: Env, A: Arena, H: Device, L: Device> Judge for Inner<E, A, H, L> {
     fn expects(&self, offset: u64) -> Pin<Box<dyn Future<Output = Expected> + '_>> {
-        Box::pin(self.home.expects(offset, || self.superblocks.current().root_slot))
+        Box::pin(self.home.expects(offset))
     }
 }
 

@@ -10,10 +10,6 @@
 //!
 //! A page whose place was never written may hold anything: it counts as zeros unless a sum proves otherwise.
 
-use std::collections::BTreeMap;
-use std::rc::Rc;
-
-use crate::copies::read_right;
 use crate::device::Device;
 use crate::error::Error;
 use crate::format::layout::SUMS_PER_TABLE_PAGE;
@@ -22,6 +18,7 @@ use crate::format::{PAGE, page_sum};
 use crate::home::Home;
 use crate::log::scan::Scanned;
 use crate::page_map::PageMap;
+use std::collections::BTreeMap;
 
 /// Pages read from the device at once.
 const READ_PAGES_MAX: u64 = 64;
@@ -395,22 +392,6 @@ pub(super) fn durable_units(records: &[Scanned]) -> Vec<std::ops::Range<u64>> {
     }
     ranges.sort_unstable_by_key(|range: &std::ops::Range<u64>| range.start);
     ranges
-}
-
-/// Reads and checks the root that counts.
-pub(super) async fn read_root<H: Device>(
-    device: &Rc<H>,
-    zone: crate::device::Extent,
-    sum: u64,
-    table_pages: u64,
-) -> Result<Vec<u64>, Error> {
-    let mut bytes = vec![0; zone.len as usize];
-    if !read_right(&**device, zone.offset, &mut bytes, |bytes| page_sum(bytes) == sum).await? {
-        return Err(Error::Unusable("the root of the table of sums is damaged".to_owned()));
-    }
-    let words =
-        bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("chunks are words")));
-    Ok(words.take(table_pages as usize).collect())
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ const NAMED_MAX: usize = 10_000;
 /// What a scrub found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ScrubReport {
-    /// Copies of pages, and of pages of the table of sums, that were read.
+    /// Copies of pages, and of pages of the table of sums and its root, that were read.
     pub copies_checked: u64,
     /// Those that were not what was written, or could not be read, while another copy was right.
     pub wrong_copies: u64,
@@ -61,6 +61,14 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         let inner = &self.0;
         let mut report = ScrubReport::default();
         let began_ns = inner.env.now_ns();
+        for (slot, page) in [0, 1]
+            .into_iter()
+            .flat_map(|slot| (0..inner.home.table.root_pages()).map(move |page| (slot, page)))
+        {
+            inner.check_readable()?;
+            inner.scrub_root_page(slot, page, mending, &mut report).await;
+            inner.rest_after(&report, began_ns, bytes_per_s).await;
+        }
         for number in 0..inner.home.layout.table_pages() {
             inner.scrub_table_page(number, mending, &mut report).await;
             let first = number * SUMS_PER_TABLE_PAGE;
@@ -68,13 +76,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
                 inner.check_readable()?;
                 inner.scrub_page(page, mending, &mut report).await;
                 tell(page, &report);
-                let read_bytes = u128::from(report.copies_checked) * u128::from(PAGE_BYTES);
-                let due_ns = read_bytes * 1_000_000_000 / u128::from(bytes_per_s.max(1));
-                let took_ns = inner.env.now_ns().saturating_sub(began_ns);
-                let ahead_ns = u64::try_from(due_ns).unwrap_or(u64::MAX).saturating_sub(took_ns);
-                if ahead_ns > 0 {
-                    inner.env.sleep(ahead_ns).await;
-                }
+                inner.rest_after(&report, began_ns, bytes_per_s).await;
             }
             if report.damaged_pages.len() >= NAMED_MAX {
                 break;
@@ -85,6 +87,32 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
 }
 
 impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
+    /// Waits until as much may have been read.
+    async fn rest_after(&self, report: &ScrubReport, began_ns: u64, bytes_per_s: u64) {
+        let read_bytes = u128::from(report.copies_checked) * u128::from(PAGE_BYTES);
+        let due_ns = read_bytes * 1_000_000_000 / u128::from(bytes_per_s.max(1));
+        let took_ns = self.env.now_ns().saturating_sub(began_ns);
+        let ahead_ns = u64::try_from(due_ns).unwrap_or(u64::MAX).saturating_sub(took_ns);
+        if ahead_ns > 0 {
+            self.env.sleep(ahead_ns).await;
+        }
+    }
+
+    /// What is wrong in a place of the root is right in memory.
+    async fn scrub_root_page(&self, slot: u8, page: usize, mending: Mending, report: &mut ScrubReport) {
+        let table = &self.home.table;
+        let sum = table.root_page_sum_at(slot, page);
+        let is_settled =
+            || table.expected_of_root(slot, page).is_settled && table.root_page_sum_at(slot, page) == sum;
+        let offset = self.home.layout.roots[usize::from(slot)].offset + page as u64 * PAGE_BYTES;
+        if sum != 0 && self.scrub_copies(offset, sum, is_settled, mending, report).await {
+            report.wrong_copies += 1;
+            if mending == Mending::Mend && is_settled() {
+                table.rewrite_root_page(slot, page);
+            }
+        }
+    }
+
     async fn scrub_table_page(&self, number: u64, mending: Mending, report: &mut ScrubReport) {
         let sum = self.home.table.root_sum(number);
         let is_settled = || self.home.table.is_settled(number) && self.home.table.root_sum(number) == sum;

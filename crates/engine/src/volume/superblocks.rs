@@ -68,7 +68,7 @@ impl<H: Device, L: Device> Superblocks<H, L> {
     pub(super) async fn read(home: &H, log: &L, separate_log: bool) -> Result<InForce, Error> {
         let unusable = |why: &str| Err(Error::Unusable(why.to_owned()));
         if home.state().is_some() {
-            let Some(superblock) = read_log(log).await.filter(|found| found.separate_log) else {
+            let Some(superblock) = read_log(log).await?.filter(|found| found.separate_log) else {
                 return unusable("no log device holds a whole superblock");
             };
             return Ok(InForce { superblock, log_lags: true });
@@ -79,7 +79,8 @@ impl<H: Device, L: Device> Superblocks<H, L> {
         }
         let mut at_home = None;
         for copy in 0..HOME_COPIES {
-            newest(&mut at_home, read_copy(home, home_copy_offset(home_bytes, copy)).await);
+            let page = read_page(home, home_copy_offset(home_bytes, copy)).await;
+            newest(&mut at_home, page.as_ref().map(decode).transpose()?.flatten());
         }
         let Some(at_home) = at_home else { return unusable("the home device holds no whole superblock") };
         if at_home.separate_log != separate_log {
@@ -88,7 +89,7 @@ impl<H: Device, L: Device> Superblocks<H, L> {
         if !separate_log {
             return Ok(InForce { superblock: at_home, log_lags: false });
         }
-        let Some(at_log) = read_log(log).await else {
+        let Some(at_log) = read_log(log).await? else {
             return unusable("the log device holds no whole superblock");
         };
         match (at_home, at_log) {
@@ -148,15 +149,6 @@ impl<H: Device, L: Device> Superblocks<H, L> {
         }
     }
 
-    /// What the two roots must sum to, as far as it is known: that in force, and the one before.
-    pub(super) fn root_sums(&self) -> [Option<u64>; 2] {
-        let mut sums = [None; 2];
-        for superblock in self.previous.get().into_iter().chain([self.current.get()]) {
-            sums[usize::from(superblock.root_slot)] = Some(superblock.root_sum);
-        }
-        sums
-    }
-
     /// The root that does not count.
     pub(super) fn inactive_root(&self) -> u8 {
         1 - self.current.get().root_slot
@@ -184,23 +176,39 @@ pub(super) async fn write_generation<H: Device, L: Device>(
 }
 
 /// The newest that the log device holds, or any of its copies.
-async fn read_log<L: Device>(log: &L) -> Option<Superblock> {
+async fn read_log<L: Device>(log: &L) -> Result<Option<Superblock>, Error> {
     let mut best = None;
     for offset in (0..LOG_COPIES).map(log_copy_offset) {
         for copy in (0..log.copies()).filter(|&copy| log.has_copy(copy)) {
             let mut page = [0; PAGE];
             if log.read_copy(copy, offset, &mut page).await.is_ok() {
-                newest(&mut best, Superblock::decode(&page));
+                newest(&mut best, decode(&page)?);
             }
         }
     }
-    best
+    Ok(best)
 }
 
 async fn read_copy<D: Device>(device: &D, offset: u64) -> Option<Superblock> {
+    Superblock::decode(&read_page(device, offset).await?)
+}
+
+async fn read_page<D: Device>(device: &D, offset: u64) -> Option<[u8; PAGE]> {
     let mut page = [0; PAGE];
-    device.read(offset, &mut page).await.ok()?;
-    Superblock::decode(&page)
+    device.read(offset, &mut page).await.ok().map(|()| page)
+}
+
+/// The superblock in a page, if there is one that is whole. One of a newer version is not passed over: an older one
+/// beside it speaks of a volume as it was before.
+fn decode(page: &[u8; PAGE]) -> Result<Option<Superblock>, Error> {
+    match Superblock::newer_version(page) {
+        None => Ok(Superblock::decode(page)),
+        Some(version) => Err(Error::Unusable(format!(
+            "it is of version {version} of the format, and this program knows {} at most: open it with the program that \
+             wrote it, or a newer one",
+            Superblock::newest_version()
+        ))),
+    }
 }
 
 fn newest(best: &mut Option<Superblock>, found: Option<Superblock>) {

@@ -184,7 +184,7 @@ impl Machine {
                     let begun = oracle.borrow().begin_flush(Extent::new(0, setup.habits.places.known_bytes));
                     volume.flush(FlushScope::Whole).await?;
                     oracle.borrow_mut().end_flush(begun);
-                    volume.checkpoint().await?;
+                    volume.clone().close().await?;
                 }
                 Work::Clients => {
                     let stage = Stage {

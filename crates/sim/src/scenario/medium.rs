@@ -39,6 +39,16 @@ impl Machine {
         }
     }
 
+    /// Whether both places of the root hold the same.
+    pub(super) fn has_two_roots(&self) -> bool {
+        let [one, other] = self.layout().roots.map(|zone| {
+            let mut root = vec![0; zone.len as usize];
+            self.home.borrow().read(zone.offset, &mut root);
+            root
+        });
+        one == other
+    }
+
     fn superblock(&self) -> Option<Superblock> {
         let home = self.home.borrow();
         let copies = (0..HOME_COPIES).filter_map(|copy| {

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | an acknowledged record of the log rots or cannot be read | the volume is not opened |
 //! | pages at home rot or cannot be read | no wrong byte is served; only these pages fail. A volume that was at rest opens, one that needs them for its recovery may refuse |
-//! | the table of sums or its root does | no wrong byte is served; the volume may refuse |
+//! | the table of sums does | no wrong byte is served; the volume may refuse |
+//! | its root does, in the place that the superblock names | everything, where the other place holds the same, as it does at rest; else as the table |
 //! | one copy of the superblock does | everything |
 //! | a write home is lost or misplaced | no wrong byte is served, but from pages of a large write that a cut interrupted; only pages of that write and of its wrong place fail |
 //! | a write or flush fails, or a drive dies | nothing is acknowledged after it, and no wrong byte is served: pages of a large write that failed on its way home may fail until the next opening; once the drive is well, everything acknowledged as durable is there, and after a mere kill all that was acknowledged |

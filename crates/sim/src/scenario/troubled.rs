@@ -114,6 +114,10 @@ impl Machine {
         let mut rules = self.rules(Floor::Durable);
         rules.unjudged = self.interrupted_pages();
         let (home, extent) = (Rc::clone(&self.home), self.zone(zone));
+        let has_two_roots = self.has_two_roots();
+        if at_rest && !has_two_roots {
+            return Err(Violation::of("a volume that was closed holds its root only once"));
+        }
         if zone == Zone::Pages {
             for _ in 0..1 + self.random.below(3) {
                 let page = self.random.index(self.pages());
@@ -125,11 +129,12 @@ impl Machine {
         } else {
             self.damage(&home, extent, damage);
         }
-        if matches!(zone, Zone::Table | Zone::Root) {
+        let is_lost = zone == Zone::Table || (zone == Zone::Root && !has_two_roots);
+        if is_lost {
             rules.harmed.fill(true);
         }
         let is_needed = zone == Zone::Pages && !at_rest;
-        rules.may_refuse = is_needed || matches!(zone, Zone::Table | Zone::Root);
+        rules.may_refuse = is_needed || is_lost;
         (rules.works, rules.at_rest) = (at_rest, at_rest);
         let harmed = rules.harmed.clone();
         let lived = self.live_troubled(CutPlan::default(), [Faults::default(), Faults::default()], rules)?;
