@@ -98,7 +98,8 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> FormatEvent<S, JsonFields> for Line
         }
         let mut said = Said::default();
         event.record(&mut said);
-        match said.event.is_empty() {
+        // Those that say the same in their first word say it once.
+        match said.message.starts_with(&said.event) {
             true => writeln!(writer, "{}", said.message),
             false => writeln!(writer, "{}: {}", said.event, said.message),
         }

@@ -127,6 +127,13 @@ fn text(watched: &Watched) -> String {
     for (event, count) in watched.event_counts() {
         writeln!(out, "evenkeel_events_total{{event=\"{event}\"}} {count}").expect("as above");
     }
+    let (accepted, refused) = (server.connections_accepted, server.connections_refused);
+    metric(&mut out, "connections_accepted_total", "counter", "Connections so far.", accepted as f64);
+    let help = "Connections turned away because there were too many.";
+    metric(&mut out, "connections_refused_total", "counter", help, refused as f64);
+    metric(&mut out, "uptime_seconds", "gauge", "Since the volume was opened.", server.uptime_s);
+    let help = "Members and log devices whose file was removed while it is in use.";
+    metric(&mut out, "removed_files", "gauge", help, watched.removed_files() as f64);
     let help = "For how long commits have been waiting for room in the log; 0 where they do not.";
     metric(&mut out, "commits_wait_seconds", "gauge", help, watched.commits_wait_s());
     if let Some(mirror) = &document.mirror {

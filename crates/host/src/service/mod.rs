@@ -175,7 +175,8 @@ pub async fn run(
     if let Some((listener, _)) = listeners.metrics {
         metrics::serve(event_loop, listener, watched);
     }
-    let ready = format!("ready: {} of {} bytes", open.description().layout.name(), open.volume.size_bytes());
+    let ready =
+        format!("ready: clients may connect to this volume of layout {}", open.description().layout.name());
     reporter.tell(Kind::Ready, &About::default(), ready);
     tell(Event::Ready { volume: &open, places, metrics });
     let _came = signals.next().await;

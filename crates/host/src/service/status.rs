@@ -333,6 +333,11 @@ impl Watched {
         self.watcher.reporter.counts()
     }
 
+    /// Members and log devices whose file was removed while it is in use.
+    pub(crate) fn removed_files(&self) -> usize {
+        self.watcher.removed().len()
+    }
+
     /// For how long commits have been waiting for room in the log.
     pub(crate) fn commits_wait_s(&self) -> f64 {
         self.watcher.commits_wait_s()

@@ -150,7 +150,7 @@ impl Watcher {
                 "recovered from the log: {} records; kept in memory: {} writes",
                 recovered.records, recovered.writes
             );
-            self.reporter.tell_of(Kind::Recovered, 1, &About::default(), message);
+            self.reporter.tell(Kind::Recovered, &About::default(), message);
         }
         let Some(mirror) = &self.mirror else { return };
         // What was lost while the volume was opened is part of what is missing now.
