@@ -243,7 +243,7 @@ fn pages_and_log_may_be_exports_of_other_peoples_servers() {
     let scene = Scene::new();
     let (pages, log) = (scene.path("pages.sock"), scene.path("log.sock"));
     let mut nbdkit = system("nbdkit");
-    nbdkit.args(["--foreground", "--unix"]).arg(&pages).args(["memory", "64M"]);
+    nbdkit.args(["--foreground", "--unix"]).arg(&pages).args(["--filter=limit", "memory", "64M", "limit=1"]);
     let _pages = Peer::start(nbdkit, &pages);
     let image = scene.path("log.raw");
     std::fs::write(&image, vec![0xee; 32 << 20]).unwrap();

@@ -32,8 +32,14 @@ fn of_two_that_replace_one_member_at_once_one_does_and_the_other_is_told() {
             let mut all = Vec::new();
             for name in ["one", "two"] {
                 let new = Place::from(folder.path().join(name));
-                let wish =
-                    Wish { old: old.clone(), new, destroy: Vec::new(), sparse: true, atomic_sectors: None };
+                let wish = Wish {
+                    old: old.clone(),
+                    new,
+                    destroy: Vec::new(),
+                    sparse: true,
+                    atomic_sectors: None,
+                    unfenced: false,
+                };
                 let mut prepared = wish.prepare(&env, &disk, &description).await.unwrap().unwrap();
                 open.replacer().unwrap().consider(&prepared.question()).unwrap();
                 let replacement = prepared.make(&env, |_, _| ()).await.unwrap();

@@ -102,6 +102,11 @@ pub(crate) struct ReplaceArgs {
     #[arg(value_name = "NEW", value_parser = place())]
     pub(crate) new: Place,
 
+    /// Take an export of a server that serves several connections at a time, and is not this version of evenkeel: only
+    /// where nothing that a killed process of the volume sent to it arrives any more
+    #[arg(long)]
+    pub(crate) unfenced: bool,
+
     /// Overwrite NEW, which exists: repeat its name. What it holds is lost
     #[arg(long, value_name = "PLACE", value_parser = place())]
     pub(crate) destroy: Vec<Place>,

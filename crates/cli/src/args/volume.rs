@@ -67,6 +67,12 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) atomic_sectors: AtomicSectorsArg,
 
+    /// Take exports of servers that serve several connections at a time, and are not this version of evenkeel. What a
+    /// killed process of the volume still had on its way to them may then land after newer writes, and damage the volume:
+    /// only where you know that nothing of it arrives any more
+    #[arg(long)]
+    pub(crate) unfenced: bool,
+
     /// Overwrite this existing file, block device or export: repeat the name that --member or --log has. What it
     /// holds is lost
     #[arg(long, value_name = "PLACE", value_parser = place())]

@@ -44,6 +44,7 @@ pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
             AtomicSectorsArg::Yes => Some(true),
             AtomicSectorsArg::No => Some(false),
         },
+        unfenced: args.unfenced,
         destroy: args.destroy.clone(),
     };
     let plan = request.plan()?;

@@ -68,6 +68,7 @@ fn wish(args: &ReplaceArgs) -> Wish {
         new: args.new.clone(),
         destroy: args.destroy.clone(),
         sparse: args.sparse,
+        unfenced: args.unfenced,
         atomic_sectors: match args.atomic_sectors {
             AtomicSectorsArg::Auto => None,
             AtomicSectorsArg::Yes => Some(true),

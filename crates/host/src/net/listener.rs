@@ -115,7 +115,7 @@ impl Listener {
         Ok(Self { event_loop: event_loop.clone(), socket: Rc::new(socket), file: None })
     }
 
-    /// The next connection.
+    /// The next connection, which ends once the other machine is silent for half a minute.
     ///
     /// # Errors
     ///
@@ -124,7 +124,11 @@ impl Listener {
     pub async fn accept(&self) -> io::Result<Stream> {
         loop {
             match self.event_loop.accept(&self.socket).await {
-                Ok(socket) => return Ok(Stream::new(&self.event_loop, socket)),
+                Ok(socket) => {
+                    let stream = Stream::new(&self.event_loop, socket);
+                    stream.notice_a_silent_peer();
+                    return Ok(stream);
+                }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => return Err(error),
             }

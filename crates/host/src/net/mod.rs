@@ -9,7 +9,7 @@ mod unix_path;
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::rc::Rc;
@@ -76,6 +76,14 @@ impl Stream {
     }
 }
 
+impl Stream {
+    /// The address of the other machine; `None` where it is none of TCP.
+    pub fn peer_address(&self) -> Option<IpAddr> {
+        let address = rustix::net::getpeername(&self.socket).ok()??;
+        SocketAddr::try_from(address).ok().map(|address| address.ip())
+    }
+}
+
 /// After how long without a word from the other machine the kernel asks whether it is there, how often it asks, and
 /// how long bytes may be on their way.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
@@ -84,8 +92,9 @@ const QUESTIONS_MAX: u32 = 4;
 const UNDER_WAY_MAX: Duration = Duration::from_secs(30);
 
 impl Stream {
-    /// Ends the connection once the other machine is silent for half a minute: without this, who waits for an answer
-    /// of one that lost its power waits for ever.
+    /// Ends the connection once the other machine is silent for half a minute, whether bytes are on their way to it or not:
+    /// without this, who waits for one that lost its power waits for ever. So it is once the other side takes none of what
+    /// was sent to it for as long.
     pub fn notice_a_silent_peer(&self) {
         let notice = || -> rustix::io::Result<()> {
             sockopt::set_socket_keepalive(&self.socket, true)?;
@@ -148,4 +157,31 @@ pub async fn connect_tcp(
 ) -> io::Result<Stream> {
     let socket = event_loop.blocking(move || TcpStream::connect(address)).await.flatten()?;
     Ok(Stream::new(event_loop, socket.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event_loop::{Backend, EventLoop};
+
+    #[test]
+    fn both_ends_of_a_connection_notice_that_the_other_machine_is_silent() {
+        for backend in [Backend::Uring, Backend::Threads] {
+            let Ok(event_loop) = EventLoop::new(backend) else { continue };
+            let env = event_loop.handle();
+            event_loop.block_on(async {
+                let listener = Listener::tcp(&env, "127.0.0.1:0").unwrap();
+                let near = connect_tcp(&env, listener.tcp_address().unwrap()).await.unwrap();
+                near.notice_a_silent_peer();
+                let far = listener.accept().await.unwrap();
+                for Stream { socket, .. } in [&near, &far] {
+                    assert!(sockopt::socket_keepalive(socket).unwrap());
+                    let silence = sockopt::tcp_keepidle(socket).unwrap()
+                        + sockopt::tcp_keepintvl(socket).unwrap() * sockopt::tcp_keepcnt(socket).unwrap();
+                    assert_eq!(silence, Duration::from_secs(30));
+                    assert_eq!(sockopt::tcp_user_timeout(socket).unwrap(), 30_000);
+                }
+            });
+        }
+    }
 }

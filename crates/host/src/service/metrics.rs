@@ -96,6 +96,21 @@ fn text(watched: &Watched) -> String {
     let occupancy = &document.occupancy;
     let server = &document.server;
     for (name, help, value) in [
+        ("connections_accepted_total", "Connections so far.", server.connections_accepted),
+        (
+            "connections_refused_total",
+            "Connections turned away: all places were taken.",
+            server.connections_refused,
+        ),
+        (
+            "connections_evicted_total",
+            "Connections ended in their handshake to make room for others.",
+            server.connections_evicted,
+        ),
+    ] {
+        metric(&mut out, name, "counter", help, value as f64);
+    }
+    for (name, help, value) in [
         ("buffer_used_bytes", "Bytes of writes that are not durable.", occupancy.buffer_used_bytes),
         ("buffer_size_bytes", "Bytes that there may be of them.", occupancy.buffer_bytes),
         ("log_used_bytes", "Bytes of the log in use.", occupancy.log_used_bytes),

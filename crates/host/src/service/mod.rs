@@ -37,7 +37,7 @@ use crate::arena::SharedArena;
 use crate::event_loop::{Loop, Signals, race};
 use crate::nbd::export::VolumeExport;
 use crate::nbd::limits::Limits;
-use crate::nbd::server::{Ending, Server};
+use crate::nbd::server::{Ending, Peer, Server};
 use crate::nbd::tls::TlsServer;
 use crate::net::{ByteStream, Listener, Place};
 use crate::path_error::PathError;
@@ -246,8 +246,10 @@ fn accept(
             };
             let (server, reporter) = (server.clone(), reporter.clone());
             env.spawn(async move {
+                let peer = stream.peer_address().map_or_else(|| peer.into(), |at| Peer::at(peer, at));
                 let ending = server.serve(stream, peer).await;
-                if !matches!(ending, Ending::Disconnected | Ending::Stopped) {
+                // Those that are evicted are counted: there may be many in a second.
+                if !matches!(ending, Ending::Disconnected | Ending::Stopped | Ending::Evicted) {
                     let message = format!("a connection ended: {ending}");
                     reporter.tell(Kind::ClientFailed, &About::default(), message);
                 }

@@ -99,6 +99,9 @@ pub struct ServerStatus {
     pub connections_accepted: u64,
     /// Connections turned away because there were too many.
     pub connections_refused: u64,
+    /// Connections ended in their handshake to make room for others.
+    #[serde(default)]
+    pub connections_evicted: u64,
     /// Bytes of requests that are not answered yet.
     pub in_flight_bytes: u64,
     /// The most there were.
@@ -395,6 +398,7 @@ impl Watched {
                 connections: server.connections.len() as u64,
                 connections_accepted: server.connections_accepted,
                 connections_refused: server.connections_refused,
+                connections_evicted: server.connections_evicted,
                 in_flight_bytes: server.in_flight_bytes,
                 in_flight_peak_bytes: server.in_flight_peak_bytes,
                 in_flight_max_bytes: server.in_flight_max_bytes,

@@ -24,7 +24,7 @@ use evenkeel_engine::ring::RingOptions;
 use super::VolumeError;
 use super::description::{Description, LayoutKind, Member, VolumeId};
 use super::devices::{LogDevices, MemberRing};
-use super::member::{MemberDrive, Place};
+use super::member::{MemberDrive, Opening, Place, Purpose};
 use super::mirror::MirrorDrive;
 use super::plan::same_thing;
 pub use super::plan::{Plan, PlannedMember, Request};
@@ -80,15 +80,19 @@ pub async fn create(
         }
     }
     let (mut logs, mut members) = (Vec::new(), Vec::new());
-    for (planned, drives, doing) in plan
-        .logs
-        .iter()
-        .map(|log| (log, true, "making the log"))
-        .chain(plan.members.iter().map(|member| (member, false, "making the home member")))
-    {
-        let told = |done, all| progress(doing, done, all);
-        let drive = Rc::new(make_member(event_loop, request, planned, &mut made, told).await?);
-        if drives { logs.push(drive) } else { members.push(drive) }
+    let id = VolumeId(event_loop.random());
+    let (opening, unfenced) = (Opening::new(event_loop, id.0), request.unfenced);
+    for (place, planned) in plan.logs.iter().enumerate() {
+        let (told, purpose) =
+            (|done, all| progress("making the log", done, all), opening.log(place, unfenced));
+        let log = make_member(event_loop, request, planned, purpose, &mut made, told).await?;
+        logs.push(Rc::new(log));
+    }
+    for (place, planned) in plan.members.iter().enumerate() {
+        let told = |done, all| progress("making the home member", done, all);
+        let purpose = opening.member(place, unfenced);
+        let member = make_member(event_loop, request, planned, purpose, &mut made, told).await?;
+        members.push(Rc::new(member));
     }
     for drive in logs.iter().chain(&members) {
         // How the server of an export makes writes durable is for it to choose.
@@ -101,14 +105,11 @@ pub async fn create(
     let drives: Vec<(&Place, &Rc<MemberDrive>)> = places.zip(logs.iter().chain(&members)).collect();
     check_apart(event_loop, request, &drives).await?;
     let described = |plan: &[PlannedMember], drives: &[Rc<MemberDrive>]| {
-        let each = plan
-            .iter()
-            .zip(drives)
-            .map(|(plan, drive)| describe(&request.folder, &plan.place, drive, request.sparse));
+        let each = plan.iter().zip(drives).map(|(plan, drive)| describe(request, &plan.place, drive));
         each.collect::<Vec<_>>()
     };
     let description = Description {
-        id: VolumeId(event_loop.random()),
+        id,
         layout: request.layout,
         size_bytes: request.size_bytes,
         atomic_max_bytes: request.atomic_max_bytes,
@@ -207,6 +208,7 @@ pub(super) async fn make_member(
     event_loop: &Loop,
     request: &Request,
     member: &PlannedMember,
+    purpose: Purpose,
     made: &mut Made,
     progress: impl FnMut(u64, u64),
 ) -> Result<MemberDrive, VolumeError> {
@@ -214,7 +216,7 @@ pub(super) async fn make_member(
     let path = match member.place.path() {
         Some(path) if !is_block_device(path) => path,
         _ => {
-            let drive = MemberDrive::open(event_loop, &member.place, options).await?;
+            let drive = MemberDrive::open(event_loop, &member.place, options, purpose).await?;
             let size_bytes = drive.geometry().size_bytes;
             member.check_size(size_bytes)?;
             return Ok(drive);
@@ -231,13 +233,13 @@ pub(super) async fn make_member(
     Ok(MemberDrive::File(drive))
 }
 
-/// What the description of the volume in `folder` says of a drive.
-pub(super) fn describe(folder: &Path, place: &Place, drive: &MemberDrive, sparse: bool) -> Member {
+/// What the description of the volume says of a drive.
+pub(super) fn describe(request: &Request, place: &Place, drive: &MemberDrive) -> Member {
     let geometry = drive.geometry();
     let (place, durable_way, is_file) = match drive {
         MemberDrive::File(drive) => {
             let path = drive.path();
-            let inside = path.strip_prefix(folder).map(Path::to_owned);
+            let inside = path.strip_prefix(&request.folder).map(Path::to_owned);
             let path =
                 inside.unwrap_or_else(|_| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
             (path.into(), Some(drive.durable_way()), !drive.is_block_device())
@@ -249,6 +251,7 @@ pub(super) fn describe(folder: &Path, place: &Place, drive: &MemberDrive, sparse
         sector_bytes: geometry.sector_bytes,
         atomic_sectors: geometry.atomic_sectors,
         durable_way,
-        sparse: sparse && is_file,
+        sparse: request.sparse && is_file,
+        unfenced: request.unfenced && matches!(drive, MemberDrive::Nbd(_)),
     }
 }

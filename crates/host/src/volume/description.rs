@@ -31,6 +31,9 @@ use crate::scratch::settle_folder;
 /// The file's name in a volume's folder.
 pub const FILE_NAME: &str = "volume.toml";
 
+/// The field of an export whose server cannot keep earlier writers from it.
+pub const UNFENCED: &str = "unfenced";
+
 /// That of the one that is about to take its place.
 pub(super) const NEXT_FILE_NAME: &str = "volume.toml.new";
 
@@ -254,6 +257,10 @@ pub struct Member {
     /// Whether its file takes room only where something was written.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sparse: bool,
+    /// Whether its owner answers for it that nothing which a killed process sent to this export arrives any more; then its
+    /// server may take several connections.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unfenced: bool,
 }
 
 impl Member {
@@ -396,6 +403,7 @@ mod tests {
             atomic_sectors: false,
             durable_way: Some(DurableWay::Linked),
             sparse: false,
+            unfenced: false,
         };
         Description {
             id: VolumeId(0x1f),

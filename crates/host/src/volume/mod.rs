@@ -51,7 +51,7 @@ use described::Described;
 use description::{Description, LayoutKind};
 use devices::{HomeDevice, LogDevice};
 pub(crate) use held::Held;
-use member::{MemberDrive, Members, Watch, lost};
+use member::{MemberDrive, Members, Opening, Watch, lost};
 use mirror::Mirror;
 use plan::buffer_bytes_max;
 
@@ -176,8 +176,10 @@ impl Devices {
             });
         }
         let mut members = Vec::new();
-        for member in description.members.iter().chain(&description.logs) {
-            let drive = MemberDrive::open(event_loop, &member.place.within(folder), member.options()).await?;
+        let opening = Opening::new(event_loop, description.id.0);
+        for (number, member) in description.members.iter().chain(&description.logs).enumerate() {
+            let (place, purpose) = (member.place.within(folder), opening.member(number, member.unfenced));
+            let drive = MemberDrive::open(event_loop, &place, member.options(), purpose).await?;
             members.push((member.place.clone(), Rc::new(drive)));
         }
         let drive = |number: usize| Rc::new(Either::One(Rc::clone(&members[number].1)));

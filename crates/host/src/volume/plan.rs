@@ -66,6 +66,8 @@ pub struct Request {
     pub sparse: bool,
     /// What is promised of sectors that a power cut interrupts; `None` asks the device.
     pub atomic_sectors: Option<bool>,
+    /// Whether its owner answers for exports whose servers cannot keep earlier writers from them.
+    pub unfenced: bool,
     /// Existing files, devices and exports that may be overwritten.
     pub destroy: Vec<Place>,
 }
@@ -110,6 +112,7 @@ impl Request {
             buffer_bytes: BUFFER_BYTES,
             sparse: false,
             atomic_sectors: None,
+            unfenced: false,
             destroy: Vec::new(),
         }
     }

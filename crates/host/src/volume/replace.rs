@@ -32,7 +32,7 @@ use super::create::{Made, Request, describe, make_member};
 use super::described::Described;
 use super::description::{Description, LayoutKind, Member};
 use super::label::{LABELS_BYTES, Label, labels};
-use super::member::{MemberDrive, Place};
+use super::member::{MemberDrive, Opening, Place, Purpose};
 use super::mirror::{Mirror, MirrorDrive};
 use super::plan::{Inode, Plan, PlannedMember};
 use super::{Below, LockedVolume, OpenVolume, RunOptions, VolumeError};
@@ -79,6 +79,8 @@ pub struct Wish {
     pub sparse: bool,
     /// What is promised of sectors that a power cut interrupts; `None` asks the device.
     pub atomic_sectors: Option<bool>,
+    /// Whether its owner answers for a new export whose server cannot keep earlier writers from it.
+    pub unfenced: bool,
 }
 
 /// A place of a mirror.
@@ -180,14 +182,15 @@ impl Prepared {
             New::Planned(planned) => {
                 let Planned { request, member, geometry, .. } = &**planned;
                 self.has_overwritten = member.overwrites;
-                let drive = make_member(event_loop, request, member, &mut self.made, progress).await?;
+                let drive =
+                    make_member(event_loop, request, member, Purpose::Look, &mut self.made, progress).await?;
                 if let MemberDrive::File(file) = &drive {
                     let sector = Extent::new(0, u64::from(file.geometry().sector_bytes));
                     let chosen = file.choose_durable_way(sector).await;
                     chosen.map_err(|source| engine_error(&request.folder, source.into()))?;
                 }
                 fits(&member.place, drive.geometry(), *geometry)?;
-                describe(&request.folder, &member.place, &drive, request.sparse)
+                describe(request, &member.place, &drive)
             }
         };
         self.new = New::Ready(new.clone());
@@ -285,6 +288,7 @@ impl Wish {
         let mut request = Request {
             sparse: self.sparse,
             atomic_sectors: self.atomic_sectors,
+            unfenced: self.unfenced,
             destroy: self.destroy.clone(),
             ..Request::new(folder, description.size_bytes)
         };
@@ -300,7 +304,11 @@ impl Wish {
             }
             let may_overwrite = self.destroy.iter().any(is_named);
             let is_own = match remains(event_loop, folder, description, slot).await {
-                Remains::Whole => return Ok(prepared(New::Ready(current.clone()), may_overwrite)),
+                Remains::Whole => {
+                    let unfenced = current.unfenced || self.unfenced && current.place.path().is_none();
+                    let itself = Member { unfenced, ..current.clone() };
+                    return Ok(prepared(New::Ready(itself), may_overwrite));
+                }
                 Remains::Short { is_own } => is_own,
                 Remains::Nothing => false,
             };
@@ -321,7 +329,8 @@ impl Wish {
             let planned = Planned { request, member: planned, geometry, found: None };
             return Ok(prepared(New::Planned(planned.into()), true));
         }
-        let drive = MemberDrive::open(event_loop, &planned.place, request.options_of(&planned.place)).await?;
+        let options = request.options_of(&planned.place);
+        let drive = MemberDrive::open(event_loop, &planned.place, options, Purpose::Look).await?;
         let mut found = drive.geometry();
         match &drive {
             MemberDrive::File(file) if !file.is_block_device() => found.size_bytes = planned.bytes,
@@ -329,7 +338,8 @@ impl Wish {
         }
         fits(&self.new, found, geometry)?;
         check_labels(description, &labels(&drive).await, is_itself.then_some(slot), &self.new)?;
-        let found = describe(folder, &planned.place, &drive, request.sparse);
+        drive.check_writes(&planned.place)?;
+        let found = describe(&request, &planned.place, &drive);
         let new = match &drive {
             MemberDrive::File(_) => {
                 New::Planned(Planned { request, member: planned, geometry, found: Some(found) }.into())
@@ -657,7 +667,8 @@ async fn put_log(
 ) -> Result<(), VolumeError> {
     let Slot::Log(place) = replacement.slot else { return Ok(()) };
     let (folder, new, description) = (described.folder(), &replacement.new, described.description());
-    let drive = MemberDrive::open(event_loop, &new.place.within(folder), new.options()).await?;
+    let purpose = Opening::new(event_loop, description.id.0).log(place, new.unfenced);
+    let drive = MemberDrive::open(event_loop, &new.place.within(folder), new.options(), purpose).await?;
     check_drive(&description, &drive, replacement).await?;
     let drive = MirrorDrive::new(Rc::new(drive), description.log_geometry())
         .map_err(|why| VolumeError::Refused(format!("{}: {why}", new.place)))?;

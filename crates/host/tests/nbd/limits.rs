@@ -10,6 +10,7 @@ use evenkeel_host::nbd::fuzzing::RamExport;
 use evenkeel_host::nbd::limits::Limits;
 use evenkeel_host::nbd::proto::command;
 use evenkeel_host::nbd::proto::transmission::{Headers, Request};
+use evenkeel_host::nbd::server::Peer;
 use evenkeel_host::nbd::statistics::CommandKind;
 use evenkeel_host::net::ByteStream;
 
@@ -324,5 +325,80 @@ fn a_client_that_reads_nothing_does_not_hold_a_server_that_stops() {
         world.server.stop().await;
         assert!(env.now_ns() - began_ns <= 2 * limits().drain_max_ns);
         world.assert_idle();
+    });
+}
+
+#[test]
+fn sessions_in_their_handshake_yield_to_who_comes_and_others_never() {
+    tell(1, |env| async move {
+        let limits = Limits { connections_max: 16, ..Limits::default() };
+        let world = World::new(&env, RamExport::new(4096), limits);
+        let open = world.client(&ConnectOptions::default()).await.expect("there is room");
+        // Many more than there are places, which say nothing, and come back whenever they are ended.
+        for _ in 0..80 {
+            let world = world.clone();
+            env.spawn(async move {
+                loop {
+                    let stream = world.connection(4096, None);
+                    let mut greeting = vec![0; 18];
+                    while let (Ok(1..), buffer) = stream.read(greeting, 0).await {
+                        greeting = buffer;
+                    }
+                    world.env.sleep(world.env.random() % 2_000_000).await;
+                }
+            });
+        }
+        env.sleep(100_000_000).await;
+        for _ in 0..20 {
+            let client = world.client(&ConnectOptions::default()).await.expect("it is let in");
+            client.write(0, b"served", Durability::Durable).await.expect("it is served");
+            open.write(0, b"served", Durability::Durable).await.expect("it keeps its place");
+            assert!(world.server.status().connections.len() <= 16);
+        }
+        let status = world.server.status();
+        assert!(status.connections_evicted > 0);
+        assert_eq!(status.connections_refused, 0);
+        // Where all are open, none yields.
+        let mut all = vec![open];
+        while world.server.status().connections.iter().filter(|it| it.is_open).count() < 16 {
+            all.push(world.client(&ConnectOptions::default()).await.expect("it is let in"));
+        }
+        world.client(&ConnectOptions::default()).await.map(drop).expect_err("there is no room");
+        for client in &all {
+            client.write(0, b"served", Durability::Durable).await.expect("it keeps its place");
+        }
+    });
+}
+
+#[test]
+fn the_peer_with_most_sessions_in_their_handshake_yields_first_and_its_oldest() {
+    tell(1, |env| async move {
+        let limits = Limits { connections_max: 5, ..Limits::default() };
+        let world = World::new(&env, RamExport::new(4096), limits);
+        let silent = async |address: &str| {
+            let peer = Peer::at("tcp", address.parse().expect("an address"));
+            let stream = world.connection_of(peer, 4096, None);
+            env.sleep(1_000_000).await;
+            stream
+        };
+        let names = || -> Vec<String> {
+            world.server.status().connections.iter().map(|it| it.peer.to_string()).collect()
+        };
+        let mut kept = vec![silent("192.0.2.1").await];
+        // All of a /64 is one peer, and an address of IPv4 is one however it is written.
+        for address in ["2001:db8::1", "2001:db8::2", "2001:db8::3", "::ffff:192.0.2.9", "2001:db8:0:1::1"] {
+            kept.push(silent(address).await);
+        }
+        assert_eq!(
+            names(),
+            ["tcp 192.0.2.1", "tcp 2001:db8::2", "tcp 2001:db8::3", "tcp 192.0.2.9", "tcp 2001:db8:0:1::1"]
+        );
+        kept.push(silent("192.0.2.9").await);
+        assert_eq!(names()[..3], ["tcp 192.0.2.1", "tcp 2001:db8::3", "tcp 192.0.2.9"]);
+        // Now that address has most of them.
+        kept.push(silent("2001:db8:0:2::1").await);
+        assert_eq!(names()[..3], ["tcp 192.0.2.1", "tcp 2001:db8::3", "tcp 2001:db8:0:1::1"]);
+        assert_eq!(world.server.status().connections_evicted, 3);
+        drop(kept);
     });
 }

@@ -12,6 +12,7 @@ mod model;
 mod tls;
 mod volume;
 mod world;
+mod writers;
 
 #[path = "../support/mod.rs"]
 mod support;

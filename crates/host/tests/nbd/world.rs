@@ -13,7 +13,7 @@ use evenkeel_host::nbd::proto::handshake::{
 };
 use evenkeel_host::nbd::proto::transmission::{Headers, ReplyHeader, Request};
 use evenkeel_host::nbd::proto::{option, option_reply};
-use evenkeel_host::nbd::server::Server;
+use evenkeel_host::nbd::server::{Peer, Server};
 use evenkeel_host::nbd::tls::TlsServer;
 use evenkeel_host::net::ByteStream;
 use evenkeel_sim::executor::{Executor, SimEnv};
@@ -46,10 +46,15 @@ impl World {
 
     /// A connection that the server serves.
     pub(crate) fn connection(&self, held_max_bytes: usize, seed: Option<u64>) -> MemoryStream {
+        self.connection_of("a client".into(), held_max_bytes, seed)
+    }
+
+    /// A connection of `peer`.
+    pub(crate) fn connection_of(&self, peer: Peer, held_max_bytes: usize, seed: Option<u64>) -> MemoryStream {
         let (near, far) = pair(held_max_bytes, seed);
         let world = self.clone();
         self.env.spawn(async move {
-            let ending = world.server.serve(far, "a client").await;
+            let ending = world.server.serve(far, peer).await;
             world.endings.borrow_mut().push(ending.to_string());
         });
         near

@@ -166,7 +166,7 @@ impl HostTarget {
         uri: &NbdUri,
         writes: bool,
     ) -> Result<Client<Stream>, HostTargetError> {
-        let connected = connect(event_loop, uri).await;
+        let connected = connect(event_loop, uri, None).await;
         let failed =
             |source| HostTargetError::Path(PathError::new(Path::new(uri.as_str()), "cannot connect", source));
         let client = connected.map_err(|error| failed(error.source))?;

@@ -6,6 +6,7 @@ use evenkeel_engine::env::Env;
 
 use super::{Client, ClientError, ConnectOptions};
 use crate::event_loop::{Loop, race};
+use crate::nbd::proto::writer::Writer;
 use crate::nbd::tls::TlsClient;
 use crate::nbd::uri::{NbdUri, Server};
 use crate::net::{Stream, connect_tcp, connect_unix};
@@ -29,12 +30,16 @@ impl From<io::Error> for NotConnected {
     }
 }
 
-/// Connects to the export at `uri`, and shakes hands.
+/// Connects to the export at `uri`, and shakes hands; `writer` asks to be the only one that writes.
 ///
 /// # Errors
 ///
 /// Those of connecting, of TLS and of the handshake.
-pub async fn connect(event_loop: &Loop, uri: &NbdUri) -> Result<Client<Stream>, NotConnected> {
+pub async fn connect(
+    event_loop: &Loop,
+    uri: &NbdUri,
+    writer: Option<Writer>,
+) -> Result<Client<Stream>, NotConnected> {
     let tls = match &uri.tls {
         Some(certificates) => {
             let tls = TlsClient::from_folder(&certificates.folder, &certificates.server_name);
@@ -54,9 +59,12 @@ pub async fn connect(event_loop: &Loop, uri: &NbdUri) -> Result<Client<Stream>, 
     };
     let stream = race(connected, too_late).await?;
     stream.notice_a_silent_peer();
-    let options = ConnectOptions { export: uri.export.clone(), tls, ..ConnectOptions::default() };
+    let options = ConnectOptions { export: uri.export.clone(), tls, writer, ..ConnectOptions::default() };
     Client::connect(event_loop, stream, &options).await.map_err(|error| NotConnected {
-        is_passing: matches!(error, ClientError::Broken(_)),
-        source: io::Error::other(error.to_string()),
+        is_passing: matches!(error, ClientError::Broken(_) | ClientError::InUse(_)),
+        source: match error {
+            ClientError::InUse(why) => io::Error::new(io::ErrorKind::ResourceBusy, why),
+            error => io::Error::other(error.to_string()),
+        },
     })
 }

@@ -44,10 +44,22 @@ impl<S: ByteStream> NbdDrive<S> {
         sector_bytes: Option<u32>,
         name: &str,
     ) -> Result<Self, ClientError> {
+        check_writes(&client)?;
+        Self::to_look_at(client, atomic_sectors, sector_bytes, name)
+    }
+
+    /// The same, though it may not be written to.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::new`], without that.
+    pub fn to_look_at(
+        client: Client<S>,
+        atomic_sectors: bool,
+        sector_bytes: Option<u32>,
+        name: &str,
+    ) -> Result<Self, ClientError> {
         let negotiated = client.negotiated();
-        if negotiated.has(transmission_flag::READ_ONLY) {
-            return Err(ClientError::NotOffered("writes"));
-        }
         if !negotiated.has(transmission_flag::SEND_FLUSH) {
             return Err(ClientError::NotOffered("flush"));
         }
@@ -70,6 +82,14 @@ impl<S: ByteStream> NbdDrive<S> {
     /// The connection.
     pub fn client(&self) -> &Client<S> {
         &self.client
+    }
+}
+
+/// That the export of `client` may be written to.
+pub(crate) fn check_writes<S: ByteStream>(client: &Client<S>) -> Result<(), ClientError> {
+    match client.negotiated().has(transmission_flag::READ_ONLY) {
+        true => Err(ClientError::NotOffered("writes: it is read-only, or a volume writes to it")),
+        false => Ok(()),
     }
 }
 

@@ -26,6 +26,9 @@ pub enum ClientError {
         /// Why, in its own words.
         why: String,
     },
+    /// Somebody else writes to the export.
+    #[error("{0}")]
+    InUse(String),
     /// The server does not offer it.
     #[error("the server does not offer {0}")]
     NotOffered(&'static str),
@@ -38,6 +41,7 @@ impl ClientError {
         match self {
             Self::Server { errno, .. } => *errno as i32,
             Self::Broken(_) | Self::Refused { .. } => ENOTCONN,
+            Self::InUse(_) => rustix::io::Errno::BUSY.raw_os_error(),
             Self::NotOffered(_) => errno::ENOTSUP as i32,
         }
     }

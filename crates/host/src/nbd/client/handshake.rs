@@ -153,6 +153,8 @@ async fn select_contexts<S: ByteStream>(
     if options.range_flush {
         queries.push(CONTEXT_RANGE_FLUSH);
     }
+    let exclusive = options.writer.map(|writer| writer.to_string());
+    queries.extend(exclusive.as_deref());
     let payload = ContextRequest { name: &options.export, queries }.encode();
     let (replies, (last, _)) = ask(wire, input, option::SET_META_CONTEXT, &payload).await?;
     if last != option_reply::ACK {
@@ -166,6 +168,7 @@ async fn select_contexts<S: ByteStream>(
         match decode_context(&payload)? {
             (id, CONTEXT_ALLOCATION) => negotiated.allocation_id = Some(id),
             (_, CONTEXT_RANGE_FLUSH) => negotiated.range_flush = options.range_flush,
+            (_, name) if exclusive.as_deref() == Some(name) => negotiated.is_exclusive = true,
             _ => return Err(Malformed("a context that was not asked for").into()),
         }
     }
@@ -180,6 +183,9 @@ async fn go<S: ByteStream>(
 ) -> Result<(), ClientError> {
     let request = InfoRequest { name: &options.export, wanted: vec![info::BLOCK_SIZE] };
     let (replies, last) = ask(wire, input, option::GO, &request.encode()).await?;
+    if last.0 == option_reply::ERR_POLICY && negotiated.is_exclusive {
+        return Err(ClientError::InUse(String::from_utf8_lossy(&last.1).into_owned()));
+    }
     if last.0 != option_reply::ACK {
         return Err(refused("the export", &last));
     }

@@ -26,6 +26,7 @@ use evenkeel_engine::env::Env;
 use super::export::BlockSizes;
 use super::outbox::Outbox;
 use super::proto::transmission::{Headers, Request};
+use super::proto::writer::Writer;
 use super::proto::{command, command_flag, status, transmission_flag};
 use super::tls::{TlsClient, Wire};
 use super::wait::{Either, Notify, race};
@@ -34,6 +35,7 @@ use pending::{Answer, Expected, Pending, Reply};
 
 pub use connect::{NotConnected, connect};
 pub use drive::NbdDrive;
+pub(crate) use drive::check_writes;
 pub use error::ClientError;
 
 /// What a client asks for.
@@ -45,6 +47,8 @@ pub struct ConnectOptions {
     pub headers: Headers,
     /// Whether to ask for range flush.
     pub range_flush: bool,
+    /// Who is to be the only one that writes; a server that does not know this leaves it ungranted.
+    pub writer: Option<Writer>,
     /// TLS, without which nothing is then said.
     pub tls: Option<TlsClient>,
     /// From the first byte to the end of the handshake.
@@ -62,6 +66,7 @@ impl Default for ConnectOptions {
             export: String::new(),
             headers: Headers::Extended,
             range_flush: true,
+            writer: None,
             tls: None,
             handshake_max_ns: 10_000_000_000,
             answer_max_ns: 30_000_000_000,
@@ -82,6 +87,8 @@ pub struct Negotiated {
     pub headers: Headers,
     /// Whether a flush may name a range.
     pub range_flush: bool,
+    /// Whether nothing of those who wrote before is carried out any more, and only [`ConnectOptions::writer`] writes.
+    pub is_exclusive: bool,
     /// The number of the context that tells what is allocated, if it was granted.
     allocation_id: Option<u32>,
 }

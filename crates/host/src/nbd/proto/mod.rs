@@ -8,6 +8,7 @@
 
 pub mod handshake;
 pub mod transmission;
+pub mod writer;
 
 /// What the server sends first.
 pub const GREETING_MAGIC: u64 = 0x4e42_444d_4147_4943;

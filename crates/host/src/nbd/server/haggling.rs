@@ -2,7 +2,8 @@
 //!
 //! 1. Where TLS is asked for, nothing but it is answered before it is on, and what was negotiated before is
 //!    forgotten then.
-//! 2. Range flush is told only to clients that ask for evenkeel's own contexts by name.
+//! 2. Range flush is told only to clients that ask for evenkeel's own contexts by name, and exclusive writing only to
+//!    one that selects it.
 
 use crate::nbd::export::{BlockSizes, Export};
 use crate::nbd::limits::Limits;
@@ -11,20 +12,24 @@ use crate::nbd::proto::handshake::{
     encode_server,
 };
 use crate::nbd::proto::transmission::Headers;
+use crate::nbd::proto::writer::Writer;
 use crate::nbd::proto::{
     CONTEXT_ALLOCATION, CONTEXT_RANGE_FLUSH, info, option, option_reply, text, transmission_flag,
 };
 
-/// Which metadata contexts a session has; their numbers on the wire are [`ALLOCATION_ID`] and
-/// [`RANGE_FLUSH_ID`].
+/// Which metadata contexts a session has; their numbers on the wire are [`ALLOCATION_ID`], [`RANGE_FLUSH_ID`] and
+/// [`EXCLUSIVE_ID`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Contexts {
     pub(crate) allocation: bool,
     pub(crate) range_flush: bool,
+    /// Who is to be the only one that writes.
+    pub(crate) writer: Option<Writer>,
 }
 
 pub(crate) const ALLOCATION_ID: u32 = 1;
 pub(crate) const RANGE_FLUSH_ID: u32 = 2;
+pub(crate) const EXCLUSIVE_ID: u32 = 3;
 
 /// What a transmission phase runs with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -60,11 +65,13 @@ pub(crate) struct Offer<'a> {
     description: &'a str,
     size_bytes: u64,
     flags: u16,
+    /// Whether a session is the only one that writes.
+    has_writer: bool,
     sizes: BlockSizes,
 }
 
 impl<'a> Offer<'a> {
-    pub(crate) fn of<X: Export>(export: &'a X, limits: &Limits) -> Self {
+    pub(crate) fn of<X: Export>(export: &'a X, limits: &Limits, has_writer: bool) -> Self {
         let mut sizes = export.block_sizes();
         sizes.maximum_bytes = sizes.maximum_bytes.min(limits.request_max_bytes);
         Self {
@@ -72,6 +79,7 @@ impl<'a> Offer<'a> {
             description: export.description(),
             size_bytes: export.size_bytes(),
             flags: flags(export),
+            has_writer,
             sizes,
         }
     }
@@ -196,15 +204,20 @@ impl Haggling {
         Session { headers: self.headers, contexts }
     }
 
-    fn transmission_flags(&self, offer: &Offer<'_>) -> u16 {
-        let df = if self.headers.has_chunks() { transmission_flag::SEND_DF } else { 0 };
-        offer.flags | df
+    fn transmission_flags(&self, offer: &Offer<'_>, name: &str) -> u16 {
+        use transmission_flag::*;
+        let df = if self.headers.has_chunks() { SEND_DF } else { 0 };
+        match offer.has_writer && self.session(name).contexts.writer.is_none() {
+            true => offer.flags & !(SEND_TRIM | SEND_WRITE_ZEROES) | READ_ONLY | df,
+            false => offer.flags | df,
+        }
     }
 
     fn export_name(&mut self, offer: &Offer<'_>, payload: &[u8], out: &mut Vec<u8>) -> Next {
         match text(payload) {
             Ok(name) if offer.is(name) => {
-                encode_export_name_reply(out, offer.size_bytes, self.transmission_flags(offer), self.padded);
+                let flags = self.transmission_flags(offer, name);
+                encode_export_name_reply(out, offer.size_bytes, flags, self.padded);
                 Next::Transmission(self.session(name))
             }
             _ => Next::Refuse("no export has this name"),
@@ -243,7 +256,7 @@ impl Haggling {
             reply(option_reply::ERR_BLOCK_SIZE_REQD, b"the export takes whole blocks only");
             return Next::Option;
         }
-        let flags = self.transmission_flags(offer);
+        let flags = self.transmission_flags(offer, request.name);
         let told = [
             wants(info::NAME).then_some(Info::Name(offer.name)),
             (wants(info::DESCRIPTION) && !offer.description.is_empty())
@@ -296,6 +309,7 @@ impl Haggling {
         let found = Contexts {
             allocation: asked(CONTEXT_ALLOCATION, "base:") || (!selects && request.queries.is_empty()),
             range_flush: asked(CONTEXT_RANGE_FLUSH, "evenkeel:"),
+            writer: request.queries.iter().find_map(|query| Writer::parse(query)).filter(|_| selects),
         };
         // Where they are only listed, their numbers mean nothing.
         if found.allocation {
@@ -303,6 +317,9 @@ impl Haggling {
         }
         if found.range_flush {
             reply(option_reply::META_CONTEXT, &encode_context(RANGE_FLUSH_ID, CONTEXT_RANGE_FLUSH));
+        }
+        if let Some(writer) = found.writer {
+            reply(option_reply::META_CONTEXT, &encode_context(EXCLUSIVE_ID, &writer.to_string()));
         }
         reply(option_reply::ACK, &[]);
         if selects {

@@ -22,7 +22,7 @@ const SKIPPED_MAX_BYTES: u32 = 1 << 20;
 /// Shakes hands; answers what the transmission phase runs with, or how the connection ended.
 pub(super) async fn run<E: Env, X: Export, S: ByteStream>(
     shared: &Rc<Shared<E, X>>,
-    link: &Link,
+    link: &Rc<Link>,
     stream: S,
     input: &mut Input,
 ) -> Result<(Wire<S>, Session), Ending> {
@@ -32,14 +32,14 @@ pub(super) async fn run<E: Env, X: Export, S: ByteStream>(
         send(wire, greeting()).await?;
         let padded = client_flags(wire, input).await?;
         let tls = if shared.tls.is_some() { TlsState::Required } else { TlsState::NotOffered };
-        match haggle(shared, wire, input, Haggling::new(tls, padded)).await? {
+        match haggle(shared, link, wire, input, Haggling::new(tls, padded)).await? {
             Some(session) => session,
             None => {
                 start_tls(shared, &mut held, input).await?;
                 link.has_tls.set(true);
                 let wire = held.0.as_ref().expect("TLS was started over it");
                 let haggling = Haggling::new(TlsState::On, padded);
-                haggle(shared, wire, input, haggling).await?.expect("TLS is started once")
+                haggle(shared, link, wire, input, haggling).await?.expect("TLS is started once")
             }
         }
     };
@@ -66,12 +66,12 @@ async fn client_flags<S: ByteStream>(wire: &Wire<S>, input: &mut Input) -> Resul
 /// Answers options until the transmission phase begins; `None` where TLS comes next.
 async fn haggle<E: Env, X: Export, S: ByteStream>(
     shared: &Shared<E, X>,
+    link: &Rc<Link>,
     wire: &Wire<S>,
     input: &mut Input,
     mut haggling: Haggling,
 ) -> Result<Option<Session>, Ending> {
     let limits = &shared.limits;
-    let offer = Offer::of(&shared.export, limits);
     for _ in 0..limits.options_max {
         while input.ready().len() < OPTION_BYTES {
             let had = input.ready().len();
@@ -84,8 +84,9 @@ async fn haggle<E: Env, X: Export, S: ByteStream>(
         }
         let header = OptionHeader::decode(&input.ready()[..OPTION_BYTES])?;
         input.consume(OPTION_BYTES);
+        let offer = Offer::of(&shared.export, limits, shared.has_writer());
         let mut out = Vec::new();
-        let next = if header.len as usize > limits.option_payload_max_bytes {
+        let mut next = if header.len as usize > limits.option_payload_max_bytes {
             if header.len > SKIPPED_MAX_BYTES || header.option == option::EXPORT_NAME {
                 return Err(Ending::Refused("an option's payload is too long"));
             }
@@ -100,6 +101,16 @@ async fn haggle<E: Env, X: Export, S: ByteStream>(
         if next == Next::StartTls && !input.ready().is_empty() {
             // Sent in the clear, these bytes could be anyone's.
             return Err(Ending::Refused("bytes in the clear behind STARTTLS"));
+        }
+        if let Next::Transmission(session) = next
+            && let Err(why) = shared.admit(link, session.contexts.writer).await
+        {
+            if header.option == option::EXPORT_NAME {
+                return Err(Ending::Refused(why));
+            }
+            out.clear();
+            encode_option_reply(&mut out, header.option, option_reply::ERR_POLICY, why.as_bytes());
+            next = Next::Option;
         }
         if !out.is_empty() {
             send(wire, out).await?;

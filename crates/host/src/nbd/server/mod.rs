@@ -4,7 +4,9 @@
 //!    server notice.
 //! 2. Nothing is allocated for a client beyond [`Limits`], and it is released however the connection ends.
 //! 3. A request that was begun is finished, even if nobody is left to be told.
-//! 4. After [`Server::stop`] no request is read any more; those under way are answered, then the connections
+//! 4. All places taken, a client that comes has that of a session in its handshake: of the peer that has most such, the
+//!    oldest. A session whose transmission phase has begun keeps its place.
+//! 5. After [`Server::stop`] no request is read any more; those under way are answered, then the connections
 //!    end.
 
 mod haggling;
@@ -12,10 +14,13 @@ mod handshake;
 mod pieces;
 mod requests;
 mod transmission;
+mod writers;
 
 use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io;
+use std::net::IpAddr;
 use std::rc::Rc;
 
 use evenkeel_engine::env::Env;
@@ -30,6 +35,7 @@ use super::tls::{TlsServer, Wire};
 use super::wait::{Either, Notify, Signal, race};
 use crate::net::ByteStream;
 use transmission::Connection;
+use writers::Access;
 
 /// How a connection ended.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +58,57 @@ pub enum Ending {
     /// [`Server::stop`].
     #[error("the server stopped")]
     Stopped,
+    /// A later opening of the same volume took its place ([`super::proto::writer`]).
+    #[error("a later opening of the same volume writes to the export now")]
+    Superseded,
+    /// It had not finished its handshake when all places were taken and another client came.
+    #[error("its handshake had not ended when others waited for a place")]
+    Evicted,
+}
+
+/// Why a connection is to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    Server,
+    Superseded,
+    Evicted,
+}
+
+impl From<Stop> for Ending {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Server => Self::Stopped,
+            Stop::Superseded => Self::Superseded,
+            Stop::Evicted => Self::Evicted,
+        }
+    }
+}
+
+/// Who connects.
+#[derive(Debug, Clone)]
+pub struct Peer {
+    /// As a status page shows it.
+    name: Rc<str>,
+    /// The network that it comes from, where that is known.
+    network: Option<IpAddr>,
+}
+
+impl Peer {
+    /// A client at an address, that connected by `way`. Whoever has one address of IPv6 has all of its /64.
+    pub fn at(way: &str, address: IpAddr) -> Self {
+        let address = address.to_canonical();
+        let network = match address {
+            IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
+            address @ IpAddr::V4(_) => address,
+        };
+        Self { name: format!("{way} {address}").into(), network: Some(network) }
+    }
+}
+
+impl From<&str> for Peer {
+    fn from(name: &str) -> Self {
+        Self { name: name.into(), network: None }
+    }
 }
 
 impl From<super::proto::Malformed> for Ending {
@@ -96,6 +153,8 @@ pub struct ServerStatus {
     pub connections_accepted: u64,
     /// Connections that were refused because there were too many.
     pub connections_refused: u64,
+    /// Connections that were ended in their handshake to make room for others.
+    pub connections_evicted: u64,
     /// Those there are.
     pub connections: Vec<ConnectionStatus>,
 }
@@ -103,20 +162,32 @@ pub struct ServerStatus {
 /// What the server knows of one connection.
 pub(crate) struct Link {
     id: u64,
-    peer: Rc<str>,
+    peer: Peer,
     began_ns: u64,
     account: Rc<Account>,
     counting: Counting,
     is_open: Cell<bool>,
     has_tls: Cell<bool>,
-    is_stopping: Cell<bool>,
+    access: Cell<Access>,
+    is_to_stop: Cell<Option<Stop>>,
     stop: Signal,
 }
 
 impl Link {
+    /// The connection ends; the first reason counts.
+    fn end(&self, why: Stop) {
+        self.is_to_stop.set(self.is_to_stop.get().or(Some(why)));
+        self.stop.raise();
+    }
+
     /// Ends once the connection is to stop.
-    async fn stopping(&self) {
-        self.stop.until(|| self.is_stopping.get().then_some(())).await;
+    async fn stopping(&self) -> Stop {
+        self.stop.until(|| self.is_to_stop.get()).await
+    }
+
+    /// Whether it may be ended for another client's sake.
+    fn may_yield(&self) -> bool {
+        self.access.get() == Access::Negotiating && self.is_to_stop.get().is_none()
     }
 }
 
@@ -131,6 +202,7 @@ struct Shared<E, X> {
     links: RefCell<BTreeMap<u64, Rc<Link>>>,
     accepted: Cell<u64>,
     refused: Cell<u64>,
+    evicted: Cell<u64>,
     is_stopping: Cell<bool>,
     link_ended: Notify,
 }
@@ -172,6 +244,7 @@ impl<E: Env, X: Export> Server<E, X> {
             links: RefCell::default(),
             accepted: Cell::new(0),
             refused: Cell::new(0),
+            evicted: Cell::new(0),
             is_stopping: Cell::new(false),
             link_ended: Notify::default(),
         }))
@@ -179,13 +252,13 @@ impl<E: Env, X: Export> Server<E, X> {
 
     /// Serves one connection until it has ended and all its requests are done. `peer` tells the status page who
     /// it is.
-    pub async fn serve(&self, stream: impl ByteStream, peer: impl Into<Rc<str>>) -> Ending {
+    pub async fn serve(&self, stream: impl ByteStream, peer: impl Into<Peer>) -> Ending {
         let shared = &self.0;
         if shared.is_stopping.get() {
             stream.shutdown();
             return Ending::Stopped;
         }
-        if shared.links.borrow().len() >= shared.limits.connections_max {
+        if !shared.has_place() {
             shared.refused.set(shared.refused.get() + 1);
             stream.shutdown();
             return Ending::TooMany;
@@ -202,12 +275,12 @@ impl<E: Env, X: Export> Server<E, X> {
                 Connection::run(Rc::clone(shared), Rc::clone(link), wire, session, input).await
             }
             Either::First(Err(ending)) => ending,
-            Either::Second(Either::First(())) => Ending::Stopped,
+            Either::Second(Either::First(stop)) => stop.into(),
             Either::Second(Either::Second(())) => Ending::TimedOut("the handshake"),
         }
     }
 
-    fn place(&self, peer: Rc<str>) -> Place<E, X> {
+    fn place(&self, peer: Peer) -> Place<E, X> {
         let shared = &self.0;
         let id = shared.accepted.get();
         shared.accepted.set(id + 1);
@@ -219,7 +292,8 @@ impl<E: Env, X: Export> Server<E, X> {
             counting: Counting::new(),
             is_open: Cell::new(false),
             has_tls: Cell::new(false),
-            is_stopping: Cell::new(false),
+            access: Cell::new(Access::Negotiating),
+            is_to_stop: Cell::new(None),
             stop: Signal::default(),
         });
         shared.links.borrow_mut().insert(id, Rc::clone(&link));
@@ -230,10 +304,7 @@ impl<E: Env, X: Export> Server<E, X> {
     pub async fn stop(&self) {
         self.0.is_stopping.set(true);
         let links: Vec<_> = self.0.links.borrow().values().cloned().collect();
-        for link in links {
-            link.is_stopping.set(true);
-            link.stop.raise();
-        }
+        links.iter().for_each(|link| link.end(Stop::Server));
         self.0.link_ended.until(|| self.0.links.borrow().is_empty().then_some(())).await;
     }
 
@@ -249,8 +320,31 @@ impl<E: Env, X: Export> Server<E, X> {
             in_flight_max_bytes: shared.limits.in_flight_all_max_bytes(),
             connections_accepted: shared.accepted.get(),
             connections_refused: shared.refused.get(),
+            connections_evicted: shared.evicted.get(),
             connections,
         }
+    }
+}
+
+impl<E, X> Shared<E, X> {
+    /// Whether there is a place for one more connection, or a session that yields its own.
+    fn has_place(&self) -> bool {
+        let links = self.links.borrow();
+        // Whoever was evicted is gone before anything else comes of it.
+        let staying = links.values().filter(|link| link.is_to_stop.get() != Some(Stop::Evicted));
+        if staying.count() < self.limits.connections_max {
+            return true;
+        }
+        let mut half_open: BTreeMap<Option<IpAddr>, Vec<&Rc<Link>>> = BTreeMap::new();
+        for link in links.values().filter(|link| link.may_yield()) {
+            half_open.entry(link.peer.network).or_default().push(link);
+        }
+        // Numbers grow: the first of each peer is its oldest.
+        let most = half_open.values().max_by_key(|of_peer| (of_peer.len(), Reverse(of_peer[0].id)));
+        let Some(of_peer) = most else { return false };
+        of_peer[0].end(Stop::Evicted);
+        self.evicted.set(self.evicted.get() + 1);
+        true
     }
 }
 
@@ -259,7 +353,7 @@ impl Link {
         let (requests_in_flight, in_flight_bytes) = self.account.in_flight();
         ConnectionStatus {
             id: self.id,
-            peer: Rc::clone(&self.peer),
+            peer: Rc::clone(&self.peer.name),
             began_ns: self.began_ns,
             is_open: self.is_open.get(),
             has_tls: self.has_tls.get(),

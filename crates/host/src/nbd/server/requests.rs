@@ -3,8 +3,9 @@
 use evenkeel_engine::device::{Durability, Extent, FlushScope};
 use evenkeel_engine::env::Env;
 
-use super::haggling::{ALLOCATION_ID, RANGE_FLUSH_ID};
+use super::haggling::{ALLOCATION_ID, Contexts, EXCLUSIVE_ID, RANGE_FLUSH_ID};
 use super::transmission::Connection;
+use super::writers::Access;
 use crate::nbd::accounts::Ticket;
 use crate::nbd::export::{Export, ExportError};
 use crate::nbd::limits::ANSWER_BYTES;
@@ -78,6 +79,9 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
         if is_write && export.is_read_only() {
             return Some((errno::EPERM, "the export is read-only"));
         }
+        if is_write && !matches!(self.link.access.get(), Access::Writes(_)) {
+            return Some((errno::EPERM, "a volume writes to the export: others only read"));
+        }
         let names_range = request.offset != 0 || request.len != 0;
         if request.command == command::FLUSH && names_range {
             if !self.session.contexts.range_flush {
@@ -89,7 +93,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
         }
         let contexts = self.session.contexts;
         if request.command == command::BLOCK_STATUS {
-            if !contexts.allocation && !contexts.range_flush {
+            if contexts == Contexts::default() {
                 return Some((errno::EINVAL, "no metadata context was negotiated"));
             }
             if request.len == 0 {
@@ -251,14 +255,17 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
     fn encode_status(&self, out: &mut Vec<u8>, request: &Request, extents: &[(u64, u32)]) {
         let headers = self.session.headers;
         let contexts = self.session.contexts;
-        if contexts.allocation {
-            let flags = if contexts.range_flush { 0 } else { chunk::FLAG_DONE };
-            encode_status(out, headers, flags, request, ALLOCATION_ID, extents);
-        }
-        if contexts.range_flush {
-            // A context that was selected is answered for; this one has nothing to tell.
-            let nothing = [(request.len, 0)];
-            encode_status(out, headers, chunk::FLAG_DONE, request, RANGE_FLUSH_ID, &nothing);
+        // A context that was selected is answered for, though the last two have nothing to tell.
+        let nothing = &[(request.len, 0)][..];
+        let answers = [
+            contexts.allocation.then_some((ALLOCATION_ID, extents)),
+            contexts.range_flush.then_some((RANGE_FLUSH_ID, nothing)),
+            contexts.writer.map(|_| (EXCLUSIVE_ID, nothing)),
+        ];
+        let mut answers = answers.into_iter().flatten().peekable();
+        while let Some((id, extents)) = answers.next() {
+            let flags = if answers.peek().is_some() { 0 } else { chunk::FLAG_DONE };
+            encode_status(out, headers, flags, request, id, extents);
         }
     }
 

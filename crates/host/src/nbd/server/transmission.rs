@@ -68,15 +68,17 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
 
         let ending = match race(connection.read_requests(input), connection.link.stopping()).await {
             Either::First(ending) => ending,
-            Either::Second(()) => Ending::Stopped,
+            Either::Second(stop) => stop.into(),
         };
         let limits = &connection.shared.limits;
         // Who is gone is not waited for.
-        if !matches!(ending, Ending::TimedOut(_)) {
+        if !matches!(ending, Ending::TimedOut(_) | Ending::Superseded) {
             let _ = race(connection.drained(), env.sleep(limits.drain_max_ns)).await;
         }
         connection.outbox.close();
-        let _ = race(connection.wire.say_goodbye(), env.sleep(limits.drain_max_ns)).await;
+        if !matches!(ending, Ending::Superseded) {
+            let _ = race(connection.wire.say_goodbye(), env.sleep(limits.drain_max_ns)).await;
+        }
         connection.wire.shutdown();
         connection.sender_ended.until(|| connection.sender_done.get().then_some(())).await;
         connection.link.account.until_idle().await;

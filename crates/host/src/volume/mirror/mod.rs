@@ -26,7 +26,7 @@ use super::VolumeError;
 use super::description::{Description, FILE_NAME, Member};
 use super::devices::{LogDevices, MemberRing};
 use super::label::labels;
-use super::member::{MemberDrive, Place, Watch};
+use super::member::{MemberDrive, Opening, Place, Purpose, Watch};
 use super::replace::Slot;
 use crate::drive::{DriveOptions, FileDrive};
 use crate::durable_file::odd_kind;
@@ -57,6 +57,7 @@ type Roll = Rc<RefCell<Vec<Entry>>>;
 #[derive(Debug, Clone)]
 pub struct Mirror {
     event_loop: Loop,
+    opening: Opening,
     /// The members.
     pub ring: MemberRing,
     /// The log devices.
@@ -106,11 +107,14 @@ impl Mirror {
     ) -> Result<Self, VolumeError> {
         let options = RingOptions { log_bytes: description.region_bytes(), ..options };
         let limit_ns = options.answer_max_ns;
-        let all = async |members: &[Member], geometry: Geometry| {
-            open_all(event_loop, folder, members, geometry, limit_ns).await
+        let opening = Opening::new(event_loop, description.id.0);
+        let all = async |members: &[Member], geometry: Geometry, purpose: &dyn Fn(usize, bool) -> Purpose| {
+            open_all(event_loop, folder, members, geometry, limit_ns, purpose).await
         };
-        let (drives, members) = all(&description.members, description.member_geometry()).await?;
-        let (log_drives, log_entries) = all(&description.logs, description.log_geometry()).await?;
+        let to_member = |place, unfenced| opening.member(place, unfenced);
+        let to_log = |place, unfenced| opening.log(place, unfenced);
+        let (drives, members) = all(&description.members, description.member_geometry(), &to_member).await?;
+        let (log_drives, log_entries) = all(&description.logs, description.log_geometry(), &to_log).await?;
         let unusable = |error: Error| {
             let missing = format!("{}{}", missing(&members), missing(&log_entries));
             VolumeError::Refused(format!("{}: {error}{missing}", folder.display()))
@@ -135,8 +139,18 @@ impl Mirror {
         let event_loop = event_loop.clone();
         let geometry = description.member_geometry();
         let replacing = Rc::new(Turn::default());
-        let mirror =
-            Self { event_loop, ring, logs, options, geometry, members, log_entries, watch, replacing };
+        let mirror = Self {
+            event_loop,
+            opening,
+            ring,
+            logs,
+            options,
+            geometry,
+            members,
+            log_entries,
+            watch,
+            replacing,
+        };
         (0..description.members.len()).for_each(|place| mirror.watch_member(place));
         (0..description.logs.len()).for_each(|place| mirror.watch_log(place));
         Ok(mirror)
@@ -240,9 +254,8 @@ impl Mirror {
             return MirrorDrive::new(drive, self.geometry).map_err(refused);
         }
         let options = DriveOptions { patience: LEAVING, ..new.options() };
-        match open_one(&self.event_loop, folder, new, options, self.geometry, self.options.answer_max_ns)
-            .await
-        {
+        let (purpose, limit_ns) = (self.opening.member(place, new.unfenced), self.options.answer_max_ns);
+        match open_one(&self.event_loop, folder, new, options, self.geometry, limit_ns, purpose).await {
             Opened::There(drive) => Ok(drive),
             Opened::Missing(why) | Opened::Unlike(why) => Err(refused(why)),
             Opened::Mistake(error) => Err(error.into()),
@@ -430,10 +443,12 @@ async fn open_all(
     members: &[Member],
     geometry: Geometry,
     limit_ns: u64,
+    purpose: &dyn Fn(usize, bool) -> Purpose,
 ) -> Result<(Vec<Option<MirrorDrive>>, Roll), VolumeError> {
     let opened: RefCell<Vec<Option<Opened>>> = RefCell::new(members.iter().map(|_| None).collect());
     join::all(members.iter().enumerate().map(async |(place, member)| {
-        let drive = open_one(event_loop, folder, member, member.options(), geometry, limit_ns).await;
+        let purpose = purpose(place, member.unfenced);
+        let drive = open_one(event_loop, folder, member, member.options(), geometry, limit_ns, purpose).await;
         opened.borrow_mut()[place] = Some(drive);
     }))
     .await;
@@ -474,6 +489,7 @@ async fn open_one(
     options: DriveOptions,
     geometry: Geometry,
     limit_ns: u64,
+    purpose: Purpose,
 ) -> Opened {
     let place = member.place.within(folder);
     if let Some(path) = place.path()
@@ -482,7 +498,7 @@ async fn open_one(
         let why = format!("it is {kind}; have {FILE_NAME} name a file, a block device or an export there");
         return Opened::Mistake(PathError::new(path, "cannot hold a member", io::Error::other(why)));
     }
-    let drive = async { Some(MemberDrive::open(event_loop, &place, options).await) };
+    let drive = async { Some(MemberDrive::open(event_loop, &place, options, purpose).await) };
     let silence = async {
         event_loop.sleep(limit_ns).await;
         None

@@ -1,0 +1,69 @@
+//! Which sessions may write.
+//!
+//! 1. A session that names its [`Writer`] is admitted once every session that it supersedes, and every one that named none,
+//!    has ended, and the requests of all these are over: nothing that an earlier opening of the same volume sent is
+//!    carried out after it.
+//! 2. While there is such a session, one of another volume is refused, and one that names none only reads.
+
+use std::rc::Rc;
+
+use evenkeel_engine::env::Env;
+
+use super::{Link, Shared, Stop};
+use crate::nbd::export::Export;
+use crate::nbd::proto::writer::Writer;
+
+/// What a session may do, once its handshake has decided that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Nothing was decided yet.
+    Negotiating,
+    /// It changes nothing.
+    Reads,
+    /// It writes, under this name if it has one.
+    Writes(Option<Writer>),
+}
+
+/// Why a session is not admitted.
+pub(super) const IN_USE: &str = "another volume writes to the export: end its server first";
+
+impl<E: Env, X: Export> Shared<E, X> {
+    /// Whether a session writes that named its writer: others may read only.
+    pub(super) fn has_writer(&self) -> bool {
+        self.links.borrow().values().any(|link| matches!(link.access.get(), Access::Writes(Some(_))))
+    }
+
+    /// Decides what the session of `link` may do, and waits until those have ended that it supersedes.
+    ///
+    /// # Errors
+    ///
+    /// [`IN_USE`].
+    pub(super) async fn admit(&self, link: &Rc<Link>, writer: Option<Writer>) -> Result<(), &'static str> {
+        let Some(writer) = writer.filter(|_| !self.export.is_read_only()) else {
+            let may_write = !self.export.is_read_only() && !self.has_writer();
+            link.access.set(if may_write { Access::Writes(None) } else { Access::Reads });
+            return Ok(());
+        };
+        let mut before = Vec::new();
+        for other in self.links.borrow().values().filter(|other| !Rc::ptr_eq(other, link)) {
+            match other.access.get() {
+                Access::Negotiating | Access::Reads => {}
+                Access::Writes(Some(theirs)) if !writer.supersedes(theirs) => {
+                    if theirs.volume != writer.volume {
+                        return Err(IN_USE);
+                    }
+                }
+                Access::Writes(_) => before.push(Rc::clone(other)),
+            }
+        }
+        // From here on whoever comes finds the writer, though its session has not begun.
+        link.access.set(Access::Writes(Some(writer)));
+        before.iter().for_each(|other| other.end(Stop::Superseded));
+        let are_over = || {
+            let links = self.links.borrow();
+            before.iter().all(|other| !links.contains_key(&other.id)).then_some(())
+        };
+        self.link_ended.until(are_over).await;
+        Ok(())
+    }
+}
