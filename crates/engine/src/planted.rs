@@ -41,6 +41,8 @@ bugs! {
     DiffIgnoresBuffer = "diff-ignores-buffer",
     /// A record counts whichever opening wrote it.
     AnyEpoch = "any-epoch",
+    /// An opening begins while writes of a process that is gone may still land.
+    OpeningUnfenced = "opening-unfenced",
     /// An opening goes on in the epoch of the one before.
     EpochStays = "epoch-stays",
     /// A record's checksum covers its header alone.
@@ -198,13 +200,13 @@ pub fn plant(bug: Option<Bug>) {
 
 /// Whether this thread's volumes have the bug.
 #[cfg(feature = "planted")]
-pub(crate) fn is_planted(bug: Bug) -> bool {
+pub fn is_planted(bug: Bug) -> bool {
     PLANTED.get() == Some(bug)
 }
 
 /// Whether this thread's volumes have the bug: never, and the compiler knows.
 #[cfg(not(feature = "planted"))]
 #[inline(always)]
-pub(crate) const fn is_planted(_bug: Bug) -> bool {
+pub const fn is_planted(_bug: Bug) -> bool {
     false
 }

@@ -19,6 +19,7 @@ use std::rc::Rc;
 use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::DeviceError;
+use evenkeel_engine::planted::{Bug, is_planted};
 
 use crate::cuts::{Cuts, Verdict};
 use crate::executor::SimEnv;
@@ -28,6 +29,9 @@ use crate::latency::Latency;
 use crate::page_cache::{BLOCK_BYTES, SharedCache, blocks_of};
 use crate::random::Random;
 use crate::trace;
+
+/// Tells what a fence draws from everything else that follows from a seed.
+const FENCE: u64 = 0xfe4ce;
 
 /// What a drive was asked since it was opened. An operation counts when it begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -109,11 +113,14 @@ enum Step {
 impl SimDrive {
     /// The drive over `image` in the life of `env`.
     ///
-    /// What an earlier life left in flight must have been settled, by [`Image::power_cut`] or
-    /// [`Image::kill`].
+    /// What an earlier life left in flight must have been settled, by [`Image::power_cut`], [`Image::kill`] or
+    /// [`Image::kill_connected`]: of the last, nothing lands any more once it is open.
     pub fn open(image: SharedImage, env: SimEnv, cuts: Cuts, options: DriveOptions) -> Self {
         assert_eq!(image.borrow().in_flight(), 0, "an earlier life's writes are still in flight");
         let DriveOptions { latency, faults, seed, cache } = options;
+        if !is_planted(Bug::OpeningUnfenced) {
+            image.borrow_mut().fence(&mut Random::new(seed ^ FENCE));
+        }
         Self(Rc::new(State {
             image,
             env,
@@ -410,6 +417,8 @@ impl Device for SimDrive {
         if !self.happens(Step::CompleteWrite, extent, 0) {
             return pending().await;
         }
+        let was_late = self.image_mut().land_late(&mut self.0.random.borrow_mut());
+        debug_assert!(!was_late || is_planted(Bug::OpeningUnfenced), "an opening fences what was before it");
         match fate {
             WriteFate::Completes(id) => self.image_mut().complete_write(id),
             WriteFate::FailsAfter(id) => {

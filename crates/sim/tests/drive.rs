@@ -458,3 +458,39 @@ fn two_lives_over_a_large_image_are_cheap() {
         image.borrow_mut().power_cut(&mut Random::new(life));
     }
 }
+
+#[test]
+fn what_a_network_still_has_of_a_killed_process_lands_until_the_drive_is_opened_and_not_after_that() {
+    let (mut landed_late, mut landed_before) = (0, 0);
+    for seed in 0..200 {
+        let image = Image::shared(ATOMIC);
+        let mut random = Random::new(seed);
+        live(&image, seeded(seed), Some(1), |_, drive| async move { write(&drive, 0, 1, 1).await })
+            .0
+            .expect_err("it is killed");
+        image.borrow_mut().kill_connected();
+        assert_eq!(durable_marks(&image, 1), [0]);
+
+        // Without an opening in between, it lands above what was written later.
+        let mut unfenced = image.borrow().clone();
+        let id =
+            unfenced.begin_write(sectors(0, 1), Payload::Bytes(marked(2, 1).into()), Durability::Durable);
+        unfenced.complete_write(id);
+        assert!(unfenced.land_late(&mut random) && !unfenced.land_late(&mut random));
+        let mut found = marked(0, 1);
+        unfenced.read(0, &mut found);
+        landed_late += u32::from(found == marked(1, 1));
+
+        let opened = live(&image, seeded(seed), None, |_, drive| async move {
+            let mut found = marked(0, 1);
+            drive.read(0, &mut found).await.expect("it reads");
+            drive.write(0, &marked(2, 1), Durability::Durable).await.expect("it writes");
+            drive.flush(FlushScope::Whole).await.expect("it flushes");
+            found[0]
+        });
+        landed_before += u32::from(opened.0.expect("nothing strikes") == 1);
+        assert!(!image.borrow_mut().land_late(&mut random), "the opening has settled it");
+        assert_eq!(visible_marks(&image, 1), [2]);
+    }
+    assert!(landed_late > 50 && (50..150).contains(&landed_before), "{landed_late} and {landed_before}");
+}

@@ -4,13 +4,14 @@
 //! bytes with it: whoever gives one up gives the connection up.
 
 mod listener;
+mod process;
 mod unix_path;
 
 use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -76,11 +77,23 @@ impl Stream {
     }
 }
 
+/// The other end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peer {
+    /// An address of TCP.
+    Machine(IpAddr),
+    /// A process, by its number, over a Unix socket.
+    Process(u32),
+}
+
 impl Stream {
-    /// The address of the other machine; `None` where it is none of TCP.
-    pub fn peer_address(&self) -> Option<IpAddr> {
+    /// Who is at the other end, where that can be told.
+    pub fn peer(&self) -> Option<Peer> {
         let address = rustix::net::getpeername(&self.socket).ok()??;
-        SocketAddr::try_from(address).ok().map(|address| address.ip())
+        if let Ok(address) = SocketAddr::try_from(address) {
+            return Some(Peer::Machine(address.ip()));
+        }
+        process::process_at(self.socket.as_fd()).map(Peer::Process)
     }
 }
 

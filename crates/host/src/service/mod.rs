@@ -39,7 +39,7 @@ use crate::nbd::export::VolumeExport;
 use crate::nbd::limits::Limits;
 use crate::nbd::server::{Ending, Peer, Server};
 use crate::nbd::tls::TlsServer;
-use crate::net::{ByteStream, Listener, Place};
+use crate::net::{self, ByteStream, Listener, Place};
 use crate::path_error::PathError;
 use crate::stop_signals::STOP_SIGNALS;
 use crate::volume::devices::{HomeDevice, LogDevice};
@@ -246,7 +246,11 @@ fn accept(
             };
             let (server, reporter) = (server.clone(), reporter.clone());
             env.spawn(async move {
-                let peer = stream.peer_address().map_or_else(|| peer.into(), |at| Peer::at(peer, at));
+                let peer = match stream.peer() {
+                    Some(net::Peer::Machine(address)) => Peer::at(peer, address),
+                    Some(net::Peer::Process(pid)) => Peer::process(peer, pid),
+                    None => peer.into(),
+                };
                 let ending = server.serve(stream, peer).await;
                 // Those that are evicted are counted: there may be many in a second.
                 if !matches!(ending, Ending::Disconnected | Ending::Stopped | Ending::Evicted) {

@@ -402,3 +402,30 @@ fn the_peer_with_most_sessions_in_their_handshake_yields_first_and_its_oldest() 
         drop(kept);
     });
 }
+
+#[test]
+fn of_one_peer_those_yield_that_said_least_and_processes_are_peers() {
+    tell(1, |env| async move {
+        let limits = Limits { connections_max: 4, ..Limits::default() };
+        let world = World::new(&env, RamExport::new(4096), limits);
+        let silent = async |pid: u32| {
+            let stream = world.connection_of(Peer::process("unix", pid), 4096, None);
+            env.sleep(1_000_000).await;
+            stream
+        };
+        // It is the oldest, and in the midst of its handshake.
+        let talking = Raw { stream: silent(7).await, headers: Headers::Simple };
+        talking.take(18).await;
+        talking.send(&3u32.to_be_bytes()).await;
+        let mut kept = vec![silent(8).await];
+        for _ in 0..20 {
+            kept.push(silent(7).await);
+        }
+        let names: Vec<String> =
+            world.server.status().connections.iter().map(|it| it.peer.to_string()).collect();
+        assert_eq!(names, ["unix pid 7", "unix pid 8", "unix pid 7", "unix pid 7"]);
+        let mut talking = talking;
+        talking.go(Headers::Simple).await;
+        drop(kept);
+    });
+}

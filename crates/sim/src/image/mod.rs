@@ -9,7 +9,9 @@
 //!    promise atomic sectors, it may hold a mixture of these and garbage as well.
 //! 4. After [`Image::kill`] all completed writes are there; each write in flight happened, or did not, or a
 //!    prefix of its sectors did.
-//! 5. A write whose future is dropped stays in flight until one of these settles it: what was handed to a
+//! 5. After [`Image::kill_connected`] each write in flight is still on its way: it may land while a later life uses the
+//!    drive, unless [`Image::fence`] settled it.
+//! 6. A write whose future is dropped stays in flight until one of these settles it: what was handed to a
 //!    drive cannot be called back.
 //!
 //! Costs follow what is pending, never the size of the image; a clone shares all bytes with its original.
@@ -89,6 +91,8 @@ pub struct Image {
     medium: SparseBytes,
     /// In order of issue. Few at any time, as every flush takes its own, so a scan beats an index.
     pending: Vec<Pending>,
+    /// What processes that are gone had in flight, and a network still has.
+    late: Vec<Pending>,
     unreadable: BTreeSet<u64>,
     next_write: u64,
     completions: u64,
@@ -105,6 +109,7 @@ impl Image {
             geometry,
             medium: SparseBytes::new(geometry.size_bytes),
             pending: Vec::new(),
+            late: Vec::new(),
             unreadable: BTreeSet::new(),
             next_write: 0,
             completions: 0,
@@ -310,6 +315,27 @@ impl Image {
         for id in ids {
             self.settle_write(id, random);
         }
+    }
+
+    /// The process is killed, and a network delivers what it had in flight when it likes.
+    pub fn kill_connected(&mut self) {
+        self.late.extend(self.pending.extract_if(.., |pending| pending.completed.is_none()));
+    }
+
+    /// The connections of processes that are gone have ended: what they had in flight landed by now, or never does.
+    pub fn fence(&mut self, random: &mut Random) {
+        while self.land_late(random) {}
+    }
+
+    /// A write of a process that is gone lands, or never does, or a prefix of its sectors does. Whether there was one.
+    pub fn land_late(&mut self, random: &mut Random) -> bool {
+        if self.late.is_empty() {
+            return false;
+        }
+        let Pending { whole, payload, .. } = self.late.swap_remove(random.index(self.late.len()));
+        let id = self.begin_write(whole, payload, Durability::Buffered);
+        self.settle_write(id, random);
+        true
     }
 
     /// The medium rots: at least one bit of what is durable in `len` bytes at `offset`, at least one,

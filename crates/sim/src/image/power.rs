@@ -135,6 +135,7 @@ impl Image {
 
     /// The power fails: a seeded choice of the outcomes that the geometry allows.
     pub fn power_cut(&mut self, random: &mut Random) {
+        self.late.clear();
         let mut versions = self.versions();
         // Stable: within a sector they stay in order of issue.
         versions.sort_by_key(|version| version.sector);

@@ -261,8 +261,12 @@ impl Machine {
                 if let Some(cache) = self.cache.as_ref().filter(|_| !self.setup.keeps_cache) {
                     cache.borrow_mut().clear();
                 }
-                self.home.borrow_mut().kill(&mut self.random);
-                self.log.borrow_mut().kill(&mut self.random);
+                for image in [&self.home, &self.log] {
+                    match self.setup.has_network {
+                        true => image.borrow_mut().kill_connected(),
+                        false => image.borrow_mut().kill(&mut self.random),
+                    }
+                }
             }
             CutKind::PowerCut => {
                 if let Some(cache) = &self.cache {

@@ -41,6 +41,8 @@ pub struct Setup {
     pub stale_share: Option<f64>,
     /// Whether it keeps that over a kill.
     pub keeps_cache: bool,
+    /// Whether a network is between the volume and its drives, which delivers what a killed process sent when it likes.
+    pub has_network: bool,
     /// What the drives do wrong after the last life, beyond losing power.
     pub trouble: Trouble,
 }
@@ -95,6 +97,7 @@ impl Setup {
             idle_lives: random.chance(0.2),
             stale_share: more.chance(0.7).then(|| *more.pick(&[0.0, 0.1, 0.5])),
             keeps_cache: more.coin(),
+            has_network: Random::new(seed ^ 0x6e62).chance(0.25),
             trouble: Trouble::draw(&mut random),
         };
         // From a stream of their own, so that all other seeds are what they would be without these.

@@ -28,6 +28,11 @@ struct Troubled {
 impl Machine {
     /// What the drives do wrong in the end.
     pub(super) fn trouble(&mut self) -> Result<(), Violation> {
+        // What remains is judged by what was done to the drives: nothing else lands on them.
+        self.setup.has_network = false;
+        for image in [&self.home, &self.log] {
+            image.borrow_mut().fence(&mut self.random);
+        }
         match self.setup.trouble {
             Trouble::None => Ok(()),
             Trouble::LostRecord(damage) => self.lost_record(damage),

@@ -31,6 +31,7 @@ pub(super) async fn run<E: Env, X: Export, S: ByteStream>(
         let wire = held.0.as_ref().expect("the stream is taken at the end");
         send(wire, greeting()).await?;
         let padded = client_flags(wire, input).await?;
+        link.said_something();
         let tls = if shared.tls.is_some() { TlsState::Required } else { TlsState::NotOffered };
         match haggle(shared, link, wire, input, Haggling::new(tls, padded)).await? {
             Some(session) => session,
@@ -84,6 +85,7 @@ async fn haggle<E: Env, X: Export, S: ByteStream>(
         }
         let header = OptionHeader::decode(&input.ready()[..OPTION_BYTES])?;
         input.consume(OPTION_BYTES);
+        link.said_something();
         let offer = Offer::of(&shared.export, limits, shared.has_writer());
         let mut out = Vec::new();
         let mut next = if header.len as usize > limits.option_payload_max_bytes {

@@ -5,7 +5,7 @@
 //! 2. Nothing is allocated for a client beyond [`Limits`], and it is released however the connection ends.
 //! 3. A request that was begun is finished, even if nobody is left to be told.
 //! 4. All places taken, a client that comes has that of a session in its handshake: of the peer that has most such, the
-//!    oldest. A session whose transmission phase has begun keeps its place.
+//!    oldest of those that said least. A session whose transmission phase has begun keeps its place.
 //! 5. After [`Server::stop`] no request is read any more; those under way are answered, then the connections
 //!    end.
 
@@ -89,8 +89,15 @@ impl From<Stop> for Ending {
 pub struct Peer {
     /// As a status page shows it.
     name: Rc<str>,
-    /// The network that it comes from, where that is known.
-    network: Option<IpAddr>,
+    /// Whose connections count together, where that is known.
+    group: Option<Group>,
+}
+
+/// Who may make any number of connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Group {
+    Network(IpAddr),
+    Process(u32),
 }
 
 impl Peer {
@@ -101,13 +108,18 @@ impl Peer {
             IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
             address @ IpAddr::V4(_) => address,
         };
-        Self { name: format!("{way} {address}").into(), network: Some(network) }
+        Self { name: format!("{way} {address}").into(), group: Some(Group::Network(network)) }
+    }
+
+    /// A process of this machine.
+    pub fn process(way: &str, pid: u32) -> Self {
+        Self { name: format!("{way} pid {pid}").into(), group: Some(Group::Process(pid)) }
     }
 }
 
 impl From<&str> for Peer {
     fn from(name: &str) -> Self {
-        Self { name: name.into(), network: None }
+        Self { name: name.into(), group: None }
     }
 }
 
@@ -169,6 +181,8 @@ pub(crate) struct Link {
     is_open: Cell<bool>,
     has_tls: Cell<bool>,
     access: Cell<Access>,
+    /// What it said in its handshake: its flags, and options.
+    progress: Cell<u32>,
     is_to_stop: Cell<Option<Stop>>,
     stop: Signal,
 }
@@ -183,6 +197,11 @@ impl Link {
     /// Ends once the connection is to stop.
     async fn stopping(&self) -> Stop {
         self.stop.until(|| self.is_to_stop.get()).await
+    }
+
+    /// One more message of the handshake has come.
+    fn said_something(&self) {
+        self.progress.set(self.progress.get() + 1);
     }
 
     /// Whether it may be ended for another client's sake.
@@ -293,6 +312,7 @@ impl<E: Env, X: Export> Server<E, X> {
             is_open: Cell::new(false),
             has_tls: Cell::new(false),
             access: Cell::new(Access::Negotiating),
+            progress: Cell::new(0),
             is_to_stop: Cell::new(None),
             stop: Signal::default(),
         });
@@ -335,14 +355,15 @@ impl<E, X> Shared<E, X> {
         if staying.count() < self.limits.connections_max {
             return true;
         }
-        let mut half_open: BTreeMap<Option<IpAddr>, Vec<&Rc<Link>>> = BTreeMap::new();
+        let mut half_open: BTreeMap<Option<Group>, Vec<&Rc<Link>>> = BTreeMap::new();
         for link in links.values().filter(|link| link.may_yield()) {
-            half_open.entry(link.peer.network).or_default().push(link);
+            half_open.entry(link.peer.group).or_default().push(link);
         }
         // Numbers grow: the first of each peer is its oldest.
         let most = half_open.values().max_by_key(|of_peer| (of_peer.len(), Reverse(of_peer[0].id)));
-        let Some(of_peer) = most else { return false };
-        of_peer[0].end(Stop::Evicted);
+        let least = most.and_then(|of_peer| of_peer.iter().min_by_key(|link| (link.progress.get(), link.id)));
+        let Some(link) = least else { return false };
+        link.end(Stop::Evicted);
         self.evicted.set(self.evicted.get() + 1);
         true
     }
