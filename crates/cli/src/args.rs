@@ -64,9 +64,14 @@ pub(crate) enum Command {
 #[command(after_help = PROBE_EXAMPLES)]
 #[command(group(ArgGroup::new("rate_of_records").args(["arrival_rate"]).requires("record_size")))]
 pub(crate) struct ProbeArgs {
-    /// A folder to make files in, a file name to create, or, with --destroy, a block device or an existing
-    /// file to overwrite
-    pub(crate) path: PathBuf,
+    /// A folder to make files in, or, with --new-file, a file to make, or, with --destroy, a block device or an existing
+    /// file to overwrite. Several are measured in alternating runs, and compared
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+
+    /// PATH is a file to be made, and removed again
+    #[arg(long, conflicts_with = "destroy")]
+    pub(crate) new_file: bool,
 
     /// Folder for probe.json, probe.csv and probe.html [default: here, under the next free name]
     #[arg(long, value_name = "DIR", help_heading = "Results")]
@@ -86,8 +91,24 @@ pub(crate) struct ProbeArgs {
 
     /// Time for everything, such as 90s or 10m: what does not fit is shortened [default: 120s on a terminal,
     /// elsewhere as long as it takes]
-    #[arg(long, value_name = "TIME", value_parser = units::seconds)]
+    #[arg(long, value_name = "TIME", value_parser = units::seconds_with_unit)]
     pub(crate) time: Option<f64>,
+
+    /// Measure everything so many times: the spread over sessions tells how far a later one may lie off
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) sessions: u32,
+
+    /// From the start of one session to that of the next
+    #[arg(long, value_name = "TIME", value_parser = units::seconds_with_unit, default_value = "10m", requires = "sessions")]
+    pub(crate) every: f64,
+
+    /// End with exit code 1 where a further PATH is shown to be slower than the first, by this much or more
+    #[arg(long, value_name = "SHARE", value_parser = units::share)]
+    pub(crate) fail_if_slower: Option<f64>,
+
+    /// Print all columns, however wide the table becomes
+    #[arg(long)]
+    pub(crate) wide: bool,
 
     /// Buffer sizes: 4k..16m doubles, 4k,12k,1m names each [default: 4k..16m; 4k,64k,1m with --matrix]
     #[arg(long, value_name = "SIZES", value_parser = parse_sizes)]
@@ -115,11 +136,11 @@ pub(crate) struct ProbeArgs {
     pub(crate) precision: Option<f64>,
 
     /// Recommend the smallest buffer that reaches this throughput, such as 200MB/s
-    #[arg(long, value_name = "RATE", value_parser = units::rate, help_heading = "Recommendation")]
+    #[arg(long, value_name = "RATE", value_parser = units::rate_with_unit, help_heading = "Recommendation")]
     pub(crate) min_throughput: Option<f64>,
 
     /// Recommend the largest buffer that keeps this latency, such as 2ms
-    #[arg(long, value_name = "TIME", value_parser = units::seconds, help_heading = "Recommendation")]
+    #[arg(long, value_name = "TIME", value_parser = units::seconds_with_unit, help_heading = "Recommendation")]
     pub(crate) max_latency: Option<f64>,
 
     /// The latency that --max-latency bounds
@@ -158,6 +179,8 @@ const PROBE_EXAMPLES: &str = "\
 Examples:
   evenkeel probe .                                  which buffer to use on the disk of this folder
   evenkeel probe /var/lib/db --quick                the same in under 20 seconds
+  evenkeel probe /mnt/xfs /mnt/ext4                 which of the two is faster, in alternating runs
+  evenkeel probe . --sessions 6 --every 10m         how far one session lies from another
   evenkeel probe . --matrix                         which method, and a new or a recycled log
   evenkeel probe . --min-throughput 200MB/s         the smallest buffer that reaches it
   evenkeel probe . --max-latency 2ms --percentile 99
@@ -165,12 +188,15 @@ Examples:
   evenkeel probe /dev/sdx --destroy /dev/sdx --dry-run
                                                     what would be overwritten
 
-Exit status: 0 done, 1 no buffer meets the goals, 2 wrong usage or an unusable path, 130 interrupted.";
+Exit status: 0 done, 1 no buffer meets the goals or --fail-if-slower strikes, 2 wrong usage or an unusable path, 130
+interrupted.";
 
-/// Say whether two probes differ, size by size
+/// Say whether probes of different times differ, size by size
 ///
-/// Welch's t-test on the runs' throughput at p < 0.001, corrected over the sizes, with the ratio's interval
-/// and the Mann-Whitney test as a second opinion. Further probes are compared with the first one too.
+/// The runs of one session share what the machine did then, so sessions are compared: every interval holds what two
+/// sessions of one stack may differ by, as repeated sessions (evenkeel probe --sessions) show it, or as --drift states it.
+/// Where nothing differs, at most 5 such comparisons in 100 claim anything. No verdict is given where most runs were
+/// disturbed. Sharper, where both can be had at once: evenkeel probe A B. Further probes are compared with the first too.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = COMPARE_EXAMPLES)]
 pub(crate) struct CompareArgs {
@@ -185,6 +211,15 @@ pub(crate) struct CompareArgs {
     /// Compare at the sizes that both have
     #[arg(long)]
     pub(crate) common_sizes: bool,
+
+    /// By how much two sessions of one stack may differ [default: 30% where no session was repeated, else what the
+    /// sessions show]
+    #[arg(long, value_name = "SHARE", value_parser = units::share)]
+    pub(crate) drift: Option<f64>,
+
+    /// End with exit code 1 where a B is shown to be slower than A, by this much or more
+    #[arg(long, value_name = "SHARE", value_parser = units::share)]
+    pub(crate) fail_if_slower: Option<f64>,
 
     /// Write the charts of all, on the same axes, to this file
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "compare.html")]
@@ -204,7 +239,10 @@ Examples:
   evenkeel compare before/probe.json after/probe.json
   evenkeel compare xfs/probe.json ext4/probe.json btrfs/probe.json --html=all.html
 
-Exit status: 0 done, 2 wrong usage, or probes that measured unlike things.";
+  evenkeel compare before/probe.json after/probe.json --fail-if-slower 10%
+
+Exit status: 0 done, 1 --fail-if-slower strikes, 2 wrong usage, probes that cannot be compared, or no verdict for
+--fail-if-slower.";
 
 /// Cut the power of simulated volumes, and judge every recovery
 ///

@@ -4,11 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use evenkeel_measure::compare::{
-    Comparison, Comparisons, PointComparison, SCHEMA as COMPARE_SCHEMA, compare, comparisons_csv,
+    Comparison, Comparisons, Design, Judged, Options, PointComparison, Verdict, compare_sessions,
+    comparisons_csv,
 };
 use evenkeel_measure::probe::report::{ProbeReport, SCHEMA};
 use evenkeel_measure::report::format;
-use evenkeel_measure::report::html::{self, Verdict};
+use evenkeel_measure::report::html;
 
 use crate::args::CompareArgs;
 use crate::failure::Failure;
@@ -39,35 +40,39 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
     let reports = paths.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
     let labels = labels(&paths);
 
-    let mut comparisons = Vec::new();
-    for (place, other) in reports.iter().enumerate().skip(1) {
-        let compared = compare((&labels[0], &reports[0]), (&labels[place], other), args.common_sizes)
-            .map_err(|unlike| Failure::about(&paths[place], format!("cannot be compared: {unlike}")))?;
-        say(&comparison_text(&compared))?;
-        comparisons.push(compared);
-    }
-
     let labelled: Vec<(String, &ProbeReport)> = labels.into_iter().zip(&reports).collect();
-    let page = || html::comparison_page(&labelled, &comparisons.iter().map(verdict).collect::<Vec<_>>());
+    let options = Options { common_sizes: args.common_sizes, drift: args.drift };
+    let all = compare_sessions(&labelled, &options)
+        .map_err(|unlike| Failure::about(&paths[unlike.place], format!("cannot be compared: {unlike}")))?;
+    say(&comparisons_text(&all))?;
+
+    let page = || html::comparison_page(&labelled, &all);
     if let Some(path) = &args.html {
         write_whole(path, &page())?;
         say(&format!("Wrote {}.\n", path.display()))?;
     }
     if let Some(outputs) = outputs {
-        let unwritable =
-            |error: &dyn std::fmt::Display| Failure::Unusable(format!("cannot write the results: {error}"));
-        let page = page();
-        let all = Comparisons { schema: COMPARE_SCHEMA.to_owned(), comparisons };
         let json = serde_json::to_string_pretty(&all).map_err(|error| unwritable(&error))?;
         let csv = comparisons_csv(&all).map_err(|error| unwritable(&error))?;
-        let written = outputs.write(&(json + "\n"), &csv, &page)?;
+        let written = outputs.write(&(json + "\n"), &csv, &page())?;
         let names = written.map(|path| path.display().to_string()).join(", ");
-        say(&format!(
-            "Wrote {names}.
-"
-        ))?;
+        say(&format!("Wrote {names}.\n"))?;
     }
-    Ok(())
+    judge(&all, args.fail_if_slower)
+}
+
+fn unwritable(error: &dyn std::fmt::Display) -> Failure {
+    Failure::Unusable(format!("cannot write the results: {error}"))
+}
+
+/// Ends the command as `--fail-if-slower` wants it.
+pub(crate) fn judge(all: &Comparisons, fail_if_slower: Option<f64>) -> Result<(), Failure> {
+    let Some(share) = fail_if_slower else { return Ok(()) };
+    match (all.slower_by(share), all.withheld()) {
+        (Some(what), _) => Err(Failure::No(what)),
+        (None, Some(why)) => Err(Failure::Unusable(format!("no verdict for --fail-if-slower: {why}"))),
+        (None, None) => Ok(()),
+    }
 }
 
 fn read(path: &Path) -> Result<ProbeReport, Failure> {
@@ -106,35 +111,74 @@ fn labels(paths: &[PathBuf]) -> Vec<String> {
         .unwrap_or_else(|| paths.iter().map(|path| path.display().to_string()).collect())
 }
 
+/// All comparisons as the terminal shows them.
+pub(crate) fn comparisons_text(all: &Comparisons) -> String {
+    let mut text: String = all.comparisons.iter().map(comparison_text).collect();
+    let rate = format::percent(all.error_rate);
+    text += &match (all.design, all.drift) {
+        (Design::Pairs, _) => format!(
+            "Pairs of alternating runs were judged. Where nothing differs, {rate} of such outputs claim anything.\n"
+        ),
+        (Design::Sessions, Some(drift)) => format!(
+            "Sessions were judged, which may differ by {} on one stack (--drift). Where nothing differs by more, {rate} of \
+             such outputs claim anything. Sharper: evenkeel probe A B.\n",
+            format::percent(drift)
+        ),
+        (Design::Sessions, None) => format!(
+            "Sessions were judged by how much repeated ones differ. Where nothing differs, {rate} of such outputs claim \
+             anything.\n"
+        ),
+    };
+    text
+}
+
 fn comparison_text(comparison: &Comparison) -> String {
-    let or_dash = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), p_value);
-    let rows: Vec<_> = comparison
-        .points
-        .iter()
-        .map(|point| {
-            [
-                format::bytes(point.buffer_bytes),
-                format::rate(point.a_throughput_bytes_per_s),
-                format::rate(point.b_throughput_bytes_per_s),
-                or_dash(point.welch_p_holm),
-                or_dash(point.mann_whitney_p_holm),
-                point.words.clone(),
-            ]
-        })
-        .collect();
-    let header = ["buffer", comparison.a.as_str(), comparison.b.as_str(), "p (Welch)", "p (rank)", "verdict"];
-    format!("{}\nOverall: {}.\n\n", table::lay_out_with_text(header, &rows), comparison.overall)
+    let row = |point: &PointComparison| {
+        let p99 = point.p99.as_ref();
+        [
+            format::bytes(point.buffer_bytes),
+            format::rate(point.a_throughput_bytes_per_s),
+            format::rate(point.b_throughput_bytes_per_s),
+            ratio(&point.throughput),
+            interval(&point.throughput),
+            verdict(&point.throughput).to_owned(),
+            p99.map_or_else(dash, ratio),
+            p99.map_or("-", verdict).to_owned(),
+        ]
+    };
+    let mut rows: Vec<_> = comparison.points.iter().map(row).collect();
+    let all = &comparison.throughout;
+    let (none, all) = (String::new, [ratio(all), interval(all), verdict(all).to_owned()]);
+    let [whole_ratio, whole_interval, whole_verdict] = all;
+    rows.push(["all".to_owned(), none(), none(), whole_ratio, whole_interval, whole_verdict, none(), none()]);
+    let header = ["buffer", "A", "B", "B / A", "interval", "B is", "p99", "B is"];
+    format!(
+        "A: {}, B: {}\n{}\nOverall: {}.\n\n",
+        comparison.a,
+        comparison.b,
+        table::lay_out(header, &rows),
+        comparison.overall
+    )
 }
 
-fn p_value(p: f64) -> String {
-    if p < 0.001 { "<0.001".to_owned() } else { format!("{p:.3}") }
+fn dash() -> String {
+    "-".to_owned()
 }
 
-fn verdict(comparison: &Comparison) -> Verdict {
-    let line = |point: &PointComparison| format!("{}: {}", format::bytes(point.buffer_bytes), point.words);
-    Verdict {
-        heading: format!("{} against {}: {}", comparison.b, comparison.a, comparison.overall),
-        lines: comparison.points.iter().map(line).collect(),
+fn ratio(judged: &Judged) -> String {
+    if judged.ratio.is_finite() { format!("{:.2}", judged.ratio) } else { dash() }
+}
+
+fn interval(judged: &Judged) -> String {
+    judged.interval.map_or_else(dash, |[low, high]| format!("{low:.2} to {high:.2}"))
+}
+
+fn verdict(judged: &Judged) -> &'static str {
+    match judged.verdict {
+        Verdict::Faster => "faster",
+        Verdict::Slower => "slower",
+        Verdict::NoDifferenceShown => "-",
+        Verdict::Withheld => "withheld",
     }
 }
 

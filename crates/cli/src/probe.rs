@@ -1,11 +1,13 @@
 //! `evenkeel probe`.
 
 mod text;
+mod together;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use evenkeel_host::conditions::Machine;
 use evenkeel_host::durable_file::{is_block_device, size_bytes};
 use evenkeel_host::interrupt::Interrupt;
 use evenkeel_host::method::{FileState, Method};
@@ -35,14 +37,19 @@ const FEWER_RUNS: u32 = 10;
 
 /// Measures, writes the results, prints them.
 pub(crate) fn run(args: &ProbeArgs) -> Result<(), Failure> {
-    let place = choose_place(args)?;
+    let [path] = args.paths.as_slice() else {
+        return together::run(args);
+    };
+    let place = choose_place(args, path)?;
     let settings = settings(args, &place)?;
+    if args.fail_if_slower.is_some() {
+        return Err(Failure::about(path, "--fail-if-slower compares: name two paths or more"));
+    }
     if args.dry_run {
         return dry_run(&place, &settings);
     }
     let outputs = Outputs::choose("probe", args.out.as_deref(), args.force)?;
-    let interrupt = Interrupt::on_signals()
-        .map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))?;
+    let interrupt = listen()?;
     refuse_read_only(&place)?;
     let mut target = HostTarget::new(place, &settings, interrupt.clone())?;
     let stack = target.stack().stack.clone();
@@ -52,10 +59,10 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<(), Failure> {
         probe::run(&settings, &mut target, stack, &interrupt, &mut progress)
     };
     drop(target);
-    let report = report?;
+    let report = signed(report?);
     let written = write_results(&outputs, &report)?;
     let names = written.map(|path| path.display().to_string()).join(", ");
-    say(&format!("{}\nWrote {names}.\n", report_text(&report)))?;
+    say(&format!("{}\nWrote {names}.\n", report_text(&report, args.wide)))?;
     if let (Some(record_bytes), None, Some(chosen)) = (args.record_size, &report.batching, buffer(&report)) {
         let (record, chosen) = (format::bytes(record_bytes), format::bytes(chosen));
         say(&format!("A record of {record} does not fit in a buffer of {chosen}.\n"))?;
@@ -68,8 +75,17 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<(), Failure> {
     }
 }
 
-fn choose_place(args: &ProbeArgs) -> Result<Place, Failure> {
-    let path = &args.path;
+fn listen() -> Result<Interrupt, Failure> {
+    Interrupt::on_signals().map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))
+}
+
+/// The report with the machine and the command that made it.
+fn signed(report: ProbeReport) -> ProbeReport {
+    let words: Vec<String> = std::env::args().collect();
+    ProbeReport { host: Some(Machine::this().name), command: Some(words.join(" ")), ..report }
+}
+
+fn choose_place(args: &ProbeArgs, path: &Path) -> Result<Place, Failure> {
     let found = match path.metadata() {
         Ok(found) => Some(found),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
@@ -86,8 +102,11 @@ fn choose_place(args: &ProbeArgs) -> Result<Place, Failure> {
             return Err(Failure::about(path, what));
         }
     }
+    if let (true, Some(_)) = (args.new_file, &found) {
+        return Err(Failure::about(path, "it exists, and --new-file is for one to be made; name another"));
+    }
     match found {
-        Some(found) if found.is_dir() => Ok(Place::Folder(path.clone())),
+        Some(found) if found.is_dir() => Ok(Place::Folder(path.to_owned())),
         Some(found) if !found.is_file() && !is_block_device(path) => {
             Err(Failure::about(path, "neither a folder, nor a file, nor a block device; name one of these"))
         }
@@ -98,13 +117,20 @@ fn choose_place(args: &ProbeArgs) -> Result<Place, Failure> {
                 path.display()
             ),
         )),
-        Some(_) => Ok(Place::Existing(path.clone())),
+        Some(_) => Ok(Place::Existing(path.to_owned())),
         None if path.is_symlink() => {
             Err(Failure::about(path, "it is a link to nowhere; make what it points to, or name another"))
         }
-        None => match names_a_file(path) && Place::NewFile(path.clone()).existing().is_dir() {
-            true => Ok(Place::NewFile(path.clone())),
-            false => Err(Failure::about(path, "there is no such folder; name a folder or a file in one")),
+        None if !args.new_file => Err(Failure::about(
+            path,
+            "there is no such folder; name one that exists, or add --new-file to make a file of that name",
+        )),
+        None => match names_a_file(path) && Place::NewFile(path.to_owned()).existing().is_dir() {
+            true => Ok(Place::NewFile(path.to_owned())),
+            false => Err(Failure::about(
+                path,
+                "there is no folder for such a file; name a file in one that exists",
+            )),
         },
     }
 }
@@ -119,7 +145,7 @@ fn settings(args: &ProbeArgs, place: &Place) -> Result<Settings, Failure> {
     let states = match args.file_state.map(FileState::from) {
         Some(state) if in_place && state != FileState::Written => {
             let what = format!("what exists is overwritten, so --file-state {state} cannot be had of it");
-            return Err(Failure::about(&args.path, what));
+            return Err(Failure::about(place.existing(), what));
         }
         Some(state) => vec![state],
         None if in_place => vec![FileState::Written],
@@ -164,6 +190,8 @@ fn settings(args: &ProbeArgs, place: &Place) -> Result<Settings, Failure> {
         records: args
             .record_size
             .map(|record_bytes| Records { record_bytes, arrival_rate_per_s: args.arrival_rate }),
+        sessions: args.sessions,
+        every_s: args.every,
     })
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct ProbeProgress {
 impl ProbeProgress {
     pub(crate) fn new() -> Self {
         let bar = ProgressBar::new(0);
-        let style = ProgressStyle::with_template("{prefix:14} {bar:30} {pos}/{len} runs  {msg}");
+        let style = ProgressStyle::with_template("{prefix:10} {bar:20} {pos}/{len} {wide_msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.enable_steady_tick(Duration::from_millis(200));
         Self { bar }
@@ -29,11 +29,15 @@ impl Observer for ProbeProgress {
             Stage::Pilot => "first look",
             Stage::Rounds => "measuring",
             Stage::Repeats => "repeating",
+            Stage::Pause => "waiting",
         });
         self.bar.set_length(u64::from(progress.expected));
         self.bar.set_position(u64::from(progress.done));
         let size = format::bytes(progress.buffer_bytes);
         self.bar.set_message(match progress.left_s.is_finite() {
+            true if progress.stage == Stage::Pause => {
+                format!("sessions done, the next in {}", format::duration(progress.left_s))
+            }
             true => format!("{size}, {} left", format::duration(progress.left_s)),
             false => size,
         });
@@ -57,7 +61,7 @@ pub(crate) struct ReplayProgress {
 impl ReplayProgress {
     pub(crate) fn new(trace: &TraceFacts, settings: &Settings) -> Self {
         let bar = ProgressBar::new(trace.requests);
-        let style = ProgressStyle::with_template("{prefix:14} {bar:30} {pos}/{len} requests  {msg}");
+        let style = ProgressStyle::with_template("{prefix:10} {bar:20} {pos}/{len} {wide_msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_prefix("replaying");
         let speed = match settings.pace {

@@ -62,6 +62,26 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
     positive(number, factor).ok_or_else(|| format!("`{text}` is not a rate such as 200MB/s or 100MiB/s"))
 }
 
+/// As [`rate`], with its unit: a bare number is one that somebody else reads in another unit.
+pub(crate) fn rate_with_unit(text: &str) -> Result<f64, String> {
+    match split(text.strip_suffix("/s").unwrap_or(text)) {
+        (number, "") if !number.is_empty() => {
+            Err(format!("`{text}` has no unit: type {number}MB/s or {number}MiB/s"))
+        }
+        _ => rate(text),
+    }
+}
+
+/// As [`seconds`], with its unit.
+pub(crate) fn seconds_with_unit(text: &str) -> Result<f64, String> {
+    match split(text) {
+        (number, "") if !number.is_empty() => {
+            Err(format!("`{text}` has no unit: type {number}ms or {number}s"))
+        }
+        _ => seconds(text),
+    }
+}
+
 /// A count per second: `5000`, `5k`, `5k/s`.
 pub(crate) fn frequency(text: &str) -> Result<f64, String> {
     let (number, unit) = split(text.strip_suffix("/s").unwrap_or(text));
@@ -139,6 +159,11 @@ mod tests {
         assert!(seconds_or_none("0y").is_err() && seconds_or_none("-0.5s").is_err());
         assert_eq!(rate("200MB/s"), Ok(200e6));
         assert_eq!(rate("1MiB/s"), Ok(1_048_576.0));
+        assert_eq!(rate_with_unit("200MB/s"), Ok(200e6));
+        assert_eq!(rate_with_unit("200").unwrap_err(), "`200` has no unit: type 200MB/s or 200MiB/s");
+        assert_eq!(rate_with_unit("5/s").unwrap_err(), "`5/s` has no unit: type 5MB/s or 5MiB/s");
+        assert_eq!(seconds_with_unit("2ms"), Ok(2e-3));
+        assert_eq!(seconds_with_unit("2").unwrap_err(), "`2` has no unit: type 2ms or 2s");
         assert_eq!(frequency("5k/s"), Ok(5000.0));
         assert_eq!(share("5%"), Ok(0.05));
         assert_eq!(share("0.05"), Ok(0.05));

@@ -5,13 +5,17 @@ mod support;
 use std::fs;
 
 use support::root::Mounted;
-use support::{Scene, says, skip};
+use support::{Scene, list, says, skip};
 
 #[test]
 fn a_folder_that_does_not_exist_is_refused() {
     let scene = Scene::new();
     let line = scene.refused("probe nowhere/at/all");
-    says(&line, &["nowhere/at/all: ", "name a folder or a file in one"]);
+    says(&line, &["nowhere/at/all: ", "there is no such folder", "--new-file"]);
+    says(&scene.refused("probe absent"), &["absent: there is no such folder"]);
+    says(&scene.refused("probe nowhere/at --new-file"), &["name a file in one that exists"]);
+    says(&scene.refused("probe data --new-file"), &["data: it exists", "name another"]);
+    assert_eq!(scene.names("."), ["data".to_owned()].into());
 }
 
 #[test]
@@ -59,6 +63,8 @@ fn wrong_words_are_refused_with_the_flag_and_an_example() {
         ("--time soon", ["--time", "120s, 2m or 2.5ms"]),
         ("--time 0s", ["--time", "120s, 2m or 2.5ms"]),
         ("--min-throughput fast", ["--min-throughput", "200MB/s"]),
+        ("--min-throughput 200", ["has no unit", "200MB/s"]),
+        ("--max-latency 2", ["has no unit", "2ms"]),
         ("--record-size 512 --arrival-rate often", ["--arrival-rate", "5k/s"]),
         ("--precision 100%", ["--precision", "5% or 0.05"]),
         ("--runs 0", ["--runs", "1..=10000"]),
@@ -128,7 +134,7 @@ fn a_read_only_mount_is_refused() {
         Err(why) => return skip("a_read_only_mount_is_refused", &why),
     };
     mounted.make_read_only();
-    for name in ["frozen", "frozen/new"] {
+    for name in ["frozen", "frozen/new --new-file"] {
         let line = scene.refused(&format!("probe {name} --sizes 4k --runs 1"));
         says(&line, &["frozen: ", "read-only", "choose another, or remount it"]);
     }
@@ -192,8 +198,6 @@ fn unlike_probes_are_not_compared() {
     probe("sizes", "--sizes 1m,2m");
     probe("apart", "--sizes 2m");
     for (name, flags, what) in [
-        ("method", "", "the method differs: direct-dsync and fsync; measure both the same way"),
-        ("state", "", "the file state differs: fresh and written"),
         ("writers", "", "the number of writers differs: 1 and 2"),
         ("sizes", "", "the buffer sizes differ; measure the same --sizes"),
         ("sizes", "", "--common-sizes"),
@@ -201,6 +205,13 @@ fn unlike_probes_are_not_compared() {
     ] {
         let line = scene.refused(&format!("compare base/probe.json {name}/probe.json {flags}"));
         says(&line, &[&format!("{name}/probe.json: cannot be compared: "), what]);
+    }
+    // Ways of writing are what one may want to compare: they are named.
+    for (name, what) in [("method", "direct-dsync and fsync"), ("state", "files that are fresh and written")]
+    {
+        scene.done(&format!("compare base/probe.json {name}/probe.json --out {name}-found"));
+        let found = scene.json(&format!("{name}-found/compare.json"));
+        assert_eq!(list(&found, "comparisons")[0]["unlike"], serde_json::json!([what]));
     }
     let ran = scene.done("compare base/probe.json sizes/probe.json --common-sizes");
     says(&ran.stdout, &["1 MiB"]);

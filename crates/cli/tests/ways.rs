@@ -47,9 +47,9 @@ fn several_writers_have_a_file_each_and_all_their_writes_count() {
 #[test]
 fn a_new_file_of_a_name_to_be_made_is_removed_again() {
     let scene = Scene::new();
-    scene.done("probe data/log --sizes 1m --runs 1 --writers 2");
+    scene.done("probe data/log --new-file --sizes 1m --runs 1 --writers 2");
     assert!(scene.names("data").is_empty());
-    scene.done("probe log --sizes 1m --runs 1 --file-state written --out results");
+    scene.done("probe log --new-file --sizes 1m --runs 1 --file-state written --out results");
     assert_eq!(
         scene.names("."),
         ["data", "probe.csv", "probe.html", "probe.json", "results"].map(str::to_owned).into()

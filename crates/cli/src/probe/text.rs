@@ -14,13 +14,13 @@ pub(crate) fn stack_line(stack: &Stack) -> String {
 }
 
 /// Everything that the terminal shows of a report, without the recommendation that failed its goals.
-pub(crate) fn report_text(report: &ProbeReport) -> String {
+pub(crate) fn report_text(report: &ProbeReport, wide: bool) -> String {
     let mut text = String::new();
     match &report.matrix {
         Some(matrix) => text += &matrix_text(matrix),
         None => {
             text += &format!("{} over a file that is {}\n\n", report.method, report.file_state);
-            text += &points_table(&report.points);
+            text += &points_table(&report.points, wide);
         }
     }
     if let Some(model) = &report.model {
@@ -86,11 +86,20 @@ fn sentence(reason: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-fn points_table(points: &[Point]) -> String {
+fn points_table(points: &[Point], wide: bool) -> String {
+    let rows: Vec<_> = points.iter().map(point_row).collect();
+    if !wide {
+        // What fits 80 columns.
+        let narrow = |row: &[String; 15]| [0, 1, 2, 3, 4, 7, 9, 14].map(|column| row[column].clone());
+        let rows: Vec<_> = rows.iter().map(narrow).collect();
+        let header = ["buffer", "throughput", "95 %", "writes/s", "latency", "p99", "max", "runs"];
+        return table::lay_out(header, &rows);
+    }
     let header = [
         "buffer",
         "throughput",
         "95 %",
+        "writes/s",
         "latency",
         "95 %",
         "p50",
@@ -103,11 +112,10 @@ fn points_table(points: &[Point]) -> String {
         "writes",
         "runs",
     ];
-    let rows: Vec<_> = points.iter().map(point_row).collect();
     table::lay_out(header, &rows)
 }
 
-fn point_row(point: &Point) -> [String; 14] {
+fn point_row(point: &Point) -> [String; 15] {
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     let time = |value: Option<f64>| or_dash(value.map(format::seconds));
     let half_width = |ci95: Option<[f64; 2]>, mean: f64| {
@@ -119,6 +127,7 @@ fn point_row(point: &Point) -> [String; 14] {
         format::bytes(point.buffer_bytes),
         format::rate(throughput.mean),
         half_width(throughput.ci95, throughput.mean),
+        format::number(point.writes_per_s()),
         format::seconds(latency.mean),
         half_width(latency.ci95, latency.mean),
         time(latency.p50),
@@ -134,14 +143,13 @@ fn point_row(point: &Point) -> [String; 14] {
 }
 
 fn matrix_text(matrix: &Matrix) -> String {
-    let header = ["method", "file", "buffer", "latency", "p99", "throughput", "flushes", "amplified"];
+    let header = ["method", "file", "buffer", "latency", "p99", "writes/s", "throughput"];
     let mut rows = Vec::new();
     for cell in &matrix.cells {
         for point in &cell.points {
-            let [buffer, throughput, _, latency, _, _, p99, _, _, _, flushes, amplified, ..] =
-                point_row(point);
+            let [buffer, throughput, _, writes, latency, _, _, p99, ..] = point_row(point);
             let (method, state) = (cell.method.to_string(), cell.file_state.to_string());
-            rows.push([method, state, buffer, latency, p99, throughput, flushes, amplified]);
+            rows.push([method, state, buffer, latency, p99, writes, throughput]);
         }
     }
     let mut text = format!("\n{}", table::lay_out(header, &rows));

@@ -2,7 +2,7 @@
 
 use csv::{Error, Writer};
 
-use super::Comparisons;
+use super::report::{Comparisons, Judged, Verdict};
 
 /// All comparisons as CSV, with a header; a figure that could not be had is empty.
 ///
@@ -17,42 +17,46 @@ pub fn comparisons_csv(all: &Comparisons) -> Result<String, Error> {
         "buffer_bytes",
         "a_throughput_bytes_per_s",
         "b_throughput_bytes_per_s",
+        "a_p99_s",
+        "b_p99_s",
         "throughput_ratio",
-        "throughput_ratio_ci95_low",
-        "throughput_ratio_ci95_high",
-        "latency_ratio",
-        "latency_ratio_ci95_low",
-        "latency_ratio_ci95_high",
-        "welch_t",
-        "welch_degrees_of_freedom",
-        "welch_p_holm",
-        "mann_whitney_p_holm",
+        "throughput_ratio_low",
+        "throughput_ratio_high",
+        "throughput_verdict",
+        "p99_ratio",
+        "p99_ratio_low",
+        "p99_ratio_high",
+        "p99_verdict",
         "words",
     ])?;
+    let figure = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
     for comparison in &all.comparisons {
         for point in &comparison.points {
-            let throughput = point.throughput_ratio_ci95;
-            let latency = point.latency_ratio_ci95;
             let mut row = vec![comparison.a.clone(), comparison.b.clone(), point.buffer_bytes.to_string()];
-            let figures = [
-                Some(point.a_throughput_bytes_per_s),
-                Some(point.b_throughput_bytes_per_s),
-                Some(point.throughput_ratio),
-                throughput.map(|[low, _]| low),
-                throughput.map(|[_, high]| high),
-                Some(point.latency_ratio),
-                latency.map(|[low, _]| low),
-                latency.map(|[_, high]| high),
-                point.welch_t,
-                point.welch_degrees_of_freedom,
-                point.welch_p_holm,
-                point.mann_whitney_p_holm,
-            ];
-            row.extend(figures.map(|figure| figure.map_or(String::new(), |figure| figure.to_string())));
+            row.extend(
+                [point.a_throughput_bytes_per_s, point.b_throughput_bytes_per_s].map(|rate| rate.to_string()),
+            );
+            row.extend([point.a_p99_s, point.b_p99_s].map(figure));
+            for judged in [Some(point.throughput), point.p99] {
+                let interval = judged.and_then(|judged: Judged| judged.interval);
+                row.push(figure(judged.map(|judged| judged.ratio)));
+                row.push(figure(interval.map(|[low, _]| low)));
+                row.push(figure(interval.map(|[_, high]| high)));
+                row.push(judged.map_or("", |judged| name(judged.verdict)).to_owned());
+            }
             row.push(point.words.clone());
             writer.write_record(row)?;
         }
     }
     let bytes = writer.into_inner().map_err(|error| error.into_error())?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn name(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Faster => "faster",
+        Verdict::Slower => "slower",
+        Verdict::NoDifferenceShown => "no-difference-shown",
+        Verdict::Withheld => "withheld",
+    }
 }

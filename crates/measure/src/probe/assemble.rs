@@ -1,6 +1,8 @@
 //! Runs become points: means and intervals over runs, percentiles over single writes, device traffic per
 //! write.
 
+use std::collections::BTreeMap;
+
 use evenkeel_host::block_device::Counters;
 use hdrhistogram::Histogram;
 
@@ -20,8 +22,8 @@ pub(super) fn points(measured: &Measured, combination: Combination) -> Vec<Point
 fn point(measured: &PointRuns) -> Option<Point> {
     let counted = counted(measured);
     let runs = || measured.runs.iter().zip(&counted).filter_map(|(run, &counts)| counts.then_some(run));
-    let throughputs: Vec<f64> = runs().map(Run::throughput_bytes_per_s).collect();
-    let latencies: Vec<f64> = runs().map(Run::latency_s).collect();
+    let throughputs = data_points(runs(), Run::throughput_bytes_per_s);
+    let latencies = data_points(runs(), Run::latency_s);
     let throughput = stats::summarise(&throughputs)?;
     let latency = stats::summarise(&latencies)?;
     let ratio = stats::paired_ratio_of_means(&throughputs, &latencies)?;
@@ -36,6 +38,7 @@ fn point(measured: &PointRuns) -> Option<Point> {
         runs: runs().count() as u32,
         disturbed_runs: measured.runs.iter().filter(|run| run.disturbance.is_some()).count() as u32,
         throughput_bytes_per_s: throughput,
+        writes_per_s: throughput.mean / measured.buffer_bytes as f64,
         latency_s: latency_summary(&latency, runs()),
         ratio: ratio.ratio,
         ratio_ci95: ratio.ci95,
@@ -44,6 +47,19 @@ fn point(measured: &PointRuns) -> Option<Point> {
         device_bytes_per_user_byte: device.map(|device| device.written_bytes as f64 / user_bytes as f64),
         run_data: measured.runs.iter().zip(counted).map(|(run, counted)| run_data(run, counted)).collect(),
     })
+}
+
+/// What means and intervals are taken over: the runs of one session, or the means of several sessions, since the runs
+/// of one share what the machine did then.
+fn data_points<'a>(runs: impl Iterator<Item = &'a Run>, figure: fn(&Run) -> f64) -> Vec<f64> {
+    let mut sessions: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for run in runs {
+        sessions.entry(run.session).or_default().push(figure(run));
+    }
+    if sessions.len() < 2 {
+        return sessions.into_values().flatten().collect();
+    }
+    sessions.into_values().map(|figures| figures.iter().sum::<f64>() / figures.len() as f64).collect()
 }
 
 /// Which runs count: all clean ones, and disturbed ones only as far as clean ones are lacking.
@@ -65,6 +81,8 @@ fn run_data(run: &Run, counted: bool) -> RunData {
         writes: run.observation.latencies_ns.len() as u64,
         throughput_bytes_per_s: run.throughput_bytes_per_s(),
         latency_s: run.latency_s(),
+        latency_p99_s: run.latency_p99_s(),
+        session: run.session,
         latency_max_s: run.observation.latencies_ns.iter().copied().max().unwrap_or(0) as f64 * 1e-9,
         disturbance: run.disturbance.clone(),
         counted,
@@ -111,6 +129,7 @@ mod tests {
         let device = Counters { writes: 6, flushes: Some(2), written_bytes: 24_576, ..Counters::default() };
         Run {
             order: 0,
+            session: 0,
             started_s: 0.0,
             user_bytes: 4096 * latencies_ns.len() as u64,
             observation: Observation {
@@ -125,6 +144,8 @@ mod tests {
 
     fn measured(runs: Vec<Run>, allotted: u32) -> PointRuns {
         PointRuns {
+            place: 0,
+            earlier: 0,
             combination: PLAIN,
             method: PLAIN.method,
             buffer_bytes: 4096,
@@ -146,6 +167,23 @@ mod tests {
         assert_eq!(point.device_writes_per_op, Some(3.0));
         assert_eq!(point.device_flushes_per_op, Some(1.0));
         assert_eq!(point.device_bytes_per_user_byte, Some(3.0));
+    }
+
+    #[test]
+    fn sessions_are_the_data_points_where_there_are_several() {
+        let of = |session, us: u64| Run { session, ..run(vec![us * 1000; 200], false) };
+        let runs = vec![of(0, 100), of(0, 100), of(1, 300), of(1, 300)];
+        let found = point(&measured(runs, 4)).unwrap();
+        assert_eq!(found.runs, 4);
+        assert!((found.latency_s.mean - 200e-6).abs() < 1e-12);
+        // Two data points, not four: t with one degree of freedom times the standard error of two.
+        let [low, _] = found.latency_s.ci95.unwrap();
+        assert!((200e-6 - low - 12.7062 * 100e-6).abs() < 1e-8, "{low}");
+        assert_eq!(found.run_data[0].latency_p99_s, Some(100e-6));
+        assert_eq!(
+            point(&measured(vec![run(vec![1000; 99], false)], 1)).unwrap().run_data[0].latency_p99_s,
+            None
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! How much of each point fits the time: runs are shortened first, then fewer, then points are dropped,
-//! small sizes first.
+//! How much of each point fits the time: runs are shortened first, then fewer, then points are dropped: small sizes
+//! first, which take longest, or large ones where the smallest size that does is looked for.
 //!
 //! A full run of 4 KiB writes takes 4,096 of them, one of 16 MiB four. Where all do not fit, the longest
 //! runs are shortened to a common length, which on a slow disk means those of small buffers; a run keeps at
@@ -35,6 +35,15 @@ pub struct Allotment {
     pub runs: u32,
 }
 
+/// Which sizes are dropped first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirstToGo {
+    /// The small ones.
+    Small,
+    /// The large ones.
+    Large,
+}
+
 impl Cost {
     fn run_s(&self, writes: u64) -> f64 {
         self.setup_s + writes as f64 * self.write_s
@@ -57,14 +66,17 @@ impl Cost {
 
 /// Fits `runs` runs of every point into `time_s` seconds; in full where `time_s` is `None`. The answer has an
 /// entry for each entry of `costs`, which may be in any order.
-pub fn allot(costs: &[Cost], runs: u32, time_s: Option<f64>) -> Vec<Allotment> {
+pub fn allot(costs: &[Cost], runs: u32, time_s: Option<f64>, first_to_go: FirstToGo) -> Vec<Allotment> {
     let Some(time_s) = time_s else {
         return vec_of_full_runs(costs, runs);
     };
     let usable_s = time_s * (1.0 - REPEATS_SHARE);
 
     let mut kept: Vec<usize> = (0..costs.len()).collect();
-    kept.sort_by_key(|&place| std::cmp::Reverse(costs[place].buffer_bytes));
+    kept.sort_by_key(|&place| costs[place].buffer_bytes);
+    if first_to_go == FirstToGo::Small {
+        kept.reverse();
+    }
     let runs_min = RUNS_MIN.min(runs);
     let shortest_s = |kept: &[usize]| kept.iter().map(|&place| costs[place].short_s()).sum::<f64>();
     while kept.len() > 1 && shortest_s(&kept) * f64::from(runs_min) > usable_s {
@@ -135,8 +147,8 @@ mod tests {
     #[test]
     fn a_fast_stack_is_measured_in_full() {
         let costs = stack(50e-6, 1e9);
-        let allotments = allot(&costs, 30, Some(120.0));
-        assert_eq!(allotments, allot(&costs, 30, None));
+        let allotments = allot(&costs, 30, Some(120.0), FirstToGo::Small);
+        assert_eq!(allotments, allot(&costs, 30, None, FirstToGo::Small));
         assert_eq!(allotments[0], Allotment { writes_per_run: 4096, runs: 30 });
         assert_eq!(allotments[12], Allotment { writes_per_run: 4, runs: 30 });
     }
@@ -144,7 +156,7 @@ mod tests {
     #[test]
     fn on_a_slow_disk_small_buffers_are_shortened_and_every_size_keeps_its_runs() {
         let costs = stack(8e-3, 120e6);
-        let allotments = allot(&costs, 30, Some(120.0));
+        let allotments = allot(&costs, 30, Some(120.0), FirstToGo::Small);
         assert!(total_s(&costs, &allotments) <= 120.0);
         assert!(allotments.iter().all(|allotted| allotted.runs == 30));
         assert!(allotments[0].writes_per_run < 4096);
@@ -154,11 +166,20 @@ mod tests {
     #[test]
     fn where_nothing_else_helps_small_sizes_are_dropped_first() {
         let costs = stack(1.0, 10e6);
-        let allotments = allot(&costs, 30, Some(60.0));
+        let allotments = allot(&costs, 30, Some(60.0), FirstToGo::Small);
         let dropped = allotments.iter().filter(|allotted| allotted.runs == 0).count();
         assert!(dropped > 0 && dropped < costs.len());
         assert!(allotments[..dropped].iter().all(|allotted| allotted.runs == 0));
         assert!(allotments[dropped..].iter().all(|allotted| allotted.runs == RUNS_MIN));
+    }
+
+    #[test]
+    fn large_sizes_are_dropped_first_where_the_smallest_that_does_is_wanted() {
+        let costs = stack(1.0, 10e6);
+        let allotments = allot(&costs, 30, Some(60.0), FirstToGo::Large);
+        let kept = allotments.iter().filter(|allotted| allotted.runs > 0).count();
+        assert!(kept > 0 && kept < costs.len());
+        assert!(allotments[..kept].iter().all(|allotted| allotted.runs == RUNS_MIN));
     }
 
     proptest! {
@@ -167,7 +188,7 @@ mod tests {
             fixed_s in 1e-6..0.1_f64, bandwidth in 1e6..1e10_f64, time_s in 5.0..600.0_f64, runs in 1..60_u32,
         ) {
             let costs = stack(fixed_s, bandwidth);
-            let allotments = allot(&costs, runs, Some(time_s));
+            let allotments = allot(&costs, runs, Some(time_s), FirstToGo::Small);
             let kept = allotments.iter().filter(|allotted| allotted.runs > 0).count();
             prop_assert!(kept >= 1);
             prop_assert!(kept == 1 || total_s(&costs, &allotments) <= time_s);

@@ -7,6 +7,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Barrier, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -22,6 +23,9 @@ use evenkeel_host::stack::{StackProbe, space_bytes};
 use super::settings::{Combination, Settings};
 use super::target::{Observation, RunOrder, Target, TargetError};
 use super::timed_loop::{Source, Timed, timed_writes};
+
+/// Targets made by this process so far.
+static TARGETS: AtomicU32 = AtomicU32::new(0);
 
 /// When this process first named a file.
 static PROCESS_STARTED: OnceLock<SystemTime> = OnceLock::new();
@@ -83,6 +87,8 @@ impl Place {
 /// Files or a device of this machine.
 pub struct HostTarget {
     place: Place,
+    /// Keeps the files of several targets in one folder apart.
+    number: u32,
     stack: StackProbe,
     writers: u32,
     source: Source,
@@ -122,6 +128,7 @@ impl HostTarget {
         let largest = settings.buffer_sizes.iter().copied().max().unwrap_or(1);
         Ok(Self {
             place,
+            number: TARGETS.fetch_add(1, Ordering::Relaxed),
             stack,
             writers: settings.writers,
             source: Source::random(largest as usize, settings.seed),
@@ -148,7 +155,7 @@ impl HostTarget {
                 continue;
             }
             self.recycled.truncate(writer as usize);
-            let path = self.place.scratch_path("written-", writer);
+            let path = self.place.scratch_path(&format!("written-{}-", self.number), writer);
             let file = ScratchFile::make(&path, |_| Ok(()))
                 .map_err(|error| TargetError::io("creating the file", &path, error))?
                 .0;
@@ -294,6 +301,10 @@ impl Target for HostTarget {
 
     fn now_s(&self) -> f64 {
         self.origin.elapsed().as_secs_f64()
+    }
+
+    fn wait_s(&mut self, seconds: f64) {
+        thread::sleep(Duration::from_secs_f64(seconds.max(0.0)));
     }
 }
 

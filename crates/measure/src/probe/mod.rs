@@ -59,11 +59,35 @@ pub fn run<T: Target>(
     interrupt: &Interrupt,
     observer: &mut dyn Observer,
 ) -> Result<ProbeReport, TargetError> {
+    let reports = run_together(settings, std::slice::from_mut(target), vec![stack], interrupt, observer)?;
+    Ok(reports.into_iter().next().expect("a report for the one target"))
+}
+
+/// Measures several targets in alternating runs, so that what the machine does meets all of them alike; answers a
+/// report for each, whose runs of one number at one size belong together.
+///
+/// # Errors
+///
+/// As [`run`].
+///
+/// # Panics
+///
+/// Unless there is a stack for each target.
+pub fn run_together<T: Target>(
+    settings: &Settings,
+    targets: &mut [T],
+    stacks: Vec<Stack>,
+    interrupt: &Interrupt,
+    observer: &mut dyn Observer,
+) -> Result<Vec<ProbeReport>, TargetError> {
+    assert_eq!(targets.len(), stacks.len(), "a stack for each target");
     let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs());
-    let started_s = target.now_s();
-    let measured = session::measure(settings, target, interrupt, observer)?;
-    let duration_s = target.now_s() - started_s;
-    Ok(conclude(settings, stack, &measured, started_unix_s, duration_s))
+    let now_s = |targets: &[T]| targets.first().map_or(0.0, Target::now_s);
+    let started_s = now_s(targets);
+    let measured = session::measure(settings, targets, interrupt, observer)?;
+    let duration_s = now_s(targets) - started_s;
+    let all = stacks.into_iter().zip(&measured);
+    Ok(all.map(|(stack, measured)| conclude(settings, stack, measured, started_unix_s, duration_s)).collect())
 }
 
 fn conclude(
@@ -115,11 +139,15 @@ fn conclude(
         started_unix_s,
         duration_s,
         seed: settings.seed,
+        host: None,
+        command: None,
+        goals: settings.goals,
         stack,
         method: combination.method,
         file_state: combination.file_state,
         writers: settings.writers,
         runs: settings.runs,
+        sessions: settings.sessions,
         quick: settings.quick,
         points,
         model,

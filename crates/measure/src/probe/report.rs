@@ -8,6 +8,8 @@ use evenkeel_host::method::{FileState, Method};
 use evenkeel_host::stack::Stack;
 use serde::{Deserialize, Serialize};
 
+use super::settings::Goals;
+
 /// The value of `schema` in every document of this shape.
 pub const SCHEMA: &str = "evenkeel.probe/1";
 
@@ -24,6 +26,15 @@ pub struct ProbeReport {
     pub duration_s: f64,
     /// The seed of the shuffled order of runs and of the bytes written.
     pub seed: u64,
+    /// The machine that measured, by its name in the network.
+    #[serde(default)]
+    pub host: Option<String>,
+    /// The command as it was typed.
+    #[serde(default)]
+    pub command: Option<String>,
+    /// What the buffer was to do.
+    #[serde(default)]
+    pub goals: Goals,
     /// What was measured.
     pub stack: Stack,
     /// How each write was made durable (a point that had to fall back says so itself).
@@ -32,8 +43,11 @@ pub struct ProbeReport {
     pub file_state: FileState,
     /// Concurrent writers, each with a file of its own.
     pub writers: u32,
-    /// Runs asked for at each buffer size.
+    /// Runs asked for at each buffer size, in each session.
     pub runs: u32,
+    /// How often everything was measured.
+    #[serde(default = "once")]
+    pub sessions: u32,
     /// Whether this was a quick look, with fewer runs and so wider intervals.
     pub quick: bool,
     /// One entry a buffer size, ascending.
@@ -50,6 +64,10 @@ pub struct ProbeReport {
     pub matrix: Option<Matrix>,
     /// What a reader must know before trusting the figures.
     pub warnings: Vec<Warning>,
+}
+
+fn once() -> u32 {
+    1
 }
 
 /// The figures at one buffer size.
@@ -69,6 +87,9 @@ pub struct Point {
     pub disturbed_runs: u32,
     /// User bytes made durable per second, over runs.
     pub throughput_bytes_per_s: Summary,
+    /// Synchronous writes per second: the mean throughput over the buffer.
+    #[serde(default)]
+    pub writes_per_s: f64,
     /// Latency of a synchronous write.
     pub latency_s: LatencySummary,
     /// Mean throughput over mean latency, in bytes per second squared: the paper's combined metric.
@@ -83,6 +104,13 @@ pub struct Point {
     pub device_bytes_per_user_byte: Option<f64>,
     /// Every run, in the order measured.
     pub run_data: Vec<RunData>,
+}
+
+impl Point {
+    /// Synchronous writes per second, also of a document that does not tell.
+    pub fn writes_per_s(&self) -> f64 {
+        self.throughput_bytes_per_s.mean / self.buffer_bytes as f64
+    }
 }
 
 /// Mean, spread and interval of a figure over runs.
@@ -130,8 +158,14 @@ pub struct RunData {
     pub throughput_bytes_per_s: f64,
     /// Mean latency of its writes.
     pub latency_s: f64,
+    /// 99th percentile of its writes' latency; `null` below 100 writes.
+    #[serde(default)]
+    pub latency_p99_s: Option<f64>,
     /// Slowest write of this run.
     pub latency_max_s: f64,
+    /// Which session it belongs to, from 0.
+    #[serde(default)]
+    pub session: u32,
     /// What disturbed it from outside, in words; `null` for a clean run.
     pub disturbance: Option<String>,
     /// Whether it counts towards the point's figures.

@@ -2,8 +2,11 @@
 //! of what was disturbed.
 //!
 //! 1. A round holds each unfinished point once, shuffled: a drift of the machine meets all sizes alike.
-//! 2. The pilot's runs estimate costs and warm the stack up; they never count.
-//! 3. Once the time is over no further run begins. The repeats end with it too.
+//! 2. Where several places are measured, their runs of one size follow one another, in an order that chance
+//!    decides anew each time. They have equally many runs, and the runs of one number belong together.
+//! 3. The pilot's runs estimate costs and warm the stack up; they never count.
+//! 4. Once the time is over no further run begins. The repeats end with it too.
+//! 5. Sessions repeat rounds and repeats, each from its own start on and within a time of its own.
 
 use evenkeel_host::interrupt::Interrupt;
 use evenkeel_host::method::Method;
@@ -26,6 +29,9 @@ const RUNS_MIN_FOR_PRECISION: u32 = 10;
 
 /// Disturbed runs are repeated in at most this share of the runs asked for.
 const REPEATS_DIVISOR: u32 = 3;
+
+/// How long a pause between sessions goes on before it is said how long it will still take.
+const PAUSE_STEP_S: f64 = 0.5;
 
 /// Where a pilot says that the time is short, it is repeated up to this many times ...
 const SECOND_LOOKS: u32 = 2;
@@ -57,6 +63,8 @@ pub enum Stage {
     Rounds,
     /// Disturbed runs again.
     Repeats,
+    /// Until the next session begins.
+    Pause,
 }
 
 /// Somebody who wants to know where a probe stands.
@@ -65,7 +73,7 @@ pub trait Observer {
     fn progress(&mut self, progress: Progress);
 }
 
-/// What a session brought home.
+/// What was measured at one place.
 #[derive(Debug)]
 pub(super) struct Measured {
     pub(super) points: Vec<PointRuns>,
@@ -78,6 +86,10 @@ pub(super) struct Measured {
 #[derive(Debug)]
 pub(super) struct PointRuns {
     pub(super) combination: Combination,
+    /// Which of the places.
+    pub(super) place: usize,
+    /// Runs made before the session under way.
+    pub(super) earlier: usize,
     /// What was really used for `combination.method`.
     pub(super) method: Method,
     pub(super) buffer_bytes: u64,
@@ -92,6 +104,7 @@ pub(super) struct PointRuns {
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) order: u32,
+    pub(super) session: u32,
     pub(super) started_s: f64,
     pub(super) user_bytes: u64,
     pub(super) observation: Observation,
@@ -103,6 +116,15 @@ impl Run {
         self.user_bytes as f64 / self.observation.elapsed_s.max(1e-9)
     }
 
+    /// The 99th percentile of its writes; `None` where there are fewer than a hundred.
+    pub(super) fn latency_p99_s(&self) -> Option<f64> {
+        let mut latencies = self.observation.latencies_ns.clone();
+        let beyond = latencies.len() / 100;
+        let place = latencies.len().checked_sub(beyond + 1).filter(|_| beyond > 0)?;
+        let (_, &mut found, _) = latencies.select_nth_unstable(place);
+        Some(found as f64 * 1e-9)
+    }
+
     pub(super) fn latency_s(&self) -> f64 {
         let latencies = &self.observation.latencies_ns;
         latencies.iter().map(|&ns| ns as f64).sum::<f64>() / latencies.len().max(1) as f64 * 1e-9
@@ -112,7 +134,7 @@ impl Run {
 impl PointRuns {
     /// Whether the point has what it needs, by count or by precision.
     fn is_done(&self, precision: Option<f64>) -> bool {
-        let made = self.runs.len() as u32;
+        let made = (self.runs.len() - self.earlier) as u32;
         let Some(precision) = precision else {
             return made >= self.allotment.runs;
         };
@@ -134,21 +156,25 @@ impl PointRuns {
     }
 }
 
+/// Measures all `targets` side by side; answers what each showed, in their order.
 pub(super) fn measure<T: Target>(
     settings: &Settings,
-    target: &mut T,
+    targets: &mut [T],
     interrupt: &Interrupt,
     observer: &mut dyn Observer,
-) -> Result<Measured, TargetError> {
-    let started_s = target.now_s();
-    let background_bytes_per_s = target.background_bytes_per_s();
+) -> Result<Vec<Measured>, TargetError> {
+    let started_s = targets.first().map_or(0.0, Target::now_s);
+    let background: Vec<_> = targets.iter_mut().map(Target::background_bytes_per_s).collect();
     let mut session = Session {
         settings,
-        target,
+        targets,
         interrupt,
         observer,
         order: StdRng::seed_from_u64(settings.seed),
         started_s,
+        number: 0,
+        session_started_s: started_s,
+        runs_before: 0,
         runs_made: 0,
         points: Vec::new(),
         costs: Vec::new(),
@@ -158,24 +184,43 @@ pub(super) fn measure<T: Target>(
     session.pilot()?;
     session.look_again()?;
     session.allot()?;
-    session.rounds()?;
-    if session.points.iter().all(|point| point.runs.is_empty()) {
-        return Err(TargetError::NoTime);
+    for number in 0..settings.sessions {
+        session.begin(number)?;
+        session.rounds()?;
+        if session.points.iter().all(|point| point.runs.is_empty()) {
+            return Err(TargetError::NoTime);
+        }
+        session.repeats()?;
     }
-    session.repeats()?;
-    let Session { mut points, skipped, .. } = session;
+    let Session { mut points, mut skipped, .. } = session;
     disturbance::mark(&mut points);
-    Ok(Measured { points, skipped, background_bytes_per_s })
+    let mut measured: Vec<Measured> = background
+        .into_iter()
+        .map(|background_bytes_per_s| Measured {
+            points: Vec::new(),
+            skipped: std::mem::take(&mut skipped),
+            background_bytes_per_s,
+        })
+        .collect();
+    for point in points {
+        measured[point.place].points.push(point);
+    }
+    Ok(measured)
 }
 
 struct Session<'a, T> {
     settings: &'a Settings,
-    target: &'a mut T,
+    targets: &'a mut [T],
     interrupt: &'a Interrupt,
     observer: &'a mut dyn Observer,
     order: StdRng,
     started_s: f64,
+    /// Which session is under way, when it began, and the runs made before it.
+    number: u32,
+    session_started_s: f64,
+    runs_before: u32,
     runs_made: u32,
+    /// In groups of one point a place.
     points: Vec<PointRuns>,
     /// One entry a point, in the same order.
     costs: Vec<Cost>,
@@ -184,14 +229,46 @@ struct Session<'a, T> {
 }
 
 impl<T: Target> Session<'_, T> {
+    fn now_s(&self) -> f64 {
+        self.targets.first().map_or(0.0, Target::now_s)
+    }
+
+    /// Waits until a session's time has come.
+    fn begin(&mut self, number: u32) -> Result<(), TargetError> {
+        if number == 0 {
+            return Ok(());
+        }
+        let due_s = self.started_s + f64::from(number) * self.settings.every_s;
+        while self.now_s() < due_s {
+            if self.interrupt.is_asked() {
+                return Err(TargetError::Interrupted);
+            }
+            let left_s = due_s - self.now_s();
+            let (done, expected) = (number, self.settings.sessions);
+            self.observer.progress(Progress { stage: Stage::Pause, done, expected, left_s, buffer_bytes: 0 });
+            self.targets[0].wait_s(left_s.min(PAUSE_STEP_S));
+        }
+        self.number = number;
+        self.session_started_s = self.now_s();
+        self.runs_before = self.runs_made;
+        self.out_of_time = false;
+        for point in &mut self.points {
+            point.earlier = point.runs.len();
+        }
+        Ok(())
+    }
+
     fn pilot(&mut self) -> Result<(), TargetError> {
         let settings = self.settings;
         let largest_bytes = settings.buffer_sizes.iter().map(|&size| size * short_run_writes(size)).max();
-        self.target.prepare(&settings.combinations, largest_bytes.unwrap_or(0))?;
-        let expected = (settings.combinations.len() * settings.buffer_sizes.len()) as u32;
+        self.prepare(largest_bytes.unwrap_or(0))?;
+        let places = self.targets.len();
+        let expected = (settings.combinations.len() * settings.buffer_sizes.len() * places) as u32;
         let mut done = 0;
         for &combination in &settings.combinations {
-            for &buffer_bytes in &settings.buffer_sizes {
+            for (&buffer_bytes, place) in
+                settings.buffer_sizes.iter().flat_map(|size| (0..places).map(move |place| (size, place)))
+            {
                 let left_s = f64::NAN;
                 self.observer.progress(Progress {
                     stage: Stage::Pilot,
@@ -201,19 +278,21 @@ impl<T: Target> Session<'_, T> {
                     buffer_bytes,
                 });
                 done += 1;
-                match self.pilot_run(combination, buffer_bytes) {
+                match self.pilot_run(place, combination, buffer_bytes) {
                     Ok(cost) => {
                         self.costs.push(cost);
                         self.points.push(PointRuns {
                             combination,
-                            method: self.target.method_for(combination.method, buffer_bytes),
+                            place,
+                            earlier: 0,
+                            method: self.targets[place].method_for(combination.method, buffer_bytes),
                             buffer_bytes,
                             allotment: Allotment { writes_per_run: 0, runs: 0 },
                             wanted: 0,
                             runs: Vec::new(),
                         });
                     }
-                    Err(TargetError::Unsupported { reason }) if settings.is_matrix() => {
+                    Err(TargetError::Unsupported { reason }) if settings.is_matrix() && places == 1 => {
                         let Combination { method, file_state } = combination;
                         self.skipped.push(MatrixSkip { method, file_state, reason });
                         done += expected / settings.combinations.len() as u32 - 1;
@@ -231,14 +310,26 @@ impl<T: Target> Session<'_, T> {
         }
     }
 
-    fn pilot_run(&mut self, combination: Combination, buffer_bytes: u64) -> Result<Cost, TargetError> {
+    fn prepare(&mut self, largest_bytes: u64) -> Result<(), TargetError> {
+        for target in &mut *self.targets {
+            target.prepare(&self.settings.combinations, largest_bytes)?;
+        }
+        Ok(())
+    }
+
+    fn pilot_run(
+        &mut self,
+        place: usize,
+        combination: Combination,
+        buffer_bytes: u64,
+    ) -> Result<Cost, TargetError> {
         if self.interrupt.is_asked() {
             return Err(TargetError::Interrupted);
         }
         let writes = short_run_writes(buffer_bytes);
-        let before_s = self.target.now_s();
-        let seen = self.target.run(&RunOrder { combination, buffer_bytes, writes })?;
-        let whole_s = self.target.now_s() - before_s;
+        let before_s = self.now_s();
+        let seen = self.targets[place].run(&RunOrder { combination, buffer_bytes, writes })?;
+        let whole_s = self.now_s() - before_s;
         Ok(Cost {
             buffer_bytes,
             full_writes: self.settings.full_run_writes(buffer_bytes),
@@ -247,9 +338,23 @@ impl<T: Target> Session<'_, T> {
         })
     }
 
+    /// What a run of each group costs, at all places together.
+    fn group_costs(&self) -> Vec<Cost> {
+        let groups = self.costs.chunks(self.targets.len().max(1));
+        let sum = |group: &[Cost]| {
+            let setup_s = group.iter().map(|cost| cost.setup_s).sum();
+            Cost { setup_s, write_s: group.iter().map(|cost| cost.write_s).sum(), ..group[0] }
+        };
+        groups.map(sum).collect()
+    }
+
+    fn allotted(&self, time_s: Option<f64>) -> Vec<Allotment> {
+        allot(&self.group_costs(), self.settings.runs, time_s, self.settings.first_to_go())
+    }
+
     /// Seconds left of the budget.
     fn time_left_s(&self) -> Option<f64> {
-        let passed_s = self.target.now_s() - self.started_s;
+        let passed_s = self.now_s() - self.session_started_s;
         self.settings.time_budget_s.map(|budget_s| (budget_s - passed_s).max(0.0))
     }
 
@@ -257,18 +362,18 @@ impl<T: Target> Session<'_, T> {
     /// must not shorten what would have fitted.
     fn look_again(&mut self) -> Result<(), TargetError> {
         let Some(budget_s) = self.settings.time_budget_s else { return Ok(()) };
-        let in_full = allot(&self.costs, self.settings.runs, None);
+        let in_full = self.allotted(None);
         for _ in 0..SECOND_LOOKS {
             let left_s = self.time_left_s();
-            let fits = allot(&self.costs, self.settings.runs, left_s) == in_full;
+            let fits = self.allotted(left_s) == in_full;
             if fits || left_s < Some(budget_s * SECOND_LOOK_SHARE) {
                 break;
             }
-            for place in 0..self.points.len() {
-                let point = &self.points[place];
-                let (combination, buffer_bytes) = (point.combination, point.buffer_bytes);
-                let again = self.pilot_run(combination, buffer_bytes)?;
-                let cost = &mut self.costs[place];
+            for at in 0..self.points.len() {
+                let point = &self.points[at];
+                let (place, combination, buffer_bytes) = (point.place, point.combination, point.buffer_bytes);
+                let again = self.pilot_run(place, combination, buffer_bytes)?;
+                let cost = &mut self.costs[at];
                 cost.setup_s = cost.setup_s.min(again.setup_s);
                 cost.write_s = cost.write_s.min(again.write_s);
             }
@@ -277,33 +382,46 @@ impl<T: Target> Session<'_, T> {
     }
 
     fn allot(&mut self) -> Result<(), TargetError> {
-        let left_s = self.time_left_s();
-        for (point, allotment) in self.points.iter_mut().zip(allot(&self.costs, self.settings.runs, left_s)) {
-            point.allotment = allotment;
+        let allotments = self.allotted(self.time_left_s());
+        let places = self.targets.len();
+        for (at, point) in self.points.iter_mut().enumerate() {
+            point.allotment = allotments[at / places];
         }
         let largest_bytes =
             self.points.iter().map(|point| point.buffer_bytes * point.allotment.writes_per_run).max();
-        self.target.prepare(&self.settings.combinations, largest_bytes.unwrap_or(0))
+        self.prepare(largest_bytes.unwrap_or(0))
+    }
+
+    /// The points of the group that begins with the point at `first`, in an order by chance.
+    fn shuffled_group(&mut self, first: usize) -> Vec<usize> {
+        let mut group: Vec<usize> = (first..first + self.targets.len()).collect();
+        group.shuffle(&mut self.order);
+        group
     }
 
     fn rounds(&mut self) -> Result<(), TargetError> {
+        let places = self.targets.len();
         let mut done = 0;
         loop {
             let precision = self.settings.precision;
-            let mut due: Vec<usize> =
-                (0..self.points.len()).filter(|&place| !self.points[place].is_done(precision)).collect();
+            let is_due = |&first: &usize| {
+                self.points[first..first + places].iter().any(|point| !point.is_done(precision))
+            };
+            let mut due: Vec<usize> = (0..self.points.len()).step_by(places).filter(is_due).collect();
             if due.is_empty() {
                 return Ok(());
             }
             due.shuffle(&mut self.order);
-            for place in due {
+            for first in due {
                 if self.is_out_of_time() {
                     self.out_of_time = true;
                     return Ok(());
                 }
-                let expected = self.runs_expected(done);
-                self.run(place, Stage::Rounds, done, expected)?;
-                done += 1;
+                for at in self.shuffled_group(first) {
+                    let expected = self.runs_expected(done);
+                    self.run(at, Stage::Rounds, done, expected)?;
+                    done += 1;
+                }
             }
         }
     }
@@ -313,39 +431,49 @@ impl<T: Target> Session<'_, T> {
             return Ok(());
         }
         disturbance::mark(&mut self.points);
+        let places = self.targets.len();
+        let most = self.settings.runs.div_ceil(REPEATS_DIVISOR) as usize;
         let mut due: Vec<usize> = Vec::new();
-        for (place, point) in self.points.iter().enumerate() {
-            let disturbed = point.runs.iter().filter(|run| run.disturbance.is_some()).count();
-            due.extend(std::iter::repeat_n(
-                place,
-                disturbed.min((self.settings.runs.div_ceil(REPEATS_DIVISOR)) as usize),
-            ));
+        for first in (0..self.points.len()).step_by(places) {
+            let group = &self.points[first..first + places];
+            let is_disturbed = |number: &usize| {
+                group
+                    .iter()
+                    .any(|point| point.runs.get(*number).is_some_and(|run: &Run| run.disturbance.is_some()))
+            };
+            let disturbed = (group[0].earlier..group[0].runs.len()).filter(is_disturbed).count();
+            due.extend(std::iter::repeat_n(first, disturbed.min(most)));
         }
         due.shuffle(&mut self.order);
-        let expected = due.len() as u32;
-        for (done, place) in due.into_iter().enumerate() {
+        let expected = (due.len() * places) as u32;
+        let mut done = 0;
+        for first in due {
             if self.is_out_of_time() {
                 break;
             }
-            self.run(place, Stage::Repeats, done as u32, expected)?;
+            for at in self.shuffled_group(first) {
+                self.run(at, Stage::Repeats, done, expected)?;
+                done += 1;
+            }
         }
         Ok(())
     }
 
-    fn run(&mut self, place: usize, stage: Stage, done: u32, expected: u32) -> Result<(), TargetError> {
+    fn run(&mut self, at: usize, stage: Stage, done: u32, expected: u32) -> Result<(), TargetError> {
         if self.interrupt.is_asked() {
             return Err(TargetError::Interrupted);
         }
         let left_s = self.left_s(expected.saturating_sub(done));
-        let point = &mut self.points[place];
+        let started_s = self.now_s() - self.started_s;
+        let point = &mut self.points[at];
         let buffer_bytes = point.buffer_bytes;
         self.observer.progress(Progress { stage, done, expected, left_s, buffer_bytes });
         let order =
             RunOrder { combination: point.combination, buffer_bytes, writes: point.allotment.writes_per_run };
-        let started_s = self.target.now_s() - self.started_s;
-        let observation = self.target.run(&order)?;
+        let observation = self.targets[point.place].run(&order)?;
         point.runs.push(Run {
             order: self.runs_made,
+            session: self.number,
             started_s,
             user_bytes: buffer_bytes * observation.latencies_ns.len() as u64,
             observation,
@@ -368,15 +496,16 @@ impl<T: Target> Session<'_, T> {
     }
 
     fn is_out_of_time(&self) -> bool {
-        let passed_s = self.target.now_s() - self.started_s;
+        let passed_s = self.now_s() - self.session_started_s;
         self.settings.time_budget_s.is_some_and(|budget_s| passed_s >= budget_s)
     }
 
     /// Seconds for `runs` further runs: the pilot's estimate of a mean run, corrected by the pace so far.
     fn left_s(&self, runs: u32) -> f64 {
-        let passed_s = self.target.now_s() - self.started_s;
-        let estimate_s = if self.runs_made >= self.points.len() as u32 {
-            passed_s / f64::from(self.runs_made)
+        let passed_s = self.now_s() - self.session_started_s;
+        let made = self.runs_made - self.runs_before;
+        let estimate_s = if made >= self.points.len() as u32 {
+            passed_s / f64::from(made)
         } else {
             let all = self.points.iter().zip(&self.costs);
             let round_s: f64 = all
@@ -400,7 +529,7 @@ mod tests {
     use crate::probe::tests::{Nobody, PLAIN, VirtualStack};
 
     fn measured(settings: &Settings, stack: &mut VirtualStack) -> Measured {
-        measure(settings, stack, &Interrupt::default(), &mut Nobody).unwrap()
+        measure(settings, std::slice::from_mut(stack), &Interrupt::default(), &mut Nobody).unwrap().remove(0)
     }
 
     #[test]
@@ -488,7 +617,12 @@ mod tests {
         let found = measured(&matrix, &mut stack);
         assert_eq!(found.skipped.len(), 1);
         assert_eq!(found.points.len(), 13);
-        let alone = measure(&Settings::paper(other), &mut stack, &Interrupt::default(), &mut Nobody);
+        let alone = measure(
+            &Settings::paper(other),
+            std::slice::from_mut(&mut stack),
+            &Interrupt::default(),
+            &mut Nobody,
+        );
         assert!(matches!(alone, Err(TargetError::Unsupported { .. })));
     }
 
@@ -497,7 +631,8 @@ mod tests {
         let interrupt = Interrupt::default();
         interrupt.ask();
         let mut stack = VirtualStack::new(100e-6, 1e9);
-        let stopped = measure(&Settings::paper(PLAIN), &mut stack, &interrupt, &mut Nobody);
+        let stopped =
+            measure(&Settings::paper(PLAIN), std::slice::from_mut(&mut stack), &interrupt, &mut Nobody);
         assert!(matches!(stopped, Err(TargetError::Interrupted)));
         assert!(stack.orders.is_empty());
     }

@@ -1,6 +1,9 @@
 //! What a user asks of a probe, checked.
 
 use evenkeel_host::method::{FileState, Method};
+use serde::{Deserialize, Serialize};
+
+use super::budget::FirstToGo;
 
 /// Bytes written in one run at one buffer size, as in the paper.
 pub const RUN_BYTES: u64 = 16 << 20;
@@ -30,7 +33,7 @@ pub struct Combination {
 }
 
 /// What the user needs of the buffer to be chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Goals {
     /// Least throughput, in bytes per second.
     pub min_throughput_bytes_per_s: Option<f64>,
@@ -41,7 +44,8 @@ pub struct Goals {
 }
 
 /// Which latency a bound speaks of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum LatencyBound {
     /// The mean over runs.
     #[default]
@@ -98,9 +102,21 @@ pub struct Settings {
     pub goals: Goals,
     /// What the buffer will carry.
     pub records: Option<Records>,
+    /// How often everything is measured, at least once.
+    pub sessions: u32,
+    /// From the start of one session to that of the next, in seconds.
+    pub every_s: f64,
 }
 
 impl Settings {
+    /// Which sizes are left out first where the time is short.
+    pub fn first_to_go(&self) -> FirstToGo {
+        match self.goals.min_throughput_bytes_per_s.is_some() || self.records.is_some() {
+            true => FirstToGo::Large,
+            false => FirstToGo::Small,
+        }
+    }
+
     /// Whether methods and file states are to be compared.
     pub fn is_matrix(&self) -> bool {
         self.combinations.len() > 1
@@ -147,6 +163,8 @@ impl Settings {
             quick: false,
             goals: Goals::default(),
             records: None,
+            sessions: 1,
+            every_s: 0.0,
         }
     }
 }

@@ -62,6 +62,9 @@ pub trait Target {
 
     /// A clock that only goes forward, in seconds.
     fn now_s(&self) -> f64;
+
+    /// Lets this much time pass.
+    fn wait_s(&mut self, seconds: f64);
 }
 
 /// Why a target could not do what was asked.

@@ -80,6 +80,10 @@ impl Target for VirtualStack {
     fn now_s(&self) -> f64 {
         self.now_s
     }
+
+    fn wait_s(&mut self, seconds: f64) {
+        self.now_s += seconds;
+    }
 }
 
 pub(crate) struct Nobody;
@@ -233,6 +237,9 @@ fn a_matrix_recommends_the_fastest_combination_and_says_what_it_saves() {
         fn now_s(&self) -> f64 {
             self.0.now_s()
         }
+        fn wait_s(&mut self, seconds: f64) {
+            self.0.wait_s(seconds);
+        }
     }
     let combinations =
         [FileState::Fresh, FileState::Written].map(|file_state| Combination { file_state, ..PLAIN }).to_vec();
@@ -365,6 +372,9 @@ fn a_model_that_does_not_fit_is_called_so() {
         fn now_s(&self) -> f64 {
             self.0.now_s()
         }
+        fn wait_s(&mut self, seconds: f64) {
+            self.0.wait_s(seconds);
+        }
     }
     let mut target = Jumps(VirtualStack::new(0.0, 1e9));
     let settings = Settings::paper(PLAIN);
@@ -388,6 +398,9 @@ fn a_fallback_is_called_so() {
         }
         fn now_s(&self) -> f64 {
             self.0.now_s()
+        }
+        fn wait_s(&mut self, seconds: f64) {
+            self.0.wait_s(seconds);
         }
     }
     let settings = Settings { buffer_sizes: vec![1000, 4096], ..Settings::paper(PLAIN) };

@@ -8,6 +8,7 @@ mod axes;
 mod bands;
 mod canvas;
 mod figure;
+mod forest;
 mod frame;
 mod lines;
 mod palette;
@@ -19,6 +20,7 @@ mod spans;
 
 pub use bands::{Edge, band_chart};
 pub use figure::Figure;
+pub use forest::forest_chart;
 pub use lines::line_chart;
 pub use rows::{Bar, BoxRow, Row, RowChart, box_chart, row_chart};
 pub use scatter::scatter_chart;

@@ -9,7 +9,7 @@ use evenkeel_host::method::{FileState, Method};
 
 use crate::probe::report::{Point, ProbeReport};
 
-const COLUMNS: [&str; 31] = [
+const COLUMNS: [&str; 32] = [
     "part",
     "method_asked",
     "file_state",
@@ -23,6 +23,7 @@ const COLUMNS: [&str; 31] = [
     "throughput_bytes_per_s_ci95_low",
     "throughput_bytes_per_s_ci95_high",
     "throughput_bytes_per_s_relative_range",
+    "writes_per_s",
     "latency_s_mean",
     "latency_s_sd",
     "latency_s_ci95_low",
@@ -74,7 +75,7 @@ fn probe_rows(writer: &mut Writer<Vec<u8>>, report: &ProbeReport) -> Result<(), 
     Ok(())
 }
 
-fn row(report: &ProbeReport, part: &str, asked: Method, state: FileState, point: &Point) -> [String; 31] {
+fn row(report: &ProbeReport, part: &str, asked: Method, state: FileState, point: &Point) -> [String; 32] {
     let (throughput, latency) = (&point.throughput_bytes_per_s, &point.latency_s);
     [
         part.to_owned(),
@@ -90,6 +91,7 @@ fn row(report: &ProbeReport, part: &str, asked: Method, state: FileState, point:
         end(throughput.ci95, 0),
         end(throughput.ci95, 1),
         figure(throughput.relative_range),
+        figure(point.writes_per_s()),
         figure(latency.mean),
         optional(latency.sd),
         end(latency.ci95, 0),

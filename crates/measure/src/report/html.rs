@@ -14,20 +14,12 @@ mod words;
 
 use maud::html;
 
+use crate::compare::Comparisons;
 use crate::probe::report::ProbeReport;
 use crate::reproduce::Gallery;
 use crate::study::report::StudyReport;
 
 use super::format;
-
-/// What a comparison found, in the caller's words.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
-    /// What is compared.
-    pub heading: String,
-    /// The findings, a sentence each.
-    pub lines: Vec<String>,
-}
 
 /// The page of one probe: recommendation, warnings, charts, numbers, and how to read them.
 pub fn probe_page(report: &ProbeReport) -> String {
@@ -56,8 +48,8 @@ pub fn probe_page(report: &ProbeReport) -> String {
 }
 
 /// The page of several probes on shared axes, one colour and marker a stack, with the verdicts on top.
-pub fn comparison_page(reports: &[(String, &ProbeReport)], verdicts: &[Verdict]) -> String {
-    comparison::page(reports, verdicts)
+pub fn comparison_page(reports: &[(String, &ProbeReport)], found: &Comparisons) -> String {
+    comparison::page(reports, found)
 }
 
 /// The page of the papers' figures: every claim in one table, then each figure with its charts.
@@ -73,13 +65,13 @@ pub fn study_page(report: &StudyReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::compare_pairs;
     use crate::report::sample::{self, HOSTILE};
 
     fn compared(reports: &[ProbeReport]) -> String {
         let labelled: Vec<_> =
             reports.iter().enumerate().map(|(at, report)| (format!("stack {at}"), report)).collect();
-        let verdict = Verdict { heading: "At 4 KiB".to_owned(), lines: vec!["A is faster.".to_owned()] };
-        comparison_page(&labelled, &[verdict])
+        comparison_page(&labelled, &compare_pairs(&labelled))
     }
 
     fn sound(page: &str) {
@@ -130,9 +122,8 @@ mod tests {
     #[test]
     fn nothing_from_the_machine_becomes_markup() {
         let report = sample::hostile();
-        let verdict = Verdict { heading: HOSTILE.to_owned(), lines: vec![HOSTILE.to_owned()] };
-        let labelled = [(HOSTILE.to_owned(), &report)];
-        for page in [probe_page(&report), comparison_page(&labelled, &[verdict])] {
+        let labelled = [(HOSTILE.to_owned(), &report), (HOSTILE.to_owned(), &report)];
+        for page in [probe_page(&report), comparison_page(&labelled, &compare_pairs(&labelled))] {
             assert!(!page.contains("<script>alert") && !page.contains("<img"), "markup came through");
             assert!(page.contains("&lt;script&gt;alert"));
             // The page's own and only script.
@@ -153,7 +144,7 @@ mod tests {
     #[test]
     fn a_comparison_names_every_stack_and_shows_the_verdicts() {
         let page = compared(&[sample::disk(), sample::flash(), sample::network()]);
-        for word in ["stack 0", "stack 1", "stack 2", "At 4 KiB", "A is faster.", "/mnt/flash", "128 KiB"] {
+        for word in ["stack 0", "stack 1", "stack 2", "stack 1 against stack 0", "/mnt/flash", "128 KiB"] {
             assert!(page.contains(word), "{word}");
         }
     }

@@ -9,6 +9,8 @@ use crate::probe::report::{
     Recommendation, Rule, RunData, SCHEMA, Summary, Warning, WarningCode,
 };
 
+use crate::probe::settings::Goals;
+
 /// What marks text that must be escaped.
 pub(crate) const HOSTILE: &str = "<script>alert('1')</script>\"&'--><img src=x>";
 
@@ -35,7 +37,9 @@ impl Line {
                 writes: 2_400,
                 throughput_bytes_per_s: size / latency,
                 latency_s: latency,
+                latency_p99_s: Some(latency * 2.1),
                 latency_max_s: latency * 6.5,
+                session: 0,
                 disturbance: None,
                 counted: true,
             }
@@ -51,6 +55,7 @@ impl Line {
             runs: 5,
             disturbed_runs: 0,
             throughput_bytes_per_s: throughput,
+            writes_per_s: throughput.mean / size,
             latency_s: LatencySummary {
                 mean: latency.mean,
                 sd: latency.sd,
@@ -103,6 +108,9 @@ pub(crate) fn following(line: &Line, path: &str) -> ProbeReport {
         started_unix_s: 1_769_860_800,
         duration_s: 425.0,
         seed: 7_245_861_122_908,
+        host: Some("example".to_owned()),
+        command: Some(format!("evenkeel probe {path}")),
+        goals: Goals::default(),
         stack: Stack {
             path: path.to_owned(),
             file_system: "ext4".to_owned(),
@@ -124,6 +132,7 @@ pub(crate) fn following(line: &Line, path: &str) -> ProbeReport {
         file_state: FileState::Written,
         writers: 1,
         runs: 5,
+        sessions: 1,
         quick: false,
         points,
         model: Some(Model {
@@ -296,6 +305,8 @@ pub(crate) fn hostile() -> ProbeReport {
     let mut report = disk();
     let text = || HOSTILE.to_owned();
     report.evenkeel_version = text();
+    report.host = Some(text());
+    report.command = Some(text());
     report.stack = Stack {
         path: text(),
         file_system: text(),

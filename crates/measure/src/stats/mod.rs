@@ -16,6 +16,7 @@ pub mod ratio;
 pub mod repetitions;
 pub mod serial;
 pub mod shares;
+pub mod signed_rank;
 pub mod summary;
 pub mod welch;
 
@@ -34,5 +35,7 @@ pub use outliers::outliers;
 pub use ratio::{Ratio, paired_ratio_of_means, ratio_of_means};
 pub use repetitions::{Repetitions, median_order_interval, repetitions};
 pub use serial::{Serial, serial_correlation};
+pub use signed_rank::{SignedRank, signed_rank};
+pub use student::factor as t_factor;
 pub use summary::{summarise, t_half_width};
 pub use welch::{TTest, welch};

@@ -3,7 +3,8 @@
 use maud::{Markup, PreEscaped, html};
 
 use super::shell::{self, Fact, card};
-use super::{Verdict, words};
+use super::words;
+use crate::compare::{Comparison, Comparisons, Design};
 use crate::probe::report::{Point, ProbeReport};
 use crate::report::charts::{self, Swatch};
 use crate::report::format;
@@ -11,7 +12,7 @@ use crate::report::format;
 type Labelled<'a> = (String, &'a ProbeReport);
 
 /// The whole page.
-pub(super) fn page(reports: &[Labelled<'_>], verdicts: &[Verdict]) -> String {
+pub(super) fn page(reports: &[Labelled<'_>], found: &Comparisons) -> String {
     let title = match reports.len() {
         1 => "One storage stack".to_owned(),
         many => format!("{many} storage stacks compared"),
@@ -24,7 +25,7 @@ pub(super) fn page(reports: &[Labelled<'_>], verdicts: &[Verdict]) -> String {
             p.eyebrow { "evenkeel compare" }
             h1 { (title) }
         }
-        (findings(verdicts))
+        (findings(found))
         (warnings(reports))
         (shell::figures(|figure| charts::comparison_chart(reports, figure)))
         (shell::legend(&entries))
@@ -41,19 +42,56 @@ pub(super) fn page(reports: &[Labelled<'_>], verdicts: &[Verdict]) -> String {
     shell::page(&title, content, provenance)
 }
 
-fn findings(verdicts: &[Verdict]) -> Markup {
+fn findings(found: &Comparisons) -> Markup {
     html! {
-        @if !verdicts.is_empty() {
+        @if !found.comparisons.is_empty() {
             div.verdicts {
-                @for verdict in verdicts {
-                    section.card.verdict {
-                        h2 { (verdict.heading) }
-                        @for line in &verdict.lines { p { (line) } }
-                    }
+                @for comparison in &found.comparisons { (finding(comparison)) }
+            }
+            p.muted { (rate(found)) }
+        }
+    }
+}
+
+fn finding(comparison: &Comparison) -> Markup {
+    html! {
+        section.card.verdict {
+            h2 { (comparison.b) " against " (comparison.a) ": " (comparison.overall) }
+            div.scroll { (PreEscaped(charts::forest_chart(comparison))) }
+            (shell::legend(&[
+                (Swatch::Dot(0), "throughput".to_owned()),
+                (Swatch::Dot(1), "speed by p99 latency".to_owned()),
+            ]))
+            details {
+                summary { "In words, size by size" }
+                @for point in &comparison.points {
+                    p { (format::bytes(point.buffer_bytes)) ": " (point.words) }
                 }
             }
         }
     }
+}
+
+/// How often such a page is wrong.
+fn rate(found: &Comparisons) -> String {
+    let rate = format::percent(found.error_rate);
+    let design = match found.design {
+        Design::Pairs => {
+            "The probes were measured in alternating runs, and pairs of runs are judged.".to_owned()
+        }
+        Design::Sessions => {
+            let drift = found.drift.map_or_else(
+                || "as repeated sessions show it".to_owned(),
+                |drift| format!("{} as stated", format::percent(drift)),
+            );
+            format!("Sessions are judged; the intervals hold what two of one stack may differ by, {drift}.")
+        }
+    };
+    format!(
+        "{design} Of such pages on stacks that do not differ, at most {rate} claim any difference: each of the {} \
+         intervals here is widened for that.",
+        found.judged
+    )
 }
 
 fn warnings(reports: &[Labelled<'_>]) -> Markup {

@@ -8,7 +8,8 @@ use crate::report::csv::points_tsv;
 use crate::report::format::{self, NOT_AVAILABLE};
 
 /// What is shown of throughput, latency and ratio; each begins with its mean.
-const FIGURES: [&str; 10] = ["mean", "95 %", "mean", "95 %", "p50", "p99", "p99.9", "max", "mean", "95 %"];
+const FIGURES: [&str; 11] =
+    ["mean", "95 %", "writes/s", "mean", "95 %", "p50", "p99", "p99.9", "max", "mean", "95 %"];
 
 /// Every point with its figures, and a button that copies them for a spreadsheet.
 pub(super) fn points(report: &ProbeReport) -> Markup {
@@ -31,7 +32,7 @@ pub(super) fn points(report: &ProbeReport) -> Markup {
                     tr {
                         th rowspan="2" scope="col" { "Buffer" }
                         @if fell_back { th.text rowspan="2" scope="col" { "Method" } }
-                        th.group colspan="2" scope="colgroup" { "Throughput" }
+                        th.group colspan="3" scope="colgroup" { "Throughput" }
                         th.group colspan="6" scope="colgroup" { "Latency of a write" }
                         th.group colspan="2" scope="colgroup" { "MB/s per ms" }
                         @if counted { th.group colspan="3" scope="colgroup" { "Device" } }
@@ -71,6 +72,7 @@ fn row(point: &Point, counted: bool) -> Markup {
     html! {
         td.first { (format::rate(throughput.mean)) }
         (quiet(&format::interval(throughput.mean, throughput.ci95)))
+        td { (format::number(point.writes_per_s())) }
         td.first { (format::seconds(latency.mean)) }
         (quiet(&format::interval(latency.mean, latency.ci95)))
         @for percentile in [latency.p50, latency.p99, latency.p999, Some(latency.max)] {

@@ -1,0 +1,86 @@
+//! `evenkeel probe A B ...`: several places in alternating runs, and whether they differ.
+
+use std::path::PathBuf;
+
+use evenkeel_measure::compare::{PAIRS_SCHEMA, Pairs, compare_pairs, comparisons_csv};
+use evenkeel_measure::probe::report::ProbeReport;
+use evenkeel_measure::probe::{HostTarget, Place, run_together};
+use evenkeel_measure::report::html;
+
+use super::text::{report_text, stack_line};
+use super::{choose_place, dry_run, listen, refuse_read_only, settings, signed};
+use crate::args::ProbeArgs;
+use crate::compare::{comparisons_text, judge};
+use crate::failure::Failure;
+use crate::outputs::Outputs;
+use crate::progress::ProbeProgress;
+use crate::stdout::say;
+
+/// Measures all paths, compares the first with each other, writes pairs.json, pairs.csv and pairs.html.
+pub(super) fn run(args: &ProbeArgs) -> Result<(), Failure> {
+    let only_alone =
+        [("--destroy", args.destroy.is_some()), ("--new-file", args.new_file), ("--matrix", args.matrix)];
+    if let Some((flag, _)) = only_alone.iter().find(|(_, given)| *given) {
+        return Err(Failure::Unusable(format!("{flag} is for a single PATH; name one, or leave it out")));
+    }
+    let places = args.paths.iter().map(|path| choose_place(args, path)).collect::<Result<Vec<Place>, _>>()?;
+    let settings = settings(args, &places[0])?;
+    if args.dry_run {
+        return places.iter().try_for_each(|place| dry_run(place, &settings));
+    }
+    let outputs = Outputs::choose("pairs", args.out.as_deref(), args.force)?;
+    let interrupt = listen()?;
+    places.iter().try_for_each(refuse_read_only)?;
+    let mut targets = Vec::new();
+    for place in places {
+        targets.push(HostTarget::new(place, &settings, interrupt.clone())?);
+    }
+    let stacks: Vec<_> = targets.iter().map(|target| target.stack().stack.clone()).collect();
+    let names = names(&args.paths);
+    for (name, stack) in names.iter().zip(&stacks) {
+        say(&format!("{name}: {}\n", stack_line(stack)))?;
+    }
+    let measured = {
+        let mut progress = ProbeProgress::new();
+        run_together(&settings, &mut targets, stacks, &interrupt, &mut progress)
+    };
+    drop(targets);
+    let probes: Vec<ProbeReport> = measured?.into_iter().map(signed).collect();
+    let labelled: Vec<(String, &ProbeReport)> = names.iter().cloned().zip(&probes).collect();
+    let comparison = compare_pairs(&labelled);
+    for (name, report) in &labelled {
+        say(&format!("\n{name}: {}", report_text(report, args.wide)))?;
+    }
+    say(&format!("\n{}", comparisons_text(&comparison)))?;
+
+    let unwritable =
+        |error: &dyn std::fmt::Display| Failure::Unusable(format!("cannot write the results: {error}"));
+    let page = html::comparison_page(&labelled, &comparison);
+    let csv = comparisons_csv(&comparison).map_err(|error| unwritable(&error))?;
+    let document = Pairs { schema: PAIRS_SCHEMA.to_owned(), names, probes, comparison };
+    let json = serde_json::to_string_pretty(&document).map_err(|error| unwritable(&error))?;
+    let written = outputs.write(&(json + "\n"), &csv, &page)?;
+    say(&format!("Wrote {}.\n", written.map(|path| path.display().to_string()).join(", ")))?;
+    judge(&document.comparison, args.fail_if_slower)
+}
+
+/// What to call each path: itself, with a number where it was named before.
+fn names(paths: &[PathBuf]) -> Vec<String> {
+    let name =
+        |(at, path): (usize, &PathBuf)| match paths[..at].iter().filter(|earlier| *earlier == path).count() {
+            0 => path.display().to_string(),
+            earlier => format!("{} ({})", path.display(), earlier + 1),
+        };
+    paths.iter().enumerate().map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_named_twice_has_two_names() {
+        let paths = ["a", "b", "a", "a"].map(PathBuf::from);
+        assert_eq!(names(&paths), ["a", "b", "a (2)", "a (3)"]);
+    }
+}
