@@ -142,8 +142,13 @@ impl StandardError {
         let (said, priority) = (standard_error::missing(lines), priority(Level::WARN));
         let before = if self.has_priority { format!("<{priority}>") } else { String::new() };
         let said = match self.is_json {
-            true => json!({ "level": "WARN", "event": "lines-missing", "count": lines, "message": said })
-                .to_string(),
+            true => {
+                let mut timestamp = String::new();
+                let _none_is_better_than_nothing = SystemTime.format_time(&mut Writer::new(&mut timestamp));
+                let (level, event) = ("WARN", "lines-missing");
+                json!({ "timestamp": timestamp, "level": level, "event": event, "count": lines, "message": said })
+                    .to_string()
+            }
             false => said,
         };
         before + &said

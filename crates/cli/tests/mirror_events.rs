@@ -4,11 +4,13 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::FileExt;
+use std::process::Stdio;
 
 use support::events::{count, is_in_state, lines_of, once, serve, stop};
 use support::load::{contents, write};
-use support::served::{Server, Volume, noise, patiently};
-use support::{Scene, says};
+use support::root::{programs, system};
+use support::served::{Ended, Server, Volume, noise, patiently};
+use support::{Scene, says, skip};
 
 const SIZE: usize = 32 << 20;
 
@@ -135,6 +137,36 @@ fn a_log_device_whose_server_is_killed_is_told_of_once() {
     says(&is_in_state(&scene, &server, "degraded", 1), &["degraded: log device 1 (", "lost "]);
     once(&server, "log-device-lost", "ERROR", &[]);
     stop(server);
+}
+
+#[test]
+fn a_member_that_fails_is_lost_whatever_it_says_of_itself() {
+    const NAME: &str = "a_member_that_fails_is_lost_whatever_it_says_of_itself";
+    if let Err(why) = programs(&["nbdkit"]) {
+        return skip(NAME, &why);
+    }
+    // One that shuts down says what a member is left out with for another reason.
+    for (errno, words) in [("EIO", "Input/output error"), ("ESHUTDOWN", "shutdown")] {
+        let scene = Scene::new();
+        let (socket, fails) = (scene.path("far"), scene.path("fails"));
+        let mut nbdkit = system("nbdkit");
+        nbdkit.args(["--foreground", "--unix"]).arg(&socket).args(["--filter=error", "memory", "64M"]);
+        nbdkit.arg(format!("error-pwrite={errno}")).arg("error-pwrite-rate=100%");
+        nbdkit.arg(format!("error-pwrite-file={}", fails.display()));
+        let _far = Ended(nbdkit.stderr(Stdio::null()).spawn().unwrap());
+        patiently("nbdkit", || socket.exists().then_some(()));
+        let uri = format!("nbd+unix:///?socket={}", socket.display());
+        let flags =
+            format!("--layout mirror --size 32m --log-size 16m --buffer 8m --member near --member {uri}");
+        let volume = Volume::create(&scene, &format!("{flags} --destroy {uri}"));
+        let server = serve(&volume, TURNS);
+        fs::write(&fails, "").unwrap();
+        write(&volume.socket(), 0, &noise(7, SIZE));
+        once(&server, "member-lost", "ERROR", &["member 1 (", &uri, "is lost: ", words]);
+        assert!(contents(&volume.socket()) == noise(7, SIZE));
+        is_in_state(&scene, &server, "degraded", 1);
+        stop(server);
+    }
 }
 
 /// Writes other bytes into the middle of a member, past its tables.

@@ -142,6 +142,23 @@ fn a_full_disk_below_is_told_once_and_why() {
     fs::remove_dir_all(volume.folder()).unwrap();
 }
 
+#[test]
+fn the_only_member_is_lost_with_its_server_and_that_is_told_once() {
+    let scene = Scene::new();
+    let command = scene.command("drive sata-2011 --size 64m --nbd unix:far");
+    let mut far = Server::start(scene.folder().to_owned(), scene.path("far-stderr"), command).ready();
+    let uri = format!("nbd+unix:///?socket={}", scene.path("far").display());
+    let volume = Volume::create(&scene, &format!("{FLAGS} --member {uri} --destroy {uri}"));
+    let mut server = serve(&volume, "");
+    write(&volume.socket(), 0, b"here");
+    far.kill();
+    once(&server, "read-only", "ERROR", &["takes no writes any more", &uri, "the member is lost"]);
+    says(&is_in_state(&scene, &server, "read-only", 1), &["the member is lost"]);
+    server.signal("TERM");
+    assert_eq!(server.exit_code(), Some(1));
+    assert_eq!(lines_of(&server, "read-only").len(), 1);
+}
+
 /// Changes the pages of the file at `path` that hold these bytes.
 fn damage(path: &Path, pages: &[&[u8]]) {
     let held = fs::read(path).unwrap();

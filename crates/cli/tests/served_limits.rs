@@ -158,14 +158,14 @@ fn messages_that_nobody_takes_do_not_end_it() {
 /// With a line for each client that breaks the protocol.
 const DEBUG: &str = "serve disk --log-level debug";
 
-#[test]
-fn messages_that_nobody_reads_do_not_keep_it_from_work() {
+/// What a server says on standard error, in this format, when somebody reads again.
+fn said_late(format: &str) -> Vec<String> {
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);
     let (mut reader, writer) = std::io::pipe().unwrap();
     fill(&writer);
-    let mut server =
-        Server::start_with(volume.folder(), scene.path("stderr"), scene.command(DEBUG), writer).ready();
+    let command = scene.command(&format!("{DEBUG} --log-format {format}"));
+    let mut server = Server::start_with(volume.folder(), scene.path("stderr"), command, writer).ready();
     for number in 0..3 {
         UnixStream::connect(volume.socket()).unwrap().write_all(&[0xff; 1000]).unwrap();
         patiently("the end of the rude one", || (server.status().server.connections == 0).then_some(()));
@@ -180,10 +180,23 @@ fn messages_that_nobody_reads_do_not_keep_it_from_work() {
     let mut told = Vec::new();
     reader.read_to_end(&mut told).unwrap();
     let told = String::from_utf8_lossy(&told);
-    // Besides those of the three, it said that it starts and that it is ready.
-    let (_, rest) = told.split_once("5 lines are missing here\n").unwrap_or_else(|| panic!("{told}"));
-    says(rest.lines().next().unwrap(), &["DEBUG client-failed: a connection ended"]);
-    says(rest, &["stopping: ", "stopped: "]);
+    told.trim_start_matches('.').lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn messages_that_nobody_reads_do_not_keep_it_from_work() {
+    // Besides those of three clients, it said that it starts and that it is ready.
+    let text = said_late("text");
+    let [missing, client, rest @ ..] = &text[..] else { panic!("{text:?}") };
+    assert_eq!(missing, "5 lines are missing here");
+    says(client, &["DEBUG client-failed: a connection ended"]);
+    says(&rest.join("\n"), &[" stopping: ", " stopped: "]);
+    let documents = said_late("json");
+    let read = |line: &String| -> serde_json::Value { serde_json::from_str(line).unwrap() };
+    let documents: Vec<_> = documents.iter().map(read).collect();
+    assert_eq!((&documents[0]["event"], &documents[0]["count"]), (&"lines-missing".into(), &5.into()));
+    assert!(documents.iter().all(|document| document["timestamp"].is_string()), "{documents:?}");
+    assert_eq!(documents[1]["event"], "client-failed");
 }
 
 #[test]

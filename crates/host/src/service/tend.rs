@@ -107,10 +107,8 @@ impl Tended {
             loop {
                 env.sleep(LOOK_NS).await;
                 let (now_ns, members) = (env.now_ns(), mirror.ring.members());
-                let before = slow.borrow().slow(now_ns);
-                slow.borrow_mut().look(now_ns, &members);
-                let after = slow.borrow().slow(now_ns);
-                tell_slow(&told, &before, &after, &members);
+                let changed = slow.borrow_mut().look(now_ns, &members);
+                tell_slow(&told, &changed, &members);
             }
         });
         if let Some(every_s) = scrub.every_s {
@@ -137,12 +135,9 @@ impl Tended {
 }
 
 /// Tells of members that have become slow, and of those that are not any more.
-fn tell_slow(watcher: &Watcher, before: &[bool], after: &[bool], members: &[MemberStatus]) {
-    for (place, (&is_slow, member)) in after.iter().zip(members).enumerate() {
-        if before.get(place).copied().unwrap_or(false) == is_slow {
-            continue;
-        }
-        let ((name, about), drains) = (watcher.member(place), member.drain_bytes_per_s >> 10);
+fn tell_slow(watcher: &Watcher, changed: &[(usize, bool)], members: &[MemberStatus]) {
+    for &(place, is_slow) in changed {
+        let ((name, about), drains) = (watcher.member(place), members[place].drain_bytes_per_s >> 10);
         let (kind, what) = match is_slow {
             true => (Kind::MemberSlow, "has taken less than half of what the others take for a minute"),
             false => (Kind::MemberSlowEnded, "is not slower than the others any more, or takes no part"),
@@ -200,11 +195,14 @@ struct Slowness {
     since_ns: Vec<Option<u64>>,
     /// What each one took at the last look: bytes ever, and a second.
     seen: Vec<(u64, u64)>,
+    /// What was said of each one at the last look.
+    said: Vec<bool>,
 }
 
 impl Slowness {
-    /// Compares the members that had something to write since the last look; of others nothing new is known.
-    fn look(&mut self, now_ns: u64, members: &[MemberStatus]) {
+    /// Compares the members that had something to write since the last look; of others nothing new is known. Of which of
+    /// them it is another answer now whether they are slow, and which.
+    fn look(&mut self, now_ns: u64, members: &[MemberStatus]) -> Vec<(usize, bool)> {
         self.since_ns.resize(members.len(), None);
         self.seen.resize(members.len(), (0, 0));
         let drains =
@@ -227,6 +225,10 @@ impl Slowness {
                 .is_some_and(|&median| (member.drain_bytes_per_s as f64) < median as f64 * SLOW_SHARE);
             self.since_ns[place] = if is_slow { self.since_ns[place].or(Some(now_ns)) } else { None };
         }
+        let slow = self.slow(now_ns);
+        let said = std::mem::replace(&mut self.said, slow.clone());
+        let was_slow = |place: usize| said.get(place).copied().unwrap_or(false);
+        slow.into_iter().enumerate().filter(|(place, is_slow)| was_slow(*place) != *is_slow).collect()
     }
 
     fn slow(&self, now_ns: u64) -> Vec<bool> {
@@ -291,6 +293,17 @@ mod tests {
         let out = MemberStatus { standing: Standing::Out, ..member(10, 2) };
         slowness.look(2 * SLOW_FOR_NS, &[member(100, 2), out]);
         assert_eq!(slowness.slow(2 * SLOW_FOR_NS), [false; 2]);
+    }
+
+    #[test]
+    fn that_a_member_is_slow_is_told_when_it_begins_and_when_it_ends() {
+        let (mut slowness, mut told) = (Slowness::default(), Vec::new());
+        for look in 1..=30 {
+            let drain = if look < 20 { 10 } else { 100 };
+            let changed = slowness.look(look * LOOK_NS, &[member(100, look), member(drain, look)]);
+            told.extend(changed.into_iter().map(|(place, is_slow)| (look, place, is_slow)));
+        }
+        assert_eq!(told, [(13, 1, true), (20, 1, false)]);
     }
 
     #[test]

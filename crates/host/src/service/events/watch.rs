@@ -10,17 +10,16 @@ use std::rc::Rc;
 
 use evenkeel_engine::device::{Device, Extent};
 use evenkeel_engine::env::Env;
-use evenkeel_engine::error::Error;
+use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::events::{Event, Events};
 use evenkeel_engine::format::PAGE_BYTES;
 use evenkeel_engine::logs::LogStanding;
 use evenkeel_engine::ring::Standing;
-use rustix::io::Errno;
 
 use super::{About, Kind, Reporter};
 use crate::event_loop::Loop;
 use crate::service::Told;
-use crate::volume::mirror::{Mirror, MirrorMember};
+use crate::volume::mirror::{Mirror, MirrorMember, is_no_loss};
 use crate::volume::replace::Slot;
 use crate::volume::{Held, OpenVolume};
 
@@ -189,7 +188,7 @@ impl Watcher {
             Event::RebuildEnded { place } => self.rebuild_ended(place, now_ns),
             Event::MemberLost { place, error, was_rebuilding } => {
                 self.seen.borrow_mut().rebuilds.remove(&place);
-                self.member_lost(place, error.errno, was_rebuilding, now_ns);
+                self.member_lost(place, &error, was_rebuilding, now_ns);
             }
             Event::LogDeviceLost { place, error } => {
                 self.seen.borrow_mut().since_ns.insert(Slot::Log(place), now_ns);
@@ -250,10 +249,10 @@ impl Watcher {
         }
     }
 
-    fn member_lost(&self, place: usize, errno: i32, was_rebuilding: bool, now_ns: u64) {
+    fn member_lost(&self, place: usize, error: &DeviceError, was_rebuilding: bool, now_ns: u64) {
         let (name, about) = self.member(place);
         // Left out by this side: for a stop, or for another one in its place, whose rebuild is told.
-        if errno == Errno::SHUTDOWN.raw_os_error() {
+        if is_no_loss(error) {
             if was_rebuilding && self.seen.borrow().stopping {
                 let message =
                     format!("rebuild of {name} stops with the server; the next start begins it anew");
@@ -263,7 +262,7 @@ impl Watcher {
         }
         self.seen.borrow_mut().since_ns.insert(Slot::Member(place), now_ns);
         let why = self.members().into_iter().nth(place).and_then(|member| member.why);
-        let why = why.unwrap_or_else(|| std::io::Error::from_raw_os_error(errno).to_string());
+        let why = why.unwrap_or_else(|| error.to_string());
         let (kind, message) = match was_rebuilding {
             true => (Kind::RebuildFailed, format!("rebuild of {name} failed: {why}")),
             false => (Kind::MemberLost, format!("{name} is lost: {why}")),

@@ -227,7 +227,7 @@ impl Mirror {
     pub(super) fn stop(&self) {
         for (place, member) in self.ring.members().iter().enumerate() {
             if matches!(member.standing, Standing::Rebuilding { .. }) {
-                self.ring.leave_out(place, DeviceError { doing: "rebuild a member", errno: shutdown() });
+                self.ring.leave_out(place, DeviceError { doing: STOPPED, errno: shutdown() });
             }
         }
     }
@@ -330,7 +330,7 @@ impl Mirror {
             let drive = Some(Rc::clone(drive.drive()));
             *entry = Entry { place: new.clone(), why: None, generation, drive };
         }
-        self.ring.leave_out(place, DeviceError { doing: "be replaced", errno: shutdown() });
+        self.ring.leave_out(place, DeviceError { doing: REPLACED, errno: shutdown() });
         // What it alone had of the log goes home first: what it holds may be overwritten now.
         let began_ns = self.event_loop.now_ns();
         while self.logs.wants_checkpoint() {
@@ -375,6 +375,18 @@ const TAKEN_HOME_MAX_NS: u64 = 60_000_000_000;
 
 /// Between two looks at that.
 const TAKEN_HOME_LOOK_NS: u64 = 10_000_000;
+
+/// What a member that another takes the place of is left out for.
+const REPLACED: &str = "be replaced";
+
+/// What a member that is being rebuilt is left out for where the volume is closed.
+const STOPPED: &str = "rebuild a member";
+
+/// Whether a member was left out with this by its own volume, and did not fail. A server of one may say of itself that it
+/// shuts down, too.
+pub(crate) fn is_no_loss(error: &DeviceError) -> bool {
+    error.errno == shutdown() && [REPLACED, STOPPED].contains(&error.doing)
+}
 
 /// Cannot send after shutdown, as in errno(3).
 fn shutdown() -> i32 {
