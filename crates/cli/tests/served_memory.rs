@@ -70,6 +70,62 @@ fn load(event_loop: &EventLoop, volume: &Volume<'_>, len: usize, writes: bool) {
     });
 }
 
+/// Sixteen clients, each with one request after the other, of any size that a request may have: reads, and writes of
+/// which some are durable.
+fn mixed_load(event_loop: &EventLoop, volume: &Volume<'_>) {
+    const CLIENTS: u64 = 16;
+    const REQUESTS: usize = 8;
+    let env = event_loop.handle();
+    let bytes = Rc::new(noise(9, 33 << 20));
+    let working = Rc::new(Cell::new(CLIENTS));
+    event_loop.block_on(async {
+        for number in 0..CLIENTS {
+            let client = connect(&env, &volume.socket()).await;
+            let (bytes, working) = (Rc::clone(&bytes), Rc::clone(&working));
+            let mut chance = Chance(number);
+            env.spawn(async move {
+                let mut into = vec![0; 32 << 20];
+                for _ in 0..REQUESTS {
+                    // One alone has the largest: a client does not wait for ever for an answer.
+                    let len = 4096 << chance.below(if number < 1 { 14 } else { 12 });
+                    let offset = chance.below(SIZE - len as u64 + 1) / 4096 * 4096;
+                    let start = chance.below(1 << 20) as usize;
+                    match chance.below(5) {
+                        0 => client.read(offset, &mut into[..len]).await,
+                        1 => client.write(offset, &bytes[start..start + len], Durability::Durable).await,
+                        _ => client.write(offset, &bytes[start..start + len], Durability::Buffered).await,
+                    }
+                    .unwrap();
+                }
+                working.set(working.get() - 1);
+            });
+        }
+        while working.get() > 0 {
+            env.sleep(1_000_000).await;
+        }
+    });
+}
+
+#[test]
+fn a_mirror_takes_no_more_though_its_members_wait_for_their_turns() {
+    // Where writes take no time: then as much as may wait does.
+    let scene = Scene::in_memory().unwrap_or_else(Scene::new);
+    let volume = Volume::create(
+        &scene,
+        "--size 256m --buffer 64m --log-size 64m --layout mirror --member disk/a --member disk/b --member disk/c",
+    );
+    let server = volume.serve("--cache 64m --turn 200ms");
+    let event_loop = EventLoop::new(Backend::Auto).unwrap();
+    mixed_load(&event_loop, &volume);
+    let status = server.status();
+    let occupancy = &status.occupancy;
+    assert!(occupancy.pages_peak_bytes <= occupancy.pages_max_bytes, "{occupancy:?}");
+    let configured = memory(&status, "RssShmem:") + occupancy.pages_peak_bytes;
+    let rest = memory(&status, "VmHWM:") - memory(&status, "RssFile:") - configured;
+    assert!(rest < REST_MAX_BYTES, "{rest} bytes beside buffer and pages: {occupancy:?}");
+    server.stop();
+}
+
 #[test]
 fn memory_stays_within_what_was_given_with_2048_requests_in_flight() {
     let scene = Scene::new();

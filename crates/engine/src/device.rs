@@ -111,6 +111,22 @@ pub trait Device: 'static {
         durability: Durability,
     ) -> impl Future<Output = Result<(), DeviceError>>;
 
+    /// As [`Self::write`], of bytes that lie in several places. A device whose writes may have to wait holds no copy of
+    /// them meanwhile.
+    fn write_parts(
+        &self,
+        offset: u64,
+        parts: &[&[u8]],
+        durability: Durability,
+    ) -> impl Future<Output = Result<(), DeviceError>> {
+        async move {
+            match parts {
+                [whole] => self.write(offset, whole, durability).await,
+                _ => self.write(offset, &parts.concat(), durability).await,
+            }
+        }
+    }
+
     /// Makes completed writes durable.
     fn flush(&self, scope: FlushScope<'_>) -> impl Future<Output = Result<(), DeviceError>>;
 

@@ -53,6 +53,15 @@ impl<A: Device, B: Device> Device for Either<A, B> {
         of_either!(self, it => it.write(offset, bytes, durability).await)
     }
 
+    async fn write_parts(
+        &self,
+        offset: u64,
+        parts: &[&[u8]],
+        durability: Durability,
+    ) -> Result<(), DeviceError> {
+        of_either!(self, it => it.write_parts(offset, parts, durability).await)
+    }
+
     async fn flush(&self, scope: FlushScope<'_>) -> Result<(), DeviceError> {
         of_either!(self, it => it.flush(scope).await)
     }

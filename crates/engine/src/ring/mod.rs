@@ -582,7 +582,16 @@ impl<E: Env, M: Device> Device for Ring<E, M> {
     }
 
     async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
-        self.0.write(offset, bytes).await?;
+        self.write_parts(offset, &[bytes], durability).await
+    }
+
+    async fn write_parts(
+        &self,
+        offset: u64,
+        parts: &[&[u8]],
+        durability: Durability,
+    ) -> Result<(), DeviceError> {
+        self.0.write(offset, parts).await?;
         match durability {
             Durability::Buffered => Ok(()),
             Durability::Durable => self.0.flush().await,

@@ -17,14 +17,15 @@ use crate::planted::{Bug, is_planted};
 /// What a member is asked.
 #[derive(Clone, Copy)]
 enum Change<'a> {
-    Write(&'a [u8]),
+    Write(&'a [&'a [u8]]),
     Discard,
 }
 
 impl<E: Env, M: Device> Inner<E, M> {
     /// Writes to every member that takes part, each in its turn; ends when all have it.
-    pub(super) async fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
-        self.change(Extent::new(offset, bytes.len() as u64), Change::Write(bytes)).await
+    pub(super) async fn write(&self, offset: u64, parts: &[&[u8]]) -> Result<(), DeviceError> {
+        let len = parts.iter().map(|part| part.len() as u64).sum();
+        self.change(Extent::new(offset, len), Change::Write(parts)).await
     }
 
     /// Discards on every member that takes part, each in its turn.
@@ -80,9 +81,9 @@ impl<E: Env, M: Device> Inner<E, M> {
         let member = &self.members[place];
         let offset = extent.offset + self.data_offset();
         match change {
-            Change::Write(bytes) => {
+            Change::Write(parts) => {
                 let busy = self.busy(place);
-                self.limited(device.write(offset, bytes, Durability::Buffered)).await?;
+                self.limited(device.write_parts(offset, parts, Durability::Buffered)).await?;
                 busy.took(extent.len);
                 member.written_bytes.set(member.written_bytes.get() + extent.len);
             }
@@ -201,7 +202,7 @@ impl<E: Env, M: Device> Ring<E, M> {
                 async move {
                     if ticket.turn().await && copy.begin() {
                         if inner.lacks(place, offset, bytes).await {
-                            inner.change_or_leave_out(place, extent, Change::Write(bytes)).await;
+                            inner.change_or_leave_out(place, extent, Change::Write(&[bytes])).await;
                         }
                         copy.end();
                     }
@@ -227,7 +228,7 @@ impl<E: Env, M: Device> Ring<E, M> {
         let ticket = inner.members[place].gate.enqueue(0, copy.copying.extent.len);
         let mut copied = Ok(());
         if ticket.turn().await && copy.begin() {
-            copied = inner.change_device(device, place, copy.copying.extent, Change::Write(bytes)).await;
+            copied = inner.change_device(device, place, copy.copying.extent, Change::Write(&[bytes])).await;
             copy.end();
         }
         ticket.done();

@@ -360,14 +360,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         {
             let bytes = match run {
                 [page] if is_planted(Bug::YieldTakesChanged) && self.home.is_known(page.page) => {
-                    Outbound::Run(self.home.with_page(page.page, |bytes| bytes.to_vec()))
+                    Outbound::Bytes(self.home.with_page(page.page, |bytes| bytes.to_vec()))
                 }
-                [page] => Outbound::Page(Rc::clone(&page.bytes)),
-                _ => {
-                    let mut bytes = Vec::with_capacity(run.len() * PAGE);
-                    run.iter().for_each(|page| bytes.extend_from_slice(&page.bytes[..]));
-                    Outbound::Run(bytes)
-                }
+                run => Outbound::Pages(run.iter().map(|page| Rc::clone(&page.bytes)).collect()),
             };
             add(&self.counters.home_bytes, run.len() as u64 * PAGE_BYTES);
             writes.begin(self.home.layout.page_offset(run[0].page), bytes).await;

@@ -13,20 +13,30 @@ use crate::notify::Notify;
 
 /// What one write takes home.
 pub(super) enum Outbound {
-    Page(PageBytes),
+    /// Neighbours. A ring's members may take them long after: they are not copied for that.
+    Pages(Vec<PageBytes>),
     Table(TableBytes),
-    Run(Vec<u8>),
+    Bytes(Vec<u8>),
     /// A page without contents, whose place is given back.
     Nothing,
 }
 
 impl Outbound {
-    fn bytes(&self) -> &[u8] {
+    fn parts(&self) -> Vec<&[u8]> {
         match self {
-            Self::Page(page) => &page[..],
-            Self::Table(page) => &page[..],
-            Self::Run(run) => run,
-            Self::Nothing => &[],
+            Self::Pages(pages) => pages.iter().map(|page| &page[..]).collect(),
+            Self::Table(page) => vec![&page[..]],
+            Self::Bytes(bytes) => vec![bytes],
+            Self::Nothing => Vec::new(),
+        }
+    }
+
+    fn len(&self) -> u64 {
+        match self {
+            Self::Pages(pages) => pages.len() as u64 * PAGE_BYTES,
+            Self::Table(page) => page.len() as u64,
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Nothing => 0,
         }
     }
 }
@@ -52,7 +62,7 @@ impl<'a, E: Env, A: Arena, H: Device, L: Device> HomeWrites<'a, E, A, H, L> {
 
     /// Begins a write once there is a place for it; after a failure none is begun.
     pub(super) async fn begin(&self, offset: u64, bytes: Outbound) {
-        let len = bytes.bytes().len() as u64;
+        let len = bytes.len();
         self.state.changed.until(|| self.has_place(len).then_some(())).await;
         if self.state.failure.borrow().is_some() {
             return;
@@ -63,7 +73,7 @@ impl<'a, E: Env, A: Arena, H: Device, L: Device> HomeWrites<'a, E, A, H, L> {
         self.inner.env.spawn(async move {
             let written = match &bytes {
                 Outbound::Nothing => device.discard(Extent::new(offset, PAGE_BYTES)).await,
-                bytes => device.write(offset, bytes.bytes(), Durability::Buffered).await,
+                bytes => device.write_parts(offset, &bytes.parts(), Durability::Buffered).await,
             };
             if let Err(error) = written {
                 state.failure.borrow_mut().get_or_insert(error.into());

@@ -188,7 +188,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
                 }
                 add(&self.counters.table_bytes, bytes.len() as u64);
                 add(&self.counters.root_bytes, bytes.len() as u64);
-                writes.begin(zone.offset + start * PAGE_BYTES, Outbound::Run(bytes)).await;
+                writes.begin(zone.offset + start * PAGE_BYTES, Outbound::Bytes(bytes)).await;
             }
         }
     }

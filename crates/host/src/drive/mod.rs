@@ -387,6 +387,33 @@ impl Device for FileDrive {
         written.map_err(|error| Self::failed(&error, doing))
     }
 
+    async fn write_parts(
+        &self,
+        offset: u64,
+        parts: &[&[u8]],
+        durability: Durability,
+    ) -> Result<(), DeviceError> {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        if parts.len() < 2 || len > PIECE_MAX_BYTES || durability == Durability::Durable {
+            return match parts {
+                [whole] => self.write(offset, whole, durability).await,
+                _ => self.write(offset, &parts.concat(), durability).await,
+            };
+        }
+        let doing = self.0.doing.write;
+        self.check(Extent::new(offset, len as u64), doing)?;
+        let mut piece = self.0.pool.take(len).await;
+        let mut rest = &mut piece[..];
+        for part in parts {
+            let (now, later) = rest.split_at_mut(part.len());
+            now.copy_from_slice(part);
+            rest = later;
+        }
+        let transfer = self.0.event_loop.begin_write(&self.0.file, piece, 0..len, offset, Sync::No);
+        let written = self.finish_write(Pending { transfer, offset, len }, Sync::No).await;
+        written.map_err(|error| Self::failed(&error, doing))
+    }
+
     async fn flush(&self, scope: FlushScope<'_>) -> Result<(), DeviceError> {
         if matches!(scope, FlushScope::Ranges([])) {
             return Ok(());

@@ -359,6 +359,18 @@ impl Device for MemberDrive {
         }
     }
 
+    async fn write_parts(
+        &self,
+        offset: u64,
+        parts: &[&[u8]],
+        durability: Durability,
+    ) -> Result<(), DeviceError> {
+        match self {
+            Self::File(drive) => drive.write_parts(offset, parts, durability).await,
+            Self::Nbd(drive) => drive.write_parts(offset, parts, durability).await,
+        }
+    }
+
     async fn flush(&self, scope: FlushScope<'_>) -> Result<(), DeviceError> {
         match self {
             Self::File(drive) => drive.flush(scope).await,

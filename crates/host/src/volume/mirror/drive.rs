@@ -64,6 +64,15 @@ impl Device for MirrorDrive {
         self.drive.write(offset, bytes, durability).await
     }
 
+    async fn write_parts(
+        &self,
+        offset: u64,
+        parts: &[&[u8]],
+        durability: Durability,
+    ) -> Result<(), DeviceError> {
+        self.drive.write_parts(offset, parts, durability).await
+    }
+
     async fn flush(&self, scope: FlushScope<'_>) -> Result<(), DeviceError> {
         self.drive.flush(scope).await
     }

@@ -494,6 +494,9 @@ enum Opened {
     Mistake(PathError),
 }
 
+/// Memory of each drive for transfers: there are many of them, and few have much to do at once.
+const POOL_BYTES: usize = 2 << 20;
+
 async fn open_one(
     event_loop: &Loop,
     folder: &Path,
@@ -510,6 +513,7 @@ async fn open_one(
         let why = format!("it is {kind}; have {FILE_NAME} name a file, a block device or an export there");
         return Opened::Mistake(PathError::new(path, "cannot hold a member", io::Error::other(why)));
     }
+    let options = DriveOptions { pool_bytes: POOL_BYTES, ..options };
     let drive = async { Some(MemberDrive::open(event_loop, &place, options, purpose).await) };
     let silence = async {
         event_loop.sleep(limit_ns).await;
