@@ -47,6 +47,7 @@ const NEEDS: &[Need] = &[
     Need { package: "openssl", program: "openssl", tests: "those of TLS with other people's clients" },
     Need { package: "fuse3", program: "fusermount3", tests: "those of file systems on a volume" },
     Need { package: "qemu-utils", program: "qemu-io", tests: "those with qemu-img and qemu-io" },
+    Need { package: "prometheus", program: "promtool", tests: "those of alert rules and of the dashboard" },
     // Its own programs are in no PATH; this one comes with them.
     Need { package: "postgresql", program: "pg_ctlcluster", tests: "those with PostgreSQL" },
 ];

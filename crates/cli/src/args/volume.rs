@@ -199,6 +199,7 @@ Examples:
   nbdfuse mnt/disk --unix disk/nbd.sock &           as a file, for mkfs and a loop device
   qemu-img convert -n image.qcow2 'nbd+unix:///?socket=disk/nbd.sock'
   evenkeel serve disk --nbd tcp:0.0.0.0:10809 --tls /etc/pki/nbd --metrics 127.0.0.1:9100
+  evenkeel serve disk --log-format json 2>>events   what happens, for programs
 
 Exit status: 0 everything is durable and home, 1 the volume failed and says why, 2 wrong usage or a volume that
 cannot be opened, 130 ended at once: the next start goes on where this one was.";
@@ -276,7 +277,8 @@ Examples:
   evenkeel status disk
   evenkeel status disk --json | jq .occupancy
 
-Exit status: 0 it is well, 1 it failed, lacks a member or log device, rebuilds one, or is not being served, 2 no volume.")]
+Exit status: 0 it is well, 1 it failed, found pages that are damaged in every copy, lacks a member or log device, rebuilds
+one, or is not being served, 2 no volume.")]
 pub(crate) struct StatusArgs {
     /// The volume's folder
     #[arg(value_name = "VOL")]
