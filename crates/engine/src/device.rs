@@ -84,7 +84,7 @@ pub enum FlushScope<'a> {
 
 /// A block device. Calls may be made concurrently; those on overlapping ranges take effect in some order.
 pub trait Device: 'static {
-    /// Size and promises. They do not change.
+    /// Size and promises. They do not change, but for [`Self::enlarge`].
     fn geometry(&self) -> Geometry;
 
     /// Fills `into` from `offset`, from the medium: not from what a system keeps of it in memory.
@@ -129,6 +129,16 @@ pub trait Device: 'static {
 
     /// Makes completed writes durable.
     fn flush(&self, scope: FlushScope<'_>) -> impl Future<Output = Result<(), DeviceError>>;
+
+    /// Offers `size_bytes` from now on, more than before: whoever provides it has made the room, of which the contents
+    /// are not defined. What it keeps in several copies has that room in all of them, or in none. It may offer even more.
+    fn enlarge(&self, size_bytes: u64) -> impl Future<Output = Result<(), Error>> {
+        let is_large_enough = self.geometry().size_bytes >= size_bytes;
+        ready(match is_large_enough {
+            true => Ok(()),
+            false => Err(Error::Unusable(format!("the home device has less than {size_bytes} bytes"))),
+        })
+    }
 
     /// Tells that the contents of `extent` are no longer needed; what a read finds there is not defined.
     fn discard(&self, extent: Extent) -> impl Future<Output = Result<(), DeviceError>>;
@@ -276,6 +286,8 @@ pub struct Remembered {
     pub volume: u64,
     /// The generation of the newest superblock that was found.
     pub superblock: u64,
+    /// Bytes of this device that the volume knows of.
+    pub home_bytes: u64,
     /// The state of the device that this one holds.
     pub state: DeviceState,
 }

@@ -66,6 +66,10 @@ impl<A: Device, B: Device> Device for Either<A, B> {
         of_either!(self, it => it.flush(scope).await)
     }
 
+    async fn enlarge(&self, size_bytes: u64) -> Result<(), Error> {
+        of_either!(self, it => it.enlarge(size_bytes).await)
+    }
+
     async fn discard(&self, extent: Extent) -> Result<(), DeviceError> {
         of_either!(self, it => it.discard(extent).await)
     }

@@ -35,6 +35,12 @@ impl Bug {
 }
 
 bugs! {
+    /// A run of pages that goes home in one piece may go on into another segment.
+    RunAcrossSegments = "run-across-segments",
+    /// A superblock names the root of a volume that has grown before that is durable.
+    GrowthUnflushed = "growth-unflushed",
+    /// Pages are served before the superblock that names them is durable.
+    GrowthServedEarly = "growth-served-early",
     /// Bytes that a read already shows are taken for durable.
     EqualIsDurable = "equal-is-durable",
     /// A write is compared with the durable bytes though the buffer holds newer ones.

@@ -21,6 +21,13 @@ pub struct SparseBytes {
 }
 
 impl SparseBytes {
+    /// Zeros come behind the end, up to `size_bytes`.
+    pub fn enlarge(&mut self, size_bytes: u64) {
+        assert!(size_bytes >= self.size_bytes, "nothing is cut off");
+        self.size_bytes = size_bytes;
+        self.chunks.resize(size_bytes.div_ceil(CHUNK_BYTES as u64) as usize, None);
+    }
+
     /// `size_bytes` zeros.
     pub fn new(size_bytes: u64) -> Self {
         let chunks = size_bytes.div_ceil(CHUNK_BYTES as u64) as usize;

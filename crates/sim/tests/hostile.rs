@@ -132,7 +132,7 @@ fn what_a_device_held_before_is_nothing_to_a_new_volume() {
         let mut machine = Machine::new(plan, 1);
         let layout = plan.layout();
         machine.live_whole(async |life| {
-            for zone in [layout.table, layout.data] {
+            for zone in [layout.segments[0].table, layout.segments[0].data] {
                 let old = vec![0xA5; zone.len as usize];
                 life.home.write(zone.offset, &old, Durability::Durable).await.unwrap();
             }
@@ -158,7 +158,7 @@ fn a_large_write_to_new_pages_that_a_cut_met_uncovers_nothing_that_a_device_held
         let mut plan = Plan::of_pages(PAGES);
         plan.open.journaling = journaling;
         let mut machine = Machine::new(plan, 1);
-        let data = plan.layout().data;
+        let data = plan.layout().segments[0].data;
         machine.live_whole(async |life| {
             let old = vec![0xA5; data.len as usize];
             life.home.write(data.offset, &old, Durability::Durable).await.unwrap();

@@ -4,21 +4,25 @@
 //! generation before it. The valid copy of the highest generation counts.
 //!
 //! Version 2 holds a sum of each piece of the root ([`RootSums`]), version 1 one of all of it. Version 1 is read, and
-//! replaced by the first superblock of the next opening. A newer version is no superblock to this one, and known by its
-//! number.
+//! replaced by the first superblock of the next opening. Version 3 is that of a volume that has grown: as 2, with the
+//! sizes before. A newer version is no superblock to this one, and known by its number.
 
 use std::ops::RangeInclusive;
 
 use twox_hash::XxHash3_64;
 
+use super::layout::{GROWTHS_MAX, Layout, Size, SizesBefore};
 use super::root::{ROOT_PIECES_MAX, RootSums};
 use super::{Fields, PAGE, PAGE_BYTES};
 use crate::device::{DeviceState, Remembered};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"evenkeel");
 
-/// Version of every format in this module's parent.
+/// The version of a volume that never grew.
 const VERSION: u64 = 2;
+
+/// The version of one that did.
+const VERSION_GROWN: u64 = 3;
 
 /// The version whose superblock has one sum of the whole root.
 const VERSION_OF_WHOLE_SUM: u64 = 1;
@@ -74,18 +78,44 @@ pub struct Superblock {
     pub acknowledged: u64,
     /// What the home device wants remembered of it; zeros where it wants nothing.
     pub home_state: DeviceState,
+    /// The sizes that the volume had before it grew.
+    pub sizes_before: SizesBefore,
 }
 
 impl Superblock {
     /// What it tells a device of the volume.
     pub fn remembered(&self) -> Remembered {
-        Remembered { volume: self.volume, superblock: self.generation, state: self.home_state }
+        let Self { volume, generation, home_bytes, home_state, .. } = *self;
+        Remembered { volume, superblock: generation, home_bytes, state: home_state }
+    }
+
+    /// It has another size, and had this one before.
+    ///
+    /// # Panics
+    ///
+    /// If it has grown too often.
+    pub fn grow(&mut self, size: Size) {
+        let now = Size { pages: self.pages, home_bytes: self.home_bytes };
+        self.sizes_before = self.sizes_before.and(now).expect("whoever makes it grow has counted");
+        (self.pages, self.home_bytes) = (size.pages, size.home_bytes);
+    }
+
+    /// Where the zones of the volume lie; `None` where its numbers are those of no volume.
+    pub fn layout(&self) -> Option<Layout> {
+        let size = Size { pages: self.pages, home_bytes: self.home_bytes };
+        Layout::of(size, &self.sizes_before, self.log_bytes, self.separate_log)
+            .filter(|layout| layout.log.len == self.log_bytes)
     }
 
     /// One page that holds it.
     pub fn encode(&self) -> [u8; PAGE] {
         let mut page = [0; PAGE];
-        let version = if self.whole_root_sum.is_some() { VERSION_OF_WHOLE_SUM } else { VERSION };
+        let before = self.sizes_before.as_slice();
+        let version = match self.whole_root_sum {
+            Some(_) => VERSION_OF_WHOLE_SUM,
+            None if before.is_empty() => VERSION,
+            None => VERSION_GROWN,
+        };
         let words = [
             MAGIC,
             0,
@@ -106,7 +136,10 @@ impl Superblock {
             u64::from(self.log_sector_bytes),
             self.acknowledged,
         ];
-        let words = words.into_iter().chain(self.home_state.0).chain([self.epoch_sequence]);
+        let grown = std::iter::once(before.len() as u64)
+            .chain(before.iter().flat_map(|size| [size.pages, size.home_bytes]))
+            .filter(|_| !before.is_empty());
+        let words = words.into_iter().chain(self.home_state.0).chain([self.epoch_sequence]).chain(grown);
         for (place, word) in page.chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
         }
@@ -120,24 +153,24 @@ impl Superblock {
 
     /// The version of the superblock in a page, where it is whole and newer than any that this program knows.
     pub fn newer_version(page: &[u8]) -> Option<u64> {
-        whole(page)?.u64().filter(|&version| version > VERSION)
+        whole(page)?.u64().filter(|&version| version > VERSION_GROWN)
     }
 
     /// The newest version that this program knows.
     pub const fn newest_version() -> u64 {
-        VERSION
+        VERSION_GROWN
     }
 
     /// The superblock in a page; `None` where there is none that is whole.
     pub fn decode(page: &[u8]) -> Option<Self> {
         let mut fields = whole(page)?;
         let version = fields.u64()?;
-        if ![VERSION_OF_WHOLE_SUM, VERSION].contains(&version) {
+        if ![VERSION_OF_WHOLE_SUM, VERSION, VERSION_GROWN].contains(&version) {
             return None;
         }
         let is_of_pieces = version != VERSION_OF_WHOLE_SUM;
         let pieces = page[ROOT_SUMS_AT..].chunks_exact(8).map(|word| Fields::of(word).u64().unwrap_or(0));
-        let found = Self {
+        let mut found = Self {
             volume: fields.u64()?,
             generation: fields.u64()?,
             epoch: fields.u64()?,
@@ -156,7 +189,18 @@ impl Superblock {
             acknowledged: fields.u64()?,
             home_state: DeviceState([fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?]),
             epoch_sequence: fields.u64()?,
+            sizes_before: SizesBefore::default(),
         };
+        if version == VERSION_GROWN {
+            let count =
+                usize::try_from(fields.u64()?).ok().filter(|count| (1..=GROWTHS_MAX).contains(count))?;
+            for _ in 0..count {
+                let size = Size { pages: fields.u64()?, home_bytes: fields.u64()? };
+                found.sizes_before = found.sizes_before.and(size)?;
+            }
+            // Of one that never grew an opening finds out: its devices may be smaller than it, and are not known here.
+            found.layout()?;
+        }
         let sector = u64::from(found.log_sector_bytes);
         let counts = [found.generation, found.tail_sequence, found.epoch_sequence, found.acknowledged];
         let sound = (512..=4096).contains(&sector)
@@ -214,6 +258,19 @@ mod tests {
             log_sector_bytes: 512,
             acknowledged: 41,
             home_state: DeviceState([3, 2, 77, 0]),
+            sizes_before: SizesBefore::default(),
+        }
+    }
+
+    /// One that has grown twice.
+    fn grown() -> Superblock {
+        let sizes =
+            [100, 2_000, 600_000].map(|pages| Size { pages, home_bytes: (pages + 2_000) * PAGE_BYTES });
+        Superblock {
+            pages: sizes[2].pages,
+            home_bytes: sizes[2].home_bytes,
+            sizes_before: SizesBefore::of(&sizes[..2]).unwrap(),
+            ..sample()
         }
     }
 
@@ -222,17 +279,57 @@ mod tests {
         assert_eq!(Superblock::decode(&sample().encode()), Some(sample()));
         let of_version_1 = Superblock { whole_root_sum: Some(99), root_sums: RootSums::NONE, ..sample() };
         assert_eq!(Superblock::decode(&of_version_1.encode()), Some(of_version_1));
+        assert_eq!(Superblock::decode(&grown().encode()), Some(grown()));
+        assert_eq!(grown().layout().unwrap().segments.len(), 3);
+    }
+
+    fn of_version(version: u64) -> [u8; PAGE] {
+        let mut page = grown().encode();
+        page[16..24].copy_from_slice(&version.to_le_bytes());
+        let sum = XxHash3_64::oneshot(&page[16..]);
+        page[8..16].copy_from_slice(&sum.to_le_bytes());
+        page
     }
 
     #[test]
     fn a_superblock_of_a_newer_version_is_told_from_none() {
         let mut page = sample().encode();
         assert_eq!(Superblock::newer_version(&page), None);
-        page[16..24].copy_from_slice(&3u64.to_le_bytes());
+        page[16..24].copy_from_slice(&4u64.to_le_bytes());
         assert_eq!((Superblock::newer_version(&page), Superblock::decode(&page)), (None, None), "not whole");
+        let page = of_version(4);
+        assert_eq!((Superblock::newer_version(&page), Superblock::decode(&page)), (Some(4), None));
+    }
+
+    #[test]
+    fn one_that_never_grew_is_what_it_was_before_volumes_could() {
+        let version = |page: [u8; PAGE]| u64::from_le_bytes(page[16..24].try_into().unwrap());
+        assert_eq!((version(sample().encode()), version(grown().encode())), (2, 3));
+        let page = sample().encode();
+        assert!(
+            page[23 * 8..ROOT_SUMS_AT].iter().all(|&byte| byte == 0),
+            "nothing is between the words that there were"
+        );
+        assert_eq!(Superblock::decode(&of_version(0)), None);
+    }
+
+    #[test]
+    fn sizes_that_no_volume_had_are_refused_though_the_sum_fits() {
+        let [first, second] = [0, 1].map(|place| grown().sizes_before.as_slice()[place]);
+        let many = vec![first; GROWTHS_MAX];
+        for sizes in [&[second, first][..], &[first, first], &many] {
+            let found = Superblock { sizes_before: SizesBefore::of(sizes).unwrap(), ..grown() };
+            assert_eq!(Superblock::decode(&found.encode()), None);
+        }
+        let found = Superblock { pages: second.pages, ..grown() };
+        assert_eq!(Superblock::decode(&found.encode()), None, "it shrank");
+        let found = Superblock { home_bytes: second.home_bytes, ..grown() };
+        assert_eq!(Superblock::decode(&found.encode()), None, "it does not fit");
+        let mut page = grown().encode();
+        page[23 * 8] = GROWTHS_MAX as u8 + 1;
         let sum = XxHash3_64::oneshot(&page[16..]);
         page[8..16].copy_from_slice(&sum.to_le_bytes());
-        assert_eq!((Superblock::newer_version(&page), Superblock::decode(&page)), (Some(3), None));
+        assert_eq!(Superblock::decode(&page), None, "too often");
     }
 
     #[test]
@@ -269,9 +366,10 @@ mod tests {
     proptest! {
         #[test]
         fn a_single_wrong_bit_anywhere_is_seen(byte in 0..PAGE, bit in 0..8) {
-            let mut page = sample().encode();
-            page[byte] ^= 1u8 << bit;
-            prop_assert_eq!(Superblock::decode(&page), None);
+            for mut page in [sample().encode(), grown().encode()] {
+                page[byte] ^= 1u8 << bit;
+                prop_assert_eq!(Superblock::decode(&page), None);
+            }
         }
 
         #[test]

@@ -51,10 +51,13 @@ pub(crate) fn dirty_pages_max(pages_max: usize) -> usize {
     (pages_max - clean_min(pages_max)) / 2
 }
 
+/// The layout as it is now: one that a volume has outgrown is not changed, but left to whoever still holds it.
+pub(crate) type LayoutNow = Rc<RefCell<Rc<Layout>>>;
+
 /// The home device and what is known of it.
 pub(crate) struct Home<H> {
     pub(crate) device: Rc<H>,
-    pub(crate) layout: Layout,
+    layout: LayoutNow,
     pub(crate) table: Table<H>,
     frames: RefCell<Frames>,
     cached_pages_max: usize,
@@ -74,10 +77,11 @@ impl<H: Device> Home<H> {
     ) -> Self {
         let cached_pages_max = options.cached_pages_max.max(CACHED_PAGES_MIN);
         let table_pages_max = options.tuning.table_pages_max.unwrap_or(table_pages_max(cached_pages_max));
+        let layout = Rc::new(RefCell::new(Rc::new(layout)));
         Self {
             table: Table::new(
                 Rc::clone(&device),
-                layout.clone(),
+                Rc::clone(&layout),
                 root,
                 table_pages_max,
                 Rc::clone(&counters),
@@ -89,6 +93,19 @@ impl<H: Device> Home<H> {
             kept_pages_max: options.tuning.kept_pages_max,
             locks: PageLocks::default(),
             counters,
+        }
+    }
+
+    /// Where its zones lie.
+    pub(crate) fn layout(&self) -> Rc<Layout> {
+        Rc::clone(&self.layout.borrow())
+    }
+
+    /// It has grown to `layout`, in which everything that is there stays where it is.
+    pub(crate) fn grow(&self, layout: Rc<Layout>) {
+        let before = self.layout.replace(Rc::clone(&layout));
+        if before.roots != layout.roots {
+            self.table.move_root((layout.roots[0].len / PAGE_BYTES) as usize);
         }
     }
 
@@ -214,17 +231,18 @@ impl<H: Device> Home<H> {
     pub(crate) async fn expects(&self, offset: u64) -> Expected {
         let at = Extent::new(offset, PAGE_BYTES);
         let number_in = |zone: &Extent| zone.holds(&at).then(|| (offset - zone.offset) / PAGE_BYTES);
-        if let Some(page) = number_in(&self.layout.data) {
+        let layout = self.layout();
+        if let Some(page) = layout.page_at(offset) {
             let mut held = self.table.hold_none();
             return match held.load_for(page).await {
                 Ok(()) => Expected::of(self.table.sums(page), !self.is_dirty(page, page + 1)),
                 Err(_) => Expected::NOTHING,
             };
         }
-        if let Some(number) = number_in(&self.layout.table) {
+        if let Some(number) = layout.table_page_at(offset) {
             return Expected::of(self.table.root_sums(number), self.table.is_settled(number));
         }
-        let in_root = (0..).zip(&self.layout.roots).find_map(|(slot, zone)| Some((slot, number_in(zone)?)));
+        let in_root = (0..).zip(&layout.roots).find_map(|(slot, zone)| Some((slot, number_in(zone)?)));
         in_root.map_or(Expected::NOTHING, |(slot, page)| self.table.expected_of_root(slot, page as usize))
     }
 

@@ -87,7 +87,8 @@ impl<H: Device> Home<H> {
                 next += 1;
                 continue;
             }
-            let stop = (next..end).find(|&page| !is_stored(page)).unwrap_or(end);
+            let end_of_run = self.layout().run_end(next, end);
+            let stop = (next..end_of_run).find(|&page| !is_stored(page)).unwrap_or(end_of_run);
             let mut bytes = vec![0; ((stop - next) * PAGE_BYTES) as usize];
             let read = self.read_stored(next, stop, &mut bytes, source).await?;
             let mut frames = self.frames.borrow_mut();
@@ -101,12 +102,12 @@ impl<H: Device> Home<H> {
         Ok(())
     }
 
-    /// Reads pages that have contents, and whose lock and sums the caller holds; answers up to which page `into` is what the
+    /// Reads pages that have contents and lie in a row, and whose lock and sums the caller holds; answers up to which page `into` is what the
     /// table says. The next one was written whole meanwhile, and what was read says nothing of it.
     async fn read_stored(&self, first: u64, end: u64, into: &mut [u8], source: Source) -> Result<u64, Error> {
         let sums: SmallVec<[u64; READ_PAGES_MAX as usize]> =
             (first..end).map(|page| self.table.sum(page)).collect();
-        let at = self.layout.page_offset(first);
+        let at = self.layout().page_offset(first);
         let is_cached = match source {
             Source::Medium => self.device.try_read_cached(at, into) == into.len(),
             // Whoever waits for that was not lucky at once.
@@ -128,10 +129,10 @@ impl<H: Device> Home<H> {
             let is_taken = is_cached && is_planted(Bug::CachedUnchecked);
             if page_sum(base) != sum && !has_changed() && is_cached && !is_taken {
                 add(&self.counters.home_reads, 1);
-                self.device.read(self.layout.page_offset(page), base).await?;
+                self.device.read(self.layout().page_offset(page), base).await?;
             }
             if self.device.copies() > 1 && page_sum(base) != sum && !has_changed() {
-                let (at, is_right) = (self.layout.page_offset(page), |bytes: &[u8]| page_sum(bytes) == sum);
+                let (at, is_right) = (self.layout().page_offset(page), |bytes: &[u8]| page_sum(bytes) == sum);
                 let is_found = read_another(&*self.device, at, base, is_right, Ok(())).await?;
                 add(&self.counters.other_copies, u64::from(is_found));
             }
@@ -164,7 +165,8 @@ impl<H: Device> Home<H> {
         let mut page = pages.start;
         while page < pages.end {
             let stop = if self.is_at_home(page) {
-                (page + 1..pages.end).find(|&next| !self.is_at_home(next)).unwrap_or(pages.end)
+                let end = self.layout.borrow().run_end(page, pages.end);
+                (page + 1..end).find(|&next| !self.is_at_home(next)).unwrap_or(end)
             } else {
                 page + 1
             };
@@ -223,7 +225,7 @@ impl<H: Device> Home<H> {
             }
             return is_empty;
         }
-        if self.device.try_read_cached(self.layout.page_offset(first), into) != into.len() {
+        if self.device.try_read_cached(self.layout.borrow().page_offset(first), into) != into.len() {
             return false;
         }
         let pages = first..first + into.len() as u64 / PAGE_BYTES;
@@ -280,7 +282,8 @@ impl<H: Device> Home<H> {
                 sums.push(0);
                 continue;
             }
-            let stop = (page..pages.end).find(|&next| !is_wanted(next)).unwrap_or(pages.end);
+            let end = self.layout().run_end(page, pages.end);
+            let stop = (page..end).find(|&next| !is_wanted(next)).unwrap_or(end);
             let target = &mut into[sums.len() * PAGE..][..((stop - page) * PAGE_BYTES) as usize];
             sums.extend((page..stop).map(|page| self.table.sum(page)));
             if self.read_stored(page, stop, target, Source::Cache).await? < stop {

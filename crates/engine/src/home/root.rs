@@ -47,6 +47,13 @@ impl Root {
         root
     }
 
+    /// It has so many pages from now on, more than before, in two places of which nothing is known.
+    pub(super) fn move_to_places_of(&mut self, pages: usize) {
+        let mut sums = std::mem::take(&mut self.sums);
+        sums.resize(pages * SUMS, 0);
+        *self = Self::of(sums);
+    }
+
     /// The sum of a page of the table.
     pub(super) fn sum(&self, table_page: u64) -> u64 {
         self.sums[table_page as usize]

@@ -20,10 +20,12 @@ use crate::copies::read_right;
 use crate::counters::{Counters, add};
 use crate::device::{Device, Expected};
 use crate::error::Error;
-use crate::format::layout::{Layout, SUMS_PER_TABLE_PAGE};
+use crate::format::layout::SUMS_PER_TABLE_PAGE;
 use crate::format::root::RootSums;
 use crate::format::{PAGE, page_sum};
 use crate::planted::{Bug, is_planted};
+
+use super::LayoutNow;
 
 /// The bytes of a page of the table: as they were, for whoever has them while it changes.
 pub(crate) type TableBytes = Rc<[u8; PAGE]>;
@@ -31,7 +33,7 @@ pub(crate) type TableBytes = Rc<[u8; PAGE]>;
 /// The table of one volume.
 pub(crate) struct Table<H> {
     device: Rc<H>,
-    layout: Layout,
+    layout: LayoutNow,
     root: RefCell<Root>,
     pages: RefCell<TablePages>,
     before: RefCell<Before>,
@@ -166,7 +168,7 @@ impl<H: Device> Table<H> {
     /// The table that `root` sums. Of pages that are home `spare_max` are kept, of which there must be one.
     pub(crate) fn new(
         device: Rc<H>,
-        layout: Layout,
+        layout: LayoutNow,
         root: Root,
         spare_max: usize,
         counters: Rc<Counters>,
@@ -245,7 +247,8 @@ impl<H: Device> Table<H> {
     ) -> Result<[u8; PAGE], Error> {
         let mut bytes = [0; PAGE];
         add(&self.counters.table_reads, 1);
-        read_right(&*self.device, self.layout.table_offset(table_page), &mut bytes, is_right).await?;
+        let at = self.layout.borrow().table_offset(table_page);
+        read_right(&*self.device, at, &mut bytes, is_right).await?;
         Ok(bytes)
     }
 
@@ -361,6 +364,11 @@ impl<H: Device> Table<H> {
     /// What the superblock has to say of the root.
     pub(crate) fn root_sums_now(&self) -> RootSums {
         self.root.borrow_mut().root_sums()
+    }
+
+    /// The root has so many pages from now on, in places of which nothing is known.
+    pub(crate) fn move_root(&self, root_pages: usize) {
+        self.root.borrow_mut().move_to_places_of(root_pages);
     }
 
     /// Pages of the root.

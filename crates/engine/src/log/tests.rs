@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::device::{DeviceState, FlushScope, Geometry};
 use crate::error::DeviceError;
+use crate::format::layout::SizesBefore;
 use crate::format::record::{TAG_BYTES, Tag};
 use crate::format::root::RootSums;
 use crate::format::superblock::Superblock;
@@ -236,6 +237,7 @@ fn scanned_copies(copies: Vec<Vec<u8>>, epoch: u64, epoch_sequence: u64) -> scan
         log_sector_bytes: 512,
         acknowledged: 0,
         home_state: DeviceState::default(),
+        sizes_before: SizesBefore::default(),
     };
     let device = Memory(copies);
     let mut scan = pin!(scan::scan(&device, zone, &superblock));

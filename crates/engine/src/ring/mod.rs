@@ -468,6 +468,32 @@ impl<E: Env, M: Device> Inner<E, M> {
         heads.into_iter().map(Cell::into_inner).collect()
     }
 
+    /// Offers `size_bytes`, if every member is there, lacks nothing, and has the room.
+    async fn enlarge(&self, size_bytes: u64) -> Result<(), Error> {
+        let check_all = || match self.members.iter().position(|member| !member.is_in_sync()) {
+            None => Ok(()),
+            Some(place) => Err(Error::Unusable(format!(
+                "member {place} does not take part: all members have to, for all of them to become larger"
+            ))),
+        };
+        check_all()?;
+        let member_bytes = size_bytes + self.data_offset();
+        for (place, member) in self.members.iter().enumerate() {
+            let enlarged = member.device()?.enlarge(member_bytes).await;
+            enlarged.map_err(|error| Error::Unusable(format!("member {place}: {error}")))?;
+        }
+        let before = self.geometry.get();
+        self.geometry.set(Geometry { size_bytes, ..before });
+        // Who puts a drive in a member's place before the next flush knows how large it has to be.
+        let written = self.write_heads().await;
+        let checked = check_all();
+        if written.is_err() || checked.is_err() {
+            self.geometry.set(before);
+        }
+        written?;
+        checked
+    }
+
     /// Writes a head to each member that is in sync, with the mark that it has.
     async fn write_heads(&self) -> Result<(), DeviceError> {
         let in_sync: Vec<usize> =
@@ -602,6 +628,10 @@ impl<E: Env, M: Device> Device for Ring<E, M> {
         self.0.flush().await
     }
 
+    async fn enlarge(&self, size_bytes: u64) -> Result<(), Error> {
+        self.0.enlarge(size_bytes).await
+    }
+
     async fn discard(&self, extent: Extent) -> Result<(), DeviceError> {
         self.0.discard(extent).await
     }
@@ -629,14 +659,13 @@ impl<E: Env, M: Device> Device for Ring<E, M> {
 
     async fn resume(&self, remembered: Remembered, epoch: u64) -> Result<(), Error> {
         let ring = &*self.0;
-        let Remembered { volume, superblock, state } = remembered;
+        let Remembered { volume, superblock, home_bytes, state } = remembered;
         let DeviceState([_, state_epoch, through, log_losses]) = state;
         let needed = Mark { epoch: state_epoch, through };
         ring.volume.set(volume);
         ring.epoch.set(epoch);
         ring.log_losses.set(log_losses.max(self.log_losses(volume).await.0));
         let heads = ring.heads().await;
-        let is_fresh = |head: &RingHead| head.mark >= needed || is_planted(Bug::RingTrustsStale);
         let ours = || {
             let there = heads.iter().enumerate();
             there.filter_map(|(place, head)| head.filter(|head| ring.is_ours(volume, place, head)))
@@ -652,9 +681,14 @@ impl<E: Env, M: Device> Device for Ring<E, M> {
         ring.opening.set(ours().map(|head| head.opening).max().unwrap_or(0) + 1);
         ring.begun.set(ours().map(|head| head.begun).max().unwrap_or_default());
         ring.superblock.set(superblock);
-        // As large as it was made, whoever is there now.
-        if let Some(head) = ours().find(is_fresh) {
-            ring.geometry.set(Geometry { size_bytes: head.size_bytes, ..ring.geometry.get() });
+        // As large as the volume knows it to be, whoever is there now: a head may say more, where a cut kept it from
+        // growing.
+        ring.geometry.set(Geometry { size_bytes: home_bytes, ..ring.geometry.get() });
+        for member in &ring.members {
+            if let Ok(device) = member.device() {
+                let _one_that_is_smaller_is_not_recognised =
+                    device.enlarge(home_bytes + ring.data_offset()).await;
+            }
         }
         for ((place, member), head) in ring.members.iter().enumerate().zip(&heads) {
             // One that failed to flush or to answer before is not asked again.

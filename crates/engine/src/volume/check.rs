@@ -137,7 +137,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             return None;
         }
         let mut bytes = vec![0; run.len() * PAGE];
-        let offset = self.home.layout.roots[usize::from(slot)].offset + run.start as u64 * PAGE_BYTES;
+        let offset = self.home.layout().roots[usize::from(slot)].offset + run.start as u64 * PAGE_BYTES;
         let read = self.home.device.read(offset, &mut bytes).await;
         let mut pages = bytes.chunks_exact(PAGE).zip(&sums).filter(|(_, sum)| **sum != 0);
         Some(read.is_ok() && pages.all(|(page, &sum)| page_sum(page) == sum))
@@ -159,7 +159,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     }
 
     async fn check_table(&self, report: &mut CheckReport) {
-        for number in 0..self.home.layout.table_pages() {
+        for number in 0..self.home.layout().table_pages() {
             let turn = self.home_writer.take().await;
             report.table_pages_checked += u64::from(self.home.table.root_sum(number) != 0);
             if !self.home.table.is_whole_home(number).await {
@@ -170,7 +170,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     }
 
     async fn check_pages(&self, report: &mut CheckReport) {
-        let pages = self.home.layout.pages;
+        let pages = self.home.layout().pages;
         let mut page = 0;
         while page < pages {
             let mut held = self.home.table.hold_none();
@@ -189,7 +189,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
                 0 => report.pages_empty += 1,
                 sum => {
                     let mut bytes = [0; PAGE];
-                    let read = self.home.device.read(self.home.layout.page_offset(page), &mut bytes).await;
+                    let read = self.home.device.read(self.home.layout().page_offset(page), &mut bytes).await;
                     report.pages_checked += 1;
                     if read.is_err() || page_sum(&bytes) != sum {
                         report.damaged_pages.push(page);

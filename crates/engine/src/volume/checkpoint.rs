@@ -20,6 +20,7 @@ use crate::counters::add;
 use crate::device::{Device, FlushScope};
 use crate::env::{Arena, Env};
 use crate::error::Error;
+use crate::format::layout::Layout;
 use crate::format::record::{RecordBuilder, RecordKind, TAG_BYTES, Tag};
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
 use crate::home::{Held, Outgoing, TableBytes};
@@ -57,12 +58,21 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
 
     /// As [`Self::checkpoint`], for whoever has the turn of writing home.
     pub(super) async fn checkpoint_in_turn(self: &Rc<Self>) -> Result<(), Error> {
+        self.checkpoint_into(None).await
+    }
+
+    /// The same, after which the volume has the layout `next`. That is refused with [`Error::Damaged`], and nothing
+    /// written, where a page cannot go home.
+    pub(super) async fn checkpoint_into(self: &Rc<Self>, next: Option<&Rc<Layout>>) -> Result<(), Error> {
         self.check_alive()?;
         let mut sums = self.home.table.hold_none();
         let (pages, stuck) = self.load_dirty(&mut sums).await?;
+        if let (Some(&page), Some(_)) = (stuck.first(), next) {
+            return Err(Error::Damaged { page });
+        }
         let guard = self.to_the_end();
         let began_ns = self.env.now_ns();
-        let taken_home = self.take_home(&pages, &stuck, &mut sums).await;
+        let taken_home = self.take_home(&pages, &stuck, &mut sums, next).await;
         guard.done();
         if self.home.device.state().is_some() {
             let took_ns = self.env.now_ns().saturating_sub(began_ns);
@@ -81,12 +91,17 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         pages: &[u64],
         stuck: &[u64],
         sums: &mut Held<'_, H>,
+        next: Option<&Rc<Layout>>,
     ) -> Result<(), Error> {
         let through = self.log.acknowledged();
         let outgoing = self.home.take_outgoing(pages);
         self.pump_soon(); // a commit that waited for frames has them now
         let table = self.announce(&outgoing, through, sums).await?;
 
+        if let Some(next) = next {
+            // Nobody knows of the new pages yet, so that nobody misses them if this does not come to its end.
+            self.home.grow(Rc::clone(next));
+        }
         let slot = self.superblocks.inactive_root();
         let root_sums = self.home.table.root_sums_now();
         if self.home.device.state().is_some() {
@@ -94,7 +109,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             self.home.table.rewrite_root_page(slot, 0);
         }
         self.write_home_pages(&outgoing, &table, slot).await?;
-        if !is_planted(Bug::NoHomeFlush) && !is_planted(Bug::TailBeforeFlush) {
+        let is_flushed = next.is_none() || !is_planted(Bug::GrowthUnflushed);
+        if is_flushed && !is_planted(Bug::NoHomeFlush) && !is_planted(Bug::TailBeforeFlush) {
             self.home.device.flush(FlushScope::Whole).await?;
         }
         add(&self.counters.home_flushes, 1);
@@ -111,6 +127,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         let home_state = self.home.device.state().unwrap_or_default();
         self.superblocks
             .advance(|superblock| {
+                if let Some(next) = next {
+                    superblock.grow(next.size());
+                }
                 superblock.root_slot = slot;
                 superblock.whole_root_sum = None;
                 superblock.root_sums = root_sums;
@@ -253,9 +272,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         for (_, bytes) in known.iter().flat_map(|(_, parts)| parts) {
             builder.payload(bytes.len()).copy_from_slice(bytes);
         }
-        let is_record_too_large = builder.bytes().len() as u64 > self.limits.carried_max;
+        let is_record_too_large = builder.bytes().len() as u64 > self.limits.get().carried_max;
         // Beyond this, commits might wait for frames that no checkpoint can free.
-        if is_record_too_large || pages.len() > self.limits.stuck_pages_max() {
+        if is_record_too_large || pages.len() > self.limits.get().stuck_pages_max() {
             return Err(Error::Damaged { page: pages[0] });
         }
         add(&self.counters.carried_pages, pages.len() as u64);
@@ -290,7 +309,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             let sums = table.iter().zip(&table_sums);
             sums.filter(|((number, _), sum)| !self.home.table.is_logged(*number, **sum))
         };
-        let needs_image = |page: &Outgoing| self.limits.needs_images && !page.empty && !page.covered;
+        let needs_image = |page: &Outgoing| self.limits.get().needs_images && !page.empty && !page.covered;
         // The table comes last: before its page is there, recovery takes that from home, with the sums of the pages
         // that were announced. Pages without an image need none: the log holds all of them.
         let tag = |page: &Outgoing, sum| Tag::Page { page: page.page, sum };
@@ -300,7 +319,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         self.announce_all(RecordKind::Images, through, images).await?;
         let sums = pages().filter(|(page, _)| !needs_image(page)).map(|(page, &sum)| tag(page, sum));
         let table_tags = table_pages().map(|((number, _), &sum)| Tag::TablePage { page: *number, sum });
-        if self.limits.needs_images {
+        if self.limits.get().needs_images {
             self.announce_all(RecordKind::Sums, through, sums.map(Announced::from)).await?;
             let images = table_tags.zip(table_pages());
             let images = images.map(|(tag, ((_, bytes), _))| Announced { tag, image: Some(&bytes[..]) });
@@ -352,9 +371,13 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         table: &[(u64, TableBytes)],
         root_slot: u8,
     ) -> Result<(), Error> {
-        let writes = HomeWrites::new(self);
+        let (writes, layout) = (HomeWrites::new(self), self.home.layout());
         let stored: Vec<&Outgoing> = outgoing.iter().filter(|page| !page.empty).collect();
-        let follows = |page: &&Outgoing, next: &&Outgoing| next.page == page.page + 1;
+        let is_split = is_planted(Bug::RunAcrossSegments);
+        let follows = |page: &&Outgoing, next: &&Outgoing| {
+            let next = next.page;
+            next == page.page + 1 && (is_split || layout.run_end(page.page, next + 1) > next)
+        };
         for run in
             stored.chunk_by(follows).flat_map(|run| run.chunks(self.options.tuning.home_write_pages_max))
         {
@@ -365,16 +388,16 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
                 run => Outbound::Pages(run.iter().map(|page| Rc::clone(&page.bytes)).collect()),
             };
             add(&self.counters.home_bytes, run.len() as u64 * PAGE_BYTES);
-            writes.begin(self.home.layout.page_offset(run[0].page), bytes).await;
+            writes.begin(layout.page_offset(run[0].page), bytes).await;
         }
         for (number, bytes) in table {
             add(&self.counters.table_bytes, PAGE_BYTES);
             let bytes = Outbound::Table(Rc::clone(bytes));
-            writes.begin(self.home.layout.table_offset(*number), bytes).await;
+            writes.begin(layout.table_offset(*number), bytes).await;
         }
         self.begin_root(&writes, root_slot).await;
         for page in outgoing.iter().filter(|page| page.empty) {
-            writes.begin(self.home.layout.page_offset(page.page), Outbound::Nothing).await;
+            writes.begin(layout.page_offset(page.page), Outbound::Nothing).await;
         }
         writes.all_done().await?;
         self.home.table.root_is_written();

@@ -86,8 +86,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         };
         let len = record_bytes(batch.tags.len(), batch.payload_bytes, self.log.sector_bytes()) as u64;
         let waiting = (self.home.dirty_pages(), self.home.uncovered_pages());
-        let has_frames = commits.has_frames(waiting, &batch, &self.limits);
-        let slot = has_frames.then(|| self.log.reserve(len, self.limits.commit_used_max)).flatten();
+        let has_frames = commits.has_frames(waiting, &batch, &self.limits.get());
+        let slot = has_frames.then(|| self.log.reserve(len, self.limits.get().commit_used_max)).flatten();
         let Some(slot) = slot else {
             add(&self.counters.log_waits, 1);
             commits.ready = Some(batch);
@@ -133,7 +133,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             return None;
         }
         let mut batch = commits.idle_batches.pop().unwrap_or_default();
-        let pages = (self.limits.dirty_pages_max.min(self.limits.image_pages_max) / 4).max(1);
+        let pages = self.admission.get().batch_pages_max();
         let most = BatchMax { bytes: self.options.batch_max_bytes, bulk_bytes, pages };
         buffer.take_batch(most, &mut batch);
         if batch.has_small() {
@@ -196,7 +196,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             Lane::ALL.into_iter().for_each(|lane| self.durable[lane as usize].through(durable.of(lane)));
             self.note_fill();
             let (dirty, uncovered) = (self.home.dirty_pages(), self.home.uncovered_pages());
-            if self.limits.is_half_full(self.log.used_bytes(), dirty, uncovered) {
+            if self.limits.get().is_half_full(self.log.used_bytes(), dirty, uncovered) {
                 self.want_checkpoint();
             }
             self.pump_soon();

@@ -4,7 +4,7 @@ use super::limits::Limits;
 use super::superblocks::write_generation;
 use crate::device::{Device, Durability, Extent, FlushScope};
 use crate::error::{DeviceError, Error};
-use crate::format::layout::Layout;
+use crate::format::layout::{Layout, SizesBefore};
 use crate::format::root::RootSums;
 use crate::format::superblock::Superblock;
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
@@ -90,6 +90,7 @@ pub async fn create<H: Device, L: Device>(
             log_sector_bytes,
             acknowledged: 0,
             home_state: home.state().unwrap_or_default(),
+            sizes_before: SizesBefore::default(),
         };
         write_generation(home, log, &superblock).await?;
     }

@@ -80,7 +80,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     }
 
     async fn write_direct(self: &Rc<Self>, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        let piece_max = (self.limits.dirty_pages_max / 2).max(1) * PAGE;
+        let piece_max = (self.limits.get().dirty_pages_max / 2).max(1) * PAGE;
         let mut offset = offset;
         for piece in bytes.chunks(piece_max) {
             let hold = self.hold(Extent::new(offset, piece.len() as u64)).await?;
@@ -134,10 +134,26 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         }
     }
 
+    /// Writes whole pages home, in as many pieces as they lie in there; answers where.
+    async fn write_runs(&self, first: u64, bytes: &[u8]) -> Result<Vec<Extent>, Error> {
+        let (layout, end) = (self.home.layout(), first + (bytes.len() / PAGE) as u64);
+        let (mut page, mut rest, mut runs) = (first, bytes, Vec::new());
+        while page < end {
+            let stop = layout.run_end(page, end);
+            let run;
+            (run, rest) = rest.split_at((stop - page) as usize * PAGE);
+            let at = Extent::new(layout.page_offset(page), run.len() as u64);
+            self.home.device.write(at.offset, run, Durability::Buffered).await?;
+            runs.push(at);
+            page = stop;
+        }
+        Ok(runs)
+    }
+
     async fn write_home(self: &Rc<Self>, first: u64, end: u64, bytes: &[u8]) -> Result<bool, Error> {
         self.check_alive()?;
-        let log_is_full = self.log.used_bytes() > self.limits.commit_used_max;
-        let table_is_full = self.home.table.dirty_pages() > self.limits.dirty_pages_max / 2;
+        let log_is_full = self.log.used_bytes() > self.limits.get().commit_used_max;
+        let table_is_full = self.home.table.dirty_pages() > self.limits.get().dirty_pages_max / 2;
         if log_is_full || table_is_full || self.home.is_dirty(first, end) {
             self.checkpoint_in_turn().await?;
         }
@@ -161,12 +177,11 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             false => self.append_control(meaning, &mut builder).await?,
         };
 
-        let at_home = Extent::new(self.home.layout.page_offset(first), bytes.len() as u64);
-        self.home.device.write(at_home.offset, bytes, Durability::Buffered).await?;
+        let at_home = self.write_runs(first, bytes).await?;
         if !is_planted(Bug::NoDirectFlush) {
-            self.home.device.flush(FlushScope::Ranges(&[at_home])).await?;
+            self.home.device.flush(FlushScope::Ranges(&at_home)).await?;
         }
-        add(&self.counters.home_bytes, at_home.len);
+        add(&self.counters.home_bytes, bytes.len() as u64);
         add(&self.counters.home_flushes, 1);
 
         builder.clear();

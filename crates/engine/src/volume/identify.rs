@@ -4,6 +4,7 @@ use super::superblocks::Superblocks;
 use crate::device::{Device, DeviceState};
 use crate::error::Error;
 use crate::format::PAGE_BYTES;
+use crate::format::layout::SizesBefore;
 
 /// What the superblock in force says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +21,10 @@ pub struct Identity {
     pub epoch: u64,
     /// What the home device had to say of itself.
     pub home_state: DeviceState,
+    /// Bytes of the home device that it knows of.
+    pub home_bytes: u64,
+    /// The sizes that it had before it grew.
+    pub sizes_before: SizesBefore,
 }
 
 /// Bytes of the smallest arena for a volume with atomic writes of so many bytes.
@@ -45,5 +50,7 @@ pub async fn identify<H: Device, L: Device>(
         log_bytes: found.log_bytes,
         epoch: found.epoch,
         home_state: found.home_state,
+        home_bytes: found.home_bytes,
+        sizes_before: found.sizes_before,
     })
 }

@@ -139,6 +139,11 @@ impl Limits {
         wanted_bytes.clamp(2, COMMIT_MAX_BYTES).min(self.commit_used_max as usize / 4)
     }
 
+    /// Pages that a commit of more than one unit may change.
+    pub(super) fn batch_pages_max(&self) -> usize {
+        (self.dirty_pages_max.min(self.image_pages_max) / 4).max(1)
+    }
+
     /// Pages that one commit may change: it finds frames once a checkpoint has freed all but those that are stuck.
     pub(super) fn commit_pages_max(&self) -> usize {
         self.dirty_pages_max.min(self.image_pages_max) - self.stuck_pages_max()

@@ -17,6 +17,7 @@ mod commit;
 mod create;
 mod differences;
 mod direct;
+mod grow;
 mod home_writes;
 mod identify;
 mod limits;
@@ -51,6 +52,7 @@ use crate::planted::{Bug, is_planted};
 pub use crate::buffer::Holdings;
 pub use check::{CheckReport, check};
 pub use create::create;
+pub use grow::{Growth, plan_growth};
 pub use identify::{Identity, arena_bytes_min, identify};
 use limits::Limits;
 pub use limits::{ATOMIC_MAX_BYTES, log_bytes_min};
@@ -98,9 +100,14 @@ pub struct Occupancy {
 struct Inner<E, A, H, L> {
     env: E,
     options: OpenOptions,
-    limits: Limits,
+    limits: Cell<Limits>,
+    /// How large units and batches may be: less than `limits` would have them while the volume is about to grow.
+    admission: Cell<Limits>,
+    /// How many have looked at that, and not buffered their unit yet.
+    sizing: Cell<usize>,
+    growing: Turn,
     atomic_max_bytes: u64,
-    size_bytes: u64,
+    size_bytes: Cell<u64>,
     buffer: RefCell<Buffer<A>>,
     log: Log<L>,
     home: Home<H>,
@@ -169,9 +176,14 @@ impl<E: Env, A: Arena, H: Device, L: Device> Drop for ToTheEnd<'_, E, A, H, L> {
 }
 
 impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
-    /// Bytes that it offers.
+    /// Bytes that it offers: no fewer later, but more once it has grown.
     pub fn size_bytes(&self) -> u64 {
-        self.0.size_bytes
+        self.0.size_bytes.get()
+    }
+
+    /// Bytes of the home device that it knows of.
+    pub fn home_bytes(&self) -> u64 {
+        self.0.superblocks.current().home_bytes
     }
 
     /// The number that it was made with.
@@ -188,14 +200,14 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             buffer_used_bytes: buffer_used as u64,
             buffer_bytes: buffer_bytes as u64,
             log_used_bytes: inner.log.used_bytes(),
-            log_bytes: inner.home.layout.log.len,
+            log_bytes: inner.home.layout().log.len,
             dirty_bytes: inner.home.dirty_pages() as u64 * PAGE_BYTES,
-            dirty_max_bytes: inner.limits.dirty_pages_max as u64 * PAGE_BYTES,
+            dirty_max_bytes: inner.limits.get().dirty_pages_max as u64 * PAGE_BYTES,
             table_bytes: inner.home.table.loaded_pages() as u64 * PAGE_BYTES,
             pages_bytes: pages as u64 * PAGE_BYTES,
             pages_peak_bytes: pages_peak as u64 * PAGE_BYTES,
             drain_bytes_per_s: inner.throttle.drain_bytes_per_s(),
-            pages_max_bytes: inner.home.pages_max(inner.limits.dirty_pages_max) as u64 * PAGE_BYTES,
+            pages_max_bytes: inner.home.pages_max(inner.limits.get().dirty_pages_max) as u64 * PAGE_BYTES,
         }
     }
 
@@ -209,12 +221,12 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         self.0.atomic_max_bytes
     }
 
-    /// Pages that one [`Self::commit`] may touch.
+    /// Pages that one [`Self::commit`] may touch; fewer perhaps once the volume has grown.
     pub fn commit_pages_max(&self) -> usize {
-        self.0.limits.commit_pages_max()
+        self.0.admission.get().commit_pages_max()
     }
 
-    /// Largest [`Self::commit`], with 64 bytes for each of its ranges.
+    /// Largest [`Self::commit`], with 64 bytes for each of its ranges; smaller perhaps once the volume has grown.
     pub fn commit_max_bytes(&self) -> u64 {
         self.0.unit_max_bytes() as u64
     }
@@ -341,19 +353,21 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         if extents.is_empty() {
             return Ok(());
         }
+        let sizing = inner.begin_sizing();
         let payload_bytes: usize = bytes.iter().map(|part| part.len()).sum();
         let pages: usize = extents
             .iter()
             .map(|part| crate::buffer::pages_of(&Extent::new(part.offset, part.len)).count())
             .sum();
         let is_too_large = payload_bytes + extents.len() * 64 > inner.unit_max_bytes();
-        if is_too_large || pages > inner.limits.commit_pages_max() {
+        if is_too_large || pages > inner.admission.get().commit_pages_max() {
             return Err(Error::TooLarge { max_bytes: inner.unit_max_bytes() as u64 });
         }
         add(&inner.counters.writes, 1);
         add(&inner.counters.user_bytes, payload_bytes as u64);
         inner.admit(payload_bytes as u64).await;
         let sequence = inner.buffer_unit(&extents, &bytes).await?;
+        drop(sizing);
         let lane = Lane::for_bytes(payload_bytes as u64, inner.options.tuning.small_max_bytes);
         let ticket = inner.buffer.borrow_mut().want_unit(sequence, lane);
         let wanted = ticket.map_or_else(Tickets::default, |ticket| Tickets::default().and(ticket));
@@ -372,7 +386,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         inner.check_alive()?;
         add(&inner.counters.flushes, 1);
         match scope {
-            FlushScope::Whole => inner.make_durable(&[Extent::new(0, inner.size_bytes)]).await,
+            FlushScope::Whole => inner.make_durable(&[Extent::new(0, inner.size_bytes.get())]).await,
             FlushScope::Ranges(ranges) => {
                 for range in ranges {
                     inner.check_range(range.offset, range.len)?;
@@ -449,7 +463,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
 impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     fn check_range(&self, offset: u64, len: u64) -> Result<Extent, Error> {
         let extent = Extent { offset, len };
-        if extent.fits(self.size_bytes) { Ok(extent) } else { Err(Error::OutOfRange) }
+        if extent.fits(self.size_bytes.get()) { Ok(extent) } else { Err(Error::OutOfRange) }
     }
 
     /// Waits until a write of so many bytes may come, where the drives take long turns.
@@ -470,7 +484,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     /// Tells the home device how full the fullest is, of 1, of what commits may use.
     fn note_fill(&self) -> f64 {
         let (dirty, uncovered) = (self.home.dirty_pages(), self.home.uncovered_pages());
-        let fill = self.limits.fill(self.log.used_bytes(), dirty, uncovered);
+        let fill = self.limits.get().fill(self.log.used_bytes(), dirty, uncovered);
         self.home.device.note_fill(fill);
         fill
     }
@@ -534,14 +548,14 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     /// Largest payload of one commit, with 64 bytes for each of its extents.
     fn unit_max_bytes(&self) -> usize {
         let by_arena = self.buffer.borrow().unit_bytes_max().saturating_sub(PAGE);
-        by_arena.min(self.limits.unit_max_bytes())
+        by_arena.min(self.admission.get().unit_max_bytes())
     }
 
     /// Whether pages may be overwritten in place without an image of them in the log: a drive that may leave a
     /// sector neither old nor new would turn a cut into damage. Behind a ring, whose members write in turns, no write is
     /// durable before the log has it.
     fn may_write_direct(&self) -> bool {
-        !self.limits.needs_images && self.home.device.state().is_none()
+        !self.limits.get().needs_images && self.home.device.state().is_none()
     }
 
     /// Queues what the ranges touch and waits until it is durable.

@@ -29,7 +29,6 @@ use crate::device::{Device, Expected, Extent, FlushScope, Judge};
 use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::format::PAGE_BYTES;
-use crate::format::layout::Layout;
 use crate::format::record::RecordKind;
 use crate::format::unit::UnitExtent;
 use crate::home::Home;
@@ -67,14 +66,11 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         let InForce { superblock, log_lags } = Superblocks::read(&*home, &*log, separate_log).await?;
         let epoch = if is_planted(Bug::EpochStays) { superblock.epoch } else { superblock.epoch + 1 };
         home.resume(superblock.remembered(), epoch).await?;
-        let layout =
-            Layout::plan(superblock.pages, superblock.home_bytes, superblock.log_bytes, separate_log)
-                .filter(|layout| layout.log.len == superblock.log_bytes)
-                .filter(|layout| layout.home_bytes <= home.geometry().size_bytes)
-                .filter(|layout| !separate_log || layout.log.end() <= log.geometry().size_bytes)
-                .ok_or_else(|| {
-                    Error::Unusable("the devices are smaller than the volume on them".to_owned())
-                })?;
+        let layout = superblock
+            .layout()
+            .filter(|layout| layout.home_bytes <= home.geometry().size_bytes)
+            .filter(|layout| !separate_log || layout.log.end() <= log.geometry().size_bytes)
+            .ok_or_else(|| Error::Unusable("the devices are smaller than the volume on them".to_owned()))?;
         let sector_bytes = log.geometry().sector_bytes;
         if sector_bytes > superblock.log_sector_bytes {
             return Err(Error::Unusable(format!(
@@ -189,9 +185,12 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         let inner = Rc::new(Inner {
             env,
             options: OpenOptions { batch_max_bytes, ..options },
-            limits,
+            limits: Cell::new(limits),
+            admission: Cell::new(limits),
+            sizing: Cell::default(),
+            growing: Turn::default(),
             atomic_max_bytes: superblock.atomic_max_bytes,
-            size_bytes: superblock.pages * PAGE_BYTES,
+            size_bytes: Cell::new(superblock.pages * PAGE_BYTES),
             buffer: RefCell::new(buffer),
             log,
             home: home_pages,

@@ -111,6 +111,7 @@ fn histories<H: Device>(
         }
     }
     let mut table: TableHistories = BTreeMap::new();
+    let volume_pages = home.layout().pages;
     for (record, scanned) in records.iter().enumerate() {
         let mut payload_at = 0;
         for &tag in &scanned.tags {
@@ -120,7 +121,7 @@ fn histories<H: Device>(
                 _ => tag.payload_bytes(),
             };
             let image = (scanned.header.kind == RecordKind::Images).then_some((record, at));
-            check_page(&tag, home.layout.pages)?;
+            check_page(&tag, volume_pages)?;
             let mut note = |page: u64, tag: Tag| {
                 let change = Change { record, tag, payload_at: at };
                 match histories.get_mut(&page) {
@@ -242,8 +243,10 @@ impl<H: Device> Stored<'_, H> {
         let held = self.start..self.start + (self.bytes.len() / PAGE) as u64;
         if !held.contains(&page) {
             self.start = page;
-            self.bytes.resize((end_of_read(page, self.wanted) - page) as usize * PAGE, 0);
-            let offset = self.home.layout.page_offset(page);
+            let layout = self.home.layout();
+            let end = layout.run_end(page, end_of_read(page, self.wanted));
+            self.bytes.resize((end - page) as usize * PAGE, 0);
+            let offset = layout.page_offset(page);
             if self.home.device.read(offset, &mut self.bytes).await.is_err() {
                 // A bad sector in a neighbour is not this page's.
                 self.bytes.truncate(PAGE);
@@ -328,7 +331,7 @@ async fn whole_page<H: Device>(
     }
     let device = &*stored.home.device;
     for copy in (0..device.copies()).filter(|_| device.copies() > 1) {
-        let read = device.read_copy(copy, stored.home.layout.page_offset(page), &mut bytes).await;
+        let read = device.read_copy(copy, stored.home.layout().page_offset(page), &mut bytes).await;
         if read.is_ok() && makes_whole(records, changes, sum, &mut bytes) {
             return Some(bytes);
         }

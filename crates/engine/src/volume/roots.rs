@@ -178,7 +178,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     pub(super) async fn begin_root(self: &Rc<Self>, writes: &HomeWrites<'_, E, A, H, L>, slot: u8) {
         let lacking: Vec<u64> =
             self.home.table.begin_root(slot).into_iter().map(|page| page as u64).collect();
-        let zone = self.home.layout.roots[usize::from(slot)];
+        let zone = self.home.layout().roots[usize::from(slot)];
         for run in super::checkpoint::runs(&lacking) {
             for start in run.clone().step_by(RUN_PAGES) {
                 let end = run.end.min(start + RUN_PAGES as u64);

@@ -69,10 +69,11 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             inner.scrub_root_page(slot, page, mending, &mut report).await;
             inner.rest_after(&report, began_ns, bytes_per_s).await;
         }
-        for number in 0..inner.home.layout.table_pages() {
+        let layout = inner.home.layout(); // what comes meanwhile was just made
+        for number in 0..layout.table_pages() {
             inner.scrub_table_page(number, mending, &mut report).await;
             let first = number * SUMS_PER_TABLE_PAGE;
-            for page in first..(first + SUMS_PER_TABLE_PAGE).min(inner.home.layout.pages) {
+            for page in first..(first + SUMS_PER_TABLE_PAGE).min(layout.pages) {
                 inner.check_readable()?;
                 inner.scrub_page(page, mending, &mut report).await;
                 tell(page, &report);
@@ -104,7 +105,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         let sum = table.root_page_sum_at(slot, page);
         let is_settled =
             || table.expected_of_root(slot, page).is_settled && table.root_page_sum_at(slot, page) == sum;
-        let offset = self.home.layout.roots[usize::from(slot)].offset + page as u64 * PAGE_BYTES;
+        let offset = self.home.layout().roots[usize::from(slot)].offset + page as u64 * PAGE_BYTES;
         if sum != 0 && self.scrub_copies(offset, sum, is_settled, mending, report).await {
             report.wrong_copies += 1;
             if mending == Mending::Mend && is_settled() {
@@ -118,7 +119,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         let is_settled = || self.home.table.is_settled(number) && self.home.table.root_sum(number) == sum;
         if sum != 0
             && self
-                .scrub_copies(self.home.layout.table_offset(number), sum, is_settled, mending, report)
+                .scrub_copies(self.home.layout().table_offset(number), sum, is_settled, mending, report)
                 .await
         {
             report.damaged_table_pages.push(number);
@@ -133,7 +134,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         let sum = self.home.table.sum(page);
         let is_settled = || !self.home.is_dirty(page, page + 1) && self.home.table.sum(page) == sum;
         if sum != 0
-            && self.scrub_copies(self.home.layout.page_offset(page), sum, is_settled, mending, report).await
+            && self.scrub_copies(self.home.layout().page_offset(page), sum, is_settled, mending, report).await
         {
             report.damaged_pages.push(page);
         }

@@ -77,12 +77,9 @@ impl<H: Device, L: Device> Superblocks<H, L> {
         if home_bytes < (HOME_COPIES as u64 + 1) * PAGE_BYTES {
             return unusable("the home device is too small to hold one");
         }
-        let mut at_home = None;
-        for copy in 0..HOME_COPIES {
-            let page = read_page(home, home_copy_offset(home_bytes, copy)).await;
-            newest(&mut at_home, page.as_ref().map(decode).transpose()?.flatten());
-        }
-        let Some(at_home) = at_home else { return unusable("the home device holds no whole superblock") };
+        let Some(at_home) = read_home(home, home_bytes).await? else {
+            return unusable("the home device holds no whole superblock");
+        };
         if at_home.separate_log != separate_log {
             return unusable("its log is not where it was said to be");
         }
@@ -184,6 +181,29 @@ async fn read_log<L: Device>(log: &L) -> Result<Option<Superblock>, Error> {
             if log.read_copy(copy, offset, &mut page).await.is_ok() {
                 newest(&mut best, decode(&page)?);
             }
+        }
+    }
+    Ok(best)
+}
+
+/// The newest that the home device holds: at its beginning, at its end, and where the end was before the device became
+/// larger. What stands at an end counts only if it was written there, and with this volume: it may be what is left of
+/// another one, in room that was added.
+async fn read_home<H: Device>(home: &H, home_bytes: u64) -> Result<Option<Superblock>, Error> {
+    let mut best = None;
+    for copy in 0..HOME_COPIES / 2 {
+        let page = read_page(home, home_copy_offset(home_bytes, copy)).await;
+        newest(&mut best, page.as_ref().map(decode).transpose()?.flatten());
+    }
+    let first = best;
+    let planned = first.map(|found: Superblock| found.home_bytes).filter(|&planned| planned < home_bytes);
+    for end in [home_bytes].into_iter().chain(planned) {
+        let is_its_end = |found: &Superblock| found.home_bytes / PAGE_BYTES == end / PAGE_BYTES;
+        let is_ours = |found: &Superblock| first.is_none_or(|first| first.volume == found.volume);
+        for copy in HOME_COPIES / 2..HOME_COPIES {
+            let Some(page) = read_page(home, home_copy_offset(end, copy)).await else { continue };
+            let found = if first.is_some() { Superblock::decode(&page) } else { decode(&page)? };
+            newest(&mut best, found.filter(is_its_end).filter(is_ours));
         }
     }
     Ok(best)

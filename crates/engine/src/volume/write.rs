@@ -82,7 +82,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             } else {
                 self.home.with_page(page, |old| differences(&old[in_page..in_page + new.len()], new))
             };
-            let is_image_due = self.limits.needs_images && !self.home.is_covered(page);
+            let is_image_due = self.limits.get().needs_images && !self.home.is_covered(page);
             if is_image_due && new.len() == PAGE && !different.is_empty() {
                 // The whole page costs less than the change and the image that it would ask for.
                 add_change(shared.offset, shared.len);
@@ -160,6 +160,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         self.buffer_content(Extent::new(extent.offset, first_whole - extent.offset), Content::Zero).await?;
         let mut page = first_whole / PAGE_BYTES;
         while page < end_whole / PAGE_BYTES {
+            let _sizing = self.begin_sizing();
             let end = (end_whole / PAGE_BYTES).min(page + ZERO_CHUNK_PAGES.min(self.zero_pages_max()));
             // What has no contents already needs no tag: discarding a new volume costs nothing.
             let mut has_contents = self.buffer.borrow().touches(page, end);

@@ -13,6 +13,7 @@
 //!    would have the disk write the neighbours too, and a power cut might take them.
 
 mod create;
+mod extend;
 mod open;
 
 use std::cell::Cell;
@@ -24,7 +25,7 @@ use std::rc::Rc;
 
 use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::env::Env;
-use evenkeel_engine::error::DeviceError;
+use evenkeel_engine::error::{DeviceError, Error};
 use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 use serde::{Deserialize, Serialize};
@@ -68,7 +69,7 @@ struct State {
     /// Until the first read without waiting that the file system cannot do.
     reads_without_waiting: Cell<bool>,
     path: PathBuf,
-    geometry: Geometry,
+    geometry: Cell<Geometry>,
     direct: bool,
     is_block_device: bool,
     durable_way: Cell<DurableWay>,
@@ -86,7 +87,7 @@ impl fmt::Debug for FileDrive {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("FileDrive")
             .field("path", &self.0.path)
-            .field("geometry", &self.0.geometry)
+            .field("geometry", &self.0.geometry.get())
             .field("direct", &self.0.direct)
             .field("durable_way", &self.0.durable_way.get())
             .finish_non_exhaustive()
@@ -130,7 +131,7 @@ impl FileDrive {
     pub async fn restore_length(&self) -> io::Result<()> {
         let state = &*self.0;
         let found = rustix::fs::fstat(&state.file)?;
-        let size_bytes = state.geometry.size_bytes;
+        let size_bytes = state.geometry.get().size_bytes;
         if state.is_block_device || u64::try_from(found.st_size).is_ok_and(|found| found >= size_bytes) {
             return Ok(());
         }
@@ -186,9 +187,9 @@ impl FileDrive {
     }
 
     fn check(&self, extent: Extent, doing: &'static str) -> Result<(), DeviceError> {
-        let sector_bytes = u64::from(self.0.geometry.sector_bytes);
+        let sector_bytes = u64::from(self.0.geometry.get().sector_bytes);
         let whole_sectors = (extent.offset | extent.len).is_multiple_of(sector_bytes);
-        if whole_sectors && extent.fits(self.0.geometry.size_bytes) {
+        if whole_sectors && extent.fits(self.0.geometry.get().size_bytes) {
             return Ok(());
         }
         Err(DeviceError { doing, errno: libc::EINVAL })
@@ -243,7 +244,7 @@ impl FileDrive {
     fn advance(&self, done: usize, result: io::Result<usize>) -> io::Result<usize> {
         match result {
             Ok(count) => {
-                let sector_bytes = self.0.geometry.sector_bytes as usize;
+                let sector_bytes = self.0.geometry.get().sector_bytes as usize;
                 let now_done = (done + count) / sector_bytes * sector_bytes;
                 // The file ends here, though it was longer; or nothing more is taken.
                 if now_done == done { Err(io::Error::from_raw_os_error(libc::EIO)) } else { Ok(now_done) }
@@ -338,7 +339,15 @@ impl FileDrive {
 
 impl Device for FileDrive {
     fn geometry(&self) -> Geometry {
-        self.0.geometry
+        self.0.geometry.get()
+    }
+
+    async fn enlarge(&self, size_bytes: u64) -> Result<(), Error> {
+        let found = self.look_at_size().map_err(|error| Self::failed(&error, "find its size"))?;
+        match found >= size_bytes {
+            true => Ok(()),
+            false => Err(Error::Unusable(format!("it has {found} bytes, and {size_bytes} are needed"))),
+        }
     }
 
     async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {

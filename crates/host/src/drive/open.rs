@@ -140,7 +140,7 @@ impl FileDrive {
             file,
             cached,
             path: path.to_owned(),
-            geometry,
+            geometry: Cell::new(geometry),
             direct: granule.is_some(),
             is_block_device,
             durable_way: Cell::new(options.durable_way.unwrap_or(default_way)),

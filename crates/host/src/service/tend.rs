@@ -334,7 +334,9 @@ mod tests {
         let watched = async move {
             ring.format(1).await.unwrap();
             let state = ring.state().unwrap_or_default();
-            ring.resume(Remembered { volume: 1, state, superblock: 0 }, 1).await.unwrap();
+            ring.resume(Remembered { volume: 1, state, superblock: 0, home_bytes: RING_BYTES }, 1)
+                .await
+                .unwrap();
             for number in 0..writers {
                 let (ring, env) = (ring.clone(), env.clone());
                 env.clone().spawn(async move { write_on(&ring, &env, number, pause_ns).await });

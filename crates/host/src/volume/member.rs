@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::env::Env;
-use evenkeel_engine::error::DeviceError;
+use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::format::ring_head::MEMBERS_MAX;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -375,6 +375,13 @@ impl Device for MemberDrive {
         match self {
             Self::File(drive) => drive.flush(scope).await,
             Self::Nbd(drive) => drive.flush(scope).await,
+        }
+    }
+
+    async fn enlarge(&self, size_bytes: u64) -> Result<(), Error> {
+        match self {
+            Self::File(drive) => drive.enlarge(size_bytes).await,
+            Self::Nbd(drive) => drive.enlarge(size_bytes).await,
         }
     }
 

@@ -84,6 +84,9 @@ impl Pending {
     }
 }
 
+/// Bytes of noise at each end of what a drive grows by, at most.
+const NOISE_BYTES_MAX: u64 = 1 << 20;
+
 /// What a drive holds.
 #[derive(Debug, Clone)]
 pub struct Image {
@@ -124,6 +127,21 @@ impl Image {
     /// Size and promises.
     pub fn geometry(&self) -> Geometry {
         self.geometry
+    }
+
+    /// Makes it larger, durably and at once. What comes behind its end is zeros, or for some distance noise: a block
+    /// device that grows holds what was there before.
+    pub fn enlarge(&mut self, size_bytes: u64, noise: Option<&mut Random>) {
+        let before = self.geometry.size_bytes;
+        assert!(size_bytes >= before && size_bytes.is_multiple_of(u64::from(self.geometry.sector_bytes)));
+        self.geometry.size_bytes = size_bytes;
+        self.medium.enlarge(size_bytes);
+        let Some(random) = noise else { return };
+        let mut bytes = vec![0; (size_bytes - before).min(NOISE_BYTES_MAX) as usize];
+        random.fill(&mut bytes);
+        self.medium.write(before, &bytes);
+        random.fill(&mut bytes);
+        self.medium.write(size_bytes - bytes.len() as u64, &bytes);
     }
 
     /// Fills `into` from `offset` with what a read finds.

@@ -185,7 +185,7 @@ impl Machine {
         }
         self.settle(CutKind::PowerCut);
         let mut harmed = vec![false; self.setup.habits.places.pages()];
-        let data = self.layout().data.offset + self.setup.data_offset();
+        let data = self.layout().segments[0].data.offset + self.setup.data_offset();
         for _ in 0..1 + self.random.below(3) {
             let page = self.random.index(harmed.len());
             harmed[page] = true;

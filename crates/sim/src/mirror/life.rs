@@ -244,7 +244,7 @@ impl Machine {
         }
         let source = *self.random.pick(&complete);
         self.note(|| format!("device {source} rots, and another is about to be rebuilt"));
-        let data = self.layout().data;
+        let data = self.layout().segments[0].data;
         for page in (0..data.len).step_by(PAGE).filter(|_| self.random.coin()).collect::<Vec<_>>() {
             let zone = Extent::new(self.setup.data_offset() + data.offset + page, PAGE_BYTES);
             harm(&self.devices[source].1.image, Mishap::Rots, zone, &mut self.random);

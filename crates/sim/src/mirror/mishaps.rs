@@ -121,9 +121,9 @@ pub(super) fn any_zone(kind: Kind, layout: &Layout, data_offset: u64, random: &m
     match kind {
         Kind::Member => match random.below(10) {
             0 | 1 => Extent::new(0, ring_head::DATA_OFFSET),
-            2 => shifted(layout.table, data_offset),
+            2 => shifted(layout.segments[0].table, data_offset),
             3 => shifted(*random.pick(&layout.roots), data_offset),
-            _ => shifted(layout.data, data_offset),
+            _ => shifted(layout.segments[0].data, data_offset),
         },
         Kind::Log => match random.below(10) {
             0 | 1 => Extent::new(0, log_head::DATA_OFFSET),

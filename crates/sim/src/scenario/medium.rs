@@ -1,7 +1,9 @@
 //! What lies where on the drives of a machine, and damage to it.
 
 use evenkeel_engine::device::{Durability, Extent};
-use evenkeel_engine::format::layout::{HOME_COPIES, LOG_COPIES, Layout, home_copy_offset, log_copy_offset};
+use evenkeel_engine::format::layout::{
+    HOME_COPIES, LOG_COPIES, Layout, Segment, home_copy_offset, log_copy_offset,
+};
 use evenkeel_engine::format::record::{HEADER_BYTES, TAG_BYTES, decode, decode_header};
 use evenkeel_engine::format::superblock::Superblock;
 use evenkeel_engine::format::{PAGE, PAGE_BYTES};
@@ -16,18 +18,29 @@ const ROT_BYTES_MAX: u64 = 48;
 impl Machine {
     /// Where the zones lie.
     pub(super) fn layout(&self) -> Layout {
+        if let Some(layout) = self.superblock().and_then(|superblock| superblock.layout()) {
+            return layout;
+        }
         let home_bytes = self.home.borrow().geometry().size_bytes;
         let create = self.setup.create;
         Layout::plan(create.size_bytes / PAGE_BYTES, home_bytes, create.log_bytes, self.setup.separate_log)
             .expect("the volume was made with it")
     }
 
+    fn any_segment(&mut self, layout: &Layout) -> Segment {
+        let number = if layout.segments.len() > 1 { self.random.index(layout.segments.len()) } else { 0 };
+        layout.segments[number].clone()
+    }
+
     /// A zone of the home drive. Of the roots, the one in force; of the superblocks, any copy.
     pub(super) fn zone(&mut self, zone: Zone) -> Extent {
         let layout = self.layout();
         match zone {
-            Zone::Pages => layout.data,
-            Zone::Table => layout.table,
+            Zone::Pages => self.any_segment(&layout).data,
+            Zone::Table => {
+                let segment = self.any_segment(&layout);
+                if segment.table.len > 0 { segment.table } else { layout.segments[0].table }
+            }
             Zone::Root => {
                 let slot = self.superblock().map_or(0, |superblock| superblock.root_slot);
                 layout.roots[usize::from(slot)]

@@ -3,6 +3,7 @@
 use evenkeel_engine::device::{Device, Extent};
 use evenkeel_engine::env::Arena;
 use evenkeel_engine::error::Error;
+use evenkeel_engine::format::layout::Layout;
 use evenkeel_engine::format::{PAGE, PAGE_BYTES};
 use evenkeel_engine::volume::Volume;
 
@@ -102,17 +103,19 @@ pub(crate) async fn look<A: Arena, H: Device, L: Device>(
 }
 
 /// Pages that these ranges of the home drive speak of: all, where one is not of pages.
-pub(super) fn pages_of(extents: &[Extent], data: Extent, places: Places) -> Vec<bool> {
+pub(super) fn pages_of(extents: &[Extent], layout: &Layout, places: Places) -> Vec<bool> {
     let mut pages = vec![false; places.pages()];
     for extent in extents {
-        match extent.intersection(&data) {
-            Some(shared) => {
-                let first = (shared.offset - data.offset) / PAGE_BYTES;
-                let end = (shared.end() - data.offset).div_ceil(PAGE_BYTES);
-                (first..end).filter_map(|page| places.known_page(page)).for_each(|page| pages[page] = true);
-            }
-            None => pages.fill(true),
+        let of_pages = layout.segments.iter().filter_map(|segment| {
+            let shared = extent.intersection(&segment.data)?;
+            let first = segment.first_page + (shared.offset - segment.data.offset) / PAGE_BYTES;
+            Some(first..segment.first_page + (shared.end() - segment.data.offset).div_ceil(PAGE_BYTES))
+        });
+        let of_pages: Vec<u64> = of_pages.flatten().collect();
+        if of_pages.is_empty() {
+            pages.fill(true);
         }
+        of_pages.iter().filter_map(|&page| places.known_page(page)).for_each(|page| pages[page] = true);
     }
     pages
 }

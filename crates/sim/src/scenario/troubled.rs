@@ -249,7 +249,9 @@ impl Machine {
         let (own_home, own_log) = (Rc::clone(&home), Rc::clone(&log));
         let seen = Rc::new(RefCell::new(None));
         let accused = Rc::clone(&seen);
-        let (data, places, writes_direct) = (self.layout().data, setup.habits.places, self.writes_direct());
+        let (layout, places, writes_direct) =
+            (Rc::new(self.layout()), setup.habits.places, self.writes_direct());
+        let (in_life, in_excuse) = (Rc::clone(&layout), Rc::clone(&layout));
         let faults = Rc::new(RefCell::new(self.outcome.faults));
         let tally = Rc::clone(&faults);
         let power_was_cut = Rc::new(Cell::new(self.power_was_cut));
@@ -263,7 +265,7 @@ impl Machine {
                 Ok(volume) => volume,
                 Err(error) => {
                     tally.borrow_mut().refusals += 1;
-                    rules.judge_refusal(&error, &pages_of(&home.harmed(), data, places))?;
+                    rules.judge_refusal(&error, &pages_of(&home.harmed(), &in_life, places))?;
                     return Ok(true);
                 }
             };
@@ -271,7 +273,7 @@ impl Machine {
             if env.is_stopped() {
                 return Ok(false);
             }
-            rules.judge_look(&first, &oracle.borrow(), floor, &pages_of(&home.harmed(), data, places))?;
+            rules.judge_look(&first, &oracle.borrow(), floor, &pages_of(&home.harmed(), &in_life, places))?;
             let reported = first.failed.iter().flatten().count() as u64;
             tally.borrow_mut().pages_reported += reported;
             if floor == Floor::Nothing
@@ -304,7 +306,7 @@ impl Machine {
                 habits,
                 operations_done,
                 forgives: Box::new(move |error| {
-                    excuse.is_excused(error, &pages_of(&drive.harmed(), data, places))
+                    excuse.is_excused(error, &pages_of(&drive.harmed(), &in_excuse, places))
                 }),
             });
             run_clients(&stage, &seeds).await;
@@ -317,7 +319,7 @@ impl Machine {
                 return Ok(false);
             }
             tally.borrow_mut().pages_reported += last.failed.iter().flatten().count() as u64;
-            let mut strays = pages_of(&home.harmed(), data, places);
+            let mut strays = pages_of(&home.harmed(), &in_life, places);
             if rules.may_fail && writes_direct {
                 // A large write that failed on its way home: until the next opening nothing says what is there.
                 let failed = oracle.borrow().pages_written(true);
@@ -343,7 +345,7 @@ impl Machine {
         if let Some(violation) = seen.borrow_mut().take() {
             return Err(violation);
         }
-        let harmed = pages_of(&own_home.harmed(), data, places);
+        let harmed = pages_of(&own_home.harmed(), &layout, places);
         match lived {
             Err(Halt::Stopped { .. }) => {
                 self.outcome.cuts += 1;

@@ -241,7 +241,7 @@ impl Machine {
         let home_bytes = image.geometry().size_bytes - self.plan.data_offset();
         let layout = Layout::plan(size_bytes / PAGE, home_bytes, log_bytes, true).expect("it fits");
         let mut bytes = vec![0; size_bytes as usize];
-        image.read_durable(self.plan.data_offset() + layout.data.offset, &mut bytes);
+        image.read_durable(self.plan.data_offset() + layout.segments[0].data.offset, &mut bytes);
         bytes
     }
 

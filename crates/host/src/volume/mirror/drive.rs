@@ -1,9 +1,10 @@
 //! A drive as one of several that hold the same: all of them look alike.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
-use evenkeel_engine::error::DeviceError;
+use evenkeel_engine::error::{DeviceError, Error};
 
 use crate::volume::member::MemberDrive;
 
@@ -11,7 +12,7 @@ use crate::volume::member::MemberDrive;
 #[derive(Debug, Clone)]
 pub struct MirrorDrive {
     drive: Rc<MemberDrive>,
-    geometry: Geometry,
+    geometry: Cell<Geometry>,
 }
 
 impl MirrorDrive {
@@ -22,7 +23,7 @@ impl MirrorDrive {
     /// In one line, why it cannot be taken for one.
     pub fn new(drive: Rc<MemberDrive>, geometry: Geometry) -> Result<Self, String> {
         Self::check(drive.geometry(), geometry)?;
-        Ok(Self { drive, geometry })
+        Ok(Self { drive, geometry: Cell::new(geometry) })
     }
 
     /// That a drive of the geometry `found` can be taken for one of `geometry`.
@@ -53,7 +54,16 @@ impl MirrorDrive {
 
 impl Device for MirrorDrive {
     fn geometry(&self) -> Geometry {
-        self.geometry
+        self.geometry.get()
+    }
+
+    async fn enlarge(&self, size_bytes: u64) -> Result<(), Error> {
+        let geometry = self.geometry.get();
+        if geometry.size_bytes < size_bytes {
+            self.drive.enlarge(size_bytes).await?;
+            self.geometry.set(Geometry { size_bytes, ..geometry });
+        }
+        Ok(())
     }
 
     async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {

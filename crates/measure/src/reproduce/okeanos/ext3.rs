@@ -55,7 +55,7 @@ impl Ext3 {
     /// Writes `len` bytes and makes them durable.
     pub(super) async fn write(&self, offset: u64, len: u64) {
         let (first, end) = self.pages(offset, len);
-        self.put(self.layout.data.offset + first, end - first).await;
+        self.put(self.layout.segments[0].data.offset + first, end - first).await;
         self.commit().await;
         self.count(|traffic| {
             traffic.writes += 1;
@@ -68,7 +68,7 @@ impl Ext3 {
     pub(super) async fn read(&self, offset: u64, len: u64) {
         let (first, end) = self.pages(offset, len);
         let mut pages = vec![0; (end - first) as usize];
-        let read = self.drive.read(self.layout.data.offset + first, &mut pages);
+        let read = self.drive.read(self.layout.segments[0].data.offset + first, &mut pages);
         read.await.expect("a healthy disk gives what was written");
     }
 

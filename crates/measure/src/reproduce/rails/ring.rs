@@ -154,7 +154,7 @@ async fn streams(
     let ring = ring.map_err(|error| unavailable(&error))?;
     ring.format(1).await.map_err(|error| unavailable(&error))?;
     let state = ring.state().unwrap_or_default();
-    let remembered = Remembered { volume: 1, state, superblock: 0 };
+    let remembered = Remembered { volume: 1, state, superblock: 0, home_bytes: ring.geometry().size_bytes };
     ring.resume(remembered, 1).await.map_err(|error| unavailable(&error))?;
     let left = match load.until {
         Until::Seconds(_) => [u64::MAX; 2],

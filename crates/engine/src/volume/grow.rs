@@ -1,0 +1,304 @@
+//! Growing: more pages behind those that are there, while the volume is used.
+//!
+//! The order, and the crash that each step survives:
+//!
+//! 1. A larger table may leave a commit less room in the log. Units and batches are from now on no larger than the log
+//!    allows with it, and what is larger is made durable.
+//! 2. The home device offers more. Cut from here on, the volume is as it was, on a larger device.
+//! 3. A checkpoint writes the root to where the next layout has it, and flushes. Nothing else has to be written: the root
+//!    says of the new pages of the table that they were never written, so that nobody reads what is there.
+//! 4. One superblock names the new size and the root. Until it is durable the volume has its old size, from then on the
+//!    new one.
+//! 5. Another one follows: now each of its copies stands at the end of the larger device.
+//! 6. Only then the new pages are served, so that no record and no unit of the arena speaks of them before.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::limits::Limits;
+use super::superblocks::Superblocks;
+use super::{Inner, Volume};
+use crate::device::{Device, Extent, Geometry};
+use crate::env::{Arena, Env};
+use crate::error::Error;
+use crate::format::PAGE_BYTES;
+use crate::format::layout::{GROWTHS_MAX, Layout, SUMS_PER_TABLE_PAGE, Size};
+use crate::format::superblock::Superblock;
+use crate::notify::Notify;
+use crate::options::Tuning;
+use crate::planted::{Bug, is_planted};
+
+/// What it takes for a volume to grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Growth {
+    /// Bytes that it offers now.
+    pub from_bytes: u64,
+    /// Bytes that it is to offer: as many where nothing is to be done.
+    pub to_bytes: u64,
+    /// Bytes that the home device must have for it, at least.
+    pub home_bytes: u64,
+}
+
+/// What it takes for the volume on `home` and `log`, as they are told to [`Volume::open`], to offer `size_bytes`. Nothing
+/// is written.
+///
+/// # Errors
+///
+/// [`Error::Unusable`] where it cannot be made so large, by which nothing has changed; where they hold no volume.
+pub async fn plan_growth<H: Device, L: Device>(
+    home: &H,
+    log: &L,
+    separate_log: bool,
+    size_bytes: u64,
+) -> Result<Growth, Error> {
+    let superblock = Superblocks::read(home, log, separate_log).await?.superblock;
+    plan(&superblock, home.geometry(), size_bytes, Tuning::default().announced_max_bytes)
+        .map(|(growth, _)| growth)
+}
+
+/// The same, and what the log allows then.
+fn plan(
+    superblock: &Superblock,
+    home: Geometry,
+    size_bytes: u64,
+    announced_max_bytes: usize,
+) -> Result<(Growth, Limits), Error> {
+    let unusable = |why: String| Err(Error::Unusable(why));
+    let from_bytes = superblock.pages.saturating_mul(PAGE_BYTES);
+    let Some(layout) = superblock.layout() else {
+        return unusable("its size is that of no volume".to_owned());
+    };
+    let limits = |pages: u64| {
+        let table_pages = pages.div_ceil(SUMS_PER_TABLE_PAGE);
+        let sector_bytes = superblock.log_sector_bytes as usize;
+        let limits =
+            Limits::of(layout.log.len, sector_bytes, table_pages, !home.atomic_sectors, announced_max_bytes);
+        limits.check_suffice(superblock.atomic_max_bytes, layout.log.len).map(|()| limits)
+    };
+    if !size_bytes.is_multiple_of(PAGE_BYTES) {
+        return unusable(format!("a volume's size is a multiple of {PAGE_BYTES} bytes"));
+    }
+    if size_bytes < from_bytes {
+        return unusable(format!("it has {from_bytes} bytes already, and no volume shrinks"));
+    }
+    let pages = size_bytes / PAGE_BYTES;
+    if pages == layout.pages {
+        let growth = Growth { from_bytes, to_bytes: from_bytes, home_bytes: layout.home_bytes };
+        return limits(pages).map(|limits| (growth, limits));
+    }
+    if superblock.sizes_before.as_slice().len() == GROWTHS_MAX {
+        return unusable(format!(
+            "it has grown {GROWTHS_MAX} times, as often as a volume can: make a larger one and copy it there"
+        ));
+    }
+    let Some(home_bytes) = layout.home_bytes_to_grow(pages) else {
+        return unusable(format!("no volume has {size_bytes} bytes"));
+    };
+    let Ok(limits) = limits(pages) else {
+        let (mut fits, mut beyond) = (layout.pages, pages);
+        while beyond - fits > 1 {
+            let middle = fits.midpoint(beyond);
+            if limits(middle).is_ok() { fits = middle } else { beyond = middle }
+        }
+        return unusable(format!(
+            "its log is too small for a disk of {size_bytes} bytes: with this log it can have {} bytes at most",
+            fits * PAGE_BYTES
+        ));
+    };
+    Ok((Growth { from_bytes, to_bytes: size_bytes, home_bytes }, limits))
+}
+
+impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
+    /// What it takes to make it offer `size_bytes`.
+    ///
+    /// # Errors
+    ///
+    /// As [`plan_growth`].
+    pub fn plan_growth(&self, size_bytes: u64) -> Result<Growth, Error> {
+        self.0.plan_growth(size_bytes).map(|(growth, _)| growth)
+    }
+
+    /// Makes it offer `size_bytes`: what is new reads as zeros. The home device must have the room that
+    /// [`Self::plan_growth`] tells, or be able to offer it ([`Device::enlarge`]). After a cut it has its old size or the
+    /// new one, and the new one once this has come to its end.
+    ///
+    /// # Errors
+    ///
+    /// As [`plan_growth`]; that of the home device where it does not offer so much; [`Error::Damaged`] where a page cannot
+    /// go home: by all these nothing has changed. The failure, after one below.
+    pub async fn grow(&self, size_bytes: u64) -> Result<(), Error> {
+        self.0.check_alive()?;
+        // In a task of its own: whoever gives up waiting does not leave it half done.
+        let done = Rc::new((RefCell::new(None), Notify::default()));
+        let (inner, told) = (Rc::clone(&self.0), Rc::clone(&done));
+        self.0.env.spawn(async move {
+            let result = inner.grow(size_bytes).await;
+            told.0.replace(Some(result));
+            told.1.all();
+        });
+        done.1.until(|| done.0.borrow_mut().take()).await
+    }
+}
+
+/// Somebody who has looked how large a unit may be, and has not buffered it yet.
+pub(super) struct Sizing<'a, E: Env, A: Arena, H: Device, L: Device>(&'a Inner<E, A, H, L>);
+
+impl<E: Env, A: Arena, H: Device, L: Device> Drop for Sizing<'_, E, A, H, L> {
+    fn drop(&mut self) {
+        self.0.sizing.set(self.0.sizing.get() - 1);
+        self.0.changed.all();
+    }
+}
+
+impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
+    /// From before somebody looks how large a unit may be until it is buffered.
+    pub(super) fn begin_sizing(&self) -> Sizing<'_, E, A, H, L> {
+        self.sizing.set(self.sizing.get() + 1);
+        Sizing(self)
+    }
+
+    fn plan_growth(&self, size_bytes: u64) -> Result<(Growth, Limits), Error> {
+        let (superblock, announced_max_bytes) =
+            (self.superblocks.current(), self.options.tuning.announced_max_bytes);
+        plan(&superblock, self.home.device.geometry(), size_bytes, announced_max_bytes)
+    }
+
+    async fn grow(self: &Rc<Self>, size_bytes: u64) -> Result<(), Error> {
+        // One at a time; checkpoints come in between until this needs the turn of writing home.
+        let _growing = self.growing.take().await;
+        let (growth, limits) = self.plan_growth(size_bytes)?;
+        if growth.from_bytes == growth.to_bytes {
+            return Ok(());
+        }
+        let atomic_max_bytes = self.superblocks.current().atomic_max_bytes;
+        let limits = limits.within(self.options.dirty_pages_max, atomic_max_bytes);
+        let admission = self.admission.replace(limits);
+        let grown = self.grow_within(growth, limits).await;
+        if grown.is_err() {
+            self.admission.set(admission);
+        }
+        grown
+    }
+
+    async fn grow_within(self: &Rc<Self>, growth: Growth, limits: Limits) -> Result<(), Error> {
+        self.changed
+            .until(|| match self.log.failure() {
+                Some(_) => Some(self.check_alive()),
+                None => (self.sizing.get() == 0).then_some(Ok(())),
+            })
+            .await?;
+        self.make_durable(&[Extent::new(0, self.size_bytes.get())]).await?;
+        let turn = self.home_writer.take().await;
+        self.home.device.enlarge(growth.home_bytes).await?;
+        let size =
+            Size { pages: growth.to_bytes / PAGE_BYTES, home_bytes: self.home.device.geometry().size_bytes };
+        let Some(layout) = self.home.layout().grown(size).map(Rc::new) else {
+            return Err(Error::Unusable(format!(
+                "the home device has less than {} bytes",
+                growth.home_bytes
+            )));
+        };
+        if is_planted(Bug::GrowthServedEarly) {
+            self.serve_grown(&layout, limits);
+        }
+        let grown = self.grow_in_turn(&layout).await;
+        drop(turn);
+        match grown {
+            Ok(()) => {
+                self.serve_grown(&layout, limits);
+                Ok(())
+            }
+            // Nothing was written that counts.
+            Err(error @ Error::Damaged { .. }) => Err(error),
+            Err(error) => {
+                self.latch(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    /// For whoever has the turn of writing home.
+    async fn grow_in_turn(self: &Rc<Self>, layout: &Rc<Layout>) -> Result<(), Error> {
+        self.checkpoint_into(Some(layout)).await?;
+        let guard = self.to_the_end();
+        let told = self.superblocks.advance(|_| ()).await;
+        guard.done();
+        told
+    }
+
+    fn serve_grown(&self, layout: &Layout, limits: Limits) {
+        self.limits.set(limits);
+        self.size_bytes.set(layout.pages * PAGE_BYTES);
+        self.changed.all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::DeviceState;
+    use crate::format::layout::SizesBefore;
+    use crate::format::root::RootSums;
+
+    fn superblock(pages: u64, log_bytes: u64) -> Superblock {
+        Superblock {
+            volume: 1,
+            generation: 2,
+            epoch: 1,
+            pages,
+            home_bytes: Layout::home_bytes_for(pages, log_bytes, true),
+            log_bytes,
+            separate_log: true,
+            root_slot: 0,
+            whole_root_sum: None,
+            root_sums: RootSums::NONE,
+            tail_offset: 0,
+            tail_sequence: 1,
+            tail_epoch: 0,
+            epoch_sequence: 0,
+            atomic_max_bytes: 16 << 10,
+            log_sector_bytes: 512,
+            acknowledged: 0,
+            home_state: DeviceState::default(),
+            sizes_before: SizesBefore::default(),
+        }
+    }
+
+    fn plan_of(superblock: &Superblock, size_bytes: u64, atomic_sectors: bool) -> Result<Growth, Error> {
+        let home = Geometry { size_bytes: superblock.home_bytes, sector_bytes: 512, atomic_sectors };
+        plan(superblock, home, size_bytes, 64 << 10).map(|(growth, _)| growth)
+    }
+
+    #[test]
+    fn what_no_volume_can_become_is_refused_with_a_reason() {
+        let superblock = superblock(1000, 64 << 20);
+        let refused = |size_bytes| plan_of(&superblock, size_bytes, true).unwrap_err().to_string();
+        assert!(refused(1001 * PAGE_BYTES + 512).contains("multiple of 4096"));
+        assert!(refused(999 * PAGE_BYTES).contains("4096000 bytes already, and no volume shrinks"));
+        assert!(refused(u64::MAX / PAGE_BYTES * PAGE_BYTES).contains("no volume has"));
+        let same = plan_of(&superblock, 1000 * PAGE_BYTES, true).unwrap();
+        assert_eq!((same.to_bytes, same.home_bytes), (same.from_bytes, superblock.home_bytes));
+        let sizes: Vec<Size> = (1..=GROWTHS_MAX as u64)
+            .map(|number| Size { pages: number * 10, home_bytes: (number * 10 + 100) * PAGE_BYTES })
+            .collect();
+        let often = Superblock { sizes_before: SizesBefore::of(&sizes).unwrap(), ..superblock };
+        assert!(often.layout().is_some());
+        let error = plan_of(&often, 1001 * PAGE_BYTES, true).unwrap_err().to_string();
+        assert!(error.contains("16 times"), "{error}");
+    }
+
+    #[test]
+    fn a_log_that_is_too_small_for_the_table_is_said_to_be_so_with_the_largest_size_that_it_takes() {
+        // As small as one can be for a table of one page, on drives that ask for images of it.
+        let log_bytes = super::super::log_bytes_min(PAGE_BYTES, 16 << 10, 512, false).unwrap();
+        let small = superblock(1, log_bytes);
+        let error = plan_of(&small, 1 << 40, false).unwrap_err().to_string();
+        let most: u64 = error.split(' ').rev().nth(3).unwrap().parse().unwrap();
+        assert!((PAGE_BYTES..1 << 40).contains(&most), "{error}");
+        if most > PAGE_BYTES {
+            plan_of(&small, most, false).unwrap();
+        }
+        plan_of(&small, most + PAGE_BYTES, false).unwrap_err();
+        plan_of(&small, 1 << 40, true).unwrap();
+    }
+}
