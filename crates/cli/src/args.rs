@@ -21,8 +21,8 @@ pub(crate) use replay::{ReplayArgs, Speed};
 pub(crate) use reproduce::ReproduceArgs;
 pub(crate) use study::{StudyArgs, StudyCommand, StudyPlanArgs, StudyReportArgs, StudyRunArgs, WhichPlan};
 pub(crate) use volume::{
-    AtomicSectorsArg, BackendArg, CheckArgs, CreateArgs, JournalingArg, LayoutArg, LogFormatArg, LogLevelArg,
-    NbdArg, ServeArgs, StatusArgs,
+    AtomicSectorsArg, BackendArg, CheckArgs, CreateArgs, GrowArgs, JournalingArg, LayoutArg, LogFormatArg,
+    LogLevelArg, NbdArg, ServeArgs, StatusArgs,
 };
 
 /// Makes synchronous writes fast and predictable.
@@ -45,6 +45,7 @@ pub(crate) enum Command {
     Serve(Box<ServeArgs>),
     Status(StatusArgs),
     Check(CheckArgs),
+    Grow(GrowArgs),
     Replace(Box<ReplaceArgs>),
     Replay(Box<ReplayArgs>),
     Drive(Box<DriveArgs>),

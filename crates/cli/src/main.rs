@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => volume::serve(&args),
         Command::Status(args) => volume::status(&args),
         Command::Check(args) => volume::check(&args),
+        Command::Grow(args) => volume::grow(&args),
         Command::Replace(args) => volume::replace(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Drive(args) => drive::run(&args),

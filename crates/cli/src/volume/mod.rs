@@ -1,8 +1,9 @@
-//! `evenkeel create`, `serve`, `status`, `check` and `replace`.
+//! `evenkeel create`, `serve`, `status`, `check`, `grow` and `replace`.
 
 mod check;
 mod check_copies;
 mod create;
+mod grow;
 mod replace;
 mod serve;
 mod status;
@@ -21,6 +22,7 @@ use crate::failure::Failure;
 
 pub(crate) use check::run as check;
 pub(crate) use create::run as create;
+pub(crate) use grow::run as grow;
 pub(crate) use replace::run as replace;
 pub(crate) use serve::run as serve;
 pub(crate) use status::run as status;

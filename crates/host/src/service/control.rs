@@ -1,4 +1,4 @@
-//! Orders to the server of a mirror: a socket in the volume's folder, for this user only.
+//! Orders to the server of a volume: a socket in the volume's folder, for this user only.
 //!
 //! One connection gives one order, a JSON object in a line; the answer is another.
 
@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::ACCEPT_AGAIN_NS;
 use crate::event_loop::{Loop, race};
 use crate::net::{ByteStream, Listener, Stream, connect_unix_blocking};
+use crate::volume::grow::{Grower, Grown};
 use crate::volume::replace::{Question, Replacement, Replacer};
 use crate::volume::{CONTROL_SOCKET, VolumeError};
 
@@ -36,6 +37,16 @@ enum Order {
     Consider(Question),
     /// Put another drive in the place of a member.
     Replace(Replacement),
+    /// Offer so many bytes; or say what that would take, and change nothing.
+    Grow { size_bytes: u64, dry_run: bool },
+}
+
+/// Who carries orders out.
+#[derive(Clone)]
+pub(super) struct Workers {
+    /// Of a mirror.
+    pub(super) replacer: Option<Replacer>,
+    pub(super) grower: Grower,
 }
 
 /// What came of it: why not, if so.
@@ -45,10 +56,13 @@ struct Answer {
     /// Whether the new one is in use all the same.
     #[serde(default)]
     is_taken: bool,
+    /// How the volume has grown, or would.
+    #[serde(default)]
+    grown: Option<Grown>,
 }
 
 /// Takes orders, for as long as the loop runs.
-pub(super) fn serve(event_loop: &Loop, listener: Listener, replacer: Replacer) {
+pub(super) fn serve(event_loop: &Loop, listener: Listener, workers: Workers) {
     let env = event_loop.clone();
     event_loop.spawn(async move {
         loop {
@@ -56,7 +70,7 @@ pub(super) fn serve(event_loop: &Loop, listener: Listener, replacer: Replacer) {
                 env.sleep(ACCEPT_AGAIN_NS).await;
                 continue;
             };
-            let (limit, replacer) = (env.clone(), replacer.clone());
+            let (limit, workers) = (env.clone(), workers.clone());
             // An order that has begun is carried out, whoever waits for it.
             env.spawn(async move {
                 let silence = async {
@@ -64,7 +78,7 @@ pub(super) fn serve(event_loop: &Loop, listener: Listener, replacer: Replacer) {
                     None
                 };
                 if let Some(order) = race(read(&stream), silence).await {
-                    let answer = carry_out(&order, &replacer).await;
+                    let answer = carry_out(&order, &workers).await;
                     let text = serde_json::to_string(&answer).expect("a text can be written");
                     let write = async {
                         let _who_asked_may_have_left = stream.write(format!("{text}\n").into_bytes()).await;
@@ -95,18 +109,31 @@ async fn read(stream: &Stream) -> Option<Vec<u8>> {
     Some(buffer)
 }
 
-async fn carry_out(order: &[u8], replacer: &Replacer) -> Answer {
+async fn carry_out(order: &[u8], workers: &Workers) -> Answer {
+    let replacer = || {
+        let no_mirror = || VolumeError::Refused("layout single has no member to be replaced".to_owned());
+        workers.replacer.as_ref().ok_or_else(no_mirror)
+    };
     let answered = match serde_json::from_slice(order) {
-        Ok(Order::Consider(question)) => replacer.consider(&question),
-        Ok(Order::Replace(replacement)) => replacer.replace(&replacement).await,
+        Ok(Order::Consider(question)) => replacer().and_then(|it| it.consider(&question)).map(|()| None),
+        Ok(Order::Replace(replacement)) => match replacer() {
+            Ok(replacer) => replacer.replace(&replacement).await.map(|()| None),
+            Err(error) => Err(error),
+        },
+        Ok(Order::Grow { size_bytes, dry_run: true }) => workers.grower.plan(size_bytes).map(Some),
+        Ok(Order::Grow { size_bytes, dry_run: false }) => workers.grower.grow(size_bytes).await.map(Some),
         Err(error) => Err(VolumeError::Refused(format!("the order is none: {error}"))),
     };
     let is_taken = matches!(answered, Err(VolumeError::Undescribed(_)));
-    let refused = answered.err().map(|error| match is_taken {
+    let (grown, error) = match answered {
+        Ok(grown) => (grown, None),
+        Err(error) => (None, Some(error)),
+    };
+    let refused = error.map(|error| match is_taken {
         true => format!("{error}; mend that, and have it name the new one there before the next start"),
         false => error.to_string(),
     });
-    Answer { refused, is_taken }
+    Answer { refused, is_taken, grown }
 }
 
 /// Asks the server of the volume in `folder` whether it would replace a member; `None` where nobody serves it.
@@ -115,7 +142,7 @@ async fn carry_out(order: &[u8], replacer: &Replacer) -> Answer {
 ///
 /// Why it would not, or that it gave no answer.
 pub fn consider(folder: &Path, question: Question) -> Option<Result<(), VolumeError>> {
-    give(folder, &Order::Consider(question))
+    give(folder, &Order::Consider(question)).map(|answered| answered.map(drop))
 }
 
 /// Has the server of the volume in `folder` replace a member; `None` where nobody serves it.
@@ -124,10 +151,24 @@ pub fn consider(folder: &Path, question: Question) -> Option<Result<(), VolumeEr
 ///
 /// Why it refused, or gave no answer.
 pub fn replace(folder: &Path, replacement: Replacement) -> Option<Result<(), VolumeError>> {
-    give(folder, &Order::Replace(replacement))
+    give(folder, &Order::Replace(replacement)).map(|answered| answered.map(drop))
 }
 
-fn give(folder: &Path, order: &Order) -> Option<Result<(), VolumeError>> {
+/// Has the server of the volume in `folder` make it offer `size_bytes`, or say what that would take; `None` where nobody
+/// serves it.
+///
+/// # Errors
+///
+/// Why it refused, or gave no answer.
+pub fn grow(folder: &Path, size_bytes: u64, dry_run: bool) -> Option<Result<Grown, VolumeError>> {
+    let answered = give(folder, &Order::Grow { size_bytes, dry_run })?;
+    Some(answered.and_then(|grown| {
+        let no_word = || io::Error::new(io::ErrorKind::InvalidData, "its answer does not say how");
+        grown.ok_or_else(|| unanswered(folder, no_word()))
+    }))
+}
+
+fn give(folder: &Path, order: &Order) -> Option<Result<Option<Grown>, VolumeError>> {
     use io::ErrorKind::{ConnectionRefused, NotFound};
     let mut stream = match connect_unix_blocking(&folder.join(CONTROL_SOCKET)) {
         Ok(stream) => stream,
@@ -144,9 +185,9 @@ fn give(folder: &Path, order: &Order) -> Option<Result<(), VolumeError>> {
         serde_json::from_str(&text).map_err(io::Error::from)
     };
     Some(match answered() {
-        Ok(Answer { refused: None, .. }) => Ok(()),
-        Ok(Answer { refused: Some(why), is_taken: true }) => Err(VolumeError::Undescribed(why)),
-        Ok(Answer { refused: Some(why), is_taken: false }) => Err(VolumeError::Refused(why)),
+        Ok(Answer { refused: None, grown, .. }) => Ok(grown),
+        Ok(Answer { refused: Some(why), is_taken: true, .. }) => Err(VolumeError::Undescribed(why)),
+        Ok(Answer { refused: Some(why), is_taken: false, .. }) => Err(VolumeError::Refused(why)),
         Err(error) => Err(unanswered(folder, error)),
     })
 }

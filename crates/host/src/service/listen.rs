@@ -6,15 +6,14 @@ use std::os::fd::AsRawFd;
 use super::Address;
 use crate::event_loop::Loop;
 use crate::net::{Listener, Place};
-use crate::volume::description::LayoutKind;
 use crate::volume::{CONTROL_SOCKET, LockedVolume, STATUS_SOCKET, VolumeError};
 
 /// All that a server listens on; whoever connects waits to be accepted.
 pub(super) struct Listeners {
     /// For clients, each with what kind of peer comes there.
     pub(super) nbd: Vec<(Listener, &'static str)>,
-    /// For orders, which a mirror takes.
-    pub(super) control: Option<Listener>,
+    /// For orders.
+    pub(super) control: Listener,
     /// For `evenkeel status`.
     pub(super) status: Listener,
     /// For scrapes, and where.
@@ -34,10 +33,9 @@ impl Listeners {
         metrics: Option<&str>,
     ) -> Result<Self, VolumeError> {
         let in_folder = |name: &str| Listener::unix(event_loop, &volume.folder().join(name));
-        let is_mirror = volume.description().layout == LayoutKind::Mirror;
         Ok(Self {
             nbd: nbd.into_iter().map(|address| of_clients(event_loop, address)).collect::<Result<_, _>>()?,
-            control: is_mirror.then(|| in_folder(CONTROL_SOCKET)).transpose()?,
+            control: in_folder(CONTROL_SOCKET)?,
             status: in_folder(STATUS_SOCKET)?,
             metrics: metrics.map(|address| of_metrics(event_loop, address)).transpose()?,
         })

@@ -6,7 +6,7 @@
 //! opening  ends the process at a signal where opening the volume holds the loop
 //! status   what it does, as one document: over a socket in the volume's folder; mirror_status what a mirror's members do
 //! metrics  the same for Prometheus, over HTTP
-//! control  orders to replace a member, over another socket
+//! control  orders to replace a member or to grow, over another socket
 //! events   what an operator should hear of: lines, counts, and what is wrong now
 //! tend     what the server of a mirror does of itself
 //! ```
@@ -167,7 +167,9 @@ pub async fn run(
     for (listener, peer) in listeners.nbd {
         accept(event_loop, listener, server.clone(), reporter.clone(), peer);
     }
-    let tended = tend(event_loop, &open, listeners.control, options.scrub, &watcher);
+    let workers = control::Workers { replacer: open.replacer(), grower: open.grower() };
+    control::serve(event_loop, listeners.control, workers);
+    let tended = tend(event_loop, &open, options.scrub, &watcher);
     let watched =
         status::Watched::new(event_loop, &open, server.clone(), options.read_only, tended, watcher.clone());
     let watched = Rc::new(watched);
@@ -191,19 +193,11 @@ pub async fn run(
     Ok(ended)
 }
 
-/// Takes orders for a mirror, and does what its server does of itself.
-fn tend(
-    event_loop: &Loop,
-    open: &OpenVolume,
-    control: Option<Listener>,
-    scrub: ScrubOptions,
-    watcher: &Watcher,
-) -> Tended {
-    let (Some(mirror), Some(replacer), Some(listener)) = (open.mirror(), open.replacer(), control) else {
-        return Tended::default();
-    };
-    control::serve(event_loop, listener, replacer);
-    Tended::begin(event_loop, &open.volume, mirror, scrub, watcher)
+/// Does what the server of a mirror does of itself.
+fn tend(event_loop: &Loop, open: &OpenVolume, scrub: ScrubOptions, watcher: &Watcher) -> Tended {
+    open.mirror().map_or_else(Tended::default, |mirror| {
+        Tended::begin(event_loop, &open.volume, mirror, scrub, watcher)
+    })
 }
 
 async fn stop(signals: &Signals, server: &VolumeServer, open: OpenVolume) -> Result<Ended, VolumeError> {

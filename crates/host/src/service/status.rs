@@ -381,7 +381,7 @@ impl Watched {
                 path: self.path.clone(),
                 id: description.id.to_string(),
                 layout: description.layout.name().to_owned(),
-                size_bytes: description.size_bytes,
+                size_bytes: volume.size_bytes(),
                 atomic_max_bytes: description.atomic_max_bytes,
                 home,
                 log,

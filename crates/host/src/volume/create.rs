@@ -115,6 +115,7 @@ pub async fn create(
         atomic_max_bytes: request.atomic_max_bytes,
         buffer_bytes: request.buffer_bytes,
         log_bytes: (request.layout == LayoutKind::Mirror).then_some(request.log_bytes),
+        home_bytes: None,
         members: described(&plan.members, &members),
         logs: described(&plan.logs, &logs),
     };

@@ -1,7 +1,7 @@
 //! `volume.toml`: what a volume's folder says of it, for people to read and for evenkeel to find its members.
 //!
-//! It holds nothing that changes while the volume is used, but for the place of a member that is replaced: a folder
-//! restored from a backup describes the members that stand beside it.
+//! It holds nothing that changes while the volume is used, but for its size when it grows and the place of a member that
+//! is replaced: a folder restored from a backup describes the members that stand beside it.
 //!
 //! People may edit it: a number that no volume can have is refused here, one that this volume was not made with when it
 //! is opened ([`super::LockedVolume::open`]), both before anything follows from it.
@@ -51,7 +51,7 @@ const SECTOR_BYTES: RangeInclusive<u64> = 512..=PAGE_BYTES;
 
 const PREFACE: &str = "\
 # A volume of evenkeel: `evenkeel serve` this folder. The members below hold its data; paths that do not begin
-# with / are from here, and one such as nbd://host/name is the export of an NBD server. Nothing in this file changes while the volume is used, unless a member is replaced.
+# with / are from here, and one such as nbd://host/name is the export of an NBD server. Nothing in this file changes while the volume is used, unless it grows or a member is replaced.
 
 ";
 
@@ -71,6 +71,8 @@ pub struct Description {
     pub buffer_bytes: u64,
     /// Bytes of a mirror's log; that of a single volume only its superblock knows.
     pub log_bytes: Option<u64>,
+    /// Bytes of a mirror that has grown, of each member, behind its head and its log; of others they follow from the size.
+    pub home_bytes: Option<u64>,
     /// Where its pages are: one place, or several that hold the same.
     pub members: Vec<Member>,
     /// Where its log is: nowhere else than its pages, one place, or several that hold the same. A mirror without any has
@@ -90,6 +92,8 @@ struct Written {
     buffer_bytes: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     log_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    home_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     home: Option<Member>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -118,6 +122,7 @@ impl From<Description> for Written {
             atomic_max_bytes: it.atomic_max_bytes,
             buffer_bytes: it.buffer_bytes,
             log_bytes: it.log_bytes,
+            home_bytes: it.home_bytes,
             home,
             log,
             member: members,
@@ -137,6 +142,12 @@ impl Written {
         within("size_bytes", self.size_bytes, PAGE_BYTES..=SIZE_MAX_BYTES)?;
         if !self.size_bytes.is_multiple_of(PAGE_BYTES) {
             return Err(format!("size_bytes = {}: a multiple of {PAGE_BYTES}", self.size_bytes));
+        }
+        if let Some(home_bytes) = self.home_bytes {
+            within("home_bytes", home_bytes, self.size_bytes..=2 * SIZE_MAX_BYTES)?;
+            if !home_bytes.is_multiple_of(PAGE_BYTES) {
+                return Err(format!("home_bytes = {home_bytes}: a multiple of {PAGE_BYTES}"));
+            }
         }
         within("atomic_max_bytes", self.atomic_max_bytes, PAGE_BYTES..=ATOMIC_MAX_BYTES)?;
         let places = self.home.iter().chain(&self.log).chain(&self.member).chain(&self.log_device);
@@ -189,6 +200,7 @@ impl TryFrom<Written> for Description {
             atomic_max_bytes: it.atomic_max_bytes,
             buffer_bytes: it.buffer_bytes,
             log_bytes: it.log_bytes,
+            home_bytes: it.home_bytes,
             members,
             logs,
         })
@@ -280,7 +292,8 @@ impl Member {
 impl Description {
     /// What each member of a mirror offers the ring, head included.
     pub fn member_geometry(&self) -> Geometry {
-        let home_bytes = Layout::home_bytes_for(self.size_bytes / PAGE_BYTES, 0, true);
+        let made_with = || Layout::home_bytes_for(self.size_bytes / PAGE_BYTES, 0, true);
+        let home_bytes = self.home_bytes.unwrap_or_else(made_with);
         let before_bytes = ring_head::DATA_OFFSET.saturating_add(self.region_bytes());
         shape(&self.members, home_bytes.saturating_add(before_bytes))
     }
@@ -412,6 +425,7 @@ mod tests {
             atomic_max_bytes: 16384,
             buffer_bytes: 64 << 20,
             log_bytes: None,
+            home_bytes: None,
             members: vec![member("home")],
             logs: vec![member("/dev/sdx")],
         }

@@ -5,7 +5,7 @@
 //! folder/home          its pages                        (or a block device, or an NBD server's export)
 //! folder/log           its log                          (the same, or a part of home)
 //! folder/member-N, log-N   of a mirror, those instead   (the same)
-//! folder/control.sock  while a mirror is served: for `replace`
+//! folder/control.sock  while it is served: for `grow` and `replace`
 //! folder/nbd.sock      while it is served
 //! folder/status.sock   while it is served
 //! /dev/shm/...         arena: writes that are acknowledged and not yet durable
@@ -22,6 +22,7 @@ pub mod create;
 mod described;
 pub mod description;
 pub mod devices;
+pub mod grow;
 mod held;
 mod label;
 pub mod member;
@@ -43,6 +44,7 @@ use evenkeel_engine::volume::{Identity, Volume, arena_bytes_min, identify};
 
 use crate::arena::SharedArena;
 use crate::event_loop::Loop;
+use crate::nbd::wait::Turn;
 use crate::path_error::PathError;
 use crate::stack::space_bytes;
 
@@ -50,6 +52,7 @@ use arenas::Arenas;
 use described::Described;
 use description::{Description, LayoutKind};
 use devices::{HomeDevice, LogDevice};
+use grow::had_size;
 pub(crate) use held::Held;
 use member::{MemberDrive, Members, Opening, Watch, lost};
 use mirror::Mirror;
@@ -140,7 +143,9 @@ pub struct OpenVolume {
     pub recovered: Recovered,
     described: Rc<Described>,
     arena_path: PathBuf,
-    below: Below,
+    below: Rc<Below>,
+    /// Of whoever makes it larger.
+    growing: Rc<Turn>,
 }
 
 /// What lies below a volume.
@@ -284,15 +289,7 @@ impl LockedVolume {
         check_buffer(folder, &description)?;
         let devices = Devices::open(event_loop, folder, &description, options.ring).await?;
         let Devices { home, log, separate_log, below } = devices;
-        let engine_error = |source| match (&below, below.lost()) {
-            (Below::Single(..), Some(lost)) => {
-                VolumeError::Refused(format!("{}: cannot be opened: {lost}", folder.display()))
-            }
-            (Below::Mirror(_), Some(missing)) => {
-                VolumeError::Refused(format!("{}: {source}{missing}", folder.display()))
-            }
-            (_, None) => VolumeError::Engine { folder: folder.to_owned(), source },
-        };
+        let engine_error = |source| opening_error(folder, &below, source);
         let identity = identify(&*home, &*log, separate_log).await.map_err(engine_error)?;
         check_made_so(folder, &description, &identity)?;
         may(&below, &identity).await?;
@@ -333,7 +330,12 @@ impl LockedVolume {
                 watch.over(event_loop, member, move |error| volume.fail(&lost(&place, &error)));
             }
         }
-        Ok(OpenVolume { volume, recovered, described, arena_path, below })
+        if identity.size_bytes != description.size_bytes || !identity.sizes_before.as_slice().is_empty() {
+            // It is found out again at the next opening.
+            let _it_may_stay_behind = described.catch_up(identity.size_bytes, identity.home_bytes);
+        }
+        let (below, growing) = (Rc::new(below), Rc::default());
+        Ok(OpenVolume { volume, recovered, described, arena_path, below, growing })
     }
 }
 
@@ -363,7 +365,7 @@ impl OpenVolume {
 
     /// Its members and log devices, if it has several.
     pub fn mirror(&self) -> Option<&Mirror> {
-        match &self.below {
+        match &*self.below {
             Below::Single(..) => None,
             Below::Mirror(mirror) => Some(mirror),
         }
@@ -371,7 +373,7 @@ impl OpenVolume {
 
     /// Its drives, to be looked at while it is used.
     pub(crate) fn held(&self) -> Held {
-        match &self.below {
+        match &*self.below {
             Below::Single(members, _) => Held::Single(members.0.clone()),
             Below::Mirror(mirror) => Held::Mirror(mirror.clone()),
         }
@@ -396,13 +398,13 @@ impl OpenVolume {
     ///
     /// The volume's failure; then the arena stays, with what is not durable in it.
     pub async fn close(self) -> Result<(), VolumeError> {
-        if let Below::Mirror(mirror) = &self.below {
+        if let Below::Mirror(mirror) = &*self.below {
             mirror.stop();
         }
         let folder = self.folder().to_owned();
         let closed = self.volume.close().await;
         closed.map_err(|source| {
-            let source = match &self.below {
+            let source = match &*self.below {
                 Below::Single(members, _) => {
                     members.lost().map_or(source, |lost| Error::Latched(lost.into()))
                 }
@@ -412,6 +414,19 @@ impl OpenVolume {
         })?;
         let _an_empty_arena_may_stay = std::fs::remove_file(&self.arena_path);
         Ok(())
+    }
+}
+
+/// Why a volume cannot be opened, with what is lost of its members.
+fn opening_error(folder: &Path, below: &Below, source: Error) -> VolumeError {
+    match (below, below.lost()) {
+        (Below::Single(..), Some(lost)) => {
+            VolumeError::Refused(format!("{}: cannot be opened: {lost}", folder.display()))
+        }
+        (Below::Mirror(_), Some(missing)) => {
+            VolumeError::Refused(format!("{}: {source}{missing}", folder.display()))
+        }
+        (_, None) => VolumeError::Engine { folder: folder.to_owned(), source },
     }
 }
 
@@ -460,10 +475,9 @@ fn check_made_so(folder: &Path, description: &Description, found: &Identity) -> 
         ("atomic_max_bytes", description.atomic_max_bytes, found.atomic_max_bytes),
         ("log_bytes", log_bytes, found.log_bytes),
     ] {
-        if said != made {
-            return refused(&format!(
-                "{name} = {said}: the volume was made with {made}, which stays: put that back"
-            ));
+        let is_from_before = name == "size_bytes" && had_size(found, said);
+        if said != made && !is_from_before {
+            return refused(&format!("{name} = {said}: the volume has {made}, which stays: put that back"));
         }
     }
     Ok(())
@@ -472,7 +486,7 @@ fn check_made_so(folder: &Path, description: &Description, found: &Identity) -> 
 /// Where a server tells its status.
 pub const STATUS_SOCKET: &str = "status.sock";
 
-/// Where the server of a mirror takes orders.
+/// Where a server takes orders.
 pub const CONTROL_SOCKET: &str = "control.sock";
 
 /// Where a server listens unless told otherwise.

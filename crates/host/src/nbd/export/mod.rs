@@ -41,7 +41,7 @@ impl Default for BlockSizes {
 /// Calls are made concurrently; those on overlapping ranges take effect in some order. The server calls with
 /// extents that lie within [`Self::size_bytes`].
 pub trait Export: Clone + 'static {
-    /// Bytes that it offers. They do not change.
+    /// Bytes that it offers. They do not become fewer; a client is told how many there are when it connects.
     fn size_bytes(&self) -> u64;
 
     /// What clients call it, up to 4,096 bytes.
