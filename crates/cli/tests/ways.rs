@@ -75,9 +75,15 @@ fn a_matrix_measures_or_skips_every_method_over_every_state_and_gives_advice() {
         assert_eq!(list(cell, "points").len(), 2);
     }
     for advice in list(matrix, "advice") {
-        says(&ran.stdout, &[&format!("\n{}.\n", advice.as_str().unwrap())]);
+        let advice = advice.as_str().unwrap();
+        says(&ran.stdout, &[&format!("\n{}{}.\n", advice[..1].to_uppercase(), &advice[1..])]);
     }
-    assert_eq!(list(matrix, "advice").len(), 2);
+    let advice = list(matrix, "advice");
+    assert!(advice[0].as_str().unwrap().starts_with("use "), "{advice:?}");
+    // A single run tells nothing apart.
+    assert!(advice[1..].iter().all(|words| !words.as_str().unwrap().contains("times as long")), "{advice:?}");
+    let others = list(matrix, "effects").len();
+    assert!(others > 0 && others < METHODS.len() + STATES.len() - 1);
     let rows = scene.text("probe.csv").lines().filter(|row| row.starts_with("matrix,")).count();
     assert_eq!(rows, 2 * cells.len());
     assert!(scene.names("data").is_empty());

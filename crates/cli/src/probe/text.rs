@@ -1,7 +1,9 @@
 //! A probe's report as text for a terminal.
 
 use evenkeel_host::stack::Stack;
-use evenkeel_measure::probe::report::{Batching, Matrix, Phases, Point, ProbeReport, Rule};
+use evenkeel_measure::probe::report::{
+    Batching, Matrix, Phases, Point, ProbeReport, Rule, Warning, WarningCode,
+};
 use evenkeel_measure::report::format;
 
 use crate::table;
@@ -16,6 +18,11 @@ pub(crate) fn stack_line(stack: &Stack) -> String {
 /// Everything that the terminal shows of a report, without the recommendation that failed its goals.
 pub(crate) fn report_text(report: &ProbeReport, wide: bool) -> String {
     let mut text = String::new();
+    let (first, others): (Vec<&Warning>, Vec<&Warning>) =
+        report.warnings.iter().partition(|warning| warning.code == WarningCode::MostlyDisturbed);
+    for warning in first {
+        text += &format!("Warning: {}.\n\n", warning.message);
+    }
     match &report.matrix {
         Some(matrix) => text += &matrix_text(matrix),
         None => {
@@ -36,16 +43,16 @@ pub(crate) fn report_text(report: &ProbeReport, wide: bool) -> String {
     if let Some(line) = report.phases.as_ref().and_then(phases_line) {
         text += &format!("{line}\n");
     }
-    if !report.warnings.is_empty() {
+    if !others.is_empty() {
         text.push('\n');
     }
-    for warning in &report.warnings {
+    for warning in others {
         text += &format!("Warning: {}.\n", warning.message);
     }
     if let Some(matrix) = &report.matrix {
         text.push('\n');
         for sentence in &matrix.advice {
-            text += &format!("{sentence}.\n");
+            text += &format!("{}\n", format::sentence(sentence));
         }
     }
     if let Some(recommendation) =
@@ -58,7 +65,7 @@ pub(crate) fn report_text(report: &ProbeReport, wide: bool) -> String {
             ),
             None => recommendation.reason.clone(),
         };
-        text += &format!("\n{}.\n", sentence(&reason));
+        text += &format!("\n{}\n", format::sentence(&reason));
         if recommendation.rule == Rule::BestRatio {
             text += "The best ratio is about half of the top throughput at about twice the least latency; a goal of \
                      your own (--min-throughput, --max-latency) serves better.\n";
@@ -79,11 +86,6 @@ fn phases_line(phases: &Phases) -> Option<String> {
         .map(|range| format!("throughput is constant from {} on", format::bytes_f64(range.from_bytes)));
     let parts: Vec<String> = [constant_latency, constant_throughput].into_iter().flatten().collect();
     (!parts.is_empty()).then(|| format!("Phases: {}.", parts.join("; ")))
-}
-
-fn sentence(reason: &str) -> String {
-    let mut letters = reason.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 fn points_table(points: &[Point], wide: bool) -> String {
@@ -180,23 +182,12 @@ fn batching_lines(batching: &Batching) -> String {
             text.push_str(": more than this stack can take, so the queue would grow without bound");
         }
     }
-    if let Some(records) = batching.group_commit_records {
+    if let Some(durable_s) = batching.group_commit_durable_s {
         text.push_str(&format!(
-            ". Without waiting for it to fill (what arrives during a write joins the next), a batch would carry {} \
-             records on average",
-            format::number(records)
+            ". Without waiting for it to fill (what arrives during a write joins the next), a record is durable {} after \
+             it arrives",
+            format::seconds(durable_s)
         ));
     }
     text + "."
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reason_becomes_a_sentence() {
-        assert_eq!(sentence("write 4 KiB"), "Write 4 KiB");
-        assert_eq!(sentence(""), "");
-    }
 }

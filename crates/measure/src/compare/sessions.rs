@@ -3,6 +3,7 @@
 //! 1. The runs of one session share what the machine did then: however many they are, they say nothing about another
 //!    time. What two sessions of one stack may differ by enters every interval: as the probes' own repeated sessions
 //!    show it (Student's t over sessions, pooled over the two), or, where neither was repeated, as a stated bound.
+//!    Neighbouring sessions are taken to hang together, so that their spread is not taken for all of it.
 //! 2. Where most runs of either were disturbed, nothing is claimed.
 //! 3. All verdicts of all comparisons share one error rate, by Bonferroni.
 
@@ -221,9 +222,14 @@ impl Judge {
         let freedom = (a.len() + b.len() - 2) as f64;
         let variance = (squares(a) + squares(b)) / freedom;
         let error = (variance * (1.0 / a.len() as f64 + 1.0 / b.len() as f64)).sqrt();
-        Some(error * stats::t_factor(freedom, self.alpha)?)
+        let correlated = ((1.0 + SESSION_CORRELATION) / (1.0 - SESSION_CORRELATION)).sqrt();
+        Some(error * correlated * stats::t_factor(freedom, self.alpha)?)
     }
 }
+
+/// How much neighbouring sessions are taken to hang together: a machine's mood outlasts minutes. The factor is that of
+/// the standard error of a mean of values with such a correlation from one to the next.
+const SESSION_CORRELATION: f64 = 0.5;
 
 fn mean(sessions: &[Session]) -> f64 {
     sessions.iter().map(|session| session.mean).sum::<f64>() / sessions.len() as f64

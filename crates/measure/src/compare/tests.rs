@@ -234,7 +234,7 @@ fn sessions_of_one_stack_are_not_told_apart_in_any_noise() {
         assert!(wrong <= 4, "{noise:?}: {wrong} of 40");
     }
     // Where sessions were repeated, their own spread decides.
-    for noise in [Noise::Normal, Noise::Lognormal, Noise::SlowRuns] {
+    for noise in [Noise::Normal, Noise::Lognormal, Noise::SlowRuns, Noise::Realistic] {
         let wrong = count(20, |seed| two_probes(noise, 4000 + seed, 4, 1.0));
         assert!(wrong <= 3, "{noise:?}, repeated: {wrong} of 20");
     }

@@ -5,22 +5,27 @@ use super::report::{Comparison, Design, Judged, PointComparison, Verdict};
 /// A verdict on one size in words.
 pub(super) fn at_size((a, b): (&str, &str), throughput: &Judged, p99: Option<&Judged>) -> String {
     let mut words = match throughput.verdict {
-        Verdict::Faster => format!("{b} has {:.2} times the throughput of {a}", throughput.ratio),
-        Verdict::Slower => format!("{b} has only {:.2} times the throughput of {a}", throughput.ratio),
-        Verdict::NoDifferenceShown => format!("no difference shown: ratio {:.2}", throughput.ratio),
-        Verdict::Withheld => return format!("no verdict: ratio {:.2}", throughput.ratio),
+        Verdict::Faster => format!("{b} has {} times the throughput of {a}", times(throughput.ratio)),
+        Verdict::Slower => format!("{b} has only {} times the throughput of {a}", times(throughput.ratio)),
+        Verdict::NoDifferenceShown => format!("no difference shown: ratio {}", times(throughput.ratio)),
+        Verdict::Withheld => return format!("no verdict: ratio {}", times(throughput.ratio)),
     };
     words += &between(throughput);
     match p99 {
         Some(p99) if p99.verdict == Verdict::Faster => {
-            words += &format!("; its p99 is only {:.2} times as long{}", p99.ratio, between(p99));
+            words += &format!("; its p99 is only {} times as long{}", times(p99.ratio), between(p99));
         }
         Some(p99) if p99.verdict == Verdict::Slower => {
-            words += &format!("; its p99 is {:.2} times as long{}", p99.ratio, between(p99));
+            words += &format!("; its p99 is {} times as long{}", times(p99.ratio), between(p99));
         }
         _ => {}
     }
     words
+}
+
+/// A ratio to two digits, where it is a number.
+fn times(ratio: f64) -> String {
+    if ratio.is_finite() { format!("{ratio:.2}") } else { crate::report::format::NOT_AVAILABLE.to_owned() }
 }
 
 fn between(judged: &Judged) -> String {

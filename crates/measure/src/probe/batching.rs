@@ -1,5 +1,6 @@
 //! A recommended buffer in terms of the user's records: how many fit, how long they wait.
 
+use super::group_commit;
 use super::point_at;
 use super::report::{Batching, Model, Point, Recommendation};
 use super::settings::Settings;
@@ -44,5 +45,6 @@ pub(super) fn in_records(
         mean_durable_s: mean_wait_s.map(|wait_s| wait_s + point.latency_s.mean),
         utilisation: rate.map(|rate| rate * records.record_bytes as f64 / carried_bytes_per_s),
         group_commit_records,
+        group_commit_durable_s: group_commit::durable_s(point, &records, settings.writers),
     })
 }

@@ -1,52 +1,129 @@
-//! Which method over which file state to use, and what it saves.
+//! Which method over which file state to use, and what the others cost.
+//!
+//! Each round holds every way of writing at every size once, in an order by chance. So two ways are compared by the pairs
+//! of their runs in one round, over all sizes, by the signed-rank test: as exact as for places that are measured
+//! together. The way with the least latency is chosen among all after looking at them, so each interval is widened for
+//! all the pairs that might have been compared.
 
 use super::point_at;
-use super::report::MatrixCell;
+use super::report::{Matrix, MatrixCell, MatrixEffect, MatrixSkip, Point, RunData};
 use crate::report::format;
+use crate::stats;
 
-/// Where the combination with the least latency stands: at the smallest size that all have, where the choice
-/// matters most. `None` where there is no cell.
+/// The chance of any false claim on a page where no way differs from another.
+const ERROR_RATE: f64 = 0.05;
+
+/// Where the combination with the least latency stands, by medians over runs and over all sizes. `None` where there is no
+/// cell.
 pub(super) fn main_cell(cells: &[MatrixCell]) -> Option<usize> {
-    let size = common_sizes(cells).into_iter().next();
-    let latency = |cell: &MatrixCell| {
-        size.and_then(|size| point_at(&cell.points, size)).map_or(f64::INFINITY, |point| point.latency_s.mean)
+    let sizes = common_sizes(cells);
+    let latency = |cell: &MatrixCell| -> f64 {
+        sizes.iter().filter_map(|&size| Some(median_latency(point_at(&cell.points, size)?).ln())).sum()
     };
     (0..cells.len()).min_by(|&a, &b| latency(&cells[a]).total_cmp(&latency(&cells[b])))
 }
 
-/// One sentence a size: the fastest combination, what it saves over a plain append, and what an append
-/// costs over an overwrite with the same method.
-pub(super) fn advice(cells: &[MatrixCell]) -> Vec<String> {
-    common_sizes(cells).into_iter().filter_map(|size| advice_at(cells, size)).collect()
+/// The matrix with its advice: which way to use, then what each other method and each other file state costs.
+pub(super) fn concluded(cells: &[MatrixCell], skipped: Vec<MatrixSkip>, runs: u32) -> Matrix {
+    let effects = main_cell(cells).map_or_else(Vec::new, |best| effects(cells, &cells[best], runs));
+    let advice = main_cell(cells).map_or_else(Vec::new, |best| advice(cells, &cells[best], &effects));
+    Matrix { cells: cells.to_vec(), skipped, advice, effects }
 }
 
-fn advice_at(cells: &[MatrixCell], size: u64) -> Option<String> {
-    let latency = |cell: &MatrixCell| point_at(&cell.points, size).map(|point| point.latency_s.mean);
-    let timed = || cells.iter().filter_map(|cell| latency(cell).map(|latency_s| (cell, latency_s)));
-    let (best, best_s) = timed().min_by(|a, b| a.1.total_cmp(&b.1))?;
-    let (worst, worst_s) = timed().max_by(|a, b| a.1.total_cmp(&b.1))?;
-    let mut sentence = format!(
-        "{}: {} over a file that is {} takes {}",
-        format::bytes(size),
+fn is_neighbour(a: &MatrixCell, b: &MatrixCell) -> bool {
+    (a.method == b.method) != (a.file_state == b.file_state)
+}
+
+fn effects(cells: &[MatrixCell], best: &MatrixCell, runs: u32) -> Vec<MatrixEffect> {
+    let pairs = cells
+        .iter()
+        .enumerate()
+        .flat_map(|(at, a)| cells[..at].iter().filter(move |b| is_neighbour(a, b)))
+        .count();
+    let alpha = ERROR_RATE / pairs.max(1) as f64;
+    let sizes = common_sizes(cells);
+    let others = cells.iter().filter(|cell| is_neighbour(cell, best));
+    others
+        .filter_map(|cell| {
+            let differences: Vec<f64> = sizes
+                .iter()
+                .filter_map(|&size| Some((point_at(&best.points, size)?, point_at(&cell.points, size)?)))
+                .flat_map(|(best, other)| differences(best, other, runs))
+                .collect();
+            let found = stats::signed_rank(&differences, alpha)?;
+            Some(MatrixEffect {
+                method: cell.method,
+                file_state: cell.file_state,
+                latency_ratio: found.estimate.exp(),
+                interval: found.interval.map(|ends| ends.map(f64::exp)),
+            })
+        })
+        .collect()
+}
+
+/// The logarithms of the ratios of two points' latencies, a round each: repeats of disturbed runs belong to none.
+fn differences(best: &Point, other: &Point, runs: u32) -> Vec<f64> {
+    let rounds: Vec<(&RunData, &RunData)> =
+        best.run_data.iter().zip(&other.run_data).take(runs as usize).collect();
+    let is_clean = |(a, b): &&(&RunData, &RunData)| a.disturbance.is_none() && b.disturbance.is_none();
+    let clean: Vec<_> = rounds.iter().filter(is_clean).copied().collect();
+    let counted = if 2 * clean.len() > rounds.len() { clean } else { rounds };
+    let log = |(best, other): (&RunData, &RunData)| (other.latency_s / best.latency_s).ln();
+    counted.into_iter().map(log).filter(|log| log.is_finite()).collect()
+}
+
+fn advice(cells: &[MatrixCell], best: &MatrixCell, effects: &[MatrixEffect]) -> Vec<String> {
+    let takes: Vec<String> = common_sizes(cells)
+        .into_iter()
+        .filter_map(|size| Some((size, point_at(&best.points, size)?)))
+        .map(|(size, point)| format!("{} in {}", format::bytes(size), format::seconds(median_latency(point))))
+        .collect();
+    let headline = format!(
+        "use {} over a file that is {}: it writes {}",
         best.method,
         best.file_state,
-        format::seconds(best_s)
+        takes.join(", ")
     );
-    let same_method = timed().find(|(cell, _)| {
-        cell.method == best.method && cell.file_state != best.file_state && cell.file_state.name() == "fresh"
+    let of =
+        |is_method: bool| effects.iter().filter(move |effect| (effect.method != best.method) == is_method);
+    let methods = sentence("over such a file", of(true), |effect| effect.method.to_string());
+    let states = sentence(&format!("with {}", best.method), of(false), |effect| {
+        format!("a {} file", effect.file_state)
     });
-    if let Some((_, fresh_s)) = same_method {
-        sentence.push_str(&format!(", {:.1} times faster than {} appending", fresh_s / best_s, best.method));
+    [Some(headline), methods, states].into_iter().flatten().collect()
+}
+
+fn sentence<'a>(
+    where_: &str,
+    effects: impl Iterator<Item = &'a MatrixEffect>,
+    name: impl Fn(&MatrixEffect) -> String,
+) -> Option<String> {
+    let (mut apart, mut tied, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
+    for effect in effects {
+        match effect.interval {
+            Some([low, high]) if effect.is_shown() => apart.push(format!(
+                "{} takes {:.2} times as long ({low:.2} to {high:.2})",
+                name(effect),
+                effect.latency_ratio
+            )),
+            Some(_) => tied.push(name(effect)),
+            None => unknown.push(name(effect)),
+        }
     }
-    if (worst.method, worst.file_state) != (best.method, best.file_state) {
-        sentence.push_str(&format!(
-            "; the slowest, {} over one that is {}, takes {:.1} times as long",
-            worst.method,
-            worst.file_state,
-            worst_s / best_s
-        ));
-    }
-    Some(sentence)
+    let named = |names: Vec<String>, what: &str| {
+        (!names.is_empty()).then(|| format!("{} cannot be told apart from it{what}", names.join(", ")))
+    };
+    let parts: Vec<String> = (!apart.is_empty())
+        .then(|| apart.join(", "))
+        .into_iter()
+        .chain(named(tied, ""))
+        .chain(named(unknown, " by so few runs"))
+        .collect();
+    (!parts.is_empty()).then(|| format!("{where_}, {}", parts.join("; ")))
+}
+
+fn median_latency(point: &Point) -> f64 {
+    super::recommend::typical(point).1
 }
 
 fn common_sizes(cells: &[MatrixCell]) -> Vec<u64> {

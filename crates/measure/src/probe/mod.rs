@@ -22,6 +22,7 @@ mod assemble;
 mod batching;
 pub mod budget;
 mod disturbance;
+mod group_commit;
 mod host_target;
 mod matrix;
 mod recommend;
@@ -38,7 +39,7 @@ use evenkeel_host::interrupt::Interrupt;
 use evenkeel_host::stack::Stack;
 
 use crate::fit::{model::fit_model, phases::fit_phases};
-use report::{Matrix, MatrixCell, Point, ProbeReport};
+use report::{MatrixCell, Point, ProbeReport};
 use session::Measured;
 use settings::Settings;
 use target::{Target, TargetError};
@@ -107,11 +108,8 @@ fn conclude(
         })
         .filter(|cell| !cell.points.is_empty())
         .collect();
-    let matrix = settings.is_matrix().then(|| Matrix {
-        advice: matrix::advice(&cells),
-        skipped: measured.skipped.clone(),
-        cells: cells.clone(),
-    });
+    let matrix =
+        settings.is_matrix().then(|| matrix::concluded(&cells, measured.skipped.clone(), settings.runs));
     let main = matrix::main_cell(&cells).map(|place| cells.swap_remove(place));
     let (combination, points) = match main {
         Some(cell) => {
@@ -128,7 +126,13 @@ fn conclude(
         compared.iter().map(|point| (point.buffer_bytes as f64, point.latency_s.mean)).collect();
     let model = fit_model(&curve);
     let phases = fit_phases(&curve);
-    let recommendation = recommend::recommend(compared, &settings.goals);
+    let unmeasured: Vec<u64> = measured
+        .points
+        .iter()
+        .filter(|point| point.combination == combination && point.runs.is_empty())
+        .map(|point| point.buffer_bytes)
+        .collect();
+    let recommendation = recommend::recommend(compared, settings, &unmeasured);
     let batching = recommendation
         .as_ref()
         .and_then(|chosen| batching::in_records(settings, chosen, &points, model.as_ref()));

@@ -216,7 +216,7 @@ pub struct Recommendation {
     pub buffer_bytes: Option<u64>,
     /// Sizes that serve as well: tied by the statistics, or all that meet both goals. Ascending.
     pub also_bytes: Vec<u64>,
-    /// `best-ratio`, `min-throughput`, `max-latency` or `both`.
+    /// `best-ratio`, `min-throughput`, `max-latency`, `both` or `group-commit`.
     pub rule: Rule,
     /// One sentence for people.
     pub reason: String,
@@ -234,6 +234,8 @@ pub enum Rule {
     MaxLatency,
     /// The smallest buffer that does both.
     Both,
+    /// The smallest buffer with which group commit makes the records durable soonest.
+    GroupCommit,
 }
 
 /// The recommended buffer in terms of the user's records.
@@ -257,6 +259,10 @@ pub struct Batching {
     /// Records that a group commit without a timer (what arrives during a write joins the next) would carry
     /// on average at that rate; `null` where the stack cannot keep up or no model was fitted.
     pub group_commit_records: Option<f64>,
+    /// Mean seconds from a record's arrival to its being durable under group commit with this buffer; `null` where it
+    /// cannot keep up.
+    #[serde(default)]
+    pub group_commit_durable_s: Option<f64>,
 }
 
 /// Every method against every file state, at the buffer sizes asked for.
@@ -268,6 +274,29 @@ pub struct Matrix {
     pub skipped: Vec<MatrixSkip>,
     /// Which combination to use and what it saves, in words; one sentence a buffer size.
     pub advice: Vec<String>,
+    /// The method and the file state of the advice against each other one.
+    #[serde(default)]
+    pub effects: Vec<MatrixEffect>,
+}
+
+/// What another method, or another file state, costs beside the one advised: the other factor is left as it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MatrixEffect {
+    /// The other way.
+    pub method: Method,
+    /// Its file state.
+    pub file_state: FileState,
+    /// Its latency over that of the way advised, over all sizes and rounds.
+    pub latency_ratio: f64,
+    /// Its interval: 95 pages in 100 on which no way differs from another claim no difference at all.
+    pub interval: Option<[f64; 2]>,
+}
+
+impl MatrixEffect {
+    /// Whether the interval leaves out 1.
+    pub fn is_shown(&self) -> bool {
+        self.interval.is_some_and(|[low, high]| low > 1.0 || high < 1.0)
+    }
 }
 
 /// One method over one file state.
@@ -305,6 +334,8 @@ pub struct Warning {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WarningCode {
+    /// More than half of the runs were disturbed from outside.
+    MostlyDisturbed,
     /// The writes return faster than they could be durable.
     TooFastToBeTrue,
     /// The relative range over runs exceeds 10 %.

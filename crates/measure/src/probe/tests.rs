@@ -251,15 +251,97 @@ fn a_matrix_recommends_the_fastest_combination_and_says_what_it_saves() {
     let matrix = report.matrix.unwrap();
     assert_eq!(matrix.cells.len(), 2);
     assert!(
-        matrix.advice[0].starts_with("4 KiB: direct-dsync over a file that is written takes 10"),
-        "{}",
-        matrix.advice[0]
+        matrix.advice[0].starts_with("use direct-dsync over a file that is written: it writes 4 KiB in 10"),
+        "{:?}",
+        matrix.advice
     );
+    assert!(matrix.advice[1].starts_with("with direct-dsync, a fresh file takes 2.1"), "{:?}", matrix.advice);
+    let [effect] = matrix.effects.as_slice() else { panic!("{:?}", matrix.effects) };
+    let [low, high] = effect.interval.unwrap();
     assert!(
-        matrix.advice[0].contains("2.4 times faster than direct-dsync appending"),
-        "{}",
-        matrix.advice[0]
+        1.9 < low && low < effect.latency_ratio && effect.latency_ratio < high && high < 2.5,
+        "{effect:?}"
     );
+}
+
+#[test]
+fn a_matrix_of_ways_that_do_not_differ_claims_nothing() {
+    let combinations: Vec<Combination> = Method::ALL
+        .into_iter()
+        .flat_map(|method| FileState::ALL.map(|file_state| Combination { method, file_state }))
+        .collect();
+    let mut wrong = 0;
+    for seed in 0..60 {
+        let settings = Settings {
+            combinations: combinations.clone(),
+            buffer_sizes: vec![64 << 10, 1 << 20],
+            runs: 10,
+            seed,
+            ..Settings::paper(PLAIN)
+        };
+        // Runs of a level that drifts, 5 % of them 40 % slower.
+        let mut stack = VirtualStack::new(1e-3, 1e9);
+        stack.noise = |run| {
+            let slow = if run * 7919 % 101 < 5 { 0.4 } else { 0.0 };
+            slow + (run as f64 / 70.0).sin() * 0.15 + (run * 6007 % 103) as f64 / 103.0 * 0.05
+        };
+        let matrix = probe_of(&settings, &mut stack, &Interrupt::default()).matrix.unwrap();
+        wrong += usize::from(matrix.effects.iter().any(super::report::MatrixEffect::is_shown));
+    }
+    assert!(wrong <= 6, "{wrong} of 60");
+}
+
+#[test]
+fn a_few_slow_runs_do_not_choose_the_buffer() {
+    // One run in eleven takes thirty times as long: the mean of most sizes is theirs.
+    let mut stack = VirtualStack::new(400e-6, 1e9);
+    stack.noise = |run| if run % 11 == 3 { 30.0 } else { (run * 7919 % 101) as f64 / 101.0 * 0.02 };
+    let recommendation =
+        probe_of(&Settings::paper(PLAIN), &mut stack, &Interrupt::default()).recommendation.unwrap();
+    assert!([256 << 10, 512 << 10].contains(&recommendation.buffer_bytes.unwrap()), "{recommendation:?}");
+    assert!(recommendation.reason.contains("by the median run (a few make the mean "), "{recommendation:?}");
+}
+
+#[test]
+fn of_sizes_that_are_tied_the_smallest_is_advised() {
+    let mut stack = VirtualStack::new(f64::from(1 << 18) * 2_f64.sqrt() / 1e9, 1e9);
+    let recommendation =
+        probe_of(&Settings::paper(PLAIN), &mut stack, &Interrupt::default()).recommendation.unwrap();
+    assert_eq!(recommendation.buffer_bytes, Some(256 << 10), "{recommendation:?}");
+    assert_eq!(recommendation.also_bytes, [512 << 10]);
+}
+
+#[test]
+fn the_smallest_that_was_measured_is_not_called_the_smallest() {
+    // A fifth of a second a write: not all sizes fit the time. For a goal of throughput the small ones come first.
+    let goals = Goals { min_throughput_bytes_per_s: Some(3e3), ..Goals::default() };
+    let hurried = |goals| Settings { time_budget_s: Some(60.0), ..with_goals(goals) };
+    let of = |goals| probe_of(&hurried(goals), &mut VirtualStack::new(0.2, 10e6), &Interrupt::default());
+    let report = of(goals);
+    assert_eq!(report.points[0].buffer_bytes, 4096, "small sizes come first");
+    let recommendation = report.recommendation.unwrap();
+    assert_eq!(recommendation.buffer_bytes, Some(4096));
+    assert!(recommendation.reason.contains("the smallest buffer that reaches"), "{recommendation:?}");
+
+    let goals = Goals { min_throughput_bytes_per_s: Some(9.5e6), ..Goals::default() };
+    let recommendation = of(goals).recommendation.unwrap();
+    assert_eq!(recommendation.buffer_bytes, None);
+    assert!(recommendation.reason.starts_with("no measured buffer reaches"), "{recommendation:?}");
+    assert!(
+        recommendation.reason.contains("not measured for want of time, and may do so"),
+        "{recommendation:?}"
+    );
+}
+
+#[test]
+fn that_most_runs_were_disturbed_is_said_first() {
+    let mut stolen = VirtualStack::new(1e-3, 1e9);
+    stolen.steal_s = |run| if run % 3 > 0 { 1.0 } else { 0.0 };
+    stolen.noise = |run| (run * 7919 % 101) as f64 / 101.0 * 0.5;
+    let report = probe_of(&Settings::paper(PLAIN), &mut stolen, &Interrupt::default());
+    assert_eq!(report.warnings[0].code, WarningCode::MostlyDisturbed);
+    assert!(report.warnings[0].message.starts_with("most runs, "), "{:?}", report.warnings);
+    assert!(report.warnings.iter().all(|warning| warning.code != WarningCode::Disturbed));
 }
 
 /// Warning codes of a probe of `stack` in virtual time, at a fixed cost of `fixed_s`.

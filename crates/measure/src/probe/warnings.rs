@@ -37,6 +37,7 @@ pub(super) fn all(
         in_matrix.chain(alone)
     };
     [
+        mostly_disturbed(every_point()),
         too_fast(settings, stack, points),
         network(stack),
         loop_device(stack),
@@ -281,6 +282,29 @@ fn varies<'a>(points: impl Iterator<Item = &'a Point>) -> Option<Warning> {
     )
 }
 
+/// Where nothing that follows can be trusted: said first.
+fn mostly_disturbed<'a>(points: impl Iterator<Item = &'a Point>) -> Option<Warning> {
+    let (mut disturbed, mut runs) = (0, 0);
+    for run in points.flat_map(|point| &point.run_data) {
+        runs += 1;
+        disturbed += usize::from(run.disturbance.is_some());
+    }
+    if !is_most(disturbed, runs) {
+        return None;
+    }
+    warning(
+        WarningCode::MostlyDisturbed,
+        format!(
+            "most runs, {disturbed} of {runs}, were disturbed from outside: these figures are of this machine with what else \
+             it does; measure again when it is quiet"
+        ),
+    )
+}
+
+fn is_most(disturbed: usize, runs: usize) -> bool {
+    2 * disturbed > runs
+}
+
 fn disturbed<'a>(points: impl Iterator<Item = &'a Point>) -> Option<Warning> {
     let (mut disturbed, mut counted, mut runs) = (0, 0, 0);
     for run in points.flat_map(|point| &point.run_data) {
@@ -288,7 +312,7 @@ fn disturbed<'a>(points: impl Iterator<Item = &'a Point>) -> Option<Warning> {
         disturbed += usize::from(run.disturbance.is_some());
         counted += usize::from(run.disturbance.is_some() && run.counted);
     }
-    if disturbed == 0 {
+    if disturbed == 0 || is_most(disturbed, runs) {
         return None;
     }
     warning(

@@ -19,6 +19,13 @@ const SIZE_UNITS: [(&str, f64); 6] = [
 ];
 const TIME_UNITS: [(&str, f64); 3] = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
 
+/// Words with a capital and a full stop.
+pub fn sentence(words: &str) -> String {
+    let mut letters = words.chars();
+    let capital = letters.next().into_iter().flat_map(char::to_uppercase);
+    capital.chain(letters).chain(std::iter::once('.')).collect()
+}
+
 /// A number without a unit, to three significant digits (integers are kept whole): `0.0512`, `2.41`, `2340`.
 pub fn number(value: f64) -> String {
     if !value.is_finite() {

@@ -183,6 +183,7 @@ pub(crate) fn disk() -> ProbeReport {
         mean_durable_s: Some(0.0237),
         utilisation: Some(0.133),
         group_commit_records: Some(53.6),
+        group_commit_durable_s: Some(0.0075),
     });
     // Half a percent apart, so that one of them is the best.
     let cell = |rank: usize, method: Method, file_state: FileState| {
@@ -203,7 +204,8 @@ pub(crate) fn disk() -> ProbeReport {
             file_state: FileState::Written,
             reason: "the file system refuses RWF_DSYNC".to_owned(),
         }],
-        advice: vec!["At 4 KiB, direct-dsync over a written file saves 6.6 ms (72 %) a write.".to_owned()],
+        advice: vec!["use direct-dsync over a file that is written: it writes 4 KiB in 2.5 ms".to_owned()],
+        effects: Vec::new(),
     });
     report.warnings = vec![
         Warning {

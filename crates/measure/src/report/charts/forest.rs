@@ -49,7 +49,7 @@ pub fn forest_chart(comparison: &Comparison) -> String {
             let middle = ROW * (number as f64 + 0.5);
             canvas.text(name, (4.0, middle), Align::Start, Ink::Text, TEXT, number == 0);
             let figure = (RIGHT + 6.0, middle);
-            canvas.text(&format!("{:.2}", one.ratio), figure, Align::Start, Ink::Text, TEXT, false);
+            canvas.text(&format::number_short(one.ratio), figure, Align::Start, Ink::Text, TEXT, false);
             let apart = if other.is_some() { 4.5 } else { 0.0 };
             mark(canvas, one, 0, middle - apart, reach);
             if let Some(other) = other {
@@ -127,7 +127,7 @@ mod tests {
         let found = compare_pairs(&[("disk".to_owned(), &disk), ("flash".to_owned(), &flash)]);
         let chart = forest_chart(&found.comparisons[0]);
         for point in &disk.points {
-            assert!(chart.contains(&format!(">{}<", format::bytes(point.buffer_bytes))), "{chart}");
+            assert!(chart.contains(&format!("\n{}\n", format::bytes(point.buffer_bytes))), "{chart}");
         }
         assert!((place(1.0, 7.0) - f64::midpoint(LEFT, RIGHT)).abs() < 1e-9);
         assert!(place(3.0, 7.0) > place(1.0, 7.0) && place(1e9, 7.0) <= RIGHT);

@@ -30,6 +30,7 @@ pub(super) fn batching(report: &ProbeReport) -> Markup {
     add("Arrival to durable, on average", batching.mean_durable_s.map(format::seconds));
     add("Share of the stack's throughput", batching.utilisation.map(format::percent));
     add("Group commit without a timer", batching.group_commit_records.map(group));
+    add("By group commit, arrival to durable", batching.group_commit_durable_s.map(format::seconds));
     let overloaded = batching.utilisation.is_some_and(|share| share >= 1.0);
     let content = html! {
         @if overloaded {
@@ -66,7 +67,7 @@ pub(super) fn matrix(report: &ProbeReport) -> Markup {
     sizes.sort_unstable();
     sizes.dedup();
     let content = html! {
-        @for advice in &matrix.advice { p { (advice) } }
+        @for advice in &matrix.advice { p { (format::sentence(advice)) } }
         p.muted { "Mean latency of a write with its 95 % interval; the lowest of each size is marked." }
         div.tables {
             @for size in sizes { div.scroll { (matrix_table(matrix, size)) } }
@@ -114,7 +115,7 @@ fn matrix_table(matrix: &Matrix, size: u64) -> Markup {
                                 Some(point) => {
                                     @let latency = &point.latency_s;
                                     td.best[latency.mean == best] {
-                                        @if latency.mean == best { span.badge { "best" } " " }
+                                        @if latency.mean == best { span.badge { "lowest" } " " }
                                         (format::seconds(latency.mean))
                                         @if latency.ci95.is_some() {
                                             " " span.muted { (format::interval(latency.mean, latency.ci95)) }

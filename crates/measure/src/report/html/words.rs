@@ -20,6 +20,10 @@ pub(super) fn headline(report: &ProbeReport) -> Markup {
             }
             h1 {
                 @match (recommendation, chosen) {
+                    _ if report.matrix.is_some() => {
+                        "Use " (report.method.name()) " over a " (report.file_state.name()) " file"
+                        @if let Some(size) = chosen { ", " (format::bytes(size)) " at a time" }
+                    },
                     (_, Some(size)) => { "Use a buffer of " (format::bytes(size)) },
                     (Some(_), None) => "No measured buffer meets the goals",
                     (None, None) => "No buffer is recommended",
@@ -76,23 +80,39 @@ fn rule(rule: Rule) -> &'static str {
         Rule::MinThroughput => "smallest with the throughput asked for",
         Rule::MaxLatency => "largest within the latency asked for",
         Rule::Both => "smallest that meets both goals",
+        Rule::GroupCommit => "soonest durable by group commit",
     }
 }
 
-/// The warnings, where the eye falls on them.
+/// The warnings: those that take the ground from under the figures in full, the others to be opened, so that they do not
+/// push the charts out of sight.
 pub(super) fn warnings(warnings: &[Warning]) -> Markup {
+    let (serious, others): (Vec<_>, Vec<_>) = warnings.iter().partition(|warning| is_serious(warning.code));
+    let mut names: Vec<&str> = others.iter().map(|warning| about(warning.code)).collect();
+    names.dedup();
     html! {
-        @for warning in warnings {
-            aside.callout.serious[warning.code == WarningCode::TooFastToBeTrue] role="note" {
+        @for warning in serious {
+            aside.callout.serious role="note" {
                 h2 { (about(warning.code)) }
                 p { (warning.message) }
+            }
+        }
+        @if !others.is_empty() {
+            details.callout role="note" {
+                summary { (names.join(" · ")) }
+                @for warning in &others { p { b { (about(warning.code)) ": " } (warning.message) } }
             }
         }
     }
 }
 
+fn is_serious(code: WarningCode) -> bool {
+    matches!(code, WarningCode::TooFastToBeTrue | WarningCode::MostlyDisturbed)
+}
+
 fn about(code: WarningCode) -> &'static str {
     match code {
+        WarningCode::MostlyDisturbed => "Most runs were disturbed",
         WarningCode::TooFastToBeTrue => "Too fast to be true",
         WarningCode::VariesTooMuch => "Varies too much",
         WarningCode::NetworkFileSystem => "Network file system",
