@@ -97,7 +97,10 @@ fn files_that_are_removed_while_they_are_served_are_told_of_and_then_a_start_wit
     let volume = Volume::create(&scene, FLAGS);
     let server = serve(&volume, TURNS);
     write(&volume.socket(), 0, &noise(3, SIZE));
+    let losses_survived = |server: &Server| server.status().volume.losses_survived;
+    assert_eq!(losses_survived(&server), 1);
     fs::remove_file(scene.path("disk/member-1")).unwrap();
+    assert_eq!(losses_survived(&server), 0, "a file without a name is not counted on");
     once(
         &server,
         "member-removed",

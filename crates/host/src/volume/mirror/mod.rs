@@ -211,10 +211,15 @@ impl Mirror {
         if self.ring.holds_log() {
             return 0;
         }
-        let members = self.ring.members();
-        let members = members.iter().filter(|member| member.standing == Standing::InSync).count();
-        let logs = self.logs.standings();
-        let logs = logs.iter().filter(|(standing, _)| *standing == LogStanding::InSync).count();
+        // What is in a file without a name is lost with the server.
+        let removed = self.removed();
+        let (members, logs) = (self.ring.members(), self.logs.standings());
+        let members = (0..members.len()).filter(|&place| {
+            members[place].standing == Standing::InSync && !removed.contains(&Slot::Member(place))
+        });
+        let logs = (0..logs.len())
+            .filter(|&place| logs[place].0 == LogStanding::InSync && !removed.contains(&Slot::Log(place)));
+        let (members, logs) = (members.count(), logs.count());
         u32::try_from(members.min(logs).saturating_sub(1)).unwrap_or(u32::MAX)
     }
 
