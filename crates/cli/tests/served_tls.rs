@@ -379,3 +379,55 @@ fn tls_older_than_1_2_is_refused() {
     });
     served.server.stop();
 }
+
+#[test]
+fn an_rsa_key_is_taken_or_its_size_named() {
+    const NAME: &str = "an_rsa_key_is_taken_or_its_size_named";
+    if let Err(why) = programs(&["openssl", "nbdinfo"]) {
+        return skip(NAME, &why);
+    }
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    for bits in ["2048", "2500", "3072", "3248"] {
+        let folder = scene.path(bits);
+        fs::create_dir(&folder).unwrap();
+        let file = |name: &str| text(&folder.join(name));
+        let (key, certificate) = (file("server-key.pem"), file("server-cert.pem"));
+        let (kind, subject) = (format!("rsa:{bits}"), "subjectAltName=DNS:localhost");
+        ran(
+            "openssl",
+            &[
+                "req",
+                "-x509",
+                "-newkey",
+                &kind,
+                "-nodes",
+                "-days",
+                "7",
+                "-subj",
+                "/CN=disk",
+                "-addext",
+                subject,
+                "-keyout",
+                &key,
+                "-out",
+                &certificate,
+            ],
+        );
+        let flags = format!("--nbd tcp:127.0.0.1:0 --tls {}", folder.display());
+        if ["2500", "3248"].contains(&bits) {
+            let line = scene.refused(&format!("serve disk {flags}"));
+            says(&line, &["--tls", &key, "2048, 3072 or 4096 bits", "openssl genpkey"]);
+            // Nor in the older form.
+            ran("openssl", &["rsa", "-traditional", "-in", &key, "-out", &key]);
+            says(&scene.refused(&format!("serve disk {flags}")), &[&key, "2048, 3072 or 4096 bits"]);
+            continue;
+        }
+        let server = volume.serve(&flags);
+        fs::copy(&certificate, folder.join("ca-cert.pem")).unwrap();
+        let place = server.told("ready: nbds://127.0.0.1:");
+        let uri = format!("nbds://localhost:{place}/?tls-certificates={}", folder.display());
+        ran("nbdinfo", &["--size", &uri]);
+        server.stop();
+    }
+}

@@ -199,3 +199,18 @@ fn a_socket_that_was_handed_over_is_accepted_from() {
         assert!(Listener::from_fd(&event_loop.handle(), not_listening.into()).is_err());
     }
 }
+
+#[test]
+fn a_socket_where_others_wait_to_be_accepted_is_in_use_and_nobody_waits_behind_them() {
+    for event_loop in loops() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let full = UnixListener::bind(&path).unwrap();
+        // One may wait.
+        rustix::net::listen(&full, 0).unwrap();
+        let _waits = UnixStream::connect(&path).unwrap();
+        let refused = Listener::unix(&event_loop.handle(), &path).unwrap_err();
+        assert_eq!(refused.source.kind(), io::ErrorKind::AddrInUse);
+        assert!(path.exists());
+    }
+}

@@ -140,10 +140,20 @@ pub(crate) struct ServeArgs {
     #[arg(value_name = "VOL")]
     pub(crate) volume: PathBuf,
 
-    /// Where to listen: unix:SOCKET (for this user only) or tcp:HOST:PORT; may be repeated [default:
+    /// Where to listen: unix:SOCKET (for this user only, unless --socket-mode) or tcp:HOST:PORT; may be repeated [default:
     /// unix:VOL/nbd.sock, or the sockets that systemd hands over]
     #[arg(long, value_name = "WHERE", value_parser = parse_nbd)]
     pub(crate) nbd: Vec<NbdArg>,
+
+    /// Mode of the Unix sockets where clients connect, such as 660 to let their group in: whoever may write to one reads
+    /// and writes the disk. A group outside does not reach the default, which lies in VOL: name one elsewhere
+    /// [default: 600]
+    #[arg(long, value_name = "MODE", value_parser = parse_mode)]
+    pub(crate) socket_mode: Option<u32>,
+
+    /// Group of these sockets, by name or number; it needs a --socket-mode that lets it in
+    #[arg(long, value_name = "GROUP", requires = "socket_mode")]
+    pub(crate) socket_group: Option<String>,
 
     /// Serve nothing without TLS, with server-cert.pem and server-key.pem of this folder; clients must show a
     /// certificate where it holds ca-cert.pem too
@@ -176,6 +186,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) connections: u32,
 
+    /// Keep the server's memory from being swapped out, for what is swapped or written back through this very disk, such as a
+    /// file system on this machine's own NBD client. What it takes it keeps; needs CAP_IPC_LOCK or no limit of locked memory
+    #[arg(long)]
+    pub(crate) lock_memory: bool,
+
     /// How the kernel is asked
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) backend: BackendArg,
@@ -203,6 +218,14 @@ Examples:
 
 Exit status: 0 everything is durable and home, 1 the volume failed and says why, 2 wrong usage or a volume that
 cannot be opened, 130 ended at once: the next start goes on where this one was.";
+
+/// A mode in octal digits.
+fn parse_mode(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o777 && text.bytes().all(|it| it.is_ascii_digit()) => Ok(mode),
+        _ => Err("a mode is up to four octal digits, such as 660".to_owned()),
+    }
+}
 
 /// Where to listen.
 #[derive(Debug, Clone, PartialEq, Eq)]

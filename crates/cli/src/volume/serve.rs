@@ -1,14 +1,15 @@
 //! `evenkeel serve`.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::os::fd::{FromRawFd, OwnedFd};
 
 use evenkeel_engine::options::{Journaling, OpenOptions};
 use evenkeel_engine::ring::{Policy, RingOptions};
 use evenkeel_host::event_loop::Backend;
+use evenkeel_host::group;
 use evenkeel_host::nbd::limits::Limits;
 use evenkeel_host::nbd::uri::of_place;
-use evenkeel_host::net::Place;
+use evenkeel_host::net::{Place, SocketAccess};
 use evenkeel_host::service::{self, Address, Ended, Event, Options, ScrubOptions};
 use evenkeel_host::volume::description::{Description, LayoutKind};
 use evenkeel_host::volume::{NBD_SOCKET, RunOptions, VolumeError};
@@ -30,6 +31,7 @@ const DRAINED_BYTES_PER_S: f64 = 64.0 * 1024.0 * 1024.0;
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     logging::begin(args.log_format, args.log_level);
     let nbd = addresses(args)?;
+    let access = access(args, &nbd)?;
     let journaling = match args.journaling {
         JournalingArg::Wasteless => Journaling::Wasteless,
         JournalingArg::Selective => Journaling::Selective { threshold_bytes: args.threshold },
@@ -50,6 +52,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let open = RunOptions { volume, ring: ring_options(&args.mirror) };
     let options = Options {
         nbd,
+        access,
         tls: args.tls.clone(),
         metrics: args.metrics.clone(),
         read_only: args.read_only,
@@ -66,6 +69,11 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         BackendArg::Threads => Backend::Threads,
     };
     evenkeel_host::allocator::give_back_what_is_large();
+    evenkeel_host::writeback::serves_writeback();
+    if args.lock_memory {
+        evenkeel_host::writeback::lock_memory()
+            .map_err(|error| Failure::Unusable(format!("--lock-memory: {error}")))?;
+    }
     let event_loop = event_loop(backend)?;
     let has_tls = args.tls.is_some();
     let shown = move |at: &Option<Place>| match at {
@@ -123,6 +131,26 @@ fn ring_options(args: &MirrorArgs) -> RingOptions {
         rebuild_bytes_per_s: args.rebuild_rate as u64,
         ..RingOptions::default()
     }
+}
+
+/// Who may connect to the Unix sockets.
+fn access(args: &ServeArgs, nbd: &[Address]) -> Result<SocketAccess, Failure> {
+    let is_asked = args.socket_mode.is_some();
+    if is_asked && !nbd.iter().any(|address| matches!(address, Address::Unix(_))) {
+        return Err(Failure::Unusable(
+            "--socket-mode is for Unix sockets that the server makes: name one with --nbd unix:SOCKET, or leave it out"
+                .to_owned(),
+        ));
+    }
+    let group = args.socket_group.as_deref().map(|name| {
+        let unknown = |why: &dyn Display| Failure::Unusable(format!("--socket-group {name}: {why}"));
+        match group::id_of(name) {
+            Ok(Some(id)) => Ok(id),
+            Ok(None) => Err(unknown(&"there is no such group; `getent group` lists them")),
+            Err(error) => Err(unknown(&error)),
+        }
+    });
+    Ok(SocketAccess { mode: args.socket_mode, group: group.transpose()? })
 }
 
 /// Where to listen.

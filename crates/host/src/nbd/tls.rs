@@ -11,7 +11,8 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::crypto::{CryptoProvider, ring};
+use ring::rsa::KeyPair;
+use rustls::crypto::{CryptoProvider, ring as provided};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
@@ -34,6 +35,13 @@ pub enum TlsError {
         /// Why.
         cause: pem::Error,
     },
+    /// A key that TLS cannot use here.
+    #[error(
+        "cannot use {}: an RSA key of this size; RSA keys have 2048, 3072 or 4096 bits here: make one of these, or a key on an \
+         elliptic curve (openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256)",
+        .0.display()
+    )]
+    KeySize(PathBuf),
     /// The files do not fit each other.
     #[error("cannot use the certificates in {}: {cause}", folder.display())]
     Certificates {
@@ -58,6 +66,23 @@ fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     PrivateKeyDer::from_pem_file(path).map_err(|cause| TlsError::File { path: path.to_path_buf(), cause })
 }
 
+/// Why the key in the file at `path` was refused, `cause` unless its size is why.
+fn unusable(path: &Path, key: &PrivateKeyDer<'_>, cause: TlsError) -> TlsError {
+    let rejected = match key {
+        PrivateKeyDer::Pkcs1(key) => KeyPair::from_der(key.secret_pkcs1_der()).err(),
+        PrivateKeyDer::Pkcs8(key) => KeyPair::from_pkcs8(key.secret_pkcs8_der()).err(),
+        _ => None,
+    };
+    // The library has no other way to tell.
+    let why = rejected.map(|rejected| rejected.to_string()).unwrap_or_default();
+    match why.as_str() {
+        "TooSmall" | "TooLarge" | "PrivateModulusLenNotMultipleOf512Bits" => {
+            TlsError::KeySize(path.to_path_buf())
+        }
+        _ => cause,
+    }
+}
+
 fn roots(folder: &Path) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(&folder.join("ca-cert.pem"))? {
@@ -71,7 +96,7 @@ fn unfit(folder: &Path, cause: &dyn fmt::Display) -> TlsError {
 }
 
 fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
+    Arc::new(provided::default_provider())
 }
 
 /// What a server needs to speak TLS. A clone is another handle to the same.
@@ -87,7 +112,8 @@ impl TlsServer {
     /// [`TlsError`] names the file.
     pub fn from_folder(folder: &Path) -> Result<Self, TlsError> {
         let chain = certificates(&folder.join("server-cert.pem"))?;
-        let key = key(&folder.join("server-key.pem"))?;
+        let key_path = folder.join("server-key.pem");
+        let key = key(&key_path)?;
         let builder = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .map_err(|cause| unfit(folder, &cause))?;
@@ -101,7 +127,8 @@ impl TlsServer {
             }
             false => builder.with_no_client_auth(),
         };
-        let config = builder.with_single_cert(chain, key).map_err(|cause| unfit(folder, &cause))?;
+        let config = builder.with_single_cert(chain, key.clone_key());
+        let config = config.map_err(|cause| unusable(&key_path, &key, unfit(folder, &cause)))?;
         Ok(Self(Arc::new(config)))
     }
 
@@ -133,9 +160,12 @@ impl TlsClient {
             .with_root_certificates(roots(folder)?);
         let own = folder.join("client-cert.pem");
         let config = match own.exists() {
-            true => builder
-                .with_client_auth_cert(certificates(&own)?, key(&folder.join("client-key.pem"))?)
-                .map_err(|cause| unfit(folder, &cause))?,
+            true => {
+                let key_path = folder.join("client-key.pem");
+                let key = key(&key_path)?;
+                let config = builder.with_client_auth_cert(certificates(&own)?, key.clone_key());
+                config.map_err(|cause| unusable(&key_path, &key, unfit(folder, &cause)))?
+            }
             false => builder.with_no_client_auth(),
         };
         Ok(Self { config: Arc::new(config), server })

@@ -1,6 +1,7 @@
 //! Where connections come from.
 //!
-//! 1. A Unix socket is made with mode 0600: there is no moment at which others could connect.
+//! 1. A Unix socket is made with mode 0600, and has the access that was asked for before it listens: there is no moment at
+//!    which others could connect.
 //! 2. A socket file is replaced only if it is a socket and nobody listens behind it; it is removed with its
 //!    listener unless another has taken its place.
 
@@ -16,20 +17,21 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use rustix::fs::Mode;
+use rustix::fs::{AtFlags, Gid, Mode};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 
-use super::unix_path::reach;
-use super::{Stream, connect_unix_blocking};
+use super::Stream;
+use super::unix_path::{connect_unix_at_once, reach};
 use crate::event_loop::{Backend, Loop, SharedFd};
 use crate::path_error::PathError;
 use crate::patience::until_released;
 
-/// Connections that may wait to be accepted.
-const BACKLOG: i32 = 128;
+/// Connections that may wait to be accepted, if `net.core.somaxconn` allows it. Where there is no room, a client that does
+/// not wait for its connection is turned away: many that come and go shall not take all of it.
+const BACKLOG: i32 = 4096;
 
 /// How long an address may still be in use by a process that was killed.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A listening socket.
 pub struct Listener {
@@ -64,22 +66,53 @@ impl fmt::Debug for Listener {
     }
 }
 
+/// Who may connect to a Unix socket, beside its user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SocketAccess {
+    /// The mode of its file; 0600 unless it was chosen.
+    pub mode: Option<u32>,
+    /// The number of its group, if it is to be another one than the user's.
+    pub group: Option<u32>,
+}
+
+impl SocketAccess {
+    fn give(self, path: &Path) -> io::Result<()> {
+        if let Some(group) = self.group {
+            let group = Some(Gid::from_raw(group));
+            rustix::fs::chownat(rustix::fs::CWD, path, None, group, AtFlags::SYMLINK_NOFOLLOW)?;
+        }
+        if let Some(mode) = self.mode {
+            rustix::fs::chmod(path, Mode::from_raw_mode(mode))?;
+        }
+        Ok(())
+    }
+}
+
 impl Listener {
     /// Listens on a Unix socket at `path`, for this user only.
     ///
     /// # Errors
     ///
+    /// As of [`Self::unix_for`].
+    pub fn unix(event_loop: &Loop, path: &Path) -> Result<Self, PathError> {
+        Self::unix_for(event_loop, path, SocketAccess::default())
+    }
+
+    /// Listens on a Unix socket at `path`, for those who have `access`.
+    ///
+    /// # Errors
+    ///
     /// `AddrInUse` where somebody listens there; `AlreadyExists` where something is there that is no socket;
     /// those of the system calls.
-    pub fn unix(event_loop: &Loop, path: &Path) -> Result<Self, PathError> {
+    pub fn unix_for(event_loop: &Loop, path: &Path, access: SocketAccess) -> Result<Self, PathError> {
         let failed = |doing| move |error: io::Error| PathError::new(path, doing, error);
         let socket = until_released(PATIENCE, is_in_use, || {
-            bind_unix(path).or_else(|error| {
+            bind_unix(path, access).or_else(|error| {
                 if !is_in_use(&error) {
                     return Err(error);
                 }
                 remove_stale(path)?;
-                bind_unix(path)
+                bind_unix(path, access)
             })
         });
         let socket = socket.map_err(failed("cannot listen"))?;
@@ -97,6 +130,7 @@ impl Listener {
     /// Those of the name's resolution, `bind` and `listen`.
     pub fn tcp(event_loop: &Loop, address: impl ToSocketAddrs) -> io::Result<Self> {
         let socket = until_released(PATIENCE, is_in_use, || TcpListener::bind(&address))?;
+        listen(&socket, BACKLOG)?;
         Self::from_fd(event_loop, socket.into())
     }
 
@@ -172,11 +206,16 @@ fn is_in_use(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::AddrInUse
 }
 
-fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
+fn bind_unix(path: &Path, access: SocketAccess) -> io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     // On Linux the file that `bind` makes takes the mode of the socket.
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
-    reach(path, |path| Ok(bind(&socket, &SocketAddrUnix::new(path)?)?))?;
+    reach(path, |path| {
+        bind(&socket, &SocketAddrUnix::new(path)?)?;
+        access.give(path).inspect_err(|_| {
+            let _it_may_stay = fs::remove_file(path);
+        })
+    })?;
     listen(&socket, BACKLOG)?;
     Ok(socket)
 }
@@ -186,9 +225,11 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     if !path.symlink_metadata()?.file_type().is_socket() {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
-    match connect_unix_blocking(path) {
+    match connect_unix_at_once(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        // Where many wait for it, somebody listens as well.
         Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(io::ErrorKind::AddrInUse.into()),
         Err(error) => Err(error),
     }
 }

@@ -21,7 +21,8 @@ use rustix::net::sockopt;
 use crate::event_loop::{Loop, SharedFd};
 use crate::path_error::PathError;
 
-pub use listener::{Listener, Place};
+pub use listener::{Listener, Place, SocketAccess};
+pub(crate) use unix_path::connect_unix_at_once;
 pub use unix_path::connect_unix_blocking;
 
 /// A connection's bytes, both ways. Buffers are handed over and come back: the kernel may hold them after a

@@ -9,6 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 /// Bytes of a path that an address holds, with the zero behind it left out.
 const PATH_MAX_BYTES: usize = 107;
@@ -34,6 +35,19 @@ pub(super) fn reach<T>(path: &Path, with: impl FnOnce(&Path) -> io::Result<T>) -
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     with(&short.join(name))
+}
+
+/// Connects to the Unix socket at `path`, without waiting for who listens there to accept others first.
+///
+/// # Errors
+///
+/// As of `connect`, whatever the length of the path: `WouldBlock` where as many wait as may.
+pub(crate) fn connect_unix_at_once(path: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    reach(path, |path| Ok(connect(&socket, &SocketAddrUnix::new(path)?)?))?;
+    rustix::io::ioctl_fionbio(&socket, false)?;
+    Ok(socket.into())
 }
 
 /// Connects to the Unix socket at `path`; it blocks.

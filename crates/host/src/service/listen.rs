@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 
 use super::Address;
 use crate::event_loop::Loop;
-use crate::net::{Listener, Place};
+use crate::net::{Listener, Place, SocketAccess};
 use crate::volume::{CONTROL_SOCKET, LockedVolume, STATUS_SOCKET, VolumeError};
 
 /// All that a server listens on; whoever connects waits to be accepted.
@@ -30,11 +30,15 @@ impl Listeners {
         event_loop: &Loop,
         volume: &LockedVolume,
         nbd: Vec<Address>,
+        access: SocketAccess,
         metrics: Option<&str>,
     ) -> Result<Self, VolumeError> {
         let in_folder = |name: &str| Listener::unix(event_loop, &volume.folder().join(name));
         Ok(Self {
-            nbd: nbd.into_iter().map(|address| of_clients(event_loop, address)).collect::<Result<_, _>>()?,
+            nbd: nbd
+                .into_iter()
+                .map(|address| of_clients(event_loop, address, access))
+                .collect::<Result<_, _>>()?,
             control: in_folder(CONTROL_SOCKET)?,
             status: in_folder(STATUS_SOCKET)?,
             metrics: metrics.map(|address| of_metrics(event_loop, address)).transpose()?,
@@ -47,10 +51,14 @@ impl Listeners {
     }
 }
 
-fn of_clients(event_loop: &Loop, address: Address) -> Result<(Listener, &'static str), VolumeError> {
+fn of_clients(
+    event_loop: &Loop,
+    address: Address,
+    access: SocketAccess,
+) -> Result<(Listener, &'static str), VolumeError> {
     let refused = |what: &str, error| VolumeError::Refused(format!("cannot listen on {what}: {error}"));
     match address {
-        Address::Unix(path) => Ok((Listener::unix(event_loop, &path)?, "unix")),
+        Address::Unix(path) => Ok((Listener::unix_for(event_loop, &path, access)?, "unix")),
         Address::Tcp(address) => {
             let listener = Listener::tcp(event_loop, address.as_str());
             Ok((listener.map_err(|error| refused(&address, error))?, "tcp"))

@@ -39,7 +39,7 @@ use crate::nbd::export::VolumeExport;
 use crate::nbd::limits::Limits;
 use crate::nbd::server::{Ending, Peer, Server};
 use crate::nbd::tls::TlsServer;
-use crate::net::{self, ByteStream, Listener, Place};
+use crate::net::{self, ByteStream, Listener, Place, SocketAccess};
 use crate::path_error::PathError;
 use crate::stop_signals::STOP_SIGNALS;
 use crate::volume::devices::{HomeDevice, LogDevice};
@@ -74,6 +74,8 @@ pub enum Address {
 pub struct Options {
     /// Where clients connect.
     pub nbd: Vec<Address>,
+    /// Who may connect to the Unix sockets among them.
+    pub access: SocketAccess,
     /// Folder of certificates: then nothing is served without TLS.
     pub tls: Option<PathBuf>,
     /// `HOST:PORT` of the metrics.
@@ -137,12 +139,18 @@ pub async fn run(
     };
     let reporter = Reporter::new(event_loop, folder.display().to_string());
     let locked = LockedVolume::lock(folder)?;
-    let listeners = Listeners::take(event_loop, &locked, options.nbd, options.metrics.as_deref())?;
+    let listeners = {
+        let metrics = options.metrics.as_deref();
+        Listeners::take(event_loop, &locked, options.nbd, options.access, metrics)?
+    };
     reporter.tell(
         Kind::Starting,
         &About::default(),
         "starting: what a cut or a kill left undone is done first",
     );
+    if tls.is_none() {
+        warn_of_open_addresses(&reporter, &listeners);
+    }
     let opening = Opening::begin().map_err(cannot_listen)?;
     let opened = race(async { Some(locked.open(event_loop, options.open).await) }, async {
         let _came = signals.next().await;
@@ -191,6 +199,21 @@ pub async fn run(
         reporter.tell(Kind::Stopped, &About::default(), "stopped: everything is durable and home");
     }
     Ok(ended)
+}
+
+/// Tells of addresses that other machines reach, where nothing protects them.
+fn warn_of_open_addresses(reporter: &Reporter, listeners: &Listeners) {
+    for place in listeners.places().into_iter().flatten() {
+        if let Place::Tcp(at) = place
+            && !at.ip().to_canonical().is_loopback()
+        {
+            let why = format!(
+                "{at}: other machines may connect there, without TLS: whoever reaches it reads and writes; listen on \
+                 127.0.0.1, or use --tls"
+            );
+            reporter.tell(Kind::TcpWithoutTls, &About::default(), why);
+        }
+    }
 }
 
 /// Does what the server of a mirror does of itself.

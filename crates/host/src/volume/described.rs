@@ -4,7 +4,7 @@
 
 use std::cell::RefCell;
 use std::fs::{File, Metadata};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -13,11 +13,14 @@ use rustix::fs::FlockOperation;
 
 use super::description::{Description, FILE_NAME};
 use super::{STATUS_SOCKET, VolumeError};
-use crate::net::connect_unix_blocking;
+use crate::net::connect_unix_at_once;
 use crate::path_error::PathError;
 
 /// How long a process that was just killed is waited for: the kernel ends its I/O after its death is told.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long the server of a volume has to say something.
+const ANSWER_MAX: Duration = Duration::from_millis(500);
 
 /// The description, and its lock.
 #[derive(Debug)]
@@ -87,7 +90,8 @@ fn is_current(folder: &Path, file: &File) -> bool {
     matches!((&there, &file.metadata()), (Ok(there), Ok(ours)) if inode(there) == inode(ours))
 }
 
-/// Whether a living process answers for the volume.
+/// Whether a living process answers for the volume: one that is dying may still be connected to, and says nothing.
 fn is_served(folder: &Path) -> bool {
-    connect_unix_blocking(&folder.join(STATUS_SOCKET)).is_ok()
+    let Ok(mut stream) = connect_unix_at_once(&folder.join(STATUS_SOCKET)) else { return false };
+    stream.set_read_timeout(Some(ANSWER_MAX)).is_ok() && matches!(stream.read(&mut [0]), Ok(1))
 }

@@ -57,6 +57,8 @@ kinds! {
     Starting = "starting", DEBUG;
     /// What a cut or a kill left undone is done.
     Recovered = "recovered", INFO;
+    /// Other machines may connect, and nothing is encrypted.
+    TcpWithoutTls = "tcp-without-tls", WARN;
     /// Members or log devices are missing from the beginning.
     DegradedStart = "degraded-start", WARN;
     /// Clients may connect.
