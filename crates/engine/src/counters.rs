@@ -50,6 +50,8 @@ counters! {
     table_bytes,
     /// Of these, bytes of the root of the sums.
     root_bytes,
+    /// Discards that the home device could not carry out; it is asked no more after one.
+    failed_discards,
     /// Flushes sent to the home device.
     home_flushes,
     /// Checkpoints completed.

@@ -140,7 +140,8 @@ pub trait Device: 'static {
         })
     }
 
-    /// Tells that the contents of `extent` are no longer needed; what a read finds there is not defined.
+    /// Tells that the contents of `extent` are no longer needed; what a read finds there is not defined. A hint: an error
+    /// says that the drive could not take it, and nothing more of the drive.
     fn discard(&self, extent: Extent) -> impl Future<Output = Result<(), DeviceError>>;
 
     /// How many copies it keeps of each byte. [`Self::read`] answers from any of them; only who can tell right bytes from

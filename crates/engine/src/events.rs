@@ -32,6 +32,13 @@ pub enum Event {
         /// How long, in ns.
         waited_ns: u64,
     },
+    /// A drive failed to discard: it is asked no more in this opening. It is as well as before.
+    DiscardsStopped {
+        /// Which member of a ring, by its place; `None` for the one home device.
+        place: Option<usize>,
+        /// What it answered.
+        error: DeviceError,
+    },
     /// A member of a ring takes part no more.
     MemberLost {
         /// Which, by its place.

@@ -48,6 +48,8 @@ pub struct Tuning {
     pub announced_max_bytes: usize,
     /// Pages that a checkpoint writes home at once; at least 1.
     pub home_write_pages_max: usize,
+    /// Neighbouring pages without contents that a checkpoint gives back at once; at least 1.
+    pub discard_pages_max: u64,
     /// Bytes in a commit that nobody may be waiting for, while small writes come; at least 1.
     pub shared_bulk_max_bytes: usize,
     /// Bytes on their way home at once, while small writes come.
@@ -67,6 +69,7 @@ impl Tuning {
             turn_pages_max: self.turn_pages_max.max(1),
             announced_max_bytes: self.announced_max_bytes.min(RECORD_BYTES_MAX / 4),
             home_write_pages_max: self.home_write_pages_max.max(1),
+            discard_pages_max: self.discard_pages_max.max(1),
             shared_bulk_max_bytes: self.shared_bulk_max_bytes.max(1),
             ..self
         }
@@ -83,6 +86,8 @@ impl Default for Tuning {
             turn_pages_max: 128,
             announced_max_bytes: 128 << 10,
             home_write_pages_max: 64,
+            // 16 MiB: few enough discards, and none that keeps a drive for long.
+            discard_pages_max: 4096,
             shared_bulk_max_bytes: 192 << 10,
             shared_home_max_bytes: 256 << 10,
             kept_pages_max: 8,

@@ -85,6 +85,8 @@ bugs! {
     RootLacksBefore = "root-lacks-before",
     /// An opening looks for the root in the place that the superblock names, and nowhere else.
     OneRootRead = "one-root-read",
+    /// A discard that fails makes the volume read-only.
+    FailedDiscardLatches = "failed-discard-latches",
     /// Recovery reads what may still be in a volatile cache.
     NoFlushAtOpen = "no-flush-at-open",
     /// Each superblock is written over the one before.
@@ -99,6 +101,8 @@ bugs! {
     FlushMissesEdge = "flush-misses-edge",
     /// Each changed range of a write is a unit of its own.
     WriteSplit = "write-split",
+    /// What is zeroed is a unit for each part of a page, and another for whole pages.
+    ZeroSplit = "zero-split",
     /// A commit leaves older units their overwritten bytes.
     NoTrim = "no-trim",
     /// What is overwritten in the middle of a unit takes the rest of it along.
@@ -143,6 +147,8 @@ bugs! {
     CachedUnchecked = "cached-unchecked",
     /// A member of a ring that failed goes on taking part.
     RingKeepsFailed = "ring-keeps-failed",
+    /// A member of a ring that fails to discard takes part no more.
+    RingDiscardFailsMember = "ring-discard-fails-member",
     /// A member of a ring counts though its head is older than the last flush.
     RingTrustsStale = "ring-trusts-stale",
     /// A flush of a ring is done once one member's is.

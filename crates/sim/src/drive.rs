@@ -5,7 +5,7 @@
 //! 2. After the end of a run nothing has an effect and nothing completes.
 //! 3. Operations on overlapping ranges take effect in the order of some instants within them: a write's is
 //!    its completion, a read's is its begin or its completion.
-//! 4. A discard leaves what was there, zeros or noise, as a buffered write would.
+//! 4. A discard leaves what was there, zeros or noise, as a buffered write would; so does one that fails.
 //! 5. Without [`Faults`] no promise is broken. With them, only those they name.
 //! 6. What a system keeps of it in memory ([`crate::page_cache`]) is behind [`Device::read_cached`] alone.
 //!
@@ -23,7 +23,7 @@ use evenkeel_engine::planted::{Bug, is_planted};
 
 use crate::cuts::{Cuts, Verdict};
 use crate::executor::SimEnv;
-use crate::faults::{EIO, ENOSPC, Faults};
+use crate::faults::{EIO, ENOSPC, FailingDiscards, Faults};
 use crate::image::{Image, Payload, SharedImage, WriteId};
 use crate::latency::Latency;
 use crate::page_cache::{BLOCK_BYTES, SharedCache, blocks_of};
@@ -81,6 +81,7 @@ struct State {
     /// Ranges that no longer hold what was last acknowledged there.
     harmed: RefCell<Vec<Extent>>,
     failed: Cell<u64>,
+    refused_discards: Cell<u64>,
     lied: Cell<u64>,
 }
 
@@ -133,6 +134,7 @@ impl SimDrive {
             writes_in_zone: Cell::default(),
             harmed: RefCell::default(),
             failed: Cell::default(),
+            refused_discards: Cell::default(),
             lied: Cell::default(),
         }))
     }
@@ -150,6 +152,11 @@ impl SimDrive {
     /// Operations that failed.
     pub fn failed(&self) -> u64 {
         self.0.failed.get()
+    }
+
+    /// Discards that failed though the drive is well.
+    pub fn refused_discards(&self) -> u64 {
+        self.0.refused_discards.get()
     }
 
     /// Acknowledgements of what was not durable as such.
@@ -500,6 +507,15 @@ impl Device for SimDrive {
             self.image_mut().complete_write(id);
         }
         self.note_written(extent, None);
-        if fails { self.fail("discard", EIO) } else { Ok(()) }
+        if fails {
+            return self.fail("discard", EIO);
+        }
+        match self.faults().failing_discards.filter(|failing| before.discards >= failing.from) {
+            None => Ok(()),
+            Some(FailingDiscards { errno, .. }) => {
+                self.0.refused_discards.set(self.0.refused_discards.get() + 1);
+                Err(DeviceError { doing: "discard", errno })
+            }
+        }
     }
 }

@@ -11,8 +11,14 @@ use std::ops::Range;
 
 use evenkeel_engine::device::Extent;
 
+use crate::random::Random;
+
 /// errno(3) of an input or output error.
 pub const EIO: i32 = 5;
+/// errno(3) of what is not supported.
+pub const EOPNOTSUPP: i32 = 95;
+/// errno(3) of an input or output error far away.
+pub const EREMOTEIO: i32 = 121;
 /// errno(3) of a device without space.
 pub const ENOSPC: i32 = 28;
 
@@ -25,6 +31,24 @@ pub struct Stray {
     pub after: u64,
     /// Whether it lands elsewhere, where it does not touch its own place, instead of nowhere.
     pub misdirected: bool,
+}
+
+/// Discards that fail, though the drive is well: they may have been carried out, in part or whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FailingDiscards {
+    /// From which discard on.
+    pub from: u64,
+    /// With which errno(3).
+    pub errno: i32,
+}
+
+impl FailingDiscards {
+    /// For some drives.
+    pub(crate) fn draw(random: &mut Random) -> Option<Self> {
+        let (is_so, from) = (random.chance(0.25), random.below(6));
+        let errno = *random.pick(&[EIO, EOPNOTSUPP, EREMOTEIO]);
+        is_so.then_some(Self { from, errno })
+    }
 }
 
 /// What goes wrong, and when.
@@ -43,6 +67,8 @@ pub struct Faults {
     /// never be durable, whatever later flushes say: so do kernels that drop the dirty mark of a page they
     /// could not write.
     pub failing_flushes: Range<u64>,
+    /// Discards that fail on a drive that is well.
+    pub failing_discards: Option<FailingDiscards>,
     /// Writes that are acknowledged and never happen.
     pub lost_writes: Range<u64>,
     /// Writes that are acknowledged and land at another place.
@@ -64,6 +90,7 @@ impl Default for Faults {
             failing_writes: NEVER,
             full_writes: NEVER,
             failing_flushes: NEVER,
+            failing_discards: None,
             lost_writes: NEVER,
             misdirected_writes: NEVER,
             stray: None,

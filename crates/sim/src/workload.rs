@@ -172,8 +172,10 @@ impl<A: Arena, H: Device, L: Device> Stage<A, H, L> {
         // What lies between two pieces is zero anyway.
         let extent = self.own_stretch(client, random, self.habits.stripe_bytes);
         let durability = if random.coin() { Durability::Durable } else { Durability::Buffered };
-        let (number, _) = self.oracle.borrow_mut().issue(&[extent], Fill::Zero, false);
-        self.volume.write_zeroes(self.habits.places.span(extent), durability).await?;
+        let span = self.habits.places.span(extent);
+        let atomic = self.habits.atomic_writes && span.len <= self.habits.atomic_max_bytes;
+        let (number, _) = self.oracle.borrow_mut().issue(&[extent], Fill::Zero, atomic);
+        self.volume.write_zeroes(span, durability).await?;
         self.acknowledge(number, durability == Durability::Durable);
         Ok(())
     }

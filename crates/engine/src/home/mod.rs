@@ -246,6 +246,12 @@ impl<H: Device> Home<H> {
         in_root.map_or(Expected::NOTHING, |(slot, page)| self.table.expected_of_root(slot, page as usize))
     }
 
+    /// As [`Self::is_allocated`], of a page whose sum is known.
+    pub(crate) fn has_contents(&self, page: u64) -> bool {
+        let in_memory = self.frames.borrow().get(page).map(|frame| !frame.empty);
+        in_memory.unwrap_or_else(|| self.table.sum(page) != 0)
+    }
+
     /// Whether the page has contents, by the table and what is not home yet.
     pub(crate) async fn is_allocated(&self, page: u64) -> Result<bool, Error> {
         let in_memory = self.frames.borrow().get(page).map(|frame| frame.empty);

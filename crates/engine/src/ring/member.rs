@@ -65,6 +65,10 @@ pub(super) struct Member<M> {
     head_turn: RefCell<Rc<HeadTurn>>,
     /// Why it was left out, if it failed in this run.
     pub(super) failure: RefCell<Option<DeviceError>>,
+    /// Why the device in its place is asked to discard no more, if so.
+    pub(super) discards_stopped: Cell<Option<DeviceError>>,
+    /// Discards that failed.
+    pub(super) failed_discards: Cell<u64>,
     /// What the device in its place took.
     pub(super) drain: RefCell<Rc<Drain>>,
     pub(super) read_bytes: Cell<u64>,
@@ -112,6 +116,8 @@ impl<M: Device> Member<M> {
             head: Cell::default(),
             head_turn: RefCell::default(),
             failure: RefCell::default(),
+            discards_stopped: Cell::default(),
+            failed_discards: Cell::default(),
             drain: RefCell::default(),
             read_bytes: Cell::default(),
             written_bytes: Cell::default(),
@@ -137,6 +143,7 @@ impl<M: Device> Member<M> {
         self.drain.replace(Rc::default());
         self.head_turn.replace(Rc::default());
         self.failure.replace(None);
+        self.discards_stopped.set(None);
         self.head.set(None);
         self.mark.set(Mark::default());
         self.standing.set(Standing::Out);

@@ -204,6 +204,10 @@ pub struct MemberStatus {
     pub role: Role,
     /// Why it was left out, if so.
     pub failure: Option<DeviceError>,
+    /// Why it is asked to discard no more, if so: it counts all the same.
+    pub discards_stopped: Option<DeviceError>,
+    /// Discards that failed in its place.
+    pub failed_discards: u64,
     /// Bytes that wait for its turn.
     pub queued_bytes: u64,
     /// Bytes read from it.
@@ -557,9 +561,17 @@ impl<E: Env, M: Device> Inner<E, M> {
         &self,
         answer: impl Future<Output = Result<T, DeviceError>>,
     ) -> Result<T, DeviceError> {
+        self.answered(answer).await?
+    }
+
+    /// What a member answers; an error where it does not.
+    async fn answered<T>(
+        &self,
+        answer: impl Future<Output = Result<T, DeviceError>>,
+    ) -> Result<Result<T, DeviceError>, DeviceError> {
         let silence = self.env.sleep(self.options.answer_max_ns);
         let answered = join::first(answer, silence).await;
-        answered.unwrap_or(Err(DeviceError { doing: "wait for a member of the ring", errno: ETIMEDOUT }))
+        answered.ok_or(DeviceError { doing: "wait for a member of the ring", errno: ETIMEDOUT })
     }
 
     /// An error where nobody is left.
@@ -753,6 +765,8 @@ impl<M: Device> Member<M> {
             standing: self.standing.get(),
             role: self.role.get(),
             failure: *self.failure.borrow(),
+            discards_stopped: self.discards_stopped.get(),
+            failed_discards: self.failed_discards.get(),
             queued_bytes: self.gate.queued_bytes(),
             read_bytes: self.read_bytes.get(),
             written_bytes: self.written_bytes.get(),

@@ -10,6 +10,7 @@ use super::{EIO, Inner, Policy, Ring};
 use crate::device::{Device, Durability, Extent, FlushScope};
 use crate::env::Env;
 use crate::error::DeviceError;
+use crate::events::Event;
 use crate::format::ring_head::Mark;
 use crate::join;
 use crate::planted::{Bug, is_planted};
@@ -87,7 +88,26 @@ impl<E: Env, M: Device> Inner<E, M> {
                 busy.took(extent.len);
                 member.written_bytes.set(member.written_bytes.get() + extent.len);
             }
-            Change::Discard => self.limited(device.discard(Extent::new(offset, extent.len))).await?,
+            Change::Discard => return self.discard_on(device, place, Extent::new(offset, extent.len)).await,
+        }
+        Ok(())
+    }
+
+    /// A discard is a hint: a member that answers that it cannot is asked no more, and is as well as before. One that does
+    /// not answer fails, as with any request: what it has still under way may reach a place that is written by then.
+    async fn discard_on(&self, device: &M, place: usize, extent: Extent) -> Result<(), DeviceError> {
+        let member = &self.members[place];
+        if member.discards_stopped.get().is_some() {
+            return Ok(());
+        }
+        let discarded = self.answered(device.discard(extent)).await?;
+        let Err(error) = discarded else { return Ok(()) };
+        if is_planted(Bug::RingDiscardFailsMember) {
+            return Err(error);
+        }
+        member.failed_discards.set(member.failed_discards.get() + 1);
+        if member.discards_stopped.replace(Some(error)).is_none() {
+            self.events.note(Event::DiscardsStopped { place: Some(place), error });
         }
         Ok(())
     }

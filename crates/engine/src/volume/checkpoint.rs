@@ -396,8 +396,18 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             writes.begin(layout.table_offset(*number), bytes).await;
         }
         self.begin_root(&writes, root_slot).await;
-        for page in outgoing.iter().filter(|page| page.empty) {
-            writes.begin(layout.page_offset(page.page), Outbound::Nothing).await;
+        let empty: Vec<u64> = outgoing.iter().filter(|page| page.empty).map(|page| page.page).collect();
+        let pages_max = self.options.tuning.discard_pages_max;
+        for run in runs(&empty) {
+            let mut first = run.start;
+            while first < run.end {
+                let end = run.end.min(first.saturating_add(pages_max));
+                // Neighbours by their numbers need not be neighbours on the device.
+                let end = if is_split { end } else { layout.run_end(first, end) };
+                let bytes = Outbound::Nothing((end - first) * PAGE_BYTES);
+                writes.begin(layout.page_offset(first), bytes).await;
+                first = end;
+            }
         }
         writes.all_done().await?;
         self.home.table.root_is_written();

@@ -1,15 +1,22 @@
 //! The writes of a checkpoint: several at a time, as many as [`super::pace`] allows, or all of them to a ring.
+//!
+//! 1. A write that fails fails the checkpoint.
+//! 2. A discard is a hint. One that fails is counted and told, and no more are sent in this opening; what it leaves at
+//!    its place nobody reads, as the sums there say that there is nothing.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use super::Inner;
+use crate::counters::add;
 use crate::device::{Device, Durability, Extent};
 use crate::env::{Arena, Env};
-use crate::error::Error;
+use crate::error::{DeviceError, Error};
+use crate::events::Event;
 use crate::format::PAGE_BYTES;
 use crate::home::{PageBytes, TableBytes};
 use crate::notify::Notify;
+use crate::planted::{Bug, is_planted};
 
 /// What one write takes home.
 pub(super) enum Outbound {
@@ -17,8 +24,8 @@ pub(super) enum Outbound {
     Pages(Vec<PageBytes>),
     Table(TableBytes),
     Bytes(Vec<u8>),
-    /// A page without contents, whose place is given back.
-    Nothing,
+    /// So many bytes of pages without contents, whose places are given back.
+    Nothing(u64),
 }
 
 impl Outbound {
@@ -27,7 +34,7 @@ impl Outbound {
             Self::Pages(pages) => pages.iter().map(|page| &page[..]).collect(),
             Self::Table(page) => vec![&page[..]],
             Self::Bytes(bytes) => vec![bytes],
-            Self::Nothing => Vec::new(),
+            Self::Nothing(_) => Vec::new(),
         }
     }
 
@@ -36,7 +43,7 @@ impl Outbound {
             Self::Pages(pages) => pages.len() as u64 * PAGE_BYTES,
             Self::Table(page) => page.len() as u64,
             Self::Bytes(bytes) => bytes.len() as u64,
-            Self::Nothing => 0,
+            Self::Nothing(_) => 0,
         }
     }
 }
@@ -67,12 +74,19 @@ impl<'a, E: Env, A: Arena, H: Device, L: Device> HomeWrites<'a, E, A, H, L> {
         if self.state.failure.borrow().is_some() {
             return;
         }
+        if matches!(bytes, Outbound::Nothing(_)) && self.inner.discards_stopped.get().is_some() {
+            return;
+        }
         self.state.under_way.set(self.state.under_way.get() + 1);
         self.state.under_way_bytes.set(self.state.under_way_bytes.get() + len);
-        let (device, state) = (Rc::clone(&self.inner.home.device), Rc::clone(&self.state));
+        let (inner, state) = (Rc::clone(self.inner), Rc::clone(&self.state));
         self.inner.env.spawn(async move {
+            let device = &inner.home.device;
             let written = match &bytes {
-                Outbound::Nothing => device.discard(Extent::new(offset, PAGE_BYTES)).await,
+                Outbound::Nothing(len) => {
+                    let discarded = device.discard(Extent::new(offset, *len)).await;
+                    inner.note_discard(discarded)
+                }
                 bytes => device.write_parts(offset, &bytes.parts(), Durability::Buffered).await,
             };
             if let Err(error) = written {
@@ -98,5 +112,20 @@ impl<'a, E: Env, A: Arena, H: Device, L: Device> HomeWrites<'a, E, A, H, L> {
     pub(super) async fn all_done(self) -> Result<(), Error> {
         self.state.changed.until(|| (self.state.under_way.get() == 0).then_some(())).await;
         self.state.failure.take().map_or(Ok(()), Err)
+    }
+}
+
+impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
+    /// Notes what became of a discard; none of that is a failure of the volume.
+    fn note_discard(&self, discarded: Result<(), DeviceError>) -> Result<(), DeviceError> {
+        let Err(error) = discarded else { return Ok(()) };
+        if is_planted(Bug::FailedDiscardLatches) {
+            return Err(error);
+        }
+        add(&self.counters.failed_discards, 1);
+        if self.discards_stopped.replace(Some(error)).is_none() {
+            self.events.note(Event::DiscardsStopped { place: None, error });
+        }
+        Ok(())
     }
 }

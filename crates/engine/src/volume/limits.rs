@@ -191,9 +191,11 @@ impl Limits {
         )))
     }
 
-    /// How many pages a commit changes that carries a unit of the arena, by what it says of itself. All that the volume
-    /// stores can be carried; `None` for what could not, and would wait for room for ever.
-    pub(super) fn pages_of_unit(&self, extents: &[UnitExtent]) -> Option<u64> {
+    /// How many pages a commit changes that carries a unit of the arena, by what it says of itself, of a volume with
+    /// atomic writes of up to `atomic_max_bytes`. All that the volume stores can be carried; `None` for what could not, and
+    /// would wait for room for ever.
+    pub(super) fn pages_of_unit(&self, extents: &[UnitExtent], atomic_max_bytes: u64) -> Option<u64> {
+        let contentless_max = ZERO_CHUNK_PAGES.max(atomic_max_bytes / PAGE_BYTES) + 2;
         let (mut pages, mut contentless_pages, mut bytes) = (0, 0, HEADER_BYTES as u64 + PAGE_BYTES);
         for extent in extents.iter().filter(|extent| extent.content != Content::Superseded) {
             let end = extent.offset.checked_add(extent.len)?;
@@ -203,7 +205,7 @@ impl Limits {
             bytes = bytes.saturating_add(of_tags).saturating_add(extent.payload_bytes());
             contentless_pages += if extent.content == Content::Data { 0 } else { touched };
             let is_too_large = pages > self.commit_pages_max() as u64
-                || contentless_pages > ZERO_CHUNK_PAGES + 2
+                || contentless_pages > contentless_max
                 || bytes > self.commit_used_max.min(RECORD_BYTES_MAX as u64);
             if is_too_large {
                 return None;

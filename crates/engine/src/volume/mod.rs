@@ -39,7 +39,7 @@ use crate::counters::{Counters, Snapshot, add};
 use crate::device::Device;
 use crate::device::{Durability, Extent, FlushScope};
 use crate::env::{Arena, Env};
-use crate::error::Error;
+use crate::error::{DeviceError, Error};
 use crate::events::{Event, Events};
 use crate::format::unit::{Content, UnitExtent};
 use crate::format::{PAGE, PAGE_BYTES};
@@ -122,6 +122,8 @@ struct Inner<E, A, H, L> {
     direct: RefCell<Vec<Extent>>,
     counters: Rc<Counters>,
     events: Rc<Events>,
+    /// Why the home device is asked to discard no more, if so.
+    discards_stopped: Cell<Option<DeviceError>>,
     /// Whether it was told that the volume is read-only.
     failure_told: Cell<bool>,
     /// Something was released, failed, or a range is free again.
@@ -239,6 +241,11 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
     /// What happened to it.
     pub fn events(&self) -> Rc<Events> {
         Rc::clone(&self.0.events)
+    }
+
+    /// Why the home device is asked to discard no more, if so.
+    pub fn discards_stopped(&self) -> Option<DeviceError> {
+        self.0.discards_stopped.get()
     }
 
     /// For how long commits have been waiting for room now, in ns; 0 where they do not.

@@ -132,7 +132,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         let is_sound = |extents: &[UnitExtent]| {
             let is_ours = is_of_volume(extents, superblock.pages * PAGE_BYTES);
             // By what the log allows: the last opening may have had more memory than this one.
-            match limits_of_log.pages_of_unit(extents).filter(|_| is_ours) {
+            match limits_of_log.pages_of_unit(extents, superblock.atomic_max_bytes).filter(|_| is_ours) {
                 Some(pages) => largest_pages.set(pages.max(largest_pages.get())),
                 None => is_beyond_log.set(is_beyond_log.get() || is_ours),
             }
@@ -203,6 +203,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             direct: RefCell::default(),
             counters,
             events: Rc::default(),
+            discards_stopped: Cell::default(),
             failure_told: Cell::default(),
             changed: Notify::default(),
             durable: Default::default(),

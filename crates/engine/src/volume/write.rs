@@ -1,6 +1,6 @@
 //! From a write to units of the buffer: cut into pieces, compared with what is durable, let in when there is room.
 //!
-//! 1. A piece is one unit: durable in one commit, or not at all.
+//! 1. A piece is one unit: durable in one commit, or not at all. So is what is zeroed, up to the same size.
 //! 2. Bytes that are durable already, and that no unit touches, are not buffered again.
 //! 3. Nothing is buffered in a range that a direct write holds.
 
@@ -151,7 +151,52 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         whole
     }
 
+    /// Zeroes a range: up to the largest atomic size as one unit, of which whole pages that have no contents are left out.
     pub(super) async fn zero(self: &Rc<Self>, extent: Extent) -> Result<(), Error> {
+        if extent.len > self.atomic_max_bytes || is_planted(Bug::ZeroSplit) {
+            return self.zero_in_parts(extent).await;
+        }
+        loop {
+            self.wait_not_direct(&extent).await?;
+            let mut sums = self.home.table.hold_none();
+            for page in crate::buffer::pages_of(&extent).filter(|&page| holds_page(&extent, page)) {
+                sums.load_for(page).await?;
+            }
+            // From here to the unit nobody else has a turn: what has no contents gets none.
+            if self.is_direct(&extent) {
+                continue;
+            }
+            let parts = self.zeroed_parts(&extent);
+            if parts.is_empty() || self.try_buffer(&parts, &[])?.is_some() {
+                return Ok(());
+            }
+            drop(sums);
+            self.wait_for_room(&parts, &[]).await?;
+        }
+    }
+
+    /// What zeroing a range changes, of whose pages the sums are known: whole pages that have contents, and the rest.
+    fn zeroed_parts(&self, extent: &Extent) -> SmallVec<[UnitExtent; 4]> {
+        let buffer = self.buffer.borrow();
+        let mut parts: SmallVec<[UnitExtent; 4]> = SmallVec::new();
+        for page in crate::buffer::pages_of(extent) {
+            let shared = extent.intersection(&Extent::new(page * PAGE_BYTES, PAGE_BYTES));
+            let Extent { offset, len } = shared.expect("the page lies in the range");
+            let content = if holds_page(extent, page) { Content::Discard } else { Content::Zero };
+            if content == Content::Discard && !buffer.touches(page, page + 1) && !self.home.has_contents(page)
+            {
+                continue;
+            }
+            match parts.last_mut() {
+                Some(last) if last.content == content && last.offset + last.len == offset => last.len += len,
+                _ => parts.push(UnitExtent { offset, len, content }),
+            }
+        }
+        parts
+    }
+
+    /// Zeroes a range in several units: the part of a page at its begin, whole pages, and the part of a page at its end.
+    async fn zero_in_parts(self: &Rc<Self>, extent: Extent) -> Result<(), Error> {
         let first_whole = extent.offset.next_multiple_of(PAGE_BYTES);
         let end_whole = extent.end() / PAGE_BYTES * PAGE_BYTES;
         if first_whole >= end_whole {
@@ -222,7 +267,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         self.check_alive()?;
         let payload_bytes: usize = bytes.iter().map(|part| part.len()).sum();
         let mut buffer = self.buffer.borrow_mut();
-        if is_planted(Bug::WriteSplit) && extents.len() > 1 {
+        if is_planted(Bug::WriteSplit) && extents.len() > 1 && bytes.len() == extents.len() {
             for (extent, part) in extents.iter().zip(bytes).skip(1) {
                 buffer.write(&[*extent], &[*part], part.len());
             }

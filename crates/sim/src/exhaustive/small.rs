@@ -34,6 +34,7 @@ fn least(random: &mut Random) -> Tuning {
         crowded_min: 2 + random.index(3),
         turn_pages_max: 1,
         home_write_pages_max: 1 + random.index(2),
+        discard_pages_max: 2,
         shared_bulk_max_bytes: 1,
         shared_home_max_bytes: 1,
         kept_pages_max: 1,

@@ -331,6 +331,8 @@ impl Machine {
                 }
                 _ => Faults::default(),
             };
+            let failing_discards = self.setup.failing_discards(number);
+            let faults = Faults { failing_discards, ..faults };
             let options = DriveOptions {
                 seed: self.random.number(),
                 faults,
@@ -545,6 +547,9 @@ impl Machine {
         self.outcome.tally.add(&scene.tally.borrow());
         self.outcome.tally.watched_reads += scene.watch.reads();
         let mut account = scene.account.borrow_mut();
+        let refused =
+            account.devices.iter().filter(|device| device.is_well).map(|it| it.drive.refused_discards());
+        self.outcome.tally.refused_discards += refused.sum::<u64>();
         self.may_have_lost = (self.may_have_lost && account.opened.is_none())
             || (self.setup.has_log_on_members() && account.devices.iter().any(|device| device.was_replaced));
         self.devices = account.settle();

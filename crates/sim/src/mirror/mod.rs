@@ -60,6 +60,8 @@ tally! {
     refused_in_parts = "refusals for want of a part of the log",
     /// Lives in which it opened without a member.
     opened_in_parts = "openings without a part of it",
+    /// Discards that failed on members that are well.
+    refused_discards = "discards that failed on members that are well",
     /// Copies that they found wrong.
     scrubbed_wrong = "wrong copies found by them",
     /// Lives after which every device had everything.

@@ -7,6 +7,7 @@ use evenkeel_engine::options::{CreateOptions, Journaling, OpenOptions};
 use evenkeel_engine::ring::{Policy, RingOptions, WindowOptions};
 
 use super::beyond::Beyond;
+use crate::faults::FailingDiscards;
 use crate::latency::Latency;
 use crate::places::Places;
 use crate::random::Random;
@@ -117,6 +118,11 @@ impl Setup {
         self.logs = 0;
         self.ring.log_bytes = log_bytes_with_superblocks(self.create.log_bytes.next_multiple_of(PAGE_BYTES));
         self
+    }
+
+    /// Discards that fail on the member of this number, which is as well as any.
+    pub(super) fn failing_discards(&self, number: usize) -> Option<FailingDiscards> {
+        FailingDiscards::draw(&mut Random::new(self.seed ^ 0xd15c ^ ((number as u64) << 32)))
     }
 
     /// Whether the log is on the members.

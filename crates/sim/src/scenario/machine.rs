@@ -128,6 +128,7 @@ impl Machine {
             Rc::new(SimDrive::open(Rc::clone(image), executor.env(), cuts.clone(), options))
         };
         let [of_home, of_log] = faults;
+        let of_home = Faults { failing_discards: self.setup.failing_discards, ..of_home };
         let home = open(&self.home, of_home, self.cache.clone());
         let log = if self.setup.separate_log { open(&self.log, of_log, None) } else { Rc::clone(&home) };
         let seed = self.random.number();
@@ -211,6 +212,7 @@ impl Machine {
         });
         if let Some(volume) = opened.take() {
             self.outcome.count(&volume.counters());
+            self.outcome.faults.refused_discards += volume.counters().failed_discards;
         }
         self.end_life(&life.executor, &life.cuts, plan);
         drop(life.executor);

@@ -8,6 +8,7 @@ use evenkeel_engine::options::{CreateOptions, Journaling, OpenOptions, Tuning};
 
 use super::OPERATIONS_MIN;
 use super::trouble::Trouble;
+use crate::faults::FailingDiscards;
 use crate::places::Places;
 use crate::random::Random;
 use crate::workload::Habits;
@@ -43,6 +44,8 @@ pub struct Setup {
     pub keeps_cache: bool,
     /// Whether a network is between the volume and its drives, which delivers what a killed process sent when it likes.
     pub has_network: bool,
+    /// Discards that fail on the home drive, which is as well as any, in every life.
+    pub failing_discards: Option<FailingDiscards>,
     /// What the drives do wrong after the last life, beyond losing power.
     pub trouble: Trouble,
 }
@@ -98,6 +101,7 @@ impl Setup {
             stale_share: more.chance(0.7).then(|| *more.pick(&[0.0, 0.1, 0.5])),
             keeps_cache: more.coin(),
             has_network: Random::new(seed ^ 0x6e62).chance(0.25),
+            failing_discards: FailingDiscards::draw(&mut Random::new(seed ^ 0xd15c)),
             trouble: Trouble::draw(&mut random),
         };
         // From a stream of their own, so that all other seeds are what they would be without these.
@@ -179,7 +183,7 @@ pub(crate) fn draw_tuning(atomic_sectors: bool, sector_bytes: u32, random: &mut 
         (false, 512) => (TAG_BYTES + PAGE) * (1 + random.index(4)) + random.index(2000),
         (false, _) => (TAG_BYTES + PAGE) * (5 + random.index(4)) + random.index(2000),
     };
-    Tuning {
+    let tuning = Tuning {
         small_max_bytes: *random.pick(&[0, 1000, 4096, 10_000, 64 << 10]),
         rescanned_max: *random.pick(&[0, 1, 3, 64]),
         crowded_min: *random.pick(&[2, 4, 32]),
@@ -190,5 +194,8 @@ pub(crate) fn draw_tuning(atomic_sectors: bool, sector_bytes: u32, random: &mut 
         shared_home_max_bytes: *random.pick(&[1, 4096, 20_000, 256 << 10]),
         kept_pages_max: *random.pick(&[1, 3, 8]),
         table_pages_max: *random.pick(&[Some(1), Some(2), Some(4), None]),
-    }
+        ..Tuning::default()
+    };
+    // Discards as long as writes, so that no seed is another for them.
+    Tuning { discard_pages_max: tuning.home_write_pages_max as u64, ..tuning }
 }

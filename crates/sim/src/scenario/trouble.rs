@@ -128,6 +128,8 @@ tally! {
     lost_writes = "lost writes",
     /// Writes that landed elsewhere.
     misdirected_writes = "misdirected writes",
+    /// Discards that failed on drives that are well.
+    refused_discards = "discards that failed on drives that are well",
     /// Operations that failed.
     failed_operations = "failed operations",
     /// Acknowledgements of what was not durable as such.
