@@ -45,6 +45,9 @@ pub struct MemberStatus {
     pub role: String,
     /// Why it takes no part, if so.
     pub failure: Option<String>,
+    /// Why it is asked to discard no more, if so; it counts all the same.
+    #[serde(default)]
+    pub discards_stopped: Option<String>,
     /// Whether it has been much slower than the others for a minute.
     pub slow: bool,
     /// Bytes that wait for its turn.
@@ -169,6 +172,7 @@ fn member_status(member: &MirrorMember, slow: bool, size_bytes: u64) -> MemberSt
         }
         .to_owned(),
         failure: member.why.clone(),
+        discards_stopped: status.discards_stopped.map(|error| error.to_string()),
         slow,
         queued_bytes: status.queued_bytes,
         read_bytes: status.read_bytes,

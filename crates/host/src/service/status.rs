@@ -201,6 +201,10 @@ counters! {
     home_bytes,
     /// Bytes of sums and superblocks written.
     table_bytes,
+    /// Of these, bytes of the root of the sums.
+    root_bytes,
+    /// Discards that members failed to carry out; each is asked no more after one.
+    failed_discards,
     /// Flushes sent to the home member.
     home_flushes,
     /// Checkpoints completed.
@@ -368,10 +372,13 @@ impl Watched {
             ),
         };
         let failure = volume.failure().map(|error| error.to_string());
+        let counted: Counters = volume.counters().into();
+        let of_members = mirror.map_or(0, |it| it.ring.members().iter().map(|it| it.failed_discards).sum());
         let counters = Counters {
+            failed_discards: counted.failed_discards + of_members,
             replayed_records: self.recovered.records,
             replayed_units: self.recovered.writes,
-            ..volume.counters().into()
+            ..counted
         };
         let mirror_status = mirror.map(|mirror| MirrorStatus::of(mirror, &self.tended, now_ns));
         let state = state::of(&self.watcher, failure.as_deref(), mirror_status.as_ref(), &counters, now_ns);

@@ -71,6 +71,8 @@ kinds! {
     ReadOnly = "read-only", ERROR;
     /// A member takes part no more.
     MemberLost = "member-lost", ERROR;
+    /// A drive failed to discard, and is asked no more.
+    DiscardsStopped = "discards-stopped", WARN;
     /// A member's file was removed.
     MemberRemoved = "member-removed", ERROR;
     /// A log device takes part no more.

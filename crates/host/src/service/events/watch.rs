@@ -153,8 +153,8 @@ impl Watcher {
         }
         let Some(mirror) = &self.mirror else { return };
         // What was lost while the volume was opened is part of what is missing now.
-        let of_rebuilds: Vec<Event> = std::iter::from_fn(|| mirror.ring.events().take())
-            .filter(|event| matches!(event, Event::RebuildBegun { .. }))
+        let heard: Vec<Event> = std::iter::from_fn(|| mirror.ring.events().take())
+            .filter(|event| matches!(event, Event::RebuildBegun { .. } | Event::DiscardsStopped { .. }))
             .collect();
         mirror.logs.events().into_iter().for_each(|events| while events.take().is_some() {});
         let missing = missing(mirror);
@@ -162,7 +162,7 @@ impl Watcher {
             let message = format!("started without {}", missing.join(", "));
             self.reporter.tell(Kind::DegradedStart, &About::default(), message);
         }
-        of_rebuilds.into_iter().for_each(|event| self.hear(event));
+        heard.into_iter().for_each(|event| self.hear(event));
     }
 
     fn hear(&self, event: Event) {
@@ -173,6 +173,7 @@ impl Watcher {
                 self.reporter.tell(Kind::ReadOnly, &About::default(), message);
             }
             Event::ReadFailed { extent, error } => self.read_failed(extent, &error),
+            Event::DiscardsStopped { place, error } => self.discards_stopped(place.unwrap_or(0), error),
             Event::CommitsWaited { waited_ns } => {
                 let message = format!("commits waited {:.1} s for room in the log", waited_ns as f64 / 1e9);
                 self.reporter.tell(Kind::CommitsWaited, &About::default(), message);
@@ -201,6 +202,16 @@ impl Watcher {
                 self.reporter.tell(Kind::LogDeviceLost, &About::device(&log.place), message);
             }
         }
+    }
+
+    fn discards_stopped(&self, place: usize, error: DeviceError) {
+        let (name, about) = self.member(place);
+        let message = format!(
+            "{name} failed to discard (errno {}), and is asked no more until the next start: what is freed keeps its room \
+             there",
+            error.errno
+        );
+        self.reporter.tell(Kind::DiscardsStopped, &about, message);
     }
 
     fn read_failed(&self, extent: Extent, error: &Error) {
