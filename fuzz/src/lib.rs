@@ -155,7 +155,7 @@ pub fn seal_head(bytes: &mut [u8]) {
     if bytes.len() < 24 {
         return;
     }
-    bytes[..8].copy_from_slice(b"ek-arena");
+    bytes[..8].copy_from_slice(b"ek-aren2");
     let sum = seeded_sum([0; 3], &bytes[16..]);
     put(bytes, 8, sum);
 }

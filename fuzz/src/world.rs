@@ -304,7 +304,7 @@ impl Images {
     pub fn forge_arena(&mut self, choices: &mut Choices<'_>) {
         let Some(superblock) = self.superblock() else { return };
         let shape = choices.byte();
-        let epoch = if shape & 1 == 0 { superblock.epoch } else { choices.word() };
+        let epoch = if shape & 1 == 0 { superblock.epoch } else { choices.word() >> 32 };
         let tail_offset = if shape & 2 == 0 { u64::from(choices.byte()) * 8 } else { choices.word() };
         let first = if shape & 4 == 0 { superblock.epoch << 32 } else { choices.word() };
         let generation = if shape & 8 == 0 { 1 } else { choices.word() };
@@ -313,6 +313,7 @@ impl Images {
             generation,
             epoch,
             next_epoch: epoch,
+            acknowledged: if shape & 16 == 0 { 0 } else { choices.word() >> 2 },
             tail_offset,
             tail_sequence: first,
         };

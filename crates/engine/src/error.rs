@@ -51,13 +51,27 @@ pub enum Error {
     /// The arena holds acknowledged writes that are not those of the volume as the devices hold it.
     #[error(
         "the memory for writes that are not durable holds {writes} of {}",
-        if *.is_later { "a later opening of this volume" } else { "another volume" }
+        if *.is_later { "a later opening of this volume than the devices know of" } else { "another volume" }
     )]
     ForeignWrites {
         /// How many.
         writes: u64,
         /// Whether they are of this volume, which was opened later than the devices know.
         is_later: bool,
+    },
+    /// The devices were put back to an earlier state, or lost what they had called durable: the arena knows of records of
+    /// the log that are missing.
+    #[error(
+        "the log ends with record {log_end}, and record {acknowledged} was acknowledged as durable: the devices hold an \
+         older state of the volume than the memory for writes that are not durable, in which {writes} wait"
+    )]
+    OlderDevices {
+        /// Writes in the arena.
+        writes: u64,
+        /// The newest record that was acknowledged.
+        acknowledged: u64,
+        /// The newest that is there.
+        log_end: u64,
     },
     /// The devices do not hold a volume that can be opened.
     #[error("cannot open the volume: {0}")]

@@ -123,6 +123,12 @@ bugs! {
     ArenaWrapMissed = "arena-wrap-missed",
     /// Units that were durable are taken for new ones when the arena is opened again.
     DurableUnitsReplayed = "durable-units-replayed",
+    /// Devices that hold an older state are taken beside an arena that knows of a later one.
+    OlderStateTaken = "older-state-taken",
+    /// A log device counts however old it is.
+    StaleLogTaken = "stale-log-taken",
+    /// The arena is told of acknowledged records only when the room of its oldest unit comes back.
+    AcknowledgedWithTail = "acknowledged-with-tail",
     /// What a unit leaves in the bulk lane is said to be durable before the unit is.
     LaneLeftIsDurable = "lane-left-is-durable",
     /// A commit that overtakes older units leaves them their overwritten bytes.

@@ -157,9 +157,14 @@ pub(crate) fn contents(socket: &Path) -> Vec<u8> {
 
 /// Writes `bytes` at `offset` over a connection of its own; they are not flushed.
 pub(crate) fn write(socket: &Path, offset: u64, bytes: &[u8]) {
+    write_as(socket, offset, bytes, Durability::Buffered);
+}
+
+/// Writes `bytes`, durable or not, by a connection of its own.
+pub(crate) fn write_as(socket: &Path, offset: u64, bytes: &[u8], durability: Durability) {
     let event_loop = EventLoop::new(Backend::Auto).unwrap();
     let env = event_loop.handle();
     event_loop.block_on(async {
-        connect(&env, socket).await.write(offset, bytes, Durability::Buffered).await.unwrap();
+        connect(&env, socket).await.write(offset, bytes, durability).await.unwrap();
     });
 }

@@ -3,6 +3,7 @@
 use super::ring::unit_at;
 use crate::env::Arena;
 use crate::format::unit::{ArenaHead, Content, HEAD_BYTES};
+use crate::planted::{Bug, is_planted};
 
 /// What an arena holds, and of which opening of which volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub struct Holdings {
     pub epoch: u64,
     /// The opening that was about to use it; the same as `epoch` at all other times.
     pub next_epoch: u64,
+    /// The newest record of the log that was acknowledged in them; 0 where that is not known.
+    pub acknowledged: u64,
     /// Writes that are not known to be durable.
     pub writes: u64,
 }
@@ -21,8 +24,8 @@ impl Holdings {
     /// Of `arena`; `None` where it was never used.
     pub fn of(arena: &impl Arena) -> Option<Self> {
         let head = newest_head(arena)?;
-        let ArenaHead { volume, epoch, next_epoch, .. } = head;
-        Some(Self { volume, epoch, next_epoch, writes: writes_behind(arena, &head) })
+        let ArenaHead { volume, epoch, next_epoch, acknowledged, .. } = head;
+        Some(Self { volume, epoch, next_epoch, acknowledged, writes: writes_behind(arena, &head) })
     }
 
     /// Whether the volume, last opened as `epoch`, is the one whose writes these are.
@@ -34,6 +37,18 @@ impl Holdings {
     pub fn are_superseded(&self, volume: u64, epoch: u64) -> bool {
         self.volume == volume && self.epoch.max(self.next_epoch) < epoch
     }
+
+    /// Whether the volume, last opened as `epoch` and with a log that ends with record `log_end`, was put back to an
+    /// earlier state: another opening was known, or a record was acknowledged that is not there.
+    pub fn know_a_later_state(&self, volume: u64, epoch: u64, log_end: u64) -> bool {
+        if self.volume != volume || is_planted(Bug::OlderStateTaken) {
+            return false;
+        }
+        match self.are_of(volume, epoch) {
+            true => self.acknowledged > log_end,
+            false => !self.are_superseded(volume, epoch),
+        }
+    }
 }
 
 /// The newer of the two heads that are whole.
@@ -44,6 +59,15 @@ pub(super) fn newest_head(arena: &impl Arena) -> Option<ArenaHead> {
         ArenaHead::decode(&bytes)
     });
     copies.into_iter().flatten().max_by_key(|head| head.generation)
+}
+
+/// Whether a version that is not known here has used the arena.
+pub(crate) fn is_of_other_version(arena: &impl Arena) -> bool {
+    [0, HEAD_BYTES].into_iter().any(|offset| {
+        let mut bytes = [0; HEAD_BYTES];
+        arena.load(offset, &mut bytes);
+        ArenaHead::is_of_other_version(&bytes)
+    })
 }
 
 fn writes_behind(arena: &impl Arena, head: &ArenaHead) -> u64 {

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::ring::tests::{Memory, memory};
+use super::ring::tests::{Memory, memory, opening};
 use super::*;
 use crate::format::unit::{ArenaHead, HEAD_BYTES, RING_OFFSET, encode_unit_head, unit_bytes};
 
@@ -16,6 +16,7 @@ const HEAD: ArenaHead = ArenaHead {
     generation: 2,
     epoch: 1,
     next_epoch: 1,
+    acknowledged: 0,
     tail_offset: 0,
     tail_sequence: 1 << 32,
 };
@@ -46,7 +47,7 @@ fn is_of_volume(extents: &[UnitExtent]) -> bool {
 
 /// Opens the arena, commits what is found and writes over it; answers how many units were found.
 fn live(arena: Memory) -> u64 {
-    let opened = Buffer::open(arena, VOLUME, 1, 2, |_| false, is_of_volume);
+    let opened = Buffer::open(arena, opening(VOLUME, 1, 2), |_| false, is_of_volume);
     let (mut buffer, found, durable) = opened.map_err(|found| found.writes).unwrap();
     buffer.leave_to_log(&durable);
     buffer.begin_epoch();

@@ -44,11 +44,13 @@ use crate::planted::{Bug, is_planted};
 
 pub(crate) use batch::{Batch, BatchMax};
 pub use holdings::Holdings;
+pub(crate) use holdings::is_of_other_version;
 use index::Index;
 use overwritten::Scratch;
 pub(crate) use parts::{Part, pages_of};
 use parts::{Parts, record_bytes_of, tags_of};
 use queue::{Lane, Queue, Ticket, Tickets};
+pub(crate) use ring::Opening;
 pub(crate) use ring::arena_bytes_min;
 use ring::{Found, Mark, Ring};
 use steps::Steps;
@@ -108,13 +110,11 @@ impl<A: Arena> Buffer<A> {
     /// As [`Ring::open`].
     pub(crate) fn open(
         arena: A,
-        volume: u64,
-        epoch: u64,
-        next_epoch: u64,
+        opening: Opening,
         is_durable: impl Fn(u64) -> bool,
         is_sound: impl Fn(&[UnitExtent]) -> bool,
     ) -> Result<(Self, u64, Vec<u64>), Holdings> {
-        let (ring, found) = Ring::open(arena, volume, epoch, next_epoch, is_sound)?;
+        let (ring, found) = Ring::open(arena, opening, is_sound)?;
         let first = ring.oldest();
         let mut buffer = Self {
             ring,
@@ -154,6 +154,11 @@ impl<A: Arena> Buffer<A> {
     /// See [`Ring::begin_epoch`].
     pub(crate) fn begin_epoch(&mut self) {
         self.ring.begin_epoch();
+    }
+
+    /// See [`Ring::note_acknowledged`].
+    pub(crate) fn note_acknowledged(&mut self, record: u64) {
+        self.ring.note_acknowledged(record);
     }
 
     /// Bytes used and bytes in all.

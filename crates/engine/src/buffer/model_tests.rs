@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::ring::tests::{Memory, memory};
+use super::ring::tests::{Memory, memory, opening};
 use super::*;
 
 const PAGES: u64 = 4;
@@ -69,7 +69,8 @@ struct Life {
 impl Life {
     fn new() -> Self {
         let arena = memory(64 << 10);
-        let mut buffer = Self::tuned(Buffer::open(arena.clone(), 7, 1, 2, |_| false, |_| true).unwrap().0);
+        let mut buffer =
+            Self::tuned(Buffer::open(arena.clone(), opening(7, 1, 2), |_| false, |_| true).unwrap().0);
         buffer.begin_epoch();
         let zeros = || vec![0; BYTES];
         let (newest, committed) = (zeros(), zeros());
@@ -164,7 +165,7 @@ impl Life {
         let is_durable = |sequence| in_log.contains(&sequence);
         for &is_named in openings.iter().chain(&[true]) {
             let arena = self.arena.clone();
-            let opened = Buffer::open(arena, 7, self.epoch, self.epoch + 1, is_durable, |_| true);
+            let opened = Buffer::open(arena, opening(7, self.epoch, self.epoch + 1), is_durable, |_| true);
             let (mut buffer, _, durable) = opened.unwrap();
             buffer.leave_to_log(&durable);
             self.buffer = Self::tuned(buffer);

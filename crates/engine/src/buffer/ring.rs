@@ -9,8 +9,11 @@
 //!    again yet, though they do not count: whoever finds no room asks for the oldest units to go, whatever is used.
 //! 5. The arena may hold anything. A head that points outside of the ring is no head of ours, and the arena is begun
 //!    anew; a unit that lies over another, or that the caller finds unsound, ends the sequence.
-//! 5. Writes of somebody else are left alone: an arena that holds such of another volume, or of a later opening of this
-//!    one, is not opened. What an earlier opening left is nothing any more, since the volume went on without it.
+//! 6. Writes of somebody else are left alone: an arena that holds such of another volume is not opened. What an earlier
+//!    opening left is nothing any more, since the volume went on without it.
+//! 7. The head names the newest record that was acknowledged, before anybody is told of it. An arena that knows of a later
+//!    opening of this volume, or of a record that its log does not hold, is not opened: the devices hold an older state,
+//!    over which its writes would be wrong, and lack what was durable. Power cuts take the arena, so they never refuse.
 
 #[cfg(test)]
 pub(super) mod tests;
@@ -26,6 +29,18 @@ use crate::format::unit::{
 };
 use crate::planted::{Bug, is_planted};
 
+/// What an arena is opened for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Opening {
+    pub(crate) volume: u64,
+    /// The last opening of the volume.
+    pub(crate) epoch: u64,
+    /// The one that is about to be.
+    pub(crate) next_epoch: u64,
+    /// The newest record of the log, acknowledged or not.
+    pub(crate) log_end: u64,
+}
+
 /// The ring, and the head that says where it begins.
 pub(crate) struct Ring<A> {
     arena: A,
@@ -36,6 +51,8 @@ pub(crate) struct Ring<A> {
     slots: VecDeque<Slot>,
     /// Bytes of units that are not released: no more than what cannot be used again.
     used_bytes: usize,
+    /// The newest record that the opening found.
+    log_end: u64,
     scratch: Vec<u8>,
 }
 
@@ -65,22 +82,21 @@ pub(crate) struct Found {
 }
 
 impl<A: Arena> Ring<A> {
-    /// Opens the arena for `volume`, last opened as `epoch` and now to be opened as `next_epoch`. The units of
-    /// an arena that belongs to this volume and opening are found, up to the first that is not sound; one that holds no
-    /// writes, or such that the volume went on without, is begun anew.
+    /// Opens the arena. The units of one that belongs to this volume and opening are found, up to the first that is not
+    /// sound; one that holds no writes, or such that the volume went on without, is begun anew.
     ///
     /// # Errors
     ///
     /// What it holds, where that is somebody else's; then nothing in it has changed.
     pub(crate) fn open(
         arena: A,
-        volume: u64,
-        epoch: u64,
-        next_epoch: u64,
+        opening: Opening,
         is_sound: impl Fn(&[UnitExtent]) -> bool,
     ) -> Result<(Self, Vec<Found>), Holdings> {
+        let Opening { volume, epoch, next_epoch, log_end } = opening;
         let is_foreign = |found: &Holdings| {
-            found.writes > 0 && !found.are_of(volume, epoch) && !found.are_superseded(volume, epoch)
+            (found.writes > 0 && !found.are_of(volume, epoch) && !found.are_superseded(volume, epoch))
+                || found.know_a_later_state(volume, epoch, log_end)
         };
         if let Some(foreign) = Holdings::of(&arena).filter(is_foreign) {
             return Err(foreign);
@@ -96,6 +112,7 @@ impl<A: Arena> Ring<A> {
             generation,
             epoch,
             next_epoch,
+            acknowledged: 0,
             tail_offset: 0,
             // What an earlier life left in the ring has lower numbers, and so cannot pass for a unit of this one.
             tail_sequence: next_epoch << 32,
@@ -107,6 +124,7 @@ impl<A: Arena> Ring<A> {
             next_sequence: head.tail_sequence,
             slots: VecDeque::new(),
             used_bytes: 0,
+            log_end,
             scratch: Vec::new(),
         };
         let mut found = Vec::new();
@@ -122,10 +140,21 @@ impl<A: Arena> Ring<A> {
         Ok((ring, found))
     }
 
-    /// Records that the opening announced as `next_epoch` has begun.
+    /// Records that the opening announced as `next_epoch` has begun: what it found counts as acknowledged.
     pub(crate) fn begin_epoch(&mut self) {
         self.head.epoch = self.head.next_epoch;
+        self.head.acknowledged = self.log_end;
         self.store_head();
+    }
+
+    /// Every record up to this one is durable. Nobody was told yet.
+    pub(crate) fn note_acknowledged(&mut self, record: u64) {
+        if record > self.head.acknowledged {
+            self.head.acknowledged = record;
+            if !is_planted(Bug::AcknowledgedWithTail) {
+                self.store_head();
+            }
+        }
     }
 
     fn capacity(&self) -> usize {

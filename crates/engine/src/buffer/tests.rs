@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::ring::tests::{Memory, memory};
+use super::ring::tests::{Memory, memory, opening};
 use super::*;
 use crate::format::record::TAG_BYTES;
 use crate::format::unit::unit_bytes;
@@ -12,7 +12,7 @@ fn buffer() -> Buffer<Memory> {
 }
 
 fn opened(arena: Memory, epoch: u64) -> (Buffer<Memory>, u64) {
-    let opened = Buffer::open(arena, 7, epoch, epoch + 1, |_| false, |_| true);
+    let opened = Buffer::open(arena, opening(7, epoch, epoch + 1), |_| false, |_| true);
     let (mut buffer, found, durable) = opened.map_err(|found| found.writes).unwrap();
     buffer.leave_to_log(&durable);
     (buffer, found)
@@ -474,7 +474,8 @@ fn writes_of_an_opening_that_the_volume_does_not_know_of_are_neither_taken_over_
     write(&mut buffer, 0, 100, Content::Data);
     assert_eq!(opened(arena.clone(), 1).1, 1, "the opening may not have begun");
     buffer.begin_epoch();
-    let refused = Buffer::open(arena, 7, 1, 2, |_| false, |_| true).map(drop).map_err(|found| found.writes);
+    let refused =
+        Buffer::open(arena, opening(7, 1, 2), |_| false, |_| true).map(drop).map_err(|found| found.writes);
     assert_eq!(refused, Err(1), "the volume is a copy from before it");
 }
 

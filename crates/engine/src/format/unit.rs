@@ -10,13 +10,19 @@
 //! so that the payload is summed where it lies and copied once; a unit never wraps. A unit that became durable is
 //! marked so, outside the checksum: replayed as if it were not, it could bring back what a newer durable one
 //! had overwritten.
+//!
+//! The head has two versions. The first did not name the newest acknowledged record; it is read, and no longer stored.
 
 use twox_hash::XxHash3_64;
 
 use super::{Fields, seeded_sum};
 
 const UNIT_MAGIC: u64 = u64::from_le_bytes(*b"ek-unit.");
-const HEAD_MAGIC: u64 = u64::from_le_bytes(*b"ek-arena");
+const HEAD_MAGIC: u64 = u64::from_le_bytes(*b"ek-aren2");
+const HEAD_MAGIC_1: u64 = u64::from_le_bytes(*b"ek-arena");
+
+/// What the magics of all versions begin with; a last byte follows.
+const HEAD_MAGIC_START: &[u8] = b"ek-aren";
 
 /// Bytes of a unit's header.
 pub const UNIT_HEADER_BYTES: usize = 56;
@@ -39,9 +45,12 @@ pub const RING_OFFSET: usize = 128;
 /// Bytes between the two copies of the head.
 pub const HEAD_BYTES: usize = 64;
 
-/// What counts heads, and what counts units, ends below these, so that it can be counted on.
+/// What counts heads or records, and what counts units, ends below these, so that it can be counted on.
 const GENERATION_END: u64 = 1 << 62;
 const SEQUENCE_END: u64 = 1 << 63;
+
+/// What counts openings ends below this: two of them find room in a word.
+const OPENING_END: u64 = 1 << 32;
 
 /// What an extent of a unit holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +98,7 @@ pub struct UnitHeader {
     pub durable: bool,
 }
 
-/// Where the oldest unit begins, and which openings of the volume this arena belongs to.
+/// Where the oldest unit begins, which openings of the volume this arena belongs to, and how far its log came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArenaHead {
     /// The volume.
@@ -100,6 +109,8 @@ pub struct ArenaHead {
     pub epoch: u64,
     /// The opening that is about to be; the same as `epoch` at all other times.
     pub next_epoch: u64,
+    /// The newest record of the log that was acknowledged in them; 0 where that is not known.
+    pub acknowledged: u64,
     /// Where the oldest unit begins, from the start of the ring.
     pub tail_offset: u64,
     /// That unit's sequence number.
@@ -215,14 +226,15 @@ fn stored_payload_sum(unit: &[u8]) -> Option<u64> {
 impl ArenaHead {
     /// One copy of the head.
     pub fn encode(&self) -> [u8; HEAD_BYTES] {
+        debug_assert!(self.epoch.max(self.next_epoch) < OPENING_END, "both find room in a word");
         let mut bytes = [0; HEAD_BYTES];
         let words = [
             HEAD_MAGIC,
             0,
             self.volume,
             self.generation,
-            self.epoch,
-            self.next_epoch,
+            self.epoch + self.next_epoch * OPENING_END,
+            self.acknowledged,
             self.tail_offset,
             self.tail_sequence,
         ];
@@ -234,25 +246,34 @@ impl ArenaHead {
         bytes
     }
 
-    /// The head in a copy; `None` where it is not whole.
+    /// The head in a copy, of any version; `None` where it is not whole.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         if bytes.len() != HEAD_BYTES {
             return None;
         }
         let mut fields = Fields::of(bytes);
         let (magic, sum) = (fields.u64()?, fields.u64()?);
-        if magic != HEAD_MAGIC || sum != seeded_sum(0, 0, 0, &bytes[16..]) {
+        if ![HEAD_MAGIC, HEAD_MAGIC_1].contains(&magic) || sum != seeded_sum(0, 0, 0, &bytes[16..]) {
             return None;
         }
-        let found = Self {
-            volume: fields.u64()?,
-            generation: fields.u64()?,
-            epoch: fields.u64()?,
-            next_epoch: fields.u64()?,
-            tail_offset: fields.u64()?,
-            tail_sequence: fields.u64()?,
+        let (volume, generation) = (fields.u64()?, fields.u64()?);
+        let (openings, acknowledged) = (fields.u64()?, fields.u64()?);
+        let (epoch, next_epoch, acknowledged) = match magic {
+            HEAD_MAGIC_1 => (openings, acknowledged, 0),
+            _ => (openings % OPENING_END, openings / OPENING_END, acknowledged),
         };
-        (found.generation < GENERATION_END && found.tail_sequence < SEQUENCE_END).then_some(found)
+        let (tail_offset, tail_sequence) = (fields.u64()?, fields.u64()?);
+        let found = Self { volume, generation, epoch, next_epoch, acknowledged, tail_offset, tail_sequence };
+        let is_sound = found.generation.max(found.acknowledged) < GENERATION_END
+            && found.epoch.max(found.next_epoch) < OPENING_END
+            && found.tail_sequence < SEQUENCE_END;
+        is_sound.then_some(found)
+    }
+
+    /// Whether a copy holds a head of a version that is not known here.
+    pub fn is_of_other_version(bytes: &[u8]) -> bool {
+        let known = [HEAD_MAGIC, HEAD_MAGIC_1].map(u64::to_le_bytes);
+        bytes.starts_with(HEAD_MAGIC_START) && !known.iter().any(|magic| bytes.starts_with(magic))
     }
 }
 
@@ -285,20 +306,41 @@ mod tests {
         assert_eq!(&bytes[payload_start..payload_start + 5], b"abcde");
         assert!(decode_unit(8, &bytes).is_none());
 
-        let head =
-            ArenaHead { volume: 1, generation: 2, epoch: 3, next_epoch: 4, tail_offset: 5, tail_sequence: 6 };
-        assert_eq!(ArenaHead::decode(&head.encode()), Some(head));
+        assert_eq!(ArenaHead::decode(&HEAD.encode()), Some(HEAD));
     }
+
+    const HEAD: ArenaHead = ArenaHead {
+        volume: 1,
+        generation: 2,
+        epoch: 3,
+        next_epoch: 4,
+        acknowledged: 7,
+        tail_offset: 5,
+        tail_sequence: 6,
+    };
 
     #[test]
     fn a_head_that_cannot_be_counted_on_is_none() {
-        let head =
-            ArenaHead { volume: 1, generation: 2, epoch: 3, next_epoch: 4, tail_offset: 5, tail_sequence: 6 };
-        for head in
-            [ArenaHead { generation: u64::MAX, ..head }, ArenaHead { tail_sequence: u64::MAX, ..head }]
-        {
+        for head in [
+            ArenaHead { generation: u64::MAX, ..HEAD },
+            ArenaHead { acknowledged: u64::MAX, ..HEAD },
+            ArenaHead { tail_sequence: u64::MAX, ..HEAD },
+        ] {
             assert_eq!(ArenaHead::decode(&head.encode()), None);
         }
+    }
+
+    #[test]
+    fn a_head_of_the_first_version_is_read_and_names_no_record() {
+        let words = [HEAD_MAGIC_1, 0, 1, 2, 3, 4, 5, 6];
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let sum = seeded_sum(0, 0, 0, &bytes[16..]);
+        bytes[8..16].copy_from_slice(&sum.to_le_bytes());
+        assert_eq!(ArenaHead::decode(&bytes), Some(ArenaHead { acknowledged: 0, ..HEAD }));
+        assert!(!ArenaHead::is_of_other_version(&bytes) && !ArenaHead::is_of_other_version(&HEAD.encode()));
+        bytes[7] = b'3';
+        assert!(ArenaHead::is_of_other_version(&bytes) && ArenaHead::decode(&bytes).is_none());
+        assert!(!ArenaHead::is_of_other_version(&[0; HEAD_BYTES]));
     }
 
     proptest! {

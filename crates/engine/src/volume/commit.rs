@@ -175,6 +175,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     /// Gives effect to every commit that is durable now, in order.
     pub(super) fn finish_commits(self: &Rc<Self>) {
         let mut finished = false;
+        // Whoever waits for any of them is told behind this.
+        self.buffer.borrow_mut().note_acknowledged(self.log.acknowledged());
         loop {
             let mut commits = self.commits.borrow_mut();
             let is_durable = |commit: &Commit| commit.sequence <= self.log.acknowledged();

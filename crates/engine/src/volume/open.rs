@@ -7,7 +7,7 @@
 //! 2. The log is read up to its end and every page it speaks of is made whole, in memory.
 //! 3. A superblock with the next epoch is made durable before any record of that epoch is written. The arena
 //!    is told before and after, so that a kill in between leaves it known.
-//!    An arena that holds writes of another volume, or of a later opening of this one, ends the opening before that:
+//!    An arena that holds writes of another volume, or knows of a later state of this one, ends the opening before that:
 //!    nothing was written.
 //! 4. A checkpoint takes everything home. Cut at any point, all of this is done again with the same result.
 //! 5. From then on the home device can ask what it should hold.
@@ -23,7 +23,7 @@ use super::roots::read_root;
 use super::superblocks::{InForce, Superblocks};
 use super::throttle::Throttle;
 use super::{Inner, Limits, Turn, Volume, commit};
-use crate::buffer::{Buffer, arena_bytes_min};
+use crate::buffer::{Buffer, Holdings, Opening, arena_bytes_min, is_of_other_version};
 use crate::counters::{Counters, add};
 use crate::device::{Device, Expected, Extent, FlushScope, Judge};
 use crate::env::{Arena, Env};
@@ -46,7 +46,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
     /// # Errors
     ///
     /// [`Error::Unusable`] and [`Error::Damaged`] where the devices do not hold a volume that is whole;
-    /// [`Error::ForeignWrites`] where the arena is not theirs; those of the devices.
+    /// [`Error::ForeignWrites`] and [`Error::OlderDevices`] where the arena is not theirs; those of the devices.
     pub async fn open(
         env: E,
         arena: A,
@@ -138,10 +138,27 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             }
             is_ours && !is_beyond_log.get()
         };
-        let opened = Buffer::open(arena, superblock.volume, superblock.epoch, epoch, is_durable, is_sound);
-        let (mut buffer, replayed, durable) = opened.map_err(|found| Error::ForeignWrites {
-            writes: found.writes,
-            is_later: found.volume == superblock.volume,
+        if is_of_other_version(&arena) {
+            return Err(Error::Unusable(
+                "the memory for writes that are not durable was used by another version: open the volume with that one"
+                    .to_owned(),
+            ));
+        }
+        let opening = Opening {
+            volume: superblock.volume,
+            epoch: superblock.epoch,
+            next_epoch: epoch,
+            log_end: found.next.sequence - 1,
+        };
+        let opened = Buffer::open(arena, opening, is_durable, is_sound);
+        let (mut buffer, replayed, durable) = opened.map_err(|held| match held {
+            Holdings { volume, writes, .. } if volume != superblock.volume => {
+                Error::ForeignWrites { writes, is_later: false }
+            }
+            Holdings { writes, acknowledged, .. } if held.are_of(superblock.volume, superblock.epoch) => {
+                Error::OlderDevices { writes, acknowledged, log_end: opening.log_end }
+            }
+            Holdings { writes, .. } => Error::ForeignWrites { writes, is_later: true },
         })?;
         if is_beyond_log.get() {
             return Err(Error::Unusable("the arena holds a write that the log could never take".to_owned()));
@@ -164,6 +181,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
                 // Where it was of an older version: the root there is the same.
                 next.whole_root_sum = None;
                 next.root_sums = root_sums;
+                // What was found is served from now on: a log that ends before it lost something.
+                next.acknowledged = next.acknowledged.max(found.next.sequence - 1);
             })
             .await?;
         home.begins().await?;

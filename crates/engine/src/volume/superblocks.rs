@@ -2,8 +2,9 @@
 //!
 //! 1. A new generation goes to the copies of its parity, home device first, each durably: a cut leaves the
 //!    generation before it whole, and a home device never legitimately older than the log device.
-//! 2. The log device never lags by more than one generation while another is written to it: else a cut that
-//!    tore its newer copy and one that tears its older copy would together leave it none.
+//! 2. The log device never lags by more than one generation: the next one is not begun before it holds the last one,
+//!    neither after a failure nor by the next opening. Else a cut that tore its newer copy and one that tears its older
+//!    copy would together leave it none. A log that lags by more was put back, or lost what it had called durable.
 //! 3. Where the home is a ring, whose members are written only in their turns, the log devices alone hold it, with what
 //!    the ring wants remembered. The newest on any of them counts, and the others catch up before it is used.
 //!    The ring is told of each, and its members say so by the next flush or stop: no older one is taken for it later.
@@ -19,6 +20,9 @@ use crate::format::layout::{HOME_COPIES, LOG_COPIES, home_copy_offset, log_copy_
 use crate::format::superblock::Superblock;
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::planted::{Bug, is_planted};
+
+/// Generations by which a log device may lag behind the home device.
+const LAG_MAX: u64 = 1;
 
 /// What the devices hold.
 pub(super) struct InForce {
@@ -91,8 +95,17 @@ impl<H: Device, L: Device> Superblocks<H, L> {
         };
         match (at_home, at_log) {
             (home, log) if home.volume != log.volume => unusable("home and log belong to different volumes"),
-            (home, log) if home.generation < log.generation => {
-                unusable("the home device is older than the log: it lost writes that it had called durable")
+            (home, log) if home.generation < log.generation => unusable(
+                "the home device is older than the log: it lost writes that it had called durable; bring back the \
+                     home device that belongs to this log",
+            ),
+            (home, log) if home.generation - log.generation > LAG_MAX && !is_planted(Bug::StaleLogTaken) => {
+                Err(Error::Unusable(format!(
+                    "the log is older than the home device (superblock {}, and {} there), and lacks writes that it had \
+                     called durable: bring back the log that belongs to this home device, or both of them as they were \
+                     at one moment",
+                    log.generation, home.generation
+                )))
             }
             (home, log) => Ok(InForce { superblock: home, log_lags: log.generation < home.generation }),
         }

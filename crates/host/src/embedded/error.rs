@@ -75,9 +75,9 @@ impl From<EngineError> for Error {
             EngineError::TooLarge { max_bytes } => Self::TooLarge { max_bytes },
             EngineError::Damaged { page } => Self::Damaged { page },
             EngineError::Latched(why) => Self::ReadOnly(Arc::from(&*why)),
-            EngineError::Unusable(_) | EngineError::ForeignWrites { .. } => {
-                Self::Unusable { why: error.to_string() }
-            }
+            EngineError::Unusable(_)
+            | EngineError::ForeignWrites { .. }
+            | EngineError::OlderDevices { .. } => Self::Unusable { why: error.to_string() },
         }
     }
 }

@@ -181,7 +181,11 @@ impl Arenas {
         if matches!(whereabouts, Whereabouts::Elsewhere) && !self.may_be_shared {
             return Ok(None);
         }
-        let Some(held) = Holdings::of(&seen).filter(|held| held.writes > 0) else { return Ok(None) };
+        let Some(held) = Holdings::of(&seen) else { return Ok(None) };
+        // Where our home is, it is ours though no write waits in it: it may know of more than the members do.
+        if held.writes == 0 && !matches!(whereabouts, Whereabouts::Here) {
+            return Ok(None);
+        }
         let are_of_members = held.are_of(identity.volume, identity.epoch);
         let is_ours = match whereabouts {
             // The engine refuses writes of a later opening than the members know of.

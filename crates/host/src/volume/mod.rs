@@ -437,10 +437,12 @@ pub fn has_waiting_writes(folder: &Path, description: &Description) -> bool {
 
 /// What to do about acknowledged writes in the arena at `path` that are not the volume's, if that is what is wrong.
 fn foreign_writes(path: &Path, error: &Error) -> Option<VolumeError> {
-    let Error::ForeignWrites { is_later, .. } = error else { return None };
-    let instead = match is_later {
-        true => "the members hold an older state: bring back those that are newer",
-        false => "serve that one",
+    let instead = match error {
+        Error::ForeignWrites { is_later: false, .. } => "serve that one",
+        Error::ForeignWrites { .. } | Error::OlderDevices { .. } => {
+            "the members hold an older state: bring back those that are newer"
+        }
+        _ => return None,
     };
     let why = format!("{error}; {instead}, or remove this file to give these writes up");
     Some(VolumeError::Arena { path: path.to_owned(), why })

@@ -217,7 +217,13 @@ impl Machine {
         drop(life.executor);
         let looked = match lived.map_err(Violation::of)? {
             Ok(looked) => looked,
-            Err(Error::Unusable(_) | Error::Damaged { .. } | Error::Device(_)) => {
+            Err(
+                Error::Unusable(_)
+                | Error::Damaged { .. }
+                | Error::Device(_)
+                | Error::ForeignWrites { .. }
+                | Error::OlderDevices { .. },
+            ) => {
                 self.outcome.tally.refusals += 1;
                 return Ok(Came::Refused);
             }

@@ -45,6 +45,10 @@ pub(super) struct Machine {
     pub(super) outcome: Outcome,
     /// What happened so far, if anyone wants to know.
     pub(super) story: Option<Vec<String>>,
+    /// At which event of the next life its drives are copied.
+    pub(super) copy_at: Option<u64>,
+    /// What they held then, writes in flight included: home and log.
+    pub(super) copied: Rc<RefCell<Option<[Image; 2]>>>,
 }
 
 /// What a life does once its volume is open.
@@ -96,6 +100,8 @@ impl Machine {
             operations_done: Rc::default(),
             outcome: Outcome::default(),
             story: None,
+            copy_at: None,
+            copied: Rc::default(),
         };
         machine.create()?;
         Ok(machine)
@@ -122,6 +128,16 @@ impl Machine {
         let mut executor = Executor::new(self.random.number());
         executor.limit_polls(POLLS_MAX);
         let cuts = Cuts::new(plan, executor.stop());
+        if let Some(at) = self.copy_at.take() {
+            self.copied.take();
+            let (home, log, copied) = (self.home.clone(), self.log.clone(), Rc::clone(&self.copied));
+            let seen = cuts.clone();
+            cuts.observe(move || {
+                if seen.events_so_far() >= at && copied.borrow().is_none() {
+                    copied.replace(Some([home.borrow().clone(), log.borrow().clone()]));
+                }
+            });
+        }
         let mut open = |image: &SharedImage, faults: Faults, cache: Option<SharedCache>| {
             let (latency, seed) = (Latency::default(), self.random.number());
             let options = DriveOptions { latency, faults, seed, cache };
@@ -254,6 +270,13 @@ impl Machine {
         self.outcome.operations = self.operations_done.get();
         self.life_events = self.life_events.max(cuts.events_so_far() + 1);
         self.outcome.recoveries += u64::from(self.last_cut.is_some());
+    }
+
+    /// Forgets what the system kept of the home drive: somebody else wrote there.
+    pub(super) fn clear_cache(&mut self) {
+        if let Some(cache) = &self.cache {
+            cache.borrow_mut().clear();
+        }
     }
 
     /// What the end of a life leaves on the drives and in the arena.

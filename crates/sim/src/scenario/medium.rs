@@ -72,6 +72,18 @@ impl Machine {
         copies.max_by_key(|superblock| superblock.generation)
     }
 
+    /// How many superblocks the log drive lacks of those that the home drive holds.
+    pub(super) fn log_lag(&self) -> u64 {
+        let log = self.log.borrow();
+        let copies = (0..LOG_COPIES).filter_map(|copy| {
+            let mut page = [0; PAGE];
+            log.read(log_copy_offset(copy), &mut page);
+            Superblock::decode(&page).map(|superblock| superblock.generation)
+        });
+        let home = self.superblock().map_or(0, |superblock| superblock.generation);
+        home.saturating_sub(copies.max().unwrap_or(home))
+    }
+
     /// Lets the log of the new volume begin in its last quarter, as one may that was used before: so its end comes soon.
     pub(super) fn begin_log_late(&mut self) {
         let layout = self.layout();

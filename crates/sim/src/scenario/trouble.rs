@@ -10,6 +10,8 @@
 //! | a write home is lost or misplaced | no wrong byte is served, but from pages of a large write that a cut interrupted; only pages of that write and of its wrong place fail |
 //! | a write or flush fails, or a drive dies | nothing is acknowledged after it, and no wrong byte is served: pages of a large write that failed on its way home may fail until the next opening; once the drive is well, everything acknowledged as durable is there, and after a mere kill all that was acknowledged |
 //! | the home drive lies about durability, its log drive does not | what was acknowledged as durable is there or reported missing, but on pages of a large write that a cut interrupted |
+//! | what members hold is put back to an earlier moment, beside an arena that a kill left | the volume is not opened, or nothing that was acknowledged is missing; with what they held last it opens |
+//! | a log drive is put back to an earlier moment, and the power was cut | a log that lacks more than the last superblock is not taken; else no wrong byte is served, as with a log drive that lies |
 //! | the drive of the log lies | what is served is whole commits, no byte that was never written there; how many of the last acknowledged ones are lost nobody can tell. Pages that were written straight home are not judged |
 
 use crate::random::Random;
@@ -59,6 +61,17 @@ pub enum Failing {
     Everything,
 }
 
+/// What is put back to what it held earlier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PutBack {
+    /// The home drive.
+    Home,
+    /// The drive of the log.
+    Log,
+    /// Both of them.
+    Both,
+}
+
 /// What goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
@@ -86,6 +99,10 @@ pub enum Trouble {
     Failing(Place, Failing),
     /// Flushes and durable writes are acknowledged without being so; then the power fails.
     Lying(Place),
+    /// The process is killed, and drives are put back to a moment of the life that it ended.
+    Restored(PutBack),
+    /// The log drive is put back to a moment before the last opening, and the power fails.
+    StaleLog,
 }
 
 impl Trouble {
@@ -110,6 +127,10 @@ impl Trouble {
                 Self::Failing(place, *random.pick(&ways))
             }
             28..35 => Self::Lying(place),
+            35..39 => {
+                Self::Restored(*random.pick(&[PutBack::Home, PutBack::Log, PutBack::Both, PutBack::Both]))
+            }
+            39..41 => Self::StaleLog,
             _ => Self::None,
         }
     }
@@ -134,6 +155,8 @@ tally! {
     failed_operations = "failed operations",
     /// Acknowledgements of what was not durable as such.
     lies = "lies about durability",
+    /// Drives that were put back to what they held earlier.
+    put_back = "drives put back",
     /// Volumes that refused to open, and said why.
     refusals = "volumes refused",
     /// Pages that were reported as damaged or unreadable instead of being served.

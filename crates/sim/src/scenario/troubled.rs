@@ -10,10 +10,11 @@ use evenkeel_engine::volume::Volume;
 
 use super::machine::{End, Life, Machine, Work};
 use super::rules::{Rules, look, pages_of};
-use super::trouble::{Damage, Failing, Place, Trouble, Zone};
+use super::trouble::{Damage, Failing, Place, PutBack, Trouble, Zone};
 use crate::cuts::{CutKind, CutPlan};
 use crate::executor::Halt;
 use crate::faults::{Faults, Stray};
+use crate::image::Image;
 use crate::oracle::{Floor, Violation};
 use crate::workload::{Stage, run_clients};
 
@@ -40,6 +41,8 @@ impl Machine {
             Trouble::StrayWrite { zone, misdirected } => self.stray_write(zone, misdirected),
             Trouble::Failing(place, failing) => self.failing(place, failing),
             Trouble::Lying(place) => self.lying(place),
+            Trouble::Restored(what) => self.restored(what),
+            Trouble::StaleLog => self.stale_log(),
         }
     }
 
@@ -221,6 +224,81 @@ impl Machine {
         rules.may_refuse = true;
         rules.harmed.fill(true);
         self.live_troubled(CutPlan::default(), [Faults::default(), Faults::default()], rules).map(drop)
+    }
+
+    /// A life that ends by this, and of which the drives are copied at some moment.
+    fn live_copied(&mut self, kind: CutKind) -> Result<(), Violation> {
+        let plan = CutPlan { at_event: Some(self.any_event()), kind };
+        self.copy_at = plan.at_event.map(|end| self.random.below(end + 1));
+        self.live(plan, Work::Clients)?;
+        self.settle(kind);
+        Ok(())
+    }
+
+    /// Puts drives back to what they held when they were copied; answers what they held now.
+    fn put_back(&mut self, what: PutBack) -> Option<[Image; 2]> {
+        let [mut home, mut log] = self.copied.take()?;
+        let held = [self.home.borrow().clone(), self.log.borrow().clone()];
+        home.kill(&mut self.random);
+        log.kill(&mut self.random);
+        if what != PutBack::Log || !self.setup.separate_log {
+            self.home.replace(home);
+            self.clear_cache();
+            self.outcome.faults.put_back += 1;
+        }
+        if what != PutBack::Home && self.setup.separate_log {
+            self.log.replace(log);
+            self.outcome.faults.put_back += 1;
+        }
+        self.note(|| format!("put back: {what:?}"));
+        Some(held)
+    }
+
+    fn restored(&mut self, what: PutBack) -> Result<(), Violation> {
+        self.live_copied(CutKind::Kill)?;
+        let Some([home, log]) = self.put_back(what) else { return Ok(()) };
+        let mut rules = self.rules(Floor::Durable);
+        rules.may_refuse = true;
+        if what == PutBack::Home && self.setup.separate_log {
+            // Its pages are older than their sums, but for those of large writes that were under way.
+            rules.harmed.fill(true);
+            rules.unjudged = self.interrupted_pages();
+        }
+        let lived = self.live_troubled(CutPlan::default(), [Faults::default(), Faults::default()], rules)?;
+        if lived.refused {
+            self.settle(CutKind::Kill);
+            self.home.replace(home);
+            self.log.replace(log);
+            self.clear_cache();
+            self.live(CutPlan::default(), Work::Checkpoint)?;
+        }
+        Ok(())
+    }
+
+    fn stale_log(&mut self) -> Result<(), Violation> {
+        if !self.setup.separate_log {
+            return Ok(());
+        }
+        self.live_copied(CutKind::PowerCut)?;
+        let copied = self.copied.take();
+        self.live_and_cut(CutKind::PowerCut)?;
+        self.settle(CutKind::PowerCut);
+        self.copied.replace(copied);
+        if self.put_back(PutBack::Log).is_none() {
+            return Ok(());
+        }
+        let lag = self.log_lag();
+        let mut rules = self.rules(Floor::Nothing);
+        rules.may_refuse = true;
+        rules.harmed.fill(true);
+        if self.writes_direct() {
+            rules.unjudged = self.oracle.borrow().pages_written(false);
+        }
+        let lived = self.live_troubled(CutPlan::default(), [Faults::default(), Faults::default()], rules)?;
+        match lived.refused || lag <= 1 {
+            true => Ok(()),
+            false => Err(Violation::of(format!("a log was taken that lacks {lag} superblocks"))),
+        }
     }
 
     fn at(&self, place: Place, faults: Faults) -> [Faults; 2] {

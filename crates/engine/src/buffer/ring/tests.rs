@@ -25,8 +25,13 @@ pub(in crate::buffer) fn memory(len: usize) -> Memory {
     Memory(Rc::new(RefCell::new(vec![0; len])))
 }
 
+/// An opening of a volume whose log holds no record.
+pub(in crate::buffer) fn opening(volume: u64, epoch: u64, next_epoch: u64) -> Opening {
+    Opening { volume, epoch, next_epoch, log_end: 0 }
+}
+
 fn open(arena: Memory, volume: u64, epoch: u64, next_epoch: u64) -> (Ring<Memory>, Vec<Found>) {
-    Ring::open(arena, volume, epoch, next_epoch, |_| true).map_err(|found| found.writes).unwrap()
+    Ring::open(arena, opening(volume, epoch, next_epoch), |_| true).map_err(|found| found.writes).unwrap()
 }
 
 fn data(offset: u64, len: usize) -> UnitExtent {
@@ -49,8 +54,8 @@ fn writes_of_another_volume_or_of_a_later_opening_are_left_as_they_are() {
     let (arena, _) = used();
     let before = arena.0.borrow().clone();
     for (volume, epoch) in [(8, 2), (8, 9), (7, 1), (7, 0)] {
-        let foreign = Ring::open(arena.clone(), volume, epoch, epoch + 1, |_| true).err();
-        let held = Holdings { volume: 7, epoch: 2, next_epoch: 2, writes: 1 };
+        let foreign = Ring::open(arena.clone(), opening(volume, epoch, epoch + 1), |_| true).err();
+        let held = Holdings { volume: 7, epoch: 2, next_epoch: 2, acknowledged: 0, writes: 1 };
         assert_eq!(foreign, Some(held), "opened as {volume}, {epoch}");
         assert_eq!(*arena.0.borrow(), before);
     }
@@ -64,14 +69,38 @@ fn an_arena_is_begun_anew_where_no_write_waits_in_it_or_the_volume_went_on_witho
     assert_eq!(open(arena, 7, 3, 4).1.len(), 0);
     let (arena, _) = used();
     ring.release(ring.next_sequence - 1, Mark::Durable);
-    for (volume, epoch) in [(8, 2), (7, 1)] {
-        let (again, _) = used();
-        again.0.replace(ring.arena.0.borrow().clone());
-        assert_eq!(open(again, volume, epoch, epoch + 1).1.len(), 0);
-    }
+    let (again, _) = used();
+    again.0.replace(ring.arena.0.borrow().clone());
+    assert_eq!(open(again, 8, 2, 3).1.len(), 0);
     assert_eq!(Holdings::of(&arena).map(|held| held.writes), Some(1));
     assert_eq!(Holdings::of(&ring.arena).map(|held| held.writes), Some(0));
     assert_eq!(Holdings::of(&memory(4096)), None);
+}
+
+#[test]
+fn an_arena_that_knows_of_a_record_that_the_log_lacks_is_left_as_it_is_though_no_write_waits() {
+    let (arena, mut ring) = used();
+    ring.release(ring.next_sequence - 1, Mark::Durable);
+    ring.note_acknowledged(5);
+    let before = arena.0.borrow().clone();
+    for (epoch, log_end) in [(2, 4), (2, 0), (1, 9)] {
+        let found =
+            Ring::open(arena.clone(), Opening { log_end, ..opening(7, epoch, epoch + 1) }, |_| true).err();
+        let held = Holdings { volume: 7, epoch: 2, next_epoch: 2, acknowledged: 5, writes: 0 };
+        assert_eq!(found, Some(held), "opened as {epoch} up to {log_end}");
+        assert_eq!(*arena.0.borrow(), before);
+    }
+    // The log may hold more than was acknowledged, and all of it counts once it was served.
+    let held = Opening { log_end: 6, ..opening(7, 2, 3) };
+    assert!(Ring::open(arena.clone(), held, |_| true).is_ok(), "it was not served yet");
+    let mut ring = Ring::open(arena.clone(), Opening { log_end: 5, ..held }, |_| true).ok().unwrap().0;
+    ring.begin_epoch();
+    let (mut ring, _) =
+        Ring::open(arena.clone(), Opening { log_end: 6, ..opening(7, 3, 4) }, |_| true).ok().unwrap();
+    ring.begin_epoch();
+    assert!(Ring::open(arena.clone(), Opening { log_end: 5, ..opening(7, 4, 5) }, |_| true).is_err());
+    // The volume went on without it.
+    assert!(Ring::open(arena, Opening { log_end: 0, ..opening(7, 5, 6) }, |_| true).is_ok());
 }
 
 #[test]

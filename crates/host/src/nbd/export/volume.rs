@@ -63,7 +63,10 @@ fn told(error: Error) -> ExportError {
         Error::Device(device) => device.errno,
         Error::OutOfRange | Error::TooLarge { .. } => EINVAL,
         Error::Latched(_) => EROFS,
-        Error::Damaged { .. } | Error::ForeignWrites { .. } | Error::Unusable(_) => EIO,
+        Error::Damaged { .. }
+        | Error::ForeignWrites { .. }
+        | Error::OlderDevices { .. }
+        | Error::Unusable(_) => EIO,
     };
     ExportError { errno, message: error.to_string() }
 }
