@@ -208,10 +208,12 @@ fn a_volume_of_a_newer_version_is_refused_by_its_number() {
     let offset = machine.plan.layout().home_copy_offset(1);
     let mut page = [0; PAGE as usize];
     machine.home.borrow().read(offset, &mut page);
-    page[16] = 3;
+    let newest = Superblock::newest_version();
+    page[16..24].copy_from_slice(&(newest + 1).to_le_bytes());
     let sum = page_sum(&page[16..]);
     page[8..16].copy_from_slice(&sum.to_le_bytes());
     put(&machine.home, offset, &page);
     let refused = served(&mut machine, &written).unwrap_err();
-    assert!(refused.contains("version 3") && refused.contains("knows 2 at most"), "{refused}");
+    let (version, known) = (format!("version {}", newest + 1), format!("knows {newest} at most"));
+    assert!(refused.contains(&version) && refused.contains(&known), "{refused}");
 }
