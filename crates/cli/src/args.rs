@@ -4,6 +4,7 @@ mod drive;
 mod mirror;
 mod replay;
 mod reproduce;
+mod salvage;
 mod study;
 mod volume;
 
@@ -19,6 +20,7 @@ pub(crate) use drive::{AfterCut, DriveArgs};
 pub(crate) use mirror::{MirrorArgs, PolicyArg, ReplaceArgs};
 pub(crate) use replay::{ReplayArgs, Speed};
 pub(crate) use reproduce::ReproduceArgs;
+pub(crate) use salvage::SalvageArgs;
 pub(crate) use study::{StudyArgs, StudyCommand, StudyPlanArgs, StudyReportArgs, StudyRunArgs, WhichPlan};
 pub(crate) use volume::{
     AtomicSectorsArg, BackendArg, CheckArgs, CreateArgs, GrowArgs, JournalingArg, LayoutArg, LogFormatArg,
@@ -47,6 +49,7 @@ pub(crate) enum Command {
     Check(CheckArgs),
     Grow(GrowArgs),
     Replace(Box<ReplaceArgs>),
+    Salvage(SalvageArgs),
     Replay(Box<ReplayArgs>),
     Drive(Box<DriveArgs>),
     Reproduce(ReproduceArgs),

@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         Command::Check(args) => volume::check(&args),
         Command::Grow(args) => volume::grow(&args),
         Command::Replace(args) => volume::replace(&args),
+        Command::Salvage(args) => volume::salvage(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Drive(args) => drive::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),

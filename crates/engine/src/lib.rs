@@ -10,6 +10,7 @@
 //! mirror_log    a mirror's log: logs, or on the ring's members (ring/log.rs)
 //! ring      several drives as one device: they read and write in turns
 //! events    what happened that whoever runs a volume should hear of
+//! salvage   what can be had of a volume that is damaged; nothing is written
 //! device, env   what it knows of drives and of the world
 //! format        every byte on disk and in the arena
 //! ```
@@ -37,4 +38,5 @@ mod page_map;
 pub mod planted;
 mod ranges;
 pub mod ring;
+pub mod salvage;
 pub mod volume;

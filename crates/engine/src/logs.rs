@@ -40,7 +40,7 @@ const UNLOST: u64 = 1;
 const LOSSES_CHANCE_BITS: u32 = 32;
 
 /// How many losses a number stands for.
-fn loss_count(number: u64) -> u64 {
+pub(crate) fn loss_count(number: u64) -> u64 {
     number >> LOSSES_CHANCE_BITS
 }
 

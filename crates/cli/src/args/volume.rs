@@ -168,6 +168,11 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) read_only: bool,
 
+    /// Serve what there is of a damaged volume, to be read only, and write nothing to it; what is lost reads as an error.
+    /// See `evenkeel salvage`
+    #[arg(long, conflicts_with_all = ["metrics", "cache"])]
+    pub(crate) salvage: bool,
+
     /// Which bytes go through the log
     #[arg(long, value_enum, default_value = "selective")]
     pub(crate) journaling: JournalingArg,

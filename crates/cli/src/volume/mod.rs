@@ -1,11 +1,14 @@
-//! `evenkeel create`, `serve`, `status`, `check`, `grow` and `replace`.
+//! `evenkeel create`, `serve`, `status`, `check`, `grow`, `replace` and `salvage`.
 
 mod check;
 mod check_copies;
 mod create;
 mod grow;
 mod replace;
+mod salvage;
+mod salvage_report;
 mod serve;
+mod serve_salvage;
 mod status;
 mod status_mirror;
 
@@ -24,6 +27,7 @@ pub(crate) use check::run as check;
 pub(crate) use create::run as create;
 pub(crate) use grow::run as grow;
 pub(crate) use replace::run as replace;
+pub(crate) use salvage::run as salvage;
 pub(crate) use serve::run as serve;
 pub(crate) use status::run as status;
 
@@ -34,6 +38,10 @@ impl From<VolumeError> for Failure {
                 io::ErrorKind::PermissionDenied => "; run as its owner, or choose another place",
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                     "; free some room, or choose a smaller --size or another place"
+                }
+                io::ErrorKind::ReadOnlyFilesystem => {
+                    "; the file system is read-only: name a place elsewhere (--nbd unix:SOCKET), or copy what is there: \
+                     evenkeel salvage"
                 }
                 io::ErrorKind::AddrInUse => "; somebody listens there: choose another socket",
                 _ => "",

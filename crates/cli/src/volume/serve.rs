@@ -32,6 +32,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     logging::begin(args.log_format, args.log_level);
     let nbd = addresses(args)?;
     let access = access(args, &nbd)?;
+    if args.salvage {
+        return super::serve_salvage::run(args, nbd, access);
+    }
     let journaling = match args.journaling {
         JournalingArg::Wasteless => Journaling::Wasteless,
         JournalingArg::Selective => Journaling::Selective { threshold_bytes: args.threshold },

@@ -30,6 +30,9 @@ const VERSION_OF_WHOLE_SUM: u64 = 1;
 /// Where in the page the sums of the root's pieces begin: they fill the rest of it.
 const ROOT_SUMS_AT: usize = PAGE - 8 * ROOT_PIECES_MAX;
 
+/// Where it says whether the volume was stopped in order: the last word before them, which was 0 before there was that.
+const CLOSED_AT: usize = ROOT_SUMS_AT - 8;
+
 /// What counts openings ends below this, so that it can be counted on, and with 32 bits behind it fits a number of the
 /// arena.
 const EPOCH_END: u64 = 1 << 31;
@@ -80,6 +83,9 @@ pub struct Superblock {
     pub home_state: DeviceState,
     /// The sizes that the volume had before it grew.
     pub sizes_before: SizesBefore,
+    /// Whether the opening `epoch` ended in order with everything home: nothing of the log is needed. A volume that an
+    /// older version of this program closed does not say so.
+    pub is_closed: bool,
 }
 
 impl Superblock {
@@ -143,6 +149,7 @@ impl Superblock {
         for (place, word) in page.chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
         }
+        page[CLOSED_AT..CLOSED_AT + 8].copy_from_slice(&u64::from(self.is_closed).to_le_bytes());
         for (place, word) in page[ROOT_SUMS_AT..].chunks_exact_mut(8).zip(self.root_sums.words()) {
             place.copy_from_slice(&word.to_le_bytes());
         }
@@ -190,6 +197,7 @@ impl Superblock {
             home_state: DeviceState([fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?]),
             epoch_sequence: fields.u64()?,
             sizes_before: SizesBefore::default(),
+            is_closed: page[CLOSED_AT..].first_chunk().is_some_and(|word| u64::from_le_bytes(*word) == 1),
         };
         if version == VERSION_GROWN {
             let count =
@@ -259,6 +267,7 @@ mod tests {
             acknowledged: 41,
             home_state: DeviceState([3, 2, 77, 0]),
             sizes_before: SizesBefore::default(),
+            is_closed: true,
         }
     }
 

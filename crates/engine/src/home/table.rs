@@ -273,6 +273,11 @@ impl<H: Device> Table<H> {
         self.pages.borrow_mut().insert(table_page, page, true);
     }
 
+    /// The bytes of a table page that is in memory.
+    pub(crate) fn bytes_in_memory(&self, table_page: u64) -> Option<[u8; PAGE]> {
+        self.pages.borrow().map.get(&table_page).map(|page| *page.bytes)
+    }
+
     /// The sum of a page whose sum is known.
     pub(crate) fn sum(&self, page: u64) -> u64 {
         let pages = self.pages.borrow();

@@ -238,6 +238,7 @@ fn scanned_copies(copies: Vec<Vec<u8>>, epoch: u64, epoch_sequence: u64) -> scan
         acknowledged: 0,
         home_state: DeviceState::default(),
         sizes_before: SizesBefore::default(),
+        is_closed: false,
     };
     let device = Memory(copies);
     let mut scan = pin!(scan::scan(&device, zone, &superblock));

@@ -15,7 +15,7 @@
 //! 4. What is in force counts up from one empty log to the next. Versions need not: those of namings that are passed
 //!    over may be higher.
 
-use crate::format::ring_head::{Begun, LogPlaces};
+use crate::format::ring_head::{Begun, LogPlaces, RingHead};
 use crate::planted::{Bug, is_planted};
 
 /// Why nobody can say which is in force.
@@ -51,6 +51,34 @@ pub(super) struct Said {
     pub(super) opening: u64,
     /// The newest that it knows to have begun.
     pub(super) begun: Begun,
+}
+
+/// Whose parts of the log count, as far as their heads tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LogNeeds {
+    /// Those whose regions hold records or the empty log, a bit each.
+    pub(crate) counting: u64,
+    /// Whether nobody is missing that may alone hold what was acknowledged.
+    pub(crate) is_all_there: bool,
+}
+
+/// What the heads of members, each at its place, say of the log on them. Where it cannot be told who counts, all do.
+pub(crate) fn log_needs(heads: &[Option<RingHead>]) -> LogNeeds {
+    let said = |head: &RingHead| Said { places: head.log_places, opening: head.opening, begun: head.begun };
+    let said: Vec<Option<Said>> =
+        heads.iter().map(|head| head.as_ref().filter(|head| head.is_in_log).map(said)).collect();
+    let there =
+        (0..said.len()).filter(|&place| said[place].is_some()).map(|place| 1u64 << place).sum::<u64>();
+    match in_force(&said) {
+        Ok(LogPlaces { needed: 0, empty_on, .. }) => {
+            let counting = empty_on & there;
+            LogNeeds { counting, is_all_there: is_enough(counting, empty_on) }
+        }
+        Ok(LogPlaces { needed, .. }) => {
+            LogNeeds { counting: needed & there, is_all_there: needed & !there == 0 }
+        }
+        Err(_) => LogNeeds { counting: there, is_all_there: false },
+    }
 }
 
 /// Which is in force of what members say, each at its place; `None` is one that is not there, or no part of the log.

@@ -50,6 +50,7 @@ use crate::format::ring_head::{Begun, DATA_OFFSET, HEAD_COPIES, LogPlaces, MEMBE
 use crate::join;
 use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
+pub(crate) use log_places::{LogNeeds, log_needs};
 
 use copying::Copies;
 use member::Member;

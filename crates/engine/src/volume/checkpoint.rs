@@ -157,10 +157,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         Ok(())
     }
 
-    /// Gives up what a checkpoint left of the log, where that might be all that is lost with a drive: everything is
-    /// home, and nobody writes any more.
+    /// Gives up what a checkpoint left of the log, and says so: everything is home, and nobody writes any more.
     pub(super) async fn empty_log(self: &Rc<Self>) -> Result<(), Error> {
-        if !self.log.is_in_parts() || self.home.dirty_pages() > 0 {
+        if self.home.dirty_pages() > 0 {
             return Ok(());
         }
         let _turn = self.home_writer.take().await;
@@ -179,9 +178,13 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
                 superblock.tail_sequence = tail.sequence;
                 superblock.tail_epoch = superblock.epoch;
                 superblock.acknowledged = acknowledged;
+                superblock.is_closed = true;
             })
             .await?;
         self.log.advance_tail(tail.sequence);
+        // A write from now on would belie the superblock. It is no failure.
+        self.failure_told.set(true);
+        self.latch(Error::Latched("it was closed".into()));
         Ok(())
     }
 

@@ -91,6 +91,7 @@ pub async fn create<H: Device, L: Device>(
             acknowledged: 0,
             home_state: home.state().unwrap_or_default(),
             sizes_before: SizesBefore::default(),
+            is_closed: false,
         };
         write_generation(home, log, &superblock).await?;
     }

@@ -261,6 +261,7 @@ mod tests {
             acknowledged: 0,
             home_state: DeviceState::default(),
             sizes_before: SizesBefore::default(),
+            is_closed: false,
         }
     }
 

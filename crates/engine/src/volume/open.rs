@@ -115,7 +115,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         let home_pages = Home::new(Rc::clone(&home), layout.clone(), root, &options, Rc::clone(&counters));
         // The volume may come from a drive of the other kind.
         let dirty_pages_max = log_limits(true).dirty_pages_max.max(log_limits(false).dirty_pages_max);
-        replay(&home_pages, &found.records, dirty_pages_max).await?;
+        replay(&home_pages, &found.records, dirty_pages_max, None).await?;
 
         let durable = durable_units(&found.records);
         let is_durable = |unit: u64| {
@@ -249,7 +249,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Judge for Inner<E, A, H, L> {
 
 /// Whether a unit of the arena speaks of bytes, and of none but those of the volume. No volume stores another: it and
 /// what follows it are someone else's, and are not taken for acknowledged writes.
-fn is_of_volume(extents: &[UnitExtent], size_bytes: u64) -> bool {
+pub(super) fn is_of_volume(extents: &[UnitExtent], size_bytes: u64) -> bool {
     let is_within = |extent: &UnitExtent| {
         extent.len > 0 && Extent { offset: extent.offset, len: extent.len }.fits(size_bytes)
     };

@@ -10,6 +10,9 @@
 //!
 //! A page whose place was never written may hold anything: it counts as zeros unless a sum proves otherwise.
 
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::device::Device;
 use crate::error::Error;
 use crate::format::layout::SUMS_PER_TABLE_PAGE;
@@ -18,7 +21,6 @@ use crate::format::{PAGE, page_sum};
 use crate::home::Home;
 use crate::log::scan::Scanned;
 use crate::page_map::PageMap;
-use std::collections::BTreeMap;
 
 /// Pages read from the device at once.
 const READ_PAGES_MAX: u64 = 64;
@@ -67,8 +69,12 @@ struct TableHistory {
     image: Option<(usize, usize)>,
 }
 
+/// Pages of the table that do not agree with the log, where they are named and not refused.
+pub(super) type Disagreeing = RefCell<BTreeSet<u64>>;
+
 /// Puts everything that the log says into `home`. A volume with such a log never had more dirty pages than
-/// `dirty_pages_max`, and as many again that a checkpoint wrote.
+/// `dirty_pages_max`, and as many again that a checkpoint wrote. With `disagreeing`, what cannot be made whole is taken as
+/// it is: a page of the table is named there, and any other does not have its sum.
 ///
 /// # Errors
 ///
@@ -78,16 +84,17 @@ pub(super) async fn replay<H: Device>(
     home: &Home<H>,
     records: &[Scanned],
     dirty_pages_max: usize,
+    disagreeing: Option<&Disagreeing>,
 ) -> Result<(), Error> {
     let (pages, table) = histories(home, records, dirty_pages_max)?;
     for (&number, history) in &table {
-        replay_table_page(home, records, number, history).await?;
+        replay_table_page(home, records, number, history, disagreeing).await?;
     }
     let mut wanted: Vec<u64> = pages.keys().copied().collect();
     wanted.sort_unstable();
     let mut stored = Stored { home, wanted: &wanted, start: 0, bytes: Vec::new() };
     for &page in &wanted {
-        replay_page(&mut stored, records, page, &pages[&page]).await?;
+        replay_page(&mut stored, records, page, &pages[&page], disagreeing.is_some()).await?;
     }
     Ok(())
 }
@@ -189,6 +196,7 @@ async fn replay_table_page<H: Device>(
     records: &[Scanned],
     number: u64,
     history: &TableHistory,
+    disagreeing: Option<&Disagreeing>,
 ) -> Result<(), Error> {
     // Where a cut came before the record that speaks of the table's page, nothing of it was written: it is as the root
     // sums it.
@@ -211,9 +219,24 @@ async fn replay_table_page<H: Device>(
     let mut bytes = match history.image {
         Some(image) => image_of(records, image),
         None if home.table.root_sum(number) == 0 => [0; PAGE],
-        None => home.table.read(number, is_base).await?,
+        None => match home.table.read(number, is_base).await {
+            Err(_) if disagreeing.is_some() => [0; PAGE],
+            read => read?,
+        },
     };
-    let is_logged = replayed(&mut bytes)?;
+    let found = bytes;
+    let is_logged = match (replayed(&mut bytes), disagreeing) {
+        (Err(_), Some(disagreeing)) => {
+            disagreeing.borrow_mut().insert(number);
+            bytes = found;
+            for &(page, sum) in &history.sums {
+                let place = (page % SUMS_PER_TABLE_PAGE) as usize * 8;
+                bytes[place..place + 8].copy_from_slice(&sum.to_le_bytes());
+            }
+            false
+        }
+        (is_logged, _) => is_logged?,
+    };
     home.table.recover(number, &bytes, is_logged);
     Ok(())
 }
@@ -276,10 +299,11 @@ async fn replay_page<H: Device>(
     records: &[Scanned],
     page: u64,
     history: &History,
+    forgives: bool,
 ) -> Result<(), Error> {
     let home = stored.home;
     if let Some(new_sum) = history.intent {
-        return replay_intent(stored, page, new_sum).await;
+        return replay_intent(stored, page, new_sum, forgives).await;
     }
     let Some(announced) = history.checkpoint else {
         for change in &history.changes {
@@ -296,10 +320,11 @@ async fn replay_page<H: Device>(
             Some((record, at)) => {
                 let image = &records[record].payload()[at..at + PAGE];
                 let image: &[u8; PAGE] = image.try_into().expect("an image is a page");
-                if page_sum(image) != announced.sum {
-                    return Err(Error::Damaged { page });
+                match page_sum(image) == announced.sum {
+                    true => home.recover(page, image, false, logged_sum),
+                    false if forgives => before.iter().for_each(|change| apply(home, records, change)),
+                    false => return Err(Error::Damaged { page }),
                 }
-                home.recover(page, image, false, logged_sum);
             }
             None => match whole_page(stored, records, page, before, announced.sum).await {
                 Some(bytes) => home.recover(page, &bytes, false, logged_sum),
@@ -356,10 +381,17 @@ fn makes_whole(records: &[Scanned], changes: &[Change], sum: u64, bytes: &mut [u
     page_sum(bytes) == sum
 }
 
-async fn replay_intent<H: Device>(stored: &mut Stored<'_, H>, page: u64, new_sum: u64) -> Result<(), Error> {
+async fn replay_intent<H: Device>(
+    stored: &mut Stored<'_, H>,
+    page: u64,
+    new_sum: u64,
+    forgives: bool,
+) -> Result<(), Error> {
     let home = stored.home;
-    home.table.load_for(page).await?;
-    let was_empty = home.table.sum(page) == 0;
+    let was_empty = match home.table.load_for(page).await {
+        Err(_) if forgives => false,
+        loaded => loaded.map(|()| home.table.sum(page) == 0)?,
+    };
     // What cannot be read now is found again when it is read.
     let Ok(bytes) = stored.page(page).await else { return Ok(()) };
     if was_empty && page_sum(bytes) != new_sum {

@@ -124,6 +124,7 @@ impl<H: Device, L: Device> Superblocks<H, L> {
     /// Makes a changed superblock durable, and the one in force.
     pub(super) async fn advance(&self, change: impl FnOnce(&mut Superblock)) -> Result<(), Error> {
         let mut next = self.current.get();
+        next.is_closed = false;
         change(&mut next);
         next.generation += 1;
         write_generation(&*self.home, &*self.log, &next).await?;

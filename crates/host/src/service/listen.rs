@@ -51,7 +51,7 @@ impl Listeners {
     }
 }
 
-fn of_clients(
+pub(super) fn of_clients(
     event_loop: &Loop,
     address: Address,
     access: SocketAccess,

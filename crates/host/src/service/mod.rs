@@ -9,6 +9,7 @@
 //! control  orders to replace a member or to grow, over another socket
 //! events   what an operator should hear of: lines, counts, and what is wrong now
 //! tend     what the server of a mirror does of itself
+//! salvage  a damaged volume, to be read only
 //! ```
 //!
 //! 1. Every address is taken before anything of the volume is written: a start that cannot listen has changed nothing.
@@ -23,6 +24,7 @@ mod listen;
 mod metrics;
 pub mod mirror_status;
 mod opening;
+pub mod salvage;
 pub mod status;
 mod tend;
 
@@ -35,7 +37,7 @@ use signal_hook::consts::SIGHUP;
 
 use crate::arena::SharedArena;
 use crate::event_loop::{Loop, Signals, race};
-use crate::nbd::export::VolumeExport;
+use crate::nbd::export::{Export, VolumeExport};
 use crate::nbd::limits::Limits;
 use crate::nbd::server::{Ending, Peer, Server};
 use crate::nbd::tls::TlsServer;
@@ -242,10 +244,10 @@ async fn stop(signals: &Signals, server: &VolumeServer, open: OpenVolume) -> Res
 }
 
 /// Serves whoever connects, for as long as the loop runs.
-fn accept(
+fn accept<X: Export>(
     event_loop: &Loop,
     listener: Listener,
-    server: VolumeServer,
+    server: Server<Loop, X>,
     reporter: Reporter,
     peer: &'static str,
 ) {

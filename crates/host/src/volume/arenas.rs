@@ -26,7 +26,7 @@ use evenkeel_engine::volume::{Holdings, Identity};
 use super::VolumeError;
 use super::description::{Description, LayoutKind, Member, VolumeId};
 use super::member::Place;
-use crate::arena::{DEFAULT_FOLDER, NOTE_MAX_BYTES, SharedArena};
+use crate::arena::{DEFAULT_FOLDER, NOTE_MAX_BYTES, Seen, SharedArena};
 use crate::path_error::PathError;
 
 /// How the name of every arena begins and ends.
@@ -131,6 +131,19 @@ impl Arenas {
 
     fn folders(&self) -> [&Path; 2] {
         self.folders.each_ref().map(PathBuf::as_path)
+    }
+
+    /// Looks at the arena that holds writes of this volume, if there is one that this user may read. Nothing of it changes.
+    pub(super) fn look(&self) -> Option<Seen> {
+        let is_ours =
+            |seen: &Seen| Holdings::of(seen).is_some_and(|held| held.volume == self.id.0 && held.writes > 0);
+        let seen = |path: &PathBuf| SharedArena::look(path).ok().flatten().filter(is_ours);
+        let own = self.folders.iter().map(|folder| folder.join(self.name())).find_map(|path| seen(&path));
+        own.or_else(|| {
+            let others = self.others();
+            let mut others = others.iter().filter_map(seen);
+            others.find(|seen| !matches!(self.whereabouts(&seen.note()), Whereabouts::Elsewhere))
+        })
     }
 
     fn name(&self) -> String {

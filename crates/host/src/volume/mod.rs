@@ -29,6 +29,7 @@ pub mod member;
 pub mod mirror;
 mod plan;
 pub mod replace;
+pub mod salvage;
 
 use std::io;
 use std::path::{Path, PathBuf};

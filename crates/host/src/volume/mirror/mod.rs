@@ -449,7 +449,7 @@ async fn strangers(event_loop: &Loop, description: &Description, roll: &Roll, li
 }
 
 /// Whether that is a mistake of whoever opens it, and no loss.
-fn is_mistake(error: &io::Error) -> bool {
+pub(super) fn is_mistake(error: &io::Error) -> bool {
     use io::ErrorKind::{PermissionDenied, ResourceBusy, WouldBlock};
     matches!(error.kind(), WouldBlock | ResourceBusy | PermissionDenied)
 }

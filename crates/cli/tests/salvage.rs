@@ -1,0 +1,292 @@
+//! What is had of volumes that nothing else opens: `salvage` and `serve --salvage`, with real files.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use evenkeel_engine::device::Durability;
+use evenkeel_engine::format::record::{RecordKind, decode_header};
+use evenkeel_host::event_loop::{Backend, EventLoop};
+use serde_json::Value;
+use support::load::{connect, contents, write};
+use support::root::Mounted;
+use support::served::{Server, Volume, noise};
+use support::{Scene, list, says};
+
+const SIZE: usize = 16 << 20;
+const FLAGS: &str = "--size 16m --log-size 16m --buffer 8m";
+const MIRROR: &str = "--layout mirror --size 16m --log-size 16m --buffer 8m --atomic-sectors yes";
+
+/// Where the first root and the pages begin on a home device with its log elsewhere.
+const ROOTS: usize = 8192;
+const PAGES: usize = 8192 + 2 * 4096 + 8 * 4096;
+
+/// A volume of noise that was stopped in order.
+fn stopped<'a>(scene: &'a Scene, flags: &str) -> Volume<'a> {
+    let volume = Volume::create(scene, flags);
+    let server = volume.serve("");
+    write(&volume.socket(), 0, &noise(1, SIZE));
+    server.stop();
+    volume
+}
+
+fn flip(scene: &Scene, name: &str, offset: usize) {
+    let mut bytes = scene.bytes(name);
+    bytes[offset] ^= 1;
+    fs::write(scene.path(name), bytes).unwrap();
+}
+
+/// Every file of the volume, with its contents and the time of its last change.
+fn files(scene: &Scene) -> Vec<(String, i64, i64, Vec<u8>)> {
+    let entry = |name: String| {
+        let found = scene.path("disk").join(&name).metadata().unwrap();
+        let bytes = scene.bytes(&format!("disk/{name}"));
+        (name, found.mtime(), found.mtime_nsec(), bytes)
+    };
+    scene.names("disk").into_iter().filter(|name| !name.ends_with(".sock")).map(entry).collect()
+}
+
+/// Salvages `disk` into `out`, which must end with this code and write to nothing else; answers the document.
+#[track_caller]
+fn salvage(scene: &Scene, code: i32) -> Value {
+    let before = files(scene);
+    let _of_an_earlier_one = fs::remove_file(scene.path("out"));
+    let ran = scene.run("salvage disk out --json");
+    assert_eq!(ran.code, Some(code), "{ran:?}");
+    assert!(before == files(scene), "something of the volume was written");
+    serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
+}
+
+fn causes(document: &Value) -> Vec<&str> {
+    list(document, "ranges").iter().map(|range| range["cause"].as_str().unwrap()).collect()
+}
+
+#[track_caller]
+fn is_refused_by_others(scene: &Scene) {
+    for line in ["serve disk", "serve disk --read-only", "check disk", "check disk --repair"] {
+        assert_eq!(scene.run(line).code, Some(2), "{line}");
+    }
+}
+
+#[test]
+fn a_volume_that_is_whole_is_copied_whole_and_takes_room_only_where_it_has_bytes() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let server = volume.serve("");
+    write(&volume.socket(), 1 << 20, &noise(1, 5000));
+    server.stop();
+    let found = salvage(&scene, 0);
+    assert_eq!((&found["schema"], &found["is_whole"]), (&"evenkeel.salvage/1".into(), &true.into()));
+    assert_eq!(found["was_stopped_in_order"], true);
+    let out = scene.bytes("out");
+    assert_eq!(out.len(), SIZE);
+    assert!(
+        out[1 << 20..][..5000] == noise(1, 5000) && out.iter().filter(|&&byte| byte != 0).count() <= 5000
+    );
+    assert!(scene.path("out").metadata().unwrap().blocks() * 512 <= 64 << 10, "it is sparse");
+    let ran = scene.done("salvage disk --dry-run");
+    says(&ran.stdout, &["nothing is lost, stale or uncertain"]);
+}
+
+#[test]
+fn a_lost_log_of_a_volume_that_was_stopped_in_order_is_no_loss() {
+    let scene = Scene::new();
+    let volume = stopped(&scene, FLAGS);
+    fs::remove_file(scene.path("disk/log")).unwrap();
+    is_refused_by_others(&scene);
+    let found = salvage(&scene, 0);
+    assert_eq!(found["missing"][0]["path"], "log");
+    assert!(scene.bytes("out") == noise(1, SIZE));
+
+    let before = files(&scene);
+    let server = volume.serve("--salvage");
+    assert!(contents(&volume.socket()) == noise(1, SIZE));
+    server.stop();
+    assert!(before == files(&scene));
+}
+
+#[test]
+fn what_a_kill_left_is_taken_from_log_and_memory_which_stay_as_they_are() {
+    let scene = Scene::new();
+    let volume = stopped(&scene, FLAGS);
+    let mut server = volume.serve("");
+    write(&volume.socket(), 5000, &noise(2, 100_000));
+    server.kill();
+    let arena = volume.arena().expect("it was killed");
+    let in_arena = fs::read(&arena).unwrap();
+    let mut expected = noise(1, SIZE);
+    expected[5000..105_000].copy_from_slice(&noise(2, 100_000));
+    let found = salvage(&scene, 0);
+    assert!(found["writes_taken_from_memory"].as_u64().unwrap() > 0, "{found}");
+    assert!(scene.bytes("out") == expected);
+    assert!(in_arena == fs::read(&arena).unwrap());
+
+    // Without the log that memory belongs to nothing.
+    fs::remove_file(scene.path("disk/log")).unwrap();
+    let found = salvage(&scene, 1);
+    assert_eq!(found["stale_bytes"], SIZE);
+    assert!(scene.bytes("out") == noise(1, SIZE), "the state of the last stop");
+    let cause = causes(&found).join(", ");
+    says(&cause, &["the log is gone, and the volume was not stopped in order", "kept in memory"]);
+}
+
+#[test]
+fn a_damaged_root_leaves_every_byte_and_says_that_nothing_vouches_for_them() {
+    let scene = Scene::new();
+    let _volume = stopped(&scene, FLAGS);
+    for root in 0..2 {
+        flip(&scene, "disk/home", ROOTS + root * 4096 + 3);
+    }
+    is_refused_by_others(&scene);
+    let found = salvage(&scene, 1);
+    assert_eq!((&found["lost_bytes"], &found["stale_bytes"]), (&0.into(), &0.into()));
+    assert!(scene.bytes("out") == noise(1, SIZE));
+}
+
+#[test]
+fn damaged_pages_and_superblocks_cost_themselves_alone() {
+    let scene = Scene::new();
+    let _volume = stopped(&scene, FLAGS);
+    let end = scene.bytes("disk/home").len();
+    for copy in [0, 4096, end - 8192, end - 4096] {
+        flip(&scene, "disk/home", copy + 100);
+    }
+    is_refused_by_others(&scene);
+    let found = salvage(&scene, 0);
+    assert_eq!(found["is_whole"], true);
+    flip(&scene, "disk/home", PAGES + 7 * 4096 + 5);
+    let found = salvage(&scene, 1);
+    let range = &list(&found, "ranges")[0];
+    assert_eq!(
+        (&range["offset_bytes"], &range["length_bytes"]),
+        (&(7 * 4096).into(), &4096.into()),
+        "{found}"
+    );
+    assert_eq!((&range["condition"], &found["lost_bytes"]), (&"lost".into(), &4096.into()));
+    let mut expected = noise(1, SIZE);
+    expected[7 * 4096..8 * 4096].fill(0);
+    assert!(scene.bytes("out") == expected);
+    let ran = scene.run("salvage disk --dry-run");
+    says(&ran.stdout, &["lost      4,096 bytes from 28672: its checksum does not match"]);
+    says(&ran.complaint(), &["4,096 bytes are lost"]);
+}
+
+/// A durable write.
+fn write_durably(volume: &Volume<'_>, offset: u64, bytes: &[u8]) {
+    let event_loop = EventLoop::new(Backend::Auto).unwrap();
+    let env = event_loop.handle();
+    event_loop.block_on(async {
+        connect(&env, &volume.socket()).await.write(offset, bytes, Durability::Durable).await.unwrap();
+    });
+}
+
+#[test]
+fn a_damaged_record_of_the_log_leaves_the_state_before_it() {
+    let scene = Scene::new();
+    let volume = stopped(&scene, FLAGS);
+    let mut server = volume.serve("--journaling wasteless");
+    for number in 0..5 {
+        write_durably(&volume, number << 20, &noise(2 + number, 4096));
+    }
+    server.kill();
+    fs::remove_file(volume.arena().unwrap()).unwrap();
+    let log = scene.bytes("disk/log");
+    let mut commits: Vec<(u64, usize)> = (8192..log.len())
+        .step_by(512)
+        .filter_map(|at| Some((decode_header(&log[at..], 4096).or(decode_header(&log[at..], 512))?, at)))
+        .filter(|(header, _)| header.kind == RecordKind::Commit && header.payload_bytes >= 4000)
+        .map(|(header, at)| (header.sequence, at))
+        .collect();
+    commits.sort_unstable();
+    // The third of the five.
+    let (sequence, at) = commits[commits.len() - 3];
+    flip(&scene, "disk/log", at + 200);
+    is_refused_by_others(&scene);
+    let found = salvage(&scene, 1);
+    assert_eq!((&found["stale_bytes"], &found["lost_bytes"]), (&SIZE.into(), &0.into()), "{found}");
+    says(&causes(&found).join(", "), &[&format!("record {sequence} of the log is damaged")]);
+    let mut expected = noise(1, SIZE);
+    for number in 0..2 {
+        expected[number << 20..][..4096].copy_from_slice(&noise(2 + number as u64, 4096));
+    }
+    assert!(scene.bytes("out") == expected, "the two before it");
+}
+
+#[test]
+fn the_right_copy_of_a_mirror_is_taken_and_none_of_it_has_to_be_there_that_another_has() {
+    let scene = Scene::new();
+    let _volume = stopped(&scene, MIRROR);
+    flip(&scene, "disk/member-0", 8192 + PAGES + 5 * 4096);
+    flip(&scene, "disk/member-1", 8192 + PAGES + 6 * 4096);
+    salvage(&scene, 0);
+    assert!(scene.bytes("out") == noise(1, SIZE));
+
+    fs::remove_file(scene.path("disk/log-0")).unwrap();
+    fs::remove_file(scene.path("disk/member-1")).unwrap();
+    let found = salvage(&scene, 1);
+    assert_eq!((&found["lost_bytes"], &found["stale_bytes"]), (&4096.into(), &0.into()), "{found}");
+    assert_eq!(list(&found, "missing").len(), 2);
+
+    // The superblock is on the log devices alone.
+    fs::remove_file(scene.path("disk/log-1")).unwrap();
+    let found = salvage(&scene, 1);
+    assert_eq!((&found["lost_bytes"], &found["uncertain_bytes"]), (&4096.into(), &SIZE.into()), "{found}");
+    let mut expected = noise(1, SIZE);
+    expected[5 * 4096..6 * 4096].fill(0);
+    assert!(scene.bytes("out") == expected);
+}
+
+#[test]
+fn nothing_is_overwritten_that_was_not_named_and_nothing_of_the_volume_is() {
+    let scene = Scene::new();
+    let _volume = stopped(&scene, FLAGS);
+    fs::write(scene.path("out"), "mine").unwrap();
+    says(&scene.refused("salvage disk out"), &["out: it is there already", "--destroy out"]);
+    says(&scene.refused("salvage disk out --destroy other"), &["out: it is there already"]);
+    assert_eq!(scene.text("out"), "mine");
+    let before = files(&scene);
+    for member in ["home", "log", "volume.toml"] {
+        let line = format!("salvage disk disk/{member} --destroy disk/{member}");
+        says(&scene.refused(&line), &["it is in use"]);
+    }
+    says(&scene.refused("salvage disk data --destroy data"), &["neither a file nor a block device"]);
+    assert!(before == files(&scene));
+    scene.done("salvage disk out --destroy out");
+    assert!(scene.bytes("out") == noise(1, SIZE));
+    says(&scene.misused("salvage disk"), &["OUT"]);
+    says(&scene.refused("salvage nothing out2"), &["no volume is here"]);
+    assert!(!scene.path("out2").exists());
+}
+
+#[test]
+fn a_volume_that_is_served_is_left_alone() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let server: Server = volume.serve("");
+    says(&scene.refused("salvage disk out"), &["stop that one first"]);
+    server.stop();
+    assert!(!scene.path("out").exists());
+}
+
+#[test]
+fn a_volume_on_a_drive_that_has_become_read_only_is_read() {
+    let scene = Scene::new();
+    let disk = scene.path("disk");
+    let mounted = match Mounted::tmpfs(&disk, "96m") {
+        Ok(mounted) => mounted,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let _volume = stopped(&scene, FLAGS);
+    mounted.make_read_only();
+    is_refused_by_others(&scene);
+    let found = salvage(&scene, 0);
+    assert_eq!(found["is_whole"], true);
+    assert!(scene.bytes("out") == noise(1, SIZE));
+    says(&scene.refused("serve disk --salvage"), &["--nbd unix:SOCKET"]);
+    let socket = scene.path("s");
+    let line = format!("serve disk --salvage --nbd unix:{}", socket.display());
+    let server = Server::start(disk, scene.path("stderr"), scene.command(&line)).ready();
+    assert!(contents(&socket) == noise(1, SIZE));
+    server.stop();
+}

@@ -1,0 +1,127 @@
+//! Several drives that hold the same bytes, to be read and never written.
+//!
+//! 1. Nothing is written: a write fails with `EROFS`, and what another device would mend is left as it is.
+//! 2. Every read lies within the drive and is made of its sectors, whatever was asked for. What lies beyond its end
+//!    cannot be read.
+
+use std::rc::Rc;
+
+use crate::device::{Device, Durability, Extent, FlushScope, Geometry};
+use crate::error::DeviceError;
+
+/// Input or output error, as in errno(3).
+const EIO: i32 = 5;
+
+/// Read-only file system.
+const EROFS: i32 = 30;
+
+/// A part of a drive: what begins at `offset`.
+#[derive(Debug, Clone)]
+pub struct Part<D> {
+    /// The drive.
+    pub device: D,
+    /// Where on it the part begins.
+    pub offset: u64,
+    /// Its number among all of its kind, those that are not there counted.
+    pub place: usize,
+}
+
+/// Several parts that hold the same, the one that is most trusted first. A clone is another handle to the same.
+#[derive(Debug)]
+pub struct Copies<D> {
+    parts: Rc<[Part<D>]>,
+    geometry: Geometry,
+    is_in_parts: bool,
+}
+
+impl<D> Clone for Copies<D> {
+    fn clone(&self) -> Self {
+        Self { parts: Rc::clone(&self.parts), ..*self }
+    }
+}
+
+impl<D: Device> Copies<D> {
+    /// These parts, in sectors of `sector_bytes`. `is_in_parts` where each may hold what the others lack.
+    pub(super) fn new(parts: Vec<Part<D>>, sector_bytes: u32, is_in_parts: bool) -> Self {
+        let size = |part: &Part<D>| part.device.geometry().size_bytes.saturating_sub(part.offset);
+        let size_bytes = parts.iter().map(size).max().unwrap_or(0);
+        let geometry = Geometry { size_bytes, sector_bytes, atomic_sectors: false };
+        Self { parts: parts.into(), geometry, is_in_parts }
+    }
+
+    /// The parts.
+    pub fn parts(&self) -> &[Part<D>] {
+        &self.parts
+    }
+}
+
+impl<D: Device> Part<D> {
+    /// Fills `into` from `offset` of the part.
+    ///
+    /// # Errors
+    ///
+    /// Those of the device; `EIO` beyond its end.
+    pub async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let Geometry { size_bytes, sector_bytes, .. } = self.device.geometry();
+        let beyond = DeviceError { doing: "read beyond the end of a drive", errno: EIO };
+        let sector = u64::from(sector_bytes);
+        let start = self.offset.checked_add(offset).ok_or(beyond)?;
+        let asked = Extent { offset: start, len: into.len() as u64 };
+        if !asked.fits(size_bytes) {
+            return Err(beyond);
+        }
+        let first = start / sector * sector;
+        let end = asked.end().next_multiple_of(sector);
+        if first == start && end == asked.end() {
+            return self.device.read(start, into).await;
+        }
+        if end > size_bytes {
+            return Err(beyond);
+        }
+        let mut whole = vec![0; (end - first) as usize];
+        self.device.read(first, &mut whole).await?;
+        into.copy_from_slice(&whole[(start - first) as usize..][..into.len()]);
+        Ok(())
+    }
+}
+
+impl<D: Device> Device for Copies<D> {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let mut failure = DeviceError { doing: "read a drive that is not there", errno: EIO };
+        for part in self.parts.iter() {
+            match part.read(offset, into).await {
+                Ok(()) => return Ok(()),
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+
+    async fn write(&self, _offset: u64, _bytes: &[u8], _durability: Durability) -> Result<(), DeviceError> {
+        Err(DeviceError { doing: "write what is only read", errno: EROFS })
+    }
+
+    async fn flush(&self, _scope: FlushScope<'_>) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    async fn discard(&self, _extent: Extent) -> Result<(), DeviceError> {
+        Err(DeviceError { doing: "discard what is only read", errno: EROFS })
+    }
+
+    fn copies(&self) -> usize {
+        self.parts.len()
+    }
+
+    async fn read_copy(&self, copy: usize, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        self.parts[copy].read(offset, into).await
+    }
+
+    fn is_in_parts(&self) -> bool {
+        self.is_in_parts
+    }
+}

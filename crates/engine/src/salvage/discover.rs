@@ -1,0 +1,312 @@
+//! Which state of the volume the drives hold: the superblock that is taken, and the root.
+//!
+//! 1. Every whole superblock of this volume counts as evidence of what there was. An older one is taken only if the log,
+//!    from its tail on, leads to the newest record that any of them knows of: so nothing is older than it has to be.
+//! 2. Nothing is allocated by a number that a superblock says before the drive is known to be as large.
+
+use super::copies::Copies;
+use super::named::Cause;
+use super::records::{self, Taken};
+use crate::device::{Device, DeviceState};
+use crate::error::Error;
+use crate::format::layout::{
+    HOME_COPIES, LOG_COPIES, Layout, SizesBefore, home_copy_offset, log_copy_offset,
+};
+use crate::format::root::{RootSums, piece_pages};
+use crate::format::superblock::Superblock;
+use crate::format::{PAGE, PAGE_BYTES, page_sum};
+use crate::volume::ATOMIC_MAX_BYTES;
+
+/// Superblocks of different generations of which the root is looked for.
+const TRIED_MAX: usize = 8;
+
+/// What is known of a volume without its superblock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Known {
+    /// The number that it was made with.
+    pub volume: u64,
+    /// Bytes that it offers.
+    pub size_bytes: u64,
+    /// Largest write that is one commit.
+    pub atomic_max_bytes: u64,
+    /// Bytes of its log, where that is known.
+    pub log_bytes: Option<u64>,
+    /// Whether the log has a device of its own.
+    pub separate_log: bool,
+    /// Whether the home device is a ring, whose superblocks are on the log devices alone.
+    pub is_ring: bool,
+    /// The newest superblock that others know of, by its generation; 0 where they know of none.
+    pub superblock: u64,
+}
+
+/// What the superblocks say.
+#[derive(Debug)]
+pub(super) struct Evidence {
+    /// Those that are whole, one of each generation, the newest first.
+    candidates: Vec<Superblock>,
+    /// The one that is taken where nothing leads to the newest state, by its generation.
+    base: u64,
+    /// The newest record that any of them knows to be acknowledged.
+    pub(super) acknowledged: u64,
+    /// Why all of the volume may be older than it was, or nothing vouches for it.
+    pub(super) causes: Vec<Cause>,
+}
+
+/// A state of the volume.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) superblock: Superblock,
+    pub(super) layout: Layout,
+    pub(super) root: FoundRoot,
+}
+
+/// The sums of the table's pages.
+#[derive(Debug)]
+pub(super) struct FoundRoot {
+    /// Of each page of the table, as far as the last page of the root.
+    pub(super) words: Vec<u64>,
+    /// Of each page of the root, whether the superblock vouches for it.
+    pub(super) is_vouched: Vec<bool>,
+}
+
+impl FoundRoot {
+    fn is_whole(&self) -> bool {
+        self.is_vouched.iter().all(|&is| is)
+    }
+
+    /// Whether the sum of this page of the table is what the superblock stands for.
+    pub(super) fn vouches_for(&self, table_page: u64) -> bool {
+        self.is_vouched.get((table_page / (PAGE_BYTES / 8)) as usize).is_some_and(|&is| is)
+    }
+}
+
+/// Reads every superblock.
+pub(super) async fn evidence<D: Device>(
+    home: &Copies<D>,
+    log: Option<&Copies<D>>,
+    known: &Known,
+) -> Evidence {
+    let on_log = match log {
+        Some(log) => superblocks(log, (0..LOG_COPIES).map(log_copy_offset), known).await,
+        None => Vec::new(),
+    };
+    let on_home = match known.is_ring {
+        true => Vec::new(),
+        false => {
+            let home_bytes = home.geometry().size_bytes;
+            let at_start =
+                superblocks(home, (0..2).map(|copy| home_copy_offset(home_bytes, copy)), known).await;
+            let sizes = on_log.iter().chain(&at_start).map(|found| found.home_bytes).chain([home_bytes]);
+            let mut offsets: Vec<u64> = sizes
+                .filter(|&bytes| bytes / PAGE_BYTES > HOME_COPIES as u64)
+                .flat_map(|bytes| (0..HOME_COPIES).map(move |copy| home_copy_offset(bytes, copy)))
+                .collect();
+            offsets.sort_unstable();
+            offsets.dedup();
+            superblocks(home, offsets.into_iter(), known).await
+        }
+    };
+    let mut candidates: Vec<Superblock> = on_log.iter().chain(&on_home).copied().collect();
+    candidates.sort_unstable_by_key(|found| std::cmp::Reverse(found.generation));
+    candidates.dedup_by_key(|found| found.generation);
+    let newest_of = |found: &[Superblock]| found.iter().map(|it| it.generation).max();
+    let newest = newest_of(&candidates).unwrap_or(0);
+    let mut causes = Vec::new();
+    if candidates.is_empty() {
+        causes.push(Cause::NoSuperblock);
+    }
+    if newest < known.superblock {
+        causes.push(Cause::LogOlder);
+    }
+    let is_closed = candidates.first().is_some_and(|newest| newest.is_closed);
+    if known.separate_log && !is_closed {
+        let (at_home, at_log) = (newest_of(&on_home).unwrap_or(0), newest_of(&on_log));
+        match (log, at_log) {
+            (None, _) => causes.push(Cause::LogLost),
+            // A log that lags by one was cut between the two drives.
+            (Some(_), at_log) if at_log.is_none_or(|at_log| at_log + 1 < at_home) => {
+                causes.push(Cause::LogOlder);
+            }
+            _ => {}
+        }
+    }
+    let acknowledged = candidates.iter().map(|it| it.acknowledged).max().unwrap_or(0);
+    Evidence { candidates, base: newest_of(&on_home).unwrap_or(newest), acknowledged, causes }
+}
+
+/// The state to take, and what the log adds to it: the newest whose root is whole and from which the log leads to the
+/// newest record that anything knows of; else the newest on the home device.
+///
+/// # Errors
+///
+/// [`Error::Unusable`] where nothing says how the volume lies on the drives.
+pub(super) async fn discover<D: Device>(
+    home: &Copies<D>,
+    log: Option<&Copies<D>>,
+    known: &Known,
+    evidence: &Evidence,
+) -> Result<(State, Taken), Error> {
+    let cut_short = || Error::Unusable("the drive with the pages ends before their sums do".to_owned());
+    let Some(newest) = evidence.candidates.first() else {
+        let state = without_superblock(home, known).await?;
+        let taken = Taken::nothing(&state.superblock);
+        return Ok((state, taken));
+    };
+    let take = async |state: &State| match log {
+        Some(log) if !state.superblock.is_closed => {
+            records::take(log, &state.layout, &state.superblock).await
+        }
+        _ => Taken::nothing(&state.superblock),
+    };
+    // Of one that was smaller the log says nothing of what came since.
+    let is_as_large = |it: &&Superblock| (it.pages, it.home_bytes) == (newest.pages, newest.home_bytes);
+    for candidate in evidence.candidates.iter().filter(is_as_large).take(TRIED_MAX) {
+        let Some(state) = state_of(home, &as_tail_of(newest, candidate)).await else { continue };
+        if !state.root.is_whole() {
+            continue;
+        }
+        let taken = take(&state).await;
+        if taken.damaged.is_none() && taken.next.sequence > evidence.acknowledged {
+            return Ok((state, taken));
+        }
+    }
+    let base = evidence.candidates.iter().find(|it| it.generation == evidence.base).unwrap_or(newest);
+    let state = match state_of(home, &as_tail_of(newest, base)).await {
+        Some(state) => state,
+        None => {
+            let mut found = None;
+            for candidate in evidence.candidates.iter().take(TRIED_MAX) {
+                found = found.or(state_of(home, &as_tail_of(newest, candidate)).await);
+            }
+            found.ok_or_else(cut_short)?
+        }
+    };
+    let taken = take(&state).await;
+    Ok((state, taken))
+}
+
+/// The state that a superblock stands for, if its root can lie on this device.
+async fn state_of<D: Device>(home: &Copies<D>, superblock: &Superblock) -> Option<State> {
+    let size_bytes = home.geometry().size_bytes;
+    let layout = superblock.layout().filter(|it| it.roots.iter().all(|root| root.fits(size_bytes)))?;
+    let root = find_root(home, &layout, superblock).await;
+    Some(State { superblock: *superblock, layout, root })
+}
+
+/// An older superblock, from whose tail the log leads on to what the newest stands for: with its openings, so that their
+/// records are known.
+fn as_tail_of(newest: &Superblock, older: &Superblock) -> Superblock {
+    let Superblock { epoch, epoch_sequence, .. } = *newest;
+    match older.generation == newest.generation {
+        true => *newest,
+        false => Superblock { epoch, epoch_sequence, is_closed: false, ..*older },
+    }
+}
+
+/// Every whole superblock of this volume at one of `offsets`.
+async fn superblocks<D: Device>(
+    device: &Copies<D>,
+    offsets: impl Iterator<Item = u64>,
+    known: &Known,
+) -> Vec<Superblock> {
+    let mut found = Vec::new();
+    for offset in offsets {
+        for copy in 0..device.copies() {
+            let mut page = [0; PAGE];
+            if device.read_copy(copy, offset, &mut page).await.is_ok() {
+                found.extend(Superblock::decode(&page).filter(|it| {
+                    let is_sound = it.atomic_max_bytes <= ATOMIC_MAX_BYTES;
+                    it.volume == known.volume && it.separate_log == known.separate_log && is_sound
+                }));
+            }
+        }
+    }
+    found
+}
+
+/// The root of this superblock, as far as any copy of either place has it; what is nowhere whole, as it is found where
+/// the superblock says that it is.
+async fn find_root<D: Device>(home: &Copies<D>, layout: &Layout, superblock: &Superblock) -> FoundRoot {
+    let root_pages = (layout.roots[0].len / PAGE_BYTES) as usize;
+    let (named, other) = (superblock.root_slot, 1 - superblock.root_slot);
+    let piece_pages = match superblock.whole_root_sum {
+        Some(_) => root_pages,
+        None => piece_pages(root_pages),
+    };
+    let (mut words, mut is_vouched) =
+        (Vec::with_capacity(root_pages * PAGE / 8), Vec::with_capacity(root_pages));
+    let mut bytes = Vec::new();
+    for (piece, first) in (0..root_pages).step_by(piece_pages).enumerate() {
+        let pages = piece_pages.min(root_pages - first);
+        bytes.resize(pages * PAGE, 0);
+        let is_right = |bytes: &[u8]| match superblock.whole_root_sum {
+            Some(sum) => page_sum(bytes) == sum,
+            None => {
+                let sums: Vec<u64> = bytes.chunks_exact(PAGE).map(page_sum).collect();
+                superblock.root_sums.is_right(piece, &sums)
+            }
+        };
+        let mut is_whole = false;
+        'found: for slot in [named, other] {
+            let offset = layout.roots[usize::from(slot)].offset + (first * PAGE) as u64;
+            for copy in 0..home.copies() {
+                is_whole = home.read_copy(copy, offset, &mut bytes).await.is_ok() && is_right(&bytes);
+                if is_whole {
+                    break 'found;
+                }
+            }
+        }
+        if !is_whole {
+            let offset = layout.roots[usize::from(named)].offset + (first * PAGE) as u64;
+            for (offset, page) in (offset..).step_by(PAGE).zip(bytes.chunks_exact_mut(PAGE)) {
+                if home.read(offset, page).await.is_err() {
+                    page.fill(0);
+                }
+            }
+        }
+        let found = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("words")));
+        words.extend(found);
+        is_vouched.extend(std::iter::repeat_n(is_whole, pages));
+    }
+    FoundRoot { words, is_vouched }
+}
+
+/// What the description says of the volume, taken for its superblock: nothing vouches for the table of sums.
+async fn without_superblock<D: Device>(home: &Copies<D>, known: &Known) -> Result<State, Error> {
+    let unusable = |why: &str| Error::Unusable(why.to_owned());
+    let (size_bytes, pages) =
+        (home.geometry().size_bytes / PAGE_BYTES * PAGE_BYTES, known.size_bytes / PAGE_BYTES);
+    // A home with the log on it is as large as it has to be, unless it is a block device.
+    let beside_log = Layout::home_bytes_for(pages, 0, known.separate_log);
+    let log_bytes = match known.separate_log {
+        true => known.log_bytes.unwrap_or(PAGE_BYTES),
+        false => size_bytes.saturating_sub(beside_log),
+    };
+    let layout = Layout::plan(pages, size_bytes.max(beside_log), log_bytes, known.separate_log)
+        .filter(|it| it.roots.iter().all(|root| root.fits(size_bytes)))
+        .ok_or_else(|| unusable("no superblock can be read, and the drive with the pages is too small"))?;
+    let superblock = Superblock {
+        volume: known.volume,
+        generation: 0,
+        epoch: 0,
+        pages,
+        home_bytes: layout.home_bytes,
+        log_bytes: layout.log.len,
+        separate_log: known.separate_log,
+        root_slot: 0,
+        whole_root_sum: None,
+        root_sums: RootSums::NONE,
+        tail_offset: 0,
+        tail_sequence: 1,
+        tail_epoch: 0,
+        epoch_sequence: 0,
+        atomic_max_bytes: known.atomic_max_bytes.min(ATOMIC_MAX_BYTES),
+        log_sector_bytes: PAGE as u32,
+        acknowledged: 0,
+        home_state: DeviceState::default(),
+        is_closed: false,
+        sizes_before: SizesBefore::default(),
+    };
+    let root = find_root(home, &layout, &superblock).await;
+    Ok(State { superblock, layout, root })
+}

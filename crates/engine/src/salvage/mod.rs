@@ -1,0 +1,236 @@
+//! What can be had of a volume that is damaged, or of which something is missing.
+//!
+//! ```text
+//! mod        opens it in memory, reads it
+//!   discover   the superblock and the root that are taken
+//!   records    the log, up to what is damaged of it
+//!   table      the pages of sums, and what is made of those that are damaged
+//!   named      the ranges that are not what they should be
+//! copies     drives that hold the same, read and never written
+//! mirror     which copies of a mirror there are, and what its heads know
+//! arena      a copy of the memory for writes that are not durable
+//! ```
+//!
+//! 1. Nothing is written, to no device and no arena.
+//! 2. Every range whose bytes may be other than what was acknowledged last is named. What no sum and no second copy can
+//!    tell is as [`crate::volume::Volume::open`] has it: a log that loses its end looks like one that was cut there.
+//! 3. Every page whose sum holds is read: what is damaged costs itself, and nothing beside it.
+//! 4. What the drives hold is hostile: memory is bounded by their size, and nothing panics.
+
+mod arena;
+mod copies;
+mod discover;
+mod mirror;
+mod named;
+mod records;
+mod table;
+
+use std::rc::Rc;
+
+pub use arena::MemoryArena;
+pub use copies::{Copies, Part};
+pub use discover::Known;
+pub use mirror::of_mirror;
+pub use named::{Cause, Condition, List, Named, RANGES_MAX};
+
+use crate::buffer::Holdings;
+use crate::device::{Device, Extent};
+use crate::env::Env;
+use crate::error::Error;
+use crate::format::{PAGE, PAGE_BYTES};
+use crate::log::Position;
+use crate::options::OpenOptions;
+use crate::volume::{Basis, Volume, arena_bytes_min};
+use records::Taken;
+
+/// Sectors in which salvage reads.
+const SECTOR_BYTES: u32 = 512;
+
+/// A volume that is opened to be salvaged.
+pub type SalvagedVolume<E, D> = Volume<E, MemoryArena, Copies<D>, Copies<D>>;
+
+/// What is there of a volume.
+#[derive(Debug)]
+pub struct Remains<D> {
+    /// The home device, or the members of a ring, the one that is most trusted first.
+    pub home: Vec<Part<D>>,
+    /// The log devices that count, or the regions of the members with the log; not where the log lies on the home device.
+    pub log: Vec<Part<D>>,
+    /// Whether each part of the log may hold what the others lack.
+    pub is_log_in_parts: bool,
+    /// A copy of the memory for writes that are not durable, if any was left.
+    pub arena: Option<MemoryArena>,
+    /// Why all of the volume may be older than it was, as far as whoever found these knows.
+    pub causes: Vec<Cause>,
+}
+
+/// A volume that was opened, and what is known of it.
+pub struct Salvaged<E, D> {
+    /// It reads, and takes no writes. Ranges that are lost fail.
+    pub volume: SalvagedVolume<E, D>,
+    /// What is not what it should be, as far as it is known without reading the pages.
+    pub named: List,
+    /// Records of the log that were taken.
+    pub records: u64,
+    /// Writes that were taken from memory.
+    pub writes: u64,
+    /// Records of checkpoints that are damaged and were not needed.
+    pub passed_records: Vec<u64>,
+    /// Whether the volume was stopped in order.
+    pub is_closed: bool,
+}
+
+/// Opens what there is of a volume. `progress` is told of the pages of the table that were looked at, and of all.
+///
+/// # Errors
+///
+/// [`Error::Unusable`] where nothing says how the volume lies on the drives.
+pub async fn open<E: Env, D: Device>(
+    env: E,
+    remains: Remains<D>,
+    known: &Known,
+    options: OpenOptions,
+    progress: impl Fn(u64, u64),
+) -> Result<Salvaged<E, D>, Error> {
+    let Remains { home, log, is_log_in_parts, arena, causes } = remains;
+    let home = Copies::new(home, SECTOR_BYTES, false);
+    let log = match known.separate_log {
+        true => Some(Copies::new(log, SECTOR_BYTES, is_log_in_parts)).filter(|log| log.copies() > 0),
+        false => Some(home.clone()),
+    };
+    let mut evidence = discover::evidence(&home, log.as_ref(), known).await;
+    let (mut state, taken) = discover::discover(&home, log.as_ref(), known, &evidence).await?;
+    let all_causes = &mut evidence.causes;
+    all_causes.extend(causes);
+    let superblock = state.superblock;
+    match taken.damaged {
+        Some(record) => all_causes.push(Cause::RecordDamaged(record)),
+        // Something knows of a newer record than any that is there.
+        None if taken.next.sequence <= evidence.acknowledged && all_causes.is_empty() => {
+            all_causes.push(Cause::HomeOlder);
+        }
+        None => {}
+    }
+    table::fill_root(&home, &state.layout, &mut state.root).await;
+
+    // Writes in memory belong over the newest state, and no other.
+    let is_ours = |arena: &MemoryArena| {
+        Holdings::of(arena).is_some_and(|found| found.writes > 0 && found.volume == known.volume)
+    };
+    let arena = arena.filter(is_ours);
+    if arena.is_some() && !all_causes.is_empty() {
+        all_causes.push(Cause::ArenaRefused);
+    }
+    let arena = arena.filter(|_| all_causes.is_empty());
+    let log = log.unwrap_or_else(|| Copies::new(Vec::new(), SECTOR_BYTES, false));
+    let attempts = Attempts { env, home: &home, log: &log, state: &state, options };
+    let (interrupted, passed_records) = (taken.interrupted(), taken.passed.clone());
+    let (opened, refused) = attempts.open(taken, arena).await?;
+    all_causes.extend(refused);
+    let (volume, disagreeing) = opened;
+
+    let mut named = List::default();
+    let all = Extent::new(0, superblock.pages * PAGE_BYTES);
+    all_causes.sort_unstable();
+    all_causes.dedup();
+    for &cause in all_causes.iter() {
+        let condition = match cause {
+            Cause::NoSuperblock => Condition::Uncertain,
+            _ => Condition::Stale,
+        };
+        named.add(all, condition, cause);
+    }
+    for page in interrupted.into_iter().filter(|&page| page < superblock.pages) {
+        named.add(records::bytes_of(page), Condition::Uncertain, Cause::WriteInterrupted);
+    }
+    table::vouch(volume.home(), &state.root, &disagreeing, &mut named, &progress).await;
+    let counters = volume.counters();
+    Ok(Salvaged {
+        volume,
+        named,
+        records: counters.replayed_records,
+        writes: counters.replayed_units,
+        passed_records,
+        is_closed: superblock.is_closed,
+    })
+}
+
+/// What is opened, and how.
+struct Attempts<'a, E, D> {
+    env: E,
+    home: &'a Copies<D>,
+    log: &'a Copies<D>,
+    state: &'a discover::State,
+    options: OpenOptions,
+}
+
+type Opened<E, D> = (SalvagedVolume<E, D>, std::collections::BTreeSet<u64>);
+
+impl<E: Env, D: Device> Attempts<'_, E, D> {
+    /// Opens it with the log and the arena; without what does not belong to it, and why then.
+    async fn open(
+        &self,
+        taken: Taken,
+        arena: Option<MemoryArena>,
+    ) -> Result<(Opened<E, D>, Vec<Cause>), Error> {
+        let has_arena = arena.is_some();
+        let end = taken.next;
+        let mut refused = match self.open_with(taken, arena).await {
+            Ok(opened) => return Ok((opened, Vec::new())),
+            Err(_) if has_arena => vec![Cause::ArenaRefused],
+            Err(_) => Vec::new(),
+        };
+        if has_arena {
+            let again = records::take(self.log, &self.state.layout, &self.state.superblock).await;
+            if let Ok(opened) = self.open_with(again, None).await {
+                return Ok((opened, refused));
+            }
+        }
+        let nothing = Taken { next: Position { ..end }, ..Taken::nothing(&self.state.superblock) };
+        refused.push(Cause::LogUnsound);
+        Ok((self.open_with(nothing, None).await?, refused))
+    }
+
+    async fn open_with(&self, taken: Taken, arena: Option<MemoryArena>) -> Result<Opened<E, D>, Error> {
+        let superblock = self.state.superblock;
+        let arena = arena.unwrap_or_else(|| {
+            MemoryArena::empty(
+                usize::try_from(arena_bytes_min(superblock.atomic_max_bytes)).unwrap_or(usize::MAX),
+            )
+        });
+        let basis = Basis {
+            home: Rc::new(self.home.clone()),
+            log: Rc::new(self.log.clone()),
+            superblock,
+            layout: self.state.layout.clone(),
+            root: self.state.root.words.clone(),
+            records: taken.records,
+            next: taken.next,
+        };
+        Volume::open_read_only(self.env.clone(), arena, basis, self.options).await
+    }
+}
+
+impl<E: Env, D: Device> Salvaged<E, D> {
+    /// Bytes that it offers.
+    pub fn size_bytes(&self) -> u64 {
+        self.volume.size_bytes()
+    }
+
+    /// Fills `into` from `offset`, both whole pages within the volume. What is lost is zeros there, and named in `lost`.
+    pub async fn read(&self, offset: u64, into: &mut [u8], lost: &mut List) {
+        debug_assert!(offset.is_multiple_of(PAGE_BYTES) && into.len().is_multiple_of(PAGE));
+        if self.volume.read(offset, into).await.is_ok() {
+            return;
+        }
+        for (offset, page) in (offset..).step_by(PAGE).zip(into.chunks_mut(PAGE)) {
+            let cause = match self.volume.read(offset, page).await {
+                Ok(()) => continue,
+                Err(Error::Device(_)) => Cause::PageUnreadable,
+                Err(_) => Cause::PageDamaged,
+            };
+            page.fill(0);
+            lost.add(Extent::new(offset, page.len() as u64), Condition::Lost, cause);
+        }
+    }
+}

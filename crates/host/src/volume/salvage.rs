@@ -1,0 +1,124 @@
+//! A volume that is opened to be salvaged: whatever of it is there, read and never written.
+//!
+//! 1. Members and log devices are opened for reading alone, also on a drive or file system that is read-only; what cannot
+//!    be opened is missing, and said to be. One that somebody uses, or that this user may not read, is a mistake: nothing
+//!    is opened then.
+//! 2. The arena is copied, and stays as it is.
+
+use std::path::Path;
+use std::rc::Rc;
+
+use evenkeel_engine::either::Either;
+use evenkeel_engine::options::OpenOptions;
+use evenkeel_engine::salvage::{self, Known, MemoryArena, Part, Remains, Salvaged};
+
+use super::arenas::Arenas;
+use super::description::{Description, LayoutKind, Member};
+use super::devices::HomeDevice;
+use super::member::{MemberDrive, Place, Purpose};
+use super::mirror::is_mistake;
+use super::{LockedVolume, VolumeError};
+use crate::drive::DriveOptions;
+use crate::event_loop::Loop;
+
+/// What is salvaged of a volume on this machine.
+pub type LocalSalvaged = Salvaged<Loop, HomeDevice>;
+
+/// A volume that is opened to be salvaged.
+pub struct OpenSalvage {
+    /// What reads it, and what is known of it.
+    pub salvaged: LocalSalvaged,
+    /// Members and log devices that are missing, each with why.
+    pub missing: Vec<(Place, String)>,
+    /// Holds the lock of the volume.
+    _locked: LockedVolume,
+}
+
+impl std::fmt::Debug for OpenSalvage {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("OpenSalvage").field("missing", &self.missing).finish_non_exhaustive()
+    }
+}
+
+impl OpenSalvage {
+    /// Opens what there is of a volume. `progress` is told how much of the sums was looked at, and of how much.
+    ///
+    /// # Errors
+    ///
+    /// Where members are in use or may not be read, and where nothing says how the volume lies on them.
+    pub async fn open(
+        event_loop: &Loop,
+        locked: LockedVolume,
+        options: OpenOptions,
+        progress: impl Fn(u64, u64),
+    ) -> Result<Self, VolumeError> {
+        let (folder, description) = (locked.folder().to_owned(), locked.description());
+        let mut missing = Vec::new();
+        let members = open_all(event_loop, &folder, &description.members, &mut missing).await?;
+        let logs = open_all(event_loop, &folder, &description.logs, &mut missing).await?;
+        let arena = Arenas::of(&folder, &description).look().map(|seen| MemoryArena::copy_of(&seen));
+        let is_ring = description.layout == LayoutKind::Mirror;
+        let (remains, superblock) = match is_ring {
+            true => {
+                let (volume, region_bytes) = (description.id.0, description.region_bytes());
+                salvage::of_mirror(volume, &members, &logs, region_bytes, arena).await
+            }
+            false => {
+                let part = |(place, device): (usize, &Option<HomeDevice>)| {
+                    device.clone().map(|device| Part { device, offset: 0, place })
+                };
+                let home = members.iter().enumerate().filter_map(part).collect();
+                let log = logs.iter().enumerate().filter_map(part).collect();
+                (Remains { home, log, is_log_in_parts: false, arena, causes: Vec::new() }, 0)
+            }
+        };
+        if remains.home.is_empty() {
+            let why = missing.iter().map(|(place, why)| format!("; {place}: {why}")).collect::<String>();
+            return Err(VolumeError::Refused(format!(
+                "{}: no member with its pages is there{why}",
+                folder.display()
+            )));
+        }
+        let known = known(&description, superblock);
+        let opened = salvage::open(event_loop.clone(), remains, &known, options, progress).await;
+        let salvaged = opened.map_err(|source| VolumeError::Engine { folder, source })?;
+        Ok(Self { salvaged, missing, _locked: locked })
+    }
+}
+
+fn known(description: &Description, superblock: u64) -> Known {
+    let is_ring = description.layout == LayoutKind::Mirror;
+    Known {
+        volume: description.id.0,
+        size_bytes: description.size_bytes,
+        atomic_max_bytes: description.atomic_max_bytes,
+        log_bytes: description.log_bytes,
+        separate_log: is_ring || !description.logs.is_empty(),
+        is_ring,
+        superblock,
+    }
+}
+
+async fn open_all(
+    event_loop: &Loop,
+    folder: &Path,
+    members: &[Member],
+    missing: &mut Vec<(Place, String)>,
+) -> Result<Vec<Option<HomeDevice>>, VolumeError> {
+    let mut drives = Vec::new();
+    for member in members {
+        // In whatever sectors it has now.
+        let options = DriveOptions { read_only: true, sector_bytes: None, ..member.options() };
+        drives.push(
+            match MemberDrive::open(event_loop, &member.place.within(folder), options, Purpose::Look).await {
+                Ok(drive) => Some(Either::One(Rc::new(drive))),
+                Err(error) if is_mistake(&error.source) => return Err(error.into()),
+                Err(error) => {
+                    missing.push((member.place.clone(), format!("{}: {}", error.doing, error.source)));
+                    None
+                }
+            },
+        );
+    }
+    Ok(drives)
+}
