@@ -153,7 +153,8 @@ fn a_member_that_fails_is_lost_whatever_it_says_of_itself() {
         let scene = Scene::new();
         let (socket, fails) = (scene.path("far"), scene.path("fails"));
         let mut nbdkit = system("nbdkit");
-        nbdkit.args(["--foreground", "--unix"]).arg(&socket).args(["--filter=error", "memory", "64M"]);
+        nbdkit.args(["--foreground", "--unix"]).arg(&socket).args(["--filter=limit", "--filter=error"]);
+        nbdkit.args(["memory", "64M", "limit=1"]);
         nbdkit.arg(format!("error-pwrite={errno}")).arg("error-pwrite-rate=100%");
         nbdkit.arg(format!("error-pwrite-file={}", fails.display()));
         let _far = Ended(nbdkit.stderr(Stdio::null()).spawn().unwrap());
