@@ -120,7 +120,7 @@ fn without_room_nothing_is_overwritten_and_nothing_is_begun() {
     let line = format!("create disk --size 64m --log-size 16m --buffer 1m {precious}");
     says(
         &refused_and_nothing_made(&scene, &line),
-        &["small/precious", "33554432 are free", "a smaller volume"],
+        &["small/precious", "56.1 MiB of room are needed", "32 MiB are free", "a smaller volume"],
     );
     assert!(scene.bytes("small/precious") == noise(1, 8 << 20));
     // Each would find room, both together do not.

@@ -162,3 +162,27 @@ fn a_member_or_log_device_that_is_no_file_is_refused_by_its_name_and_not_waited_
     assert!(mirror.logs.iter().all(|log| log.standing == "in-sync"), "{mirror:?}");
     server.stop();
 }
+
+#[test]
+fn what_is_wrong_with_it_is_said_in_words_with_the_line_where_it_is() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, SINGLE);
+    refused_with(&volume, "size_bytes", 1_147_483_649, &["size_bytes = 1147483649", "1.07 GiB", "put back"]);
+    refused_with(&volume, "format", 99, &["format 99", "reads format 1", "a newer one made it"]);
+    let description = scene.text("disk/volume.toml");
+    for (wrong, parts) in [
+        ("size_bytes = \"much\"", &["invalid type: string \"much\""][..]),
+        ("size_bytes = = 1", &["disk/volume.toml: line "]),
+        ("", &["missing field `size_bytes`"]),
+    ] {
+        let line =
+            |line: &str| if line.starts_with("size_bytes") { wrong.to_owned() } else { line.to_owned() };
+        let edited: Vec<String> = description.lines().map(line).collect();
+        fs::write(scene.path("disk/volume.toml"), edited.join("\n")).unwrap();
+        let said = scene.refused("serve disk");
+        says(&said, parts);
+        assert!(!said.contains('^') && !said.contains(" | "), "a drawing on one line: {said}");
+    }
+    fs::write(scene.path("disk/volume.toml"), description).unwrap();
+    volume.serve("").stop();
+}

@@ -146,3 +146,25 @@ fn a_full_disk_below_takes_nothing_that_was_acknowledged() {
     drop(inside);
     drop(small);
 }
+
+#[test]
+fn values_with_which_no_volume_is_served_well_are_refused() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, "--layout mirror --size 16m --log-size 16m --buffer 1m");
+    for (flags, parts) in [
+        ("--answer-max 1ms", ["--answer-max 1 ms", "100 ms at least"]),
+        ("--answer-max 2h", ["--answer-max", "at most"]),
+        ("--turn 1ms", ["--turn 1 ms", "10 ms at least"]),
+        ("--turn 2m", ["--turn", "at most"]),
+        ("--rest 3s", ["--rest 3 s", "--rest-max, 2 s"]),
+        ("--rest 200ms --rest-max 100ms", ["--rest 200 ms", "--rest-max, 100 ms"]),
+        ("--rebuild-rate 10", ["--rebuild-rate 10 bytes", "64KiB/s at least"]),
+        ("--scrub-rate 1k", ["--scrub-rate 1000 bytes", "64KiB/s at least"]),
+        ("--scrub-every 1ms", ["--scrub-every 1 ms", "1 s at least"]),
+        ("--cache 4k", ["--cache 4096", "1m at least"]),
+    ] {
+        says(&scene.refused(&format!("serve disk {flags}")), &parts);
+        assert_eq!(volume.arena(), None);
+    }
+    volume.serve("--answer-max 100ms --turn 10ms --rest 0 --rebuild-rate 64KiB/s --cache 1m").stop();
+}

@@ -69,6 +69,16 @@ fn metrics_count_what_clients_did() {
         body.lines().filter_map(|line| Some(line.rsplit_once(' ')?.0.to_owned())).collect()
     };
     assert_eq!(names(&first), names(&scrape(&address, "/metrics").1));
+    // A scrape that has a name twice is refused, and times are in seconds.
+    let told: Vec<&str> =
+        first.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    let distinct: std::collections::BTreeSet<_> = told.iter().collect();
+    assert_eq!(told.len(), distinct.len(), "a name comes twice: {told:?}");
+    assert!(told.iter().all(|name| !name.contains("_ns") && !name.contains("_ms")), "{told:?}");
+    assert_eq!(metric(&first, "evenkeel_throttled_seconds_total"), 0.0);
+    let (used_max, size) =
+        (metric(&first, "evenkeel_log_max_bytes"), metric(&first, "evenkeel_log_size_bytes"));
+    assert!(used_max > 0.0 && used_max < size, "{used_max} of {size}");
     let (head, body) = ask("HEAD", &address, "/metrics");
     says(&head, &["HTTP/1.1 200 OK", "Content-Length: "]);
     assert_eq!(body, "");

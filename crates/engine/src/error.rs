@@ -19,7 +19,10 @@ fn in_words(errno: i32) -> String {
         28 => "no room is left there; make room, then open the volume anew",
         30 => "it is read-only; make it writable, then open the volume anew",
         122 => "the quota there is used up; make room, then open the volume anew",
-        _ => return format!("errno {errno}"),
+        32 | 103 | 104 | 107 | 110..=113 => {
+            "the connection to its server is lost; open the volume anew once that can be reached"
+        }
+        _ => return std::io::Error::from_raw_os_error(errno).to_string(),
     };
     format!("{words} (errno {errno})")
 }

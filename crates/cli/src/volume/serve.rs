@@ -13,6 +13,7 @@ use evenkeel_host::net::{Place, SocketAccess};
 use evenkeel_host::service::{self, Address, Ended, Event, Options, ScrubOptions};
 use evenkeel_host::volume::description::{Description, LayoutKind};
 use evenkeel_host::volume::{NBD_SOCKET, RunOptions, VolumeError};
+use evenkeel_measure::report::format;
 
 use super::{event_loop, recovered};
 use crate::args::{BackendArg, JournalingArg, MirrorArgs, NbdArg, PolicyArg, ServeArgs};
@@ -30,6 +31,7 @@ const DRAINED_BYTES_PER_S: f64 = 64.0 * 1024.0 * 1024.0;
 /// Serves a volume until a signal comes.
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     logging::begin(args.log_format, args.log_level);
+    check_values(args)?;
     let nbd = addresses(args)?;
     let access = access(args, &nbd)?;
     if args.salvage {
@@ -116,6 +118,55 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Least memory for pages.
+const CACHE_MIN_BYTES: u64 = 1 << 20;
+
+/// Least that a rebuild or a search for rot may do in a second: less comes to no end.
+const RATE_MIN_BYTES_PER_S: f64 = 65_536.0;
+
+/// That nothing was typed with which no volume could be served well, such as milliseconds for seconds.
+fn check_values(args: &ServeArgs) -> Result<(), Failure> {
+    let MirrorArgs { turn, rest, rest_max, answer_max, rebuild_rate, scrub_rate, .. } = args.mirror;
+    let refused = |what: &str, why: &str| Err(Failure::Unusable(format!("{what}: {why}")));
+    let within = |name: &str, value_s: f64, least_s: f64, most_s: f64| match value_s {
+        _ if value_s < least_s => refused(
+            &format!("{name} {}", format::seconds(value_s)),
+            &format!("choose {} at least", format::seconds(least_s)),
+        ),
+        _ if value_s > most_s => refused(
+            &format!("{name} {}", format::duration(value_s)),
+            &format!("choose {} at most", format::duration(most_s)),
+        ),
+        _ => Ok(()),
+    };
+    within("--turn", turn, 0.01, 60.0)?;
+    within("--rest-max", rest_max, 0.0, 60.0)?;
+    // What is left out for being late is lost until it is rebuilt: a busy drive is not that.
+    within("--answer-max", answer_max, 0.1, 3600.0)?;
+    within("--scrub-every", args.mirror.scrub_every.0.unwrap_or(1.0), 1.0, f64::INFINITY)?;
+    if rest > rest_max {
+        let (rest, rest_max) = (format::seconds(rest), format::seconds(rest_max));
+        return refused(
+            &format!("--rest {rest}"),
+            &format!(
+                "it is longer than --rest-max, {rest_max}, after which a member is read anyway; choose less, or more for that"
+            ),
+        );
+    }
+    for (name, rate) in [("--rebuild-rate", rebuild_rate), ("--scrub-rate", scrub_rate)] {
+        if rate < RATE_MIN_BYTES_PER_S {
+            return refused(
+                &format!("{name} {rate} bytes in a second"),
+                "choose 64KiB/s at least, such as 64MiB/s",
+            );
+        }
+    }
+    if args.cache.is_some_and(|bytes| bytes < CACHE_MIN_BYTES) {
+        return refused(&format!("--cache {}", args.cache.unwrap_or(0)), "choose 1m at least, such as 64m");
+    }
+    Ok(())
 }
 
 fn ring_options(args: &MirrorArgs) -> RingOptions {

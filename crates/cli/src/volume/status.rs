@@ -104,13 +104,21 @@ fn text(status: &Status) -> String {
         line(if number == 0 { "state" } else { "" }, said);
     }
     let occupancy = &status.occupancy;
-    for (name, used, all) in [
-        ("buffer", occupancy.buffer_used_bytes, occupancy.buffer_bytes),
-        ("log", occupancy.log_used_bytes, occupancy.log_bytes),
-        ("dirty", occupancy.dirty_bytes, occupancy.dirty_max_bytes),
+    let in_log = format!(", {} in all", format::bytes(occupancy.log_bytes));
+    for (name, used, all, more) in [
+        ("buffer", occupancy.buffer_used_bytes, occupancy.buffer_bytes, ""),
+        ("log", occupancy.log_used_bytes, occupancy.log_max_bytes, in_log.as_str()),
+        ("dirty", occupancy.dirty_bytes, occupancy.dirty_max_bytes, ""),
     ] {
         let share = format::percent(used as f64 / all.max(1) as f64);
-        line(name, format!("{} of {} ({share})", format::bytes_f64(used as f64), format::bytes(all)));
+        line(
+            name,
+            format!(
+                "{} of {} ({share}){more}",
+                format::bytes_f64(used as f64),
+                format::bytes_f64(all as f64)
+            ),
+        );
     }
     let per_user = |bytes: u64| format::number(bytes as f64 / counters.user_bytes.max(1) as f64);
     if counters.user_bytes > 0 {

@@ -80,6 +80,8 @@ pub struct Occupancy {
     pub buffer_bytes: u64,
     /// Bytes of the log from tail to head.
     pub log_used_bytes: u64,
+    /// Bytes of the log that commits may fill; the rest is for checkpoints.
+    pub log_max_bytes: u64,
     /// Bytes of the log.
     pub log_bytes: u64,
     /// Bytes of pages that are durable in the log, and not home.
@@ -204,6 +206,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             buffer_used_bytes: buffer_used as u64,
             buffer_bytes: buffer_bytes as u64,
             log_used_bytes: inner.log.used_bytes(),
+            log_max_bytes: inner.limits.get().commit_used_max,
             log_bytes: inner.home.layout().log.len,
             dirty_bytes: inner.home.dirty_pages() as u64 * PAGE_BYTES,
             dirty_max_bytes: inner.limits.get().dirty_pages_max as u64 * PAGE_BYTES,

@@ -91,7 +91,14 @@ fn text(watched: &Watched) -> String {
     let document = watched.document();
     let mut out = String::new();
     for (name, help, value) in document.counters.each() {
-        metric(&mut out, &format!("{name}_total"), "counter", help, value as f64);
+        // Prometheus counts time in seconds.
+        match (name.strip_suffix("_ns"), help.strip_suffix(", in ns.")) {
+            (Some(name), Some(help)) => {
+                let (name, help) = (format!("{name}_seconds_total"), format!("{help}, in seconds."));
+                metric(&mut out, &name, "counter", &help, value as f64 / 1e9);
+            }
+            _ => metric(&mut out, &format!("{name}_total"), "counter", help, value as f64),
+        }
     }
     let occupancy = &document.occupancy;
     let server = &document.server;
@@ -114,6 +121,7 @@ fn text(watched: &Watched) -> String {
         ("buffer_used_bytes", "Bytes of writes that are not durable.", occupancy.buffer_used_bytes),
         ("buffer_size_bytes", "Bytes that there may be of them.", occupancy.buffer_bytes),
         ("log_used_bytes", "Bytes of the log in use.", occupancy.log_used_bytes),
+        ("log_max_bytes", "Bytes of the log that commits may fill.", occupancy.log_max_bytes),
         ("log_size_bytes", "Bytes of the log.", occupancy.log_bytes),
         ("dirty_bytes", "Bytes of pages that are in the log and not home.", occupancy.dirty_bytes),
         ("pages_bytes", "Bytes of pages in memory.", occupancy.pages_bytes),
@@ -142,10 +150,6 @@ fn text(watched: &Watched) -> String {
     for (event, count) in watched.event_counts() {
         writeln!(out, "evenkeel_events_total{{event=\"{event}\"}} {count}").expect("as above");
     }
-    let (accepted, refused) = (server.connections_accepted, server.connections_refused);
-    metric(&mut out, "connections_accepted_total", "counter", "Connections so far.", accepted as f64);
-    let help = "Connections turned away because there were too many.";
-    metric(&mut out, "connections_refused_total", "counter", help, refused as f64);
     metric(&mut out, "uptime_seconds", "gauge", "Since the volume was opened.", server.uptime_s);
     let help = "Members and log devices whose file was removed while it is in use.";
     metric(&mut out, "removed_files", "gauge", help, watched.removed_files() as f64);

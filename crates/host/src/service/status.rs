@@ -136,6 +136,9 @@ pub struct Occupancy {
     pub buffer_bytes: u64,
     /// Bytes of the log in use.
     pub log_used_bytes: u64,
+    /// Bytes of it that commits may fill; the rest is for checkpoints.
+    #[serde(default)]
+    pub log_max_bytes: u64,
     /// Bytes of the log.
     pub log_bytes: u64,
     /// Bytes of pages that are in the log and not home.
@@ -418,6 +421,7 @@ impl Watched {
                 buffer_used_bytes: occupancy.buffer_used_bytes,
                 buffer_bytes: occupancy.buffer_bytes,
                 log_used_bytes: occupancy.log_used_bytes,
+                log_max_bytes: occupancy.log_max_bytes,
                 log_bytes: occupancy.log_bytes,
                 dirty_bytes: occupancy.dirty_bytes,
                 dirty_max_bytes: occupancy.dirty_max_bytes,

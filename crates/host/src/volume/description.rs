@@ -27,6 +27,7 @@ use crate::drive::{DriveOptions, DurableWay};
 use crate::durable_file::odd_kind;
 use crate::path_error::PathError;
 use crate::scratch::settle_folder;
+use crate::size_text::{exact_size, size};
 
 /// The file's name in a volume's folder.
 pub const FILE_NAME: &str = "volume.toml";
@@ -137,11 +138,19 @@ impl Written {
     fn check_numbers(&self) -> Result<(), String> {
         let within = |name: &str, number: u64, range: RangeInclusive<u64>| match range.contains(&number) {
             true => Ok(()),
-            false => Err(format!("{name} = {number}: {} at least, {} at most", range.start(), range.end())),
+            false => Err(format!(
+                "{name} = {number}: no volume has that; it is {} at least, {} at most: put back what it was made with",
+                exact_size(*range.start()),
+                exact_size(*range.end())
+            )),
         };
         within("size_bytes", self.size_bytes, PAGE_BYTES..=SIZE_MAX_BYTES)?;
         if !self.size_bytes.is_multiple_of(PAGE_BYTES) {
-            return Err(format!("size_bytes = {}: a multiple of {PAGE_BYTES}", self.size_bytes));
+            let (bytes, shown) = (self.size_bytes, size(self.size_bytes));
+            return Err(format!(
+                "size_bytes = {bytes}: no volume is {shown} and part of a page of {PAGE_BYTES} bytes large: put back what \
+                 it was made with"
+            ));
         }
         if let Some(home_bytes) = self.home_bytes {
             within("home_bytes", home_bytes, self.size_bytes..=2 * SIZE_MAX_BYTES)?;
@@ -154,7 +163,10 @@ impl Written {
         for Member { place, sector_bytes, .. } in places {
             within(&format!("{place}: sector_bytes"), (*sector_bytes).into(), SECTOR_BYTES)?;
             if !sector_bytes.is_power_of_two() {
-                return Err(format!("{place}: sector_bytes = {sector_bytes}: a power of two"));
+                return Err(format!(
+                    "{place}: sector_bytes = {sector_bytes}: no sector is that large, as it is no power of two: put back \
+                     what it was"
+                ));
             }
         }
         Ok(())
@@ -166,7 +178,10 @@ impl TryFrom<Written> for Description {
 
     fn try_from(it: Written) -> Result<Self, String> {
         if it.format != FORMAT {
-            return Err(format!("format {} is not {FORMAT}: another version made it", it.format));
+            let (found, age) = (it.format, if it.format > FORMAT { "a newer" } else { "an older" });
+            return Err(format!(
+                "it has format {found}, and this version of evenkeel reads format {FORMAT}: {age} one made it; use that one"
+            ));
         }
         it.check_numbers()?;
         let (members, logs) = match (it.layout, it.home) {
@@ -378,8 +393,17 @@ impl Description {
             return Err(VolumeError::description(&path, &why));
         }
         let text = String::from_utf8(text).map_err(|error| VolumeError::description(&path, &error))?;
-        let description = toml::from_str(&text).map_err(|error| VolumeError::description(&path, &error))?;
+        let description = toml::from_str(&text)
+            .map_err(|error| VolumeError::description(&path, &in_one_line(&error, &text)))?;
         Ok((description, file))
+    }
+}
+
+/// What is wrong with `text`, and in which line, without a drawing of it.
+fn in_one_line(error: &toml::de::Error, text: &str) -> String {
+    match error.span().filter(|span| span.len() < text.len()).and_then(|span| text.get(..span.start)) {
+        Some(before) => format!("line {}: {}", before.matches('\n').count() + 1, error.message()),
+        None => error.message().to_owned(),
     }
 }
 

@@ -47,6 +47,7 @@ use crate::arena::SharedArena;
 use crate::event_loop::Loop;
 use crate::nbd::wait::Turn;
 use crate::path_error::PathError;
+use crate::size_text::exact_size;
 use crate::stack::space_bytes;
 
 use arenas::Arenas;
@@ -458,9 +459,10 @@ fn check_buffer(folder: &Path, description: &Description) -> Result<(), VolumeEr
     let (most, bound) = buffer_bytes_max(description.size_bytes, folder, folder_bytes);
     let why = match bytes {
         _ if bytes < least => {
+            let (least, atomic) = (exact_size(least), exact_size(atomic));
             format!("buffer_bytes = {bytes}: {least} at least for writes of {atomic} in one piece")
         }
-        _ if bytes > most => format!("buffer_bytes = {bytes}: {most} at most: {bound}"),
+        _ if bytes > most => format!("buffer_bytes = {bytes}: {} at most: {bound}", exact_size(most)),
         _ => return Ok(()),
     };
     Err(VolumeError::description(&folder.join(description::FILE_NAME), &why))

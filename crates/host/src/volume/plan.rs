@@ -27,6 +27,7 @@ use crate::conditions::Machine;
 use crate::durable_file::{is_block_device, odd_kind, size_bytes};
 use crate::path_error::PathError;
 use crate::patience::until_released;
+use crate::size_text::{exact_size, size};
 use crate::stack::{StackProbe, space_bytes};
 use crate::stored_in_place;
 
@@ -125,14 +126,16 @@ impl Request {
     pub fn plan(&self) -> Result<Plan, VolumeError> {
         if self.size_bytes == 0 || !self.size_bytes.is_multiple_of(PAGE_BYTES) {
             return refused(format!(
-                "--size {}: a volume's size is a multiple of 4096 bytes and not 0",
-                self.size_bytes
+                "--size {}: a volume has whole pages of 4096 bytes, and one at least; choose {}",
+                self.size_bytes,
+                (self.size_bytes / PAGE_BYTES).saturating_add(1).saturating_mul(PAGE_BYTES)
             ));
         }
         if self.size_bytes > SIZE_MAX_BYTES {
             let (folder, size) = (self.folder.display(), self.size_bytes);
             return refused(format!(
-                "{folder}: --size {size}: choose a smaller --size, {SIZE_MAX_BYTES} bytes at most"
+                "{folder}: --size {size}: choose a smaller --size, {} at most",
+                exact_size(SIZE_MAX_BYTES)
             ));
         }
         self.check_folder()?;
@@ -258,14 +261,16 @@ impl Request {
     fn check_sizes(&self, atomic_sectors: bool) -> Result<(), VolumeError> {
         let (atomic, log) = (self.atomic_max_bytes, self.log_bytes);
         if atomic < PAGE_BYTES {
-            return refused(format!("--atomic-max {atomic}: at least {PAGE_BYTES} bytes, a page"));
+            return refused(format!("--atomic-max {atomic}: at least 4k, a page"));
         }
         match log_bytes_min(self.size_bytes, atomic, SECTOR_BYTES, atomic_sectors) {
             None => refused(format!(
-                "--atomic-max {atomic}: at most {ATOMIC_MAX_BYTES} bytes, what a record holds"
+                "--atomic-max {atomic}: at most {}, what a record holds",
+                exact_size(ATOMIC_MAX_BYTES)
             )),
             Some(least) if log < least => refused(format!(
-                "--log-size {log}: too small for a disk of this size with --atomic-max {atomic}; at least {least} bytes"
+                "--log-size {log}: too small for a disk of this size with --atomic-max {atomic}; at least {}",
+                exact_size(least)
             )),
             Some(_) => Ok(()),
         }
@@ -277,14 +282,15 @@ impl Request {
         let least = arena_bytes_min(atomic);
         if bytes < least {
             return refused(format!(
-                "--buffer {bytes}: too small for writes of --atomic-max {atomic}; at least {least} bytes"
+                "--buffer {bytes}: too small for writes of --atomic-max {atomic}; at least {}",
+                exact_size(least)
             ));
         }
         let above = existing_above(&self.folder);
         let free_in_folder = space_bytes(&above).map_or(0, |(_, free)| free);
         let (most, why) = buffer_bytes_max(self.size_bytes, &above, free_in_folder);
         match bytes > most {
-            true => refused(format!("--buffer {bytes}: at most {most} bytes: {why}")),
+            true => refused(format!("--buffer {bytes}: at most {}: {why}", exact_size(most))),
             false => Ok(()),
         }
     }
@@ -328,8 +334,9 @@ impl Request {
             member.check_size(found)?;
         } else if !may_be_so_large(&existing_above(&path), bytes) {
             return refused(format!(
-                "{}: a file of {bytes} bytes is more than the file system there takes; choose a smaller {sized_by}",
-                path.display()
+                "{}: a file of {} is more than the file system there takes; choose a smaller {sized_by}",
+                path.display(),
+                size(bytes)
             ));
         }
         Ok(member)
@@ -368,7 +375,9 @@ impl PlannedMember {
         let (place, needed) = (&self.place, self.bytes);
         match size_bytes < needed {
             true => refused(format!(
-                "{place}: it has {size_bytes} bytes, and {needed} are needed; choose a larger one, or a smaller volume"
+                "{place}: it has {}, and {} are needed; choose a larger one, or a smaller volume",
+                exact_size(size_bytes),
+                exact_size(needed)
             )),
             false => Ok(()),
         }
@@ -438,12 +447,13 @@ impl Plan {
             let sum = needed.entry(file_system).or_default();
             *sum = sum.saturating_add(bytes);
             // Some do not say how large they are.
-            let Ok((size, free)) = space_bytes(&above) else { continue };
-            if size > 0 && free < *sum {
+            let Ok((whole, free)) = space_bytes(&above) else { continue };
+            if whole > 0 && free < *sum {
                 return refused(format!(
-                    "{}: {sum} bytes of room are needed there, and {free} are free; choose another place, a smaller \
-                     volume, or --sparse",
-                    member.place
+                    "{}: {} of room are needed there, and {} are free; choose another place, a smaller volume, or --sparse",
+                    member.place,
+                    size(*sum),
+                    size(free)
                 ));
             }
         }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::error::{DeviceError, Error};
 
+use crate::size_text::exact_size;
 use crate::volume::member::MemberDrive;
 
 /// A drive of which only as much is used, in sectors as large, as of all its like.
@@ -30,11 +31,11 @@ impl MirrorDrive {
     pub(in crate::volume) fn check(found: Geometry, geometry: Geometry) -> Result<(), String> {
         if found.size_bytes < geometry.size_bytes {
             let (found, needed) = (found.size_bytes, geometry.size_bytes);
-            return Err(format!("it has {found} bytes, and {needed} are needed"));
+            return Err(format!("it has {}, and {} are needed", exact_size(found), exact_size(needed)));
         }
         if found.sector_bytes > geometry.sector_bytes {
             let (found, needed) = (found.sector_bytes, geometry.sector_bytes);
-            return Err(format!("it writes {found} bytes at once, and the others {needed}"));
+            return Err(format!("it has sectors of {found} bytes, and the others of {needed}"));
         }
         if geometry.atomic_sectors && !found.atomic_sectors {
             return Err(

@@ -414,7 +414,7 @@ fn watch_over(
         }
         entries[place].why = Some(error.to_string());
         drop(entries);
-        leave_out(DeviceError { doing: "keep a connection", errno: error.errno() });
+        leave_out(DeviceError { doing: "keep its connection", errno: error.errno() });
     });
 }
 
