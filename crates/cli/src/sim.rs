@@ -141,7 +141,7 @@ fn summary(args: &SimArgs, tally: &Tally, seeds: u64, workers: u64, elapsed: Dur
     }
     text + &format!(
         "{} seeds, {} cuts, {} recoveries, {} failures; {} operations, {} commits, {} checkpoints, {} wraps of the log \
-         ({} seeds without); {}{} seeds a minute and processor\n{}",
+         ({} seeds without), {} growths; {}{} seeds a minute and processor\n{}",
         format::count(seeds),
         format::count(outcome.cuts),
         format::count(outcome.recoveries),
@@ -151,6 +151,7 @@ fn summary(args: &SimArgs, tally: &Tally, seeds: u64, workers: u64, elapsed: Dur
         format::count(outcome.checkpoints),
         format::count(outcome.log_wraps),
         format::count(outcome.unwrapped),
+        format::count(outcome.growths),
         short_in_words(args, outcome),
         format::count(per_minute as u64),
         faults_in_words(&tally.outcome)

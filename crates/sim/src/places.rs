@@ -69,6 +69,17 @@ impl Places {
         Extent::new(first, self.on_volume(extent.end() - 1) + 1 - first)
     }
 
+    /// The first of them, as far as a volume of `volume_bytes` has room for whole pages.
+    #[must_use]
+    pub fn within(&self, volume_bytes: u64) -> Self {
+        if volume_bytes >= self.volume_bytes() {
+            return *self;
+        }
+        let has_page = |&page: &usize| (self.page_on_volume(page) + 1) * PAGE_BYTES <= volume_bytes;
+        let pages = (0..self.pages()).take_while(has_page).count();
+        Self { known_bytes: pages as u64 * PAGE_BYTES, ..*self }
+    }
+
     /// Known pages.
     pub fn pages(&self) -> usize {
         self.known_bytes.div_ceil(PAGE_BYTES) as usize
@@ -105,6 +116,16 @@ mod tests {
             for page in 0..places.pages() {
                 assert_eq!(places.known_page(places.page_on_volume(page)), Some(page));
             }
+        }
+    }
+
+    #[test]
+    fn a_smaller_volume_has_the_first_of_what_is_known_where_it_is() {
+        let places = Places::apart(20 * PAGE_BYTES, 3, 509, 511);
+        for pages in 1..=20 {
+            let fewer = Places { known_bytes: pages * PAGE_BYTES, ..places };
+            assert_eq!(places.within(fewer.volume_bytes()), fewer);
+            assert_eq!(places.within(fewer.volume_bytes() + PAGE_BYTES - 1), fewer);
         }
     }
 

@@ -50,6 +50,8 @@ pub struct Outcome {
     pub log_wraps: u64,
     /// Seeds in which it never did.
     pub unwrapped: u64,
+    /// Times that a volume grew.
+    pub growths: u64,
     /// Seeds that ended with less than each should have.
     pub short: u64,
     /// Pages of the table of sums that were read, once others had taken their room.
@@ -71,6 +73,7 @@ impl Outcome {
         self.direct_writes += other.direct_writes;
         self.log_wraps += other.log_wraps;
         self.unwrapped += other.unwrapped;
+        self.growths += other.growths;
         self.short += other.short;
         self.table_reads += other.table_reads;
         self.cached_reads += other.cached_reads;

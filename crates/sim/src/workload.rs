@@ -90,6 +90,11 @@ impl<A: Arena, H: Device, L: Device> Stage<A, H, L> {
         }
     }
 
+    /// Where they work now: on as much of it as the volume has, which may grow.
+    fn places(&self) -> Places {
+        self.habits.places.within(self.volume.size_bytes())
+    }
+
     fn accuse(&self, what: String) {
         self.violation.borrow_mut().get_or_insert(Violation { what });
     }
@@ -111,18 +116,18 @@ impl<A: Arena, H: Device, L: Device> Stage<A, H, L> {
     /// A range within one stripe of the client, and within one piece.
     fn own_extent(&self, client: u64, random: &mut Random, len_max: u64) -> Extent {
         let extent = self.own_stretch(client, random, len_max);
-        let together = self.habits.places.rest_of_piece(extent.offset);
+        let together = self.places().rest_of_piece(extent.offset);
         Extent::new(extent.offset, extent.len.min(together))
     }
 
     /// A range within one stripe of the client.
     fn own_stretch(&self, client: u64, random: &mut Random, len_max: u64) -> Extent {
-        let habits = &self.habits;
-        let stripes = habits.places.known_bytes.div_ceil(habits.stripe_bytes);
+        let (habits, known_bytes) = (&self.habits, self.places().known_bytes);
+        let stripes = known_bytes.div_ceil(habits.stripe_bytes);
         let rows = (stripes - client).div_ceil(habits.clients);
         let stripe = random.below(rows) * habits.clients + client;
         let start = stripe * habits.stripe_bytes;
-        let room = habits.stripe_bytes.min(habits.places.known_bytes - start);
+        let room = habits.stripe_bytes.min(known_bytes - start);
         let len = match random.below(6) {
             0 => 1 + random.below(16),
             1 => 4096,
@@ -145,7 +150,7 @@ impl<A: Arena, H: Device, L: Device> Stage<A, H, L> {
         let fill = if random.chance(0.15) { Fill::Same } else { Fill::Own };
         let atomic = self.habits.atomic_writes && extent.len <= self.habits.atomic_max_bytes;
         let (number, parts) = self.oracle.borrow_mut().issue(&[extent], fill, atomic);
-        self.volume.write(self.habits.places.on_volume(extent.offset), &parts[0], durability).await?;
+        self.volume.write(self.places().on_volume(extent.offset), &parts[0], durability).await?;
         self.acknowledge(number, durability == Durability::Durable);
         Ok(())
     }
@@ -159,7 +164,7 @@ impl<A: Arena, H: Device, L: Device> Stage<A, H, L> {
             }
         }
         let (number, parts) = self.oracle.borrow_mut().issue(&extents, Fill::Own, self.habits.atomic_writes);
-        let places = &self.habits.places;
+        let places = self.places();
         let range = |(extent, bytes): (&Extent, _)| (places.on_volume(extent.offset), bytes);
         let ranges: Vec<(u64, &[u8])> =
             extents.iter().zip(parts.iter().map(|bytes| &bytes[..])).map(range).collect();
@@ -172,7 +177,7 @@ impl<A: Arena, H: Device, L: Device> Stage<A, H, L> {
         // What lies between two pieces is zero anyway.
         let extent = self.own_stretch(client, random, self.habits.stripe_bytes);
         let durability = if random.coin() { Durability::Durable } else { Durability::Buffered };
-        let span = self.habits.places.span(extent);
+        let span = self.places().span(extent);
         let atomic = self.habits.atomic_writes && span.len <= self.habits.atomic_max_bytes;
         let (number, _) = self.oracle.borrow_mut().issue(&[extent], Fill::Zero, atomic);
         self.volume.write_zeroes(span, durability).await?;
@@ -187,10 +192,10 @@ impl<A: Arena, H: Device, L: Device> Stage<A, H, L> {
     }
 
     async fn flush(&self, random: &mut Random) -> Result<(), Error> {
-        let size = self.habits.places.known_bytes;
+        let size = self.places().known_bytes;
         let offset = random.below(size);
         let extent = Extent::new(offset, 1 + random.below((size - offset).min(20_000)));
-        let parts: Vec<Extent> = self.habits.places.parts(extent).collect();
+        let parts: Vec<Extent> = self.places().parts(extent).collect();
         self.flush_extent(extent, FlushScope::Ranges(&parts)).await
     }
 
@@ -212,7 +217,7 @@ impl<A: Arena, H: Device, L: Device> Stage<A, H, L> {
     }
 
     async fn flush_whole(&self) -> Result<(), Error> {
-        self.flush_extent(Extent::new(0, self.habits.places.known_bytes), FlushScope::Whole).await
+        self.flush_extent(Extent::new(0, self.places().known_bytes), FlushScope::Whole).await
     }
 
     async fn flush_extent(&self, extent: Extent, scope: FlushScope<'_>) -> Result<(), Error> {
@@ -227,7 +232,7 @@ impl<A: Arena, H: Device, L: Device> Stage<A, H, L> {
     async fn read(&self, client: u64, random: &mut Random) -> Result<(), Error> {
         let extent = self.own_extent(client, random, self.habits.stripe_bytes);
         let mut found = vec![0; extent.len as usize];
-        self.volume.read(self.habits.places.on_volume(extent.offset), &mut found).await?;
+        self.volume.read(self.places().on_volume(extent.offset), &mut found).await?;
         if !self.env.is_stopped() && found != self.oracle.borrow().expected(extent) {
             self.accuse(format!(
                 "a read of {extent:?} by client {client} found other bytes than were written"

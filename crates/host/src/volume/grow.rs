@@ -103,7 +103,7 @@ impl Needed {
         match &*self.drive {
             MemberDrive::File(file) if !file.is_block_device() => {
                 let checked = file.check_room_for(self.to_bytes);
-                checked.map_err(|error| cannot(place, &format!("grow to {needed}"), &error))
+                checked.map_err(|error| cannot(place, &format!("grow to {}", size(self.to_bytes)), &error))
             }
             MemberDrive::File(_) => refused(format!(
                 "{place}: the device has {found}, and {needed} are needed: make it larger first"

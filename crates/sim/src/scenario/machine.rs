@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use evenkeel_engine::device::{Extent, FlushScope};
+use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::layout::Layout;
 use evenkeel_engine::volume::{Volume, check, create};
@@ -12,7 +13,7 @@ use super::{OPERATIONS_MIN, Outcome, Setup};
 use crate::arena::{ArenaBytes, SimArena};
 use crate::cuts::{CutKind, CutPlan, Cuts};
 use crate::drive::{DriveOptions, SimDrive};
-use crate::executor::{Executor, Halt};
+use crate::executor::{Executor, Halt, SimEnv};
 use crate::faults::Faults;
 use crate::image::{Image, SharedImage};
 use crate::latency::Latency;
@@ -40,6 +41,9 @@ pub(super) struct Machine {
     pub(super) last_cut: Option<CutKind>,
     /// How many events a life has, as far as is known: that is only seen once one was lived.
     pub(super) life_events: u64,
+    /// Which of the sizes of [`Setup::sizes`] the volume has, as far as it was told; and which it may have.
+    size: Rc<Cell<usize>>,
+    size_tried: Rc<Cell<usize>>,
     /// Operations that clients have done, those of a life that is cut too.
     pub(super) operations_done: Rc<Cell<u64>>,
     pub(super) outcome: Outcome,
@@ -79,6 +83,53 @@ pub(super) struct Life {
     pub(super) arena: SimArena,
 }
 
+/// Makes a volume grow while its clients work.
+struct Grower {
+    home: SharedImage,
+    sizes: Vec<u64>,
+    size: Rc<Cell<usize>>,
+    tried: Rc<Cell<usize>>,
+    /// How likely each step is.
+    share: f64,
+    into_noise: bool,
+    random: Random,
+}
+
+impl Grower {
+    async fn grow(mut self, stage: &Stage<SimArena, SimDrive, SimDrive>) {
+        while self.size.get() + 1 < self.sizes.len() && self.random.chance(self.share) {
+            let most_ns = 1 << self.random.below(24);
+            stage.env.sleep(self.random.below(most_ns)).await;
+            let next = self.size.get() + 1;
+            let grown = self.grow_to(&stage.volume, self.sizes[next], next).await;
+            match grown {
+                _ if stage.env.is_stopped() => return,
+                Ok(()) => self.size.set(next),
+                Err(error) => {
+                    let what = format!("it does not grow to {} bytes: {error}", self.sizes[next]);
+                    stage.violation.borrow_mut().get_or_insert(Violation { what });
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn grow_to(
+        &mut self,
+        volume: &Volume<SimEnv, SimArena, SimDrive, SimDrive>,
+        size_bytes: u64,
+        number: usize,
+    ) -> Result<(), Error> {
+        let needed = volume.plan_growth(size_bytes)?.home_bytes;
+        if self.home.borrow().geometry().size_bytes < needed {
+            let noise = if self.into_noise { Some(&mut self.random) } else { None };
+            self.home.borrow_mut().enlarge(needed, noise);
+        }
+        self.tried.set(number);
+        volume.grow(size_bytes).await
+    }
+}
+
 impl Machine {
     /// A machine with a new volume on it.
     pub(super) fn new(setup: Setup) -> Result<Self, Violation> {
@@ -97,6 +148,8 @@ impl Machine {
             power_was_cut: true,
             last_cut: None,
             life_events: 400,
+            size: Rc::default(),
+            size_tried: Rc::default(),
             operations_done: Rc::default(),
             outcome: Outcome::default(),
             story: None,
@@ -180,10 +233,26 @@ impl Machine {
         let seen = Rc::clone(&violation);
         let (seeds, habits) = (self.client_seeds(), self.habits(plan));
         let operations_done = Rc::clone(&self.operations_done);
+        let grower = self.grower(plan, work);
+        let (size, size_tried, sizes) = (Rc::clone(&self.size), Rc::clone(&self.size_tried), setup.sizes());
+        let size_before = size.get();
         let lived = life.executor.block_on(async move {
             let volume = Volume::open(env.clone(), arena, home, log, setup.separate_log, setup.open).await?;
             to_count.replace(Some(volume.clone()));
-            let found = read_known(&volume, setup.habits.places).await?;
+            if !env.is_stopped() {
+                let is_size = |&tried: &usize| sizes[tried] == volume.size_bytes();
+                let Some(found) = (size.get()..=size_tried.get()).find(is_size) else {
+                    let (size, expected) = (volume.size_bytes(), &sizes[size.get()..=size_tried.get()]);
+                    return Ok(Err(Violation::of(format!(
+                        "it has {size} bytes, which is none of {expected:?}"
+                    ))));
+                };
+                size.set(found);
+                size_tried.set(found);
+            }
+            // What it does not have yet was never written.
+            let mut found = read_known(&volume, setup.habits.places.within(volume.size_bytes())).await?;
+            found.resize(setup.habits.places.known_bytes as usize, 0);
             if env.is_stopped() {
                 return Ok(Ok(()));
             }
@@ -198,7 +267,8 @@ impl Machine {
             match work {
                 Work::Checkpoint => volume.checkpoint().await?,
                 Work::Close => {
-                    let begun = oracle.borrow().begin_flush(Extent::new(0, setup.habits.places.known_bytes));
+                    let known_bytes = setup.habits.places.within(volume.size_bytes()).known_bytes;
+                    let begun = oracle.borrow().begin_flush(Extent::new(0, known_bytes));
                     volume.flush(FlushScope::Whole).await?;
                     oracle.borrow_mut().end_flush(begun);
                     volume.clone().close().await?;
@@ -214,7 +284,16 @@ impl Machine {
                         forgives: Box::new(|_| false),
                     };
                     let stage = Rc::new(stage);
+                    let growing = Rc::new(Cell::new(true));
+                    let (grown, on) = (Rc::clone(&growing), Rc::clone(&stage));
+                    stage.env.spawn(async move {
+                        grower.grow(&on).await;
+                        grown.set(false);
+                    });
                     run_clients(&stage, &seeds).await;
+                    while growing.get() {
+                        stage.env.sleep(10_000).await;
+                    }
                     let is_over = stage.violation.borrow().is_some() || stage.env.is_stopped();
                     if !is_over {
                         let report = check(&volume).await?;
@@ -235,6 +314,7 @@ impl Machine {
         if judged_now.get() {
             self.power_was_cut = false;
         }
+        self.outcome.growths += (self.size.get() - size_before) as u64;
         if let Some(violation) = violation.borrow_mut().take() {
             return Err(violation);
         }
@@ -248,6 +328,28 @@ impl Machine {
                 lived.map_err(Violation::of)??;
                 Ok(End::Done)
             }
+        }
+    }
+
+    /// Who makes the volume grow in a life; one that is not cut sees it grown to its end.
+    fn grower(&mut self, plan: CutPlan, work: Work) -> Grower {
+        let is_for_sure = plan.at_event.is_none();
+        let grows = self.setup.growths > 0 && work == Work::Clients;
+        let random = if grows { Random::new(self.random.number()) } else { Random::new(0) };
+        Grower {
+            home: self.home.clone(),
+            sizes: self.setup.sizes(),
+            size: Rc::clone(&self.size),
+            tried: Rc::clone(&self.size_tried),
+            share: if !grows {
+                0.0
+            } else if is_for_sure {
+                1.0
+            } else {
+                0.7
+            },
+            into_noise: self.setup.grows_into_noise,
+            random,
         }
     }
 

@@ -48,6 +48,10 @@ pub struct Setup {
     pub failing_discards: Option<FailingDiscards>,
     /// What the drives do wrong after the last life, beyond losing power.
     pub trouble: Trouble,
+    /// How often the volume grows, from the size that it is made with to all of its clients' places.
+    pub growths: u64,
+    /// Whether what its home drive grows by holds what somebody left there.
+    pub grows_into_noise: bool,
 }
 
 impl Setup {
@@ -103,6 +107,8 @@ impl Setup {
             has_network: Random::new(seed ^ 0x6e62).chance(0.25),
             failing_discards: FailingDiscards::draw(&mut Random::new(seed ^ 0xd15c)),
             trouble: Trouble::draw(&mut random),
+            growths: 0,
+            grows_into_noise: false,
         };
         // From a stream of their own, so that all other seeds are what they would be without these.
         let mut rare = Random::new(seed ^ 0x4c61);
@@ -111,7 +117,39 @@ impl Setup {
             6..14 => setup.even_records(&mut rare),
             _ => {}
         }
+        let mut growing = Random::new(seed ^ 0x6707);
+        if growing.chance(0.2) {
+            setup.begin_small(&mut growing);
+        }
         setup
+    }
+
+    /// A volume with some of its clients' places, and a stripe for each client, which gets the others as it grows.
+    fn begin_small(&mut self, random: &mut Random) {
+        let habits = &self.habits;
+        let (least, all) =
+            (habits.stripe_bytes * (habits.clients - 1) / PAGE_BYTES + 1, habits.places.pages() as u64);
+        if least >= all {
+            return;
+        }
+        let pages = least + random.below(all - least);
+        self.growths = (1 + random.below(3)).min(all - pages);
+        self.grows_into_noise = random.coin();
+        self.create.size_bytes = self.size_with(pages);
+    }
+
+    /// Bytes of a volume with so many of the known pages.
+    fn size_with(&self, known_pages: u64) -> u64 {
+        (self.habits.places.page_on_volume(known_pages as usize - 1) + 1) * PAGE_BYTES
+    }
+
+    /// The sizes that the volume has, one after the other.
+    pub fn sizes(&self) -> Vec<u64> {
+        let places = self.habits.places;
+        let (first, all) = (places.within(self.create.size_bytes).pages() as u64, places.pages() as u64);
+        let between =
+            (1..=self.growths).map(|growth| self.size_with(first + (all - first) * growth / self.growths));
+        std::iter::once(self.create.size_bytes).chain(between).collect()
     }
 
     /// Lanes far apart: commits of one write each, and flushes that want some of what waits for another one, but sooner.

@@ -131,7 +131,7 @@ impl Machine {
                 let page = self.random.index(self.pages());
                 rules.harmed[page] = true;
                 let on_volume = self.setup.habits.places.page_on_volume(page);
-                let place = Extent::new(extent.offset + on_volume * PAGE_BYTES, PAGE_BYTES);
+                let place = Extent::new(self.layout().page_offset(on_volume), PAGE_BYTES);
                 self.damage(&home, place, damage);
             }
         } else {

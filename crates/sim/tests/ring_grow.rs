@@ -1,0 +1,163 @@
+//! A mirror that grows: with all of its members or not at all, and at any cut with its old size or the new one,
+//! whichever member and log device are lost with it.
+
+mod ring_machine;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use evenkeel_engine::device::{Device, Durability};
+use evenkeel_engine::env::Env;
+use evenkeel_engine::error::Error;
+use evenkeel_engine::ring::Standing;
+use evenkeel_engine::volume::{Mending, check};
+use evenkeel_sim::cuts::{CutKind, CutPlan};
+use evenkeel_sim::image::SharedImage;
+use evenkeel_sim::random::Random;
+use ring_machine::{Machine, PAGE, Plan, RingVolume, filled, size_of, whole};
+
+const PAGES: u64 = 64;
+
+fn make_room(volume: &RingVolume, plan: &Plan, members: &[SharedImage], size_bytes: u64) {
+    let needed = volume.plan_growth(size_bytes).unwrap().home_bytes + plan.data_offset();
+    for (place, member) in members.iter().enumerate() {
+        if member.borrow().geometry().size_bytes < needed {
+            member.borrow_mut().enlarge(needed, Some(&mut Random::new(place as u64)));
+        }
+    }
+}
+
+async fn read_all(volume: &RingVolume) -> Vec<u8> {
+    let mut found = vec![0; volume.size_bytes() as usize];
+    volume.read(0, &mut found).await.unwrap();
+    found
+}
+
+/// A life up to a cut, in which it grows between two durable writes; which of the three were acknowledged.
+fn grow_and_cut(machine: &mut Machine, cut: CutPlan, size_bytes: u64) -> (bool, u32) {
+    let (plan, members, done) = (machine.plan, machine.members.clone(), Rc::new(Cell::new(0)));
+    let acknowledged = Rc::clone(&done);
+    let (ended, _) = machine.live(cut, async move |life| {
+        let (volume, ring, _) = life.open().await.unwrap();
+        volume.write(5 * PAGE, &[9; 3000], Durability::Durable).await.unwrap();
+        acknowledged.set(1);
+        make_room(&volume, &plan, &members, size_bytes);
+        volume.grow(size_bytes).await.unwrap();
+        acknowledged.set(2);
+        assert_eq!(size_of(&ring), volume.home_bytes());
+        volume.write(size_bytes - 5000, &[8; 5000], Durability::Durable).await.unwrap();
+        acknowledged.set(3);
+    });
+    machine.power_cut();
+    (ended.is_ok(), done.get())
+}
+
+#[test]
+fn a_cut_with_the_loss_of_any_member_and_log_device_leaves_the_old_size_or_the_new_one() {
+    let size_bytes = 700 * PAGE;
+    for plan in [Plan::mirror(2, 2), Plan::mirror(3, 2), Plan::with_log_on_members(2)] {
+        let mut sizes = [0, 0];
+        for at_event in (0..).step_by(3) {
+            let (mut machine, mut bytes) = filled(plan, 3);
+            let cut = CutPlan { at_event: Some(at_event), kind: CutKind::PowerCut };
+            let (is_over, acknowledged) = grow_and_cut(&mut machine, cut, size_bytes);
+            // A log on the members is whole only with all of them.
+            if plan.logs > 0 {
+                machine.members_gone = vec![at_event as usize / 3 % plan.members];
+                machine.logs_gone = vec![at_event as usize / 7 % plan.logs];
+            }
+            let found = machine.live_whole(async |life| {
+                let (volume, ..) = life.open().await.unwrap();
+                read_all(&volume).await
+            });
+            machine.power_cut();
+            let is_new = found.len() as u64 == size_bytes;
+            assert!(
+                is_new || (found.len() == bytes.len() && acknowledged < 2),
+                "at {at_event}: {}",
+                found.len()
+            );
+            if acknowledged > 0 || found[5 * PAGE as usize] == 9 {
+                bytes[5 * PAGE as usize..][..3000].fill(9);
+            }
+            bytes.resize(found.len(), 0);
+            if acknowledged == 3 || found.ends_with(&[8]) {
+                let at = found.len() - 5000;
+                bytes[at..].fill(8);
+            }
+            assert!(found == bytes, "at {at_event}");
+            sizes[usize::from(is_new)] += 1;
+            (machine.members_gone, machine.logs_gone) = (Vec::new(), Vec::new());
+            finish(&mut machine, size_bytes, bytes);
+            if is_over {
+                break;
+            }
+        }
+        assert!(sizes.iter().all(|&seen| seen > 0), "{sizes:?}");
+    }
+}
+
+/// The same again, once all are there and rebuilt; then each member holds everything.
+fn finish(machine: &mut Machine, size_bytes: u64, mut bytes: Vec<u8>) {
+    let (plan, members) = (machine.plan, machine.members.clone());
+    bytes.resize(size_bytes as usize, 0);
+    machine.live_whole(async |life| {
+        let (volume, ring, _) = life.open().await.unwrap();
+        whole(&ring, &life.env).await;
+        make_room(&volume, &plan, &members, size_bytes);
+        volume.grow(size_bytes).await.unwrap();
+        assert!(read_all(&volume).await == bytes);
+        let report = check(&volume).await.unwrap();
+        assert!(report.is_clean(), "{report:?}");
+        let scrubbed = volume.scrub(Mending::Leave, u64::MAX).await.unwrap();
+        assert_eq!((scrubbed.wrong_copies, scrubbed.damaged_pages.len()), (0, 0));
+        volume.close().await.unwrap();
+    });
+    machine.power_cut();
+}
+
+#[test]
+fn without_a_member_or_the_room_on_one_it_is_refused_and_goes_on_as_it_was() {
+    let plan = Plan::mirror(2, 1);
+    let (mut machine, bytes) = filled(plan, 5);
+    let members = machine.members.clone();
+    let size_bytes = 2 * PAGES * PAGE;
+    machine.members_gone = vec![1];
+    machine.live_whole(async |life| {
+        let (volume, ..) = life.open().await.unwrap();
+        make_room(&volume, &plan, &members[..1], size_bytes);
+        let refused = volume.grow(size_bytes).await.unwrap_err().to_string();
+        assert!(refused.contains("member 1 does not take part"), "{refused}");
+        volume.write(0, &bytes[..4096], Durability::Durable).await.unwrap();
+        volume.close().await.unwrap();
+    });
+    machine.members_gone = vec![];
+    machine.live_whole(async |life| {
+        let (volume, ring, _) = life.open().await.unwrap();
+        let refused = volume.grow(size_bytes).await.unwrap_err().to_string();
+        assert!(refused.contains("member 1"), "it lacks writes: {refused}");
+        whole(&ring, &life.env).await;
+        let before = size_of(&ring);
+        let refused = volume.grow(size_bytes).await;
+        assert!(
+            matches!(&refused, Err(Error::Unusable(why)) if why.contains("member 1")),
+            "no room: {refused:?}"
+        );
+        assert_eq!((size_of(&ring), volume.size_bytes()), (before, PAGES * PAGE));
+        make_room(&volume, &plan, &members, size_bytes);
+        volume.grow(size_bytes).await.unwrap();
+        assert!(read_all(&volume).await[..bytes.len()] == bytes);
+        // One that takes a member's place has to be as large.
+        ring.leave_out(0, evenkeel_engine::error::DeviceError { doing: "be replaced", errno: 5 });
+        let small = evenkeel_sim::image::Image::shared(evenkeel_engine::device::Geometry {
+            size_bytes: before + plan.data_offset(),
+            ..life.members[0].geometry()
+        });
+        assert!(ring.replace(0, life.another(&small)).await.is_err());
+        ring.replace(0, life.another(&members[0])).await.unwrap();
+        while ring.members()[0].standing != Standing::InSync {
+            life.env.sleep(1_000_000).await;
+        }
+        volume.close().await.unwrap();
+    });
+}
