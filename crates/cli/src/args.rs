@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use evenkeel_host::method::{FileState, Method};
+use evenkeel_measure::probe::like::Program;
 
 use crate::units;
 
@@ -134,6 +135,27 @@ pub(crate) struct ProbeArgs {
     #[arg(long, conflicts_with_all = ["method", "file_state"])]
     pub(crate) matrix: bool,
 
+    /// Measure the commits of this program, as its log makes them, by its own limit
+    #[arg(
+        long,
+        value_enum,
+        value_name = "PROGRAM",
+        conflicts_with_all = ["method", "file_state", "sizes", "writers", "matrix", "min_throughput", "max_latency",
+                              "record_size", "destroy"]
+    )]
+    pub(crate) like: Option<ProgramArg>,
+
+    /// Write for so long, such as 4h: latency over time, stalls, and what the machine did meanwhile. One size [default: 4k, or
+    /// what --like commits]
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = units::seconds_with_unit,
+        conflicts_with_all = ["matrix", "runs", "time", "quick", "precision", "min_throughput", "max_latency", "record_size",
+                              "fail_if_slower"]
+    )]
+    pub(crate) soak: Option<f64>,
+
     /// Stop a size once the 95 % interval of its throughput is this narrow (half its width over the mean),
     /// and go on past --runs, up to 4 times, while it is not
     #[arg(long, value_name = "SHARE", value_parser = units::share)]
@@ -184,7 +206,9 @@ Examples:
   evenkeel probe .                                  which buffer to use on the disk of this folder
   evenkeel probe /var/lib/db --quick                the same in under 20 seconds
   evenkeel probe /mnt/xfs /mnt/ext4                 which of the two is faster, in alternating runs
+  evenkeel probe . --soak 4h                        latency over hours, and what stalls it
   evenkeel probe . --sessions 6 --every 10m         how far one session lies from another
+  evenkeel probe /var/lib/etcd --like etcd          commits per second, and whether etcd calls it fast enough
   evenkeel probe . --matrix                         which method, and a new or a recycled log
   evenkeel probe . --min-throughput 200MB/s         the smallest buffer that reaches it
   evenkeel probe . --max-latency 2ms --percentile 99
@@ -192,7 +216,7 @@ Examples:
   evenkeel probe /dev/sdx --destroy /dev/sdx --dry-run
                                                     what would be overwritten
 
-Exit status: 0 done, 1 no buffer meets the goals or --fail-if-slower strikes, 2 wrong usage or an unusable path, 130
+Exit status: 0 done, 1 no buffer meets the goals, --like fails or --fail-if-slower strikes, 2 wrong usage or an unusable path, 130
 interrupted.";
 
 /// Say whether probes of different times differ, size by size
@@ -407,6 +431,33 @@ impl From<MethodArg> for Method {
             MethodArg::Dsync => Self::Dsync,
             MethodArg::Fdatasync => Self::Fdatasync,
             MethodArg::Fsync => Self::Fsync,
+        }
+    }
+}
+
+/// [`Program`] with its help.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum ProgramArg {
+    /// Batches of 2,300 bytes, fdatasync; p99 below 10 ms
+    Etcd,
+    /// Blocks of 8 KiB over a recycled segment, fdatasync
+    Postgres,
+    /// A frame of 4,120 bytes over a recycled WAL, fdatasync
+    Sqlite,
+    /// Batches of 16 KiB appended, fsync with each
+    Kafka,
+    /// Entries of 1 KiB into an allocated segment, fsync
+    Raft,
+}
+
+impl From<ProgramArg> for Program {
+    fn from(arg: ProgramArg) -> Self {
+        match arg {
+            ProgramArg::Etcd => Self::Etcd,
+            ProgramArg::Postgres => Self::Postgres,
+            ProgramArg::Sqlite => Self::Sqlite,
+            ProgramArg::Kafka => Self::Kafka,
+            ProgramArg::Raft => Self::Raft,
         }
     }
 }

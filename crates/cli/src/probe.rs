@@ -1,5 +1,6 @@
 //! `evenkeel probe`.
 
+mod soak;
 mod text;
 mod together;
 
@@ -12,6 +13,7 @@ use evenkeel_host::durable_file::{is_block_device, size_bytes};
 use evenkeel_host::interrupt::Interrupt;
 use evenkeel_host::method::{FileState, Method};
 use evenkeel_host::stack::StackProbe;
+use evenkeel_measure::probe::like::Enough;
 use evenkeel_measure::probe::report::ProbeReport;
 use evenkeel_measure::probe::settings::{
     Combination, DEFAULT_RUNS, DEFAULT_SIZES, Goals, LatencyBound, Records, Settings,
@@ -45,8 +47,12 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<(), Failure> {
     if args.fail_if_slower.is_some() {
         return Err(Failure::about(path, "--fail-if-slower compares: name two paths or more"));
     }
+    let settings = if args.soak.is_some() { soak::settings(args, settings)? } else { settings };
     if args.dry_run {
         return dry_run(&place, &settings);
+    }
+    if let Some(time_s) = args.soak {
+        return soak::run(args, place, &settings, time_s);
     }
     let outputs = Outputs::choose("probe", args.out.as_deref(), args.force)?;
     let interrupt = listen()?;
@@ -67,6 +73,9 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<(), Failure> {
         let (record, chosen) = (format::bytes(record_bytes), format::bytes(chosen));
         say(&format!("A record of {record} does not fit in a buffer of {chosen}.\n"))?;
     }
+    if let Some(like) = report.like.as_ref().filter(|like| like.verdict == Some(Enough::Fail)) {
+        return Err(Failure::No(like.sentence()));
+    }
     match &report.recommendation {
         Some(recommendation) if recommendation.buffer_bytes.is_none() => {
             Err(Failure::No(recommendation.reason.clone()))
@@ -81,8 +90,13 @@ fn listen() -> Result<Interrupt, Failure> {
 
 /// The report with the machine and the command that made it.
 fn signed(report: ProbeReport) -> ProbeReport {
-    let words: Vec<String> = std::env::args().collect();
-    ProbeReport { host: Some(Machine::this().name), command: Some(words.join(" ")), ..report }
+    ProbeReport { host: Some(Machine::this().name), command: Some(command_line()), ..report }
+}
+
+/// The command as it was typed, as far as the shell left it so.
+fn command_line() -> String {
+    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    words.join(" ")
 }
 
 fn choose_place(args: &ProbeArgs, path: &Path) -> Result<Place, Failure> {
@@ -168,12 +182,20 @@ fn settings(args: &ProbeArgs, place: &Place) -> Result<Settings, Failure> {
         (false, false) => None,
     };
     let few_runs = args.quick || args.matrix;
+    let runs = args.runs.unwrap_or(if few_runs { FEWER_RUNS } else { DEFAULT_RUNS });
+    let time_budget_s = args.time.or(default_time_s);
+    if let Some(program) = args.like {
+        let seed = args.seed.unwrap_or_else(clock_seed);
+        let (sessions, every_s, quick, precision) = (args.sessions, args.every, args.quick, args.precision);
+        let as_asked = Settings::like(program.into());
+        return Ok(Settings { runs, time_budget_s, seed, sessions, every_s, quick, precision, ..as_asked });
+    }
     Ok(Settings {
         buffer_sizes: args.sizes.clone().map_or_else(default_sizes, |sizes| sizes.0),
         combinations,
-        runs: args.runs.unwrap_or(if few_runs { FEWER_RUNS } else { DEFAULT_RUNS }),
+        runs,
         writers: args.writers,
-        time_budget_s: args.time.or(default_time_s),
+        time_budget_s,
         precision: args.precision,
         seed: args.seed.unwrap_or_else(clock_seed),
         quick: args.quick,
@@ -192,6 +214,7 @@ fn settings(args: &ProbeArgs, place: &Place) -> Result<Settings, Failure> {
             .map(|record_bytes| Records { record_bytes, arrival_rate_per_s: args.arrival_rate }),
         sessions: args.sessions,
         every_s: args.every,
+        like: None,
     })
 }
 

@@ -30,6 +30,7 @@ impl Observer for ProbeProgress {
             Stage::Rounds => "measuring",
             Stage::Repeats => "repeating",
             Stage::Pause => "waiting",
+            Stage::Soak => "soaking",
         });
         self.bar.set_length(u64::from(progress.expected));
         self.bar.set_position(u64::from(progress.done));

@@ -97,3 +97,44 @@ fn a_quick_look_says_so_and_takes_fewer_runs() {
     assert_eq!((&report["quick"], &report["runs"]), (&true.into(), &10.into()));
     says(&scene.text("probe.html"), &["This was a quick look"]);
 }
+
+#[test]
+fn the_commits_of_each_program_are_measured_as_it_makes_them() {
+    let scene = Scene::new();
+    for (program, method, state, bytes) in [
+        ("etcd", "fdatasync", "allocated", 2300),
+        ("postgres", "fdatasync", "written", 8192),
+        ("sqlite", "fdatasync", "written", 4120),
+        ("kafka", "fsync", "fresh", 16384),
+        ("raft", "fsync", "allocated", 1040),
+    ] {
+        let ran = scene.run(&format!("probe data --like {program} --runs 6 --time 3s --out out --force"));
+        // A disk of a machine that builds may be too slow for etcd.
+        assert!(ran.code == Some(0) || program == "etcd" && ran.code == Some(1), "{ran:?}");
+        let report = scene.json("out/probe.json");
+        assert_eq!((&report["method"], &report["file_state"]), (&method.into(), &state.into()));
+        let like = &report["like"];
+        assert_eq!((&like["program"], &like["commit_bytes"]), (&program.into(), &bytes.into()));
+        assert_eq!(like["verdict"].is_null(), program != "etcd");
+        says(&ran.stdout, &["commits/s, p50 ", "\nFrom: "]);
+    }
+    says(&scene.misused("probe data --like etcd --sizes 4k"), &["--sizes", "--like"]);
+    assert!(scene.names("data").is_empty());
+}
+
+#[test]
+fn a_soak_keeps_every_write_and_leaves_nothing_behind() {
+    let scene = Scene::new();
+    let ran = scene.done("probe data --soak 2s --out out");
+    says(&ran.stdout, &["writes of 4 KiB in ", "took 10 times the median", "Wrote out/soak.json"]);
+    let report = scene.json("out/soak.json");
+    assert_eq!(report["schema"], "evenkeel.soak/1");
+    let windows = list(&report, "windows");
+    let writes: u64 = windows.iter().map(|window| window["writes"].as_u64().unwrap()).sum();
+    let in_histogram: u64 = list(&report, "histogram").iter().map(|step| step[1].as_u64().unwrap()).sum();
+    assert_eq!((report["writes"].as_u64().unwrap(), in_histogram), (writes, writes));
+    assert_eq!(scene.text("out/soak.csv").lines().count(), 1 + windows.len());
+    says(&scene.text("out/soak.html"), &["writes took 10 times the median", "<svg class=\"chart\""]);
+    assert!(scene.names("data").is_empty());
+    says(&scene.refused("probe data --soak 2s --sizes 4k,8k"), &["one size"]);
+}

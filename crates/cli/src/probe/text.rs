@@ -71,6 +71,9 @@ pub(crate) fn report_text(report: &ProbeReport, wide: bool) -> String {
                      your own (--min-throughput, --max-latency) serves better.\n";
         }
     }
+    if let Some(like) = &report.like {
+        text += &format!("\n{}\nFrom: {}.\n", format::sentence(&like.sentence()), like.source);
+    }
     if let Some(batching) = &report.batching {
         text += &format!("{}\n", batching_lines(batching));
     }

@@ -18,8 +18,12 @@ use crate::stdout::say;
 
 /// Measures all paths, compares the first with each other, writes pairs.json, pairs.csv and pairs.html.
 pub(super) fn run(args: &ProbeArgs) -> Result<(), Failure> {
-    let only_alone =
-        [("--destroy", args.destroy.is_some()), ("--new-file", args.new_file), ("--matrix", args.matrix)];
+    let only_alone = [
+        ("--destroy", args.destroy.is_some()),
+        ("--new-file", args.new_file),
+        ("--matrix", args.matrix),
+        ("--soak", args.soak.is_some()),
+    ];
     if let Some((flag, _)) = only_alone.iter().find(|(_, given)| *given) {
         return Err(Failure::Unusable(format!("{flag} is for a single PATH; name one, or leave it out")));
     }

@@ -31,7 +31,7 @@ pub(super) fn mark(points: &mut [PointRuns]) {
     }
 }
 
-fn judge(run: &Run, usual_written: Option<f64>) -> Option<String> {
+pub(super) fn judge(run: &Run, usual_written: Option<f64>) -> Option<String> {
     let cpu = &run.observation.cpu;
     let mut found = Vec::new();
     if cpu.steal_s > TICKS_S.min(cpu.all_s) && cpu.steal_s > STEAL_SHARE * cpu.all_s {

@@ -24,11 +24,13 @@ pub mod budget;
 mod disturbance;
 mod group_commit;
 mod host_target;
+pub mod like;
 mod matrix;
 mod recommend;
 pub mod report;
 mod session;
 pub mod settings;
+pub mod soak;
 pub mod target;
 pub mod timed_loop;
 mod warnings;
@@ -132,7 +134,9 @@ fn conclude(
         .filter(|point| point.combination == combination && point.runs.is_empty())
         .map(|point| point.buffer_bytes)
         .collect();
-    let recommendation = recommend::recommend(compared, settings, &unmeasured);
+    let like = settings.like.zip(points.first()).map(|(program, point)| program.judge(point));
+    let recommendation =
+        recommend::recommend(compared, settings, &unmeasured).filter(|_| settings.like.is_none());
     let batching = recommendation
         .as_ref()
         .and_then(|chosen| batching::in_records(settings, chosen, &points, model.as_ref()));
@@ -159,6 +163,7 @@ fn conclude(
         recommendation,
         batching,
         matrix,
+        like,
         warnings,
     }
 }

@@ -8,6 +8,7 @@ use evenkeel_host::method::{FileState, Method};
 use evenkeel_host::stack::Stack;
 use serde::{Deserialize, Serialize};
 
+use super::like::Like;
 use super::settings::Goals;
 
 /// The value of `schema` in every document of this shape.
@@ -62,6 +63,9 @@ pub struct ProbeReport {
     pub batching: Option<Batching>,
     /// Every method against every file state, where that was asked for.
     pub matrix: Option<Matrix>,
+    /// What the figures mean for a program, where its commits were measured.
+    #[serde(default)]
+    pub like: Option<Like>,
     /// What a reader must know before trusting the figures.
     pub warnings: Vec<Warning>,
 }

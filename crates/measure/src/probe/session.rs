@@ -65,6 +65,8 @@ pub enum Stage {
     Repeats,
     /// Until the next session begins.
     Pause,
+    /// One size for hours: seconds take the place of runs.
+    Soak,
 }
 
 /// Somebody who wants to know where a probe stands.

@@ -4,6 +4,7 @@ use evenkeel_host::method::{FileState, Method};
 use serde::{Deserialize, Serialize};
 
 use super::budget::FirstToGo;
+use super::like::Program;
 
 /// Bytes written in one run at one buffer size, as in the paper.
 pub const RUN_BYTES: u64 = 16 << 20;
@@ -106,9 +107,22 @@ pub struct Settings {
     pub sessions: u32,
     /// From the start of one session to that of the next, in seconds.
     pub every_s: f64,
+    /// The program whose commits these are.
+    pub like: Option<Program>,
 }
 
 impl Settings {
+    /// The commits of a program, in runs as many as the paper's.
+    pub fn like(program: Program) -> Self {
+        let profile = program.profile();
+        Self {
+            buffer_sizes: vec![profile.commit_bytes],
+            writers: profile.writers,
+            like: Some(program),
+            ..Self::paper(profile.combination)
+        }
+    }
+
     /// Which sizes are left out first where the time is short.
     pub fn first_to_go(&self) -> FirstToGo {
         match self.goals.min_throughput_bytes_per_s.is_some() || self.records.is_some() {
@@ -165,6 +179,7 @@ impl Settings {
             records: None,
             sessions: 1,
             every_s: 0.0,
+            like: None,
         }
     }
 }

@@ -9,6 +9,7 @@ mod extras;
 mod gallery;
 mod numbers;
 mod shell;
+mod soak;
 mod study;
 mod words;
 
@@ -16,6 +17,7 @@ use maud::html;
 
 use crate::compare::Comparisons;
 use crate::probe::report::ProbeReport;
+use crate::probe::soak::SoakReport;
 use crate::reproduce::Gallery;
 use crate::study::report::StudyReport;
 
@@ -50,6 +52,11 @@ pub fn probe_page(report: &ProbeReport) -> String {
 /// The page of several probes on shared axes, one colour and marker a stack, with the verdicts on top.
 pub fn comparison_page(reports: &[(String, &ProbeReport)], found: &Comparisons) -> String {
     comparison::page(reports, found)
+}
+
+/// The page of hours of writes.
+pub fn soak_page(report: &SoakReport) -> String {
+    soak::page(report)
 }
 
 /// The page of the papers' figures: every claim in one table, then each figure with its charts.

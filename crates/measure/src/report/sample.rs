@@ -157,6 +157,7 @@ pub(crate) fn following(line: &Line, path: &str) -> ProbeReport {
         }),
         batching: None,
         matrix: None,
+        like: None,
         warnings: Vec::new(),
     }
 }

@@ -26,10 +26,18 @@ pub(super) fn headline(report: &ProbeReport) -> Markup {
                     },
                     (_, Some(size)) => { "Use a buffer of " (format::bytes(size)) },
                     (Some(_), None) => "No measured buffer meets the goals",
+                    (None, None) if report.like.is_some() => {
+                        @if let Some(like) = &report.like { "As " (like.program.name()) " commits" }
+                    },
                     (None, None) => "No buffer is recommended",
                 }
             }
+            @if let Some(like) = &report.like {
+                p.reason { (format::sentence(&like.sentence())) }
+                p.muted { (like.source) "." }
+            }
             @match recommendation {
+                None if report.like.is_some() => {},
                 Some(recommendation) => p.reason { (recommendation.reason) },
                 None => p.reason { "Too little was measured to choose among the buffer sizes." },
             }
