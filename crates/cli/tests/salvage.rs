@@ -12,7 +12,7 @@ use serde_json::Value;
 use support::load::{connect, contents, write};
 use support::root::Mounted;
 use support::served::{Server, Volume, noise};
-use support::{Scene, list, says};
+use support::{Scene, list, says, skip};
 
 const SIZE: usize = 16 << 20;
 const FLAGS: &str = "--size 16m --log-size 16m --buffer 8m";
@@ -275,7 +275,7 @@ fn a_volume_on_a_drive_that_has_become_read_only_is_read() {
     let disk = scene.path("disk");
     let mounted = match Mounted::tmpfs(&disk, "96m") {
         Ok(mounted) => mounted,
-        Err(why) => return println!("skipped: {why}"),
+        Err(why) => return skip("a_volume_on_a_drive_that_has_become_read_only_is_read", &why),
     };
     let _volume = stopped(&scene, FLAGS);
     mounted.make_read_only();

@@ -268,6 +268,8 @@ mod tests {
             turns: 0,
             drain_bytes_per_s,
             rebuild_found: RebuildFound::default(),
+            failed_discards: 0,
+            discards_stopped: None,
         }
     }
 
