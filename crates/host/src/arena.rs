@@ -37,7 +37,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use evenkeel_engine::env::Arena;
-use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
+use rustix::fs::{FallocateFlags, FlockOperation, MemfdFlags, OFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::path_error::PathError;
@@ -180,6 +180,38 @@ impl SharedArena {
 
     fn of_boot(path: &Path, len: usize, boot: &[u8; 36]) -> Result<Self, PathError> {
         Taken::open(path, boot)?.map(path, len, boot)
+    }
+
+    /// A copy of what `seen` holds, or `len` zeros, in memory of this process alone: nobody finds it again, and the arena
+    /// at `path`, if there is one, stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system calls.
+    pub fn copy_in_memory(path: &Path, seen: Option<&Seen>, len: usize) -> Result<Self, PathError> {
+        let failed = |doing| move |error: io::Error| PathError::new(path, doing, error);
+        let len = seen.map_or(len, |seen| seen.len);
+        let total = total_bytes(len)
+            .ok_or_else(|| failed("cannot copy the arena")(io::ErrorKind::InvalidInput.into()))?;
+        let file = rustix::fs::memfd_create("evenkeel-arena", MemfdFlags::CLOEXEC)
+            .map_err(|error| failed("cannot copy the arena")(error.into()))?;
+        let file = File::from(file);
+        file.set_len(total as u64).map_err(failed("cannot copy the arena"))?;
+        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: a new mapping at a place that the kernel chooses, over a file that is as long as that.
+        let start = unsafe { rustix::mm::mmap(std::ptr::null_mut(), total, protection, flags, &file, 0) }
+            .map_err(|error| failed("cannot map the arena")(error.into()))?;
+        let start = NonNull::new(start.cast()).expect("a mapping is not at 0");
+        let copy = Self { start, len, path: path.to_owned(), kept: false, file };
+        let mut piece = vec![0; 1 << 20];
+        for at in (0..seen.map_or(0, |seen| seen.len)).step_by(piece.len()) {
+            let count = piece.len().min(len - at);
+            if let Some(seen) = seen {
+                seen.load(at, &mut piece[..count]);
+                copy.store(at, &piece[..count]);
+            }
+        }
+        Ok(copy)
     }
 
     /// Where it is kept.

@@ -319,13 +319,14 @@ pub(crate) struct StatusArgs {
 
 /// Read all of a volume and compare it with its checksums
 ///
-/// As when it is served, whatever a power cut or a kill left undone is done first. A volume that is being served
-/// is refused.
+/// Nothing is written unless --repair says so: whatever a power cut or a kill left undone is done in memory first. A volume
+/// that is being served is refused.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
 Examples:
   evenkeel check disk
   evenkeel check disk --repair                      mend what redundancy can mend
+  evenkeel check disk --json | jq .damaged
 
 Exit status: 0 nothing is damaged, 1 something is, 2 no volume or one that cannot be opened, 130 interrupted.")]
 pub(crate) struct CheckArgs {
@@ -333,9 +334,14 @@ pub(crate) struct CheckArgs {
     #[arg(value_name = "VOL")]
     pub(crate) volume: PathBuf,
 
-    /// Mend what is damaged from redundancy, where the layout has any
+    /// Mend what is damaged from redundancy, where the layout has any, and take home what a power cut or a kill left to be
+    /// done; without it nothing is written
     #[arg(long)]
     pub(crate) repair: bool,
+
+    /// What was found, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Make a volume larger, also while it is served

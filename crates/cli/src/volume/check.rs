@@ -2,20 +2,33 @@
 
 use evenkeel_engine::options::OpenOptions;
 use evenkeel_engine::ring::{Policy, RingOptions};
-use evenkeel_engine::volume::{CheckReport, SuperblockCopy};
+use evenkeel_engine::volume::{CheckReport, FoundAtRest, SuperblockCopy};
 use evenkeel_host::event_loop::{Backend, Signals, race};
 use evenkeel_host::stop_signals::STOP_SIGNALS;
-use evenkeel_host::volume::{OpenVolume, RunOptions, VolumeError};
+use evenkeel_host::volume::description::Description;
+use evenkeel_host::volume::{OpenVolume, Recovered, RunOptions, VolumeError};
 use evenkeel_measure::report::format;
+use serde_json::json;
 
-use super::check_copies::{Looked, look};
-use super::{event_loop, recovered};
+use super::check_copies::{Copies, Looked, look};
+use super::{event_loop, quoted, recovered};
 use crate::args::CheckArgs;
 use crate::failure::Failure;
 use crate::stdout::{say, shown};
 
 /// Damaged pages that are named.
 const NAMED_MAX: usize = 20;
+
+/// The schema of its document.
+const SCHEMA: &str = "evenkeel.check/1";
+
+/// What was found.
+struct Found {
+    looked: Looked,
+    recovered: Recovered,
+    /// What was damaged before it was opened, in words.
+    at_rest: Vec<String>,
+}
 
 /// Reads all of a volume.
 pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
@@ -25,53 +38,123 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
         .signals(&STOP_SIGNALS)
         .map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))?;
     let found = event_loop.block_on(async {
-        // Nobody else reads meanwhile, who would be spared by turns.
-        let ring =
-            RingOptions { policy: Policy::Mixed, rebuild_bytes_per_s: u64::MAX, ..RingOptions::default() };
-        let opened =
-            OpenVolume::open(&handle, &args.volume, RunOptions { volume: OpenOptions::default(), ring });
+        // Nobody else reads meanwhile, who would be spared by turns. What would be rebuilt in memory is not.
+        let rebuild_bytes_per_s = if args.repair { u64::MAX } else { 1 };
+        let ring = RingOptions { policy: Policy::Mixed, rebuild_bytes_per_s, ..RingOptions::default() };
+        let options = RunOptions { volume: OpenOptions::default(), ring, keeps_writes: !args.repair };
+        let opened = OpenVolume::open(&handle, &args.volume, options);
         let Some(open) = unless_signalled(&signals, opened).await else { return Ok(None) };
         let open = open?;
-        let replayed = open.recovered;
+        let (recovered, at_rest) = (open.recovered, at_rest(&open.at_rest, &open.description()));
         let looked = look(&handle, &open, args.repair);
         let Some(looked) = unless_signalled(&signals, looked).await else {
             open.abandon();
             return Ok(None);
         };
         let looked = looked.map_err(|source| VolumeError::Engine { folder: args.volume.clone(), source })?;
-        open.close().await?;
-        Ok::<_, VolumeError>(Some((looked, replayed)))
+        if args.repair {
+            open.close().await?;
+        }
+        Ok::<_, VolumeError>(Some(Found { looked, recovered, at_rest }))
     })?;
-    let Some((Looked { report, copies }, replayed)) = found else {
+    let Some(found) = found else {
         return Err(Failure::Stopped("interrupted; it was not read to its end".to_owned()));
     };
-    say(&recovered(replayed))?;
-    say(&format!(
-        "{}: {} pages checked, {} without contents, {} damaged\n",
-        shown(args.volume.display()),
-        format::count(report.pages_checked),
-        format::count(report.pages_empty),
-        format::count(report.damaged_pages.len() as u64)
-    ))?;
-    say(&format!(
-        "  and {} copies of the superblock, {} roots, {} pages of sums, {} records of the log, {} damaged\n",
-        report.superblocks_checked,
-        report.roots_checked,
-        format::count(report.table_pages_checked),
-        format::count(report.log_records_checked),
-        format::count(foundations(&report).len() as u64)
-    ))?;
-    if let Some(copies) = &copies {
-        say(&copies.text())?;
-    }
+    say(&if args.json { json(args, &found) } else { text(args, &found) })?;
+    let Found { looked: Looked { report, copies }, at_rest, .. } = found;
     if !report.is_clean() {
-        say(&named(&report))?;
         return Err(Failure::No(verdict(args, &report, copies.is_some())));
+    }
+    if !at_rest.is_empty() && !args.repair {
+        let (shown, vol) = (args.volume.display(), quoted(&args.volume));
+        return Err(Failure::No(format!(
+            "{shown}: damaged, but for its pages; write that anew: evenkeel check {vol} --repair, and look after the drive"
+        )));
     }
     match copies {
         Some(copies) => copies.verdict(args),
         None => Ok(()),
     }
+}
+
+fn text(args: &CheckArgs, found: &Found) -> String {
+    let Found { looked: Looked { report, copies }, recovered: replayed, at_rest } = found;
+    let mut text = recovered(*replayed);
+    if !args.repair {
+        text = text.replacen("recovered:", "recovered in memory, and not written:", 1);
+    }
+    let damaged = foundations(report).len() + if args.repair { 0 } else { at_rest.len() };
+    text.push_str(&format!(
+        "{}: {} pages checked, {} without contents, {} damaged\n",
+        shown(args.volume.display()),
+        format::count(report.pages_checked),
+        format::count(report.pages_empty),
+        format::count(report.damaged_pages.len() as u64)
+    ));
+    text.push_str(&format!(
+        "  and {} copies of the superblock, {} roots, {} pages of sums, {} records of the log, {} damaged\n",
+        report.superblocks_checked,
+        report.roots_checked,
+        format::count(report.table_pages_checked),
+        format::count(report.log_records_checked),
+        format::count(damaged as u64)
+    ));
+    if let Some(copies) = copies {
+        text.push_str(&copies.text());
+    }
+    let condition = if args.repair { "was damaged, and is written anew" } else { "damaged" };
+    at_rest.iter().for_each(|what| text.push_str(&format!("  {condition}: {}\n", shown(what))));
+    if !report.is_clean() {
+        text.push_str(&named(report));
+    }
+    text
+}
+
+fn json(args: &CheckArgs, found: &Found) -> String {
+    let Found { looked: Looked { report, copies }, recovered, at_rest } = found;
+    let pages = |numbers: &[u64], bytes: u64| -> Vec<_> {
+        let range = |number: &u64| json!({ "offset_bytes": number * bytes, "length_bytes": bytes });
+        numbers.iter().map(range).collect()
+    };
+    let rest: Vec<String> = foundations(report);
+    let left = if args.repair { &[][..] } else { &at_rest[..] };
+    let document = json!({
+        "schema": SCHEMA,
+        "volume": args.volume,
+        "is_clean": report.is_clean() && left.is_empty(),
+        "pages_checked": report.pages_checked,
+        "pages_empty": report.pages_empty,
+        "superblocks_checked": report.superblocks_checked,
+        "roots_checked": report.roots_checked,
+        "table_pages_checked": report.table_pages_checked,
+        "log_records_checked": report.log_records_checked,
+        "damaged": {
+            "pages": pages(&report.damaged_pages, 4096),
+            "unchecked": pages(&report.damaged_table_pages, 512 * 4096),
+            "others": left.iter().chain(&rest).collect::<Vec<_>>(),
+        },
+        "written_anew": if args.repair { &at_rest[..] } else { &[] },
+        "recovered": {
+            "log_records": recovered.records,
+            "writes_from_memory": recovered.writes,
+            "is_written": args.repair,
+        },
+        "copies": copies.as_ref().map(Copies::json),
+        "is_read_only": report.read_only,
+    });
+    format!("{document:#}\n")
+}
+
+/// What was damaged before the opening, each with the member that it is on.
+fn at_rest(found: &FoundAtRest, description: &Description) -> Vec<String> {
+    let home = &description.members[0].place;
+    let log = |number: usize| description.logs.get(number).map_or(home, |log| &log.place);
+    let superblocks = found.damaged_superblocks.iter().map(|(copy, device)| match copy {
+        SuperblockCopy::Home(copy) => format!("copy {copy} of the superblock, on {home}"),
+        SuperblockCopy::Log(copy) => format!("copy {copy} of the superblock, on {}", log(*device)),
+    });
+    let roots = found.damaged_roots.iter().map(|root| format!("root {root} of the table of sums, on {home}"));
+    superblocks.chain(roots).collect()
 }
 
 /// Why the answer is no, and what to do.

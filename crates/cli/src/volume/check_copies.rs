@@ -13,6 +13,8 @@ use evenkeel_host::volume::member::Place;
 use evenkeel_host::volume::mirror::Mirror;
 use evenkeel_measure::report::format;
 
+use serde_json::{Value, json};
+
 use super::quoted;
 use crate::args::CheckArgs;
 use crate::failure::Failure;
@@ -37,6 +39,8 @@ pub(super) struct Copies {
     checked: u64,
     wrong: u64,
     mended: u64,
+    /// Members with wrong copies, and how many.
+    wrong_on: Vec<(String, u64)>,
     lacking: Vec<Lacking>,
 }
 
@@ -76,9 +80,16 @@ pub(super) async fn look(event_loop: &Loop, open: &OpenVolume, repair: bool) -> 
         checked: first.copies_checked,
         wrong: first.wrong_copies,
         mended: first.wrong_copies.saturating_sub(last.wrong_copies),
+        wrong_on: wrong_on(mirror, &first.wrong_by_copy),
         lacking: lacking(mirror),
     };
     Ok(Looked { report, copies: Some(copies) })
+}
+
+fn wrong_on(mirror: &Mirror, wrong: &[u64]) -> Vec<(String, u64)> {
+    let members = mirror.members();
+    let named = members.iter().zip(wrong).filter(|(_, wrong)| **wrong > 0);
+    named.map(|(member, &wrong)| (member.place.to_string(), wrong)).collect()
 }
 
 fn is_rebuilding(mirror: &Mirror) -> bool {
@@ -112,10 +123,26 @@ impl Copies {
             format::count(self.wrong),
             format::count(self.mended)
         );
+        for (place, wrong) in &self.wrong_on {
+            text.push_str(&format!("  wrong on {}: {}\n", shown(place), format::count(*wrong)));
+        }
         for Lacking { place, why, .. } in &self.lacking {
             text.push_str(&format!("  without {}: {}\n", shown(place), shown(why)));
         }
         text
+    }
+
+    /// For programs.
+    pub(super) fn json(&self) -> Value {
+        let wrong = |(place, copies): &(String, u64)| json!({ "path": place, "copies": copies });
+        let lacking = |it: &Lacking| json!({ "path": it.place, "why": it.why, "is_rebuilt": it.is_rebuilt });
+        json!({
+            "checked": self.checked,
+            "wrong": self.wrong,
+            "mended": self.mended,
+            "wrong_on": self.wrong_on.iter().map(wrong).collect::<Vec<_>>(),
+            "missing": self.lacking.iter().map(lacking).collect::<Vec<_>>(),
+        })
     }
 
     /// Whether each copy is right and there.

@@ -45,7 +45,8 @@ pub(crate) fn run(args: &GrowArgs) -> Result<(), Failure> {
 async fn grow(handle: &Loop, locked: LockedVolume, size_bytes: u64) -> Result<Grown, VolumeError> {
     // Nobody else reads meanwhile, who would be spared by turns.
     let ring = RingOptions { policy: Policy::Mixed, ..RingOptions::default() };
-    let open = locked.open(handle, RunOptions { volume: OpenOptions::default(), ring }).await?;
+    let open =
+        locked.open(handle, RunOptions { volume: OpenOptions::default(), ring, keeps_writes: false }).await?;
     let _who_does_not_hear_it_gets_it_all_the_same = say(&recovered(open.recovered));
     let grown = open.grower().grow(size_bytes).await;
     match grown {

@@ -54,7 +54,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     };
     let volume = OpenOptions { journaling, dirty_pages_max, ..OpenOptions::default() }
         .with_pages_max(usize::try_from(cache_bytes / 4096).unwrap_or(usize::MAX));
-    let open = RunOptions { volume, ring: ring_options(&args.mirror) };
+    let open = RunOptions { volume, ring: ring_options(&args.mirror), keeps_writes: false };
     let options = Options {
         nbd,
         access,

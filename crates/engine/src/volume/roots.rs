@@ -102,6 +102,34 @@ async fn read_pieces<H: Device>(
     Ok(sums)
 }
 
+/// Whether a place of the root holds other than the superblock vouches for.
+pub(super) async fn wrong_pieces<H: Device>(
+    device: &H,
+    layout: &Layout,
+    superblock: &Superblock,
+    slot: u8,
+) -> bool {
+    let zone = layout.roots[usize::from(slot)];
+    let root_pages = (zone.len / PAGE_BYTES) as usize;
+    let (piece_pages, mut whole) = (piece_pages(root_pages), WholeSum::default());
+    for run in runs_of(root_pages) {
+        let mut bytes = vec![0; run.len() * PAGE];
+        if device.read(zone.offset + (run.start * PAGE) as u64, &mut bytes).await.is_err() {
+            return true;
+        }
+        whole.take(&bytes);
+        let mut pieces = (run.start / piece_pages..).zip(bytes.chunks(piece_pages * PAGE));
+        let is_wrong = |(piece, bytes): (usize, &[u8])| {
+            let page_sums: Vec<u64> = bytes.chunks_exact(PAGE).map(page_sum).collect();
+            !superblock.root_sums.is_right(piece, &page_sums)
+        };
+        if superblock.whole_root_sum.is_none() && pieces.any(is_wrong) {
+            return true;
+        }
+    }
+    superblock.whole_root_sum.is_some_and(|sum| whole.sum() != sum)
+}
+
 /// Reads `into` from the first of these places, and the first copy there, that `is_right`; false where none is.
 async fn read_from_any<H: Device>(
     device: &H,

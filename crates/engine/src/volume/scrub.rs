@@ -20,6 +20,8 @@ pub struct ScrubReport {
     pub copies_checked: u64,
     /// Those that were not what was written, or could not be read, while another copy was right.
     pub wrong_copies: u64,
+    /// The same, of each copy that the device keeps, by its number.
+    pub wrong_by_copy: Vec<u64>,
     /// Pages of which no copy is what was written.
     pub damaged_pages: Vec<u64>,
     /// Pages of the table of sums of which no copy is. What they speak of could not be checked.
@@ -153,7 +155,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         let device = &*self.home.device;
         let is_right = |bytes: &[u8]| page_sum(bytes) == sum;
         let mut bytes = [0; PAGE];
-        let (mut checked, mut wrong) = (0, 0);
+        let (mut checked, mut wrong) = (0, Vec::new());
         for copy in 0..device.copies() {
             device.copy_at_rest(copy).await;
             if !is_settled() {
@@ -171,19 +173,23 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
                 continue; // gone meanwhile
             }
             checked += 1;
-            wrong += u64::from(read.is_err() || !is_right(&bytes));
+            if read.is_err() || !is_right(&bytes) {
+                wrong.push(copy);
+            }
         }
-        if wrong == 0 {
+        if wrong.is_empty() {
             return false;
         }
-        if wrong < checked {
-            report.wrong_copies += wrong;
+        if wrong.len() < checked {
+            report.wrong_copies += wrong.len() as u64;
+            report.wrong_by_copy.resize(device.copies(), 0);
+            wrong.iter().for_each(|&copy| report.wrong_by_copy[copy] += 1);
             if mending == Mending::Mend {
                 self.mend_settled(offset, is_right, is_settled).await;
             }
         }
-        let there = (0..device.copies()).filter(|&copy| device.has_copy(copy)).count() as u64;
-        wrong == checked && checked >= there
+        let there = (0..device.copies()).filter(|&copy| device.has_copy(copy)).count();
+        wrong.len() == checked && checked >= there
     }
 
     /// Mends what is at `offset` from the first copy that is right, unless somebody writes there meanwhile.

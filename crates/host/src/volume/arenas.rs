@@ -92,6 +92,27 @@ impl Arenas {
         self.open_own(len)
     }
 
+    /// As [`Self::open`], a copy of it in memory: the arena stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub(super) fn open_copy(&self, identity: &Identity, len: usize) -> Result<SharedArena, VolumeError> {
+        let name = self.name();
+        let mut path = self.folders.iter().map(|folder| folder.join(&name)).find(|path| path.exists());
+        if path.is_none() {
+            for other in self.others() {
+                if self.is_ours(&other, identity)? {
+                    path = Some(other);
+                    break;
+                }
+            }
+        }
+        let at = path.clone().unwrap_or_else(|| self.folders[0].join(&name));
+        let seen = path.map(|path| SharedArena::look(&path)).transpose()?.flatten();
+        Ok(SharedArena::copy_in_memory(&at, seen.as_ref(), len)?)
+    }
+
     /// The same, where no other can hold anything of this volume: it was just made durable.
     ///
     /// # Errors
@@ -182,25 +203,33 @@ impl Arenas {
         identity: &Identity,
         len: usize,
     ) -> Result<Option<SharedArena>, VolumeError> {
+        match self.is_ours(path, identity)? {
+            true => Ok(Some(SharedArena::open_at(path, &self.folders(), len)?)),
+            false => Ok(None),
+        }
+    }
+
+    /// Whether the writes of the arena at `path`, made under another name, are this volume's.
+    fn is_ours(&self, path: &Path, identity: &Identity) -> Result<bool, VolumeError> {
         let seen = match SharedArena::look(path) {
             Ok(Some(seen)) => seen,
-            Ok(None) => return Ok(None),
+            Ok(None) => return Ok(false),
             // Another volume was closed meanwhile.
-            Err(error) if error.source.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.source.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(error.into()),
         };
         let note = seen.note();
         let whereabouts = self.whereabouts(&note);
         if matches!(whereabouts, Whereabouts::Elsewhere) && !self.may_be_shared {
-            return Ok(None);
+            return Ok(false);
         }
-        let Some(held) = Holdings::of(&seen) else { return Ok(None) };
+        let Some(held) = Holdings::of(&seen) else { return Ok(false) };
         // Where our home is, it is ours though no write waits in it: it may know of more than the members do.
         if held.writes == 0 && !matches!(whereabouts, Whereabouts::Here) {
-            return Ok(None);
+            return Ok(false);
         }
         let are_of_members = held.are_of(identity.volume, identity.epoch);
-        let is_ours = match whereabouts {
+        Ok(match whereabouts {
             // The engine refuses writes of a later opening than the members know of.
             Whereabouts::Here => !held.are_superseded(identity.volume, identity.epoch),
             Whereabouts::Gone => are_of_members,
@@ -208,8 +237,7 @@ impl Arenas {
                 return Err(cannot_tell(path, &held, &note));
             }
             Whereabouts::Unknown | Whereabouts::Elsewhere => false,
-        };
-        if is_ours { Ok(Some(SharedArena::open_at(path, &self.folders(), len)?)) } else { Ok(None) }
+        })
     }
 
     /// What became of the home that a note speaks of.

@@ -245,7 +245,7 @@ pub(super) fn describe(request: &Request, place: &Place, drive: &MemberDrive) ->
                 inside.unwrap_or_else(|_| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
             (path.into(), Some(drive.durable_way()), !drive.is_block_device())
         }
-        MemberDrive::Nbd(_) => (place.clone(), None, false),
+        _ => (place.clone(), None, false),
     };
     Member {
         place,

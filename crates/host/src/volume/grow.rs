@@ -88,7 +88,7 @@ impl Needed {
     fn of(place: Place, drive: Rc<MemberDrive>, needed_bytes: u64) -> Result<Self, VolumeError> {
         let found = match &*drive {
             MemberDrive::File(file) => file.look_at_size(),
-            MemberDrive::Nbd(_) => Ok(drive.geometry().size_bytes),
+            _ => Ok(drive.geometry().size_bytes),
         };
         let from_bytes = found.map_err(|error| cannot(&place, "find its size", &error))?;
         Ok(Self { place, drive, from_bytes, to_bytes: needed_bytes.max(from_bytes) })
@@ -108,7 +108,7 @@ impl Needed {
             MemberDrive::File(_) => refused(format!(
                 "{place}: the device has {found}, and {needed} are needed: make it larger first"
             )),
-            MemberDrive::Nbd(_) => refused(format!(
+            _ => refused(format!(
                 "{place}: the export has {found}, and {needed} are needed: make it larger first; a volume that is served sees \
                  that once it was stopped and started again"
             )),
@@ -192,7 +192,8 @@ impl LockedVolume {
     pub async fn plan_growth(&self, event_loop: &Loop, size_bytes: u64) -> Result<Grown, VolumeError> {
         check_size(size_bytes)?;
         let (folder, description) = (self.folder(), self.description());
-        let devices = Devices::open(event_loop, folder, &description, super::RingOptions::default()).await?;
+        let options = super::RunOptions::from(evenkeel_engine::options::OpenOptions::default());
+        let devices = Devices::open(event_loop, folder, &description, &options).await?;
         let Devices { home, log, separate_log, below } = &devices;
         let engine_error = |source| super::opening_error(folder, below, source);
         let identity =

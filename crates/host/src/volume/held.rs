@@ -12,7 +12,7 @@ pub(crate) enum Held {
     /// The home member, and a log member or none.
     Single(Vec<(Place, Rc<MemberDrive>)>),
     /// Those of a mirror, whoever is there at the moment.
-    Mirror(Mirror),
+    Mirror(Box<Mirror>),
 }
 
 impl Held {

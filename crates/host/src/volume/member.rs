@@ -23,6 +23,7 @@ use evenkeel_engine::format::ring_head::MEMBERS_MAX;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::description::{FILE_NAME, UNFENCED};
+use super::kept::Kept;
 use crate::drive::{DriveOptions, FileDrive};
 use crate::event_loop::{Loop, race};
 use crate::nbd::client::{ClientError, NbdDrive, check_writes, connect};
@@ -147,6 +148,10 @@ pub enum MemberDrive {
     File(FileDrive),
     /// An export.
     Nbd(NbdDrive<Stream>),
+    /// A file or block device that is only read.
+    KeptFile(Kept<FileDrive>),
+    /// An export that is only read.
+    KeptNbd(Kept<NbdDrive<Stream>>),
 }
 
 /// One opening of a volume, as the servers of its exports know it.
@@ -154,6 +159,8 @@ pub enum MemberDrive {
 pub struct Opening {
     volume: u64,
     number: u64,
+    /// Whether nothing of it is written to any drive.
+    keeps: bool,
 }
 
 /// What a member is opened for.
@@ -161,6 +168,8 @@ pub struct Opening {
 pub enum Purpose {
     /// To be looked at.
     Look,
+    /// To be looked at by who writes too: that is kept in memory.
+    Keep,
     /// To be written to by this writer alone.
     Write {
         /// Who.
@@ -173,7 +182,13 @@ pub enum Purpose {
 impl Opening {
     /// A new one of the volume with this number.
     pub fn new(event_loop: &Loop, volume: u64) -> Self {
-        Self { volume, number: event_loop.random() }
+        Self { volume, number: event_loop.random(), keeps: false }
+    }
+
+    /// The same, with what is written kept in memory where `keeps`.
+    #[must_use]
+    pub fn keeping(self, keeps: bool) -> Self {
+        Self { keeps, ..self }
     }
 
     /// To write to the member at `place`.
@@ -187,7 +202,10 @@ impl Opening {
     }
 
     fn drive(self, number: usize, unfenced: bool) -> Purpose {
-        let Self { volume, number: opening } = self;
+        let Self { volume, number: opening, keeps } = self;
+        if keeps {
+            return Purpose::Keep;
+        }
         Purpose::Write { writer: Writer { volume, opening, drive: number as u32 }, unfenced }
     }
 }
@@ -237,11 +255,18 @@ impl MemberDrive {
         purpose: Purpose,
     ) -> Result<Self, PathError> {
         let uri = match place {
-            Place::Path(path) => return FileDrive::open(event_loop, path, options).map(Self::File),
+            Place::Path(path) => {
+                let read_only = options.read_only || matches!(purpose, Purpose::Keep);
+                let drive = FileDrive::open(event_loop, path, DriveOptions { read_only, ..options })?;
+                return Ok(match purpose {
+                    Purpose::Keep => Self::KeptFile(Kept::over(drive)),
+                    _ => Self::File(drive),
+                });
+            }
             Place::Nbd(uri) => uri,
         };
         let writer = match purpose {
-            Purpose::Look => None,
+            Purpose::Look | Purpose::Keep => None,
             Purpose::Write { writer, .. } => Some(writer),
         };
         let began = Instant::now();
@@ -257,11 +282,14 @@ impl MemberDrive {
         };
         let is_fenced = client.negotiated().is_exclusive;
         let open = match purpose {
-            Purpose::Look => NbdDrive::to_look_at,
+            Purpose::Look | Purpose::Keep => NbdDrive::to_look_at,
             Purpose::Write { .. } => NbdDrive::new,
         };
         let drive = open(client, options.atomic_sectors, options.sector_bytes, uri.as_str());
         let drive = drive.map_err(|error| no_member(place, &error))?;
+        if let Purpose::Keep = purpose {
+            return Ok(Self::KeptNbd(Kept::over(drive)));
+        }
         if let Purpose::Write { unfenced: false, .. } = purpose
             && !is_fenced
         {
@@ -278,7 +306,7 @@ impl MemberDrive {
     /// That it may not.
     pub(super) fn check_writes(&self, place: &Place) -> Result<(), PathError> {
         match self {
-            Self::File(_) => Ok(()),
+            Self::File(_) | Self::KeptFile(_) | Self::KeptNbd(_) => Ok(()),
             Self::Nbd(drive) => check_writes(drive.client()).map_err(|error| no_member(place, &error)),
         }
     }
@@ -286,8 +314,9 @@ impl MemberDrive {
     /// Why it is lost, if it is.
     pub(super) fn failure(&self) -> Option<ClientError> {
         match self {
-            Self::File(_) => None,
+            Self::File(_) | Self::KeptFile(_) => None,
             Self::Nbd(drive) => drive.client().failure(),
+            Self::KeptNbd(drive) => drive.below().client().failure(),
         }
     }
 
@@ -295,7 +324,7 @@ impl MemberDrive {
     pub(super) fn is_removed(&self) -> bool {
         match self {
             Self::File(drive) => drive.is_removed(),
-            Self::Nbd(_) => false,
+            Self::Nbd(_) | Self::KeptFile(_) | Self::KeptNbd(_) => false,
         }
     }
 
@@ -303,7 +332,7 @@ impl MemberDrive {
     pub(super) fn is_still_at_its_place(&self) -> bool {
         match self {
             Self::File(drive) => drive.is_still_at_its_path(),
-            Self::Nbd(_) => true,
+            Self::Nbd(_) | Self::KeptFile(_) | Self::KeptNbd(_) => true,
         }
     }
 }
@@ -328,6 +357,8 @@ impl Device for MemberDrive {
         match self {
             Self::File(drive) => drive.geometry(),
             Self::Nbd(drive) => drive.geometry(),
+            Self::KeptFile(drive) => drive.geometry(),
+            Self::KeptNbd(drive) => drive.geometry(),
         }
     }
 
@@ -335,6 +366,8 @@ impl Device for MemberDrive {
         match self {
             Self::File(drive) => drive.read(offset, into).await,
             Self::Nbd(drive) => drive.read(offset, into).await,
+            Self::KeptFile(drive) => drive.read(offset, into).await,
+            Self::KeptNbd(drive) => drive.read(offset, into).await,
         }
     }
 
@@ -342,6 +375,8 @@ impl Device for MemberDrive {
         match self {
             Self::File(drive) => drive.read_cached(offset, into).await,
             Self::Nbd(drive) => drive.read_cached(offset, into).await,
+            Self::KeptFile(drive) => drive.read_cached(offset, into).await,
+            Self::KeptNbd(drive) => drive.read_cached(offset, into).await,
         }
     }
 
@@ -349,6 +384,8 @@ impl Device for MemberDrive {
         match self {
             Self::File(drive) => drive.try_read_cached(offset, into),
             Self::Nbd(drive) => drive.try_read_cached(offset, into),
+            Self::KeptFile(drive) => drive.try_read_cached(offset, into),
+            Self::KeptNbd(drive) => drive.try_read_cached(offset, into),
         }
     }
 
@@ -356,6 +393,8 @@ impl Device for MemberDrive {
         match self {
             Self::File(drive) => drive.write(offset, bytes, durability).await,
             Self::Nbd(drive) => drive.write(offset, bytes, durability).await,
+            Self::KeptFile(drive) => drive.write(offset, bytes, durability).await,
+            Self::KeptNbd(drive) => drive.write(offset, bytes, durability).await,
         }
     }
 
@@ -368,6 +407,8 @@ impl Device for MemberDrive {
         match self {
             Self::File(drive) => drive.write_parts(offset, parts, durability).await,
             Self::Nbd(drive) => drive.write_parts(offset, parts, durability).await,
+            Self::KeptFile(drive) => drive.write_parts(offset, parts, durability).await,
+            Self::KeptNbd(drive) => drive.write_parts(offset, parts, durability).await,
         }
     }
 
@@ -375,6 +416,8 @@ impl Device for MemberDrive {
         match self {
             Self::File(drive) => drive.flush(scope).await,
             Self::Nbd(drive) => drive.flush(scope).await,
+            Self::KeptFile(drive) => drive.flush(scope).await,
+            Self::KeptNbd(drive) => drive.flush(scope).await,
         }
     }
 
@@ -382,6 +425,8 @@ impl Device for MemberDrive {
         match self {
             Self::File(drive) => drive.enlarge(size_bytes).await,
             Self::Nbd(drive) => drive.enlarge(size_bytes).await,
+            Self::KeptFile(drive) => drive.enlarge(size_bytes).await,
+            Self::KeptNbd(drive) => drive.enlarge(size_bytes).await,
         }
     }
 
@@ -389,6 +434,8 @@ impl Device for MemberDrive {
         match self {
             Self::File(drive) => drive.discard(extent).await,
             Self::Nbd(drive) => drive.discard(extent).await,
+            Self::KeptFile(drive) => drive.discard(extent).await,
+            Self::KeptNbd(drive) => drive.discard(extent).await,
         }
     }
 }
@@ -411,8 +458,12 @@ impl Watch {
         member: &MemberDrive,
         tell: impl FnOnce(ClientError) + 'static,
     ) {
-        let MemberDrive::Nbd(drive) = member else { return };
-        let (broken, ended) = (drive.client().broken(), Rc::clone(&self.0));
+        let client = match member {
+            MemberDrive::Nbd(drive) => drive.client(),
+            MemberDrive::KeptNbd(drive) => drive.below().client(),
+            MemberDrive::File(_) | MemberDrive::KeptFile(_) => return,
+        };
+        let (broken, ended) = (client.broken(), Rc::clone(&self.0));
         event_loop.spawn(async move {
             let breaks = async { Some(broken.await) };
             let over = async {

@@ -24,6 +24,7 @@ pub mod description;
 pub mod devices;
 pub mod grow;
 mod held;
+mod kept;
 mod label;
 pub mod member;
 pub mod mirror;
@@ -41,7 +42,7 @@ use evenkeel_engine::error::Error;
 use evenkeel_engine::format::PAGE_BYTES;
 use evenkeel_engine::options::OpenOptions;
 use evenkeel_engine::ring::RingOptions;
-use evenkeel_engine::volume::{Identity, Volume, arena_bytes_min, identify};
+use evenkeel_engine::volume::{FoundAtRest, Identity, Volume, arena_bytes_min, identify, look};
 
 use crate::arena::SharedArena;
 use crate::event_loop::Loop;
@@ -70,11 +71,14 @@ pub struct RunOptions {
     pub volume: OpenOptions,
     /// A mirror's members.
     pub ring: RingOptions,
+    /// Whether everything that is written is kept in memory: nothing of the volume changes, and nobody is to use it but
+    /// to look at it.
+    pub keeps_writes: bool,
 }
 
 impl From<OpenOptions> for RunOptions {
     fn from(volume: OpenOptions) -> Self {
-        Self { volume, ring: RingOptions::default() }
+        Self { volume, ring: RingOptions::default(), keeps_writes: false }
     }
 }
 
@@ -143,8 +147,11 @@ pub struct OpenVolume {
     pub volume: LocalVolume,
     /// What a cut or a kill had left to be done.
     pub recovered: Recovered,
+    /// What of its superblocks and roots was damaged before it was opened: the opening writes them anew.
+    pub at_rest: FoundAtRest,
     described: Rc<Described>,
-    arena_path: PathBuf,
+    /// Where that is, unless nothing of the volume changes.
+    arena_path: Option<PathBuf>,
     below: Rc<Below>,
     /// Of whoever makes it larger.
     growing: Rc<Turn>,
@@ -171,10 +178,11 @@ impl Devices {
         event_loop: &Loop,
         folder: &Path,
         description: &Description,
-        ring: RingOptions,
+        options: &RunOptions,
     ) -> Result<Self, VolumeError> {
+        let opening = Opening::new(event_loop, description.id.0).keeping(options.keeps_writes);
         if description.layout == LayoutKind::Mirror {
-            let mirror = Mirror::open(event_loop, folder, description, ring).await?;
+            let mirror = Mirror::open(event_loop, folder, description, options.ring, opening).await?;
             return Ok(Self {
                 home: Rc::new(Either::Other(Rc::new(mirror.ring.clone()))),
                 log: Rc::new(Either::Other(Rc::new(mirror.logs.clone()))),
@@ -183,7 +191,6 @@ impl Devices {
             });
         }
         let mut members = Vec::new();
-        let opening = Opening::new(event_loop, description.id.0);
         for (number, member) in description.members.iter().chain(&description.logs).enumerate() {
             let (place, purpose) = (member.place.within(folder), opening.member(number, member.unfenced));
             let drive = MemberDrive::open(event_loop, &place, member.options(), purpose).await?;
@@ -289,12 +296,13 @@ impl LockedVolume {
         let described = Rc::new(self.0);
         let (folder, description) = (described.folder(), described.description());
         check_buffer(folder, &description)?;
-        let devices = Devices::open(event_loop, folder, &description, options.ring).await?;
+        let devices = Devices::open(event_loop, folder, &description, &options).await?;
         let Devices { home, log, separate_log, below } = devices;
         let engine_error = |source| opening_error(folder, &below, source);
         let identity = identify(&*home, &*log, separate_log).await.map_err(engine_error)?;
         check_made_so(folder, &description, &identity)?;
         may(&below, &identity).await?;
+        let at_rest = look(&*home, &*log, separate_log).await.map_err(engine_error)?;
         let len = usize::try_from(description.buffer_bytes).unwrap_or(usize::MAX);
         let arenas = Arenas::of(folder, &description);
         let open = async |arena: SharedArena| {
@@ -305,6 +313,13 @@ impl LockedVolume {
             opened.map_err(|source| foreign_writes(&at, &source).unwrap_or_else(|| engine_error(source)))
         };
 
+        if options.keeps_writes {
+            let volume = open(arenas.open_copy(&identity, len)?).await?;
+            let counters = volume.counters();
+            let recovered = Recovered { records: counters.replayed_records, writes: counters.replayed_units };
+            let (below, growing, arena_path) = (Rc::new(below), Rc::default(), None);
+            return Ok(OpenVolume { volume, recovered, at_rest, described, arena_path, below, growing });
+        }
         let arena = arenas.open(&identity, len)?;
         let (made, found_bytes) = (NewArena::of(&arena), arena.len());
         let found_at = arena.path().to_owned();
@@ -337,7 +352,8 @@ impl LockedVolume {
             let _it_may_stay_behind = described.catch_up(identity.size_bytes, identity.home_bytes);
         }
         let (below, growing) = (Rc::new(below), Rc::default());
-        Ok(OpenVolume { volume, recovered, described, arena_path, below, growing })
+        let arena_path = Some(arena_path);
+        Ok(OpenVolume { volume, recovered, at_rest, described, arena_path, below, growing })
     }
 }
 
@@ -377,20 +393,20 @@ impl OpenVolume {
     pub(crate) fn held(&self) -> Held {
         match &*self.below {
             Below::Single(members, _) => Held::Single(members.0.clone()),
-            Below::Mirror(mirror) => Held::Mirror(mirror.clone()),
+            Below::Mirror(mirror) => Held::Mirror(Box::new(mirror.clone())),
         }
     }
 
     /// Where its acknowledged writes survive a kill.
-    pub fn arena_path(&self) -> &Path {
-        &self.arena_path
+    pub fn arena_path(&self) -> Option<&Path> {
+        self.arena_path.as_deref()
     }
 
     /// Gives it up before anyone has written to it. What a killed process left stays in the arena; where nothing is in it,
     /// it goes.
     pub fn abandon(self) {
-        if self.volume.occupancy().buffer_used_bytes == 0 {
-            let _an_empty_arena_may_stay = std::fs::remove_file(&self.arena_path);
+        if let Some(path) = self.arena_path.filter(|_| self.volume.occupancy().buffer_used_bytes == 0) {
+            let _an_empty_arena_may_stay = std::fs::remove_file(path);
         }
     }
 
@@ -414,7 +430,9 @@ impl OpenVolume {
             };
             VolumeError::Engine { folder, source }
         })?;
-        let _an_empty_arena_may_stay = std::fs::remove_file(&self.arena_path);
+        if let Some(path) = self.arena_path {
+            let _an_empty_arena_may_stay = std::fs::remove_file(path);
+        }
         Ok(())
     }
 }

@@ -345,7 +345,7 @@ impl Wish {
                 New::Planned(Planned { request, member: planned, geometry, found: Some(found) }.into())
             }
             // Whoever puts it there is the first to write to it.
-            MemberDrive::Nbd(_) => New::Ready(found),
+            _ => New::Ready(found),
         };
         Ok(prepared(new, true))
     }
@@ -612,7 +612,7 @@ pub async fn replace_unserved(
         Slot::Log(_) => 0,
     };
     let ring = RingOptions { policy: Policy::Mixed, given_up, ..RingOptions::default() };
-    let options = RunOptions { volume: OpenOptions::default(), ring };
+    let options = RunOptions { volume: OpenOptions::default(), ring, keeps_writes: false };
     let no_mirror = || VolumeError::Refused(format!("{}: it is no mirror", folder.display()));
     let may = async |below: &Below, identity: &Identity| match below {
         Below::Mirror(mirror) => prepared.check(folder, &description, mirror, identity).await,

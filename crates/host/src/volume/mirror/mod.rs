@@ -104,10 +104,10 @@ impl Mirror {
         folder: &Path,
         description: &Description,
         options: RingOptions,
+        opening: Opening,
     ) -> Result<Self, VolumeError> {
         let options = RingOptions { log_bytes: description.region_bytes(), ..options };
         let limit_ns = options.answer_max_ns;
-        let opening = Opening::new(event_loop, description.id.0);
         let all = async |members: &[Member], geometry: Geometry, purpose: &dyn Fn(usize, bool) -> Purpose| {
             open_all(event_loop, folder, members, geometry, limit_ns, purpose).await
         };
