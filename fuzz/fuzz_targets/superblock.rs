@@ -2,7 +2,7 @@
 #![no_main]
 
 use evenkeel_engine::format::PAGE;
-use evenkeel_engine::format::layout::{HOME_COPIES, Layout};
+use evenkeel_engine::format::layout::HOME_COPIES;
 use evenkeel_engine::format::superblock::Superblock;
 use evenkeel_fuzz::{Choices, seal_superblock};
 use libfuzzer_sys::fuzz_target;
@@ -13,7 +13,7 @@ fuzz_target!(|data: &[u8]| {
     let mut page = if shape & 1 == 0 {
         choices.rest().to_vec()
     } else {
-        let fields: Vec<u8> = (0..18).flat_map(|_| choices.word().to_le_bytes()).collect();
+        let fields: Vec<u8> = (0..56).flat_map(|_| choices.word().to_le_bytes()).collect();
         let mut page = vec![0; PAGE];
         page[..fields.len()].copy_from_slice(&fields);
         page
@@ -24,12 +24,10 @@ fuzz_target!(|data: &[u8]| {
     let Some(found) = Superblock::decode(&page) else { return };
     assert_eq!(Superblock::decode(&found.encode()), Some(found));
 
-    let Some(layout) = Layout::plan(found.pages, found.home_bytes, found.log_bytes, found.separate_log)
-    else {
-        return;
-    };
+    let Some(layout) = found.layout() else { return };
     assert!(layout.log.offset.checked_add(layout.log.len).is_some());
-    let mut zones = vec![layout.roots[0], layout.roots[1], layout.table, layout.data];
+    let mut zones = vec![layout.roots[0], layout.roots[1]];
+    zones.extend(layout.segments.iter().flat_map(|segment| [segment.table, segment.data]));
     if !layout.separate_log {
         zones.push(layout.log);
     }

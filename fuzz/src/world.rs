@@ -375,8 +375,7 @@ impl Images {
     /// The sums on the devices are those of what was served, but for the first three pages, written since.
     fn assert_vouched_for(&self, served: &[Option<Vec<u8>>]) {
         let superblock = self.superblock().expect("a closed volume has one");
-        let Superblock { pages, home_bytes, log_bytes, separate_log, .. } = superblock;
-        let layout = Layout::plan(pages, home_bytes, log_bytes, separate_log).expect("it was opened");
+        let layout = superblock.layout().expect("it was opened");
         let root_zone = layout.roots[usize::from(superblock.root_slot)];
         let root = &self.home[root_zone.offset as usize..root_zone.end() as usize];
         let root_page_sums: Vec<u64> = root.chunks_exact(PAGE).map(page_sum).collect();
