@@ -125,6 +125,10 @@ bugs! {
     DurableUnitsReplayed = "durable-units-replayed",
     /// Devices that hold an older state are taken beside an arena that knows of a later one.
     OlderStateTaken = "older-state-taken",
+    /// On drives that may tear sectors, a sum in the log counts as much as an image.
+    SumForImage = "sum-for-image",
+    /// A log is written in smaller sectors than its drive writes at once.
+    SmallerSectorsKept = "smaller-sectors-kept",
     /// A log device counts however old it is.
     StaleLogTaken = "stale-log-taken",
     /// The arena is told of acknowledged records only when the room of its oldest unit comes back.

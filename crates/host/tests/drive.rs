@@ -121,6 +121,35 @@ fn a_block_device_keeps_its_word_and_is_held_by_one() {
 }
 
 #[test]
+fn a_promise_that_was_made_of_smaller_sectors_is_none_of_the_larger_ones_that_are_there() {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let path = folder.path().join("disk");
+    fs::File::create(&path).unwrap().set_len(SIZE).unwrap();
+    for there in [512, 4096] {
+        let Some(device) = LoopDevice::over(&path, there) else {
+            return skipped("promised_sectors", "no loop devices here");
+        };
+        let event_loop = &loops()[0];
+        let found = |promised: Option<u32>, sector_bytes: Option<u32>| {
+            let options = DriveOptions {
+                atomic_sectors: true,
+                promised_sector_bytes: promised,
+                sector_bytes,
+                ..DriveOptions::default()
+            };
+            let drive = FileDrive::open(&event_loop.handle(), Path::new(&device.0), options).unwrap();
+            (drive.geometry().sector_bytes, drive.geometry().atomic_sectors)
+        };
+        let (physical, _) = found(None, None);
+        assert!(physical >= there);
+        for promised in [512, 1024, 4096] {
+            assert_eq!(found(Some(promised), None), (physical.max(promised), physical <= promised));
+        }
+        assert_eq!(found(Some(512), Some(4096)), (4096, false), "whatever was asked for");
+    }
+}
+
+#[test]
 fn what_lies_outside_or_is_no_whole_sector_is_refused_and_says_where() {
     for event_loop in loops() {
         let folder = tempfile::tempdir_in(".").unwrap();

@@ -142,10 +142,14 @@ fn live_all(machine: &mut Machine) -> Result<(), Violation> {
         let end = machine
             .live(plan, if is_idle { Work::Checkpoint } else { Work::Clients })
             .map_err(|violation| violation.within(&format!("life {life}, after {last_cut:?}")))?;
-        machine.settle(match end {
+        let ended_by = match end {
             End::Done => CutKind::PowerCut, // the machine is switched off
             End::Cut(kind) => kind,
-        });
+        };
+        machine.settle(ended_by);
+        if setup.moves && ended_by == CutKind::PowerCut {
+            machine.move_to_other_drives().map_err(|violation| violation.within(&format!("life {life}")))?;
+        }
         if !is_to_be_cut && machine.outcome.is_enough(setup.cuts) {
             break;
         }

@@ -35,6 +35,15 @@ impl LoopDevice {
         Ok(Self { node: node.trim().to_owned() })
     }
 
+    /// Over a new image of `bytes` zeros, with sectors of this size.
+    pub(crate) fn with_sectors(image: &Path, bytes: u64, sector_bytes: u32) -> Result<Self, String> {
+        must_be_root()?;
+        File::create(image).and_then(|file| file.set_len(bytes)).unwrap();
+        let (image, sector_bytes) = (image.display().to_string(), sector_bytes.to_string());
+        let node = run("losetup", &["--find", "--show", "--sector-size", &sector_bytes, &image])?;
+        Ok(Self { node: node.trim().to_owned() })
+    }
+
     /// Makes an ext4 file system on it and mounts that.
     pub(crate) fn mount_ext4(&self, point: &Path) -> Result<Mounted, String> {
         run("mkfs.ext4", &["-q", "-F", &self.node])?;

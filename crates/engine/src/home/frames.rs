@@ -173,6 +173,12 @@ impl Frames {
         spare.own(&mut frame.bytes)[start..end].copy_from_slice(bytes);
     }
 
+    /// Dirty pages whose sum, or image, the log does not hold, each with whether it holds every byte of them all the same.
+    pub(super) fn unlogged(&self) -> Vec<(u64, bool)> {
+        let unlogged = self.map.iter().filter(|(_, frame)| frame.dirty && frame.logged_sum.is_none());
+        unlogged.map(|(&page, frame)| (page, frame.empty || frame.covered.is_full())).collect()
+    }
+
     /// Puts zeros from `start` to before `end` of a page.
     pub(super) fn zero(&mut self, page: u64, start: usize, end: usize) {
         let (frame, spare) = self.change(page, start, end);

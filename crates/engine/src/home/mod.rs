@@ -15,12 +15,13 @@ mod root;
 mod table;
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use crate::counters::Counters;
 use crate::device::{Device, Expected, Extent};
 use crate::error::Error;
-use crate::format::layout::Layout;
+use crate::format::layout::{Layout, SUMS_PER_TABLE_PAGE};
 use crate::format::record::Tag;
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::options::OpenOptions;
@@ -128,6 +129,14 @@ impl<H: Device> Home<H> {
     /// Those of them of which the log does not hold every byte.
     pub(crate) fn uncovered_pages(&self) -> usize {
         self.frames.borrow().uncovered()
+    }
+
+    /// How many pages, and how many of the table, a checkpoint has to log an image of where it logs images.
+    pub(crate) fn images_due(&self) -> (usize, usize) {
+        let unlogged = self.frames.borrow().unlogged();
+        let changed = unlogged.iter().map(|&(page, _)| page / SUMS_PER_TABLE_PAGE);
+        let tables: BTreeSet<u64> = changed.chain(self.table.unlogged()).collect();
+        (unlogged.iter().filter(|(_, is_held)| !is_held).count(), tables.len())
     }
 
     /// Whether the page is dirty, and the log holds every byte of it.

@@ -352,6 +352,13 @@ impl<H: Device> Table<H> {
         !is_held && !pages.dirty.contains(&table_page)
     }
 
+    /// Table pages that differ from what is home, of which the log does not hold all.
+    pub(crate) fn unlogged(&self) -> Vec<u64> {
+        let pages = self.pages.borrow();
+        let is_logged = |number: &u64| pages.map.get(number).is_some_and(|page| page.logged_sum.is_some());
+        pages.dirty.iter().copied().filter(|number| !is_logged(number)).collect()
+    }
+
     /// Number of table pages that differ from what is home.
     pub(crate) fn dirty_pages(&self) -> usize {
         self.pages.borrow().dirty.len()

@@ -3,7 +3,7 @@
 use super::write::ZERO_CHUNK_PAGES;
 use crate::error::Error;
 use crate::format::layout::SUMS_PER_TABLE_PAGE;
-use crate::format::record::{HEADER_BYTES, RECORD_BYTES_MAX, TAG_BYTES};
+use crate::format::record::{HEADER_BYTES, RECORD_BYTES_MAX, TAG_BYTES, record_bytes};
 use crate::format::unit::{Content, UnitExtent};
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::options::Tuning;
@@ -167,6 +167,30 @@ impl Limits {
         log_used_bytes > self.commit_used_max / 2
             || dirty_pages > self.dirty_pages_max / 2
             || uncovered_pages > self.image_pages_max / 2
+    }
+
+    /// Whether a log of `log_bytes`, with `used_bytes` of them in use up to `next`, takes so many images of pages and of the
+    /// table. What drives of this kind left there always does; others may have left much more to do.
+    pub(super) fn has_room_for_images(
+        &self,
+        (log_bytes, used_bytes, next): (u64, u64, u64),
+        sector_bytes: usize,
+        announced_max_bytes: usize,
+        (pages, tables): (usize, usize),
+    ) -> bool {
+        if !self.needs_images {
+            return true;
+        }
+        let in_record = (announced_max_bytes / (TAG_BYTES + PAGE)).max(1);
+        let largest = record_bytes(in_record, in_record * PAGE, sector_bytes) as u64;
+        let bytes_of = |images: usize| {
+            let (full, rest) = (images / in_record, images % in_record);
+            let rest = if rest == 0 { 0 } else { record_bytes(rest, rest * PAGE, sector_bytes) as u64 };
+            full as u64 * largest + rest
+        };
+        let needed = bytes_of(pages) + bytes_of(tables);
+        let skipped = if next + needed > log_bytes { largest } else { 0 };
+        used_bytes + needed + skipped <= log_bytes
     }
 
     /// Pages that may be unable to go home while the volume takes writes.

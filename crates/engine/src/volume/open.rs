@@ -34,7 +34,7 @@ use crate::format::unit::UnitExtent;
 use crate::home::Home;
 use crate::log::Log;
 use crate::log::cases::Decision;
-use crate::log::scan::{Scanned, scan};
+use crate::log::scan::{Scan, Scanned, scan};
 use crate::notify::Notify;
 use crate::options::OpenOptions;
 use crate::planted::{Bug, is_planted};
@@ -72,10 +72,11 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             .filter(|layout| !separate_log || layout.log.end() <= log.geometry().size_bytes)
             .ok_or_else(|| Error::Unusable("the devices are smaller than the volume on them".to_owned()))?;
         let sector_bytes = log.geometry().sector_bytes;
-        if sector_bytes > superblock.log_sector_bytes {
+        if sector_bytes > superblock.log_sector_bytes && !is_planted(Bug::SmallerSectorsKept) {
             return Err(Error::Unusable(format!(
-                "its log was made for sectors of {} bytes, and this drive writes {sector_bytes} at once: move it to one \
-                 with sectors of {} bytes or less",
+                "its log was made for sectors of {} bytes, and this drive writes {sector_bytes} at once, so that a power \
+                 cut could take what was acknowledged before: move the log to a drive with sectors of {} bytes or less, \
+                 or make a volume for this one and copy the contents",
                 superblock.log_sector_bytes, superblock.log_sector_bytes
             )));
         }
@@ -115,7 +116,18 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         let home_pages = Home::new(Rc::clone(&home), layout.clone(), root, &options, Rc::clone(&counters));
         // The volume may come from a drive of the other kind.
         let dirty_pages_max = log_limits(true).dirty_pages_max.max(log_limits(false).dirty_pages_max);
-        replay(&home_pages, &found.records, dirty_pages_max, None).await?;
+        replay(&home_pages, &found.records, dirty_pages_max, limits.needs_images, None).await?;
+        let log_now = (layout.log.len, used_bytes(&found, layout.log.len), found.next.offset);
+        let images = home_pages.images_due();
+        let log_sector_bytes = superblock.log_sector_bytes as usize;
+        if !limits.has_room_for_images(log_now, log_sector_bytes, options.tuning.announced_max_bytes, images)
+        {
+            return Err(Error::Unusable(format!(
+                "its log has no room for the images of {} pages, which this drive needs since it is not known to keep \
+                 sectors whole in a power cut: open it where it was used, and close it there in order",
+                images.0
+            )));
+        }
 
         let durable = durable_units(&found.records);
         let is_durable = |unit: u64| {
@@ -238,6 +250,15 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         let judge: Rc<dyn Judge> = Rc::<Inner<E, A, H, L>>::clone(&inner);
         inner.home.device.rely_on(Rc::downgrade(&judge));
         Ok(Self(inner))
+    }
+}
+
+/// Bytes of the log from the first record to the end, with what is skipped between them.
+fn used_bytes(found: &Scan, log_bytes: u64) -> u64 {
+    let Some(first) = found.records.first() else { return 0 };
+    match (found.next.offset + log_bytes - first.place.0) % log_bytes {
+        0 => log_bytes,
+        used => used,
     }
 }
 

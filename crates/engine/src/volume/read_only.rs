@@ -75,7 +75,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             Home::new(Rc::clone(&home), layout.clone(), Root::of(root), &options, Rc::clone(&counters));
         let dirty_pages_max = limits(true).dirty_pages_max.max(limits(false).dirty_pages_max);
         let disagreeing = RefCell::default();
-        replay(&home_pages, &records, dirty_pages_max, Some(&disagreeing)).await?;
+        replay(&home_pages, &records, dirty_pages_max, false, Some(&disagreeing)).await?;
 
         let durable = durable_units(&records);
         let is_durable = |unit: u64| {

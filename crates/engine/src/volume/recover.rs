@@ -21,6 +21,8 @@ use crate::format::{PAGE, page_sum};
 use crate::home::Home;
 use crate::log::scan::Scanned;
 use crate::page_map::PageMap;
+use crate::planted::{Bug, is_planted};
+use crate::ranges::PageRanges;
 
 /// Pages read from the device at once.
 const READ_PAGES_MAX: u64 = 64;
@@ -35,6 +37,9 @@ struct History {
     changes: Vec<Change>,
     /// The last checkpoint that was to take it home.
     checkpoint: Option<Announced>,
+    /// The last image of it, and up to which record its changes are in it. A later checkpoint says no more than a sum where
+    /// it was made for drives that keep sectors whole, and home may be torn still from the one before.
+    image: Option<(u64, Image)>,
     /// The sum that a direct write without completion would have given it.
     intent: Option<u64>,
 }
@@ -51,12 +56,14 @@ struct Change {
     payload_at: usize,
 }
 
+/// Record and place of an image.
+type Image = (usize, usize);
+
 #[derive(Clone, Copy)]
 struct Announced {
     through: u64,
     sum: u64,
-    /// Record and place of the image, where there is one.
-    image: Option<(usize, usize)>,
+    image: Option<Image>,
 }
 
 /// What the log says of one page of the table.
@@ -66,15 +73,16 @@ struct TableHistory {
     sums: Vec<(u64, u64)>,
     /// After how many of them the whole table page has which sum.
     expected: Option<(usize, u64)>,
-    image: Option<(usize, usize)>,
+    image: Option<Image>,
 }
 
 /// Pages of the table that do not agree with the log, where they are named and not refused.
 pub(super) type Disagreeing = RefCell<BTreeSet<u64>>;
 
 /// Puts everything that the log says into `home`. A volume with such a log never had more dirty pages than
-/// `dirty_pages_max`, and as many again that a checkpoint wrote. With `disagreeing`, what cannot be made whole is taken as
-/// it is: a page of the table is named there, and any other does not have its sum.
+/// `dirty_pages_max`, and as many again that a checkpoint wrote. Where home `needs_images` of what is written there, the
+/// sum that another drive was content with is not enough. With `disagreeing`, what cannot be made whole is taken as it is:
+/// a page of the table is named there, and any other does not have its sum.
 ///
 /// # Errors
 ///
@@ -84,15 +92,17 @@ pub(super) async fn replay<H: Device>(
     home: &Home<H>,
     records: &[Scanned],
     dirty_pages_max: usize,
+    needs_images: bool,
     disagreeing: Option<&Disagreeing>,
 ) -> Result<(), Error> {
+    let needs_images = needs_images && !is_planted(Bug::SumForImage);
     let (pages, table) = histories(home, records, dirty_pages_max)?;
     for (&number, history) in &table {
-        replay_table_page(home, records, number, history, disagreeing).await?;
+        replay_table_page(home, records, number, history, needs_images, disagreeing).await?;
     }
     let mut wanted: Vec<u64> = pages.keys().copied().collect();
     wanted.sort_unstable();
-    let mut stored = Stored { home, wanted: &wanted, start: 0, bytes: Vec::new() };
+    let mut stored = Stored { home, needs_images, wanted: &wanted, start: 0, bytes: Vec::new() };
     for &page in &wanted {
         replay_page(&mut stored, records, page, &pages[&page], disagreeing.is_some()).await?;
     }
@@ -156,6 +166,7 @@ fn histories<H: Device>(
                             let through = scanned.header.through;
                             history.intent = None;
                             history.checkpoint = Some(Announced { through, sum, image });
+                            history.image = image.map(|image| (through, image)).or(history.image);
                             table_history(&mut table, page).sums.push((page, sum));
                         }
                     }
@@ -196,6 +207,7 @@ async fn replay_table_page<H: Device>(
     records: &[Scanned],
     number: u64,
     history: &TableHistory,
+    needs_images: bool,
     disagreeing: Option<&Disagreeing>,
 ) -> Result<(), Error> {
     // Where a cut came before the record that speaks of the table's page, nothing of it was written: it is as the root
@@ -237,7 +249,7 @@ async fn replay_table_page<H: Device>(
         }
         (is_logged, _) => is_logged?,
     };
-    home.table.recover(number, &bytes, is_logged);
+    home.table.recover(number, &bytes, is_logged && (history.image.is_some() || !needs_images));
     Ok(())
 }
 
@@ -254,6 +266,7 @@ fn check_table_page(number: u64, bytes: &[u8; PAGE], expected: Option<u64>) -> R
 /// Pages as they stand home, unchecked, asked for in ascending order; neighbours are read together.
 struct Stored<'a, H> {
     home: &'a Home<H>,
+    needs_images: bool,
     /// What may be asked for, ascending.
     wanted: &'a [u64],
     /// First page in `bytes`.
@@ -315,6 +328,7 @@ async fn replay_page<H: Device>(
     let (before, after) = history.changes.split_at(history.changes.partition_point(is_included));
     if !before.is_empty() || announced.image.is_some() || announced.sum == 0 {
         let logged_sum = Some(announced.sum);
+        let is_sum_enough = !stored.needs_images || covers_page(before);
         match announced.image {
             _ if announced.sum == 0 => home.recover(page, &[0; PAGE], true, logged_sum),
             Some((record, at)) => {
@@ -326,8 +340,8 @@ async fn replay_page<H: Device>(
                     false => return Err(Error::Damaged { page }),
                 }
             }
-            None => match whole_page(stored, records, page, before, announced.sum).await {
-                Some(bytes) => home.recover(page, &bytes, false, logged_sum),
+            None => match whole_page(stored, records, page, before, announced.sum, history.image).await {
+                Some(bytes) => home.recover(page, &bytes, false, logged_sum.filter(|_| is_sum_enough)),
                 // What is home has rotted, or cannot be read. It does not pass its sum, so it is not served; what
                 // the log holds of it is kept.
                 None => before.iter().for_each(|change| apply(home, records, change)),
@@ -349,6 +363,7 @@ async fn whole_page<H: Device>(
     page: u64,
     changes: &[Change],
     sum: u64,
+    image: Option<(u64, Image)>,
 ) -> Option<[u8; PAGE]> {
     let mut bytes = stored.page(page).await.map_or([0; PAGE], |bytes| *bytes);
     if makes_whole(records, changes, sum, &mut bytes) {
@@ -361,9 +376,30 @@ async fn whole_page<H: Device>(
             return Some(bytes);
         }
     }
+    if let Some((through, (record, at))) = image {
+        bytes.copy_from_slice(&records[record].payload()[at..at + PAGE]);
+        let later = changes.partition_point(|change| records[change.record].header.sequence <= through);
+        if makes_whole(records, &changes[later..], sum, &mut bytes) {
+            return Some(bytes);
+        }
+    }
     // Perhaps its place was never written before: what is under the changes is zeros.
     bytes.fill(0);
     makes_whole(records, changes, sum, &mut bytes).then_some(bytes)
+}
+
+/// Whether changes hold every byte of their page.
+fn covers_page(changes: &[Change]) -> bool {
+    let mut held = PageRanges::default();
+    for change in changes {
+        match change.tag {
+            Tag::Delta { offset, len, .. } | Tag::Zero { offset, len, .. } => {
+                held.insert(offset, offset + len);
+            }
+            _ => return true,
+        }
+    }
+    held.is_full()
 }
 
 /// Makes the changes of an interrupted checkpoint; answers whether the page then is what was announced.

@@ -43,6 +43,9 @@ pub struct DriveOptions {
     pub atomic_sectors: bool,
     /// Size of a sector; `None` is what the disk writes at once.
     pub sector_bytes: Option<u32>,
+    /// Size of a sector when the promise was made, perhaps of another disk. Where the disk is known to write more at once
+    /// now, its sectors are as large as that, and the promise is none.
+    pub promised_sector_bytes: Option<u32>,
     /// Whether a file keeps the room that it has: discards free none of it.
     pub keeps_room: bool,
     /// Memory for transfers, about.
@@ -60,6 +63,7 @@ impl Default for DriveOptions {
             durable_way: None,
             atomic_sectors: false,
             sector_bytes: None,
+            promised_sector_bytes: None,
             keeps_room: false,
             pool_bytes: 4 << 20,
             patience: Duration::from_secs(5),
@@ -109,23 +113,27 @@ impl FileDrive {
             }
             None => None,
         };
-        let sector_bytes = options.sector_bytes.unwrap_or_else(|| match granule {
-            Some(granule) => {
-                let physical = stack.physical_sector_bytes().unwrap_or(PAGE_BYTES);
-                granule.max(physical.min(PAGE_BYTES))
-            }
+        let written_at_once = |unknown: u32| match granule {
+            Some(granule) => granule.max(stack.physical_sector_bytes().unwrap_or(unknown).min(PAGE_BYTES)),
             // The page cache writes whole pages.
             None => PAGE_BYTES,
-        });
+        };
+        let promised = options.promised_sector_bytes;
+        let sector_bytes = match (options.sector_bytes, promised) {
+            (Some(wanted), _) => wanted,
+            (None, Some(promised)) => promised.max(written_at_once(promised)),
+            (None, None) => written_at_once(PAGE_BYTES),
+        };
         if !sector_bytes.is_power_of_two() || !sector_bytes.is_multiple_of(granule.unwrap_or(512)) {
             let refused = io::Error::from(io::ErrorKind::InvalidInput);
             return Err(failed("sectors of this size cannot be written there")(refused));
         }
+        let is_as_promised = promised.is_none_or(|promised| sector_bytes <= promised) || stack.is_nvme();
         let end = file.seek(SeekFrom::End(0)).map_err(failed("cannot find its size"))?;
         let geometry = Geometry {
             size_bytes: end / u64::from(sector_bytes) * u64::from(sector_bytes),
             sector_bytes,
-            atomic_sectors: options.atomic_sectors,
+            atomic_sectors: options.atomic_sectors && is_as_promised,
         };
         let default_way = if granule.is_some() { DurableWay::Dsync } else { DurableWay::Linked };
         let file = Rc::new(OwnedFd::from(file));

@@ -274,9 +274,9 @@ pub struct Member {
     /// Where it is.
     #[serde(rename = "path")]
     pub place: Place,
-    /// What it writes at once.
+    /// What it wrote at once when it became a member. A drive that writes more now is taken for what it is.
     pub sector_bytes: u32,
-    /// Whether a power cut leaves each sector old or new. If not, a page's image is logged before it is written.
+    /// Whether a power cut leaves each such sector old or new. If not, a page's image is logged before it is written.
     pub atomic_sectors: bool,
     /// What makes a write durable there; of an export, its server knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -291,12 +291,12 @@ pub struct Member {
 }
 
 impl Member {
-    /// How its drive is opened.
+    /// How its drive is opened. What it writes at once is looked at anew: the folder may have been moved.
     pub fn options(&self) -> DriveOptions {
         DriveOptions {
             durable_way: self.durable_way,
             atomic_sectors: self.atomic_sectors,
-            sector_bytes: Some(self.sector_bytes),
+            promised_sector_bytes: Some(self.sector_bytes),
             // A hole that was punched would need room that may be gone when it is written again.
             keeps_room: !self.sparse,
             ..DriveOptions::default()

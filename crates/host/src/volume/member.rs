@@ -285,7 +285,7 @@ impl MemberDrive {
             Purpose::Look | Purpose::Keep => NbdDrive::to_look_at,
             Purpose::Write { .. } => NbdDrive::new,
         };
-        let drive = open(client, options.atomic_sectors, options.sector_bytes, uri.as_str());
+        let drive = open(client, options.atomic_sectors, options.promised_sector_bytes, uri.as_str());
         let drive = drive.map_err(|error| no_member(place, &error))?;
         if let Purpose::Keep = purpose {
             return Ok(Self::KeptNbd(Kept::over(drive)));

@@ -144,6 +144,16 @@ impl Image {
         self.medium.write(size_bytes - bytes.len() as u64, &bytes);
     }
 
+    /// What it holds lies on another drive from now on, of the same size: this one has such sectors, and promises this of
+    /// them. Nothing is pending.
+    pub fn move_to(&mut self, sector_bytes: u32, atomic_sectors: bool) {
+        assert!(self.pending.is_empty(), "what is moved is durable");
+        let geometry = Geometry { sector_bytes, atomic_sectors, ..self.geometry };
+        assert!(self.unreadable.is_empty(), "what cannot be read cannot be moved");
+        let medium = std::mem::replace(&mut self.medium, SparseBytes::new(0));
+        *self = Self { medium, ..Self::new(geometry) };
+    }
+
     /// Fills `into` from `offset` with what a read finds.
     pub fn read(&self, offset: u64, into: &mut [u8]) {
         self.medium.read(offset, into);

@@ -353,6 +353,40 @@ impl Machine {
         }
     }
 
+    /// Moves what the drives hold to others: sectors that are whole after a cut or may not be, and, for the home drive,
+    /// larger or smaller ones. A log that its drive would write in larger sectors is refused, and nothing has changed.
+    pub(super) fn move_to_other_drives(&mut self) -> Result<(), Violation> {
+        let (made_for, atomic_sectors) = (self.setup.sector_bytes, self.random.coin());
+        let home_bytes = if self.setup.separate_log { *self.random.pick(&[512, 4096]) } else { made_for };
+        self.note(|| format!("moved to sectors of {home_bytes}, atomic: {atomic_sectors}"));
+        if made_for < 4096 && self.random.chance(0.2) {
+            let log = if self.setup.separate_log { self.log.clone() } else { self.home.clone() };
+            log.borrow_mut().move_to(4096, atomic_sectors);
+            let before = log.borrow().durable_digest();
+            let mut life = self.life(CutPlan::default(), [Faults::default(), Faults::default()]);
+            let (env, setup) = (life.executor.env(), self.setup);
+            let opened = life.executor.block_on(async move {
+                Volume::open(env, life.arena, life.home, life.log, setup.separate_log, setup.open)
+                    .await
+                    .map(drop)
+            });
+            drop(life.executor);
+            match opened.map_err(Violation::of)? {
+                Err(Error::Unusable(why)) if why.contains("sectors of 512 bytes") => {}
+                other => return Err(Violation::of(format!("its log is in larger sectors: {other:?}"))),
+            }
+            self.settle(CutKind::PowerCut);
+            if log.borrow().durable_digest() != before {
+                return Err(Violation::of("a volume that is refused is changed"));
+            }
+            self.outcome.faults.refusals += 1;
+        }
+        self.home.borrow_mut().move_to(home_bytes, atomic_sectors);
+        self.log.borrow_mut().move_to(made_for, self.random.coin());
+        self.outcome.faults.moved += 1;
+        Ok(())
+    }
+
     /// Tells what happened, if anyone wants to know.
     pub(super) fn note(&mut self, what: impl FnOnce() -> String) {
         if let Some(story) = &mut self.story {

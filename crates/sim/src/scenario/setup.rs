@@ -46,6 +46,8 @@ pub struct Setup {
     pub has_network: bool,
     /// Discards that fail on the home drive, which is as well as any, in every life.
     pub failing_discards: Option<FailingDiscards>,
+    /// Whether all of it is moved, once the power was cut, to drives with other sectors and promises.
+    pub moves: bool,
     /// What the drives do wrong after the last life, beyond losing power.
     pub trouble: Trouble,
     /// How often the volume grows, from the size that it is made with to all of its clients' places.
@@ -106,6 +108,7 @@ impl Setup {
             keeps_cache: more.coin(),
             has_network: Random::new(seed ^ 0x6e62).chance(0.25),
             failing_discards: FailingDiscards::draw(&mut Random::new(seed ^ 0xd15c)),
+            moves: false,
             trouble: Trouble::draw(&mut random),
             growths: 0,
             grows_into_noise: false,
@@ -115,6 +118,7 @@ impl Setup {
         match rare.below(100) {
             0..6 => setup.part_lanes(&mut rare),
             6..14 => setup.even_records(&mut rare),
+            14..24 => setup.move_about(&mut rare),
             _ => {}
         }
         let mut growing = Random::new(seed ^ 0x6707);
@@ -174,6 +178,14 @@ impl Setup {
         self.habits.operations = operations_of_each(self.habits.clients, self.cuts);
         self.habits.atomic_max_bytes = 300;
         self.habits.large_share = 0.0;
+    }
+
+    /// A log and portions that are enough on drives of any kind.
+    fn move_about(&mut self, random: &mut Random) {
+        self.moves = true;
+        self.create.log_bytes = draw_log_bytes(false, self.sector_bytes, random);
+        self.open.tuning = draw_tuning(false, self.sector_bytes, random);
+        self.cuts += 2;
     }
 
     pub(super) fn geometry(&self, size_bytes: u64) -> Geometry {

@@ -155,6 +155,8 @@ tally! {
     failed_operations = "failed operations",
     /// Acknowledgements of what was not durable as such.
     lies = "lies about durability",
+    /// Volumes that were moved to drives with other sectors or promises.
+    moved = "moves to other drives",
     /// Drives that were put back to what they held earlier.
     put_back = "drives put back",
     /// Volumes that refused to open, and said why.

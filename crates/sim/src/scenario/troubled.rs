@@ -68,7 +68,7 @@ impl Machine {
     /// Whether large writes go straight home.
     fn writes_direct(&self) -> bool {
         matches!(self.setup.open.journaling, Journaling::Selective { .. } | Journaling::Ordered)
-            && self.setup.atomic_sectors
+            && (self.setup.atomic_sectors || self.setup.moves)
     }
 
     /// Pages that recovery takes as it finds them: those of a large write that a cut interrupted.

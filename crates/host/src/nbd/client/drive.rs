@@ -33,6 +33,8 @@ impl<S: ByteStream> fmt::Debug for NbdDrive<S> {
 impl<S: ByteStream> NbdDrive<S> {
     /// The export of `client`, called `name` in errors. `atomic_sectors`: what is known of the drive behind it; NBD
     /// does not tell. `sector_bytes`: as it was found to be before; `None` is what the export likes best, up to a page.
+    /// An export that takes no writes as small as before has larger sectors now, of which nothing is known. What it likes
+    /// best says nothing of its drive, and may change.
     ///
     /// # Errors
     ///
@@ -64,10 +66,10 @@ impl<S: ByteStream> NbdDrive<S> {
             return Err(ClientError::NotOffered("flush"));
         }
         let sizes = negotiated.block_sizes;
-        let sector_bytes = sector_bytes.unwrap_or_else(|| {
-            let best = sizes.preferred_bytes.clamp(SECTOR_MIN_BYTES, SECTOR_MAX_BYTES);
-            max(best.next_power_of_two(), sizes.minimum_bytes)
-        });
+        let known_bytes = sector_bytes;
+        let best = sizes.preferred_bytes.clamp(SECTOR_MIN_BYTES, SECTOR_MAX_BYTES).next_power_of_two();
+        let sector_bytes = max(known_bytes.unwrap_or(best), sizes.minimum_bytes);
+        let atomic_sectors = atomic_sectors && known_bytes.is_none_or(|known| sector_bytes <= known);
         let is_possible = sector_bytes.is_power_of_two() && sector_bytes.is_multiple_of(sizes.minimum_bytes);
         if !is_possible || !(SECTOR_MIN_BYTES..=SECTOR_MAX_BYTES).contains(&sector_bytes) {
             return Err(ClientError::NotOffered("writes of sectors of this size"));

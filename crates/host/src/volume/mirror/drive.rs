@@ -35,7 +35,7 @@ impl MirrorDrive {
         }
         if found.sector_bytes > geometry.sector_bytes {
             let (found, needed) = (found.sector_bytes, geometry.sector_bytes);
-            return Err(format!("it has sectors of {found} bytes, and the others of {needed}"));
+            return Err(format!("it has sectors of {found} bytes, and {needed} at most are of use"));
         }
         if geometry.atomic_sectors && !found.atomic_sectors {
             return Err(

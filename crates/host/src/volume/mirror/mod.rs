@@ -108,13 +108,15 @@ impl Mirror {
     ) -> Result<Self, VolumeError> {
         let options = RingOptions { log_bytes: description.region_bytes(), ..options };
         let limit_ns = options.answer_max_ns;
-        let all = async |members: &[Member], geometry: Geometry, purpose: &dyn Fn(usize, bool) -> Purpose| {
-            open_all(event_loop, folder, members, geometry, limit_ns, purpose).await
+        let all = async |members: &[Member], geometry, has_log, purpose: &dyn Fn(usize, bool) -> Purpose| {
+            open_all(event_loop, folder, members, geometry, has_log, limit_ns, purpose).await
         };
         let to_member = |place, unfenced| opening.member(place, unfenced);
         let to_log = |place, unfenced| opening.log(place, unfenced);
-        let (drives, members) = all(&description.members, description.member_geometry(), &to_member).await?;
-        let (log_drives, log_entries) = all(&description.logs, description.log_geometry(), &to_log).await?;
+        let (geometry, log_geometry) = (description.member_geometry(), description.log_geometry());
+        let (drives, members, geometry) =
+            all(&description.members, geometry, description.logs.is_empty(), &to_member).await?;
+        let (log_drives, log_entries, _) = all(&description.logs, log_geometry, true, &to_log).await?;
         let unusable = |error: Error| {
             let missing = format!("{}{}", missing(&members), missing(&log_entries));
             VolumeError::Refused(format!("{}: {error}{missing}", folder.display()))
@@ -137,7 +139,6 @@ impl Mirror {
         };
         let watch = Rc::new(Watch::default());
         let event_loop = event_loop.clone();
-        let geometry = description.member_geometry();
         let replacing = Rc::new(Turn::default());
         let mirror = Self {
             event_loop,
@@ -260,9 +261,9 @@ impl Mirror {
         }
         let options = DriveOptions { patience: LEAVING, ..new.options() };
         let (purpose, limit_ns) = (self.opening.member(place, new.unfenced), self.options.answer_max_ns);
-        match open_one(&self.event_loop, folder, new, options, self.geometry, limit_ns, purpose).await {
-            Opened::There(drive) => Ok(drive),
-            Opened::Missing(why) | Opened::Unlike(why) => Err(refused(why)),
+        match open_one(&self.event_loop, folder, new, options, limit_ns, purpose).await {
+            Opened::There(drive) => MirrorDrive::new(drive, self.geometry).map_err(refused),
+            Opened::Missing(why) => Err(refused(why)),
             Opened::Mistake(error) => Err(error.into()),
         }
     }
@@ -454,49 +455,74 @@ pub(super) fn is_mistake(error: &io::Error) -> bool {
     matches!(error.kind(), WouldBlock | ResourceBusy | PermissionDenied)
 }
 
+/// What was opened of drives that are to be of one geometry, and of which: pages may lie in larger sectors than they were
+/// described with, a log may not (`has_log`), and one that promises nothing of its sectors is none too bad for either.
 async fn open_all(
     event_loop: &Loop,
     folder: &Path,
     members: &[Member],
     geometry: Geometry,
+    has_log: bool,
     limit_ns: u64,
     purpose: &dyn Fn(usize, bool) -> Purpose,
-) -> Result<(Vec<Option<MirrorDrive>>, Roll), VolumeError> {
+) -> Result<(Vec<Option<MirrorDrive>>, Roll, Geometry), VolumeError> {
     let opened: RefCell<Vec<Option<Opened>>> = RefCell::new(members.iter().map(|_| None).collect());
     join::all(members.iter().enumerate().map(async |(place, member)| {
         let purpose = purpose(place, member.unfenced);
-        let drive = open_one(event_loop, folder, member, member.options(), geometry, limit_ns, purpose).await;
+        let drive = open_one(event_loop, folder, member, member.options(), limit_ns, purpose).await;
         opened.borrow_mut()[place] = Some(drive);
     }))
     .await;
     let opened: Vec<Opened> = opened.into_inner().into_iter().flatten().collect();
-    if let Some(Opened::Unlike(why)) = opened.first()
-        && opened.iter().all(|opened| matches!(opened, Opened::Unlike(_)))
-    {
+    let found = || opened.iter().filter_map(Opened::geometry);
+    let largest = found().map(|found| found.sector_bytes).max().filter(|_| !has_log).unwrap_or(0);
+    let geometry = Geometry {
+        sector_bytes: geometry.sector_bytes.max(largest),
+        atomic_sectors: geometry.atomic_sectors && found().all(|found| found.atomic_sectors),
+        ..geometry
+    };
+    let is_each_short = !members.is_empty()
+        && found().count() == members.len()
+        && found().all(|found| found.size_bytes < geometry.size_bytes);
+    if is_each_short {
         let (file, place) = (folder.join(FILE_NAME), &members[0].place);
-        let why = format!("size_bytes or log_bytes is not what it was made with: {place}: {why}");
+        let found_bytes = found().map(|found| found.size_bytes).next().unwrap_or(0);
+        let why = format!(
+            "size_bytes or log_bytes is not what it was made with: {place}: it has {found_bytes} bytes, and {} are needed",
+            geometry.size_bytes
+        );
         return Err(VolumeError::description(&file, &why));
     }
     let (mut drives, mut entries) = (Vec::new(), Vec::new());
     for (opened, member) in opened.into_iter().zip(members) {
         let (drive, why) = match opened {
-            Opened::There(drive) => (Some(drive), None),
-            Opened::Missing(why) | Opened::Unlike(why) => (None, Some(why)),
+            Opened::There(drive) => match MirrorDrive::new(drive, geometry) {
+                Ok(drive) => (Some(drive), None),
+                Err(why) => (None, Some(why)),
+            },
+            Opened::Missing(why) => (None, Some(why)),
             Opened::Mistake(error) => return Err(error.into()),
         };
         let held = drive.as_ref().map(|drive| Rc::clone(drive.drive()));
         drives.push(drive);
         entries.push(Entry { place: member.place.clone(), why, generation: 0, drive: held });
     }
-    Ok((drives, Rc::new(RefCell::new(entries))))
+    Ok((drives, Rc::new(RefCell::new(entries)), geometry))
 }
 
 enum Opened {
-    There(MirrorDrive),
+    There(Rc<MemberDrive>),
     Missing(String),
-    /// What is there cannot be taken for one of its like.
-    Unlike(String),
     Mistake(PathError),
+}
+
+impl Opened {
+    fn geometry(&self) -> Option<Geometry> {
+        match self {
+            Self::There(drive) => Some(drive.geometry()),
+            _ => None,
+        }
+    }
 }
 
 /// Memory of each drive for transfers: there are many of them, and few have much to do at once.
@@ -507,7 +533,6 @@ async fn open_one(
     folder: &Path,
     member: &Member,
     options: DriveOptions,
-    geometry: Geometry,
     limit_ns: u64,
     purpose: Purpose,
 ) -> Opened {
@@ -528,9 +553,6 @@ async fn open_one(
         None => Opened::Missing("it does not answer".to_owned()),
         Some(Err(error)) if is_mistake(&error.source) => Opened::Mistake(error),
         Some(Err(error)) => Opened::Missing(format!("{}: {}", error.doing, error.source)),
-        Some(Ok(drive)) => match MirrorDrive::new(Rc::new(drive), geometry) {
-            Ok(drive) => Opened::There(drive),
-            Err(why) => Opened::Unlike(why),
-        },
+        Some(Ok(drive)) => Opened::There(Rc::new(drive)),
     }
 }
