@@ -70,8 +70,18 @@ fn members_that_were_copied_while_they_were_served_are_refused_beside_what_a_kil
     copy_members(&newest, &folder, &["home", "log"]);
     says(&scene.refused("serve disk"), &["older state"]);
     volume.arena().iter().for_each(|arena| fs::remove_file(arena).unwrap());
-    let server = volume.serve("");
+    says(&scene.done("check disk").stdout, &["warning: ", "may be gone"]);
+    let mut server = volume.serve("");
+    says(&server.complaints(), &["memory-gone", "not flushed may be gone"]);
     assert!(contents(&volume.socket())[..50_000] == noise(100, 50_000));
+    write_as(&volume.socket(), 0, &noise(103, 50_000), Durability::Durable);
+    server.kill();
+    // What waits in memory is there, or nothing was left to wait.
+    let server = volume.serve("");
+    assert!(!server.complaints().contains("memory-gone"), "{}", server.complaints());
+    server.stop();
+    let server = volume.serve("");
+    assert!(!server.complaints().contains("memory-gone"), "{}", server.complaints());
     server.stop();
 }
 

@@ -202,7 +202,7 @@ impl SharedArena {
         let start = unsafe { rustix::mm::mmap(std::ptr::null_mut(), total, protection, flags, &file, 0) }
             .map_err(|error| failed("cannot map the arena")(error.into()))?;
         let start = NonNull::new(start.cast()).expect("a mapping is not at 0");
-        let copy = Self { start, len, path: path.to_owned(), kept: false, file };
+        let copy = Self { start, len, path: path.to_owned(), kept: seen.is_some(), file };
         let mut piece = vec![0; 1 << 20];
         for at in (0..seen.map_or(0, |seen| seen.len)).step_by(piece.len()) {
             let count = piece.len().min(len - at);

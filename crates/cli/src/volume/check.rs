@@ -83,6 +83,9 @@ fn text(args: &CheckArgs, found: &Found) -> String {
     if !args.repair {
         text = text.replacen("recovered:", "recovered in memory, and not written:", 1);
     }
+    if replayed.memory_is_gone {
+        text.push_str(&format!("warning: {}\n", Recovered::MEMORY_IS_GONE));
+    }
     let damaged = foundations(report).len() + if args.repair { 0 } else { at_rest.len() };
     text.push_str(&format!(
         "{}: {} pages checked, {} without contents, {} damaged\n",
@@ -137,6 +140,7 @@ fn json(args: &CheckArgs, found: &Found) -> String {
         "recovered": {
             "log_records": recovered.records,
             "writes_from_memory": recovered.writes,
+            "memory_is_gone": recovered.memory_is_gone,
             "is_written": args.repair,
         },
         "copies": copies.as_ref().map(Copies::json),

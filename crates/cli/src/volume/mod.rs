@@ -53,7 +53,7 @@ impl From<VolumeError> for Failure {
 }
 
 /// The line that says what a cut or a kill had left to be done; empty where it was nothing.
-fn recovered(Recovered { records, writes }: Recovered) -> String {
+fn recovered(Recovered { records, writes, .. }: Recovered) -> String {
     if records + writes == 0 {
         return String::new();
     }
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn one_is_not_many_and_nothing_is_not_told() {
-        let recovered = |records, writes| recovered(Recovered { records, writes });
+        let recovered = |records, writes| recovered(Recovered { records, writes, memory_is_gone: false });
         assert_eq!(recovered(0, 0), "");
         assert_eq!(recovered(1, 0), "recovered: 1 record of the log, 0 writes kept in memory\n");
         assert_eq!(recovered(12_345, 1), "recovered: 12,345 records of the log, 1 write kept in memory\n");

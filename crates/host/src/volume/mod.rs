@@ -220,6 +220,25 @@ pub struct Recovered {
     pub records: u64,
     /// Writes kept in memory.
     pub writes: u64,
+    /// Whether the volume was not closed in order, as these records tell, and nothing in memory is left of the opening
+    /// before: the power was cut, or somebody removed it. What was acknowledged and not flushed may be gone.
+    pub memory_is_gone: bool,
+}
+
+impl Recovered {
+    /// What to tell whoever runs a volume whose memory is gone.
+    pub const MEMORY_IS_GONE: &str = "it was not stopped in order, and nothing is left in memory of its last start: what \
+                                      was acknowledged and not flushed may be gone, as after a power cut";
+
+    /// Of a volume that was opened with an arena that was there or not.
+    fn of(volume: &LocalVolume, arena_was_there: bool) -> Self {
+        let counters = volume.counters();
+        Self {
+            records: counters.replayed_records,
+            writes: counters.replayed_units,
+            memory_is_gone: counters.replayed_records > 0 && !arena_was_there,
+        }
+    }
 }
 
 /// An arena that goes again unless its volume is opened.
@@ -314,18 +333,18 @@ impl LockedVolume {
         };
 
         if options.keeps_writes {
-            let volume = open(arenas.open_copy(&identity, len)?).await?;
-            let counters = volume.counters();
-            let recovered = Recovered { records: counters.replayed_records, writes: counters.replayed_units };
+            let arena = arenas.open_copy(&identity, len)?;
+            let is_kept = arena.is_kept();
+            let volume = open(arena).await?;
+            let recovered = Recovered::of(&volume, is_kept);
             let (below, growing, arena_path) = (Rc::new(below), Rc::default(), None);
             return Ok(OpenVolume { volume, recovered, at_rest, described, arena_path, below, growing });
         }
         let arena = arenas.open(&identity, len)?;
         let (made, found_bytes) = (NewArena::of(&arena), arena.len());
-        let found_at = arena.path().to_owned();
+        let (found_at, is_kept) = (arena.path().to_owned(), arena.is_kept());
         let mut volume = open(arena).await?;
-        let counters = volume.counters();
-        let recovered = Recovered { records: counters.replayed_records, writes: counters.replayed_units };
+        let recovered = Recovered::of(&volume, is_kept);
         let mut arena_path = arenas.settle(&found_at)?;
         made.keep();
         // Another length was asked for meanwhile: what is in there goes home first. Where it cannot, the length stays;

@@ -57,6 +57,8 @@ kinds! {
     Starting = "starting", DEBUG;
     /// What a cut or a kill left undone is done.
     Recovered = "recovered", INFO;
+    /// What was acknowledged and not flushed before a cut may be gone.
+    MemoryGone = "memory-gone", WARN;
     /// Other machines may connect, and nothing is encrypted.
     TcpWithoutTls = "tcp-without-tls", WARN;
     /// Members or log devices are missing from the beginning.

@@ -21,7 +21,7 @@ use crate::event_loop::Loop;
 use crate::service::Told;
 use crate::volume::mirror::{Mirror, MirrorMember, is_no_loss};
 use crate::volume::replace::Slot;
-use crate::volume::{Held, OpenVolume};
+use crate::volume::{Held, OpenVolume, Recovered};
 
 /// Between two looks.
 const LOOK_NS: u64 = 1_000_000_000;
@@ -150,6 +150,9 @@ impl Watcher {
                 recovered.records, recovered.writes
             );
             self.reporter.tell(Kind::Recovered, &About::default(), message);
+        }
+        if recovered.memory_is_gone {
+            self.reporter.tell(Kind::MemoryGone, &About::default(), Recovered::MEMORY_IS_GONE.to_owned());
         }
         let Some(mirror) = &self.mirror else { return };
         // What was lost while the volume was opened is part of what is missing now.
