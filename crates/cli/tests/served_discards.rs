@@ -29,8 +29,8 @@ impl Member {
     fn start(scene: &Scene, number: usize) -> Self {
         let socket = scene.path(&format!("member-{number}"));
         let mut nbdkit = system("nbdkit");
-        nbdkit.args(["--foreground", "--filter=error", "--unix"]).arg(&socket);
-        nbdkit.args(["memory", "64M", "error-trim=EIO", "error-trim-rate=100%"]);
+        nbdkit.args(["--foreground", "--filter=limit", "--filter=error", "--unix"]).arg(&socket);
+        nbdkit.args(["memory", "64M", "limit=1", "error-trim=EIO", "error-trim-rate=100%"]);
         let child = nbdkit.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         patiently("nbdkit", || socket.exists().then_some(()));
         Self { child, socket }
