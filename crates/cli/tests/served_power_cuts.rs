@@ -112,7 +112,12 @@ fn a_power_cut_takes_only_what_was_not_flushed() {
         assert!(refusals.is_empty() || cut % 3 != 1, "{refusals:?}");
         unflushed += load.model.borrow().unflushed();
         going.take().unwrap().cut();
-        std::fs::remove_file(volume.arena().unwrap()).unwrap();
+        // A server that was told to stop may have come to its end before it was killed: then it left none.
+        if let Some(arena) = volume.arena() {
+            std::fs::remove_file(arena).unwrap();
+        } else {
+            assert_eq!(cut % 3, 2, "a server that is killed leaves its arena");
+        }
 
         drive = plug_in();
         // What recovery serves is durable already: half of the time another cut comes at once.

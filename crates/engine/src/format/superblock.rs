@@ -314,7 +314,7 @@ mod tests {
     fn one_that_never_grew_is_what_it_was_before_volumes_could() {
         let version = |page: [u8; PAGE]| u64::from_le_bytes(page[16..24].try_into().unwrap());
         assert_eq!((version(sample().encode()), version(grown().encode())), (2, 3));
-        let page = sample().encode();
+        let page = Superblock { is_closed: false, ..sample() }.encode();
         assert!(
             page[23 * 8..ROOT_SUMS_AT].iter().all(|&byte| byte == 0),
             "nothing is between the words that there were"
