@@ -260,6 +260,20 @@ fn nothing_is_overwritten_that_was_not_named_and_nothing_of_the_volume_is() {
 }
 
 #[test]
+fn what_a_killed_server_left_in_memory_is_not_overwritten() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let mut server = volume.serve("");
+    write(&volume.socket(), 0, &noise(2, 4096));
+    server.kill();
+    let arena = volume.arena().unwrap();
+    let before = fs::read(&arena).unwrap();
+    let line = format!("salvage disk {0} --destroy {0}", arena.display());
+    says(&scene.refused(&line), &["acknowledged writes of a volume wait in it"]);
+    assert!(fs::read(&arena).unwrap() == before);
+}
+
+#[test]
 fn a_volume_that_is_served_is_left_alone() {
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);
