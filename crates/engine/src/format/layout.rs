@@ -29,6 +29,9 @@ pub const SUMS_PER_TABLE_PAGE: u64 = PAGE_BYTES / 8;
 /// Copies of the superblock on the home device.
 pub const HOME_COPIES: usize = 4;
 
+/// Least bytes of a home device: no smaller one holds the copies of its superblock and a page beside them.
+pub const HOME_BYTES_MIN: u64 = (HOME_COPIES as u64 + 1) * PAGE_BYTES;
+
 /// Copies of the superblock on the log device.
 pub const LOG_COPIES: usize = 2;
 
@@ -253,7 +256,7 @@ pub fn log_bytes_with_superblocks(log_bytes: u64) -> u64 {
     (LOG_COPIES as u64).saturating_mul(PAGE_BYTES).saturating_add(log_bytes)
 }
 
-/// Offset of a superblock copy on a home device of `home_bytes`.
+/// Offset of a superblock copy on a home device of `home_bytes`, which are [`HOME_BYTES_MIN`] at least.
 pub fn home_copy_offset(home_bytes: u64, copy: usize) -> u64 {
     let pages = home_bytes / PAGE_BYTES;
     match copy {

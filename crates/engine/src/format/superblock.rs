@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 
 use twox_hash::XxHash3_64;
 
-use super::layout::{GROWTHS_MAX, Layout, Size, SizesBefore};
+use super::layout::{GROWTHS_MAX, HOME_BYTES_MIN, Layout, Size, SizesBefore};
 use super::root::{ROOT_PIECES_MAX, RootSums};
 use super::{Fields, PAGE, PAGE_BYTES};
 use crate::device::{DeviceState, Remembered};
@@ -213,6 +213,7 @@ impl Superblock {
         let counts = [found.generation, found.tail_sequence, found.epoch_sequence, found.acknowledged];
         let sound = (512..=4096).contains(&sector)
             && sector.is_power_of_two()
+            && found.home_bytes >= HOME_BYTES_MIN
             && (PAGE_BYTES..=found.log_bytes).contains(&found.atomic_max_bytes)
             && found.epoch.max(found.tail_epoch) < EPOCH_END
             && counts.iter().all(|&count| count < COUNT_END)
@@ -320,6 +321,16 @@ mod tests {
             "nothing is between the words that there were"
         );
         assert_eq!(Superblock::decode(&of_version(0)), None);
+    }
+
+    #[test]
+    fn a_home_device_without_room_for_the_copies_is_refused_though_the_sum_fits() {
+        for (home_bytes, is_sound) in
+            [(0, false), (PAGE_BYTES, false), (HOME_BYTES_MIN - 1, false), (HOME_BYTES_MIN, true)]
+        {
+            let page = Superblock { home_bytes, ..sample() }.encode();
+            assert_eq!(Superblock::decode(&page).is_some(), is_sound, "{home_bytes} bytes");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::rc::Rc;
 use crate::counters::{Counters, add};
 use crate::device::{Device, Durability};
 use crate::error::Error;
-use crate::format::layout::{HOME_COPIES, LOG_COPIES, home_copy_offset, log_copy_offset};
+use crate::format::layout::{HOME_BYTES_MIN, HOME_COPIES, LOG_COPIES, home_copy_offset, log_copy_offset};
 use crate::format::superblock::Superblock;
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::planted::{Bug, is_planted};
@@ -78,7 +78,7 @@ impl<H: Device, L: Device> Superblocks<H, L> {
             return Ok(InForce { superblock, log_lags: true });
         }
         let home_bytes = home.geometry().size_bytes;
-        if home_bytes < (HOME_COPIES as u64 + 1) * PAGE_BYTES {
+        if home_bytes < HOME_BYTES_MIN {
             return unusable("the home device is too small to hold one");
         }
         let Some(at_home) = read_home(home, home_bytes).await? else {
