@@ -92,41 +92,6 @@ fn a_rebuild_that_its_member_does_not_survive_and_one_that_the_server_does_not_a
 }
 
 #[test]
-fn files_that_are_removed_while_they_are_served_are_told_of_and_then_a_start_without_them() {
-    let scene = Scene::new();
-    let volume = Volume::create(&scene, FLAGS);
-    let server = serve(&volume, TURNS);
-    write(&volume.socket(), 0, &noise(3, SIZE));
-    let losses_survived = |server: &Server| server.status().volume.losses_survived;
-    assert_eq!(losses_survived(&server), 1);
-    fs::remove_file(scene.path("disk/member-1")).unwrap();
-    assert_eq!(losses_survived(&server), 0, "a file without a name is not counted on");
-    once(
-        &server,
-        "member-removed",
-        "ERROR",
-        &["member 1 (member-1): its file was removed", "evenkeel replace"],
-    );
-    fs::remove_file(scene.path("disk/log-0")).unwrap();
-    once(&server, "log-device-removed", "ERROR", &["log device 0 (log-0): its file was removed"]);
-    says(&is_in_state(&scene, &server, "degraded", 1), &["member 1 (member-1) file removed "]);
-    stop(server);
-    let server = serve(&volume, TURNS);
-    once(&server, "degraded-start", "WARN", &["started without member 1 (member-1)", "log device 0 (log-0)"]);
-    assert_eq!((count(&server, "member-lost"), count(&server, "log-device-lost")), (0, 0));
-    let shown = is_in_state(&scene, &server, "degraded", 1);
-    says(&shown, &["degraded: member 1 (member-1) lost ", "degraded: log device 0 (log-0) lost "]);
-    assert!(contents(&volume.socket()) == noise(3, SIZE));
-    // Made again, the member is told of as any other.
-    scene.done("replace disk member-1 member-1 --atomic-sectors yes");
-    once(&server, "rebuild-ended", "INFO", &["member 1 (member-1)"]);
-    assert_eq!(server.status().state.reasons.len(), 1, "the log device: {:?}", server.status().state);
-    fs::remove_file(scene.path("disk/member-1")).unwrap();
-    once(&server, "member-removed", "ERROR", &["member 1 (member-1)"]);
-    stop(server);
-}
-
-#[test]
 fn a_log_device_whose_server_is_killed_is_told_of_once() {
     let scene = Scene::new();
     let mut far = Far::start(&scene, 0);

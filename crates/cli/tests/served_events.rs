@@ -13,7 +13,7 @@ use evenkeel_host::event_loop::{Backend, EventLoop};
 use serde_json::Value;
 
 use support::events::{count, is_in_state, lines, lines_of, once, serve, stop};
-use support::load::{connect, contents, write};
+use support::load::{connect, write};
 use support::root::Mounted;
 use support::served::{Server, Volume, noise, patiently};
 use support::{Scene, says, skip};
@@ -211,19 +211,4 @@ fn a_damaged_page_is_told_once_with_its_bytes_and_each_read_of_it_is_counted() {
     assert!((1..30).contains(&told), "{told} lines for 30 pages");
     stop(server);
     says(&scene.run("check disk").stdout, &["31 damaged"]);
-}
-
-#[test]
-fn a_file_that_is_removed_while_it_is_served_is_told_of() {
-    let scene = Scene::new();
-    let volume = Volume::create(&scene, FLAGS);
-    let server = serve(&volume, "");
-    write(&volume.socket(), 0, b"here");
-    for (name, event) in [("home", "member-removed"), ("log", "log-device-removed")] {
-        fs::remove_file(volume.folder().join(name)).unwrap();
-        once(&server, event, "ERROR", &[name, "its file was removed", "copy the volume elsewhere"]);
-    }
-    says(&is_in_state(&scene, &server, "degraded", 1), &["(home) file removed", "(log) file removed"]);
-    assert_eq!(contents(&volume.socket())[..4], *b"here");
-    stop(server);
 }

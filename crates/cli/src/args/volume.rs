@@ -221,7 +221,7 @@ Examples:
   evenkeel serve disk --nbd tcp:0.0.0.0:10809 --tls /etc/pki/nbd --metrics 127.0.0.1:9100
   evenkeel serve disk --log-format json 2>>events   what happens, for programs
 
-Exit status: 0 everything is durable and home, 1 the volume failed and says why, 2 wrong usage or a volume that
+Exit status: 0 everything is durable and home, 1 the volume failed or lost a file and says why, 2 wrong usage or a volume that
 cannot be opened, 130 ended at once: the next start goes on where this one was.";
 
 /// A mode in octal digits.

@@ -101,15 +101,19 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let ended = event_loop.block_on(service::run(&handle, &args.volume, options, tell));
     match ended {
         Ok(Ended::Closed) => Ok(()),
+        Ok(Ended::Gone(what)) => Err(Failure::No(format!("{}: {what}", args.volume.display()))),
         Ok(Ended::BeforeServing) => {
             Err(Failure::Stopped("interrupted before it was served; nothing is lost".to_owned()))
         }
-        Ok(Ended::AtOnce) => {
-            tracing::info!(
-                target: "evenkeel",
-                event = "ended",
-                "ended at once: what was acknowledged is kept until the next start"
-            );
+        Ok(Ended::AtOnce { gone }) => {
+            match gone {
+                Some(gone) => tracing::error!(target: "evenkeel", event = "ended", "ended at once: {gone}"),
+                None => tracing::info!(
+                    target: "evenkeel",
+                    event = "ended",
+                    "ended at once: what was acknowledged is kept until the next start"
+                ),
+            }
             // Nothing is waited for: what is under way ends with the process, as after a kill.
             std::process::exit(evenkeel_host::interrupt::EXIT_INTERRUPTED);
         }

@@ -15,6 +15,7 @@
 mod create;
 mod extend;
 mod open;
+mod whereabouts;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -35,6 +36,7 @@ use crate::event_loop::{Loop, SharedFd, Sync, Transfer};
 
 pub use create::{Fill, needs_no_more_room};
 pub use open::DriveOptions;
+pub(crate) use whereabouts::OpenFile;
 
 /// Transfers of one call under way at once.
 const DEPTH: usize = 8;
@@ -105,22 +107,6 @@ impl FileDrive {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.0.path
-    }
-
-    /// Whether its path leads to it, and to no other file; to the same device by another node of it, too.
-    pub fn is_still_at_its_path(&self) -> bool {
-        let (Ok(ours), Ok(there)) = (rustix::fs::fstat(&self.0.file), rustix::fs::stat(&self.0.path)) else {
-            return false;
-        };
-        match self.0.is_block_device {
-            true => ours.st_rdev == there.st_rdev,
-            false => (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino),
-        }
-    }
-
-    /// Whether it is a file without a name, which is gone once it is closed.
-    pub fn is_removed(&self) -> bool {
-        !self.0.is_block_device && rustix::fs::fstat(&self.0.file).is_ok_and(|found| found.st_nlink == 0)
     }
 
     /// Gives a file that was cut short since it was opened its length again, and its room if it is to keep that.

@@ -153,6 +153,8 @@ fn text(watched: &Watched) -> String {
     metric(&mut out, "uptime_seconds", "gauge", "Since the volume was opened.", server.uptime_s);
     let help = "Members and log devices whose file was removed while it is in use.";
     metric(&mut out, "removed_files", "gauge", help, watched.removed_files() as f64);
+    let help = "Members and log devices whose path leads to another file than the one in use, or to none.";
+    metric(&mut out, "moved_files", "gauge", help, watched.moved_files() as f64);
     let help = "For how long commits have been waiting for room in the log; 0 where they do not.";
     metric(&mut out, "commits_wait_seconds", "gauge", help, watched.commits_wait_s());
     if let Some(mirror) = &document.mirror {

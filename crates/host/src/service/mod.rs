@@ -16,7 +16,8 @@
 //!    Nobody is accepted before recovery is done.
 //! 2. The first SIGTERM, SIGHUP or Ctrl-C lets requests under way finish, makes everything durable and takes it home; the
 //!    second, which is no SIGHUP, leaves at once. Then the arena keeps what was acknowledged, as after a kill.
-//! 3. One connection's end, or a client that cannot be accepted, ends nothing else.
+//! 3. Where files had been removed while they were served, without which the volume is not whole, its end is an error.
+//! 4. One connection's end, or a client that cannot be accepted, ends nothing else.
 
 pub mod control;
 pub mod events;
@@ -41,6 +42,7 @@ use crate::nbd::export::{Export, VolumeExport};
 use crate::nbd::limits::Limits;
 use crate::nbd::server::{Ending, Peer, Server};
 use crate::nbd::tls::TlsServer;
+use crate::nbd::uri::of_place;
 use crate::net::{self, ByteStream, Listener, Place, SocketAccess};
 use crate::path_error::PathError;
 use crate::stop_signals::STOP_SIGNALS;
@@ -56,6 +58,9 @@ use tend::Tended;
 
 /// How long to wait after a connection could not be accepted: descriptors may be short.
 const ACCEPT_AGAIN_NS: u64 = 100_000_000;
+
+/// How long a stop waits for file systems to say where the members' paths lead by now.
+const LAST_LOOK_MAX_NS: u64 = 1_000_000_000;
 
 /// The server of a volume on this machine.
 type VolumeServer = Server<Loop, VolumeExport<Loop, SharedArena, HomeDevice, LogDevice>>;
@@ -93,14 +98,19 @@ pub struct Options {
 }
 
 /// What came of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
     /// Everything is durable and home.
     Closed,
+    /// The same, but files had been removed without which the volume is not whole: which, and what is left to do.
+    Gone(String),
     /// A signal came before the volume was open: nothing was served.
     BeforeServing,
     /// A second signal came: what was acknowledged is kept in memory until the next opening.
-    AtOnce,
+    AtOnce {
+        /// Which files went with the server, as they had been removed, where the next opening cannot do without them.
+        gone: Option<String>,
+    },
 }
 
 /// Moments that somebody may want to hear of.
@@ -166,7 +176,9 @@ pub async fn run(
     let open = open?;
     drop(opening);
 
-    let watcher = Watcher::begin(event_loop, &open, reporter.clone());
+    let has_tls = tls.is_some();
+    let uri = listeners.places().into_iter().flatten().next().map(|at| of_place(&at, has_tls));
+    let watcher = Watcher::begin(event_loop, &open, reporter.clone(), uri);
     let mut export = VolumeExport::new(open.volume.clone(), "");
     if options.read_only {
         export = export.read_only();
@@ -196,11 +208,16 @@ pub async fn run(
     reporter.tell(Kind::Stopping, &About::default(), stopping);
     watcher.stopping();
     tell(Event::Stopping);
-    let ended = stop(&signals, &server, open).await?;
-    if ended == Ended::Closed {
-        reporter.tell(Kind::Stopped, &About::default(), "stopped: everything is durable and home");
+    if !stop(&signals, &server, open).await? {
+        return Ok(Ended::AtOnce { gone: watcher.gone() });
     }
-    Ok(ended)
+    if let Some(what) = watcher.gone() {
+        return Ok(Ended::Gone(what));
+    }
+    race(watcher.look_at_paths(), event_loop.sleep(LAST_LOOK_MAX_NS)).await;
+    let stopped = format!("stopped: everything is durable and home{}", watcher.not_found_again());
+    reporter.tell(Kind::Stopped, &About::default(), stopped);
+    Ok(Ended::Closed)
 }
 
 /// Tells of addresses that other machines reach, where nothing protects them.
@@ -225,7 +242,8 @@ fn tend(event_loop: &Loop, open: &OpenVolume, scrub: ScrubOptions, watcher: &Wat
     })
 }
 
-async fn stop(signals: &Signals, server: &VolumeServer, open: OpenVolume) -> Result<Ended, VolumeError> {
+/// Closes the volume, unless a second signal comes before: whether it is closed.
+async fn stop(signals: &Signals, server: &VolumeServer, open: OpenVolume) -> Result<bool, VolumeError> {
     let closed = race(
         async {
             server.stop().await;
@@ -238,8 +256,8 @@ async fn stop(signals: &Signals, server: &VolumeServer, open: OpenVolume) -> Res
         },
     );
     match closed.await {
-        Some(closed) => closed.map(|()| Ended::Closed),
-        None => Ok(Ended::AtOnce),
+        Some(closed) => closed.map(|()| true),
+        None => Ok(false),
     }
 }
 

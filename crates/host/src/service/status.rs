@@ -348,6 +348,11 @@ impl Watched {
         self.watcher.removed().len()
     }
 
+    /// Members and log devices whose path leads to another file than the one in use, or to none.
+    pub(crate) fn moved_files(&self) -> usize {
+        self.watcher.moved().len()
+    }
+
     /// For how long commits have been waiting for room in the log.
     pub(crate) fn commits_wait_s(&self) -> f64 {
         self.watcher.commits_wait_s()

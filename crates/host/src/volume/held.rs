@@ -6,6 +6,16 @@ use std::rc::Rc;
 use super::member::{MemberDrive, Place};
 use super::mirror::Mirror;
 use super::replace::Slot;
+use crate::drive::OpenFile;
+
+/// What a volume may lose with its drives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// Every copy of its pages, and so all of it.
+    Pages,
+    /// Every copy of its log. After a stop in order all pages are home.
+    Log,
+}
 
 /// Its drives, each by its slot.
 pub(crate) enum Held {
@@ -24,6 +34,35 @@ impl Held {
                 removed.map(|(number, _)| Self::slot(number)).collect()
             }
             Self::Mirror(mirror) => mirror.removed(),
+        }
+    }
+
+    /// What is open of each that takes part and is on this machine.
+    pub(crate) fn open_files(&self) -> Vec<(Slot, OpenFile)> {
+        match self {
+            Self::Single(drives) => {
+                let files = drives.iter().enumerate();
+                files
+                    .filter_map(|(number, (_, drive))| Some((Self::slot(number), drive.open_file()?)))
+                    .collect()
+            }
+            Self::Mirror(mirror) => mirror.open_files(),
+        }
+    }
+
+    /// What of the volume is lost with these drives.
+    pub(crate) fn loss_of(&self, lost: &BTreeSet<Slot>) -> Option<Loss> {
+        let (members, logs) = match self {
+            Self::Single(drives) => {
+                (0..drives.len()).map(Self::slot).partition(|slot| matches!(slot, Slot::Member(_)))
+            }
+            Self::Mirror(mirror) => mirror.counting(),
+        };
+        let are_lost = |slots: &[Slot]| !slots.is_empty() && slots.iter().all(|slot| lost.contains(slot));
+        match (are_lost(&members), are_lost(&logs)) {
+            (true, _) => Some(Loss::Pages),
+            (false, true) => Some(Loss::Log),
+            (false, false) => None,
         }
     }
 

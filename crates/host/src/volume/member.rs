@@ -24,7 +24,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::description::{FILE_NAME, UNFENCED};
 use super::kept::Kept;
-use crate::drive::{DriveOptions, FileDrive};
+use crate::drive::{DriveOptions, FileDrive, OpenFile};
 use crate::event_loop::{Loop, race};
 use crate::nbd::client::{ClientError, NbdDrive, check_writes, connect};
 use crate::nbd::proto::writer::Writer;
@@ -317,6 +317,14 @@ impl MemberDrive {
             Self::File(_) | Self::KeptFile(_) => None,
             Self::Nbd(drive) => drive.client().failure(),
             Self::KeptNbd(drive) => drive.below().client().failure(),
+        }
+    }
+
+    /// The file or block device of this machine that it has open.
+    pub(super) fn open_file(&self) -> Option<OpenFile> {
+        match self {
+            Self::File(drive) => drive.open_file().ok(),
+            Self::Nbd(_) | Self::KeptFile(_) | Self::KeptNbd(_) => None,
         }
     }
 

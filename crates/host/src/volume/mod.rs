@@ -56,7 +56,7 @@ use described::Described;
 use description::{Description, LayoutKind};
 use devices::{HomeDevice, LogDevice};
 use grow::had_size;
-pub(crate) use held::Held;
+pub(crate) use held::{Held, Loss};
 use member::{MemberDrive, Members, Opening, Watch, lost};
 use mirror::Mirror;
 use plan::buffer_bytes_max;

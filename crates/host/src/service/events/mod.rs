@@ -77,10 +77,14 @@ kinds! {
     DiscardsStopped = "discards-stopped", WARN;
     /// A member's file was removed.
     MemberRemoved = "member-removed", ERROR;
+    /// A member's path leads to another file than the one in use, or to none.
+    MemberMoved = "member-moved", ERROR;
     /// A log device takes part no more.
     LogDeviceLost = "log-device-lost", ERROR;
     /// A log device's file was removed.
     LogDeviceRemoved = "log-device-removed", ERROR;
+    /// A log device's path leads to another file than the one in use, or to none.
+    LogDeviceMoved = "log-device-moved", ERROR;
     /// A read met a page that is damaged in every copy.
     DamagedRead = "damaged-read", ERROR;
     /// A read failed because a drive did.

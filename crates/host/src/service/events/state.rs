@@ -78,6 +78,12 @@ pub(in crate::service) fn of(
         let why = "what it holds goes with the end of the server".to_owned();
         add("degraded", &subject, "file removed", watcher.since_ns(slot), Some(why));
     }
+    for (slot, now) in watcher.moved() {
+        let now = now.map(|now| format!("; it is {} now", now.display())).unwrap_or_default();
+        let why = format!("the next start does not find it there{now}");
+        let at_ns = watcher.since_ns(slot);
+        add("degraded", &watcher.subject(slot), "file moved, or another put in its place", at_ns, Some(why));
+    }
     let Some(mirror) = mirror else { return with_waits(watcher, reasons) };
     if mirror.scrub.damaged_pages > 0 {
         let why = format!("{} pages are damaged in every copy", mirror.scrub.damaged_pages);

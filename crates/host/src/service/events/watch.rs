@@ -3,9 +3,16 @@
 //! 1. What the engine and its devices tell of themselves is taken as it comes; what nobody tells (a file that was
 //!    removed, how far a rebuild is, commits that wait and wait) is looked for every [`LOOK_NS`].
 //! 2. A device that is missing from the beginning is told of once, in one line for all of them.
+//!
+//! ```text
+//! files    files of members and log devices that were removed, moved, or had another put in their place
+//! ```
+
+mod files;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use evenkeel_engine::device::{Device, Extent};
@@ -44,6 +51,8 @@ struct Seen {
     /// Since when a device is lost, being rebuilt, or without its file.
     since_ns: BTreeMap<Slot, u64>,
     removed: BTreeSet<Slot>,
+    /// Where those are by now whose paths lead elsewhere, as far as that is known.
+    moved: BTreeMap<Slot, Option<PathBuf>>,
     rebuilds: BTreeMap<usize, Rebuild>,
     told_pages: BTreeSet<u64>,
     other_copies: u64,
@@ -65,19 +74,31 @@ pub(in crate::service) struct Watcher {
     volume: Told,
     mirror: Option<Mirror>,
     held: Rc<Held>,
+    /// The volume's.
+    folder: PathBuf,
+    /// A URI by which a client can read the volume, if there is one.
+    export: Option<Rc<str>>,
     began_ns: u64,
     seen: Rc<RefCell<Seen>>,
 }
 
 impl Watcher {
     /// Tells what the opening came to, and watches from here on, for as long as the loop runs.
-    pub(in crate::service) fn begin(event_loop: &Loop, open: &OpenVolume, reporter: Reporter) -> Self {
+    /// `export` is a URI by which a client can read the volume.
+    pub(in crate::service) fn begin(
+        event_loop: &Loop,
+        open: &OpenVolume,
+        reporter: Reporter,
+        export: Option<String>,
+    ) -> Self {
         let watcher = Self {
             reporter,
             event_loop: event_loop.clone(),
             volume: open.volume.clone(),
             mirror: open.mirror().cloned(),
             held: Rc::new(open.held()),
+            folder: open.folder().to_owned(),
+            export: export.map(Rc::from),
             began_ns: event_loop.now_ns(),
             seen: Rc::default(),
         };
@@ -94,6 +115,7 @@ impl Watcher {
                 looking.look();
             }
         });
+        watcher.watch_paths();
         watcher
     }
 
@@ -125,11 +147,6 @@ impl Watcher {
         };
         let place = self.held.place(slot).map(|place| format!(" ({place})")).unwrap_or_default();
         format!("{kind} {number}{place}")
-    }
-
-    /// Devices whose files were removed.
-    pub(in crate::service) fn removed(&self) -> BTreeSet<Slot> {
-        self.held.removed()
     }
 
     fn take(&self, events: Rc<Events>) {
@@ -298,28 +315,6 @@ impl Watcher {
             self.reporter.tell(Kind::CommitsStuck, &About::default(), message);
         }
         self.reporter.tick();
-    }
-
-    fn look_for_removed(&self) {
-        let removed = self.removed();
-        let before = std::mem::replace(&mut self.seen.borrow_mut().removed, removed.clone());
-        for &slot in removed.difference(&before) {
-            let Some(place) = self.held.place(slot) else { continue };
-            self.seen.borrow_mut().since_ns.insert(slot, self.event_loop.now_ns());
-            let kind = match slot {
-                Slot::Member(_) => Kind::MemberRemoved,
-                Slot::Log(_) => Kind::LogDeviceRemoved,
-            };
-            let message = format!(
-                "{}: its file was removed, and what it holds goes with the end of the server; {}",
-                self.subject(slot),
-                match self.mirror {
-                    Some(_) => "put another in its place with `evenkeel replace`",
-                    None => "copy the volume elsewhere before it ends",
-                }
-            );
-            self.reporter.tell(kind, &About::device(&place), message);
-        }
     }
 
     fn look_at_rebuilds(&self) {

@@ -28,7 +28,7 @@ use super::devices::{LogDevices, MemberRing};
 use super::label::labels;
 use super::member::{MemberDrive, Opening, Place, Purpose, Watch};
 use super::replace::Slot;
-use crate::drive::{DriveOptions, FileDrive};
+use crate::drive::{DriveOptions, FileDrive, OpenFile};
 use crate::durable_file::odd_kind;
 use crate::event_loop::{Loop, race};
 use crate::nbd::wait::Turn;
@@ -194,16 +194,40 @@ impl Mirror {
 
     /// Members and log devices that are in use, and whose files were removed.
     pub(super) fn removed(&self) -> BTreeSet<Slot> {
-        let is_removed = |entry: &Entry| entry.drive.as_ref().is_some_and(|drive| drive.is_removed());
+        let in_use = self.in_use().into_iter();
+        in_use.filter(|(_, drive)| drive.is_removed()).map(|(slot, _)| slot).collect()
+    }
+
+    /// What is open of those that are in use and on this machine.
+    pub(super) fn open_files(&self) -> Vec<(Slot, OpenFile)> {
+        let in_use = self.in_use().into_iter();
+        in_use.filter_map(|(slot, drive)| Some((slot, drive.open_file()?))).collect()
+    }
+
+    /// Members and log devices that take part, with what is there.
+    fn in_use(&self) -> Vec<(Slot, Rc<MemberDrive>)> {
         let (members, logs) = (self.members.borrow(), self.log_entries.borrow());
         let takes_part =
             |it: &MemberStatus| matches!(it.standing, Standing::InSync | Standing::Rebuilding { .. });
         let members = members.iter().zip(self.ring.members()).enumerate();
-        let members = members.filter(|(_, (entry, status))| takes_part(status) && is_removed(entry));
+        let members = members.filter(|(_, (_, status))| takes_part(status));
+        let members = members.map(|(place, (entry, _))| (Slot::Member(place), entry));
         let logs = logs.iter().zip(self.logs.standings()).enumerate();
-        let logs =
-            logs.filter(|(_, (entry, (standing, _)))| *standing == LogStanding::InSync && is_removed(entry));
-        members.map(|(place, _)| Slot::Member(place)).chain(logs.map(|(place, _)| Slot::Log(place))).collect()
+        let logs = logs.filter(|(_, (_, (standing, _)))| *standing == LogStanding::InSync);
+        let logs = logs.map(|(place, (entry, _))| (Slot::Log(place), entry));
+        members.chain(logs).filter_map(|(slot, entry)| Some((slot, entry.drive.clone()?))).collect()
+    }
+
+    /// Members that hold everything, and log devices that do.
+    pub(super) fn counting(&self) -> (Vec<Slot>, Vec<Slot>) {
+        let members = self.ring.members().into_iter().enumerate();
+        let members = members.filter(|(_, it)| it.standing == Standing::InSync);
+        let logs = self.logs.standings().into_iter().enumerate();
+        let logs = logs.filter(|(_, (standing, _))| *standing == LogStanding::InSync);
+        (
+            members.map(|(place, _)| Slot::Member(place)).collect(),
+            logs.map(|(place, _)| Slot::Log(place)).collect(),
+        )
     }
 
     /// How many more of its members, and of its log devices, may be lost now, together with a cut. Of a log on the members:
@@ -214,13 +238,9 @@ impl Mirror {
         }
         // What is in a file without a name is lost with the server.
         let removed = self.removed();
-        let (members, logs) = (self.ring.members(), self.logs.standings());
-        let members = (0..members.len()).filter(|&place| {
-            members[place].standing == Standing::InSync && !removed.contains(&Slot::Member(place))
-        });
-        let logs = (0..logs.len())
-            .filter(|&place| logs[place].0 == LogStanding::InSync && !removed.contains(&Slot::Log(place)));
-        let (members, logs) = (members.count(), logs.count());
+        let count = |slots: Vec<Slot>| slots.iter().filter(|slot| !removed.contains(slot)).count();
+        let (members, logs) = self.counting();
+        let (members, logs) = (count(members), count(logs));
         u32::try_from(members.min(logs).saturating_sub(1)).unwrap_or(u32::MAX)
     }
 

@@ -1,0 +1,91 @@
+//! Whether the path of a drive still leads to the file or device that it has open.
+//!
+//! 1. A file without a name is known from its descriptor alone, at once. Where a path leads is a question to the file
+//!    system, which may not answer: [`OpenFile`] can be asked on another thread.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::FileDrive;
+
+/// What the kernel writes behind the name of a file that was removed.
+const DELETED: &str = " (deleted)";
+
+/// A file or device that is open, and the path by which it was opened.
+#[derive(Debug, Clone)]
+pub(crate) struct OpenFile {
+    path: PathBuf,
+    descriptor: RawFd,
+    identity: Identity,
+}
+
+/// Which file or device it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Identity {
+    /// Of a file: the device and the inode.
+    File(u64, u64),
+    /// Of a block device, which may have several nodes: its number.
+    Device(u64),
+}
+
+impl FileDrive {
+    /// What it has open.
+    ///
+    /// # Errors
+    ///
+    /// Those of `fstat`.
+    pub(crate) fn open_file(&self) -> io::Result<OpenFile> {
+        let found = rustix::fs::fstat(&self.0.file)?;
+        let identity = match self.0.is_block_device {
+            true => Identity::Device(found.st_rdev),
+            false => Identity::File(found.st_dev, found.st_ino),
+        };
+        Ok(OpenFile { path: self.0.path.clone(), descriptor: self.0.file.as_raw_fd(), identity })
+    }
+
+    /// Whether its path leads to it, and to no other file; to the same device by another node of it, too.
+    pub fn is_still_at_its_path(&self) -> bool {
+        self.open_file().is_ok_and(|file| file.is_at_its_path().unwrap_or(false))
+    }
+
+    /// Whether it is a file without a name, which is gone once it is closed.
+    pub fn is_removed(&self) -> bool {
+        !self.0.is_block_device && rustix::fs::fstat(&self.0.file).is_ok_and(|found| found.st_nlink == 0)
+    }
+}
+
+impl OpenFile {
+    /// The path by which it was opened.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its descriptor, as /proc names it.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.descriptor
+    }
+
+    /// Whether its path leads to it; `None` where that cannot be told.
+    pub(crate) fn is_at_its_path(&self) -> Option<bool> {
+        match fs::metadata(&self.path) {
+            Ok(found) => Some(match self.identity {
+                Identity::File(device, inode) => (found.dev(), found.ino()) == (device, inode),
+                Identity::Device(number) => found.rdev() == number,
+            }),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Some(false)
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Its path by now, as far as the kernel knows one.
+    pub(crate) fn path_now(&self) -> Option<PathBuf> {
+        let path = fs::read_link(format!("/proc/self/fd/{}", self.descriptor)).ok()?;
+        let has_name = !path.as_os_str().as_encoded_bytes().ends_with(DELETED.as_bytes());
+        (has_name && path != self.path).then_some(path)
+    }
+}
