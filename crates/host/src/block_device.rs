@@ -4,6 +4,10 @@ use std::fs;
 use std::io;
 use std::ops::Sub;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::interrupt::Interrupt;
+use crate::program::Program;
 
 /// A block device that the kernel knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -169,6 +173,38 @@ impl std::iter::Sum for Counters {
     }
 }
 
+/// The I/O schedulers that the kernel offers for a device; none where it does not tell.
+pub fn schedulers(node: &Path) -> Vec<String> {
+    let Some(own) = class_folder(node) else { return Vec::new() };
+    let disk = if own.join("partition").exists() { own.join("..") } else { own };
+    let all = attribute(&disk, "queue/scheduler").unwrap_or_default();
+    all.split_whitespace().map(|name| name.trim_matches(['[', ']']).to_owned()).collect()
+}
+
+/// Whether the kernel would load an I/O scheduler as a module when it is asked for.
+pub fn has_scheduler_module(name: &str) -> bool {
+    let words = [
+        "modprobe".to_owned(),
+        "--dry-run".to_owned(),
+        "--quiet".to_owned(),
+        "--".to_owned(),
+        format!("{name}-iosched"),
+    ];
+    Program::new(words, MODPROBE_TIME).run(None, &Interrupt::default()).is_ok()
+}
+
+/// The size of a block device, in bytes.
+pub fn size_bytes(node: &Path) -> Option<u64> {
+    let sectors: u64 = attribute(&class_folder(node)?, "size")?.parse().ok()?;
+    sectors.checked_mul(SECTOR_BYTES)
+}
+
+/// The folder of a device in sysfs, by its name.
+fn class_folder(node: &Path) -> Option<PathBuf> {
+    let real = node.canonicalize().ok()?;
+    Path::new("/sys/class/block").join(real.file_name()?).canonicalize().ok()
+}
+
 /// The loop device over this file, or the swap area in it, that keeps it in use; `None` for a file that nobody
 /// holds in such a way.
 pub fn holder_of_file(path: &Path) -> Option<String> {
@@ -187,6 +223,8 @@ pub fn holder_of_file(path: &Path) -> Option<String> {
 /// The unit of the `stat` file, whatever the device's own sector is
 /// (Documentation/ABI/stable/sysfs-block of the kernel).
 const SECTOR_BYTES: u64 = 512;
+/// How long modprobe may look for a module.
+const MODPROBE_TIME: Duration = Duration::from_secs(10);
 
 /// Fields that every kernel's `stat` file has.
 const FIELDS_MIN: usize = 11;

@@ -107,6 +107,8 @@ fn mkfs_words(configuration: &Configuration, node: &Path) -> Vec<String> {
         "ext2" | "ext3" | "ext4" => vec!["-F", "-q", "-E", "nodiscard"],
         "xfs" => vec!["-f", "-q", "-K"],
         "btrfs" => vec!["-f", "-q", "--nodiscard"],
+        "f2fs" | "nilfs2" | "bcachefs" => vec!["-f", "-q"],
+        "jfs" => vec!["-q"],
         _ => Vec::new(),
     };
     fixed.insert(0, &program);

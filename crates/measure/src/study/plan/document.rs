@@ -14,7 +14,7 @@ pub(super) struct Document {
     pub(super) seed: u32,
     pub(super) runs: u32,
     pub(super) time: String,
-    pub(super) interval: String,
+    pub(super) interval: Option<String>,
     pub(super) sample: Option<Sample>,
     #[serde(default)]
     pub(super) destroy: Vec<PathBuf>,

@@ -10,6 +10,7 @@ pub mod presets;
 pub mod space;
 #[cfg(test)]
 mod tests;
+mod values;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -20,18 +21,22 @@ use self::space::{Configuration, Space};
 use super::sampling;
 use super::workload::spec::{FileWorkload, Personality};
 use crate::quantity;
+use crate::report::format;
 
 /// Runs of a study there are at most.
 const RUNS_MAX: u64 = 1_000_000;
 /// Windows of one run there are at most.
 const WINDOWS_MAX: f64 = 100_000.0;
+/// The interval where a plan names none, and how many of them a run has at least.
+const USUAL_INTERVAL_S: f64 = 1.0;
+const USUAL_WINDOWS_MIN: f64 = 10.0;
 /// Bytes of a plan or a job file there are at most.
 pub const PLAN_BYTES_MAX: u64 = 1 << 20;
 /// How much more data than memory the paper had.
 const DATA_PER_MEMORY: f64 = 2.5;
 /// Less than that does not hold a workload's program and threads.
 pub const MEMORY_BYTES_MIN: u64 = 16 << 20;
-/// What a file system needs beside its data; XFS is not made on less than 300 MiB.
+/// What a file system needs beside its data, where the plan does not say.
 const LOOP_BYTES_BESIDE: u64 = 512 << 20;
 /// What one data set is filled at, for the estimate alone.
 const FILL_BYTES_PER_S: f64 = 100e6;
@@ -161,8 +166,7 @@ impl Plan {
             wrong(format!("{at}{}", error.message().replace('\n', " ")))
         })?;
         let space = Space::new(&document.factor, &document.exclude)?;
-        let time_s = quantity::seconds(&document.time).map_err(wrong)?;
-        let interval_s = quantity::seconds(&document.interval).map_err(wrong)?;
+        let time_s = named("time", quantity::seconds(&document.time))?;
         let data = data(&document)?;
         let workloads = document
             .workload
@@ -171,10 +175,14 @@ impl Plan {
             .collect::<Result<Vec<_>, _>>()?;
         let data_bytes_max = workloads.iter().filter_map(Workload::data_bytes).max().unwrap_or(0);
         let loop_bytes = match &document.loop_file.size {
-            Some(size) => quantity::size(size).map_err(wrong)?,
+            Some(size) => named("[loop] size", quantity::size(size))?,
             None => {
                 data_bytes_max.saturating_mul(2).saturating_add(LOOP_BYTES_BESIDE).next_multiple_of(1 << 20)
             }
+        };
+        let interval_s = match &document.interval {
+            Some(interval) => named("interval", quantity::seconds(interval))?,
+            None => usual_interval_s(&workloads),
         };
         let plan = Self {
             seed: u64::from(document.seed),
@@ -191,11 +199,11 @@ impl Plan {
             text: text.to_owned(),
             name: document.name,
         };
-        plan.check(data_bytes_max)?;
+        plan.check()?;
         Ok(plan)
     }
 
-    fn check(&self, data_bytes_max: u64) -> Result<(), PlanError> {
+    fn check(&self) -> Result<(), PlanError> {
         if self.workloads.is_empty() {
             return Err(wrong(
                 "no [[workload]]: name mailserver, fileserver or webserver, or give fio or command",
@@ -236,10 +244,8 @@ impl Plan {
         if matches!(self.memory, Memory::Bytes(bytes) if bytes < MEMORY_BYTES_MIN) {
             return Err(wrong("[data] memory: a workload's program needs at least 16m"));
         }
-        if data_bytes_max.saturating_add(data_bytes_max / 4) > self.loop_bytes {
-            return Err(wrong(
-                "[loop] size: less than the data set and a quarter more; make it larger or [data] smaller",
-            ));
+        if self.space.devices().iter().any(|device| device == "loop") {
+            self.check_size("[loop] size", self.loop_bytes).map_err(wrong)?;
         }
         for device in self.space.devices().iter().filter(|device| *device != "loop") {
             if !self.destroy.iter().any(|named| named == Path::new(device)) {
@@ -249,6 +255,39 @@ impl Plan {
             }
         }
         Ok(())
+    }
+
+    /// That a device of a size has room for the file systems of the plan, and for its data.
+    ///
+    /// # Errors
+    ///
+    /// One line that names what has no room there.
+    pub fn check_size(&self, what: &str, bytes: u64) -> Result<(), String> {
+        let shown = format::bytes(bytes);
+        for file_system in self.space.file_systems() {
+            let least = values::bytes_min(file_system);
+            if bytes < least {
+                let least = format::bytes(least.next_multiple_of(1 << 20));
+                return Err(format!("{what}: {shown}, and {file_system} is made on {least} at least"));
+            }
+        }
+        for count in self.space.values_of("allocation_groups").filter_map(|value| value.parse::<u64>().ok()) {
+            let most = values::allocation_groups_max(bytes);
+            if count > most {
+                return Err(format!(
+                    "{what}: {shown} have room for {most} allocation groups of XFS, not for {count}"
+                ));
+            }
+        }
+        let data_bytes = self.workloads.iter().filter_map(Workload::data_bytes).max().unwrap_or(0);
+        let needed_bytes = data_bytes.saturating_add(data_bytes / 4);
+        match needed_bytes > bytes {
+            true => Err(format!(
+                "{what}: {shown}, and the data set and a quarter more take {}; make it larger or [data] size smaller",
+                format::bytes(needed_bytes)
+            )),
+            false => Ok(()),
+        }
     }
 
     /// The file behind the loop device of a study whose runs keep what they need in `scratch`.
@@ -277,6 +316,11 @@ impl Plan {
         let levels = self.space.levels();
         let is_valid = |point: &[usize]| self.space.is_valid(point);
         let valid = sampling::valid_combinations(&levels, &is_valid);
+        if let (Some(size), Some(valid)) = (self.sample, valid)
+            && size as u64 > valid
+        {
+            return Err(too_large_a_sample(size, valid));
+        }
         let size = match (self.sample, valid) {
             (Some(size), _) => size,
             (None, Some(valid)) => usize::try_from(valid).unwrap_or(usize::MAX),
@@ -292,6 +336,9 @@ impl Plan {
             points.iter().map(|point| self.space.configuration(point, self.remedies)).collect();
         if configurations.is_empty() {
             return Err(wrong("no combination of the factors is valid; look at [[exclude]]"));
+        }
+        if let Some(size) = self.sample.filter(|size| *size > configurations.len()) {
+            return Err(too_large_a_sample(size, configurations.len() as u64));
         }
         // Two values may read alike in a label.
         for at in 1..configurations.len() {
@@ -318,6 +365,26 @@ impl Plan {
     }
 }
 
+/// What was typed of a key, or what is wrong with it.
+fn named<T>(key: &str, typed: Result<T, String>) -> Result<T, PlanError> {
+    typed.map_err(|what| wrong(format!("{key}: {what}")))
+}
+
+fn too_large_a_sample(size: usize, valid: u64) -> PlanError {
+    if valid == 0 {
+        return wrong("no combination of the factors is valid; look at [[exclude]]");
+    }
+    let (size, valid) = (format::count(size as u64), format::counted(valid, "configuration"));
+    wrong(format!("sample = {size}: there are {valid} that are valid; name as many at most, or \"all\""))
+}
+
+/// The interval where a plan names none: a second, or a tenth of the shortest run if that is less.
+fn usual_interval_s(workloads: &[Workload]) -> f64 {
+    let times = || workloads.iter().map(|workload| workload.time_s);
+    let (longest_s, shortest_s) = (times().fold(0.0, f64::max), times().fold(f64::INFINITY, f64::min));
+    USUAL_INTERVAL_S.max(longest_s / WINDOWS_MAX).min(shortest_s / USUAL_WINDOWS_MIN)
+}
+
 /// The `[data]` of a plan.
 struct Data {
     bytes: Option<u64>,
@@ -332,11 +399,11 @@ fn data(document: &Document) -> Result<Data, PlanError> {
         return Err(wrong("[data] compressible: a share between 0 (random) and 1 (all the same)"));
     }
     Ok(Data {
-        bytes: table.size.as_deref().map(quantity::size).transpose().map_err(wrong)?,
+        bytes: named("[data] size", table.size.as_deref().map(quantity::size).transpose())?,
         memory: match table.memory.as_deref() {
             None | Some("auto") => Memory::OfData,
             Some("unbounded") => Memory::Unbounded,
-            Some(size) => Memory::Bytes(quantity::size(size).map_err(wrong)?),
+            Some(size) => Memory::Bytes(named("[data] memory", quantity::size(size))?),
         },
         compressible,
     })

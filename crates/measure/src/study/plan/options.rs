@@ -1,6 +1,10 @@
 //! What a factor's value changes: options of mkfs and mount, and settings of the kernel.
 
+use super::values;
 use crate::quantity;
+
+/// The file of a device that names its I/O scheduler.
+pub const SCHEDULER: &str = "queue/scheduler";
 
 /// What one value, or a whole configuration, changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -66,29 +70,20 @@ impl Remedies {
     }
 }
 
-/// The factors whose options evenkeel knows by itself.
-pub(super) const KNOWN: [&str; 10] = [
-    "file_system",
-    "block_size",
-    "inode_size",
-    "journal_mode",
-    "allocation_groups",
-    "nodatacow",
-    "nodatasum",
-    "atime",
-    "io_scheduler",
-    "device",
-];
-
-/// What a value of one of the [`KNOWN`] factors changes in a file system; `None` where the factor is unknown or the file
+/// What a value of one of the [`KNOWN`](values::KNOWN) factors changes in a file system; `None` where the factor is unknown or the file
 /// system does not have it.
 pub(super) fn known(factor: &str, file_system: &str, value: &str) -> Option<Result<Options, String>> {
     let mkfs =
         |flag: &str, text: String| Ok(Options { mkfs: vec![flag.to_owned(), text], ..Options::default() });
     let mount = |text: String| Ok(Options { mount: vec![text], ..Options::default() });
     let bytes = || quantity::size(value);
+    if !values::is_of(factor, file_system) {
+        return None;
+    }
+    if let Err(what) = values::check(factor, file_system, value) {
+        return Some(Err(what));
+    }
     Some(match (factor, file_system) {
-        ("file_system" | "device", _) => Ok(Options::default()),
         ("block_size", "ext4") => bytes().and_then(|bytes| mkfs("-b", bytes.to_string())),
         ("block_size", "xfs") => bytes().and_then(|bytes| mkfs("-b", format!("size={bytes}"))),
         ("block_size", "btrfs") => bytes().and_then(|bytes| mkfs("-n", bytes.to_string())),
@@ -97,22 +92,13 @@ pub(super) fn known(factor: &str, file_system: &str, value: &str) -> Option<Resu
         ("journal_mode", "ext4") if value == "none" => mkfs("-O", "^has_journal".to_owned()),
         ("journal_mode", "ext4") => mount(format!("data={value}")),
         ("allocation_groups", "xfs") => mkfs("-d", format!("agcount={value}")),
-        ("nodatacow" | "nodatasum", "btrfs") => switch(factor, value),
+        ("nodatacow" | "nodatasum", "btrfs") if value == "on" => mount(factor.to_owned()),
         ("atime", _) => mount(value.to_owned()),
-        ("io_scheduler", _) => Ok(Options {
-            settings: vec![("queue/scheduler".to_owned(), value.to_owned())],
-            ..Options::default()
-        }),
-        _ => return None,
+        ("io_scheduler", _) => {
+            Ok(Options { settings: vec![(SCHEDULER.to_owned(), value.to_owned())], ..Options::default() })
+        }
+        _ => Ok(Options::default()),
     })
-}
-
-fn switch(option: &str, value: &str) -> Result<Options, String> {
-    match value {
-        "on" => Ok(Options { mount: vec![option.to_owned()], ..Options::default() }),
-        "off" => Ok(Options::default()),
-        _ => Err(format!("{option} is `on` or `off`, not `{value}`")),
-    }
 }
 
 /// Whether templates have a place for the value; a setting that is named without a text has one.

@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::document::{FactorTable, OneOrMany, PerFileSystem, Value, Values};
-use super::options::{self, KNOWN, Options, Remedies};
+use super::options::{self, Options, Remedies};
+use super::values::{self, listed};
 use super::{PlanError, wrong};
 use crate::study::data::MACHINE;
 
@@ -145,6 +146,17 @@ impl Space {
         found
     }
 
+    /// The file systems that configurations may have.
+    pub fn file_systems(&self) -> impl Iterator<Item = &str> {
+        self.factors[self.file_system].levels.iter().map(|level| level.value.as_str())
+    }
+
+    /// The values of a factor, none where the plan does not have it.
+    pub fn values_of(&self, name: &str) -> impl Iterator<Item = &str> {
+        let factor = self.factors.iter().find(|factor| factor.name == name);
+        factor.into_iter().flat_map(|factor| &factor.levels).map(|level| level.value.as_str())
+    }
+
     /// The devices that configurations may use.
     pub fn devices(&self) -> Vec<String> {
         let device = self.factors.iter().find(|factor| factor.name == "device");
@@ -161,10 +173,9 @@ fn file_systems(table: &FactorTable) -> Result<Vec<String>, PlanError> {
         return Err(wrong("the values of file_system are a list, such as [\"ext4\", \"xfs\"]"));
     };
     let names: Vec<String> = values.iter().map(Value::name).collect();
-    let plain = |name: &&String| name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric());
-    match names.iter().find(plain) {
+    match names.iter().find_map(|name| values::check("file_system", name, name).err()) {
         None => Ok(names),
-        Some(strange) => Err(wrong(format!("`{strange}` is no name of a file system"))),
+        Some(what) => Err(wrong(format!("factor file_system: {what}"))),
     }
 }
 
@@ -178,7 +189,12 @@ fn factor(table: &FactorTable, file_systems: &[String]) -> Result<Factor, PlanEr
     if let Values::Each(each) = &table.values
         && let Some(unknown) = each.keys().find(|name| !file_systems.contains(name))
     {
-        return Err(wrong(format!("{}: the plan has no file system {unknown}", table.name)));
+        return Err(wrong(format!("factor {}: the plan has no file system {unknown}", table.name)));
+    }
+    if file_systems.iter().all(|file_system| table.values.of(file_system).is_empty()) {
+        let allowed = values::allowed(&table.name, file_systems.first().map_or("", String::as_str));
+        let each = allowed.map_or_else(String::new, |allowed| format!(": each is {allowed}"));
+        return Err(wrong(format!("factor {}: values is empty; name at least one{each}", table.name)));
     }
     for file_system in file_systems {
         for value in table.values.of(file_system) {
@@ -190,7 +206,15 @@ fn factor(table: &FactorTable, file_systems: &[String]) -> Result<Factor, PlanEr
             if table.name == "file_system" && name != *file_system {
                 continue;
             }
-            let Some(options) = options_of(table, file_system, value) else { continue };
+            let Some(options) = options_of(table, file_system, value) else {
+                if matches!(table.values, Values::Each(_)) {
+                    let what = format!("factor {}: {file_system} does not have it", table.name);
+                    return Err(wrong(format!(
+                        "{what}; leave its values out, or say what they change there"
+                    )));
+                }
+                continue;
+            };
             let options = options.map_err(|what| wrong(format!("factor {}: {what}", table.name)))?;
             let at = factor.levels.iter().position(|level| level.value == name).unwrap_or_else(|| {
                 factor.levels.push(Level { value: name, options: BTreeMap::new() });
@@ -201,11 +225,27 @@ fn factor(table: &FactorTable, file_systems: &[String]) -> Result<Factor, PlanEr
     }
     match factor.levels.is_empty() {
         false => Ok(factor),
-        true => Err(wrong(format!(
-            "factor {}: it changes nothing; give it mkfs, mount or sysfs with {{}} for the value (known without: {}, remedies), and a value at least",
-            table.name,
-            KNOWN.join(", ")
-        ))),
+        true => Err(wrong(format!("factor {}: {}", table.name, no_effect(table, file_systems)))),
+    }
+}
+
+/// Why a factor with values changes nothing in any of the file systems.
+fn no_effect(table: &FactorTable, file_systems: &[String]) -> String {
+    let has_own = table.mkfs.is_some() || table.mount.is_some() || table.sysfs.is_some();
+    let all: Vec<&str> = file_systems.iter().map(String::as_str).collect();
+    let all = listed(&all);
+    match values::owners(&table.name) {
+        Some(owners) if !has_own => {
+            format!(
+                "it is of {} alone, and the plan's file_system is {all}; add that, or leave the factor out",
+                listed(owners)
+            )
+        }
+        _ if has_own => format!("its mkfs, mount and sysfs are of other file systems than the plan's, {all}"),
+        _ => format!(
+            "it changes nothing; give it mkfs, mount or sysfs with {{}} for the value (known without: {}, remedies)",
+            values::KNOWN.join(", ")
+        ),
     }
 }
 

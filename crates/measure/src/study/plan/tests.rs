@@ -149,7 +149,7 @@ fn remedies_are_switches_or_a_factor() {
 fn what_cannot_be_run_is_refused_in_one_line() {
     for (head, factors, words) in [
         ("", "", "no [[factor]] is named file_system"),
-        ("", "[[factor]]\nname = \"file_system\"\nvalues = [\"ext4; rm\"]\n", "no name of a file system"),
+        ("", "[[factor]]\nname = \"file_system\"\nvalues = [\"ext4; rm\"]\n", "`ext4; rm` is no file_system"),
         ("sample = 0", FACTORS, "how many configurations"),
         ("sample = \"some\"", FACTORS, "how many configurations"),
         ("seeed = 1", FACTORS, "unknown field `seeed`"),
@@ -161,9 +161,11 @@ fn what_cannot_be_run_is_refused_in_one_line() {
     let with = |more: &str| refusal("", &(FACTORS.to_owned() + more));
     for (more, words) in [
         ("[[factor]]\nname = \"colour\"\nvalues = [\"red\"]\n", "it changes nothing"),
-        ("[[factor]]\nname = \"atime\"\nvalues = []\n", "it changes nothing"),
-        ("[[factor]]\nname = \"nodatacow\"\nvalues = [\"maybe\"]\n", "`on` or `off`"),
-        ("[[factor]]\nname = \"block_size\"\nvalues = [\"big\"]\n", "is not a size"),
+        (
+            "[[factor]]\nname = \"nodatacow\"\nvalues = [\"maybe\"]\n",
+            "`maybe` is no nodatacow: it is one of on and off",
+        ),
+        ("[[factor]]\nname = \"block_size\"\nvalues = [\"big\"]\n", "`big` is no block_size of ext4"),
         ("[[factor]]\nname = \"q\"\nvalues = [1]\nsysfs = \"../x\"\n", "below /sys"),
         ("[[factor]]\nname = \"q\"\nvalues = [1]\nsysfs = \"/etc/passwd\"\n", "below /sys"),
         ("[[factor]]\nname = \"device\"\nvalues = [\"/dev/sdx\"]\n", "destroy = [\"/dev/sdx\"]"),
@@ -197,6 +199,126 @@ fn what_cannot_be_run_is_refused_in_one_line() {
     }
     let little = plan_of("", FACTORS).unwrap().text.replace("64m", "32m");
     assert!(Plan::parse(&little, Path::new("")).unwrap_err().to_string().contains("less memory than"));
+}
+
+#[test]
+fn values_that_make_no_sense_are_named_with_what_there_is() {
+    let of = |name: &str, values: &str| format!("[[factor]]\nname = \"{name}\"\nvalues = {values}\n");
+    for (factor, line) in [
+        (
+            of("atime", "[\"sometimes\"]"),
+            "factor atime: `sometimes` is no atime: it is one of relatime, noatime, strictatime, nodiratime and lazytime",
+        ),
+        (
+            of("atime", "[]"),
+            "factor atime: values is empty; name at least one: each is one of relatime, noatime, strictatime, \
+             nodiratime and lazytime",
+        ),
+        (
+            of("block_size", "[\"13k\"]"),
+            "factor block_size: `13k` is no block_size of ext4: it is a power of two from 1k to 64k",
+        ),
+        (
+            of("block_size", "{ btrfs = [\"2k\"] }"),
+            "factor block_size: `2k` is no block_size of btrfs: it is a power of two from 4k to 64k",
+        ),
+        (
+            of("inode_size", "{ xfs = [256] }"),
+            "factor inode_size: `256` is no inode_size of xfs: it is 512, 1k or 2k",
+        ),
+        (
+            of("inode_size", "{ btrfs = [256] }"),
+            "factor inode_size: btrfs does not have it; leave its values out, or say what they change there",
+        ),
+        (
+            of("journal_mode", "[\"fast\"]"),
+            "factor journal_mode: `fast` is no journal_mode: it is one of ordered, writeback, journal and none",
+        ),
+        (
+            of("allocation_groups", "[1]"),
+            "factor allocation_groups: `1` is no allocation_groups: it is a whole number of 2 at least",
+        ),
+        (
+            of("allocation_groups", "[400]"),
+            "[loop] size: 640 MiB have room for 40 allocation groups of XFS, not for 400",
+        ),
+        (
+            of("io_scheduler", "[\"noop\"]"),
+            "factor io_scheduler: `noop` is no io_scheduler (gone since Linux 5.0): it is one of none, mq-deadline, kyber \
+             and bfq",
+        ),
+        (
+            of("device", "[\"sdx\"]"),
+            "factor device: `sdx` is no device: it is loop, or the path of a block device",
+        ),
+        (of("mine", "[]") + "mount = \"commit={}\"\n", "factor mine: values is empty; name at least one"),
+    ] {
+        assert_eq!(refusal("", &(FACTORS.to_owned() + &factor)), line);
+    }
+    let systems = |values: &str| FACTORS.replace("\"ext4\", \"xfs\", \"btrfs\"", values);
+    for (head, factors, line) in [
+        (
+            "",
+            systems("\"xsf\""),
+            "factor file_system: `xsf` is no file_system: it is one of ext2, ext3, ext4, xfs, btrfs, f2fs, bcachefs, \
+             nilfs2 and jfs",
+        ),
+        (
+            "",
+            systems("\"ext4\", \"xfs\"") + &of("nodatacow", "[\"on\"]"),
+            "factor nodatacow: it is of btrfs alone, and the plan's file_system is ext4 and xfs; add that, or leave the factor out",
+        ),
+        (
+            "",
+            systems("\"ext4\"") + &of("mine", "[1]") + "mount = { xfs = \"a={}\" }\n",
+            "factor mine: its mkfs, mount and sysfs are of other file systems than the plan's, ext4",
+        ),
+        (
+            "[loop]\nsize = \"100m\"",
+            systems("\"xfs\""),
+            "[loop] size: 100 MiB, and xfs is made on 300 MiB at least",
+        ),
+        (
+            "[loop]\nsize = \"100m\"",
+            systems("\"btrfs\""),
+            "[loop] size: 100 MiB, and btrfs is made on 109 MiB at least",
+        ),
+        (
+            "[loop]\nsize = \"lots\"",
+            systems("\"ext4\""),
+            "[loop] size: `lots` is not a size such as 4096, 4k or 16m",
+        ),
+    ] {
+        assert_eq!(refusal(head, &factors), line);
+    }
+    assert!(plan_of("[loop]\nsize = \"100m\"", &systems("\"ext4\"")).is_ok());
+}
+
+#[test]
+fn a_sample_is_no_larger_than_what_is_valid() {
+    let sample = |size: u32| plan_of(&format!("sample = {size}"), FACTORS).unwrap().sampled();
+    assert_eq!(sample(3).unwrap().configurations.len(), 3);
+    let said = sample(500).unwrap_err().to_string();
+    assert_eq!(
+        said,
+        "sample = 500: there are 3 configurations that are valid; name as many at most, or \"all\""
+    );
+}
+
+#[test]
+fn the_interval_is_a_second_or_a_tenth_of_the_run_unless_it_is_named() {
+    let interval_s = |time: &str, more: &str| {
+        let text = format!(
+            "name = \"p\"\nruns = 2\ntime = \"{time}\"\n[data]\nsize = \"64m\"\n[[workload]]\nname = \"mailserver\"\n\
+             {more}{FACTORS}"
+        );
+        Plan::parse(&text, Path::new("")).unwrap().interval_s
+    };
+    assert_eq!(interval_s("60s", ""), 1.0);
+    assert_eq!(interval_s("3s", ""), 0.3);
+    assert_eq!(interval_s("60s", "[[workload]]\nname = \"webserver\"\ntime = \"2s\"\n"), 0.2);
+    // No more windows than a run may have.
+    assert_eq!(interval_s("200000s", ""), 2.0);
 }
 
 #[test]
