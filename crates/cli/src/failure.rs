@@ -8,6 +8,9 @@ use std::process::ExitCode;
 use evenkeel_host::interrupt::EXIT_INTERRUPTED;
 use evenkeel_measure::probe::target::TargetError;
 
+/// What a command ends with that can go on once something has passed: `EX_TEMPFAIL` of sysexits.h.
+const EXIT_PASSING: u8 = 75;
+
 /// Why a command ended, in one line that says what to do next.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -15,6 +18,8 @@ pub(crate) enum Failure {
     No(String),
     /// Wrong usage or unusable input.
     Unusable(String),
+    /// The work stopped before its end, and can go on once what stopped it has passed or is mended.
+    Passing(String),
     /// Ctrl-C.
     Interrupted,
     /// Ctrl-C, with something to say of what was done until then.
@@ -31,6 +36,7 @@ impl Failure {
         match self {
             Self::No(_) => ExitCode::from(1),
             Self::Unusable(_) => ExitCode::from(2),
+            Self::Passing(_) => ExitCode::from(EXIT_PASSING),
             Self::Interrupted | Self::Stopped(_) => ExitCode::from(EXIT_INTERRUPTED as u8),
         }
     }
@@ -39,7 +45,9 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::No(line) | Self::Unusable(line) | Self::Stopped(line) => out.write_str(line),
+            Self::No(line) | Self::Unusable(line) | Self::Passing(line) | Self::Stopped(line) => {
+                out.write_str(line)
+            }
             Self::Interrupted => out.write_str("interrupted; nothing was left behind"),
         }
     }

@@ -1,7 +1,7 @@
 //! The `evenkeel` command: parse, call, print.
 //!
-//! Exit codes: 0 done, 1 the answer is no, 2 wrong usage or unusable input, 130 interrupted; whatever is not
-//! 0 comes with one line on standard error that says what to do next.
+//! Exit codes: 0 done, 1 the answer is no, 2 wrong usage or unusable input, 75 stopped by what may pass (`study run` only),
+//! 130 interrupted; whatever is not 0 comes with one line on standard error that says what to do next.
 
 mod args;
 mod compare;

@@ -138,7 +138,8 @@ Examples:
   evenkeel study plan --preset scaled --print > plan.toml
                                                     a plan of your own to start from
 
-Exit status: 0 done, 1 runs failed, 2 wrong usage or an unusable plan, 130 interrupted.";
+Exit status: 0 every run is done, 1 runs failed or were skipped, 2 wrong usage, an unusable plan or machine, 75 stopped by
+what may pass, such as a device that is in use: --resume goes on; 130 interrupted, likewise.";
 
 const STUDY_PLAN_EXAMPLES: &str = "\
 Examples:
@@ -159,7 +160,8 @@ Examples:
                                                     the same on each of several machines
   sqlite3 results/study.db 'SELECT state, count(*) FROM run GROUP BY state'
 
-Exit status: 0 done, 1 runs failed, 2 wrong usage or an unusable plan, 130 interrupted.";
+Exit status: 0 every run is done, 1 runs failed or were skipped, 2 wrong usage, an unusable plan or machine, 75 stopped by
+what may pass, such as a device that is in use: --resume goes on; 130 interrupted, likewise.";
 
 const STUDY_REPORT_EXAMPLES: &str = "\
 Examples:

@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use evenkeel_host::{loop_device, program, stack};
+use evenkeel_host::{block_device, loop_device, program, stack};
 use evenkeel_measure::report::format;
+use evenkeel_measure::study::plan::options::SCHEDULER;
 use evenkeel_measure::study::plan::space::Configuration;
 use evenkeel_measure::study::plan::{Kind, Plan};
 use evenkeel_measure::study::runner::{self, Observer, Progress, RunError};
@@ -54,6 +55,9 @@ pub(crate) fn run(args: &StudyRunArgs) -> Result<(), Failure> {
             complain(&format!("evenkeel: {error}"));
             Err(Failure::Stopped(stopped(None, args)))
         }
+        Err(RunError::Passing(why)) => {
+            Err(Failure::Passing(format!("{why}; what was done is kept, and --resume goes on from there")))
+        }
         Err(other) => {
             Err(Failure::Unusable(format!("{other}; what was done is kept, and --resume goes on from there")))
         }
@@ -93,7 +97,8 @@ fn check_programs(plan: &Plan, configurations: &[Configuration]) -> Result<(), F
     }
 }
 
-/// That loop devices have room, and that nobody uses the block devices.
+/// That loop devices have room, that nobody uses the block devices, that those are large enough, and that the kernel
+/// offers their I/O schedulers.
 fn check_devices(plan: &Plan, configurations: &[Configuration], scratch: &Path) -> Result<(), Failure> {
     for configuration in configurations {
         let device = Path::new(&configuration.device);
@@ -111,9 +116,33 @@ fn check_devices(plan: &Plan, configurations: &[Configuration], scratch: &Path) 
         } else {
             loop_device::check_unused(device)
                 .map_err(|error| Failure::about(device, format!("in use, or unusable: {error}")))?;
+            if let Some(bytes) = block_device::size_bytes(device) {
+                plan.check_size(&configuration.device, bytes).map_err(Failure::Unusable)?;
+            }
+        }
+        let settings = configuration.options.settings.iter();
+        for (_, value) in settings.filter(|(path, _)| path == SCHEDULER) {
+            check_scheduler(&configuration.device, value)?;
         }
     }
     Ok(())
+}
+
+/// That the kernel offers an I/O scheduler for a device.
+fn check_scheduler(device: &str, value: &str) -> Result<(), Failure> {
+    // The study's own loop device comes later; all of them have the same.
+    let node = Path::new(if device == "loop" { "/dev/loop0" } else { device });
+    let offered = block_device::schedulers(node);
+    if offered.is_empty()
+        || offered.iter().any(|one| one == value)
+        || block_device::has_scheduler_module(value)
+    {
+        return Ok(());
+    }
+    Err(Failure::Unusable(format!(
+        "factor io_scheduler: `{value}` is not offered by this kernel for {device}; there are {}",
+        offered.join(", ")
+    )))
 }
 
 fn conclude(tally: &Tally, database: &Place) -> Result<(), Failure> {
@@ -123,12 +152,18 @@ fn conclude(tally: &Tally, database: &Place) -> Result<(), Failure> {
         format::count(tally.skipped),
         format::count(tally.failed),
     ))?;
-    match tally.failed {
-        0 => Ok(()),
-        _ => Err(Failure::No(format!(
-            "{} failed; `{}` says why, and --resume --retry-failed tries again",
-            format::counted(tally.failed, "run"),
-            database.query("SELECT id, message FROM run WHERE state = 'failed'")
+    let left_out = [(tally.failed, "failed"), (tally.skipped, "skipped")];
+    let said: Vec<String> = left_out
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{} {what}", format::counted(*count, "run")))
+        .collect();
+    match said.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::No(format!(
+            "{}; `{}` says why, and --resume --retry-failed tries again",
+            said.join(" and "),
+            database.query("SELECT id, state, message FROM run WHERE state IN ('failed', 'skipped')")
         ))),
     }
 }

@@ -406,7 +406,7 @@ fn left_out(report: &StudyReport) -> Option<String> {
     let (failed, planned) = (report.study.runs_failed, report.study.runs_planned);
     (skipped + failed + planned > 0).then(|| {
         let parts = [
-            (skipped, "were skipped, as their configuration cannot be run"),
+            (skipped, "were skipped, since mkfs or mount failed"),
             (failed, "failed"),
             (planned, "are still to come"),
         ];

@@ -8,6 +8,7 @@
 //! steps       what one run does, step by step
 //! runner      takes the runs, keeps what comes of them
 //!   stage     on this machine
+//!     hold    a device that others hold for a moment
 //!   worker    the workload's own process
 //!     workload, external
 //!   store     the database: a file, or a server that machines share
@@ -21,6 +22,7 @@ pub mod analysis;
 pub mod data;
 pub mod external;
 pub mod findings;
+mod hold;
 pub mod plan;
 pub mod read;
 pub mod report;

@@ -3,7 +3,9 @@
 //! 1. A run is taken from a known state and leaves none behind, however it ends.
 //! 2. A configuration that cannot be made or mounted is kept with its message, and its other runs are skipped. A run
 //!    that fails otherwise is kept with its message, and the next one is taken.
-//! 3. An interrupt puts the run under way back; what was done stays.
+//! 3. An interrupt puts the run under way back; what was done stays. So does a failure that may pass: a configuration
+//!    that was made before and now cannot be, or a device that others hold.
+//! 4. A machine that fails what others manage takes no more runs.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -49,6 +51,8 @@ pub enum StageError {
     Unmountable(String),
     /// This run failed.
     Failed(String),
+    /// The run could not be taken, and could be at another time.
+    Passing(String),
     /// No other run would do better.
     Fatal(String),
 }
@@ -123,6 +127,9 @@ pub enum RunError {
     /// The machine.
     #[error("{0}")]
     Stage(String),
+    /// Something that may pass, or can be mended: nothing of it is kept against a configuration.
+    #[error("{0}")]
+    Passing(String),
     /// Ctrl-C.
     #[error("interrupted")]
     Interrupted,
@@ -153,6 +160,9 @@ pub fn run(
         let claimed = match store.claim(plan)? {
             Claim::Run(claimed) => claimed,
             Claim::Over => return Ok(store.tally()?),
+            Claim::Unfit(why) => {
+                return Err(RunError::Passing(format!("this machine takes no more runs: {why}")));
+            }
             Claim::Wait => {
                 observer.waiting(settled, all);
                 thread::sleep(WAIT);
@@ -178,6 +188,13 @@ pub fn run(
                 tell_once(observer, &mut told, record.message);
                 tell_of_loss(observer, kept, &task);
             }
+            Err(StageError::Unmountable(why)) if store.was_made(claimed.id)? => {
+                put_back(store, observer, claimed);
+                let label = &task.configuration.label;
+                return Err(RunError::Passing(format!(
+                    "{label} was made and mounted before, and now: {why}"
+                )));
+            }
             Err(StageError::Unmountable(why)) => {
                 store.skip(claimed.id, &why)?;
                 observer.note(&format!("skipped {}: {why}", task.configuration.label));
@@ -190,6 +207,10 @@ pub fn run(
             Err(StageError::Interrupted) => {
                 put_back(store, observer, claimed);
                 return Err(RunError::Interrupted);
+            }
+            Err(StageError::Passing(why)) => {
+                put_back(store, observer, claimed);
+                return Err(RunError::Passing(why));
             }
             Err(StageError::Fatal(why)) => {
                 put_back(store, observer, claimed);

@@ -3,11 +3,12 @@
 //! 1. A device is changed only while it is ours: a loop device over this study's file, or a block device of the plan's
 //!    `destroy` that nobody uses.
 //! 2. Whatever a run leaves (a mount, settings, a worker) is gone before the next one begins, and when this is dropped.
+//! 3. A device that somebody else holds for a moment is waited for.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-use std::{fs, io};
+use std::time::{Duration, Instant};
+use std::{fs, io, thread};
 
 use evenkeel_host::conditions::Before;
 use evenkeel_host::interrupt::Interrupt;
@@ -19,6 +20,7 @@ use evenkeel_host::program::{Program, ProgramError};
 use evenkeel_host::scratch::ScratchFile;
 use evenkeel_host::{device_image, fiemap};
 
+use super::hold::{self, Holders};
 use super::plan::{Kind, Plan, Workload};
 use super::runner::{Stage, StageError, Task};
 use super::steps::Step;
@@ -27,6 +29,8 @@ use super::worker::{Answer, Job};
 
 /// The name of the mark that the loop device's file is elsewhere.
 const LOOP_MARK: &str = "loop-elsewhere";
+/// How often an interrupt is looked for while a device is waited for.
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
 /// How long mkfs may take.
 const MKFS_TIME: Duration = Duration::from_secs(1800);
 /// How much longer than its time a workload may take: its last operations, and the writing of its answer.
@@ -103,17 +107,25 @@ impl HostStage {
         })
     }
 
-    /// Fails unless the device may be changed.
-    fn check(&self, node: &Path) -> Result<(), StageError> {
-        match &self.loop_device {
-            Some(device) if device.node() == node => match device.is_ours() {
-                true => Ok(()),
-                false => Err(StageError::Fatal(format!("{} is not this study's any more", node.display()))),
-            },
-            _ => loop_device::check_unused(node).map_err(|error| {
-                StageError::Fatal(format!("{}: in use, or unusable: {error}", node.display()))
-            }),
-        }
+    /// Takes a step that changes the device or mounts it, when nobody else holds it; fails unless it may be changed.
+    fn on_device(
+        &self,
+        node: &Path,
+        mut step: impl FnMut() -> Result<(), StageError>,
+    ) -> Result<(), StageError> {
+        let mut holders = OfNode { node, interrupt: &self.interrupt };
+        hold::when_free(&mut holders, node, || {
+            match &self.loop_device {
+                Some(device) if device.node() == node && !device.is_ours() => {
+                    return Err(StageError::Fatal(format!(
+                        "{} is not this study's any more",
+                        node.display()
+                    )));
+                }
+                _ => {}
+            }
+            step()
+        })
     }
 
     fn program(&self, words: &[String]) -> Result<(), StageError> {
@@ -200,10 +212,33 @@ impl HostStage {
     }
 }
 
-/// A file system that cannot be made or mounted so.
+/// Who holds a device of this machine.
+struct OfNode<'a> {
+    node: &'a Path,
+    interrupt: &'a Interrupt,
+}
+
+impl Holders for OfNode<'_> {
+    fn check(&mut self) -> io::Result<()> {
+        loop_device::check_unused(self.node)
+    }
+
+    fn pause(&mut self, time: Duration) -> bool {
+        let begun = Instant::now();
+        while begun.elapsed() < time && !self.interrupt.is_asked() {
+            thread::sleep(LOOK_PAUSE);
+        }
+        self.interrupt.is_asked()
+    }
+}
+
+/// A file system that cannot be made or mounted so; where a signal ended the program, that says nothing of it.
 fn unmountable(error: ProgramError) -> StageError {
     match error {
         ProgramError::Interrupted => StageError::Interrupted,
+        ProgramError::Failed(_, ref why) if why.starts_with("signal: ") => {
+            StageError::Passing(error.to_string())
+        }
         ProgramError::Failed(..) => StageError::Unmountable(error.to_string()),
         other => StageError::Fatal(other.to_string()),
     }
@@ -213,7 +248,7 @@ impl Stage for HostStage {
     fn ready(&mut self, device: &str) -> Result<PathBuf, StageError> {
         if device != "loop" {
             let node = PathBuf::from(device);
-            self.check(&node)?;
+            self.on_device(&node, || Ok(()))?;
             return Ok(node);
         }
         if self.loop_device.is_none() {
@@ -270,26 +305,27 @@ impl Stage for HostStage {
                 let why = |error| StageError::Unmountable(format!("{} = {value}: {error}", path.display()));
                 self.settings.push(set.map_err(why)?);
             }
-            Step::Run(words) => {
-                self.check(node)?;
-                self.program(words)?;
-            }
-            Step::Zero => {
-                self.check(node)?;
-                device_image::zero(node, &self.interrupt).map_err(failed("write zeros"))?;
-            }
+            Step::Run(words) => self.on_device(node, || self.program(words))?,
+            Step::Zero => self.on_device(node, || {
+                device_image::zero(node, &self.interrupt).map_err(failed("write zeros"))
+            })?,
             Step::SaveImage(image) => {
                 let saved =
                     device_image::save(node, image, &self.interrupt).map_err(failed("save the image"))?;
                 self.images.insert(image.clone(), saved);
             }
-            Step::RestoreImage(image) => {
-                self.check(node)?;
-                device_image::restore(image, node, &self.interrupt).map_err(failed("restore the image"))?;
-            }
+            Step::RestoreImage(image) => self.on_device(node, || {
+                device_image::restore(image, node, &self.interrupt).map_err(failed("restore the image"))
+            })?,
             Step::Mount(words) => {
-                let words = words.iter().map(Into::into).collect();
-                self.mounted = Some(Mounted::new(words, &self.point, &self.interrupt).map_err(unmountable)?);
+                let mut mounted = None;
+                self.on_device(node, || {
+                    let words = words.iter().map(Into::into).collect();
+                    let made = Mounted::new(words, &self.point, &self.interrupt);
+                    mounted = Some(made.map_err(unmountable)?);
+                    Ok(())
+                })?;
+                self.mounted = mounted;
             }
             Step::Unmount => {
                 if let Some(mounted) = self.mounted.take() {

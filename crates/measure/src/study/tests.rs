@@ -45,6 +45,10 @@ struct Memory {
     cleared: usize,
     /// The configuration whose mounts fail.
     unmountable: Option<&'static str>,
+    /// So many mounts of it succeed first.
+    mounts_left: usize,
+    /// The configuration whose device others hold.
+    held: Option<&'static str>,
     /// The workload that fails.
     failing: Option<&'static str>,
     /// After so many steps the study is interrupted.
@@ -81,6 +85,12 @@ impl Stage for Memory {
         }
         self.taken.push((task.configuration.label.clone(), step.clone()));
         match step {
+            Step::Mount(_) if self.held == Some(&task.configuration.label) => {
+                return Err(StageError::Passing("/dev/loopN: waited 1 min for it".to_owned()));
+            }
+            Step::Mount(_) if self.unmountable == Some(&task.configuration.label) && self.mounts_left > 0 => {
+                self.mounts_left -= 1;
+            }
             Step::Mount(_) if self.unmountable == Some(&task.configuration.label) => {
                 return Err(StageError::Unmountable("mount failed: wrong option".to_owned()));
             }
@@ -223,6 +233,31 @@ fn a_configuration_that_cannot_be_mounted_is_kept_with_its_message_and_skipped()
     assert_eq!(notes, ["skipped xfs-noatime: mount failed: wrong option"]);
     let kept = "SELECT group_concat(DISTINCT message) FROM run WHERE state = 'skipped'";
     assert_eq!(study.text(kept), "mount failed: wrong option");
+}
+
+#[test]
+fn a_device_that_others_hold_stops_the_study_and_costs_no_run() {
+    let study = Study::new(PLAN);
+    let mut stage = Memory { held: Some("xfs-noatime"), ..Memory::default() };
+    let (ended, _) = study.go(&mut study.begin(), &mut stage);
+    assert!(matches!(ended, Err(RunError::Passing(why)) if why == "/dev/loopN: waited 1 min for it"));
+    assert_eq!(study.number("SELECT count(*) FROM run WHERE state NOT IN ('planned', 'done')"), 0);
+    let (ended, _) = study.go(&mut study.resume(), &mut Memory::default());
+    assert_eq!(ended.unwrap(), Tally { done: RUNS, ..Tally::default() });
+}
+
+#[test]
+fn a_configuration_that_was_made_before_is_never_taken_for_one_that_cannot_be() {
+    let study = Study::new(PLAN);
+    // Two mounts for each run: its first run is done, and the next one fails.
+    let mut stage = Memory { unmountable: Some("xfs-noatime"), mounts_left: 2, ..Memory::default() };
+    let (ended, notes) = study.go(&mut study.begin(), &mut stage);
+    let Err(RunError::Passing(why)) = ended else { panic!("{ended:?}") };
+    assert_eq!(why, "xfs-noatime was made and mounted before, and now: mount failed: wrong option");
+    assert!(notes.is_empty(), "{notes:?}");
+    assert_eq!(study.number("SELECT count(*) FROM run WHERE state NOT IN ('planned', 'done')"), 0);
+    let (ended, _) = study.go(&mut study.resume(), &mut Memory::default());
+    assert_eq!(ended.unwrap(), Tally { done: RUNS, ..Tally::default() });
 }
 
 #[test]

@@ -71,7 +71,7 @@ pub struct Claimed {
 }
 
 /// What there is to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claim {
     /// This run.
     Run(Claimed),
@@ -79,6 +79,8 @@ pub enum Claim {
     Wait,
     /// Nothing: every run is settled.
     Over,
+    /// Nothing for this machine, which fails what others manage, or everything; why.
+    Unfit(String),
 }
 
 /// Whether what came of a run was kept.
@@ -193,12 +195,19 @@ pub trait Store {
     fn fail(&mut self, id: i64, message: &str, conditions: &[(String, f64)]) -> Result<Kept, StoreError>;
 
     /// Keeps why a configuration cannot be run at all here: the run that found out, and those that are planned and would
-    /// be taken on this machine.
+    /// be taken on this machine. Where machines share the study, that holds until another one makes it.
     ///
     /// # Errors
     ///
     /// Those of the database.
     fn skip(&mut self, id: i64, message: &str) -> Result<(), StoreError>;
+
+    /// Whether this machine has made and mounted the configuration of a run before, for a run that is done.
+    ///
+    /// # Errors
+    ///
+    /// Those of the database.
+    fn was_made(&mut self, id: i64) -> Result<bool, StoreError>;
 
     /// Plans all runs again that failed or were skipped.
     ///

@@ -139,6 +139,12 @@ impl Store for SqliteStore {
         Ok(())
     }
 
+    fn was_made(&mut self, id: i64) -> Result<bool, StoreError> {
+        let query = "SELECT EXISTS (SELECT 1 FROM run WHERE state = 'done' AND machine_id = ?2
+                     AND configuration_id = (SELECT configuration_id FROM run WHERE id = ?1))";
+        Ok(self.connection.query_row(query, params![id, self.machine], |row| row.get(0))?)
+    }
+
     fn retry(&mut self) -> Result<(), StoreError> {
         let transaction = self.connection.transaction()?;
         transaction.execute_batch(

@@ -9,7 +9,7 @@
 
 use postgres::Transaction;
 
-use super::NOW;
+use super::{NOW, fitness};
 use crate::report::format::counted;
 use crate::study::store::StoreError;
 
@@ -22,17 +22,30 @@ pub(super) enum Next {
     Wait,
     /// Nothing any more.
     Over,
+    /// Nothing for this machine; why.
+    Unfit(String),
 }
 
 /// Takes the next run for a machine, on which none is under way.
-pub(super) fn claim(transaction: &mut Transaction<'_>, machine: i64) -> Result<Next, StoreError> {
+pub(super) fn claim(
+    transaction: &mut Transaction<'_>,
+    machine: i64,
+    session: i64,
+) -> Result<Next, StoreError> {
     // Of a process before this one, or of a claim whose answer was lost.
     let left = "UPDATE run SET state = 'planned', started_at = NULL, machine_id = NULL
                 WHERE state = 'running' AND machine_id = $1";
     transaction.execute(left, &[&machine])?;
+    fitness::replan_what_others_made(transaction)?;
+    if let Some(why) = fitness::unfit(transaction, machine, session)? {
+        return Ok(Next::Unfit(why));
+    }
     loop {
         if let Some(run) = run_of_own_block(transaction, machine)? {
             return Ok(Next::Run(run));
+        }
+        if let Some(why) = fitness::made_nothing(transaction, machine, session)? {
+            return Ok(Next::Unfit(why));
         }
         let block = match free_block(transaction, machine)? {
             Some(block) => Some(block),
@@ -46,6 +59,10 @@ pub(super) fn claim(transaction: &mut Transaction<'_>, machine: i64) -> Result<N
     let row = transaction.query_one(left, &[])?;
     let (left, lost): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
     match (left, lost) {
+        (0, _) if fitness::take_unmet(transaction, machine)? => {
+            let run = run_of_own_block(transaction, machine)?;
+            Ok(run.map_or(Next::Wait, Next::Run))
+        }
         (0, _) => Ok(Next::Over),
         (_, 0) => Ok(Next::Wait),
         // Nobody could ever take them.

@@ -6,7 +6,8 @@
 //!    of for its lease, by the server's clock.
 //! 3. One process at a time takes part under a machine's name. One that comes after a process that died has its runs at
 //!    once; two that live are told apart by a lock that the server lets go of with the connection.
-//! 4. A connection that is lost is made again, for two minutes: what a run took hours for is not lost
+//! 4. A machine that fails what others manage takes no more runs, and what it skipped is planned again.
+//! 5. A connection that is lost is made again, for two minutes: what a run took hours for is not lost
 //!    to a server that starts anew. Once the study is to stop, it is tried once.
 
 pub(super) mod address;
@@ -14,6 +15,9 @@ mod claims;
 #[cfg(test)]
 #[expect(unreachable_pub, reason = "tests of the command include it too")]
 pub(crate) mod cluster;
+mod fitness;
+#[cfg(test)]
+mod fitness_tests;
 mod heartbeat;
 #[cfg(test)]
 mod tests;
@@ -88,6 +92,7 @@ impl PostgresStore {
         client.batch_execute(SESSION)?;
         begin(&mut client, begun)?;
         check(&mut client, begun)?;
+        fitness::ready(&mut client)?;
         let (name, asked) = (&seat.machine.name, Instant::now());
         // The server may not have noticed yet that a process died a moment ago.
         while !lock_name(&mut client, name)? {
@@ -221,10 +226,11 @@ fn register(client: &mut Client, seat: &Seat<'_>) -> Result<Part, StoreError> {
 
 impl Store for PostgresStore {
     fn claim(&mut self, plan: &Plan) -> Result<Claim, StoreError> {
-        match self.transaction(|transaction, part| claims::claim(transaction, part.machine))? {
+        match self.transaction(|transaction, part| claims::claim(transaction, part.machine, part.session))? {
             claims::Next::Run(row) => claimed(plan, row).map(Claim::Run),
             claims::Next::Wait => Ok(Claim::Wait),
             claims::Next::Over => Ok(Claim::Over),
+            claims::Next::Unfit(why) => Ok(Claim::Unfit(why)),
         }
     }
 
@@ -271,6 +277,14 @@ impl Store for PostgresStore {
     fn skip(&mut self, id: i64, message: &str) -> Result<(), StoreError> {
         let message = storable(message);
         self.transaction(|transaction, part| claims::skip(transaction, part.machine, id, &message))
+    }
+
+    fn was_made(&mut self, id: i64) -> Result<bool, StoreError> {
+        self.transaction(|transaction, part| {
+            let query = "SELECT EXISTS (SELECT FROM run WHERE state = 'done' AND machine_id = $2
+                         AND configuration_id = (SELECT configuration_id FROM run WHERE id = $1))";
+            Ok(transaction.query_one(query, &[&id, &part.machine])?.try_get(0)?)
+        })
     }
 
     fn retry(&mut self) -> Result<(), StoreError> {

@@ -25,7 +25,7 @@ use crate::study::store::{
 use crate::study::worker::Latency;
 use crate::study::{data, read};
 
-const PLAN: &str = r#"
+pub(super) const PLAN: &str = r#"
 name = "shared"
 runs = 4
 time = "1s"
@@ -40,8 +40,8 @@ name = "webserver"
 name = "file_system"
 values = ["ext4", "xfs", "btrfs"]
 "#;
-const BLOCK: usize = 6;
-const RUNS: usize = 4 * BLOCK;
+pub(super) const BLOCK: usize = 6;
+pub(super) const RUNS: usize = 4 * BLOCK;
 const LONG: Duration = Duration::from_secs(3600);
 
 /// Shared by the tests that run at the same time; it ends with the last of them.
@@ -60,12 +60,12 @@ fn skip(reason: &str) {
     }
 }
 
-struct Scene {
-    address: Address,
-    plan: Plan,
-    configurations: Vec<Configuration>,
+pub(super) struct Scene {
+    pub(super) address: Address,
+    pub(super) plan: Plan,
+    pub(super) configurations: Vec<Configuration>,
     order: Vec<Planned>,
-    interrupt: Interrupt,
+    pub(super) interrupt: Interrupt,
     // Given back before the server may be stopped.
     _turn: MutexGuard<'static, ()>,
     cluster: Arc<Cluster>,
@@ -73,7 +73,7 @@ struct Scene {
 
 impl Scene {
     /// An empty database; `None`, said aloud, where there is no PostgreSQL.
-    fn new(plan: &str) -> Option<Self> {
+    pub(super) fn new(plan: &str) -> Option<Self> {
         let mut shared = CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
         let cluster = match shared.upgrade().map_or_else(|| Cluster::start().map(Arc::new), Ok) {
             Ok(cluster) => cluster,
@@ -107,23 +107,23 @@ impl Scene {
         Begun { plan: &self.plan, configurations: &self.configurations, order: &self.order }
     }
 
-    fn join(&self, name: &str) -> PostgresStore {
+    pub(super) fn join(&self, name: &str) -> PostgresStore {
         self.try_join(name, LONG).unwrap()
     }
 
-    fn claim(&self, store: &mut PostgresStore) -> Claim {
+    pub(super) fn claim(&self, store: &mut PostgresStore) -> Claim {
         store.claim(&self.plan).unwrap()
     }
 
     #[track_caller]
-    fn run(&self, store: &mut PostgresStore) -> Claimed {
+    pub(super) fn run(&self, store: &mut PostgresStore) -> Claimed {
         match self.claim(store) {
             Claim::Run(claimed) => claimed,
             other => panic!("no run: {other:?}"),
         }
     }
 
-    fn number(&self, query: &str) -> i64 {
+    pub(super) fn number(&self, query: &str) -> i64 {
         self.address.connect().unwrap().query_one(query, &[]).unwrap().get(0)
     }
 
@@ -146,7 +146,7 @@ fn machine(name: &str) -> Machine {
     Machine { name: name.to_owned(), kernel: "k".to_owned(), cpus: 2, memory_bytes: 1 << 30 }
 }
 
-fn record() -> Record {
+pub(super) fn record() -> Record {
     let mut record = Record::default();
     record.answer.duration_s = 1.0;
     record.answer.operations = 20;
@@ -258,6 +258,7 @@ fn many_machines_at_once_take_each_run_once() {
                     }
                     Claim::Wait => thread::sleep(Duration::from_millis(1)),
                     Claim::Over => break taken,
+                    Claim::Unfit(why) => panic!("{why}"),
                 }
             }
         };
@@ -358,35 +359,6 @@ fn one_process_at_a_time_takes_part_under_a_name_and_the_next_has_its_runs_at_on
     assert!(matches!(ended, Err(StoreError::Replaced(name)) if name == "here"));
     assert!(matches!(first.claim(&scene.plan), Err(StoreError::Replaced(_))));
     assert_eq!(next.finish(run.id, &record()).unwrap(), Kept::Yes);
-}
-
-#[test]
-fn a_configuration_that_one_machine_cannot_mount_is_skipped_there_and_tried_elsewhere() {
-    let Some(scene) = Scene::new(PLAN) else { return };
-    let (mut poor, mut rich) = (scene.join("poor"), scene.join("rich"));
-    let bad = scene.run(&mut poor);
-    poor.skip(bad.id, "unknown filesystem type").unwrap();
-    let is_bad = |run: &Claimed| run.planned.configuration == bad.planned.configuration;
-    // The rest of its block, and a whole one after it.
-    for _ in 0..2 * (BLOCK - 2) {
-        let run = scene.run(&mut poor);
-        assert!(!is_bad(&run), "tried again");
-        assert_eq!(poor.finish(run.id, &record()).unwrap(), Kept::Yes);
-    }
-    let of_rich: Vec<Claimed> = (0..BLOCK)
-        .map(|_| {
-            let run = scene.run(&mut rich);
-            assert_eq!(rich.finish(run.id, &record()).unwrap(), Kept::Yes);
-            run
-        })
-        .collect();
-    assert_eq!(of_rich.iter().filter(|run| is_bad(run)).count(), 2);
-    let skipped = "SELECT count(*) FROM run JOIN machine ON machine.id = machine_id
-                   WHERE state = 'skipped' AND name = 'poor' AND message = 'unknown filesystem type'";
-    assert_eq!(scene.number(skipped), 4);
-    poor.retry().unwrap();
-    assert_eq!(poor.tally().unwrap().skipped, 0);
-    assert!(is_bad(&scene.run(&mut poor)), "asked for, it is tried again");
 }
 
 #[test]
