@@ -161,3 +161,99 @@ fn without_a_member_or_the_room_on_one_it_is_refused_and_goes_on_as_it_was() {
         volume.close().await.unwrap();
     });
 }
+
+/// What a refused growth must not have done: whoever takes a member's place is as large as before, and is rebuilt.
+#[test]
+fn a_page_that_cannot_go_home_refuses_the_growth_and_the_members_stay_as_large_as_they_were() {
+    let plan = Plan::mirror(2, 1);
+    let (mut machine, bytes) = filled(plan, 7);
+    let (members, at) = (machine.members.clone(), machine.page_on_member(3));
+    for member in &members {
+        member.borrow_mut().rot(at.offset + 3000, 500, &mut Random::new(3));
+    }
+    let size_bytes = 2 * PAGES * PAGE;
+    machine.live_whole(async |life| {
+        let (volume, ring, _) = life.open().await.unwrap();
+        let before = size_of(&ring);
+        let before_bytes = before + plan.data_offset();
+        volume.write(3 * PAGE, &[5; 100], Durability::Durable).await.unwrap();
+        make_room(&volume, &plan, &members, size_bytes);
+        let refused = volume.grow(size_bytes).await;
+        assert!(matches!(refused, Err(Error::Damaged { page: 3 })), "{refused:?}");
+        assert_eq!((size_of(&ring), volume.size_bytes()), (before, PAGES * PAGE));
+        assert!(volume.failure().is_none());
+        // As large as members have to be, and no larger.
+        ring.leave_out(1, evenkeel_engine::error::DeviceError { doing: "be replaced", errno: 5 });
+        let another = evenkeel_sim::image::Image::shared(evenkeel_engine::device::Geometry {
+            size_bytes: before_bytes,
+            ..life.members[0].geometry()
+        });
+        ring.replace(1, life.another(&another)).await.unwrap();
+        whole(&ring, &life.env).await;
+        volume
+            .write(3 * PAGE, &bytes[3 * PAGE as usize..4 * PAGE as usize], Durability::Durable)
+            .await
+            .unwrap();
+        make_room(&volume, &plan, &[Rc::clone(&members[0]), another], size_bytes);
+        volume.grow(size_bytes).await.unwrap();
+        assert!(read_all(&volume).await[..bytes.len()] == bytes);
+        volume.close().await.unwrap();
+    });
+}
+
+/// A page may turn out to be damaged at any moment of a growth: that is refused, or comes to its end with the page's
+/// changes kept; never is the ring larger than the volume needs.
+#[test]
+fn a_page_that_turns_out_to_be_damaged_while_it_grows_stops_nothing() {
+    let plan = Plan::mirror(2, 1);
+    let size_bytes = 2 * PAGES * PAGE;
+    let mut seen = [0, 0];
+    for wait_ns in (0..12_000_000).step_by(100_000) {
+        let (mut machine, bytes) = filled(plan, 8);
+        let (members, at) = (machine.members.clone(), machine.page_on_member(3));
+        for member in &members {
+            member.borrow_mut().rot(at.offset + 3000, 500, &mut Random::new(3));
+        }
+        let is_grown = machine.live_whole(async |life| {
+            let (volume, ring, _) = life.open().await.unwrap();
+            let before = size_of(&ring);
+            make_room(&volume, &plan, &members, size_bytes);
+            let grown = Rc::new(Cell::new(None));
+            let (grower, told) = (volume.clone(), Rc::clone(&grown));
+            let env = life.env.clone();
+            life.env.spawn(async move {
+                env.sleep(2_000_000).await;
+                told.set(Some(grower.grow(size_bytes).await));
+            });
+            life.env.sleep(wait_ns).await;
+            volume.write(3 * PAGE, &[5; 100], Durability::Durable).await.unwrap();
+            let grown = loop {
+                match grown.take() {
+                    Some(grown) => break grown,
+                    None => life.env.sleep(100_000).await,
+                }
+            };
+            match &grown {
+                Ok(()) => assert!(size_of(&ring) > before && volume.size_bytes() == size_bytes),
+                Err(Error::Damaged { page: 3 }) => assert_eq!(size_of(&ring), before),
+                Err(error) => panic!("{error}"),
+            }
+            assert!(volume.failure().is_none(), "after {wait_ns} ns");
+            volume.close().await.unwrap();
+            grown.is_ok()
+        });
+        seen[usize::from(is_grown)] += 1;
+        machine.power_cut();
+        machine.live_whole(async |life| {
+            let (volume, ..) = life.open().await.unwrap();
+            let mut start = [0; 100];
+            volume
+                .write(3 * PAGE + 100, &bytes[3 * PAGE as usize + 100..][..3996], Durability::Durable)
+                .await
+                .unwrap();
+            volume.read(3 * PAGE, &mut start).await.unwrap();
+            assert_eq!(start, [5; 100], "after {wait_ns} ns");
+        });
+    }
+    assert!(seen.iter().all(|&seen| seen > 0), "{seen:?}");
+}

@@ -61,15 +61,11 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         self.checkpoint_into(None).await
     }
 
-    /// The same, after which the volume has the layout `next`. That is refused with [`Error::Damaged`], and nothing
-    /// written, where a page cannot go home.
+    /// The same, after which the volume has the layout `next`.
     pub(super) async fn checkpoint_into(self: &Rc<Self>, next: Option<&Rc<Layout>>) -> Result<(), Error> {
         self.check_alive()?;
         let mut sums = self.home.table.hold_none();
         let (pages, stuck) = self.load_dirty(&mut sums).await?;
-        if let (Some(&page), Some(_)) = (stuck.first(), next) {
-            return Err(Error::Damaged { page });
-        }
         let guard = self.to_the_end();
         let began_ns = self.env.now_ns();
         let taken_home = self.take_home(&pages, &stuck, &mut sums, next).await;
@@ -155,6 +151,15 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         }
         add(&self.counters.checkpoints, 1);
         Ok(())
+    }
+
+    /// Refuses with [`Error::Damaged`] where a page that is dirty now cannot go home. Nothing is written.
+    pub(super) async fn check_all_can_go_home(self: &Rc<Self>) -> Result<(), Error> {
+        let (_, stuck) = self.load_dirty(&mut self.home.table.hold_none()).await?;
+        match stuck.first() {
+            Some(&page) => Err(Error::Damaged { page }),
+            None => Ok(()),
+        }
     }
 
     /// Gives up what a checkpoint left of the log, and says so: everything is home, and nobody writes any more.
@@ -275,9 +280,10 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         for (_, bytes) in known.iter().flat_map(|(_, parts)| parts) {
             builder.payload(bytes.len()).copy_from_slice(bytes);
         }
-        let is_record_too_large = builder.bytes().len() as u64 > self.limits.get().carried_max;
+        let limits = self.admission.get(); // as the volume is to be, where it grows
+        let is_record_too_large = builder.bytes().len() as u64 > limits.carried_max;
         // Beyond this, commits might wait for frames that no checkpoint can free.
-        if is_record_too_large || pages.len() > self.limits.get().stuck_pages_max() {
+        if is_record_too_large || pages.len() > limits.stuck_pages_max() {
             return Err(Error::Damaged { page: pages[0] });
         }
         add(&self.counters.carried_pages, pages.len() as u64);

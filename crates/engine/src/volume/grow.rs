@@ -4,7 +4,10 @@
 //!
 //! 1. A larger table may leave a commit less room in the log. Units and batches are from now on no larger than the log
 //!    allows with it, and what is larger is made durable.
-//! 2. The home device offers more. Cut from here on, the volume is as it was, on a larger device.
+//! 2. Every dirty page is looked for, and one that cannot go home refuses the growth. Then the home device offers more, or
+//!    refuses. Nothing refuses behind that: nobody takes back what the device offers, so that whoever rebuilds a member or
+//!    puts one there relies on it. What goes wrong from there on is a failure of the volume. A page that is found damaged
+//!    only then is carried, as by any checkpoint. Cut from here on, the volume is as it was, on a larger device.
 //! 3. A checkpoint writes the root to where the next layout has it, and flushes. Nothing else has to be written: the root
 //!    says of the new pages of the table that they were never written, so that nobody reads what is there.
 //! 4. One superblock names the new size and the root. Until it is durable the volume has its old size, from then on the
@@ -189,15 +192,11 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             .await?;
         self.make_durable(&[Extent::new(0, self.size_bytes.get())]).await?;
         let turn = self.home_writer.take().await;
+        self.check_all_can_go_home().await?;
         self.home.device.enlarge(growth.home_bytes).await?;
         let size =
             Size { pages: growth.to_bytes / PAGE_BYTES, home_bytes: self.home.device.geometry().size_bytes };
-        let Some(layout) = self.home.layout().grown(size).map(Rc::new) else {
-            return Err(Error::Unusable(format!(
-                "the home device has less than {} bytes",
-                growth.home_bytes
-            )));
-        };
+        let layout = self.home.layout().grown(size).map(Rc::new).expect("a device offers what it said");
         if is_planted(Bug::GrowthServedEarly) {
             self.serve_grown(&layout, limits);
         }
@@ -208,8 +207,6 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
                 self.serve_grown(&layout, limits);
                 Ok(())
             }
-            // Nothing was written that counts.
-            Err(error @ Error::Damaged { .. }) => Err(error),
             Err(error) => {
                 self.latch(error.clone());
                 Err(error)
