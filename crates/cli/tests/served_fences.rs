@@ -11,6 +11,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
+use evenkeel_host::event_loop::{Backend, EventLoop};
+use evenkeel_host::nbd::client::connect as connect_nbd;
+use evenkeel_host::nbd::proto::writer::Writer;
+use evenkeel_host::nbd::uri::NbdUri;
+
 use support::load::{contents, write};
 use support::root::{programs, system};
 use support::served::{Server, Volume, arenas_of, noise, patiently};
@@ -263,4 +268,42 @@ fn two_volumes_do_not_share_an_export() {
     server.stop();
     says(&scene.done("check disk").stdout, &[" 0 damaged"]);
     drop(far);
+}
+
+/// A server that opened the volume earlier and comes back later, as one of which the network was away: it is told to stop,
+/// and the one that is there goes on.
+#[test]
+fn an_earlier_opening_does_not_come_back() {
+    for layout in ["", "--layout mirror --member disk/near"] {
+        let scene = Scene::new();
+        let far = Far::create(&scene);
+        let member = uri(&far.socket);
+        let options = format!("{NEAR} --member {member} --destroy {member} {layout}");
+        let volume = Volume::create(&scene, &options);
+        volume.serve("").stop();
+        let server = volume.serve("");
+        write(&volume.socket(), 0, b"contents");
+
+        // What the first opening of the drive was, and one that has not got as far as that.
+        let text = scene.text("disk/volume.toml");
+        let id = text.lines().find_map(|line| line.strip_prefix("id = ")).unwrap().trim_matches('"');
+        let volume_id = u64::from_str_radix(id, 16).unwrap();
+        let event_loop = EventLoop::new(Backend::Auto).unwrap();
+        let handle = event_loop.handle();
+        for number in [Some(1), Some(2), None] {
+            let earlier = Writer { volume: volume_id, opening: 1, drive: 0, number };
+            let uri: NbdUri = member.parse().unwrap();
+            let refused =
+                event_loop.block_on(async { connect_nbd(&handle, &uri, Some(earlier)).await.map(drop) });
+            says(
+                &refused.unwrap_err().source.to_string(),
+                &["opened the same volume later", "stop that one"],
+            );
+        }
+        write(&volume.socket(), 0, b"CONTENTS");
+        assert_eq!(server.status().failure, None);
+        server.stop();
+        says(&scene.done("check disk").stdout, &[" 0 damaged"]);
+        drop(far);
+    }
 }

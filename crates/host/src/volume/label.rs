@@ -3,12 +3,29 @@
 use evenkeel_engine::device::Device;
 use evenkeel_engine::format::log_head::LogHead;
 use evenkeel_engine::format::ring_head::{HEAD_COPIES, RingHead};
+use evenkeel_engine::format::superblock::Superblock;
 use evenkeel_engine::format::{PAGE, PAGE_BYTES};
 
 use super::replace::Slot;
 
 /// Bytes at the beginning of a drive without which it says nothing of itself.
 pub(super) const LABELS_BYTES: u64 = HEAD_COPIES * PAGE_BYTES;
+
+/// Pages at the beginning of a drive that say which openings it has seen: heads, and superblocks there or behind them.
+pub(super) const TOLD_PAGES: usize = 4;
+
+/// How many openings of the volume a drive has seen that begins with `pages`, as it counts them: 0 where it says nothing
+/// of them.
+pub(super) fn openings_told(pages: &[[u8; PAGE]], volume: u64) -> u64 {
+    let heads = pages.iter().filter_map(|page| RingHead::decode(page)).filter(|head| head.volume == volume);
+    // A member counts those that were tried; what a log on it says counts otherwise.
+    let by_heads = heads.map(|head| head.opening).max();
+    by_heads.unwrap_or_else(|| {
+        let superblocks = pages.iter().filter_map(|page| Superblock::decode(page));
+        let epochs = superblocks.filter(|it| it.volume == volume).map(|it| it.epoch);
+        epochs.max().unwrap_or(0)
+    })
+}
 
 /// One head of a member or log device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,10 +3,7 @@
 //! 1. A lost connection is not mended: requests under way may or may not have been carried out, and what comes after
 //!    would be sent to a drive in a state that nobody knows. The volume is told, takes no more writes, and is opened
 //!    anew.
-//! 2. Nothing that an earlier process of the volume sent to an export is carried out once it is open ([`Purpose::Write`]):
-//!    its server ends what came before, as evenkeel's own does when the writer is named to it, or it takes one connection
-//!    at a time and is waited for, for as long as [`DriveOptions::patience`] says. A server that does neither is refused,
-//!    unless its owner answers for it.
+//! 2. Nothing that an earlier process of the volume sent to an export is carried out once it is open ([`super::fencing`]).
 
 use std::cell::Cell;
 use std::fmt;
@@ -19,15 +16,13 @@ use std::time::Instant;
 use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::{DeviceError, Error};
-use evenkeel_engine::format::ring_head::MEMBERS_MAX;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::description::{FILE_NAME, UNFENCED};
+use super::fencing::{Purpose, check_takes_one};
 use super::kept::Kept;
 use crate::drive::{DriveOptions, FileDrive, OpenFile};
 use crate::event_loop::{Loop, race};
-use crate::nbd::client::{ClientError, NbdDrive, check_writes, connect};
-use crate::nbd::proto::writer::Writer;
+use crate::nbd::client::{ClientError, NbdDrive, check_writes};
 use crate::nbd::uri::NbdUri;
 use crate::nbd::wait::Notify;
 use crate::net::Stream;
@@ -154,89 +149,6 @@ pub enum MemberDrive {
     KeptNbd(Kept<NbdDrive<Stream>>),
 }
 
-/// One opening of a volume, as the servers of its exports know it.
-#[derive(Debug, Clone, Copy)]
-pub struct Opening {
-    volume: u64,
-    number: u64,
-    /// Whether nothing of it is written to any drive.
-    keeps: bool,
-}
-
-/// What a member is opened for.
-#[derive(Debug, Clone, Copy)]
-pub enum Purpose {
-    /// To be looked at.
-    Look,
-    /// To be looked at by who writes too: that is kept in memory.
-    Keep,
-    /// To be written to by this writer alone.
-    Write {
-        /// Who.
-        writer: Writer,
-        /// Whether the owner answers for it that no earlier one writes any more.
-        unfenced: bool,
-    },
-}
-
-impl Opening {
-    /// A new one of the volume with this number.
-    pub fn new(event_loop: &Loop, volume: u64) -> Self {
-        Self { volume, number: event_loop.random(), keeps: false }
-    }
-
-    /// The same, with what is written kept in memory where `keeps`.
-    #[must_use]
-    pub fn keeping(self, keeps: bool) -> Self {
-        Self { keeps, ..self }
-    }
-
-    /// To write to the member at `place`.
-    pub fn member(self, place: usize, unfenced: bool) -> Purpose {
-        self.drive(place, unfenced)
-    }
-
-    /// To write to the log device at `place`.
-    pub fn log(self, place: usize, unfenced: bool) -> Purpose {
-        self.drive(MEMBERS_MAX + place, unfenced)
-    }
-
-    fn drive(self, number: usize, unfenced: bool) -> Purpose {
-        let Self { volume, number: opening, keeps } = self;
-        if keeps {
-            return Purpose::Keep;
-        }
-        Purpose::Write { writer: Writer { volume, opening, drive: number as u32 }, unfenced }
-    }
-}
-
-/// How long a server is waited for that may take a second connection: so many times what the first one took, within these
-/// bounds.
-const SECOND_WAIT_FACTOR: u64 = 8;
-const SECOND_WAIT_MIN_NS: u64 = 1_000_000_000;
-const SECOND_WAIT_MAX_NS: u64 = 5_000_000_000;
-
-/// That a server which has just taken a connection within `took_ns`, and did not promise to be written to by nobody else,
-/// takes no second one.
-async fn check_takes_one(event_loop: &Loop, uri: &NbdUri, took_ns: u64) -> io::Result<()> {
-    let wait_ns = took_ns.saturating_mul(SECOND_WAIT_FACTOR).clamp(SECOND_WAIT_MIN_NS, SECOND_WAIT_MAX_NS);
-    let second = async { connect(event_loop, uri, None).await.is_ok() };
-    let silence = async {
-        event_loop.sleep(wait_ns).await;
-        false
-    };
-    if !race(second, silence).await {
-        return Ok(());
-    }
-    let why = format!(
-        "its server takes several connections at a time, so that late writes of a killed process could land after \
-         newer ones: let it take one (qemu-nbd without --shared, nbdkit --filter=limit limit=1), or serve it by this \
-         version of evenkeel; where nothing of an earlier process can arrive any more, say so: `{UNFENCED} = true` \
-         there in {FILE_NAME}, or --{UNFENCED}"
-    );
-    Err(io::Error::new(io::ErrorKind::ResourceBusy, why))
-}
-
 fn no_member(place: &Place, error: &ClientError) -> PathError {
     PathError::new(&place.shown(), "cannot hold a member", io::Error::other(error.to_string()))
 }
@@ -265,14 +177,10 @@ impl MemberDrive {
             }
             Place::Nbd(uri) => uri,
         };
-        let writer = match purpose {
-            Purpose::Look | Purpose::Keep => None,
-            Purpose::Write { writer, .. } => Some(writer),
-        };
         let began = Instant::now();
         let (client, took_ns) = loop {
             let asked_ns = event_loop.now_ns();
-            match connect(event_loop, uri, writer).await.map(|it| (it, event_loop.now_ns() - asked_ns)) {
+            match purpose.connect(event_loop, uri).await.map(|it| (it, event_loop.now_ns() - asked_ns)) {
                 Ok(connected) => break connected,
                 Err(error) if error.is_passing && began.elapsed() < options.patience => {
                     event_loop.sleep(PAUSE_NS).await;
@@ -308,6 +216,14 @@ impl MemberDrive {
         match self {
             Self::File(_) | Self::KeptFile(_) | Self::KeptNbd(_) => Ok(()),
             Self::Nbd(drive) => check_writes(drive.client()).map_err(|error| no_member(place, &error)),
+        }
+    }
+
+    /// The number of the opening under which its server knows it, if it does.
+    pub(super) fn opening_number(&self) -> Option<u64> {
+        match self {
+            Self::File(_) | Self::KeptFile(_) | Self::KeptNbd(_) => None,
+            Self::Nbd(drive) => drive.client().negotiated().number,
         }
     }
 

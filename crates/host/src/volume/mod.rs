@@ -22,6 +22,7 @@ pub mod create;
 mod described;
 pub mod description;
 pub mod devices;
+pub mod fencing;
 pub mod grow;
 mod held;
 mod kept;
@@ -55,9 +56,10 @@ use arenas::Arenas;
 use described::Described;
 use description::{Description, LayoutKind};
 use devices::{HomeDevice, LogDevice};
+use fencing::Opening;
 use grow::had_size;
 pub(crate) use held::{Held, Loss};
-use member::{MemberDrive, Members, Opening, Watch, lost};
+use member::{MemberDrive, Members, Watch, lost};
 use mirror::Mirror;
 use plan::buffer_bytes_max;
 
@@ -162,7 +164,7 @@ enum Below {
     /// One member, and a log device or none; and who tells the volume of their loss.
     Single(Members, Watch),
     /// Several of them.
-    Mirror(Mirror),
+    Mirror(Box<Mirror>),
 }
 
 /// The devices of a volume that is not open yet.
@@ -187,7 +189,7 @@ impl Devices {
                 home: Rc::new(Either::Other(Rc::new(mirror.ring.clone()))),
                 log: Rc::new(Either::Other(Rc::new(mirror.logs.clone()))),
                 separate_log: true,
-                below: Below::Mirror(mirror),
+                below: Below::Mirror(Box::new(mirror)),
             });
         }
         let mut members = Vec::new();
@@ -412,7 +414,7 @@ impl OpenVolume {
     pub(crate) fn held(&self) -> Held {
         match &*self.below {
             Below::Single(members, _) => Held::Single(members.0.clone()),
-            Below::Mirror(mirror) => Held::Mirror(Box::new(mirror.clone())),
+            Below::Mirror(mirror) => Held::Mirror(mirror.clone()),
         }
     }
 

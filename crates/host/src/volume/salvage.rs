@@ -15,7 +15,8 @@ use evenkeel_engine::salvage::{self, Known, MemoryArena, Part, Remains, Salvaged
 use super::arenas::Arenas;
 use super::description::{Description, LayoutKind, Member};
 use super::devices::HomeDevice;
-use super::member::{MemberDrive, Place, Purpose};
+use super::fencing::Purpose;
+use super::member::{MemberDrive, Place};
 use super::mirror::is_mistake;
 use super::{LockedVolume, VolumeError};
 use crate::drive::DriveOptions;

@@ -15,8 +15,8 @@ use evenkeel_sim::executor::SimEnv;
 use crate::world::{Raw, World, tell};
 
 const SIZE: usize = 1 << 20;
-const OLD: Writer = Writer { volume: 7, opening: 1, drive: 0 };
-const NEW: Writer = Writer { opening: 2, ..OLD };
+const OLD: Writer = Writer { volume: 7, opening: 1, drive: 0, number: Some(4) };
+const NEW: Writer = Writer { opening: 2, number: Some(5), ..OLD };
 const SUPERSEDED: &str = "a later opening of the same volume writes to the export now";
 
 fn world(env: &SimEnv) -> World {
@@ -25,6 +25,14 @@ fn world(env: &SimEnv) -> World {
 
 fn by(writer: Writer) -> ConnectOptions {
     ConnectOptions { writer: Some(writer), ..ConnectOptions::default() }
+}
+
+/// Why somebody who asked to write was refused.
+async fn refusal(world: &World, writer: Writer) -> String {
+    match world.client(&by(writer)).await.map(drop) {
+        Err(ClientError::InUse(why)) => why,
+        other => panic!("{other:?}"),
+    }
 }
 
 /// A client that sends what it likes, in the name of `writer` if there is one.
@@ -43,7 +51,7 @@ async fn raw(world: &World, writer: Option<Writer>) -> Raw {
 
 #[test]
 fn what_an_earlier_opening_sent_is_not_carried_out_once_the_next_is_admitted() {
-    for writer in [Some(OLD), None] {
+    for writer in [Some(OLD), Some(OLD.without_number()), None] {
         for seed in 0..20 {
             tell(seed, |env| async move {
                 let world = world(&env);
@@ -94,16 +102,104 @@ fn drives_of_one_opening_are_side_by_side_and_the_same_one_again_is_alone() {
     });
 }
 
+/// Two servers of one volume, of which each connects again as soon as it has lost its connection: the one that opened the
+/// volume later stays, and the other is told why it does not.
+#[test]
+fn two_servers_that_connect_again_and_again_come_to_rest_with_the_later_one() {
+    for seed in 0..50 {
+        tell(seed, |env| async move {
+            let world = world(&env);
+            let mut both = [(OLD, None), (NEW, None)];
+            for _ in 0..40 {
+                env.sleep(env.random() % 1_000_000).await;
+                let (writer, client) = &mut both[env.random() as usize % 2];
+                let is_lost = |client: &Option<evenkeel_host::nbd::client::Client<_>>| {
+                    client.as_ref().is_none_or(|it| it.failure().is_some())
+                };
+                if is_lost(client) {
+                    match world.client(&by(*writer)).await {
+                        Ok(admitted) => *client = Some(admitted),
+                        Err(ClientError::InUse(why)) => {
+                            assert_eq!(*writer, OLD, "{why}");
+                            assert!(why.contains("later"), "{why}");
+                        }
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            }
+            let [(_, old), (_, new)] = &both;
+            new.as_ref()
+                .expect("it is there")
+                .write(0, &[2; 512], Durability::Durable)
+                .await
+                .expect("it writes");
+            if let Some(old) = old {
+                assert!(old.write(0, &[1; 512], Durability::Durable).await.is_err());
+            }
+            let ended = world.endings(0).await.into_iter().filter(|it| it == SUPERSEDED).count();
+            assert!(ended <= 1, "{ended} sessions were ended for another");
+        });
+    }
+}
+
+#[test]
+fn an_opening_that_is_over_is_refused_while_a_later_one_is_away_too_until_somebody_else_wrote() {
+    tell(1, |env| async move {
+        let world = world(&env);
+        let new = world.client(&by(NEW)).await.expect("it is admitted");
+        let why = refusal(&world, OLD).await;
+        assert!(why.contains("opened the same volume later"), "{why}");
+        let why = refusal(&world, OLD.without_number()).await;
+        assert!(why.contains("opened the same volume later"), "{why}");
+        new.write(0, b"untouched", Durability::Durable).await.expect("it writes");
+        drop(new);
+        env.sleep(1_000_000_000).await;
+        let why = refusal(&world, OLD).await;
+        assert!(why.contains("start it anew"), "{why}");
+        // One that has not got as far as to say so to the drive, and then the next that was told the same.
+        let again = world.client(&by(Writer { opening: 1, ..NEW })).await.expect("nobody else is there");
+        drop(again);
+        // An older program, which names no number, is let in once the other is gone.
+        let older = world.client(&by(OLD.without_number())).await.expect("it is admitted");
+        older.write(0, b"changed", Durability::Durable).await.expect("it writes");
+        drop(older);
+        env.sleep(1_000_000_000).await;
+        assert!(refusal(&world, OLD).await.contains("start it anew"));
+        // Whoever else writes may put back what was there at any time.
+        let plain = world.client(&ConnectOptions::default()).await.expect("it is admitted");
+        plain.write(0, b"restored", Durability::Durable).await.expect("it writes");
+        world.client(&by(OLD)).await.expect("it is admitted");
+    });
+}
+
+#[test]
+fn who_asks_for_its_number_reads_beside_the_writer_and_ends_nobody() {
+    tell(1, |env| async move {
+        let world = world(&env);
+        let old = world.client(&by(OLD)).await.expect("it is admitted");
+        old.write(0, b"contents", Durability::Durable).await.expect("it writes");
+        let looking = world.client(&by(Writer { number: Some(0), ..NEW })).await.expect("it is let in");
+        let negotiated = looking.negotiated();
+        assert!(negotiated.only_looks() && !negotiated.is_exclusive);
+        assert!(negotiated.has(transmission_flag::READ_ONLY));
+        let mut found = [0; 8];
+        looking.read(0, &mut found).await.expect("it reads");
+        assert_eq!(&found, b"contents");
+        old.write(0, b"more", Durability::Durable).await.expect("it goes on");
+        let stubborn = raw(&world, Some(Writer { number: Some(0), ..NEW })).await;
+        stubborn.request(command::WRITE, 1 << 5, 0, 3, b"not").await;
+        assert_eq!(stubborn.errno().await, errno::EPERM);
+    });
+}
+
 #[test]
 fn another_volume_is_refused_until_the_writer_has_left() {
     tell(1, |env| async move {
         let world = world(&env);
         let writer = world.client(&by(NEW)).await.expect("it is admitted");
         let other = by(Writer { volume: 8, ..NEW });
-        match world.client(&other).await.map(drop) {
-            Err(ClientError::InUse(why)) => assert!(why.contains("another volume"), "{why}"),
-            other => panic!("{other:?}"),
-        }
+        let why = refusal(&world, Writer { volume: 8, ..NEW }).await;
+        assert!(why.contains("another volume"), "{why}");
         writer.write(0, b"it is untouched", Durability::Durable).await.expect("it writes");
         drop(writer);
         env.sleep(1_000_000_000).await;

@@ -8,6 +8,7 @@ use crate::nbd::proto::handshake::{
     decode_greeting, encode_option,
 };
 use crate::nbd::proto::transmission::Headers;
+use crate::nbd::proto::writer::Writer;
 use crate::nbd::proto::{
     CONTEXT_ALLOCATION, CONTEXT_RANGE_FLUSH, Malformed, handshake_flag, info, option, option_reply,
 };
@@ -153,8 +154,11 @@ async fn select_contexts<S: ByteStream>(
     if options.range_flush {
         queries.push(CONTEXT_RANGE_FLUSH);
     }
-    let exclusive = options.writer.map(|writer| writer.to_string());
-    queries.extend(exclusive.as_deref());
+    // The first that the server knows is granted.
+    let writers = options.writer.map(|writer| [writer, writer.without_number()]);
+    let mut names: Vec<String> = writers.iter().flatten().map(Writer::to_string).collect();
+    names.dedup();
+    queries.extend(names.iter().map(String::as_str));
     let payload = ContextRequest { name: &options.export, queries }.encode();
     let (replies, (last, _)) = ask(wire, input, option::SET_META_CONTEXT, &payload).await?;
     if last != option_reply::ACK {
@@ -168,7 +172,10 @@ async fn select_contexts<S: ByteStream>(
         match decode_context(&payload)? {
             (id, CONTEXT_ALLOCATION) => negotiated.allocation_id = Some(id),
             (_, CONTEXT_RANGE_FLUSH) => negotiated.range_flush = options.range_flush,
-            (_, name) if exclusive.as_deref() == Some(name) => negotiated.is_exclusive = true,
+            (_, name) if names.iter().any(|asked| asked == name) => {
+                negotiated.number = Writer::parse(name).and_then(|writer| writer.number);
+                negotiated.is_exclusive = !negotiated.only_looks();
+            }
             _ => return Err(Malformed("a context that was not asked for").into()),
         }
     }

@@ -47,7 +47,8 @@ pub struct ConnectOptions {
     pub headers: Headers,
     /// Whether to ask for range flush.
     pub range_flush: bool,
-    /// Who is to be the only one that writes; a server that does not know this leaves it ungranted.
+    /// Who is to be the only one that writes; a server that does not know this leaves it ungranted, and one that knows no
+    /// numbers grants it without.
     pub writer: Option<Writer>,
     /// TLS, without which nothing is then said.
     pub tls: Option<TlsClient>,
@@ -89,6 +90,8 @@ pub struct Negotiated {
     pub range_flush: bool,
     /// Whether nothing of those who wrote before is carried out any more, and only [`ConnectOptions::writer`] writes.
     pub is_exclusive: bool,
+    /// The number under which it does, of a server that knows numbers.
+    pub number: Option<u64>,
     /// The number of the context that tells what is allocated, if it was granted.
     allocation_id: Option<u32>,
 }
@@ -97,6 +100,11 @@ impl Negotiated {
     /// Whether the export has all of `flags`.
     pub const fn has(&self, flags: u16) -> bool {
         self.flags & flags == flags
+    }
+
+    /// Whether it was let in to find out its number: what it writes is refused.
+    pub fn only_looks(&self) -> bool {
+        self.number == Some(0)
     }
 }
 

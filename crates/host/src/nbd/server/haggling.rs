@@ -207,7 +207,11 @@ impl Haggling {
     fn transmission_flags(&self, offer: &Offer<'_>, name: &str) -> u16 {
         use transmission_flag::*;
         let df = if self.headers.has_chunks() { SEND_DF } else { 0 };
-        match offer.has_writer && self.session(name).contexts.writer.is_none() {
+        let is_only_read = match self.session(name).contexts.writer {
+            Some(writer) => writer.only_looks(),
+            None => offer.has_writer,
+        };
+        match is_only_read {
             true => offer.flags & !(SEND_TRIM | SEND_WRITE_ZEROES) | READ_ONLY | df,
             false => offer.flags | df,
         }

@@ -35,7 +35,7 @@ use super::tls::{TlsServer, Wire};
 use super::wait::{Either, Notify, Signal, race};
 use crate::net::ByteStream;
 use transmission::Connection;
-use writers::Access;
+use writers::{Access, Newest};
 
 /// How a connection ended.
 #[derive(Debug, thiserror::Error)]
@@ -224,6 +224,8 @@ struct Shared<E, X> {
     evicted: Cell<u64>,
     is_stopping: Cell<bool>,
     link_ended: Notify,
+    /// Of those that named their number.
+    newest: Cell<Option<Newest>>,
 }
 
 /// A server of one export. A clone is another handle to the same server.
@@ -266,6 +268,7 @@ impl<E: Env, X: Export> Server<E, X> {
             evicted: Cell::new(0),
             is_stopping: Cell::new(false),
             link_ended: Notify::default(),
+            newest: Cell::default(),
         }))
     }
 

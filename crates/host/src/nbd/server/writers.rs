@@ -4,6 +4,8 @@
 //!    has ended, and the requests of all these are over: nothing that an earlier opening of the same volume sent is
 //!    carried out after it.
 //! 2. While there is such a session, one of another volume is refused, and one that names none only reads.
+//! 3. A session of an earlier opening than one that is there, or than any that was there since somebody else wrote, is
+//!    refused: a server that was superseded does not come back, however often it tries.
 
 use std::rc::Rc;
 
@@ -24,8 +26,19 @@ pub(super) enum Access {
     Writes(Option<Writer>),
 }
 
+/// The newest opening that was admitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Newest {
+    volume: u64,
+    number: u64,
+}
+
 /// Why a session is not admitted.
 pub(super) const IN_USE: &str = "another volume writes to the export: end its server first";
+const YIELDS: &str = "a server that opened the same volume later writes to the export now: stop that one before this one \
+                      is started again";
+const IS_OVER: &str = "the same volume was opened later than by this server: start it anew; where the export was put back \
+                       to an older state, start the export's server anew first";
 
 impl<E: Env, X: Export> Shared<E, X> {
     /// Whether a session writes that named its writer: others may read only.
@@ -37,25 +50,39 @@ impl<E: Env, X: Export> Shared<E, X> {
     ///
     /// # Errors
     ///
-    /// [`IN_USE`].
+    /// Why not.
     pub(super) async fn admit(&self, link: &Rc<Link>, writer: Option<Writer>) -> Result<(), &'static str> {
         let Some(writer) = writer.filter(|_| !self.export.is_read_only()) else {
             let may_write = !self.export.is_read_only() && !self.has_writer();
+            if may_write {
+                // What the drive says of its openings may be anything from now on.
+                self.newest.set(None);
+            }
             link.access.set(if may_write { Access::Writes(None) } else { Access::Reads });
             return Ok(());
         };
+        if writer.only_looks() {
+            link.access.set(Access::Reads);
+            return Ok(());
+        }
         let mut before = Vec::new();
         for other in self.links.borrow().values().filter(|other| !Rc::ptr_eq(other, link)) {
             match other.access.get() {
                 Access::Negotiating | Access::Reads => {}
-                Access::Writes(Some(theirs)) if !writer.supersedes(theirs) => {
-                    if theirs.volume != writer.volume {
-                        return Err(IN_USE);
-                    }
-                }
+                Access::Writes(Some(theirs)) if writer.volume != theirs.volume => return Err(IN_USE),
+                Access::Writes(Some(theirs)) if writer.yields_to(theirs) => return Err(YIELDS),
+                Access::Writes(Some(theirs)) if !writer.supersedes(theirs) => {}
                 Access::Writes(_) => before.push(Rc::clone(other)),
             }
         }
+        let newest = self.newest.get().filter(|newest| newest.volume == writer.volume);
+        if let (Some(number), Some(newest)) = (writer.number, newest)
+            && number < newest.number
+        {
+            return Err(IS_OVER);
+        }
+        let number = writer.number.or(newest.map(|newest| newest.number));
+        self.newest.set(number.map(|number| Newest { volume: writer.volume, number }));
         // From here on whoever comes finds the writer, though its session has not begun.
         link.access.set(Access::Writes(Some(writer)));
         before.iter().for_each(|other| other.end(Stop::Superseded));

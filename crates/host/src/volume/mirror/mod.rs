@@ -25,8 +25,9 @@ use evenkeel_engine::volume::Identity;
 use super::VolumeError;
 use super::description::{Description, FILE_NAME, Member};
 use super::devices::{LogDevices, MemberRing};
+use super::fencing::{Opening, Purpose};
 use super::label::labels;
-use super::member::{MemberDrive, Opening, Place, Purpose, Watch};
+use super::member::{MemberDrive, Place, Watch};
 use super::replace::Slot;
 use crate::drive::{DriveOptions, FileDrive, OpenFile};
 use crate::durable_file::odd_kind;
@@ -116,6 +117,8 @@ impl Mirror {
         let (geometry, log_geometry) = (description.member_geometry(), description.log_geometry());
         let (drives, members, geometry) =
             all(&description.members, geometry, description.logs.is_empty(), &to_member).await?;
+        let numbers = drives.iter().flatten().filter_map(|drive| drive.drive().opening_number());
+        let opening = opening.known_by(numbers.max());
         let (log_drives, log_entries, _) = all(&description.logs, log_geometry, true, &to_log).await?;
         let unusable = |error: Error| {
             let missing = format!("{}{}", missing(&members), missing(&log_entries));
