@@ -1,5 +1,6 @@
 //! What may be typed, with its help.
 
+mod arenas;
 mod drive;
 mod mirror;
 mod replay;
@@ -17,6 +18,7 @@ use evenkeel_measure::probe::like::Program;
 
 use crate::units;
 
+pub(crate) use arenas::{ArenasArgs, ArenasCommand, ArenasFreeArgs};
 pub(crate) use drive::{AfterCut, DriveArgs};
 pub(crate) use mirror::{MirrorArgs, PolicyArg, ReplaceArgs};
 pub(crate) use replay::{ReplayArgs, Speed};
@@ -51,6 +53,7 @@ pub(crate) enum Command {
     Grow(GrowArgs),
     Replace(Box<ReplaceArgs>),
     Salvage(SalvageArgs),
+    Arenas(ArenasArgs),
     Replay(Box<ReplayArgs>),
     Drive(Box<DriveArgs>),
     Reproduce(ReproduceArgs),

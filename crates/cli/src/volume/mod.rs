@@ -1,5 +1,6 @@
-//! `evenkeel create`, `serve`, `status`, `check`, `grow`, `replace` and `salvage`.
+//! `evenkeel create`, `serve`, `status`, `check`, `grow`, `replace`, `salvage` and `arenas`.
 
+mod arenas;
 mod check;
 mod check_copies;
 mod create;
@@ -23,6 +24,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::failure::Failure;
 
+pub(crate) use arenas::run as arenas;
 pub(crate) use check::run as check;
 pub(crate) use create::run as create;
 pub(crate) use grow::run as grow;

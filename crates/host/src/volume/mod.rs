@@ -12,12 +12,12 @@
 //! ```
 //!
 //! 1. A folder is opened by one process at a time: its description is locked, and so is each member.
-//! 2. The arena is found again after a kill -9, by the volume whose writes it holds and by no other (`arenas.rs`). It
+//! 2. The arena is found again after a kill -9, by the volume whose writes it holds and by no other (`arenas`). It
 //!    goes only when the volume was closed with nothing left in it, or its opening made it and came to nothing. Whose
 //!    members these are is known before an arena is touched.
 //! 3. Nothing that exists is overwritten unless it was named for it ([`create`]).
 
-mod arenas;
+pub mod arenas;
 pub mod create;
 mod described;
 pub mod description;

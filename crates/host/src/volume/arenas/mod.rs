@@ -12,22 +12,32 @@
 //! 3. Nothing is taken from a home that is still there. Where that cannot be told, nothing is opened.
 //! 4. Of a mirror, whose members may all be replaced, the folder stands for the home. Two folders may describe the same
 //!    members elsewhere: the one that does not have the writes is not opened, either.
+//!
+//! ```text
+//! home     what a home is, and where, as an arena's note has it
+//! listing  all arenas as an operator sees them, and those that are freed
+//! holder   who has one open
+//! ```
+
+mod holder;
+mod home;
+pub mod listing;
 
 use std::ffi::OsStr;
-use std::fs::{self, Metadata};
+use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use evenkeel_engine::volume::{Holdings, Identity};
 
 use super::VolumeError;
 use super::description::{Description, LayoutKind, Member, VolumeId};
-use super::member::Place;
-use crate::arena::{DEFAULT_FOLDER, NOTE_MAX_BYTES, Seen, SharedArena};
+use crate::arena::{DEFAULT_FOLDER, Seen, SharedArena};
 use crate::path_error::PathError;
+use home::Home;
 
 /// How the name of every arena begins and ends.
 pub(super) const ARENA_PREFIX: &str = "evenkeel-";
@@ -41,15 +51,6 @@ pub(super) struct Arenas {
     home: Home,
     /// Whether another folder may describe the same members.
     may_be_shared: bool,
-}
-
-/// What a home member is, and where.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Home {
-    /// What it is for as long as the machine runs: `file DEVICE INODE`, `device NUMBER` or `export`.
-    what: String,
-    /// Its path or URI; `None` where that is too long for a note.
-    at: Option<Vec<u8>>,
 }
 
 /// What became of the home of an arena that does not have our name.
@@ -272,64 +273,10 @@ fn cannot_tell(path: &Path, held: &Holdings, note: &[u8]) -> VolumeError {
     VolumeError::Arena { path: path.to_owned(), why }
 }
 
-impl Home {
-    fn of(folder: &Path, description: &Description) -> Self {
-        match (description.layout, description.members.as_slice()) {
-            (LayoutKind::Single, [home]) => Self::of_place(folder, &home.place),
-            // Any of a mirror's members may be replaced; its folder stays.
-            _ => Self::of_place(folder, &Place::Path(PathBuf::from("."))),
-        }
-    }
-
-    fn of_place(folder: &Path, place: &Place) -> Self {
-        let (what, at) = match place {
-            Place::Nbd(uri) => ("export".to_owned(), uri.as_str().as_bytes().to_owned()),
-            Place::Path(path) => {
-                let path = folder.join(path);
-                let at = path.canonicalize().or_else(|_| std::path::absolute(&path)).unwrap_or_default();
-                (
-                    path.metadata().map_or_else(|_| "nothing".to_owned(), |found| what(&found)),
-                    at.into_os_string().into_encoded_bytes(),
-                )
-            }
-        };
-        let is_noted = !at.is_empty() && what.len() + 1 + at.len() <= NOTE_MAX_BYTES;
-        Self { what, at: is_noted.then_some(at) }
-    }
-
-    fn note(&self) -> Vec<u8> {
-        [self.what.as_bytes(), b"\n", self.at.as_deref().unwrap_or_default()].concat()
-    }
-
-    fn parse(note: &[u8]) -> Option<Self> {
-        let end = note.iter().position(|&byte| byte == b'\n')?;
-        let (what, at) = (std::str::from_utf8(&note[..end]).ok()?, &note[end + 1..]);
-        Some(Self { what: what.to_owned(), at: (!at.is_empty()).then(|| at.to_owned()) })
-    }
-
-    fn is_export(&self) -> bool {
-        self.what == "export"
-    }
-
-    /// Whether that may be the same file or device: a file system that was mounted anew has another number.
-    fn is_like(&self, found: &Metadata) -> bool {
-        let found = what(found);
-        let last = |what: &str| what.rsplit(' ').next().map(str::to_owned);
-        self.what.split(' ').next() == found.split(' ').next() && last(&self.what) == last(&found)
-    }
-}
-
-fn what(found: &Metadata) -> String {
-    match found.file_type() {
-        kind if kind.is_block_device() => format!("device {:x}", found.rdev()),
-        kind if kind.is_dir() => format!("folder {:x} {:x}", found.dev(), found.ino()),
-        _ => format!("file {:x} {:x}", found.dev(), found.ino()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::volume::member::Place;
 
     fn arenas(home: &str) -> Arenas {
         let place: Place = home.parse().unwrap();
