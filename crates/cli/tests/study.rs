@@ -381,6 +381,27 @@ fn what_cannot_be_mounted_is_skipped_with_its_message_and_others_go_on() {
 }
 
 #[test]
+fn a_workload_that_the_bound_of_memory_kills_fails_with_that_reason() {
+    let test = "a_workload_that_the_bound_of_memory_kills_fails_with_that_reason";
+    if !can_run(test) {
+        return;
+    }
+    // tail keeps what comes, as it looks for the begin of the last line.
+    let more = "[[workload]]\nname = \"greedy\"\ncommand = [\"sh\", \"-c\", \"head -c 400m /dev/zero | tail > /dev/null; echo 7\"]\n";
+    let plan = plan(more).replace(", \"xfs\", \"btrfs\"", "").replace("runs = 2", "runs = 1");
+    let scene = scene_with(&plan.replace("size = \"40m\"", "size = \"40m\"\nmemory = \"32m\""));
+    let ran = scene.run(LINE);
+    if ran.stderr.contains("memory was not bounded") {
+        return skip(test, "no control group with a memory controller");
+    }
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    says(&ran.stdout, &["1 run done, 0 skipped, 1 failed"]);
+    let why = words(&scene, "SELECT message FROM run WHERE state = 'failed' AND workload = 'greedy'");
+    says(&why, &["needs more memory than it may have", "[data] memory"]);
+    nothing_is_left(&scene);
+}
+
+#[test]
 fn remedies_take_the_chance_out_of_where_data_lies() {
     let test = "remedies_take_the_chance_out_of_where_data_lies";
     if !can_run(test) {

@@ -14,7 +14,7 @@ use evenkeel_host::conditions::Before;
 use evenkeel_host::interrupt::Interrupt;
 use evenkeel_host::kernel_setting::{self, KernelSetting};
 use evenkeel_host::loop_device::{self, LoopDevice};
-use evenkeel_host::memory_bound::MemoryBound;
+use evenkeel_host::memory_bound::{self, MemoryBound};
 use evenkeel_host::mounted::{self, Mounted};
 use evenkeel_host::program::{Program, ProgramError};
 use evenkeel_host::scratch::ScratchFile;
@@ -26,6 +26,7 @@ use super::runner::{Stage, StageError, Task};
 use super::steps::Step;
 use super::store::Record;
 use super::worker::{Answer, Job};
+use super::workload::tree::seed_of;
 
 /// The name of the mark that the loop device's file is elsewhere.
 const LOOP_MARK: &str = "loop-elsewhere";
@@ -76,6 +77,8 @@ impl HostStage {
         let loop_image = plan.loop_image(folder);
         let loop_mark = plan.loop_folder.as_ref().map(|_| folder.join(LOOP_MARK));
         if folder.exists() {
+            // What still runs keeps the mount in use.
+            memory_bound::remove_leftovers(&groups(&fs::canonicalize(folder)?));
             mounted::remove_leftover(&point);
             loop_device::remove_leftover(&folder.join("loop.img"));
             // Of a study in another folder it may be in use.
@@ -136,15 +139,22 @@ impl HostStage {
     fn work(&mut self, job: &Job, time: Duration, bound: Option<&MemoryBound>) -> Result<Answer, StageError> {
         let mut input = serde_json::to_vec(job).map_err(|error| StageError::Fatal(error.to_string()))?;
         input.push(b'\n');
-        let said = Program::new(&self.worker, time).with_input(input).run(bound, &self.interrupt).map_err(
-            |error| match error {
-                ProgramError::Interrupted => StageError::Interrupted,
-                ProgramError::Failed(_, why) if why.contains("signal: 9") => StageError::Failed(
-                    "the workload was killed: it needs more memory than it may have".to_owned(),
-                ),
-                other => StageError::Failed(other.to_string()),
-            },
-        )?;
+        let said = Program::new(&self.worker, time).with_input(input).run(bound, &self.interrupt);
+        if let Some(kills) = bound.map(MemoryBound::kills).filter(|kills| *kills > 0)
+            && !self.interrupt.is_asked()
+        {
+            let what = if kills == 1 { "a process" } else { "processes" };
+            return Err(StageError::Failed(format!(
+                "the kernel killed {what} of the workload, which needs more memory than it may have; give [data] memory more"
+            )));
+        }
+        let said = said.map_err(|error| match error {
+            ProgramError::Interrupted => StageError::Interrupted,
+            ProgramError::Failed(_, why) if why.starts_with("signal: ") => {
+                StageError::Failed(format!("the workload was killed from outside ({why})"))
+            }
+            other => StageError::Failed(other.to_string()),
+        })?;
         let answer: Answer = serde_json::from_slice(&said)
             .map_err(|error| StageError::Failed(format!("the workload's answer cannot be read: {error}")))?;
         match answer.failure {
@@ -166,7 +176,7 @@ impl HostStage {
 
     fn run_workload(&mut self, task: &Task<'_>, record: &mut Record) -> Result<(), StageError> {
         self.bounds += 1;
-        let name = format!("evenkeel-study-{}-{}", std::process::id(), self.bounds);
+        let name = format!("{}{}", groups(&self.folder), self.bounds);
         let bound = match task.memory_bytes.map(|bytes| (bytes, MemoryBound::new(&name, bytes))) {
             None => None,
             Some((bytes, Ok(bound))) => {
@@ -210,6 +220,11 @@ impl HostStage {
             }
         }
     }
+}
+
+/// What the names of control groups begin with of a study whose runs keep what they need in a folder.
+fn groups(folder: &Path) -> String {
+    format!("evenkeel-study-{:016x}-", seed_of(0, &["group", &folder.to_string_lossy()]))
 }
 
 /// Who holds a device of this machine.
