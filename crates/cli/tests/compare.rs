@@ -123,7 +123,9 @@ fn a_page_of_three_probes_names_each() {
     assert_eq!(ran.stdout.matches("Overall: ").count(), 2);
     let page = scene.text("all.html");
     says(&page, &["3 storage stacks compared", "first", "second", "third"]);
-    assert_eq!(page.matches("<svg class=\"chart\"").count(), 2 + 3);
+    // Two of ratios, three by size, a distribution a size, and the runs over time.
+    let sizes = list(&scene.json("first/probe.json"), "points").len();
+    assert_eq!(page.matches("<svg class=\"chart\"").count(), 2 + 3 + sizes + 1);
 
     says(&scene.refused(line), &["all.html: it exists", "--force"]);
     assert_eq!(scene.text("all.html"), page);

@@ -76,12 +76,12 @@ fn shown(bytes: u64) -> String {
 }
 
 #[test]
-fn the_page_shows_the_recommended_size_three_charts_and_a_row_a_size() {
+fn the_page_shows_the_recommended_size_its_charts_and_a_row_a_size() {
     let scene = Scene::new();
     let browser = match Browser::find(&scene) {
         Ok(browser) => browser,
         Err(why) => {
-            return skip("the_page_shows_the_recommended_size_three_charts_and_a_row_a_size", &why);
+            return skip("the_page_shows_the_recommended_size_its_charts_and_a_row_a_size", &why);
         }
     };
     scene.done(PROBE);
@@ -91,7 +91,8 @@ fn the_page_shows_the_recommended_size_three_charts_and_a_row_a_size() {
     assert!(dom.contains(&format!("<h1>Use a buffer of {chosen}</h1>")), "{dom}");
     let charts = dom.split("<figure").skip(1);
     let drawn = charts.filter(|figure| figure.split("</figure>").next().unwrap().contains("<svg"));
-    assert_eq!(drawn.count(), 3);
+    // Three by size, then the distribution of latency and the runs over time.
+    assert_eq!(drawn.count(), 5);
     let numbers = dom.split("<table class=\"numbers\">").nth(1).unwrap();
     let body = numbers.split("<tbody>").nth(1).unwrap().split("</tbody>").next().unwrap();
     assert_eq!(body.matches("<tr").count(), list(&report, "points").len());
@@ -99,9 +100,59 @@ fn the_page_shows_the_recommended_size_three_charts_and_a_row_a_size() {
         let size = shown(point["buffer_bytes"].as_u64().unwrap());
         assert!(body.contains(&format!("<th scope=\"row\">{size}</th>")), "{body}");
     }
-    // The page's own script ran: it shows the button that it alone can serve.
-    let button = dom.split("<button").nth(1).unwrap().split('>').next().unwrap();
-    assert!(!button.contains("hidden"), "{button}");
+    // The page's own scripts ran: they show what they alone can serve.
+    let opening = |tag: &str, class: &str| -> Vec<String> {
+        let tags = dom.split(tag).skip(1).map(|rest| rest.split('>').next().unwrap().to_owned());
+        tags.filter(|tag| tag.contains(class)).collect()
+    };
+    for (tag, class, many) in [("<button", "class=\"copy\"", 2), ("<select", "class=\"sizes\"", 1)] {
+        let found = opening(tag, class);
+        assert_eq!(found.len(), many, "{class}");
+        assert!(found.iter().all(|tag| !tag.contains("hidden")), "{found:?}");
+    }
+    // Of the distributions, that of the recommended size is shown.
+    let sizes = opening("<div", "data-size=");
+    assert_eq!(sizes.len(), list(&report, "points").len());
+    let shown: Vec<_> = sizes.iter().filter(|tag| !tag.contains("hidden")).collect();
+    let chosen = report["recommendation"]["buffer_bytes"].to_string();
+    assert!(shown.len() == 1 && shown[0].contains(&format!("data-size=\"{chosen}\"")), "{shown:?}");
+}
+
+/// Presses the buttons under the first chart and under the distribution of latency, and writes down what would be kept.
+const KEEP: &str = r#"<p id="kept"></p><script>
+const make = URL.createObjectURL.bind(URL);
+const blobs = new Map();
+URL.createObjectURL = (blob) => { const url = make(blob); blobs.set(url, blob); return url; };
+HTMLAnchorElement.prototype.click = function () {
+  blobs.get(this.href).arrayBuffer().then((bytes) => {
+    const text = new TextDecoder("latin1").decode(bytes);
+    const facts = [this.download, text.slice(0, 4).trim(), text.includes("var(--"), text.includes("xmlns=")];
+    document.getElementById("kept").textContent += `[${facts.join(" ")}]`;
+  });
+};
+for (const place of [0, 3]) {
+  for (const button of document.querySelectorAll("figure")[place].querySelectorAll("[class=keep] button")) button.click();
+}
+</script></body>"#;
+
+#[test]
+fn each_chart_can_be_kept_as_svg_and_as_png() {
+    let scene = Scene::new();
+    let browser = match Browser::find(&scene) {
+        Ok(browser) => browser,
+        Err(why) => return skip("each_chart_can_be_kept_as_svg_and_as_png", &why),
+    };
+    scene.done("probe data --sizes 256k --runs 2");
+    let page = String::from_utf8(scene.bytes("probe.html")).unwrap();
+    std::fs::write(scene.path("keep.html"), page.replace("</body>", KEEP)).unwrap();
+    let dom = browser.open("keep.html", &["--virtual-time-budget=20000", "--dump-dom"]);
+    let kept = dom.split("id=\"kept\">").nth(1).unwrap().split("</p>").next().unwrap();
+    // Alone, an SVG needs its namespace, and no colour of the page's style sheet.
+    for name in ["throughput-against-buffer-size-logarithmic-axes", "latency-of-single-writes-of-256-kib"] {
+        assert!(kept.contains(&format!("[{name}.svg &lt;svg false true]")), "{kept}");
+        assert!(kept.contains(&format!("[{name}.png \u{2030}PNG false false]")), "{kept}");
+    }
+    assert!(kept.matches('[').count() >= 4, "{kept}");
 }
 
 #[test]

@@ -5,13 +5,14 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::block_device::{BlockDevice, Counters};
 use crate::mounts::{Mount, mount_of};
 
 /// A storage stack, top to bottom, as the kernel describes it. What the kernel does not tell is `None`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stack {
     /// The folder, file or block device that was named.
     pub path: String,

@@ -11,6 +11,7 @@ pub mod quantity;
 pub mod replay;
 pub mod report;
 pub mod reproduce;
+pub mod schemas;
 pub mod stats;
 pub mod study;
 pub mod trace;

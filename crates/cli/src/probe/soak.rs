@@ -73,6 +73,9 @@ fn text(report: &SoakReport) -> String {
         .map(|rate| rate.map_or_else(|| "-".to_owned(), |rate| format::number(rate * 1e-6)))
         .collect();
     text += &format!("Throughput by tenths of the time, MB/s: {}.\n", tenths.join(" "));
+    if let Some(fall) = &report.fall {
+        text += &format!("{}\n", format::sentence(&fall.sentence()));
+    }
     let mut longest: Vec<&Stall> = report.stalls.iter().collect();
     longest.sort_by(|a, b| b.latency_s.total_cmp(&a.latency_s));
     longest.truncate(STALLS_SHOWN);

@@ -2,13 +2,14 @@
 
 use evenkeel_engine::logs::LogStanding;
 use evenkeel_engine::ring::{Policy, Role, Standing};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::tend::Tended;
 use crate::volume::mirror::{Mirror, MirrorLog, MirrorMember};
 
 /// What a mirror's members do.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MirrorStatus {
     /// `turns`, `mixed`, `read-first` or `read-around`.
     pub policy: String,
@@ -35,7 +36,7 @@ pub struct MirrorStatus {
 }
 
 /// One member.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MemberStatus {
     /// Where it is.
     pub path: String,
@@ -73,7 +74,7 @@ pub struct MemberStatus {
 }
 
 /// One log device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LogStatus {
     /// Where it is.
     pub path: String,
@@ -84,7 +85,7 @@ pub struct LogStatus {
 }
 
 /// What the search for rot found since the volume was opened.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ScrubStatus {
     /// Bytes of the volume that the search under way has looked at, if one is.
     pub done_bytes: Option<u64>,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use evenkeel_engine::counters::Snapshot;
 use evenkeel_engine::env::Env;
 use evenkeel_engine::options::Journaling;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::events::EventStatus;
@@ -31,10 +32,14 @@ const DOCUMENT_MAX_BYTES: u64 = 4 << 20;
 /// How long a server may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
+/// The value of `schema` in every document of this shape.
+pub const SCHEMA: &str = "evenkeel.status/1";
+
 /// The document.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
-    /// `evenkeel.status/1`.
+    /// Always [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: String,
     /// Which volume.
     pub volume: VolumeStatus,
@@ -62,7 +67,7 @@ pub struct Status {
 }
 
 /// Which volume.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VolumeStatus {
     /// Its folder.
     pub path: String,
@@ -83,7 +88,7 @@ pub struct VolumeStatus {
 }
 
 /// Who serves it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerStatus {
     /// Its process.
     pub pid: u32,
@@ -111,7 +116,7 @@ pub struct ServerStatus {
 }
 
 /// How it runs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Chosen {
     /// `wasteless`, `selective`, `whole-pages` or `ordered`.
     pub journaling: String,
@@ -128,7 +133,7 @@ pub struct Chosen {
 }
 
 /// How full it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Occupancy {
     /// Bytes of writes that are not durable.
     pub buffer_used_bytes: u64,
@@ -158,7 +163,7 @@ pub struct Occupancy {
 macro_rules! counters {
     ($(#[doc = $doc:literal] $name:ident,)*) => {
         /// What the engine did, by the names of [`Snapshot`].
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
         #[serde(default)]
         pub struct Counters { $(#[doc = $doc] pub $name: u64,)* }
 
@@ -247,7 +252,7 @@ counters! {
 }
 
 /// One kind of requests.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Requests {
     /// Which.
     pub kind: String,
@@ -262,7 +267,7 @@ pub struct Requests {
 }
 
 /// Latencies: the mean, and bounds that the share stayed below, each a power of two of nanoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Latency {
     /// Mean.
     pub mean: f64,
@@ -391,7 +396,7 @@ impl Watched {
         let mirror_status = mirror.map(|mirror| MirrorStatus::of(mirror, &self.tended, now_ns));
         let state = state::of(&self.watcher, failure.as_deref(), mirror_status.as_ref(), &counters, now_ns);
         Status {
-            schema: "evenkeel.status/1".to_owned(),
+            schema: SCHEMA.to_owned(),
             volume: VolumeStatus {
                 path: self.path.clone(),
                 id: description.id.to_string(),

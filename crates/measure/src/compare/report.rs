@@ -1,5 +1,6 @@
 //! What a comparison found: the document behind `compare.json`, and what the table, the CSV and the page read.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::probe::report::ProbeReport;
@@ -11,9 +12,10 @@ pub const SCHEMA: &str = "evenkeel.compare/2";
 pub const PAIRS_SCHEMA: &str = "evenkeel.pairs/1";
 
 /// Probes that were measured in alternating runs, and what follows.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Pairs {
     /// Always [`PAIRS_SCHEMA`].
+    #[schemars(extend("const" = PAIRS_SCHEMA))]
     pub schema: String,
     /// What each is called.
     pub names: Vec<String>,
@@ -24,9 +26,10 @@ pub struct Pairs {
 }
 
 /// Several probes, each compared with the same first one.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparisons {
     /// Always [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: String,
     /// How the probes were measured, and so what is judged.
     pub design: Design,
@@ -41,7 +44,7 @@ pub struct Comparisons {
 }
 
 /// How probes were measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Design {
     /// In alternating runs, by one command: pairs are judged.
@@ -51,7 +54,7 @@ pub enum Design {
 }
 
 /// Two probes side by side.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
     /// Name of the first probe, the base of every ratio.
     pub a: String,
@@ -74,7 +77,7 @@ pub struct Comparison {
 }
 
 /// Two probes at one buffer size.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PointComparison {
     /// Bytes handed to each synchronous write.
     pub buffer_bytes: u64,
@@ -95,9 +98,10 @@ pub struct PointComparison {
 }
 
 /// A ratio of the second probe's figure to the first one's, and what follows.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Judged {
-    /// The typical ratio.
+    /// The typical ratio; `null` where there is too little data.
+    #[schemars(with = "Option<f64>")]
     pub ratio: f64,
     /// Its interval, at the level that all verdicts of the document share; `null` where there is too little data.
     pub interval: Option<[f64; 2]>,
@@ -106,7 +110,7 @@ pub struct Judged {
 }
 
 /// What a ratio shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// The second is faster: its interval lies on that side of 1.

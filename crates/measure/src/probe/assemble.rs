@@ -45,6 +45,7 @@ fn point(measured: &PointRuns) -> Option<Point> {
         device_writes_per_op: device.map(|device| per_write(device.writes)),
         device_flushes_per_op: device.and_then(|device| device.flushes).map(per_write),
         device_bytes_per_user_byte: device.map(|device| device.written_bytes as f64 / user_bytes as f64),
+        latency_histogram: latency_histogram(runs()),
         run_data: measured.runs.iter().zip(counted).map(|(run, counted)| run_data(run, counted)).collect(),
     })
 }
@@ -117,6 +118,17 @@ fn latency_summary<'a>(over_runs: &Summary, runs: impl Iterator<Item = &'a Run>)
     }
 }
 
+/// Every write of the runs, to two digits: enough for a curve.
+fn latency_histogram<'a>(runs: impl Iterator<Item = &'a Run>) -> Vec<(f64, u64)> {
+    let mut histogram =
+        Histogram::<u64>::new_with_max(LATENCY_MAX_NS, 2).expect("the histogram's bounds are constants");
+    for &latency_ns in runs.flat_map(|run| &run.observation.latencies_ns) {
+        histogram.saturating_record(latency_ns);
+    }
+    let bound = |value: u64| value as f64 * 1e-9;
+    histogram.iter_recorded().map(|step| (bound(step.value_iterated_to()), step.count_at_value())).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,6 +196,22 @@ mod tests {
             point(&measured(vec![run(vec![1000; 99], false)], 1)).unwrap().run_data[0].latency_p99_s,
             None
         );
+    }
+
+    #[test]
+    fn the_histogram_holds_every_write_that_counts() {
+        let runs = vec![
+            run((1..=1000).map(|us| us * 1000).collect(), false),
+            run(vec![7_000_000_000_000; 3], false),
+            run(vec![5; 9], true),
+        ];
+        let found = point(&measured(runs, 2)).unwrap().latency_histogram;
+        assert_eq!(found.iter().map(|&(_, count)| count).sum::<u64>(), 1003);
+        assert!(found.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        let half: u64 = found.iter().filter(|&&(bound, _)| bound <= 500e-6).map(|&(_, count)| count).sum();
+        assert!(half.abs_diff(500) <= 5, "{half}");
+        // Beyond an hour: as one of an hour.
+        assert_eq!(found.last().unwrap().1, 3);
     }
 
     #[test]

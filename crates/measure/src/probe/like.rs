@@ -5,6 +5,7 @@
 //! one, as the source gives it.
 
 use evenkeel_host::method::{FileState, Method};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::report::Point;
@@ -12,7 +13,7 @@ use super::settings::Combination;
 use crate::stats;
 
 /// A program whose commits are measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Program {
     /// etcd's write-ahead log.
@@ -43,7 +44,7 @@ pub struct Profile {
 }
 
 /// The answer for one program.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Like {
     /// The program.
     pub program: Program,
@@ -66,7 +67,7 @@ pub struct Like {
 }
 
 /// Whether a disk is fast enough.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Enough {
     /// The p99 lies below the limit, of all commits together and of typical runs.

@@ -21,6 +21,7 @@
 mod assemble;
 mod batching;
 pub mod budget;
+pub mod credits;
 mod disturbance;
 mod group_commit;
 mod host_target;
@@ -93,6 +94,14 @@ pub fn run_together<T: Target>(
     Ok(all.map(|(stack, measured)| conclude(settings, stack, measured, started_unix_s, duration_s)).collect())
 }
 
+/// A matrix has so many points that their histograms would be most of the document.
+fn without_histograms(mut matrix: report::Matrix) -> report::Matrix {
+    for point in matrix.cells.iter_mut().flat_map(|cell| &mut cell.points) {
+        point.latency_histogram = Vec::new();
+    }
+    matrix
+}
+
 fn conclude(
     settings: &Settings,
     stack: Stack,
@@ -112,6 +121,7 @@ fn conclude(
         .collect();
     let matrix =
         settings.is_matrix().then(|| matrix::concluded(&cells, measured.skipped.clone(), settings.runs));
+    let matrix = matrix.map(without_histograms);
     let main = matrix::main_cell(&cells).map(|place| cells.swap_remove(place));
     let (combination, points) = match main {
         Some(cell) => {

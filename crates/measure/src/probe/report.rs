@@ -6,6 +6,7 @@
 
 use evenkeel_host::method::{FileState, Method};
 use evenkeel_host::stack::Stack;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::like::Like;
@@ -15,9 +16,10 @@ use super::settings::Goals;
 pub const SCHEMA: &str = "evenkeel.probe/1";
 
 /// One probe of one storage stack.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProbeReport {
     /// Always [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: String,
     /// The version of evenkeel that measured.
     pub evenkeel_version: String,
@@ -75,7 +77,7 @@ fn once() -> u32 {
 }
 
 /// The figures at one buffer size.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
     /// Bytes handed to each synchronous write.
     pub buffer_bytes: u64,
@@ -106,6 +108,10 @@ pub struct Point {
     pub device_flushes_per_op: Option<f64>,
     /// Bytes that reached the block device per user byte: write amplification.
     pub device_bytes_per_user_byte: Option<f64>,
+    /// Every write of the runs that count: an upper bound of its latency in seconds, to two digits, and how many took so
+    /// long. Ascending; empty in the matrix and in older documents.
+    #[serde(default)]
+    pub latency_histogram: Vec<(f64, u64)>,
     /// Every run, in the order measured.
     pub run_data: Vec<RunData>,
 }
@@ -118,7 +124,7 @@ impl Point {
 }
 
 /// Mean, spread and interval of a figure over runs.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Summary {
     /// Arithmetic mean over runs.
     pub mean: f64,
@@ -131,7 +137,7 @@ pub struct Summary {
 }
 
 /// Latency: mean over runs, percentiles over single writes.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LatencySummary {
     /// Mean over runs of each run's mean.
     pub mean: f64,
@@ -150,7 +156,7 @@ pub struct LatencySummary {
 }
 
 /// One run at one buffer size: one data point.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunData {
     /// Place in the shuffled order over the whole probe, from 0.
     pub order: u32,
@@ -177,7 +183,7 @@ pub struct RunData {
 }
 
 /// The line latency = l + x/B through the points' mean latencies.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Model {
     /// l: what a synchronous write costs however little it carries.
     pub fixed_latency_s: f64,
@@ -191,7 +197,7 @@ pub struct Model {
 
 /// Where the latency curve changes its nature; bounds are buffer sizes in bytes, and a phase the measured
 /// sizes do not reach is `null`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Phases {
     /// Latency constant, throughput growing with the buffer.
     pub constant_latency: Option<PhaseRange>,
@@ -205,7 +211,7 @@ pub struct Phases {
 }
 
 /// A range of buffer sizes.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PhaseRange {
     /// Smallest size, in bytes.
     pub from_bytes: f64,
@@ -214,7 +220,7 @@ pub struct PhaseRange {
 }
 
 /// The buffer to use, by which rule, and why.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Recommendation {
     /// The buffer to use; `null` where no measured size meets the goals.
     pub buffer_bytes: Option<u64>,
@@ -227,7 +233,7 @@ pub struct Recommendation {
 }
 
 /// By which rule a buffer was chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
     /// The greatest throughput for each unit of latency.
@@ -243,7 +249,7 @@ pub enum Rule {
 }
 
 /// The recommended buffer in terms of the user's records.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Batching {
     /// Bytes in one record.
     pub record_bytes: u64,
@@ -270,7 +276,7 @@ pub struct Batching {
 }
 
 /// Every method against every file state, at the buffer sizes asked for.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Matrix {
     /// One entry a combination that could be measured.
     pub cells: Vec<MatrixCell>,
@@ -284,7 +290,7 @@ pub struct Matrix {
 }
 
 /// What another method, or another file state, costs beside the one advised: the other factor is left as it is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MatrixEffect {
     /// The other way.
     pub method: Method,
@@ -304,7 +310,7 @@ impl MatrixEffect {
 }
 
 /// One method over one file state.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MatrixCell {
     /// How each write was made durable.
     pub method: Method,
@@ -315,7 +321,7 @@ pub struct MatrixCell {
 }
 
 /// A combination that this stack cannot do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MatrixSkip {
     /// The method.
     pub method: Method,
@@ -326,7 +332,7 @@ pub struct MatrixSkip {
 }
 
 /// Something a reader must know.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Warning {
     /// A stable name for programs.
     pub code: WarningCode,
@@ -335,7 +341,7 @@ pub struct Warning {
 }
 
 /// What a warning is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WarningCode {
     /// More than half of the runs were disturbed from outside.

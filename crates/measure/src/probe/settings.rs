@@ -1,6 +1,7 @@
 //! What a user asks of a probe, checked.
 
 use evenkeel_host::method::{FileState, Method};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::budget::FirstToGo;
@@ -34,7 +35,7 @@ pub struct Combination {
 }
 
 /// What the user needs of the buffer to be chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Goals {
     /// Least throughput, in bytes per second.
     pub min_throughput_bytes_per_s: Option<f64>,
@@ -45,7 +46,7 @@ pub struct Goals {
 }
 
 /// Which latency a bound speaks of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LatencyBound {
     /// The mean over runs.

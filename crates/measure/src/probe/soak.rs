@@ -14,8 +14,10 @@ use evenkeel_host::interrupt::Interrupt;
 use evenkeel_host::method::{FileState, Method};
 use evenkeel_host::stack::Stack;
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::credits::{self, Fall};
 use super::disturbance;
 use super::session::Run;
 use super::settings::{LARGEST_RUN_BYTES, Settings, WRITES_PER_RUN_MAX, short_run_writes};
@@ -42,9 +44,10 @@ const WINDOW_BYTES: u64 = LARGEST_RUN_BYTES / 4;
 const LATENCY_MAX_NS: u64 = 3_600_000_000_000;
 
 /// What hours of writes showed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SoakReport {
     /// Always [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: String,
     /// The version of evenkeel that measured.
     pub evenkeel_version: String,
@@ -82,8 +85,10 @@ pub struct SoakReport {
     pub stalls_10x: u64,
     /// Writes of at least 100 times the median.
     pub stalls_100x: u64,
-    /// Median throughput of the windows in each tenth of the time, in bytes per second: where the last ones are far below
-    /// the first, credits for bursts may have run out.
+    /// Throughput that fell and stayed low, as where credits for bursts run out; `null` where it did not.
+    #[serde(default)]
+    pub fall: Option<Fall>,
+    /// Median throughput of the windows in each tenth of the time, in bytes per second.
     pub throughput_by_tenth_bytes_per_s: Vec<Option<f64>>,
     /// The first stalls.
     pub stalls: Vec<Stall>,
@@ -94,7 +99,7 @@ pub struct SoakReport {
 }
 
 /// A write that took long.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stall {
     /// Seconds from the start to the start of the write; of several writers, by the first one's clock.
     pub started_s: f64,
@@ -107,7 +112,7 @@ pub struct Stall {
 }
 
 /// About a second of writes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Window {
     /// Seconds from the start to the start of the window.
     pub started_s: f64,
@@ -326,6 +331,7 @@ impl Soak {
             max_s: histogram.max() as f64 * 1e-9,
             stalls_10x: from(STALL),
             stalls_100x: from(LONG_STALL),
+            fall: credits::fall(&runs),
             throughput_by_tenth_bytes_per_s: (0..10).map(tenth).collect(),
             stalls,
             histogram: histogram
@@ -439,11 +445,17 @@ mod tests {
     }
 
     #[test]
-    fn credits_that_run_out_show_in_the_tenths() {
+    fn credits_that_run_out_are_told_of_with_their_time_and_levels() {
         let found = of(1200.0, None);
         let tenths: Vec<f64> = found.throughput_by_tenth_bytes_per_s.iter().flatten().copied().collect();
         assert_eq!(tenths.len(), 10);
         assert!(tenths[9] < 0.4 * tenths[0], "{tenths:?}");
+        let fall = found.fall.unwrap();
+        assert!((598.0..605.0).contains(&fall.started_s), "{fall:?}");
+        let sentence = fall.sentence();
+        assert!(sentence.starts_with("after 10 min "), "{sentence}");
+        assert!(sentence.contains("fell from 4.1 MB/s to 1.37 MB/s"), "{sentence}");
+        assert_eq!(of(550.0, None).fall, None);
     }
 
     #[test]

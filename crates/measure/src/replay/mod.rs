@@ -33,6 +33,7 @@ pub mod target;
 mod tests;
 
 use evenkeel_engine::device::Durability;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use payload::Payload;
@@ -62,7 +63,7 @@ pub enum Pace {
 }
 
 /// When writes are acknowledged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Writes {
     /// Once a power cut cannot lose them.

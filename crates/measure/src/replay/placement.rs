@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::report::format::counted;
@@ -19,7 +20,7 @@ const DEVICE_ALIGN_BYTES: u64 = 1 << 20;
 const PAGE_BYTES: u64 = 4096;
 
 /// What becomes of requests beyond the target's end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Fit {
     /// They start again at the target's beginning: what was sequential stays so, and what was apart stays apart as far

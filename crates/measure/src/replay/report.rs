@@ -3,6 +3,7 @@
 //! Times are seconds, sizes bytes, rates bytes per second; each field's name ends in its unit. A figure that could not
 //! be had is `null`, never a guess.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::statistics::{Kind, Times, Window};
@@ -14,9 +15,10 @@ use crate::trace::survey::Survey;
 pub const SCHEMA: &str = "evenkeel.replay/1";
 
 /// One replay of one trace.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ReplayReport {
     /// Always [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: &'static str,
     /// The version of evenkeel that replayed.
     pub evenkeel_version: &'static str,
@@ -61,7 +63,7 @@ pub struct ReplayReport {
 }
 
 /// The trace, as far as it was to be replayed.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TraceFacts {
     /// The file.
     pub path: String,
@@ -92,7 +94,7 @@ pub struct TraceFacts {
 }
 
 /// The target.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TargetFacts {
     /// `volume`, `nbd`, `file`, `new file`, `block device`, or `model` for a simulated drive in virtual time.
     pub kind: &'static str,
@@ -105,7 +107,7 @@ pub struct TargetFacts {
 }
 
 /// What was asked for.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct SettingFacts {
     /// Times as fast as recorded; `null` for as fast as possible.
     pub speed: Option<f64>,
@@ -122,7 +124,7 @@ pub struct SettingFacts {
 }
 
 /// Times in seconds. A percentile is `null` without 10 samples beyond it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct TimeFacts {
     /// Their mean.
     pub mean: Option<f64>,
@@ -155,7 +157,7 @@ impl From<&Times> for TimeFacts {
 }
 
 /// Requests of one kind that were carried out.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct KindFacts {
     /// How many.
     pub requests: u64,
@@ -185,7 +187,7 @@ impl KindFacts {
 }
 
 /// Windows of one length; a request counts where it ended.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct WindowFacts {
     /// The length of each; the last is as long as the replay lasted.
     pub length_s: f64,
@@ -194,7 +196,7 @@ pub struct WindowFacts {
 }
 
 /// One window.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct WindowFact {
     /// Since the start of the replay.
     pub start_s: f64,

@@ -17,14 +17,16 @@ mod rows;
 mod scale;
 mod scatter;
 mod spans;
+mod time;
 
 pub use bands::{Edge, band_chart};
 pub use figure::Figure;
 pub use forest::forest_chart;
-pub use lines::line_chart;
+pub use lines::{curve_chart, line_chart};
 pub use rows::{Bar, BoxRow, Row, RowChart, box_chart, row_chart};
 pub use scatter::scatter_chart;
 pub use spans::{Span, span_chart};
+pub use time::time_chart;
 
 use maud::{PreEscaped, html};
 
@@ -82,6 +84,8 @@ pub enum Swatch {
     Line(usize),
     /// The marker of a series alone.
     Dot(usize),
+    /// What was disturbed.
+    Ring,
     /// The shade of a series.
     Bar(usize),
     /// The band from median to 99th percentile.
@@ -117,6 +121,7 @@ pub fn swatch(which: Swatch) -> String {
         Swatch::Band => fill_box(canvas, Ink::Series(0), plot::BAND_OPACITY),
         Swatch::Model => canvas.path(&[(1.0, 8.0), (31.0, 8.0)], Ink::Model, 1.5, 1.0),
         Swatch::Recommended => canvas.path(&[(16.0, 0.0), (16.0, 16.0)], Ink::Mark, 2.0, 1.0),
+        Swatch::Ring => canvas.ring((16.0, 8.0), 4.0, Ink::Mark),
         Swatch::RecommendedPeak => plot::ring(canvas, (16.0, 8.0), 6.5, Ink::Text),
         Swatch::Phase(which) => fill_box(canvas, Ink::Phase(which), 1.0),
     });

@@ -10,6 +10,7 @@ mod gallery;
 mod numbers;
 mod shell;
 mod soak;
+mod spread;
 mod study;
 mod words;
 
@@ -32,8 +33,9 @@ pub fn probe_page(report: &ProbeReport) -> String {
     };
     let content = html! {
         (words::headline(report))
-        (words::warnings(&report.warnings))
+        (words::warnings(&report.warnings.iter().map(|warning| (None, warning)).collect::<Vec<_>>()))
         (shell::charts(report))
+        (spread::spread(&[(report.stack.path.clone(), report)]))
         (numbers::points(report))
         div.pair {
             (words::stack(report))
@@ -83,7 +85,7 @@ mod tests {
 
     fn sound(page: &str) {
         assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>"));
-        assert!(page.len() < 300_000, "{} bytes", page.len());
+        assert!(page.len() < 450_000, "{} bytes", page.len());
         assert!(!page.contains("NaN"), "a figure is no number");
         for reference in ["http://", "https://", "src=\"", "@import", "url("] {
             assert!(!page.contains(reference), "{reference}");

@@ -8,6 +8,7 @@ pub mod charts;
 pub mod csv;
 pub mod format;
 pub mod html;
+mod markdown;
 
 #[cfg(test)]
 mod sample;

@@ -70,6 +70,11 @@ impl Line {
             device_writes_per_op: Some((size / 1_310_720.0).ceil()),
             device_flushes_per_op: Some(1.0),
             device_bytes_per_user_byte: Some(1.0 + 4096.0 / size),
+            latency_histogram: (0..48)
+                .map(|step: u32| {
+                    (latency.mean * 0.8 * 1.05_f64.powi(step as i32), 12_000 / u64::from(1 + step * step / 8))
+                })
+                .collect(),
             run_data,
         }
     }

@@ -1,12 +1,13 @@
 //! What a figure yields: charts, tables and claims.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::claim::Claim;
 use crate::report::format;
 
 /// What a number counts, which decides how it is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// A number of things.
@@ -52,7 +53,7 @@ impl Unit {
 }
 
 /// How values lie along an axis.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
     /// At even distances, from 0.
@@ -62,7 +63,7 @@ pub enum Scale {
 }
 
 /// A named line.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Series {
     /// What the legend says.
     pub name: String,
@@ -71,7 +72,7 @@ pub struct Series {
 }
 
 /// A line chart.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Chart {
     /// Its heading.
     pub title: String,
@@ -101,7 +102,7 @@ impl Chart {
 }
 
 /// Figures in rows, as they are to be read.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Table {
     /// Its heading.
     pub title: String,
@@ -112,7 +113,7 @@ pub struct Table {
 }
 
 /// What a figure yields.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Figure {
     /// Line charts.
     pub charts: Vec<Chart>,

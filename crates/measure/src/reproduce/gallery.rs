@@ -1,5 +1,6 @@
 //! All figures that were run: the document that `reproduce.json` holds.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::claim::{Claim, Verdict};
@@ -11,7 +12,7 @@ use super::{FigureModule, Measuring, Settings};
 pub const SCHEMA: &str = "evenkeel.reproduce/1";
 
 /// What a paper shows and this does not.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NotReproduced {
     /// Number of the paper.
     pub paper: u8,
@@ -22,7 +23,7 @@ pub struct NotReproduced {
 }
 
 /// A paper, as the document names it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PaperFacts {
     /// Its number here.
     pub paper: u8,
@@ -33,7 +34,7 @@ pub struct PaperFacts {
 }
 
 /// One figure of the document.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Reproduced {
     /// Its name.
     pub name: String,
@@ -51,9 +52,10 @@ pub struct Reproduced {
 }
 
 /// The document.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Gallery {
     /// [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: String,
     /// Of this program.
     pub evenkeel_version: String,

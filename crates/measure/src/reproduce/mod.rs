@@ -38,10 +38,11 @@ pub use machine::{FileSystem, Machine, Measuring, Mounted, Wanted};
 pub use registry::{find, modules, not_reproduced, papers};
 pub use work::{Halted, Observer, Silent, Work};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How much of a figure is run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Extent {
     /// As published.
@@ -51,7 +52,7 @@ pub enum Extent {
 }
 
 /// What a figure depends on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Settings {
     /// How much is run.
     pub extent: Extent,
@@ -70,7 +71,7 @@ impl Settings {
 }
 
 /// A publication.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Paper {
     /// Its number here.
     pub number: u8,

@@ -3,13 +3,14 @@
 use std::fmt;
 use std::str;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::lines::without_mark;
 use super::{text, vscsi};
 
 /// How a trace is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
     /// `ASU,LBA,size,opcode,timestamp`: sectors, bytes, `R` or `W`, seconds. The Storage Performance Council's.

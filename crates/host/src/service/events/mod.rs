@@ -19,6 +19,7 @@ use std::rc::Rc;
 
 use evenkeel_engine::device::Extent;
 use evenkeel_engine::env::Env;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tracing::Level;
 
@@ -118,7 +119,7 @@ kinds! {
 }
 
 /// What became of a kind of events since the volume was opened.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EventStatus {
     /// Which kind.
     pub event: String,

@@ -1,5 +1,6 @@
 //! What is wrong with a served volume now, as a part of its document.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Kind;
@@ -9,7 +10,7 @@ use crate::service::status::Counters;
 use crate::volume::replace::Slot;
 
 /// The worst that is so, and all of it.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct StateStatus {
     /// One of [`StateStatus::NAMES`].
     pub name: String,
@@ -18,7 +19,7 @@ pub struct StateStatus {
 }
 
 /// One thing that is not as it should be.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Reason {
     /// What it makes of the volume, of the names of states.
     pub state: String,

@@ -97,6 +97,17 @@ impl<'svg> Canvas<'svg> {
         self.shape(shape, at, radius, Ink::Series(series));
     }
 
+    /// The marker of a series without a rim: for so many that they overlap.
+    pub(super) fn dot(&mut self, series: usize, at: At, radius: f64) {
+        self.shape(Marker::of(series), at, radius, Ink::Series(series));
+    }
+
+    /// A ring around a point.
+    pub(super) fn ring(&mut self, at: At, radius: f64, ink: Ink) {
+        let circle = Circle::new(pixels(at), (radius * SCALE).round() as i32, stroke(ink, 1.25, 1.0));
+        self.keep(|area| area.draw(&circle));
+    }
+
     fn shape(&mut self, shape: Marker, (x, y): At, radius: f64, ink: Ink) {
         let around = |corners: &[(f64, f64)]| -> Vec<At> {
             corners.iter().map(|(dx, dy)| (x + dx * radius, y + dy * radius)).collect()

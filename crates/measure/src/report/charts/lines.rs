@@ -14,15 +14,20 @@ const MARKERS_APART: f64 = 9.0;
 
 /// The chart as an `<svg>`.
 pub fn line_chart(chart: &Chart) -> String {
-    svg(SIZE, &describe(chart), |canvas| draw(canvas, chart))
+    svg(SIZE, &describe(chart), |canvas| draw(canvas, chart, true))
 }
 
-fn draw(canvas: &mut Canvas<'_>, chart: &Chart) {
+/// The same without markers: for curves, of which no point is a figure of its own.
+pub fn curve_chart(chart: &Chart) -> String {
+    svg(SIZE, &describe(chart), |canvas| draw(canvas, chart, false))
+}
+
+fn draw(canvas: &mut Canvas<'_>, chart: &Chart, marks: bool) {
     let frame = frame(canvas, chart);
     for (number, series) in chart.series.iter().enumerate() {
         let line: Vec<_> = series.points.iter().filter_map(|&point| frame.at(point)).collect();
         canvas.path(&line, Ink::Series(number), 1.75, 1.0);
-        if (line.len() as f64) * MARKERS_APART <= frame.right - frame.left {
+        if marks && (line.len() as f64) * MARKERS_APART <= frame.right - frame.left {
             for at in line {
                 canvas.marker(number, at, MARKER_RADIUS);
             }

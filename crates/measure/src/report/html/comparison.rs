@@ -2,14 +2,14 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use super::shell::{self, Fact, card};
+use super::shell::{self, Fact, Labelled, card};
+use super::spread::spread;
 use super::words;
 use crate::compare::{Comparison, Comparisons, Design};
-use crate::probe::report::{Point, ProbeReport};
+use crate::probe::report::{Point, ProbeReport, Warning};
 use crate::report::charts::{self, Swatch};
 use crate::report::format;
-
-type Labelled<'a> = (String, &'a ProbeReport);
+use crate::report::markdown;
 
 /// The whole page.
 pub(super) fn page(reports: &[Labelled<'_>], found: &Comparisons) -> String {
@@ -26,9 +26,10 @@ pub(super) fn page(reports: &[Labelled<'_>], found: &Comparisons) -> String {
             h1 { (title) }
         }
         (findings(found))
-        (warnings(reports))
+        (words::warnings(&labelled_warnings(reports)))
         (shell::figures(|figure| charts::comparison_chart(reports, figure)))
         (shell::legend(&entries))
+        (spread(reports))
         (summary(reports))
         (sizes(reports))
         (stacks(reports))
@@ -62,6 +63,7 @@ fn finding(comparison: &Comparison) -> Markup {
                 (Swatch::Dot(0), "throughput".to_owned()),
                 (Swatch::Dot(1), "speed by p99 latency".to_owned()),
             ]))
+            div.copies { (shell::copy_markdown(&markdown::ratios(comparison))) }
             details {
                 summary { "In words, size by size" }
                 @for point in &comparison.points {
@@ -94,15 +96,12 @@ fn rate(found: &Comparisons) -> String {
     )
 }
 
-fn warnings(reports: &[Labelled<'_>]) -> Markup {
-    html! {
-        @for (label, report) in reports {
-            @if !report.warnings.is_empty() {
-                p.eyebrow.of { (label) }
-                (words::warnings(&report.warnings))
-            }
-        }
-    }
+/// Every warning with the stack that it is about.
+fn labelled_warnings<'a>(reports: &'a [Labelled<'_>]) -> Vec<(Option<&'a str>, &'a Warning)> {
+    let of = |(label, report): &'a Labelled<'_>| {
+        report.warnings.iter().map(|warning| (Some(label.as_str()), warning))
+    };
+    reports.iter().flat_map(of).collect()
 }
 
 /// What [`summarised`] gives, in its order.

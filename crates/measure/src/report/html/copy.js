@@ -1,4 +1,4 @@
-for (const button of document.querySelectorAll("button[data-tsv]")) {
+for (const button of document.querySelectorAll("button[data-text]")) {
   button.hidden = false;
   const label = button.textContent;
   const fallBack = (text) => {
@@ -11,7 +11,7 @@ for (const button of document.querySelectorAll("button[data-tsv]")) {
     return copied;
   };
   button.addEventListener("click", async () => {
-    const text = button.dataset.tsv;
+    const text = button.dataset.text;
     let copied = true;
     try {
       await navigator.clipboard.writeText(text);

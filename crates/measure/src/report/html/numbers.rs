@@ -2,10 +2,11 @@
 
 use maud::{Markup, html};
 
-use super::shell::card;
+use super::shell::{card, copy_markdown};
 use crate::probe::report::{Point, ProbeReport};
 use crate::report::csv::points_tsv;
 use crate::report::format::{self, NOT_AVAILABLE};
+use crate::report::markdown;
 
 /// What is shown of throughput, latency and ratio; each begins with its mean.
 const FIGURES: [&str; 11] =
@@ -21,10 +22,13 @@ pub(super) fn points(report: &ProbeReport) -> Markup {
     });
     let chosen = report.recommendation.as_ref().and_then(|recommendation| recommendation.buffer_bytes);
     let content = html! {
-        // An error leaves the button out; the table can still be selected.
-        @if let Ok(tsv) = points_tsv(report) {
-            button.copy type="button" hidden data-tsv=(tsv)
-                title="tab-separated, in seconds and bytes, with full precision" { "Copy table" }
+        div.copies {
+            // An error leaves the button out; the table can still be selected.
+            @if let Ok(tsv) = points_tsv(report) {
+                button.copy type="button" hidden data-text=(tsv)
+                    title="tab-separated, in seconds and bytes, with full precision" { "Copy table" }
+            }
+            (copy_markdown(&markdown::points(report)))
         }
         div.scroll {
             table.numbers {

@@ -6,9 +6,12 @@ use crate::probe::report::ProbeReport;
 use crate::report::charts::{self, Figure, Swatch};
 
 const STYLE: &str = include_str!("style.css");
-const COPY: &str = include_str!("copy.js");
-/// Nothing but what is written in the page itself.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+/// Copies tables, keeps charts, chooses sizes: the page says all it has to say without them.
+const SCRIPTS: [&str; 3] =
+    [include_str!("copy.js"), include_str!("keep_charts.js"), include_str!("choose_size.js")];
+/// Nothing but what is written in the page itself, and pictures that it makes of its own charts.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+                      img-src blob:";
 
 /// A whole page.
 pub(super) fn page(title: &str, content: Markup, provenance: Markup) -> String {
@@ -26,12 +29,15 @@ pub(super) fn page(title: &str, content: Markup, provenance: Markup) -> String {
             body {
                 main { (content) }
                 footer { (provenance) }
-                script { (PreEscaped(COPY)) }
+                script { (PreEscaped(SCRIPTS.concat())) }
             }
         }
     }
     .into_string()
 }
+
+/// A probe with the name to call it by.
+pub(super) type Labelled<'a> = (String, &'a ProbeReport);
 
 /// A part of the page under its heading.
 pub(super) fn card(heading: &str, content: Markup) -> Markup {
@@ -40,6 +46,13 @@ pub(super) fn card(heading: &str, content: Markup) -> Markup {
             h2 { (heading) }
             (content)
         }
+    }
+}
+
+/// A button that copies a table as Markdown.
+pub(super) fn copy_markdown(table: &str) -> Markup {
+    html! {
+        button.copy type="button" hidden data-text=(table) title="as Markdown, rounded as here" { "Copy as Markdown" }
     }
 }
 

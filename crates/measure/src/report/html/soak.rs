@@ -72,6 +72,7 @@ pub(super) fn page(report: &SoakReport) -> String {
                 (format::count(report.stalls_100x)) " took 100 times the median, in "
                 (format::duration(report.duration_s)) " of " (format::bytes(report.buffer_bytes)) " at a time."
             }
+            @if let Some(fall) = &report.fall { p.reason { b { (format::sentence(&fall.sentence())) } } }
         }
         div.figures {
             @for chart in [&latency, &rate] {

@@ -6,6 +6,9 @@ use super::shell::{Fact, card, facts, known};
 use crate::probe::report::{PhaseRange, Point, ProbeReport, Rule, Warning, WarningCode};
 use crate::report::format;
 
+/// So many warnings are folded into a line.
+const FOLDED_FROM: usize = 3;
+
 /// The recommendation, and what to expect of it.
 pub(super) fn headline(report: &ProbeReport) -> Markup {
     let recommendation = report.recommendation.as_ref();
@@ -92,26 +95,62 @@ fn rule(rule: Rule) -> &'static str {
     }
 }
 
-/// The warnings: those that take the ground from under the figures in full, the others to be opened, so that they do not
-/// push the charts out of sight.
-pub(super) fn warnings(warnings: &[Warning]) -> Markup {
-    let (serious, others): (Vec<_>, Vec<_>) = warnings.iter().partition(|warning| is_serious(warning.code));
-    let mut names: Vec<&str> = others.iter().map(|warning| about(warning.code)).collect();
-    names.dedup();
+/// The warnings, each with the stack that it is about where there are several. One that takes the ground from under the
+/// figures is there in full; three or more, and all others, are to be opened, so that they do not push the charts out of
+/// sight.
+pub(super) fn warnings(warnings: &[(Option<&str>, &Warning)]) -> Markup {
+    let (serious, mut folded): (Vec<_>, Vec<_>) =
+        warnings.iter().copied().partition(|(_, warning)| is_serious(warning.code));
+    let mut codes: Vec<WarningCode> = serious.iter().map(|(_, warning)| warning.code).collect();
+    codes.dedup();
+    let in_full = if codes.len() < FOLDED_FROM { codes } else { Vec::new() };
+    let of_code = |code: WarningCode| {
+        serious.iter().filter(move |(_, warning)| warning.code == code).copied().collect::<Vec<_>>()
+    };
+    if in_full.is_empty() {
+        folded.splice(0..0, serious.iter().copied());
+    }
     html! {
-        @for warning in serious {
+        @for code in in_full {
             aside.callout.serious role="note" {
-                h2 { (about(warning.code)) }
-                p { (warning.message) }
+                h2 { (about(code)) }
+                @let (shown, more) = few(of_code(code));
+                @for (label, warning) in shown {
+                    p { @if let Some(label) = label { b { (label) ": " } } (warning.message) }
+                }
+                @if more > 0 { p { "And " (more) " more such stacks." } }
             }
         }
-        @if !others.is_empty() {
-            details.callout role="note" {
-                summary { (names.join(" · ")) }
-                @for warning in &others { p { b { (about(warning.code)) ": " } (warning.message) } }
+        @if !folded.is_empty() {
+            details.callout.serious[folded.iter().any(|(_, warning)| is_serious(warning.code))] role="note" {
+                summary { (format::counted(folded.len() as u64, "warning")) ": " (names(&folded).join(" · ")) }
+                @for (label, warning) in &folded {
+                    p {
+                        b { @if let Some(label) = label { (label) ", " } (about(warning.code)) ": " }
+                        (warning.message)
+                    }
+                }
             }
         }
     }
+}
+
+/// The first few, and how many there are besides.
+fn few<T>(mut all: Vec<T>) -> (Vec<T>, usize) {
+    let more = all.len().saturating_sub(FOLDED_FROM - 1);
+    all.truncate(FOLDED_FROM - 1);
+    (all, more)
+}
+
+fn names(warnings: &[(Option<&str>, &Warning)]) -> Vec<&'static str> {
+    let mut names: Vec<&str> = Vec::new();
+    for (_, warning) in warnings {
+        let name = about(warning.code);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
 }
 
 fn is_serious(code: WarningCode) -> bool {
@@ -147,7 +186,7 @@ pub(super) fn stack_facts(report: &ProbeReport) -> Vec<Fact> {
     let mut list = vec![
         ("Path", html! { code { (stack.path) } }),
         ("File system", html! { (stack.file_system) }),
-        ("Mount options", html! { code { (stack.mount_options) } }),
+        ("Mount options", options(&stack.mount_options)),
         ("Device", html! { code { (stack.device) } }),
         ("Model", known(stack.device_model.as_deref())),
     ];
@@ -175,6 +214,18 @@ pub(super) fn stack_facts(report: &ProbeReport) -> Vec<Fact> {
         ("Runs a size", html! { (format::count(u64::from(report.runs))) }),
     ]);
     list
+}
+
+/// Mount options, with places between them where a line may end.
+fn options(options: &str) -> Markup {
+    html! {
+        code {
+            @for (place, option) in options.split(',').enumerate() {
+                @if place > 0 { "," wbr; }
+                (option)
+            }
+        }
+    }
 }
 
 /// The fitted line and the phases, in words and numbers.
