@@ -67,7 +67,8 @@ pub(crate) enum Command {
 ///
 /// Writes new files sequentially, each write durable before the next, with buffers from 4 KiB to 16 MiB, in
 /// shuffled runs. Prints a table and one sentence, and writes probe.json, probe.csv and probe.html. The files
-/// it makes are removed at the end, at an error and at Ctrl-C.
+/// it makes are removed at the end, at an error and at Ctrl-C; what a probe that was killed (kill -9) left in a folder,
+/// the next one there names and removes.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = PROBE_EXAMPLES)]
 #[command(group(ArgGroup::new("rate_of_records").args(["arrival_rate"]).requires("record_size")))]

@@ -1,5 +1,6 @@
 //! `evenkeel probe`.
 
+mod leftovers;
 mod soak;
 mod text;
 mod together;
@@ -57,6 +58,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<(), Failure> {
     let outputs = Outputs::choose("probe", args.out.as_deref(), args.force)?;
     let interrupt = listen()?;
     refuse_read_only(&place)?;
+    leftovers::clear(&place, false)?;
     let mut target = HostTarget::new(place, &settings, interrupt.clone())?;
     let stack = target.stack().stack.clone();
     say(&format!("{}\n", stack_line(&stack)))?;
@@ -239,6 +241,7 @@ fn buffer(report: &ProbeReport) -> Option<u64> {
 fn dry_run(place: &Place, settings: &Settings) -> Result<(), Failure> {
     let path = place.existing();
     let stack = StackProbe::of(path).map_err(|error| Failure::about(path, error))?;
+    leftovers::clear(place, true)?;
     check_room(place, settings)?;
     let sizes: Vec<String> = settings.buffer_sizes.iter().map(|&size| format::bytes(size)).collect();
     let plan = format!(

@@ -7,7 +7,7 @@ use evenkeel_measure::probe::{HostTarget, Place};
 use evenkeel_measure::report::{format, html};
 
 use super::text::stack_line;
-use super::{command_line, listen, refuse_read_only};
+use super::{command_line, leftovers, listen, refuse_read_only};
 use crate::args::ProbeArgs;
 use crate::failure::Failure;
 use crate::outputs::Outputs;
@@ -33,6 +33,7 @@ pub(super) fn run(args: &ProbeArgs, place: Place, settings: &Settings, time_s: f
     let outputs = Outputs::choose("soak", args.out.as_deref(), args.force)?;
     let interrupt = listen()?;
     refuse_read_only(&place)?;
+    leftovers::clear(&place, false)?;
     let mut target = HostTarget::new(place, settings, interrupt.clone())?;
     let stack = target.stack().stack.clone();
     say(&format!("{}\n", stack_line(&stack)))?;

@@ -8,7 +8,7 @@ use evenkeel_measure::probe::{HostTarget, Place, run_together};
 use evenkeel_measure::report::html;
 
 use super::text::{report_text, stack_line};
-use super::{choose_place, dry_run, listen, refuse_read_only, settings, signed};
+use super::{choose_place, dry_run, leftovers, listen, refuse_read_only, settings, signed};
 use crate::args::ProbeArgs;
 use crate::compare::{comparisons_text, judge};
 use crate::failure::Failure;
@@ -35,6 +35,7 @@ pub(super) fn run(args: &ProbeArgs) -> Result<(), Failure> {
     let outputs = Outputs::choose("pairs", args.out.as_deref(), args.force)?;
     let interrupt = listen()?;
     places.iter().try_for_each(refuse_read_only)?;
+    places.iter().try_for_each(|place| leftovers::clear(place, false))?;
     let mut targets = Vec::new();
     for place in places {
         targets.push(HostTarget::new(place, &settings, interrupt.clone())?);

@@ -20,6 +20,7 @@ use evenkeel_host::method::{FileState, Method};
 use evenkeel_host::scratch::{ScratchFile, settle_folder};
 use evenkeel_host::stack::{StackProbe, space_bytes};
 
+use super::leftovers::{FolderClaim, PREFIX};
 use super::settings::{Combination, Settings};
 use super::target::{Observation, RunOrder, Target, TargetError};
 use super::timed_loop::{Source, Timed, timed_writes};
@@ -73,15 +74,17 @@ impl Place {
                 name.push(format!(".{label}{writer}"));
                 name.into()
             }
-            place => {
-                // The time keeps apart processes of one number, as in containers.
-                let started = PROCESS_STARTED.get_or_init(SystemTime::now);
-                let since = started.duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_micros());
-                let name = format!(".evenkeel-probe-{}-{since:x}-{label}{writer}", std::process::id());
-                place.existing().join(name)
-            }
+            place => place.existing().join(format!("{}{label}{writer}", group())),
         }
     }
+}
+
+/// How the names of this process's files in a folder begin.
+fn group() -> String {
+    // The time keeps apart processes of one number, as in containers.
+    let started = PROCESS_STARTED.get_or_init(SystemTime::now);
+    let since = started.duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_micros());
+    format!("{PREFIX}{}-{since:x}-", std::process::id())
 }
 
 /// Files or a device of this machine.
@@ -99,6 +102,8 @@ pub struct HostTarget {
     recycled: Vec<Recycled>,
     /// Keeps a device that is overwritten for this probe alone.
     _claim: Option<DurableFile>,
+    /// Says that the files in the folder are in use: it goes last.
+    _in_use: Option<FolderClaim>,
     origin: Instant,
 }
 
@@ -108,7 +113,8 @@ struct Recycled {
 }
 
 impl HostTarget {
-    /// Looks at the place; writes nothing but, in a folder, one empty file that is gone again.
+    /// Looks at the place; writes nothing but, in a folder, one empty file that is gone again, and one that says that this
+    /// probe is there.
     ///
     /// # Errors
     ///
@@ -118,6 +124,12 @@ impl HostTarget {
         let stack = StackProbe::of(existing)
             .map_err(|error| TargetError::io("looking at the storage stack", existing, error))?;
         check_room(&place, settings)?;
+        let number = TARGETS.fetch_add(1, Ordering::Relaxed);
+        let in_use = match &place {
+            Place::Folder(folder) => FolderClaim::take(folder, &group(), number)
+                .map_err(|error| TargetError::io("creating a file", folder, error))?,
+            Place::NewFile(_) | Place::Existing(_) => None,
+        };
         let (direct_granule, claim) = match &place {
             Place::Existing(path) => {
                 let (granule, claim) = look_in_place(path)?;
@@ -128,7 +140,7 @@ impl HostTarget {
         let largest = settings.buffer_sizes.iter().copied().max().unwrap_or(1);
         Ok(Self {
             place,
-            number: TARGETS.fetch_add(1, Ordering::Relaxed),
+            number,
             stack,
             writers: settings.writers,
             source: Source::random(largest as usize, settings.seed),
@@ -136,6 +148,7 @@ impl HostTarget {
             direct_granule,
             recycled: Vec::new(),
             _claim: claim,
+            _in_use: in_use,
             origin: Instant::now(),
         })
     }

@@ -16,7 +16,8 @@
 //! 1. Runs of all points are interleaved and shuffled, so that a drift of the machine does not become a trend
 //!    over buffer sizes.
 //! 2. A figure stands on what was measured; what was not is absent, and a warning says why.
-//! 3. Only what the user named is written, and what the probe made is removed however it ends.
+//! 3. Only what the user named is written, and what the probe made is removed however it ends; after a kill -9 by the next
+//!    one (`leftovers`).
 
 mod assemble;
 mod batching;
@@ -25,6 +26,7 @@ pub mod credits;
 mod disturbance;
 mod group_commit;
 mod host_target;
+pub mod leftovers;
 pub mod like;
 mod matrix;
 mod recommend;
