@@ -145,6 +145,23 @@ fn a_damaged_root_leaves_every_byte_and_says_that_nothing_vouches_for_them() {
 }
 
 #[test]
+fn what_lies_behind_an_overwritten_start_of_the_drive_comes_as_it_is_there() {
+    let scene = Scene::new();
+    let _volume = stopped(&scene, FLAGS);
+    let home = scene.bytes("disk/home");
+    let mut expected = noise(1, SIZE);
+    for wipe in [vec![0; 1 << 20], noise(9, 1 << 20)] {
+        let mut wiped = home.clone();
+        wiped[..1 << 20].copy_from_slice(&wipe);
+        fs::write(scene.path("disk/home"), &wiped).unwrap();
+        let found = salvage(&scene, 1);
+        assert_eq!((&found["lost_bytes"], &found["uncertain_bytes"]), (&0.into(), &SIZE.into()), "{found}");
+        expected[..(1 << 20) - PAGES].copy_from_slice(&wiped[PAGES..1 << 20]);
+        assert!(scene.bytes("out") == expected);
+    }
+}
+
+#[test]
 fn damaged_pages_and_superblocks_cost_themselves_alone() {
     let scene = Scene::new();
     let _volume = stopped(&scene, FLAGS);

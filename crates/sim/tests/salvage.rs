@@ -1,5 +1,5 @@
-//! What salvage makes of drives that are damaged in any way: every page whose sum holds, and no wrong byte that it does
-//! not name. Nothing is written.
+//! What salvage makes of drives that are damaged in any way: every page whose sum holds, those whose sum is gone as the
+//! drive holds them, and no wrong byte that it does not name. Nothing is written.
 
 // What a test prints is for whoever runs it.
 #![allow(clippy::print_stdout)]
@@ -15,7 +15,6 @@ use evenkeel_engine::error::Error;
 use evenkeel_engine::format::layout::{
     HOME_COPIES, LOG_COPIES, Layout, SUMS_PER_TABLE_PAGE, log_copy_offset,
 };
-use evenkeel_engine::format::page_sum;
 use evenkeel_engine::format::record::{RecordKind, Tag, decode};
 use evenkeel_engine::format::superblock::Superblock;
 use evenkeel_engine::salvage::{self, Cause, Condition, Known, List, MemoryArena, Part, Remains};
@@ -254,6 +253,22 @@ fn place(random: &mut Random, layout: &Layout, is_log: bool, size_bytes: u64) ->
     (zone.offset + random.below(zone.len)).min(size_bytes - 1)
 }
 
+/// Damages both roots, with superblocks before them or without, and the table behind them up to somewhere; with zeros or
+/// noise.
+fn wipe_roots(home: &SharedImage, layout: &Layout, random: &mut Random) {
+    let size_bytes = home.borrow().geometry().size_bytes;
+    let start = if random.coin() { 0 } else { layout.roots[0].offset };
+    let end = layout.roots[1].end() + random.below(layout.segments[0].table.len + 20 * PAGE);
+    let end = end.next_multiple_of(u64::from(home.borrow().geometry().sector_bytes)).min(size_bytes);
+    if start < end {
+        let wipe = match random.coin() {
+            true => vec![0; (end - start) as usize],
+            false => noise(random.number(), (end - start) as usize),
+        };
+        overwrite(home, start, |bytes| bytes.copy_from_slice(&wipe), end - start);
+    }
+}
+
 /// Harms a machine; answers whether its log is still there.
 fn harm(machine: &mut Machine, random: &mut Random, earlier: Option<&Image>) -> bool {
     let layout = machine.plan.layout();
@@ -264,9 +279,14 @@ fn harm(machine: &mut Machine, random: &mut Random, earlier: Option<&Image>) -> 
         return true;
     }
     let at = place(random, &layout, is_log, size_bytes);
-    match random.below(20) {
+    match random.below(24) {
         0..8 => flip(&image, at, random.below(8) as u8),
-        8..11 => overwrite(&image, at, |bytes| bytes.fill(0), 1 + random.below(3 * PAGE)),
+        8..11 => {
+            // No drive loses less than a sector.
+            let sector = u64::from(image.borrow().geometry().sector_bytes);
+            let len = (1 + random.below(3 * PAGE)).next_multiple_of(sector);
+            overwrite(&image, at / sector * sector, |bytes| bytes.fill(0), len);
+        }
         11..14 => {
             let len = (1 + random.below(3 * PAGE)).min(size_bytes - at);
             image.borrow_mut().rot(at, len, random);
@@ -288,6 +308,7 @@ fn harm(machine: &mut Machine, random: &mut Random, earlier: Option<&Image>) -> 
             }
         }
         18 if machine.plan.separate_log => std::mem::swap(&mut machine.home, &mut machine.log),
+        20.. => wipe_roots(&machine.home, &layout, random),
         _ => return !machine.plan.separate_log,
     }
     true
@@ -351,30 +372,23 @@ fn said_by_superblocks(machine: &Machine) -> (u64, u64) {
     home.chain(log).fold((0, 0), |so_far, found| (so_far.0.max(found.0), so_far.1.max(found.1)))
 }
 
-/// Pages that salvage has to give as the model has them: they are home, as their sum there says.
+/// Pages that salvage has to give as the model has them: they are home. As their sum there says, or where that is gone, as
+/// the drive holds them.
 fn must_have(machine: &Machine, model: &Model) -> Vec<u64> {
     let (layout, image) = (machine.plan.layout(), machine.home.borrow());
     let size_bytes = image.geometry().size_bytes;
-    let read = |extent: Extent| {
-        let mut bytes = vec![0; extent.len as usize];
+    let is_home = |page: u64, of_model: &[u8]| {
+        let extent = Extent::new(layout.page_offset(page), PAGE);
+        let mut bytes = vec![0; PAGE as usize];
         let is_there = extent.fits(size_bytes) && !image.is_unreadable(extent);
-        is_there.then(|| {
+        if is_there {
             image.read_durable(extent.offset, &mut bytes);
-            bytes
-        })
-    };
-    let mut pages = Vec::new();
-    for page in (0..PAGES).filter(|page| !model.logged.contains(page)) {
-        let of_model = &model.bytes[(page * PAGE) as usize..][..PAGE as usize];
-        let table = read(Extent::new(layout.table_offset(page / SUMS_PER_TABLE_PAGE), PAGE));
-        let word = (page % SUMS_PER_TABLE_PAGE) as usize * 8;
-        let has_sum = table.is_some_and(|table| table[word..word + 8] == page_sum(of_model).to_le_bytes());
-        if has_sum && read(Extent::new(layout.page_offset(page), PAGE)).is_some_and(|bytes| bytes == of_model)
-        {
-            pages.push(page);
         }
-    }
-    pages
+        // Zeros may be there for a page that was never written, and for one that was wiped.
+        is_there && bytes == of_model && bytes.iter().any(|&byte| byte != 0)
+    };
+    let of_model = |page: u64| &model.bytes[(page * PAGE) as usize..][..PAGE as usize];
+    (0..PAGES).filter(|page| !model.logged.contains(page) && is_home(*page, of_model(*page))).collect()
 }
 
 /// What a seed comes to: pages that were demanded, whether something was named, and whether it could be opened at all.
@@ -489,6 +503,43 @@ fn a_damaged_page_of_the_table_costs_nothing_that_can_be_read() {
         assert_eq!(found.named.ranges()[0].extent, named);
         assert_eq!(found.bytes_of(Condition::Uncertain), named.len);
     }
+}
+
+#[test]
+fn pages_come_as_the_drive_holds_them_where_root_and_table_are_gone_together() {
+    for is_noise in [false, true] {
+        for start in [0, 2 * PAGE] {
+            let (mut machine, bytes) = closed();
+            let end = machine.plan.layout().segments[0].table.end();
+            let wipe =
+                if is_noise { noise(7, (end - start) as usize) } else { vec![0; (end - start) as usize] };
+            overwrite(&machine.home, start, |all| all.copy_from_slice(&wipe), end - start);
+            let found = salvage(&mut machine, 1, true).unwrap();
+            assert!(found.bytes == bytes, "noise {is_noise}, from {start}: {:?}", found.named.ranges());
+            assert_eq!(found.bytes_of(Condition::Uncertain), PAGES * PAGE);
+            assert_eq!((found.bytes_of(Condition::Lost), found.bytes_of(Condition::Stale)), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn a_page_that_was_zeroed_is_zeros_though_the_root_is_gone_where_its_checksum_stands_among_others() {
+    let (mut machine, mut bytes) = closed();
+    let zeroed = Extent::new(10 * PAGE, 3 * PAGE);
+    machine.live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        volume.write_zeroes(zeroed, Durability::Durable).await.unwrap();
+        volume.close().await.unwrap();
+    });
+    bytes[zeroed.offset as usize..zeroed.end() as usize].fill(0);
+    let layout = machine.plan.layout();
+    // The drive keeps what it was told to forget.
+    let before = noise(3, zeroed.len as usize);
+    overwrite(&machine.home, layout.page_offset(10), |all| all.copy_from_slice(&before), zeroed.len);
+    overwrite(&machine.home, layout.roots[0].offset, |all| all.fill(0), 2 * layout.roots[0].len);
+    let found = salvage(&mut machine, 1, true).unwrap();
+    assert!(found.bytes == bytes && found.causes() == BTreeSet::from([Cause::RootDamaged]));
+    assert_eq!(found.bytes_of(Condition::Uncertain), PAGES * PAGE);
 }
 
 #[test]

@@ -301,7 +301,8 @@ impl<H: Device> Table<H> {
         }
     }
 
-    fn set_root_sum(&self, table_page: u64, sum: u64) {
+    /// The root says this of a table page from now on.
+    pub(crate) fn set_root_sum(&self, table_page: u64, sum: u64) {
         let before = self.root.borrow_mut().set_sum(table_page, sum);
         if self.keeps_before {
             self.before.borrow_mut().table_pages.entry(table_page).or_insert(before);

@@ -3,11 +3,15 @@
 //! 1. Nothing is written: a write fails with `EROFS`, and what another device would mend is left as it is.
 //! 2. Every read lies within the drive and is made of its sectors, whatever was asked for. What lies beyond its end
 //!    cannot be read.
+//! 3. A page of the table that is made anew reads as it was made.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
+use super::anew::{self, Anew};
 use crate::device::{Device, Durability, Extent, FlushScope, Geometry};
 use crate::error::DeviceError;
+use crate::format::layout::Layout;
 
 /// Input or output error, as in errno(3).
 const EIO: i32 = 5;
@@ -32,11 +36,12 @@ pub struct Copies<D> {
     parts: Rc<[Part<D>]>,
     geometry: Geometry,
     is_in_parts: bool,
+    anew: Rc<RefCell<Anew>>,
 }
 
 impl<D> Clone for Copies<D> {
     fn clone(&self) -> Self {
-        Self { parts: Rc::clone(&self.parts), ..*self }
+        Self { parts: Rc::clone(&self.parts), anew: Rc::clone(&self.anew), ..*self }
     }
 }
 
@@ -46,12 +51,39 @@ impl<D: Device> Copies<D> {
         let size = |part: &Part<D>| part.device.geometry().size_bytes.saturating_sub(part.offset);
         let size_bytes = parts.iter().map(size).max().unwrap_or(0);
         let geometry = Geometry { size_bytes, sector_bytes, atomic_sectors: false };
-        Self { parts: parts.into(), geometry, is_in_parts }
+        Self { parts: parts.into(), geometry, is_in_parts, anew: Rc::default() }
     }
 
     /// The parts.
     pub fn parts(&self) -> &[Part<D>] {
         &self.parts
+    }
+
+    /// This page of the table is made from what the drives hold, instead of read.
+    pub(super) fn make_anew(&self, layout: Rc<Layout>, number: u64) {
+        self.anew.borrow_mut().add(layout, number);
+    }
+
+    /// What a drive holds.
+    pub(super) async fn read_raw(
+        &self,
+        copy: usize,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<(), DeviceError> {
+        match self.parts.get(copy) {
+            Some(part) => part.read(offset, into).await,
+            None => Err(DeviceError { doing: "read a drive that is not there", errno: EIO }),
+        }
+    }
+
+    /// Makes the page of the table that these bytes are; false where they are none that is made.
+    async fn make(&self, offset: u64, into: &mut [u8]) -> bool {
+        let made = self.anew.borrow().at(offset, into.len());
+        let Some((layout, number)) = made else { return false };
+        let said = anew::found(self, &layout, number).await;
+        into.copy_from_slice(&anew::make(self, &layout, number, &said, None).await);
+        true
     }
 }
 
@@ -91,6 +123,9 @@ impl<D: Device> Device for Copies<D> {
     }
 
     async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        if self.make(offset, into).await {
+            return Ok(());
+        }
         let mut failure = DeviceError { doing: "read a drive that is not there", errno: EIO };
         for part in self.parts.iter() {
             match part.read(offset, into).await {
@@ -118,7 +153,10 @@ impl<D: Device> Device for Copies<D> {
     }
 
     async fn read_copy(&self, copy: usize, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        self.parts[copy].read(offset, into).await
+        match self.make(offset, into).await {
+            true => Ok(()),
+            false => self.read_raw(copy, offset, into).await,
+        }
     }
 
     fn is_in_parts(&self) -> bool {

@@ -4,7 +4,8 @@
 //! mod        opens it in memory, reads it
 //!   discover   the superblock and the root that are taken
 //!   records    the log, up to what is damaged of it
-//!   table      the pages of sums, and what is made of those that are damaged
+//!   table      the pages of sums, and which of them something vouches for
+//!   anew       what is made of those that are damaged
 //!   named      the ranges that are not what they should be
 //! copies     drives that hold the same, read and never written
 //! mirror     which copies of a mirror there are, and what its heads know
@@ -14,9 +15,11 @@
 //! 1. Nothing is written, to no device and no arena.
 //! 2. Every range whose bytes may be other than what was acknowledged last is named. What no sum and no second copy can
 //!    tell is as [`crate::volume::Volume::open`] has it: a log that loses its end looks like one that was cut there.
-//! 3. Every page whose sum holds is read: what is damaged costs itself, and nothing beside it.
+//! 3. Every page whose sum holds is read: what is damaged costs itself, and nothing beside it. A page whose sum is gone is
+//!    read as the drive holds it.
 //! 4. What the drives hold is hostile: memory is bounded by their size, and nothing panics.
 
+mod anew;
 mod arena;
 mod copies;
 mod discover;
@@ -25,6 +28,7 @@ mod named;
 mod records;
 mod table;
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 pub use arena::MemoryArena;
@@ -40,7 +44,7 @@ use crate::error::Error;
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::log::Position;
 use crate::options::OpenOptions;
-use crate::volume::{Basis, Volume, arena_bytes_min};
+use crate::volume::{Basis, Doubts, Volume, arena_bytes_min};
 use records::Taken;
 
 /// Sectors in which salvage reads.
@@ -111,7 +115,8 @@ pub async fn open<E: Env, D: Device>(
         }
         None => {}
     }
-    table::fill_root(&home, &state.layout, &mut state.root).await;
+    let mut doubts = Doubts::default();
+    table::fill_root(&home, &state.layout, &mut state.root, &mut doubts).await;
 
     // Writes in memory belong over the newest state, and no other.
     let is_ours = |arena: &MemoryArena| {
@@ -123,11 +128,12 @@ pub async fn open<E: Env, D: Device>(
     }
     let arena = arena.filter(|_| all_causes.is_empty());
     let log = log.unwrap_or_else(|| Copies::new(Vec::new(), SECTOR_BYTES, false));
-    let attempts = Attempts { env, home: &home, log: &log, state: &state, options };
+    let attempts =
+        Attempts { env, home: &home, log: &log, state: &state, unvouched: doubts.unvouched, options };
     let (interrupted, passed_records) = (taken.interrupted(), taken.passed.clone());
     let (opened, refused) = attempts.open(taken, arena).await?;
     all_causes.extend(refused);
-    let (volume, disagreeing) = opened;
+    let (volume, doubts) = opened;
 
     let mut named = List::default();
     let all = Extent::new(0, superblock.pages * PAGE_BYTES);
@@ -143,7 +149,7 @@ pub async fn open<E: Env, D: Device>(
     for page in interrupted.into_iter().filter(|&page| page < superblock.pages) {
         named.add(records::bytes_of(page), Condition::Uncertain, Cause::WriteInterrupted);
     }
-    table::vouch(volume.home(), &state.root, &disagreeing, &mut named, &progress).await;
+    table::vouch(volume.home(), &state.root, &doubts, &mut named, &progress).await;
     let counters = volume.counters();
     Ok(Salvaged {
         volume,
@@ -161,10 +167,12 @@ struct Attempts<'a, E, D> {
     home: &'a Copies<D>,
     log: &'a Copies<D>,
     state: &'a discover::State,
+    /// Pages of the table for which no root vouches.
+    unvouched: BTreeSet<u64>,
     options: OpenOptions,
 }
 
-type Opened<E, D> = (SalvagedVolume<E, D>, std::collections::BTreeSet<u64>);
+type Opened<E, D> = (SalvagedVolume<E, D>, Doubts);
 
 impl<E: Env, D: Device> Attempts<'_, E, D> {
     /// Opens it with the log and the arena; without what does not belong to it, and why then.
@@ -206,6 +214,7 @@ impl<E: Env, D: Device> Attempts<'_, E, D> {
             root: self.state.root.words.clone(),
             records: taken.records,
             next: taken.next,
+            unvouched: self.unvouched.clone(),
         };
         Volume::open_read_only(self.env.clone(), arena, basis, self.options).await
     }

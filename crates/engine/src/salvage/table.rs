@@ -1,13 +1,14 @@
 //! The pages of the table: which of them the root or the log vouches for, and what is made of the others.
 //!
-//! | page of the table                       | root      | pages of the volume that it speaks of               |
-//! |-----------------------------------------|-----------|-----------------------------------------------------|
-//! | as the root or the log says             | whole     | those with their sum; others are lost               |
-//! | as it is found                          | damaged   | those with their sum, uncertain; others are lost    |
-//! | not as the root or the log says, or gone | any      | as the drive holds them, uncertain; what cannot be read is lost |
+//! | page of the table                   | pages of the volume that it speaks of                             |
+//! |-------------------------------------|-------------------------------------------------------------------|
+//! | as a whole root or the log says     | those with their sum; others are lost                             |
+//! | as a damaged root says              | those with their sum, uncertain; others are lost                  |
+//! | not as root or log say, or unread   | as the drive holds them, uncertain; what cannot be read is lost   |
+//!
+//! What the last kind of page says is taken where the drive bears it out ([`super::anew`]).
 
-use std::collections::BTreeSet;
-
+use super::anew;
 use super::copies::Copies;
 use super::discover::FoundRoot;
 use super::named::{Cause, Condition, List};
@@ -15,121 +16,82 @@ use crate::device::{Device, Extent};
 use crate::format::layout::{Layout, SUMS_PER_TABLE_PAGE};
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
 use crate::home::Home;
-
-/// Pages of the table that are made anew, at most: each takes its size of memory.
-const MADE_ANEW_MAX: usize = 16_384;
+use crate::volume::Doubts;
 
 /// Pages that are read at once.
 const READ_PAGES_MAX: u64 = 64;
 
-/// Says in `root` what each page of the table sums to of which the root does not: as it is found.
-pub(super) async fn fill_root<D: Device>(home: &Copies<D>, layout: &Layout, root: &mut FoundRoot) {
+/// Says in `root`, of each page of the table for which it does not vouch, what that sums to as it is found. One of which
+/// the damaged root says something else is named in `doubts`.
+pub(super) async fn fill_root<D: Device>(
+    home: &Copies<D>,
+    layout: &Layout,
+    root: &mut FoundRoot,
+    doubts: &mut Doubts,
+) {
     for number in 0..layout.table_pages() {
         if root.vouches_for(number) {
             continue;
         }
         let said = root.words[number as usize];
-        let (mut found, mut page) = (None, [0; PAGE]);
-        for copy in 0..home.copies() {
-            if home.read_copy(copy, layout.table_offset(number), &mut page).await.is_err() {
-                continue;
-            }
-            let sum = page_sum(&page);
-            if sum == said {
-                found = Some(sum);
-                break;
-            }
-            found.get_or_insert(sum);
+        let found: Vec<u64> = anew::found(home, layout, number).await.iter().map(|it| page_sum(it)).collect();
+        if !found.contains(&said) {
+            doubts.unvouched.insert(number);
+            // What cannot be read has a sum all the same, so that its pages are no zeros.
+            root.words[number as usize] = found.first().map_or(said.max(1), |&sum| sum);
         }
-        // What was never written may hold anything: then the root says 0, and no page has the sum that stands there.
-        root.words[number as usize] = match found {
-            Some(_) if said == 0 && !proves_itself(home, layout, number).await => 0,
-            Some(found) => found,
-            None => said,
-        };
     }
 }
 
-/// Whether a page of the volume has the sum that the page of the table, as the first copy has it, says.
-async fn proves_itself<D: Device>(home: &Copies<D>, layout: &Layout, number: u64) -> bool {
-    let mut table = [0; PAGE];
-    if home.read(layout.table_offset(number), &mut table).await.is_err() {
-        return false;
-    }
-    for (page, sum) in pages_of(layout, number).zip(words(&table)) {
-        let mut bytes = [0; PAGE];
-        if sum != 0
-            && home.read(layout.page_offset(page), &mut bytes).await.is_ok()
-            && page_sum(&bytes) == sum
-        {
-            return true;
-        }
-    }
-    false
-}
-
-/// Looks at every page of the table, makes anew what nothing vouches for, and names it.
+/// Looks at every page of the table, has those that nothing vouches for made anew, and names them.
 pub(super) async fn vouch<D: Device>(
     home: &Home<Copies<D>>,
-    is_vouched: &FoundRoot,
-    disagreeing: &BTreeSet<u64>,
+    root: &FoundRoot,
+    doubts: &Doubts,
     list: &mut List,
     progress: &impl Fn(u64, u64),
 ) {
-    let (layout, mut made_anew) = (home.layout(), 0);
+    let layout = home.layout();
     let mut window = Window::default();
     for number in 0..layout.table_pages() {
         progress(number, layout.table_pages());
-        let expected = home.table.root_sum(number);
+        let is_doubtful = doubts.unvouched.contains(&number);
+        let is_disagreeing = doubts.disagreeing.contains(&number);
         let in_memory = home.table.bytes_in_memory(number);
-        let found = match in_memory {
-            Some(bytes) if disagreeing.contains(&number) => Some(bytes),
-            // The log vouches for it.
-            Some(_) => continue,
-            None if expected == 0 => None,
-            None => window.page(home, number, expected).await,
-        };
-        let is_damaged = disagreeing.contains(&number)
-            || (expected != 0 && found.is_none_or(|found| page_sum(&found) != expected));
-        let extent = bytes_for(&layout, number);
-        if is_damaged {
-            list.add(extent, Condition::Uncertain, Cause::TableDamaged);
-            made_anew += 1;
-            if made_anew <= MADE_ANEW_MAX {
-                make_anew(home, number, found).await;
-            }
-        } else if !is_vouched.vouches_for(number) {
-            list.add(extent, Condition::Uncertain, Cause::RootDamaged);
+        let is_of_log = in_memory.is_some() && !home.table.is_settled(number);
+        if is_of_log && !is_disagreeing && !(is_doubtful && doubts.as_root_says.contains(&number)) {
+            continue; // the log vouches for it
         }
+        let expected = home.table.root_sum(number);
+        let is_damaged = is_disagreeing
+            || (in_memory.is_none()
+                && expected != 0
+                && window.page(home, number, expected).await.is_none_or(|page| page_sum(&page) != expected));
+        let is_made = (is_damaged || is_doubtful) && make_anew(home, number, in_memory).await;
+        let cause = match () {
+            () if is_damaged || is_made => Cause::TableDamaged,
+            () if !root.vouches_for(number) => Cause::RootDamaged,
+            () => continue,
+        };
+        list.add(bytes_for(&layout, number), Condition::Uncertain, cause);
     }
 }
 
-/// Has a page of the table say what each of its pages sums to as the drive holds it.
-async fn make_anew<D: Device>(home: &Home<Copies<D>>, number: u64, found: Option<[u8; PAGE]>) {
+/// Has a page of the table say what its pages sum to as the drives hold them; answers whether it said something else.
+async fn make_anew<D: Device>(home: &Home<Copies<D>>, number: u64, in_memory: Option<[u8; PAGE]>) -> bool {
     let layout = home.layout();
-    let mut made = found.unwrap_or([0; PAGE]);
-    let pages: Vec<u64> = pages_of(&layout, number).collect();
-    for (place, &page) in pages.iter().enumerate() {
-        let word = &mut made[place * 8..][..8];
-        let said = u64::from_le_bytes((&*word).try_into().expect("eight bytes"));
-        let (mut sum, mut bytes) = (None, [0; PAGE]);
-        for copy in 0..home.device.copies() {
-            if home.device.read_copy(copy, layout.page_offset(page), &mut bytes).await.is_err() {
-                continue;
-            }
-            let is_empty = bytes.iter().all(|&byte| byte == 0);
-            let this = if is_empty && said == 0 { 0 } else { page_sum(&bytes) };
-            if this == said {
-                sum = Some(this);
-                break;
-            }
-            sum.get_or_insert(this);
+    let said = anew::found(&home.device, &layout, number).await;
+    let made = anew::make(&home.device, &layout, number, &said, in_memory.as_ref()).await;
+    let is_changed = !said.iter().chain(&in_memory).any(|said| *said == made);
+    if in_memory.is_some() {
+        home.table.recover(number, &made, false);
+    } else {
+        if is_changed {
+            home.device.make_anew(layout, number);
         }
-        // What cannot be read has a sum all the same, so that it is no page of zeros.
-        let sum = sum.unwrap_or(said.max(1));
-        word.copy_from_slice(&sum.to_le_bytes());
+        home.table.set_root_sum(number, page_sum(&made));
     }
-    home.table.recover(number, &made, false);
+    is_changed
 }
 
 /// Neighbouring pages of the table that were read together.
@@ -173,10 +135,6 @@ impl Window {
         }
         page
     }
-}
-
-fn words(table: &[u8; PAGE]) -> impl Iterator<Item = u64> {
-    table.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")))
 }
 
 /// The pages of the volume that a page of the table speaks of.

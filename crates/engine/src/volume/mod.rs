@@ -60,6 +60,7 @@ use limits::Limits;
 pub use limits::{ATOMIC_MAX_BYTES, log_bytes_min};
 pub use look::{FoundAtRest, look};
 pub(crate) use read_only::Basis;
+pub(crate) use recover::Doubts;
 pub use scrub::{Mending, ScrubReport};
 pub use superblocks::SuperblockCopy;
 use superblocks::Superblocks;

@@ -1,6 +1,6 @@
 //! Opening a volume in memory alone: nothing is written to its devices, then or later.
 //!
-//! 1. It is opened from what the caller found, whole or not. A page of the table that does not agree with the log is told
+//! 1. It is opened from what the caller found, whole or not. A page of the table for which the log does not vouch is told
 //!    to the caller, and taken as it is.
 //! 2. What the log and the arena hold stays in memory, over what is home. The volume takes no writes.
 
@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use super::open::is_of_volume;
 use super::pace::Pace;
-use super::recover::{durable_units, replay};
+use super::recover::{Doubts, durable_units, replay};
 use super::superblocks::Superblocks;
 use super::throttle::Throttle;
 use super::{Inner, Limits, Turn, Volume, commit};
@@ -40,11 +40,13 @@ pub(crate) struct Basis<H, L> {
     pub(crate) records: Vec<Scanned>,
     /// Where the next record would go.
     pub(crate) next: Position,
+    /// Pages of the table for which no root vouches.
+    pub(crate) unvouched: BTreeSet<u64>,
 }
 
 impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
-    /// Opens the volume; `arena` is this process's own. Answers with it the pages of the table that do not agree with the
-    /// log.
+    /// Opens the volume; `arena` is this process's own. Answers with it the pages of the table for which the log does not
+    /// vouch.
     ///
     /// # Errors
     ///
@@ -55,9 +57,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         arena: A,
         basis: Basis<H, L>,
         options: OpenOptions,
-    ) -> Result<(Self, BTreeSet<u64>), Error> {
+    ) -> Result<(Self, Doubts), Error> {
         let options = OpenOptions { tuning: options.tuning.sound(), ..options };
-        let Basis { home, log, superblock, layout, root, records, next } = basis;
+        let Basis { home, log, superblock, layout, root, records, next, unvouched } = basis;
         let counters = Rc::new(Counters::default());
         let limits = |needs_images| {
             Limits::of(
@@ -74,8 +76,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         let home_pages =
             Home::new(Rc::clone(&home), layout.clone(), Root::of(root), &options, Rc::clone(&counters));
         let dirty_pages_max = limits(true).dirty_pages_max.max(limits(false).dirty_pages_max);
-        let disagreeing = RefCell::default();
-        replay(&home_pages, &records, dirty_pages_max, false, Some(&disagreeing)).await?;
+        let doubts = RefCell::new(Doubts { unvouched, ..Doubts::default() });
+        replay(&home_pages, &records, dirty_pages_max, false, Some(&doubts)).await?;
 
         let durable = durable_units(&records);
         let is_durable = |unit: u64| {
@@ -130,7 +132,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             pump_comes: Cell::new(false),
         });
         inner.latch(Error::Latched("it is opened to be read only".into()));
-        Ok((Self(inner), disagreeing.into_inner()))
+        Ok((Self(inner), doubts.into_inner()))
     }
 
     /// Its pages and their sums.

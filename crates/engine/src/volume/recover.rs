@@ -76,13 +76,21 @@ struct TableHistory {
     image: Option<Image>,
 }
 
-/// Pages of the table that do not agree with the log, where they are named and not refused.
-pub(super) type Disagreeing = RefCell<BTreeSet<u64>>;
+/// Pages of the table that the log speaks of and does not vouch for, where they are named and not refused.
+#[derive(Debug, Default)]
+pub(crate) struct Doubts {
+    /// Those for which no root vouches, whether the log speaks of them or not: whoever opens the volume says so.
+    pub(crate) unvouched: BTreeSet<u64>,
+    /// Those that are not what the log or the root says.
+    pub(crate) disagreeing: BTreeSet<u64>,
+    /// Those of which the log says no sum: they are what the root says.
+    pub(crate) as_root_says: BTreeSet<u64>,
+}
 
 /// Puts everything that the log says into `home`. A volume with such a log never had more dirty pages than
 /// `dirty_pages_max`, and as many again that a checkpoint wrote. Where home `needs_images` of what is written there, the
-/// sum that another drive was content with is not enough. With `disagreeing`, what cannot be made whole is taken as it is:
-/// a page of the table is named there, and any other does not have its sum.
+/// sum that another drive was content with is not enough. With `doubts`, what cannot be made whole is taken as it is: a page
+/// of the table is named there, and any other does not have its sum.
 ///
 /// # Errors
 ///
@@ -93,18 +101,18 @@ pub(super) async fn replay<H: Device>(
     records: &[Scanned],
     dirty_pages_max: usize,
     needs_images: bool,
-    disagreeing: Option<&Disagreeing>,
+    doubts: Option<&RefCell<Doubts>>,
 ) -> Result<(), Error> {
     let needs_images = needs_images && !is_planted(Bug::SumForImage);
     let (pages, table) = histories(home, records, dirty_pages_max)?;
     for (&number, history) in &table {
-        replay_table_page(home, records, number, history, needs_images, disagreeing).await?;
+        replay_table_page(home, records, number, history, needs_images, doubts).await?;
     }
     let mut wanted: Vec<u64> = pages.keys().copied().collect();
     wanted.sort_unstable();
     let mut stored = Stored { home, needs_images, wanted: &wanted, start: 0, bytes: Vec::new() };
     for &page in &wanted {
-        replay_page(&mut stored, records, page, &pages[&page], disagreeing.is_some()).await?;
+        replay_page(&mut stored, records, page, &pages[&page], doubts).await?;
     }
     Ok(())
 }
@@ -208,7 +216,7 @@ async fn replay_table_page<H: Device>(
     number: u64,
     history: &TableHistory,
     needs_images: bool,
-    disagreeing: Option<&Disagreeing>,
+    doubts: Option<&RefCell<Doubts>>,
 ) -> Result<(), Error> {
     // Where a cut came before the record that speaks of the table's page, nothing of it was written: it is as the root
     // sums it.
@@ -232,14 +240,23 @@ async fn replay_table_page<H: Device>(
         Some(image) => image_of(records, image),
         None if home.table.root_sum(number) == 0 => [0; PAGE],
         None => match home.table.read(number, is_base).await {
-            Err(_) if disagreeing.is_some() => [0; PAGE],
+            Err(_) if doubts.is_some() => [0; PAGE],
             read => read?,
         },
     };
     let found = bytes;
-    let is_logged = match (replayed(&mut bytes), disagreeing) {
-        (Err(_), Some(disagreeing)) => {
-            disagreeing.borrow_mut().insert(number);
+    if let Some(doubts) = doubts.filter(|_| history.expected.is_none()) {
+        doubts.borrow_mut().as_root_says.insert(number);
+    }
+    let mut made = replayed(&mut bytes);
+    if made.is_err() && doubts.is_some() {
+        // Where the root is gone, it does not say that nothing was written there yet.
+        bytes = [0; PAGE];
+        made = replayed(&mut bytes);
+    }
+    let is_logged = match (made, doubts) {
+        (Err(_), Some(doubts)) => {
+            doubts.borrow_mut().disagreeing.insert(number);
             bytes = found;
             for &(page, sum) in &history.sums {
                 let place = (page % SUMS_PER_TABLE_PAGE) as usize * 8;
@@ -312,11 +329,11 @@ async fn replay_page<H: Device>(
     records: &[Scanned],
     page: u64,
     history: &History,
-    forgives: bool,
+    doubts: Option<&RefCell<Doubts>>,
 ) -> Result<(), Error> {
     let home = stored.home;
     if let Some(new_sum) = history.intent {
-        return replay_intent(stored, page, new_sum, forgives).await;
+        return replay_intent(stored, page, new_sum, doubts).await;
     }
     let Some(announced) = history.checkpoint else {
         for change in &history.changes {
@@ -336,7 +353,9 @@ async fn replay_page<H: Device>(
                 let image: &[u8; PAGE] = image.try_into().expect("an image is a page");
                 match page_sum(image) == announced.sum {
                     true => home.recover(page, image, false, logged_sum),
-                    false if forgives => before.iter().for_each(|change| apply(home, records, change)),
+                    false if doubts.is_some() => {
+                        before.iter().for_each(|change| apply(home, records, change))
+                    }
                     false => return Err(Error::Damaged { page }),
                 }
             }
@@ -421,11 +440,12 @@ async fn replay_intent<H: Device>(
     stored: &mut Stored<'_, H>,
     page: u64,
     new_sum: u64,
-    forgives: bool,
+    doubts: Option<&RefCell<Doubts>>,
 ) -> Result<(), Error> {
     let home = stored.home;
     let was_empty = match home.table.load_for(page).await {
-        Err(_) if forgives => false,
+        _ if doubts.is_some_and(|it| it.borrow().unvouched.contains(&(page / SUMS_PER_TABLE_PAGE))) => false,
+        Err(_) if doubts.is_some() => false,
         loaded => loaded.map(|()| home.table.sum(page) == 0)?,
     };
     // What cannot be read now is found again when it is read.
