@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 
 use evenkeel_engine::device::Durability;
 use evenkeel_engine::format::record::{RecordKind, decode_header};
+use evenkeel_engine::format::superblock::Superblock;
 use evenkeel_host::event_loop::{Backend, EventLoop};
 use serde_json::Value;
 use support::load::{connect, contents, write};
@@ -252,6 +253,41 @@ fn the_right_copy_of_a_mirror_is_taken_and_none_of_it_has_to_be_there_that_anoth
     let mut expected = noise(1, SIZE);
     expected[5 * 4096..6 * 4096].fill(0);
     assert!(scene.bytes("out") == expected);
+}
+
+/// Removes every superblock of a file, wherever it stands.
+fn wipe_superblocks(scene: &Scene, name: &str) {
+    let mut bytes = scene.bytes(name);
+    let pages = bytes.chunks_exact_mut(4096);
+    for page in pages.filter(|page| Superblock::decode(page).is_some()) {
+        page.fill(0);
+    }
+    fs::write(scene.path(name), bytes).unwrap();
+}
+
+#[test]
+fn without_a_superblock_a_volume_that_has_grown_is_found_where_it_lies() {
+    let on_members = format!("{MIRROR} --log-on-members");
+    for flags in [FLAGS, "--size 16m --log-size 16m --buffer 8m --log-on-home", MIRROR, &on_members] {
+        let scene = Scene::new();
+        let volume = stopped(&scene, flags);
+        for size in ["24m", "40m"] {
+            scene.done(&format!("grow disk --size {size}"));
+        }
+        let server = volume.serve("");
+        write(&volume.socket(), 20 << 20, &noise(2, SIZE));
+        server.stop();
+        let files = scene.names("disk").into_iter().filter(|name| name != "volume.toml");
+        for name in files.filter(|name| !name.ends_with(".sock")) {
+            wipe_superblocks(&scene, &format!("disk/{name}"));
+        }
+        let found = salvage(&scene, 1);
+        says(&causes(&found).join(", "), &["no superblock can be read"]);
+        let mut expected = vec![0; 40 << 20];
+        expected[..SIZE].copy_from_slice(&noise(1, SIZE));
+        expected[20 << 20..][..SIZE].copy_from_slice(&noise(2, SIZE));
+        assert!(scene.bytes("out") == expected, "{flags}");
+    }
 }
 
 #[test]

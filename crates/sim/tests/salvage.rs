@@ -13,7 +13,7 @@ use std::rc::Rc;
 use evenkeel_engine::device::{Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::layout::{
-    HOME_COPIES, LOG_COPIES, Layout, SUMS_PER_TABLE_PAGE, log_copy_offset,
+    HOME_COPIES, LOG_COPIES, Layout, SUMS_PER_TABLE_PAGE, SizesBefore, log_copy_offset,
 };
 use evenkeel_engine::format::record::{RecordKind, Tag, decode};
 use evenkeel_engine::format::superblock::Superblock;
@@ -52,6 +52,7 @@ fn known(plan: &Plan, volume: u64) -> Known {
         size_bytes: plan.create.size_bytes,
         atomic_max_bytes: plan.create.atomic_max_bytes,
         log_bytes: None,
+        sizes_before: SizesBefore::default(),
         separate_log: plan.separate_log,
         is_ring: false,
         superblock: 0,

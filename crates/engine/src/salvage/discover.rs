@@ -10,7 +10,7 @@ use super::records::{self, Taken};
 use crate::device::{Device, DeviceState};
 use crate::error::Error;
 use crate::format::layout::{
-    HOME_COPIES, LOG_COPIES, Layout, SizesBefore, home_copy_offset, log_copy_offset,
+    HOME_COPIES, LOG_COPIES, Layout, Size, SizesBefore, home_copy_offset, log_copy_offset,
 };
 use crate::format::root::{RootSums, piece_pages};
 use crate::format::superblock::Superblock;
@@ -31,12 +31,37 @@ pub struct Known {
     pub atomic_max_bytes: u64,
     /// Bytes of its log, where that is known.
     pub log_bytes: Option<u64>,
+    /// The sizes that it had before it grew.
+    pub sizes_before: SizesBefore,
     /// Whether the log has a device of its own.
     pub separate_log: bool,
     /// Whether the home device is a ring, whose superblocks are on the log devices alone.
     pub is_ring: bool,
     /// The newest superblock that others know of, by its generation; 0 where they know of none.
     pub superblock: u64,
+}
+
+impl Known {
+    /// How it lies on a home device of so many bytes, or would if that were as large as it has to be; `None` where its
+    /// numbers are those of no volume.
+    fn layout_on(&self, home_bytes: u64) -> Option<Layout> {
+        let size = Size { pages: self.size_bytes / PAGE_BYTES, home_bytes };
+        let mut sizes = self.sizes_before.as_slice().iter().copied().chain([size]);
+        let made = sizes.next()?;
+        // A home with the log on it is as large as it has to be, unless it is a block device.
+        let beside_log = Layout::home_bytes_for(made.pages, 0, true);
+        let log_bytes = match self.log_bytes {
+            Some(bytes) => bytes,
+            None if self.separate_log => PAGE_BYTES,
+            None => made.home_bytes.saturating_sub(beside_log),
+        };
+        let needed = Layout::home_bytes_for(made.pages, log_bytes, self.separate_log);
+        let layout = Layout::plan(made.pages, made.home_bytes.max(needed), log_bytes, self.separate_log)?;
+        sizes.try_fold(layout, |layout, size| {
+            let needed = layout.home_bytes_to_grow(size.pages)?;
+            layout.grown(Size { home_bytes: size.home_bytes.max(needed), ..size })
+        })
+    }
 }
 
 /// What the superblocks say.
@@ -274,22 +299,15 @@ async fn find_root<D: Device>(home: &Copies<D>, layout: &Layout, superblock: &Su
 /// What the description says of the volume, taken for its superblock: nothing vouches for the table of sums.
 async fn without_superblock<D: Device>(home: &Copies<D>, known: &Known) -> Result<State, Error> {
     let unusable = |why: &str| Error::Unusable(why.to_owned());
-    let (size_bytes, pages) =
-        (home.geometry().size_bytes / PAGE_BYTES * PAGE_BYTES, known.size_bytes / PAGE_BYTES);
-    // A home with the log on it is as large as it has to be, unless it is a block device.
-    let beside_log = Layout::home_bytes_for(pages, 0, known.separate_log);
-    let log_bytes = match known.separate_log {
-        true => known.log_bytes.unwrap_or(PAGE_BYTES),
-        false => size_bytes.saturating_sub(beside_log),
-    };
-    let layout = Layout::plan(pages, size_bytes.max(beside_log), log_bytes, known.separate_log)
-        .filter(|it| it.roots.iter().all(|root| root.fits(size_bytes)))
+    let layout = known
+        .layout_on(home.geometry().size_bytes / PAGE_BYTES * PAGE_BYTES)
+        .filter(|it| it.roots.iter().all(|root| root.fits(home.geometry().size_bytes)))
         .ok_or_else(|| unusable("no superblock can be read, and the drive with the pages is too small"))?;
     let superblock = Superblock {
         volume: known.volume,
         generation: 0,
         epoch: 0,
-        pages,
+        pages: layout.pages,
         home_bytes: layout.home_bytes,
         log_bytes: layout.log.len,
         separate_log: known.separate_log,
@@ -305,7 +323,7 @@ async fn without_superblock<D: Device>(home: &Copies<D>, known: &Known) -> Resul
         acknowledged: 0,
         home_state: DeviceState::default(),
         is_closed: false,
-        sizes_before: SizesBefore::default(),
+        sizes_before: known.sizes_before,
     };
     let root = find_root(home, &layout, &superblock).await;
     Ok(State { superblock, layout, root })

@@ -5,6 +5,7 @@ use crate::device::{Device, DeviceState};
 use crate::error::Error;
 use crate::format::PAGE_BYTES;
 use crate::format::layout::SizesBefore;
+use crate::format::superblock::Superblock;
 
 /// What the superblock in force says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,15 +43,20 @@ pub async fn identify<H: Device, L: Device>(
     log: &L,
     separate_log: bool,
 ) -> Result<Identity, Error> {
-    let found = Superblocks::read(home, log, separate_log).await?.superblock;
-    Ok(Identity {
-        volume: found.volume,
-        size_bytes: found.pages.saturating_mul(PAGE_BYTES),
-        atomic_max_bytes: found.atomic_max_bytes,
-        log_bytes: found.log_bytes,
-        epoch: found.epoch,
-        home_state: found.home_state,
-        home_bytes: found.home_bytes,
-        sizes_before: found.sizes_before,
-    })
+    Ok(Superblocks::read(home, log, separate_log).await?.superblock.into())
+}
+
+impl From<Superblock> for Identity {
+    fn from(found: Superblock) -> Self {
+        Self {
+            volume: found.volume,
+            size_bytes: found.pages.saturating_mul(PAGE_BYTES),
+            atomic_max_bytes: found.atomic_max_bytes,
+            log_bytes: found.log_bytes,
+            epoch: found.epoch,
+            home_state: found.home_state,
+            home_bytes: found.home_bytes,
+            sizes_before: found.sizes_before,
+        }
+    }
 }

@@ -195,6 +195,11 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         self.0.superblocks.current().home_bytes
     }
 
+    /// Which volume it is, as its superblock says now.
+    pub fn identity(&self) -> Identity {
+        self.0.superblocks.current().into()
+    }
+
     /// The number that it was made with.
     pub fn id(&self) -> u64 {
         self.0.superblocks.current().volume

@@ -18,6 +18,7 @@ use evenkeel_engine::device::{Device, Durability, Extent, Geometry};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::format::PAGE;
+use evenkeel_engine::format::layout::SizesBefore;
 use evenkeel_engine::options::CreateOptions;
 use evenkeel_engine::ring::RingOptions;
 
@@ -117,6 +118,7 @@ pub async fn create(
         buffer_bytes: request.buffer_bytes,
         log_bytes: (request.layout == LayoutKind::Mirror).then_some(request.log_bytes),
         home_bytes: None,
+        sizes_before: SizesBefore::default(),
         members: described(&plan.members, &members),
         logs: described(&plan.logs, &logs),
     };

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use evenkeel_engine::device::Geometry;
 use evenkeel_engine::format::PAGE_BYTES;
-use evenkeel_engine::format::layout::{Layout, log_bytes_with_superblocks};
+use evenkeel_engine::format::layout::{Layout, Size, SizesBefore, log_bytes_with_superblocks};
 use evenkeel_engine::format::log_head::{self, LOGS_MAX};
 use evenkeel_engine::format::ring_head::{self, MEMBERS_MAX};
 use evenkeel_engine::volume::ATOMIC_MAX_BYTES;
@@ -70,10 +70,12 @@ pub struct Description {
     pub atomic_max_bytes: u64,
     /// Memory for writes that are acknowledged and not yet durable.
     pub buffer_bytes: u64,
-    /// Bytes of a mirror's log; that of a single volume only its superblock knows.
+    /// Bytes of a mirror's log, and of that of a volume that has grown; of other single volumes only the superblock knows.
     pub log_bytes: Option<u64>,
     /// Bytes of a mirror that has grown, of each member, behind its head and its log; of others they follow from the size.
     pub home_bytes: Option<u64>,
+    /// The sizes that it had before it grew, for the day on which no superblock can be read.
+    pub sizes_before: SizesBefore,
     /// Where its pages are: one place, or several that hold the same.
     pub members: Vec<Member>,
     /// Where its log is: nowhere else than its pages, one place, or several that hold the same. A mirror without any has
@@ -105,6 +107,16 @@ struct Written {
     log_device: Vec<Member>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     log_on_members: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    grown_from: Vec<GrownFrom>,
+}
+
+/// A size that a volume had before it grew.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GrownFrom {
+    size_bytes: u64,
+    home_bytes: u64,
 }
 
 impl From<Description> for Written {
@@ -129,8 +141,23 @@ impl From<Description> for Written {
             member: members,
             log_device: logs,
             log_on_members,
+            grown_from: it.sizes_before.as_slice().iter().map(grown_from).collect(),
         }
     }
+}
+
+fn grown_from(size: &Size) -> GrownFrom {
+    GrownFrom { size_bytes: size.pages.saturating_mul(PAGE_BYTES), home_bytes: size.home_bytes }
+}
+
+/// The sizes that a volume had; `None` where no volume had those.
+fn sizes_before(found: &[GrownFrom]) -> Option<SizesBefore> {
+    let is_size =
+        |it: &GrownFrom| it.size_bytes.is_multiple_of(PAGE_BYTES) && it.size_bytes <= SIZE_MAX_BYTES;
+    let is_sound = found.iter().all(is_size) && found.is_sorted_by_key(|it| it.size_bytes);
+    let size = |it: &GrownFrom| Size { pages: it.size_bytes / PAGE_BYTES, home_bytes: it.home_bytes };
+    let sizes: Vec<Size> = found.iter().map(size).collect();
+    SizesBefore::of(&sizes).filter(|_| is_sound)
 }
 
 impl Written {
@@ -208,6 +235,8 @@ impl TryFrom<Written> for Description {
                 return Err("a mirror has log_bytes".to_owned());
             }
         }
+        let sizes_before = sizes_before(&it.grown_from)
+            .ok_or("no volume grew as [[grown_from]] says: put that back, or remove all of them")?;
         Ok(Self {
             id: it.id,
             layout: it.layout,
@@ -216,6 +245,7 @@ impl TryFrom<Written> for Description {
             buffer_bytes: it.buffer_bytes,
             log_bytes: it.log_bytes,
             home_bytes: it.home_bytes,
+            sizes_before,
             members,
             logs,
         })
@@ -450,6 +480,7 @@ mod tests {
             buffer_bytes: 64 << 20,
             log_bytes: None,
             home_bytes: None,
+            sizes_before: SizesBefore::default(),
             members: vec![member("home")],
             logs: vec![member("/dev/sdx")],
         }

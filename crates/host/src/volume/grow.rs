@@ -281,7 +281,7 @@ impl Grower {
             }
             return Err(self.engine_error(source));
         }
-        let undescribed = self.described.catch_up(growth.to_bytes, self.volume.home_bytes()).err();
+        let undescribed = self.described.catch_up(&self.volume.identity()).err();
         let mut grown = told(&growth, &needed);
         grown.undescribed = undescribed.map(|error| error.to_string());
         Ok(grown)
@@ -289,17 +289,22 @@ impl Grower {
 }
 
 impl Described {
-    /// Has the description say how large the volume is, if it does not: it has grown.
-    pub(super) fn catch_up(&self, size_bytes: u64, home_bytes: u64) -> Result<(), VolumeError> {
-        let description = self.description();
-        let home_bytes = match description.layout {
+    /// Has the description say how large the volume is and was, if it does not: it has grown. Without it nobody could tell
+    /// where its pages lie once its superblocks are gone.
+    pub(super) fn catch_up(&self, found: &Identity) -> Result<(), VolumeError> {
+        let before = self.description();
+        let mut description = before.clone();
+        description.size_bytes = found.size_bytes;
+        description.log_bytes = Some(before.log_bytes.unwrap_or(found.log_bytes));
+        description.home_bytes = match before.layout {
             LayoutKind::Single => None,
-            LayoutKind::Mirror => Some(home_bytes),
+            LayoutKind::Mirror => Some(found.home_bytes),
         };
-        if (description.size_bytes, description.home_bytes) == (size_bytes, home_bytes) {
+        description.sizes_before = found.sizes_before;
+        if description == before {
             return Ok(());
         }
-        self.change(|description| (description.size_bytes, description.home_bytes) = (size_bytes, home_bytes))
+        self.change(|it| *it = description)
     }
 }
 

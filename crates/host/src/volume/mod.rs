@@ -370,7 +370,7 @@ impl LockedVolume {
         }
         if identity.size_bytes != description.size_bytes || !identity.sizes_before.as_slice().is_empty() {
             // It is found out again at the next opening.
-            let _it_may_stay_behind = described.catch_up(identity.size_bytes, identity.home_bytes);
+            let _it_may_stay_behind = described.catch_up(&identity);
         }
         let (below, growing) = (Rc::new(below), Rc::default());
         let arena_path = Some(arena_path);

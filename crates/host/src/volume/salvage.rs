@@ -94,6 +94,7 @@ fn known(description: &Description, superblock: u64) -> Known {
         size_bytes: description.size_bytes,
         atomic_max_bytes: description.atomic_max_bytes,
         log_bytes: description.log_bytes,
+        sizes_before: description.sizes_before,
         separate_log: is_ring || !description.logs.is_empty(),
         is_ring,
         superblock,
