@@ -23,7 +23,7 @@ pub(crate) use drive::{AfterCut, DriveArgs};
 pub(crate) use mirror::{MirrorArgs, PolicyArg, ReplaceArgs};
 pub(crate) use replay::{ReplayArgs, Speed};
 pub(crate) use reproduce::ReproduceArgs;
-pub(crate) use salvage::SalvageArgs;
+pub(crate) use salvage::{RenewLogArgs, SalvageArgs};
 pub(crate) use study::{StudyArgs, StudyCommand, StudyPlanArgs, StudyReportArgs, StudyRunArgs, WhichPlan};
 pub(crate) use volume::{
     AtomicSectorsArg, BackendArg, CheckArgs, CreateArgs, GrowArgs, JournalingArg, LayoutArg, LogFormatArg,
@@ -53,6 +53,7 @@ pub(crate) enum Command {
     Grow(GrowArgs),
     Replace(Box<ReplaceArgs>),
     Salvage(SalvageArgs),
+    RenewLog(RenewLogArgs),
     Arenas(ArenasArgs),
     Replay(Box<ReplayArgs>),
     Drive(Box<DriveArgs>),

@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         Command::Grow(args) => volume::grow(&args),
         Command::Replace(args) => volume::replace(&args),
         Command::Salvage(args) => volume::salvage(&args),
+        Command::RenewLog(args) => volume::renew_log(&args),
         Command::Arenas(args) => volume::arenas(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Drive(args) => drive::run(&args),

@@ -66,7 +66,7 @@ fn causes(document: &Value) -> Vec<&str> {
 #[track_caller]
 fn is_refused_by_others(scene: &Scene) {
     for line in ["serve disk", "serve disk --read-only", "check disk", "check disk --repair"] {
-        assert_eq!(scene.run(line).code, Some(2), "{line}");
+        says(&scene.refused(line), &["copy what can be had of it: evenkeel salvage disk OUT"]);
     }
 }
 
@@ -102,6 +102,9 @@ fn a_lost_log_of_a_volume_that_was_stopped_in_order_is_no_loss() {
 
     let before = files(&scene);
     let server = volume.serve("--salvage");
+    let ran = scene.run("status disk");
+    assert_eq!(ran.code, Some(1));
+    says(&ran.complaint(), &["it is in use", "started with --salvage and said then what is damaged"]);
     assert!(contents(&volume.socket()) == noise(1, SIZE));
     server.stop();
     assert!(before == files(&scene));
@@ -268,7 +271,7 @@ fn wipe_superblocks(scene: &Scene, name: &str) {
 #[test]
 fn without_a_superblock_a_volume_that_has_grown_is_found_where_it_lies() {
     let on_members = format!("{MIRROR} --log-on-members");
-    for flags in [FLAGS, "--size 16m --log-size 16m --buffer 8m --log-on-home", MIRROR, &on_members] {
+    for flags in [FLAGS, MIRROR, &on_members] {
         let scene = Scene::new();
         let volume = stopped(&scene, flags);
         for size in ["24m", "40m"] {
@@ -288,6 +291,101 @@ fn without_a_superblock_a_volume_that_has_grown_is_found_where_it_lies() {
         expected[20 << 20..][..SIZE].copy_from_slice(&noise(2, SIZE));
         assert!(scene.bytes("out") == expected, "{flags}");
     }
+}
+
+#[test]
+fn a_lost_log_is_made_again_where_the_volume_was_stopped_in_order_and_only_there() {
+    let scene = Scene::new();
+    let volume = stopped(&scene, FLAGS);
+    says(&scene.refused("renew-log disk"), &["its log is there and belongs to it"]);
+    fs::rename(scene.path("disk/log"), scene.path("lost")).unwrap();
+    is_refused_by_others(&scene);
+    says(&scene.refused("serve disk"), &["evenkeel renew-log disk"]);
+    let before = files(&scene);
+    let planned = scene.done("renew-log disk --dry-run").stdout;
+    says(&planned, &["its log would be made again: disk/log, 16 MiB", "next: the same without --dry-run"]);
+    assert!(before == files(&scene));
+    says(&scene.done("renew-log disk").stdout, &["its log is made again", "next: evenkeel serve disk"]);
+    says(&scene.done("check disk").stdout, &[" 0 damaged"]);
+    let mut server = volume.serve("");
+    assert!(contents(&volume.socket()) == noise(1, SIZE));
+    write(&volume.socket(), 0, &noise(2, 8192));
+
+    // What is not in the log any more is nowhere.
+    server.kill();
+    fs::remove_file(scene.path("disk/log")).unwrap();
+    let refused = scene.refused("renew-log disk");
+    says(&refused, &["was not stopped in order", "evenkeel salvage disk OUT"]);
+    assert!(!scene.path("disk/log").exists());
+}
+
+#[test]
+fn a_log_is_made_over_nothing_that_was_not_named() {
+    let scene = Scene::new();
+    let volume = stopped(&scene, FLAGS);
+    fs::write(scene.path("disk/log"), "mine").unwrap();
+    for line in ["renew-log disk", "renew-log disk --destroy home"] {
+        says(&scene.refused(line), &["disk/log: it is there already", "--destroy disk/log"]);
+    }
+    assert_eq!(scene.text("disk/log"), "mine");
+    says(&scene.done("renew-log disk --destroy disk/log").stdout, &["its log is made again"]);
+    let server = volume.serve("");
+    assert!(contents(&volume.socket()) == noise(1, SIZE));
+    says(&scene.refused("renew-log disk"), &["stop that one first"]);
+    server.stop();
+
+    let scene = Scene::new();
+    let _volume = stopped(&scene, MIRROR);
+    says(&scene.refused("renew-log disk"), &["it is a mirror", "evenkeel replace"]);
+}
+
+#[test]
+fn a_mirror_of_which_only_a_member_is_left_that_lacks_writes_is_stale() {
+    let scene = Scene::new();
+    let volume = stopped(&scene, MIRROR);
+    let before = scene.bytes("disk/member-1");
+    let server = volume.serve("");
+    write(&volume.socket(), 0, &noise(2, SIZE / 2));
+    server.stop();
+    fs::write(scene.path("disk/member-1"), before).unwrap();
+    salvage(&scene, 0);
+    fs::remove_file(scene.path("disk/member-0")).unwrap();
+    let found = salvage(&scene, 1);
+    assert_eq!((&found["stale_bytes"], &found["lost_bytes"]), (&SIZE.into(), &0.into()), "{found}");
+    assert_eq!(
+        causes(&found),
+        ["the members that are there lack writes, and the one that holds them is not there"]
+    );
+    assert!(scene.bytes("out") == noise(1, SIZE), "as it was");
+}
+
+#[test]
+fn a_volume_without_its_description_is_told_from_none_and_can_be_described_anew() {
+    let scene = Scene::new();
+    let volume = stopped(&scene, FLAGS);
+    let described = scene.text("disk/volume.toml");
+    fs::remove_file(scene.path("disk/volume.toml")).unwrap();
+    let line = |name: &str| described.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    let (id, atomic) = (line("id = "), line("atomic_max_bytes = "));
+    for line in ["serve disk", "check disk", "salvage disk out", "status disk", "renew-log disk"] {
+        let refused = scene.refused(line);
+        says(&refused, &["volume.toml: it is missing, and home and log are there", "docs/salvage.md", &id]);
+        says(&refused, &["size_bytes = 16777216", &atomic]);
+    }
+    // As the documentation has it.
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/salvage.md")).unwrap();
+    let (_, example) = page.split_once("```toml\n").unwrap();
+    let (example, _) = example.split_once("```").unwrap();
+    let lines = example.lines().map(|line| match line.split_once(" = ") {
+        Some(("id", _)) => id.clone(),
+        Some(("atomic_max_bytes", _)) => atomic.clone(),
+        Some(("size_bytes", _)) => format!("size_bytes = {SIZE}"),
+        _ => line.to_owned(),
+    });
+    fs::write(scene.path("disk/volume.toml"), lines.collect::<Vec<_>>().join("\n")).unwrap();
+    let server = volume.serve("");
+    assert!(contents(&volume.socket()) == noise(1, SIZE));
+    server.stop();
 }
 
 #[test]

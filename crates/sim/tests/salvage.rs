@@ -11,18 +11,20 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use evenkeel_engine::device::{Durability, Extent, FlushScope, Geometry};
+use evenkeel_engine::env::Arena as _;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::layout::{
     HOME_COPIES, LOG_COPIES, Layout, SUMS_PER_TABLE_PAGE, SizesBefore, log_copy_offset,
 };
 use evenkeel_engine::format::record::{RecordKind, Tag, decode};
 use evenkeel_engine::format::superblock::Superblock;
-use evenkeel_engine::salvage::{self, Cause, Condition, Known, List, MemoryArena, Part, Remains};
+use evenkeel_engine::options::CreateOptions;
+use evenkeel_engine::salvage::{self, Cause, Condition, Known, List, MemoryArena, OfHeads, Part, Remains};
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::drive::SimDrive;
-use evenkeel_sim::image::{Image, Payload, SharedImage};
+use evenkeel_sim::image::{Image, SharedImage};
 use evenkeel_sim::random::Random;
-use machine::{Life, Machine, PAGE, Plan, noise};
+use machine::{Life, Machine, PAGE, Plan, noise, overwrite};
 
 /// More than a page of the table speaks of.
 const PAGES: u64 = 1100;
@@ -55,7 +57,7 @@ fn known(plan: &Plan, volume: u64) -> Known {
         sizes_before: SizesBefore::default(),
         separate_log: plan.separate_log,
         is_ring: false,
-        superblock: 0,
+        heads: OfHeads::default(),
     }
 }
 
@@ -204,21 +206,6 @@ fn lived(plan: Plan, seed: u64) -> (Machine, Model) {
     let under_way = model.under_way.clone();
     model.logged.extend(under_way);
     (machine, model)
-}
-
-/// Overwrites bytes of the medium.
-fn overwrite(image: &SharedImage, offset: u64, change: impl FnOnce(&mut [u8]), len: u64) {
-    let mut image = image.borrow_mut();
-    let Geometry { size_bytes, sector_bytes, .. } = image.geometry();
-    let sector = u64::from(sector_bytes);
-    let (first, end) = (offset / sector * sector, (offset + len).next_multiple_of(sector).min(size_bytes));
-    let mut bytes = vec![0; (end - first) as usize];
-    image.read_durable(first, &mut bytes);
-    let within = (len.min(size_bytes - offset)) as usize;
-    change(&mut bytes[(offset - first) as usize..][..within]);
-    let extent = Extent::new(first, bytes.len() as u64);
-    let write = image.begin_write(extent, Payload::Bytes(bytes.into()), Durability::Durable);
-    image.complete_write(write);
 }
 
 fn flip(image: &SharedImage, offset: u64, bit: u8) {
@@ -541,6 +528,74 @@ fn a_page_that_was_zeroed_is_zeros_though_the_root_is_gone_where_its_checksum_st
     let found = salvage(&mut machine, 1, true).unwrap();
     assert!(found.bytes == bytes && found.causes() == BTreeSet::from([Cause::RootDamaged]));
     assert_eq!(found.bytes_of(Condition::Uncertain), PAGES * PAGE);
+}
+
+#[test]
+fn a_home_device_that_is_older_than_its_log_is_named_and_no_record() {
+    let (mut machine, bytes) = closed();
+    let earlier = machine.home.borrow().clone();
+    for round in 0..2 {
+        machine.live_whole(async |life| {
+            let volume = life.open().await.unwrap();
+            for page in 0..30 {
+                volume.write(page * PAGE, &noise(page + round, 4096), Durability::Durable).await.unwrap();
+            }
+            volume.checkpoint().await.unwrap();
+            volume.write(0, &[1; 100], Durability::Durable).await.unwrap();
+        });
+        machine.power_cut();
+    }
+    machine.home = Rc::new(RefCell::new(earlier));
+    let found = salvage(&mut machine, 1, true).unwrap();
+    assert_eq!(found.causes(), BTreeSet::from([Cause::HomeOlder]));
+    assert!(found.bytes == bytes, "the state that it was left in");
+    assert_eq!(found.bytes_of(Condition::Stale), PAGES * PAGE);
+}
+
+#[test]
+fn a_log_without_a_superblock_of_the_volume_is_not_taken_for_one_that_ends_early() {
+    let (mut machine, _) = closed();
+    machine.live_whole(async |life| life.open().await.map(drop)).unwrap();
+    machine.power_cut();
+    let geometry = machine.log.borrow().geometry();
+    machine.log = Image::shared(geometry);
+    let found = salvage(&mut machine, 1, true).unwrap();
+    assert_eq!(found.causes(), BTreeSet::from([Cause::LogUnknown]));
+    // Without any superblock at all it is said what is gone.
+    overwrite(&machine.home, 0, |bytes| bytes.fill(0), 2 * PAGE);
+    let end = machine.plan.layout().home_copy_offset(2);
+    overwrite(&machine.home, end, |bytes| bytes.fill(0), 2 * PAGE);
+    let found = salvage(&mut machine, 1, false).unwrap();
+    assert_eq!(found.causes(), BTreeSet::from([Cause::NoSuperblock, Cause::LogGone]));
+}
+
+#[test]
+fn memory_with_a_write_that_the_log_could_never_take_is_refused_and_named() {
+    let plan = Plan { arena_bytes: 4 << 20, ..Plan::of_pages(PAGES) };
+    let create = CreateOptions { log_bytes: 8 << 20, atomic_max_bytes: 512 << 10, ..plan.create };
+    let (mut large, mut small) = (Machine::new(Plan { create, ..plan }, 1), Machine::new(plan, 1));
+    large.live_whole(async |life| {
+        let volume = life.open().await.unwrap();
+        volume.write(0, &vec![7; 400 << 10], Durability::Buffered).await.unwrap();
+    });
+    large.kill();
+    small.live_whole(async |life| life.open().await.map(drop)).unwrap();
+    small.power_cut();
+    small.arena = large.arena.clone();
+    let found = salvage(&mut small, 1, true).unwrap();
+    assert_eq!(found.causes(), BTreeSet::from([Cause::ArenaRefused]));
+    assert!(found.bytes.iter().all(|&byte| byte == 0));
+}
+
+#[test]
+fn memory_that_another_version_used_is_named() {
+    let (mut machine, _) = closed();
+    let executor = evenkeel_sim::executor::Executor::new(0);
+    let cuts = evenkeel_sim::cuts::Cuts::none(executor.stop());
+    let arena = evenkeel_sim::arena::SimArena::open(machine.arena.clone(), executor.env(), cuts, 0);
+    arena.store(0, b"ek-aren9");
+    let found = salvage(&mut machine, 1, true).unwrap();
+    assert_eq!(found.causes(), BTreeSet::from([Cause::ArenaOfOtherVersion]));
 }
 
 #[test]

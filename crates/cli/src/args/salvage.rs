@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
+use evenkeel_host::volume::member::Place;
+
+use super::volume::place;
 
 /// Copy what can be had of a damaged volume into a file
 ///
@@ -33,6 +36,35 @@ pub(crate) struct SalvageArgs {
     /// What was found, as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Make the lost log of a volume once more
+///
+/// Of a volume that was stopped in order everything is with its pages: its log holds nothing that is needed, and can be
+/// made anew in the same place. Where the volume was not stopped in order, or its log is there, nothing is done. A new
+/// file gets all its room; what exists is not overwritten unless --destroy names it. A power cut or Ctrl-C meanwhile
+/// leaves the volume as it was: run the same again.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  evenkeel renew-log disk --dry-run                 whether it can be, and what would be made
+  evenkeel renew-log disk
+  evenkeel renew-log disk --destroy /dev/sdx        a new drive is where the log was
+  evenkeel salvage disk disk.img                    what can be had where it was not stopped in order
+
+Exit status: 0 the log is there again, 2 wrong usage or a volume whose log cannot be made again, 130 interrupted.")]
+pub(crate) struct RenewLogArgs {
+    /// The volume's folder
+    #[arg(value_name = "VOL")]
+    pub(crate) volume: PathBuf,
+
+    /// Overwrite what is in the place of the log: repeat its name. What it holds is lost
+    #[arg(long, value_name = "PLACE", value_parser = place())]
+    pub(crate) destroy: Vec<Place>,
+
+    /// Say what would be made, and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 const EXAMPLES: &str = "\

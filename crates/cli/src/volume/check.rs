@@ -11,7 +11,7 @@ use evenkeel_measure::report::format;
 use serde_json::json;
 
 use super::check_copies::{Copies, Looked, look};
-use super::{event_loop, quoted, recovered};
+use super::{event_loop, quoted, recovered, with_salvage};
 use crate::args::CheckArgs;
 use crate::failure::Failure;
 use crate::stdout::{say, shown};
@@ -56,7 +56,8 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
             open.close().await?;
         }
         Ok::<_, VolumeError>(Some(Found { looked, recovered, at_rest }))
-    })?;
+    });
+    let found = found.map_err(|error| with_salvage(&args.volume, error))?;
     let Some(found) = found else {
         return Err(Failure::Stopped("interrupted; it was not read to its end".to_owned()));
     };

@@ -1,10 +1,11 @@
-//! `evenkeel create`, `serve`, `status`, `check`, `grow`, `replace`, `salvage` and `arenas`.
+//! `evenkeel create`, `serve`, `status`, `check`, `grow`, `replace`, `salvage`, `renew-log` and `arenas`.
 
 mod arenas;
 mod check;
 mod check_copies;
 mod create;
 mod grow;
+mod renew_log;
 mod replace;
 mod salvage;
 mod salvage_report;
@@ -17,6 +18,7 @@ use std::io;
 use std::path::Path;
 
 use evenkeel_host::event_loop::{Backend, EventLoop};
+use evenkeel_host::volume::description::{Description, LayoutKind};
 use evenkeel_host::volume::member::Place;
 use evenkeel_host::volume::{Recovered, VolumeError};
 use evenkeel_measure::report::format;
@@ -28,6 +30,7 @@ pub(crate) use arenas::run as arenas;
 pub(crate) use check::run as check;
 pub(crate) use create::run as create;
 pub(crate) use grow::run as grow;
+pub(crate) use renew_log::run as renew_log;
 pub(crate) use replace::run as replace;
 pub(crate) use salvage::run as salvage;
 pub(crate) use serve::run as serve;
@@ -51,6 +54,37 @@ impl From<VolumeError> for Failure {
             _ => "",
         };
         Self::Unusable(format!("{error}{next_step}"))
+    }
+}
+
+/// Why a volume cannot be opened, and where it is damaged what to do.
+fn with_salvage(volume: &Path, error: VolumeError) -> Failure {
+    use evenkeel_engine::error::Error::{Damaged, Device, Unusable};
+    let is_damage = match &error {
+        VolumeError::Engine { source: Unusable(_) | Damaged { .. } | Device(_), .. }
+        | VolumeError::Incomplete(_) => true,
+        VolumeError::Path(path) => path.source.kind() == io::ErrorKind::NotFound,
+        _ => false,
+    };
+    let is_log = |path: &Path| {
+        let described = Description::read(volume).is_ok_and(|(described, _)| {
+            described.layout == LayoutKind::Single
+                && described.logs.first().is_some_and(|log| log.place.within(volume).path() == Some(path))
+        });
+        described && path.symlink_metadata().is_err()
+    };
+    let vol = quoted(volume);
+    let renewed = match &error {
+        VolumeError::Path(path) if is_damage && is_log(&path.path) => {
+            format!("; where it was stopped in order, make its log again: evenkeel renew-log {vol}")
+        }
+        _ => String::new(),
+    };
+    match Failure::from(error) {
+        Failure::Unusable(line) if is_damage => Failure::Unusable(format!(
+            "{line}{renewed}; copy what can be had of it: evenkeel salvage {vol} OUT"
+        )),
+        failure => failure,
     }
 }
 

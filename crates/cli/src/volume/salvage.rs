@@ -55,10 +55,9 @@ pub(crate) fn run(args: &SalvageArgs) -> Result<(), Failure> {
     let Some(report) = report else {
         return Err(Failure::Stopped(match (out, copied_bytes.get()) {
             (Some(out), Some(bytes)) => format!(
-                "interrupted; {} holds the first {} bytes of the volume and nothing else: remove it, or run this again \
-                 with --destroy {}",
+                "interrupted; in {} {}: remove it, or run this again with --destroy {}",
                 out.display(),
-                format::count(bytes),
+                first(bytes),
                 quoted(out)
             ),
             _ => "interrupted; nothing was written".to_owned(),
@@ -178,7 +177,7 @@ impl Out {
             let len: usize = run.iter().map(|part| part.len()).sum();
             if !is_hole(&run[0]) {
                 let written = self.file.write_all_at(&bytes[at..at + len], offset + at as u64);
-                written.map_err(|error| self.failed(&error, offset))?;
+                written.map_err(|error| self.failed(&error, &first(offset)))?;
             }
             at += len;
         }
@@ -187,17 +186,24 @@ impl Out {
 
     /// Makes it durable.
     fn settle(&self) -> Result<(), Failure> {
-        self.file.sync_all().map_err(|error| self.failed(&error, 0))
+        let what = "any part of the volume may be missing there";
+        self.file.sync_all().map_err(|error| self.failed(&error, what))
     }
 
-    fn failed(&self, error: &io::Error, offset: u64) -> Failure {
+    fn failed(&self, error: &io::Error, what_is_there: &str) -> Failure {
         Failure::about(
             &self.path,
-            format!(
-                "cannot write: {error}; it holds the first {} bytes of the volume: remove it, make room, and run this \
-                 again",
-                format::count(offset)
-            ),
+            format!("cannot write: {error}; {what_is_there}: remove it, make room, and run this again"),
         )
+    }
+}
+
+/// What is there where so many bytes of the volume are.
+fn first(bytes: u64) -> String {
+    match bytes {
+        0 => "nothing of the volume is there yet".to_owned(),
+        bytes => {
+            format!("the first {} bytes of the volume are there, and nothing else", format::count(bytes))
+        }
     }
 }

@@ -15,7 +15,7 @@ use evenkeel_host::volume::description::{Description, LayoutKind};
 use evenkeel_host::volume::{NBD_SOCKET, RunOptions, VolumeError};
 use evenkeel_measure::report::format;
 
-use super::{event_loop, recovered};
+use super::{event_loop, recovered, with_salvage};
 use crate::args::{BackendArg, JournalingArg, MirrorArgs, NbdArg, PolicyArg, ServeArgs};
 use crate::failure::Failure;
 use crate::logging;
@@ -120,7 +120,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         Err(VolumeError::Engine { folder, source: evenkeel_engine::error::Error::Latched(reason) }) => {
             Err(Failure::No(format!("{}: it failed while it was served: {reason}", folder.display())))
         }
-        Err(error) => Err(error.into()),
+        Err(error) => Err(with_salvage(&args.volume, error)),
     }
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use evenkeel_host::service::events::state::{Reason, StateStatus};
 use evenkeel_host::service::status::Status;
 use evenkeel_host::volume::description::Description;
-use evenkeel_host::volume::has_waiting_writes;
+use evenkeel_host::volume::{has_waiting_writes, is_in_use};
 use evenkeel_measure::report::format;
 
 use super::quoted;
@@ -27,6 +27,12 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
                 false => "",
             };
             let shown = args.volume.display();
+            if is_in_use(&args.volume) {
+                return Err(Failure::No(format!(
+                    "{shown}: it is in use, and nothing tells its state: its server is starting, or was started with \
+                     --salvage and said then what is damaged; or `check` or another command has it"
+                )));
+            }
             return Err(Failure::No(format!(
                 "{shown}: it is not being served{waiting}; start it with `evenkeel serve {}`",
                 quoted(&args.volume)

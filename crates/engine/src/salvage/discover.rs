@@ -5,6 +5,7 @@
 //! 2. Nothing is allocated by a number that a superblock says before the drive is known to be as large.
 
 use super::copies::Copies;
+use super::mirror::OfHeads;
 use super::named::Cause;
 use super::records::{self, Taken};
 use crate::device::{Device, DeviceState};
@@ -37,8 +38,8 @@ pub struct Known {
     pub separate_log: bool,
     /// Whether the home device is a ring, whose superblocks are on the log devices alone.
     pub is_ring: bool,
-    /// The newest superblock that others know of, by its generation; 0 where they know of none.
-    pub superblock: u64,
+    /// What the members of a ring know of it.
+    pub heads: OfHeads,
 }
 
 impl Known {
@@ -73,6 +74,8 @@ pub(super) struct Evidence {
     base: u64,
     /// The newest record that any of them knows to be acknowledged.
     pub(super) acknowledged: u64,
+    /// Whether the home device says of itself that it is older than the log, which is written after it.
+    pub(super) is_home_older: bool,
     /// Why all of the volume may be older than it was, or nothing vouches for it.
     pub(super) causes: Vec<Cause>,
 }
@@ -95,7 +98,7 @@ pub(super) struct FoundRoot {
 }
 
 impl FoundRoot {
-    fn is_whole(&self) -> bool {
+    pub(super) fn is_whole(&self) -> bool {
         self.is_vouched.iter().all(|&is| is)
     }
 
@@ -140,23 +143,25 @@ pub(super) async fn evidence<D: Device>(
     if candidates.is_empty() {
         causes.push(Cause::NoSuperblock);
     }
-    if newest < known.superblock {
-        causes.push(Cause::LogOlder);
+    match log {
+        None if candidates.is_empty() => causes.push(Cause::LogGone),
+        _ if !candidates.is_empty() && newest < known.heads.superblock => causes.push(Cause::LogOlder),
+        _ => {}
     }
     let is_closed = candidates.first().is_some_and(|newest| newest.is_closed);
-    if known.separate_log && !is_closed {
-        let (at_home, at_log) = (newest_of(&on_home).unwrap_or(0), newest_of(&on_log));
+    let (at_home, at_log) = (newest_of(&on_home), newest_of(&on_log));
+    if known.separate_log && !is_closed && !candidates.is_empty() {
         match (log, at_log) {
             (None, _) => causes.push(Cause::LogLost),
+            (Some(_), None) => causes.push(Cause::LogUnknown),
             // A log that lags by one was cut between the two drives.
-            (Some(_), at_log) if at_log.is_none_or(|at_log| at_log + 1 < at_home) => {
-                causes.push(Cause::LogOlder);
-            }
+            (Some(_), Some(at_log)) if at_log + 1 < at_home.unwrap_or(0) => causes.push(Cause::LogOlder),
             _ => {}
         }
     }
+    let is_home_older = known.separate_log && at_home.is_some() && at_home < at_log;
     let acknowledged = candidates.iter().map(|it| it.acknowledged).max().unwrap_or(0);
-    Evidence { candidates, base: newest_of(&on_home).unwrap_or(newest), acknowledged, causes }
+    Evidence { candidates, base: at_home.unwrap_or(newest), acknowledged, is_home_older, causes }
 }
 
 /// The state to take, and what the log adds to it: the newest whose root is whole and from which the log leads to the
@@ -327,4 +332,38 @@ async fn without_superblock<D: Device>(home: &Copies<D>, known: &Known) -> Resul
     };
     let root = find_root(home, &layout, &superblock).await;
     Ok(State { superblock, layout, root })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_description_says_is_where_a_volume_lies_that_has_grown_or_not() {
+        for separate_log in [true, false] {
+            let log_bytes = 64 * PAGE_BYTES;
+            let size = |pages| Size { pages, home_bytes: (pages + 2_000) * PAGE_BYTES };
+            for sizes in
+                [vec![size(100)], vec![size(100), size(600)], vec![size(100), size(600), size(600_000)]]
+            {
+                let (now, before) = sizes.split_last().unwrap();
+                let sizes_before = SizesBefore::of(before).unwrap();
+                let layout = Layout::of(*now, &sizes_before, log_bytes, separate_log).unwrap();
+                let known = Known {
+                    volume: 1,
+                    size_bytes: now.pages * PAGE_BYTES,
+                    atomic_max_bytes: PAGE_BYTES,
+                    log_bytes: Some(log_bytes),
+                    sizes_before,
+                    separate_log,
+                    is_ring: false,
+                    heads: OfHeads::default(),
+                };
+                assert_eq!(known.layout_on(now.home_bytes), Some(layout.clone()));
+                // Of a drive that was cut short it is known where all of it was.
+                let cut_short = known.layout_on(10 * PAGE_BYTES).unwrap();
+                assert_eq!((cut_short.roots, cut_short.segments), (layout.roots, layout.segments));
+            }
+        }
+    }
 }

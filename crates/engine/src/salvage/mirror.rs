@@ -15,6 +15,15 @@ use crate::format::{PAGE, PAGE_BYTES};
 use crate::logs::loss_count;
 use crate::ring::{LogNeeds, log_needs};
 
+/// What the heads of the members that are there know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OfHeads {
+    /// The newest superblock, by its generation; 0 where they know of none.
+    pub superblock: u64,
+    /// How far the one came that came furthest; `None` where one of them has no head that can be read.
+    pub mark: Option<Mark>,
+}
+
 /// What a member says of itself.
 struct Member<D> {
     place: usize,
@@ -23,15 +32,14 @@ struct Member<D> {
 }
 
 /// What there is of the mirror of this number, of which these members and log devices are there. `region_bytes` are those
-/// of the log on each member, where it has no devices. Answers with it the newest superblock that the members know of, by
-/// its generation.
+/// of the log on each member, where it has no devices. Answers with it what the heads of the members know.
 pub async fn of_mirror<D: Device + Clone>(
     volume: u64,
     members: &[Option<D>],
     logs: &[Option<D>],
     region_bytes: u64,
     arena: Option<MemoryArena>,
-) -> (Remains<D>, u64) {
+) -> (Remains<D>, OfHeads) {
     let mut found = Vec::new();
     for (place, device) in members.iter().enumerate() {
         let Some(device) = device.clone() else { continue };
@@ -41,7 +49,13 @@ pub async fn of_mirror<D: Device + Clone>(
         }
     }
     let heads = || found.iter().filter_map(|member| member.head);
-    let superblock = heads().map(|head| head.superblock).max().unwrap_or(0);
+    let of_heads = OfHeads {
+        superblock: heads().map(|head| head.superblock).max().unwrap_or(0),
+        mark: match found.iter().all(|member| member.head.is_some()) {
+            true => heads().map(|head| head.mark).max(),
+            false => None,
+        },
+    };
     let noted = heads().map(|head| head.log_losses).max().unwrap_or(0);
     let mut causes = Vec::new();
     let log = match logs.is_empty() {
@@ -58,7 +72,7 @@ pub async fn of_mirror<D: Device + Clone>(
     let offset = ring_head::DATA_OFFSET + region_bytes;
     let part = |member: Member<D>| Part { device: member.device, offset, place: member.place };
     let home = found.into_iter().map(part).collect();
-    (Remains { home, log, is_log_in_parts: logs.is_empty(), arena, causes }, superblock)
+    (Remains { home, log, is_log_in_parts: logs.is_empty(), arena, causes }, of_heads)
 }
 
 /// The newest head of this volume, and whether the drive is another one's.

@@ -34,13 +34,14 @@ use std::rc::Rc;
 pub use arena::MemoryArena;
 pub use copies::{Copies, Part};
 pub use discover::Known;
-pub use mirror::of_mirror;
+pub use mirror::{OfHeads, of_mirror};
 pub use named::{Cause, Condition, List, Named, RANGES_MAX};
 
-use crate::buffer::Holdings;
-use crate::device::{Device, Extent};
+use crate::buffer::{Holdings, is_of_other_version};
+use crate::device::{Device, DeviceState, Extent};
 use crate::env::Env;
 use crate::error::Error;
+use crate::format::ring_head::Mark;
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::log::Position;
 use crate::options::OpenOptions;
@@ -103,11 +104,23 @@ pub async fn open<E: Env, D: Device>(
         false => Some(home.clone()),
     };
     let mut evidence = discover::evidence(&home, log.as_ref(), known).await;
-    let (mut state, taken) = discover::discover(&home, log.as_ref(), known, &evidence).await?;
+    let (mut state, mut taken) = discover::discover(&home, log.as_ref(), known, &evidence).await?;
+    let is_home_older = evidence.is_home_older && state.root.is_whole() && taken.damaged.is_some();
     let all_causes = &mut evidence.causes;
     all_causes.extend(causes);
     let superblock = state.superblock;
+    let is_stale = known.is_ring && !all_causes.contains(&Cause::NoSuperblock) && {
+        let DeviceState([_, epoch, through, _]) = superblock.home_state;
+        known.heads.mark.is_some_and(|mark| mark < Mark { epoch, through })
+    };
+    if is_stale {
+        all_causes.push(Cause::MembersStale);
+        // What it changed belongs over newer pages.
+        taken = Taken::nothing(&superblock);
+    }
     match taken.damaged {
+        // What it was to begin with is there no more: newer records are.
+        Some(_) if is_home_older => all_causes.push(Cause::HomeOlder),
         Some(record) => all_causes.push(Cause::RecordDamaged(record)),
         // Something knows of a newer record than any that is there.
         None if taken.next.sequence <= evidence.acknowledged && all_causes.is_empty() => {
@@ -118,6 +131,9 @@ pub async fn open<E: Env, D: Device>(
     let mut doubts = Doubts::default();
     table::fill_root(&home, &state.layout, &mut state.root, &mut doubts).await;
 
+    if arena.as_ref().is_some_and(is_of_other_version) {
+        all_causes.push(Cause::ArenaOfOtherVersion);
+    }
     // Writes in memory belong over the newest state, and no other.
     let is_ours = |arena: &MemoryArena| {
         Holdings::of(arena).is_some_and(|found| found.writes > 0 && found.volume == known.volume)
@@ -149,7 +165,8 @@ pub async fn open<E: Env, D: Device>(
     for page in interrupted.into_iter().filter(|&page| page < superblock.pages) {
         named.add(records::bytes_of(page), Condition::Uncertain, Cause::WriteInterrupted);
     }
-    table::vouch(volume.home(), &state.root, &doubts, &mut named, &progress).await;
+    let is_all_named = is_stale || all_causes.contains(&Cause::NoSuperblock);
+    table::vouch(volume.home(), &state.root, is_all_named, &doubts, &mut named, &progress).await;
     let counters = volume.counters();
     Ok(Salvaged {
         volume,

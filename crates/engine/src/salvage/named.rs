@@ -47,14 +47,22 @@ pub enum Cause {
     RecordDamaged(u64),
     /// The log is gone, and the volume was not stopped in order.
     LogLost,
+    /// The log is gone, and every superblock with it: nothing says whether the volume was stopped in order.
+    LogGone,
+    /// The log device is there, and holds no superblock of this volume: what it lost is not known.
+    LogUnknown,
     /// The log is older than the home device.
     LogOlder,
     /// The home device is older than its log, or the newest state of it cannot be read.
     HomeOlder,
+    /// The members that are there lack writes that another one holds.
+    MembersStale,
     /// A member or log device is not there, or not readable, that may alone hold what was written last.
     MemberMissing,
     /// Writes that were acknowledged and kept in memory do not fit to what the drives hold.
     ArenaRefused,
+    /// Another version of this program used the memory: whether acknowledged writes wait in it is not known.
+    ArenaOfOtherVersion,
     /// A large write was interrupted here.
     WriteInterrupted,
     /// No superblock can be read: what the description says was taken for it.
@@ -77,10 +85,18 @@ impl fmt::Display for Cause {
                 );
             }
             Self::LogLost => "the log is gone, and the volume was not stopped in order",
+            Self::LogGone => "the log is gone, and with it what says whether the volume was stopped in order",
+            Self::LogUnknown => "the log holds no superblock of this volume; what it lost is not known",
             Self::LogOlder => "the log is older than the pages",
             Self::HomeOlder => "the pages are older than the log, or their newest state cannot be read",
+            Self::MembersStale => {
+                "the members that are there lack writes, and the one that holds them is not there"
+            }
             Self::MemberMissing => "a member or log device that may alone hold the last writes is not there",
             Self::ArenaRefused => "writes that were kept in memory do not fit to what the drives hold",
+            Self::ArenaOfOtherVersion => {
+                "the memory was used by another version, and may hold newer writes: open the volume with that one"
+            }
             Self::WriteInterrupted => "a large write was interrupted here; it may be old or new",
             Self::NoSuperblock => "no superblock can be read",
             Self::LogUnsound => "the log holds what no volume of this size writes",

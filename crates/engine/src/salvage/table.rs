@@ -43,10 +43,12 @@ pub(super) async fn fill_root<D: Device>(
     }
 }
 
-/// Looks at every page of the table, has those that nothing vouches for made anew, and names them.
+/// Looks at every page of the table, has those that nothing vouches for made anew, and names them. A root
+/// that nothing vouches for is no cause of its own where it `is_all_named`: there is no superblock, or only an older root.
 pub(super) async fn vouch<D: Device>(
     home: &Home<Copies<D>>,
     root: &FoundRoot,
+    is_all_named: bool,
     doubts: &Doubts,
     list: &mut List,
     progress: &impl Fn(u64, u64),
@@ -70,7 +72,7 @@ pub(super) async fn vouch<D: Device>(
         let is_made = (is_damaged || is_doubtful) && make_anew(home, number, in_memory).await;
         let cause = match () {
             () if is_damaged || is_made => Cause::TableDamaged,
-            () if !root.vouches_for(number) => Cause::RootDamaged,
+            () if !root.vouches_for(number) && !is_all_named => Cause::RootDamaged,
             () => continue,
         };
         list.add(bytes_for(&layout, number), Condition::Uncertain, cause);

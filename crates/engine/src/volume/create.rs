@@ -98,7 +98,11 @@ pub async fn create<H: Device, L: Device>(
     Ok(())
 }
 
-async fn write_zeros<D: Device>(device: &D, zone: Extent, zeros: &[u8]) -> Result<(), DeviceError> {
+pub(super) async fn write_zeros<D: Device>(
+    device: &D,
+    zone: Extent,
+    zeros: &[u8],
+) -> Result<(), DeviceError> {
     let mut offset = zone.offset;
     while offset < zone.end() {
         let piece = (zone.end() - offset).min(zeros.len() as u64) as usize;

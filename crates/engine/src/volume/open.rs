@@ -30,6 +30,7 @@ use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::format::PAGE_BYTES;
 use crate::format::record::RecordKind;
+use crate::format::superblock::Superblock;
 use crate::format::unit::UnitExtent;
 use crate::home::Home;
 use crate::log::Log;
@@ -71,15 +72,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             .filter(|layout| layout.home_bytes <= home.geometry().size_bytes)
             .filter(|layout| !separate_log || layout.log.end() <= log.geometry().size_bytes)
             .ok_or_else(|| Error::Unusable("the devices are smaller than the volume on them".to_owned()))?;
-        let sector_bytes = log.geometry().sector_bytes;
-        if sector_bytes > superblock.log_sector_bytes && !is_planted(Bug::SmallerSectorsKept) {
-            return Err(Error::Unusable(format!(
-                "its log was made for sectors of {} bytes, and this drive writes {sector_bytes} at once, so that a power \
-                 cut could take what was acknowledged before: move the log to a drive with sectors of {} bytes or less, \
-                 or make a volume for this one and copy the contents",
-                superblock.log_sector_bytes, superblock.log_sector_bytes
-            )));
-        }
+        check_log_sectors(&superblock, log.geometry().sector_bytes)?;
         let mut root = read_root(&*home, &layout, &superblock).await?;
         let root_sums = root.root_sums();
 
@@ -251,6 +244,19 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         inner.home.device.rely_on(Rc::downgrade(&judge));
         Ok(Self(inner))
     }
+}
+
+/// That the log may lie on a drive that writes so many bytes at once.
+pub(super) fn check_log_sectors(superblock: &Superblock, sector_bytes: u32) -> Result<(), Error> {
+    if sector_bytes <= superblock.log_sector_bytes || is_planted(Bug::SmallerSectorsKept) {
+        return Ok(());
+    }
+    Err(Error::Unusable(format!(
+        "its log was made for sectors of {} bytes, and this drive writes {sector_bytes} at once, so that a power cut could \
+         take what was acknowledged before: move the log to a drive with sectors of {} bytes or less, or make a volume for \
+         this one and copy the contents",
+        superblock.log_sector_bytes, superblock.log_sector_bytes
+    )))
 }
 
 /// Bytes of the log from the first record to the end, with what is skipped between them.

@@ -50,8 +50,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
     ///
     /// # Errors
     ///
-    /// [`Error::ForeignWrites`] where the arena is not its; [`Error::Unusable`] for a log that no volume of this size
-    /// writes; those of the devices.
+    /// [`Error::ForeignWrites`] where the arena is not its; [`Error::Unusable`] for a log or an arena that no volume of this
+    /// size writes; those of the devices.
     pub(crate) async fn open_read_only(
         env: E,
         arena: A,
@@ -84,7 +84,14 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             let next = durable.partition_point(|range| range.start <= unit);
             next > 0 && durable[next - 1].contains(&unit)
         };
-        let is_sound = |extents: &[_]| is_of_volume(extents, superblock.pages * PAGE_BYTES);
+        let is_beyond_log = Cell::new(false);
+        let is_sound = |extents: &[_]| {
+            let is_ours = is_of_volume(extents, superblock.pages * PAGE_BYTES);
+            let fits = |limits: Limits| limits.pages_of_unit(extents, superblock.atomic_max_bytes).is_some();
+            is_beyond_log
+                .set(is_beyond_log.get() || (is_ours && !fits(limits(true)) && !fits(limits(false))));
+            is_ours && !is_beyond_log.get()
+        };
         let epoch = superblock.epoch;
         let (volume, log_end) = (superblock.volume, next.sequence - 1);
         let opening = Opening { volume, epoch, next_epoch: epoch + 1, log_end };
@@ -93,6 +100,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             writes: found.writes,
             is_later: found.volume == superblock.volume,
         })?;
+        if is_beyond_log.get() {
+            return Err(Error::Unusable("the arena holds a write that the log could never take".to_owned()));
+        }
         add(&counters.replayed_units, replayed);
         buffer.leave_to_log(&durable);
 

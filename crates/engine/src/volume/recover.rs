@@ -354,7 +354,7 @@ async fn replay_page<H: Device>(
                 match page_sum(image) == announced.sum {
                     true => home.recover(page, image, false, logged_sum),
                     false if doubts.is_some() => {
-                        before.iter().for_each(|change| apply(home, records, change))
+                        before.iter().for_each(|change| apply(home, records, change));
                     }
                     false => return Err(Error::Damaged { page }),
                 }

@@ -187,7 +187,7 @@ pub(super) async fn write_generation<H: Device, L: Device>(
 }
 
 /// The newest that the log device holds, or any of its copies.
-async fn read_log<L: Device>(log: &L) -> Result<Option<Superblock>, Error> {
+pub(super) async fn read_log<L: Device>(log: &L) -> Result<Option<Superblock>, Error> {
     let mut best = None;
     for offset in (0..LOG_COPIES).map(log_copy_offset) {
         for copy in (0..log.copies()).filter(|&copy| log.has_copy(copy)) {
@@ -203,7 +203,7 @@ async fn read_log<L: Device>(log: &L) -> Result<Option<Superblock>, Error> {
 /// The newest that the home device holds: at its beginning, at its end, and where the end was before the device became
 /// larger. What stands at an end counts only if it was written there, and with this volume: it may be what is left of
 /// another one, in room that was added.
-async fn read_home<H: Device>(home: &H, home_bytes: u64) -> Result<Option<Superblock>, Error> {
+pub(super) async fn read_home<H: Device>(home: &H, home_bytes: u64) -> Result<Option<Superblock>, Error> {
     let mut best = None;
     for copy in 0..HOME_COPIES / 2 {
         let page = read_page(home, home_copy_offset(home_bytes, copy)).await;

@@ -93,6 +93,7 @@ impl From<VolumeError> for Error {
                 Self::Unusable { why: error.to_string() }
             }
             VolumeError::Refused(why) => Self::Refused(why),
+            VolumeError::Incomplete(why) => Self::Unusable { why },
             VolumeError::Engine { folder, source: source @ EngineError::Unusable(_) } => {
                 Self::Unusable { why: format!("{}: {source}", folder.display()) }
             }

@@ -83,6 +83,13 @@ impl Described {
     }
 }
 
+/// Whether a process has the volume in `folder` open, be it to serve it or for anything else.
+pub fn is_in_use(folder: &Path) -> bool {
+    let Ok((_, file)) = Description::read(folder) else { return false };
+    let shared = rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared);
+    matches!(shared, Err(rustix::io::Errno::WOULDBLOCK))
+}
+
 /// Whether that is the description that is there now.
 fn is_current(folder: &Path, file: &File) -> bool {
     let inode = |found: &Metadata| (found.dev(), found.ino());

@@ -17,6 +17,7 @@ use evenkeel_engine::format::PAGE_BYTES;
 use evenkeel_engine::format::layout::{Layout, Size, SizesBefore, log_bytes_with_superblocks};
 use evenkeel_engine::format::log_head::{self, LOGS_MAX};
 use evenkeel_engine::format::ring_head::{self, MEMBERS_MAX};
+use evenkeel_engine::format::superblock::Superblock;
 use evenkeel_engine::volume::ATOMIC_MAX_BYTES;
 use rustix::fs::{FlockOperation, OFlags};
 use serde::{Deserialize, Serialize};
@@ -401,9 +402,10 @@ impl Description {
     pub fn read(folder: &Path) -> Result<(Self, File), VolumeError> {
         let path = folder.join(FILE_NAME);
         let failed = |error: io::Error| match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-                VolumeError::NotAVolume(folder.to_owned())
-            }
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => match members_in(folder) {
+                Some(found) => VolumeError::description(&path, &undescribed(folder, &found)),
+                None => VolumeError::NotAVolume(folder.to_owned()),
+            },
             _ => PathError::new(&path, "cannot read", error).into(),
         };
         let check = |found: &Metadata| match odd_kind(found) {
@@ -427,6 +429,51 @@ impl Description {
             .map_err(|error| VolumeError::description(&path, &in_one_line(&error, &text)))?;
         Ok((description, file))
     }
+}
+
+/// What looks like members of a volume there, by their usual names, if anything does.
+fn members_in(folder: &Path) -> Option<Vec<String>> {
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .ok()?
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| {
+            let is_numbered =
+                |kind: &str| name.strip_prefix(kind).is_some_and(|number| number.parse::<u8>().is_ok());
+            name == "home" || name == "log" || is_numbered("member-") || is_numbered("log-")
+        })
+        .collect();
+    names.sort_unstable();
+    Some(names).filter(|names| !names.is_empty())
+}
+
+/// That the description is missing, and what it has to say, as far as the members know.
+fn undescribed(folder: &Path, found: &[String]) -> String {
+    let known = found.iter().find_map(|name| superblock_of(&folder.join(name)));
+    let says = known.map_or(String::new(), |it| {
+        format!(
+            ", with id = \"{}\", size_bytes = {}, atomic_max_bytes = {}",
+            VolumeId(it.volume),
+            it.pages.saturating_mul(PAGE_BYTES),
+            it.atomic_max_bytes
+        )
+    });
+    format!(
+        "it is missing, and {} there: put it back from a backup, or write it anew as docs/salvage.md shows{says}",
+        match found {
+            [one] => format!("{one} is"),
+            [others @ .., last] => format!("{} and {last} are", others.join(", ")),
+            [] => unreachable!("something was found"),
+        }
+    )
+}
+
+/// A superblock at the beginning of a file, behind a head or without one.
+fn superblock_of(path: &Path) -> Option<Superblock> {
+    let mut bytes = Vec::new();
+    let is_file = path.symlink_metadata().is_ok_and(|found| found.is_file());
+    let file = is_file.then(|| File::open(path).ok()).flatten()?;
+    file.take(4 * PAGE_BYTES).read_to_end(&mut bytes).ok()?;
+    bytes.chunks_exact(PAGE_BYTES as usize).find_map(Superblock::decode)
 }
 
 /// What is wrong with `text`, and in which line, without a drawing of it.

@@ -30,6 +30,7 @@ mod label;
 pub mod member;
 pub mod mirror;
 mod plan;
+pub mod renew_log;
 pub mod replace;
 pub mod salvage;
 
@@ -54,6 +55,7 @@ use crate::stack::space_bytes;
 
 use arenas::Arenas;
 use described::Described;
+pub use described::is_in_use;
 use description::{Description, LayoutKind};
 use devices::{HomeDevice, LogDevice};
 use fencing::Opening;
@@ -115,6 +117,9 @@ pub enum VolumeError {
     /// It cannot be made as asked.
     #[error("{0}")]
     Refused(String),
+    /// It cannot be opened, since members are lost.
+    #[error("{0}")]
+    Incomplete(String),
     /// Its server was told to do something, and whether it did is not known.
     #[error("{}: its server does not answer ({source}); look at `evenkeel status` whether it did what was asked, and ask again if not", folder.display())]
     Unanswered {
@@ -462,10 +467,10 @@ impl OpenVolume {
 fn opening_error(folder: &Path, below: &Below, source: Error) -> VolumeError {
     match (below, below.lost()) {
         (Below::Single(..), Some(lost)) => {
-            VolumeError::Refused(format!("{}: cannot be opened: {lost}", folder.display()))
+            VolumeError::Incomplete(format!("{}: cannot be opened: {lost}", folder.display()))
         }
         (Below::Mirror(_), Some(missing)) => {
-            VolumeError::Refused(format!("{}: {source}{missing}", folder.display()))
+            VolumeError::Incomplete(format!("{}: {source}{missing}", folder.display()))
         }
         (_, None) => VolumeError::Engine { folder: folder.to_owned(), source },
     }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use evenkeel_engine::either::Either;
 use evenkeel_engine::options::OpenOptions;
-use evenkeel_engine::salvage::{self, Known, MemoryArena, Part, Remains, Salvaged};
+use evenkeel_engine::salvage::{self, Known, MemoryArena, OfHeads, Part, Remains, Salvaged};
 
 use super::arenas::Arenas;
 use super::description::{Description, LayoutKind, Member};
@@ -59,7 +59,7 @@ impl OpenSalvage {
         let logs = open_all(event_loop, &folder, &description.logs, &mut missing).await?;
         let arena = Arenas::of(&folder, &description).look().map(|seen| MemoryArena::copy_of(&seen));
         let is_ring = description.layout == LayoutKind::Mirror;
-        let (remains, superblock) = match is_ring {
+        let (remains, heads) = match is_ring {
             true => {
                 let (volume, region_bytes) = (description.id.0, description.region_bytes());
                 salvage::of_mirror(volume, &members, &logs, region_bytes, arena).await
@@ -70,7 +70,7 @@ impl OpenSalvage {
                 };
                 let home = members.iter().enumerate().filter_map(part).collect();
                 let log = logs.iter().enumerate().filter_map(part).collect();
-                (Remains { home, log, is_log_in_parts: false, arena, causes: Vec::new() }, 0)
+                (Remains { home, log, is_log_in_parts: false, arena, causes: Vec::new() }, OfHeads::default())
             }
         };
         if remains.home.is_empty() {
@@ -80,14 +80,14 @@ impl OpenSalvage {
                 folder.display()
             )));
         }
-        let known = known(&description, superblock);
+        let known = known(&description, heads);
         let opened = salvage::open(event_loop.clone(), remains, &known, options, progress).await;
         let salvaged = opened.map_err(|source| VolumeError::Engine { folder, source })?;
         Ok(Self { salvaged, missing, _locked: locked })
     }
 }
 
-fn known(description: &Description, superblock: u64) -> Known {
+fn known(description: &Description, heads: OfHeads) -> Known {
     let is_ring = description.layout == LayoutKind::Mirror;
     Known {
         volume: description.id.0,
@@ -97,7 +97,7 @@ fn known(description: &Description, superblock: u64) -> Known {
         sizes_before: description.sizes_before,
         separate_log: is_ring || !description.logs.is_empty(),
         is_ring,
-        superblock,
+        heads,
     }
 }
 

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use evenkeel_engine::device::{Durability, Geometry};
+use evenkeel_engine::device::{Durability, Extent, Geometry};
 use evenkeel_engine::env::Arena;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::layout::Layout;
@@ -14,7 +14,7 @@ use evenkeel_sim::arena::{ArenaBytes, SimArena};
 use evenkeel_sim::cuts::{CutKind, CutPlan, Cuts};
 use evenkeel_sim::drive::{DriveOptions, SimDrive};
 use evenkeel_sim::executor::{Executor, Halt, SimEnv};
-use evenkeel_sim::image::{Image, SharedImage};
+use evenkeel_sim::image::{Image, Payload, SharedImage};
 use evenkeel_sim::random::Random;
 
 pub const PAGE: u64 = 4096;
@@ -225,6 +225,21 @@ pub fn filled(plan: Plan, seed: u64) -> (Machine, Vec<u8>) {
     });
     machine.power_cut();
     (machine, bytes)
+}
+
+/// Overwrites bytes of the medium.
+pub fn overwrite(image: &SharedImage, offset: u64, change: impl FnOnce(&mut [u8]), len: u64) {
+    let mut image = image.borrow_mut();
+    let Geometry { size_bytes, sector_bytes, .. } = image.geometry();
+    let sector = u64::from(sector_bytes);
+    let (first, end) = (offset / sector * sector, (offset + len).next_multiple_of(sector).min(size_bytes));
+    let mut bytes = vec![0; (end - first) as usize];
+    image.read_durable(first, &mut bytes);
+    let within = (len.min(size_bytes - offset)) as usize;
+    change(&mut bytes[(offset - first) as usize..][..within]);
+    let extent = Extent::new(first, bytes.len() as u64);
+    let write = image.begin_write(extent, Payload::Bytes(bytes.into()), Durability::Durable);
+    image.complete_write(write);
 }
 
 /// Puts `part` at `offset`.

@@ -1,0 +1,52 @@
+//! `evenkeel renew-log`.
+
+use evenkeel_host::event_loop::{Backend, race};
+use evenkeel_host::size_text::size;
+use evenkeel_host::stop_signals::STOP_SIGNALS;
+use evenkeel_host::volume::LockedVolume;
+
+use super::{event_loop, quoted, with_salvage};
+use crate::args::RenewLogArgs;
+use crate::failure::Failure;
+use crate::stdout::{say, shown};
+
+/// Makes the lost log of a volume once more, or says what that would take.
+pub(crate) fn run(args: &RenewLogArgs) -> Result<(), Failure> {
+    let locked = LockedVolume::lock(&args.volume)?;
+    let event_loop = event_loop(Backend::Auto)?;
+    let handle = event_loop.handle();
+    let signals = handle
+        .signals(&STOP_SIGNALS)
+        .map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))?;
+    let work = async {
+        Some(match args.dry_run {
+            true => locked.plan_log_renewal(&handle, &args.destroy).await,
+            false => locked.renew_log(&handle, &args.destroy).await,
+        })
+    };
+    let renewed = event_loop.block_on(race(work, async {
+        let _came = signals.next().await;
+        None
+    }));
+    let Some(renewed) = renewed else {
+        return Err(match args.destroy.is_empty() || args.dry_run {
+            true => Failure::Interrupted,
+            false => Failure::Stopped(format!(
+                "interrupted; what was in the place of the log may be lost: run this again: evenkeel renew-log {} --destroy {}",
+                quoted(&args.volume),
+                args.destroy[0].quoted()
+            )),
+        });
+    };
+    let renewed = renewed.map_err(|error| with_salvage(&args.volume, error))?;
+    let (volume, place, bytes) = (shown(args.volume.display()), shown(&renewed.place), size(renewed.bytes));
+    let (would, over) = (
+        if args.dry_run { "would be made again" } else { "is made again" },
+        if renewed.overwrites { ", over what is there" } else { "" },
+    );
+    let next = match args.dry_run {
+        true => "the same without --dry-run".to_owned(),
+        false => format!("evenkeel serve {}", quoted(&args.volume)),
+    };
+    say(&format!("{volume}: its log {would}: {place}, {bytes}{over}\nnext: {next}\n"))
+}

@@ -1,0 +1,175 @@
+//! Making the log of a volume once more, that was stopped in order and lost it.
+//!
+//! 1. What can refuse is asked first: the home member, whether everything is home; what waits in memory; what is in the
+//!    place of the log. Nothing is written until all of them agree.
+//! 2. What exists is overwritten only where it was named for that, and never the log that belongs to the volume.
+//! 3. A file that is made goes again unless it becomes the log. After a cut it may stay: then it holds nothing, and can be
+//!    named.
+
+use evenkeel_engine::device::{Device, Extent};
+use evenkeel_engine::volume::{LogRenewal, check_log_is_lost, plan_log_renewal, renew_log};
+
+use super::arenas::Arenas;
+use super::description::{Description, LayoutKind, Member};
+use super::fencing::{Opening, Purpose};
+use super::member::{MemberDrive, Place};
+use super::{LockedVolume, VolumeError};
+use crate::drive::{DriveOptions, FileDrive, Fill};
+use crate::durable_file::is_block_device;
+use crate::event_loop::Loop;
+use crate::scratch::ScratchFile;
+use crate::size_text::exact_size;
+
+/// A log that is made once more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RenewedLog {
+    /// Where it is.
+    pub place: Place,
+    /// Bytes of a file that is made for it.
+    pub bytes: u64,
+    /// Whether something is there that is overwritten.
+    pub overwrites: bool,
+}
+
+fn refused<T>(why: String) -> Result<T, VolumeError> {
+    Err(VolumeError::Refused(why))
+}
+
+impl LockedVolume {
+    /// What it takes to make the lost log once more, where what `destroy` names may be overwritten. Nothing is written.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be: the volume was not stopped in order, or has its log; something is in the place of the log.
+    pub async fn plan_log_renewal(
+        &self,
+        event_loop: &Loop,
+        destroy: &[Place],
+    ) -> Result<RenewedLog, VolumeError> {
+        self.look_at_lost_log(event_loop, destroy).await.map(|(_, planned)| planned)
+    }
+
+    async fn look_at_lost_log(
+        &self,
+        event_loop: &Loop,
+        destroy: &[Place],
+    ) -> Result<(MemberDrive, RenewedLog), VolumeError> {
+        let (folder, description) = (self.folder(), self.description());
+        let shown = folder.display();
+        let log = log_of(&description).map_err(|why| VolumeError::Refused(format!("{shown}: {why}")))?;
+        let engine_error = |source| VolumeError::Engine { folder: folder.to_owned(), source };
+        let home =
+            look(event_loop, &description.members[0].place.within(folder), &description.members[0]).await?;
+        let LogRenewal { volume, device_bytes } = plan_log_renewal(&home).await.map_err(engine_error)?;
+        if volume != description.id.0 {
+            return refused(format!("{shown}: its home member belongs to another volume"));
+        }
+        if Arenas::of(folder, &description).hold_writes() {
+            return refused(format!(
+                "{shown}: writes that were acknowledged wait in memory for the log that is lost"
+            ));
+        }
+        let place = log.place.within(folder);
+        let overwrites = place.path().is_none_or(|path| path.symlink_metadata().is_ok());
+        if overwrites {
+            let found = look(event_loop, &place, log).await?;
+            check_log_is_lost(&home, &found).await.map_err(engine_error)?;
+            if !destroy.iter().any(|named| *named == place || *named == log.place) {
+                return refused(format!(
+                    "{place}: it is there already, and is no log of this volume as it is now; bring that back, or overwrite \
+                     this with --destroy {}",
+                    place.quoted()
+                ));
+            }
+        }
+        Ok((home, RenewedLog { place, bytes: device_bytes, overwrites }))
+    }
+
+    /// Makes it. Dropped before its end, it leaves nothing but what it has overwritten.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::plan_log_renewal`]; those of files and devices.
+    pub async fn renew_log(self, event_loop: &Loop, destroy: &[Place]) -> Result<RenewedLog, VolumeError> {
+        let (home, planned) = self.look_at_lost_log(event_loop, destroy).await?;
+        let (folder, description) = (self.folder().to_owned(), self.description());
+        let (drive, guard) = make(event_loop, &description, &planned).await?;
+        let found_bytes = drive.geometry().size_bytes;
+        if found_bytes < planned.bytes {
+            let (found, needed) = (exact_size(found_bytes), exact_size(planned.bytes));
+            return refused(format!("{}: it has {found}, and {needed} are needed", planned.place));
+        }
+        let engine_error = |source| VolumeError::Engine { folder: folder.clone(), source };
+        if let MemberDrive::File(file) = &drive {
+            let sector = Extent::new(0, u64::from(file.geometry().sector_bytes));
+            file.choose_durable_way(sector).await.map_err(|error| engine_error(error.into()))?;
+        }
+        renew_log(&home, &drive).await.map_err(engine_error)?;
+        let described = described(&description.logs[0], &drive);
+        if described != description.logs[0] {
+            self.0.change(|description| description.logs[0] = described)?;
+        }
+        if let Some(guard) = guard {
+            guard.keep();
+        }
+        Ok(planned)
+    }
+}
+
+/// The log of a volume of one member.
+fn log_of(description: &Description) -> Result<&Member, &'static str> {
+    match (description.layout, description.logs.first()) {
+        (LayoutKind::Single, Some(log)) => Ok(log),
+        (LayoutKind::Single, None) => Err("its log lies with its pages, and is not lost alone"),
+        (LayoutKind::Mirror, _) => Err(
+            "it is a mirror: a log device that is lost is replaced (`evenkeel replace`), and without any nothing says whether \
+             it was stopped in order",
+        ),
+    }
+}
+
+/// Opens what is there, to be read alone.
+async fn look(event_loop: &Loop, place: &Place, member: &Member) -> Result<MemberDrive, VolumeError> {
+    let options = DriveOptions { read_only: true, sector_bytes: None, ..member.options() };
+    Ok(MemberDrive::open(event_loop, place, options, Purpose::Look).await?)
+}
+
+/// The drive in the place of the log, and the file that goes again unless it is kept.
+async fn make(
+    event_loop: &Loop,
+    description: &Description,
+    planned: &RenewedLog,
+) -> Result<(MemberDrive, Option<ScratchFile>), VolumeError> {
+    let log = &description.logs[0];
+    let (options, fill) = (log.options(), if log.sparse { Fill::Sparse } else { Fill::Reserved });
+    let RenewedLog { place, bytes, overwrites } = planned;
+    match place.path().filter(|path| !is_block_device(path)) {
+        Some(path) if *overwrites => {
+            let drive = FileDrive::overwrite(event_loop, path, *bytes, fill, options).await?;
+            Ok((MemberDrive::File(drive), None))
+        }
+        Some(path) => {
+            let made = FileDrive::create_scratch(event_loop, path, *bytes, fill, options, |_, _| ()).await?;
+            Ok((MemberDrive::File(made.0), Some(made.1)))
+        }
+        None => {
+            let purpose = Opening::new(event_loop, description.id.0).log(0, log.unfenced);
+            Ok((MemberDrive::open(event_loop, place, options, purpose).await?, None))
+        }
+    }
+}
+
+/// What the description says of the drive that is the log now.
+fn described(log: &Member, drive: &MemberDrive) -> Member {
+    let geometry = drive.geometry();
+    let durable_way = match drive {
+        MemberDrive::File(drive) => Some(drive.durable_way()),
+        _ => None,
+    };
+    Member {
+        sector_bytes: geometry.sector_bytes,
+        atomic_sectors: geometry.atomic_sectors,
+        durable_way,
+        ..log.clone()
+    }
+}
