@@ -123,6 +123,10 @@ pub(crate) struct StudyReportArgs {
     /// Folder for the report [default: that of the study]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+
+    /// Windows of figure 5, throughput over time [default: at most 60 a run]
+    #[arg(long, value_name = "TIME", value_parser = evenkeel_measure::quantity::seconds)]
+    pub(crate) window: Option<f64>,
 }
 
 /// Run a workload: what `study run` starts, with the job on standard input
@@ -167,6 +171,7 @@ const STUDY_REPORT_EXAMPLES: &str = "\
 Examples:
   evenkeel study report results
   evenkeel study report /mnt/archive/results --out report
+  evenkeel study report results --window 120s       throughput over time, in windows of two minutes
   evenkeel study report --db postgres://me@db.example/study --out report
 
 Exit status: 0 done, 2 no study there, or a damaged one.";

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use evenkeel_measure::report::{format, html};
 use evenkeel_measure::study::data::{MACHINE, Study};
-use evenkeel_measure::study::report::{StudyReport, analyse};
+use evenkeel_measure::study::report::{StudyReport, analyse, set_window};
 use evenkeel_measure::study::store::DATABASE;
 use evenkeel_measure::study::tables::tables;
 use evenkeel_measure::{
@@ -31,7 +31,11 @@ pub(crate) fn run(args: &StudyReportArgs) -> Result<(), Failure> {
         (None, Some(folder)) => (of_folder(folder)?, args.out.as_deref().unwrap_or(folder)),
         (None, None) => return Err(Failure::Unusable("name the folder of a study, or --db".to_owned())),
     };
-    let report = analyse(&study);
+    let mut report = analyse(&study);
+    if let Some(window_s) = args.window {
+        set_window(&mut report, &study, window_s)
+            .map_err(|what| Failure::Unusable(format!("--window: {what}")))?;
+    }
     std::fs::create_dir_all(folder).map_err(|error| Failure::about(folder, error))?;
     say(&summary(&report))?;
     let files = write(&report, folder)?;

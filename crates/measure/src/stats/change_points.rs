@@ -169,6 +169,32 @@ mod tests {
         }
     }
 
+    /// How many of 1,000 steady series pass as changing.
+    fn passing(length: usize, kept: f64, shape: fn(f64) -> f64) -> usize {
+        let mut random = StdRng::seed_from_u64(4);
+        // Of a variance of one, whatever is kept.
+        let scale = (1.0 - kept * kept).sqrt();
+        let mut series = || -> Vec<f64> {
+            noise(length, kept, &mut random).into_iter().map(|value| shape(value * scale)).collect()
+        };
+        (0..1_000).filter(|_| !change_points(&series()).is_empty()).count()
+    }
+
+    #[test]
+    fn steady_runs_pass_as_changing_as_often_as_is_documented() {
+        let normal: fn(f64) -> f64 = |value| value;
+        let lognormal: fn(f64) -> f64 = |value| (0.5 * value).exp();
+        // One in twenty is far slower.
+        let slow: fn(f64) -> f64 = |value| if value > 1.645 { value - 6.0 } else { value };
+        for (kept, most) in [(0.3, 20), (0.6, 45), (0.8, 80), (0.95, 140)] {
+            let lengths = [40, 100].into_iter();
+            let each = lengths
+                .flat_map(|length| [normal, lognormal, slow].map(|shape| passing(length, kept, shape)));
+            let rates: Vec<usize> = each.collect();
+            assert!(rates.iter().all(|&rate| rate <= most), "keeping {kept}: {rates:?} of 1,000");
+        }
+    }
+
     #[test]
     fn one_stall_is_no_change_of_level() {
         let mut series = noise(100, 0.2, &mut StdRng::seed_from_u64(3));

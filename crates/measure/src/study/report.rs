@@ -13,6 +13,7 @@ use super::analysis::{
 };
 use super::data::{State, Study};
 use super::findings::{Finding, findings};
+use crate::report::format;
 
 /// The value of `schema` in every document of this shape.
 pub const SCHEMA: &str = "evenkeel.study/1";
@@ -170,6 +171,22 @@ pub fn analyse(study: &Study) -> StudyReport {
     };
     report.findings = findings(&report);
     report
+}
+
+/// Puts windows of another length into figure 5.
+///
+/// # Errors
+///
+/// Where they are shorter than those that were kept.
+pub fn set_window(report: &mut StudyReport, study: &Study, window_s: f64) -> Result<(), String> {
+    if window_s < study.interval_s * 0.999 {
+        let [asked, kept] = [window_s, study.interval_s].map(format::seconds);
+        return Err(format!(
+            "windows of {asked}: throughput was kept for each {kept}, name as much at least"
+        ));
+    }
+    report.bands = over_time::bands_of(&Groups::of(&study.by_machine()), window_s);
+    Ok(())
 }
 
 fn facts(groups: &Groups<'_>, factors: &Factors) -> StudyFacts {

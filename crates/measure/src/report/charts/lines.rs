@@ -2,15 +2,17 @@
 
 use crate::reproduce::Chart;
 
-use super::canvas::Canvas;
+use super::canvas::{At, Canvas};
 use super::frame::{Along, Frame};
 use super::palette::Ink;
 use super::plot::MARKER_RADIUS;
 use super::svg;
 
 pub(super) const SIZE: (u32, u32) = (420, 330);
-/// Markers closer to each other than this on average are left out: the line says enough.
+/// Markers closer to each other than this on average are thinned: the line says where the points are.
 const MARKERS_APART: f64 = 9.0;
+/// Thinned, they are so far from each other along a line: lines of the same colour are told apart by them.
+const THINNED_APART: f64 = 72.0;
 
 /// The chart as an `<svg>`.
 pub fn line_chart(chart: &Chart) -> String {
@@ -27,12 +29,30 @@ fn draw(canvas: &mut Canvas<'_>, chart: &Chart, marks: bool) {
     for (number, series) in chart.series.iter().enumerate() {
         let line: Vec<_> = series.points.iter().filter_map(|&point| frame.at(point)).collect();
         canvas.path(&line, Ink::Series(number), 1.75, 1.0);
-        if marks && (line.len() as f64) * MARKERS_APART <= frame.right - frame.left {
-            for at in line {
-                canvas.marker(number, at, MARKER_RADIUS);
-            }
+        if !marks {
+            continue;
+        }
+        let is_dense = (line.len() as f64) * MARKERS_APART > frame.right - frame.left;
+        // Lines that run along each other have their markers at different places.
+        let begin = THINNED_APART * (number % 5) as f64 / 5.0;
+        let marked = if is_dense { thinned(&line, begin) } else { line };
+        for at in marked {
+            canvas.marker(number, at, MARKER_RADIUS);
         }
     }
+}
+
+/// Points of a line that lie apart from each other along it, the first so far from its begin.
+fn thinned(line: &[At], begin: f64) -> Vec<At> {
+    let (mut left, mut found) = (begin, Vec::new());
+    for (one, other) in line.iter().zip(line.iter().skip(1)) {
+        left -= (other.0 - one.0).hypot(other.1 - one.1);
+        if left <= 0.0 {
+            found.push(*other);
+            left = THINNED_APART;
+        }
+    }
+    found
 }
 
 /// The axes of a chart.
@@ -96,6 +116,28 @@ mod tests {
                 assert!(!svg.contains("<b>"));
             }
         }
+    }
+
+    #[test]
+    fn dense_lines_keep_markers_that_lie_apart() {
+        let line: Vec<At> = (0..200).map(|at| (f64::from(at) * 2.0, 7.0)).collect();
+        let places: Vec<f64> = thinned(&line, 20.0).iter().map(|at| at.0).collect();
+        assert_eq!(places, [20.0, 92.0, 164.0, 236.0, 308.0, 380.0]);
+        // So that a seventh line, of the first one's colour, is another one.
+        let dense: Vec<(f64, f64)> = (1..200).map(|at| (f64::from(at), f64::from(at))).collect();
+        let mut chart = chart(Scale::Linear, Scale::Linear, &[]);
+        chart.series = (0..7).map(|at| Series { name: format!("{at}"), points: dense.clone() }).collect();
+        let of = |series: &Series| {
+            let mut one = chart.clone();
+            one.series
+                .iter_mut()
+                .filter(|other| other.name != series.name)
+                .for_each(|other| other.points.clear());
+            line_chart(&one)
+        };
+        let strip =
+            |text: String| text.split("aria-label").nth(1).unwrap().split_once('>').unwrap().1.to_owned();
+        assert_ne!(strip(of(&chart.series[0])), strip(of(&chart.series[6])));
     }
 
     #[test]

@@ -4,6 +4,9 @@ use crate::study::data::{Configuration, Run, State, Study};
 
 /// The factor that every study has, and by which figures tell configurations apart.
 pub const FILE_SYSTEM: &str = "file_system";
+/// The factor by which figures tell them apart too, where it has several values: what is true of a file system on a disk
+/// may not be on flash.
+pub const DEVICE: &str = "device";
 /// The factor whose levels are what is done against variation.
 pub const REMEDIES: &str = "remedies";
 
@@ -29,8 +32,11 @@ pub struct Groups<'a> {
     pub workloads: Vec<String>,
     /// Each with at least one run that is done, by workload, then by configuration.
     pub groups: Vec<Group<'a>>,
-    /// The values of the file system, in the order in which they first occur.
+    /// The file systems, in the order in which they first occur; those of each device for themselves, where there are
+    /// several.
     pub file_systems: Vec<String>,
+    /// That of each configuration.
+    of_configurations: Vec<String>,
 }
 
 impl<'a> Groups<'a> {
@@ -57,14 +63,14 @@ impl<'a> Groups<'a> {
             }
         }
         groups.retain(|group| !group.runs.is_empty());
+        let of_configurations = names(&study.configurations);
         let mut file_systems: Vec<String> = Vec::new();
-        for configuration in &study.configurations {
-            let name = file_system(configuration);
-            if !file_systems.iter().any(|known| known == name) {
-                file_systems.push(name.to_owned());
+        for name in &of_configurations {
+            if !file_systems.contains(name) {
+                file_systems.push(name.clone());
             }
         }
-        Self { study, workloads, groups, file_systems }
+        Self { study, workloads, groups, file_systems, of_configurations }
     }
 
     /// The configuration of a group.
@@ -72,9 +78,9 @@ impl<'a> Groups<'a> {
         &self.study.configurations[group.configuration]
     }
 
-    /// The file system of a group.
-    pub fn file_system(&self, group: &Group<'_>) -> &'a str {
-        file_system(self.configuration(group))
+    /// The file system of a group, as in `file_systems`.
+    pub fn file_system(&self, group: &Group<'_>) -> &str {
+        &self.of_configurations[group.configuration]
     }
 
     /// The groups of a workload on a file system.
@@ -100,11 +106,42 @@ impl<'a> Groups<'a> {
     }
 }
 
-fn file_system(configuration: &Configuration) -> &str {
-    configuration.setting(FILE_SYSTEM).unwrap_or("all")
+/// The file system of each configuration, with its device where the study has several: `ext4 on sdb`.
+fn names(configurations: &[Configuration]) -> Vec<String> {
+    let device =
+        |one: &Configuration| one.setting(DEVICE).map(|device| device.trim_start_matches("/dev/").to_owned());
+    let has_several = configurations.windows(2).any(|pair| device(&pair[0]) != device(&pair[1]));
+    let name = |one: &Configuration| {
+        let file_system = one.setting(FILE_SYSTEM).unwrap_or("all");
+        match device(one).filter(|_| has_several) {
+            Some(device) => format!("{file_system} on {device}"),
+            None => file_system.to_owned(),
+        }
+    };
+    configurations.iter().map(name).collect()
 }
 
 /// The largest less the smallest, over the mean: equation 2 of the paper.
 pub fn relative_range(values: &[f64]) -> Option<f64> {
     crate::stats::summarise(values).map(|summary| summary.relative_range)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_is_another_one_on_each_device_of_several() {
+        let configuration = |file_system: &str, device: &str| Configuration {
+            label: format!("{file_system}-{device}"),
+            settings: [(FILE_SYSTEM, file_system), (DEVICE, device)]
+                .map(|(factor, value)| (factor.to_owned(), value.to_owned()))
+                .into(),
+        };
+        let several = ["loop", "/dev/sdb"].map(|device| configuration("ext4", device));
+        assert_eq!(names(&several), ["ext4 on loop", "ext4 on sdb"]);
+        let one = ["ext4", "xfs"].map(|file_system| configuration(file_system, "/dev/sdb"));
+        assert_eq!(names(&one), ["ext4", "xfs"]);
+        assert_eq!(names(&[Configuration::default()]), ["all"]);
+    }
 }

@@ -77,18 +77,28 @@ pub fn over_time(groups: &Groups<'_>) -> (Vec<Band>, Vec<Instantaneous>) {
     for workload in 0..groups.workloads.len() {
         for name in &groups.file_systems {
             let Some(group) = groups.most_varying(workload, name) else { continue };
-            bands.extend(band(groups, group));
+            bands.extend(band(groups, group, None));
             runs.extend(instantaneous(groups, group));
         }
     }
     (bands, runs)
 }
 
-fn band(groups: &Groups<'_>, group: &Group<'_>) -> Option<Band> {
+/// Bands over windows of a length, as nearly as the windows that were kept allow: none is shorter than those, or longer than
+/// the run.
+pub fn bands_of(groups: &Groups<'_>, window_s: f64) -> Vec<Band> {
+    let windows = (window_s / groups.study.interval_s).round().max(1.0) as usize;
+    let workloads = 0..groups.workloads.len();
+    let each = workloads.flat_map(|workload| groups.file_systems.iter().map(move |name| (workload, name)));
+    let group = |(workload, name): (usize, &String)| groups.most_varying(workload, name);
+    each.filter_map(group).filter_map(|group| band(groups, group, Some(windows))).collect()
+}
+
+fn band(groups: &Groups<'_>, group: &Group<'_>, windows: Option<usize>) -> Option<Band> {
     let interval_s = groups.study.interval_s;
     let series: Vec<Series> = group.runs.iter().map(|run| Series::of(run, interval_s)).collect();
     let length = series.iter().map(Series::len).min().filter(|&length| length > 0)?;
-    let windows = length.div_ceil(POINTS_MAX);
+    let windows = windows.map_or(length.div_ceil(POINTS_MAX), |windows| windows.min(length));
     let points = (0..length / windows).map(|at| {
         let rates: Vec<f64> =
             series.iter().map(|series| series.rate(at * windows, (at + 1) * windows)).collect();

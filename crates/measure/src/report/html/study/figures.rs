@@ -74,7 +74,11 @@ fn legend<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(Swatch, String)> {
 fn file_systems(report: &StudyReport) -> Vec<&str> {
     let mut names: Vec<&str> = report.variation.iter().map(|row| row.file_system.as_str()).collect();
     let factor = report.study.factors.iter().find(|factor| factor.name == FILE_SYSTEM);
-    let place = |name: &str| factor.and_then(|factor| factor.values.iter().position(|value| value == name));
+    // Where there are several devices, the name of one follows.
+    let of = |name: &str, value: &str| {
+        name == value || name.strip_prefix(value).is_some_and(|rest| rest.starts_with(" on "))
+    };
+    let place = |name: &str| factor.and_then(|factor| factor.values.iter().position(|value| of(name, value)));
     names.sort_unstable_by_key(|name| (place(name), *name));
     names.dedup();
     names

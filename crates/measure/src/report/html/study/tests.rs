@@ -3,7 +3,7 @@
 use super::page;
 use crate::report::sample::HOSTILE;
 use crate::study::data::{Configuration, Run, State, Study, Window};
-use crate::study::report::analyse;
+use crate::study::report::{analyse, set_window};
 
 /// A study of two configurations of each of two file systems, with this text wherever a text may be.
 fn study(text: &str) -> Study {
@@ -88,4 +88,52 @@ fn a_study_without_runs_is_a_page_too() {
     let page = super::page(&analyse(&none));
     sound(&page);
     assert!(page.contains("No run has figures yet"));
+}
+
+/// The part of a page under a heading.
+fn under<'a>(page: &'a str, heading: &str) -> &'a str {
+    let from = page.find(heading).unwrap_or_else(|| panic!("no {heading}"));
+    let rest = &page[from..];
+    &rest[..rest.find("<h2 class=\"of\">").unwrap_or(rest.len())]
+}
+
+#[test]
+fn file_systems_are_told_apart_by_device_where_there_are_several() {
+    let mut two = study("ext4");
+    for (number, configuration) in two.configurations.iter_mut().enumerate() {
+        let device = if number < 2 { "loop" } else { "/dev/sdb" };
+        configuration.settings = vec![
+            ("file_system".to_owned(), if number % 2 == 0 { "xfs" } else { "ext4" }.to_owned()),
+            ("device".to_owned(), device.to_owned()),
+        ];
+    }
+    let report = page(&analyse(&two));
+    for figure in ["Figure 1: ", "Figure 6: "] {
+        let shown = under(&report, figure);
+        for name in ["xfs on loop", "xfs on sdb", "ext4 on loop", "ext4 on sdb"] {
+            assert!(shown.contains(name), "{figure}{name}");
+        }
+    }
+    for configuration in &mut two.configurations {
+        configuration.settings.pop();
+    }
+    assert!(!page(&analyse(&two)).contains(" on sdb"));
+}
+
+#[test]
+fn throughput_over_time_has_the_windows_that_are_asked_for() {
+    let study = study("ext4");
+    let mut report = analyse(&study);
+    assert_eq!((report.bands[0].window_s, report.bands[0].points.len()), (1.0, 30));
+    set_window(&mut report, &study, 10.0).unwrap();
+    assert_eq!((report.bands[0].window_s, report.bands[0].points.len()), (10.0, 3));
+    let mean = |points: &[crate::study::analysis::BandPoint]| points[0].mean_operations_per_s;
+    let of_ten = mean(&report.bands[0].points);
+    assert!(under(&page(&report), "Figure 5: ").contains("in windows of 10 s"));
+    // Whatever is asked for, a window is a part of the run.
+    set_window(&mut report, &study, 1e9).unwrap();
+    assert_eq!((report.bands[0].window_s, report.bands[0].points.len()), (30.0, 1));
+    assert!((mean(&report.bands[0].points) - of_ten).abs() < 5.0);
+    let said = set_window(&mut report, &study, 0.5).unwrap_err();
+    assert_eq!(said, "windows of 500 ms: throughput was kept for each 1 s, name as much at least");
 }
