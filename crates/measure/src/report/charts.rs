@@ -22,7 +22,7 @@ mod time;
 pub use bands::{Edge, band_chart};
 pub use figure::Figure;
 pub use forest::forest_chart;
-pub use lines::{curve_chart, line_chart};
+pub use lines::{curve_chart, line_chart, numbered_chart};
 pub use rows::{Bar, BoxRow, Row, RowChart, box_chart, row_chart};
 pub use scatter::scatter_chart;
 pub use spans::{Span, span_chart};

@@ -43,7 +43,7 @@ impl Frame {
         let across = ScaledAxis::covering(x.scale, x.unit == Unit::Bytes, xs, (left, right));
         let frame = Self { across, up, left, right, bottom };
         frame.up_ticks(canvas, y);
-        frame.across_ticks(canvas, x);
+        frame.across_ticks(canvas, x, f64::from(size.0));
         canvas.path(&[(left, top), (left, bottom), (right, bottom)], Ink::Axis, 1.0, 1.0);
         canvas.text(
             x.name,
@@ -69,7 +69,7 @@ impl Frame {
         }
     }
 
-    fn across_ticks(&self, canvas: &mut Canvas<'_>, x: Along<'_>) {
+    fn across_ticks(&self, canvas: &mut Canvas<'_>, x: Along<'_>, width: f64) {
         let ticks = self.across.ticks();
         let places: Vec<f64> = ticks.iter().map(|&tick| self.across.place(tick)).collect();
         let bottom = self.bottom;
@@ -77,7 +77,11 @@ impl Frame {
             let length = if has_room { 5.0 } else { 3.0 };
             canvas.path(&[(at, bottom), (at, bottom + length)], Ink::Axis, 1.0, 1.0);
             if has_room {
-                canvas.text(&x.unit.tick(tick), (at, bottom + 14.0), Align::Middle, Ink::Text, TEXT, false);
+                let text = x.unit.tick(tick);
+                // Centred on the tick, but not beyond the edge.
+                let half = text.chars().count() as f64 * TEXT * ADVANCE / 2.0;
+                let at = at.min(width - half - 1.0);
+                canvas.text(&text, (at, bottom + 14.0), Align::Middle, Ink::Text, TEXT, false);
             }
         }
         for tick in self.across.minor_ticks() {

@@ -16,17 +16,23 @@ const THINNED_APART: f64 = 72.0;
 
 /// The chart as an `<svg>`.
 pub fn line_chart(chart: &Chart) -> String {
-    svg(SIZE, &describe(chart), |canvas| draw(canvas, chart, true))
+    numbered_chart(chart, &(0..chart.series.len()).collect::<Vec<_>>())
+}
+
+/// The same, each series with the colour and the markers of its number: those of the same thing look the same in all charts.
+pub fn numbered_chart(chart: &Chart, numbers: &[usize]) -> String {
+    svg(SIZE, &describe(chart), |canvas| draw(canvas, chart, numbers, true))
 }
 
 /// The same without markers: for curves, of which no point is a figure of its own.
 pub fn curve_chart(chart: &Chart) -> String {
-    svg(SIZE, &describe(chart), |canvas| draw(canvas, chart, false))
+    let numbers: Vec<usize> = (0..chart.series.len()).collect();
+    svg(SIZE, &describe(chart), |canvas| draw(canvas, chart, &numbers, false))
 }
 
-fn draw(canvas: &mut Canvas<'_>, chart: &Chart, marks: bool) {
+fn draw(canvas: &mut Canvas<'_>, chart: &Chart, numbers: &[usize], marks: bool) {
     let frame = frame(canvas, chart);
-    for (number, series) in chart.series.iter().enumerate() {
+    for (&number, series) in numbers.iter().zip(&chart.series) {
         let line: Vec<_> = series.points.iter().filter_map(|&point| frame.at(point)).collect();
         canvas.path(&line, Ink::Series(number), 1.75, 1.0);
         if !marks {

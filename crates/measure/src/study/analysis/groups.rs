@@ -64,12 +64,7 @@ impl<'a> Groups<'a> {
         }
         groups.retain(|group| !group.runs.is_empty());
         let of_configurations = names(&study.configurations);
-        let mut file_systems: Vec<String> = Vec::new();
-        for name in &of_configurations {
-            if !file_systems.contains(name) {
-                file_systems.push(name.clone());
-            }
-        }
+        let file_systems = in_order(&study.configurations, &of_configurations);
         Self { study, workloads, groups, file_systems, of_configurations }
     }
 
@@ -121,6 +116,20 @@ fn names(configurations: &[Configuration]) -> Vec<String> {
     configurations.iter().map(name).collect()
 }
 
+/// Each name once: file systems as they first occur, the devices of each beside each other.
+fn in_order(configurations: &[Configuration], names: &[String]) -> Vec<String> {
+    let file_system = |at: usize| configurations[at].setting(FILE_SYSTEM);
+    let first = |at: usize| (0..configurations.len()).find(|&other| file_system(other) == file_system(at));
+    let mut found: Vec<(Option<usize>, &String)> = Vec::new();
+    for (at, name) in names.iter().enumerate() {
+        if !found.iter().any(|(_, known)| *known == name) {
+            found.push((first(at), name));
+        }
+    }
+    found.sort();
+    found.into_iter().map(|(_, name)| name.clone()).collect()
+}
+
 /// The largest less the smallest, over the mean: equation 2 of the paper.
 pub fn relative_range(values: &[f64]) -> Option<f64> {
     crate::stats::summarise(values).map(|summary| summary.relative_range)
@@ -143,5 +152,10 @@ mod tests {
         let one = ["ext4", "xfs"].map(|file_system| configuration(file_system, "/dev/sdb"));
         assert_eq!(names(&one), ["ext4", "xfs"]);
         assert_eq!(names(&[Configuration::default()]), ["all"]);
+        let mixed =
+            [("xfs", "/dev/sdb"), ("ext4", "loop"), ("xfs", "loop"), ("ext4", "/dev/sdb"), ("ext4", "loop")]
+                .map(|(file_system, device)| configuration(file_system, device));
+        let order = ["xfs on loop", "xfs on sdb", "ext4 on loop", "ext4 on sdb"];
+        assert_eq!(in_order(&mixed, &names(&mixed)), order);
     }
 }

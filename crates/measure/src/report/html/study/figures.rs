@@ -3,8 +3,8 @@
 use maud::{Markup, PreEscaped, html};
 
 use crate::report::charts::{
-    Bar, BoxRow, Edge, Row, RowChart, Span, Swatch, band_chart, box_chart, line_chart, row_chart,
-    scatter_chart, span_chart,
+    Bar, BoxRow, Edge, Row, RowChart, Span, Swatch, band_chart, box_chart, line_chart, numbered_chart,
+    row_chart, scatter_chart, span_chart,
 };
 use crate::report::format;
 use crate::report::html::shell;
@@ -306,8 +306,11 @@ fn span(title: String, layouts: &[(&Layout, String)]) -> Option<Shown> {
 }
 
 fn bands(report: &StudyReport) -> Vec<Shown> {
+    let names = file_systems(report);
     let chart = |workload: &str| {
-        let of_it: Vec<_> = report.bands.iter().filter(|band| band.workload == workload).collect();
+        let mut of_it: Vec<_> = report.bands.iter().filter(|band| band.workload == workload).collect();
+        // In the colours of figure 1.
+        of_it.sort_by_key(|band| names.iter().position(|name| *name == band.file_system));
         let series = of_it.iter().map(|band| Series {
             name: format!("{} ({})", band.file_system, band.configuration),
             points: band.points.iter().map(|point| (point.time_s, point.mean_operations_per_s)).collect(),
@@ -409,6 +412,11 @@ fn windows(report: &StudyReport) -> Vec<Shown> {
 
 fn latencies(report: &StudyReport) -> Vec<Shown> {
     let mut all = Vec::new();
+    // An operation looks the same under each workload.
+    let each = report.latency_curves.iter().flat_map(|curves| &curves.operations);
+    let mut kinds: Vec<&str> = each.map(|curve| curve.name.as_str()).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
     for curves in &report.latency_curves {
         let operations = format!("every operation in repeat {} of {}", curves.repeat, curves.configuration);
         let repeats = format!("{} in every repeat of {}", curves.farthest_operation, curves.configuration);
@@ -423,7 +431,10 @@ fn latencies(report: &StudyReport) -> Vec<Shown> {
             if series.is_empty() {
                 continue;
             }
-            let legend = legend(series.iter().map(|one| one.name.as_str()));
+            let number = |(at, one): (usize, &Series)| kinds.binary_search(&one.name.as_str()).unwrap_or(at);
+            let numbers: Vec<usize> = series.iter().enumerate().map(number).collect();
+            let names = series.iter().map(|one| one.name.clone());
+            let legend = numbers.iter().map(|&number| Swatch::Line(number)).zip(names).collect();
             let chart = Chart {
                 title,
                 meaning,
@@ -435,7 +446,8 @@ fn latencies(report: &StudyReport) -> Vec<Shown> {
                 y_scale: Scale::Linear,
                 series,
             };
-            all.push(Shown { svg: line_chart(&chart), title: chart.title, meaning: chart.meaning, legend });
+            let svg = numbered_chart(&chart, &numbers);
+            all.push(Shown { svg, title: chart.title, meaning: chart.meaning, legend });
         }
     }
     all

@@ -137,3 +137,39 @@ fn throughput_over_time_has_the_windows_that_are_asked_for() {
     let said = set_window(&mut report, &study, 0.5).unwrap_err();
     assert_eq!(said, "windows of 500 ms: throughput was kept for each 1 s, name as much at least");
 }
+
+#[test]
+fn an_operation_looks_the_same_under_every_workload() {
+    let mut study = study("ext4");
+    let steps = || crate::stats::Steps::of_counts((1..500).map(|at| (f64::from(at) * 1e-6, 1)));
+    let latency = |operation: &str| crate::study::data::Latency {
+        operation: operation.to_owned(),
+        operations: 499,
+        mean_s: 250e-6,
+        steps: steps(),
+    };
+    for run in &mut study.runs {
+        run.latencies = ["append", "open", "read"].map(latency).into();
+    }
+    let others: Vec<Run> = study
+        .runs
+        .iter()
+        .map(|run| Run {
+            workload: "web".to_owned(),
+            latencies: ["open", "read"].map(latency).into(),
+            ..run.clone()
+        })
+        .collect();
+    study.runs.extend(others);
+    let report = page(&analyse(&study));
+    let figure = under(&report, "Figure 8: ");
+    // What stands before each name in a legend.
+    let swatches = |name: &str| -> Vec<&str> {
+        let end = format!("<span>{name}</span>");
+        let parts: Vec<&str> = figure.split(&end).collect();
+        parts[..parts.len() - 1].iter().map(|part| &part[part.rfind("<li>").unwrap()..]).collect()
+    };
+    let (open, read) = (swatches("open"), swatches("read"));
+    assert_eq!((open.len(), read.len()), (2, 2));
+    assert!(open[0] == open[1] && read[0] == read[1] && open[0] != read[0]);
+}
