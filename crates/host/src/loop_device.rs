@@ -106,6 +106,15 @@ pub fn check_unused(device: &Path) -> io::Result<()> {
     OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL).open(device).map(drop)
 }
 
+/// The same as [`check_unused`], to be asked often: whoever opens a device for writing makes udev look at it again.
+///
+/// # Errors
+///
+/// `ResourceBusy` where somebody uses it.
+pub fn check_not_held(device: &Path) -> io::Result<()> {
+    OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(device).map(drop)
+}
+
 fn write_zeros(file: &mut File, bytes: u64, interrupt: &Interrupt) -> io::Result<()> {
     let zeros = vec![0; UNIT_BYTES];
     let mut left = bytes;

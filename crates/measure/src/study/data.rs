@@ -106,7 +106,7 @@ pub enum State {
     Running,
     /// It has figures.
     Done,
-    /// Its configuration cannot be run.
+    /// mkfs or mount failed, for it or an earlier run of its configuration.
     Skipped,
     /// It broke off.
     Failed,

@@ -235,7 +235,7 @@ struct OfNode<'a> {
 
 impl Holders for OfNode<'_> {
     fn check(&mut self) -> io::Result<()> {
-        loop_device::check_unused(self.node)
+        loop_device::check_not_held(self.node)
     }
 
     fn pause(&mut self, time: Duration) -> bool {
@@ -263,7 +263,11 @@ impl Stage for HostStage {
     fn ready(&mut self, device: &str) -> Result<PathBuf, StageError> {
         if device != "loop" {
             let node = PathBuf::from(device);
-            self.on_device(&node, || Ok(()))?;
+            self.on_device(&node, || {
+                loop_device::check_unused(&node).map_err(|error| {
+                    StageError::Passing(format!("{}: in use, or unusable: {error}", node.display()))
+                })
+            })?;
             return Ok(node);
         }
         if self.loop_device.is_none() {
