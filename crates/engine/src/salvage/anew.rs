@@ -71,21 +71,23 @@ pub(super) async fn make<D: Device>(
         bytes.resize((end - first) as usize * PAGE, 0);
         let is_read = layout.run_end(first, end) == end
             && home.read_raw(0, layout.page_offset(first), &mut bytes).await.is_ok();
-        let (mut looks, mut is_whole) = (Vec::with_capacity(SUMS), false);
+        let (mut looks, mut is_whole) = (Vec::with_capacity(SUMS), vec![false; said.len()]);
         for (place, page) in (first..end).enumerate() {
             let first_copy = is_read.then(|| bytes[place * PAGE..][..PAGE].as_ref());
             let at = sector * SUMS + place;
             let words = logged.into_iter().chain(said).map(|said| word(said, at));
             let look = look(home, layout.page_offset(page), first_copy, words).await;
-            // What the log says does not prove what stands beside it.
-            is_whole |= look.is_said && said.iter().any(|said| Some(word(said, at)) == look.sum);
+            // What the log or another copy says does not prove what stands beside it here.
+            for (is_whole, said) in is_whole.iter_mut().zip(said) {
+                *is_whole |= look.is_said && Some(word(said, at)) == look.sum;
+            }
             looks.push(look);
         }
         for (place, look) in looks.into_iter().enumerate() {
             let at = sector * SUMS + place;
-            let says_empty = said.iter().any(|said| word(said, at) == 0);
+            let says_empty = said.iter().zip(&is_whole).any(|(said, &is)| is && word(said, at) == 0);
             let sum = match look.sum {
-                _ if is_whole && says_empty && !look.is_said => 0,
+                _ if says_empty && !look.is_said => 0,
                 Some(sum) => sum,
                 None => said.first().map_or(1, |said| word(said, at).max(1)),
             };
