@@ -34,7 +34,20 @@ impl Bug {
     }
 }
 
+impl Bug {
+    /// Whether it is in what salvages a volume.
+    pub fn needs_salvage(self) -> bool {
+        self.name().starts_with("salvage-")
+    }
+}
+
 bugs! {
+    /// Where no root vouches for the sums of pages, they are taken as they are.
+    SalvageTrustsUnvouched = "salvage-trusts-unvouched",
+    /// A sum that was wiped says that its page is empty.
+    SalvageEmptyUnproven = "salvage-empty-unproven",
+    /// Pages whose sums are made anew are not named.
+    SalvageUnnamed = "salvage-unnamed",
     /// A run of pages that goes home in one piece may go on into another segment.
     RunAcrossSegments = "run-across-segments",
     /// A superblock names the root of a volume that has grown before that is durable.

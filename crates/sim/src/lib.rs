@@ -13,6 +13,7 @@
 pub mod arena;
 pub mod caught;
 pub mod cuts;
+pub mod damage;
 pub mod drive;
 pub mod executor;
 pub mod exhaustive;

@@ -16,6 +16,7 @@ use crate::device::{Device, Extent};
 use crate::format::layout::{Layout, SUMS_PER_TABLE_PAGE};
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
 use crate::home::Home;
+use crate::planted::{Bug, is_planted};
 use crate::volume::Doubts;
 
 /// Pages that are read at once.
@@ -57,7 +58,7 @@ pub(super) async fn vouch<D: Device>(
     let mut window = Window::default();
     for number in 0..layout.table_pages() {
         progress(number, layout.table_pages());
-        let is_doubtful = doubts.unvouched.contains(&number);
+        let is_doubtful = doubts.unvouched.contains(&number) && !is_planted(Bug::SalvageTrustsUnvouched);
         let is_disagreeing = doubts.disagreeing.contains(&number);
         let in_memory = home.table.bytes_in_memory(number);
         let is_of_log = in_memory.is_some() && !home.table.is_settled(number);
@@ -71,6 +72,7 @@ pub(super) async fn vouch<D: Device>(
                 && window.page(home, number, expected).await.is_none_or(|page| page_sum(&page) != expected));
         let is_made = (is_damaged || is_doubtful) && make_anew(home, number, in_memory).await;
         let cause = match () {
+            () if is_planted(Bug::SalvageUnnamed) => continue,
             () if is_damaged || is_made => Cause::TableDamaged,
             () if !root.vouches_for(number) && !is_all_named => Cause::RootDamaged,
             () => continue,

@@ -15,7 +15,7 @@ use std::thread;
 use evenkeel_engine::planted::{Bug, plant};
 use evenkeel_sim::caught::caught;
 use evenkeel_sim::oracle::Violation;
-use evenkeel_sim::{mirror, scenario};
+use evenkeel_sim::{damage, mirror, scenario};
 
 /// Seeds after which a bug counts as escaped.
 const SEEDS_MAX: u64 = 30_000;
@@ -90,6 +90,7 @@ fn seen_by(seed: u64, bug: Bug) -> Option<String> {
             let (cuts, members) = if seed % 2 == 0 { (CUTS, None) } else { (RING_CUTS, Some(3)) };
             mirror::run(mirror::Setup::draw(seed, cuts, members)).map(drop)
         },
+        false if bug.needs_salvage() => damage::run,
         false => |seed| scenario::run(scenario::Setup::draw(seed, CUTS)).map(drop),
     };
     let seen = caught(|| run(seed)).err()?.what;

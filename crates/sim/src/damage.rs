@@ -1,0 +1,194 @@
+//! Volumes of which a part was overwritten or rotted, and what a salvage gives of them.
+//!
+//! 1. A page that the drive still holds comes as it is there: with its sum, or where nothing that vouches for its sum is
+//!    left.
+//! 2. A page that is not what was written is named.
+
+use std::rc::Rc;
+
+use evenkeel_engine::device::{Durability, Extent, Geometry};
+use evenkeel_engine::error::Error;
+use evenkeel_engine::format::PAGE_BYTES;
+use evenkeel_engine::format::layout::{Layout, SizesBefore};
+use evenkeel_engine::options::{CreateOptions, OpenOptions};
+use evenkeel_engine::salvage::{self, Known, OfHeads, Part, Remains};
+use evenkeel_engine::volume::{Volume, create};
+
+use crate::arena::{ArenaBytes, SimArena};
+use crate::cuts::Cuts;
+use crate::drive::{DriveOptions, SimDrive};
+use crate::executor::{Executor, SimEnv};
+use crate::image::{Image, Payload, SharedImage};
+use crate::oracle::Violation;
+use crate::random::Random;
+
+/// The volume's number.
+const VOLUME: u64 = 1;
+
+/// Bytes of its log.
+const LOG_BYTES: u64 = 256 << 10;
+
+/// Bytes of the arena.
+const ARENA_BYTES: usize = 256 << 10;
+
+/// What is left of a volume that was stopped in order, and what it held.
+struct Remaining {
+    home: SharedImage,
+    layout: Layout,
+    bytes: Vec<u8>,
+}
+
+/// Makes a volume, stops it, damages it and salvages it.
+///
+/// # Errors
+///
+/// What of the above does not hold.
+pub fn run(seed: u64) -> Result<(), Violation> {
+    let mut random = Random::new(seed ^ 0xDA3A6E);
+    let remaining = Remaining::of(&mut random).map_err(Violation::of)?;
+    remaining.damage(&mut random);
+    remaining.judge(seed)
+}
+
+impl Remaining {
+    fn of(random: &mut Random) -> Result<Self, Error> {
+        let pages = 500 + random.below(700);
+        let layout = Layout::plan(pages, Layout::home_bytes_for(pages, LOG_BYTES, true), LOG_BYTES, true)
+            .expect("it fits");
+        let geometry = |size_bytes| Geometry { size_bytes, sector_bytes: 512, atomic_sectors: true };
+        let home = Image::shared(geometry(layout.home_bytes));
+        let log = Image::shared(geometry(LOG_BYTES + 2 * PAGE_BYTES));
+        let mut bytes = vec![0; (pages * PAGE_BYTES) as usize];
+        let options =
+            CreateOptions { size_bytes: bytes.len() as u64, log_bytes: LOG_BYTES, atomic_max_bytes: 16384 };
+        live(random.number(), async |env, cuts| {
+            let [home, log] = [&home, &log].map(|image| open(image, &env, &cuts));
+            create(&*home, &*log, true, options, VOLUME).await?;
+            let arena = SimArena::open(ArenaBytes::new(ARENA_BYTES), env.clone(), cuts, 0);
+            let volume = Volume::open(env, arena, home, log, true, OpenOptions::default()).await?;
+            for _ in 0..20 + random.below(40) {
+                let extent = run_of_pages(random, pages);
+                let within = extent.offset as usize..extent.end() as usize;
+                if random.chance(0.2) {
+                    bytes[within].fill(0);
+                    volume.write_zeroes(extent, Durability::Buffered).await?;
+                } else {
+                    random.fill(&mut bytes[within.clone()]);
+                    volume.write(extent.offset, &bytes[within], Durability::Buffered).await?;
+                }
+            }
+            volume.close().await
+        })?;
+        home.borrow_mut().power_cut(random);
+        Ok(Self { home, layout, bytes })
+    }
+
+    /// Harms one part, or roots and table together.
+    fn damage(&self, random: &mut Random) {
+        let (roots, table) = (self.layout.roots, self.layout.segments[0].table);
+        match random.below(4) {
+            0 => self.overwrite(roots[0].offset, roots[1].end(), random),
+            1 => {
+                let sectors = random.below(table.len / 512) + 1;
+                self.overwrite(roots[0].offset, table.offset + sectors * 512, random);
+            }
+            2 => {
+                let start = table.offset + random.below(table.len / 512) * 512;
+                self.overwrite(start, table.end().min(start + 512 * (1 + random.below(12))), random);
+            }
+            _ => {
+                let data = run_of_pages(random, self.layout.pages);
+                let start = self.layout.page_offset(data.offset / PAGE_BYTES);
+                self.overwrite(start, start + data.len, random);
+            }
+        }
+    }
+
+    /// With zeros or noise, in whole sectors.
+    fn overwrite(&self, start: u64, end: u64, random: &mut Random) {
+        let mut bytes = vec![0; (end - start) as usize];
+        if random.coin() {
+            random.fill(&mut bytes);
+        }
+        let mut home = self.home.borrow_mut();
+        let extent = Extent::new(start, end - start);
+        let write = home.begin_write(extent, Payload::Bytes(bytes.into()), Durability::Durable);
+        home.complete_write(write);
+    }
+
+    /// Whether a salvage gives what is there, and names what is not.
+    fn judge(&self, seed: u64) -> Result<(), Violation> {
+        let known = Known {
+            volume: VOLUME,
+            size_bytes: self.bytes.len() as u64,
+            atomic_max_bytes: 16384,
+            log_bytes: None,
+            sizes_before: SizesBefore::default(),
+            separate_log: true,
+            is_ring: false,
+            heads: OfHeads::default(),
+        };
+        let (found, named) = live(seed, async |env, cuts| {
+            let device = SimDrive::open(Rc::clone(&self.home), env.clone(), cuts, DriveOptions::default());
+            let home = vec![Part { device, offset: 0, place: 0 }];
+            // It was stopped in order: nothing of the log is needed.
+            let remains =
+                Remains { home, log: Vec::new(), is_log_in_parts: false, arena: None, causes: Vec::new() };
+            let opened = salvage::open(env, remains, &known, OpenOptions::default(), |_, _| ()).await?;
+            let (mut found, mut named) = (vec![0; self.bytes.len()], opened.named.clone());
+            opened.read(0, &mut found, &mut named).await;
+            Ok::<_, Error>((found, named))
+        })
+        .map_err(Violation::of)?;
+        let mut on_drive = vec![0; PAGE_BYTES as usize];
+        for page in 0..self.layout.pages {
+            let extent = Extent::new(page * PAGE_BYTES, PAGE_BYTES);
+            let range = extent.offset as usize..extent.end() as usize;
+            let (wanted, given) = (&self.bytes[range.clone()], &found[range]);
+            if given == wanted {
+                continue;
+            }
+            self.home.borrow().read_durable(self.layout.page_offset(page), &mut on_drive);
+            // Of a page of zeros only its sum tells that it is one.
+            if on_drive == wanted && wanted.iter().any(|&byte| byte != 0) {
+                return Err(Violation::of(format!("page {page} is on the drive, and was not given")));
+            }
+            if !named.touches(&extent) {
+                return Err(Violation::of(format!("page {page} is not what it was, and is not named")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Up to 32 pages in a row.
+fn run_of_pages(random: &mut Random, pages: u64) -> Extent {
+    let count = 1 + random.below(32);
+    Extent::new(random.below(pages - count) * PAGE_BYTES, count * PAGE_BYTES)
+}
+
+fn open(image: &SharedImage, env: &SimEnv, cuts: &Cuts) -> Rc<SimDrive> {
+    Rc::new(SimDrive::open(Rc::clone(image), env.clone(), cuts.clone(), DriveOptions::default()))
+}
+
+/// A life that nothing cuts short.
+fn live<T>(seed: u64, story: impl AsyncFnOnce(SimEnv, Cuts) -> T) -> T {
+    let mut executor = Executor::new(seed);
+    let cuts = Cuts::none(executor.stop());
+    let story = story(executor.env(), cuts);
+    executor.block_on(story).expect("nothing cuts it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_drive_holds_is_given_and_what_is_not_right_is_named() {
+        for seed in 0..60 {
+            if let Err(violation) = run(seed) {
+                panic!("seed {seed}: {}", violation.what);
+            }
+        }
+    }
+}
