@@ -21,7 +21,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::args::{LogFormatArg, LogLevelArg};
 use crate::failure::Failure;
-use crate::stdout::shown;
+use crate::stdout::{mention, shown};
 
 /// Whether whoever reads standard error takes each line for an event.
 static TAKES_EVENTS_ONLY: AtomicBool = AtomicBool::new(false);
@@ -54,6 +54,14 @@ pub(crate) fn tell_end(failure: &Failure) -> bool {
         tracing::error!(target: "evenkeel", event = "ended", "{failure}");
     }
     takes_events_only
+}
+
+/// Tells why the process is about to end: as an event, where only events are taken.
+pub(crate) fn tell_last_words(why: &str) {
+    match TAKES_EVENTS_ONLY.load(Ordering::Relaxed) {
+        true => tracing::info!(target: "evenkeel", event = "ended", "{why}"),
+        false => mention(&format!("evenkeel: {why}")),
+    }
 }
 
 /// Whether standard error goes to the system's journal, as that says of itself.

@@ -219,13 +219,18 @@ fn a_server_that_a_member_keeps_waiting_ends_at_a_signal() {
         file
     };
     let held = ["member-0", "member-1", "log-0", "log-1"].map(hold);
-    let mut server = volume.starting("");
-    patiently("the addresses, which are taken before the members", || {
-        volume.folder().join("control.sock").exists().then_some(())
-    });
-    server.signal("TERM");
-    assert_eq!(server.exit_code(), Some(130), "{}", server.complaints());
-    says(&server.complaints(), &["interrupted before it was served", "nothing is lost"]);
+    for (flags, start) in [("", "evenkeel: interrupted"), ("--log-format json", "{\"timestamp\":")] {
+        let mut server = volume.starting(flags);
+        patiently("the addresses, which are taken before the members", || {
+            volume.folder().join("control.sock").exists().then_some(())
+        });
+        server.signal("TERM");
+        assert_eq!(server.exit_code(), Some(130), "{}", server.complaints());
+        says(&server.complaints(), &["interrupted before it was served", "nothing is lost"]);
+        assert!(server.complaints().lines().all(|line| line.starts_with(start)), "{}", server.complaints());
+        // It left at once, and its socket with it.
+        let _stopped_in_order = fs::remove_file(volume.folder().join("control.sock"));
+    }
     drop(held);
     has_everything_without(&volume, volume.serve(""), &[]);
 }

@@ -113,6 +113,10 @@ fn a_server_whose_log_was_removed_ends_with_an_error_that_says_how_its_pages_are
     let salvaged = scene.run(&salvage);
     assert_eq!(salvaged.code, Some(0), "{salvaged:?}");
     assert!(scene.bytes("image")[..3 << 20] == bytes);
+    scene.done(commands(&why)[1].strip_prefix("evenkeel ").unwrap());
+    let server = volume.serve("");
+    assert!(contents(&volume.socket())[..3 << 20] == bytes);
+    server.stop();
 }
 
 #[test]

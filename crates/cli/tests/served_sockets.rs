@@ -35,6 +35,9 @@ fn a_unix_socket_has_the_mode_and_the_group_that_were_asked_for_and_a_wrong_one_
     for wrong in ["999", "1777", "rw", ""] {
         says(&scene.misused(&format!("serve disk --socket-mode={wrong}")), &["octal digits"]);
     }
+    for closed in ["0", "000", "444", "0555"] {
+        says(&scene.misused(&format!("serve disk --socket-mode={closed}")), &["nobody could connect", "660"]);
+    }
     says(&scene.misused("serve disk --socket-group root"), &["--socket-mode"]);
     let line = scene.refused("serve disk --socket-mode 660 --socket-group no-such-group");
     says(&line, &["no-such-group", "no such group"]);
@@ -52,6 +55,45 @@ fn a_port_that_other_machines_reach_without_tls_is_warned_of() {
     let server = volume.serve("--nbd tcp:127.0.0.1:0");
     assert!(!server.complaints().contains("tcp-without-tls"), "{}", server.complaints());
     server.stop();
+}
+
+#[test]
+fn a_socket_for_every_user_is_warned_of() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let server = volume.serve("--socket-mode 777");
+    says(&server.complaints(), &["WARN socket-for-all", "nbd.sock: every user", "--socket-group"]);
+    server.stop();
+    let server = volume.serve("--socket-mode 770");
+    assert!(!server.complaints().contains("socket-for-all"), "{}", server.complaints());
+    server.stop();
+}
+
+#[test]
+fn what_is_no_socket_is_not_replaced_by_one_and_is_named() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    fs::write(scene.path("notes"), "precious").unwrap();
+    for (path, kind) in
+        [("notes", "a file is there, and no socket"), ("data", "a folder is there, and no socket")]
+    {
+        let refused = scene.refused(&format!("serve disk --nbd unix:{path}"));
+        says(&refused, &[&format!("{path}: cannot listen: {kind}: name another path")]);
+    }
+    assert_eq!(scene.text("notes"), "precious");
+    volume.serve("").stop();
+}
+
+#[test]
+fn addresses_and_sizes_that_make_no_sense_are_refused_with_what_would() {
+    let scene = Scene::new();
+    let _volume = Volume::create(&scene, FLAGS);
+    for wrong in ["foo", ":9100", "127.0.0.1", "127.0.0.1:http", "127.0.0.1:70000"] {
+        says(&scene.misused(&format!("serve disk --metrics={wrong}")), &["HOST:PORT", "127.0.0.1:9100"]);
+    }
+    says(&scene.misused("serve disk --nbd tcp:localhost:nbd"), &["tcp:HOST:PORT"]);
+    let refused = scene.refused("serve disk --cache 100t");
+    says(&refused, &["--cache 100 TiB: this machine has ", " of memory; choose less"]);
 }
 
 #[test]

@@ -78,7 +78,8 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "PLACE", value_parser = place())]
     pub(crate) destroy: Vec<Place>,
 
-    /// Say what would be made and lost, and make nothing
+    /// Say what would be made and lost, and make nothing. Exports are looked at: nothing is written to them, and nobody who
+    /// uses them is disturbed
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
@@ -161,7 +162,7 @@ pub(crate) struct ServeArgs {
     pub(crate) tls: Option<PathBuf>,
 
     /// Metrics for Prometheus at http://HOST:PORT/metrics
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_host_port)]
     pub(crate) metrics: Option<String>,
 
     /// Refuse writes
@@ -227,6 +228,10 @@ cannot be opened, 130 ended at once: the next start goes on where this one was."
 /// A mode in octal digits.
 fn parse_mode(text: &str) -> Result<u32, String> {
     match u32::from_str_radix(text, 8) {
+        // Who connects has to write to it.
+        Ok(mode) if mode <= 0o777 && mode & 0o222 == 0 && text.bytes().all(|it| it.is_ascii_digit()) => {
+            Err("nobody could connect: that takes the right to write, as in 600 or 660".to_owned())
+        }
         Ok(mode) if mode <= 0o777 && text.bytes().all(|it| it.is_ascii_digit()) => Ok(mode),
         _ => Err("a mode is up to four octal digits, such as 660".to_owned()),
     }
@@ -241,10 +246,20 @@ pub(crate) enum NbdArg {
     Tcp(String),
 }
 
+/// A host and a port, as the system takes them.
+fn parse_host_port(text: &str) -> Result<String, String> {
+    match text.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(text.to_owned()),
+        _ => Err("HOST:PORT is wanted, such as 127.0.0.1:9100 or [::1]:9100".to_owned()),
+    }
+}
+
 pub(super) fn parse_nbd(text: &str) -> Result<NbdArg, String> {
     match text.split_once(':') {
         Some(("unix", path)) if !path.is_empty() => Ok(NbdArg::Unix(path.into())),
-        Some(("tcp", address)) if address.rsplit_once(':').is_some() => Ok(NbdArg::Tcp(address.to_owned())),
+        Some(("tcp", address)) => {
+            parse_host_port(address).map(NbdArg::Tcp).map_err(|why| format!("tcp:{why}"))
+        }
         _ => Err(format!("`{text}` is neither unix:SOCKET nor tcp:HOST:PORT")),
     }
 }
@@ -382,7 +397,7 @@ mod tests {
     fn addresses_name_their_kind() {
         assert_eq!(parse_nbd("unix:a:b"), Ok(NbdArg::Unix("a:b".into())));
         assert_eq!(parse_nbd("tcp:[::1]:10809"), Ok(NbdArg::Tcp("[::1]:10809".to_owned())));
-        for wrong in ["", "unix:", "tcp:host", "/a/b", "udp:1:2"] {
+        for wrong in ["", "unix:", "tcp:host", "tcp:host:http", "tcp::1", "/a/b", "udp:1:2"] {
             assert!(parse_nbd(wrong).is_err(), "{wrong}");
         }
     }

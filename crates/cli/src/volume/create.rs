@@ -8,6 +8,8 @@ use evenkeel_host::event_loop::{Backend, race};
 use evenkeel_host::stop_signals::STOP_SIGNALS;
 use evenkeel_host::volume::create::{Plan, PlannedMember, Request, create};
 use evenkeel_host::volume::description::LayoutKind;
+use evenkeel_host::volume::exports::look_at_exports;
+use evenkeel_host::volume::member::Place;
 use evenkeel_measure::report::format;
 
 use super::{event_loop, progress_bar, quoted};
@@ -49,7 +51,7 @@ pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
     };
     let plan = request.plan()?;
     if args.dry_run {
-        return say(&told(&request, &plan, "would make", "would be lost"));
+        return dry_run(&request, &plan);
     }
     let event_loop = event_loop(Backend::Auto)?;
     let handle = event_loop.handle();
@@ -100,6 +102,29 @@ pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
     )
     .expect("a string takes all");
     say(&text).map_err(|failure| Failure::No(format!("{}: it is made, and {failure}", args.volume.display())))
+}
+
+/// Says what would be made, and what the exports are that it would be made on; fails where one can hold no member.
+fn dry_run(request: &Request, plan: &Plan) -> Result<(), Failure> {
+    let mut text = told(request, plan, "would make", "would be lost");
+    let mut refused = None;
+    if plan.places().any(|member| matches!(member.place, Place::Nbd(_))) {
+        let event_loop = event_loop(Backend::Auto)?;
+        let handle = event_loop.handle();
+        let found = event_loop.block_on(look_at_exports(&handle, request, plan));
+        for (place, found) in found {
+            let place = shown(&place);
+            match found {
+                Ok(found) => writeln!(text, "  {place}: {found}").expect("a string takes all"),
+                Err(error) => {
+                    writeln!(text, "  {place}: cannot be used").expect("a string takes all");
+                    refused.get_or_insert(error);
+                }
+            }
+        }
+    }
+    say(&text)?;
+    refused.map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// What is said of a creation that was given up.

@@ -41,12 +41,14 @@ impl From<VolumeError> for Failure {
         let next_step = match &error {
             VolumeError::Path(path) => match path.source.kind() {
                 io::ErrorKind::PermissionDenied => "; run as its owner, or choose another place",
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                // What was said of several places has its own advice.
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+                    if path.source.raw_os_error().is_some() =>
+                {
                     "; free some room, or choose a smaller --size or another place"
                 }
                 io::ErrorKind::ReadOnlyFilesystem => {
-                    "; the file system is read-only: name a place elsewhere (--nbd unix:SOCKET), or copy what is there: \
-                     evenkeel salvage"
+                    "; the file system is read-only: mount it to be written to, or copy what is there: evenkeel salvage"
                 }
                 io::ErrorKind::AddrInUse => "; somebody listens there: choose another socket",
                 _ => "",

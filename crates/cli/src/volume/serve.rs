@@ -1,10 +1,12 @@
 //! `evenkeel serve`.
 
 use std::fmt::{Display, Write as _};
+use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 use evenkeel_engine::options::{Journaling, OpenOptions};
 use evenkeel_engine::ring::{Policy, RingOptions};
+use evenkeel_host::conditions::Machine;
 use evenkeel_host::event_loop::Backend;
 use evenkeel_host::group;
 use evenkeel_host::nbd::limits::Limits;
@@ -67,6 +69,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
             every_s: args.mirror.scrub_every.0,
             bytes_per_s: args.mirror.scrub_rate as u64,
         },
+        tell_end: logging::tell_last_words,
     };
     let backend = match args.backend {
         BackendArg::Auto => Backend::Auto,
@@ -120,7 +123,23 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         Err(VolumeError::Engine { folder, source: evenkeel_engine::error::Error::Latched(reason) }) => {
             Err(Failure::No(format!("{}: it failed while it was served: {reason}", folder.display())))
         }
-        Err(error) => Err(with_salvage(&args.volume, error)),
+        Err(error) => Err(match on_read_only(&error) {
+            Some(failure) => failure,
+            None => with_salvage(&args.volume, error),
+        }),
+    }
+}
+
+/// Why nothing was served, where that is a file system to which nothing can be written.
+pub(super) fn on_read_only(error: &VolumeError) -> Option<Failure> {
+    match error {
+        VolumeError::Path(path) if path.source.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+            Some(Failure::Unusable(format!(
+                "{error}; the file system is read-only: mount it to be written to, or serve what is there to be read: \
+                 --salvage --nbd unix:SOCKET, with the socket elsewhere"
+            )))
+        }
+        _ => None,
     }
 }
 
@@ -169,6 +188,16 @@ fn check_values(args: &ServeArgs) -> Result<(), Failure> {
     }
     if args.cache.is_some_and(|bytes| bytes < CACHE_MIN_BYTES) {
         return refused(&format!("--cache {}", args.cache.unwrap_or(0)), "choose 1m at least, such as 64m");
+    }
+    let memory_bytes = Machine::this().memory_bytes;
+    if let Some(cache) = args.cache.filter(|&cache| memory_bytes > 0 && cache > memory_bytes) {
+        return refused(
+            &format!("--cache {}", format::bytes_f64(cache as f64)),
+            &format!(
+                "this machine has {} of memory; choose less, such as 64m",
+                format::bytes_f64(memory_bytes as f64)
+            ),
+        );
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ use evenkeel_host::service::salvage::{Options, run as serve};
 
 use super::event_loop;
 use super::salvage_report::Report;
+use super::serve::on_read_only;
 use crate::args::ServeArgs;
 use crate::failure::Failure;
 use crate::stdout::announce;
@@ -41,7 +42,8 @@ pub(super) fn run(args: &ServeArgs, nbd: Vec<Address>, access: SocketAccess) -> 
             writeln!(text, "ready: {at}").expect("a string takes all");
         }
         announce(text);
-    }))?;
+    }));
+    let served = served.map_err(|error| on_read_only(&error).unwrap_or_else(|| error.into()))?;
     match served {
         true => Ok(()),
         false => Err(Failure::Stopped("interrupted before it was served; nothing was written".to_owned())),

@@ -22,6 +22,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, 
 
 use super::Stream;
 use super::unix_path::{connect_unix_at_once, reach};
+use crate::durable_file::odd_kind;
 use crate::event_loop::{Backend, Loop, SharedFd};
 use crate::path_error::PathError;
 use crate::patience::until_released;
@@ -222,8 +223,11 @@ fn bind_unix(path: &Path, access: SocketAccess) -> io::Result<OwnedFd> {
 
 /// Removes a socket that a dead process has left.
 fn remove_stale(path: &Path) -> io::Result<()> {
-    if !path.symlink_metadata()?.file_type().is_socket() {
-        return Err(io::ErrorKind::AlreadyExists.into());
+    let found = path.symlink_metadata()?;
+    if !found.file_type().is_socket() {
+        let kind = odd_kind(&found).unwrap_or("a file");
+        let why = format!("{kind} is there, and no socket: name another path, or move it away");
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
     }
     match connect_unix_at_once(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),

@@ -95,6 +95,8 @@ pub struct Options {
     pub open: RunOptions,
     /// How rot is looked for in a mirror.
     pub scrub: ScrubOptions,
+    /// Says why the process ends where nothing else can, since its loop is held.
+    pub tell_end: fn(&str),
 }
 
 /// What came of it.
@@ -161,9 +163,9 @@ pub async fn run(
         "starting: what a cut or a kill left undone is done first",
     );
     if tls.is_none() {
-        warn_of_open_addresses(&reporter, &listeners);
+        warn_of_open_addresses(&reporter, &listeners, options.access);
     }
-    let opening = Opening::begin().map_err(cannot_listen)?;
+    let opening = Opening::begin(options.tell_end).map_err(cannot_listen)?;
     let opened = race(async { Some(locked.open(event_loop, options.open).await) }, async {
         let _came = signals.next().await;
         None
@@ -220,9 +222,18 @@ pub async fn run(
     Ok(Ended::Closed)
 }
 
-/// Tells of addresses that other machines reach, where nothing protects them.
-fn warn_of_open_addresses(reporter: &Reporter, listeners: &Listeners) {
+/// Tells of addresses that other machines or all users reach, where nothing protects them.
+fn warn_of_open_addresses(reporter: &Reporter, listeners: &Listeners, access: SocketAccess) {
+    let is_for_all = access.mode.is_some_and(|mode| mode & 0o002 != 0);
     for place in listeners.places().into_iter().flatten() {
+        if let (Place::Unix(path), true) = (&place, is_for_all) {
+            let why = format!(
+                "{}: every user of this machine may connect there: whoever does reads and writes; let a group in instead \
+                 (--socket-mode 660 --socket-group GROUP), or use --tls",
+                path.display()
+            );
+            reporter.tell(Kind::SocketForAll, &About::default(), why);
+        }
         if let Place::Tcp(at) = place
             && !at.ip().to_canonical().is_loopback()
         {

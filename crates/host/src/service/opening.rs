@@ -11,7 +11,6 @@ use std::time::Duration;
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::interrupt::EXIT_INTERRUPTED;
-use crate::standard_error;
 use crate::stop_signals::{STOP_SIGNALS, honoured};
 
 /// How long the loop has to hear of a signal by itself.
@@ -24,21 +23,21 @@ pub(super) struct Opening {
 }
 
 impl Opening {
-    /// From here on.
+    /// From here on; `tell_end` says why it ends.
     ///
     /// # Errors
     ///
     /// Where the handlers or their thread cannot be set up.
-    pub(super) fn begin() -> io::Result<Self> {
+    pub(super) fn begin(tell_end: fn(&str)) -> io::Result<Self> {
         let mut signals = Signals::new(honoured(&STOP_SIGNALS))?;
         let (until_then, is_over) = channel();
         let opening = Self { signals: signals.handle(), _until_then: until_then };
         thread::Builder::new().name("opening".to_owned()).spawn(move || {
             let came = signals.forever().next();
             if came.is_some() && is_over.recv_timeout(HEARD_WITHIN) == Err(RecvTimeoutError::Timeout) {
-                let why = "evenkeel: interrupted before it was served, while a member or log device kept it waiting; \
-                           nothing is lost";
-                let _nobody_takes_it = standard_error::say(why, Duration::ZERO);
+                tell_end(
+                    "interrupted before it was served, while a member or log device kept it waiting; nothing is lost",
+                );
                 std::process::exit(EXIT_INTERRUPTED);
             }
         })?;

@@ -86,7 +86,7 @@ impl Place {
     }
 
     /// What errors name it.
-    fn shown(&self) -> PathBuf {
+    pub(super) fn shown(&self) -> PathBuf {
         match self {
             Self::Path(path) => path.clone(),
             Self::Nbd(uri) => PathBuf::from(uri.as_str()),

@@ -22,6 +22,7 @@ pub mod create;
 mod described;
 pub mod description;
 pub mod devices;
+pub mod exports;
 pub mod fencing;
 pub mod grow;
 mod held;

@@ -62,6 +62,8 @@ kinds! {
     MemoryGone = "memory-gone", WARN;
     /// Other machines may connect, and nothing is encrypted.
     TcpWithoutTls = "tcp-without-tls", WARN;
+    /// Every user of the machine may connect, and nothing is encrypted.
+    SocketForAll = "socket-for-all", WARN;
     /// Members or log devices are missing from the beginning.
     DegradedStart = "degraded-start", WARN;
     /// Clients may connect.

@@ -40,11 +40,17 @@ impl Watcher {
                 "the file of {files} had been removed while it was served, and what it held is lost: make the volume anew \
                  from a copy or a backup"
             ),
-            Loss::Log => format!(
-                "the file of {files} had been removed while it was served, and is lost: the volume cannot be served without \
-                 it; `evenkeel salvage {} IMAGE` copies its pages",
-                Place::from(self.folder.clone()).quoted()
-            ),
+            Loss::Log => {
+                let folder = Place::from(self.folder.clone()).quoted();
+                let renew = match self.mirror {
+                    Some(_) => String::new(),
+                    None => format!(", and `evenkeel renew-log {folder}` makes its log again"),
+                };
+                format!(
+                    "the file of {files} had been removed while it was served, and is lost: the volume cannot be served \
+                     without it; `evenkeel salvage {folder} IMAGE` copies its pages{renew}"
+                )
+            }
         })
     }
 
