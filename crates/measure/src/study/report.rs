@@ -89,7 +89,7 @@ pub struct StudyFacts {
     pub runs_done: usize,
     /// Runs that are still to come.
     pub runs_planned: usize,
-    /// Runs of configurations that cannot be run.
+    /// Runs that were not taken, since mkfs or mount failed for their configuration.
     pub runs_skipped: usize,
     /// Runs that broke off.
     pub runs_failed: usize,
@@ -135,7 +135,7 @@ pub struct LeftOut {
     pub workload: String,
     /// How many.
     pub runs: usize,
-    /// Whether they were not begun, since the configuration cannot be run.
+    /// Whether they were not begun, since mkfs or mount failed for their configuration.
     pub skipped: bool,
     /// Why.
     pub message: String,
