@@ -194,6 +194,12 @@ bugs! {
     RingRebuildUnchecked = "ring-rebuild-unchecked",
     /// A rebuild goes on though another device was put in its place.
     RingRebuildOutlives = "ring-rebuild-outlives",
+    /// A ring whose growth is refused for a damaged page offers more all the same.
+    RingGrowthRefusedLate = "ring-growth-refused-late",
+    /// A superblock names the root of a volume on a ring that has grown before that is durable.
+    RingGrowthUnflushed = "ring-growth-unflushed",
+    /// Pages of a volume on a ring are served before the superblock that names them is durable.
+    RingGrowthServedEarly = "ring-growth-served-early",
     /// Each head is written over the one before.
     RingHeadInPlace = "ring-head-in-place",
     /// A member's turn ends while its writes are under way.
@@ -212,7 +218,8 @@ bugs! {
     CopyUnchecked = "copy-unchecked",
     /// A log device that failed is left out, and nobody else is told.
     LogLossUntold = "log-loss-untold",
-    /// A log device that is not there at an opening is not counted as left out.
+    /// A log device that is not there at an opening is not counted as left out, nor are the members asked whether the log is
+    /// older than they know it to be, which would find that out too.
     LogAbsenceUntold = "log-absence-untold",
     /// A log device that is not there counts as left out though the volume does not open.
     LogLossNotedEarly = "log-loss-noted-early",

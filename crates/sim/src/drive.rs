@@ -65,6 +65,8 @@ pub struct DriveOptions {
     pub seed: u64,
     /// What the system in front of it keeps of it in memory, if anything.
     pub cache: Option<SharedCache>,
+    /// Whether nobody connects to it in this life: connections of earlier ones stay as they are.
+    pub is_away: bool,
 }
 
 struct State {
@@ -118,8 +120,8 @@ impl SimDrive {
     /// [`Image::kill_connected`]: of the last, nothing lands any more once it is open.
     pub fn open(image: SharedImage, env: SimEnv, cuts: Cuts, options: DriveOptions) -> Self {
         assert_eq!(image.borrow().in_flight(), 0, "an earlier life's writes are still in flight");
-        let DriveOptions { latency, faults, seed, cache } = options;
-        if !is_planted(Bug::OpeningUnfenced) {
+        let DriveOptions { latency, faults, seed, cache, is_away } = options;
+        if !is_away && !is_planted(Bug::OpeningUnfenced) {
             image.borrow_mut().fence(&mut Random::new(seed ^ FENCE));
         }
         Self(Rc::new(State {

@@ -19,6 +19,7 @@ pub mod executor;
 pub mod exhaustive;
 pub mod faults;
 pub mod file_system;
+pub mod growing;
 pub mod image;
 pub mod latency;
 pub mod mirror;

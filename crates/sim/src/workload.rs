@@ -253,7 +253,8 @@ pub async fn read_known<A: Arena, H: Device, L: Device>(
 ) -> Result<Vec<u8>, Error> {
     let mut found = vec![0; places.known_bytes as usize];
     let mut into = &mut found[..];
-    for part in places.parts(Extent::new(0, places.known_bytes)) {
+    let there_bytes = places.within(volume.size_bytes()).known_bytes;
+    for part in places.parts(Extent::new(0, there_bytes)) {
         let (here, rest) = into.split_at_mut(part.len as usize);
         volume.read(part.offset, here).await?;
         into = rest;

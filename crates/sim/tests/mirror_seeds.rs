@@ -31,6 +31,7 @@ fn within_the_redundancy_nothing_is_lost_and_beyond_it_nothing_wrong_is_served()
         for (what, count) in total.tally.named() {
             assert!(count > 0, "no {what}: {total:?}");
         }
+        assert!(total.lives.growths > seeds / 20, "{total:?}");
     }
 }
 

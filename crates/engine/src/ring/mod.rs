@@ -684,7 +684,8 @@ impl<E: Env, M: Device> Device for Ring<E, M> {
             there.filter_map(|(place, head)| head.filter(|head| ring.is_ours(volume, place, head)))
         };
         let known = ours().map(|head| head.superblock).max().unwrap_or(0);
-        if superblock < known && !is_planted(Bug::RingLogRolledBack) {
+        let is_unasked = is_planted(Bug::RingLogRolledBack) || is_planted(Bug::LogAbsenceUntold);
+        if superblock < known && !is_unasked {
             return Err(Error::Unusable(
                 "its log is older than its members know it to be, and lacks writes that were acknowledged: bring back the \
                  log as it was"

@@ -105,7 +105,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             self.home.table.rewrite_root_page(slot, 0);
         }
         self.write_home_pages(&outgoing, &table, slot).await?;
-        let is_flushed = next.is_none() || !is_planted(Bug::GrowthUnflushed);
+        let is_flushed =
+            next.is_none() || !(is_planted(Bug::GrowthUnflushed) || is_planted(Bug::RingGrowthUnflushed));
         if is_flushed && !is_planted(Bug::NoHomeFlush) && !is_planted(Bug::TailBeforeFlush) {
             self.home.device.flush(FlushScope::Whole).await?;
         }

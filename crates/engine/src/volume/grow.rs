@@ -192,12 +192,17 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             .await?;
         self.make_durable(&[Extent::new(0, self.size_bytes.get())]).await?;
         let turn = self.home_writer.take().await;
-        self.check_all_can_go_home().await?;
+        if !is_planted(Bug::RingGrowthRefusedLate) {
+            self.check_all_can_go_home().await?;
+        }
         self.home.device.enlarge(growth.home_bytes).await?;
         let size =
             Size { pages: growth.to_bytes / PAGE_BYTES, home_bytes: self.home.device.geometry().size_bytes };
         let layout = self.home.layout().grown(size).map(Rc::new).expect("a device offers what it said");
-        if is_planted(Bug::GrowthServedEarly) {
+        if is_planted(Bug::RingGrowthRefusedLate) {
+            self.check_all_can_go_home().await?;
+        }
+        if is_planted(Bug::GrowthServedEarly) || is_planted(Bug::RingGrowthServedEarly) {
             self.serve_grown(&layout, limits);
         }
         let grown = self.grow_in_turn(&layout).await;

@@ -350,6 +350,11 @@ impl Image {
         self.late.extend(self.pending.extract_if(.., |pending| pending.completed.is_none()));
     }
 
+    /// Whether writes of processes that are gone are on their way.
+    pub fn has_late(&self) -> bool {
+        !self.late.is_empty()
+    }
+
     /// The connections of processes that are gone have ended: what they had in flight landed by now, or never does.
     pub fn fence(&mut self, random: &mut Random) {
         while self.land_late(random) {}

@@ -15,7 +15,9 @@ use std::rc::Rc;
 use evenkeel_engine::device::{Extent, FlushScope};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
-use evenkeel_engine::format::PAGE_BYTES;
+use evenkeel_engine::format::layout::{LOG_COPIES, log_copy_offset};
+use evenkeel_engine::format::superblock::Superblock;
+use evenkeel_engine::format::{PAGE, PAGE_BYTES, log_head};
 
 use super::account::{Disk, Kind};
 use super::life::{End, Fate, Machine, Work};
@@ -185,12 +187,13 @@ impl Machine {
         }
         self.settle(CutKind::PowerCut);
         let mut harmed = vec![false; self.setup.habits.places.pages()];
-        let data = self.layout().segments[0].data.offset + self.setup.data_offset();
+        let layout = self.layout();
+        let there = self.setup.habits.places.within(layout.pages * PAGE_BYTES).pages();
         for _ in 0..1 + self.random.below(3) {
-            let page = self.random.index(harmed.len());
+            let page = self.random.index(there);
             harmed[page] = true;
             let on_volume = self.setup.habits.places.page_on_volume(page);
-            let zone = Extent::new(data + on_volume * PAGE_BYTES, PAGE_BYTES);
+            let zone = Extent::new(layout.page_offset(on_volume) + self.setup.data_offset(), PAGE_BYTES);
             for number in 0..self.setup.members {
                 let mishap = *self.random.pick(&[Mishap::Rots, Mishap::CannotRead]);
                 harm(&self.devices[number].1.image, mishap, zone, &mut self.random);
@@ -209,14 +212,22 @@ impl Machine {
         self.note(|| format!("beyond the redundancy with {fates:?}"));
         let mut life = self.life(CutPlan::default(), fates, None);
         let (arena, scene, setup) = (life.arena, Rc::clone(&life.scene), self.setup);
+        let (known_size, mut random) = (self.known_size.clone(), Random::new(self.setup.seed ^ 0x6f4e));
+        let grown_over = harmed.iter().position(|&is_harmed| is_harmed);
         let lived = life.executor.block_on(async move {
             let volume = scene.open(arena, &setup).await?;
-            Ok::<_, Error>(look(&volume, setup.habits.places).await)
+            let looked = look(&volume, setup.habits.places).await;
+            let mut judged = known_size.judge(volume.size_bytes()).map(drop);
+            if let Some(page) = grown_over.filter(|_| judged.is_ok()) {
+                let page = setup.habits.places.page_on_volume(page);
+                judged = scene.grow_over_damage(&volume, &setup, page, &mut random).await;
+            }
+            Ok::<_, Error>(judged.map(|()| looked))
         });
         self.end_life(&life.executor, &life.scene, CutPlan::default());
         drop(life.executor);
         let looked = match lived.map_err(Violation::of)? {
-            Ok(looked) => looked,
+            Ok(looked) => looked?,
             Err(
                 Error::Unusable(_)
                 | Error::Damaged { .. }
@@ -249,6 +260,21 @@ impl Machine {
         Ok(self.devices.iter().all(|(_, disk)| disk.is_complete))
     }
 
+    /// The generation of the newest superblock on any log device.
+    fn newest_superblock(&self) -> Option<u64> {
+        let on_log = |(kind, disk): &(Kind, Disk)| {
+            let copies = if *kind == Kind::Log { 0..LOG_COPIES } else { 0..0 };
+            let image = disk.image.borrow();
+            let found = copies.filter_map(|copy| {
+                let mut page = [0; PAGE];
+                image.read(log_head::DATA_OFFSET + log_copy_offset(copy), &mut page);
+                Superblock::decode(&page).map(|superblock| superblock.generation)
+            });
+            found.max()
+        };
+        self.devices.iter().filter_map(on_log).max()
+    }
+
     fn put_logs_back(&mut self, ended_in_order: bool) -> Result<(), Violation> {
         if self.setup.has_log_on_members() || !self.heal_all()? {
             return Ok(());
@@ -260,6 +286,8 @@ impl Machine {
         let operations_done = Rc::clone(&self.operations_done);
         let logs = self.devices.iter().filter(|(kind, _)| *kind == Kind::Log);
         let logs: Vec<SharedImage> = logs.map(|(_, disk)| Rc::clone(&disk.image)).collect();
+        // Perhaps not before it ends: then it may be too late.
+        let ends_meanwhile = ended_in_order && Random::new(self.setup.seed ^ 0xc105).coin();
         let copies: Rc<OnceCell<Vec<Image>>> = Rc::default();
         let copied = Rc::clone(&copies);
         let copy = move || {
@@ -280,13 +308,22 @@ impl Machine {
                 operations_done,
                 forgives: Box::new(|_| false),
             });
-            let (env, copy_soon, most_ns) = (scene.env.clone(), copy.clone(), 1 << random.below(30));
-            scene.env.spawn(async move {
-                env.sleep(random.below(most_ns)).await;
-                copy_soon();
-            });
+            let most_ns = 1 << random.below(30);
+            let copy_within = |most_ns: u64, mut random: Random| {
+                let (env, copy) = (scene.env.clone(), copy.clone());
+                scene.env.spawn(async move {
+                    env.sleep(random.below(most_ns)).await;
+                    copy();
+                });
+            };
+            if !ends_meanwhile {
+                copy_within(most_ns, random.fork());
+            }
             run_clients(&stage, &seeds).await;
-            copy();
+            match ends_meanwhile {
+                true => copy_within(1 << (14 + random.below(12)), random.fork()),
+                false => copy(),
+            }
             let begun = oracle.borrow().begin_flush(Extent::new(0, setup.habits.places.known_bytes));
             if ended_in_order {
                 volume.close().await?;
@@ -307,11 +344,16 @@ impl Machine {
         }
         self.settle(CutKind::PowerCut);
         let as_they_ended = self.devices.clone();
+        let newest_now = self.newest_superblock();
+        let Some(copies) = copies.get() else { return Ok(()) };
         let log_disks = self.devices.iter_mut().filter(|(kind, _)| *kind == Kind::Log);
-        for ((_, disk), image) in log_disks.zip(copies.get().expect("copied before it ended")) {
+        for ((_, disk), image) in log_disks.zip(copies) {
             let mut image = image.clone();
             image.power_cut(&mut self.random);
             disk.image = Rc::new(RefCell::new(image));
+        }
+        if self.newest_superblock() == newest_now {
+            return Ok(()); // they were copied as it ended, and hold what they do now
         }
         self.note(|| "all log devices are what they were".to_owned());
         let is_harmed = vec![false; self.setup.habits.places.pages()];

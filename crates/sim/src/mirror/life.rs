@@ -6,7 +6,9 @@ use std::rc::Rc;
 use evenkeel_engine::device::{Durability, Extent};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
-use evenkeel_engine::format::layout::{LOG_COPIES, Layout, log_bytes_with_superblocks, log_copy_offset};
+use evenkeel_engine::format::layout::{
+    LOG_COPIES, Layout, Size, log_bytes_with_superblocks, log_copy_offset,
+};
 use evenkeel_engine::format::superblock::Superblock;
 use evenkeel_engine::format::{PAGE, PAGE_BYTES, log_head, ring_head};
 use evenkeel_engine::logs::found_log;
@@ -22,6 +24,7 @@ use crate::cuts::{CutKind, CutPlan, Cuts};
 use crate::drive::{Counters, DriveOptions, SimDrive};
 use crate::executor::{Executor, Halt};
 use crate::faults::Faults;
+use crate::growing::{Grower, KnownSize};
 use crate::image::{Image, Payload};
 use crate::oracle::{Oracle, Violation};
 use crate::random::Random;
@@ -73,6 +76,8 @@ pub(super) struct Machine {
     pub(super) devices: Vec<(Kind, Disk)>,
     pub(super) arena: ArenaBytes,
     pub(super) oracle: Rc<RefCell<Oracle>>,
+    /// The size of the volume.
+    pub(super) known_size: KnownSize,
     /// Whether the power was cut since the oracle last judged.
     pub(super) power_was_cut: bool,
     pub(super) last_cut: Option<CutKind>,
@@ -119,6 +124,7 @@ impl Machine {
             devices,
             arena: ArenaBytes::new(setup.arena_bytes),
             oracle: Rc::new(RefCell::new(Oracle::new(setup.habits.places.known_bytes as usize))),
+            known_size: KnownSize::new(setup.growths.sizes(setup.habits.places)),
             power_was_cut: true,
             last_cut: None,
             life_events: 400,
@@ -156,7 +162,13 @@ impl Machine {
         let create = self.setup.create;
         let pages = create.size_bytes / PAGE_BYTES;
         let home_bytes = Layout::home_bytes_for(pages, create.log_bytes, true);
-        Layout::plan(pages, home_bytes, create.log_bytes, true).expect("the volume was made with it")
+        let made =
+            Layout::plan(pages, home_bytes, create.log_bytes, true).expect("the volume was made with it");
+        self.known_size.so_far()[1..].iter().fold(made, |layout, size_bytes| {
+            let pages = size_bytes / PAGE_BYTES;
+            let home_bytes = layout.home_bytes_to_grow(pages).expect("it has grown so");
+            layout.grown(Size { pages, home_bytes }).expect("it has grown so")
+        })
     }
 
     /// Lets the log of the new volume begin in its last quarter, as one may that was used before: so its end comes soon.
@@ -280,13 +292,16 @@ impl Machine {
     /// Perhaps a device is what it was before some life: it had called durable what it never wrote. Another one has
     /// everything.
     pub(super) fn roll_back(&mut self) {
-        if let Some((number, image)) = self.past.take_if(|_| self.past_random.coin()) {
+        if let Some((number, mut image)) = self.past.take_if(|_| self.past_random.coin()) {
             let kind = self.devices[number].0;
             let is_other = |at: &usize| *at != number && self.devices[*at].0 == kind;
             let mut others = (0..self.devices.len()).filter(is_other);
             if others.any(|other| self.devices[other].1.is_complete) {
                 self.outcome.tally.rolled_back += 1;
                 self.note(|| format!("device {number}, a {kind:?}: is what it was"));
+                // The drive itself is as large as it is.
+                let size_bytes = self.devices[number].1.image.borrow().geometry().size_bytes;
+                image.enlarge(size_bytes, None);
                 let image = Rc::new(RefCell::new(image));
                 self.devices[number].1 = Disk { image, is_clean: false, is_complete: false, is_fresh: false };
             }
@@ -337,6 +352,7 @@ impl Machine {
                 seed: self.random.number(),
                 faults,
                 latency: self.setup.latency,
+                is_away: *fate == Fate::Gone,
                 ..DriveOptions::default()
             };
             let drive = SimDrive::open(Rc::clone(&disk.image), env.clone(), cuts.clone(), options);
@@ -399,6 +415,9 @@ impl Machine {
             true => 1 + random.below(6),
             false => 0,
         };
+        let grower = self.grower(work);
+        let growths_before = self.known_size.growths();
+        let known_size = self.known_size.clone();
         let ends_rebuilt = plan.at_event.is_some() && random.chance(0.5);
         let ends_left_out = plan.at_event.is_some() && setup.ends_left_out();
         let lived = life.executor.block_on(async move {
@@ -417,6 +436,12 @@ impl Machine {
                 opened => opened?,
             };
             to_count.replace(Some(volume.clone()));
+            if !scene.env.is_stopped() {
+                let known = known_size.found(volume.size_bytes());
+                if known.is_err() {
+                    return Ok(known);
+                }
+            }
             let found = read_known(&volume, setup.habits.places).await?;
             if scene.env.is_stopped() {
                 return Ok(Ok(()));
@@ -457,7 +482,17 @@ impl Machine {
                 operations_done,
                 forgives: Box::new(|_| false),
             });
+            let growing = Rc::new(Cell::new(true));
+            let (has_grown, grown_stage, growing_scene) =
+                (Rc::clone(&growing), Rc::clone(&stage), Rc::clone(&scene));
+            scene.env.spawn(async move {
+                growing_scene.grow(grower, &grown_stage, &setup).await;
+                has_grown.set(false);
+            });
             run_clients(&stage, &seeds).await;
+            while growing.get() && !scene.is_over() {
+                scene.env.sleep(10_000).await;
+            }
             if scene.is_over() {
                 return Ok(Ok(()));
             }
@@ -475,6 +510,7 @@ impl Machine {
         if let Some(volume) = opened.take() {
             self.outcome.lives.count(&volume.counters());
         }
+        self.outcome.lives.growths += (self.known_size.growths() - growths_before) as u64;
         let may_refuse = self.may_have_lost || life.scene.account.borrow().may_lack_log();
         let before: Vec<(Kind, Disk)> = self.devices.clone();
         let violation = self.end_life(&life.executor, &life.scene, plan);
@@ -513,6 +549,13 @@ impl Machine {
             }
         };
         violation.map_or(Ok(ended), Err)
+    }
+
+    /// Who makes the volume grow in a life.
+    fn grower(&mut self, work: Work) -> Grower {
+        let grows = self.setup.growths.count > 0 && work == Work::Clients;
+        let random = if grows { Random::new(self.random.number()) } else { Random::new(0) };
+        Grower { known: self.known_size.clone(), share: if grows { 0.7 } else { 0.0 }, random }
     }
 
     /// Tells what happened, if anyone wants to know.
@@ -599,6 +642,11 @@ impl Machine {
     pub(super) fn settle(&mut self, cut: CutKind) {
         for (_, disk) in &self.devices {
             match cut {
+                CutKind::Kill if self.setup.has_network => {
+                    let mut image = disk.image.borrow_mut();
+                    image.kill_connected();
+                    self.outcome.tally.late += u64::from(image.has_late());
+                }
                 CutKind::Kill => disk.image.borrow_mut().kill(&mut self.random),
                 CutKind::PowerCut => disk.image.borrow_mut().power_cut(&mut self.random),
             }
@@ -724,6 +772,10 @@ impl Scene {
                 return;
             }
             if let Ok(report) = scrubbed {
+                if report.wrong_copies > 0 && self.account.borrow().is_spotless() {
+                    let what = format!("a scrub found wrong copies on members that are well: {report:?}");
+                    self.violation.borrow_mut().get_or_insert(Violation { what });
+                }
                 self.tally.borrow_mut().scrubs += 1;
                 self.tally.borrow_mut().scrubbed_wrong += report.wrong_copies;
                 if !report.damaged_pages.is_empty() || !report.damaged_table_pages.is_empty() {

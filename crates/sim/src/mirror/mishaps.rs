@@ -297,7 +297,11 @@ impl Scene {
         // What hangs in a drive that fell silent may happen at any time.
         let may_stay = device.image.borrow().in_flight() == 0;
         let (image, drive) = match may_stay && random.coin() {
-            true => (Rc::clone(&device.image), device.drive.clone()),
+            true => {
+                // Whoever was away is connected to now.
+                device.image.borrow_mut().fence(random);
+                (Rc::clone(&device.image), device.drive.clone())
+            }
             false => {
                 let image = Image::shared(device.image.borrow().geometry());
                 let options = DriveOptions { seed: random.number(), ..DriveOptions::default() };

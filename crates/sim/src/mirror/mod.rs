@@ -11,6 +11,7 @@
 
 mod account;
 pub mod beyond;
+mod growing;
 mod life;
 mod mishaps;
 mod setup;
@@ -52,6 +53,8 @@ tally! {
     replaced = "replaced",
     /// Members that were rebuilt.
     rebuilt = "rebuilt",
+    /// Devices to which a killed process still had writes on their way.
+    late = "had writes of a killed process on their way",
     /// Scrubs to their end.
     scrubs = "scrubs",
     /// Set-ups with the log on the members.

@@ -8,6 +8,7 @@ use evenkeel_engine::ring::{Policy, RingOptions, WindowOptions};
 
 use super::beyond::Beyond;
 use crate::faults::FailingDiscards;
+use crate::growing::Growths;
 use crate::latency::Latency;
 use crate::places::Places;
 use crate::random::Random;
@@ -49,6 +50,11 @@ pub struct Setup {
     pub latency: Latency,
     /// What goes wrong in the end, beyond what the redundancy bears.
     pub beyond: Beyond,
+    /// Whether a network is between the volume and its devices, each by connections of its own, which delivers what a killed
+    /// process sent when it likes.
+    pub has_network: bool,
+    /// How the volume grows, from the size that it is made with to all of its clients' places.
+    pub growths: Growths,
 }
 
 impl Setup {
@@ -74,7 +80,7 @@ impl Setup {
         };
         let stripe_bytes = 3000 + random.below(40_000);
         let clients = (1 + random.below(3)).min((places.known_bytes).div_ceil(stripe_bytes));
-        let drawn = Self {
+        let mut drawn = Self {
             seed,
             cuts,
             members,
@@ -108,8 +114,16 @@ impl Setup {
             checkpoints: random.coin(),
             mishaps: *random.pick(&[0.0, 0.5, 0.8, 1.0]),
             beyond: Beyond::draw(&mut random),
+            has_network: Random::new(seed ^ 0x6e62).chance(0.25),
+            growths: Growths { first_bytes: places.volume_bytes(), ..Growths::default() },
             latency: Latency { slow_writes_one_in: *random.pick(&[0, 0, 5, 30]), ..Latency::default() },
         };
+        let mut growing = Random::new(seed ^ 0x6707);
+        let growths = if growing.chance(0.2) { Growths::draw(&drawn.habits, &mut growing) } else { None };
+        if let Some(growths) = growths {
+            drawn.create.size_bytes = growths.first_bytes;
+            drawn.growths = growths;
+        }
         if Random::new(seed ^ 0x109e).chance(0.3) { drawn.with_log_on_members() } else { drawn }
     }
 

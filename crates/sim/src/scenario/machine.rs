@@ -13,8 +13,9 @@ use super::{OPERATIONS_MIN, Outcome, Setup};
 use crate::arena::{ArenaBytes, SimArena};
 use crate::cuts::{CutKind, CutPlan, Cuts};
 use crate::drive::{DriveOptions, SimDrive};
-use crate::executor::{Executor, Halt, SimEnv};
+use crate::executor::{Executor, Halt};
 use crate::faults::Faults;
+use crate::growing::{Grower, KnownSize};
 use crate::image::{Image, SharedImage};
 use crate::latency::Latency;
 use crate::oracle::{Oracle, Violation};
@@ -41,9 +42,8 @@ pub(super) struct Machine {
     pub(super) last_cut: Option<CutKind>,
     /// How many events a life has, as far as is known: that is only seen once one was lived.
     pub(super) life_events: u64,
-    /// Which of the sizes of [`Setup::sizes`] the volume has, as far as it was told; and which it may have.
-    size: Rc<Cell<usize>>,
-    size_tried: Rc<Cell<usize>>,
+    /// The size of the volume.
+    known_size: KnownSize,
     /// Operations that clients have done, those of a life that is cut too.
     pub(super) operations_done: Rc<Cell<u64>>,
     pub(super) outcome: Outcome,
@@ -83,53 +83,6 @@ pub(super) struct Life {
     pub(super) arena: SimArena,
 }
 
-/// Makes a volume grow while its clients work.
-struct Grower {
-    home: SharedImage,
-    sizes: Vec<u64>,
-    size: Rc<Cell<usize>>,
-    tried: Rc<Cell<usize>>,
-    /// How likely each step is.
-    share: f64,
-    into_noise: bool,
-    random: Random,
-}
-
-impl Grower {
-    async fn grow(mut self, stage: &Stage<SimArena, SimDrive, SimDrive>) {
-        while self.size.get() + 1 < self.sizes.len() && self.random.chance(self.share) {
-            let most_ns = 1 << self.random.below(24);
-            stage.env.sleep(self.random.below(most_ns)).await;
-            let next = self.size.get() + 1;
-            let grown = self.grow_to(&stage.volume, self.sizes[next], next).await;
-            match grown {
-                _ if stage.env.is_stopped() => return,
-                Ok(()) => self.size.set(next),
-                Err(error) => {
-                    let what = format!("it does not grow to {} bytes: {error}", self.sizes[next]);
-                    stage.violation.borrow_mut().get_or_insert(Violation { what });
-                    return;
-                }
-            }
-        }
-    }
-
-    async fn grow_to(
-        &mut self,
-        volume: &Volume<SimEnv, SimArena, SimDrive, SimDrive>,
-        size_bytes: u64,
-        number: usize,
-    ) -> Result<(), Error> {
-        let needed = volume.plan_growth(size_bytes)?.home_bytes;
-        if self.home.borrow().geometry().size_bytes < needed {
-            let noise = if self.into_noise { Some(&mut self.random) } else { None };
-            self.home.borrow_mut().enlarge(needed, noise);
-        }
-        self.tried.set(number);
-        volume.grow(size_bytes).await
-    }
-}
-
 impl Machine {
     /// A machine with a new volume on it.
     pub(super) fn new(setup: Setup) -> Result<Self, Violation> {
@@ -148,8 +101,7 @@ impl Machine {
             power_was_cut: true,
             last_cut: None,
             life_events: 400,
-            size: Rc::default(),
-            size_tried: Rc::default(),
+            known_size: KnownSize::new(setup.sizes()),
             operations_done: Rc::default(),
             outcome: Outcome::default(),
             story: None,
@@ -193,7 +145,7 @@ impl Machine {
         }
         let mut open = |image: &SharedImage, faults: Faults, cache: Option<SharedCache>| {
             let (latency, seed) = (Latency::default(), self.random.number());
-            let options = DriveOptions { latency, faults, seed, cache };
+            let options = DriveOptions { latency, faults, seed, cache, is_away: false };
             Rc::new(SimDrive::open(Rc::clone(image), executor.env(), cuts.clone(), options))
         };
         let [of_home, of_log] = faults;
@@ -234,25 +186,18 @@ impl Machine {
         let (seeds, habits) = (self.client_seeds(), self.habits(plan));
         let operations_done = Rc::clone(&self.operations_done);
         let grower = self.grower(plan, work);
-        let (size, size_tried, sizes) = (Rc::clone(&self.size), Rc::clone(&self.size_tried), setup.sizes());
-        let size_before = size.get();
+        let (known_size, growths_before) = (self.known_size.clone(), self.known_size.growths());
+        let image = Rc::clone(&self.home);
         let lived = life.executor.block_on(async move {
             let volume = Volume::open(env.clone(), arena, home, log, setup.separate_log, setup.open).await?;
             to_count.replace(Some(volume.clone()));
             if !env.is_stopped() {
-                let is_size = |&tried: &usize| sizes[tried] == volume.size_bytes();
-                let Some(found) = (size.get()..=size_tried.get()).find(is_size) else {
-                    let (size, expected) = (volume.size_bytes(), &sizes[size.get()..=size_tried.get()]);
-                    return Ok(Err(Violation::of(format!(
-                        "it has {size} bytes, which is none of {expected:?}"
-                    ))));
-                };
-                size.set(found);
-                size_tried.set(found);
+                let known = known_size.found(volume.size_bytes());
+                if known.is_err() {
+                    return Ok(known);
+                }
             }
-            // What it does not have yet was never written.
-            let mut found = read_known(&volume, setup.habits.places.within(volume.size_bytes())).await?;
-            found.resize(setup.habits.places.known_bytes as usize, 0);
+            let found = read_known(&volume, setup.habits.places).await?;
             if env.is_stopped() {
                 return Ok(Ok(()));
             }
@@ -287,7 +232,14 @@ impl Machine {
                     let growing = Rc::new(Cell::new(true));
                     let (grown, on) = (Rc::clone(&growing), Rc::clone(&stage));
                     stage.env.spawn(async move {
-                        grower.grow(&on).await;
+                        let make_room = |needed_bytes: u64, random: &mut Random| {
+                            if image.borrow().geometry().size_bytes < needed_bytes {
+                                let noise = setup.growths.into_noise.then_some(random);
+                                image.borrow_mut().enlarge(needed_bytes, noise);
+                            }
+                        };
+                        let judge = |error: &Error| Err(Violation::of(format!("it does not grow: {error}")));
+                        grower.grow(&on, make_room, judge).await;
                         grown.set(false);
                     });
                     run_clients(&stage, &seeds).await;
@@ -314,7 +266,7 @@ impl Machine {
         if judged_now.get() {
             self.power_was_cut = false;
         }
-        self.outcome.growths += (self.size.get() - size_before) as u64;
+        self.outcome.growths += (self.known_size.growths() - growths_before) as u64;
         if let Some(violation) = violation.borrow_mut().take() {
             return Err(violation);
         }
@@ -333,24 +285,14 @@ impl Machine {
 
     /// Who makes the volume grow in a life; one that is not cut sees it grown to its end.
     fn grower(&mut self, plan: CutPlan, work: Work) -> Grower {
-        let is_for_sure = plan.at_event.is_none();
-        let grows = self.setup.growths > 0 && work == Work::Clients;
+        let grows = self.setup.growths.count > 0 && work == Work::Clients;
+        let share = match plan.at_event {
+            _ if !grows => 0.0,
+            None => 1.0,
+            Some(_) => 0.7,
+        };
         let random = if grows { Random::new(self.random.number()) } else { Random::new(0) };
-        Grower {
-            home: self.home.clone(),
-            sizes: self.setup.sizes(),
-            size: Rc::clone(&self.size),
-            tried: Rc::clone(&self.size_tried),
-            share: if !grows {
-                0.0
-            } else if is_for_sure {
-                1.0
-            } else {
-                0.7
-            },
-            into_noise: self.setup.grows_into_noise,
-            random,
-        }
+        Grower { known: self.known_size.clone(), share, random }
     }
 
     /// Moves what the drives hold to others: sectors that are whole after a cut or may not be, and, for the home drive,

@@ -89,14 +89,19 @@ impl Rules {
     }
 }
 
-/// Reads every page, each alone.
+/// Reads every page, each alone. Of those that the volume does not have yet nothing was ever written.
 pub(crate) async fn look<A: Arena, H: Device, L: Device>(
     volume: &Volume<SimEnv, A, H, L>,
     places: Places,
 ) -> Look {
     let mut found = vec![0; places.known_bytes as usize];
     let mut failed = Vec::new();
+    let there = places.within(volume.size_bytes()).pages();
     for (page, into) in found.chunks_exact_mut(PAGE).enumerate() {
+        if page >= there {
+            failed.push(None);
+            continue;
+        }
         failed.push(volume.read(places.page_on_volume(page) * PAGE_BYTES, into).await.err());
     }
     Look { found, failed }

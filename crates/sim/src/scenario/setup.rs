@@ -9,6 +9,7 @@ use evenkeel_engine::options::{CreateOptions, Journaling, OpenOptions, Tuning};
 use super::OPERATIONS_MIN;
 use super::trouble::Trouble;
 use crate::faults::FailingDiscards;
+use crate::growing::Growths;
 use crate::places::Places;
 use crate::random::Random;
 use crate::workload::Habits;
@@ -50,10 +51,8 @@ pub struct Setup {
     pub moves: bool,
     /// What the drives do wrong after the last life, beyond losing power.
     pub trouble: Trouble,
-    /// How often the volume grows, from the size that it is made with to all of its clients' places.
-    pub growths: u64,
-    /// Whether what its home drive grows by holds what somebody left there.
-    pub grows_into_noise: bool,
+    /// How the volume grows, from the size that it is made with to all of its clients' places.
+    pub growths: Growths,
 }
 
 impl Setup {
@@ -110,8 +109,7 @@ impl Setup {
             failing_discards: FailingDiscards::draw(&mut Random::new(seed ^ 0xd15c)),
             moves: false,
             trouble: Trouble::draw(&mut random),
-            growths: 0,
-            grows_into_noise: false,
+            growths: Growths { first_bytes: places.volume_bytes(), ..Growths::default() },
         };
         // From a stream of their own, so that all other seeds are what they would be without these.
         let mut rare = Random::new(seed ^ 0x4c61);
@@ -122,38 +120,18 @@ impl Setup {
             _ => {}
         }
         let mut growing = Random::new(seed ^ 0x6707);
-        if growing.chance(0.2) {
-            setup.begin_small(&mut growing);
+        if growing.chance(0.2)
+            && let Some(growths) = Growths::draw(&setup.habits, &mut growing)
+        {
+            setup.create.size_bytes = growths.first_bytes;
+            setup.growths = growths;
         }
         setup
     }
 
-    /// A volume with some of its clients' places, and a stripe for each client, which gets the others as it grows.
-    fn begin_small(&mut self, random: &mut Random) {
-        let habits = &self.habits;
-        let (least, all) =
-            (habits.stripe_bytes * (habits.clients - 1) / PAGE_BYTES + 1, habits.places.pages() as u64);
-        if least >= all {
-            return;
-        }
-        let pages = least + random.below(all - least);
-        self.growths = (1 + random.below(3)).min(all - pages);
-        self.grows_into_noise = random.coin();
-        self.create.size_bytes = self.size_with(pages);
-    }
-
-    /// Bytes of a volume with so many of the known pages.
-    fn size_with(&self, known_pages: u64) -> u64 {
-        (self.habits.places.page_on_volume(known_pages as usize - 1) + 1) * PAGE_BYTES
-    }
-
     /// The sizes that the volume has, one after the other.
     pub fn sizes(&self) -> Vec<u64> {
-        let places = self.habits.places;
-        let (first, all) = (places.within(self.create.size_bytes).pages() as u64, places.pages() as u64);
-        let between =
-            (1..=self.growths).map(|growth| self.size_with(first + (all - first) * growth / self.growths));
-        std::iter::once(self.create.size_bytes).chain(between).collect()
+        self.growths.sizes(self.habits.places)
     }
 
     /// Lanes far apart: commits of one write each, and flushes that want some of what waits for another one, but sooner.
