@@ -48,6 +48,12 @@ const NEEDS: &[Need] = &[
     Need { package: "fuse3", program: "fusermount3", tests: "those of file systems on a volume" },
     Need { package: "qemu-utils", program: "qemu-io", tests: "those with qemu-img and qemu-io" },
     Need { package: "prometheus", program: "promtool", tests: "those of alert rules and of the dashboard" },
+    Need {
+        package: "python3-jsonschema",
+        program: "jsonschema",
+        tests: "those of documents against their schemas",
+    },
+    Need { package: "python3", program: "python3", tests: "those of the Python package" },
     // Its own programs are in no PATH; this one comes with them.
     Need { package: "postgresql", program: "pg_ctlcluster", tests: "those with PostgreSQL" },
 ];

@@ -14,6 +14,7 @@ use crate::probe::report::ProbeReport;
 use crate::probe::soak::SoakReport;
 use crate::replay::report::ReplayReport;
 use crate::reproduce::Gallery;
+use crate::study::report::StudyReport;
 
 /// The schema of each document that is written from a type, by the document's name.
 pub fn generated() -> Vec<(&'static str, Schema)> {
@@ -25,6 +26,7 @@ pub fn generated() -> Vec<(&'static str, Schema)> {
         ("reproduce", of::<Gallery>()),
         ("soak", of::<SoakReport>()),
         ("status", of::<Status>()),
+        ("study", of::<StudyReport>()),
     ]
 }
 

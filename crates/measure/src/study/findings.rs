@@ -1,5 +1,6 @@
 //! What a study says, in sentences.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::analysis::remedies::remedy_names;
@@ -17,7 +18,7 @@ const LEVEL: f64 = 0.05;
 const CONDITION_SHARE_MIN: f64 = 0.05;
 
 /// One thing that the study says.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Finding {
     /// What it is about: `variation`, `parameter`, `throughput`, `remedies`, `operation`, `windows`, `repetitions`,
     /// `steadiness`, `outliers`, `conditions`, `order` or `left_out`.

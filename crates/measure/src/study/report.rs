@@ -3,6 +3,7 @@
 //! Times are seconds, sizes bytes, rates operations per second, shares parts of 1; each field's name says so. A figure
 //! that could not be had is `null`, never a guess.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::analysis::{
@@ -19,9 +20,10 @@ use crate::report::format;
 pub const SCHEMA: &str = "evenkeel.study/1";
 
 /// The document.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct StudyReport {
     /// Always [`SCHEMA`].
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: &'static str,
     /// The version of evenkeel that made the report.
     pub evenkeel_version: &'static str,
@@ -62,7 +64,7 @@ pub struct StudyReport {
 }
 
 /// What was studied.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct StudyFacts {
     /// Its name.
     pub name: String,
@@ -96,7 +98,7 @@ pub struct StudyFacts {
 }
 
 /// A machine.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct MachineFacts {
     /// Its name.
     pub name: String,
@@ -109,7 +111,7 @@ pub struct MachineFacts {
 }
 
 /// A factor.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FactorFacts {
     /// Its name.
     pub name: String,
@@ -118,7 +120,7 @@ pub struct FactorFacts {
 }
 
 /// A configuration.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ConfigurationFacts {
     /// Its label.
     pub label: String,
@@ -127,7 +129,7 @@ pub struct ConfigurationFacts {
 }
 
 /// Runs of one configuration under one workload that have no figures, for one reason.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LeftOut {
     /// The configuration.
     pub configuration: String,

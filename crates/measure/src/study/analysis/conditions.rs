@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::groups::Groups;
@@ -14,7 +15,7 @@ use crate::stats;
 const REPEATS_MIN: usize = 3;
 
 /// A condition and throughput.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ConditionCorrelation {
     /// Which condition.
     pub condition: String,

@@ -4,6 +4,7 @@
 //! each run; and the logarithm of the relative standard deviation, of each configuration. Logarithms, because options
 //! multiply speeds and spreads. For all workloads together, each workload's mean is taken off first.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::groups::{FILE_SYSTEM, Group, Groups, REMEDIES};
@@ -11,7 +12,7 @@ use crate::stats::shares::{Cell, Term, variance_shares};
 use crate::stats::{self};
 
 /// What is explained.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Figure {
     /// How fast runs are.
@@ -21,7 +22,7 @@ pub enum Figure {
 }
 
 /// What explains a figure.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Explained {
     /// Which figure.
     pub figure: Figure,
@@ -38,7 +39,7 @@ pub struct Explained {
 }
 
 /// What one factor, or two of them together, explain.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Explanation {
     /// The factors: one, or two for what they explain together beyond each alone.
     pub factors: Vec<String>,
@@ -55,7 +56,7 @@ pub struct Explanation {
 }
 
 /// A level of a factor.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct LevelFigure {
     /// Its value.
     pub value: String,

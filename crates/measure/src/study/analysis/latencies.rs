@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::groups::{Group, Groups, relative_range};
@@ -16,7 +17,7 @@ use crate::study::data::Run;
 const POINTS_MAX: usize = 80;
 
 /// Latency of one operation over the repeats of a configuration.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct LatencyRange {
     /// The workload.
     pub workload: String,
@@ -43,7 +44,7 @@ pub struct LatencyRange {
 }
 
 /// Whether the range of an operation's latency goes with the range of throughput, over configurations.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct OperationCorrelation {
     /// The workload.
     pub workload: String,
@@ -60,7 +61,7 @@ pub struct OperationCorrelation {
 }
 
 /// Latency distributions of the configuration of a workload that varies most.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct LatencyCurves {
     /// The workload.
     pub workload: String,
@@ -77,7 +78,7 @@ pub struct LatencyCurves {
 }
 
 /// A cumulative distribution.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Curve {
     /// Of what.
     pub name: String,

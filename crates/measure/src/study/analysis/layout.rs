@@ -1,12 +1,13 @@
 //! Where data sets lay on the device, and whether that goes with throughput: figure 4 of the paper.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::groups::{Group, Groups};
 use crate::stats;
 
 /// Where the data sets of the runs of one configuration under one workload lay.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Layout {
     /// The workload.
     pub workload: String,
@@ -26,7 +27,7 @@ pub struct Layout {
 }
 
 /// Where the data set of one run lay.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Placed {
     /// Which repeat.
     pub repeat: i64,

@@ -1,6 +1,7 @@
 //! Runs that do not belong to the repeats beside them, with what the machine was like; and whether the order of
 //! execution shows in the figures.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::groups::{Group, Groups};
@@ -18,7 +19,7 @@ const NORMAL_OVER_MAD: f64 = 1.482_602_218_505_602;
 const CONDITIONS_MAX: usize = 4;
 
 /// A run apart from its repeats.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Outlier {
     /// The workload.
     pub workload: String,
@@ -39,7 +40,7 @@ pub struct Outlier {
 }
 
 /// What the machine was like, unlike at other runs of the workload.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct OddCondition {
     /// Which.
     pub name: String,
@@ -50,7 +51,7 @@ pub struct OddCondition {
 }
 
 /// Whether runs resemble the ones before them, once what was run is taken off.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Order {
     /// Runs compared.
     pub runs: usize,

@@ -1,5 +1,6 @@
 //! Throughput over time: as bands over the repeats (figure 5 of the paper) and within one run (figure 7).
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::groups::{Group, Groups};
@@ -10,7 +11,7 @@ const POINTS_MAX: usize = 60;
 const INSTANTS_MAX: usize = 160;
 
 /// Throughput over time of the configuration of a file system that varies most under a workload.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Band {
     /// The workload.
     pub workload: String,
@@ -27,7 +28,7 @@ pub struct Band {
 }
 
 /// What the repeats did in one window.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct BandPoint {
     /// The end of the window.
     pub time_s: f64,
@@ -40,7 +41,7 @@ pub struct BandPoint {
 }
 
 /// Instantaneous throughput of one run, the one of median throughput of the same configuration.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Instantaneous {
     /// The workload.
     pub workload: String,
@@ -59,7 +60,7 @@ pub struct Instantaneous {
 }
 
 /// A stretch of a run, over the fastest window of it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct InstantPoint {
     /// The middle of the stretch.
     pub time_s: f64,

@@ -1,12 +1,13 @@
 //! What the remedies brought: the paper's case study, figure 3.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::groups::{Groups, REMEDIES, relative_range};
 use crate::stats;
 
 /// A configuration with several remedies, under one workload.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct CaseStudy {
     /// The workload.
     pub workload: String,
@@ -17,7 +18,7 @@ pub struct CaseStudy {
 }
 
 /// The runs with one set of remedies.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct RemedyBox {
     /// The remedies, joined by `+`; `none`.
     pub remedies: String,

@@ -1,6 +1,7 @@
 //! Whether runs are steady: warm-up and changes of level found in their throughput over time, and whether windows
 //! resemble their neighbours.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::groups::{Group, Groups};
@@ -13,7 +14,7 @@ const STRETCHES_MAX: usize = 300;
 const LEVEL: f64 = 0.05;
 
 /// How steady the runs of a group are.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Steadiness {
     /// The workload.
     pub workload: String,

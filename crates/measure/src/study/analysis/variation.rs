@@ -1,12 +1,13 @@
 //! How much cumulative throughput varies: figures 1 and 2 of the paper, with intervals, and how many runs it takes.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::groups::{Groups, relative_range};
 use crate::stats::{self, Repetitions};
 
 /// Repeats of one workload on one configuration, as figures.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Variation {
     /// The workload.
     pub workload: String,
@@ -37,7 +38,7 @@ pub struct Variation {
 }
 
 /// How many runs it takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RunsNeeded {
     /// So many; `null` for more than 10,000.
     pub runs: Option<u64>,

@@ -3,6 +3,7 @@
 //! For a window of so many seconds there is one relative range for each stretch of that length and each configuration:
 //! over its repeats.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::groups::{Group, Groups, relative_range};
@@ -15,7 +16,7 @@ const SIZES: usize = 5;
 const POINTS_MAX: usize = 60;
 
 /// Relative ranges at one window size.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct WindowRanges {
     /// The workload.
     pub workload: String,
