@@ -10,6 +10,7 @@ mod peers;
 mod planted;
 mod run;
 mod slow;
+mod synthetic;
 mod test;
 
 use std::process::ExitCode;
@@ -35,6 +36,9 @@ cargo xtask COMMAND
                         the probe beside fio and iozone in each folder, in turns; prints a table
   planted [NAME...]     plant bugs in the engine, one after the other, and show that the simulator sees each: all, or those
                         whose names begin so
+  synthetic [--studies 1000] [--from SEED] [--noise NAME]... [--effect NAME]...
+                        make studies up of each kind of noise and effect, and print how many of their reports say
+                        anything false, and how many miss what is so
   fuzz [TARGET] [--time 10s]
                         run one fuzz target, or all; --list names them
   help                  this text
@@ -62,6 +66,7 @@ fn dispatch(args: &[String]) -> Outcome {
         "peers" => peers::main(rest),
         "planted" => planted::main(rest),
         "fuzz" => fuzz::main(rest),
+        "synthetic" => synthetic::main(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())
@@ -84,7 +89,9 @@ mod tests {
 
     #[test]
     fn help_names_every_command() {
-        for name in ["check", "test", "bench", "loopfs up", "loopfs down", "planted", "fuzz", "help"] {
+        for name in
+            ["check", "test", "bench", "loopfs up", "loopfs down", "planted", "synthetic", "fuzz", "help"]
+        {
             assert!(HELP.contains(&format!("\n  {name} ")), "{name}");
         }
     }

@@ -14,4 +14,5 @@ pub mod reproduce;
 pub mod schemas;
 pub mod stats;
 pub mod study;
+pub mod synthetic;
 pub mod trace;

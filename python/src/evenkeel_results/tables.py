@@ -126,7 +126,8 @@ class Kind(NamedTuple):
 
 _STUDY: List[str] = [
     "variation", "explained", "case_studies", "layouts", "bands", "window_ranges", "instantaneous", "latency_curves",
-    "latency_ranges", "operation_correlations", "steadiness", "outliers", "condition_correlations", "findings", "left_out",
+    "latency_ranges", "operation_correlations", "steadiness", "outliers", "condition_correlations", "remedy_effects",
+    "taken_by_others", "findings", "left_out",
 ]  # fmt: skip
 
 #: Every kind of document by its name.
@@ -152,7 +153,7 @@ DOCUMENTS: Dict[str, Kind] = {
     ),
     "compare": Kind(2, {"ratios": _ratios}),
     "soak": Kind(1, {"windows": _list("windows"), "stalls": _list("stalls"), "latencies": _histogram}),
-    "study": Kind(1, {name: _list(name) for name in _STUDY}),
+    "study": Kind(2, {name: _list(name) for name in _STUDY}),
     "replay": Kind(1, {"windows": _list("windows", "list")}),
     "reproduce": Kind(1, {"claims": _list("claims"), "curves": _curves}),
     "status": Kind(

@@ -6,31 +6,38 @@
 //! by their values, that alone would make the factor of any two cells an explanation.
 //!
 //! 1. Factors, and then pairs of them beyond what each explains alone, are taken up one at a time, the surest first, until
-//!    none is left that chance would bring up once in twenty studies without any effect (Bonferroni: factors share 4 %,
-//!    pairs 1 %). What is explained twice counts for the one taken up first, so shares do not add up to more than all. A
+//!    none is left that chance would bring up as often as the level says without any effect (Bonferroni: factors share four
+//!    fifths of it, pairs one). What is explained twice counts for the one taken up first, so shares do not add up to more than all. A
 //!    pair comes after every factor that is found: two together can express what a third one does, and nobody is helped
 //!    by being told of two.
 //! 2. A share is corrected for what chance alone would explain (Kelley 1935, "An unbiased correlation ratio measure").
 //!    Its interval comes from the noncentral F distribution (Steiger 2004), errors being taken as normal.
-//! 3. The error is what cells differ by that the factors leave. Where a factor by itself leaves too few of all cells to
-//!    tell, as in a study of that factor alone, it is what values within a cell differ by; where the terms taken up before
-//!    a term do, or a pair, or the cells that have it are too few, nothing can be said of it.
-//! 4. One factor may be the whole that others are options of, as a file system is. A factor that tells two levels of that
+//! 3. The error is what cells differ by that the factors leave. Only where a factor tells all cells apart, as in a study of
+//!    that factor alone, is it what values within a cell differ by. Else, where too few cells are left to tell, nothing can
+//!    be said of a term: in a study of two by two, any factor would be blamed for what two cells differ by anyway.
+//! 4. Figures need not be normal, and those of few cells may all but coincide by chance, which the F test takes for surety.
+//!    So a small chance is also that of rearranging cells among levels, after Freedman & Lane 1983, "A nonstochastic
+//!    interpretation of reported significance levels"; the larger of the two counts.
+//! 5. One factor may be the whole that others are options of, as a file system is. A factor that tells two levels of that
 //!    apart, as the block sizes of one file system that no other takes, is judged beyond it and comes after it: what a file
 //!    system does is not said of its options.
-//! 5. A factor that only some cells have is judged among those, by what those differ by: another file system's cells may
+//! 6. A factor that only some cells have is judged among those, by what those differ by: another file system's cells may
 //!    be far steadier. That they have it explains nothing.
 
 mod space;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rand::seq::SliceRandom;
+
 use super::noncentral_f::{noncentrality_interval, p_of_f};
+use super::permutation;
 use space::Space;
 
-/// All factors share this chance to be found where nothing has an effect, and all pairs the other.
-const LEVEL_OF_FACTORS: f64 = 0.04;
-const LEVEL_OF_PAIRS: f64 = 0.01;
+/// Of the chance that anything is found where nothing has an effect, what all pairs share; the rest is the factors'.
+const SHARE_OF_PAIRS: f64 = 0.2;
+/// A chance above this is nobody's finding, and is not looked at closer.
+const LOOK_CLOSER: f64 = 0.05;
 /// An error from fewer degrees of freedom is none.
 const LEAST_ERROR_DF: usize = 3;
 
@@ -87,12 +94,12 @@ impl Shares {
 }
 
 /// Explains the variance of the values of `cells` by factors of so many levels; `whole` is the one that others are options
-/// of.
+/// of. Where nothing has an effect, anything is found with a chance of at most `level`.
 ///
 /// `None` where there are fewer than two cells with values, a value is not finite, or none differs.
 #[must_use]
-pub fn variance_shares(levels: &[usize], cells: &[Cell], whole: Option<usize>) -> Option<Shares> {
-    let analysis = Analysis::new(levels, cells.iter().collect(), whole)?;
+pub fn variance_shares(levels: &[usize], cells: &[Cell], whole: Option<usize>, level: f64) -> Option<Shares> {
+    let analysis = Analysis::new(levels, cells.iter().collect(), whole, level)?;
     let (space, credits) = analysis.take_up();
     Some(analysis.conclude(&space, &credits))
 }
@@ -107,6 +114,8 @@ struct Analysis<'a> {
     within_df: usize,
     /// The factor that others are options of, and of each factor whether it tells two levels of that apart.
     whole: Option<(usize, Vec<bool>)>,
+    /// The chance that anything is found where nothing has an effect.
+    level: f64,
 }
 
 /// What a term explains.
@@ -133,7 +142,7 @@ struct Test {
 }
 
 impl<'a> Analysis<'a> {
-    fn new(levels: &'a [usize], mut cells: Vec<&'a Cell>, whole: Option<usize>) -> Option<Self> {
+    fn new(levels: &'a [usize], mut cells: Vec<&'a Cell>, whole: Option<usize>, level: f64) -> Option<Self> {
         cells.retain(|cell| !cell.values.is_empty());
         let values: Vec<f64> = cells.iter().flat_map(|cell| &cell.values).copied().collect();
         let squares = |values: &[f64]| {
@@ -151,6 +160,7 @@ impl<'a> Analysis<'a> {
             whole: whole.map(|whole| {
                 (whole, (0..levels.len()).map(|factor| tells_apart(factor, whole, &cells)).collect())
             }),
+            level,
             levels,
             cells,
         })
@@ -233,26 +243,81 @@ impl<'a> Analysis<'a> {
             Term::Factor(factor) => cell.levels[factor].is_some(),
             Term::Pair(one, other) => cell.levels[one].is_some() && cell.levels[other].is_some(),
         };
-        let among = Self::new(self.levels, self.cells.iter().filter(has).copied().collect(), None)?;
+        let among =
+            Self::new(self.levels, self.cells.iter().filter(has).copied().collect(), None, self.level)?;
         let mut space = Space::new(&among.weights());
         for other in others.iter().chain(&self.with_those_before(term)).filter(|other| **other != term) {
             space.extend(&among.columns(*other), &among.means);
         }
+        let before = space.clone();
         let credit = space.extend(&among.columns(term), &among.means);
-        let is_small = || among.cells.len() == self.cells.len() && self.leaves_too_few(term);
-        let error = among.error_between(&space).or_else(|| among.error_within().filter(|_| is_small()));
+        let is_alone = || among.cells.len() == self.cells.len() && self.tells_all_apart(term);
+        let between = among.error_between(&space);
+        let error = between.or_else(|| among.error_within().filter(|_| is_alone()));
         // What is left of exact sums by rounding is nothing.
         let is_error = |error: &(f64, usize)| credit.df > 0 && error.0 > 1e-12 * among.total_squares;
         let (mean_square, error_df) = error.filter(is_error)?;
         let f = credit.squares / credit.df as f64 / mean_square;
         let (df, error_df) = (credit.df as f64, error_df as f64);
-        Some(Test { f, df, error_df, mean_square, p: p_of_f(f, df, error_df)? })
+        let mut p = p_of_f(f, df, error_df)?;
+        if p <= LOOK_CLOSER {
+            let rearranged = match between {
+                Some(_) => among.chance_between(&before, &space, self.finest_level(term)),
+                None => among.chance_within(self.finest_level(term)),
+            };
+            p = p.max(rearranged);
+        }
+        Some(Test { f, df, error_df, mean_square, p })
     }
 
-    /// Whether a factor by itself leaves too few cells to judge it by.
-    fn leaves_too_few(&self, term: Term) -> bool {
-        let Term::Factor(factor) = term else { return false };
-        self.cells.len() - self.occurring(factor) < LEAST_ERROR_DF
+    /// The chance that cells, rearranged, let what `space` has beyond `before` explain as much over what it leaves.
+    fn chance_between(&self, before: &Space, space: &Space, level: f64) -> f64 {
+        let known = before.dimensions();
+        let explained = |values: &[f64]| {
+            let [_, explained, rest] = space.squares(values, known);
+            explained / (explained + rest)
+        };
+        let mut arranged = before.left_of(&self.means);
+        let observed = explained(&arranged);
+        permutation::chance(observed, level, |random| {
+            arranged.shuffle(random);
+            explained(&arranged)
+        })
+    }
+
+    /// The chance that values, rearranged over all cells, let these differ as much.
+    fn chance_within(&self, level: f64) -> f64 {
+        let mut values: Vec<f64> = self.cells.iter().flat_map(|cell| &cell.values).copied().collect();
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        values.iter_mut().for_each(|value| *value -= mean);
+        let between = |values: &[f64]| {
+            let mut from = 0;
+            let of_cell = |cell: &&Cell| {
+                let own = &values[from..from + cell.values.len()];
+                from += own.len();
+                own.iter().sum::<f64>().powi(2) / own.len() as f64
+            };
+            self.cells.iter().map(of_cell).sum::<f64>()
+        };
+        let observed = between(&values);
+        permutation::chance(observed, level, |random| {
+            values.shuffle(random);
+            between(&values)
+        })
+    }
+
+    /// The finest level that a term is held to.
+    fn finest_level(&self, term: Term) -> f64 {
+        let factors = self.levels.len().max(2) as f64;
+        match term {
+            Term::Factor(_) => self.level * (1.0 - SHARE_OF_PAIRS) / factors,
+            Term::Pair(..) => self.level * SHARE_OF_PAIRS / (factors * (factors - 1.0) / 2.0),
+        }
+    }
+
+    /// Whether each cell has a level of a factor to itself.
+    fn tells_all_apart(&self, term: Term) -> bool {
+        matches!(term, Term::Factor(factor) if self.occurring(factor) == self.cells.len())
     }
 
     /// The mean square of what is left between cells, and its degrees of freedom.
@@ -302,10 +367,10 @@ impl<'a> Analysis<'a> {
         let surest = |terms: &mut dyn Iterator<Item = &(Term, f64)>| {
             terms.min_by(|one, other| one.1.total_cmp(&other.1)).map(|(term, _)| *term)
         };
-        let factors = found(false, LEVEL_OF_FACTORS);
+        let factors = found(false, self.level * (1.0 - SHARE_OF_PAIRS));
         surest(&mut factors.iter().filter(|(term, _)| is_next(*term)))
             .or_else(|| surest(&mut factors.iter()))
-            .or_else(|| surest(&mut found(true, LEVEL_OF_PAIRS).iter()))
+            .or_else(|| surest(&mut found(true, self.level * SHARE_OF_PAIRS).iter()))
     }
 
     fn conclude(&self, space: &Space, credits: &[Taken]) -> Shares {
@@ -355,7 +420,8 @@ impl<'a> Analysis<'a> {
             share: Some(((credit.squares - test.df * test.mean_square) / self.total_squares).clamp(0.0, 1.0)),
             ci95: noncentrality_interval(test.f, test.df, test.error_df)
                 .map(|ends| ends.map(of_noncentrality)),
-            p: p_of_f(test.f, test.df, test.error_df),
+            p: p_of_f(test.f, test.df, test.error_df)
+                .map(|p| if error.is_some() { p } else { p.max(test.p) }),
             found,
         }
     }

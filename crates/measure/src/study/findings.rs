@@ -1,27 +1,27 @@
-//! What a study says, in sentences.
+//! What a study says, in sentences: what its claims are, and besides that a description of the runs that there are.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::analysis::remedies::remedy_names;
-use super::analysis::{CaseStudy, Explained, Explanation, Figure, RemedyBox};
+use super::analysis::{Explained, Explanation, Figure};
+use super::claims::{Claim, STEADY_THAT_PASS};
 use super::report::StudyReport;
-use crate::report::format::{bytes_f64, number, number_short, percent, seconds};
+use crate::report::format::{counted, number, number_short, percent, seconds};
 use crate::stats;
 
-/// A coefficient from which on the paper calls a correlation strong.
-pub const STRONG: f64 = 0.7;
-/// The chance below which the order of execution is said to show.
-const LEVEL: f64 = 0.05;
+mod machine;
+mod remedies;
 
-/// A condition that goes with less than this share of the variance of ranks is not worth a word.
-const CONDITION_SHARE_MIN: f64 = 0.05;
+pub(super) use machine::condition;
+
+/// Fewer runs of each configuration than this leave nothing to conclude from.
+const RUNS_TO_CONCLUDE: usize = 6;
 
 /// One thing that the study says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Finding {
-    /// What it is about: `variation`, `parameter`, `throughput`, `remedies`, `operation`, `windows`, `repetitions`,
-    /// `steadiness`, `outliers`, `conditions`, `order` or `left_out`.
+    /// What it is about: `too_small`, `busy`, `variation`, `parameter`, `placement`, `throughput`, `remedies`, `operation`,
+    /// `windows`, `repetitions`, `steadiness`, `outliers`, `conditions`, `order` or `left_out`.
     pub about: &'static str,
     /// A sentence or two.
     pub words: String,
@@ -29,22 +29,37 @@ pub struct Finding {
 
 /// Everything there is to say.
 pub(super) fn findings(report: &StudyReport) -> Vec<Finding> {
-    let parts: [(&'static str, Option<String>); 12] = [
+    let parts: [(&'static str, Option<String>); 15] = [
+        ("too_small", too_small(report)),
+        ("busy", machine::busy(report)),
         ("variation", variation(report)),
         ("parameter", parameter(report)),
-        ("remedies", remedies(report)),
+        ("placement", machine::placement(report)),
+        ("remedies", remedies::remedies(report)),
         ("operation", operation(report)),
         ("throughput", throughput(report)),
         ("windows", windows(report)),
         ("repetitions", repetitions(report)),
         ("steadiness", steadiness(report)),
         ("outliers", outliers(report)),
-        ("conditions", conditions(report)),
-        ("order", order(report)),
+        ("conditions", machine::conditions(report)),
+        ("order", machine::order(report)),
         ("left_out", left_out(report)),
     ];
     let said = parts.into_iter().filter_map(|(about, words)| Some(Finding { about, words: words? }));
     said.collect()
+}
+
+fn too_small(report: &StudyReport) -> Option<String> {
+    let runs: Vec<f64> = report.variation.iter().map(|row| row.runs as f64).collect();
+    let typical = stats::median(&runs)?;
+    (typical < RUNS_TO_CONCLUDE as f64).then(|| {
+        format!(
+            "Too small to conclude from: {} of each configuration under each workload, where an interval takes {RUNS_TO_CONCLUDE} \
+             and how much they vary takes more. What follows describes these runs.",
+            counted(typical as u64, "run")
+        )
+    })
 }
 
 /// The ranges of a file system, with where the largest is.
@@ -78,7 +93,7 @@ fn variation(report: &StudyReport) -> Option<String> {
     let above = all.iter().filter(|&&range| range > 0.1).count() as f64 / all.len() as f64;
     let mut words = match each.len() {
         1 => format!(
-            "The throughput of {} ranges over {} between repeats",
+            "In these runs, the throughput of {} ranges over {} between repeats",
             most.file_system,
             percent(most.median)
         ),
@@ -87,7 +102,7 @@ fn variation(report: &StudyReport) -> Option<String> {
                 each[1..].iter().map(|one| format!("{} {}", one.file_system, percent(one.median))).collect();
             let others = others.join(", ");
             format!(
-                "{} varies most: its throughput ranges over {} between repeats ({others})",
+                "In these runs, the throughput of {} ranges over {} between repeats ({others})",
                 most.file_system,
                 percent(most.median)
             )
@@ -176,17 +191,30 @@ fn throughput(report: &StudyReport) -> Option<String> {
     let found: Vec<&Explanation> = explained.terms.iter().filter(|term| term.found).collect();
     let best =
         found.iter().max_by(|one, other| one.share.unwrap_or(0.0).total_cmp(&other.share.unwrap_or(0.0)));
-    let repeats = explained.between_repeats.map_or_else(String::new, |share| {
-        format!(" Repeats of the same configuration make {} of the variance.", percent(share))
-    });
+    let of_workload =
+        |one: &Explained| Some(format!("{} under {}", percent(one.between_repeats?), one.workload.as_ref()?));
+    let repeats: Vec<String> = report
+        .explained
+        .iter()
+        .filter(|one| one.figure == Figure::Throughput)
+        .filter_map(of_workload)
+        .collect();
+    let repeats = match repeats.as_slice() {
+        [] => String::new(),
+        all => format!(" Repeats of the same configuration make {} of the variance.", all.join(", ")),
+    };
     Some(match best {
+        None if explained.terms.iter().all(|term| term.share.is_none()) => format!(
+            "What makes a configuration fast cannot be told from {} configurations.{repeats}",
+            explained.configurations
+        ),
         None => format!("No parameter is found that explains how fast a configuration is.{repeats}"),
         Some(best) => {
             let faster = outermost(best).map_or_else(String::new, |(fast, slow, times)| {
                 format!("; {fast} is {} times as fast as {slow}", number_short(times))
             });
             format!(
-                "How fast a configuration is depends most on {}, which explains {}{} of the variance of throughput{faster}.{repeats}",
+                "How fast a configuration is depends on {}, which explains {}{} of the variance of throughput{faster}.{repeats}",
                 best.name(),
                 percent(best.share.unwrap_or(0.0)),
                 interval(best.ci95)
@@ -195,61 +223,19 @@ fn throughput(report: &StudyReport) -> Option<String> {
     })
 }
 
-fn remedies(report: &StudyReport) -> Option<String> {
-    let said: Vec<String> = report.case_studies.iter().filter_map(one_remedy).collect();
-    (!said.is_empty()).then(|| said.join(" "))
-}
-
-fn one_remedy(case: &CaseStudy) -> Option<String> {
-    let range = |one: &RemedyBox| one.relative_range;
-    let without = case.boxes.iter().find(|one| remedy_names(&one.remedies).next().is_none())?;
-    let with = case.boxes.iter().filter(|one| one.remedies != without.remedies && range(one).is_some());
-    let best = with.min_by(|one, other| range(one).unwrap_or(0.0).total_cmp(&range(other).unwrap_or(0.0)))?;
-    let (before, after) = (range(without)?, range(best)?);
-    // The intervals of the deviations say whether that may be chance; ranges have none.
-    let apart = match (without.rsd_ci95, best.rsd_ci95) {
-        (Some(one), Some(other)) if one[0] > other[1] => "",
-        (Some(_), Some(_)) => ", which may be chance: the intervals of their deviations overlap",
-        _ => ", of too few runs to tell from chance",
-    };
-    Some(match after < before {
-        true => format!(
-            "Of {} under {}, {} bring the range of throughput from {} to {}{apart}.",
-            case.configuration,
-            case.workload,
-            best.remedies.replace('+', " and "),
-            percent(before),
-            percent(after)
-        ),
-        false => format!(
-            "Of {} under {}, no remedy narrows the range of throughput, {} without any.",
-            case.configuration,
-            case.workload,
-            percent(before)
-        ),
-    })
-}
-
 fn operation(report: &StudyReport) -> Option<String> {
     let rows = &report.operation_correlations;
-    let is_sure = |row: &&super::analysis::OperationCorrelation| {
-        row.coefficient >= STRONG && row.ci95.is_some_and(|[low, _]| low > 0.0)
-    };
-    let best = rows.iter().filter(is_sure).max_by(|one, other| {
-        let low = |row: &super::analysis::OperationCorrelation| row.ci95.map_or(-1.0, |ends| ends[0]);
-        low(one).total_cmp(&low(other))
-    });
-    let Some(best) = best else {
-        let most = rows.iter().map(|row| row.configurations).max()?;
+    let most = rows.iter().map(|row| row.configurations).max()?;
+    let found: Vec<_> = rows.iter().filter(|row| row.found).collect();
+    let Some(best) = found.iter().max_by(|one, other| one.coefficient.total_cmp(&other.coefficient)) else {
         return Some(format!(
-            "For no operation does the range of its latency go with the range of throughput surely ({STRONG} or more, the \
-             interval above 0), among up to {most} configurations of a file system."
+            "For no operation is it found that the range of its latency goes with the range of throughput, among up to \
+             {most} configurations of a file system."
         ));
     };
-    let sure = rows.iter().filter(is_sure).count();
     Some(format!(
-        "On {} under {}, the range of throughput goes with that of the latency of {}: r = {} over {} configurations{}; so \
-         surely for {sure} of {} operations, workloads and file systems.",
+        "On {} under {}, the range of throughput goes with that of the latency of {}: r = {} over {} configurations{}. That \
+         is found for {} of {} operations, workloads and file systems.",
         best.file_system,
         best.workload,
         best.operation,
@@ -260,6 +246,7 @@ fn operation(report: &StudyReport) -> Option<String> {
             number_short(low),
             number_short(high)
         )),
+        found.len(),
         rows.len()
     ))
 }
@@ -275,7 +262,7 @@ fn windows(report: &StudyReport) -> Option<String> {
         let times = row.median / longest.median;
         if times.is_finite() && most.as_ref().is_none_or(|(_, known)| times > *known) {
             let words = format!(
-                "What a short look says need not hold for a long one: on {} under {}, repeats range over {} in windows of {} \
+                "What a short look says need not hold for a long one: in these runs, on {} under {}, repeats range over {} in windows of {} \
                  (median), and over {} in those of {}.",
                 row.file_system,
                 row.workload,
@@ -291,25 +278,40 @@ fn windows(report: &StudyReport) -> Option<String> {
 }
 
 fn repetitions(report: &StudyReport) -> Option<String> {
-    let needed = |of: fn(&super::analysis::Variation) -> Option<super::analysis::RunsNeeded>| {
-        let many: Vec<f64> = report
-            .variation
+    /// What one error takes.
+    type Of = fn(&super::analysis::Variation) -> Option<super::analysis::RunsNeeded>;
+    let all = report.variation.len();
+    let needed = |of: Of, within: &str| {
+        let judged: Vec<_> = report.variation.iter().filter_map(of).collect();
+        let told: Vec<f64> = judged
             .iter()
-            .filter_map(of)
+            .filter(|needed| needed.runs.is_some() || needed.more_than_10000)
             .map(|needed| needed.runs.map_or(f64::MAX, |runs| runs as f64))
             .collect();
-        let median = stats::median(&many)?;
-        Some(if median > stats::repetitions::MOST_RUNS as f64 {
-            "more than 10,000".to_owned()
-        } else {
-            format!("at least {}", number(median.round()))
-        })
+        let median = stats::median(&told)?;
+        let many = match median > stats::repetitions::MOST_RUNS as f64 {
+            true => "more than 10,000".to_owned(),
+            false => number(median.round()),
+        };
+        Some(format!("within {within}, {many} runs by the median ({} of {all})", told.len()))
     };
-    Some(format!(
-        "For a median within 1 %, half of the configurations and workloads need {} runs; within 5 %, {}.",
-        needed(|row| row.runs_for_1_percent)?,
-        needed(|row| row.runs_for_5_percent)?
-    ))
+    report.variation.iter().find_map(|row| row.runs_for_1_percent)?;
+    let said: Vec<String> =
+        [needed(|row| row.runs_for_1_percent, "1 %"), needed(|row| row.runs_for_5_percent, "5 %")]
+            .into_iter()
+            .flatten()
+            .collect();
+    Some(match said.as_slice() {
+        [] => format!(
+            "How many runs it takes for a median within 1 % or 5 % cannot be said from these: that takes {} or more of a \
+             configuration.",
+            stats::repetitions::LEAST_TO_TELL
+        ),
+        said => format!(
+            "For a median {}, of the configurations and workloads of which it can be said.",
+            said.join("; ")
+        ),
+    })
 }
 
 fn steadiness(report: &StudyReport) -> Option<String> {
@@ -322,83 +324,37 @@ fn steadiness(report: &StudyReport) -> Option<String> {
     let warm: Vec<f64> = report.steadiness.iter().filter_map(|row| row.warm_up_s).collect();
     let for_s = stats::median(&warm)
         .map_or_else(String::new, |time| format!(", for {} by the median", seconds(time)));
+    let claims = |claim: Claim| report.claims.contains(&claim);
+    let passes = format!("as up to {} of steady ones do too", percent(STEADY_THAT_PASS));
+    let change = match claims(Claim::LevelsChange) {
+        true => "change their level of throughput".to_owned(),
+        false => format!("look as if they changed their level of throughput, {passes}"),
+    };
+    let warm_up = match claims(Claim::WarmUp) {
+        true => format!("{} warm up{for_s}", share(sum(|row| row.runs_that_warm_up))),
+        false => format!("{} look as if they warmed up", share(sum(|row| row.runs_that_warm_up))),
+    };
+    let alike = share(sum(|row| row.runs_serially_correlated));
+    let windows = match claims(Claim::WindowsAlike) {
+        true => format!("In {alike}, windows resemble their neighbours."),
+        false => format!("That windows resemble their neighbours is not found ({alike} look so)."),
+    };
     Some(format!(
-        "{} of the runs change their level of throughput: {} warm up{for_s}, and {} are not steady before their second half. \
-         In {}, windows resemble their neighbours.",
+        "{} of the runs {change}; {warm_up}, and {} are not steady before their second half. {windows}",
         share(sum(|row| row.runs_that_change)),
-        share(sum(|row| row.runs_that_warm_up)),
         share(sum(|row| row.runs_never_steady)),
-        share(sum(|row| row.runs_serially_correlated))
     ))
 }
 
 fn outliers(report: &StudyReport) -> Option<String> {
     let (all, odd) =
         (report.outliers.len(), report.outliers.iter().filter(|run| !run.odd_conditions.is_empty()).count());
-    let by_chance = number_short(report.variation.iter().filter(|row| row.runs > 5).count() as f64 / 100.0);
     (all > 0).then(|| {
         format!(
-            "{all} of {} runs do not belong to their repeats ({by_chance} would by chance); in {odd} of them the machine was \
-             unlike itself.",
+            "{all} of {} runs lie apart from their repeats, farther than normal noise would take any; during {odd} of them, a \
+             condition of the machine was far from its usual.",
             report.study.runs_done
         )
-    })
-}
-
-/// A condition in the unit that its name ends in.
-pub(super) fn condition(name: &str, value: f64) -> String {
-    match name.rsplit('_').next() {
-        Some("bytes") => bytes_f64(value),
-        Some("share") => percent(value),
-        Some("s") => seconds(value),
-        Some("hz") => format!("{} GHz", number(value / 1e9)),
-        Some("c") => format!("{} °C", number(value)),
-        _ => number(value),
-    }
-}
-
-fn conditions(report: &StudyReport) -> Option<String> {
-    let most = report.condition_correlations.first()?;
-    let [low, high] = most.ci95?;
-    let is_sure = low * high > 0.0 && most.coefficient.powi(2) >= CONDITION_SHARE_MIN;
-    let interval = format!("95 % interval {} to {}", number_short(low), number_short(high));
-    Some(match is_sure {
-        true => format!(
-            "What else the machine did matters: runs with more {} than their repeats are {} (rank correlation {}, {interval}, \
-             over {} runs; it was {} by the median, from {} to {}).",
-            most.condition,
-            if most.coefficient < 0.0 { "slower" } else { "faster" },
-            number_short(most.coefficient),
-            most.runs,
-            condition(&most.condition, most.median),
-            condition(&most.condition, most.least),
-            condition(&most.condition, most.most)
-        ),
-        false => format!(
-            "Nothing that is known of the machine goes with the throughput of its runs; the nearest is {} (rank correlation {}, \
-             {interval}).",
-            most.condition,
-            number_short(most.coefficient)
-        ),
-    })
-}
-
-fn order(report: &StudyReport) -> Option<String> {
-    let order = report.order.as_ref()?;
-    let how = format!(
-        "correlation of neighbours {}, p = {}",
-        number_short(order.of_neighbours),
-        number(order.p_two_sided)
-    );
-    Some(match (order.p_two_sided < LEVEL, order.of_neighbours > 0.0) {
-        (true, true) => format!(
-            "The order of execution shows: runs resemble the ones before them, whatever was run ({how}). It was shuffled, so no \
-             configuration gains by it, but repeats are less independent than the intervals take them for."
-        ),
-        (true, false) => format!(
-            "The order of execution shows: runs differ from the ones before them more than chance would have it ({how})."
-        ),
-        (false, _) => format!("The order of execution does not show ({how})."),
     })
 }
 

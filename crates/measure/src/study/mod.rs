@@ -14,11 +14,12 @@
 //!   store     the database: a file, or a server that machines share
 //! read        the database as plain data
 //! report      what it says: the document that all else is made of
-//!   analysis  its parts; findings, its sentences
+//!   analysis  its parts; claims, what reaches beyond the runs; findings, its sentences
 //!   tables    the rows of page and files
 //! ```
 
 pub mod analysis;
+pub mod claims;
 pub mod data;
 pub mod external;
 pub mod findings;

@@ -8,16 +8,17 @@ use serde::Serialize;
 
 use super::analysis::{
     Band, CaseStudy, ConditionCorrelation, Explained, Factors, Groups, Instantaneous, LatencyCurves,
-    LatencyRange, Layout, OperationCorrelation, Order, Outlier, Steadiness, Variation, WindowRanges,
-    conditions, explained, latencies, layout, outliers, over_time, remedies, steadiness, variation,
-    window_sizes,
+    LatencyRange, Layout, OperationCorrelation, Order, Outlier, RemedyEffect, Steadiness, TakenByOthers,
+    Variation, WindowRanges, conditions, explained, latencies, layout, outliers, over_time, remedies,
+    steadiness, variation, window_sizes,
 };
+use super::claims::{Claim, Levels, claims};
 use super::data::{State, Study};
 use super::findings::{Finding, findings};
 use crate::report::format;
 
 /// The value of `schema` in every document of this shape.
-pub const SCHEMA: &str = "evenkeel.study/1";
+pub const SCHEMA: &str = "evenkeel.study/2";
 
 /// The document.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -31,12 +32,16 @@ pub struct StudyReport {
     pub study: StudyFacts,
     /// What it says, a sentence each, the most important first.
     pub findings: Vec<Finding>,
+    /// What it claims beyond the runs that there are: of a study of noise, anything at all in at most one of twenty.
+    pub claims: Vec<Claim>,
     /// Figures 1 and 2: how much cumulative throughput varies.
     pub variation: Vec<Variation>,
     /// Which factors explain it.
     pub explained: Vec<Explained>,
     /// Figure 3: what the remedies brought.
     pub case_studies: Vec<CaseStudy>,
+    /// Whether each set of remedies brings repeats closer together.
+    pub remedy_effects: Vec<RemedyEffect>,
     /// Figure 4: where data sets lay.
     pub layouts: Vec<Layout>,
     /// Figure 5: throughput over time.
@@ -57,6 +62,8 @@ pub struct StudyReport {
     pub outliers: Vec<Outlier>,
     /// Whether what the machine was like goes with throughput.
     pub condition_correlations: Vec<ConditionCorrelation>,
+    /// How much of the processors others had.
+    pub taken_by_others: Vec<TakenByOthers>,
     /// Whether the order of execution shows; `null` for too few runs.
     pub order: Option<Order>,
     /// Runs without figures.
@@ -148,6 +155,7 @@ pub fn analyse(study: &Study) -> StudyReport {
     let study = study.by_machine();
     let groups = Groups::of(&study);
     let factors = Factors::of(&groups);
+    let levels = Levels::of(&groups, &factors);
     let (bands, instantaneous) = over_time::over_time(&groups);
     let latency_ranges = latencies::latency_ranges(&groups);
     let mut report = StudyReport {
@@ -155,22 +163,30 @@ pub fn analyse(study: &Study) -> StudyReport {
         evenkeel_version: env!("CARGO_PKG_VERSION"),
         study: facts(&groups, &factors),
         findings: Vec::new(),
+        claims: Vec::new(),
         variation: variation::variation(&groups),
-        explained: explained::explained(&groups, &factors),
+        explained: explained::explained(&groups, &factors, &levels),
         case_studies: remedies::case_studies(&groups),
+        remedy_effects: remedies::effects(&groups, levels.remedies),
         layouts: layout::layouts(&groups),
         bands,
         window_ranges: window_sizes::window_ranges(&groups),
         instantaneous,
         latency_curves: latencies::latency_curves(&groups),
-        operation_correlations: latencies::operation_correlations(&groups, &latency_ranges),
+        operation_correlations: latencies::operation_correlations(
+            &groups,
+            &latency_ranges,
+            levels.operations,
+        ),
         latency_ranges,
         steadiness: steadiness::steadiness(&groups),
-        outliers: outliers::outliers(&groups),
-        condition_correlations: conditions::condition_correlations(&groups),
-        order: outliers::order(&groups),
+        outliers: outliers::outliers(&groups, levels.outliers),
+        condition_correlations: conditions::condition_correlations(&groups, levels.conditions),
+        taken_by_others: conditions::taken_by_others(&groups),
+        order: outliers::order(&groups, levels.order),
         left_out: left_out(&groups),
     };
+    report.claims = claims(&report, levels.steadiness);
     report.findings = findings(&report);
     report
 }

@@ -51,7 +51,7 @@ fn every_effect_that_was_planted_is_found_and_said() {
     assert_eq!(report.study.runs_done, (configurations - 1) * 3 * 8);
     assert_eq!(report.study.runs_skipped, 3 * 8);
     assert_eq!(report.variation.len(), (configurations - 1) * 3);
-    says(report, "variation", &["ext4 varies most", "btrfs", "xfs"]);
+    says(report, "variation", &["In these runs, the throughput of ext4 ranges over", "btrfs", "xfs"]);
 
     let variation = over_all(report, Figure::Variation);
     assert_eq!(variation.terms[0].factors, ["file_system"], "{variation:?}");
@@ -66,7 +66,11 @@ fn every_effect_that_was_planted_is_found_and_said() {
     assert_eq!(throughput.terms[0].factors, ["file_system"]);
     let found = throughput.terms.iter().filter(|term| term.found).count();
     assert_eq!(found, 1, "nothing else makes a difference: {throughput:?}");
-    says(report, "throughput", &["most on file_system", "xfs is", "times as fast as btrfs"]);
+    says(
+        report,
+        "throughput",
+        &["depends on file_system", "xfs is", "times as fast as btrfs", "under mailserver"],
+    );
 
     let on_ext4 = |operation: &str| {
         let rows = report.operation_correlations.iter().filter(|row| row.file_system == "ext4");
@@ -85,7 +89,7 @@ fn every_effect_that_was_planted_is_found_and_said() {
     says(
         report,
         "remedies",
-        &["no_lazy_init and unmount and restore_image bring the range of throughput from"],
+        &["Repeats come closer together with no_lazy_init and unmount and restore_image: the RSD is"],
     );
 
     assert!(report.layouts.iter().all(|layout| (layout.file_system == "ext4") || layout.wandering == 0.0));
@@ -102,7 +106,7 @@ fn every_effect_that_was_planted_is_found_and_said() {
     assert_eq!(disturbed.odd_conditions[0].name, "steal_share");
     says(report, "conditions", &["runs with more frequency_hz than their repeats are faster"]);
     let of_load = report.condition_correlations.iter().find(|row| row.condition == "load_1m").unwrap();
-    assert!(of_load.ci95.is_some_and(|[low, high]| low < 0.05 && high > -0.05), "{of_load:?}");
+    assert!(!of_load.found, "{of_load:?}");
     assert!(report.order.as_ref().unwrap().p_two_sided > 0.001, "{:?}", report.order);
     assert_eq!(report.left_out.len(), 3);
     assert_eq!((report.left_out[0].runs, report.left_out[0].skipped), (8, true));
@@ -175,7 +179,7 @@ fn figures_over_time_cover_every_workload_and_file_system() {
 fn the_same_study_gives_the_same_report() {
     let one = serde_json::to_string(&*SMALL).unwrap();
     assert_eq!(one, serde_json::to_string(&report_of(&Shape::SMALL)).unwrap());
-    assert!(one.starts_with(r#"{"schema":"evenkeel.study/1""#));
+    assert!(one.starts_with(r#"{"schema":"evenkeel.study/2""#));
 }
 
 #[test]

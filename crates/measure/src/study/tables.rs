@@ -33,6 +33,7 @@ pub fn tables(report: &StudyReport) -> Vec<Table> {
         explained(report),
         levels(report),
         remedies(report),
+        remedy_effects(report),
         layouts(report),
         windows(report),
         latencies(report),
@@ -47,7 +48,8 @@ pub fn tables(report: &StudyReport) -> Vec<Table> {
 
 fn variation(report: &StudyReport) -> Table {
     let needed = |needed: Option<RunsNeeded>| match needed {
-        Some(RunsNeeded { runs: None, .. }) => text("more than 10000"),
+        Some(RunsNeeded { more_than_10000: true, .. }) => text("more than 10000"),
+        Some(RunsNeeded { runs: None, .. }) => text("cannot be said"),
         Some(RunsNeeded { runs, .. }) => Cell::Figure(runs.map(|runs| runs as f64), Unit::Count),
         None => Cell::Figure(None, Unit::Count),
     };
@@ -193,6 +195,32 @@ fn remedies(report: &StudyReport) -> Table {
     }
 }
 
+fn remedy_effects(report: &StudyReport) -> Table {
+    let rows = report.remedy_effects.iter().map(|effect| {
+        vec![
+            text(&effect.remedies),
+            count(effect.compared),
+            count(effect.pairs),
+            share(effect.rsd_ratio),
+            Cell::Figure(effect.p, Unit::Count),
+            text(if effect.found { "yes" } else { "no" }),
+        ]
+    });
+    Table {
+        name: "remedy-effects",
+        title: "Whether remedies bring repeats closer together",
+        columns: vec![
+            ("remedies", "remedies"),
+            ("compared", "compared on"),
+            ("pairs", "pairs of runs"),
+            ("rsd_ratio", "RSD over that without"),
+            ("p", "p"),
+            ("found", "surer than chance"),
+        ],
+        rows: rows.collect(),
+    }
+}
+
 fn layouts(report: &StudyReport) -> Table {
     let rows = report.layouts.iter().map(|row| {
         vec![
@@ -289,6 +317,7 @@ fn operations(report: &StudyReport) -> Table {
             count(row.configurations),
             Cell::Figure(Some(row.coefficient), Unit::Count),
             Cell::Interval(row.ci95, Unit::Count),
+            text(if row.found { "yes" } else { "no" }),
         ]
     });
     Table {
@@ -301,6 +330,7 @@ fn operations(report: &StudyReport) -> Table {
             ("configurations", "configurations"),
             ("coefficient", "r"),
             ("coefficient_ci95", "its 95 % interval"),
+            ("found", "surer than chance"),
         ],
         rows: rows.collect(),
     }
@@ -381,7 +411,9 @@ fn conditions(report: &StudyReport) -> Table {
             text(&row.condition),
             count(row.runs),
             plain(row.coefficient),
-            Cell::Interval(row.ci95, Unit::Count),
+            Cell::Figure(row.between_neighbours, Unit::Count),
+            Cell::Figure(row.p, Unit::Count),
+            text(if row.found { "yes" } else { "no" }),
             plain(row.least),
             plain(row.median),
             plain(row.most),
@@ -394,7 +426,9 @@ fn conditions(report: &StudyReport) -> Table {
             ("condition", "condition"),
             ("runs", "runs"),
             ("coefficient", "rank correlation with throughput"),
-            ("coefficient_ci95", "its 95 % interval"),
+            ("between_neighbours", "from run to run"),
+            ("p", "p"),
+            ("found", "surer than chance"),
             ("least", "least"),
             ("median", "median"),
             ("most", "most"),

@@ -28,6 +28,11 @@ pub(super) fn page(report: &StudyReport) -> String {
             }
             (tiles(report))
         }
+        @for (about, heading) in [("too_small", "Too small to conclude from"), ("busy", "The machine was busy")] {
+            @if let Some(finding) = said(about) {
+                aside.callout role="note" { h2 { (heading) } p { (finding.words) } }
+            }
+        }
         (sayings(report))
         @if let Some(finding) = said("left_out") {
             aside.callout role="note" { h2 { "Not all runs have figures" } p { (finding.words) } }
@@ -48,18 +53,22 @@ pub(super) fn page(report: &StudyReport) -> String {
     shell::page(&title, content, provenance)
 }
 
-/// The answer in a line.
+/// The answer in a line: what is claimed, if anything is.
 fn headline(report: &StudyReport) -> String {
-    let words = |about: &str| {
+    let words = |about: &str, begin: &str| {
         let finding = report.findings.iter().find(|finding| finding.about == about)?;
-        Some(finding.words.split([':', ';', '.']).next()?.to_owned())
+        let first = finding.words.split([':', ';', '.', '(']).next()?.trim().to_owned();
+        first.starts_with(begin).then_some(first)
     };
-    let parameter = words("parameter").filter(|words| words.starts_with("To vary less"));
     let none = || match report.study.runs_done {
         0 => "No run has figures yet".to_owned(),
         _ => format!("How much {} varies", report.study.name),
     };
-    parameter.or_else(|| words("variation").filter(|words| words.len() < 60)).unwrap_or_else(none)
+    words("too_small", "Too small")
+        .or_else(|| words("parameter", "To vary less"))
+        .or_else(|| words("placement", "Throughput depends"))
+        .or_else(|| words("remedies", "Repeats come closer"))
+        .unwrap_or_else(none)
 }
 
 fn tiles(report: &StudyReport) -> Markup {
@@ -88,9 +97,10 @@ fn tiles(report: &StudyReport) -> Markup {
 
 /// What is said besides the headline's part.
 fn sayings(report: &StudyReport) -> Markup {
-    let headed = ["variation", "parameter", "left_out"];
+    let headed = ["variation", "parameter", "left_out", "too_small", "busy"];
     let others: Vec<_> = report.findings.iter().filter(|finding| !headed.contains(&finding.about)).collect();
     let heading = |about: &str| match about {
+        "placement" => "Where data lie",
         "remedies" => "Remedies",
         "operation" => "Operations",
         "throughput" => "Speed",

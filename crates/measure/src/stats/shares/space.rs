@@ -38,9 +38,23 @@ impl Space {
 
     /// The squares of what it leaves of `values`.
     pub(super) fn rest(&self, values: &[f64]) -> f64 {
-        let mut rest = values.to_vec();
-        self.take_out(&mut rest);
+        let rest = self.left_of(values);
         dot(&rest, &rest)
+    }
+
+    /// The squares of `values` along the first `dimensions`, along those after them, and along none.
+    pub(super) fn squares(&self, values: &[f64], dimensions: usize) -> [f64; 3] {
+        let along = |direction: &Vec<f64>| dot(direction, values).powi(2);
+        let (first, later) = self.basis.split_at(dimensions);
+        let [first, later]: [f64; 2] = [first.iter().map(along).sum(), later.iter().map(along).sum()];
+        [first, later, (dot(values, values) - first - later).max(0.0)]
+    }
+
+    /// What it leaves of `values`.
+    pub(super) fn left_of(&self, values: &[f64]) -> Vec<f64> {
+        let mut left = values.to_vec();
+        self.take_out(&mut left);
+        left
     }
 
     /// Takes in a column; answers whether it was new.

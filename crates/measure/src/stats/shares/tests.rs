@@ -10,6 +10,9 @@ use rand_distr::{Distribution, StandardNormal};
 use super::*;
 use crate::study::sampling::latin_hypercube;
 
+/// What all of a study share in these tests.
+const LEVEL: f64 = 0.05;
+
 /// Levels, size and seed.
 type Design = (Vec<usize>, usize, u64);
 
@@ -45,7 +48,7 @@ fn study(
 
 /// What is found, without the intervals, which take longer than all else.
 fn found_in(levels: &[usize], cells: &[Cell]) -> Vec<Term> {
-    let analysis = Analysis::new(levels, cells.iter().collect(), None).unwrap();
+    let analysis = Analysis::new(levels, cells.iter().collect(), None, LEVEL).unwrap();
     analysis.take_up().1.into_iter().filter(|taken| taken.found).map(|taken| taken.term).collect()
 }
 
@@ -59,7 +62,7 @@ fn one_factor_is_the_one_way_analysis_of_variance() {
     let cells = groups.iter().enumerate().flat_map(|(level, group)| {
         group.iter().map(move |&value| Cell { levels: vec![Some(level)], values: vec![value] })
     });
-    let shares = variance_shares(&[3], &cells.collect::<Vec<_>>(), None).unwrap();
+    let shares = variance_shares(&[3], &cells.collect::<Vec<_>>(), None, LEVEL).unwrap();
     let [only] = shares.terms[..] else { panic!("{shares:?}") };
     // scipy.stats.f_oneway(*groups).pvalue, SciPy 1.17.1; F is 9.591107036442809
     assert!((only.p.unwrap() - 0.003_248_222_600_859_306).abs() < 1e-9);
@@ -78,7 +81,8 @@ fn a_factor_that_explains_sixty_per_cent_is_found_with_that_share() {
     let (mut sum, mut held) = (0.0, 0);
     for seed in 0..60 {
         let shares =
-            variance_shares(&[3, 4, 2, 3], &study(&[3, 4, 2, 3], 36, 10, seed, &effect), None).unwrap();
+            variance_shares(&[3, 4, 2, 3], &study(&[3, 4, 2, 3], 36, 10, seed, &effect), None, LEVEL)
+                .unwrap();
         let share = share_of(&shares, Term::Factor(0));
         assert!(share.found, "study {seed}");
         assert!((share.share.unwrap() - 0.6).abs() < 0.1, "study {seed}: {share:?}");
@@ -119,7 +123,7 @@ fn differences_that_no_factor_explains_are_blamed_on_none() {
 #[test]
 fn a_pair_is_found_where_neither_of_its_factors_does_anything_alone() {
     let effect = |row: &[usize]| if row[0] == row[1] { 2.0 } else { -2.0 };
-    let shares = variance_shares(&[2, 2, 3], &study(&[2, 2, 3], 12, 10, 1, &effect), None).unwrap();
+    let shares = variance_shares(&[2, 2, 3], &study(&[2, 2, 3], 12, 10, 1, &effect), None, LEVEL).unwrap();
     let pair = share_of(&shares, Term::Pair(0, 1));
     assert!(pair.found && (pair.share.unwrap() - 0.8).abs() < 0.06, "{pair:?}");
     assert!(share_of(&shares, Term::Factor(0)).share.unwrap() < 0.02);
@@ -139,7 +143,7 @@ fn a_factor_that_some_do_not_have_is_not_credited_with_what_those_are() {
             }
         }
     }
-    let shares = variance_shares(&[3, 3, 2], &cells, None).unwrap();
+    let shares = variance_shares(&[3, 3, 2], &cells, None, LEVEL).unwrap();
     let found: Vec<Term> = shares.found().map(|share| share.term).collect();
     assert_eq!(found, [Term::Factor(0)]);
     assert!(share_of(&shares, Term::Factor(1)).ci95.unwrap()[1] < 0.1);
@@ -147,11 +151,11 @@ fn a_factor_that_some_do_not_have_is_not_credited_with_what_those_are() {
 
 #[test]
 fn factors_whose_levels_go_together_cannot_be_told_apart() {
-    let mut cells = study(&[2, 3], 6, 5, 2, &|row| row[0] as f64 * 9.0);
+    let mut cells = study(&[2, 6], 12, 5, 2, &|row| row[0] as f64 * 9.0);
     for cell in &mut cells {
         cell.levels.push(cell.levels[0]);
     }
-    let shares = variance_shares(&[2, 3, 2], &cells, None).unwrap();
+    let shares = variance_shares(&[2, 6, 2], &cells, None, LEVEL).unwrap();
     assert_eq!(shares.found().count(), 1);
     assert!(shares.aliased.contains(&Term::Factor(2)) || shares.aliased.contains(&Term::Factor(0)));
 }
@@ -172,7 +176,7 @@ fn slow_file_system_with_options() -> Vec<Cell> {
 
 #[test]
 fn what_one_factor_does_is_not_said_of_two_others_that_can_express_it() {
-    let shares = variance_shares(&[3, 2, 3], &slow_file_system_with_options(), None).unwrap();
+    let shares = variance_shares(&[3, 2, 3], &slow_file_system_with_options(), None, LEVEL).unwrap();
     let found: Vec<Term> = shares.found().map(|share| share.term).collect();
     assert_eq!(found, [Term::Factor(0)], "{shares:?}");
     assert!(shares.terms[0].share.unwrap() > 0.9);
@@ -193,7 +197,7 @@ fn what_a_file_system_does_is_not_said_of_block_sizes_that_it_alone_takes() {
             Cell { levels: vec![Some(of_this[own % of_this.len()]), Some(file_system)], values }
         };
         let cells: Vec<Cell> = (0..18).map(&mut cell).collect();
-        let shares = variance_shares(&[5, 3], &cells, Some(1)).unwrap();
+        let shares = variance_shares(&[5, 3], &cells, Some(1), LEVEL).unwrap();
         let found: Vec<Term> = shares.found().map(|share| share.term).collect();
         assert_eq!(found, [Term::Factor(1)], "{of_others:?} {of_slow:?} {shares:?}");
         assert!(share_of(&shares, Term::Factor(1)).share.unwrap() > 0.9);
@@ -202,26 +206,27 @@ fn what_a_file_system_does_is_not_said_of_block_sizes_that_it_alone_takes() {
 
 #[test]
 fn a_pair_that_has_each_of_its_cells_to_itself_is_not_judged_by_their_runs() {
-    let shares = variance_shares(&[3, 2, 3], &slow_file_system_with_options(), None).unwrap();
+    let shares = variance_shares(&[3, 2, 3], &slow_file_system_with_options(), None, LEVEL).unwrap();
     assert_eq!(share_of(&shares, Term::Pair(1, 2)).p, None);
 }
 
 #[test]
 fn few_cells_are_judged_by_their_runs() {
-    let shares = variance_shares(&[3], &study(&[3], 3, 10, 3, &|row| row[0] as f64 * 3.0), None).unwrap();
+    let shares =
+        variance_shares(&[3], &study(&[3], 3, 10, 3, &|row| row[0] as f64 * 3.0), None, LEVEL).unwrap();
     assert!(shares.terms[0].found, "{shares:?}");
-    let once = variance_shares(&[3], &study(&[3], 3, 1, 3, &|row| row[0] as f64 * 3.0), None).unwrap();
+    let once = variance_shares(&[3], &study(&[3], 3, 1, 3, &|row| row[0] as f64 * 3.0), None, LEVEL).unwrap();
     assert_eq!((once.terms[0].share, once.terms[0].found), (None, false));
 }
 
 #[test]
 fn what_does_not_vary_is_explained_by_nothing() {
     let cell = |level, value| Cell { levels: vec![Some(level)], values: vec![value; 3] };
-    assert!(variance_shares(&[2], &[cell(0, 1.0), cell(1, 1.0)], None).is_none());
-    assert!(variance_shares(&[2], &[cell(0, 1.0), cell(1, f64::NAN)], None).is_none());
-    assert!(variance_shares(&[2], &[cell(0, 1.0)], None).is_none());
-    assert!(variance_shares(&[], &[], None).is_none());
-    let exact = variance_shares(&[2], &[cell(0, 1.0), cell(1, 2.0)], None).unwrap();
+    assert!(variance_shares(&[2], &[cell(0, 1.0), cell(1, 1.0)], None, LEVEL).is_none());
+    assert!(variance_shares(&[2], &[cell(0, 1.0), cell(1, f64::NAN)], None, LEVEL).is_none());
+    assert!(variance_shares(&[2], &[cell(0, 1.0)], None, LEVEL).is_none());
+    assert!(variance_shares(&[], &[], None, LEVEL).is_none());
+    let exact = variance_shares(&[2], &[cell(0, 1.0), cell(1, 2.0)], None, LEVEL).unwrap();
     assert_eq!(exact.terms[0].share, None, "no error to judge it by");
 }
 

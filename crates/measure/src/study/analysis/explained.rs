@@ -8,8 +8,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::groups::{FILE_SYSTEM, Group, Groups, REMEDIES};
+use super::remedies::remedy_names;
 use crate::stats::shares::{Cell, Term, variance_shares};
 use crate::stats::{self};
+use crate::study::claims::Levels;
 
 /// What is explained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -30,7 +32,8 @@ pub struct Explained {
     pub workload: Option<String>,
     /// Configurations that there are figures of.
     pub configurations: usize,
-    /// What repeats of a configuration differ by, a share; `null` where that is the figure.
+    /// What repeats of a configuration differ by, a share of the variance under this workload; `null` where that is the
+    /// figure, and for all workloads together, which would count what configurations do under one and not another.
     pub between_repeats: Option<f64>,
     /// What each factor and pair explains; those found first, then single ones by share, then pairs.
     pub terms: Vec<Explanation>,
@@ -49,7 +52,7 @@ pub struct Explanation {
     pub ci95: Option<[f64; 2]>,
     /// The chance of as much without an effect.
     pub p: Option<f64>,
-    /// Whether it is surer than chance over all factors and pairs.
+    /// Whether it is surer than chance, over all that the page says.
     pub found: bool,
     /// The levels of a single factor, from the steadiest or fastest on.
     pub levels: Vec<LevelFigure>,
@@ -116,27 +119,52 @@ impl Factors {
     }
 }
 
-/// What explains the figures of a study.
-pub fn explained(groups: &Groups<'_>, factors: &Factors) -> Vec<Explained> {
+/// What explains the figures of a study. Of each figure, `levels` has the chance of anything false: half of it for all
+/// workloads together, the rest for single ones.
+pub fn explained(groups: &Groups<'_>, factors: &Factors, levels: &Levels) -> Vec<Explained> {
     let mut all = Vec::new();
+    let workloads = groups.workloads.len();
     for figure in [Figure::Variation, Figure::Throughput] {
         let each: Vec<Vec<(usize, Cell)>> =
             (0..groups.workloads.len()).map(|workload| cells(groups, factors, figure, workload)).collect();
-        if each.len() > 1 {
-            all.extend(explain(figure, None, factors, &together(&each)));
+        let level = match figure {
+            Figure::Variation => levels.variation,
+            Figure::Throughput => levels.throughput,
+        };
+        let of_single = if workloads > 1 { level / 2.0 / workloads as f64 } else { level };
+        if workloads > 1 {
+            all.extend(explain(figure, None, factors, &together(&each), level / 2.0));
         }
         for (workload, cells) in groups.workloads.iter().zip(&each) {
             let cells: Vec<Cell> = cells.iter().map(|(_, cell)| cell.clone()).collect();
-            all.extend(explain(figure, Some(workload.clone()), factors, &cells));
+            all.extend(explain(figure, Some(workload.clone()), factors, &cells, of_single));
         }
     }
     all
 }
 
+/// Of configurations that differ in remedies alone, the one that stands for all: that without any, or the first. They are
+/// one configuration otherwise, and would pass for several.
+fn stands_for_others(groups: &Groups<'_>) -> Vec<bool> {
+    let all = &groups.study.configurations;
+    let rest =
+        |at: usize| all[at].settings.iter().filter(|(factor, _)| factor != REMEDIES).collect::<Vec<_>>();
+    let has_none = |at: usize| all[at].setting(REMEDIES).is_none_or(|set| remedy_names(set).next().is_none());
+    let rests: Vec<_> = (0..all.len()).map(rest).collect();
+    let stands = |at: usize| {
+        let others = || (0..all.len()).filter(|&other| rests[other] == rests[at]);
+        others().find(|&other| has_none(other)).or_else(|| others().next()) == Some(at)
+    };
+    (0..all.len()).map(stands).collect()
+}
+
 /// A cell for each configuration, with its place.
 fn cells(groups: &Groups<'_>, factors: &Factors, figure: Figure, workload: usize) -> Vec<(usize, Cell)> {
     let mut cells = Vec::new();
-    for group in groups.groups.iter().filter(|group| group.workload == workload) {
+    let stands = stands_for_others(groups);
+    for group in
+        groups.groups.iter().filter(|group| group.workload == workload && stands[group.configuration])
+    {
         let logs = |values: &mut dyn Iterator<Item = f64>| -> Vec<f64> {
             values.map(f64::ln).filter(|log| log.is_finite()).collect()
         };
@@ -172,10 +200,16 @@ fn together(each: &[Vec<(usize, Cell)>]) -> Vec<Cell> {
     all.into_iter().map(|(_, cell)| cell).collect()
 }
 
-fn explain(figure: Figure, workload: Option<String>, factors: &Factors, cells: &[Cell]) -> Option<Explained> {
+fn explain(
+    figure: Figure,
+    workload: Option<String>,
+    factors: &Factors,
+    cells: &[Cell],
+    level: f64,
+) -> Option<Explained> {
     let counts: Vec<usize> = factors.values.iter().map(Vec::len).collect();
     let file_system = factors.names.iter().position(|name| name == FILE_SYSTEM);
-    let shares = variance_shares(&counts, cells, file_system)?;
+    let shares = variance_shares(&counts, cells, file_system, level)?;
     let places = |term: Term| match term {
         Term::Factor(factor) => vec![factor],
         Term::Pair(one, other) => vec![one, other],
@@ -206,7 +240,7 @@ fn explain(figure: Figure, workload: Option<String>, factors: &Factors, cells: &
     });
     Some(Explained {
         figure,
-        between_repeats: (figure == Figure::Throughput).then_some(shares.within_cells),
+        between_repeats: (figure == Figure::Throughput && workload.is_some()).then_some(shares.within_cells),
         workload,
         configurations: cells.len(),
         terms,
@@ -232,9 +266,4 @@ fn level_figures(figure: Figure, factors: &Factors, factor: usize, cells: &[Cell
         levels.reverse();
     }
     levels
-}
-
-/// Whether a term is of what is done against variation.
-pub fn is_remedy(term: &Explanation) -> bool {
-    term.factors.iter().any(|factor| factor == REMEDIES)
 }

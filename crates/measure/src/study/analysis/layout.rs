@@ -69,6 +69,11 @@ fn layout(groups: &Groups<'_>, group: &Group<'_>) -> Option<Layout> {
     })
 }
 
+/// The place that half of the bytes of a run's data lie below; `None` where its layout is not known.
+pub(super) fn middle(run: &crate::study::data::Run) -> Option<u64> {
+    placed(run, 0.0).map(|placed| placed.quartiles_bytes[1])
+}
+
 fn placed(run: &crate::study::data::Run, operations_per_s: f64) -> Option<Placed> {
     let mut extents: Vec<(u64, u64)> =
         run.extents.iter().map(|extent| (extent.physical_bytes, extent.length_bytes)).collect();

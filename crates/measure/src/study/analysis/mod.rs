@@ -16,14 +16,14 @@ pub mod steadiness;
 pub mod variation;
 pub mod window_sizes;
 
-pub use conditions::ConditionCorrelation;
+pub use conditions::{ConditionCorrelation, TakenByOthers};
 pub use explained::{Explained, Explanation, Factors, Figure, LevelFigure};
 pub use groups::Groups;
 pub use latencies::{Curve, LatencyCurves, LatencyRange, OperationCorrelation};
 pub use layout::{Layout, Placed};
 pub use outliers::{OddCondition, Order, Outlier};
 pub use over_time::{Band, BandPoint, InstantPoint, Instantaneous};
-pub use remedies::{CaseStudy, RemedyBox};
+pub use remedies::{CaseStudy, RemedyBox, RemedyEffect};
 pub use steadiness::Steadiness;
 pub use variation::{RunsNeeded, Variation};
 pub use window_sizes::WindowRanges;

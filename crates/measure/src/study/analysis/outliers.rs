@@ -8,8 +8,6 @@ use super::groups::{Group, Groups};
 use crate::stats;
 use crate::study::data::Run;
 
-/// In noise, one configuration in a hundred has an outlier.
-const LEVEL: f64 = 0.01;
 /// A condition is odd if it is so many deviations from the median of all runs of the workload (Iglewicz & Hoaglin 1993,
 /// "How to Detect and Handle Outliers").
 const ODD_DEVIATES: f64 = 3.5;
@@ -59,14 +57,17 @@ pub struct Order {
     pub of_neighbours: f64,
     /// The chance of one as far from zero, were the order without effect.
     pub p_two_sided: f64,
+    /// Whether that is below the level that the order has on the page.
+    pub found: bool,
 }
 
-/// The outliers of all groups.
-pub fn outliers(groups: &Groups<'_>) -> Vec<Outlier> {
+/// The outliers of all groups: in normal noise, there is one with a chance of at most `level`.
+pub fn outliers(groups: &Groups<'_>, level: f64) -> Vec<Outlier> {
     let mut found = Vec::new();
+    let level = level / groups.groups.len().max(1) as f64;
     for group in &groups.groups {
         let logs: Vec<f64> = group.rates.iter().map(|rate| rate.ln()).collect();
-        for at in stats::outliers(&logs, LEVEL) {
+        for at in stats::outliers(&logs, level) {
             let run = group.runs[at];
             found.push(Outlier {
                 workload: groups.workloads[group.workload].clone(),
@@ -113,7 +114,7 @@ fn odd_conditions(groups: &Groups<'_>, group: &Group<'_>, run: &Run) -> Vec<OddC
 }
 
 /// Tests the order of execution, over all groups with several runs, machine by machine one after the other.
-pub fn order(groups: &Groups<'_>) -> Option<Order> {
+pub fn order(groups: &Groups<'_>, level: f64) -> Option<Order> {
     let mut residuals: Vec<(Option<usize>, i64, f64)> = Vec::new();
     for group in groups.groups.iter().filter(|group| group.rates.len() > 2) {
         let logs: Vec<f64> = group.rates.iter().map(|rate| rate.ln()).collect();
@@ -127,5 +128,10 @@ pub fn order(groups: &Groups<'_>) -> Option<Order> {
     residuals.sort_by_key(|(machine, place, _)| (*machine, *place));
     let values: Vec<f64> = residuals.iter().map(|(_, _, residual)| *residual).collect();
     let found = stats::serial_correlation(&values)?;
-    Some(Order { runs: values.len(), of_neighbours: found.of_neighbours, p_two_sided: found.p_two_sided })
+    Some(Order {
+        runs: values.len(),
+        of_neighbours: found.of_neighbours,
+        p_two_sided: found.p_two_sided,
+        found: found.p_two_sided <= level,
+    })
 }

@@ -40,18 +40,18 @@ pub struct Variation {
 /// How many runs it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RunsNeeded {
-    /// So many; `null` for more than 10,000.
+    /// So many; `null` where the runs that there are do not tell, and for more than 10,000.
     pub runs: Option<u64>,
-    /// Whether more runs than there are were drawn from those to tell.
-    pub extrapolated: bool,
+    /// Whether it is more than 10,000.
+    pub more_than_10000: bool,
 }
 
 impl From<Repetitions> for RunsNeeded {
     fn from(found: Repetitions) -> Self {
         match found {
-            Repetitions::Observed(runs) => Self { runs: Some(runs), extrapolated: false },
-            Repetitions::Extrapolated(runs) => Self { runs: Some(runs), extrapolated: true },
-            Repetitions::Beyond => Self { runs: None, extrapolated: true },
+            Repetitions::Told(runs) => Self { runs: Some(runs), more_than_10000: false },
+            Repetitions::Beyond => Self { runs: None, more_than_10000: true },
+            Repetitions::CannotBeSaid => Self { runs: None, more_than_10000: false },
         }
     }
 }

@@ -10,9 +10,9 @@ use crate::report::format;
 use crate::report::html::shell;
 use crate::reproduce::{Chart, Scale, Series, Unit};
 use crate::study::analysis::groups::FILE_SYSTEM;
+use crate::study::analysis::latencies::STRONG;
 use crate::study::analysis::remedies::remedy_names;
 use crate::study::analysis::{Figure, Layout, Variation};
-use crate::study::findings::STRONG;
 use crate::study::report::StudyReport;
 use crate::study::tables::figure_name;
 
@@ -64,6 +64,14 @@ pub(super) fn all(report: &StudyReport) -> Markup {
             }
         }
     }
+}
+
+/// What the colours of bars say that may be found.
+fn found_or_not() -> Vec<(Swatch, String)> {
+    vec![
+        (Swatch::Bar(0), "surer than chance, over the whole page".to_owned()),
+        (Swatch::Bar(5), "not surer than chance".to_owned()),
+    ]
 }
 
 fn legend<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(Swatch, String)> {
@@ -213,10 +221,7 @@ fn shares(report: &StudyReport, figure: Figure) -> Vec<Shown> {
             title: explained.workload.clone().unwrap_or_else(|| "all workloads".to_owned()),
             meaning,
             svg: row_chart(&chart),
-            legend: vec![
-                (Swatch::Bar(0), "surer than chance".to_owned()),
-                (Swatch::Bar(5), "not surer than chance".to_owned()),
-            ],
+            legend: found_or_not(),
         })
     };
     of_figure.filter_map(chart).collect()
@@ -459,9 +464,9 @@ fn operations(report: &StudyReport) -> Vec<Shown> {
         |one: &Rows, other: &Rows| one.workload == other.workload && one.file_system == other.file_system;
     let chart = |rows: &[Rows]| {
         let row = |row: &Rows| Row {
-            name: row.operation.clone(),
+            name: if row.found { format!("{} — found", row.operation) } else { row.operation.clone() },
             bars: vec![Bar {
-                series: 0,
+                series: if row.found { 0 } else { 5 },
                 value: Some(row.coefficient),
                 interval: row.ci95,
                 figure: format::number_short(row.coefficient),
@@ -478,11 +483,12 @@ fn operations(report: &StudyReport) -> Vec<Shown> {
         Shown {
             title,
             meaning: format!(
-                "correlation over {} configurations, with its 95 % interval; dashed: strong, from {STRONG} on",
+                "correlation over {} configurations, with its 95 % interval; dashed: strong, from {STRONG} on; found is what is \
+                 surer than chance over the whole page",
                 rows.iter().map(|row| row.configurations).max().unwrap_or(0)
             ),
             svg: row_chart(&chart),
-            legend: Vec::new(),
+            legend: found_or_not(),
         }
     };
     report.operation_correlations.chunk_by(same).map(chart).collect()

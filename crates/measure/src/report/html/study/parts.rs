@@ -46,17 +46,23 @@ pub(super) fn how_to_read() -> Markup {
                  standard error: of ten runs it holds the truth some nine times in ten."
             }
             p {
+                b { "Found. " }
+                "What is said to be found, surer than chance, to depend, to matter, or to show is held to one level for the \
+                 whole page: of a study in which there is nothing to find, at most one page in twenty says that anything is. \
+                 Everything else describes these runs."
+            }
+            p {
                 b { "Runs for 1 %. " }
                 "After CONFIRM (Maricq and others, OSDI '18): how many runs it takes until the non-parametric 95\u{a0}% \
-                 interval of the median is expected to lie within 1\u{a0}% of it. More than there are were drawn from those \
-                 that there are, which take these for all that can happen."
+                 interval of the median is expected to lie within 1\u{a0}% of it. It is said where the runs that there are \
+                 tell it to a factor of 1.5, which takes forty or more."
             }
             p {
                 b { "Shares of variance. " }
                 "What a parameter explains is judged by how configurations differ, not by how repeats do, and corrected for \
-                 chance. Parameters are taken up one at a time, the surest first, until none is left that chance would bring \
-                 up once in twenty studies; what two explain counts for the one taken up first. Of variation, the logarithm \
-                 of the RSD is explained; of speed, that of throughput."
+                 chance. Parameters are taken up one at a time, the surest first, until none is left that is found; what two \
+                 explain counts for the one taken up first. Of variation, the logarithm of the RSD is explained; of speed, that \
+                 of throughput."
             }
             p {
                 b { "Windows. " }
@@ -72,8 +78,14 @@ pub(super) fn how_to_read() -> Markup {
             p {
                 b { "Warm-up, changes, outliers. " }
                 "A change of level is told by cumulative sums at 1\u{a0}%, with allowance for windows that resemble their \
-                 neighbours. Outliers are told by Rosner's test at 1\u{a0}% a configuration, so some are named by chance; a \
-                 condition is odd beyond 3.5 deviations of those of other runs."
+                 neighbours. Outliers are told by Rosner's test, so that normal noise has one on a page in a hundred or fewer; a \
+                 condition is far from its usual beyond 3.5 deviations of those of other runs."
+            }
+            p {
+                b { "The machine. " }
+                "A condition is compared from run to run, in the order of execution, so that what merely drifts along does not \
+                 count: 1 where the one of two neighbours that has more of it, beside its own repeats, is always the faster, -1 \
+                 where it is always the slower."
             }
         }
     };
