@@ -5,6 +5,9 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixListener;
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 use std::thread;
@@ -110,6 +113,126 @@ fn what_cannot_be_is_refused_in_a_line_and_nothing_has_changed() {
     server.stop();
     expect_grown(&volume, &bytes, 32 * MIB);
     says(&scene.refused("grow nothing --size 64m"), &["nothing: no volume is here"]);
+}
+
+#[test]
+fn a_refusal_names_sizes_in_units_and_speaks_of_no_opening() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let refuse = || {
+        let line = scene.refused("grow disk --size 16m");
+        says(&line, &["disk: cannot become 16 MiB: it has 32 MiB already, and no volume shrinks"]);
+        assert!(!line.contains("open"), "{line}");
+    };
+    refuse();
+    let server = volume.serve("");
+    refuse();
+    server.stop();
+}
+
+#[test]
+fn growths_are_counted_and_the_last_one_says_so() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let server = volume.serve("");
+    for left in (0..16).rev() {
+        let size = (32 << 20) + (16 - left) * 4096;
+        let said = scene.done(&format!("grow disk --size {size}")).stdout;
+        match left {
+            0 => says(&said, &["no growth is left after this one"]),
+            1 => says(&said, &["1 growth is left after this one"]),
+            _ => says(&said, &[&format!("{left} growths are left after this one")]),
+        }
+    }
+    let refuse = || {
+        for dry_run in ["", "--dry-run"] {
+            let line = scene.refused(&format!("grow disk --size 64m {dry_run}"));
+            says(&line, &["disk: cannot grow: it has grown 16 times", "evenkeel create", "nbdcopy"]);
+            assert!(!line.contains("open"), "{line}");
+        }
+    };
+    refuse();
+    server.stop();
+    refuse();
+}
+
+#[test]
+fn a_dry_run_is_refused_as_the_growth_is_where_a_damaged_page_cannot_go_home() {
+    let scene = Scene::new();
+    let (volume, bytes) = filled(&scene, FLAGS);
+    let page = &bytes[5 * 4096..6 * 4096];
+    let home = scene.bytes("disk/home");
+    let at = home.chunks(4096).position(|chunk| chunk == page).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(scene.path("disk/home")).unwrap();
+    file.write_all_at(&[!page[1000]], at as u64 * 4096 + 1000).unwrap();
+    file.sync_all().unwrap();
+    let mut server = volume.serve("");
+    // The rest of the page is to come from the drive.
+    write(&volume.socket(), 5 * 4096, &[9; 512]);
+    let refuse = || {
+        for dry_run in ["--dry-run", ""] {
+            let before = state(&volume);
+            let line = scene.refused(&format!("grow disk --size 64m {dry_run}"));
+            says(&line, &["disk: cannot grow: page 5 is damaged", "write all of it anew"]);
+            assert_eq!(state(&volume), before);
+        }
+    };
+    refuse();
+    server.kill();
+    refuse();
+    let server = volume.serve("");
+    write(&volume.socket(), 5 * 4096, page);
+    scene.done("grow disk --size 64m --dry-run");
+    server.stop();
+    scene.done("grow disk --size 64m --dry-run");
+    scene.done("grow disk --size 64m");
+    expect_grown(&volume, &bytes, 64 * MIB);
+}
+
+#[test]
+fn a_dry_run_is_refused_as_the_growth_is_where_a_member_is_missing_or_lacks_writes() {
+    let scene = Scene::new();
+    let (volume, bytes) = filled(&scene, MIRROR_FLAGS);
+    let refuse = |parts: &[&str]| {
+        for dry_run in ["--dry-run", ""] {
+            let before = state(&volume);
+            says(&scene.refused(&format!("grow disk --size 64m {dry_run}")), parts);
+            assert_eq!(state(&volume), before);
+        }
+    };
+    let missing = &["member-1: ", "grows with all of its members", "evenkeel replace disk member-1 NEW"];
+    fs::rename(scene.path("disk/member-1"), scene.path("away")).unwrap();
+    refuse(missing);
+    let server = volume.serve("");
+    write(&volume.socket(), 0, &bytes[..4096]);
+    refuse(missing);
+    server.stop();
+    fs::rename(scene.path("away"), scene.path("disk/member-1")).unwrap();
+    refuse(&["member-1: ", "rebuilt while the volume is served", "evenkeel status disk"]);
+}
+
+#[test]
+fn a_server_that_goes_away_while_it_is_asked_is_said_to_have_gone() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let server = volume.serve("");
+    let control = scene.path("disk/control.sock");
+    fs::remove_file(&control).unwrap();
+    let listener = UnixListener::bind(&control).unwrap();
+    let gone = thread::spawn(move || {
+        for answer in ["", "{\"refused\":nu", "{}}\n"] {
+            let (mut stream, _) = listener.accept().unwrap();
+            BufReader::new(&stream).read_line(&mut String::new()).unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    for why in ["it went away before it had answered"; 2].into_iter().chain(["none of this version"]) {
+        let line = scene.refused("grow disk --size 64m");
+        says(&line, &["disk: its server does not answer", why, "evenkeel status"]);
+        assert!(!line.contains("EOF") && !line.contains("column"), "{line}");
+    }
+    gone.join().unwrap();
+    server.stop();
 }
 
 #[test]

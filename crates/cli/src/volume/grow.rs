@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 
 use evenkeel_engine::options::OpenOptions;
 use evenkeel_engine::ring::{Policy, RingOptions};
-use evenkeel_host::event_loop::{Backend, EventLoop, Loop, Signals, race};
+use evenkeel_host::event_loop::{Backend, Loop};
 use evenkeel_host::service::control;
 use evenkeel_host::size_text::size;
 use evenkeel_host::volume::grow::Grown;
 use evenkeel_host::volume::{LockedVolume, RunOptions, VolumeError};
 
-use super::{event_loop, quoted, recovered};
+use super::{event_loop, interruptible, quoted, recovered};
 use crate::args::GrowArgs;
 use crate::failure::Failure;
 use crate::stdout::{say, shown};
@@ -33,8 +33,12 @@ pub(crate) fn run(args: &GrowArgs) -> Result<(), Failure> {
     let said_bytes = locked.description().size_bytes;
     let planning = locked.plan_growth(&handle, args.size);
     let plan = interruptible(&event_loop, &signals, planning)?;
-    let is_done = plan.from_bytes == plan.to_bytes && said_bytes == plan.to_bytes;
-    if args.dry_run || is_done {
+    let is_same = plan.from_bytes == plan.to_bytes;
+    if args.dry_run && !is_same {
+        interruptible(&event_loop, &signals, locked.check_growth(&handle, args.size))?;
+        return told(args, &plan, false);
+    }
+    if args.dry_run || is_same && said_bytes == plan.to_bytes {
         return told(args, &plan, false);
     }
     let grown = interruptible(&event_loop, &signals, grow(&handle, locked, args.size))?;
@@ -58,19 +62,6 @@ async fn grow(handle: &Loop, locked: LockedVolume, size_bytes: u64) -> Result<Gr
     }
 }
 
-/// Does what can be given up at a signal.
-fn interruptible<T>(
-    event_loop: &EventLoop,
-    signals: &Signals,
-    work: impl Future<Output = Result<T, VolumeError>>,
-) -> Result<T, Failure> {
-    let done = event_loop.block_on(race(async { Some(work.await) }, async {
-        let _came = signals.next().await;
-        None
-    }));
-    done.map_or(Err(Failure::Interrupted), |done| done.map_err(Failure::from))
-}
-
 fn told(args: &GrowArgs, grown: &Grown, is_served: bool) -> Result<(), Failure> {
     let volume = shown(args.volume.display());
     let (from, to) = (size(grown.from_bytes), size(grown.to_bytes));
@@ -82,6 +73,14 @@ fn told(args: &GrowArgs, grown: &Grown, is_served: bool) -> Result<(), Failure> 
     for member in &grown.members {
         let (place, from, to) = (shown(&member.place), size(member.from_bytes), size(member.to_bytes));
         writeln!(text, "  {place}, from {from} to {to}").expect("a string takes all");
+    }
+    if let Some(left) = grown.growths_left {
+        let more = match left {
+            0 => "no growth is left after this one".to_owned(),
+            1 => "1 growth is left after this one".to_owned(),
+            _ => format!("{left} growths are left after this one"),
+        };
+        writeln!(text, "  {more}").expect("a string takes all");
     }
     if let Some(why) = &grown.undescribed {
         writeln!(text, "  volume.toml does not say so yet ({why}): the next start mends that")

@@ -17,7 +17,7 @@ mod status_mirror;
 use std::io;
 use std::path::Path;
 
-use evenkeel_host::event_loop::{Backend, EventLoop};
+use evenkeel_host::event_loop::{Backend, EventLoop, Signals, race};
 use evenkeel_host::volume::description::{Description, LayoutKind};
 use evenkeel_host::volume::member::Place;
 use evenkeel_host::volume::{Recovered, VolumeError};
@@ -110,6 +110,19 @@ fn progress_bar() -> ProgressBar {
     let style = ProgressStyle::with_template("{msg:24} {bar:30} {percent}%");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar
+}
+
+/// Does what can be given up at a signal.
+fn interruptible<T>(
+    event_loop: &EventLoop,
+    signals: &Signals,
+    work: impl Future<Output = Result<T, VolumeError>>,
+) -> Result<T, Failure> {
+    let done = event_loop.block_on(race(async { Some(work.await) }, async {
+        let _came = signals.next().await;
+        None
+    }));
+    done.map_or(Err(Failure::Interrupted), |done| done.map_err(Failure::from))
 }
 
 fn event_loop(backend: Backend) -> Result<EventLoop, Failure> {

@@ -1,13 +1,13 @@
 //! `evenkeel replace`.
 
-use evenkeel_host::event_loop::{Backend, EventLoop, Loop, Signals, race};
+use evenkeel_host::event_loop::{Backend, EventLoop, Loop, Signals};
 use evenkeel_host::service::control;
 use evenkeel_host::stop_signals::STOP_SIGNALS;
 use evenkeel_host::volume::description::Description;
 use evenkeel_host::volume::replace::{Prepared, Replacement, Replacing, Slot, Wish, replace_unserved};
 use evenkeel_host::volume::{LockedVolume, VolumeError};
 
-use super::{event_loop, progress_bar, quoted};
+use super::{event_loop, interruptible, progress_bar, quoted};
 use crate::args::{AtomicSectorsArg, ReplaceArgs};
 use crate::failure::Failure;
 use crate::stdout::{say, shown};
@@ -75,19 +75,6 @@ fn wish(args: &ReplaceArgs) -> Wish {
             AtomicSectorsArg::No => Some(false),
         },
     }
-}
-
-/// Does what can be given up at a signal.
-fn interruptible<T>(
-    event_loop: &EventLoop,
-    signals: &Signals,
-    work: impl Future<Output = Result<T, VolumeError>>,
-) -> Result<T, Failure> {
-    let done = event_loop.block_on(race(async { Some(work.await) }, async {
-        let _came = signals.next().await;
-        None
-    }));
-    done.map_or(Err(Failure::Interrupted), |done| done.map_err(Failure::from))
 }
 
 /// Makes the file that takes the place.

@@ -121,6 +121,24 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         self.0.plan_growth(size_bytes).map(|(growth, _)| growth)
     }
 
+    /// The same, and that every page can go home. What was acknowledged is made durable, as by a flush; nothing else
+    /// changes.
+    ///
+    /// # Errors
+    ///
+    /// Those by which [`Self::grow`] leaves everything as it was, but for what the home device refuses.
+    pub async fn check_growth(&self, size_bytes: u64) -> Result<Growth, Error> {
+        let inner = &self.0;
+        inner.check_alive()?;
+        let (growth, _limits) = inner.plan_growth(size_bytes)?;
+        if growth.from_bytes != growth.to_bytes {
+            inner.make_durable(&[Extent::new(0, inner.size_bytes.get())]).await?;
+            let _turn = inner.home_writer.take().await;
+            inner.check_all_can_go_home().await?;
+        }
+        Ok(growth)
+    }
+
     /// Makes it offer `size_bytes`: what is new reads as zeros. The home device must have the room that
     /// [`Self::plan_growth`] tells, or be able to offer it ([`Device::enlarge`]). After a cut it has its old size or the
     /// new one, and the new one once this has come to its end.

@@ -120,7 +120,7 @@ async fn carry_out(order: &[u8], workers: &Workers) -> Answer {
             Ok(replacer) => replacer.replace(&replacement).await.map(|()| None),
             Err(error) => Err(error),
         },
-        Ok(Order::Grow { size_bytes, dry_run: true }) => workers.grower.plan(size_bytes).map(Some),
+        Ok(Order::Grow { size_bytes, dry_run: true }) => workers.grower.plan(size_bytes).await.map(Some),
         Ok(Order::Grow { size_bytes, dry_run: false }) => workers.grower.grow(size_bytes).await.map(Some),
         Err(error) => Err(VolumeError::Refused(format!("the order is none: {error}"))),
     };
@@ -182,7 +182,12 @@ fn give(folder: &Path, order: &Order) -> Option<Result<Option<Grown>, VolumeErro
         stream.write_all(text.as_bytes())?;
         text.clear();
         (&stream).take(ANSWER_MAX_BYTES).read_to_string(&mut text)?;
-        serde_json::from_str(&text).map_err(io::Error::from)
+        let left = || io::Error::new(io::ErrorKind::UnexpectedEof, "it went away before it had answered");
+        if !text.ends_with('\n') {
+            return Err(left());
+        }
+        let garbled = |_| io::Error::new(io::ErrorKind::InvalidData, "its answer is none of this version");
+        serde_json::from_str(&text).map_err(garbled)
     };
     Some(match answered() {
         Ok(Answer { refused: None, grown, .. }) => Ok(grown),

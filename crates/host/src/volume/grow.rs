@@ -10,19 +10,25 @@
 //! 4. The description says so. After a cut it may say less: the next opening brings it up to date.
 
 use std::io;
+use std::path::Path;
 use std::rc::Rc;
 
 use evenkeel_engine::device::Device;
+use evenkeel_engine::error::Error;
 use evenkeel_engine::format::PAGE_BYTES;
+use evenkeel_engine::format::layout::GROWTHS_MAX;
 use evenkeel_engine::format::ring_head;
+use evenkeel_engine::options::OpenOptions;
+use evenkeel_engine::ring::{Policy, RingOptions, Standing};
 use evenkeel_engine::volume::{Growth, Identity, plan_growth};
 use serde::{Deserialize, Serialize};
 
 use super::described::Described;
-use super::description::{Description, LayoutKind, SIZE_MAX_BYTES};
+use super::description::{Description, LayoutKind, Member, SIZE_MAX_BYTES};
 use super::member::{MemberDrive, Place};
+use super::mirror::Mirror;
 use super::replace::Slot;
-use super::{Below, Devices, LocalVolume, LockedVolume, OpenVolume, VolumeError, check_made_so};
+use super::{Below, Devices, LocalVolume, LockedVolume, OpenVolume, RunOptions, VolumeError, check_made_so};
 use crate::event_loop::Loop;
 use crate::nbd::wait::Turn;
 use crate::size_text::{exact_size, size};
@@ -39,6 +45,9 @@ pub struct Grown {
     /// Why the description does not say so yet.
     #[serde(default)]
     pub undescribed: Option<String>,
+    /// How often it can grow after that, if known: servers from before do not say.
+    #[serde(default)]
+    pub growths_left: Option<usize>,
 }
 
 /// A member whose file becomes longer.
@@ -127,8 +136,8 @@ fn cannot(place: &Place, what: &str, error: &io::Error) -> VolumeError {
     VolumeError::Refused(format!("{place}: cannot {what}: {error}{next_step}; nothing has changed"))
 }
 
-/// That some volume may have this size.
-fn check_size(size_bytes: u64) -> Result<(), VolumeError> {
+/// That this volume may have this size.
+fn check_size(folder: &Path, found: &Identity, size_bytes: u64) -> Result<(), VolumeError> {
     if !size_bytes.is_multiple_of(PAGE_BYTES) || size_bytes == 0 {
         return refused(format!(
             "{size_bytes} bytes: a volume's size is a multiple of {PAGE_BYTES} bytes and not 0"
@@ -137,30 +146,101 @@ fn check_size(size_bytes: u64) -> Result<(), VolumeError> {
     if size_bytes > SIZE_MAX_BYTES {
         return refused(format!("{}: no volume is larger than {}", size(size_bytes), size(SIZE_MAX_BYTES)));
     }
+    let folder = folder.display();
+    if size_bytes < found.size_bytes {
+        return refused(format!(
+            "{folder}: cannot become {}: it has {} already, and no volume shrinks",
+            size(size_bytes),
+            size(found.size_bytes)
+        ));
+    }
+    if size_bytes > found.size_bytes && growths_left(found) == 0 {
+        return refused(format!(
+            "{folder}: cannot grow: it has grown {GROWTHS_MAX} times, as often as a volume can; make a larger one with \
+             `evenkeel create`, serve both, and copy this one there with nbdcopy"
+        ));
+    }
+    Ok(())
+}
+
+fn growths_left(found: &Identity) -> usize {
+    GROWTHS_MAX.saturating_sub(found.sizes_before.as_slice().len())
+}
+
+/// What the engine says of a growth, of a volume that could be opened.
+fn growth_error(folder: &Path, source: Error) -> VolumeError {
+    match source {
+        Error::Unusable(why) => VolumeError::Refused(format!("{}: cannot grow: {why}", folder.display())),
+        damaged @ Error::Damaged { .. } => VolumeError::Refused(format!(
+            "{}: cannot grow: {damaged}, and a write to a part of it waits; write all of it anew, and grow then",
+            folder.display()
+        )),
+        source => VolumeError::Engine { folder: folder.to_owned(), source },
+    }
+}
+
+/// That a mirror cannot grow without the member at `place`, and `why` it is without it.
+fn without(folder: &Path, place: &Place, why: &str, is_rebuilt: bool) -> VolumeError {
+    let (vol, member) = (Place::from(folder.to_owned()).quoted(), place.quoted());
+    let next_step = match is_rebuilt {
+        true => format!(
+            "it is rebuilt while the volume is served: grow it once `evenkeel status {vol}` shows it in sync"
+        ),
+        false => {
+            format!("bring it back, or put another in its place: evenkeel replace {vol} {member} NEW")
+        }
+    };
+    VolumeError::Refused(format!("{why}; a volume grows with all of its members: {next_step}"))
+}
+
+/// That all members of an open mirror take part, and lack nothing.
+fn check_members(folder: &Path, mirror: &Mirror) -> Result<(), VolumeError> {
+    for member in mirror.members() {
+        let (is_rebuilt, what) = match member.status.standing {
+            Standing::InSync => continue,
+            Standing::Rebuilding { .. } => (true, "it is being rebuilt"),
+            Standing::Stale => (true, "it lacks writes"),
+            Standing::Foreign | Standing::Out => (false, "it takes no part"),
+        };
+        let why = format!("{}: {}", member.place, member.why.as_deref().unwrap_or(what));
+        return Err(without(folder, &member.place, &why, is_rebuilt));
+    }
     Ok(())
 }
 
 impl Below {
     /// The drives that hold pages, each with its place.
-    fn home_drives(&self, description: &Description) -> Result<Vec<(Place, Rc<MemberDrive>)>, VolumeError> {
+    fn home_drives(
+        &self,
+        folder: &Path,
+        description: &Description,
+    ) -> Result<Vec<(Place, Rc<MemberDrive>)>, VolumeError> {
         match self {
             Self::Single(members, _) => Ok(members.0[..1].to_vec()),
             Self::Mirror(mirror) => {
                 let each = description.members.iter().enumerate();
-                each.map(|(number, member)| Ok((member.place.clone(), mirror.held(Slot::Member(number))?)))
-                    .collect()
+                each.map(|(number, Member { place, .. })| match mirror.held(Slot::Member(number)) {
+                    Ok(drive) => Ok((place.clone(), drive)),
+                    Err(error) => Err(without(folder, place, &error.to_string(), false)),
+                })
+                .collect()
             }
         }
     }
 }
 
 /// Which drives have to be how long.
-fn needed(below: &Below, description: &Description, growth: &Growth) -> Result<Vec<Needed>, VolumeError> {
+fn needed(
+    below: &Below,
+    folder: &Path,
+    description: &Description,
+    growth: &Growth,
+) -> Result<Vec<Needed>, VolumeError> {
     let before_bytes = match description.layout {
         LayoutKind::Single => 0,
         LayoutKind::Mirror => ring_head::DATA_OFFSET + description.region_bytes(),
     };
-    let drives = below.home_drives(description)?;
+    let drives = below.home_drives(folder, description)?;
     let each = drives.into_iter().map(|(place, drive)| {
         let needed = Needed::of(place, drive, growth.home_bytes.saturating_add(before_bytes))?;
         needed.check().map(|()| needed)
@@ -168,7 +248,7 @@ fn needed(below: &Below, description: &Description, growth: &Growth) -> Result<V
     each.collect()
 }
 
-fn told(growth: &Growth, needed: &[Needed]) -> Grown {
+fn told(found: &Identity, growth: &Growth, needed: &[Needed]) -> Grown {
     let longer = needed.iter().filter(|needed| needed.from_bytes < needed.to_bytes);
     let member = |needed: &Needed| GrownMember {
         place: needed.place.clone(),
@@ -180,32 +260,51 @@ fn told(growth: &Growth, needed: &[Needed]) -> Grown {
         to_bytes: growth.to_bytes,
         members: longer.map(member).collect(),
         undescribed: None,
+        growths_left: Some(
+            growths_left(found).saturating_sub(usize::from(growth.from_bytes != growth.to_bytes)),
+        ),
     }
 }
 
 impl LockedVolume {
-    /// What it takes to make it offer `size_bytes`. Nothing is written.
+    /// What it takes to make it offer `size_bytes`, as far as is known without opening it. Nothing is written.
     ///
     /// # Errors
     ///
-    /// Why it cannot be, as far as is known without writing.
+    /// Why it cannot be.
     pub async fn plan_growth(&self, event_loop: &Loop, size_bytes: u64) -> Result<Grown, VolumeError> {
-        check_size(size_bytes)?;
         let (folder, description) = (self.folder(), self.description());
-        let options = super::RunOptions::from(evenkeel_engine::options::OpenOptions::default());
+        let options = RunOptions::from(OpenOptions::default());
         let devices = Devices::open(event_loop, folder, &description, &options).await?;
         let Devices { home, log, separate_log, below } = &devices;
         let engine_error = |source| super::opening_error(folder, below, source);
         let identity =
             evenkeel_engine::volume::identify(&**home, &**log, *separate_log).await.map_err(engine_error)?;
         check_made_so(folder, &description, &identity)?;
+        check_size(folder, &identity, size_bytes)?;
         let growth = plan_growth(&**home, &**log, *separate_log, size_bytes).await;
-        let growth = growth.map_err(|source| VolumeError::Engine { folder: folder.to_owned(), source })?;
+        let growth = growth.map_err(|source| growth_error(folder, source))?;
         let needed = match growth.from_bytes == growth.to_bytes {
             true => Vec::new(),
-            false => needed(below, &description, &growth)?,
+            false => needed(below, folder, &description, &growth)?,
         };
-        Ok(told(&growth, &needed))
+        Ok(told(&identity, &growth, &needed))
+    }
+
+    /// Opens it with all that is written kept in memory, as for a check, for what only an open volume knows: whether it
+    /// can grow. Nothing of it changes.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be opened, or cannot grow.
+    pub async fn check_growth(self, event_loop: &Loop, size_bytes: u64) -> Result<(), VolumeError> {
+        // Nothing is rebuilt in memory.
+        let ring = RingOptions { policy: Policy::Mixed, rebuild_bytes_per_s: 1, ..RingOptions::default() };
+        let options = RunOptions { volume: OpenOptions::default(), ring, keeps_writes: true };
+        let open = self.open(event_loop, options).await?;
+        let checked = open.grower().check(size_bytes).await;
+        open.abandon();
+        checked
     }
 }
 
@@ -236,22 +335,43 @@ impl Grower {
     /// # Errors
     ///
     /// Why it cannot be now, as far as is known without writing.
-    pub fn plan(&self, size_bytes: u64) -> Result<Grown, VolumeError> {
-        self.look(size_bytes).map(|(growth, needed)| told(&growth, &needed))
+    pub async fn plan(&self, size_bytes: u64) -> Result<Grown, VolumeError> {
+        let (growth, needed) = self.look(size_bytes)?;
+        self.check(size_bytes).await?;
+        Ok(told(&self.volume.identity(), &growth, &needed))
+    }
+
+    /// That nothing of the volume itself is in the way: its members take part, and every page can go home.
+    async fn check(&self, size_bytes: u64) -> Result<(), VolumeError> {
+        let growth =
+            self.volume.check_growth(size_bytes).await.map_err(|source| self.engine_error(source))?;
+        match growth.from_bytes == growth.to_bytes {
+            true => Ok(()),
+            false => self.check_members(),
+        }
+    }
+
+    fn check_members(&self) -> Result<(), VolumeError> {
+        match &*self.below {
+            Below::Single(..) => Ok(()),
+            Below::Mirror(mirror) => check_members(self.described.folder(), mirror),
+        }
     }
 
     fn look(&self, size_bytes: u64) -> Result<(Growth, Vec<Needed>), VolumeError> {
-        check_size(size_bytes)?;
+        let folder = self.described.folder();
+        check_size(folder, &self.volume.identity(), size_bytes)?;
         let growth = self.volume.plan_growth(size_bytes).map_err(|source| self.engine_error(source))?;
-        let needed = match growth.from_bytes == growth.to_bytes {
-            true => Vec::new(),
-            false => needed(&self.below, &self.described.description(), &growth)?,
-        };
+        if growth.from_bytes == growth.to_bytes {
+            return Ok((growth, Vec::new()));
+        }
+        self.check_members()?;
+        let needed = needed(&self.below, folder, &self.described.description(), &growth)?;
         Ok((growth, needed))
     }
 
-    fn engine_error(&self, source: evenkeel_engine::error::Error) -> VolumeError {
-        VolumeError::Engine { folder: self.described.folder().to_owned(), source }
+    fn engine_error(&self, source: Error) -> VolumeError {
+        growth_error(self.described.folder(), source)
     }
 
     /// Makes it offer `size_bytes`, while it is used. Dropped before the volume itself has begun to grow, it changes
@@ -263,6 +383,7 @@ impl Grower {
     pub async fn grow(&self, size_bytes: u64) -> Result<Grown, VolumeError> {
         let _nobody_else_does = self.turn.take().await;
         let (growth, needed) = self.look(size_bytes)?;
+        let found = self.volume.identity();
         let mut extended = Extended::default();
         for Needed { place, drive, from_bytes, to_bytes } in &needed {
             if let MemberDrive::File(file) = &**drive
@@ -282,7 +403,7 @@ impl Grower {
             return Err(self.engine_error(source));
         }
         let undescribed = self.described.catch_up(&self.volume.identity()).err();
-        let mut grown = told(&growth, &needed);
+        let mut grown = told(&found, &growth, &needed);
         grown.undescribed = undescribed.map(|error| error.to_string());
         Ok(grown)
     }
