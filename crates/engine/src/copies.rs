@@ -20,7 +20,8 @@ pub(crate) async fn read_right<D: Device>(
     if read.is_ok() && is_right(into) {
         return Ok(true);
     }
-    read_another(device, offset, into, is_right, read).await
+    // Boxed: it is rare, and every read would carry room for it.
+    Box::pin(read_another(device, offset, into, is_right, read)).await
 }
 
 /// As [`read_right`], where what the device gave was this, and not right.

@@ -133,7 +133,7 @@ impl<H: Device> Home<H> {
             }
             if self.device.copies() > 1 && page_sum(base) != sum && !has_changed() {
                 let (at, is_right) = (self.layout().page_offset(page), |bytes: &[u8]| page_sum(bytes) == sum);
-                let is_found = read_another(&*self.device, at, base, is_right, Ok(())).await?;
+                let is_found = Box::pin(read_another(&*self.device, at, base, is_right, Ok(()))).await?;
                 add(&self.counters.other_copies, u64::from(is_found));
             }
             let is_taken = is_taken || (self.device.copies() > 1 && is_planted(Bug::CopyUnchecked));

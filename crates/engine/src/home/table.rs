@@ -206,12 +206,16 @@ impl<H: Device> Table<H> {
     ///
     /// Those of the device; [`Error::Damaged`] where the table is not what was written.
     pub(crate) async fn load_for(&self, page: u64) -> Result<(), Error> {
+        if self.is_loaded(page) {
+            return Ok(());
+        }
+        // Boxed: a request whose sums are known does not carry room for the bytes of table pages.
+        Box::pin(self.load_from_home(page)).await
+    }
+
+    async fn load_from_home(&self, page: u64) -> Result<(), Error> {
         let number = Self::page_for(page);
-        loop {
-            if let Some(page) = self.pages.borrow_mut().map.get_mut(&number) {
-                page.is_used = true;
-                return Ok(());
-            }
+        while !self.is_loaded(page) {
             let expected = self.root_sum(number);
             let mut bytes = [0; PAGE];
             if expected != 0 {
@@ -225,8 +229,9 @@ impl<H: Device> Table<H> {
                 }
             }
             self.pages.borrow_mut().insert(number, TablePage::of(&bytes, None), false);
-            return Ok(());
+            break;
         }
+        Ok(())
     }
 
     /// Whether the sum of `page` is known, until the next time that the caller waits.

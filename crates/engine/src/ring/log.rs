@@ -528,8 +528,10 @@ impl<E: Env, M: Device> Device for MemberLog<E, M> {
             self.put(inner.in_sync(), offset, bytes, durability).await;
             return inner.check_alive();
         }
-        if let Some(superblock) = is_superblock(offset).then(|| Superblock::decode(bytes)).flatten() {
-            return self.write_superblock(&superblock, offset, bytes, durability).await;
+        // Boxed: every commit would carry room for it.
+        let superblock = is_superblock(offset).then(|| Superblock::decode(bytes)).flatten().map(Box::new);
+        if let Some(superblock) = superblock {
+            return Box::pin(self.write_superblock(&superblock, offset, bytes, durability)).await;
         }
         // One that cannot be told is taken for the newest there will ever be.
         let header = decode_header(bytes, inner.log.sector_bytes.get());

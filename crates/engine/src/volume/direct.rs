@@ -155,7 +155,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         let log_is_full = self.log.used_bytes() > self.limits.get().commit_used_max;
         let table_is_full = self.home.table.dirty_pages() > self.limits.get().dirty_pages_max / 2;
         if log_is_full || table_is_full || self.home.is_dirty(first, end) {
-            self.checkpoint_in_turn().await?;
+            // Boxed: it holds superblocks, for which every write would carry room.
+            Box::pin(self.checkpoint_in_turn()).await?;
         }
         if self.home.is_dirty(first, end) {
             return Ok(false);

@@ -27,6 +27,9 @@ use crate::nbd::tls::Wire;
 use crate::nbd::wait::{Either, Signal, race};
 use crate::net::ByteStream;
 
+/// Most bytes of a request's own task: thousands are in flight at a time. What a request rarely comes to is boxed.
+const REQUEST_TASK_BYTES_MAX: usize = 6 << 10;
+
 /// A connection in its transmission phase.
 pub(super) struct Connection<E, X, S: ByteStream> {
     pub(super) shared: Rc<Shared<E, X>>,
@@ -197,6 +200,11 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
         let connection = Rc::clone(self);
         let began_ns = self.shared.env.now_ns();
         let mut task = Box::pin(async move { connection.answer(request, payload, ticket, began_ns).await });
+        debug_assert!(
+            size_of_val(&*task) <= REQUEST_TASK_BYTES_MAX,
+            "{} bytes for a request",
+            size_of_val(&*task)
+        );
         // A task is asked again as soon as it is spawned: nobody has to wake it for that.
         if task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
             self.shared.env.spawn(task);
