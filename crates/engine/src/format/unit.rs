@@ -50,7 +50,7 @@ const GENERATION_END: u64 = 1 << 62;
 const SEQUENCE_END: u64 = 1 << 63;
 
 /// What counts openings ends below this: two of them find room in a word.
-const OPENING_END: u64 = 1 << 32;
+pub const OPENING_END: u64 = 1 << 32;
 
 /// What an extent of a unit holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,6 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::format::PAGE;
 use evenkeel_engine::format::ring_head::MEMBERS_MAX;
+use evenkeel_engine::format::unit::OPENING_END;
 
 use super::description::{FILE_NAME, UNFENCED};
 use super::label::{TOLD_PAGES, openings_told};
@@ -122,7 +123,9 @@ impl Purpose {
         }
         let told = openings_told(&pages, writer.volume);
         drop(client);
-        let number = told.saturating_add(1).min(number_max.unwrap_or(u64::MAX)).max(1);
+        // A drive may say anything; the largest number is still told apart by the opening.
+        let next = told.saturating_add(1).min(OPENING_END - 1);
+        let number = next.min(number_max.unwrap_or(next)).max(1);
         connect(event_loop, uri, Some(Writer { number: Some(number), ..writer })).await
     }
 }

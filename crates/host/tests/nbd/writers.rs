@@ -1,7 +1,8 @@
 //! Who names its writer is alone, and nothing that an earlier opening sent comes after it.
 
-use evenkeel_engine::device::Durability;
+use evenkeel_engine::device::{Durability, FlushScope};
 use evenkeel_engine::env::Env;
+use evenkeel_engine::format::unit::OPENING_END;
 use evenkeel_host::nbd::client::{ClientError, ConnectOptions};
 use evenkeel_host::nbd::fuzzing::RamExport;
 use evenkeel_host::nbd::limits::Limits;
@@ -169,6 +170,80 @@ fn an_opening_that_is_over_is_refused_while_a_later_one_is_away_too_until_somebo
         let plain = world.client(&ConnectOptions::default()).await.expect("it is admitted");
         plain.write(0, b"restored", Durability::Durable).await.expect("it writes");
         world.client(&by(OLD)).await.expect("it is admitted");
+    });
+}
+
+#[test]
+fn who_names_no_one_and_changes_nothing_lets_no_earlier_opening_in() {
+    tell(1, |env| async move {
+        let world = world(&env);
+        drop(world.client(&by(NEW)).await.expect("it is admitted"));
+        env.sleep(1_000_000_000).await;
+        let looking = world.client(&ConnectOptions::default()).await.expect("it is admitted");
+        assert!(!looking.negotiated().has(transmission_flag::READ_ONLY), "it might write");
+        looking.read(0, &mut [0; 4096]).await.expect("it reads");
+        looking.flush(FlushScope::Whole).await.expect("nothing changes");
+        looking.write(SIZE as u64, b"not", Durability::Durable).await.expect_err("there is no room");
+        assert!(refusal(&world, OLD).await.contains("start it anew"));
+        drop(looking);
+        env.sleep(1_000_000_000).await;
+        assert!(refusal(&world, OLD).await.contains("start it anew"));
+        for command in [command::WRITE_ZEROES, command::TRIM, command::WRITE] {
+            drop(world.client(&by(NEW)).await.expect("it is admitted"));
+            env.sleep(1_000_000_000).await;
+            let changing = raw(&world, None).await;
+            changing.request(command, 0, 0, 8, if command == command::WRITE { &[1; 8] } else { b"" }).await;
+            assert_eq!(changing.errno().await, 0);
+            drop(world.client(&by(OLD)).await.expect("whatever the drive says may be another's by now"));
+            env.sleep(1_000_000_000).await;
+        }
+    });
+}
+
+/// What is still read of a session that is being superseded is no change after the one that takes its place.
+#[test]
+fn a_session_that_is_superseded_does_not_let_an_earlier_opening_in() {
+    for seed in 0..50 {
+        tell(seed, |env| async move {
+            let world = world(&env);
+            let changing = raw(&world, None).await;
+            let mut write = Vec::new();
+            Request { flags: 0, command: command::WRITE, cookie: 77, offset: 0, len: 512 }
+                .encode(&mut write, changing.headers);
+            write.extend([1; 512]);
+            let sending = env.clone();
+            env.spawn(async move {
+                for _ in 0..400 {
+                    // It is ended at some time; the others have their turn in between.
+                    let _sent = changing.stream.write(write.clone()).await;
+                    sending.sleep(0).await;
+                }
+            });
+            env.sleep(0).await;
+            drop(world.client(&by(NEW)).await.expect("it is admitted"));
+            env.sleep(1_000_000_000).await;
+            assert!(refusal(&world, OLD).await.contains("start it anew"));
+        });
+    }
+}
+
+/// A server that was locked out by somebody else's number hears which server to start anew.
+#[test]
+fn a_number_that_no_opening_has_keeps_nobody_out() {
+    tell(1, |env| async move {
+        let world = world(&env);
+        for number in [OPENING_END, u64::MAX - 1, u64::MAX] {
+            let why = refusal(&world, Writer { number: Some(number), ..NEW }).await;
+            assert!(why.contains("below 4294967296"), "{why}");
+            drop(world.client(&by(OLD)).await.expect("it is not kept out"));
+            env.sleep(1_000_000_000).await;
+        }
+        let last = Writer { number: Some(OPENING_END - 1), ..NEW };
+        let there = world.client(&by(last)).await.expect("a volume might have been opened so often");
+        assert!(refusal(&world, OLD).await.contains("start the export's server anew"));
+        drop(there);
+        env.sleep(1_000_000_000).await;
+        assert!(refusal(&world, OLD).await.contains("start the export's server anew"));
     });
 }
 

@@ -58,6 +58,11 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
         }
     }
 
+    /// Whether a request may change what the export holds.
+    pub(super) fn is_change(request: &Request) -> bool {
+        matches!(request.command, command::WRITE | command::TRIM | command::WRITE_ZEROES)
+    }
+
     /// Whether a request can be begun at all.
     pub(super) fn refusal(&self, request: &Request) -> Option<Refusal> {
         use command_flag::{DF, FUA, NO_HOLE, PAYLOAD_LEN, REQ_ONE};
@@ -75,11 +80,11 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
         if request.flags & !allowed != 0 {
             return Some((errno::EINVAL, "a flag is not known for the command"));
         }
-        let is_write = matches!(request.command, command::WRITE | command::TRIM | command::WRITE_ZEROES);
-        if is_write && export.is_read_only() {
+        let is_change = Self::is_change(request);
+        if is_change && export.is_read_only() {
             return Some((errno::EPERM, "the export is read-only"));
         }
-        if is_write && !matches!(self.link.access.get(), Access::Writes(_)) {
+        if is_change && !matches!(self.link.access.get(), Access::Writes(_)) {
             return Some((errno::EPERM, "a volume writes to the export: others only read"));
         }
         let names_range = request.offset != 0 || request.len != 0;

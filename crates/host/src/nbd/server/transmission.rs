@@ -164,6 +164,9 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
             self.refuse(&request, refusal, ticket.expect("there is room for nothing"));
             return Ok(());
         }
+        if Self::is_change(&request) && request.len > 0 {
+            self.shared.begins_change(&self.link);
+        }
         let (bytes, is_divisible) = (self.held_bytes(&request), self.is_divisible(&request));
         let Some(ticket) = self.link.account.admit(env, bytes, is_divisible).await else {
             return self.go_in_pieces(request, input).await;

@@ -4,12 +4,15 @@
 //!    has ended, and the requests of all these are over: nothing that an earlier opening of the same volume sent is
 //!    carried out after it.
 //! 2. While there is such a session, one of another volume is refused, and one that names none only reads.
-//! 3. A session of an earlier opening than one that is there, or than any that was there since somebody else wrote, is
-//!    refused: a server that was superseded does not come back, however often it tries.
+//! 3. A session of an earlier opening than one that is there, or than any that was there, is refused: a server that was
+//!    superseded does not come back, however often it tries. What was there is forgotten once a session without a name
+//!    changes something, or another volume is admitted; not for a session that only might.
+//! 4. A number that no opening can have is refused, so that nobody is kept out for it.
 
 use std::rc::Rc;
 
 use evenkeel_engine::env::Env;
+use evenkeel_engine::format::unit::OPENING_END;
 
 use super::{Link, Shared, Stop};
 use crate::nbd::export::Export;
@@ -36,9 +39,11 @@ pub(super) struct Newest {
 /// Why a session is not admitted.
 pub(super) const IN_USE: &str = "another volume writes to the export: end its server first";
 const YIELDS: &str = "a server that opened the same volume later writes to the export now: stop that one before this one \
-                      is started again";
-const IS_OVER: &str = "the same volume was opened later than by this server: start it anew; where the export was put back \
-                       to an older state, start the export's server anew first";
+                      is started again; where there is none, start the export's server anew";
+const IS_OVER: &str = "the same volume was opened later than by this server: start it anew; where no later server exists, \
+                       or the export was put back to an older state, start the export's server anew first";
+const NO_OPENING: &str = "no volume was opened so often: the NUMBER of an opening is below 4294967296";
+const _: () = assert!(OPENING_END == 4_294_967_296, "as it is told");
 
 impl<E: Env, X: Export> Shared<E, X> {
     /// Whether a session writes that named its writer: others may read only.
@@ -54,16 +59,15 @@ impl<E: Env, X: Export> Shared<E, X> {
     pub(super) async fn admit(&self, link: &Rc<Link>, writer: Option<Writer>) -> Result<(), &'static str> {
         let Some(writer) = writer.filter(|_| !self.export.is_read_only()) else {
             let may_write = !self.export.is_read_only() && !self.has_writer();
-            if may_write {
-                // What the drive says of its openings may be anything from now on.
-                self.newest.set(None);
-            }
             link.access.set(if may_write { Access::Writes(None) } else { Access::Reads });
             return Ok(());
         };
         if writer.only_looks() {
             link.access.set(Access::Reads);
             return Ok(());
+        }
+        if writer.number.is_some_and(|number| number >= OPENING_END) {
+            return Err(NO_OPENING);
         }
         let mut before = Vec::new();
         for other in self.links.borrow().values().filter(|other| !Rc::ptr_eq(other, link)) {
@@ -92,5 +96,15 @@ impl<E: Env, X: Export> Shared<E, X> {
         };
         self.link_ended.until(are_over).await;
         Ok(())
+    }
+
+    /// The session of `link` is about to change something.
+    pub(super) fn begins_change(&self, link: &Link) {
+        // One that is being superseded is no change after the one that takes its place.
+        let is_unnamed = link.access.get() == Access::Writes(None);
+        if is_unnamed && self.newest.get().is_some() && !self.has_writer() {
+            // What the drive says of its openings may be anything from now on.
+            self.newest.set(None);
+        }
     }
 }
