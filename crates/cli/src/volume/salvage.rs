@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use evenkeel_engine::options::OpenOptions;
 use evenkeel_engine::salvage::List;
-use evenkeel_host::arena::SharedArena;
+use evenkeel_host::arena::Content;
 use evenkeel_host::event_loop::{Backend, Loop, race};
 use evenkeel_host::volume::LockedVolume;
 use evenkeel_host::volume::salvage::OpenSalvage;
@@ -140,14 +140,9 @@ impl Out {
             Failure::about(path, format!("cannot write: {error}; choose another place for OUT"))
         };
         let found = path.metadata().ok();
-        let named = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        if found.is_some() && matches!(SharedArena::look(&named), Ok(Some(_))) {
-            let why = "acknowledged writes of a volume wait in it; choose another place for OUT";
-            return Err(Failure::about(path, why));
-        }
         let is_device = found.as_ref().is_some_and(|found| found.file_type().is_block_device());
         let mut options = FileOptions::new();
-        options.write(true).create_new(found.is_none()).mode(0o600);
+        options.read(true).write(true).create_new(found.is_none()).mode(0o600);
         if is_device {
             options.custom_flags(O_EXCL);
         }
@@ -156,6 +151,11 @@ impl Out {
         file.try_lock().map_err(|_| {
             Failure::about(path, "it is in use, perhaps by this volume; choose another place for OUT")
         })?;
+        // Whoever's it is.
+        if matches!(Content::of(&file), Ok(Content::Arena(_))) {
+            let why = "acknowledged writes of a volume wait in it; choose another place for OUT";
+            return Err(Failure::about(path, why));
+        }
         if is_device {
             use std::io::{Seek, SeekFrom};
             let room = (&file).seek(SeekFrom::End(0)).map_err(failed)?;

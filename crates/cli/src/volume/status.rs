@@ -23,8 +23,9 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
         Ok(status) => status,
         Err(error) if is_unserved(&error) => {
             let waiting = match has_waiting_writes(&args.volume, &description) {
-                true => "; writes that were acknowledged wait in memory for the next start",
-                false => "",
+                Ok(true) => "; writes that were acknowledged wait in memory for the next start".to_owned(),
+                Ok(false) => String::new(),
+                Err(error) => format!("; {}", shown(error)),
             };
             let shown = args.volume.display();
             if is_in_use(&args.volume) {

@@ -61,8 +61,8 @@ pub(super) fn newest_head(arena: &impl Arena) -> Option<ArenaHead> {
     copies.into_iter().flatten().max_by_key(|head| head.generation)
 }
 
-/// Whether a version that is not known here has used the arena.
-pub(crate) fn is_of_other_version(arena: &impl Arena) -> bool {
+/// Whether a version that is not known here has used the arena: what waits in it cannot be told.
+pub fn is_of_other_version(arena: &impl Arena) -> bool {
     [0, HEAD_BYTES].into_iter().any(|offset| {
         let mut bytes = [0; HEAD_BYTES];
         arena.load(offset, &mut bytes);

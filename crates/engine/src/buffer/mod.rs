@@ -43,8 +43,7 @@ use crate::options::Tuning;
 use crate::planted::{Bug, is_planted};
 
 pub(crate) use batch::{Batch, BatchMax};
-pub use holdings::Holdings;
-pub(crate) use holdings::is_of_other_version;
+pub use holdings::{Holdings, is_of_other_version};
 use index::Index;
 use overwritten::Scratch;
 pub(crate) use parts::{Part, pages_of};

@@ -52,7 +52,7 @@ use crate::notify::{Line, Notify};
 use crate::options::{Journaling, OpenOptions};
 use crate::planted::{Bug, is_planted};
 
-pub use crate::buffer::Holdings;
+pub use crate::buffer::{Holdings, is_of_other_version};
 pub use check::{CheckReport, check};
 pub use create::create;
 pub use grow::{Growth, plan_growth};

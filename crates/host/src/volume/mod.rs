@@ -477,8 +477,12 @@ fn opening_error(folder: &Path, below: &Below, source: Error) -> VolumeError {
     }
 }
 
-/// Whether writes of a process that was killed wait for the volume to be opened again.
-pub fn has_waiting_writes(folder: &Path, description: &Description) -> bool {
+/// Whether writes of a process that was killed wait, or may wait, for the volume to be opened again.
+///
+/// # Errors
+///
+/// Where an arena of the volume may not be read, or is another user's than the volume.
+pub fn has_waiting_writes(folder: &Path, description: &Description) -> Result<bool, VolumeError> {
     Arenas::of(folder, description).hold_writes()
 }
 

@@ -64,7 +64,7 @@ impl LockedVolume {
         if volume != description.id.0 {
             return refused(format!("{shown}: its home member belongs to another volume"));
         }
-        if Arenas::of(folder, &description).hold_writes() {
+        if Arenas::of(folder, &description).hold_writes()? {
             return refused(format!(
                 "{shown}: writes that were acknowledged wait in memory for the log that is lost"
             ));

@@ -57,7 +57,7 @@ impl OpenSalvage {
         let mut missing = Vec::new();
         let members = open_all(event_loop, &folder, &description.members, &mut missing).await?;
         let logs = open_all(event_loop, &folder, &description.logs, &mut missing).await?;
-        let arena = Arenas::of(&folder, &description).look().map(|seen| MemoryArena::copy_of(&seen));
+        let arena = Arenas::of(&folder, &description).look()?.map(|seen| MemoryArena::copy_of(&seen));
         let is_ring = description.layout == LayoutKind::Mirror;
         let (remains, heads) = match is_ring {
             true => {

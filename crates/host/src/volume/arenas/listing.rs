@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use evenkeel_engine::volume::Holdings;
+use evenkeel_engine::volume::{Holdings, is_of_other_version};
 use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::holder::{Holder, holder};
@@ -235,6 +235,10 @@ impl FoundArena {
             }
             Ok(Content::Foreign) => unknown("its content is not that of an arena"),
             Ok(Content::CutShort) => unknown("it was cut short"),
+            Ok(Content::Arena(seen)) if is_of_other_version(&seen) => {
+                self.judge_home(file);
+                unknown("another version used it, and acknowledged writes may wait in it")
+            }
             Ok(Content::Arena(seen)) => {
                 self.writes = Some(Holdings::of(&seen).map_or(0, |held| held.writes));
                 let home = Home::parse(&seen.note());

@@ -17,11 +17,13 @@
 //! home     what a home is, and where, as an arena's note has it
 //! listing  all arenas as an operator sees them, and those that are freed
 //! holder   who has one open
+//! waiting  what waits for a volume that nobody opens
 //! ```
 
 mod holder;
 mod home;
 pub mod listing;
+mod waiting;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -31,11 +33,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use evenkeel_engine::volume::{Holdings, Identity};
+use evenkeel_engine::volume::{Holdings, Identity, is_of_other_version};
 
 use super::VolumeError;
 use super::description::{Description, LayoutKind, Member, VolumeId};
-use crate::arena::{DEFAULT_FOLDER, Seen, SharedArena};
+use crate::arena::{DEFAULT_FOLDER, SharedArena};
 use crate::path_error::PathError;
 use home::Home;
 
@@ -49,6 +51,8 @@ pub(super) struct Arenas {
     folders: [PathBuf; 2],
     id: VolumeId,
     home: Home,
+    /// Whose arenas are looked at: this user's, and those of the users who may serve the volume.
+    users: Vec<u32>,
     /// Whether another folder may describe the same members.
     may_be_shared: bool,
 }
@@ -72,7 +76,9 @@ impl Arenas {
         let is_inside = |member: &Member| member.place.path().is_some_and(Path::is_relative);
         let may_be_shared =
             description.layout == LayoutKind::Mirror && !description.members.iter().all(is_inside);
-        Self { folders, id: description.id, home: Home::of(folder, description), may_be_shared }
+        let home = Home::of(folder, description);
+        let users = waiting::users(folder, description);
+        Self { folders, id: description.id, home, users, may_be_shared }
     }
 
     /// Opens the one with this volume's writes, or else makes one of `len` bytes. [`Self::settle`] it once the volume is
@@ -138,34 +144,8 @@ impl Arenas {
         Ok(path)
     }
 
-    /// Whether an arena that may be this volume's holds writes that nobody has made durable.
-    pub(super) fn hold_writes(&self) -> bool {
-        let own = self.folders.iter().map(|folder| folder.join(self.name()));
-        let others = self.others().into_iter().filter(|path| {
-            let seen = SharedArena::look(path).ok().flatten();
-            seen.is_some_and(|seen| !matches!(self.whereabouts(&seen.note()), Whereabouts::Elsewhere))
-        });
-        own.chain(others).any(|path| {
-            let seen = SharedArena::look(&path).ok().flatten();
-            seen.and_then(|seen| Holdings::of(&seen)).is_some_and(|held| held.writes > 0)
-        })
-    }
-
     fn folders(&self) -> [&Path; 2] {
         self.folders.each_ref().map(PathBuf::as_path)
-    }
-
-    /// Looks at the arena that holds writes of this volume, if there is one that this user may read. Nothing of it changes.
-    pub(super) fn look(&self) -> Option<Seen> {
-        let is_ours =
-            |seen: &Seen| Holdings::of(seen).is_some_and(|held| held.volume == self.id.0 && held.writes > 0);
-        let seen = |path: &PathBuf| SharedArena::look(path).ok().flatten().filter(is_ours);
-        let own = self.folders.iter().map(|folder| folder.join(self.name())).find_map(|path| seen(&path));
-        own.or_else(|| {
-            let others = self.others();
-            let mut others = others.iter().filter_map(seen);
-            others.find(|seen| !matches!(self.whereabouts(&seen.note()), Whereabouts::Elsewhere))
-        })
     }
 
     fn name(&self) -> String {
@@ -183,6 +163,11 @@ impl Arenas {
 
     /// Arenas of the same number and another name, of this user.
     fn others(&self) -> Vec<PathBuf> {
+        self.others_of(&[rustix::process::geteuid().as_raw()])
+    }
+
+    /// Arenas of the same number and another name, of these users.
+    fn others_of(&self, users: &[u32]) -> Vec<PathBuf> {
         let (prefix, own) = (self.prefix(), self.name());
         let is_another = |name: &OsStr| {
             let name = name.to_string_lossy();
@@ -191,8 +176,7 @@ impl Arenas {
         let entries = self.folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
         let mut found: Vec<PathBuf> =
             entries.filter(|entry| is_another(&entry.file_name())).map(|entry| entry.path()).collect();
-        let user = rustix::process::geteuid().as_raw();
-        found.retain(|path| path.symlink_metadata().is_ok_and(|found| found.uid() == user));
+        found.retain(|path| path.symlink_metadata().is_ok_and(|found| users.contains(&found.uid())));
         found.sort_unstable();
         found
     }
@@ -223,6 +207,9 @@ impl Arenas {
         let whereabouts = self.whereabouts(&note);
         if matches!(whereabouts, Whereabouts::Elsewhere) && !self.may_be_shared {
             return Ok(false);
+        }
+        if is_of_other_version(&seen) {
+            return Err(cannot_tell_version(path));
         }
         let Some(held) = Holdings::of(&seen) else { return Ok(false) };
         // Where our home is, it is ours though no write waits in it: it may know of more than the members do.
@@ -273,6 +260,12 @@ fn cannot_tell(path: &Path, held: &Holdings, note: &[u8]) -> VolumeError {
     VolumeError::Arena { path: path.to_owned(), why }
 }
 
+fn cannot_tell_version(path: &Path) -> VolumeError {
+    let why = "another version of evenkeel used it, and acknowledged writes of this volume may wait in it: serve the volume \
+               with that version and stop it, or remove this file to give those writes up";
+    VolumeError::Arena { path: path.to_owned(), why: why.to_owned() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -284,6 +277,7 @@ mod tests {
             folders: ["/a".into(), "/b".into()],
             id: VolumeId(7),
             home: Home::of_place(Path::new("/"), &place),
+            users: Vec::new(),
             may_be_shared: false,
         }
     }

@@ -1,0 +1,114 @@
+//! What waits in memory for a volume that nobody opens.
+//!
+//! 1. What cannot be told is an error, or is shown to whoever asks: never nothing.
+//! 2. Only arenas of users who may serve the volume are believed, and only while nobody else could write to them. Root may
+//!    look at those of the volume's owner.
+//! 3. Looking changes nothing.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use evenkeel_engine::volume::{Holdings, is_of_other_version};
+use rustix::fs::OFlags;
+
+use super::{Arenas, Whereabouts, cannot_tell_version};
+use crate::arena::{Content, Seen};
+use crate::path_error::PathError;
+use crate::volume::VolumeError;
+use crate::volume::description::{Description, FILE_NAME};
+
+/// This user, and those whom the volume belongs to: its folder, its description, and the files of its members.
+pub(super) fn users(folder: &Path, description: &Description) -> Vec<u32> {
+    let of_path = |path: &Path| fs::metadata(path).ok().map(|found| found.uid());
+    let of_members = description.members.iter().filter_map(|member| {
+        let found = fs::metadata(folder.join(member.place.path()?)).ok()?;
+        found.is_file().then(|| found.uid())
+    });
+    let of_folder = [of_path(folder), of_path(&folder.join(FILE_NAME))].into_iter().flatten();
+    let mut users: Vec<u32> =
+        [rustix::process::geteuid().as_raw()].into_iter().chain(of_folder).chain(of_members).collect();
+    users.sort_unstable();
+    users.dedup();
+    users
+}
+
+impl Arenas {
+    /// Whether an arena that may be this volume's holds writes that nobody has made durable.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::look`]; where another version used that arena.
+    pub(in crate::volume) fn hold_writes(&self) -> Result<bool, VolumeError> {
+        match self.find()? {
+            Some((path, seen)) if is_of_other_version(&seen) => Err(cannot_tell_version(&path)),
+            found => Ok(found.is_some()),
+        }
+    }
+
+    /// Looks at the arena that holds writes of this volume, or was used by another version and may hold some. Nothing of
+    /// it changes.
+    ///
+    /// # Errors
+    ///
+    /// Where an arena of this volume may not be read, or is another user's than the volume.
+    pub(in crate::volume) fn look(&self) -> Result<Option<Seen>, VolumeError> {
+        self.find().map(|found| found.map(|(_, seen)| seen))
+    }
+
+    fn find(&self) -> Result<Option<(PathBuf, Seen)>, VolumeError> {
+        let may_hold = |seen: &Seen| {
+            let holds = |held: Holdings| held.volume == self.id.0 && held.writes > 0;
+            is_of_other_version(seen) || Holdings::of(seen).is_some_and(holds)
+        };
+        let name = self.name();
+        for path in self.folders.iter().map(|folder| folder.join(&name)) {
+            if let Some(seen) = self.look_at(&path)?.filter(may_hold) {
+                return Ok(Some((path, seen)));
+            }
+        }
+        for path in self.others_of(&self.users) {
+            let is_ours = |seen: &Seen| !matches!(self.whereabouts(&seen.note()), Whereabouts::Elsewhere);
+            if let Some(seen) = self.look_at(&path)?.filter(|seen| may_hold(seen) && is_ours(seen)) {
+                return Ok(Some((path, seen)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Looks at the arena at `path`; `None` where there is none of this start of the machine.
+    fn look_at(&self, path: &Path) -> Result<Option<Seen>, VolumeError> {
+        let failed = |error| VolumeError::from(PathError::new(path, "cannot look at the arena", error));
+        let cannot_tell = |why: &str| {
+            let why = format!("whether acknowledged writes of this volume wait in it cannot be told: {why}");
+            VolumeError::Arena { path: path.to_owned(), why }
+        };
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+        let file: File = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+            Ok(file) => file,
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Ok(None);
+            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(cannot_tell("it is another user's: run this as its owner, or as root"));
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        let found = file.metadata().map_err(failed)?;
+        let Content::Arena(seen) = Content::of(&file).map_err(failed)? else { return Ok(None) };
+        if !self.users.contains(&found.uid()) {
+            return Err(cannot_tell(&format!(
+                "it belongs to user {}, and the volume does not: run this as its owner, or remove it if that user never \
+                 served the volume",
+                found.uid()
+            )));
+        }
+        if found.mode().trailing_zeros() < 6 || found.nlink() != 1 {
+            return Err(cannot_tell(
+                "others than its owner may have written to it: make it its owner's alone",
+            ));
+        }
+        Ok(Some(seen))
+    }
+}
