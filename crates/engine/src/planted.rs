@@ -48,6 +48,8 @@ bugs! {
     SalvageEmptyUnproven = "salvage-empty-unproven",
     /// Pages whose sums are made anew are not named.
     SalvageUnnamed = "salvage-unnamed",
+    /// Every page is named, whatever vouches for its sum.
+    SalvageNamesAll = "salvage-names-all",
     /// A run of pages that goes home in one piece may go on into another segment.
     RunAcrossSegments = "run-across-segments",
     /// A superblock names the root of a volume that has grown before that is durable.

@@ -3,13 +3,15 @@
 //! 1. A page that the drive still holds comes as it is there: with its sum, or where nothing that vouches for its sum is
 //!    left.
 //! 2. A page that is not what was written is named.
+//! 3. Where the roots are whole nothing else is named: not beyond the pages that were harmed, nor beyond those that a harmed
+//!    page of the table speaks of.
 
 use std::rc::Rc;
 
 use evenkeel_engine::device::{Durability, Extent, Geometry};
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::PAGE_BYTES;
-use evenkeel_engine::format::layout::{Layout, SizesBefore};
+use evenkeel_engine::format::layout::{Layout, SUMS_PER_TABLE_PAGE, SizesBefore};
 use evenkeel_engine::options::{CreateOptions, OpenOptions};
 use evenkeel_engine::salvage::{self, Known, OfHeads, Part, Remains};
 use evenkeel_engine::volume::{Volume, create};
@@ -46,8 +48,8 @@ struct Remaining {
 pub fn run(seed: u64) -> Result<(), Violation> {
     let mut random = Random::new(seed ^ 0xDA3A6E);
     let remaining = Remaining::of(&mut random).map_err(Violation::of)?;
-    remaining.damage(&mut random);
-    remaining.judge(seed)
+    let nameable = remaining.damage(&mut random);
+    remaining.judge(seed, nameable)
 }
 
 impl Remaining {
@@ -83,23 +85,34 @@ impl Remaining {
         Ok(Self { home, layout, bytes })
     }
 
-    /// Harms one part, or roots and table together.
-    fn damage(&self, random: &mut Random) {
+    /// Harms one part, or roots and table together. Answers the bytes of the volume that may be named for it.
+    fn damage(&self, random: &mut Random) -> Extent {
         let (roots, table) = (self.layout.roots, self.layout.segments[0].table);
+        let all = Extent::new(0, self.bytes.len() as u64);
         match random.below(4) {
-            0 => self.overwrite(roots[0].offset, roots[1].end(), random),
+            0 => {
+                self.overwrite(roots[0].offset, roots[1].end(), random);
+                all
+            }
             1 => {
                 let sectors = random.below(table.len / 512) + 1;
                 self.overwrite(roots[0].offset, table.offset + sectors * 512, random);
+                all
             }
             2 => {
                 let start = table.offset + random.below(table.len / 512) * 512;
-                self.overwrite(start, table.end().min(start + 512 * (1 + random.below(12))), random);
+                let end = table.end().min(start + 512 * (1 + random.below(12)));
+                self.overwrite(start, end, random);
+                let first = (start - table.offset) / PAGE_BYTES;
+                let behind = (end - table.offset).div_ceil(PAGE_BYTES);
+                let said_bytes = SUMS_PER_TABLE_PAGE * PAGE_BYTES;
+                Extent::new(first * said_bytes, (behind - first) * said_bytes)
             }
             _ => {
                 let data = run_of_pages(random, self.layout.pages);
                 let start = self.layout.page_offset(data.offset / PAGE_BYTES);
                 self.overwrite(start, start + data.len, random);
+                data
             }
         }
     }
@@ -116,8 +129,8 @@ impl Remaining {
         home.complete_write(write);
     }
 
-    /// Whether a salvage gives what is there, and names what is not.
-    fn judge(&self, seed: u64) -> Result<(), Violation> {
+    /// Whether a salvage gives what is there, and names what is not, within `nameable`.
+    fn judge(&self, seed: u64, nameable: Extent) -> Result<(), Violation> {
         let known = Known {
             volume: VOLUME,
             size_bytes: self.bytes.len() as u64,
@@ -140,6 +153,11 @@ impl Remaining {
             Ok::<_, Error>((found, named))
         })
         .map_err(Violation::of)?;
+        if let Some(beyond) = named.ranges().iter().find(|range| !nameable.holds(&range.extent)) {
+            let condition = beyond.condition.name();
+            let what = format!("{:?} is named {condition}, and {nameable:?} alone was harmed", beyond.extent);
+            return Err(Violation::of(what));
+        }
         let mut on_drive = vec![0; PAGE_BYTES as usize];
         for page in 0..self.layout.pages {
             let extent = Extent::new(page * PAGE_BYTES, PAGE_BYTES);

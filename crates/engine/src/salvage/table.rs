@@ -73,7 +73,7 @@ pub(super) async fn vouch<D: Device>(
         let is_made = (is_damaged || is_doubtful) && make_anew(home, number, in_memory).await;
         let cause = match () {
             () if is_planted(Bug::SalvageUnnamed) => continue,
-            () if is_damaged || is_made => Cause::TableDamaged,
+            () if is_damaged || is_made || is_planted(Bug::SalvageNamesAll) => Cause::TableDamaged,
             () if !root.vouches_for(number) && !is_all_named => Cause::RootDamaged,
             () => continue,
         };
