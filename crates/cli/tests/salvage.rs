@@ -297,7 +297,9 @@ fn without_a_superblock_a_volume_that_has_grown_is_found_where_it_lies() {
 fn a_lost_log_is_made_again_where_the_volume_was_stopped_in_order_and_only_there() {
     let scene = Scene::new();
     let volume = stopped(&scene, FLAGS);
-    says(&scene.refused("renew-log disk"), &["its log is there and belongs to it"]);
+    let refused = scene.refused("renew-log disk");
+    says(&refused, &["its log is there and belongs to it"]);
+    assert!(!refused.contains("salvage"), "nothing is damaged: {refused}");
     fs::rename(scene.path("disk/log"), scene.path("lost")).unwrap();
     is_refused_by_others(&scene);
     says(&scene.refused("serve disk"), &["evenkeel renew-log disk"]);
@@ -317,6 +319,22 @@ fn a_lost_log_is_made_again_where_the_volume_was_stopped_in_order_and_only_there
     let refused = scene.refused("renew-log disk");
     says(&refused, &["was not stopped in order", "evenkeel salvage disk OUT"]);
     assert!(!scene.path("disk/log").exists());
+}
+
+#[test]
+fn a_log_that_was_cut_short_is_as_good_as_lost() {
+    for bytes in [4096, 1 << 20, (16 << 20) - 1] {
+        let scene = Scene::new();
+        let volume = stopped(&scene, FLAGS);
+        fs::File::options().write(true).open(scene.path("disk/log")).unwrap().set_len(bytes).unwrap();
+        scene.refused("serve disk");
+        says(&scene.refused("renew-log disk"), &["--destroy disk/log"]);
+        says(&scene.done("renew-log disk --destroy disk/log").stdout, &["its log is made again"]);
+        says(&scene.done("check disk").stdout, &[" 0 damaged"]);
+        let server = volume.serve("");
+        assert!(contents(&volume.socket()) == noise(1, SIZE));
+        server.stop();
+    }
 }
 
 #[test]

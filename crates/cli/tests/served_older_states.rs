@@ -85,6 +85,45 @@ fn members_that_were_copied_while_they_were_served_are_refused_beside_what_a_kil
     server.stop();
 }
 
+fn salvaged(scene: &Scene, flags: &str) -> serde_json::Value {
+    let ran = scene.run(&format!("salvage disk out {flags}"));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
+#[test]
+fn memory_that_is_gone_is_told_where_nothing_reached_the_log_too() {
+    for layout in ["", "--layout mirror"] {
+        let scene = Scene::new();
+        let volume = Volume::create(&scene, &format!("{FLAGS} {layout}"));
+        // Never served: nothing can be gone.
+        assert!(!scene.done("check disk").stdout.contains("may be gone"));
+        let server = volume.serve("");
+        assert!(!server.complaints().contains("memory-gone"), "{}", server.complaints());
+        server.stop();
+        let mut server = volume.serve("");
+        assert!(!server.complaints().contains("memory-gone"), "{}", server.complaints());
+        write(&volume.socket(), 8192, &noise(1, 4096));
+        server.kill();
+        let found = salvaged(&scene, "--json");
+        assert_eq!(
+            (&found["memory_is_gone"], &found["writes_taken_from_memory"]),
+            (&false.into(), &1.into())
+        );
+        volume.arena().iter().for_each(|arena| fs::remove_file(arena).unwrap());
+        says(&scene.done("check disk").stdout, &["warning: ", "may be gone"]);
+        let found = salvaged(&scene, "--json --destroy out");
+        assert_eq!((&found["memory_is_gone"], &found["is_whole"]), (&true.into(), &true.into()));
+        says(&scene.run("salvage disk out --destroy out").stdout, &["not flushed may be gone"]);
+        let server = volume.serve("");
+        says(&server.complaints(), &["memory-gone", "not flushed may be gone"]);
+        server.stop();
+        let server = volume.serve("");
+        assert!(!server.complaints().contains("memory-gone"), "{}", server.complaints());
+        server.stop();
+    }
+}
+
 #[test]
 fn a_log_that_is_much_older_than_its_home_is_refused_and_taken_where_both_are_as_old() {
     let scene = Scene::new();

@@ -2,7 +2,7 @@
 
 mod machine;
 
-use evenkeel_engine::device::Durability;
+use evenkeel_engine::device::{Device, Durability};
 use evenkeel_engine::error::Error;
 use evenkeel_engine::volume::{plan_log_renewal, renew_log};
 use evenkeel_sim::cuts::{CutKind, CutPlan};
@@ -69,7 +69,9 @@ fn a_lost_log_is_made_again_whatever_cuts_that_short() {
                     let mut machine = lived.fork(at_event);
                     lose_log(&mut machine, [None, Some(&*early), Some(&*garbage)][what]);
                     let cut = CutPlan { at_event: Some(at_event), kind };
-                    let renewed = machine.live(cut, async |life| renew_log(&*life.home, &*life.log).await);
+                    let renewed = machine.live(cut, async |life| {
+                        renew_log(&*life.home, &*life.log, life.log.geometry().size_bytes).await
+                    });
                     events = renewed.1;
                     machine.strike(kind);
                     let opened = machine.live_whole(async |life| match life.open().await {
@@ -82,7 +84,11 @@ fn a_lost_log_is_made_again_whatever_cuts_that_short() {
                             "{error}"
                         );
                         machine.power_cut();
-                        machine.live_whole(async |life| renew_log(&*life.home, &*life.log).await).unwrap();
+                        machine
+                            .live_whole(async |life| {
+                                renew_log(&*life.home, &*life.log, life.log.geometry().size_bytes).await
+                            })
+                            .unwrap();
                         again += 1;
                     } else {
                         made += 1;
@@ -100,7 +106,9 @@ fn a_lost_log_is_made_again_whatever_cuts_that_short() {
 fn no_log_is_made_for_a_volume_that_was_not_stopped_in_order_nor_over_one_that_belongs_to_it() {
     let refused = |machine: &mut Machine, why: &str| {
         let before = bytes_of_log(machine);
-        let refused = machine.live_whole(async |life| renew_log(&*life.home, &*life.log).await);
+        let refused = machine.live_whole(async |life| {
+            renew_log(&*life.home, &*life.log, life.log.geometry().size_bytes).await
+        });
         assert!(matches!(&refused, Err(Error::Unusable(said)) if said.contains(why)), "{refused:?}");
         assert!(before == bytes_of_log(machine), "nothing is written");
     };

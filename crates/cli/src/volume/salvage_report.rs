@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use evenkeel_engine::salvage::{Condition, List, Named};
+use evenkeel_host::volume::Recovered;
 use evenkeel_host::volume::salvage::OpenSalvage;
 use evenkeel_measure::report::format;
 use serde_json::json;
@@ -27,6 +28,7 @@ pub(crate) struct Report {
     writes: u64,
     passed_records: Vec<u64>,
     is_closed: bool,
+    memory_is_gone: bool,
 }
 
 impl Report {
@@ -45,6 +47,7 @@ impl Report {
             writes: salvaged.writes,
             passed_records: salvaged.passed_records.clone(),
             is_closed: salvaged.is_closed,
+            memory_is_gone: open.memory_is_gone,
         }
     }
 
@@ -78,6 +81,9 @@ impl Report {
         if self.named.is_empty() {
             text.push_str("  nothing is lost, stale or uncertain\n");
         }
+        if self.memory_is_gone {
+            writeln!(text, "  {}", Recovered::MEMORY_IS_GONE).expect("as above");
+        }
         text
     }
 
@@ -100,6 +106,7 @@ impl Report {
             "size_bytes": self.size_bytes,
             "is_whole": self.named.is_empty(),
             "was_stopped_in_order": self.is_closed,
+            "memory_is_gone": self.memory_is_gone,
             "lost_bytes": bytes[0],
             "stale_bytes": bytes[1],
             "uncertain_bytes": bytes[2],

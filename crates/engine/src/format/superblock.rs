@@ -223,6 +223,12 @@ impl Superblock {
         sound.then_some(found)
     }
 
+    /// Whether the last opening was stopped in order, or there was none. Where the version knew no better, it is taken to
+    /// have been.
+    pub fn follows_stop(&self) -> bool {
+        self.is_closed || self.epoch == 0 || self.whole_root_sum.is_some()
+    }
+
     /// The openings that a record of this number may be of.
     pub fn epochs_of(&self, sequence: u64) -> RangeInclusive<u64> {
         match self.epoch_sequence {

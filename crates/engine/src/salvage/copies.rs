@@ -81,8 +81,12 @@ impl<D: Device> Copies<D> {
     async fn make(&self, offset: u64, into: &mut [u8]) -> bool {
         let made = self.anew.borrow().at(offset, into.len());
         let Some((layout, number)) = made else { return false };
-        let said = anew::found(self, &layout, number).await;
-        into.copy_from_slice(&anew::make(self, &layout, number, &said, None).await);
+        // Boxed: every read would carry room for it.
+        let page = Box::pin(async {
+            let said = anew::found(self, &layout, number).await;
+            anew::make(self, &layout, number, &said, None).await
+        });
+        into.copy_from_slice(&page.await);
         true
     }
 }

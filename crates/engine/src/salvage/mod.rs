@@ -83,6 +83,8 @@ pub struct Salvaged<E, D> {
     pub passed_records: Vec<u64>,
     /// Whether the volume was stopped in order.
     pub is_closed: bool,
+    /// The same, or it was never opened, or its superblock cannot tell.
+    pub follows_stop: bool,
 }
 
 /// Opens what there is of a volume. `progress` is told of the pages of the table that were looked at, and of all.
@@ -175,6 +177,7 @@ pub async fn open<E: Env, D: Device>(
         writes: counters.replayed_units,
         passed_records,
         is_closed: superblock.is_closed,
+        follows_stop: superblock.follows_stop(),
     })
 }
 

@@ -115,6 +115,7 @@ struct Inner<E, A, H, L> {
     /// How many have looked at that, and not buffered their unit yet.
     sizing: Cell<usize>,
     growing: Turn,
+    follows_stop: bool,
     atomic_max_bytes: u64,
     size_bytes: Cell<u64>,
     buffer: RefCell<Buffer<A>>,
@@ -246,6 +247,11 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
     /// Largest [`Self::commit`], with 64 bytes for each of its ranges; smaller perhaps once the volume has grown.
     pub fn commit_max_bytes(&self) -> u64 {
         self.0.unit_max_bytes() as u64
+    }
+
+    /// Whether the opening before this one was stopped in order, as far as the devices say, or there was none.
+    pub fn follows_stop(&self) -> bool {
+        self.0.follows_stop
     }
 
     /// What was done so far.

@@ -213,6 +213,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             admission: Cell::new(limits),
             sizing: Cell::default(),
             growing: Turn::default(),
+            follows_stop: superblock.follows_stop(),
             atomic_max_bytes: superblock.atomic_max_bytes,
             size_bytes: Cell::new(superblock.pages * PAGE_BYTES),
             buffer: RefCell::new(buffer),

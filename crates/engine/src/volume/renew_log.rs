@@ -44,30 +44,38 @@ pub async fn plan_log_renewal<H: Device>(home: &H) -> Result<LogRenewal, Error> 
 ///
 /// [`Error::Unusable`] where it is; as [`plan_log_renewal`].
 pub async fn check_log_is_lost<H: Device, L: Device>(home: &H, log: &L) -> Result<(), Error> {
+    check_is_lost(home, log, log.geometry().size_bytes).await
+}
+
+/// The same of a log device that was `found_bytes` long when it was found.
+async fn check_is_lost<H: Device, L: Device>(home: &H, log: &L, found_bytes: u64) -> Result<(), Error> {
     let at_home = closed(home).await?;
     let unusable = |why: &str| Err(Error::Unusable(why.to_owned()));
+    // One that was cut short, as by a copy onto a full disk, is as good as gone.
+    let is_all_there = found_bytes >= log_bytes_with_superblocks(at_home.log_bytes);
     match read_log(log).await? {
         Some(at_log) if at_log.volume != at_home.volume => Ok(()),
         Some(at_log) if at_log.generation > at_home.generation => unusable(
             "its log is newer than the home device, and holds what that lacks: bring back the home device that belongs to \
              this log",
         ),
-        Some(at_log) if at_log.generation + 1 >= at_home.generation => {
+        Some(at_log) if at_log.generation + 1 >= at_home.generation && is_all_there => {
             unusable("its log is there and belongs to it: it does not have to be made again")
         }
         _ => Ok(()),
     }
 }
 
-/// Makes `log` an empty log of the volume on `home`. What it held is lost.
+/// Makes `log` an empty log of the volume on `home`. What it held is lost. It was `found_bytes` long when it was found:
+/// a file may have been made longer since.
 ///
 /// # Errors
 ///
 /// As [`check_log_is_lost`]; [`Error::Unusable`] for a device that is too small or writes too much at once; those of the
 /// devices.
-pub async fn renew_log<H: Device, L: Device>(home: &H, log: &L) -> Result<(), Error> {
+pub async fn renew_log<H: Device, L: Device>(home: &H, log: &L, found_bytes: u64) -> Result<(), Error> {
     let superblock = closed(home).await?;
-    check_log_is_lost(home, log).await?;
+    check_is_lost(home, log, found_bytes).await?;
     let geometry = log.geometry();
     check_log_sectors(&superblock, geometry.sector_bytes)?;
     let needed = log_bytes_with_superblocks(superblock.log_bytes);

@@ -228,8 +228,8 @@ pub struct Recovered {
     pub records: u64,
     /// Writes kept in memory.
     pub writes: u64,
-    /// Whether the volume was not closed in order, as these records tell, and nothing in memory is left of the opening
-    /// before: the power was cut, or somebody removed it. What was acknowledged and not flushed may be gone.
+    /// Whether the volume was not stopped in order, as the devices or these records tell, and nothing in memory is left of
+    /// the opening before: the power was cut, or somebody removed it. What was acknowledged and not flushed may be gone.
     pub memory_is_gone: bool,
 }
 
@@ -241,10 +241,11 @@ impl Recovered {
     /// Of a volume that was opened with an arena that was there or not.
     fn of(volume: &LocalVolume, arena_was_there: bool) -> Self {
         let counters = volume.counters();
+        let was_stopped = volume.follows_stop() && counters.replayed_records == 0;
         Self {
             records: counters.replayed_records,
             writes: counters.replayed_units,
-            memory_is_gone: counters.replayed_records > 0 && !arena_was_there,
+            memory_is_gone: !was_stopped && !arena_was_there,
         }
     }
 }

@@ -7,6 +7,7 @@
 //!    named.
 
 use evenkeel_engine::device::{Device, Extent};
+use evenkeel_engine::error::Error;
 use evenkeel_engine::volume::{LogRenewal, check_log_is_lost, plan_log_renewal, renew_log};
 
 use super::arenas::Arenas;
@@ -29,6 +30,8 @@ pub struct RenewedLog {
     pub bytes: u64,
     /// Whether something is there that is overwritten.
     pub overwrites: bool,
+    /// How long that is.
+    found_bytes: u64,
 }
 
 fn refused<T>(why: String) -> Result<T, VolumeError> {
@@ -71,9 +74,15 @@ impl LockedVolume {
         }
         let place = log.place.within(folder);
         let overwrites = place.path().is_none_or(|path| path.symlink_metadata().is_ok());
+        let mut found_bytes = 0;
         if overwrites {
             let found = look(event_loop, &place, log).await?;
-            check_log_is_lost(&home, &found).await.map_err(engine_error)?;
+            found_bytes = found.geometry().size_bytes;
+            check_log_is_lost(&home, &found).await.map_err(|error| match error {
+                // Nothing is damaged: there is nothing to do.
+                Error::Unusable(why) => VolumeError::Refused(format!("{shown}: {why}")),
+                error => engine_error(error),
+            })?;
             if !destroy.iter().any(|named| *named == place || *named == log.place) {
                 return refused(format!(
                     "{place}: it is there already, and is no log of this volume as it is now; bring that back, or overwrite \
@@ -82,7 +91,7 @@ impl LockedVolume {
                 ));
             }
         }
-        Ok((home, RenewedLog { place, bytes: device_bytes, overwrites }))
+        Ok((home, RenewedLog { place, bytes: device_bytes, overwrites, found_bytes }))
     }
 
     /// Makes it. Dropped before its end, it leaves nothing but what it has overwritten.
@@ -104,7 +113,7 @@ impl LockedVolume {
             let sector = Extent::new(0, u64::from(file.geometry().sector_bytes));
             file.choose_durable_way(sector).await.map_err(|error| engine_error(error.into()))?;
         }
-        renew_log(&home, &drive).await.map_err(engine_error)?;
+        renew_log(&home, &drive, planned.found_bytes).await.map_err(engine_error)?;
         let described = described(&description.logs[0], &drive);
         if described != description.logs[0] {
             self.0.change(|description| description.logs[0] = described)?;
@@ -142,7 +151,7 @@ async fn make(
 ) -> Result<(MemberDrive, Option<ScratchFile>), VolumeError> {
     let log = &description.logs[0];
     let (options, fill) = (log.options(), if log.sparse { Fill::Sparse } else { Fill::Reserved });
-    let RenewedLog { place, bytes, overwrites } = planned;
+    let RenewedLog { place, bytes, overwrites, .. } = planned;
     match place.path().filter(|path| !is_block_device(path)) {
         Some(path) if *overwrites => {
             let drive = FileDrive::overwrite(event_loop, path, *bytes, fill, options).await?;

@@ -31,6 +31,9 @@ pub struct OpenSalvage {
     pub salvaged: LocalSalvaged,
     /// Members and log devices that are missing, each with why.
     pub missing: Vec<(Place, String)>,
+    /// Whether it was not stopped in order, and nothing in memory is left of its last opening: what was acknowledged and
+    /// not flushed may be gone, which no device can tell.
+    pub memory_is_gone: bool,
     /// Holds the lock of the volume.
     _locked: LockedVolume,
 }
@@ -58,6 +61,7 @@ impl OpenSalvage {
         let members = open_all(event_loop, &folder, &description.members, &mut missing).await?;
         let logs = open_all(event_loop, &folder, &description.logs, &mut missing).await?;
         let arena = Arenas::of(&folder, &description).look()?.map(|seen| MemoryArena::copy_of(&seen));
+        let arena_is_there = Arenas::of(&folder, &description).is_any_there();
         let is_ring = description.layout == LayoutKind::Mirror;
         let (remains, heads) = match is_ring {
             true => {
@@ -83,7 +87,8 @@ impl OpenSalvage {
         let known = known(&description, heads);
         let opened = salvage::open(event_loop.clone(), remains, &known, options, progress).await;
         let salvaged = opened.map_err(|source| VolumeError::Engine { folder, source })?;
-        Ok(Self { salvaged, missing, _locked: locked })
+        let memory_is_gone = !salvaged.follows_stop && !arena_is_there;
+        Ok(Self { salvaged, missing, memory_is_gone, _locked: locked })
     }
 }
 

@@ -144,6 +144,12 @@ impl Arenas {
         Ok(path)
     }
 
+    /// Whether there is any arena that may be this volume's, with writes or none.
+    pub(super) fn is_any_there(&self) -> bool {
+        let is_own_there = self.folders.iter().any(|folder| folder.join(self.name()).exists());
+        is_own_there || !self.others().is_empty()
+    }
+
     fn folders(&self) -> [&Path; 2] {
         self.folders.each_ref().map(PathBuf::as_path)
     }
