@@ -3,7 +3,7 @@
 mod support;
 
 use std::fs::{self, OpenOptions};
-use std::os::unix::fs::{FileExt, chown};
+use std::os::unix::fs::{FileExt, MetadataExt, chown};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -139,4 +139,21 @@ fn what_waits_in_an_arena_of_a_user_whose_the_volume_is_not_is_never_nothing() {
     chown(&arena, Some(NOBODY), Some(NOBODY)).unwrap();
     says(&scene.refused("renew-log disk"), &["cannot be told", "run this as its owner"]);
     assert!(!scene.path("disk/log").exists());
+}
+
+#[test]
+fn a_log_that_root_makes_again_belongs_to_the_user_who_serves_the_volume() {
+    if let Err(why) = must_be_root() {
+        return skip("a_log_that_root_makes_again_belongs_to_the_user_who_serves_the_volume", &why);
+    }
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    volume.serve("").stop();
+    fs::remove_file(scene.path("disk/log")).unwrap();
+    give(&volume, NOBODY);
+    says(&scene.done("renew-log disk").stdout, &["its log is made again"]);
+    for name in ["home", "log", "volume.toml"] {
+        let found = scene.path("disk").join(name).metadata().unwrap();
+        assert_eq!((found.uid(), found.gid(), found.mode() & 0o777), (NOBODY, NOBODY, 0o600), "{name}");
+    }
 }

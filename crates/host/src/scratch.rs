@@ -1,8 +1,9 @@
 //! Files that must not outlive the work: removed when their guard is dropped (at the end, at an error, at a
 //! panic) and when a second signal ends the process.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata, Permissions};
 use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -87,6 +88,23 @@ pub fn remove_all() {
     for path in live.paths.drain(..) {
         let _gone_already_is_fine = fs::remove_file(path);
     }
+}
+
+/// Gives a new file the owner, the group and the mode of `like`, durably.
+pub(crate) fn give(file: &File, like: &Metadata) -> io::Result<()> {
+    let mut mode = like.mode() & 0o777;
+    let found = file.metadata()?;
+    if (found.uid(), found.gid()) != (like.uid(), like.gid()) {
+        match fchown(file, Some(like.uid()), Some(like.gid())) {
+            // A group that its owner is not in: it stays this user's, and of no use to another group.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && found.uid() == like.uid() => {
+                mode &= !0o070;
+            }
+            given => given?,
+        }
+    }
+    file.set_permissions(Permissions::from_mode(mode))?;
+    file.sync_all()
 }
 
 /// Makes a folder's entries durable, so that the work of a creation or removal is done now and not during a

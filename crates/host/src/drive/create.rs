@@ -1,6 +1,6 @@
 //! Making a file for a drive, with all the room that it will need.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::{DriveOptions, FileDrive};
 use crate::durable_file::is_block_device;
 use crate::event_loop::Loop;
 use crate::path_error::PathError;
-use crate::scratch::{ScratchFile, settle_folder};
+use crate::scratch::{ScratchFile, give, settle_folder};
 use crate::stack::{StackProbe, check_space};
 use crate::stored_in_place;
 
@@ -85,11 +85,31 @@ impl FileDrive {
         options: DriveOptions,
         progress: impl FnMut(u64, u64),
     ) -> Result<(Self, ScratchFile), PathError> {
+        Self::create_scratch_like(event_loop, path, size_bytes, fill, options, None, progress).await
+    }
+
+    /// The same; it has the owner, the group and the mode of `like`, if that is given.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::create`]; where this user may not give it away.
+    pub(crate) async fn create_scratch_like(
+        event_loop: &Loop,
+        path: &Path,
+        size_bytes: u64,
+        fill: Fill,
+        options: DriveOptions,
+        like: Option<&Metadata>,
+        progress: impl FnMut(u64, u64),
+    ) -> Result<(Self, ScratchFile), PathError> {
         let failed = |doing| move |error: io::Error| PathError::new(path, doing, error);
         let made = ScratchFile::make(path, |path| {
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
         });
         let (guard, file) = made.map_err(failed("cannot make the file"))?;
+        if let Some(like) = like {
+            give(&file, like).map_err(failed("cannot give the file to the volume's owner"))?;
+        }
         write_in_place(&file, path);
         if fill != Fill::Sparse {
             check_space(path, size_bytes).map_err(failed("no room for the file"))?;

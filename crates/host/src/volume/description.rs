@@ -9,7 +9,7 @@
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
 use std::ops::RangeInclusive;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use evenkeel_engine::device::Geometry;
@@ -27,7 +27,7 @@ use super::member::Place;
 use crate::drive::{DriveOptions, DurableWay};
 use crate::durable_file::odd_kind;
 use crate::path_error::PathError;
-use crate::scratch::settle_folder;
+use crate::scratch::{give, settle_folder};
 use crate::size_text::{exact_size, size};
 
 /// The file's name in a volume's folder.
@@ -373,8 +373,9 @@ impl Description {
         write().map_err(|error| PathError::new(&path, "cannot write", error).into())
     }
 
-    /// Writes it in the place of the one that is there: after a cut it is the one or the other. The new file comes back,
-    /// locked if that can be: whoever holds the lock of the one before holds that of none that can be found.
+    /// Writes it in the place of the one that is there: after a cut it is the one or the other. It has the owner, the group
+    /// and the mode of that one: root may do this for the user who serves the volume. The new file comes back, locked if
+    /// that can be: whoever holds the lock of the one before holds that of none that can be found.
     ///
     /// # Errors
     ///
@@ -385,7 +386,11 @@ impl Description {
         let write = || -> io::Result<File> {
             // What a cut left of another.
             let _mostly_not_there = std::fs::remove_file(&beside);
+            let before = path.metadata().ok();
             let file = write_new(&beside, &text)?;
+            if let Some(before) = before {
+                give(&file, &before)?;
+            }
             rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
             std::fs::rename(&beside, &path)?;
             settle_folder(folder)?;
@@ -441,6 +446,11 @@ fn members_in(folder: &Path) -> Option<Vec<String>> {
                 |kind: &str| name.strip_prefix(kind).is_some_and(|number| number.parse::<u8>().is_ok());
             name == "home" || name == "log" || is_numbered("member-") || is_numbered("log-")
         })
+        // A folder `home` is in every root folder.
+        .filter(|name| {
+            let found = folder.join(name).metadata();
+            found.is_ok_and(|found| found.is_file() || found.file_type().is_block_device())
+        })
         .collect();
     names.sort_unstable();
     Some(names).filter(|names| !names.is_empty())
@@ -471,9 +481,19 @@ fn undescribed(folder: &Path, found: &[String]) -> String {
 fn superblock_of(path: &Path) -> Option<Superblock> {
     let mut bytes = Vec::new();
     let is_file = path.symlink_metadata().is_ok_and(|found| found.is_file());
-    let file = is_file.then(|| File::open(path).ok()).flatten()?;
+    let file = is_file.then(|| open_file(path).ok()).flatten()?;
     file.take(4 * PAGE_BYTES).read_to_end(&mut bytes).ok()?;
     bytes.chunks_exact(PAGE_BYTES as usize).find_map(Superblock::decode)
+}
+
+/// Opens a file to be read. Something else may have come to its name: that is not waited for, and not read.
+fn open_file(path: &Path) -> io::Result<File> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::ErrorKind::InvalidInput.into()),
+    }
 }
 
 /// What is wrong with `text`, and in which line, without a drawing of it.
@@ -508,6 +528,9 @@ fn write_new(path: &Path, text: &str) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
     use super::*;
 
     fn sample() -> Description {
@@ -554,6 +577,40 @@ mod tests {
         assert!(rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err());
         drop(locked);
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+    }
+
+    #[test]
+    fn a_description_that_is_rewritten_keeps_its_mode_and_its_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(FILE_NAME);
+        mirror().write(folder.path()).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        // Only root may give a file away.
+        let user = if rustix::process::geteuid().is_root() { 65534 } else { path.metadata().unwrap().uid() };
+        std::os::unix::fs::chown(&path, Some(user), None).unwrap();
+        mirror().rewrite(folder.path()).unwrap();
+        let found = path.metadata().unwrap();
+        assert_eq!((found.uid(), found.mode() & 0o777), (user, 0o640));
+    }
+
+    #[test]
+    fn a_pipe_that_came_to_the_name_of_a_member_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let (pipe, file) = (folder.path().join("home"), folder.path().join("log"));
+        std::fs::write(&file, "").unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || tell.send((open_file(&pipe).is_err(), open_file(&file).is_ok())));
+        let patience = std::time::Duration::from_secs(120);
+        assert_eq!(told.recv_timeout(patience), Ok((true, true)));
+        assert_eq!(members_in(folder.path()), Some(vec!["log".to_owned()]));
+    }
+
+    #[test]
+    fn a_folder_that_is_called_as_a_member_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("home")).unwrap();
+        assert!(matches!(Description::read(folder.path()), Err(VolumeError::NotAVolume(_))));
     }
 
     #[test]

@@ -3,15 +3,19 @@
 //! 1. What can refuse is asked first: the home member, whether everything is home; what waits in memory; what is in the
 //!    place of the log. Nothing is written until all of them agree.
 //! 2. What exists is overwritten only where it was named for that, and never the log that belongs to the volume.
-//! 3. A file that is made goes again unless it becomes the log. After a cut it may stay: then it holds nothing, and can be
+//! 3. A file that is made belongs to whom the home member belongs: root may make it for the user who serves the volume.
+//! 4. A file that is made goes again unless it becomes the log. After a cut it may stay: then it holds nothing, and can be
 //!    named.
+
+use std::fs::Metadata;
+use std::path::Path;
 
 use evenkeel_engine::device::{Device, Extent};
 use evenkeel_engine::error::Error;
 use evenkeel_engine::volume::{LogRenewal, check_log_is_lost, plan_log_renewal, renew_log};
 
 use super::arenas::Arenas;
-use super::description::{Description, LayoutKind, Member};
+use super::description::{Description, FILE_NAME, LayoutKind, Member};
 use super::fencing::{Opening, Purpose};
 use super::member::{MemberDrive, Place};
 use super::{LockedVolume, VolumeError};
@@ -102,7 +106,7 @@ impl LockedVolume {
     pub async fn renew_log(self, event_loop: &Loop, destroy: &[Place]) -> Result<RenewedLog, VolumeError> {
         let (home, planned) = self.look_at_lost_log(event_loop, destroy).await?;
         let (folder, description) = (self.folder().to_owned(), self.description());
-        let (drive, guard) = make(event_loop, &description, &planned).await?;
+        let (drive, guard) = make(event_loop, &folder, &description, &planned).await?;
         let found_bytes = drive.geometry().size_bytes;
         if found_bytes < planned.bytes {
             let (found, needed) = (exact_size(found_bytes), exact_size(planned.bytes));
@@ -146,6 +150,7 @@ async fn look(event_loop: &Loop, place: &Place, member: &Member) -> Result<Membe
 /// The drive in the place of the log, and the file that goes again unless it is kept.
 async fn make(
     event_loop: &Loop,
+    folder: &Path,
     description: &Description,
     planned: &RenewedLog,
 ) -> Result<(MemberDrive, Option<ScratchFile>), VolumeError> {
@@ -158,7 +163,17 @@ async fn make(
             Ok((MemberDrive::File(drive), None))
         }
         Some(path) => {
-            let made = FileDrive::create_scratch(event_loop, path, *bytes, fill, options, |_, _| ()).await?;
+            let like = owned(folder, &description.members[0]);
+            let made = FileDrive::create_scratch_like(
+                event_loop,
+                path,
+                *bytes,
+                fill,
+                options,
+                like.as_ref(),
+                |_, _| (),
+            );
+            let made = made.await?;
             Ok((MemberDrive::File(made.0), Some(made.1)))
         }
         None => {
@@ -166,6 +181,12 @@ async fn make(
             Ok((MemberDrive::open(event_loop, place, options, purpose).await?, None))
         }
     }
+}
+
+/// A file that belongs to the user who serves the volume: the home member, or the description where that is none.
+fn owned(folder: &Path, home: &Member) -> Option<Metadata> {
+    let home = home.place.within(folder).path().and_then(|home| home.metadata().ok());
+    home.filter(Metadata::is_file).or_else(|| folder.join(FILE_NAME).metadata().ok())
 }
 
 /// What the description says of the drive that is the log now.
