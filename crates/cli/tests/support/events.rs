@@ -50,6 +50,10 @@ pub(crate) fn once(server: &Server, event: &str, level: &str, parts: &[&str]) ->
 /// That the volume is in this state, by status and metrics; answers what `evenkeel status` prints.
 #[track_caller]
 pub(crate) fn is_in_state(scene: &Scene, server: &Server, state: &str, code: i32) -> String {
+    // On a busy machine commits may still wait for room in the log, which passes.
+    patiently("commits that wait", || {
+        (server.status().state.name != "slow" || state == "slow").then_some(())
+    });
     assert_eq!(server.status().state.name, state, "{:?}", server.status().state);
     let (_, body) = scrape(&address(server), "/metrics");
     for name in ["ok", "slow", "rebuilding", "degraded", "damaged", "read-only"] {
