@@ -71,7 +71,8 @@ pub(crate) fn main(args: &[String]) -> Outcome {
     }
     prepare();
     let skipped = fresh_skip_file()?;
-    let mut cargo = run::cargo(&["test", "--workspace", "--locked"]);
+    // One test that fails hides no other.
+    let mut cargo = run::cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
     let mut outcome = run::hand_over(cargo.args(passed_on).env(SKIPPED_VARIABLE, &skipped));
     if outcome.is_ok() && passed_on.is_empty() {
         outcome = fuzz::test(&skipped);

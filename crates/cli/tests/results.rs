@@ -39,14 +39,15 @@ fn print(scene: &Scene, line: &str, name: &str) {
 fn measured(scene: &Scene) {
     fs::create_dir(scene.path("other")).unwrap();
     for (name, line) in [
-        ("probe", "probe data --sizes 64k..2m --runs 3 --time 2s --record-size 200 --arrival-rate 100"),
-        ("again", "probe data --sizes 64k..2m --runs 3 --time 2s --min-throughput 1MB/s --max-latency 10s"),
+        ("probe", "probe data --sizes 64k..2m --runs 3 --time 10s --record-size 200 --arrival-rate 100"),
+        ("again", "probe data --sizes 64k..2m --runs 3 --time 10s --min-throughput 1MB/s --max-latency 10s"),
         ("matrix", "probe data --matrix --sizes 1m --runs 2 --time 2s"),
         ("sessions", "probe data --sizes 1m --runs 2 --sessions 3 --every 10ms"),
         ("etcd", "probe data --like etcd --runs 3 --time 1s"),
         ("pairs", "probe data other --sizes 256k,1m --runs 3 --time 2s"),
         ("soak", "probe data --soak 2s"),
-        ("compare", "compare probe/probe.json again/probe.json"),
+        // A busy machine may cut the largest sizes of one of them.
+        ("compare", "compare probe/probe.json again/probe.json --common-sizes"),
         ("reproduce", "reproduce okeanos-recovery --quick"),
     ] {
         let ran = scene.run(&format!("{line} --out {name}"));
