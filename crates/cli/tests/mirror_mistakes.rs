@@ -210,6 +210,37 @@ fn log_devices_that_are_not_in_their_places_are_told_by_name() {
 }
 
 #[test]
+fn members_that_are_not_in_their_places_are_told_by_name() {
+    for has_logs in [true, false] {
+        let scene = Scene::new();
+        let volume = Volume::create(&scene, &format!("{FLAGS}{}", if has_logs { "" } else { " --log-on-members" }));
+        let server = volume.serve("");
+        write(&volume.socket(), 0, &noise(1, SIZE));
+        server.stop();
+        let (one, other) = (scene.path("disk/member-0"), scene.path("disk/member-1"));
+        let exchange = || {
+            fs::rename(&one, scene.path("meanwhile")).unwrap();
+            fs::rename(&other, &one).unwrap();
+            fs::rename(scene.path("meanwhile"), &other).unwrap();
+        };
+        let refused =
+            |parts: &[&str]| ["serve disk", "check disk"].map(|line| says(&scene.refused(line), parts));
+        exchange();
+        refused(&["member-0 is member-1 of this volume", "member-1 is member-0 of this volume", "bring back"]);
+        exchange();
+        fs::rename(&one, scene.path("away")).unwrap();
+        fs::write(&one, noise(5, 64 << 20)).unwrap();
+        fs::rename(&other, scene.path("away-too")).unwrap();
+        refused(&["member-0 is no member of this volume", "member-1: cannot open: No such file", "bring back"]);
+        fs::rename(scene.path("away"), &one).unwrap();
+        fs::rename(scene.path("away-too"), &other).unwrap();
+        let server = volume.serve("");
+        assert!(contents(&volume.socket()) == noise(1, SIZE));
+        server.stop();
+    }
+}
+
+#[test]
 fn a_server_that_a_member_keeps_waiting_ends_at_a_signal() {
     let scene = Scene::new();
     let volume = written(&scene);

@@ -338,7 +338,16 @@ impl LockedVolume {
             let opened =
                 Volume::open(event_loop.clone(), arena, drives.0, drives.1, separate_log, options.volume)
                     .await;
-            opened.map_err(|source| foreign_writes(&at, &source).unwrap_or_else(|| engine_error(source)))
+            match (opened, &below) {
+                (Ok(volume), _) => Ok(volume),
+                (Err(source), Below::Mirror(mirror)) => Err(match mirror.misplaced(folder, &description).await {
+                    Some(misplaced) => misplaced,
+                    None => foreign_writes(&at, &source).unwrap_or_else(|| engine_error(source)),
+                }),
+                (Err(source), _) => {
+                    Err(foreign_writes(&at, &source).unwrap_or_else(|| engine_error(source)))
+                }
+            }
         };
 
         if options.keeps_writes {

@@ -430,11 +430,19 @@ impl Slot {
 
     /// What the description calls it, if it has such a place.
     pub(super) fn name(self, description: &Description) -> String {
-        let (described, kind, place) = match self {
-            Self::Member(place) => (description.members.get(place), "member", place),
-            Self::Log(place) => (description.logs.get(place), "log device", place),
+        let (described, place) = match self {
+            Self::Member(place) => (description.members.get(place), place),
+            Self::Log(place) => (description.logs.get(place), place),
         };
-        described.map_or_else(|| format!("{kind} {place}"), |described| described.place.to_string())
+        described.map_or_else(|| format!("{} {place}", self.kind()), |described| described.place.to_string())
+    }
+
+    /// What it is one of.
+    pub(super) fn kind(self) -> &'static str {
+        match self {
+            Self::Member(_) => "member",
+            Self::Log(_) => "log device",
+        }
     }
 
     fn of(self, description: &Description) -> &Member {

@@ -128,16 +128,12 @@ impl Mirror {
         let logs = match LogDevices::open(event_loop.clone(), log_drives, ring.clone(), limit_ns).await {
             Ok(logs) => logs,
             Err(error) => {
-                let strangers = strangers(event_loop, description, &log_entries, limit_ns).await;
-                if strangers.is_empty() {
-                    return Err(unusable(error));
-                }
-                return Err(VolumeError::Refused(format!(
-                    "{}: no log device that counts is in its place: {}{}; bring back there what {FILE_NAME} names",
-                    folder.display(),
-                    strangers.join("; "),
-                    missing(&log_entries)
-                )));
+                let (roll, slot): (_, fn(usize) -> Slot) = match description.logs.is_empty() {
+                    true => (&members, Slot::Member),
+                    false => (&log_entries, Slot::Log),
+                };
+                let strangers = strangers(event_loop, description, roll, slot, limit_ns).await;
+                return Err(misplaced(folder, roll, slot, &strangers).unwrap_or_else(|| unusable(error)));
             }
         };
         let watch = Rc::new(Watch::default());
@@ -250,6 +246,17 @@ impl Mirror {
     /// What takes no part and why, for an error that came of it; empty where all do.
     pub(super) fn missing(&self) -> String {
         format!("{}{}", missing(&self.members), missing(&self.log_entries))
+    }
+
+    /// Why it cannot be opened, where no member counts and what is there is not where it belongs.
+    pub(super) async fn misplaced(&self, folder: &Path, description: &Description) -> Option<VolumeError> {
+        if self.ring.members().iter().any(|member| member.standing == Standing::InSync) {
+            return None;
+        }
+        let limit_ns = self.options.answer_max_ns;
+        let strangers =
+            strangers(&self.event_loop, description, &self.members, Slot::Member, limit_ns).await;
+        misplaced(folder, &self.members, Slot::Member, &strangers)
     }
 
     /// What is under way beside the volume's own requests comes to its end.
@@ -452,8 +459,14 @@ fn missing(roll: &Roll) -> String {
     roll.borrow().iter().filter_map(told).collect()
 }
 
-/// Of the log devices that are there, what is at another's place, or is none of this volume, in words.
-async fn strangers(event_loop: &Loop, description: &Description, roll: &Roll, limit_ns: u64) -> Vec<String> {
+/// Of the members or log devices that are there, what is at another's place, or is none of this volume, in words.
+async fn strangers(
+    event_loop: &Loop,
+    description: &Description,
+    roll: &Roll,
+    slot: fn(usize) -> Slot,
+    limit_ns: u64,
+) -> Vec<String> {
     let (mut told, entries) = (Vec::new(), roll.borrow().clone());
     for (place, Entry { place: at, drive, .. }) in entries.into_iter().enumerate() {
         let Some(drive) = drive else { continue };
@@ -464,12 +477,30 @@ async fn strangers(event_loop: &Loop, description: &Description, roll: &Roll, li
         let Some(found) = race(async { Some(labels(&*drive).await) }, silence).await else { continue };
         let mut ours = found.iter().filter(|label| label.volume == description.id.0);
         match ours.next().map(|label| label.slot) {
-            Some(Slot::Log(other)) if other == place => {}
-            Some(slot) => told.push(format!("{at} is {} of this volume", slot.name(description))),
-            None => told.push(format!("{at} is no log device of this volume")),
+            Some(found) if found == slot(place) => {}
+            Some(found) => told.push(format!("{at} is {} of this volume", found.name(description))),
+            None => told.push(format!("{at} is no {} of this volume", slot(place).kind())),
         }
     }
     told
+}
+
+/// What to do about `strangers`, where they are what keeps a volume from being opened.
+fn misplaced(
+    folder: &Path,
+    roll: &Roll,
+    slot: fn(usize) -> Slot,
+    strangers: &[String],
+) -> Option<VolumeError> {
+    (!strangers.is_empty()).then(|| {
+        VolumeError::Refused(format!(
+            "{}: no {} that counts is in its place: {}{}; bring back there what {FILE_NAME} names",
+            folder.display(),
+            slot(0).kind(),
+            strangers.join("; "),
+            missing(roll)
+        ))
+    })
 }
 
 /// Whether that is a mistake of whoever opens it, and no loss.
