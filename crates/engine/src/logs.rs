@@ -33,7 +33,7 @@ const EIO: i32 = 5;
 const ETIMEDOUT: i32 = 110;
 
 /// What stands for no loss.
-const UNLOST: u64 = 1;
+pub(crate) const UNLOST: u64 = 1;
 
 /// Bits of the number that stands for the losses that are chance; those above count. Two devices that were each the last,
 /// one after the other, must not come to the same.

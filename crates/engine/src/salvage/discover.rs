@@ -36,7 +36,7 @@ pub struct Known {
     pub sizes_before: SizesBefore,
     /// Whether the log has a device of its own.
     pub separate_log: bool,
-    /// Whether the home device is a ring, whose superblocks are on the log devices alone.
+    /// Whether the home device is a ring, whose superblocks are on the log devices.
     pub is_ring: bool,
     /// What the members of a ring know of it.
     pub heads: OfHeads,
@@ -118,10 +118,17 @@ pub(super) async fn evidence<D: Device>(
         Some(log) => superblocks(log, (0..LOG_COPIES).map(log_copy_offset), known).await,
         None => Vec::new(),
     };
+    let home_bytes = home.geometry().size_bytes;
     let on_home = match known.is_ring {
+        // What an opening left there that ended in order: it counts where nobody can know of a later one.
+        true if on_log.is_empty() && known.heads.are_all => {
+            let offsets = (0..2).map(|copy| home_copy_offset(home_bytes, copy));
+            let mut left = superblocks(home, offsets, known).await;
+            left.retain(|found| found.is_closed && found.generation == known.heads.superblock);
+            left
+        }
         true => Vec::new(),
         false => {
-            let home_bytes = home.geometry().size_bytes;
             let at_start =
                 superblocks(home, (0..2).map(|copy| home_copy_offset(home_bytes, copy)), known).await;
             let sizes = on_log.iter().chain(&at_start).map(|found| found.home_bytes).chain([home_bytes]);

@@ -22,6 +22,8 @@ pub struct OfHeads {
     pub superblock: u64,
     /// How far the one came that came furthest; `None` where one of them has no head that can be read.
     pub mark: Option<Mark>,
+    /// Whether all members are there, each in its place: none knows more than these.
+    pub are_all: bool,
 }
 
 /// What a member says of itself.
@@ -49,12 +51,18 @@ pub async fn of_mirror<D: Device + Clone>(
         }
     }
     let heads = || found.iter().filter_map(|member| member.head);
+    let is_in_place = |member: &Member<D>| {
+        member.head.is_some_and(|head| {
+            usize::from(head.place) == member.place && usize::from(head.places) == members.len()
+        })
+    };
     let of_heads = OfHeads {
         superblock: heads().map(|head| head.superblock).max().unwrap_or(0),
         mark: match found.iter().all(|member| member.head.is_some()) {
             true => heads().map(|head| head.mark).max(),
             false => None,
         },
+        are_all: heads().count() == members.len() && found.iter().all(is_in_place),
     };
     let noted = heads().map(|head| head.log_losses).max().unwrap_or(0);
     let mut causes = Vec::new();

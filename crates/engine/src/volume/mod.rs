@@ -27,6 +27,7 @@ mod pace;
 mod read_only;
 mod recover;
 mod renew_log;
+mod renew_mirror_logs;
 mod roots;
 mod scrub;
 mod superblocks;
@@ -63,6 +64,9 @@ pub use look::{FoundAtRest, look};
 pub(crate) use read_only::Basis;
 pub(crate) use recover::Doubts;
 pub use renew_log::{LogRenewal, check_log_is_lost, plan_log_renewal, renew_log};
+pub use renew_mirror_logs::{
+    MirrorLogRenewal, check_mirror_log_is_lost, plan_mirror_log_renewal, renew_mirror_log,
+};
 pub use scrub::{Mending, ScrubReport};
 pub use superblocks::SuperblockCopy;
 use superblocks::Superblocks;
@@ -484,6 +488,10 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         self.checkpoint().await?;
         self.0.settle_roots().await?;
         self.0.empty_log().await?;
+        if self.0.home.device.state().is_some() && !self.0.log.is_in_parts() {
+            // The log devices say as much. A member that fails here is left out by what follows.
+            let _they_may_go_without = self.0.superblocks.leave_on_members().await;
+        }
         Ok(self.0.home.device.ends().await?)
     }
 }

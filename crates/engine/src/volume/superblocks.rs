@@ -8,6 +8,8 @@
 //! 3. Where the home is a ring, whose members are written only in their turns, the log devices alone hold it, with what
 //!    the ring wants remembered. The newest on any of them counts, and the others catch up before it is used.
 //!    The ring is told of each, and its members say so by the next flush or stop: no older one is taken for it later.
+//!    The last one of an opening that ends in order goes to the members too, once the log devices have it: no opening reads
+//!    it there, and it can be told from it that the log devices are not needed ([`super::renew_mirror_logs`]).
 //! 4. A copy that does not decode is never taken for anything, nor repaired by being overwritten out of turn.
 
 use std::cell::Cell;
@@ -134,6 +136,16 @@ impl<H: Device, L: Device> Superblocks<H, L> {
         Ok(())
     }
 
+    /// Puts the superblock in force on the members of a ring, durably, if it says that the opening ended in order.
+    pub(super) async fn leave_on_members(&self) -> Result<(), Error> {
+        let current = self.current.get();
+        if !current.is_closed {
+            return Ok(());
+        }
+        let offset = home_copy_offset(current.home_bytes, (current.generation % 2) as usize);
+        Ok(self.home.write(offset, &current.encode(), Durability::Durable).await?)
+    }
+
     /// Every copy.
     pub(super) fn copies(&self) -> Vec<SuperblockCopy> {
         let log_copies = if self.current.get().separate_log { LOG_COPIES } else { 0 };
@@ -188,8 +200,13 @@ pub(super) async fn write_generation<H: Device, L: Device>(
 
 /// The newest that the log device holds, or any of its copies.
 pub(super) async fn read_log<L: Device>(log: &L) -> Result<Option<Superblock>, Error> {
+    read_log_from(log, 0).await
+}
+
+/// The same of a log that begins at `start`.
+pub(super) async fn read_log_from<L: Device>(log: &L, start: u64) -> Result<Option<Superblock>, Error> {
     let mut best = None;
-    for offset in (0..LOG_COPIES).map(log_copy_offset) {
+    for offset in (0..LOG_COPIES).map(|copy| start + log_copy_offset(copy)) {
         for copy in (0..log.copies()).filter(|&copy| log.has_copy(copy)) {
             let mut page = [0; PAGE];
             if log.read_copy(copy, offset, &mut page).await.is_ok() {

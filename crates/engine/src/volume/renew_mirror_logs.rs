@@ -1,0 +1,187 @@
+//! Making the log devices of a mirror once more, that was stopped in order and lost all of them.
+//!
+//! A mirror keeps its superblocks on its log devices. Of an opening that ends in order the last one is on its members too,
+//! and then a head on each of them that names it as the newest ([`super::superblocks`]).
+//!
+//! 1. The members prove the stop together: the newest superblock that any of them knows of is one that says so, and all of
+//!    them are there. An opening tells its members of its first superblock before it acknowledges anything. So nobody wrote
+//!    after that stop: else one of them knew of a newer superblock.
+//! 2. The members are not written. A log device that may belong to them as they are is left alone.
+//! 3. A log device says what it is last, behind everything else that is durable on it: cut before that, it is none, and the
+//!    same can be done again.
+
+use super::create::write_zeros;
+use super::open::check_log_sectors;
+use super::superblocks::read_log_from;
+use crate::device::{Device, DeviceState, Durability, Extent, FlushScope};
+use crate::error::Error;
+use crate::format::layout::{home_copy_offset, log_bytes_with_superblocks, log_copy_offset};
+use crate::format::log_head::{self, LogHead};
+use crate::format::ring_head::{self, Mark, RingHead};
+use crate::format::superblock::Superblock;
+use crate::format::{PAGE, PAGE_BYTES};
+use crate::logs::{UNLOST, read_log_head};
+
+/// Bytes of zeros written at once.
+const ZEROS: usize = 256 << 10;
+
+/// Log devices that are to be made once more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MirrorLogRenewal {
+    /// Bytes that each of them must have.
+    pub device_bytes: u64,
+    superblock: Superblock,
+    /// What their heads must say for the members to take them for the log.
+    losses: u64,
+}
+
+fn unusable<T>(why: impl Into<String>) -> Result<T, Error> {
+    Err(Error::Unusable(why.into()))
+}
+
+/// What it takes to make the log devices of the mirror of this number once more, of which these are all members, each at its
+/// place. Nothing is written.
+///
+/// # Errors
+///
+/// [`Error::Unusable`] where the members do not prove that it was stopped in order.
+pub async fn plan_mirror_log_renewal<M: Device>(
+    members: &[M],
+    volume: u64,
+) -> Result<MirrorLogRenewal, Error> {
+    let mut heads = Vec::with_capacity(members.len());
+    for (place, member) in members.iter().enumerate() {
+        let head = read_head(member, volume).await;
+        let is_ours =
+            |head: &RingHead| usize::from(head.place) == place && usize::from(head.places) == members.len();
+        match head.filter(is_ours) {
+            Some(head) if head.log_bytes > 0 => {
+                return unusable("its log lies on its members, and has no devices");
+            }
+            Some(head) => heads.push(head),
+            None => {
+                return unusable(format!(
+                    "what is in the place of member {place} is not that member: all of them are needed to tell that it was \
+                     stopped in order"
+                ));
+            }
+        }
+    }
+    let newest = heads.iter().map(|head| head.superblock).max().unwrap_or(0);
+    let mut closed: Option<Superblock> = None;
+    for (member, head) in members.iter().zip(&heads) {
+        let Some(found) = left_superblock(member, volume, newest).await else { continue };
+        if closed.is_some_and(|closed| closed != found) {
+            return unusable("its members do not agree on how it was stopped");
+        }
+        let DeviceState([_, epoch, through, _]) = found.home_state;
+        if head.mark >= (Mark { epoch, through }) {
+            closed = Some(found);
+        }
+    }
+    let Some(superblock) = closed else {
+        return unusable(
+            "its members do not say that it was stopped in order: its log may have held writes that are nowhere else (a \
+             version before this one did not say so on the members when it stopped a mirror)",
+        );
+    };
+    if heads.iter().any(|head| head.mark.epoch > superblock.epoch) {
+        return unusable(
+            "one of its members knows of a later opening than the one that was stopped in order",
+        );
+    }
+    let losses = heads.iter().map(|head| head.log_losses).max().unwrap_or(0).max(UNLOST);
+    let device_bytes = log_head::DATA_OFFSET.saturating_add(log_bytes_with_superblocks(superblock.log_bytes));
+    Ok(MirrorLogRenewal { device_bytes, superblock, losses })
+}
+
+/// That `log` is not a log device of these members as they are: it may be overwritten. Nothing is written.
+///
+/// # Errors
+///
+/// [`Error::Unusable`] where it is.
+pub async fn check_mirror_log_is_lost<L: Device>(renewal: &MirrorLogRenewal, log: &L) -> Result<(), Error> {
+    let Superblock { volume, generation, .. } = renewal.superblock;
+    let is_all_there = log.geometry().size_bytes >= renewal.device_bytes;
+    let Some(head) = read_log_head(log).await.filter(|head| head.volume == volume) else { return Ok(()) };
+    match read_log_from(log, log_head::DATA_OFFSET).await? {
+        Some(found) if found.volume != volume => Ok(()),
+        Some(found) if found.generation > generation => unusable(
+            "one of its log devices is newer than its members, and holds what they lack: bring back the members that belong \
+             to it",
+        ),
+        Some(found) if found.generation == generation && head.losses == renewal.losses && is_all_there => {
+            unusable(
+                "one of its log devices is there and belongs to it: others that are lost are replaced (`replace`)",
+            )
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes `log` the log device at `place` of `places`, empty. What it held is lost.
+///
+/// # Errors
+///
+/// As [`check_mirror_log_is_lost`]; [`Error::Unusable`] for a device that is too small or writes too much at once; those of
+/// the device.
+pub async fn renew_mirror_log<L: Device>(
+    renewal: &MirrorLogRenewal,
+    log: &L,
+    place: u16,
+    places: u16,
+) -> Result<(), Error> {
+    let MirrorLogRenewal { device_bytes, superblock, losses } = renewal;
+    let geometry = log.geometry();
+    check_log_sectors(superblock, geometry.sector_bytes)?;
+    if geometry.size_bytes < *device_bytes {
+        return unusable(format!("a log device needs {device_bytes} bytes"));
+    }
+    // Its heads first: whatever is behind them means nothing any more.
+    let zeros = vec![0; ZEROS];
+    write_zeros(log, Extent::new(0, log_head::DATA_OFFSET), &zeros).await?;
+    log.flush(FlushScope::Whole).await?;
+    write_zeros(log, Extent::new(0, *device_bytes), &zeros).await?;
+    log.flush(FlushScope::Whole).await?;
+    // Both copies: the next opening overwrites one of them, and a cut may tear that.
+    for generation in superblock.generation.saturating_sub(1)..=superblock.generation {
+        let page = Superblock { generation, ..*superblock }.encode();
+        let offset = log_head::DATA_OFFSET + log_copy_offset((generation % 2) as usize);
+        log.write(offset, &page, Durability::Durable).await?;
+    }
+    for generation in 0..log_head::HEAD_COPIES {
+        let head = LogHead { volume: superblock.volume, generation, place, places, losses: *losses };
+        log.write(head.offset(), &head.encode(), Durability::Durable).await?;
+    }
+    Ok(())
+}
+
+/// The newest head of a member of this volume.
+async fn read_head<M: Device>(member: &M, volume: u64) -> Option<RingHead> {
+    let mut best: Option<RingHead> = None;
+    for copy in 0..ring_head::HEAD_COPIES {
+        let mut page = [0; PAGE];
+        if member.read(copy * PAGE_BYTES, &mut page).await.is_ok()
+            && let Some(found) = RingHead::decode(&page)
+            && found.volume == volume
+            && best.is_none_or(|best| best.generation < found.generation)
+        {
+            best = Some(found);
+        }
+    }
+    best
+}
+
+/// The superblock of this number that an opening which ended in order left on a member.
+pub(crate) async fn left_superblock<M: Device>(
+    member: &M,
+    volume: u64,
+    generation: u64,
+) -> Option<Superblock> {
+    let mut page = [0; PAGE];
+    let offset = ring_head::DATA_OFFSET + home_copy_offset(0, (generation % 2) as usize);
+    member.read(offset, &mut page).await.ok()?;
+    let found = Superblock::decode(&page)?;
+    let is_it = found.volume == volume && found.generation == generation && found.is_closed;
+    (is_it && found.separate_log).then_some(found)
+}
