@@ -37,6 +37,12 @@ fn make_unknown(arena: &Path) {
     MAGICS.into_iter().for_each(|at| file.write_all_at(b"ek-aren9", at).unwrap());
 }
 
+/// Makes an arena of it whose file another version has made, in this start of the machine.
+fn make_unknown_outside(arena: &Path) {
+    let file = OpenOptions::new().write(true).open(arena).unwrap();
+    file.write_all_at(b"evenkeel arena 9", 0).unwrap();
+}
+
 /// A volume that was stopped in order and lost its log, beside the arena of one that was killed, of another version.
 fn without_log<'a>(scene: &'a Scene) -> (Volume<'a>, PathBuf) {
     let volume = Volume::create(scene, FLAGS);
@@ -54,9 +60,16 @@ fn without_log<'a>(scene: &'a Scene) -> (Volume<'a>, PathBuf) {
 
 #[test]
 fn an_arena_of_another_version_may_hold_writes_and_is_given_up_in_so_many_words_alone() {
+    for make_unknown in [make_unknown, make_unknown_outside] {
+        is_given_up_in_so_many_words_alone(make_unknown);
+    }
+}
+
+fn is_given_up_in_so_many_words_alone(make_unknown: fn(&Path)) {
     let scene = Scene::new();
     let (volume, arena) = killed(&scene);
     make_unknown(&arena);
+    let before = fs::read(&arena).unwrap();
     let ran = scene.run("salvage disk --dry-run");
     assert_eq!(ran.code, Some(1), "{ran:?}");
     says(&ran.stdout, &["the memory was used by another version"]);
@@ -72,7 +85,12 @@ fn an_arena_of_another_version_may_hold_writes_and_is_given_up_in_so_many_words_
     fs::rename(volume.folder(), scene.path("moved")).unwrap();
     says(&scene.refused(&line), &["cannot be told", "--give-up-writes"]);
     fs::rename(scene.path("moved"), volume.folder()).unwrap();
-    assert!(arena.exists());
+    let line = format!("salvage disk {0} --destroy {0}", arena.display());
+    says(&scene.refused(&line), &["acknowledged writes of a volume wait in it"]);
+    for line in ["serve disk", "serve disk --read-only", "check disk"] {
+        says(&scene.refused(line), &["another version"]);
+    }
+    assert!(fs::read(&arena).unwrap() == before);
     // A volume that is another file now does not leave it behind unseen.
     fs::copy(scene.path("disk/home"), scene.path("disk/home2")).unwrap();
     fs::rename(scene.path("disk/home2"), scene.path("disk/home")).unwrap();
@@ -85,9 +103,11 @@ fn an_arena_of_another_version_may_hold_writes_and_is_given_up_in_so_many_words_
 fn a_log_is_not_made_again_where_an_arena_of_another_version_may_hold_writes() {
     let scene = Scene::new();
     let (_volume, arena) = without_log(&scene);
-    make_unknown(&arena);
-    says(&scene.refused("renew-log disk"), &["another version of evenkeel used it"]);
-    assert!(!scene.path("disk/log").exists());
+    for make_unknown in [make_unknown, make_unknown_outside] {
+        make_unknown(&arena);
+        says(&scene.refused("renew-log disk"), &["another version of evenkeel used it"]);
+        assert!(!scene.path("disk/log").exists());
+    }
     fs::remove_file(&arena).unwrap();
     says(&scene.done("renew-log disk").stdout, &["its log is made again"]);
 }

@@ -152,7 +152,7 @@ impl Out {
             Failure::about(path, "it is in use, perhaps by this volume; choose another place for OUT")
         })?;
         // Whoever's it is.
-        if matches!(Content::of(&file), Ok(Content::Arena(_))) {
+        if matches!(Content::of(&file), Ok(Content::Arena(_) | Content::OtherVersion)) {
             let why = "acknowledged writes of a volume wait in it; choose another place for OUT";
             return Err(Failure::about(path, why));
         }

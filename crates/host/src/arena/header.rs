@@ -13,10 +13,10 @@ use crate::path_error::PathError;
 /// Bytes before the arena's own: two pages, of which the header is the first part.
 pub(super) const HEADER_BYTES: usize = 8192;
 
-/// What a header begins with.
+/// What a header begins with. Its last byte is the version.
 const MAGIC: [u8; 16] = *b"evenkeel arena 2";
 
-/// The magic, the boot's identity as the kernel writes it, and the number of bytes.
+/// The magic, the boot's identity as the kernel writes it, and the number of bytes. Every version has the first two here.
 const MARK_BYTES: usize = 16 + 36 + 8;
 
 /// Where the note's length stands, and the note behind it.
@@ -33,6 +33,11 @@ pub(super) fn mark(boot: &[u8; 36], len: usize) -> Vec<u8> {
     [&MAGIC[..], boot, &(len as u64).to_le_bytes()].concat()
 }
 
+/// What is wrong with an arena of another version, and what to do about it.
+pub(crate) const OF_OTHER_VERSION: &str = "another version of evenkeel used it, and acknowledged writes of this volume may \
+                                           wait in it: serve the volume with that version and stop it, or remove this file \
+                                           to give those writes up";
+
 /// What the beginning of a file says of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
@@ -42,6 +47,8 @@ pub(super) enum Mark {
     CutShort,
     /// It is one of another boot, or of another machine.
     OtherBoot,
+    /// It is one of another version, which may be of this boot.
+    OtherVersion,
     /// Nothing yet: it is still to be written.
     Zero,
     /// It is no arena.
@@ -58,7 +65,7 @@ impl Mark {
             return Ok(Self::Zero);
         }
         let Some(rest) = mark.strip_prefix(&MAGIC).filter(|_| there == MARK_BYTES) else {
-            return Ok(Self::Foreign);
+            return Ok(Self::of_unknown(&mark[..there], boot));
         };
         let Some(len) = rest.strip_prefix(boot) else { return Ok(Self::OtherBoot) };
         let len = len.try_into().ok().and_then(|len| usize::try_from(u64::from_le_bytes(len)).ok());
@@ -67,11 +74,31 @@ impl Mark {
     }
 }
 
+impl Mark {
+    /// Of a file that begins with something else than an arena of this version does.
+    fn of_unknown(mark: &[u8], boot: &[u8; 36]) -> Self {
+        let name = &MAGIC[..MAGIC.len() - 1];
+        let is_of_other_version =
+            mark.len() >= MAGIC.len() && mark.starts_with(name) && !mark.starts_with(&MAGIC);
+        let is_id = |id: &&[u8; 36]| id.iter().all(|&it| it == b'-' || it.is_ascii_hexdigit());
+        match mark.get(MAGIC.len()..).and_then(<[u8]>::first_chunk::<36>).filter(is_id) {
+            _ if !is_of_other_version => Self::Foreign,
+            Some(found) if found != boot => Self::OtherBoot,
+            _ => Self::OtherVersion,
+        }
+    }
+}
+
 /// The length of the arena in `file`, where it is one of this boot and all of it is there.
-pub(super) fn read_mark(file: &File, boot: &[u8; 36]) -> Option<usize> {
-    match Mark::of(file, boot) {
-        Ok(Mark::Whole(len)) => Some(len),
-        _ => None,
+///
+/// # Errors
+///
+/// [`OF_OTHER_VERSION`]; those of the system calls.
+pub(super) fn read_mark(file: &File, boot: &[u8; 36]) -> io::Result<Option<usize>> {
+    match Mark::of(file, boot)? {
+        Mark::Whole(len) => Ok(Some(len)),
+        Mark::OtherVersion => Err(io::Error::new(io::ErrorKind::InvalidData, OF_OTHER_VERSION)),
+        Mark::CutShort | Mark::OtherBoot | Mark::Zero | Mark::Foreign => Ok(None),
     }
 }
 

@@ -16,7 +16,8 @@
 //!    power cut in any mixture of states. The header names the boot, is cleared before anything else is and
 //!    written after everything else is zero.
 //! 4. One process at a time has it open.
-//! 5. What was stored is never cut off: an arena that is kept has the length that it was made with, whatever is asked
+//! 5. An arena of another version is neither read nor made anew: it may hold what was stored in this boot.
+//! 6. What was stored is never cut off: an arena that is kept has the length that it was made with, whatever is asked
 //!    for.
 //!
 //! The header has room for a note of whoever uses the arena, which is read without opening it.
@@ -52,8 +53,8 @@ use evenkeel_engine::env::Arena;
 use crate::path_error::PathError;
 use header::HEADER_BYTES;
 
-pub(crate) use header::len_within;
 pub use header::{LEN_MAX_BYTES, NOTE_MAX_BYTES};
+pub(crate) use header::{OF_OTHER_VERSION, len_within};
 pub use seen::{Content, Seen};
 
 /// Where arenas are kept unless the user names another folder.

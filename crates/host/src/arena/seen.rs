@@ -45,6 +45,8 @@ pub enum Content {
     Arena(Seen),
     /// One of another boot, or of another machine: nothing is taken from it here.
     OtherBoot,
+    /// One of another version: what waits in it cannot be told.
+    OtherVersion,
     /// One of this boot whose file has another length: nothing is taken from it.
     CutShort,
     /// Nothing yet.
@@ -64,6 +66,7 @@ impl Content {
         Ok(match Mark::of(file, &boot)? {
             Mark::Whole(len) => Self::Arena(Seen { file: file.try_clone()?, len }),
             Mark::OtherBoot => Self::OtherBoot,
+            Mark::OtherVersion => Self::OtherVersion,
             Mark::CutShort => Self::CutShort,
             Mark::Zero => Self::Empty,
             Mark::Foreign => Self::Foreign,
@@ -93,14 +96,15 @@ impl SharedArena {
     ///
     /// # Errors
     ///
-    /// `PermissionDenied` where the file is not ours alone; those of the system calls.
+    /// `PermissionDenied` where the file is not ours alone; `InvalidData` where another version made it; those of the
+    /// system calls.
     pub fn look(path: &Path) -> Result<Option<Seen>, PathError> {
         let failed = |doing| move |error: io::Error| PathError::new(path, doing, error);
         let flags = OFlags::NOFOLLOW.bits().cast_signed();
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
         let file = file.map_err(failed("cannot open the arena"))?;
         check_owner(&file).map_err(failed("will not use this as an arena"))?;
-        let len = read_mark(&file, &boot_id(path)?);
+        let len = read_mark(&file, &boot_id(path)?).map_err(failed("cannot read the arena"))?;
         Ok(len.map(|len| Seen { file, len }))
     }
 

@@ -36,7 +36,8 @@ impl SharedArena {
     /// # Errors
     ///
     /// `WouldBlock` where another process has it open; `ENOSPC` where there is no room for all of it;
-    /// `PermissionDenied` where the file is not ours alone; those of the system calls.
+    /// `PermissionDenied` where the file is not ours alone; `InvalidData` where another version made it; those of the
+    /// system calls.
     pub fn open(path: &Path, len: usize) -> Result<Self, PathError> {
         Self::of_boot(path, len, &boot_id(path)?)
     }
@@ -73,7 +74,7 @@ impl Taken {
             }
         };
         check_owner(&file).map_err(failed("will not use this as an arena"))?;
-        let kept = read_mark(&file, boot);
+        let kept = read_mark(&file, boot).map_err(failed("cannot take over the arena"))?;
         Ok(Self { file, kept })
     }
 
@@ -181,6 +182,31 @@ mod tests {
         OpenOptions::new().write(true).open(&path).unwrap().set_len(10_000).unwrap();
         let arena = SharedArena::open(&path, 4096).unwrap();
         assert_eq!((arena.is_kept(), arena.len()), (false, 4096));
+    }
+
+    #[test]
+    fn one_of_another_version_stays_as_it_is_unless_it_is_of_another_boot() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("arena");
+        let boot = [b'a'; 36];
+        for (header, is_refused) in [
+            ([&b"evenkeel arena 3"[..], &boot, b"whatever follows"].concat(), true),
+            ([&b"evenkeel arena 1"[..], &boot].concat(), true),
+            (b"evenkeel arena 3".to_vec(), true),
+            ([&b"evenkeel arena 3"[..], &[b'?'; 36]].concat(), true),
+            ([&b"evenkeel arena 3"[..], &[b'b'; 36], b"whatever follows"].concat(), false),
+            (b"evenkeel arena".to_vec(), false),
+        ] {
+            fs::write(&path, &header).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            match SharedArena::of_boot(&path, 4096, &boot) {
+                Ok(arena) => assert!(!is_refused && !arena.is_kept(), "{header:?}"),
+                Err(error) => {
+                    assert!(is_refused && error.to_string().contains("another version"), "{error}");
+                    assert_eq!(fs::read(&path).unwrap(), header);
+                }
+            }
+        }
     }
 
     #[test]

@@ -10,9 +10,9 @@ use std::rc::Rc;
 
 use evenkeel_engine::either::Either;
 use evenkeel_engine::options::OpenOptions;
-use evenkeel_engine::salvage::{self, Known, MemoryArena, OfHeads, Part, Remains, Salvaged};
+use evenkeel_engine::salvage::{self, Cause, Known, MemoryArena, OfHeads, Part, Remains, Salvaged};
 
-use super::arenas::Arenas;
+use super::arenas::{Arenas, Waiting};
 use super::description::{Description, LayoutKind, Member};
 use super::devices::HomeDevice;
 use super::fencing::Purpose;
@@ -60,10 +60,14 @@ impl OpenSalvage {
         let mut missing = Vec::new();
         let members = open_all(event_loop, &folder, &description.members, &mut missing).await?;
         let logs = open_all(event_loop, &folder, &description.logs, &mut missing).await?;
-        let arena = Arenas::of(&folder, &description).look()?.map(|seen| MemoryArena::copy_of(&seen));
+        let (arena, is_of_other_version) = match Arenas::of(&folder, &description).look()? {
+            Some(Waiting::Arena(seen)) => (Some(MemoryArena::copy_of(&seen)), false),
+            Some(Waiting::OtherVersion) => (None, true),
+            None => (None, false),
+        };
         let arena_is_there = Arenas::of(&folder, &description).is_any_there();
         let is_ring = description.layout == LayoutKind::Mirror;
-        let (remains, heads) = match is_ring {
+        let (mut remains, heads) = match is_ring {
             true => {
                 let (volume, region_bytes) = (description.id.0, description.region_bytes());
                 salvage::of_mirror(volume, &members, &logs, region_bytes, arena).await
@@ -77,6 +81,9 @@ impl OpenSalvage {
                 (Remains { home, log, is_log_in_parts: false, arena, causes: Vec::new() }, OfHeads::default())
             }
         };
+        if is_of_other_version {
+            remains.causes.push(Cause::ArenaOfOtherVersion);
+        }
         if remains.home.is_empty() {
             let why = missing.iter().map(|(place, why)| format!("; {place}: {why}")).collect::<String>();
             return Err(VolumeError::Refused(format!(

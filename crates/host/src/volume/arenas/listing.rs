@@ -27,6 +27,9 @@ use crate::volume::description::{Description, VolumeId};
 /// How a copy ends that is made where an arena is moved.
 const MOVING_SUFFIX: &str = ".new";
 
+/// What is said of an arena that another version has used.
+const OTHER_VERSION: &str = "another version used it, and acknowledged writes may wait in it";
+
 /// An arena that was found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FoundArena {
@@ -235,9 +238,10 @@ impl FoundArena {
             }
             Ok(Content::Foreign) => unknown("its content is not that of an arena"),
             Ok(Content::CutShort) => unknown("it was cut short"),
+            Ok(Content::OtherVersion) => unknown(OTHER_VERSION),
             Ok(Content::Arena(seen)) if is_of_other_version(&seen) => {
                 self.judge_home(file);
-                unknown("another version used it, and acknowledged writes may wait in it")
+                unknown(OTHER_VERSION)
             }
             Ok(Content::Arena(seen)) => {
                 self.writes = Some(Holdings::of(&seen).map_or(0, |held| held.writes));

@@ -25,6 +25,8 @@ mod home;
 pub mod listing;
 mod waiting;
 
+pub(super) use waiting::Waiting;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -37,7 +39,7 @@ use evenkeel_engine::volume::{Holdings, Identity, is_of_other_version};
 
 use super::VolumeError;
 use super::description::{Description, LayoutKind, Member, VolumeId};
-use crate::arena::{DEFAULT_FOLDER, SharedArena};
+use crate::arena::{DEFAULT_FOLDER, OF_OTHER_VERSION, SharedArena};
 use crate::path_error::PathError;
 use home::Home;
 
@@ -267,9 +269,7 @@ fn cannot_tell(path: &Path, held: &Holdings, note: &[u8]) -> VolumeError {
 }
 
 fn cannot_tell_version(path: &Path) -> VolumeError {
-    let why = "another version of evenkeel used it, and acknowledged writes of this volume may wait in it: serve the volume \
-               with that version and stop it, or remove this file to give those writes up";
-    VolumeError::Arena { path: path.to_owned(), why: why.to_owned() }
+    VolumeError::Arena { path: path.to_owned(), why: OF_OTHER_VERSION.to_owned() }
 }
 
 #[cfg(test)]

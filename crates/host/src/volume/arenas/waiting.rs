@@ -34,6 +34,15 @@ pub(super) fn users(folder: &Path, description: &Description) -> Vec<u32> {
     users
 }
 
+/// What may wait for a volume.
+#[derive(Debug)]
+pub(in crate::volume) enum Waiting {
+    /// An arena with writes, or one of another version within an arena of this one.
+    Arena(Seen),
+    /// An arena of another version.
+    OtherVersion,
+}
+
 impl Arenas {
     /// Whether an arena that may be this volume's holds writes that nobody has made durable.
     ///
@@ -42,7 +51,10 @@ impl Arenas {
     /// As [`Self::look`]; where another version used that arena.
     pub(in crate::volume) fn hold_writes(&self) -> Result<bool, VolumeError> {
         match self.find()? {
-            Some((path, seen)) if is_of_other_version(&seen) => Err(cannot_tell_version(&path)),
+            Some((path, Waiting::OtherVersion)) => Err(cannot_tell_version(&path)),
+            Some((path, Waiting::Arena(seen))) if is_of_other_version(&seen) => {
+                Err(cannot_tell_version(&path))
+            }
             found => Ok(found.is_some()),
         }
     }
@@ -53,32 +65,38 @@ impl Arenas {
     /// # Errors
     ///
     /// Where an arena of this volume may not be read, or is another user's than the volume.
-    pub(in crate::volume) fn look(&self) -> Result<Option<Seen>, VolumeError> {
-        self.find().map(|found| found.map(|(_, seen)| seen))
+    pub(in crate::volume) fn look(&self) -> Result<Option<Waiting>, VolumeError> {
+        self.find().map(|found| found.map(|(_, waiting)| waiting))
     }
 
-    fn find(&self) -> Result<Option<(PathBuf, Seen)>, VolumeError> {
-        let may_hold = |seen: &Seen| {
-            let holds = |held: Holdings| held.volume == self.id.0 && held.writes > 0;
-            is_of_other_version(seen) || Holdings::of(seen).is_some_and(holds)
+    fn find(&self) -> Result<Option<(PathBuf, Waiting)>, VolumeError> {
+        let may_hold = |waiting: &Waiting| match waiting {
+            Waiting::OtherVersion => true,
+            Waiting::Arena(seen) => {
+                let holds = |held: Holdings| held.volume == self.id.0 && held.writes > 0;
+                is_of_other_version(seen) || Holdings::of(seen).is_some_and(holds)
+            }
         };
         let name = self.name();
         for path in self.folders.iter().map(|folder| folder.join(&name)) {
-            if let Some(seen) = self.look_at(&path)?.filter(may_hold) {
-                return Ok(Some((path, seen)));
+            if let Some(waiting) = self.look_at(&path)?.filter(may_hold) {
+                return Ok(Some((path, waiting)));
             }
         }
         for path in self.others_of(&self.users) {
-            let is_ours = |seen: &Seen| !matches!(self.whereabouts(&seen.note()), Whereabouts::Elsewhere);
-            if let Some(seen) = self.look_at(&path)?.filter(|seen| may_hold(seen) && is_ours(seen)) {
-                return Ok(Some((path, seen)));
+            let is_ours = |waiting: &Waiting| match waiting {
+                Waiting::OtherVersion => true,
+                Waiting::Arena(seen) => !matches!(self.whereabouts(&seen.note()), Whereabouts::Elsewhere),
+            };
+            if let Some(waiting) = self.look_at(&path)?.filter(|it| may_hold(it) && is_ours(it)) {
+                return Ok(Some((path, waiting)));
             }
         }
         Ok(None)
     }
 
     /// Looks at the arena at `path`; `None` where there is none of this start of the machine.
-    fn look_at(&self, path: &Path) -> Result<Option<Seen>, VolumeError> {
+    fn look_at(&self, path: &Path) -> Result<Option<Waiting>, VolumeError> {
         let failed = |error| VolumeError::from(PathError::new(path, "cannot look at the arena", error));
         let cannot_tell = |why: &str| {
             let why = format!("whether acknowledged writes of this volume wait in it cannot be told: {why}");
@@ -96,7 +114,11 @@ impl Arenas {
             Err(error) => return Err(failed(error)),
         };
         let found = file.metadata().map_err(failed)?;
-        let Content::Arena(seen) = Content::of(&file).map_err(failed)? else { return Ok(None) };
+        let waiting = match Content::of(&file).map_err(failed)? {
+            Content::Arena(seen) => Waiting::Arena(seen),
+            Content::OtherVersion => Waiting::OtherVersion,
+            Content::OtherBoot | Content::CutShort | Content::Empty | Content::Foreign => return Ok(None),
+        };
         if !self.users.contains(&found.uid()) {
             return Err(cannot_tell(&format!(
                 "it belongs to user {}, and the volume does not: run this as its owner, or remove it if that user never \
@@ -109,6 +131,6 @@ impl Arenas {
                 "others than its owner may have written to it: make it its owner's alone",
             ));
         }
-        Ok(Some(seen))
+        Ok(Some(waiting))
     }
 }
