@@ -116,6 +116,14 @@ fn what_cannot_be_is_refused_in_a_line_and_nothing_has_changed() {
 }
 
 #[test]
+fn a_growth_by_less_than_is_seen_in_three_digits_is_told_to_the_byte() {
+    let scene = Scene::new();
+    Volume::create(&scene, FLAGS);
+    let told = scene.done("grow disk --size 32772k").stdout;
+    says(&told, &["from 33554432 bytes (32 MiB) to 33558528 bytes (32 MiB)"]);
+}
+
+#[test]
 fn a_refusal_names_sizes_in_units_and_speaks_of_no_opening() {
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);

@@ -8,8 +8,9 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use evenkeel_engine::device::Durability;
+use evenkeel_engine::device::{Durability, Extent, FlushScope};
 use evenkeel_host::event_loop::{Backend, EventLoop};
+use evenkeel_host::nbd::client::ClientError;
 use serde_json::Value;
 
 use support::events::{count, is_in_state, lines, lines_of, once, serve, stop};
@@ -108,6 +109,10 @@ fn clients_that_break_the_protocol_are_told_of_where_that_was_asked_for() {
 #[test]
 fn a_full_disk_below_is_told_once_and_why() {
     const NAME: &str = "a_full_disk_below_is_told_once_and_why";
+    const ENOSPC: u32 = 28;
+    let is_full = |error: &ClientError| {
+        assert!(matches!(error, ClientError::Server { errno: ENOSPC, .. }), "{error}");
+    };
     let scene = Scene::new();
     let _small = match Mounted::tmpfs(&scene.path("small"), "40m") {
         Ok(small) => small,
@@ -122,11 +127,14 @@ fn a_full_disk_below_is_told_once_and_why() {
         let connection = connect(&env, &volume.socket()).await;
         for number in 0..600 {
             let bytes = noise(number, 100_000);
-            if connection.write(number * 100_000, &bytes, Durability::Buffered).await.is_err() {
-                // And again: it stays one event.
-                for _ in 0..3 {
-                    connection.write(0, &bytes, Durability::Durable).await.unwrap_err();
+            if let Err(error) = connection.write(number * 100_000, &bytes, Durability::Buffered).await {
+                is_full(&error);
+                // And again: it stays one event, and the client hears why.
+                for durability in [Durability::Durable, Durability::Buffered, Durability::Durable] {
+                    is_full(&connection.write(0, &bytes, durability).await.unwrap_err());
                 }
+                is_full(&connection.trim(Extent::new(0, 4096), Durability::Durable).await.unwrap_err());
+                is_full(&connection.flush(FlushScope::Whole).await.unwrap_err());
                 return;
             }
         }

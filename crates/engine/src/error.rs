@@ -79,4 +79,7 @@ pub enum Error {
     /// The devices do not hold a volume that can be opened.
     #[error("cannot open the volume: {0}")]
     Unusable(String),
+    /// What the devices hold is whole, and not for this program, or not for these devices as they are now.
+    #[error("cannot open the volume: {0}")]
+    Unsuited(String),
 }

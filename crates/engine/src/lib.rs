@@ -39,4 +39,5 @@ pub mod planted;
 mod ranges;
 pub mod ring;
 pub mod salvage;
+pub mod size_text;
 pub mod volume;

@@ -67,7 +67,6 @@ mod patience;
 pub mod program;
 pub mod scratch;
 pub mod service;
-pub mod size_text;
 pub mod stack;
 pub mod standard_error;
 pub mod stop_signals;
@@ -75,3 +74,5 @@ mod stored_in_place;
 pub mod undo;
 pub mod volume;
 pub mod writeback;
+
+pub use evenkeel_engine::size_text;

@@ -202,7 +202,7 @@ fn the_smallest_arena_is_enough_and_a_smaller_one_is_refused() {
         assert!(machine.contents() == expected, "{journaling:?}");
         let mut machine = Machine::new(Plan { arena_bytes: plan.arena_bytes - 1, ..plan }, 7);
         let opened = machine.live_whole(async |life| life.open().await.map(drop));
-        assert!(matches!(opened, Err(Error::Unusable(_))), "{opened:?}");
+        assert!(matches!(opened, Err(Error::Unsuited(_))), "{opened:?}");
     }
 }
 
@@ -302,7 +302,7 @@ fn moved(machine: &mut Machine, sector_bytes: u32) -> Machine {
 fn a_log_made_for_small_sectors_is_refused_on_a_drive_with_larger_ones_and_not_the_other_way_round() {
     let (mut small, _) = filled(Plan { sector_bytes: 512, ..Plan::of_pages(40) }, 5);
     let opened = moved(&mut small, 4096).live_whole(async |life| life.open().await.map(drop));
-    let Err(Error::Unusable(why)) = opened else { panic!("{opened:?}") };
+    let Err(Error::Unsuited(why)) = opened else { panic!("{opened:?}") };
     assert!(why.contains("512") && why.contains("4096") && !why.contains('\n'), "{why}");
 
     let (mut large, mut expected) = filled(Plan { sector_bytes: 4096, ..Plan::of_pages(40) }, 5);

@@ -71,7 +71,7 @@ fn a_log_that_would_be_written_in_larger_sectors_is_refused_and_pages_are_not() 
         machine.power_cut();
         match (separate_log, opened) {
             (true, Ok(())) => assert!(machine.contents() == expected),
-            (false, Err(Error::Unusable(why))) => {
+            (false, Err(Error::Unsuited(why))) => {
                 assert!(why.contains("sectors of 512 bytes") && why.contains("4096 at once"), "{why}");
                 machine.home.borrow_mut().move_to(512, true);
                 assert!(machine.contents() == expected);
@@ -104,7 +104,7 @@ fn more_than_the_log_has_room_for_is_refused_before_anything_changes() {
         let opened = machine.live_whole(async |life| life.open().await.map(drop));
         machine.power_cut();
         assert!(
-            matches!(&opened, Err(Error::Unusable(why)) if why.contains("no room for the images")),
+            matches!(&opened, Err(Error::Unsuited(why)) if why.contains("no room for the images")),
             "{opened:?}"
         );
     }

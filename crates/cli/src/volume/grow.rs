@@ -6,7 +6,7 @@ use evenkeel_engine::options::OpenOptions;
 use evenkeel_engine::ring::{Policy, RingOptions};
 use evenkeel_host::event_loop::{Backend, Loop};
 use evenkeel_host::service::control;
-use evenkeel_host::size_text::size;
+use evenkeel_host::size_text::sizes;
 use evenkeel_host::volume::grow::Grown;
 use evenkeel_host::volume::{LockedVolume, RunOptions, VolumeError};
 
@@ -64,14 +64,14 @@ async fn grow(handle: &Loop, locked: LockedVolume, size_bytes: u64) -> Result<Gr
 
 fn told(args: &GrowArgs, grown: &Grown, is_served: bool) -> Result<(), Failure> {
     let volume = shown(args.volume.display());
-    let (from, to) = (size(grown.from_bytes), size(grown.to_bytes));
+    let (from, to) = sizes(grown.from_bytes, grown.to_bytes);
     if grown.from_bytes == grown.to_bytes {
         return say(&format!("{volume}: it has {to} already: nothing to do\n"));
     }
     let would = if args.dry_run { "would grow" } else { "has grown" };
     let mut text = format!("{volume}: {would} from {from} to {to}\n");
     for member in &grown.members {
-        let (place, from, to) = (shown(&member.place), size(member.from_bytes), size(member.to_bytes));
+        let (place, (from, to)) = (shown(&member.place), sizes(member.from_bytes, member.to_bytes));
         writeln!(text, "  {place}, from {from} to {to}").expect("a string takes all");
     }
     if let Some(left) = grown.growths_left {

@@ -9,6 +9,7 @@ use crate::format::root::RootSums;
 use crate::format::superblock::Superblock;
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
 use crate::options::{CreateOptions, Tuning};
+use crate::size_text::exact_size;
 
 /// Bytes of zeros written at once.
 const ZEROS: usize = 256 << 10;
@@ -34,11 +35,11 @@ pub async fn create<H: Device, L: Device>(
     }
     let Some(layout) = Layout::plan(pages, home_geometry.size_bytes, options.log_bytes, separate_log) else {
         let needed = Layout::home_bytes_for(pages, options.log_bytes, separate_log);
-        return unusable(format!("it needs {needed} bytes of home and a log of at least a page"));
+        return unusable(format!("it needs {} of home and a log of at least a page", exact_size(needed)));
     };
     let log_sector_bytes = if separate_log { log_geometry.sector_bytes } else { home_geometry.sector_bytes };
     if separate_log && layout.log.end() > log_geometry.size_bytes {
-        return unusable(format!("its log needs {} bytes of the log device", layout.log.end()));
+        return unusable(format!("its log needs {} of the log device", exact_size(layout.log.end())));
     }
     let limits = Limits::of(
         layout.log.len,

@@ -30,6 +30,7 @@ use crate::format::superblock::Superblock;
 use crate::notify::Notify;
 use crate::options::Tuning;
 use crate::planted::{Bug, is_planted};
+use crate::size_text::exact_size;
 
 /// What it takes for a volume to grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +83,7 @@ fn plan(
         return unusable(format!("a volume's size is a multiple of {PAGE_BYTES} bytes"));
     }
     if size_bytes < from_bytes {
-        return unusable(format!("it has {from_bytes} bytes already, and no volume shrinks"));
+        return unusable(format!("it has {} already, and no volume shrinks", exact_size(from_bytes)));
     }
     let pages = size_bytes / PAGE_BYTES;
     if pages == layout.pages {
@@ -95,7 +96,7 @@ fn plan(
         ));
     }
     let Some(home_bytes) = layout.home_bytes_to_grow(pages) else {
-        return unusable(format!("no volume has {size_bytes} bytes"));
+        return unusable(format!("no volume has {}", exact_size(size_bytes)));
     };
     let Ok(limits) = limits(pages) else {
         let (mut fits, mut beyond) = (layout.pages, pages);
@@ -104,8 +105,9 @@ fn plan(
             if limits(middle).is_ok() { fits = middle } else { beyond = middle }
         }
         return unusable(format!(
-            "its log is too small for a disk of {size_bytes} bytes: with this log it can have {} bytes at most",
-            fits * PAGE_BYTES
+            "its log is too small for a disk of {}: with this log it can have {} at most",
+            exact_size(size_bytes),
+            exact_size(fits * PAGE_BYTES)
         ));
     };
     Ok((Growth { from_bytes, to_bytes: size_bytes, home_bytes }, limits))
@@ -295,7 +297,9 @@ mod tests {
         let superblock = superblock(1000, 64 << 20);
         let refused = |size_bytes| plan_of(&superblock, size_bytes, true).unwrap_err().to_string();
         assert!(refused(1001 * PAGE_BYTES + 512).contains("multiple of 4096"));
-        assert!(refused(999 * PAGE_BYTES).contains("4096000 bytes already, and no volume shrinks"));
+        assert!(
+            refused(999 * PAGE_BYTES).contains("4096000 bytes (3.91 MiB) already, and no volume shrinks")
+        );
         assert!(refused(u64::MAX / PAGE_BYTES * PAGE_BYTES).contains("no volume has"));
         let same = plan_of(&superblock, 1000 * PAGE_BYTES, true).unwrap();
         assert_eq!((same.to_bytes, same.home_bytes), (same.from_bytes, superblock.home_bytes));
@@ -314,7 +318,8 @@ mod tests {
         let log_bytes = super::super::log_bytes_min(PAGE_BYTES, 16 << 10, 512, false).unwrap();
         let small = superblock(1, log_bytes);
         let error = plan_of(&small, 1 << 40, false).unwrap_err().to_string();
-        let most: u64 = error.split(' ').rev().nth(3).unwrap().parse().unwrap();
+        let (_, most) = error.split_once("it can have ").unwrap();
+        let most: u64 = most.split(' ').next().unwrap().parse().unwrap();
         assert!((PAGE_BYTES..1 << 40).contains(&most), "{error}");
         if most > PAGE_BYTES {
             plan_of(&small, most, false).unwrap();

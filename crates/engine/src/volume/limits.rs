@@ -8,6 +8,7 @@ use crate::format::unit::{Content, UnitExtent};
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::options::Tuning;
 use crate::planted::{Bug, is_planted};
+use crate::size_text::exact_size;
 
 /// Largest commit, so that its record with all its tags is one that a reader takes for a record.
 const COMMIT_MAX_BYTES: usize = RECORD_BYTES_MAX / 2;
@@ -207,11 +208,15 @@ impl Limits {
         }
         if atomic_max_bytes > COMMIT_MAX_BYTES as u64 {
             return Err(Error::Unusable(format!(
-                "atomic writes of {atomic_max_bytes} bytes are more than a record holds: {COMMIT_MAX_BYTES} at most"
+                "atomic writes of {} are more than a record holds: {} at most",
+                exact_size(atomic_max_bytes),
+                exact_size(COMMIT_MAX_BYTES as u64)
             )));
         }
         Err(Error::Unusable(format!(
-            "a log of {log_bytes} bytes is too small for atomic writes of {atomic_max_bytes} bytes"
+            "a log of {} is too small for atomic writes of {}",
+            exact_size(log_bytes),
+            exact_size(atomic_max_bytes)
         )))
     }
 

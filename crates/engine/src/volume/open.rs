@@ -39,6 +39,7 @@ use crate::log::scan::{Scan, Scanned, scan};
 use crate::notify::Notify;
 use crate::options::OpenOptions;
 use crate::planted::{Bug, is_planted};
+use crate::size_text::exact_size;
 
 impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
     /// Opens the volume on `home`, with its log on `log` where `separate_log`, else on `home` too: then `log`
@@ -115,7 +116,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         let log_sector_bytes = superblock.log_sector_bytes as usize;
         if !limits.has_room_for_images(log_now, log_sector_bytes, options.tuning.announced_max_bytes, images)
         {
-            return Err(Error::Unusable(format!(
+            return Err(Error::Unsuited(format!(
                 "its log has no room for the images of {} pages, which this drive needs since it is not known to keep \
                  sectors whole in a power cut: open it where it was used, and close it there in order",
                 images.0
@@ -129,8 +130,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         };
         let arena_bytes_min = arena_bytes_min(superblock.atomic_max_bytes);
         if (arena.len() as u64) < arena_bytes_min {
-            return Err(Error::Unusable(format!(
-                "the memory for writes that are not durable is smaller than one: {arena_bytes_min} bytes at least"
+            return Err(Error::Unsuited(format!(
+                "the memory for writes that are not durable is smaller than one: {} at least",
+                exact_size(arena_bytes_min)
             )));
         }
         let (is_beyond_log, largest_pages) = (Cell::new(false), Cell::new(0));
@@ -144,7 +146,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             is_ours && !is_beyond_log.get()
         };
         if is_of_other_version(&arena) {
-            return Err(Error::Unusable(
+            return Err(Error::Unsuited(
                 "the memory for writes that are not durable was used by another version: open the volume with that one"
                     .to_owned(),
             ));
@@ -252,7 +254,7 @@ pub(super) fn check_log_sectors(superblock: &Superblock, sector_bytes: u32) -> R
     if sector_bytes <= superblock.log_sector_bytes || is_planted(Bug::SmallerSectorsKept) {
         return Ok(());
     }
-    Err(Error::Unusable(format!(
+    Err(Error::Unsuited(format!(
         "its log was made for sectors of {} bytes, and this drive writes {sector_bytes} at once, so that a power cut could \
          take what was acknowledged before: move the log to a drive with sectors of {} bytes or less, or make a volume for \
          this one and copy the contents",

@@ -12,6 +12,7 @@ use crate::device::{Device, Durability, Extent, FlushScope};
 use crate::error::Error;
 use crate::format::layout::{HOME_BYTES_MIN, log_bytes_with_superblocks, log_copy_offset};
 use crate::format::superblock::Superblock;
+use crate::size_text::exact_size;
 
 /// Bytes of zeros written at once.
 const ZEROS: usize = 256 << 10;
@@ -80,7 +81,7 @@ pub async fn renew_log<H: Device, L: Device>(home: &H, log: &L, found_bytes: u64
     check_log_sectors(&superblock, geometry.sector_bytes)?;
     let needed = log_bytes_with_superblocks(superblock.log_bytes);
     if geometry.size_bytes < needed {
-        return Err(Error::Unusable(format!("its log needs {needed} bytes of the log device")));
+        return Err(Error::Unusable(format!("its log needs {} of the log device", exact_size(needed))));
     }
     log.format(superblock.volume).await?;
     write_zeros(log, Extent::new(0, needed), &vec![0; ZEROS]).await?;

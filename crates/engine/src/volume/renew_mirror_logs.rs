@@ -21,6 +21,7 @@ use crate::format::ring_head::{self, Mark, RingHead};
 use crate::format::superblock::Superblock;
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::logs::{UNLOST, read_log_head};
+use crate::size_text::exact_size;
 
 /// Bytes of zeros written at once.
 const ZEROS: usize = 256 << 10;
@@ -135,7 +136,7 @@ pub async fn renew_mirror_log<L: Device>(
     let geometry = log.geometry();
     check_log_sectors(superblock, geometry.sector_bytes)?;
     if geometry.size_bytes < *device_bytes {
-        return unusable(format!("a log device needs {device_bytes} bytes"));
+        return unusable(format!("a log device needs {}", exact_size(*device_bytes)));
     }
     // Its heads first: whatever is behind them means nothing any more.
     let zeros = vec![0; ZEROS];

@@ -254,7 +254,7 @@ async fn read_page<D: Device>(device: &D, offset: u64) -> Option<[u8; PAGE]> {
 fn decode(page: &[u8; PAGE]) -> Result<Option<Superblock>, Error> {
     match Superblock::newer_version(page) {
         None => Ok(Superblock::decode(page)),
-        Some(version) => Err(Error::Unusable(format!(
+        Some(version) => Err(Error::Unsuited(format!(
             "it is of version {version} of the format, and this program knows {} at most: open it with the program that \
              wrote it, or a newer one",
             Superblock::newest_version()

@@ -76,6 +76,7 @@ impl From<EngineError> for Error {
             EngineError::Damaged { page } => Self::Damaged { page },
             EngineError::Latched(why) => Self::ReadOnly(Arc::from(&*why)),
             EngineError::Unusable(_)
+            | EngineError::Unsuited(_)
             | EngineError::ForeignWrites { .. }
             | EngineError::OlderDevices { .. } => Self::Unusable { why: error.to_string() },
         }
@@ -94,9 +95,10 @@ impl From<VolumeError> for Error {
             }
             VolumeError::Refused(why) => Self::Refused(why),
             VolumeError::Incomplete(why) => Self::Unusable { why },
-            VolumeError::Engine { folder, source: source @ EngineError::Unusable(_) } => {
-                Self::Unusable { why: format!("{}: {source}", folder.display()) }
-            }
+            VolumeError::Engine {
+                folder,
+                source: source @ (EngineError::Unusable(_) | EngineError::Unsuited(_)),
+            } => Self::Unusable { why: format!("{}: {source}", folder.display()) },
             VolumeError::Engine { source, .. } => source.into(),
         }
     }

@@ -170,7 +170,9 @@ fn growths_left(found: &Identity) -> usize {
 /// What the engine says of a growth, of a volume that could be opened.
 fn growth_error(folder: &Path, source: Error) -> VolumeError {
     match source {
-        Error::Unusable(why) => VolumeError::Refused(format!("{}: cannot grow: {why}", folder.display())),
+        Error::Unusable(why) | Error::Unsuited(why) => {
+            VolumeError::Refused(format!("{}: cannot grow: {why}", folder.display()))
+        }
         damaged @ Error::Damaged { .. } => VolumeError::Refused(format!(
             "{}: cannot grow: {damaged}, and a write to a part of it waits; write all of it anew, and grow then",
             folder.display()

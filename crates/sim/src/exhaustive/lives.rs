@@ -234,7 +234,7 @@ impl<B: Bed> Lives<B> {
         let lived = life.executor.block_on(async move {
             let env = machine.env.clone();
             let volume = match machine.open(open).await {
-                Err(Error::Unusable(_)) if may_refuse => return Ok(Ok(())),
+                Err(Error::Unusable(_) | Error::Unsuited(_)) if may_refuse => return Ok(Ok(())),
                 opened => opened?,
             };
             let found = read_known(&volume, habits.places).await?;

@@ -314,7 +314,7 @@ impl Machine {
             });
             drop(life.executor);
             match opened.map_err(Violation::of)? {
-                Err(Error::Unusable(why)) if why.contains("sectors of 512 bytes") => {}
+                Err(Error::Unsuited(why)) if why.contains("sectors of 512 bytes") => {}
                 other => return Err(Violation::of(format!("its log is in larger sectors: {other:?}"))),
             }
             self.settle(CutKind::PowerCut);

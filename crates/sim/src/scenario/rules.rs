@@ -57,7 +57,13 @@ impl Rules {
 
     pub(super) fn judge_refusal(&self, error: &Error, strays: &[bool]) -> Result<(), Violation> {
         let is_report = self.is_excused(error, strays)
-            || matches!(error, Error::Unusable(_) | Error::ForeignWrites { .. } | Error::OlderDevices { .. });
+            || matches!(
+                error,
+                Error::Unusable(_)
+                    | Error::Unsuited(_)
+                    | Error::ForeignWrites { .. }
+                    | Error::OlderDevices { .. }
+            );
         match self.may_refuse && is_report {
             true => Ok(()),
             false => Err(Violation::of(format!("it refuses to open: {error}"))),

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use evenkeel_engine::device::{Device, Durability, Extent, FlushScope};
 use evenkeel_engine::env::{Arena, Env};
-use evenkeel_engine::error::Error;
+use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::format::PAGE_BYTES;
 use evenkeel_engine::volume::Volume;
 
@@ -20,7 +20,9 @@ const ZEROED_AT_ONCE_BYTES: u64 = 8 << 20;
 
 const EIO: i32 = 5;
 const EINVAL: i32 = 22;
+const ENOSPC: i32 = 28;
 const EROFS: i32 = 30;
+const EDQUOT: i32 = 122;
 
 /// A volume under a name.
 pub struct VolumeExport<E, A, H, L> {
@@ -57,21 +59,34 @@ impl<E, A, H, L> VolumeExport<E, A, H, L> {
     }
 }
 
-/// The engine's words, with the number that a client understands.
-fn told(error: Error) -> ExportError {
-    let errno = match &error {
-        Error::Device(device) => device.errno,
-        Error::OutOfRange | Error::TooLarge { .. } => EINVAL,
-        Error::Latched(_) => EROFS,
-        Error::Damaged { .. }
-        | Error::ForeignWrites { .. }
-        | Error::OlderDevices { .. }
-        | Error::Unusable(_) => EIO,
+/// The engine's words, with the number that a client understands; `failure` is what made the volume read-only, if
+/// something did.
+fn told(error: &Error, failure: Option<Error>) -> ExportError {
+    let errno = match (error, failure) {
+        (Error::Device(device), _) => device.errno,
+        (Error::OutOfRange | Error::TooLarge { .. }, _) => EINVAL,
+        // Whoever frees room hears of it, and need not look after the drive.
+        (Error::Latched(_), Some(Error::Device(DeviceError { errno: errno @ (ENOSPC | EDQUOT), .. }))) => {
+            errno
+        }
+        (Error::Latched(_), _) => EROFS,
+        (
+            Error::Damaged { .. }
+            | Error::ForeignWrites { .. }
+            | Error::OlderDevices { .. }
+            | Error::Unusable(_)
+            | Error::Unsuited(_),
+            _,
+        ) => EIO,
     };
     ExportError { errno, message: error.to_string() }
 }
 
 impl<E: Env, A: Arena, H: Device, L: Device> VolumeExport<E, A, H, L> {
+    fn told(&self, error: &Error) -> ExportError {
+        told(error, self.volume.failure())
+    }
+
     async fn zero(&self, extent: Extent, durability: Durability) -> Result<(), Error> {
         let mut at = extent.offset;
         while at < extent.end() {
@@ -111,7 +126,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Export for VolumeExport<E, A, H, L>
     }
 
     async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ExportError> {
-        self.volume.read(offset, into).await.map_err(told)
+        self.volume.read(offset, into).await.map_err(|error| self.told(&error))
     }
 
     fn try_read(&self, offset: u64, into: &mut [u8]) -> bool {
@@ -119,11 +134,11 @@ impl<E: Env, A: Arena, H: Device, L: Device> Export for VolumeExport<E, A, H, L>
     }
 
     async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), ExportError> {
-        self.volume.write(offset, bytes, durability).await.map_err(told)
+        self.volume.write(offset, bytes, durability).await.map_err(|error| self.told(&error))
     }
 
     async fn flush(&self, scope: FlushScope<'_>) -> Result<(), ExportError> {
-        self.volume.flush(scope).await.map_err(told)
+        self.volume.flush(scope).await.map_err(|error| self.told(&error))
     }
 
     /// The members have their room, so that zeros need none of their own; those of a sparse volume take none for them.
@@ -133,18 +148,18 @@ impl<E: Env, A: Arena, H: Device, L: Device> Export for VolumeExport<E, A, H, L>
         durability: Durability,
         _no_hole: bool,
     ) -> Result<(), ExportError> {
-        self.zero(extent, durability).await.map_err(told)
+        self.zero(extent, durability).await.map_err(|error| self.told(&error))
     }
 
     async fn discard(&self, extent: Extent, durability: Durability) -> Result<(), ExportError> {
-        self.zero(extent, durability).await.map_err(told)
+        self.zero(extent, durability).await.map_err(|error| self.told(&error))
     }
 
     async fn allocation(&self, extent: Extent) -> Result<Vec<(u64, bool)>, ExportError> {
         let mut found: Vec<(u64, bool)> = Vec::new();
         let (first, end) = (extent.offset / PAGE_BYTES, extent.end().div_ceil(PAGE_BYTES));
         for page in first..end.min(first + ALLOCATION_PAGES_MAX) {
-            let is_allocated = self.volume.is_allocated(page).await.map_err(told)?;
+            let is_allocated = self.volume.is_allocated(page).await.map_err(|error| self.told(&error))?;
             let shared = extent.intersection(&Extent::new(page * PAGE_BYTES, PAGE_BYTES));
             let len = shared.expect("the page lies in the range").len;
             match found.last_mut() {

@@ -29,9 +29,27 @@ pub fn exact_size(bytes: u64) -> String {
     if bytes < 1024 { size(bytes) } else { format!("{bytes} bytes ({})", size(bytes)) }
 }
 
+/// Two sizes that are compared: each byte counts where they look alike to three digits.
+pub fn sizes(one: u64, other: u64) -> (String, String) {
+    match one != other && size(one) == size(other) {
+        true => (exact_size(one), exact_size(other)),
+        false => (size(one), size(other)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_sizes_that_differ_look_different() {
+        let texts = |one: &str, other: &str| (one.to_owned(), other.to_owned());
+        assert_eq!(sizes(32 << 20, 64 << 20), texts("32 MiB", "64 MiB"));
+        assert_eq!(sizes(32 << 20, 32 << 20), texts("32 MiB", "32 MiB"));
+        let near = (32 << 20) + 4096;
+        let told = texts("33554432 bytes (32 MiB)", "33558528 bytes (32 MiB)");
+        assert_eq!(sizes(32 << 20, near), told);
+    }
 
     #[test]
     fn sizes_have_units_that_people_use() {
