@@ -3,11 +3,12 @@
 mod support;
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 
 use support::load::{contents, write};
+use support::root::must_be_root;
 use support::served::{Server, Volume, noise, patiently};
-use support::{Ran, Scene, says};
+use support::{Ran, Scene, says, skip};
 
 const SIZE: usize = 16 << 20;
 
@@ -210,10 +211,48 @@ fn log_devices_that_are_not_in_their_places_are_told_by_name() {
 }
 
 #[test]
+fn what_root_makes_in_a_place_of_a_mirror_belongs_to_the_user_who_serves_it() {
+    const NAME: &str = "what_root_makes_in_a_place_of_a_mirror_belongs_to_the_user_who_serves_it";
+    const NOBODY: u32 = 65534;
+    if let Err(why) = must_be_root() {
+        return skip(NAME, &why);
+    }
+    for is_served in [false, true] {
+        let scene = Scene::new();
+        let volume = written(&scene);
+        let files = || scene.names("disk").into_iter().filter(|name| !name.ends_with(".sock"));
+        for name in files() {
+            let path = scene.path("disk").join(name);
+            chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        }
+        let server = is_served.then(|| volume.serve(""));
+        match server {
+            Some(server) => {
+                scene.done("replace disk member-0 disk/new --atomic-sectors yes");
+                server.stop();
+            }
+            None => {
+                for name in ["member-1", "log-0"] {
+                    fs::remove_file(scene.path("disk").join(name)).unwrap();
+                    scene.done(&format!("replace disk {name} {name}"));
+                }
+            }
+        }
+        for name in files() {
+            let found = scene.path("disk").join(&name).metadata().unwrap();
+            let is_as_before = (found.uid(), found.gid(), found.mode() & 0o777) == (NOBODY, NOBODY, 0o640);
+            assert!(is_as_before, "{name}: {found:?}");
+        }
+    }
+}
+
+#[test]
 fn members_that_are_not_in_their_places_are_told_by_name() {
     for has_logs in [true, false] {
         let scene = Scene::new();
-        let volume = Volume::create(&scene, &format!("{FLAGS}{}", if has_logs { "" } else { " --log-on-members" }));
+        let volume =
+            Volume::create(&scene, &format!("{FLAGS}{}", if has_logs { "" } else { " --log-on-members" }));
         let server = volume.serve("");
         write(&volume.socket(), 0, &noise(1, SIZE));
         server.stop();
@@ -226,12 +265,20 @@ fn members_that_are_not_in_their_places_are_told_by_name() {
         let refused =
             |parts: &[&str]| ["serve disk", "check disk"].map(|line| says(&scene.refused(line), parts));
         exchange();
-        refused(&["member-0 is member-1 of this volume", "member-1 is member-0 of this volume", "bring back"]);
+        refused(&[
+            "member-0 is member-1 of this volume",
+            "member-1 is member-0 of this volume",
+            "bring back",
+        ]);
         exchange();
         fs::rename(&one, scene.path("away")).unwrap();
         fs::write(&one, noise(5, 64 << 20)).unwrap();
         fs::rename(&other, scene.path("away-too")).unwrap();
-        refused(&["member-0 is no member of this volume", "member-1: cannot open: No such file", "bring back"]);
+        refused(&[
+            "member-0 is no member of this volume",
+            "member-1: cannot open: No such file",
+            "bring back",
+        ]);
         fs::rename(scene.path("away"), &one).unwrap();
         fs::rename(scene.path("away-too"), &other).unwrap();
         let server = volume.serve("");

@@ -10,7 +10,7 @@ use evenkeel_engine::format::record::{RecordKind, decode_header};
 use evenkeel_engine::format::superblock::Superblock;
 use evenkeel_host::event_loop::{Backend, EventLoop};
 use serde_json::Value;
-use support::load::{connect, contents, write};
+use support::load::{connect, contents, write, write_as};
 use support::root::Mounted;
 use support::served::{Server, Volume, noise};
 use support::{Scene, list, says, skip};
@@ -319,6 +319,58 @@ fn a_lost_log_is_made_again_where_the_volume_was_stopped_in_order_and_only_there
     let refused = scene.refused("renew-log disk");
     says(&refused, &["was not stopped in order", "evenkeel salvage disk OUT"]);
     assert!(!scene.path("disk/log").exists());
+}
+
+#[test]
+fn the_lost_log_devices_of_a_mirror_are_made_again_where_all_its_members_say_that_it_was_stopped() {
+    let scene = Scene::new();
+    let volume = stopped(&scene, MIRROR);
+    let logs = ["log-0", "log-1"].map(|name| scene.path("disk").join(name));
+    says(&scene.refused("renew-log disk"), &["log-0", "is there and belongs to it", "replace"]);
+    for (number, log) in logs.iter().enumerate() {
+        fs::rename(log, scene.path(&format!("kept-{number}"))).unwrap();
+    }
+    says(&scene.refused("serve disk"), &["none of the log devices is there", "evenkeel renew-log disk"]);
+    // Its members alone say enough for a salvage, too.
+    let found = salvage(&scene, 0);
+    assert!(causes(&found).is_empty() && scene.bytes("out") == noise(1, SIZE), "{found}");
+    let before = files(&scene);
+    let planned = scene.done("renew-log disk --dry-run").stdout;
+    says(&planned, &["its log would be made again: disk/log-0, 16 MiB; disk/log-1, 16 MiB"]);
+    fs::rename(scene.path("disk/member-1"), scene.path("away")).unwrap();
+    says(&scene.refused("renew-log disk"), &["member-1", "all members are needed"]);
+    fs::rename(scene.path("away"), scene.path("disk/member-1")).unwrap();
+    assert!(before == files(&scene));
+    fs::write(&logs[1], "mine").unwrap();
+    says(&scene.refused("renew-log disk"), &["disk/log-1: it is there already", "--destroy disk/log-1"]);
+    assert!(!logs[0].exists() && scene.text("disk/log-1") == "mine");
+    says(
+        &scene.done("renew-log disk --destroy disk/log-1").stdout,
+        &["is made again", "evenkeel serve disk"],
+    );
+    says(&scene.done("check disk").stdout, &[" 0 damaged"]);
+    let mut server = volume.serve("");
+    assert!(contents(&volume.socket()) == noise(1, SIZE));
+    write_as(&volume.socket(), 0, &noise(2, 8192), Durability::Durable);
+
+    // What the logs of a killed one held is nowhere else, whatever its members said of the stop before.
+    server.kill();
+    scene.done(&format!("arenas free {} --give-up-writes", volume.arena().unwrap().display()));
+    logs.iter().for_each(|log| fs::remove_file(log).unwrap());
+    let refused = scene.refused("renew-log disk");
+    says(&refused, &["do not say that it was stopped in order", "evenkeel salvage disk OUT"]);
+    assert!(logs.iter().all(|log| !log.exists()));
+}
+
+#[test]
+fn a_log_that_is_the_file_with_the_pages_by_another_name_is_told_so() {
+    let scene = Scene::new();
+    stopped(&scene, FLAGS);
+    fs::remove_file(scene.path("disk/log")).unwrap();
+    fs::hard_link(scene.path("disk/home"), scene.path("disk/log")).unwrap();
+    for line in ["renew-log disk", "renew-log disk --destroy disk/log"] {
+        says(&scene.refused(line), &["disk/log: it is the same file as disk/home, which holds the pages"]);
+    }
 }
 
 #[test]

@@ -68,19 +68,10 @@ fn with_salvage(volume: &Path, error: VolumeError) -> Failure {
         VolumeError::Path(path) => path.source.kind() == io::ErrorKind::NotFound,
         _ => false,
     };
-    let is_log = |path: &Path| {
-        let described = Description::read(volume).is_ok_and(|(described, _)| {
-            described.layout == LayoutKind::Single
-                && described.logs.first().is_some_and(|log| log.place.within(volume).path() == Some(path))
-        });
-        described && path.symlink_metadata().is_err()
-    };
     let vol = quoted(volume);
-    let renewed = match &error {
-        VolumeError::Path(path) if is_damage && is_log(&path.path) => {
-            format!("; where it was stopped in order, make its log again: evenkeel renew-log {vol}")
-        }
-        _ => String::new(),
+    let renewed = match is_damage && has_lost_log(volume, &error) {
+        true => format!("; where it was stopped in order, make its log again: evenkeel renew-log {vol}"),
+        false => String::new(),
     };
     match Failure::from(error) {
         Failure::Unusable(line) if is_damage => Failure::Unusable(format!(
@@ -88,6 +79,21 @@ fn with_salvage(volume: &Path, error: VolumeError) -> Failure {
         )),
         failure => failure,
     }
+}
+
+/// Whether that is because the files of its log are gone, all of them.
+fn has_lost_log(volume: &Path, error: &VolumeError) -> bool {
+    let Ok((described, _)) = Description::read(volume) else { return false };
+    let places: Vec<Place> = described.logs.iter().map(|log| log.place.within(volume)).collect();
+    let is_gone = |place: &Place| place.path().is_some_and(|path| path.symlink_metadata().is_err());
+    let is_about_it = match (described.layout, error) {
+        (LayoutKind::Single, VolumeError::Path(error)) => {
+            places.first().is_some_and(|log| log.path() == Some(&error.path))
+        }
+        (LayoutKind::Mirror, VolumeError::Incomplete(_)) => true,
+        _ => false,
+    };
+    is_about_it && !places.is_empty() && places.iter().all(is_gone)
 }
 
 /// The line that says what a cut or a kill had left to be done; empty where it was nothing.

@@ -32,21 +32,23 @@ pub(crate) fn run(args: &RenewLogArgs) -> Result<(), Failure> {
         return Err(match args.destroy.is_empty() || args.dry_run {
             true => Failure::Interrupted,
             false => Failure::Stopped(format!(
-                "interrupted; what was in the place of the log may be lost: run this again: evenkeel renew-log {} --destroy {}",
+                "interrupted; what was in the place of the log may be lost: run this again: evenkeel renew-log {}{}",
                 quoted(&args.volume),
-                args.destroy[0].quoted()
+                args.destroy.iter().map(|place| format!(" --destroy {}", place.quoted())).collect::<String>()
             )),
         });
     };
     let renewed = renewed.map_err(|error| with_salvage(&args.volume, error))?;
-    let (volume, place, bytes) = (shown(args.volume.display()), shown(&renewed.place), size(renewed.bytes));
-    let (would, over) = (
-        if args.dry_run { "would be made again" } else { "is made again" },
-        if renewed.overwrites { ", over what is there" } else { "" },
-    );
+    let volume = shown(args.volume.display());
+    let would = if args.dry_run { "would be made again" } else { "is made again" };
+    let each = renewed.iter().map(|log| {
+        let over = if log.overwrites { ", over what is there" } else { "" };
+        format!("{}, {}{over}", shown(&log.place), size(log.bytes))
+    });
+    let logs = each.collect::<Vec<_>>().join("; ");
     let next = match args.dry_run {
         true => "the same without --dry-run".to_owned(),
         false => format!("evenkeel serve {}", quoted(&args.volume)),
     };
-    say(&format!("{volume}: its log {would}: {place}, {bytes}{over}\nnext: {next}\n"))
+    say(&format!("{volume}: its log {would}: {logs}\nnext: {next}\n"))
 }

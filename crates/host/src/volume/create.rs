@@ -8,7 +8,7 @@
 //!    acknowledged write into an error.
 //! 4. No two members or log devices are one drive by two names: what is refused for that is no volume.
 
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -87,13 +87,13 @@ pub async fn create(
     for (place, planned) in plan.logs.iter().enumerate() {
         let (told, purpose) =
             (|done, all| progress("making the log", done, all), opening.log(place, unfenced));
-        let log = make_member(event_loop, request, planned, purpose, &mut made, told).await?;
+        let log = make_member(event_loop, request, planned, purpose, None, &mut made, told).await?;
         logs.push(Rc::new(log));
     }
     for (place, planned) in plan.members.iter().enumerate() {
         let told = |done, all| progress("making the home member", done, all);
         let purpose = opening.member(place, unfenced);
-        let member = make_member(event_loop, request, planned, purpose, &mut made, told).await?;
+        let member = make_member(event_loop, request, planned, purpose, None, &mut made, told).await?;
         members.push(Rc::new(member));
     }
     for drive in logs.iter().chain(&members) {
@@ -201,18 +201,20 @@ impl Request {
 
 fn engine_error(request: &Request, source: Error) -> VolumeError {
     match source {
-        Error::Unusable(why) => {
+        Error::Unusable(why) | Error::Unsuited(why) => {
             VolumeError::Refused(format!("{}: cannot make the volume: {why}", request.folder.display()))
         }
         source => VolumeError::Engine { folder: request.folder.clone(), source },
     }
 }
 
+/// Makes or opens what a member is to be on; a file that is made has the owner, the group and the mode of `like`.
 pub(super) async fn make_member(
     event_loop: &Loop,
     request: &Request,
     member: &PlannedMember,
     purpose: Purpose,
+    like: Option<&Metadata>,
     made: &mut Made,
     progress: impl FnMut(u64, u64),
 ) -> Result<MemberDrive, VolumeError> {
@@ -232,7 +234,7 @@ pub(super) async fn make_member(
         return Ok(MemberDrive::File(drive));
     }
     let (drive, guard) =
-        FileDrive::create_scratch(event_loop, path, member.bytes, fill, options, progress).await?;
+        FileDrive::create_scratch_like(event_loop, path, member.bytes, fill, options, like, progress).await?;
     made.files.push(guard);
     Ok(MemberDrive::File(drive))
 }

@@ -30,8 +30,10 @@ mod kept;
 mod label;
 pub mod member;
 pub mod mirror;
+mod owner;
 mod plan;
 pub mod renew_log;
+mod renew_mirror_logs;
 pub mod replace;
 pub mod salvage;
 
@@ -340,13 +342,13 @@ impl LockedVolume {
                     .await;
             match (opened, &below) {
                 (Ok(volume), _) => Ok(volume),
-                (Err(source), Below::Mirror(mirror)) => Err(match mirror.misplaced(folder, &description).await {
-                    Some(misplaced) => misplaced,
-                    None => foreign_writes(&at, &source).unwrap_or_else(|| engine_error(source)),
-                }),
-                (Err(source), _) => {
-                    Err(foreign_writes(&at, &source).unwrap_or_else(|| engine_error(source)))
+                (Err(source), Below::Mirror(mirror)) => {
+                    Err(match mirror.misplaced(folder, &description).await {
+                        Some(misplaced) => misplaced,
+                        None => foreign_writes(&at, &source).unwrap_or_else(|| engine_error(source)),
+                    })
                 }
+                (Err(source), _) => Err(foreign_writes(&at, &source).unwrap_or_else(|| engine_error(source))),
             }
         };
 
@@ -477,6 +479,10 @@ impl OpenVolume {
 /// Why a volume cannot be opened, with what is lost of its members.
 fn opening_error(folder: &Path, below: &Below, source: Error) -> VolumeError {
     match (below, below.lost()) {
+        // Nobody is missing for that.
+        _ if matches!(source, Error::Unsuited(_)) => {
+            VolumeError::Engine { folder: folder.to_owned(), source }
+        }
         (Below::Single(..), Some(lost)) => {
             VolumeError::Incomplete(format!("{}: cannot be opened: {lost}", folder.display()))
         }

@@ -13,7 +13,7 @@
 //! 6. One at a time looks and does it ([`Replacing`]), and a server does one at a time: the others are told, and have
 //!    overwritten nothing.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
@@ -35,6 +35,7 @@ use super::fencing::{Opening, Purpose};
 use super::label::{LABELS_BYTES, Label, labels};
 use super::member::{MemberDrive, Place};
 use super::mirror::{Mirror, MirrorDrive};
+use super::owner::owned_file;
 use super::plan::{Inode, Plan, PlannedMember};
 use super::{Below, LockedVolume, OpenVolume, RunOptions, VolumeError};
 use crate::drive::{DriveOptions, FileDrive};
@@ -146,6 +147,8 @@ struct Planned {
     geometry: Geometry,
     /// What is there, if something is.
     found: Option<Member>,
+    /// A file of the user who serves the volume, whose a file that is made will be.
+    like: Option<Metadata>,
 }
 
 impl Prepared {
@@ -181,10 +184,11 @@ impl Prepared {
         let new = match &self.new {
             New::Ready(new) => new.clone(),
             New::Planned(planned) => {
-                let Planned { request, member, geometry, .. } = &**planned;
+                let Planned { request, member, geometry, like, .. } = &**planned;
                 self.has_overwritten = member.overwrites;
+                let (purpose, made) = (Purpose::Look, &mut self.made);
                 let drive =
-                    make_member(event_loop, request, member, Purpose::Look, &mut self.made, progress).await?;
+                    make_member(event_loop, request, member, purpose, like.as_ref(), made, progress).await?;
                 if let MemberDrive::File(file) = &drive {
                     let sector = Extent::new(0, u64::from(file.geometry().sector_bytes));
                     let chosen = file.choose_durable_way(sector).await;
@@ -286,6 +290,7 @@ impl Wish {
             return refused(format!("{}: it is a member of this volume already; name another", self.new));
         }
         let geometry = slot.geometry(description);
+        let like = owned_file(folder, description, &current.place);
         let mut request = Request {
             sparse: self.sparse,
             atomic_sectors: self.atomic_sectors,
@@ -327,7 +332,7 @@ impl Wish {
             Plan { members: vec![planned.clone()], logs: Vec::new() }.check_room()?;
         }
         if !planned.overwrites {
-            let planned = Planned { request, member: planned, geometry, found: None };
+            let planned = Planned { request, member: planned, geometry, found: None, like };
             return Ok(prepared(New::Planned(planned.into()), true));
         }
         let options = request.options_of(&planned.place);
@@ -343,7 +348,7 @@ impl Wish {
         let found = describe(&request, &planned.place, &drive);
         let new = match &drive {
             MemberDrive::File(_) => {
-                New::Planned(Planned { request, member: planned, geometry, found: Some(found) }.into())
+                New::Planned(Planned { request, member: planned, geometry, found: Some(found), like }.into())
             }
             // Whoever puts it there is the first to write to it.
             _ => New::Ready(found),
@@ -492,7 +497,9 @@ fn is_same(folder: &Path, described: &Place, named: &Place) -> bool {
 
 fn engine_error(folder: &Path, source: Error) -> VolumeError {
     match source {
-        Error::Unusable(why) => VolumeError::Refused(format!("{}: {why}", folder.display())),
+        Error::Unusable(why) | Error::Unsuited(why) => {
+            VolumeError::Refused(format!("{}: {why}", folder.display()))
+        }
         source => VolumeError::Engine { folder: folder.to_owned(), source },
     }
 }

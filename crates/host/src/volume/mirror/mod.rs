@@ -133,7 +133,9 @@ impl Mirror {
                     false => (&log_entries, Slot::Log),
                 };
                 let strangers = strangers(event_loop, description, roll, slot, limit_ns).await;
-                return Err(misplaced(folder, roll, slot, &strangers).unwrap_or_else(|| unusable(error)));
+                let missing = || format!("{}{}", missing(&members), missing(&log_entries));
+                let lost = || VolumeError::Incomplete(format!("{}: {error}{}", folder.display(), missing()));
+                return Err(misplaced(folder, roll, slot, &strangers).unwrap_or_else(lost));
             }
         };
         let watch = Rc::new(Watch::default());
@@ -254,8 +256,7 @@ impl Mirror {
             return None;
         }
         let limit_ns = self.options.answer_max_ns;
-        let strangers =
-            strangers(&self.event_loop, description, &self.members, Slot::Member, limit_ns).await;
+        let strangers = strangers(&self.event_loop, description, &self.members, Slot::Member, limit_ns).await;
         misplaced(folder, &self.members, Slot::Member, &strangers)
     }
 
