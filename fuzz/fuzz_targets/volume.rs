@@ -12,16 +12,7 @@ fuzz_target!(|data: &[u8]| {
         if choices.is_empty() {
             break;
         }
-        let change = choices.byte();
-        match change % 4 {
-            _ if change >= 224 => images.forge_arena(&mut choices),
-            0 => images.change_superblock(&mut choices),
-            1 => {
-                let (place, number) = (choices.below(64) * 512, choices.below(8));
-                images.put_record(place, number, &mut choices);
-            }
-            _ => images.patch(&mut choices),
-        }
+        images.change(&mut choices);
     }
     images.serve();
 });

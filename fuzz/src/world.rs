@@ -23,6 +23,8 @@ use evenkeel_sim::executor::{Executor, SimEnv};
 
 use crate::{Choices, put, seal_superblock};
 
+mod salvage;
+
 /// Bytes of a sector.
 const SECTOR: usize = 512;
 
@@ -208,6 +210,20 @@ impl Images {
         let bytes = if self.separate_log { &mut self.log } else { &mut self.home };
         let len = usize::try_from(superblock.log_bytes).unwrap_or(usize::MAX);
         bytes[2 * PAGE..].get_mut(..len).unwrap_or_default()
+    }
+
+    /// Changes something of it: bytes, numbers of the superblock, a record of the log, or the arena.
+    pub fn change(&mut self, choices: &mut Choices<'_>) {
+        let change = choices.byte();
+        match change % 4 {
+            _ if change >= 224 => self.forge_arena(choices),
+            0 => self.change_superblock(choices),
+            1 => {
+                let (place, number) = (choices.below(64) * 512, choices.below(8));
+                self.put_record(place, number, choices);
+            }
+            _ => self.patch(choices),
+        }
     }
 
     /// Puts other bytes anywhere.
