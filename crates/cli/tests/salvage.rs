@@ -403,10 +403,6 @@ fn a_log_is_made_over_nothing_that_was_not_named() {
     assert!(contents(&volume.socket()) == noise(1, SIZE));
     says(&scene.refused("renew-log disk"), &["stop that one first"]);
     server.stop();
-
-    let scene = Scene::new();
-    let _volume = stopped(&scene, MIRROR);
-    says(&scene.refused("renew-log disk"), &["it is a mirror", "evenkeel replace"]);
 }
 
 #[test]

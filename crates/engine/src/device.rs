@@ -231,7 +231,9 @@ pub trait Device: 'static {
     }
 
     /// Everything is home, and the opening ends in order: this is the last chance to say what is known.
-    fn ends(&self) -> impl Future<Output = Result<(), DeviceError>> {
+    /// `left` are bytes that belong at an offset where nobody else writes: a device with a state keeps them for whoever
+    /// finds nothing else of the volume.
+    fn ends(&self, _left: Option<(u64, &[u8])>) -> impl Future<Output = Result<(), DeviceError>> {
         ready(Ok(()))
     }
 }

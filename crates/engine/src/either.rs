@@ -142,7 +142,7 @@ impl<A: Device, B: Device> Device for Either<A, B> {
         of_either!(self, it => it.begins().await)
     }
 
-    async fn ends(&self) -> Result<(), DeviceError> {
-        of_either!(self, it => it.ends().await)
+    async fn ends(&self, left: Option<(u64, &[u8])>) -> Result<(), DeviceError> {
+        of_either!(self, it => it.ends(left).await)
     }
 }

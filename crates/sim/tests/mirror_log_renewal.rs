@@ -12,6 +12,7 @@ use evenkeel_engine::volume::{check_mirror_log_is_lost, plan_mirror_log_renewal,
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::faults::Faults;
 use evenkeel_sim::image::Image;
+use evenkeel_sim::random::Random;
 
 use ring_machine::{Life, Machine, PAGE, Plan, WHOLE_LIFE, filled};
 
@@ -154,6 +155,16 @@ fn what_one_member_alone_knows_of_a_later_opening_refuses() {
         machine.live_whole(async |life| renew(&life).await).unwrap();
         bytes[..4096].fill(9);
         assert!(machine.contents() == bytes);
+    }
+}
+
+#[test]
+fn a_member_whose_newest_head_may_be_gone_proves_nothing() {
+    for head in [0, 1] {
+        let (mut machine, _) = filled(Plan::mirror(2, 2), SEED);
+        lose_logs(&mut machine);
+        machine.members[1].borrow_mut().rot(head * PAGE, 512, &mut Random::new(3));
+        assert!(refusal(&mut machine).contains("member 1 is not that member, or damaged"));
     }
 }
 

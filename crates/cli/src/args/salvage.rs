@@ -43,7 +43,8 @@ pub(crate) struct SalvageArgs {
 /// Of a volume that was stopped in order everything is with its pages: its log holds nothing that is needed, and can be
 /// made anew in the same place. Where the volume was not stopped in order, or its log is there, nothing is done. A new
 /// file gets all its room; what exists is not overwritten unless --destroy names it. A power cut or Ctrl-C meanwhile
-/// leaves the volume as it was; a file may then be in the place of the log: run it again with --destroy PLACE.
+/// leaves the volume as it was; a file may then be in the place of the log: run it again with --destroy PLACE. Of a mirror
+/// all log devices are made anew; all its members have to be there, to say that it was stopped.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
 Examples:

@@ -753,7 +753,11 @@ impl<E: Env, M: Device> Device for Ring<E, M> {
         self.0.backlog.note_fill(fill);
     }
 
-    async fn ends(&self) -> Result<(), DeviceError> {
+    /// At once on all members: nobody reads any more.
+    async fn ends(&self, left: Option<(u64, &[u8])>) -> Result<(), DeviceError> {
+        if let Some((offset, bytes)) = left {
+            self.0.leave_on_all(offset, bytes).await;
+        }
         if is_planted(Bug::RingEndUntold) {
             return Ok(());
         }

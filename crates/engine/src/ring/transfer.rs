@@ -126,6 +126,20 @@ impl<E: Env, M: Device> Inner<E, M> {
         (read.is_err() || found != bytes) && self.members[place].has(&device)
     }
 
+    /// Puts bytes on every member in sync, durably and out of turn.
+    pub(super) async fn leave_on_all(&self, offset: u64, bytes: &[u8]) {
+        let in_sync: Vec<usize> =
+            (0..self.members.len()).filter(|&place| self.members[place].is_in_sync()).collect();
+        join::all(in_sync.into_iter().map(|place| async move {
+            let Ok(device) = self.members[place].device() else { return };
+            let write = device.write(offset + self.data_offset(), bytes, Durability::Durable);
+            if let Err(error) = self.limited(write).await {
+                self.leave_out_for(place, &device, error);
+            }
+        }))
+        .await;
+    }
+
     /// Makes durable, on every member in sync, what was done before.
     pub(super) async fn flush(&self) -> Result<(), DeviceError> {
         if !self.resumed.get() {

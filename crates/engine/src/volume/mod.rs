@@ -488,11 +488,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         self.checkpoint().await?;
         self.0.settle_roots().await?;
         self.0.empty_log().await?;
-        if self.0.home.device.state().is_some() && !self.0.log.is_in_parts() {
-            // The log devices say as much. A member that fails here is left out by what follows.
-            let _they_may_go_without = self.0.superblocks.leave_on_members().await;
-        }
-        Ok(self.0.home.device.ends().await?)
+        let left = self.0.superblocks.left_on_members().filter(|_| !self.0.log.is_in_parts());
+        Ok(self.0.home.device.ends(left.as_ref().map(|(offset, page)| (*offset, &page[..]))).await?)
     }
 }
 

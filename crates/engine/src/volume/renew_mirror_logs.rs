@@ -4,7 +4,7 @@
 //! and then a head on each of them that names it as the newest ([`super::superblocks`]).
 //!
 //! 1. The members prove the stop together: the newest superblock that any of them knows of is one that says so, and all of
-//!    them are there. An opening tells its members of its first superblock before it acknowledges anything. So nobody wrote
+//!    them are there, with both their heads. An opening tells its members of its first superblock before it acknowledges anything. So nobody wrote
 //!    after that stop: else one of them knew of a newer superblock.
 //! 2. The members are not written. A log device that may belong to them as they are is left alone.
 //! 3. A log device says what it is last, behind everything else that is durable on it: cut before that, it is none, and the
@@ -52,21 +52,24 @@ pub async fn plan_mirror_log_renewal<M: Device>(
 ) -> Result<MirrorLogRenewal, Error> {
     let mut heads = Vec::with_capacity(members.len());
     for (place, member) in members.iter().enumerate() {
-        let head = read_head(member, volume).await;
-        let is_ours =
-            |head: &RingHead| usize::from(head.place) == place && usize::from(head.places) == members.len();
-        match head.filter(is_ours) {
-            Some(head) if head.log_bytes > 0 => {
-                return unusable("its log lies on its members, and has no devices");
-            }
-            Some(head) => heads.push(head),
-            None => {
-                return unusable(format!(
-                    "what is in the place of member {place} is not that member: all of them are needed to tell that it was \
-                     stopped in order"
-                ));
-            }
+        let is_ours = |head: &RingHead| {
+            head.volume == volume
+                && usize::from(head.place) == place
+                && usize::from(head.places) == members.len()
+        };
+        let mut both = read_heads(member).await;
+        both.retain(is_ours);
+        // One of them is newer than the other, and which it was cannot be told where it is damaged.
+        if both.len() < ring_head::HEAD_COPIES as usize {
+            return unusable(format!(
+                "what is in the place of member {place} is not that member, or damaged where it says so: all of them are \
+                 needed to tell that it was stopped in order"
+            ));
         }
+        if both.iter().any(|head| head.log_bytes > 0) {
+            return unusable("its log lies on its members, and has no devices");
+        }
+        heads.extend(both.into_iter().max_by_key(|head| head.generation));
     }
     let newest = heads.iter().map(|head| head.superblock).max().unwrap_or(0);
     let mut closed: Option<Superblock> = None;
@@ -157,20 +160,16 @@ pub async fn renew_mirror_log<L: Device>(
     Ok(())
 }
 
-/// The newest head of a member of this volume.
-async fn read_head<M: Device>(member: &M, volume: u64) -> Option<RingHead> {
-    let mut best: Option<RingHead> = None;
+/// The heads of a member that are whole.
+async fn read_heads<M: Device>(member: &M) -> Vec<RingHead> {
+    let mut found = Vec::new();
     for copy in 0..ring_head::HEAD_COPIES {
         let mut page = [0; PAGE];
-        if member.read(copy * PAGE_BYTES, &mut page).await.is_ok()
-            && let Some(found) = RingHead::decode(&page)
-            && found.volume == volume
-            && best.is_none_or(|best| best.generation < found.generation)
-        {
-            best = Some(found);
+        if member.read(copy * PAGE_BYTES, &mut page).await.is_ok() {
+            found.extend(RingHead::decode(&page));
         }
     }
-    best
+    found
 }
 
 /// The superblock of this number that an opening which ended in order left on a member.

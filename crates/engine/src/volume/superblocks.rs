@@ -136,14 +136,11 @@ impl<H: Device, L: Device> Superblocks<H, L> {
         Ok(())
     }
 
-    /// Puts the superblock in force on the members of a ring, durably, if it says that the opening ended in order.
-    pub(super) async fn leave_on_members(&self) -> Result<(), Error> {
+    /// What a ring's members are to keep, and where, of an opening that ended in order: its last superblock.
+    pub(super) fn left_on_members(&self) -> Option<(u64, [u8; PAGE])> {
         let current = self.current.get();
-        if !current.is_closed {
-            return Ok(());
-        }
         let offset = home_copy_offset(current.home_bytes, (current.generation % 2) as usize);
-        Ok(self.home.write(offset, &current.encode(), Durability::Durable).await?)
+        (current.is_closed && self.home.state().is_some()).then(|| (offset, current.encode()))
     }
 
     /// Every copy.
