@@ -66,8 +66,8 @@ fn table(asked: &Asked) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     let seeds = asked.from..asked.from.saturating_add(asked.studies);
     println!("Pages of 100 over {} synthetic studies for each cell.\n", asked.studies);
-    println!("| noise | effect | false, 2x2 | false, larger | missed, larger | false claims |");
-    println!("|---|---|---:|---:|---:|---|");
+    println!("| noise | effect | false, 2x2 | false, larger | missed, 2x2 | missed, larger | false claims |");
+    println!("|---|---|---:|---:|---:|---:|---|");
     let percent = |many: u64, rates: &Rates| format!("{:.1}", 100.0 * many as f64 / rates.pages as f64);
     for &effect in &asked.effects {
         for &noise in &asked.noises {
@@ -77,12 +77,17 @@ fn table(asked: &Asked) {
             for (rates, plan) in [(&small, "2x2"), (&large, "larger")] {
                 kinds.extend(rates.false_of.iter().map(|(kind, many)| format!("{kind} {many} ({plan})")));
             }
+            let missed_by_small = match Plan::TwoByTwo.can_have(effect) {
+                true => percent(small.with_missed, &small),
+                false => "-".to_owned(),
+            };
             println!(
-                "| {} | {} | {} | {} | {} | {} |",
+                "| {} | {} | {} | {} | {} | {} | {} |",
                 noise.name(),
                 effect.name(),
                 percent(small.with_false, &small),
                 percent(large.with_false, &large),
+                missed_by_small,
                 percent(large.with_missed, &large),
                 kinds.join(", ")
             );

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use evenkeel_measure::report::{format, html};
 use evenkeel_measure::study::data::{MACHINE, Study};
+use evenkeel_measure::study::findings::Finding;
 use evenkeel_measure::study::report::{StudyReport, analyse, set_window};
 use evenkeel_measure::study::store::DATABASE;
 use evenkeel_measure::study::tables::tables;
@@ -84,13 +85,20 @@ fn summary(report: &StudyReport) -> String {
         counted(study.workloads.len(), "workload"),
         counted(study.runs_done, "run")
     );
+    // What there is to distrust comes before any figure.
+    let (warnings, findings): (Vec<&Finding>, Vec<&Finding>) =
+        report.findings.iter().partition(|finding| matches!(finding.about, "too_small" | "busy"));
+    for warning in warnings {
+        text += &warning.words;
+        text += "\n\n";
+    }
     let rows = by_file_system(report);
     if !rows.is_empty() {
         let header = ["configurations", "median", "RSD", "range", "widest", "file system and workload"];
         text += &lay_out_with_text(header, &rows);
         text += "\nmedian of throughput, RSD and range: medians over the configurations\n\n";
     }
-    for finding in &report.findings {
+    for finding in findings {
         text += &finding.words;
         text += "\n\n";
     }

@@ -186,8 +186,10 @@ mod tests {
         let lognormal: fn(f64) -> f64 = |value| (0.5 * value).exp();
         // One in twenty is far slower.
         let slow: fn(f64) -> f64 = |value| if value > 1.645 { value - 6.0 } else { value };
-        for (kept, most) in [(0.3, 20), (0.6, 45), (0.8, 80), (0.95, 140)] {
-            let lengths = [40, 100].into_iter();
+        let passes = (1_000.0 * crate::study::claims::STEADY_THAT_PASS) as usize;
+        for (kept, most) in [(0.3, 20), (0.6, 45), (0.8, 80), (0.9, 120), (0.95, passes)] {
+            assert!(most <= passes);
+            let lengths = [16, 40, 100].into_iter();
             let each = lengths
                 .flat_map(|length| [normal, lognormal, slow].map(|shape| passing(length, kept, shape)));
             let rates: Vec<usize> = each.collect();

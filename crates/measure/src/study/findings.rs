@@ -173,7 +173,8 @@ fn nothing_found(explained: &Explained) -> String {
     let judged: Vec<&Explanation> = single.filter(|term| term.share.is_some()).collect();
     match judged.first() {
         None => format!(
-            "Which parameter to change against variation cannot be told from {} configurations.",
+            "Which parameter to change against variation cannot be told from {} configurations: a study this small names \
+             none. Give a factor more values.",
             explained.configurations
         ),
         Some(most) => format!(
@@ -205,7 +206,7 @@ fn throughput(report: &StudyReport) -> Option<String> {
     };
     Some(match best {
         None if explained.terms.iter().all(|term| term.share.is_none()) => format!(
-            "What makes a configuration fast cannot be told from {} configurations.{repeats}",
+            "What makes a configuration fast cannot be told from {} configurations, of any parameter.{repeats}",
             explained.configurations
         ),
         None => format!("No parameter is found that explains how fast a configuration is.{repeats}"),

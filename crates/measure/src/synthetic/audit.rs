@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::studies::{Effect, Noise, Plan, Synthetic};
 use crate::study::claims::Claim;
-use crate::study::report::{StudyReport, analyse};
+use crate::study::report::{StudyReport, analyse_claims};
 
 /// What pages of one kind of noise and effect said.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub fn audit(noise: Noise, effect: Effect, plan: Plan, seeds: std::ops::Range<u6
 
 /// Judges one page.
 fn page(study: &Synthetic) -> Rates {
-    let report = analyse(&study.study());
+    let report = analyse_claims(&study.study());
     let mut wrong: Vec<&'static str> =
         report.claims.iter().filter(|claim| !study.is_true(claim)).map(kind).collect();
     let is_there = |about: &str| report.findings.iter().any(|finding| finding.about == about);

@@ -29,6 +29,30 @@ mod tests {
     }
 
     #[test]
+    fn where_data_lie_is_named_in_heavy_tails_and_with_three_repeats_and_remedies_under_drift() {
+        for (noise, effect) in [
+            (Noise::Lognormal, Effect::Placement),
+            (Noise::Pareto, Effect::Placement),
+            (Noise::ThreeRepeats, Effect::Placement),
+            (Noise::Drift, Effect::Remedy),
+        ] {
+            let rates = audit(noise, effect, Plan::Larger, 2_000..2_003, 2);
+            assert_eq!((rates.pages, rates.with_missed), (3, 0), "{noise:?}");
+        }
+    }
+
+    #[test]
+    fn a_study_of_two_by_two_names_no_parameter_and_says_so() {
+        let study =
+            Synthetic { noise: Noise::Normal, effect: Effect::Parameter, plan: Plan::TwoByTwo, seed: 1 };
+        let report = crate::study::report::analyse(&study.study());
+        let parameter = report.findings.iter().find(|finding| finding.about == "parameter").unwrap();
+        assert!(parameter.words.contains("from 4 configurations: a study this small names none"));
+        let speed = report.findings.iter().find(|finding| finding.about == "throughput").unwrap();
+        assert!(speed.words.starts_with("What makes a configuration fast cannot be told"), "{speed:?}");
+    }
+
+    #[test]
     fn what_is_so_is_said_and_sentences_are_borne_out_by_claims() {
         for effect in Effect::ALL {
             let rates = audit(Noise::Normal, effect, Plan::Larger, 1_000..1_001, 1);

@@ -71,7 +71,8 @@ impl Noise {
 pub enum Effect {
     /// Nothing.
     None,
-    /// `block_size`: each step makes runs 1.6 times as fast and lets them vary 2.5 times as much.
+    /// `block_size`, or `atime` where that is the same: each step makes runs 1.6 times as fast and lets them vary 2.5 times as
+    /// much.
     Parameter,
     /// Data of ext4 lie elsewhere in each run; at the end of the device throughput is 40 % lower.
     Placement,
@@ -114,6 +115,20 @@ pub enum Plan {
 impl Plan {
     /// Both.
     pub const ALL: [Self; 2] = [Self::TwoByTwo, Self::Larger];
+
+    /// Whether an effect can be in such a study.
+    #[must_use]
+    pub fn can_have(self, effect: Effect) -> bool {
+        self == Self::Larger || effect != Effect::Remedy
+    }
+
+    /// The parameter that makes a difference where one does, and its values.
+    fn parameter(self) -> (&'static str, &'static [&'static str]) {
+        match self {
+            Self::TwoByTwo => ("atime", &ATIMES),
+            Self::Larger => ("block_size", &BLOCK_SIZES),
+        }
+    }
 }
 
 /// A synthetic study, by what is in it.
@@ -141,6 +156,8 @@ const DATA_BYTES: u64 = 64 << 20;
 /// What reads most from the device, and the remedy that lays its data out alike.
 const WANDERING: &str = "ext4";
 const RESTORED: &str = "unmount+restore_image";
+const ATIMES: [&str; 2] = ["relatime", "noatime"];
+const BLOCK_SIZES: [&str; 3] = ["1k", "2k", "4k"];
 const REMEDIES: [&str; 3] = ["none", "unmount", RESTORED];
 
 impl Synthetic {
@@ -172,9 +189,9 @@ impl Synthetic {
             let configuration = &configurations[planned.configuration];
             let at = planned.configuration * WORKLOADS.len() + planned.workload;
             let [speed, mut spread] = own[alike[planned.configuration] * WORKLOADS.len() + planned.workload];
-            let block =
-                ["1k", "2k", "4k"].iter().position(|size| configuration.setting("block_size") == Some(size));
-            let steps = block.filter(|_| self.effect == Effect::Parameter).unwrap_or(0) as f64;
+            let (parameter, values) = self.plan.parameter();
+            let step = values.iter().position(|value| configuration.setting(parameter) == Some(value));
+            let steps = step.filter(|_| self.effect == Effect::Parameter).unwrap_or(0) as f64;
             let is_restored = configuration.setting("remedies") == Some(RESTORED);
             spread *= 2.5_f64.powf(steps);
             if self.effect == Effect::Remedy && is_restored {
@@ -241,15 +258,15 @@ impl Synthetic {
         match self.plan {
             Plan::TwoByTwo => {
                 for file_system in [WANDERING, "xfs"] {
-                    for atime in ["relatime", "noatime"] {
+                    for atime in ATIMES {
                         add(&[("file_system", file_system), ("atime", atime)]);
                     }
                 }
             }
             Plan::Larger => {
                 for file_system in [WANDERING, "xfs", "btrfs"] {
-                    for block_size in ["1k", "2k", "4k"] {
-                        for atime in ["relatime", "noatime"] {
+                    for block_size in BLOCK_SIZES {
+                        for atime in ATIMES {
                             add(&[
                                 ("file_system", file_system),
                                 ("block_size", block_size),
@@ -304,7 +321,7 @@ impl Synthetic {
             Claim::Explains { parameters, .. } => {
                 let of = |names: &[&str]| parameters.iter().any(|name| names.contains(&name.as_str()));
                 let explain: &[&str] = match self.effect {
-                    Effect::Parameter => &["block_size"],
+                    Effect::Parameter => &[self.plan.parameter().0],
                     Effect::Placement => &["file_system", "remedies"],
                     Effect::Remedy => &["remedies"],
                     Effect::None | Effect::Operation | Effect::Condition => &[],

@@ -15,6 +15,10 @@ const ROWS_MAX: usize = 150;
 /// Tables that are on the page elsewhere, or only in files.
 const NOT_AS_TABLES: [&str; 2] = ["configurations", "explained"];
 
+/// What stands before anything else that a page says, and its heading.
+const WARNINGS: [(&str, &str); 2] =
+    [("too_small", "Too small to conclude from"), ("busy", "The machine was busy")];
+
 /// The whole page.
 pub(super) fn page(report: &StudyReport) -> String {
     let said = |about: &str| report.findings.iter().find(|finding| finding.about == about);
@@ -23,15 +27,15 @@ pub(super) fn page(report: &StudyReport) -> String {
         header.top {
             p.eyebrow { "evenkeel study · " (report.study.name) " · " (report.study.created_at) }
             h1 { (headline(report)) }
+            @for (about, heading) in WARNINGS {
+                @if let Some(finding) = said(about) {
+                    aside.callout role="note" { h2 { (heading) } p { (finding.words) } }
+                }
+            }
             @for about in ["variation", "parameter"] {
                 @if let Some(finding) = said(about) { p.reason { (finding.words) } }
             }
             (tiles(report))
-        }
-        @for (about, heading) in [("too_small", "Too small to conclude from"), ("busy", "The machine was busy")] {
-            @if let Some(finding) = said(about) {
-                aside.callout role="note" { h2 { (heading) } p { (finding.words) } }
-            }
         }
         (sayings(report))
         @if let Some(finding) = said("left_out") {
@@ -65,6 +69,7 @@ fn headline(report: &StudyReport) -> String {
         _ => format!("How much {} varies", report.study.name),
     };
     words("too_small", "Too small")
+        .or_else(|| words("busy", "The machine was busy"))
         .or_else(|| words("parameter", "To vary less"))
         .or_else(|| words("placement", "Throughput depends"))
         .or_else(|| words("remedies", "Repeats come closer"))

@@ -1,8 +1,14 @@
 //! Whether what the machine was like, and where the data lay, goes with the throughput of runs, over all runs of a study.
 //!
-//! Each run stands for what it differs by from the median of its repeats, in throughput and in the condition: so what was
-//! run does not count, only what else happened. Runs are compared with the one beside them in the order of execution: both
-//! throughput and conditions drift over hours, and what drifts would otherwise go with everything else that does.
+//! Each run stands for what it differs by from its repeats, in throughput and in the condition: so what was run does not
+//! count, only what else happened.
+//!
+//! 1. A condition that comes in any order, as the place of data that each mkfs lays out anew, is judged over all repeats of a
+//!    configuration under a workload. Whatever throughput does over time, such a condition follows none of it.
+//! 2. A condition that drifts or remembers is judged between runs beside each other in the order of execution: what drifts
+//!    would otherwise go with everything else that does.
+//! 3. Where the data lie has a level of its own, most of it for data that are slower the farther up they lie: a disk's
+//!    outer tracks come first. All other conditions share another level.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,7 +17,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::groups::Groups;
-use super::layout;
+use super::{drift, layout};
 use crate::stats;
 use crate::study::data::Run;
 
@@ -19,6 +25,12 @@ use crate::study::data::Run;
 const REPEATS_MIN: usize = 3;
 /// A condition that goes with less than this is not worth a word, however surely.
 const COEFFICIENT_MIN: f64 = 0.15;
+
+/// A condition passes for one that comes in any order unless its neighbours resemble each other more than chance has it at
+/// this level.
+const ANY_ORDER: f64 = 0.003;
+/// Of the level of where the data lie, the part for data that are slower the farther up they lie.
+const FARTHER_IS_SLOWER: f64 = 0.95;
 
 /// The condition that says where a run's data lie: the place that half of their bytes lie below.
 pub const DATA_PLACE: &str = "data_place_bytes";
@@ -32,12 +44,15 @@ pub struct ConditionCorrelation {
     pub runs: usize,
     /// Spearman's coefficient over all of them.
     pub coefficient: f64,
-    /// Between neighbouring runs: from -1, where the one with more of it is always slower, to 1; `null` where too few
-    /// neighbours differ.
+    /// Between repeats, of a condition that comes in any order: from -1, where runs with more of it are slower, to 1. `null`
+    /// for conditions that drift or remember, and for too few runs.
+    pub between_repeats: Option<f64>,
+    /// Between neighbouring runs, of a condition that drifts or remembers: from -1, where the one with more of it is always
+    /// slower, to 1. `null` for others, and where too few neighbours differ.
     pub between_neighbours: Option<f64>,
-    /// The chance of as much without a connection, adjusted for the number of conditions (Holm).
+    /// The chance of as much without a connection, adjusted for all that shares its level.
     pub p: Option<f64>,
-    /// Whether that is below the level that conditions have on the page.
+    /// Whether that is below the level that it has on the page.
     pub found: bool,
     /// Runs with more of it than their repeats over those with less, in throughput: the medians of both.
     pub more_over_less: Option<f64>,
@@ -47,6 +62,13 @@ pub struct ConditionCorrelation {
     pub least: f64,
     /// The most of it.
     pub most: f64,
+}
+
+impl ConditionCorrelation {
+    /// What it is judged by: from -1, where runs with more of it are slower, to 1.
+    pub fn judged_by(&self) -> Option<f64> {
+        self.between_repeats.or(self.between_neighbours)
+    }
 }
 
 /// The conditions that say which part of the processors was not the study's.
@@ -90,29 +112,35 @@ struct OfRun {
     place: (Option<usize>, i64),
     /// Which configuration and workload.
     group: usize,
-    /// The condition, and the logarithm of throughput.
+    /// The condition, and the logarithm of throughput, with and without what the machine drifts by.
     value: f64,
     log_rate: f64,
+    without_drift: f64,
     /// The medians of its repeats.
     typical: f64,
     typical_log_rate: f64,
 }
 
-/// A row for each condition that varies, the surest first; found are those that `level`, the chance of anything false among
-/// them, allows.
-pub fn condition_correlations(groups: &Groups<'_>, level: f64) -> Vec<ConditionCorrelation> {
+/// A run, the condition, and the logarithms of throughput with and without drift.
+type Repeat<'a> = (&'a Run, f64, [f64; 2]);
+
+/// A row for each condition that varies, the surest first. Found is what the levels allow: `placement` is the chance that
+/// where the data lie is found though nothing follows it, `others` that for any of the other conditions.
+pub fn condition_correlations(groups: &Groups<'_>, placement: f64, others: f64) -> Vec<ConditionCorrelation> {
     let mut all: BTreeMap<Cow<'_, str>, Known> = BTreeMap::new();
-    for (number, group) in groups.groups.iter().enumerate() {
+    for (number, (group, without_drift)) in groups.groups.iter().zip(drift::logs_without(groups)).enumerate()
+    {
         let Some(rate) = stats::median(&group.rates).filter(|_| group.runs.len() >= REPEATS_MIN) else {
             continue;
         };
-        let mut values: BTreeMap<Cow<'_, str>, Vec<(&Run, f64, f64)>> = BTreeMap::new();
-        for (run, of_run) in group.runs.iter().zip(&group.rates) {
+        let mut values: BTreeMap<Cow<'_, str>, Vec<Repeat<'_>>> = BTreeMap::new();
+        for ((run, rate), without_drift) in group.runs.iter().zip(&group.rates).zip(without_drift) {
+            let logs = [rate.ln(), without_drift];
             for (name, value) in &run.conditions {
-                values.entry(name.into()).or_default().push((run, *value, *of_run));
+                values.entry(name.into()).or_default().push((run, *value, logs));
             }
             if let Some(place) = layout::middle(run) {
-                values.entry(DATA_PLACE.into()).or_default().push((run, place as f64, *of_run));
+                values.entry(DATA_PLACE.into()).or_default().push((run, place as f64, logs));
             }
         }
         for (name, of_group) in values {
@@ -122,11 +150,12 @@ pub fn condition_correlations(groups: &Groups<'_>, level: f64) -> Vec<ConditionC
             if values.iter().all(|value| *value == values[0]) {
                 continue;
             }
-            let of_runs = of_group.iter().map(|(run, value, of_run)| OfRun {
+            let of_runs = of_group.iter().map(|(run, value, [log_rate, without_drift])| OfRun {
                 place: (run.machine, run.place),
                 group: number,
                 value: *value,
-                log_rate: of_run.ln(),
+                log_rate: *log_rate,
+                without_drift: *without_drift,
                 typical: median,
                 typical_log_rate: rate.ln(),
             });
@@ -134,12 +163,20 @@ pub fn condition_correlations(groups: &Groups<'_>, level: f64) -> Vec<ConditionC
             all.entry(name).or_default().runs.extend(of_runs);
         }
     }
-    let mut rows: Vec<ConditionCorrelation> = all.into_iter().filter_map(row).collect();
-    let chances: Vec<f64> = rows.iter().map(|row| row.p.unwrap_or(1.0)).collect();
-    for (row, adjusted) in rows.iter_mut().zip(stats::holm(&chances)) {
-        row.p = row.p.map(|_| adjusted);
-        let enough = row.between_neighbours.is_some_and(|found| found.abs() >= COEFFICIENT_MIN);
-        row.found = enough && adjusted <= level;
+    let (mut rows, chances): (Vec<ConditionCorrelation>, Vec<[f64; 2]>) =
+        all.into_iter().filter_map(row).unzip();
+    let is_other = |row: &ConditionCorrelation| row.condition != DATA_PLACE;
+    let two_sided = rows.iter().zip(&chances).filter(|(row, _)| is_other(row));
+    let two_sided: Vec<f64> = two_sided.map(|(_, [less, more])| (2.0 * less.min(*more)).min(1.0)).collect();
+    let mut adjusted = stats::holm(&two_sided).into_iter();
+    for (row, [less, more]) in rows.iter_mut().zip(chances) {
+        let (p, level) = match is_other(row) {
+            true => (adjusted.next().unwrap_or(1.0), others),
+            false => ((less / FARTHER_IS_SLOWER).min(more / (1.0 - FARTHER_IS_SLOWER)).min(1.0), placement),
+        };
+        row.p = row.p.map(|_| p);
+        let enough = row.judged_by().is_some_and(|found| found.abs() >= COEFFICIENT_MIN);
+        row.found = enough && p <= level;
     }
     let surest = |row: &ConditionCorrelation| row.p.unwrap_or(f64::INFINITY);
     rows.sort_by(|one, other| {
@@ -149,28 +186,48 @@ pub fn condition_correlations(groups: &Groups<'_>, level: f64) -> Vec<ConditionC
     rows
 }
 
-fn row((name, mut known): (Cow<'_, str>, Known)) -> Option<ConditionCorrelation> {
+/// A row, with the chances of a connection as far below zero and as far above.
+fn row((name, mut known): (Cow<'_, str>, Known)) -> Option<(ConditionCorrelation, [f64; 2])> {
     known.runs.sort_by_key(|run| run.place);
     let column = |of: fn(&OfRun) -> f64| known.runs.iter().map(of).collect::<Vec<f64>>();
     let values = column(|run| run.value);
     let groups: Vec<usize> = known.runs.iter().map(|run| run.group).collect();
-    let found = stats::neighbours::together(&groups, &values, &column(|run| run.log_rate));
     let (x, y) = (column(|run| run.value - run.typical), column(|run| run.log_rate - run.typical_log_rate));
+    let of_repeats = comes_in_any_order(&x)
+        .then(|| stats::repeats::together(&groups, &values, &column(|run| run.without_drift)))
+        .flatten();
+    let of_neighbours = match of_repeats {
+        Some(_) => None,
+        None => stats::neighbours::together(&groups, &values, &column(|run| run.log_rate)),
+    };
+    let chances = of_repeats.map(|found| [found.p_less, found.p_more]).or_else(|| {
+        let found = of_neighbours?;
+        let (near, far) = (found.p_two_sided / 2.0, 1.0 - found.p_two_sided / 2.0);
+        Some(if found.coefficient < 0.0 { [near, far] } else { [far, near] })
+    });
     let typical = |is_in: fn(f64) -> bool| {
         let of_side = x.iter().zip(&y).filter(|(value, _)| is_in(**value)).map(|(_, residual)| *residual);
         stats::median(&of_side.collect::<Vec<f64>>())
     };
     let [more, less] = [typical(|value| value > 0.0), typical(|value| value < 0.0)];
-    Some(ConditionCorrelation {
+    let row = ConditionCorrelation {
         condition: name.into_owned(),
         runs: values.len(),
         coefficient: stats::spearman(&x, &y)?.coefficient,
-        between_neighbours: found.map(|found| found.coefficient),
-        p: found.map(|found| found.p_two_sided),
+        between_repeats: of_repeats.map(|found| found.coefficient),
+        between_neighbours: of_neighbours.map(|found| found.coefficient),
+        p: chances.map(|_| 1.0),
         found: false,
         more_over_less: more.zip(less).map(|(more, less)| (more - less).exp()),
         median: stats::median(&values)?,
         least: stats::quantile(&values, 0.0)?,
         most: stats::quantile(&values, 1.0)?,
-    })
+    };
+    Some((row, chances.unwrap_or([1.0; 2])))
+}
+
+/// Whether a condition, beside that of its repeats, seems to follow no order of execution.
+fn comes_in_any_order(values: &[f64]) -> bool {
+    stats::serial_correlation(values)
+        .is_some_and(|found| found.of_neighbours <= 0.0 || found.p_two_sided > 2.0 * ANY_ORDER)
 }

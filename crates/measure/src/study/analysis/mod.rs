@@ -4,6 +4,7 @@
 //! Storage Stacks" (FAST '17), "the paper" below.
 
 pub mod conditions;
+pub mod drift;
 pub mod explained;
 pub mod groups;
 pub mod latencies;

@@ -3,9 +3,16 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::drift;
 use super::groups::{Group, Groups, REMEDIES, relative_range};
 use crate::stats;
 use crate::study::data::Run;
+
+/// Chances are drawn to this part of the level that they are held to, so that the drawing hardly counts.
+const FINER: f64 = 5.0;
+/// A run farther from the median of its repeats than so many times the median distance counts as one that is as far: a slow
+/// run is not what remedies are judged by. Ranks would do that too, but not keep the level where slow runs make a tail.
+const FARTHEST: f64 = 5.0;
 
 /// A configuration with several remedies, under one workload.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -54,19 +61,32 @@ pub struct RemedyEffect {
     pub found: bool,
 }
 
-/// Judges every set of remedies by pairs: a run without and a run with them, of the same repeat of the same configuration
-/// under the same workload. Which came first was left to chance, so each is as likely to lie farther from the median of its
-/// repeats as the other, whatever drifts: Wilcoxon's signed-rank test says whether those without do. Found are those that
-/// `level`, the chance of anything false among them, allows.
+/// How far runs lie from the median of their repeats, with remedies and without.
+struct Distances {
+    effect: RemedyEffect,
+    /// Of each: which configuration and workload it is of, 1 for a run without remedies and 0 for one with, and the distance
+    /// over the median one of its configuration, up to [`FARTHEST`].
+    all: Vec<(usize, f64, f64)>,
+    log_ratios: Vec<f64>,
+}
+
+/// Judges every set of remedies by how far runs lie from the median of their repeats: of the same repeats of the same
+/// configuration under the same workload, once with remedies and once without. The machine's drift is taken off.
+///
+/// Where remedies do nothing, each distance is as likely to be one with them as one without (Brown & Forsythe 1974, "Robust
+/// tests for the equality of variances"). The chance of those without adding up to as much is that of rearranging them,
+/// within each configuration under a workload. Found are those that `level`, the chance of anything false among them,
+/// allows.
 pub fn effects(groups: &Groups<'_>, level: f64) -> Vec<RemedyEffect> {
-    let mut all: Vec<(RemedyEffect, Vec<f64>, Vec<f64>)> = Vec::new();
-    for with in &groups.groups {
+    let logs = drift::logs_without(groups);
+    let mut all: Vec<Distances> = Vec::new();
+    for (at, with) in groups.groups.iter().enumerate() {
         let settings = &groups.configuration(with).settings;
         let Some(remedies) = groups.configuration(with).setting(REMEDIES) else { continue };
         if remedy_names(remedies).next().is_none() {
             continue;
         }
-        let is_without = |group: &&Group<'_>| {
+        let is_without = |group: &Group<'_>| {
             let other = &groups.configuration(group).settings;
             let same = |(one, other): (&(String, String), &(String, String))| {
                 one == other
@@ -76,8 +96,9 @@ pub fn effects(groups: &Groups<'_>, level: f64) -> Vec<RemedyEffect> {
                 && settings.len() == other.len()
                 && settings.iter().zip(other).all(same)
         };
-        let Some(without) = groups.groups.iter().find(is_without) else { continue };
-        let place = all.iter().position(|(effect, ..)| effect.remedies == remedies).unwrap_or_else(|| {
+        let Some(other) = groups.groups.iter().position(is_without) else { continue };
+        let without = &groups.groups[other];
+        let place = all.iter().position(|of| of.effect.remedies == remedies).unwrap_or_else(|| {
             let effect = RemedyEffect {
                 remedies: remedies.to_owned(),
                 compared: 0,
@@ -86,44 +107,55 @@ pub fn effects(groups: &Groups<'_>, level: f64) -> Vec<RemedyEffect> {
                 p: None,
                 found: false,
             };
-            all.push((effect, Vec::new(), Vec::new()));
+            all.push(Distances { effect, all: Vec::new(), log_ratios: Vec::new() });
             all.len() - 1
         });
-        let (effect, closer, ratios) = &mut all[place];
-        let of_pairs = closer_by(without, with);
+        let Distances { effect, all, log_ratios } = &mut all[place];
+        let (of_without, of_with): (Vec<f64>, Vec<f64>) =
+            both_ways([without, with], [&logs[other], &logs[at]]).into_iter().unzip();
         effect.compared += 1;
-        effect.pairs += of_pairs.len();
-        closer.extend(of_pairs);
+        effect.pairs += of_with.len();
+        all.extend(distances(at, &of_without, &of_with));
         let spreads = stats::rsd(&with.rates).zip(stats::rsd(&without.rates));
-        ratios.extend(spreads.map(|(with, without)| (with / without).ln()));
+        log_ratios.extend(spreads.map(|(with, without)| (with / without).ln()));
     }
-    let chances: Vec<f64> =
-        all.iter().map(|(_, closer, _)| stats::signed_rank_chance(closer).unwrap_or(1.0)).collect();
+    let finer = level / all.len().max(1) as f64 / FINER;
+    let chance = |of: &Distances| stats::permutation::correlation_chance(&of.all, finer).unwrap_or(1.0);
+    let chances: Vec<f64> = all.iter().map(chance).collect();
     let judged = all.into_iter().zip(stats::holm(&chances));
     judged
-        .map(|((effect, _, ratios), p)| {
-            let ratio = (ratios.iter().sum::<f64>() / ratios.len() as f64).exp();
+        .map(|(Distances { effect, log_ratios, .. }, p)| {
+            let ratio = (log_ratios.iter().sum::<f64>() / log_ratios.len() as f64).exp();
             let rsd_ratio = Some(ratio).filter(|ratio| ratio.is_finite());
             RemedyEffect { rsd_ratio, p: Some(p), found: p <= level, ..effect }
         })
         .collect()
 }
 
-/// Of each repeat that was run both ways, by how much closer the run with remedies lies to the median of its own, in
-/// logarithms over how far the runs of both lie on average.
-fn closer_by(without: &Group<'_>, with: &Group<'_>) -> Vec<f64> {
-    let far = |group: &Group<'_>| -> Vec<f64> {
-        let logs: Vec<f64> = group.rates.iter().map(|rate| rate.ln()).collect();
-        let median = stats::median(&logs).unwrap_or(f64::NAN);
-        logs.iter().map(|log| (log - median).abs()).collect()
-    };
-    let (far_without, far_with) = (far(without), far(with));
-    let mean = far_without.iter().chain(&far_with).sum::<f64>() / (far_without.len() + far_with.len()) as f64;
-    let of_run = |(run, far): (&&Run, &f64)| {
+/// The logarithms of the repeats that two groups have both.
+fn both_ways(groups: [&Group<'_>; 2], logs: [&[f64]; 2]) -> Vec<(f64, f64)> {
+    let [without, with] = groups;
+    let of_run = |(run, log): (&&Run, &f64)| {
         let at = with.runs.iter().position(|other| other.repeat == run.repeat)?;
-        Some((far - far_with[at]) / mean).filter(|closer| closer.is_finite())
+        Some((*log, logs[1][at])).filter(|(one, other)| one.is_finite() && other.is_finite())
     };
-    without.runs.iter().zip(&far_without).filter_map(of_run).collect()
+    without.runs.iter().zip(logs[0]).filter_map(of_run).collect()
+}
+
+/// The distances of as many runs without and with remedies from the median of each. The least distance of either is left
+/// out: of an odd number it is 0, of an even number there are two of it.
+fn distances(stratum: usize, without: &[f64], with: &[f64]) -> Vec<(usize, f64, f64)> {
+    let far = |logs: &[f64]| -> Vec<f64> {
+        let median = stats::median(logs).unwrap_or(f64::NAN);
+        let mut far: Vec<f64> = logs.iter().map(|log| (log - median).abs()).collect();
+        far.sort_by(f64::total_cmp);
+        far.into_iter().skip(1).collect()
+    };
+    let (without, with) = (far(without), far(with));
+    let both: Vec<f64> = without.iter().chain(&with).copied().collect();
+    let Some(typical) = stats::median(&both).filter(|typical| *typical > 0.0) else { return Vec::new() };
+    let labelled = without.iter().map(|far| (1.0, far)).chain(with.iter().map(|far| (0.0, far)));
+    labelled.map(|(is_without, far)| (stratum, is_without, (far / typical).min(FARTHEST))).collect()
 }
 
 /// Every configuration that was run with more than one set of remedies.

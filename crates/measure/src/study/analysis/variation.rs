@@ -56,8 +56,8 @@ impl From<Repetitions> for RunsNeeded {
     }
 }
 
-/// A row for each group.
-pub fn variation(groups: &Groups<'_>) -> Vec<Variation> {
+/// A row for each group, with intervals by the bootstrap or without.
+pub fn variation(groups: &Groups<'_>, has_intervals: bool) -> Vec<Variation> {
     let row = |(number, group): (usize, &super::groups::Group<'_>)| {
         let rates = &group.rates;
         let seed = number as u64;
@@ -68,10 +68,10 @@ pub fn variation(groups: &Groups<'_>) -> Vec<Variation> {
             runs: rates.len(),
             mean_operations_per_s: rates.iter().sum::<f64>() / rates.len() as f64,
             median_operations_per_s: stats::median(rates)?,
-            median_ci95: stats::median_interval(rates, seed),
+            median_ci95: has_intervals.then(|| stats::median_interval(rates, seed)).flatten(),
             median_order_ci95: stats::median_order_interval(rates),
             rsd: stats::rsd(rates),
-            rsd_ci95: stats::rsd_interval(rates, seed),
+            rsd_ci95: has_intervals.then(|| stats::rsd_interval(rates, seed)).flatten(),
             relative_range: relative_range(rates).filter(|_| rates.len() > 1),
             runs_for_1_percent: stats::repetitions(rates, 0.01).map(RunsNeeded::from),
             runs_for_5_percent: stats::repetitions(rates, 0.05).map(RunsNeeded::from),

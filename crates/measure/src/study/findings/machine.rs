@@ -54,16 +54,22 @@ fn by_how_much(row: &ConditionCorrelation) -> String {
     row.more_over_less.map_or_else(String::new, share)
 }
 
+/// What says so.
+fn how_surely(row: &ConditionCorrelation) -> String {
+    let how = if row.between_repeats.is_some() { "between repeats" } else { "from run to run" };
+    format!("{how}, {} of -1 to 1", number_short(row.judged_by().unwrap_or(0.0)))
+}
+
 /// Whether it matters where a data set lies.
 pub(super) fn placement(report: &StudyReport) -> Option<String> {
     let row = report.condition_correlations.iter().find(|row| row.condition == DATA_PLACE)?;
     Some(match row.found {
         true => format!(
             "Throughput depends on where the data lie on the device: runs whose data lie farther up than those of their \
-             repeats are {} by the median (from run to run, {} of -1 to 1; {} runs whose data move, from {} to {}). What lays \
-             the data out anew each time, or always alike, decides how much repeats vary.",
+             repeats are {} by the median ({}; {} runs whose data move, from {} to {}). What lays the data out anew each \
+             time, or always alike, decides how much repeats vary.",
             by_how_much(row),
-            number_short(row.between_neighbours.unwrap_or(0.0)),
+            how_surely(row),
             row.runs,
             bytes_f64(row.least),
             bytes_f64(row.most)
@@ -83,12 +89,12 @@ pub(super) fn conditions(report: &StudyReport) -> Option<String> {
         .by_ref()
         .filter(|row| row.found)
         .map(|row| {
-            let slower = row.between_neighbours.is_some_and(|found| found < 0.0);
+            let slower = row.judged_by().is_some_and(|found| found < 0.0);
             format!(
-                "with more {} than their repeats are {} (from run to run, {} of -1 to 1; it was {} by the median, from {} to {})",
+                "with more {} than their repeats are {} ({}; it was {} by the median, from {} to {})",
                 row.condition,
                 if slower { "slower" } else { "faster" },
-                number_short(row.between_neighbours.unwrap_or(0.0)),
+                how_surely(row),
                 condition(&row.condition, row.median),
                 condition(&row.condition, row.least),
                 condition(&row.condition, row.most)

@@ -90,6 +90,33 @@ fn a_study_without_runs_is_a_page_too() {
     assert!(page.contains("No run has figures yet"));
 }
 
+#[test]
+fn a_busy_machine_and_a_study_too_small_are_said_before_anything_else() {
+    let mut study = study("words");
+    for run in &mut study.runs {
+        run.conditions = vec![("foreign_cpu_share".to_owned(), 0.40 + 0.02 * (run.repeat % 3) as f64)];
+    }
+    let report = analyse(&study);
+    assert_eq!(report.findings[0].about, "busy");
+    let said = "The machine was busy: other programs took 42 % of the processors by the median of the runs, and up to 44 %.";
+    assert!(report.findings[0].words.starts_with(said), "{:?}", report.findings[0]);
+    let shown = page(&report);
+    assert!(shown.contains("<h1>The machine was busy</h1>"));
+    let first = |words: &str| shown.find(words).unwrap_or_else(|| panic!("no {words}"));
+    assert!(first(said) < first("In these runs, the throughput of"));
+
+    study.runs.retain(|run| run.repeat < 3);
+    let report = analyse(&study);
+    let about: Vec<&str> = report.findings.iter().take(2).map(|finding| finding.about).collect();
+    assert_eq!(about, ["too_small", "busy"]);
+    assert!(page(&report).contains("<h1>Too small to conclude from</h1>"));
+
+    for run in &mut study.runs {
+        run.conditions = vec![("foreign_cpu_share".to_owned(), 0.01)];
+    }
+    assert!(analyse(&study).findings.iter().all(|finding| finding.about != "busy"));
+}
+
 /// The part of a page under a heading.
 fn under<'a>(page: &'a str, heading: &str) -> &'a str {
     let from = page.find(heading).unwrap_or_else(|| panic!("no {heading}"));
