@@ -3,7 +3,6 @@
 mod support;
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 
 use serde_json::Value;
 use support::load::{contents, write};
@@ -15,37 +14,17 @@ const FLAGS: &str = "--size 16m --log-size 16m --buffer 8m";
 const MIRROR: &str = "--layout mirror --size 16m --log-size 16m --buffer 8m --atomic-sectors yes";
 
 fn stopped<'a>(scene: &'a Scene, flags: &str) -> Volume<'a> {
-    let volume = Volume::create(scene, flags);
-    let server = volume.serve("");
-    write(&volume.socket(), 0, &noise(1, SIZE));
-    server.stop();
-    volume
-}
-
-fn flip(scene: &Scene, name: &str, offset: usize) {
-    let mut bytes = scene.bytes(name);
-    bytes[offset] ^= 1;
-    fs::write(scene.path(name), bytes).unwrap();
-}
-
-/// Every file of the volume, with its contents and the time of its last change.
-fn files(scene: &Scene) -> Vec<(String, i64, i64, Vec<u8>)> {
-    let entry = |name: String| {
-        let found = scene.path("disk").join(&name).metadata().unwrap();
-        let bytes = scene.bytes(&format!("disk/{name}"));
-        (name, found.mtime(), found.mtime_nsec(), bytes)
-    };
-    scene.names("disk").into_iter().filter(|name| !name.ends_with(".sock")).map(entry).collect()
+    Volume::stopped(scene, flags, &noise(1, SIZE))
 }
 
 /// Checks `disk`, which must end with this code and change nothing; answers the document and what a person sees.
 #[track_caller]
 fn check(scene: &Scene, code: i32) -> (Value, String) {
-    let before = files(scene);
+    let before = Volume::files(scene);
     let ran = scene.run("check disk --json");
     assert_eq!(ran.code, Some(code), "{ran:?}");
     let told = scene.run("check disk").stdout;
-    assert!(before == files(scene), "something was written");
+    assert!(before == Volume::files(scene), "something was written");
     let document: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(document["schema"], "evenkeel.check/1");
     assert_eq!(document["is_clean"], code == 0, "{document}");
@@ -57,9 +36,9 @@ fn damaged_copies_of_the_superblock_and_a_root_are_named_and_left_until_they_are
     let scene = Scene::new();
     let volume = stopped(&scene, FLAGS);
     check(&scene, 0);
-    flip(&scene, "disk/home", 4096 + 100);
-    flip(&scene, "disk/log", 100);
-    flip(&scene, "disk/home", 8192 + 3);
+    scene.flip("disk/home", 4096 + 100);
+    scene.flip("disk/log", 100);
+    scene.flip("disk/home", 8192 + 3);
     for _ in 0..2 {
         let (found, told) = check(&scene, 1);
         let others = found["damaged"]["others"].to_string();
@@ -106,7 +85,7 @@ fn what_a_kill_left_to_be_done_is_done_in_memory_and_stays() {
 fn the_member_of_a_mirror_with_wrong_copies_is_named() {
     let scene = Scene::new();
     let _volume = stopped(&scene, MIRROR);
-    flip(&scene, "disk/member-1", 8 << 20);
+    scene.flip("disk/member-1", 8 << 20);
     let (found, told) = check_copies(&scene);
     let wrong = &list(&found["copies"], "wrong_on")[0];
     assert_eq!((&wrong["path"], &wrong["copies"]), (&"member-1".into(), &1.into()));
@@ -118,9 +97,9 @@ fn the_member_of_a_mirror_with_wrong_copies_is_named() {
 /// As [`check`], where all that is wrong is a copy.
 #[track_caller]
 fn check_copies(scene: &Scene) -> (Value, String) {
-    let before = files(scene);
+    let before = Volume::files(scene);
     let (ran, told) = (scene.run("check disk --json"), scene.run("check disk"));
     assert_eq!((ran.code, told.code), (Some(1), Some(1)));
-    assert!(before == files(scene), "something was written");
+    assert!(before == Volume::files(scene), "something was written");
     (serde_json::from_str(&ran.stdout).unwrap(), told.stdout)
 }

@@ -19,6 +19,13 @@ fn mounted(scene: &Scene, sector_bytes: u32) -> Result<(LoopDevice, Mounted), St
     Ok((device, mounted))
 }
 
+/// One with sectors of 512 bytes, and one of 4096.
+fn both_mounted(scene: &Scene) -> Result<[(LoopDevice, Mounted); 2], String> {
+    must_be_root()?;
+    programs(&["mkfs.ext4", "losetup"])?;
+    Ok([mounted(scene, 512)?, mounted(scene, 4096)?])
+}
+
 fn copy(from: &Path, to: &Path) {
     run("cp", &["-a", &from.display().to_string(), &to.display().to_string()]).unwrap();
 }
@@ -27,10 +34,7 @@ fn copy(from: &Path, to: &Path) {
 fn a_volume_that_is_moved_to_larger_sectors_keeps_no_log_there_and_its_pages_are_promised_nothing() {
     const NAME: &str = "a_volume_that_is_moved_to_larger_sectors_keeps_no_log_there";
     let scene = Scene::new();
-    let mounts = must_be_root()
-        .and_then(|()| programs(&["mkfs.ext4", "losetup"]))
-        .and_then(|()| Ok((mounted(&scene, 512)?, mounted(&scene, 4096)?)));
-    let _mounts = match mounts {
+    let _mounts = match both_mounted(&scene) {
         Ok(mounts) => mounts,
         Err(why) => return skip(NAME, &why),
     };
@@ -70,10 +74,7 @@ fn a_volume_that_is_moved_to_larger_sectors_keeps_no_log_there_and_its_pages_are
 fn members_of_a_mirror_may_be_moved_to_larger_sectors_and_its_log_devices_may_not() {
     const NAME: &str = "members_of_a_mirror_may_be_moved_to_larger_sectors";
     let scene = Scene::new();
-    let mounts = must_be_root()
-        .and_then(|()| programs(&["mkfs.ext4", "losetup"]))
-        .and_then(|()| Ok((mounted(&scene, 512)?, mounted(&scene, 4096)?)));
-    let _mounts = match mounts {
+    let _mounts = match both_mounted(&scene) {
         Ok(mounts) => mounts,
         Err(why) => return skip(NAME, &why),
     };

@@ -25,37 +25,17 @@ const PAGES: usize = 8192 + 2 * 4096 + 8 * 4096;
 
 /// A volume of noise that was stopped in order.
 fn stopped<'a>(scene: &'a Scene, flags: &str) -> Volume<'a> {
-    let volume = Volume::create(scene, flags);
-    let server = volume.serve("");
-    write(&volume.socket(), 0, &noise(1, SIZE));
-    server.stop();
-    volume
-}
-
-fn flip(scene: &Scene, name: &str, offset: usize) {
-    let mut bytes = scene.bytes(name);
-    bytes[offset] ^= 1;
-    fs::write(scene.path(name), bytes).unwrap();
-}
-
-/// Every file of the volume, with its contents and the time of its last change.
-fn files(scene: &Scene) -> Vec<(String, i64, i64, Vec<u8>)> {
-    let entry = |name: String| {
-        let found = scene.path("disk").join(&name).metadata().unwrap();
-        let bytes = scene.bytes(&format!("disk/{name}"));
-        (name, found.mtime(), found.mtime_nsec(), bytes)
-    };
-    scene.names("disk").into_iter().filter(|name| !name.ends_with(".sock")).map(entry).collect()
+    Volume::stopped(scene, flags, &noise(1, SIZE))
 }
 
 /// Salvages `disk` into `out`, which must end with this code and write to nothing else; answers the document.
 #[track_caller]
 fn salvage(scene: &Scene, code: i32) -> Value {
-    let before = files(scene);
+    let before = Volume::files(scene);
     let _of_an_earlier_one = fs::remove_file(scene.path("out"));
     let ran = scene.run("salvage disk out --json");
     assert_eq!(ran.code, Some(code), "{ran:?}");
-    assert!(before == files(scene), "something of the volume was written");
+    assert!(before == Volume::files(scene), "something of the volume was written");
     serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
 }
 
@@ -100,14 +80,14 @@ fn a_lost_log_of_a_volume_that_was_stopped_in_order_is_no_loss() {
     assert_eq!(found["missing"][0]["path"], "log");
     assert!(scene.bytes("out") == noise(1, SIZE));
 
-    let before = files(&scene);
+    let before = Volume::files(&scene);
     let server = volume.serve("--salvage");
     let ran = scene.run("status disk");
     assert_eq!(ran.code, Some(1));
     says(&ran.complaint(), &["it is in use", "started with --salvage and said then what is damaged"]);
     assert!(contents(&volume.socket()) == noise(1, SIZE));
     server.stop();
-    assert!(before == files(&scene));
+    assert!(before == Volume::files(&scene));
 }
 
 #[test]
@@ -140,7 +120,7 @@ fn a_damaged_root_leaves_every_byte_and_says_that_nothing_vouches_for_them() {
     let scene = Scene::new();
     let _volume = stopped(&scene, FLAGS);
     for root in 0..2 {
-        flip(&scene, "disk/home", ROOTS + root * 4096 + 3);
+        scene.flip("disk/home", ROOTS + root * 4096 + 3);
     }
     is_refused_by_others(&scene);
     let found = salvage(&scene, 1);
@@ -171,12 +151,12 @@ fn damaged_pages_and_superblocks_cost_themselves_alone() {
     let _volume = stopped(&scene, FLAGS);
     let end = scene.bytes("disk/home").len();
     for copy in [0, 4096, end - 8192, end - 4096] {
-        flip(&scene, "disk/home", copy + 100);
+        scene.flip("disk/home", copy + 100);
     }
     is_refused_by_others(&scene);
     let found = salvage(&scene, 0);
     assert_eq!(found["is_whole"], true);
-    flip(&scene, "disk/home", PAGES + 7 * 4096 + 5);
+    scene.flip("disk/home", PAGES + 7 * 4096 + 5);
     let found = salvage(&scene, 1);
     let range = &list(&found, "ranges")[0];
     assert_eq!(
@@ -222,7 +202,7 @@ fn a_damaged_record_of_the_log_leaves_the_state_before_it() {
     commits.sort_unstable();
     // The third of the five.
     let (sequence, at) = commits[commits.len() - 3];
-    flip(&scene, "disk/log", at + 200);
+    scene.flip("disk/log", at + 200);
     is_refused_by_others(&scene);
     let found = salvage(&scene, 1);
     assert_eq!((&found["stale_bytes"], &found["lost_bytes"]), (&SIZE.into(), &0.into()), "{found}");
@@ -238,8 +218,8 @@ fn a_damaged_record_of_the_log_leaves_the_state_before_it() {
 fn the_right_copy_of_a_mirror_is_taken_and_none_of_it_has_to_be_there_that_another_has() {
     let scene = Scene::new();
     let _volume = stopped(&scene, MIRROR);
-    flip(&scene, "disk/member-0", 8192 + PAGES + 5 * 4096);
-    flip(&scene, "disk/member-1", 8192 + PAGES + 6 * 4096);
+    scene.flip("disk/member-0", 8192 + PAGES + 5 * 4096);
+    scene.flip("disk/member-1", 8192 + PAGES + 6 * 4096);
     salvage(&scene, 0);
     assert!(scene.bytes("out") == noise(1, SIZE));
 
@@ -303,10 +283,10 @@ fn a_lost_log_is_made_again_where_the_volume_was_stopped_in_order_and_only_there
     fs::rename(scene.path("disk/log"), scene.path("lost")).unwrap();
     is_refused_by_others(&scene);
     says(&scene.refused("serve disk"), &["evenkeel renew-log disk"]);
-    let before = files(&scene);
+    let before = Volume::files(&scene);
     let planned = scene.done("renew-log disk --dry-run").stdout;
     says(&planned, &["its log would be made again: disk/log, 16 MiB", "next: the same without --dry-run"]);
-    assert!(before == files(&scene));
+    assert!(before == Volume::files(&scene));
     says(&scene.done("renew-log disk").stdout, &["its log is made again", "next: evenkeel serve disk"]);
     says(&scene.done("check disk").stdout, &[" 0 damaged"]);
     let mut server = volume.serve("");
@@ -334,13 +314,13 @@ fn the_lost_log_devices_of_a_mirror_are_made_again_where_all_its_members_say_tha
     // Its members alone say enough for a salvage, too.
     let found = salvage(&scene, 0);
     assert!(causes(&found).is_empty() && scene.bytes("out") == noise(1, SIZE), "{found}");
-    let before = files(&scene);
+    let before = Volume::files(&scene);
     let planned = scene.done("renew-log disk --dry-run").stdout;
     says(&planned, &["its log would be made again: disk/log-0, 16 MiB; disk/log-1, 16 MiB"]);
     fs::rename(scene.path("disk/member-1"), scene.path("away")).unwrap();
     says(&scene.refused("renew-log disk"), &["member-1", "all members are needed"]);
     fs::rename(scene.path("away"), scene.path("disk/member-1")).unwrap();
-    assert!(before == files(&scene));
+    assert!(before == Volume::files(&scene));
     fs::write(&logs[1], "mine").unwrap();
     says(&scene.refused("renew-log disk"), &["disk/log-1: it is there already", "--destroy disk/log-1"]);
     assert!(!logs[0].exists() && scene.text("disk/log-1") == "mine");
@@ -462,13 +442,13 @@ fn nothing_is_overwritten_that_was_not_named_and_nothing_of_the_volume_is() {
     says(&scene.refused("salvage disk out"), &["out: it is there already", "--destroy out"]);
     says(&scene.refused("salvage disk out --destroy other"), &["out: it is there already"]);
     assert_eq!(scene.text("out"), "mine");
-    let before = files(&scene);
+    let before = Volume::files(&scene);
     for member in ["home", "log", "volume.toml"] {
         let line = format!("salvage disk disk/{member} --destroy disk/{member}");
         says(&scene.refused(&line), &["it is in use"]);
     }
     says(&scene.refused("salvage disk data --destroy data"), &["neither a file nor a block device"]);
-    assert!(before == files(&scene));
+    assert!(before == Volume::files(&scene));
     scene.done("salvage disk out --destroy out");
     assert!(scene.bytes("out") == noise(1, SIZE));
     says(&scene.misused("salvage disk"), &["OUT"]);

@@ -7,7 +7,6 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
@@ -18,7 +17,7 @@ use evenkeel_host::nbd::uri::NbdUri;
 
 use support::load::{contents, write};
 use support::root::{programs, system};
-use support::served::{Server, Volume, arenas_of, noise, patiently};
+use support::served::{Peer, Server, Volume, arenas_of, noise, patiently};
 use support::{Scene, says, skip};
 
 /// What the volume has beside its member.
@@ -178,24 +177,6 @@ fn contents_of(volume: &Volume<'_>) -> Vec<u8> {
     let found = contents(&volume.socket());
     server.stop();
     found
-}
-
-/// A server of somebody else's, ended with this.
-struct Peer(Child);
-
-impl Peer {
-    fn start(mut command: Command, socket: &Path) -> Self {
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-        patiently("the other server", || socket.exists().then_some(()));
-        Self(child)
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        let _ended_already_is_fine = self.0.kill();
-        let _ended_already_is_fine = self.0.wait();
-    }
 }
 
 #[test]

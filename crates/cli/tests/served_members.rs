@@ -6,14 +6,13 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use support::load::{contents, write};
 use support::root::{programs, system};
-use support::served::{Server, Volume, arenas_of, noise, patiently};
+use support::served::{Peer, Server, Volume, arenas_of, noise, patiently};
 use support::{Scene, says, skip};
 
 /// What the far volume or export has, and what the near one needs of it.
@@ -214,24 +213,6 @@ fn without_its_member_a_volume_is_not_opened_and_nothing_is_made() {
     }
     says(&scene.run("status disk").stderr, &["it is not being served"]);
     drop(volume);
-}
-
-/// A server of somebody else's, ended with this.
-struct Peer(Child);
-
-impl Peer {
-    fn start(mut command: Command, socket: &Path) -> Self {
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-        patiently("the other server", || socket.exists().then_some(()));
-        Self(child)
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        let _ended_already_is_fine = self.0.kill();
-        let _ended_already_is_fine = self.0.wait();
-    }
 }
 
 #[test]

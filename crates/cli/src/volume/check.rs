@@ -4,14 +4,13 @@ use evenkeel_engine::options::OpenOptions;
 use evenkeel_engine::ring::{Policy, RingOptions};
 use evenkeel_engine::volume::{CheckReport, FoundAtRest, SuperblockCopy};
 use evenkeel_host::event_loop::{Backend, Signals, race};
-use evenkeel_host::stop_signals::STOP_SIGNALS;
 use evenkeel_host::volume::description::Description;
 use evenkeel_host::volume::{OpenVolume, Recovered, RunOptions, VolumeError};
 use evenkeel_measure::report::format;
 use serde_json::json;
 
 use super::check_copies::{Copies, Looked, look};
-use super::{event_loop, quoted, recovered, with_salvage};
+use super::{event_loop, quoted, recovered, stop_signals, with_salvage};
 use crate::args::CheckArgs;
 use crate::failure::Failure;
 use crate::stdout::{say, shown};
@@ -34,9 +33,7 @@ struct Found {
 pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let event_loop = event_loop(Backend::Auto)?;
     let handle = event_loop.handle();
-    let signals = handle
-        .signals(&STOP_SIGNALS)
-        .map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))?;
+    let signals = stop_signals(&handle)?;
     let found = event_loop.block_on(async {
         // Nobody else reads meanwhile, who would be spared by turns. What would be rebuilt in memory is not.
         let rebuild_bytes_per_s = if args.repair { u64::MAX } else { 1 };

@@ -5,14 +5,13 @@ use std::fmt::Write as _;
 
 use evenkeel_host::drive::needs_no_more_room;
 use evenkeel_host::event_loop::{Backend, race};
-use evenkeel_host::stop_signals::STOP_SIGNALS;
 use evenkeel_host::volume::create::{Plan, PlannedMember, Request, create};
 use evenkeel_host::volume::description::LayoutKind;
 use evenkeel_host::volume::exports::look_at_exports;
 use evenkeel_host::volume::member::Place;
 use evenkeel_measure::report::format;
 
-use super::{event_loop, progress_bar, quoted};
+use super::{event_loop, progress_bar, quoted, stop_signals};
 use crate::args::{AtomicSectorsArg, CreateArgs, LayoutArg};
 use crate::failure::Failure;
 use crate::stdout::{say, shown};
@@ -55,9 +54,7 @@ pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
     }
     let event_loop = event_loop(Backend::Auto)?;
     let handle = event_loop.handle();
-    let signals = handle
-        .signals(&STOP_SIGNALS)
-        .map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))?;
+    let signals = stop_signals(&handle)?;
     let bar = RefCell::new(progress_bar());
     let made = event_loop.block_on(race(
         async {

@@ -10,7 +10,7 @@ use evenkeel_host::size_text::sizes;
 use evenkeel_host::volume::grow::Grown;
 use evenkeel_host::volume::{LockedVolume, RunOptions, VolumeError};
 
-use super::{event_loop, interruptible, quoted, recovered};
+use super::{event_loop, interruptible, quoted, recovered, stop_signals};
 use crate::args::GrowArgs;
 use crate::failure::Failure;
 use crate::stdout::{say, shown};
@@ -27,9 +27,7 @@ pub(crate) fn run(args: &GrowArgs) -> Result<(), Failure> {
     };
     let event_loop = event_loop(Backend::Auto)?;
     let handle = event_loop.handle();
-    let signals = handle
-        .signals(&[signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])
-        .map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))?;
+    let signals = stop_signals(&handle)?;
     let said_bytes = locked.description().size_bytes;
     let planning = locked.plan_growth(&handle, args.size);
     let plan = interruptible(&event_loop, &signals, planning)?;

@@ -17,7 +17,8 @@ mod status_mirror;
 use std::io;
 use std::path::Path;
 
-use evenkeel_host::event_loop::{Backend, EventLoop, Signals, race};
+use evenkeel_host::event_loop::{Backend, EventLoop, Loop, Signals, race};
+use evenkeel_host::stop_signals::STOP_SIGNALS;
 use evenkeel_host::volume::description::{Description, LayoutKind};
 use evenkeel_host::volume::member::Place;
 use evenkeel_host::volume::{Recovered, VolumeError};
@@ -116,6 +117,12 @@ fn progress_bar() -> ProgressBar {
     let style = ProgressStyle::with_template("{msg:24} {bar:30} {percent}%");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar
+}
+
+/// The signals at which work is given up.
+fn stop_signals(event_loop: &Loop) -> Result<Signals, Failure> {
+    let signals = event_loop.signals(&STOP_SIGNALS);
+    signals.map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))
 }
 
 /// Does what can be given up at a signal.

@@ -2,10 +2,9 @@
 
 use evenkeel_host::event_loop::{Backend, race};
 use evenkeel_host::size_text::size;
-use evenkeel_host::stop_signals::STOP_SIGNALS;
 use evenkeel_host::volume::LockedVolume;
 
-use super::{event_loop, quoted, with_salvage};
+use super::{event_loop, quoted, stop_signals, with_salvage};
 use crate::args::RenewLogArgs;
 use crate::failure::Failure;
 use crate::stdout::{say, shown};
@@ -15,9 +14,7 @@ pub(crate) fn run(args: &RenewLogArgs) -> Result<(), Failure> {
     let locked = LockedVolume::lock(&args.volume)?;
     let event_loop = event_loop(Backend::Auto)?;
     let handle = event_loop.handle();
-    let signals = handle
-        .signals(&STOP_SIGNALS)
-        .map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))?;
+    let signals = stop_signals(&handle)?;
     let work = async {
         Some(match args.dry_run {
             true => locked.plan_log_renewal(&handle, &args.destroy).await,

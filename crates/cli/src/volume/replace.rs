@@ -2,12 +2,11 @@
 
 use evenkeel_host::event_loop::{Backend, EventLoop, Loop, Signals};
 use evenkeel_host::service::control;
-use evenkeel_host::stop_signals::STOP_SIGNALS;
 use evenkeel_host::volume::description::Description;
 use evenkeel_host::volume::replace::{Prepared, Replacement, Replacing, Slot, Wish, replace_unserved};
 use evenkeel_host::volume::{LockedVolume, VolumeError};
 
-use super::{event_loop, interruptible, progress_bar, quoted};
+use super::{event_loop, interruptible, progress_bar, quoted, stop_signals};
 use crate::args::{AtomicSectorsArg, ReplaceArgs};
 use crate::failure::Failure;
 use crate::stdout::{say, shown};
@@ -26,9 +25,7 @@ pub(crate) fn run(args: &ReplaceArgs) -> Result<(), Failure> {
     };
     let event_loop = event_loop(Backend::Auto)?;
     let handle = event_loop.handle();
-    let signals = handle
-        .signals(&STOP_SIGNALS)
-        .map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))?;
+    let signals = stop_signals(&handle)?;
     let wish = wish(args);
     let preparing = wish.prepare(&handle, &args.volume, &description);
     let Some(mut prepared) = interruptible(&event_loop, &signals, preparing)? else {

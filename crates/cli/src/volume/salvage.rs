@@ -16,7 +16,7 @@ use evenkeel_measure::report::format;
 use indicatif::ProgressBar;
 
 use super::salvage_report::Report;
-use super::{event_loop, progress_bar, quoted};
+use super::{event_loop, progress_bar, quoted, stop_signals};
 use crate::args::SalvageArgs;
 use crate::failure::Failure;
 use crate::stdout::say;
@@ -39,9 +39,7 @@ pub(crate) fn run(args: &SalvageArgs) -> Result<(), Failure> {
     }
     let event_loop = event_loop(Backend::Auto)?;
     let handle = event_loop.handle();
-    let signals = handle
-        .signals(&[signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])
-        .map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))?;
+    let signals = stop_signals(&handle)?;
     let bar = progress_bar();
     let copied_bytes = Cell::new(None);
     let report = event_loop.block_on(race(

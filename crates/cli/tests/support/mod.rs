@@ -71,6 +71,13 @@ impl Scene {
         fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
+    /// Changes a bit of the byte at `offset`.
+    pub(crate) fn flip(&self, name: &str, offset: usize) {
+        let mut bytes = self.bytes(name);
+        bytes[offset] ^= 1;
+        fs::write(self.path(name), bytes).unwrap();
+    }
+
     pub(crate) fn text(&self, name: &str) -> String {
         String::from_utf8(self.bytes(name)).unwrap()
     }

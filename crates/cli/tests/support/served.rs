@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use evenkeel_host::service::status::Status;
 
 use super::Scene;
+use super::load::write;
 
 /// How long something that must come is waited for: on a busy machine, too.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -44,6 +45,25 @@ impl<'a> Volume<'a> {
         let volume = Self { scene };
         scene.done(&format!("create disk {flags}"));
         volume
+    }
+
+    /// The same, with these bytes written to it, and stopped in order.
+    pub(crate) fn stopped(scene: &'a Scene, flags: &str, bytes: &[u8]) -> Self {
+        let volume = Self::create(scene, flags);
+        let server = volume.serve("");
+        write(&volume.socket(), 0, bytes);
+        server.stop();
+        volume
+    }
+
+    /// Every file of it, with its contents and the time of its last change.
+    pub(crate) fn files(scene: &Scene) -> Vec<(String, i64, i64, Vec<u8>)> {
+        let entry = |name: String| {
+            let found = scene.path("disk").join(&name).metadata().unwrap();
+            let bytes = scene.bytes(&format!("disk/{name}"));
+            (name, found.mtime(), found.mtime_nsec(), bytes)
+        };
+        scene.names("disk").into_iter().filter(|name| !name.ends_with(".sock")).map(entry).collect()
     }
 
     /// Where it is.
@@ -261,6 +281,24 @@ impl Chance {
 pub(crate) struct Ended(pub(crate) Child);
 
 impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ended_already_is_fine = self.0.kill();
+        let _ended_already_is_fine = self.0.wait();
+    }
+}
+
+/// A server of somebody else's, ended with this.
+pub(crate) struct Peer(Child);
+
+impl Peer {
+    pub(crate) fn start(mut command: Command, socket: &Path) -> Self {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        patiently("the other server", || socket.exists().then_some(()));
+        Self(child)
+    }
+}
+
+impl Drop for Peer {
     fn drop(&mut self) {
         let _ended_already_is_fine = self.0.kill();
         let _ended_already_is_fine = self.0.wait();

@@ -76,6 +76,12 @@ pub enum Address {
     Inherited(OwnedFd),
 }
 
+/// Who encrypts connections by the certificates in `folder`, if that is given.
+fn tls_of(folder: Option<&Path>) -> Result<Option<TlsServer>, VolumeError> {
+    let refused = |folder: &Path, error| VolumeError::Refused(format!("--tls {}: {error}", folder.display()));
+    folder.map(|folder| TlsServer::from_folder(folder).map_err(|error| refused(folder, error))).transpose()
+}
+
 /// What to serve, and where.
 #[derive(Debug)]
 pub struct Options {
@@ -144,13 +150,7 @@ pub async fn run(
 ) -> Result<Ended, VolumeError> {
     let cannot_listen = |error| PathError::new(folder, "cannot listen for signals", error);
     let signals = event_loop.signals(&STOP_SIGNALS).map_err(cannot_listen)?;
-    let tls = match &options.tls {
-        Some(folder) => {
-            let tls = TlsServer::from_folder(folder);
-            Some(tls.map_err(|error| VolumeError::Refused(format!("--tls {}: {error}", folder.display())))?)
-        }
-        None => None,
-    };
+    let tls = tls_of(options.tls.as_deref())?;
     let reporter = Reporter::new(event_loop, folder.display().to_string());
     let locked = LockedVolume::lock(folder)?;
     let listeners = {

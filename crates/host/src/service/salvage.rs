@@ -6,12 +6,11 @@ use std::path::Path;
 
 use super::events::Reporter;
 use super::listen::of_clients;
-use super::{Address, STOP_SIGNALS, accept};
+use super::{Address, STOP_SIGNALS, accept, tls_of};
 use crate::event_loop::{Loop, race};
 use crate::nbd::export::VolumeExport;
 use crate::nbd::limits::Limits;
 use crate::nbd::server::Server;
-use crate::nbd::tls::TlsServer;
 use crate::net::{Place, SocketAccess};
 use crate::path_error::PathError;
 use crate::volume::salvage::OpenSalvage;
@@ -47,13 +46,7 @@ pub async fn run(
 ) -> Result<bool, VolumeError> {
     let cannot_listen = |error| PathError::new(folder, "cannot listen for signals", error);
     let signals = event_loop.signals(&STOP_SIGNALS).map_err(cannot_listen)?;
-    let tls = match &options.tls {
-        Some(folder) => {
-            let tls = TlsServer::from_folder(folder);
-            Some(tls.map_err(|error| VolumeError::Refused(format!("--tls {}: {error}", folder.display())))?)
-        }
-        None => None,
-    };
+    let tls = tls_of(options.tls.as_deref())?;
     let locked = LockedVolume::lock(folder)?;
     let listeners: Vec<_> = options
         .nbd
