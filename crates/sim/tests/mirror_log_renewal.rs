@@ -8,6 +8,8 @@ use std::rc::Rc;
 
 use evenkeel_engine::device::Durability;
 use evenkeel_engine::error::Error;
+use evenkeel_engine::format::ring_head;
+use evenkeel_engine::format::superblock::Superblock;
 use evenkeel_engine::volume::{check_mirror_log_is_lost, plan_mirror_log_renewal, renew_mirror_log};
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::faults::Faults;
@@ -92,6 +94,24 @@ fn lost_log_devices_are_made_again_whatever_cuts_that_short() {
     assert!(made > 1 && again > 10, "{made} were made at once, {again} once more");
 }
 
+/// A mirror whose members have the superblocks of two stops, in both places.
+fn stopped_twice() -> (Machine, Vec<u8>) {
+    let (mut machine, bytes) = filled(Plan::mirror(2, 2), SEED);
+    machine.live_whole(async |life| {
+        let (volume, ..) = life.open().await.unwrap();
+        volume.checkpoint().await.unwrap();
+        volume.close().await.unwrap();
+    });
+    machine.power_cut();
+    let mut page = [0; PAGE as usize];
+    let is_closed = |place: u64| {
+        machine.members[0].borrow().read_durable(ring_head::DATA_OFFSET + place * PAGE, &mut page);
+        Superblock::decode(&page).is_some_and(|found| found.is_closed)
+    };
+    assert!([0, 1].into_iter().all(is_closed));
+    (machine, bytes)
+}
+
 #[test]
 fn no_log_is_made_for_a_mirror_that_was_not_stopped_in_order_whatever_cut_it() {
     let (mut refused, mut closed) = (0, 0);
@@ -102,9 +122,9 @@ fn no_log_is_made_for_a_mirror_that_was_not_stopped_in_order_whatever_cut_it() {
         acknowledged.replace(true);
         volume.close().await
     };
-    let (_, events) = filled(Plan::mirror(2, 2), SEED).0.live(WHOLE_LIFE, life);
+    let (_, events) = stopped_twice().0.live(WHOLE_LIFE, life);
     for at_event in 0..=events {
-        let (mut machine, mut bytes) = filled(Plan::mirror(2, 2), SEED);
+        let (mut machine, mut bytes) = stopped_twice();
         acknowledged.replace(false);
         let cut = CutPlan { at_event: Some(at_event), kind: CutKind::PowerCut };
         let ended = machine.live(cut, life);
