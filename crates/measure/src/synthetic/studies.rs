@@ -80,7 +80,7 @@ pub enum Effect {
     Remedy,
     /// `open` takes longer in slow runs, and configurations differ in how much they vary.
     Operation,
-    /// Runs at a higher frequency are faster.
+    /// Runs at a higher frequency are faster, beside what all runs of that moment share.
     Condition,
 }
 
@@ -200,7 +200,13 @@ impl Synthetic {
             let through = place as f64 / length;
             machine.next(through, self.noise == Noise::Busy, &mut random);
             memory = 0.9 * memory + (1.0_f64 - 0.81).sqrt() * normal(&mut random);
-            let deviation = match self.noise {
+            // What all runs of that moment share.
+            let shared = match self.noise {
+                Noise::Drift => (1.0 - 0.3 * through).ln(),
+                Noise::Busy => (1.0 - machine.foreign).ln(),
+                _ => 0.0,
+            };
+            let own_deviation = match self.noise {
                 Noise::Lognormal => 0.5 * spread * normal(&mut random),
                 Noise::Pareto => {
                     let slower: f64 = Exp1.sample(&mut random);
@@ -210,13 +216,12 @@ impl Synthetic {
                     let slow = if random.random::<f64>() < 0.05 { 0.6_f64.ln() } else { 0.0 };
                     SPREAD * spread * normal(&mut random) + slow
                 }
-                Noise::Drift => SPREAD * spread * normal(&mut random) + (1.0 - 0.3 * through).ln(),
                 Noise::Autocorrelated => 2.0 * SPREAD * spread * memory,
-                Noise::Busy => SPREAD * spread * normal(&mut random) + (1.0 - machine.foreign).ln(),
-                Noise::Normal | Noise::ThreeRepeats | Noise::Unbalanced => {
+                Noise::Normal | Noise::Drift | Noise::Busy | Noise::ThreeRepeats | Noise::Unbalanced => {
                     SPREAD * spread * normal(&mut random)
                 }
             };
+            let deviation = own_deviation + shared;
             let wanders = configuration.setting("file_system") == Some(WANDERING) && !is_restored;
             let lies = if wanders { random.random::<f64>() } else { 0.0 };
             let placed = if self.effect == Effect::Placement { (1.0 - 0.4 * lies).ln() } else { 0.0 };
@@ -231,7 +236,7 @@ impl Synthetic {
                 machine: Some(0),
                 duration_s: Some(WINDOWS as f64),
                 operations_per_s: Some(rate),
-                conditions: machine.of_run(deviation / spread, self.effect, &mut random),
+                conditions: machine.of_run(own_deviation / spread, self.effect, &mut random),
                 windows: self.windows(rate, &mut random),
                 latencies: self.latencies(deviation, &mut random),
                 extents: extents(lies),
