@@ -39,7 +39,7 @@ pub use outliers::outliers;
 pub use ratio::{Ratio, paired_ratio_of_means, ratio_of_means};
 pub use repetitions::{Repetitions, median_order_interval, repetitions};
 pub use serial::{Serial, serial_correlation};
-pub use signed_rank::{SignedRank, signed_rank, signed_rank_chance};
+pub use signed_rank::{SignedRank, signed_rank};
 pub use student::factor as t_factor;
 pub use summary::{summarise, t_half_width};
 pub use welch::{TTest, welch};

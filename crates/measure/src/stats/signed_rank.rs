@@ -5,8 +5,6 @@
 //! hypothesis that the sides do not differ. The distribution of the signed ranks is then exact, for any noise, any drift
 //! and any dependence between pairs.
 
-use statrs::distribution::{ContinuousCDF, Normal};
-
 use super::student;
 
 /// Up to so many pairs the distribution of the rank sum is counted out; beyond, the normal one is as good.
@@ -41,33 +39,6 @@ pub fn signed_rank(differences: &[f64], alpha: f64) -> Option<SignedRank> {
         .filter(|&place| place <= last - place)
         .map(|place| [means[place], means[last - place]]);
     Some(SignedRank { estimate, interval })
-}
-
-/// The chance that the positive ranks of `differences` weigh as much, each sign being a fair coin: Wilcoxon's signed-rank
-/// test, one-sided. Differences of 0 are left out (Wilcoxon 1945), and where several are as large, the chance is that of
-/// ranks given to them in the order least in favour.
-///
-/// `None` where no difference is left, and where one is not finite.
-#[must_use]
-pub fn signed_rank_chance(differences: &[f64]) -> Option<f64> {
-    if differences.iter().any(|difference| !difference.is_finite()) {
-        return None;
-    }
-    let mut left: Vec<f64> = differences.iter().copied().filter(|difference| *difference != 0.0).collect();
-    if left.is_empty() {
-        return None;
-    }
-    left.sort_by(|one, other| one.abs().total_cmp(&other.abs()).then(other.total_cmp(one)));
-    let positive: usize =
-        (1..).zip(&left).filter(|(_, difference)| **difference > 0.0).map(|(rank, _)| rank).sum();
-    let count = left.len();
-    if count <= EXACT_UP_TO {
-        return Some(rank_sums(count).into_iter().skip(positive).sum::<f64>().min(1.0));
-    }
-    let count = count as f64;
-    let mean = count * (count + 1.0) / 4.0;
-    let deviation = (count * (count + 1.0) * (2.0 * count + 1.0) / 24.0).sqrt();
-    Some(Normal::standard().sf((positive as f64 - 0.5 - mean) / deviation))
 }
 
 /// The place, from either end, of the mean that bounds the interval: the largest rank sum whose chance of being reached
@@ -129,20 +100,6 @@ mod tests {
         // Five pairs that all point one way happen once in 16: no interval at 5 %.
         assert_eq!(outermost(5, 0.025), None);
         assert_eq!(outermost(6, 0.025), Some(0));
-    }
-
-    #[test]
-    fn the_chance_is_scipys() {
-        let differences = [1.83, 0.5, -0.3, 2.1, 1.2, -0.9, 0.7, 1.6];
-        // scipy.stats.wilcoxon(differences, alternative="greater").pvalue: 31 of the 36 rank points are positive
-        assert!((signed_rank_chance(&differences).unwrap() - 10.0 / 256.0).abs() < 1e-12);
-        assert_eq!(signed_rank_chance(&[1.0; 10]), Some(1.0 / 1024.0));
-        assert_eq!(signed_rank_chance(&[0.0; 10]), None);
-        let long: Vec<f64> =
-            (0..60).map(|at| if at % 2 == 0 { 1.0 } else { -1.0 } * f64::from(at + 1)).collect();
-        assert!((signed_rank_chance(&long).unwrap() - 0.5).abs() < 0.1);
-        // Of equal ones, those against count for more.
-        assert!(signed_rank_chance(&[1.0, -1.0, 1.0, 1.0]).unwrap() > 3.0 / 16.0);
     }
 
     #[test]
