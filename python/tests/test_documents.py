@@ -112,7 +112,33 @@ class Documents(unittest.TestCase):
     @unittest.skipUnless(pandas, "no pandas")
     def test_frames_hold_the_rows(self) -> None:
         for document in documents():
+            for table in document.tables:
+                with self.subTest(document.source, table=table):
+                    rows, frame = document.rows(table), document.to_frame(table)
+                    self.assertEqual(len(frame), len(rows))
+                    self.assertEqual(set(frame.columns), {name for row in rows for name in row})
+                    for name in frame.columns:
+                        for row, value in zip(rows, frame[name]):
+                            known = row.get(name)
+                            if isinstance(known, (int, float, str)):
+                                self.assertEqual(value, known)
+                            elif known is None:
+                                self.assertTrue(pandas.isna(value), name)
             self.assertEqual(len(document.to_frame()), len(document.rows()))
+
+    @unittest.skipUnless(pandas, "no pandas")
+    def test_frames_are_of_numbers_where_the_rows_are(self) -> None:
+        for document in documents():
+            if document.kind == "probe" and document.rows("runs"):
+                runs = document.to_frame("runs")
+                self.assertTrue(pandas.api.types.is_numeric_dtype(runs["latency_s"]))
+                typical = runs[runs["counted"]].groupby("buffer_bytes")["latency_s"].median()
+                self.assertEqual(set(typical.index), set(runs["buffer_bytes"]))
+
+    @unittest.skipIf(pandas, "pandas is there")
+    def test_without_pandas_it_is_said_what_to_install(self) -> None:
+        with self.assertRaisesRegex(ImportError, "pip install"):
+            documents()[0].to_frame()
 
 
 if __name__ == "__main__":

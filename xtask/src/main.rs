@@ -37,8 +37,9 @@ cargo xtask COMMAND
   planted [NAME...]     plant bugs in the engine, one after the other, and show that the simulator sees each: all, or those
                         whose names begin so
   synthetic [--studies 1000] [--from SEED] [--noise NAME]... [--effect NAME]...
-                        make studies up of each kind of noise and effect, and print how many of their reports say
-                        anything false, and how many miss what is so
+  synthetic --pages 1000 [--from SEED] [--noise NAME]... [--page NAME]...
+                        make studies up of each kind of noise and effect, or probes and comparisons, and print how many
+                        of their reports say anything false, and how many miss what is so
   fuzz [TARGET] [--time 10s]
                         run one fuzz target, or all; --list names them
   help                  this text

@@ -23,39 +23,81 @@ pub(crate) const SKIPPED_VARIABLE: &str = "EVENKEEL_SKIPPED";
 struct Need {
     /// The Debian package.
     package: &'static str,
-    /// A program in it: what the tests look for, and what tells on any system whether it is there.
-    program: &'static str,
+    /// What the tests look for, and what tells on any system whether it is there.
+    sign: Sign,
     /// The tests that are skipped without it.
     tests: &'static str,
 }
 
+/// What tells that a package is there.
+#[derive(Debug)]
+enum Sign {
+    /// A program in it.
+    Program(&'static str),
+    /// A module of python3.
+    Module(&'static str),
+}
+
+impl Sign {
+    fn is_there(&self) -> bool {
+        match self {
+            Self::Program(name) => run::has_program(name),
+            Self::Module(name) => {
+                let mut python = run::system("python3", &["-c", &format!("import {name}")]);
+                python
+                    .stdin(Stdio::null())
+                    .stderr(Stdio::null())
+                    .status()
+                    .is_ok_and(|status| status.success())
+            }
+        }
+    }
+}
+
 /// What the tests with real file systems, clients and browsers need.
 const NEEDS: &[Need] = &[
-    Need { package: "chromium", program: "chromium", tests: "those of reports in a browser" },
-    Need { package: "xfsprogs", program: "mkfs.xfs", tests: "those on xfs" },
-    Need { package: "btrfs-progs", program: "mkfs.btrfs", tests: "those on btrfs" },
-    Need { package: "e2fsprogs", program: "mkfs.ext4", tests: "those on ext4" },
-    Need { package: "g++", program: "c++", tests: "the fuzz targets" },
-    Need { package: "fio", program: "fio", tests: "those with fio" },
-    Need { package: "libnbd-bin", program: "nbdfuse", tests: "those with nbdinfo, nbdcopy and nbdfuse" },
-    Need { package: "python3-libnbd", program: "nbdsh", tests: "those with nbdsh" },
+    Need { package: "chromium", sign: Sign::Program("chromium"), tests: "those of reports in a browser" },
+    Need { package: "xfsprogs", sign: Sign::Program("mkfs.xfs"), tests: "those on xfs" },
+    Need { package: "btrfs-progs", sign: Sign::Program("mkfs.btrfs"), tests: "those on btrfs" },
+    Need { package: "e2fsprogs", sign: Sign::Program("mkfs.ext4"), tests: "those on ext4" },
+    Need { package: "g++", sign: Sign::Program("c++"), tests: "the fuzz targets" },
+    Need { package: "fio", sign: Sign::Program("fio"), tests: "those with fio" },
+    Need {
+        package: "libnbd-bin",
+        sign: Sign::Program("nbdfuse"),
+        tests: "those with nbdinfo, nbdcopy and nbdfuse",
+    },
+    Need { package: "python3-libnbd", sign: Sign::Program("nbdsh"), tests: "those with nbdsh" },
     Need {
         package: "nbdkit",
-        program: "nbdkit",
+        sign: Sign::Program("nbdkit"),
         tests: "those that cut a drive's power, or have it elsewhere",
     },
-    Need { package: "openssl", program: "openssl", tests: "those of TLS with other people's clients" },
-    Need { package: "fuse3", program: "fusermount3", tests: "those of file systems on a volume" },
-    Need { package: "qemu-utils", program: "qemu-io", tests: "those with qemu-img and qemu-io" },
-    Need { package: "prometheus", program: "promtool", tests: "those of alert rules and of the dashboard" },
+    Need {
+        package: "openssl",
+        sign: Sign::Program("openssl"),
+        tests: "those of TLS with other people's clients",
+    },
+    Need { package: "fuse3", sign: Sign::Program("fusermount3"), tests: "those of file systems on a volume" },
+    Need { package: "qemu-utils", sign: Sign::Program("qemu-io"), tests: "those with qemu-img and qemu-io" },
+    Need {
+        package: "prometheus",
+        sign: Sign::Program("promtool"),
+        tests: "those of alert rules and of the dashboard",
+    },
     Need {
         package: "python3-jsonschema",
-        program: "jsonschema",
+        sign: Sign::Program("jsonschema"),
         tests: "those of documents against their schemas",
     },
-    Need { package: "python3", program: "python3", tests: "those of the Python package" },
+    Need { package: "python3", sign: Sign::Program("python3"), tests: "those of the Python package" },
+    Need {
+        package: "python3-pandas",
+        sign: Sign::Module("pandas"),
+        tests: "those of the Python package's data frames",
+    },
     // Its own programs are in no PATH; this one comes with them.
-    Need { package: "postgresql", program: "pg_ctlcluster", tests: "those with PostgreSQL" },
+    Need { package: "postgresql", sign: Sign::Program("pg_ctlcluster"), tests: "those with PostgreSQL" },
 ];
 
 /// Gets what the tests need, runs them, and tells what was skipped.
@@ -106,7 +148,7 @@ fn target_folder() -> PathBuf {
 
 /// Installs what is missing where that can be done, and names what stays missing.
 fn prepare() {
-    let absent = || -> Vec<&Need> { NEEDS.iter().filter(|need| !run::has_program(need.program)).collect() };
+    let absent = || -> Vec<&Need> { NEEDS.iter().filter(|need| !need.sign.is_there()).collect() };
     let mut missing = absent();
     if missing.is_empty() {
         return;
@@ -197,6 +239,12 @@ mod tests {
     fn skips_are_counted_and_named() {
         assert_eq!(skip_report(""), "skipped 0\n");
         assert_eq!(skip_report("a: no fio\n\nb: not root\n"), "skipped 2:\n  a: no fio\n  b: not root\n");
+    }
+
+    #[test]
+    fn a_module_that_nobody_has_is_missing() {
+        assert!(!Sign::Module("evenkeel_no_such_module").is_there());
+        assert!(!Sign::Program("evenkeel-no-such-program").is_there());
     }
 
     #[test]

@@ -60,6 +60,7 @@ pub(crate) enum Command {
     Reproduce(ReproduceArgs),
     Sim(SimArgs),
     Study(StudyArgs),
+    Schema(SchemaArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }
@@ -382,6 +383,20 @@ Examples:
   evenkeel sim --exhaustive --layout mirror         every crash of small rings, with drives lost at the same time
 
 Exit status: 0 no promise was broken, 1 one was, 2 wrong usage, 130 interrupted.";
+
+/// Print the JSON Schema of a kind of document
+///
+/// Every document that evenkeel writes for programs names its schema in its field `schema`, such as `evenkeel.probe/1`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  evenkeel schema                                   names the documents
+  evenkeel schema probe > probe.schema.json
+  evenkeel schema evenkeel.probe/1                  refused where this version writes another one")]
+pub(crate) struct SchemaArgs {
+    /// The document, by its name or by its field `schema` [default: list all]
+    pub(crate) name: Option<String>,
+}
 
 /// Print completions for a shell
 #[derive(Debug, ClapArgs)]

@@ -15,6 +15,7 @@ mod probe;
 mod progress;
 mod replay;
 mod reproduce;
+mod schema;
 mod sim;
 mod stdout;
 mod study;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Study(args) => study::run(&args),
+        Command::Schema(args) => schema::run(&args),
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::pages(&args),
     };

@@ -27,6 +27,34 @@ fn the_help_of_each_command_shows_examples() {
 }
 
 #[test]
+fn the_schema_of_each_document_is_printed() {
+    let scene = Scene::new();
+    let listed = scene.done("schema").stdout;
+    for name in [
+        "check",
+        "compare",
+        "drive",
+        "pairs",
+        "probe",
+        "replay",
+        "reproduce",
+        "salvage",
+        "soak",
+        "status",
+        "study",
+    ] {
+        let printed = scene.done(&format!("schema {name}")).stdout;
+        let kept =
+            std::fs::read_to_string(format!("{}/../../schemas/{name}.json", env!("CARGO_MANIFEST_DIR")));
+        assert_eq!(printed, kept.unwrap(), "{name}");
+        says(&listed, &[&format!("\n{name} "), &format!(" evenkeel.{name}/")].map(|part| part.trim_start()));
+    }
+    assert_eq!(scene.done("schema evenkeel.probe/1").stdout, scene.done("schema probe").stdout);
+    says(&scene.refused("schema evenkeel.compare/1"), &["evenkeel.compare/2", "evenkeel.compare/1"]);
+    says(&scene.refused("schema proof"), &["`proof`", "`evenkeel schema`"]);
+}
+
+#[test]
 fn the_version_is_that_of_the_package() {
     let scene = Scene::new();
     let version = concat!("evenkeel ", env!("CARGO_PKG_VERSION"), "\n");

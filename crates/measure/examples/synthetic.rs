@@ -1,16 +1,20 @@
-//! The table of false and missed statements over synthetic studies; see `cargo xtask help`.
+//! The tables of false and missed statements over synthetic studies, probes and comparisons; see `cargo xtask help`.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a table is for whoever asks for it")]
 
 use std::process::ExitCode;
 
-use evenkeel_measure::synthetic::{Effect, Noise, Plan, Rates, audit};
+use evenkeel_measure::synthetic::{Effect, Noise, Page, Plan, Rates, alarms, audit, audit_pages};
 
-const USAGE: &str = "synthetic [--studies 1000] [--noise NAME]... [--effect NAME]... [--from SEED]";
+const USAGE: &str = "synthetic [--studies 1000] [--noise NAME]... [--effect NAME]... [--from SEED], or \
+                     synthetic --pages 1000 [--page NAME]... [--noise NAME]... [--from SEED]";
 
 /// What is to be made up.
 struct Asked {
     studies: u64,
+    /// Of probes and comparisons, instead of studies.
+    pages: Option<u64>,
+    kinds: Vec<Page>,
     from: u64,
     noises: Vec<Noise>,
     effects: Vec<Effect>,
@@ -19,7 +23,10 @@ struct Asked {
 fn main() -> ExitCode {
     match asked() {
         Ok(asked) => {
-            table(&asked);
+            match asked.pages {
+                Some(pages) => table_of_pages(&asked, pages),
+                None => table(&asked),
+            }
             ExitCode::SUCCESS
         }
         Err(line) => {
@@ -30,13 +37,27 @@ fn main() -> ExitCode {
 }
 
 fn asked() -> Result<Asked, String> {
-    let mut asked = Asked { studies: 1_000, from: 0, noises: Vec::new(), effects: Vec::new() };
+    let mut asked = Asked {
+        studies: 1_000,
+        pages: None,
+        kinds: Vec::new(),
+        from: 0,
+        noises: Vec::new(),
+        effects: Vec::new(),
+    };
     let mut args = std::env::args().skip(1);
     while let Some(flag) = args.next() {
         let value = args.next().ok_or_else(|| format!("{flag} takes a value"))?;
         let number = || value.parse::<u64>().map_err(|_| format!("{value} is no number"));
         match flag.as_str() {
             "--studies" => asked.studies = number()?.max(1),
+            "--pages" => asked.pages = Some(number()?.max(1)),
+            "--page" => {
+                let known = Page::ALL.into_iter().find(|page| page.name() == value);
+                asked.kinds.push(known.ok_or_else(|| {
+                    format!("no page {value}; there is {}", Page::ALL.map(Page::name).join(", "))
+                })?);
+            }
             "--from" => asked.from = number()?,
             "--noise" => {
                 let known = Noise::ALL.into_iter().find(|noise| noise.name() == value);
@@ -59,16 +80,80 @@ fn asked() -> Result<Asked, String> {
     if asked.effects.is_empty() {
         asked.effects = Effect::ALL.to_vec();
     }
+    if asked.kinds.is_empty() {
+        asked.kinds = Page::ALL.to_vec();
+    }
     Ok(asked)
 }
 
+fn threads() -> u64 {
+    std::thread::available_parallelism().map_or(1, usize::from) as u64
+}
+
+fn percent(many: u64, rates: &Rates) -> String {
+    format!("{:.1}", 100.0 * many as f64 / rates.pages as f64)
+}
+
+/// By which a thing differs where there is something to be found.
+const DIFFERENCES: [f64; 2] = [0.1, 0.4];
+
+fn table_of_pages(asked: &Asked, pages: u64) {
+    let seeds = asked.from..asked.from.saturating_add(pages);
+    println!(
+        "Of 100 pages, over {pages} for each cell; where something differs by 10 % or 40 %, pages that miss it.\n"
+    );
+    println!("| page | noise | false | missed, 10 % | missed, 40 % | false, 10 % and 40 % | what is false |");
+    println!("|---|---|---:|---:|---:|---:|---|");
+    for &page in &asked.kinds {
+        for &noise in &asked.noises {
+            let of = |difference| audit_pages(page, noise, difference, seeds.clone(), threads());
+            let (none, [little, much]) = (of(0.0), DIFFERENCES.map(of));
+            let kinds: Vec<String> =
+                none.false_of.iter().map(|(kind, many)| format!("{kind} {many}")).collect();
+            println!(
+                "| {} | {} | {} | {} | {} | {}, {} | {} |",
+                page.name(),
+                noise.name(),
+                percent(none.with_false, &none),
+                percent(little.with_missed, &little),
+                percent(much.with_missed, &much),
+                percent(little.with_false, &little),
+                percent(much.with_false, &much),
+                kinds.join(", ")
+            );
+        }
+    }
+    if asked.kinds.contains(&Page::Pairs) {
+        table_of_alarms(asked, seeds);
+    }
+}
+
+/// Exit codes of `probe A B --fail-if-slower`.
+fn table_of_alarms(asked: &Asked, seeds: std::ops::Range<u64>) {
+    const SLOWER: [f64; 5] = [0.0, 0.05, 0.1, 0.15, 0.2];
+    println!(
+        "\nOf 100 runs of `probe A B --fail-if-slower`, those that end with 1, by how much longer B truly takes.\n"
+    );
+    println!("| threshold | noise | {} |", SLOWER.map(|share| format!("{:.0} %", 100.0 * share)).join(" | "));
+    println!("|---|---|{}", "---:|".repeat(SLOWER.len()));
+    for fails_from in [0.05, 0.1] {
+        for &noise in &asked.noises {
+            let of = |difference| {
+                let rates = alarms(noise, difference, fails_from, seeds.clone(), threads());
+                percent(rates.with_false, &rates)
+            };
+            let cells = SLOWER.map(of).join(" | ");
+            println!("| {:.0} % | {} | {cells} |", 100.0 * fails_from, noise.name());
+        }
+    }
+}
+
 fn table(asked: &Asked) {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let threads = threads();
     let seeds = asked.from..asked.from.saturating_add(asked.studies);
     println!("Pages of 100 over {} synthetic studies for each cell.\n", asked.studies);
     println!("| noise | effect | false, 2x2 | false, larger | missed, 2x2 | missed, larger | false claims |");
     println!("|---|---|---:|---:|---:|---:|---|");
-    let percent = |many: u64, rates: &Rates| format!("{:.1}", 100.0 * many as f64 / rates.pages as f64);
     for &effect in &asked.effects {
         for &noise in &asked.noises {
             let small = audit(noise, effect, Plan::TwoByTwo, seeds.clone(), threads);

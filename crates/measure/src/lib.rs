@@ -5,6 +5,7 @@
 //! line shows.
 
 pub mod compare;
+pub mod drive;
 pub mod fit;
 pub mod probe;
 pub mod quantity;

@@ -1,4 +1,4 @@
-//! JSON Schemas (2020-12) of the documents that evenkeel writes for people's programs.
+//! JSON Schemas (2020-12) of the documents that evenkeel writes for people's programs, as `evenkeel schema` prints them.
 //!
 //! 1. Those in the folder `schemas` of the repository are what [`generated`] makes of the types that are written, but for
 //!    those that are written by hand.
@@ -10,16 +10,44 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 
 use crate::compare::{Comparisons, Pairs};
+use crate::drive::DriveStatus;
 use crate::probe::report::ProbeReport;
 use crate::probe::soak::SoakReport;
 use crate::replay::report::ReplayReport;
 use crate::reproduce::Gallery;
 use crate::study::report::StudyReport;
 
+/// Each document's name and its schema, in the order of names.
+pub const ALL: [(&str, &str); 11] = [
+    ("check", include_str!("../../../schemas/check.json")),
+    ("compare", include_str!("../../../schemas/compare.json")),
+    ("drive", include_str!("../../../schemas/drive.json")),
+    ("pairs", include_str!("../../../schemas/pairs.json")),
+    ("probe", include_str!("../../../schemas/probe.json")),
+    ("replay", include_str!("../../../schemas/replay.json")),
+    ("reproduce", include_str!("../../../schemas/reproduce.json")),
+    ("salvage", include_str!("../../../schemas/salvage.json")),
+    ("soak", include_str!("../../../schemas/soak.json")),
+    ("status", include_str!("../../../schemas/status.json")),
+    ("study", include_str!("../../../schemas/study.json")),
+];
+
+/// What a list of schemas says of one: the document's name with its version, and what it is.
+///
+/// # Errors
+///
+/// Where the text is no JSON.
+pub fn summary(schema: &str) -> Result<(String, String), serde_json::Error> {
+    let schema: serde_json::Value = serde_json::from_str(schema)?;
+    let word = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    Ok((word(&schema["properties"]["schema"]["const"]), word(&schema["description"])))
+}
+
 /// The schema of each document that is written from a type, by the document's name.
 pub fn generated() -> Vec<(&'static str, Schema)> {
     vec![
         ("compare", of::<Comparisons>()),
+        ("drive", of::<DriveStatus>()),
         ("pairs", of::<Pairs>()),
         ("probe", of::<ProbeReport>()),
         ("replay", of::<ReplayReport>()),
@@ -118,6 +146,19 @@ mod tests {
             lacking.is_empty(),
             "schemas changed; say how at the end of schemas/versions.tsv:\n{lacking}"
         );
+    }
+
+    #[test]
+    fn all_that_are_kept_can_be_printed_and_say_what_they_are() {
+        let kept = kept();
+        assert_eq!(ALL.map(|(name, _)| name.to_owned()).to_vec(), kept.keys().cloned().collect::<Vec<_>>());
+        for (name, text) in ALL {
+            let (id, what) = summary(text).unwrap();
+            assert!(
+                id.starts_with(&format!("evenkeel.{name}/")) && what.ends_with('.'),
+                "{name}: {id} {what}"
+            );
+        }
     }
 
     #[test]

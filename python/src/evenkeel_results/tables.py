@@ -115,6 +115,10 @@ def _curves(gallery: Mapping[str, Any]) -> Iterable[Row]:
                     yield {**names, "x": x, "y": y, "x_unit": chart["x_unit"], "y_unit": chart["y_unit"]}
 
 
+def _lateness(drive: Mapping[str, Any]) -> Iterable[Row]:
+    yield {"model": drive["model"], **flat(drive["lateness_s"])}
+
+
 class Kind(NamedTuple):
     """A kind of document."""
 
@@ -167,5 +171,6 @@ DOCUMENTS: Dict[str, Kind] = {
         },
     ),
     "check": Kind(1, {"damaged": _list("damaged", "pages"), "unchecked": _list("damaged", "unchecked")}),
+    "drive": Kind(1, {"lateness": _lateness}),
     "salvage": Kind(1, {"ranges": _list("ranges"), "missing": _list("missing")}),
 }

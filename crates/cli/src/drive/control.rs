@@ -59,7 +59,7 @@ async fn answer(stream: &Stream, drive: &Drive) {
     }
     let told = match buffer[..len].trim_ascii_end() {
         b"cut" => drive.cut(),
-        b"status" => drive.status(),
+        b"status" => json!(drive.status()),
         _ => json!({ "error": "neither cut nor status" }),
     };
     let is_cut = told.get("ready_in_s").is_some() && told.get("schema").is_none();

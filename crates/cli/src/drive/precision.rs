@@ -1,8 +1,8 @@
 //! How late answers were against the model's time.
 
+use evenkeel_measure::drive::Lateness;
 use evenkeel_measure::replay::statistics::Times;
 use evenkeel_measure::report::format;
-use serde_json::{Value, json};
 
 /// What the models are meant to be precise to.
 const GOAL_NS: u64 = 20_000;
@@ -49,14 +49,14 @@ impl Precision {
     }
 
     /// For a document: `null` where too few were answered to know.
-    pub(super) fn facts(&self) -> Value {
-        json!({
-            "requests": self.times.count(),
-            "mean": self.times.mean_s(),
-            "p50": self.times.percentile_s(0.5),
-            "p99": self.times.percentile_s(0.99),
-            "max": self.times.max_s(),
-            "share_within_20_us": self.within_goal(),
-        })
+    pub(super) fn facts(&self) -> Lateness {
+        Lateness {
+            requests: self.times.count(),
+            mean: self.times.mean_s(),
+            p50: self.times.percentile_s(0.5),
+            p99: self.times.percentile_s(0.99),
+            max: self.times.max_s(),
+            share_within_20_us: self.within_goal(),
+        }
     }
 }

@@ -16,6 +16,7 @@ use evenkeel_host::nbd::server::Server;
 use evenkeel_host::nbd::uri::of_place;
 use evenkeel_host::net::Listener;
 use evenkeel_host::stop_signals::STOP_SIGNALS;
+use evenkeel_measure::drive::{DriveStatus, SCHEMA};
 use evenkeel_sim::model::pump::Pump;
 use evenkeel_sim::random::Random;
 use serde_json::{Value, json};
@@ -106,18 +107,18 @@ impl Drive {
     }
 
     /// What it is and does.
-    pub(super) fn status(&self) -> Value {
+    pub(super) fn status(&self) -> DriveStatus {
         let server = self.server.borrow().status();
-        json!({
-            "schema": "evenkeel.drive/1",
-            "model": self.name,
-            "size_bytes": self.size_bytes,
-            "pid": std::process::id(),
-            "cuts": self.export.cuts(),
-            "ready_in_s": self.export.recovers_ns() as f64 / 1e9,
-            "connections": server.connections.len(),
-            "lateness_s": self.export.precision().facts(),
-        })
+        DriveStatus {
+            schema: SCHEMA.to_owned(),
+            model: self.name.clone(),
+            size_bytes: self.size_bytes,
+            pid: std::process::id(),
+            cuts: self.export.cuts(),
+            ready_in_s: self.export.recovers_ns() as f64 / 1e9,
+            connections: server.connections.len() as u64,
+            lateness_s: self.export.precision().facts(),
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 //! 1. The runs of one session share what the machine did then: however many they are, they say nothing about another
 //!    time. What two sessions of one stack may differ by enters every interval: as the probes' own repeated sessions
 //!    show it (Student's t over sessions, pooled over the two), or, where neither was repeated, as a stated bound.
-//!    Neighbouring sessions are taken to hang together, so that their spread is not taken for all of it.
+//!    Neighbouring sessions are taken to resemble each other, so that their spread is not taken for all of it, and a trend
+//!    that they show to go on until the others were measured.
 //! 2. Where most runs of either were disturbed, nothing is claimed.
 //! 3. All verdicts of all comparisons share one error rate, by Bonferroni.
 
@@ -100,11 +101,13 @@ fn comparison(
     let points = sizes
         .iter()
         .map(|(a_point, b_point)| {
-            let throughput = |run: &RunData| Some(run.throughput_bytes_per_s);
-            let p99 = |run: &RunData| run.latency_p99_s;
-            let by_rate = held_back(judge.at(a_point, b_point, throughput, false));
-            let by_p99 = (has_p99(a_point) && has_p99(b_point))
-                .then(|| held_back(judge.at(a_point, b_point, p99, true)));
+            let sessions = |figure: fn(&RunData) -> Option<f64>, less_is_faster| {
+                let (a, b) = (by_session(base, a_point, figure), by_session(other, b_point, figure));
+                held_back(judge.judge(&a, &b, less_is_faster))
+            };
+            let by_rate = sessions(|run| Some(run.throughput_bytes_per_s), false);
+            let by_p99 =
+                (has_p99(a_point) && has_p99(b_point)).then(|| sessions(|run| run.latency_p99_s, true));
             PointComparison {
                 buffer_bytes: a_point.buffer_bytes,
                 a_throughput_bytes_per_s: a_point.throughput_bytes_per_s.mean,
@@ -123,7 +126,7 @@ fn comparison(
         unlike: unlike(base, other),
         sessions: [base.sessions, other.sessions],
         disturbed_share: disturbed,
-        throughout: held_back(judge.throughout(sizes)),
+        throughout: held_back(judge.throughout([base, other], sizes)),
         withheld,
         points,
         overall: String::new(),
@@ -146,6 +149,8 @@ fn withheld((a, b): (&str, &str), disturbed: [f64; 2]) -> Option<String> {
 /// The logarithms of one figure in one session.
 #[derive(Debug, Clone, Copy)]
 struct Session {
+    /// When it was, in seconds: the mean start of its runs.
+    at_s: f64,
     /// Mean over runs.
     mean: f64,
     /// Squared standard error of that; 0 for a single run, which has no degrees of freedom.
@@ -160,27 +165,19 @@ struct Judge {
 }
 
 impl Judge {
-    fn at(
-        &self,
-        a: &Point,
-        b: &Point,
-        figure: impl Fn(&RunData) -> Option<f64> + Copy,
-        less_is_faster: bool,
-    ) -> Judged {
-        self.judge(&by_session(a, figure), &by_session(b, figure), less_is_faster)
-    }
-
     /// Over all sizes: each session's mean over them.
-    fn throughout(&self, sizes: &[(&Point, &Point)]) -> Judged {
+    fn throughout(&self, [base, other]: [&ProbeReport; 2], sizes: &[(&Point, &Point)]) -> Judged {
         let throughput = |run: &RunData| Some(run.throughput_bytes_per_s);
-        let over = |points: Vec<&Point>| -> Vec<Session> {
-            let all: Vec<Vec<Session>> = points.iter().map(|point| by_session(point, throughput)).collect();
+        let over = |report: &ProbeReport, points: Vec<&Point>| -> Vec<Session> {
+            let all: Vec<Vec<Session>> =
+                points.iter().map(|point| by_session(report, point, throughput)).collect();
             let sessions = all.iter().map(Vec::len).min().unwrap_or(0);
             let count = all.len() as f64;
             (0..sessions)
                 .map(|session| {
                     let of = || all.iter().map(|sizes| sizes[session]);
                     Session {
+                        at_s: of().map(|each| each.at_s).sum::<f64>() / count,
                         mean: of().map(|each| each.mean).sum::<f64>() / count,
                         squared_error: of().map(|each| each.squared_error).sum::<f64>() / (count * count),
                         freedom: of().map(|each| each.freedom).fold(f64::INFINITY, f64::min),
@@ -189,7 +186,7 @@ impl Judge {
                 .collect()
         };
         let (a, b) = sizes.iter().copied().unzip();
-        self.judge(&over(a), &over(b), false)
+        self.judge(&over(base, a), &over(other, b), false)
     }
 
     fn judge(&self, a: &[Session], b: &[Session], less_is_faster: bool) -> Judged {
@@ -223,31 +220,56 @@ impl Judge {
         let variance = (squares(a) + squares(b)) / freedom;
         let error = (variance * (1.0 / a.len() as f64 + 1.0 / b.len() as f64)).sqrt();
         let correlated = ((1.0 + SESSION_CORRELATION) / (1.0 - SESSION_CORRELATION)).sqrt();
-        Some(error * correlated * stats::t_factor(freedom, self.alpha)?)
+        Some(error * correlated * stats::t_factor(freedom, self.alpha)? + trend(a, b))
     }
 }
 
-/// How much neighbouring sessions are taken to hang together: a machine's mood outlasts minutes. The factor is that of
-/// the standard error of a mean of values with such a correlation from one to the next.
+/// How much neighbouring sessions are taken to resemble each other: stated, not measured. The factor is that of the
+/// standard error of a mean of values with such a correlation from one to the next.
 const SESSION_CORRELATION: f64 = 0.5;
+
+/// By how much the two would differ by a trend that the sessions of both show, if it went on from one to the other; but for
+/// no longer than all of them lasted.
+fn trend(a: &[Session], b: &[Session]) -> f64 {
+    let middle = |sessions: &[Session]| {
+        sessions.iter().map(|session| session.at_s).sum::<f64>() / sessions.len() as f64
+    };
+    let (mut products, mut squares, mut lasted_s) = (0.0, 0.0, 0.0);
+    for sessions in [a, b] {
+        let (middle_s, mean) = (middle(sessions), mean(sessions));
+        for session in sessions {
+            products += (session.at_s - middle_s) * (session.mean - mean);
+            squares += (session.at_s - middle_s).powi(2);
+        }
+        let times = sessions.iter().map(|session| session.at_s);
+        let [first, last] = [times.clone().fold(f64::INFINITY, f64::min), times.fold(0.0, f64::max)];
+        // A session of its own length follows the last one.
+        lasted_s += (last - first) * sessions.len() as f64 / (sessions.len() as f64 - 1.0).max(1.0);
+    }
+    if squares <= 0.0 {
+        return 0.0;
+    }
+    (products / squares).abs() * (middle(b) - middle(a)).abs().min(lasted_s)
+}
 
 fn mean(sessions: &[Session]) -> f64 {
     sessions.iter().map(|session| session.mean).sum::<f64>() / sessions.len() as f64
 }
 
-fn by_session(point: &Point, figure: impl Fn(&RunData) -> Option<f64>) -> Vec<Session> {
+fn by_session(report: &ProbeReport, point: &Point, figure: impl Fn(&RunData) -> Option<f64>) -> Vec<Session> {
     let last = point.run_data.iter().map(|run| run.session).max().unwrap_or(0);
     (0..=last.min(SESSIONS_MAX))
         .filter_map(|session| {
             let runs = point.run_data.iter().filter(|run| run.counted && run.session == session);
-            let logs: Vec<f64> =
-                runs.filter_map(&figure).map(f64::ln).filter(|log| log.is_finite()).collect();
+            let known = runs.filter_map(|run| Some((run.started_s, figure(run)?.ln())));
+            let (starts, logs): (Vec<f64>, Vec<f64>) = known.filter(|(_, log)| log.is_finite()).unzip();
             let count = logs.len() as f64;
+            let at_s = report.started_unix_s as f64 + starts.iter().sum::<f64>() / count;
             let mean = logs.iter().sum::<f64>() / count;
             let squares = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>();
             let freedom = count - 1.0;
             let squared_error = if freedom > 0.0 { squares / freedom / count } else { 0.0 };
-            (!logs.is_empty()).then_some(Session { mean, squared_error, freedom })
+            (!logs.is_empty()).then_some(Session { at_s, mean, squared_error, freedom })
         })
         .collect()
 }

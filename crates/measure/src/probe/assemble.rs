@@ -86,6 +86,7 @@ fn run_data(run: &Run, counted: bool) -> RunData {
         session: run.session,
         latency_max_s: run.observation.latencies_ns.iter().copied().max().unwrap_or(0) as f64 * 1e-9,
         disturbance: run.disturbance.clone(),
+        repeat: run.is_repeat,
         counted,
     }
 }
@@ -151,6 +152,7 @@ mod tests {
                 ..Observation::default()
             },
             disturbance: disturbed.then(|| "noise".to_owned()),
+            is_repeat: false,
         }
     }
 

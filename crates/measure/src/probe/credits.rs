@@ -103,8 +103,16 @@ mod tests {
     use rand::{RngExt, SeedableRng};
     use rand_distr::{Distribution, Pareto, StandardNormal};
 
-    const KINDS: [&str; 7] =
-        ["normal", "lognormal", "pareto", "slow windows", "drift", "autocorrelated", "busy neighbour"];
+    const KINDS: [&str; 8] = [
+        "normal",
+        "lognormal",
+        "pareto",
+        "slow windows",
+        "drift",
+        "autocorrelated",
+        "busy neighbour",
+        "slow drift",
+    ];
 
     /// Throughput of windows around 1, without a fall that stays.
     fn noise(kind: &str, windows: usize, random: &mut StdRng) -> Vec<f64> {
@@ -124,6 +132,10 @@ mod tests {
                     level = 0.9 * level + 0.19_f64.sqrt() * normal;
                     (0.5 * level).exp()
                 }
+                "slow drift" => {
+                    level = 0.99 * level + (1.0 - 0.99_f64.powi(2)).sqrt() * normal;
+                    (0.5 * level).exp()
+                }
                 _ => {
                     is_busy ^= random.random_bool(1.0 / 40.0);
                     little * if is_busy { 0.5 } else { 1.0 }
@@ -141,7 +153,9 @@ mod tests {
                 let soaks = 1000;
                 let said =
                     (0..soaks).filter(|_| falls_at(&noise(kind, windows, &mut random)).is_some()).count();
-                assert!(said <= soaks / 20, "{kind}, {windows} windows: {said} of {soaks}");
+                // About 43 of 1,000 where it drifts slowly: a sample of them has seven more or less.
+                let most = if kind == "slow drift" { 60 } else { soaks / 20 };
+                assert!(said <= most, "{kind}, {windows} windows: {said} of {soaks}");
             }
         }
     }

@@ -78,7 +78,15 @@ mod tests {
     fn run(cpu: CpuTime, written_bytes: u64, read_bytes: u64) -> Run {
         let device = Some(Counters { written_bytes, read_bytes, ..Counters::default() });
         let observation = Observation { elapsed_s: 0.5, latencies_ns: vec![1], device, cpu };
-        Run { order: 0, session: 0, started_s: 0.0, user_bytes: 16 << 20, observation, disturbance: None }
+        Run {
+            order: 0,
+            session: 0,
+            started_s: 0.0,
+            user_bytes: 16 << 20,
+            observation,
+            disturbance: None,
+            is_repeat: false,
+        }
     }
 
     const QUIET: CpuTime =

@@ -5,9 +5,10 @@
 //! one: T (1 + min(1, r T) / 2) on average. That holds as long as what arrives during a write fits into the next. T
 //! grows with x; so the smallest buffer that has the room, with a reserve for what arrives in bursts, is soonest.
 
-use super::recommend::{tied_below, typical};
-use super::report::Point;
+use super::recommend::{Ties, typical};
+use super::report::{Point, RunData};
 use super::settings::Records;
+use super::{apart, point_at};
 
 /// Share of a buffer that what arrives during a write may fill.
 const LOAD_MAX: f64 = 0.8;
@@ -22,27 +23,20 @@ pub(super) fn durable_s(point: &Point, records: &Records, writers: u32) -> Optio
     (arriving <= LOAD_MAX * room).then(|| write_s * (1.0 + arriving.min(1.0) / 2.0))
 }
 
-/// The point to use, and those that serve as well; `None` where no buffer keeps up.
+/// The point to use, and those that cannot be told from the best; `None` where no buffer keeps up.
 pub(super) fn choose<'a>(
     points: &'a [Point],
     records: &Records,
     writers: u32,
-) -> Option<(&'a Point, Vec<u64>)> {
-    let able: Vec<Point> =
-        points.iter().filter(|point| durable_s(point, records, writers).is_some()).cloned().collect();
+    level: f64,
+) -> Option<(&'a Point, Ties)> {
     let time = |point: &Point| durable_s(point, records, writers).unwrap_or(f64::INFINITY);
-    let best = able.iter().min_by(|a, b| time(a).total_cmp(&time(b)))?;
-    let tied = tied_below(&able, best, |run| run.latency_s, |point| best_share(time(best), time(point)));
-    let chosen = tied.iter().copied().min().unwrap_or(best.buffer_bytes).min(best.buffer_bytes);
-    let mut others: Vec<u64> = tied;
-    others.push(best.buffer_bytes);
-    others.retain(|&size| size != chosen);
-    others.sort_unstable();
-    Some((points.iter().find(|point| point.buffer_bytes == chosen)?, others))
-}
-
-fn best_share(best_s: f64, other_s: f64) -> f64 {
-    best_s / other_s
+    let able: Vec<Point> = points.iter().filter(|point| time(point).is_finite()).cloned().collect();
+    let best = (0..able.len()).min_by(|&a, &b| time(&able[a]).total_cmp(&time(&able[b])))?;
+    let speed = |run: &RunData| run.latency_s.max(1e-12).recip();
+    let below = apart::shown_below(&able, best, speed, level);
+    let (chosen, ties) = Ties::of(&able, best, &below, |point| time(&able[best]) / time(point));
+    Some((point_at(points, able[chosen].buffer_bytes)?, ties))
 }
 
 #[cfg(test)]

@@ -5,13 +5,11 @@
 //! together. The way with the least latency is chosen among all after looking at them, so each interval is widened for
 //! all the pairs that might have been compared.
 
+use super::apart::rounds;
 use super::point_at;
 use super::report::{Matrix, MatrixCell, MatrixEffect, MatrixSkip, Point, RunData};
 use crate::report::format;
 use crate::stats;
-
-/// The chance of any false claim on a page where no way differs from another.
-const ERROR_RATE: f64 = 0.05;
 
 /// Where the combination with the least latency stands, by medians over runs and over all sizes. `None` where there is no
 /// cell.
@@ -23,9 +21,10 @@ pub(super) fn main_cell(cells: &[MatrixCell]) -> Option<usize> {
     (0..cells.len()).min_by(|&a, &b| latency(&cells[a]).total_cmp(&latency(&cells[b])))
 }
 
-/// The matrix with its advice: which way to use, then what each other method and each other file state costs.
-pub(super) fn concluded(cells: &[MatrixCell], skipped: Vec<MatrixSkip>, runs: u32) -> Matrix {
-    let effects = main_cell(cells).map_or_else(Vec::new, |best| effects(cells, &cells[best], runs));
+/// The matrix with its advice: which way to use, then what each other method and each other file state costs. Where no way
+/// differs from another, any is said to with a chance of at most `level`.
+pub(super) fn concluded(cells: &[MatrixCell], skipped: Vec<MatrixSkip>, level: f64) -> Matrix {
+    let effects = main_cell(cells).map_or_else(Vec::new, |best| effects(cells, &cells[best], level));
     let advice = main_cell(cells).map_or_else(Vec::new, |best| advice(cells, &cells[best], &effects));
     Matrix { cells: cells.to_vec(), skipped, advice, effects }
 }
@@ -34,13 +33,13 @@ fn is_neighbour(a: &MatrixCell, b: &MatrixCell) -> bool {
     (a.method == b.method) != (a.file_state == b.file_state)
 }
 
-fn effects(cells: &[MatrixCell], best: &MatrixCell, runs: u32) -> Vec<MatrixEffect> {
+fn effects(cells: &[MatrixCell], best: &MatrixCell, level: f64) -> Vec<MatrixEffect> {
     let pairs = cells
         .iter()
         .enumerate()
         .flat_map(|(at, a)| cells[..at].iter().filter(move |b| is_neighbour(a, b)))
         .count();
-    let alpha = ERROR_RATE / pairs.max(1) as f64;
+    let alpha = level / pairs.max(1) as f64;
     let sizes = common_sizes(cells);
     let others = cells.iter().filter(|cell| is_neighbour(cell, best));
     others
@@ -48,7 +47,7 @@ fn effects(cells: &[MatrixCell], best: &MatrixCell, runs: u32) -> Vec<MatrixEffe
             let differences: Vec<f64> = sizes
                 .iter()
                 .filter_map(|&size| Some((point_at(&best.points, size)?, point_at(&cell.points, size)?)))
-                .flat_map(|(best, other)| differences(best, other, runs))
+                .flat_map(|(best, other)| differences(best, other))
                 .collect();
             let found = stats::signed_rank(&differences, alpha)?;
             Some(MatrixEffect {
@@ -61,15 +60,10 @@ fn effects(cells: &[MatrixCell], best: &MatrixCell, runs: u32) -> Vec<MatrixEffe
         .collect()
 }
 
-/// The logarithms of the ratios of two points' latencies, a round each: repeats of disturbed runs belong to none.
-fn differences(best: &Point, other: &Point, runs: u32) -> Vec<f64> {
-    let rounds: Vec<(&RunData, &RunData)> =
-        best.run_data.iter().zip(&other.run_data).take(runs as usize).collect();
-    let is_clean = |(a, b): &&(&RunData, &RunData)| a.disturbance.is_none() && b.disturbance.is_none();
-    let clean: Vec<_> = rounds.iter().filter(is_clean).copied().collect();
-    let counted = if 2 * clean.len() > rounds.len() { clean } else { rounds };
+/// The logarithms of the ratios of two points' latencies, a round each.
+fn differences(best: &Point, other: &Point) -> Vec<f64> {
     let log = |(best, other): (&RunData, &RunData)| (other.latency_s / best.latency_s).ln();
-    counted.into_iter().map(log).filter(|log| log.is_finite()).collect()
+    rounds(best, other).into_iter().map(log).filter(|log| log.is_finite()).collect()
 }
 
 fn advice(cells: &[MatrixCell], best: &MatrixCell, effects: &[MatrixEffect]) -> Vec<String> {

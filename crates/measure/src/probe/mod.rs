@@ -19,11 +19,13 @@
 //! 3. Only what the user named is written, and what the probe made is removed however it ends; after a kill -9 by the next
 //!    one (`leftovers`).
 
+mod apart;
 mod assemble;
 mod batching;
 pub mod budget;
 pub mod credits;
 mod disturbance;
+mod goals;
 mod group_commit;
 mod host_target;
 pub mod leftovers;
@@ -93,7 +95,10 @@ pub fn run_together<T: Target>(
     let measured = session::measure(settings, targets, interrupt, observer)?;
     let duration_s = now_s(targets) - started_s;
     let all = stacks.into_iter().zip(&measured);
-    Ok(all.map(|(stack, measured)| conclude(settings, stack, measured, started_unix_s, duration_s)).collect())
+    let level = apart::level_of_probe(settings, measured.len());
+    Ok(all
+        .map(|(stack, measured)| conclude(settings, stack, measured, level, started_unix_s, duration_s))
+        .collect())
 }
 
 /// A matrix has so many points that their histograms would be most of the document.
@@ -108,6 +113,7 @@ fn conclude(
     settings: &Settings,
     stack: Stack,
     measured: &Measured,
+    level: f64,
     started_unix_s: u64,
     duration_s: f64,
 ) -> ProbeReport {
@@ -121,8 +127,7 @@ fn conclude(
         })
         .filter(|cell| !cell.points.is_empty())
         .collect();
-    let matrix =
-        settings.is_matrix().then(|| matrix::concluded(&cells, measured.skipped.clone(), settings.runs));
+    let matrix = settings.is_matrix().then(|| matrix::concluded(&cells, measured.skipped.clone(), level));
     let matrix = matrix.map(without_histograms);
     let main = matrix::main_cell(&cells).map(|place| cells.swap_remove(place));
     let (combination, points) = match main {
@@ -148,11 +153,14 @@ fn conclude(
         .collect();
     let like = settings.like.zip(points.first()).map(|(program, point)| program.judge(point));
     let recommendation =
-        recommend::recommend(compared, settings, &unmeasured).filter(|_| settings.like.is_none());
+        recommend::recommend(compared, settings, &unmeasured, level).filter(|_| settings.like.is_none());
     let batching = recommendation
         .as_ref()
         .and_then(|chosen| batching::in_records(settings, chosen, &points, model.as_ref()));
-    let warnings = warnings::all(settings, &stack, compared, matrix.as_ref(), model.as_ref(), measured);
+    let below =
+        recommend::best(compared).map_or_else(Vec::new, |best| recommend::shown_below(compared, best, level));
+    let warnings =
+        warnings::all(settings, &stack, compared, matrix.as_ref(), model.as_ref(), &below, measured);
     ProbeReport {
         schema: report::SCHEMA.to_owned(),
         evenkeel_version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -178,6 +178,9 @@ pub struct RunData {
     pub session: u32,
     /// What disturbed it from outside, in words; `null` for a clean run.
     pub disturbance: Option<String>,
+    /// Whether it repeats a run that was disturbed: such a run is in no round.
+    #[serde(default)]
+    pub repeat: bool,
     /// Whether it counts towards the point's figures.
     pub counted: bool,
 }
@@ -226,6 +229,10 @@ pub struct Recommendation {
     pub buffer_bytes: Option<u64>,
     /// Sizes that serve as well: tied by the statistics, or all that meet both goals. Ascending.
     pub also_bytes: Vec<u64>,
+    /// Sizes of which the runs do not say enough: those that cannot be told from the best, beside the one chosen and
+    /// `also_bytes`, or, with a goal, those that may meet it or miss it, the one chosen among them. Ascending.
+    #[serde(default)]
+    pub undecided_bytes: Vec<u64>,
     /// `best-ratio`, `min-throughput`, `max-latency`, `both` or `group-commit`.
     pub rule: Rule,
     /// One sentence for people.

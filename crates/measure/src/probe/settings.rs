@@ -45,11 +45,18 @@ pub struct Goals {
     pub bound: LatencyBound,
 }
 
+impl Goals {
+    /// Whether there is any.
+    pub fn are_any(&self) -> bool {
+        self.min_throughput_bytes_per_s.is_some() || self.max_latency_s.is_some()
+    }
+}
+
 /// Which latency a bound speaks of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LatencyBound {
-    /// The mean over runs.
+    /// The mean of a run's writes, by the median run.
     #[default]
     Mean,
     /// The median over single writes.

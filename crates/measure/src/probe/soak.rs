@@ -257,6 +257,7 @@ impl Soak {
             user_bytes: buffer_bytes * writes,
             observation,
             disturbance: None,
+            is_repeat: false,
         };
         let cpu = &run.observation.cpu;
         let share = |part_s: f64| if cpu.all_s > 0.0 { part_s / cpu.all_s } else { 0.0 };

@@ -9,6 +9,7 @@ use super::report::{ProbeReport, Rule, WarningCode};
 use super::settings::{Combination, Goals, LatencyBound, Records, Settings};
 use super::target::{Observation, RunOrder, Target, TargetError};
 use super::{Observer, Progress};
+pub(crate) use crate::synthetic::machine::honest_disk;
 
 /// A stack in virtual time: fixed latency, bandwidth, and what the test adds.
 pub(crate) struct VirtualStack {
@@ -94,27 +95,6 @@ impl Observer for Nobody {
 
 pub(crate) const PLAIN: Combination =
     Combination { method: Method::DirectDsync, file_state: FileState::Fresh };
-
-/// A disk that keeps its word.
-pub(crate) fn honest_disk() -> Stack {
-    Stack {
-        path: "/srv".to_owned(),
-        file_system: "xfs".to_owned(),
-        mount_options: "rw,noatime".to_owned(),
-        device: "/dev/sda".to_owned(),
-        device_model: None,
-        loop_file: None,
-        scheduler: Some("none".to_owned()),
-        write_cache: Some("write through".to_owned()),
-        fua: Some(true),
-        rotational: Some(false),
-        in_memory: false,
-        over_network: false,
-        size_bytes: Some(100 << 30),
-        free_bytes: Some(50 << 30),
-        kernel: "6.1".to_owned(),
-    }
-}
 
 /// A probe of `stack` on an honest disk.
 pub(crate) fn probe_of(settings: &Settings, stack: &mut VirtualStack, interrupt: &Interrupt) -> ProbeReport {

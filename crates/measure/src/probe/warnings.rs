@@ -29,6 +29,7 @@ pub(super) fn all(
     points: &[Point],
     matrix: Option<&Matrix>,
     model: Option<&Model>,
+    below: &[bool],
     measured: &Measured,
 ) -> Vec<Warning> {
     let every_point = || {
@@ -49,7 +50,7 @@ pub(super) fn all(
         cut_short(settings, measured),
         varies(every_point()),
         disturbed(every_point()),
-        model.and_then(|model| disagrees(points, model)),
+        model.and_then(|model| disagrees(points, model, below)),
     ]
     .into_iter()
     .flatten()
@@ -272,12 +273,12 @@ fn varies<'a>(points: impl Iterator<Item = &'a Point>) -> Option<Warning> {
     warning(
         WarningCode::VariesTooMuch,
         format!(
-            "throughput varies by more than {} from run to run at {}, most at {} (relative range {}): single \
-             runs cannot be trusted here, use the intervals",
+            "throughput varied by more than {} from run to run at {}; the largest relative range measured is {}, at {}: \
+             single runs cannot be trusted here, use the intervals",
             format::percent(RELATIVE_RANGE_MAX),
             sizes(which.into_iter()),
-            format::bytes(worst.buffer_bytes),
-            format::percent(range(worst))
+            format::percent(range(worst)),
+            format::bytes(worst.buffer_bytes)
         ),
     )
 }
@@ -325,12 +326,13 @@ fn disturbed<'a>(points: impl Iterator<Item = &'a Point>) -> Option<Warning> {
     )
 }
 
-fn disagrees(points: &[Point], model: &Model) -> Option<Warning> {
-    let best = points.iter().max_by(|a, b| a.ratio.total_cmp(&b.ratio))?;
+/// Where the size at which the model has its optimum is shown to be worse than the best: `below` says which are.
+fn disagrees(points: &[Point], model: &Model, below: &[bool]) -> Option<Warning> {
+    let measured = super::recommend::best(points)?;
+    let best = &points[measured];
     let distance = |point: &Point| (point.buffer_bytes as f64 / model.optimum_bytes).ln().abs();
     let nearest = (0..points.len()).min_by(|&a, &b| distance(&points[a]).total_cmp(&distance(&points[b])))?;
-    let measured = points.iter().position(|point| point.buffer_bytes == best.buffer_bytes)?;
-    if nearest.abs_diff(measured) <= 1 {
+    if nearest.abs_diff(measured) <= 1 || !below[nearest] {
         return None;
     }
     warning(

@@ -41,6 +41,7 @@ impl Line {
                 latency_max_s: latency * 6.5,
                 session: 0,
                 disturbance: None,
+                repeat: false,
                 counted: true,
             }
         };
@@ -155,6 +156,7 @@ pub(crate) fn following(line: &Line, path: &str) -> ProbeReport {
         recommendation: Some(Recommendation {
             buffer_bytes: Some(best),
             also_bytes: vec![best / 2, best],
+            undecided_bytes: Vec::new(),
             rule: Rule::BestRatio,
             reason:
                 "This size has the greatest throughput for each unit of latency; half of it serves as well."

@@ -22,6 +22,7 @@ pub mod serial;
 pub mod shares;
 pub mod signed_rank;
 pub mod summary;
+pub mod typical;
 pub mod welch;
 
 mod moments;
@@ -42,4 +43,5 @@ pub use serial::{Serial, serial_correlation};
 pub use signed_rank::{SignedRank, signed_rank};
 pub use student::factor as t_factor;
 pub use summary::{summarise, t_half_width};
+pub use typical::typical_interval;
 pub use welch::{TTest, welch};

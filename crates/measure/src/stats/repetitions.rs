@@ -49,11 +49,16 @@ pub enum Repetitions {
 /// The largest k with P(B < k) <= 0.025, B being binomial with `count` trials at one half.
 #[must_use]
 pub fn median_rank(count: u64) -> Option<u64> {
+    rank_with_tail(count, 0.025)
+}
+
+/// As [`median_rank`], with another chance than 2.5 % that the median lies beyond the bound.
+pub(super) fn rank_with_tail(count: u64, tail: f64) -> Option<u64> {
     let below = |k: u64| beta_reg((count - k + 1) as f64, k as f64, 0.5);
     let (mut low, mut high) = (0, count / 2);
     while low < high {
         let middle = (low + high).div_ceil(2);
-        if below(middle) <= 0.025 { low = middle } else { high = middle - 1 }
+        if below(middle) <= tail { low = middle } else { high = middle - 1 }
     }
     (low > 0).then_some(low)
 }

@@ -20,6 +20,18 @@ pub struct Rates {
 }
 
 impl Rates {
+    /// Of one page: what is false on it, and whether it misses what is so.
+    pub(super) fn of_page(mut wrong: Vec<&'static str>, is_missed: bool) -> Self {
+        wrong.sort_unstable();
+        wrong.dedup();
+        Self {
+            pages: 1,
+            with_false: u64::from(!wrong.is_empty()),
+            with_missed: u64::from(is_missed),
+            false_of: wrong.into_iter().map(|kind| (kind, 1)).collect(),
+        }
+    }
+
     fn add(&mut self, other: &Self) {
         self.pages += other.pages;
         self.with_false += other.with_false;
@@ -33,14 +45,20 @@ impl Rates {
 /// Judges the pages of `seeds`, on so many threads.
 #[must_use]
 pub fn audit(noise: Noise, effect: Effect, plan: Plan, seeds: std::ops::Range<u64>, threads: u64) -> Rates {
+    over(seeds, threads, |seed| page(&Synthetic { noise, effect, plan, seed }))
+}
+
+/// Adds up what is said of the page of each of `seeds`, on so many threads.
+pub(super) fn over(seeds: std::ops::Range<u64>, threads: u64, page: impl Fn(u64) -> Rates + Sync) -> Rates {
     let of_thread = |thread: u64| {
         let mut rates = Rates::default();
         for seed in seeds.clone().filter(|seed| seed % threads == thread) {
-            rates.add(&page(&Synthetic { noise, effect, plan, seed }));
+            rates.add(&page(seed));
         }
         rates
     };
     let mut all = Rates::default();
+    let of_thread = &of_thread;
     std::thread::scope(|scope| {
         let started: Vec<_> = (0..threads).map(|thread| scope.spawn(move || of_thread(thread))).collect();
         for thread in started {
@@ -69,14 +87,7 @@ fn page(study: &Synthetic) -> Rates {
             _ => {}
         }
     }
-    wrong.sort_unstable();
-    wrong.dedup();
-    Rates {
-        pages: 1,
-        with_false: u64::from(!wrong.is_empty()),
-        with_missed: u64::from(is_missed),
-        false_of: wrong.into_iter().map(|kind| (kind, 1)).collect(),
-    }
+    Rates::of_page(wrong, is_missed)
 }
 
 /// What a claim is about, in a word.

@@ -1,12 +1,15 @@
-//! Studies that never ran, with a truth that is known: how often a page says what is false, and how often it misses what
+//! Studies and probes that never ran, with a truth that is known: how often a page says what is false, and how often it misses what
 //! is so. `cargo xtask synthetic` prints the table.
 //!
 //! Pages are made by the very code that makes those of measured studies, and judged by what they claim.
 
 pub mod audit;
+pub(crate) mod machine;
+pub mod pages;
 pub mod studies;
 
 pub use audit::{Rates, audit};
+pub use pages::{Page, alarms, audit_pages};
 pub use studies::{Effect, Noise, Plan, Synthetic};
 
 #[cfg(test)]
@@ -70,6 +73,39 @@ mod tests {
         assert!(parameter.words.contains("from 4 configurations: a study this small names none"));
         let speed = report.findings.iter().find(|finding| finding.about == "throughput").unwrap();
         assert!(speed.words.starts_with("What makes a configuration fast cannot be told"), "{speed:?}");
+    }
+
+    /// As above: of each page and noise so many pages, of fixed seeds.
+    const SEEDS: std::ops::Range<u64> = 1_000..1_006;
+
+    #[test]
+    fn pages_of_probes_and_comparisons_say_what_they_did_when_their_rates_were_counted() {
+        let wrong = Page::ALL.map(|page| {
+            let of = |noise| audit_pages(page, noise, 0.0, SEEDS, 2).with_false;
+            (page.name(), Noise::ALL.map(of).iter().sum::<u64>())
+        });
+        // Of 54 pages each.
+        let counted = [
+            ("advice", 1),
+            ("line", 0),
+            ("throughput", 0),
+            ("latency", 0),
+            ("records", 0),
+            ("matrix", 4),
+            ("like", 1),
+            ("pairs", 1),
+            ("sessions", 0),
+            ("repeated", 3),
+        ];
+        assert_eq!(wrong, counted);
+    }
+
+    #[test]
+    fn two_fifths_are_named_by_pages_of_probes_and_comparisons_on_a_steady_machine() {
+        for page in Page::ALL {
+            let rates = audit_pages(page, Noise::Normal, 0.4, 1_000..1_004, 2);
+            assert_eq!((rates.with_false, rates.with_missed), (0, 0), "{page:?}: {rates:?}");
+        }
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub(in crate::probe) struct Run {
     pub(in crate::probe) user_bytes: u64,
     pub(in crate::probe) observation: Observation,
     pub(in crate::probe) disturbance: Option<String>,
+    /// Whether it repeats one that was disturbed, in no round.
+    pub(in crate::probe) is_repeat: bool,
 }
 
 impl Run {

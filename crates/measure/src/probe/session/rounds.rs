@@ -97,6 +97,7 @@ impl<T: Target> Session<'_, T> {
             user_bytes: buffer_bytes * observation.latencies_ns.len() as u64,
             observation,
             disturbance: None,
+            is_repeat: stage == Stage::Repeats,
         });
         self.runs_made += 1;
         if stage == Stage::Rounds {

@@ -6,7 +6,7 @@ use super::shell::{self, Fact, Labelled, card};
 use super::spread::spread;
 use super::words;
 use crate::compare::{Comparison, Comparisons, Design};
-use crate::probe::report::{Point, ProbeReport, Warning};
+use crate::probe::report::{Point, ProbeReport, Warning, WarningCode};
 use crate::report::charts::{self, Swatch};
 use crate::report::format;
 use crate::report::markdown;
@@ -96,10 +96,12 @@ fn rate(found: &Comparisons) -> String {
     )
 }
 
-/// Every warning with the stack that it is about.
+/// Every warning with the stack that it is about, but for the conclusions that its own page draws: this page has one error
+/// rate, that of the comparison.
 fn labelled_warnings<'a>(reports: &'a [Labelled<'_>]) -> Vec<(Option<&'a str>, &'a Warning)> {
+    let is_fact = |warning: &&Warning| warning.code != WarningCode::ModelDisagrees;
     let of = |(label, report): &'a Labelled<'_>| {
-        report.warnings.iter().map(|warning| (Some(label.as_str()), warning))
+        report.warnings.iter().filter(is_fact).map(|warning| (Some(label.as_str()), warning))
     };
     reports.iter().flat_map(of).collect()
 }
@@ -248,8 +250,14 @@ fn stacks(reports: &[Labelled<'_>]) -> Markup {
     };
     let rows =
         names.into_iter().map(|name| (name, facts.iter().map(|of| fact(of, name)).collect::<Vec<_>>()));
+    // What was measured always differs a little.
+    let settings: Vec<&str> =
+        reports.iter().flat_map(|(_, report)| words::stack_facts(report)).map(|(name, _)| name).collect();
+    let differs = |name: &str, each: &[Option<String>]| {
+        settings.contains(&name) && name != "Space left" && each.windows(2).any(|pair| pair[0] != pair[1])
+    };
     let content = html! {
-        p.muted { "Rows in which the stacks differ are in bold." }
+        p.muted { "Settings in which the stacks differ are in bold." }
         div.scroll {
             table.facts {
                 thead {
@@ -260,7 +268,7 @@ fn stacks(reports: &[Labelled<'_>]) -> Markup {
                 }
                 tbody {
                     @for (name, each) in rows {
-                        tr.differ[each.windows(2).any(|pair| pair[0] != pair[1])] {
+                        tr.differ[differs(name, &each)] {
                             th scope="row" { (name) }
                             @for fact in &each {
                                 td { @if let Some(fact) = fact { (PreEscaped(fact)) } @else { "–" } }

@@ -68,7 +68,7 @@ pub(super) fn matrix(report: &ProbeReport) -> Markup {
     sizes.dedup();
     let content = html! {
         @for advice in &matrix.advice { p { (format::sentence(advice)) } }
-        p.muted { "Mean latency of a write with its 95 % interval; the lowest of each size is marked." }
+        p.muted { "Mean latency of a write with its 95 % interval; the lowest that was measured is marked, at each size." }
         div.tables {
             @for size in sizes { div.scroll { (matrix_table(matrix, size)) } }
         }

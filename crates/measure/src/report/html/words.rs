@@ -28,7 +28,10 @@ pub(super) fn headline(report: &ProbeReport) -> Markup {
                         @if let Some(size) = chosen { ", " (format::bytes(size)) " at a time" }
                     },
                     (_, Some(size)) => { "Use a buffer of " (format::bytes(size)) },
-                    (Some(_), None) => "No measured buffer meets the goals",
+                    (Some(recommendation), None) if recommendation.undecided_bytes.is_empty() => {
+                        "No measured buffer meets the goals"
+                    },
+                    (Some(_), None) => "No measured buffer is known to meet the goals",
                     (None, None) if report.like.is_some() => {
                         @if let Some(like) = &report.like { "As " (like.program.name()) " commits" }
                     },
@@ -54,7 +57,11 @@ pub(super) fn headline(report: &ProbeReport) -> Markup {
                     @let others = recommendation.also_bytes.iter().filter(|&&size| Some(size) != chosen);
                     @let others: Vec<_> = others.map(|&size| format::bytes(size)).collect();
                     @if chosen.is_some() && !others.is_empty() {
-                        (tile("Serves as well", &others.join(", "), None))
+                        @let name = match recommendation.rule {
+                            Rule::Both => "Also give both",
+                            _ => "Cannot be told apart from it",
+                        };
+                        (tile(name, &others.join(", "), None))
                     }
                 }
             }

@@ -1,0 +1,167 @@
+//! Storage stacks in virtual time, on a machine whose speed varies in one of the ways of [`Noise`].
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use evenkeel_host::method::Method;
+use evenkeel_host::stack::Stack;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution, Pareto, StandardNormal};
+
+use super::studies::Noise;
+use crate::probe::settings::Combination;
+use crate::probe::target::{Observation, RunOrder, Target, TargetError};
+
+/// The share of processors that others take on a busy machine, by the median.
+const FOREIGN: f64 = 0.42;
+
+/// The drift from the first run that counts to the last.
+const DRIFT: f64 = 0.3;
+
+/// The index of Pareto noise.
+const PARETO: f64 = 2.0;
+
+/// The machine that stacks share: its clock and its speed.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    noise: Noise,
+    now_s: f64,
+    random: StdRng,
+    level: f64,
+    rises: bool,
+    /// Runs so far, those of the pilot, and those that follow: drift is by runs.
+    made: u32,
+    pilot: u32,
+    expected: u32,
+    foreign: f64,
+}
+
+impl Machine {
+    /// A machine on which `expected` runs follow `pilot` ones.
+    pub(crate) fn new(noise: Noise, seed: u64, pilot: u32, expected: u32) -> Rc<RefCell<Self>> {
+        let mut random = StdRng::seed_from_u64(seed);
+        let rises = random.random::<bool>();
+        let level = StandardNormal.sample(&mut random);
+        let machine =
+            Self { noise, now_s: 0.0, random, level, rises, made: 0, pilot, expected, foreign: 0.0 };
+        Rc::new(RefCell::new(machine))
+    }
+
+    /// The time on it.
+    pub(crate) fn now_s(&self) -> f64 {
+        self.now_s
+    }
+
+    /// By how much longer the next run takes, as a factor.
+    fn factor(&mut self) -> f64 {
+        let through = (f64::from(self.made) - f64::from(self.pilot)) / f64::from(self.expected.max(1));
+        self.made += 1;
+        let random = &mut self.random;
+        let normal: f64 = StandardNormal.sample(random);
+        self.level = 0.9 * self.level + 0.19_f64.sqrt() * normal;
+        self.foreign = 0.0;
+        match self.noise {
+            Noise::Normal | Noise::ThreeRepeats | Noise::Unbalanced => (0.05 * normal).exp(),
+            Noise::Lognormal => (0.5 * normal).exp(),
+            Noise::Pareto => Pareto::new(1.0, PARETO).map_or(1.0, |pareto| pareto.sample(random)),
+            Noise::SlowRuns => (0.02 * normal).exp() * if random.random::<f64>() < 0.05 { 1.4 } else { 1.0 },
+            Noise::Drift => {
+                let slope = if self.rises { DRIFT } else { -DRIFT };
+                (slope * (through - 0.5) + 0.05 * normal).exp()
+            }
+            Noise::Autocorrelated => (0.15 * self.level).exp(),
+            Noise::Busy => {
+                self.foreign = (FOREIGN + 0.1 * self.level).clamp(0.05, 0.9);
+                let own: f64 = StandardNormal.sample(random);
+                (0.03 * own).exp() / (1.0 - self.foreign)
+            }
+        }
+    }
+}
+
+/// The factor that half of the runs stay below.
+pub(crate) fn median_factor(noise: Noise) -> f64 {
+    match noise {
+        Noise::Pareto => 0.5_f64.powf(-1.0 / PARETO),
+        Noise::Busy => 1.0 / (1.0 - FOREIGN),
+        // 0.526 of the runs that are not slow.
+        Noise::SlowRuns => (0.02 * 0.066_f64).exp(),
+        _ => 1.0,
+    }
+}
+
+/// What a write takes, in seconds, by the way it is written and the size of the buffer.
+pub(crate) type Cost = Box<dyn Fn(Combination, u64) -> f64>;
+
+/// A stack on such a machine.
+pub(crate) struct Synthetic {
+    pub(crate) machine: Rc<RefCell<Machine>>,
+    pub(crate) cost: Cost,
+}
+
+/// In runs long enough for a p99 one of so many writes is slow.
+const SLOW_WRITE: u64 = 50;
+
+/// The p99 of such a run over its mean: a slow write takes so long.
+pub(crate) const P99_FACTOR: f64 = 3.0;
+
+/// The latencies of a run in nanoseconds, of which `write_s` is the mean.
+fn latencies(write_s: f64, writes: u64) -> Vec<u64> {
+    let is_slow = |write: u64| writes >= 100 && write % SLOW_WRITE == 7;
+    let slow = (0..writes).filter(|&write| is_slow(write)).count() as f64;
+    let usual = (writes as f64 - P99_FACTOR * slow) / (writes as f64 - slow);
+    let times = |write: u64| if is_slow(write) { P99_FACTOR } else { usual };
+    (0..writes).map(|write| (write_s * times(write) * 1e9) as u64).collect()
+}
+
+impl Target for Synthetic {
+    fn method_for(&self, method: Method, _: u64) -> Method {
+        method
+    }
+
+    fn prepare(&mut self, _: &[Combination], _: u64) -> Result<(), TargetError> {
+        Ok(())
+    }
+
+    fn run(&mut self, order: &RunOrder) -> Result<Observation, TargetError> {
+        let mut machine = self.machine.borrow_mut();
+        let write_s = (self.cost)(order.combination, order.buffer_bytes) * machine.factor();
+        let elapsed_s = write_s * order.writes as f64;
+        let latencies_ns = latencies(write_s, order.writes);
+        machine.now_s += elapsed_s + 0.001;
+        let mut seen = Observation { elapsed_s, latencies_ns, ..Observation::default() };
+        seen.cpu.all_s = 2.0 * elapsed_s;
+        seen.cpu.user_s = machine.foreign * seen.cpu.all_s;
+        Ok(seen)
+    }
+
+    fn now_s(&self) -> f64 {
+        self.machine.borrow().now_s
+    }
+
+    fn wait_s(&mut self, seconds: f64) {
+        self.machine.borrow_mut().now_s += seconds;
+    }
+}
+
+/// A disk that keeps its word.
+pub(crate) fn honest_disk() -> Stack {
+    Stack {
+        path: "/srv".to_owned(),
+        file_system: "xfs".to_owned(),
+        mount_options: "rw,noatime".to_owned(),
+        device: "/dev/sda".to_owned(),
+        device_model: None,
+        loop_file: None,
+        scheduler: Some("none".to_owned()),
+        write_cache: Some("write through".to_owned()),
+        fua: Some(true),
+        rotational: Some(false),
+        in_memory: false,
+        over_network: false,
+        size_bytes: Some(100 << 30),
+        free_bytes: Some(50 << 30),
+        kernel: "6.1".to_owned(),
+    }
+}
