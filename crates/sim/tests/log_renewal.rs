@@ -63,16 +63,19 @@ fn a_lost_log_is_made_again_whatever_cuts_that_short() {
         let garbage = noise(5, early.len());
         for kind in [CutKind::PowerCut, CutKind::Kill] {
             for what in 0..3 {
-                let mut events = 1;
-                let mut at_event = 0;
-                while at_event <= events {
-                    let mut machine = lived.fork(at_event);
+                let renewed_until = |cut: CutPlan, seed: u64| {
+                    let mut machine = lived.fork(seed);
                     lose_log(&mut machine, [None, Some(&*early), Some(&*garbage)][what]);
-                    let cut = CutPlan { at_event: Some(at_event), kind };
                     let renewed = machine.live(cut, async |life| {
                         renew_log(&*life.home, &*life.log, life.log.geometry().size_bytes).await
                     });
-                    events = renewed.1;
+                    (machine, renewed)
+                };
+                let events = renewed_until(machine::WHOLE_LIFE, 0).1.1;
+                let mut at_event = 0;
+                while at_event <= events {
+                    let cut = CutPlan { at_event: Some(at_event), kind };
+                    let (mut machine, renewed) = renewed_until(cut, at_event);
                     machine.strike(kind);
                     let opened = machine.live_whole(async |life| match life.open().await {
                         Ok(volume) => volume.close().await,
