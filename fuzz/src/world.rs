@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::OnceLock;
 
-use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
+use evenkeel_engine::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::env::Arena;
 use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::format::layout::{
@@ -89,6 +89,8 @@ impl Device for Memory {
         self.range("discard", extent.offset, extent.len as usize).map(drop)
     }
 }
+
+impl Drive for Memory {}
 
 struct Memo(RefCell<Vec<u8>>);
 

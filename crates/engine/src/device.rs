@@ -1,14 +1,11 @@
-//! What every layer and every leaf is: a [`Device`].
+//! What every leaf and every layer is: a [`Device`]. What lies below a volume says more: [`crate::layout`].
 //!
-//! A device has a size and makes promises ([`Geometry`]); it reads, writes, flushes, discards and zeroes. The
-//! same words serve the prober, the engine and the simulator, which breaks only what is not promised.
+//! A device has a geometry; it reads, writes, flushes, discards and zeroes. The same words serve the prober, the
+//! engine, an open volume and the simulator, which breaks only what is not promised.
 
-use std::future::{Future, ready};
-use std::pin::Pin;
-use std::rc::Weak;
+use std::future::Future;
 
 use crate::error::{DeviceError, Error};
-use crate::format::page_sum;
 
 /// A range of bytes on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -82,9 +79,12 @@ pub enum FlushScope<'a> {
     Ranges(&'a [Extent]),
 }
 
+/// Bytes of zeros that [`Device::write_zeroes`] writes at once.
+const ZEROES_BYTES: u64 = 256 << 10;
+
 /// A block device. Calls may be made concurrently; those on overlapping ranges take effect in some order.
 pub trait Device: 'static {
-    /// Size and promises. They do not change, but for [`Self::enlarge`].
+    /// Size and promises. They change only where the device is made larger.
     fn geometry(&self) -> Geometry;
 
     /// Fills `into` from `offset`, from the medium: not from what a system keeps of it in memory.
@@ -130,169 +130,41 @@ pub trait Device: 'static {
     /// Makes completed writes durable.
     fn flush(&self, scope: FlushScope<'_>) -> impl Future<Output = Result<(), DeviceError>>;
 
-    /// Offers `size_bytes` from now on, more than before: whoever provides it has made the room, of which the contents
-    /// are not defined. What it keeps in several copies has that room in all of them, or in none. It may offer even more.
-    fn enlarge(&self, size_bytes: u64) -> impl Future<Output = Result<(), Error>> {
-        let is_large_enough = self.geometry().size_bytes >= size_bytes;
-        ready(match is_large_enough {
-            true => Ok(()),
-            false => Err(Error::Unusable(format!("the home device has less than {size_bytes} bytes"))),
-        })
-    }
-
     /// Tells that the contents of `extent` are no longer needed; what a read finds there is not defined. A hint: an error
     /// says that the drive could not take it, and nothing more of the drive.
     fn discard(&self, extent: Extent) -> impl Future<Output = Result<(), DeviceError>>;
 
-    /// How many copies it keeps of each byte. [`Self::read`] answers from any of them; only who can tell right bytes from
-    /// wrong ones knows that another is better.
-    fn copies(&self) -> usize {
-        1
-    }
-
-    /// As [`Self::read`], from the copy of this number, below [`Self::copies`].
-    fn read_copy(
+    /// Zeroes `extent`. Unless the device knows better, the zeros are written: what was written before use is allocated
+    /// below, and a later durable write there changes no metadata.
+    fn write_zeroes(
         &self,
-        _copy: usize,
-        offset: u64,
-        into: &mut [u8],
+        extent: Extent,
+        durability: Durability,
     ) -> impl Future<Output = Result<(), DeviceError>> {
-        self.read(offset, into)
-    }
-
-    /// Whether this copy is there at all, and counts.
-    fn has_copy(&self, _copy: usize) -> bool {
-        true
-    }
-
-    /// Ends when a read of this copy is in nobody's way: for whoever has time.
-    fn copy_at_rest(&self, _copy: usize) -> impl Future<Output = ()> {
-        ready(())
-    }
-
-    /// These are the right bytes: sees to it that every copy holds them, now or in its own time. Nobody writes there
-    /// while this is called. A copy that holds them is not written: cut in the middle, it might not any more.
-    fn mend(&self, _offset: u64, _bytes: &[u8]) -> impl Future<Output = Result<(), DeviceError>> {
-        ready(Ok(()))
-    }
-
-    /// Who can tell right bytes from wrong ones, from now on: for a device that copies by itself what it holds. It does
-    /// not before it knows.
-    fn rely_on(&self, _judge: Weak<dyn Judge>) {}
-
-    /// Whether what is written to it is on some of its copies only, and soon on none of those that are left if more of
-    /// them go: then it is better emptied than left behind.
-    fn is_in_parts(&self) -> bool {
-        false
-    }
-
-    /// The first record that is written to it from now on has this number: what it holds of older ones was read.
-    fn goes_on_with(&self, _sequence: u64) {}
-
-    /// The next superblock is the last that is written to it, and begins its log behind everything.
-    fn is_about_to_close(&self) {}
-
-    /// Whether everything was there that was just read of it.
-    fn is_all_there(&self) -> impl Future<Output = Result<(), Error>> {
-        ready(Ok(()))
-    }
-
-    /// Whether what it holds should be made unnecessary soon, because some of it is on copies that are gone.
-    fn wants_checkpoint(&self) -> bool {
-        false
-    }
-
-    /// What it wants to be remembered of it as of the last flush, on another device, before anything is given up that
-    /// the flush made unnecessary. `None` from a device that needs no such thing.
-    fn state(&self) -> Option<DeviceState> {
-        None
-    }
-
-    /// It is to hold a new volume of this number.
-    fn format(&self, _volume: u64) -> impl Future<Output = Result<(), DeviceError>> {
-        ready(Ok(()))
-    }
-
-    /// A volume is opened once more: `epoch` is more than that of any earlier opening. Comes before everything else.
-    fn resume(&self, _remembered: Remembered, _epoch: u64) -> impl Future<Output = Result<(), Error>> {
-        ready(Ok(()))
-    }
-
-    /// The superblock of this generation is durable. Whatever the device writes of itself from now on may say so: whoever
-    /// later finds none but older ones knows that it was lost.
-    fn note_superblock(&self, _generation: u64) {}
-
-    /// How full, of 1, is what holds the writes that are not home here yet: the log, or memory.
-    fn note_fill(&self, _fill: f64) {}
-
-    /// The opening that [`Self::resume`] spoke of has its superblock, and nothing was acknowledged in it yet.
-    fn begins(&self) -> impl Future<Output = Result<(), DeviceError>> {
-        ready(Ok(()))
-    }
-
-    /// Everything is home, and the opening ends in order: this is the last chance to say what is known.
-    /// `left` are bytes that belong at an offset where nobody else writes: a device with a state keeps them for whoever
-    /// finds nothing else of the volume.
-    fn ends(&self, _left: Option<(u64, &[u8])>) -> impl Future<Output = Result<(), DeviceError>> {
-        ready(Ok(()))
-    }
-}
-
-/// Who knows what is on a device, by the sums of its pages.
-pub trait Judge {
-    /// What is known of the page at `offset` at the moment of the answer.
-    fn expects(&self, offset: u64) -> Pin<Box<dyn Future<Output = Expected> + '_>>;
-}
-
-/// What a page of a device is known to hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Expected {
-    /// The sums of the right bytes: two while the page is written, the newer one last. `None` where any bytes are right.
-    sums: Option<[u64; 2]>,
-    /// Whether nobody is about to write the page anew: what is wrong now stays so.
-    pub is_settled: bool,
-    /// Whether the page has no contents, and nobody is about to give it any: what is there is never read.
-    pub is_empty: bool,
-}
-
-impl Expected {
-    /// Nothing is known, or nobody needs the bytes.
-    pub const NOTHING: Self = Self { sums: None, is_settled: false, is_empty: false };
-
-    /// The sums of a page before and after it is written; 0 where it has no contents.
-    pub fn of(sums: [u64; 2], is_settled: bool) -> Self {
-        match sums.contains(&0) {
-            true => Self { is_empty: sums == [0; 2] && is_settled, ..Self::NOTHING },
-            false => Self { sums: Some(sums), is_settled, is_empty: false },
+        async move {
+            let zeros = vec![0; ZEROES_BYTES.min(extent.len) as usize];
+            let mut offset = extent.offset;
+            while offset < extent.end() {
+                let piece = &zeros[..(extent.end() - offset).min(ZEROES_BYTES) as usize];
+                self.write(offset, piece, durability).await?;
+                offset += piece.len() as u64;
+            }
+            Ok(())
         }
     }
-
-    /// Whether these bytes are right, as far as is known.
-    pub fn is_right(&self, page: &[u8]) -> bool {
-        self.sums.is_none_or(|sums| sums.contains(&page_sum(page)))
-    }
-
-    /// Whether they are so whatever becomes of a write that is under way.
-    pub fn is_newest(&self, page: &[u8]) -> bool {
-        self.sums.is_none_or(|[_, newer]| newer == page_sum(page))
-    }
 }
 
-/// What a device is known by beside what it holds; only the device knows what it means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct DeviceState(pub [u64; 4]);
-
-/// What is known of a volume as it is opened once more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Remembered {
-    /// Its number.
-    pub volume: u64,
-    /// The generation of the newest superblock that was found.
-    pub superblock: u64,
-    /// Bytes of this device that the volume knows of.
-    pub home_bytes: u64,
-    /// The state of the device that this one holds.
-    pub state: DeviceState,
+/// A device at the bottom: what a volume's pages, its journal or a member of a mirror is on.
+pub trait Drive: Device {
+    /// Offers `size_bytes` from now on, more than before: whoever provides it has made the room, of which the contents
+    /// are not defined. It may offer even more.
+    fn enlarge(&self, size_bytes: u64) -> impl Future<Output = Result<(), Error>> {
+        let found_bytes = self.geometry().size_bytes;
+        std::future::ready(match found_bytes >= size_bytes {
+            true => Ok(()),
+            false => Err(Error::Unusable(format!("it has {found_bytes} bytes, and {size_bytes} are needed"))),
+        })
+    }
 }
 
 #[cfg(test)]

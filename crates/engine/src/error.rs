@@ -83,3 +83,23 @@ pub enum Error {
     #[error("cannot open the volume: {0}")]
     Unsuited(String),
 }
+
+impl Error {
+    /// Its number, as in errno(3): that of the device, `EINVAL` for what the volume does not have or take, `EROFS` once it
+    /// is read-only, `EIO` for all else.
+    pub fn errno(&self) -> i32 {
+        const EIO: i32 = 5;
+        const EINVAL: i32 = 22;
+        const EROFS: i32 = 30;
+        match self {
+            Self::Device(device) => device.errno,
+            Self::OutOfRange | Self::TooLarge { .. } => EINVAL,
+            Self::Latched(_) => EROFS,
+            Self::Damaged { .. }
+            | Self::ForeignWrites { .. }
+            | Self::OlderDevices { .. }
+            | Self::Unusable(_)
+            | Self::Unsuited(_) => EIO,
+        }
+    }
+}

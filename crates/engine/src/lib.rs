@@ -5,9 +5,9 @@
 //!   buffer    writes acknowledged and not durable, in an arena that outlives the process
 //!   log       one sequence of records; group commit
 //!   home      the pages in place, their sums, the frames in memory
-//! logs      several log devices as one
-//! either        one device or another
-//! mirror_log    a mirror's log: logs, or on the ring's members (ring/log.rs)
+//! layout    what lies below a volume: where its pages are, and where its journal is
+//!   single    one drive, or two
+//!   mirror    pages on the members of a ring; the journal on log devices, or on the members
 //! ring      several drives as one device: they read and write in turns
 //! events    what happened that whoever runs a volume should hear of
 //! salvage   what can be had of a volume that is damaged; nothing is written
@@ -19,19 +19,16 @@
 //! [`env::Env`], so that the same code runs on real drives and in virtual time.
 
 mod buffer;
-mod copies;
 pub mod counters;
 pub mod device;
-pub mod either;
 pub mod env;
 pub mod error;
 pub mod events;
 pub mod format;
 mod home;
 pub mod join;
+pub mod layout;
 pub mod log;
-pub mod logs;
-pub mod mirror_log;
 mod notify;
 pub mod options;
 mod page_map;

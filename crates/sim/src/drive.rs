@@ -16,7 +16,7 @@ use std::fmt;
 use std::future::pending;
 use std::rc::Rc;
 
-use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
+use evenkeel_engine::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::DeviceError;
 use evenkeel_engine::planted::{Bug, is_planted};
@@ -521,3 +521,5 @@ impl Device for SimDrive {
         }
     }
 }
+
+impl Drive for SimDrive {}

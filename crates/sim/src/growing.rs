@@ -6,10 +6,10 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use evenkeel_engine::device::Device;
 use evenkeel_engine::env::{Arena, Env};
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::PAGE_BYTES;
+use evenkeel_engine::layout::{JournalStore, PageStore};
 
 use crate::oracle::Violation;
 use crate::places::Places;
@@ -120,7 +120,7 @@ pub(crate) struct Grower {
 impl Grower {
     /// `make_room` gives the drives room for so many bytes of a home device, and `judge_refusal` says whether that may
     /// have been refused.
-    pub(crate) async fn grow<A: Arena, H: Device, L: Device>(
+    pub(crate) async fn grow<A: Arena, H: PageStore, L: JournalStore>(
         mut self,
         stage: &Stage<A, H, L>,
         make_room: impl Fn(u64, &mut Random),

@@ -8,10 +8,11 @@ use std::cell::{Cell, RefCell};
 use std::iter;
 use std::rc::Rc;
 
-use evenkeel_engine::device::{Device, Durability, Extent, FlushScope};
+use evenkeel_engine::device::{Durability, Extent, FlushScope};
 use evenkeel_engine::env::{Arena, Env};
 use evenkeel_engine::error::Error;
 use evenkeel_engine::join::all;
+use evenkeel_engine::layout::{JournalStore, PageStore};
 use evenkeel_engine::volume::Volume;
 
 use crate::executor::SimEnv;
@@ -47,7 +48,7 @@ pub struct Habits {
 }
 
 /// What all clients share.
-pub struct Stage<A: Arena, H: Device, L: Device> {
+pub struct Stage<A: Arena, H: PageStore, L: JournalStore> {
     /// The volume under test.
     pub volume: Volume<SimEnv, A, H, L>,
     /// What it may hold.
@@ -65,7 +66,7 @@ pub struct Stage<A: Arena, H: Device, L: Device> {
     pub forgives: Box<dyn Fn(&Error) -> bool>,
 }
 
-impl<A: Arena, H: Device, L: Device> Stage<A, H, L> {
+impl<A: Arena, H: PageStore, L: JournalStore> Stage<A, H, L> {
     /// One client's life.
     pub async fn client(&self, number: u64, mut random: Random) {
         for _ in 0..self.habits.operations {
@@ -247,7 +248,7 @@ impl<A: Arena, H: Device, L: Device> Stage<A, H, L> {
 /// # Errors
 ///
 /// Those of the volume.
-pub async fn read_known<A: Arena, H: Device, L: Device>(
+pub async fn read_known<A: Arena, H: PageStore, L: JournalStore>(
     volume: &Volume<SimEnv, A, H, L>,
     places: Places,
 ) -> Result<Vec<u8>, Error> {
@@ -263,7 +264,7 @@ pub async fn read_known<A: Arena, H: Device, L: Device>(
 }
 
 /// Lets clients work beside one another, one for each of `seeds`, until all are done.
-pub async fn run_clients<A: Arena, H: Device, L: Device>(stage: &Rc<Stage<A, H, L>>, seeds: &[u64]) {
+pub async fn run_clients<A: Arena, H: PageStore, L: JournalStore>(stage: &Rc<Stage<A, H, L>>, seeds: &[u64]) {
     let running = Rc::new(Cell::new(seeds.len()));
     for (number, &seed) in (0..).zip(seeds) {
         let (stage, running) = (Rc::clone(stage), Rc::clone(&running));

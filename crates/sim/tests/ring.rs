@@ -5,6 +5,7 @@ mod ring_machine;
 use evenkeel_engine::device::{Device, Durability};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
+use evenkeel_engine::layout::Replicated;
 use evenkeel_engine::ring::{Policy, Role, Standing};
 use evenkeel_engine::volume::Mending;
 use evenkeel_sim::cuts::{CutKind, CutPlan};
@@ -204,7 +205,7 @@ fn all_members_read_again_once_nothing_waits_to_be_written() {
             // What is mended is written in turns, and no flush follows. All may write at once.
             for round in 0..4 {
                 for (page, bytes) in bytes.chunks(4096).enumerate() {
-                    ring.mend(page as u64 * PAGE, bytes).await.unwrap();
+                    ring.repair(page as u64 * PAGE, bytes).await.unwrap();
                 }
                 for member in 0..2 {
                     life.env.sleep(20_000_000).await;

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use evenkeel_engine::device::Durability;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::log_head;
-use evenkeel_engine::logs::LogStanding;
+use evenkeel_engine::layout::mirror::log_devices::LogStanding;
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::faults::Faults;
 use evenkeel_sim::random::Random;

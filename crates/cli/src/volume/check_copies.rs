@@ -4,7 +4,7 @@ use std::path::Path;
 
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
-use evenkeel_engine::logs::LogStanding;
+use evenkeel_engine::layout::mirror::log_devices::LogStanding;
 use evenkeel_engine::ring::Standing;
 use evenkeel_engine::volume::{CheckReport, Mending, check};
 use evenkeel_host::event_loop::Loop;

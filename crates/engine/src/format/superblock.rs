@@ -14,7 +14,6 @@ use twox_hash::XxHash3_64;
 use super::layout::{GROWTHS_MAX, HOME_BYTES_MIN, Layout, Size, SizesBefore};
 use super::root::{ROOT_PIECES_MAX, RootSums};
 use super::{Fields, PAGE, PAGE_BYTES};
-use crate::device::{DeviceState, Remembered};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"evenkeel");
 
@@ -80,7 +79,7 @@ pub struct Superblock {
     /// The newest record acknowledged when this was written.
     pub acknowledged: u64,
     /// What the home device wants remembered of it; zeros where it wants nothing.
-    pub home_state: DeviceState,
+    pub home_state: StoreState,
     /// The sizes that the volume had before it grew.
     pub sizes_before: SizesBefore,
     /// Whether the opening `epoch` ended in order with everything home: nothing of the log is needed. A volume that an
@@ -194,7 +193,7 @@ impl Superblock {
             atomic_max_bytes: fields.u64()?,
             log_sector_bytes: u32::try_from(fields.u64()?).ok()?,
             acknowledged: fields.u64()?,
-            home_state: DeviceState([fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?]),
+            home_state: StoreState([fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?]),
             epoch_sequence: fields.u64()?,
             sizes_before: SizesBefore::default(),
             is_closed: page[CLOSED_AT..].first_chunk().is_some_and(|word| u64::from_le_bytes(*word) == 1),
@@ -247,6 +246,23 @@ fn whole(page: &[u8]) -> Option<Fields<'_>> {
     is_whole.then_some(fields)
 }
 
+/// What a page store is known by beside what it holds; only the store knows what it means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StoreState(pub [u64; 4]);
+
+/// What is known of a volume as it is opened once more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Remembered {
+    /// Its number.
+    pub volume: u64,
+    /// The generation of the newest superblock that was found.
+    pub superblock: u64,
+    /// Bytes of the page store that the volume knows of.
+    pub home_bytes: u64,
+    /// The state of the page store, as of the superblock.
+    pub state: StoreState,
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -272,7 +288,7 @@ mod tests {
             atomic_max_bytes: 16384,
             log_sector_bytes: 512,
             acknowledged: 41,
-            home_state: DeviceState([3, 2, 77, 0]),
+            home_state: StoreState([3, 2, 77, 0]),
             sizes_before: SizesBefore::default(),
             is_closed: true,
         }

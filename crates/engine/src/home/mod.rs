@@ -19,11 +19,12 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use crate::counters::Counters;
-use crate::device::{Device, Expected, Extent};
+use crate::device::Extent;
 use crate::error::Error;
 use crate::format::layout::{Layout, SUMS_PER_TABLE_PAGE};
 use crate::format::record::Tag;
 use crate::format::{PAGE, PAGE_BYTES};
+use crate::layout::{Expected, PageStore};
 use crate::options::OpenOptions;
 
 use frames::Frames;
@@ -68,7 +69,7 @@ pub(crate) struct Home<H> {
     counters: Rc<Counters>,
 }
 
-impl<H: Device> Home<H> {
+impl<H: PageStore> Home<H> {
     pub(crate) fn new(
         device: Rc<H>,
         layout: Layout,

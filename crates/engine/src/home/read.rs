@@ -12,11 +12,11 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::Home;
-use crate::copies::read_another;
 use crate::counters::add;
-use crate::device::{Device, Extent};
+use crate::device::Extent;
 use crate::error::Error;
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
+use crate::layout::{PageStore, read_another};
 use crate::planted::{Bug, is_planted};
 
 /// Pages read from the device at once.
@@ -32,7 +32,7 @@ enum Source {
     Cache,
 }
 
-impl<H: Device> Home<H> {
+impl<H: PageStore> Home<H> {
     /// Pages that can be loaded together and are then all there.
     pub(crate) fn load_pages_max(&self) -> u64 {
         READ_PAGES_MAX.min(self.cached_pages_max as u64 / 2)
@@ -131,12 +131,12 @@ impl<H: Device> Home<H> {
                 add(&self.counters.home_reads, 1);
                 self.device.read(self.layout().page_offset(page), base).await?;
             }
-            if self.device.copies() > 1 && page_sum(base) != sum && !has_changed() {
+            if self.device.replicas() > 1 && page_sum(base) != sum && !has_changed() {
                 let (at, is_right) = (self.layout().page_offset(page), |bytes: &[u8]| page_sum(bytes) == sum);
                 let is_found = Box::pin(read_another(&*self.device, at, base, is_right, Ok(()))).await?;
                 add(&self.counters.other_copies, u64::from(is_found));
             }
-            let is_taken = is_taken || (self.device.copies() > 1 && is_planted(Bug::CopyUnchecked));
+            let is_taken = is_taken || (self.device.replicas() > 1 && is_planted(Bug::CopyUnchecked));
             let is_right = page_sum(base) == sum || is_taken || self.is_right_with_changes(page, base, sum);
             if is_right && self.table.sum(page) == sum {
                 continue;

@@ -10,10 +10,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::device::Expected;
 use crate::format::layout::SUMS_PER_TABLE_PAGE;
 use crate::format::root::RootSums;
 use crate::format::{PAGE, page_sum};
+use crate::layout::Expected;
 use crate::planted::{Bug, is_planted};
 
 const SUMS: usize = SUMS_PER_TABLE_PAGE as usize;

@@ -16,13 +16,13 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::root::Root;
-use crate::copies::read_right;
 use crate::counters::{Counters, add};
-use crate::device::{Device, Expected};
+
 use crate::error::Error;
 use crate::format::layout::SUMS_PER_TABLE_PAGE;
 use crate::format::root::RootSums;
 use crate::format::{PAGE, page_sum};
+use crate::layout::{Expected, PageStore, read_right};
 use crate::planted::{Bug, is_planted};
 
 use super::LayoutNow;
@@ -88,7 +88,7 @@ impl<H> Drop for Held<'_, H> {
     }
 }
 
-impl<H: Device> Held<'_, H> {
+impl<H: PageStore> Held<'_, H> {
     /// Makes the sum of `page` known, and holds it.
     ///
     /// # Errors
@@ -164,7 +164,7 @@ impl TablePages {
     }
 }
 
-impl<H: Device> Table<H> {
+impl<H: PageStore> Table<H> {
     /// The table that `root` sums. Of pages that are home `spare_max` are kept, of which there must be one.
     pub(crate) fn new(
         device: Rc<H>,
@@ -180,7 +180,7 @@ impl<H: Device> Table<H> {
             spare_max: spare_max.max(1),
         };
         Self {
-            keeps_before: device.copies() > 1,
+            keeps_before: device.replicas() > 1,
             device,
             layout,
             root: RefCell::new(root),

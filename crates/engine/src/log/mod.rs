@@ -24,9 +24,10 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use crate::counters::{Counters, add};
-use crate::device::{Device, Durability, Extent};
+use crate::device::{Durability, Extent};
 use crate::error::Error;
 use crate::format::record::{Header, RECORD_BYTES_MAX, RecordBuilder, RecordKind, decode};
+use crate::layout::JournalStore;
 use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
 
@@ -86,7 +87,7 @@ pub(crate) struct Meaning {
     pub(crate) through: u64,
 }
 
-impl<L: Device> Log<L> {
+impl<L: JournalStore> Log<L> {
     /// A log that holds the records of `live`, each with its offset and length, and goes on at `next`.
     #[allow(clippy::too_many_arguments, reason = "each is a different fact of the opening")]
     pub(crate) fn new(
@@ -128,17 +129,12 @@ impl<L: Device> Log<L> {
         self.sector_bytes
     }
 
-    /// Whether its device holds records on some of its copies only.
-    pub(crate) fn is_in_parts(&self) -> bool {
-        self.device.is_in_parts()
+    /// Whether it holds records on some of its replicas only.
+    pub(crate) fn is_scattered(&self) -> bool {
+        self.device.is_scattered()
     }
 
-    /// The next superblock is the last.
-    pub(crate) fn is_about_to_close(&self) {
-        self.device.is_about_to_close();
-    }
-
-    /// Whether its device wants its records to be made unnecessary.
+    /// Whether its records should be made unnecessary soon.
     pub(crate) fn wants_checkpoint(&self) -> bool {
         self.device.wants_checkpoint()
     }
@@ -199,7 +195,8 @@ impl<L: Device> Log<L> {
         add(&self.counters.log_bytes, bytes.len() as u64);
         let durability =
             if is_planted(Bug::LogBuffered) { Durability::Buffered } else { Durability::Durable };
-        let written = self.device.write(self.zone.offset + slot.offset, bytes, durability).await;
+        let offset = self.zone.offset + slot.offset;
+        let written = self.device.append(offset, bytes, slot.sequence, durability).await;
         if let Err(error) = written {
             self.fail(error.into());
         }
@@ -261,15 +258,25 @@ impl<L: Device> Log<L> {
         (sequence <= self.acknowledged.get()).then_some((sequence, live.offset, live.len))
     }
 
-    /// Whether the device holds the record at this place.
+    /// Whether the record at this place can be read: from the replica that answers or, of a log that is scattered, from
+    /// any of them.
     pub(crate) async fn is_whole(&self, (sequence, offset, len): (u64, u64, u64)) -> bool {
         let mut bytes = vec![0; len as usize];
-        let read = self.device.read(self.zone.offset + offset, &mut bytes).await;
-        let found = decode(&bytes, self.volume, self.sector_bytes);
-        read.is_ok()
-            && found.is_some_and(|record| {
+        let is_it = |bytes: &[u8]| {
+            decode(bytes, self.volume, self.sector_bytes).is_some_and(|record| {
                 (record.header.sequence, u64::from(record.header.len_bytes)) == (sequence, len)
             })
+        };
+        let offset = self.zone.offset + offset;
+        if !self.device.is_scattered() {
+            return self.device.read(offset, &mut bytes).await.is_ok() && is_it(&bytes);
+        }
+        for replica in (0..self.device.replicas()).filter(|&replica| self.device.has_replica(replica)) {
+            if self.device.read_replica(replica, offset, &mut bytes).await.is_ok() && is_it(&bytes) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Where the record `sequence` is, or will be if it is the next one.

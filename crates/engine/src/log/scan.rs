@@ -6,12 +6,13 @@ use std::rc::Rc;
 
 use super::Position;
 use super::cases::{Decision, Found, case_of};
-use crate::device::{Device, Extent};
+use crate::device::Extent;
 use crate::error::Error;
 use crate::format::record::{
     HEADER_BYTES, Header, Record, TAG_BYTES, Tag, decode, decode_header, is_header_of,
 };
 use crate::format::superblock::Superblock;
+use crate::layout::Replicated;
 use crate::planted::{Bug, is_planted};
 
 /// Bytes read from the device at once.
@@ -45,13 +46,13 @@ impl Scanned {
         &self.window[self.payload.clone()]
     }
 
-    /// Puts it on every copy of the log that lacks it.
+    /// Puts it on every replica of the log that lacks it.
     ///
     /// # Errors
     ///
     /// Those of the device.
-    pub(crate) async fn mend<L: Device>(&self, device: &L, zone: Extent) -> Result<(), Error> {
-        Ok(device.mend(zone.offset + self.place.0, &self.window[self.bytes.clone()]).await?)
+    pub(crate) async fn repair<L: Replicated>(&self, device: &L, zone: Extent) -> Result<(), Error> {
+        Ok(device.repair(zone.offset + self.place.0, &self.window[self.bytes.clone()]).await?)
     }
 }
 
@@ -73,8 +74,8 @@ pub(crate) struct Scan {
 /// # Errors
 ///
 /// None: what cannot be read is evidence.
-pub(crate) async fn scan<L: Device>(device: &L, zone: Extent, superblock: &Superblock) -> Scan {
-    let windows = (0..device.copies()).map(|_| Window::default()).collect();
+pub(crate) async fn scan<L: Replicated>(device: &L, zone: Extent, superblock: &Superblock) -> Scan {
+    let windows = (0..device.replicas()).map(|_| Window::default()).collect();
     let mut reader = Reader { device, zone, superblock, windows, summed_bytes: 0 };
     let mut records: Vec<Scanned> = Vec::new();
     let mut next = Position { offset: superblock.tail_offset, sequence: superblock.tail_sequence };
@@ -124,14 +125,14 @@ struct Window {
     start: u64,
 }
 
-impl<L: Device> Reader<'_, L> {
+impl<L: Replicated> Reader<'_, L> {
     fn sector_bytes(&self) -> usize {
         self.superblock.log_sector_bytes as usize
     }
 
     /// Those of the log that count.
     fn copies(&self) -> Vec<usize> {
-        (0..self.windows.len()).filter(|&copy| self.device.has_copy(copy)).collect()
+        (0..self.windows.len()).filter(|&copy| self.device.has_replica(copy)).collect()
     }
 
     /// Of which openings a record may be: none before that of the record before it, `epoch`.
@@ -171,7 +172,7 @@ impl<L: Device> Reader<'_, L> {
                     return (Found::Whole, latest);
                 }
             }
-            if latest.is_some() && (holders == copies.len() || self.device.is_in_parts()) {
+            if latest.is_some() && (holders == copies.len() || self.device.is_scattered()) {
                 break;
             }
             if unreadable == copies.len() {
@@ -249,10 +250,10 @@ impl<L: Device> Reader<'_, L> {
         if !held.contains(&offset) || offset + len > held.end {
             let wanted = len.max(WINDOW_BYTES).min(self.zone.len - offset);
             let mut window = vec![0; wanted as usize];
-            if self.device.read_copy(copy, self.zone.offset + offset, &mut window).await.is_err() {
+            if self.device.read_replica(copy, self.zone.offset + offset, &mut window).await.is_err() {
                 // A bad sector far ahead must not hide the good ones before it.
                 window.truncate(len as usize);
-                self.device.read_copy(copy, self.zone.offset + offset, &mut window).await?;
+                self.device.read_replica(copy, self.zone.offset + offset, &mut window).await?;
             }
             self.windows[copy] = Window { bytes: Rc::new(window), start: offset };
         }

@@ -6,12 +6,13 @@ use std::task::{Context, Poll, Waker};
 use proptest::prelude::*;
 
 use super::*;
-use crate::device::{DeviceState, FlushScope, Geometry};
+use crate::device::{Device, Drive, FlushScope, Geometry};
 use crate::error::DeviceError;
 use crate::format::layout::SizesBefore;
 use crate::format::record::{TAG_BYTES, Tag};
 use crate::format::root::RootSums;
 use crate::format::superblock::Superblock;
+use crate::layout::{Replicated, StoreState};
 
 /// A device that nothing is asked of.
 struct Unused;
@@ -33,6 +34,8 @@ impl Device for Unused {
         unreachable!("room is taken without the device")
     }
 }
+
+impl Drive for Unused {}
 
 const SECTOR: u64 = 512;
 const SECTORS: u64 = 32;
@@ -130,6 +133,8 @@ impl Device for Sink {
     }
 }
 
+impl Drive for Sink {}
+
 fn sunk_log() -> Log<Sink> {
     let zone = Extent::new(0, 1 << 40);
     Log::new(Rc::new(Sink), zone, 512, 7, 2, &[], Position { offset: 0, sequence: 1 }, Rc::default())
@@ -188,14 +193,7 @@ impl Device for Memory {
         Geometry { size_bytes: self.0[0].len() as u64, sector_bytes: 512, atomic_sectors: true }
     }
     async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        self.read_copy(0, offset, into).await
-    }
-    fn copies(&self) -> usize {
-        self.0.len()
-    }
-    async fn read_copy(&self, copy: usize, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        into.copy_from_slice(&self.0[copy][offset as usize..][..into.len()]);
-        Ok(())
+        self.read_replica(0, offset, into).await
     }
     async fn write(&self, _: u64, _: &[u8], _: Durability) -> Result<(), DeviceError> {
         unreachable!("a log is only read")
@@ -204,6 +202,26 @@ impl Device for Memory {
         unreachable!("a log is only read")
     }
     async fn discard(&self, _: Extent) -> Result<(), DeviceError> {
+        unreachable!("a log is only read")
+    }
+}
+
+impl Replicated for Memory {
+    fn replicas(&self) -> usize {
+        self.0.len()
+    }
+    fn has_replica(&self, _: usize) -> bool {
+        true
+    }
+    fn is_scattered(&self) -> bool {
+        false
+    }
+    async fn read_replica(&self, replica: usize, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        into.copy_from_slice(&self.0[replica][offset as usize..][..into.len()]);
+        Ok(())
+    }
+    async fn replica_idle(&self, _: usize) {}
+    async fn repair(&self, _: u64, _: &[u8]) -> Result<(), DeviceError> {
         unreachable!("a log is only read")
     }
 }
@@ -236,7 +254,7 @@ fn scanned_copies(copies: Vec<Vec<u8>>, epoch: u64, epoch_sequence: u64) -> scan
         atomic_max_bytes: 4096,
         log_sector_bytes: 512,
         acknowledged: 0,
-        home_state: DeviceState::default(),
+        home_state: StoreState::default(),
         sizes_before: SizesBefore::default(),
         is_closed: false,
     };

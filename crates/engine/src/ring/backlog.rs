@@ -48,7 +48,7 @@ pub(super) struct Forecast {
 
 impl Backlog {
     /// So full it is now, of 1.
-    pub(super) fn note_fill(&self, fill: f64) {
+    pub(crate) fn note_fill(&self, fill: f64) {
         self.fill.set(fill);
     }
 

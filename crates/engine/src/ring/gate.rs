@@ -82,7 +82,7 @@ impl Gate {
         Ticket { gate: Rc::clone(self), place, done: false }
     }
 
-    pub(super) fn open(&self) {
+    pub(crate) fn open(&self) {
         self.state.borrow_mut().open = true;
         self.let_out();
     }
@@ -92,7 +92,7 @@ impl Gate {
     }
 
     /// The member takes part no more, or does again.
-    pub(super) fn leave_out(&self, is_out: bool) {
+    pub(crate) fn leave_out(&self, is_out: bool) {
         let mut state = self.state.borrow_mut();
         state.left_out = is_out;
         if is_out {

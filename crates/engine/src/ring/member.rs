@@ -6,12 +6,12 @@ use std::rc::Rc;
 use super::RebuildFound;
 use super::drain::Drain;
 use super::gate::Gate;
-use super::log::Region;
 use super::rest::Looks;
-use crate::device::{Device, Durability, FlushScope};
+use crate::device::{Drive, Durability, FlushScope};
 use crate::error::DeviceError;
 use crate::format::ring_head::{HEAD_COPIES, Mark, RingHead};
 use crate::format::{PAGE, PAGE_BYTES};
+use crate::layout::mirror::Region;
 use crate::notify::Notify;
 
 /// No such device or address, as in errno(3).
@@ -37,7 +37,7 @@ pub enum Standing {
 
 impl Standing {
     /// Whether it is to get every write.
-    pub(super) fn takes_writes(self) -> bool {
+    pub(crate) fn takes_writes(self) -> bool {
         matches!(self, Self::InSync | Self::Rebuilding { .. })
     }
 }
@@ -53,31 +53,31 @@ pub enum Role {
 
 /// A member.
 #[derive(Debug)]
-pub(super) struct Member<M> {
+pub(crate) struct Member<M> {
     device: RefCell<Option<Rc<M>>>,
-    pub(super) standing: Cell<Standing>,
-    pub(super) role: Cell<Role>,
+    pub(crate) standing: Cell<Standing>,
+    pub(crate) role: Cell<Role>,
     pub(super) gate: Rc<Gate>,
-    pub(super) reads_under_way: Cell<usize>,
+    pub(crate) reads_under_way: Cell<usize>,
     /// What is durable on it, and it knows.
-    pub(super) mark: Cell<Mark>,
-    pub(super) head: Cell<Option<RingHead>>,
+    pub(crate) mark: Cell<Mark>,
+    pub(crate) head: Cell<Option<RingHead>>,
     head_turn: RefCell<Rc<HeadTurn>>,
     /// Why it was left out, if it failed in this run.
-    pub(super) failure: RefCell<Option<DeviceError>>,
+    pub(crate) failure: RefCell<Option<DeviceError>>,
     /// Why the device in its place is asked to discard no more, if so.
-    pub(super) discards_stopped: Cell<Option<DeviceError>>,
+    pub(crate) discards_stopped: Cell<Option<DeviceError>>,
     /// Discards that failed.
-    pub(super) failed_discards: Cell<u64>,
+    pub(crate) failed_discards: Cell<u64>,
     /// What the device in its place took.
     pub(super) drain: RefCell<Rc<Drain>>,
-    pub(super) read_bytes: Cell<u64>,
-    pub(super) written_bytes: Cell<u64>,
-    pub(super) turns: Cell<u64>,
+    pub(crate) read_bytes: Cell<u64>,
+    pub(crate) written_bytes: Cell<u64>,
+    pub(crate) turns: Cell<u64>,
     pub(super) looks: Looks,
-    pub(super) rebuild_found: Cell<RebuildFound>,
+    pub(crate) rebuild_found: Cell<RebuildFound>,
     /// Its part of the log, where the members hold it.
-    pub(super) region: Region,
+    pub(crate) region: Region,
 }
 
 /// Who writes a head to a device now: one that is put in its place is not kept waiting by what hangs in it.
@@ -97,9 +97,9 @@ impl Drop for HeadTaken {
     }
 }
 
-impl<M: Device> Member<M> {
+impl<M: Drive> Member<M> {
     /// Until it is known who may be trusted, all that are there count, and write.
-    pub(super) fn new(device: Option<M>, depth_max: usize) -> Self {
+    pub(crate) fn new(device: Option<M>, depth_max: usize) -> Self {
         let standing = if device.is_some() { Standing::InSync } else { Standing::Out };
         let gate = Gate::new(depth_max);
         match device {
@@ -128,17 +128,17 @@ impl<M: Device> Member<M> {
         }
     }
 
-    pub(super) fn is_in_sync(&self) -> bool {
+    pub(crate) fn is_in_sync(&self) -> bool {
         self.standing.get() == Standing::InSync
     }
 
     /// Its device, if it is there.
-    pub(super) fn device(&self) -> Result<Rc<M>, DeviceError> {
+    pub(crate) fn device(&self) -> Result<Rc<M>, DeviceError> {
         self.device.borrow().clone().ok_or(DeviceError { doing: "reach a member of the ring", errno: ENXIO })
     }
 
     /// Puts another device in its place, of which nothing is known.
-    pub(super) fn replace(&self, device: M) {
+    pub(crate) fn replace(&self, device: M) {
         self.device.replace(Some(Rc::new(device)));
         self.drain.replace(Rc::default());
         self.head_turn.replace(Rc::default());
@@ -150,12 +150,12 @@ impl<M: Device> Member<M> {
     }
 
     /// Whether this is the device in its place.
-    pub(super) fn has(&self, device: &Rc<M>) -> bool {
+    pub(crate) fn has(&self, device: &Rc<M>) -> bool {
         self.device.borrow().as_ref().is_some_and(|current| Rc::ptr_eq(current, device))
     }
 
     /// Reads its head: the newest that is whole.
-    pub(super) async fn read_head(&self) -> Option<RingHead> {
+    pub(crate) async fn read_head(&self) -> Option<RingHead> {
         let device = self.device().ok()?;
         let mut best: Option<RingHead> = None;
         for copy in 0..HEAD_COPIES {
@@ -171,7 +171,7 @@ impl<M: Device> Member<M> {
     }
 
     /// Makes a head durable: one at a time, each made from the one before.
-    pub(super) async fn write_head(
+    pub(crate) async fn write_head(
         &self,
         next: impl FnOnce(Option<RingHead>) -> RingHead,
     ) -> Result<(), DeviceError> {
@@ -192,7 +192,7 @@ impl<M: Device> Member<M> {
     }
 
     /// Makes durable whatever it was given.
-    pub(super) async fn flush(&self) -> Result<(), DeviceError> {
+    pub(crate) async fn flush(&self) -> Result<(), DeviceError> {
         self.device()?.flush(FlushScope::Whole).await
     }
 }

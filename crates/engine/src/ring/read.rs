@@ -5,12 +5,12 @@
 
 use super::member::{Member, Role};
 use super::{ETIMEDOUT, Inner, Policy};
-use crate::device::Device;
+use crate::device::Drive;
 use crate::env::Env;
 use crate::error::DeviceError;
 use crate::planted::{Bug, is_planted};
 
-impl<E: Env, M: Device> Inner<E, M> {
+impl<E: Env, M: Drive> Inner<E, M> {
     /// Fills `into` from one of the members.
     pub(super) async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         let mut asked = 0u64;
@@ -48,7 +48,7 @@ impl<E: Env, M: Device> Inner<E, M> {
     }
 
     /// Fills `into` from this member.
-    pub(super) async fn read_from(
+    pub(crate) async fn read_from(
         &self,
         place: usize,
         offset: u64,
@@ -86,12 +86,12 @@ impl<E: Env, M: Device> Inner<E, M> {
 }
 
 /// A read under way on a member.
-struct UnderWay<'a, E: Env, M: Device> {
+struct UnderWay<'a, E: Env, M: Drive> {
     ring: &'a Inner<E, M>,
     member: &'a Member<M>,
 }
 
-impl<'a, E: Env, M: Device> UnderWay<'a, E, M> {
+impl<'a, E: Env, M: Drive> UnderWay<'a, E, M> {
     fn begin(ring: &'a Inner<E, M>, member: &'a Member<M>) -> Self {
         member.reads_under_way.set(member.reads_under_way.get() + 1);
         if ring.options.policy == Policy::ReadFirst {
@@ -101,7 +101,7 @@ impl<'a, E: Env, M: Device> UnderWay<'a, E, M> {
     }
 }
 
-impl<E: Env, M: Device> Drop for UnderWay<'_, E, M> {
+impl<E: Env, M: Drive> Drop for UnderWay<'_, E, M> {
     fn drop(&mut self) {
         let left = self.member.reads_under_way.get() - 1;
         self.member.reads_under_way.set(left);

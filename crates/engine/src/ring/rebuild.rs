@@ -5,7 +5,7 @@
 //! 2. It is read, and its head says that it counts, only when all of it is there and durable.
 //!    It speaks of the device that it was begun for, and of none that was put in its place since.
 //! 3. No more is copied in a second than is allowed, and nothing is read for it from a member that writes.
-//! 4. Nothing is copied before there is a [`Judge`]. A page that is not what it should be is taken from a member that has
+//! 4. Nothing is copied before there is a [`Verifier`]. A page that is not what it should be is taken from a member that has
 //!    it right; where none has, it is counted. Pages without contents are passed over: what is there is never read.
 
 use std::rc::{Rc, Weak};
@@ -13,12 +13,13 @@ use std::rc::{Rc, Weak};
 use super::copying::CopyGuard;
 use super::member::{Role, Standing};
 use super::{Inner, RebuildFound, Ring};
-use crate::device::{Device, Expected, Extent, FlushScope, Judge};
+use crate::device::{Drive, Extent, FlushScope};
 use crate::env::Env;
 use crate::error::DeviceError;
 use crate::events::Event;
 use crate::format::ring_head::Mark;
 use crate::format::{PAGE, PAGE_BYTES};
+use crate::layout::{Expected, Verifier};
 use crate::planted::{Bug, is_planted};
 
 /// How long a piece that cannot be read rests before it is tried again.
@@ -27,23 +28,23 @@ const PAUSE_NS: u64 = 100_000_000;
 /// How often.
 const TRIES: usize = 3;
 
-/// The ring, once there is somebody who can judge what its members hold; `None` once nobody has it any more.
+/// The ring, once there is somebody who can tell right bytes of its members from wrong ones; `None` once nobody has it any more.
 #[allow(
     clippy::option_option,
     clippy::type_complexity,
     reason = "whether to go on waiting, and then whether there is anything to come"
 )]
-fn judged<E, M>(ring: &Weak<Inner<E, M>>) -> Option<Option<(Ring<E, M>, Weak<dyn Judge>)>> {
+fn verifier_of<E, M>(ring: &Weak<Inner<E, M>>) -> Option<Option<(Ring<E, M>, Weak<dyn Verifier>)>> {
     match ring.upgrade() {
         None => Some(None),
         Some(ring) => {
-            let judge = ring.judge.borrow().clone();
-            judge.map(|judge| Some((Ring(ring), judge)))
+            let verifier = ring.verifier.borrow().clone();
+            verifier.map(|verifier| Some((Ring(ring), verifier)))
         }
     }
 }
 
-impl<E: Env, M: Device> Ring<E, M> {
+impl<E: Env, M: Drive> Ring<E, M> {
     /// Begins to rebuild every member that is stale.
     pub(super) fn rebuild_stale(&self) {
         for (place, member) in self.0.members.iter().enumerate() {
@@ -59,20 +60,20 @@ impl<E: Env, M: Device> Ring<E, M> {
                 let (changed, weak, device) =
                     (Rc::clone(&self.0.changed), Rc::downgrade(&self.0), Rc::downgrade(&device));
                 self.0.env.spawn(async move {
-                    if let Some((ring, judge)) = changed.until(|| judged(&weak)).await
+                    if let Some((ring, verifier)) = changed.until(|| verifier_of(&weak)).await
                         && let Some(device) = device.upgrade()
                     {
-                        ring.rebuild(place, &device, &judge).await;
+                        ring.rebuild(place, &device, &verifier).await;
                     }
                 });
             }
         }
     }
 
-    async fn rebuild(self, place: usize, device: &Rc<M>, judge: &Weak<dyn Judge>) {
+    async fn rebuild(self, place: usize, device: &Rc<M>, verifier: &Weak<dyn Verifier>) {
         let (ring, member) = (&*self.0, &self.0.members[place]);
         let made_whole = async {
-            self.copy_everything(place, device, judge).await?;
+            self.copy_everything(place, device, verifier).await?;
             self.empty_region(place, device).await?;
             let mut is_named = ring.options.log_bytes == 0;
             loop {
@@ -114,7 +115,7 @@ impl<E: Env, M: Device> Ring<E, M> {
     }
 
     /// An error where the member was left out, or has another device, since this rebuild began.
-    pub(super) fn check_rebuilds(&self, place: usize, device: &Rc<M>) -> Result<(), DeviceError> {
+    pub(crate) fn check_rebuilds(&self, place: usize, device: &Rc<M>) -> Result<(), DeviceError> {
         let member = &self.0.members[place];
         let is_same = member.has(device) || is_planted(Bug::RingRebuildOutlives);
         match is_same && matches!(member.standing.get(), Standing::Rebuilding { .. }) {
@@ -127,7 +128,7 @@ impl<E: Env, M: Device> Ring<E, M> {
         &self,
         place: usize,
         device: &Rc<M>,
-        judge: &Weak<dyn Judge>,
+        verifier: &Weak<dyn Verifier>,
     ) -> Result<(), DeviceError> {
         let (ring, member) = (&*self.0, &self.0.members[place]);
         let began_ns = ring.env.now_ns();
@@ -139,8 +140,8 @@ impl<E: Env, M: Device> Ring<E, M> {
                 return Ok(());
             }
             let extent = Extent::new(offset, piece_bytes.min(size_bytes - offset));
-            if self.is_needed(extent, judge).await {
-                while !self.copy_piece(place, device, extent, judge).await? {}
+            if self.is_needed(extent, verifier).await {
+                while !self.copy_piece(place, device, extent, verifier).await? {}
                 copied_bytes += extent.len;
             }
             self.check_rebuilds(place, device)?;
@@ -155,10 +156,10 @@ impl<E: Env, M: Device> Ring<E, M> {
     }
 
     /// Whether any page there has contents. One that gets some from here on is written on the new member too.
-    async fn is_needed(&self, extent: Extent, judge: &Weak<dyn Judge>) -> bool {
-        let Some(judge) = judge.upgrade() else { return true };
+    async fn is_needed(&self, extent: Extent, verifier: &Weak<dyn Verifier>) -> bool {
+        let Some(verifier) = verifier.upgrade() else { return true };
         for offset in (extent.offset..extent.end()).step_by(PAGE) {
-            if !judge.expects(offset).await.is_empty {
+            if !verifier.expects(offset).await.is_empty {
                 return true;
             }
         }
@@ -172,10 +173,10 @@ impl<E: Env, M: Device> Ring<E, M> {
         place: usize,
         device: &Rc<M>,
         extent: Extent,
-        judge: &Weak<dyn Judge>,
+        verifier: &Weak<dyn Verifier>,
     ) -> Result<bool, DeviceError> {
         let judging =
-            judge.upgrade().ok_or(DeviceError { doing: "rebuild without a volume", errno: super::EIO })?;
+            verifier.upgrade().ok_or(DeviceError { doing: "rebuild without a volume", errno: super::EIO })?;
         let copy = self.0.copies.copy(extent).await;
         let mut bytes = vec![0; extent.len as usize];
         for left in (0..TRIES).rev() {
@@ -199,19 +200,19 @@ impl<E: Env, M: Device> Ring<E, M> {
         drop(copy);
         for offset in (extent.offset..extent.end()).step_by(PAGE) {
             let page = Extent::new(offset, PAGE_BYTES);
-            while !Box::pin(self.copy_piece(place, device, page, judge)).await? {}
+            while !Box::pin(self.copy_piece(place, device, page, verifier)).await? {}
         }
         Ok(true)
     }
 
     /// Puts the pages from `offset` on, as one member holds them, right by what others do.
-    async fn put_right(&self, offset: u64, bytes: &mut [u8], judge: &dyn Judge) -> RebuildFound {
+    async fn put_right(&self, offset: u64, bytes: &mut [u8], verifier: &dyn Verifier) -> RebuildFound {
         let mut found = RebuildFound::default();
         if is_planted(Bug::RingRebuildUnchecked) {
             return found;
         }
         for (page, offset) in bytes.chunks_exact_mut(PAGE).zip((offset..).step_by(PAGE)) {
-            let expected = judge.expects(offset).await;
+            let expected = verifier.expects(offset).await;
             if expected.is_newest(page) {
                 continue;
             }
@@ -222,7 +223,7 @@ impl<E: Env, M: Device> Ring<E, M> {
                     found.wrong_copies += u64::from(!was_right);
                 }
                 None if was_right => {}
-                None => found.damaged_pages += u64::from(judge.expects(offset).await.is_settled),
+                None => found.damaged_pages += u64::from(verifier.expects(offset).await.is_settled),
             }
         }
         found

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use super::member::Member;
 use super::{Inner, join};
-use crate::device::Device;
+use crate::device::Drive;
 use crate::env::Env;
 use crate::format::PAGE;
 use crate::format::PAGE_BYTES;
@@ -59,7 +59,7 @@ impl Looks {
     }
 }
 
-impl<E: Env, M: Device> Inner<E, M> {
+impl<E: Env, M: Drive> Inner<E, M> {
     /// Looks at a member that has only read for a while: this is how quick it is at rest.
     pub(super) async fn look_at_rest(&self, member: &Member<M>) {
         for _ in 0..BASE_LOOKS {

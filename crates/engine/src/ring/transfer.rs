@@ -7,7 +7,7 @@ use super::drain::Busy;
 use super::gate::Ticket;
 use super::member::Member;
 use super::{EIO, Inner, Policy, Ring};
-use crate::device::{Device, Durability, Extent, FlushScope};
+use crate::device::{Drive, Durability, Extent, FlushScope};
 use crate::env::Env;
 use crate::error::DeviceError;
 use crate::events::Event;
@@ -22,7 +22,7 @@ enum Change<'a> {
     Discard,
 }
 
-impl<E: Env, M: Device> Inner<E, M> {
+impl<E: Env, M: Drive> Inner<E, M> {
     /// Writes to every member that takes part, each in its turn; ends when all have it.
     pub(super) async fn write(&self, offset: u64, parts: &[&[u8]]) -> Result<(), DeviceError> {
         let len = parts.iter().map(|part| part.len() as u64).sum();
@@ -127,7 +127,7 @@ impl<E: Env, M: Device> Inner<E, M> {
     }
 
     /// Puts bytes on every member in sync, durably and out of turn.
-    pub(super) async fn leave_on_all(&self, offset: u64, bytes: &[u8]) {
+    pub(crate) async fn leave_on_all(&self, offset: u64, bytes: &[u8]) {
         let in_sync: Vec<usize> =
             (0..self.members.len()).filter(|&place| self.members[place].is_in_sync()).collect();
         join::all(in_sync.into_iter().map(|place| async move {
@@ -177,7 +177,7 @@ impl<E: Env, M: Device> Inner<E, M> {
     }
 
     /// Has every member in sync make durable what it was given, and says nothing of it.
-    pub(super) async fn flush_all(&self) {
+    pub(crate) async fn flush_all(&self) {
         let in_sync = self.members.iter().enumerate().filter(|(_, member)| member.is_in_sync());
         join::all(in_sync.map(|(place, member)| async move {
             let Ok(device) = member.device() else { return };
@@ -217,10 +217,10 @@ impl<E: Env, M: Device> Inner<E, M> {
     }
 }
 
-impl<E: Env, M: Device> Ring<E, M> {
+impl<E: Env, M: Drive> Ring<E, M> {
     /// Puts bytes once more where they belong, on every member in sync, in its turn; where somebody writes, newer ones
     /// come anyway.
-    pub(super) fn mend_later(&self, offset: u64, bytes: &[u8]) {
+    pub(crate) fn mend_later(&self, offset: u64, bytes: &[u8]) {
         let (ring, bytes) = (self.clone(), bytes.to_vec());
         let extent = Extent::new(offset, bytes.len() as u64);
         // From now on, or not at all: later the bytes may be old.

@@ -16,7 +16,7 @@ use std::rc::{Rc, Weak};
 use super::member::{Member, Role, Standing};
 use super::window::Load;
 use super::{Inner, Policy, Ring, drain};
-use crate::device::Device;
+use crate::device::Drive;
 use crate::env::Env;
 use crate::join;
 use crate::planted::{Bug, is_planted};
@@ -27,9 +27,9 @@ const READS_END_MAX_NS: u64 = 100_000_000;
 /// A turn where none are kept: about as long as a drive takes for what is under way.
 const QUANTUM_NS: u64 = 5_000_000;
 
-impl<E: Env, M: Device> Ring<E, M> {
+impl<E: Env, M: Drive> Ring<E, M> {
     /// It is known who may be trusted: from here on the policy holds.
-    pub(super) fn begin(&self) {
+    pub(crate) fn start_turns(&self) {
         let ring = &*self.0;
         ring.resumed.set(true);
         match ring.options.policy {
@@ -60,7 +60,7 @@ impl<E: Env, M: Device> Ring<E, M> {
     clippy::option_option,
     reason = "whether to go on waiting, and then whether there is anything to come"
 )]
-fn next_work<E: Env, M: Device>(ring: &Weak<Inner<E, M>>) -> Option<Option<Rc<Inner<E, M>>>> {
+fn next_work<E: Env, M: Drive>(ring: &Weak<Inner<E, M>>) -> Option<Option<Rc<Inner<E, M>>>> {
     match ring.upgrade() {
         None => Some(None),
         Some(ring) => {
@@ -70,7 +70,7 @@ fn next_work<E: Env, M: Device>(ring: &Weak<Inner<E, M>>) -> Option<Option<Rc<In
     }
 }
 
-impl<E: Env, M: Device> Inner<E, M> {
+impl<E: Env, M: Drive> Inner<E, M> {
     /// Whether a member has something to write, or to make durable for somebody who waits.
     fn has_work(&self, place: usize) -> bool {
         let member = &self.members[place];

@@ -14,6 +14,7 @@ use super::table::pages_of;
 use crate::device::Device;
 use crate::format::layout::Layout;
 use crate::format::{PAGE, page_sum};
+use crate::layout::Replicated;
 use crate::planted::{Bug, is_planted};
 
 /// Bytes of the table that are damaged together or not at all.
@@ -117,7 +118,7 @@ async fn look<D: Device>(
 ) -> Look {
     let mut found = None;
     let mut bytes = [0; PAGE];
-    for copy in 0..home.copies() {
+    for copy in 0..home.replicas() {
         match first_copy.filter(|_| copy == 0) {
             Some(first_copy) => bytes.copy_from_slice(first_copy),
             None if home.read_raw(copy, offset, &mut bytes).await.is_err() => continue,

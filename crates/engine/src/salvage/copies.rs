@@ -1,23 +1,28 @@
 //! Several drives that hold the same bytes, to be read and never written.
 //!
-//! 1. Nothing is written: a write fails with `EROFS`, and what another device would mend is left as it is.
+//! 1. Nothing is written: a write fails with `EROFS`, and what another store would repair is left as it is.
 //! 2. Every read lies within the drive and is made of its sectors, whatever was asked for. What lies beyond its end
 //!    cannot be read.
 //! 3. A page of the table that is made anew reads as it was made.
 
 use std::cell::RefCell;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use super::anew::{self, Anew};
 use crate::device::{Device, Durability, Extent, FlushScope, Geometry};
-use crate::error::DeviceError;
+use crate::error::{DeviceError, Error};
 use crate::format::layout::Layout;
+use crate::format::superblock::Superblock;
+use crate::layout::{JournalStore, PageStore, Remembered, Replicated, StoreState, StoreTraits, Verifier};
 
 /// Input or output error, as in errno(3).
 const EIO: i32 = 5;
 
 /// Read-only file system.
 const EROFS: i32 = 30;
+
+/// What a write is answered.
+const WRITTEN: DeviceError = DeviceError { doing: "write what is only read", errno: EROFS };
 
 /// A part of a drive: what begins at `offset`.
 #[derive(Debug, Clone)]
@@ -141,7 +146,7 @@ impl<D: Device> Device for Copies<D> {
     }
 
     async fn write(&self, _offset: u64, _bytes: &[u8], _durability: Durability) -> Result<(), DeviceError> {
-        Err(DeviceError { doing: "write what is only read", errno: EROFS })
+        Err(WRITTEN)
     }
 
     async fn flush(&self, _scope: FlushScope<'_>) -> Result<(), DeviceError> {
@@ -151,19 +156,93 @@ impl<D: Device> Device for Copies<D> {
     async fn discard(&self, _extent: Extent) -> Result<(), DeviceError> {
         Err(DeviceError { doing: "discard what is only read", errno: EROFS })
     }
+}
 
-    fn copies(&self) -> usize {
+impl<D: Device> Replicated for Copies<D> {
+    fn replicas(&self) -> usize {
         self.parts.len()
     }
 
-    async fn read_copy(&self, copy: usize, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+    fn has_replica(&self, _replica: usize) -> bool {
+        true
+    }
+
+    fn is_scattered(&self) -> bool {
+        self.is_in_parts
+    }
+
+    async fn read_replica(&self, replica: usize, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         match self.make(offset, into).await {
             true => Ok(()),
-            false => self.read_raw(copy, offset, into).await,
+            false => self.read_raw(replica, offset, into).await,
         }
     }
 
-    fn is_in_parts(&self) -> bool {
-        self.is_in_parts
+    async fn replica_idle(&self, _replica: usize) {}
+
+    async fn repair(&self, _offset: u64, _bytes: &[u8]) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}
+
+impl<D: Device> PageStore for Copies<D> {
+    fn traits(&self) -> StoreTraits {
+        StoreTraits { holds_superblocks: true, defers_writes: false, is_replicated: self.parts.len() > 1 }
+    }
+
+    async fn init(&self, _volume: u64) -> Result<(), DeviceError> {
+        Err(WRITTEN)
+    }
+
+    async fn resume(&self, _remembered: Remembered, _epoch: u64) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn begin(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    async fn end(&self, _last: Option<&Superblock>) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    async fn enlarge(&self, _size_bytes: u64) -> Result<(), Error> {
+        Err(WRITTEN.into())
+    }
+
+    fn verify_with(&self, _verifier: Weak<dyn Verifier>) {}
+
+    fn state(&self) -> StoreState {
+        StoreState::default()
+    }
+
+    fn note_superblock(&self, _generation: u64) {}
+
+    fn note_fill(&self, _fill: f64) {}
+}
+
+impl<D: Device> JournalStore for Copies<D> {
+    async fn init(&self, _volume: u64) -> Result<(), DeviceError> {
+        Err(WRITTEN)
+    }
+
+    async fn check_complete(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn resume(&self, _remembered: Remembered, _first_record: u64) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn append(&self, _: u64, _: &[u8], _: u64, _: Durability) -> Result<(), DeviceError> {
+        Err(WRITTEN)
+    }
+
+    async fn write_superblock(&self, _superblock: &Superblock) -> Result<(), DeviceError> {
+        Err(WRITTEN)
+    }
+
+    fn wants_checkpoint(&self) -> bool {
+        false
     }
 }

@@ -8,7 +8,7 @@ use super::copies::Copies;
 use super::mirror::OfHeads;
 use super::named::Cause;
 use super::records::{self, Taken};
-use crate::device::{Device, DeviceState};
+use crate::device::Device;
 use crate::error::Error;
 use crate::format::layout::{
     HOME_COPIES, LOG_COPIES, Layout, Size, SizesBefore, home_copy_offset, log_copy_offset,
@@ -16,6 +16,7 @@ use crate::format::layout::{
 use crate::format::root::{RootSums, piece_pages};
 use crate::format::superblock::Superblock;
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
+use crate::layout::{Replicated, StoreState};
 use crate::volume::ATOMIC_MAX_BYTES;
 
 /// Superblocks of different generations of which the root is looked for.
@@ -248,9 +249,9 @@ async fn superblocks<D: Device>(
 ) -> Vec<Superblock> {
     let mut found = Vec::new();
     for offset in offsets {
-        for copy in 0..device.copies() {
+        for copy in 0..device.replicas() {
             let mut page = [0; PAGE];
-            if device.read_copy(copy, offset, &mut page).await.is_ok() {
+            if device.read_replica(copy, offset, &mut page).await.is_ok() {
                 found.extend(Superblock::decode(&page).filter(|it| {
                     let is_sound = it.atomic_max_bytes <= ATOMIC_MAX_BYTES;
                     it.volume == known.volume && it.separate_log == known.separate_log && is_sound
@@ -286,8 +287,8 @@ async fn find_root<D: Device>(home: &Copies<D>, layout: &Layout, superblock: &Su
         let mut is_whole = false;
         'found: for slot in [named, other] {
             let offset = layout.roots[usize::from(slot)].offset + (first * PAGE) as u64;
-            for copy in 0..home.copies() {
-                is_whole = home.read_copy(copy, offset, &mut bytes).await.is_ok() && is_right(&bytes);
+            for copy in 0..home.replicas() {
+                is_whole = home.read_replica(copy, offset, &mut bytes).await.is_ok() && is_right(&bytes);
                 if is_whole {
                     break 'found;
                 }
@@ -333,7 +334,7 @@ async fn without_superblock<D: Device>(home: &Copies<D>, known: &Known) -> Resul
         atomic_max_bytes: known.atomic_max_bytes.min(ATOMIC_MAX_BYTES),
         log_sector_bytes: PAGE as u32,
         acknowledged: 0,
-        home_state: DeviceState::default(),
+        home_state: StoreState::default(),
         is_closed: false,
         sizes_before: known.sizes_before,
     };

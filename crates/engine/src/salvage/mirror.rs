@@ -12,8 +12,8 @@ use crate::device::Device;
 use crate::format::log_head::{self, LogHead};
 use crate::format::ring_head::{self, Mark, RingHead};
 use crate::format::{PAGE, PAGE_BYTES};
-use crate::logs::loss_count;
-use crate::ring::{LogNeeds, log_needs};
+use crate::layout::mirror::log_devices::loss_count;
+use crate::layout::mirror::{LogNeeds, log_needs};
 
 /// What the heads of the members that are there know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

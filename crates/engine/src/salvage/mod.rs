@@ -38,11 +38,12 @@ pub use mirror::{OfHeads, of_mirror};
 pub use named::{Cause, Condition, List, Named, RANGES_MAX};
 
 use crate::buffer::{Holdings, is_of_other_version};
-use crate::device::{Device, DeviceState, Extent};
+use crate::device::{Device, Extent};
 use crate::env::Env;
 use crate::error::Error;
 use crate::format::ring_head::Mark;
 use crate::format::{PAGE, PAGE_BYTES};
+use crate::layout::{Replicated, StoreState};
 use crate::log::Position;
 use crate::options::OpenOptions;
 use crate::volume::{Basis, Doubts, Volume, arena_bytes_min};
@@ -102,7 +103,7 @@ pub async fn open<E: Env, D: Device>(
     let Remains { home, log, is_log_in_parts, arena, causes } = remains;
     let home = Copies::new(home, SECTOR_BYTES, false);
     let log = match known.separate_log {
-        true => Some(Copies::new(log, SECTOR_BYTES, is_log_in_parts)).filter(|log| log.copies() > 0),
+        true => Some(Copies::new(log, SECTOR_BYTES, is_log_in_parts)).filter(|log| log.replicas() > 0),
         false => Some(home.clone()),
     };
     let mut evidence = discover::evidence(&home, log.as_ref(), known).await;
@@ -112,7 +113,7 @@ pub async fn open<E: Env, D: Device>(
     all_causes.extend(causes);
     let superblock = state.superblock;
     let is_stale = known.is_ring && !all_causes.contains(&Cause::NoSuperblock) && {
-        let DeviceState([_, epoch, through, _]) = superblock.home_state;
+        let StoreState([_, epoch, through, _]) = superblock.home_state;
         known.heads.mark.is_some_and(|mark| mark < Mark { epoch, through })
     };
     if is_stale {

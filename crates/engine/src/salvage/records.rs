@@ -12,6 +12,7 @@ use crate::format::PAGE_BYTES;
 use crate::format::layout::Layout;
 use crate::format::record::{HEADER_BYTES, Header, RecordKind, Tag, decode_header, is_header_of};
 use crate::format::superblock::Superblock;
+use crate::layout::Replicated;
 use crate::log::Position;
 use crate::log::cases::Decision;
 use crate::log::scan::{Scanned, scan};
@@ -94,8 +95,8 @@ async fn announcement<D: Device>(
         if offset + bytes.len() as u64 > layout.log.len {
             continue;
         }
-        for copy in 0..log.copies() {
-            if log.read_copy(copy, layout.log.offset + offset, &mut bytes).await.is_err() {
+        for copy in 0..log.replicas() {
+            if log.read_replica(copy, layout.log.offset + offset, &mut bytes).await.is_err() {
                 continue;
             }
             let Some(header) =

@@ -16,6 +16,7 @@ use crate::device::{Device, Extent};
 use crate::format::layout::{Layout, SUMS_PER_TABLE_PAGE};
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
 use crate::home::Home;
+use crate::layout::Replicated;
 use crate::planted::{Bug, is_planted};
 use crate::volume::Doubts;
 
@@ -126,12 +127,12 @@ impl Window {
         {
             page = Some(*bytes);
         }
-        for copy in 0..home.device.copies() {
+        for copy in 0..home.device.replicas() {
             if page.is_some_and(|page| page_sum(&page) == sum) {
                 break;
             }
             let mut bytes = [0; PAGE];
-            if home.device.read_copy(copy, layout.table_offset(number), &mut bytes).await.is_ok()
+            if home.device.read_replica(copy, layout.table_offset(number), &mut bytes).await.is_ok()
                 && (page_sum(&bytes) == sum || page.is_none())
             {
                 page = Some(bytes);

@@ -10,11 +10,12 @@ use std::ops::Range;
 
 use super::roots::runs_of;
 use super::{Inner, SuperblockCopy, Volume};
-use crate::device::Device;
+
 use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::format::layout::SUMS_PER_TABLE_PAGE;
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
+use crate::layout::{JournalStore, PageStore};
 
 /// What a check found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -65,7 +66,7 @@ impl CheckReport {
 /// # Errors
 ///
 /// The volume's failure, if it has one; damage is not an error, nor is a failure that came of it.
-pub async fn check<E: Env, A: Arena, H: Device, L: Device>(
+pub async fn check<E: Env, A: Arena, H: PageStore, L: JournalStore>(
     volume: &Volume<E, A, H, L>,
 ) -> Result<CheckReport, Error> {
     let inner = &volume.0;
@@ -88,7 +89,7 @@ pub async fn check<E: Env, A: Arena, H: Device, L: Device>(
     Ok(report)
 }
 
-impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
+impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     /// Fails unless what memory and devices hold belongs together: a volume that takes no writes any more because too
     /// much of it is damaged can be checked as any other.
     pub(super) fn check_readable(&self) -> Result<(), Error> {

@@ -17,20 +17,21 @@ use std::rc::Rc;
 use super::Inner;
 use super::home_writes::{HomeWrites, Outbound};
 use crate::counters::add;
-use crate::device::{Device, FlushScope};
+use crate::device::FlushScope;
 use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::format::layout::Layout;
 use crate::format::record::{RecordBuilder, RecordKind, TAG_BYTES, Tag};
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
 use crate::home::{Held, Outgoing, TableBytes};
+use crate::layout::{JournalStore, PageStore};
 use crate::log::Meaning;
 use crate::planted::{Bug, is_planted};
 
 /// Between two looks whether the log wants a checkpoint.
 const LOG_WATCH_NS: u64 = 50_000_000;
 
-impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
+impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     /// Starts a checkpoint unless one is running.
     pub(super) fn want_checkpoint(self: &Rc<Self>) {
         if self.checkpoint_running.replace(true) {
@@ -70,7 +71,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         let began_ns = self.env.now_ns();
         let taken_home = self.take_home(&pages, &stuck, &mut sums, next).await;
         guard.done();
-        if self.home.device.state().is_some() {
+        if self.home.device.traits().defers_writes {
             let took_ns = self.env.now_ns().saturating_sub(began_ns);
             self.throttle.note_drained(pages.len() as u64 * PAGE_BYTES, took_ns);
             self.note_fill();
@@ -100,8 +101,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         }
         let slot = self.superblocks.inactive_root();
         let root_sums = self.home.table.root_sums_now();
-        if self.home.device.state().is_some() {
-            // A ring with nothing to flush tells its members nothing, and they are to know of the superblock before.
+        if !self.home.device.traits().holds_superblocks {
+            // A store with nothing to flush writes nothing of itself, and it is to know of the superblock before.
             self.home.table.rewrite_root_page(slot, 0);
         }
         self.write_home_pages(&outgoing, &table, slot).await?;
@@ -121,7 +122,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         let first_kept = if is_planted(Bug::TailTooLate) { through + 2 } else { through + 1 };
         let tail = self.log.position_of(first_kept);
         let acknowledged = self.log.acknowledged();
-        let home_state = self.home.device.state().unwrap_or_default();
+        let home_state = self.home.device.state();
         self.superblocks
             .advance(|superblock| {
                 if let Some(next) = next {
@@ -147,7 +148,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
             self.home.done_outgoing(outgoing.by_ref().take(self.options.tuning.turn_pages_max));
             self.env.sleep(0).await;
         }
-        if self.home.device.state().is_none() {
+        if !self.home.device.traits().is_replicated {
             self.write_second_root().await?;
         }
         add(&self.counters.checkpoints, 1);
@@ -177,7 +178,6 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         }
         let acknowledged = self.log.acknowledged();
         let tail = self.log.position_of(acknowledged + 1);
-        self.log.is_about_to_close();
         self.superblocks
             .advance(|superblock| {
                 superblock.tail_offset = tail.offset;
@@ -196,7 +196,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
 
     /// Takes everything home as often as the log wants it, as long as there is a volume.
     pub(super) fn watch_log(self: &Rc<Self>) {
-        if !self.log.is_in_parts() {
+        if !self.log.is_scattered() {
             return;
         }
         let (weak, env) = (Rc::downgrade(self), self.env.clone());

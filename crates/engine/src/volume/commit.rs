@@ -15,11 +15,12 @@ use super::limits::Limits;
 use crate::buffer::queue::Lane;
 use crate::buffer::{Batch, BatchMax};
 use crate::counters::add;
-use crate::device::Device;
+
 use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::events::Event;
 use crate::format::record::{RecordBuilder, RecordKind, record_bytes};
+use crate::layout::{JournalStore, PageStore};
 use crate::log::{Meaning, Slot};
 use crate::planted::{Bug, is_planted};
 
@@ -49,9 +50,9 @@ const SPACING_NS: u64 = 100_000;
 const MEAN_OVER: u64 = 8;
 
 /// No commit is under way, and none begins.
-pub(super) struct CommitsHeld<'a, E: Env, A: Arena, H: Device, L: Device>(&'a Rc<Inner<E, A, H, L>>);
+pub(super) struct CommitsHeld<'a, E: Env, A: Arena, H: PageStore, L: JournalStore>(&'a Rc<Inner<E, A, H, L>>);
 
-impl<E: Env, A: Arena, H: Device, L: Device> Drop for CommitsHeld<'_, E, A, H, L> {
+impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Drop for CommitsHeld<'_, E, A, H, L> {
     fn drop(&mut self) {
         self.0.commits.borrow_mut().held = false;
         self.0.pump_soon();
@@ -65,7 +66,7 @@ struct Commit {
     builder: Option<RecordBuilder>,
 }
 
-impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
+impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     /// Starts as many commits as may be under way.
     pub(super) fn pump(self: &Rc<Self>) {
         while self.log.failure().is_none() {

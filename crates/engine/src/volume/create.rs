@@ -2,17 +2,15 @@
 
 use super::limits::Limits;
 use super::superblocks::write_generation;
-use crate::device::{Device, Durability, Extent, FlushScope};
-use crate::error::{DeviceError, Error};
+use crate::device::{Durability, FlushScope};
+use crate::error::Error;
 use crate::format::layout::{Layout, SizesBefore};
 use crate::format::root::RootSums;
 use crate::format::superblock::Superblock;
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
+use crate::layout::{JournalStore, PageStore};
 use crate::options::{CreateOptions, Tuning};
 use crate::size_text::exact_size;
-
-/// Bytes of zeros written at once.
-const ZEROS: usize = 256 << 10;
 
 /// Makes a volume on `home`, with its log on `log` where `separate_log`, else on `home` too (then `log` is not
 /// looked at). `volume` is a number that no other volume has. What the devices held is lost.
@@ -20,7 +18,7 @@ const ZEROS: usize = 256 << 10;
 /// # Errors
 ///
 /// [`Error::Unusable`] where it does not fit or the log is too small; those of the devices.
-pub async fn create<H: Device, L: Device>(
+pub async fn create<H: PageStore, L: JournalStore>(
     home: &H,
     log: &L,
     separate_log: bool,
@@ -53,24 +51,22 @@ pub async fn create<H: Device, L: Device>(
     }
     limits.check_suffice(options.atomic_max_bytes, layout.log.len)?;
 
-    home.format(volume).await?;
-    log.format(volume).await?;
+    PageStore::init(home, volume).await?;
+    JournalStore::init(log, volume).await?;
     // Written before use, not merely allocated: a durable write to the log changes no metadata below.
-    let zeros = vec![0; ZEROS];
     if separate_log {
-        write_zeros(log, layout.log, &zeros).await?;
+        log.write_zeroes(layout.log, Durability::Buffered).await?;
     } else {
-        write_zeros(home, layout.log, &zeros).await?;
+        home.write_zeroes(layout.log, Durability::Buffered).await?;
     }
     for zone in layout.roots {
-        write_zeros(home, zone, &zeros).await?;
+        home.write_zeroes(zone, Durability::Buffered).await?;
     }
     home.flush(FlushScope::Whole).await?;
     if separate_log {
         log.flush(FlushScope::Whole).await?;
     }
-    let root_sums =
-        RootSums::of(&vec![page_sum(&zeros[..PAGE]); (layout.roots[0].len / PAGE_BYTES) as usize]);
+    let root_sums = RootSums::of(&vec![page_sum(&[0; PAGE]); (layout.roots[0].len / PAGE_BYTES) as usize]);
     for generation in [0, 1] {
         let superblock = Superblock {
             volume,
@@ -90,25 +86,11 @@ pub async fn create<H: Device, L: Device>(
             atomic_max_bytes: options.atomic_max_bytes,
             log_sector_bytes,
             acknowledged: 0,
-            home_state: home.state().unwrap_or_default(),
+            home_state: home.state(),
             sizes_before: SizesBefore::default(),
             is_closed: false,
         };
         write_generation(home, log, &superblock).await?;
-    }
-    Ok(())
-}
-
-pub(super) async fn write_zeros<D: Device>(
-    device: &D,
-    zone: Extent,
-    zeros: &[u8],
-) -> Result<(), DeviceError> {
-    let mut offset = zone.offset;
-    while offset < zone.end() {
-        let piece = (zone.end() - offset).min(zeros.len() as u64) as usize;
-        device.write(offset, &zeros[..piece], Durability::Buffered).await?;
-        offset += piece as u64;
     }
     Ok(())
 }

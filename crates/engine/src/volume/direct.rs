@@ -14,11 +14,12 @@ use std::rc::Rc;
 use super::Inner;
 use super::write::pieces;
 use crate::counters::add;
-use crate::device::{Device, Durability, Extent, FlushScope};
+use crate::device::{Durability, Extent, FlushScope};
 use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::format::record::{RecordBuilder, RecordKind, Tag};
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
+use crate::layout::{JournalStore, PageStore};
 use crate::log::Meaning;
 use crate::planted::{Bug, is_planted};
 
@@ -35,7 +36,7 @@ impl<E, A, H, L> Drop for Hold<'_, E, A, H, L> {
     }
 }
 
-impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
+impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     /// Whole pages straight home, the parts of pages at both ends through the log.
     pub(super) async fn write_selective(
         self: &Rc<Self>,

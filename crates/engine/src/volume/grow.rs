@@ -21,12 +21,13 @@ use std::rc::Rc;
 use super::limits::Limits;
 use super::superblocks::Superblocks;
 use super::{Inner, Volume};
-use crate::device::{Device, Extent, Geometry};
+use crate::device::{Extent, Geometry};
 use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::format::PAGE_BYTES;
 use crate::format::layout::{GROWTHS_MAX, Layout, SUMS_PER_TABLE_PAGE, Size};
 use crate::format::superblock::Superblock;
+use crate::layout::{JournalStore, PageStore};
 use crate::notify::Notify;
 use crate::options::Tuning;
 use crate::planted::{Bug, is_planted};
@@ -49,7 +50,7 @@ pub struct Growth {
 /// # Errors
 ///
 /// [`Error::Unusable`] where it cannot be made so large, by which nothing has changed; where they hold no volume.
-pub async fn plan_growth<H: Device, L: Device>(
+pub async fn plan_growth<H: PageStore, L: JournalStore>(
     home: &H,
     log: &L,
     separate_log: bool,
@@ -113,7 +114,7 @@ fn plan(
     Ok((Growth { from_bytes, to_bytes: size_bytes, home_bytes }, limits))
 }
 
-impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
+impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
     /// What it takes to make it offer `size_bytes`.
     ///
     /// # Errors
@@ -142,7 +143,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
     }
 
     /// Makes it offer `size_bytes`: what is new reads as zeros. The home device must have the room that
-    /// [`Self::plan_growth`] tells, or be able to offer it ([`Device::enlarge`]). After a cut it has its old size or the
+    /// [`Self::plan_growth`] tells, or be able to offer it ([`PageStore::enlarge`]). After a cut it has its old size or the
     /// new one, and the new one once this has come to its end.
     ///
     /// # Errors
@@ -164,16 +165,16 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
 }
 
 /// Somebody who has looked how large a unit may be, and has not buffered it yet.
-pub(super) struct Sizing<'a, E: Env, A: Arena, H: Device, L: Device>(&'a Inner<E, A, H, L>);
+pub(super) struct Sizing<'a, E: Env, A: Arena, H: PageStore, L: JournalStore>(&'a Inner<E, A, H, L>);
 
-impl<E: Env, A: Arena, H: Device, L: Device> Drop for Sizing<'_, E, A, H, L> {
+impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Drop for Sizing<'_, E, A, H, L> {
     fn drop(&mut self) {
         self.0.sizing.set(self.0.sizing.get() - 1);
         self.0.changed.all();
     }
 }
 
-impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
+impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     /// From before somebody looks how large a unit may be until it is buffered.
     pub(super) fn begin_sizing(&self) -> Sizing<'_, E, A, H, L> {
         self.sizing.set(self.sizing.get() + 1);
@@ -258,9 +259,9 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::DeviceState;
     use crate::format::layout::SizesBefore;
     use crate::format::root::RootSums;
+    use crate::layout::StoreState;
 
     fn superblock(pages: u64, log_bytes: u64) -> Superblock {
         Superblock {
@@ -281,7 +282,7 @@ mod tests {
             atomic_max_bytes: 16 << 10,
             log_sector_bytes: 512,
             acknowledged: 0,
-            home_state: DeviceState::default(),
+            home_state: StoreState::default(),
             sizes_before: SizesBefore::default(),
             is_closed: false,
         }

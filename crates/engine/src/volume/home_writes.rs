@@ -9,12 +9,13 @@ use std::rc::Rc;
 
 use super::Inner;
 use crate::counters::add;
-use crate::device::{Device, Durability, Extent};
+use crate::device::{Durability, Extent};
 use crate::env::{Arena, Env};
 use crate::error::{DeviceError, Error};
 use crate::events::Event;
 use crate::format::PAGE_BYTES;
 use crate::home::{PageBytes, TableBytes};
+use crate::layout::{JournalStore, PageStore};
 use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
 
@@ -62,7 +63,7 @@ struct WritesState {
     changed: Notify,
 }
 
-impl<'a, E: Env, A: Arena, H: Device, L: Device> HomeWrites<'a, E, A, H, L> {
+impl<'a, E: Env, A: Arena, H: PageStore, L: JournalStore> HomeWrites<'a, E, A, H, L> {
     pub(super) fn new(inner: &'a Rc<Inner<E, A, H, L>>) -> Self {
         Self { inner, state: Rc::default() }
     }
@@ -99,8 +100,8 @@ impl<'a, E: Env, A: Arena, H: Device, L: Device> HomeWrites<'a, E, A, H, L> {
     }
 
     fn has_place(&self, len: u64) -> bool {
-        // A ring holds a write until every member had its turn, and lets each have as many at once as are good for it.
-        if self.inner.home.device.state().is_some() {
+        // A store that holds writes lets each of its drives have as many at once as are good for it.
+        if self.inner.home.device.traits().defers_writes {
             return true;
         }
         let (writes, bytes) = (self.state.under_way.get(), self.state.under_way_bytes.get());
@@ -115,7 +116,7 @@ impl<'a, E: Env, A: Arena, H: Device, L: Device> HomeWrites<'a, E, A, H, L> {
     }
 }
 
-impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
+impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     /// Notes what became of a discard; none of that is a failure of the volume.
     fn note_discard(&self, discarded: Result<(), DeviceError>) -> Result<(), DeviceError> {
         let Err(error) = discarded else { return Ok(()) };

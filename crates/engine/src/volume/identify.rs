@@ -1,11 +1,12 @@
 //! Which volume it is, before anything of it is opened.
 
 use super::superblocks::Superblocks;
-use crate::device::{Device, DeviceState};
+
 use crate::error::Error;
 use crate::format::PAGE_BYTES;
 use crate::format::layout::SizesBefore;
 use crate::format::superblock::Superblock;
+use crate::layout::{JournalStore, PageStore, StoreState};
 
 /// What the superblock in force says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub struct Identity {
     /// Counts its openings.
     pub epoch: u64,
     /// What the home device had to say of itself.
-    pub home_state: DeviceState,
+    pub home_state: StoreState,
     /// Bytes of the home device that it knows of.
     pub home_bytes: u64,
     /// The sizes that it had before it grew.
@@ -38,7 +39,7 @@ pub fn arena_bytes_min(atomic_max_bytes: u64) -> u64 {
 /// # Errors
 ///
 /// [`Error::Unusable`] where they hold none, or each another.
-pub async fn identify<H: Device, L: Device>(
+pub async fn identify<H: PageStore, L: JournalStore>(
     home: &H,
     log: &L,
     separate_log: bool,

@@ -6,18 +6,19 @@
 
 use super::roots::wrong_pieces;
 use super::superblocks::{SuperblockCopy, Superblocks};
-use crate::device::Device;
+
 use crate::error::Error;
 use crate::format::PAGE;
 use crate::format::layout::{HOME_COPIES, LOG_COPIES, home_copy_offset, log_copy_offset};
 use crate::format::superblock::Superblock;
+use crate::layout::{JournalStore, PageStore, Replicated};
 
 /// What is damaged of the superblocks and the root, as the devices hold them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FoundAtRest {
     /// Each with the number of the device among those of its kind.
     pub damaged_superblocks: Vec<(SuperblockCopy, usize)>,
-    /// Places of the root. Not of a ring, of whose members some may lack writes.
+    /// Places of the root. Not where there are replicas, of which some may lack writes.
     pub damaged_roots: Vec<u8>,
     /// Whether the volume was stopped in order.
     pub is_closed: bool,
@@ -29,31 +30,35 @@ pub struct FoundAtRest {
 /// # Errors
 ///
 /// [`Error::Unusable`] where they hold no volume, or each another.
-pub async fn look<H: Device, L: Device>(home: &H, log: &L, separate_log: bool) -> Result<FoundAtRest, Error> {
+pub async fn look<H: PageStore, L: JournalStore>(
+    home: &H,
+    log: &L,
+    separate_log: bool,
+) -> Result<FoundAtRest, Error> {
     let superblock = Superblocks::read(home, log, separate_log).await?.superblock;
     let mut found = FoundAtRest { is_closed: superblock.is_closed, ..FoundAtRest::default() };
     let mut torn = Vec::new();
-    if home.state().is_none() {
+    if home.traits().holds_superblocks {
         for copy in 0..HOME_COPIES {
             let offset = home_copy_offset(superblock.home_bytes, copy);
             let at = (SuperblockCopy::Home(copy), 0);
-            judge(home, 0, offset, at, &superblock, &mut found, &mut torn).await;
+            examine(home, 0, offset, at, &superblock, &mut found, &mut torn).await;
         }
     }
-    // Of a log in parts each copy has what came in its turn.
-    if separate_log && !log.is_in_parts() {
-        for device in (0..log.copies()).filter(|&device| log.has_copy(device)) {
+    // Of a log that is scattered each replica has what came in its turn.
+    if separate_log && !log.is_scattered() {
+        for device in (0..log.replicas()).filter(|&device| log.has_replica(device)) {
             for copy in 0..LOG_COPIES {
                 let at = (SuperblockCopy::Log(copy), device);
-                judge(log, device, log_copy_offset(copy), at, &superblock, &mut found, &mut torn).await;
+                examine(log, device, log_copy_offset(copy), at, &superblock, &mut found, &mut torn).await;
             }
         }
     }
     if torn.len() > 1 || superblock.is_closed {
         found.damaged_superblocks.append(&mut torn);
     }
-    // Of a ring's members some may lack writes, which only an opening finds out.
-    if home.state().is_none()
+    // Of replicas some may lack writes, which only an opening finds out.
+    if !home.traits().is_replicated
         && let Some(layout) = superblock.layout()
         && layout.home_bytes <= home.geometry().size_bytes
     {
@@ -72,7 +77,7 @@ pub async fn look<H: Device, L: Device>(home: &H, log: &L, separate_log: bool) -
 }
 
 /// Looks at one copy; one that is not whole, though it can be read, may be torn.
-async fn judge<D: Device>(
+async fn examine<D: Replicated>(
     device: &D,
     copy: usize,
     offset: u64,
@@ -90,7 +95,7 @@ async fn judge<D: Device>(
         false => newest.generation.saturating_sub(1),
     };
     let mut page = [0; PAGE];
-    if device.read_copy(copy, offset, &mut page).await.is_err() {
+    if device.read_replica(copy, offset, &mut page).await.is_err() {
         found.damaged_superblocks.push(at);
         return;
     }

@@ -15,6 +15,7 @@ mod check;
 mod checkpoint;
 mod commit;
 mod create;
+mod device;
 mod differences;
 mod direct;
 mod grow;
@@ -40,7 +41,6 @@ use std::rc::Rc;
 use crate::buffer::Buffer;
 use crate::buffer::queue::{Lane, Tickets};
 use crate::counters::{Counters, Snapshot, add};
-use crate::device::Device;
 use crate::device::{Durability, Extent, FlushScope};
 use crate::env::{Arena, Env};
 use crate::error::{DeviceError, Error};
@@ -48,6 +48,7 @@ use crate::events::{Event, Events};
 use crate::format::unit::{Content, UnitExtent};
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::home::Home;
+use crate::layout::{JournalStore, PageStore};
 use crate::log::Log;
 use crate::notify::{Line, Notify};
 use crate::options::{Journaling, OpenOptions};
@@ -172,18 +173,18 @@ impl Drop for TurnGuard<'_> {
 }
 
 /// See [`Inner::to_the_end`].
-struct ToTheEnd<'a, E: Env, A: Arena, H: Device, L: Device> {
+struct ToTheEnd<'a, E: Env, A: Arena, H: PageStore, L: JournalStore> {
     inner: &'a Rc<Inner<E, A, H, L>>,
     done: bool,
 }
 
-impl<E: Env, A: Arena, H: Device, L: Device> ToTheEnd<'_, E, A, H, L> {
+impl<E: Env, A: Arena, H: PageStore, L: JournalStore> ToTheEnd<'_, E, A, H, L> {
     fn done(mut self) {
         self.done = true;
     }
 }
 
-impl<E: Env, A: Arena, H: Device, L: Device> Drop for ToTheEnd<'_, E, A, H, L> {
+impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Drop for ToTheEnd<'_, E, A, H, L> {
     fn drop(&mut self) {
         if !self.done {
             self.inner.latch(Error::Unusable("an operation was given up halfway; open it again".to_owned()));
@@ -191,7 +192,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Drop for ToTheEnd<'_, E, A, H, L> {
     }
 }
 
-impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
+impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
     /// Bytes that it offers: no fewer later, but more once it has grown.
     pub fn size_bytes(&self) -> u64 {
         self.0.size_bytes.get()
@@ -488,12 +489,14 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         self.checkpoint().await?;
         self.0.settle_roots().await?;
         self.0.empty_log().await?;
-        let left = self.0.superblocks.left_on_members().filter(|_| !self.0.log.is_in_parts());
-        Ok(self.0.home.device.ends(left.as_ref().map(|(offset, page)| (*offset, &page[..]))).await?)
+        // A journal on the members has it there already.
+        let last = self.0.superblocks.current();
+        let kept = Some(&last).filter(|last| last.is_closed && !self.0.log.is_scattered());
+        Ok(self.0.home.device.end(kept).await?)
     }
 }
 
-impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
+impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     fn check_range(&self, offset: u64, len: u64) -> Result<Extent, Error> {
         let extent = Extent { offset, len };
         if extent.fits(self.size_bytes.get()) { Ok(extent) } else { Err(Error::OutOfRange) }
@@ -501,7 +504,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
 
     /// Waits until a write of so many bytes may come, where the drives take long turns.
     async fn admit(&self, bytes: u64) {
-        if self.home.device.state().is_none() {
+        if !self.home.device.traits().defers_writes {
             return;
         }
         let fill = self.note_fill();
@@ -585,10 +588,10 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
     }
 
     /// Whether pages may be overwritten in place without an image of them in the log: a drive that may leave a
-    /// sector neither old nor new would turn a cut into damage. Behind a ring, whose members write in turns, no write is
-    /// durable before the log has it.
+    /// sector neither old nor new would turn a cut into damage. Where a write is deferred, the log alone makes it durable
+    /// in time.
     fn may_write_direct(&self) -> bool {
-        !self.limits.get().needs_images && self.home.device.state().is_none()
+        !self.limits.get().needs_images && !self.home.device.traits().defers_writes
     }
 
     /// Queues what the ranges touch and waits until it is durable.

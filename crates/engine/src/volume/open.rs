@@ -25,7 +25,7 @@ use super::throttle::Throttle;
 use super::{Inner, Limits, Turn, Volume, commit};
 use crate::buffer::{Buffer, Holdings, Opening, arena_bytes_min, is_of_other_version};
 use crate::counters::{Counters, add};
-use crate::device::{Device, Expected, Extent, FlushScope, Judge};
+use crate::device::{Extent, FlushScope};
 use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::format::PAGE_BYTES;
@@ -33,6 +33,7 @@ use crate::format::record::RecordKind;
 use crate::format::superblock::Superblock;
 use crate::format::unit::UnitExtent;
 use crate::home::Home;
+use crate::layout::{Expected, JournalStore, PageStore, Verifier};
 use crate::log::Log;
 use crate::log::cases::Decision;
 use crate::log::scan::{Scan, Scanned, scan};
@@ -41,7 +42,7 @@ use crate::options::OpenOptions;
 use crate::planted::{Bug, is_planted};
 use crate::size_text::exact_size;
 
-impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
+impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
     /// Opens the volume on `home`, with its log on `log` where `separate_log`, else on `home` too: then `log`
     /// is another handle to the same device. `arena` holds what a killed process left, or nothing.
     ///
@@ -67,7 +68,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         }
         let InForce { superblock, log_lags } = Superblocks::read(&*home, &*log, separate_log).await?;
         let epoch = if is_planted(Bug::EpochStays) { superblock.epoch } else { superblock.epoch + 1 };
-        home.resume(superblock.remembered(), epoch).await?;
+        PageStore::resume(&*home, superblock.remembered(), epoch).await?;
         let layout = superblock
             .layout()
             .filter(|layout| layout.home_bytes <= home.geometry().size_bytes)
@@ -90,17 +91,17 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         let limits = limits_of_log.within(options.dirty_pages_max, superblock.atomic_max_bytes);
         limits.check_suffice(superblock.atomic_max_bytes, layout.log.len)?;
         let found = scan(&*log, layout.log, &superblock).await;
-        log.is_all_there().await?;
+        log.check_complete().await?;
         if found.ended == Decision::Damaged {
             return Err(Error::Unusable(format!(
                 "record {} of the log is damaged, and was acknowledged",
                 found.next.sequence
             )));
         }
-        if log.copies() > 1 && !is_planted(Bug::LogNotMended) {
+        if log.replicas() > 1 && !is_planted(Bug::LogNotMended) {
             // What is taken from one copy now must not be missing where another is all that is left.
             for record in &found.records {
-                record.mend(&*log, layout.log).await?;
+                record.repair(&*log, layout.log).await?;
             }
         }
         // A checkpoint's own record stays in the log behind it, and brings nothing that is not home.
@@ -177,8 +178,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
         if log_lags {
             superblocks.catch_up().await?;
         }
-        log.goes_on_with(found.next.sequence);
-        log.resume(superblock.remembered(), epoch).await?;
+        JournalStore::resume(&*log, superblock.remembered(), found.next.sequence).await?;
         // Not before: what is on one of several logs alone is lost again if that one does not count in the end.
         buffer.leave_to_log(&durable);
         superblocks
@@ -192,7 +192,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
                 next.acknowledged = next.acknowledged.max(found.next.sequence - 1);
             })
             .await?;
-        home.begins().await?;
+        home.begin().await?;
         buffer.tune(options.tuning);
         buffer.begin_epoch();
 
@@ -243,8 +243,8 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
             Ok(()) | Err(Error::Damaged { .. }) => {}
             Err(error) => return Err(error),
         }
-        let judge: Rc<dyn Judge> = Rc::<Inner<E, A, H, L>>::clone(&inner);
-        inner.home.device.rely_on(Rc::downgrade(&judge));
+        let verifier: Rc<dyn Verifier> = Rc::<Inner<E, A, H, L>>::clone(&inner);
+        inner.home.device.verify_with(Rc::downgrade(&verifier));
         Ok(Self(inner))
     }
 }
@@ -271,7 +271,7 @@ fn used_bytes(found: &Scan, log_bytes: u64) -> u64 {
     }
 }
 
-impl<E: Env, A: Arena, H: Device, L: Device> Judge for Inner<E, A, H, L> {
+impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Verifier for Inner<E, A, H, L> {
     fn expects(&self, offset: u64) -> Pin<Box<dyn Future<Output = Expected> + '_>> {
         Box::pin(self.home.expects(offset))
     }

@@ -16,7 +16,6 @@ use super::throttle::Throttle;
 use super::{Inner, Limits, Turn, Volume, commit};
 use crate::buffer::{Buffer, Opening};
 use crate::counters::{Counters, add};
-use crate::device::Device;
 use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::format::PAGE_BYTES;
@@ -24,6 +23,7 @@ use crate::format::layout::Layout;
 use crate::format::record::RecordKind;
 use crate::format::superblock::Superblock;
 use crate::home::{Home, Root};
+use crate::layout::{JournalStore, PageStore};
 use crate::log::scan::Scanned;
 use crate::log::{Log, Position};
 use crate::notify::Notify;
@@ -44,7 +44,7 @@ pub(crate) struct Basis<H, L> {
     pub(crate) unvouched: BTreeSet<u64>,
 }
 
-impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
+impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
     /// Opens the volume; `arena` is this process's own. Answers with it the pages of the table for which the log does not
     /// vouch.
     ///

@@ -13,12 +13,12 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::device::Device;
 use crate::error::Error;
 use crate::format::layout::SUMS_PER_TABLE_PAGE;
 use crate::format::record::{RecordKind, Tag};
 use crate::format::{PAGE, page_sum};
 use crate::home::Home;
+use crate::layout::PageStore;
 use crate::log::scan::Scanned;
 use crate::page_map::PageMap;
 use crate::planted::{Bug, is_planted};
@@ -96,7 +96,7 @@ pub(crate) struct Doubts {
 ///
 /// [`Error::Damaged`] for a page that cannot be made whole, [`Error::Unusable`] for a table page, and for a log that
 /// changes far more pages than that; those of the device.
-pub(super) async fn replay<H: Device>(
+pub(super) async fn replay<H: PageStore>(
     home: &Home<H>,
     records: &[Scanned],
     dirty_pages_max: usize,
@@ -119,7 +119,7 @@ pub(super) async fn replay<H: Device>(
 
 /// What the log says of every page of which more than commits speaks, and of the table. The changes of all other pages
 /// go into `home` at once: their order is that of the records.
-fn histories<H: Device>(
+fn histories<H: PageStore>(
     home: &Home<H>,
     records: &[Scanned],
     dirty_pages_max: usize,
@@ -210,7 +210,7 @@ fn check_page(tag: &Tag, pages: u64) -> Result<(), Error> {
     Err(Error::Unusable(format!("the log speaks of page {last}, and there are {limit}")))
 }
 
-async fn replay_table_page<H: Device>(
+async fn replay_table_page<H: PageStore>(
     home: &Home<H>,
     records: &[Scanned],
     number: u64,
@@ -291,7 +291,7 @@ struct Stored<'a, H> {
     bytes: Vec<u8>,
 }
 
-impl<H: Device> Stored<'_, H> {
+impl<H: PageStore> Stored<'_, H> {
     async fn page(&mut self, page: u64) -> Result<&[u8; PAGE], Error> {
         let held = self.start..self.start + (self.bytes.len() / PAGE) as u64;
         if !held.contains(&page) {
@@ -324,7 +324,7 @@ fn end_of_read(page: u64, wanted: &[u64]) -> u64 {
     end
 }
 
-async fn replay_page<H: Device>(
+async fn replay_page<H: PageStore>(
     stored: &mut Stored<'_, H>,
     records: &[Scanned],
     page: u64,
@@ -376,7 +376,7 @@ async fn replay_page<H: Device>(
 }
 
 /// The page of an interrupted checkpoint; `None` where it cannot be had.
-async fn whole_page<H: Device>(
+async fn whole_page<H: PageStore>(
     stored: &mut Stored<'_, H>,
     records: &[Scanned],
     page: u64,
@@ -389,8 +389,8 @@ async fn whole_page<H: Device>(
         return Some(bytes);
     }
     let device = &*stored.home.device;
-    for copy in (0..device.copies()).filter(|_| device.copies() > 1) {
-        let read = device.read_copy(copy, stored.home.layout().page_offset(page), &mut bytes).await;
+    for copy in (0..device.replicas()).filter(|_| device.replicas() > 1) {
+        let read = device.read_replica(copy, stored.home.layout().page_offset(page), &mut bytes).await;
         if read.is_ok() && makes_whole(records, changes, sum, &mut bytes) {
             return Some(bytes);
         }
@@ -436,7 +436,7 @@ fn makes_whole(records: &[Scanned], changes: &[Change], sum: u64, bytes: &mut [u
     page_sum(bytes) == sum
 }
 
-async fn replay_intent<H: Device>(
+async fn replay_intent<H: PageStore>(
     stored: &mut Stored<'_, H>,
     page: u64,
     new_sum: u64,
@@ -459,7 +459,7 @@ async fn replay_intent<H: Device>(
     Ok(())
 }
 
-fn apply<H: Device>(home: &Home<H>, records: &[Scanned], change: &Change) {
+fn apply<H: PageStore>(home: &Home<H>, records: &[Scanned], change: &Change) {
     home.apply(std::slice::from_ref(&change.tag), payload_of(records, change));
 }
 

@@ -5,17 +5,14 @@
 //! 3. The superblocks come last, behind zeros that are durable: cut before that, the device holds no log, and the same
 //!    can be done again.
 
-use super::create::write_zeros;
 use super::open::check_log_sectors;
 use super::superblocks::{read_home, read_log};
-use crate::device::{Device, Durability, Extent, FlushScope};
+use crate::device::{Durability, Extent, FlushScope};
 use crate::error::Error;
 use crate::format::layout::{HOME_BYTES_MIN, log_bytes_with_superblocks, log_copy_offset};
 use crate::format::superblock::Superblock;
+use crate::layout::{JournalStore, PageStore};
 use crate::size_text::exact_size;
-
-/// Bytes of zeros written at once.
-const ZEROS: usize = 256 << 10;
 
 /// A log that is to be made once more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +28,7 @@ pub struct LogRenewal {
 /// # Errors
 ///
 /// [`Error::Unusable`] where the volume was not stopped in order, or has no log device of its own.
-pub async fn plan_log_renewal<H: Device>(home: &H) -> Result<LogRenewal, Error> {
+pub async fn plan_log_renewal<H: PageStore>(home: &H) -> Result<LogRenewal, Error> {
     let superblock = closed(home).await?;
     Ok(LogRenewal {
         volume: superblock.volume,
@@ -44,12 +41,16 @@ pub async fn plan_log_renewal<H: Device>(home: &H) -> Result<LogRenewal, Error> 
 /// # Errors
 ///
 /// [`Error::Unusable`] where it is; as [`plan_log_renewal`].
-pub async fn check_log_is_lost<H: Device, L: Device>(home: &H, log: &L) -> Result<(), Error> {
+pub async fn check_log_is_lost<H: PageStore, L: JournalStore>(home: &H, log: &L) -> Result<(), Error> {
     check_is_lost(home, log, log.geometry().size_bytes).await
 }
 
 /// The same of a log device that was `found_bytes` long when it was found.
-async fn check_is_lost<H: Device, L: Device>(home: &H, log: &L, found_bytes: u64) -> Result<(), Error> {
+async fn check_is_lost<H: PageStore, L: JournalStore>(
+    home: &H,
+    log: &L,
+    found_bytes: u64,
+) -> Result<(), Error> {
     let at_home = closed(home).await?;
     let unusable = |why: &str| Err(Error::Unusable(why.to_owned()));
     // One that was cut short, as by a copy onto a full disk, is as good as gone.
@@ -74,7 +75,11 @@ async fn check_is_lost<H: Device, L: Device>(home: &H, log: &L, found_bytes: u64
 ///
 /// As [`check_log_is_lost`]; [`Error::Unusable`] for a device that is too small or writes too much at once; those of the
 /// devices.
-pub async fn renew_log<H: Device, L: Device>(home: &H, log: &L, found_bytes: u64) -> Result<(), Error> {
+pub async fn renew_log<H: PageStore, L: JournalStore>(
+    home: &H,
+    log: &L,
+    found_bytes: u64,
+) -> Result<(), Error> {
     let superblock = closed(home).await?;
     check_is_lost(home, log, found_bytes).await?;
     let geometry = log.geometry();
@@ -83,8 +88,8 @@ pub async fn renew_log<H: Device, L: Device>(home: &H, log: &L, found_bytes: u64
     if geometry.size_bytes < needed {
         return Err(Error::Unusable(format!("its log needs {} of the log device", exact_size(needed))));
     }
-    log.format(superblock.volume).await?;
-    write_zeros(log, Extent::new(0, needed), &vec![0; ZEROS]).await?;
+    JournalStore::init(log, superblock.volume).await?;
+    log.write_zeroes(Extent::new(0, needed), Durability::Buffered).await?;
     log.flush(FlushScope::Whole).await?;
     // Both copies: the next opening overwrites one of them, and a cut may tear that.
     for generation in superblock.generation.saturating_sub(1)..=superblock.generation {
@@ -95,9 +100,9 @@ pub async fn renew_log<H: Device, L: Device>(home: &H, log: &L, found_bytes: u64
 }
 
 /// The superblock on the home device, of a volume that was stopped in order.
-async fn closed<H: Device>(home: &H) -> Result<Superblock, Error> {
+async fn closed<H: PageStore>(home: &H) -> Result<Superblock, Error> {
     let unusable = |why: &str| Err(Error::Unusable(why.to_owned()));
-    if home.state().is_some() {
+    if !home.traits().holds_superblocks {
         return unusable("it is a mirror, whose log devices alone say whether it was stopped in order");
     }
     let home_bytes = home.geometry().size_bytes;

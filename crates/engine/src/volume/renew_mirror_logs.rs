@@ -10,21 +10,18 @@
 //! 3. A log device says what it is last, behind everything else that is durable on it: cut before that, it is none, and the
 //!    same can be done again.
 
-use super::create::write_zeros;
 use super::open::check_log_sectors;
 use super::superblocks::read_log_from;
-use crate::device::{Device, DeviceState, Durability, Extent, FlushScope};
+use crate::device::{Device, Drive, Durability, Extent, FlushScope};
 use crate::error::Error;
 use crate::format::layout::{home_copy_offset, log_bytes_with_superblocks, log_copy_offset};
 use crate::format::log_head::{self, LogHead};
 use crate::format::ring_head::{self, Mark, RingHead};
 use crate::format::superblock::Superblock;
 use crate::format::{PAGE, PAGE_BYTES};
-use crate::logs::{UNLOST, read_log_head};
+use crate::layout::StoreState;
+use crate::layout::mirror::log_devices::{UNLOST, read_log_head};
 use crate::size_text::exact_size;
-
-/// Bytes of zeros written at once.
-const ZEROS: usize = 256 << 10;
 
 /// Log devices that are to be made once more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +75,7 @@ pub async fn plan_mirror_log_renewal<M: Device>(
         if closed.is_some_and(|closed| closed != found) {
             return unusable("its members do not agree on how it was stopped");
         }
-        let DeviceState([_, epoch, through, _]) = found.home_state;
+        let StoreState([_, epoch, through, _]) = found.home_state;
         if head.mark >= (Mark { epoch, through }) {
             closed = Some(found);
         }
@@ -104,7 +101,7 @@ pub async fn plan_mirror_log_renewal<M: Device>(
 /// # Errors
 ///
 /// [`Error::Unusable`] where it is.
-pub async fn check_mirror_log_is_lost<L: Device>(renewal: &MirrorLogRenewal, log: &L) -> Result<(), Error> {
+pub async fn check_mirror_log_is_lost<L: Drive>(renewal: &MirrorLogRenewal, log: &L) -> Result<(), Error> {
     let Superblock { volume, generation, .. } = renewal.superblock;
     let is_all_there = log.geometry().size_bytes >= renewal.device_bytes;
     let Some(head) = read_log_head(log).await.filter(|head| head.volume == volume) else { return Ok(()) };
@@ -129,7 +126,7 @@ pub async fn check_mirror_log_is_lost<L: Device>(renewal: &MirrorLogRenewal, log
 ///
 /// As [`check_mirror_log_is_lost`]; [`Error::Unusable`] for a device that is too small or writes too much at once; those of
 /// the device.
-pub async fn renew_mirror_log<L: Device>(
+pub async fn renew_mirror_log<L: Drive>(
     renewal: &MirrorLogRenewal,
     log: &L,
     place: u16,
@@ -142,10 +139,9 @@ pub async fn renew_mirror_log<L: Device>(
         return unusable(format!("a log device needs {}", exact_size(*device_bytes)));
     }
     // Its heads first: whatever is behind them means nothing any more.
-    let zeros = vec![0; ZEROS];
-    write_zeros(log, Extent::new(0, log_head::DATA_OFFSET), &zeros).await?;
+    log.write_zeroes(Extent::new(0, log_head::DATA_OFFSET), Durability::Buffered).await?;
     log.flush(FlushScope::Whole).await?;
-    write_zeros(log, Extent::new(0, *device_bytes), &zeros).await?;
+    log.write_zeroes(Extent::new(0, *device_bytes), Durability::Buffered).await?;
     log.flush(FlushScope::Whole).await?;
     // Both copies: the next opening overwrites one of them, and a cut may tear that.
     for generation in superblock.generation.saturating_sub(1)..=superblock.generation {

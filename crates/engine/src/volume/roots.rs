@@ -23,7 +23,7 @@ use std::rc::Rc;
 use super::Inner;
 use super::home_writes::{HomeWrites, Outbound};
 use crate::counters::add;
-use crate::device::{Device, Extent, FlushScope};
+use crate::device::{Extent, FlushScope};
 use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::format::layout::Layout;
@@ -31,6 +31,7 @@ use crate::format::root::{WholeSum, piece_pages};
 use crate::format::superblock::Superblock;
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
 use crate::home::Root;
+use crate::layout::{JournalStore, PageStore};
 use crate::planted::{Bug, is_planted};
 
 /// Pages of the root that are read or written at once; more where a piece has more.
@@ -47,7 +48,7 @@ pub(super) fn runs_of(root_pages: usize) -> impl Iterator<Item = Range<usize>> {
 /// # Errors
 ///
 /// [`Error::Unusable`] where a piece of it is nowhere; those of the device where none of it can be read.
-pub(super) async fn read_root<H: Device>(
+pub(super) async fn read_root<H: PageStore>(
     device: &H,
     layout: &Layout,
     superblock: &Superblock,
@@ -62,14 +63,14 @@ pub(super) async fn read_root<H: Device>(
         let zone = layout.roots[usize::from(slot)];
         let wrong = look_at(device, zone, slot, &mut root).await;
         // Another copy of the device may be lost before this place is written anew.
-        for page in wrong.into_iter().filter(|_| slot == named && device.copies() > 1) {
-            device.mend(zone.offset + (page * PAGE) as u64, &root.page(page)).await?;
+        for page in wrong.into_iter().filter(|_| slot == named && device.traits().is_replicated) {
+            device.repair(zone.offset + (page * PAGE) as u64, &root.page(page)).await?;
         }
     }
     Ok(root)
 }
 
-async fn read_pieces<H: Device>(
+async fn read_pieces<H: PageStore>(
     device: &H,
     layout: &Layout,
     superblock: &Superblock,
@@ -103,7 +104,7 @@ async fn read_pieces<H: Device>(
 }
 
 /// Whether a place of the root holds other than the superblock vouches for.
-pub(super) async fn wrong_pieces<H: Device>(
+pub(super) async fn wrong_pieces<H: PageStore>(
     device: &H,
     layout: &Layout,
     superblock: &Superblock,
@@ -131,15 +132,15 @@ pub(super) async fn wrong_pieces<H: Device>(
 }
 
 /// Reads `into` from the first of these places, and the first copy there, that `is_right`; false where none is.
-async fn read_from_any<H: Device>(
+async fn read_from_any<H: PageStore>(
     device: &H,
     offsets: impl Iterator<Item = u64>,
     into: &mut [u8],
     is_right: impl Fn(&[u8]) -> bool,
 ) -> bool {
     for offset in offsets {
-        for copy in (0..device.copies()).filter(|&copy| device.has_copy(copy)) {
-            if device.read_copy(copy, offset, into).await.is_ok() && is_right(into) {
+        for copy in (0..device.replicas()).filter(|&copy| device.has_replica(copy)) {
+            if device.read_replica(copy, offset, into).await.is_ok() && is_right(into) {
                 return true;
             }
         }
@@ -148,13 +149,13 @@ async fn read_from_any<H: Device>(
 }
 
 /// The root of a superblock of version 1, which vouches for it as a whole, in one place.
-async fn read_whole<H: Device>(device: &H, zone: Extent, sum: u64) -> Result<Vec<u64>, Error> {
+async fn read_whole<H: PageStore>(device: &H, zone: Extent, sum: u64) -> Result<Vec<u64>, Error> {
     let root_pages = (zone.len / PAGE_BYTES) as usize;
-    for copy in (0..device.copies()).filter(|&copy| device.has_copy(copy)) {
+    for copy in (0..device.replicas()).filter(|&copy| device.has_replica(copy)) {
         let (mut sums, mut found) = (Vec::with_capacity(root_pages * PAGE / 8), WholeSum::default());
         for run in runs_of(root_pages) {
             let mut bytes = vec![0; run.len() * PAGE];
-            if device.read_copy(copy, zone.offset + (run.start * PAGE) as u64, &mut bytes).await.is_err() {
+            if device.read_replica(copy, zone.offset + (run.start * PAGE) as u64, &mut bytes).await.is_err() {
                 break;
             }
             found.take(&bytes);
@@ -168,15 +169,15 @@ async fn read_whole<H: Device>(device: &H, zone: Extent, sum: u64) -> Result<Vec
 }
 
 /// Notes which pages of the root a place holds, on every copy of the device; answers the others, which are written anew.
-async fn look_at<H: Device>(device: &H, zone: Extent, slot: u8, root: &mut Root) -> Vec<usize> {
+async fn look_at<H: PageStore>(device: &H, zone: Extent, slot: u8, root: &mut Root) -> Vec<usize> {
     let mut wrong = Vec::new();
     let sums = root.page_sums().to_vec();
     for run in runs_of(root.pages()) {
         let mut bytes = vec![0; run.len() * PAGE];
         let mut is_right = vec![true; run.len()];
-        for copy in (0..device.copies()).filter(|&copy| device.has_copy(copy)) {
+        for copy in (0..device.replicas()).filter(|&copy| device.has_replica(copy)) {
             let offset = zone.offset + (run.start * PAGE) as u64;
-            let is_read = device.read_copy(copy, offset, &mut bytes).await.is_ok();
+            let is_read = device.read_replica(copy, offset, &mut bytes).await.is_ok();
             for ((is_right, page), sum) in
                 is_right.iter_mut().zip(bytes.chunks_exact(PAGE)).zip(&sums[run.clone()])
             {
@@ -201,7 +202,7 @@ fn damaged() -> Error {
     Error::Unusable("the root of the table of sums is damaged".to_owned())
 }
 
-impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
+impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     /// Begins to write what a place of the root, which the superblock in force does not name, lacks.
     pub(super) async fn begin_root(self: &Rc<Self>, writes: &HomeWrites<'_, E, A, H, L>, slot: u8) {
         let lacking: Vec<u64> =

@@ -4,11 +4,12 @@
 //! 2. Nobody waits for it: no more than so many bytes a second are read, each where it is in nobody's way.
 
 use super::{Inner, Volume};
-use crate::device::Device;
+
 use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::format::layout::SUMS_PER_TABLE_PAGE;
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
+use crate::layout::{JournalStore, PageStore};
 
 /// Damaged pages that a report names; more are not looked for.
 const NAMED_MAX: usize = 10_000;
@@ -37,7 +38,7 @@ pub enum Mending {
     Leave,
 }
 
-impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
+impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
     /// Reads every copy of every page that is home, once, at most so many bytes a second. Pages that are on their way
     /// home meanwhile are passed over: they are about to be written anew.
     ///
@@ -89,7 +90,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> Volume<E, A, H, L> {
     }
 }
 
-impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
+impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     /// Waits until as much may have been read.
     async fn rest_after(&self, report: &ScrubReport, began_ns: u64, bytes_per_s: u64) {
         let read_bytes = u128::from(report.copies_checked) * u128::from(PAGE_BYTES);
@@ -156,20 +157,20 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         let is_right = |bytes: &[u8]| page_sum(bytes) == sum;
         let mut bytes = [0; PAGE];
         let (mut checked, mut wrong) = (0, Vec::new());
-        for copy in 0..device.copies() {
-            device.copy_at_rest(copy).await;
+        for copy in 0..device.replicas() {
+            device.replica_idle(copy).await;
             if !is_settled() {
                 return false;
             }
-            if !device.has_copy(copy) {
+            if !device.has_replica(copy) {
                 continue;
             }
-            let read = device.read_copy(copy, offset, &mut bytes).await;
+            let read = device.read_replica(copy, offset, &mut bytes).await;
             report.copies_checked += 1;
             if !is_settled() {
                 return false; // written meanwhile
             }
-            if !device.has_copy(copy) {
+            if !device.has_replica(copy) {
                 continue; // gone meanwhile
             }
             checked += 1;
@@ -182,13 +183,13 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         }
         if wrong.len() < checked {
             report.wrong_copies += wrong.len() as u64;
-            report.wrong_by_copy.resize(device.copies(), 0);
+            report.wrong_by_copy.resize(device.replicas(), 0);
             wrong.iter().for_each(|&copy| report.wrong_by_copy[copy] += 1);
             if mending == Mending::Mend {
                 self.mend_settled(offset, is_right, is_settled).await;
             }
         }
-        let there = (0..device.copies()).filter(|&copy| device.has_copy(copy)).count();
+        let there = (0..device.replicas()).filter(|&copy| device.has_replica(copy)).count();
         wrong.len() == checked && checked >= there
     }
 
@@ -200,12 +201,12 @@ impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
         is_settled: impl Fn() -> bool,
     ) {
         let device = &*self.home.device;
-        for copy in 0..device.copies() {
+        for copy in 0..device.replicas() {
             let mut bytes = [0; PAGE];
-            let read = device.read_copy(copy, offset, &mut bytes).await;
+            let read = device.read_replica(copy, offset, &mut bytes).await;
             if read.is_ok() && is_right(&bytes) && is_settled() {
                 // A device that cannot take it says so itself, and takes part no more.
-                let _left_out = device.mend(offset, &bytes).await;
+                let _left_out = device.repair(offset, &bytes).await;
                 return;
             }
         }

@@ -21,6 +21,7 @@ use crate::error::Error;
 use crate::format::layout::{HOME_BYTES_MIN, HOME_COPIES, LOG_COPIES, home_copy_offset, log_copy_offset};
 use crate::format::superblock::Superblock;
 use crate::format::{PAGE, PAGE_BYTES};
+use crate::layout::{JournalStore, PageStore, Replicated};
 use crate::planted::{Bug, is_planted};
 
 /// Generations by which a log device may lag behind the home device.
@@ -60,7 +61,7 @@ impl SuperblockCopy {
     }
 }
 
-impl<H: Device, L: Device> Superblocks<H, L> {
+impl<H: PageStore, L: JournalStore> Superblocks<H, L> {
     pub(super) fn new(home: Rc<H>, log: Rc<L>, current: Superblock, counters: Rc<Counters>) -> Self {
         Self { home, log, current: Cell::new(current), previous: Cell::default(), counters }
     }
@@ -73,7 +74,7 @@ impl<H: Device, L: Device> Superblocks<H, L> {
     /// Reads every copy and answers the one in force.
     pub(super) async fn read(home: &H, log: &L, separate_log: bool) -> Result<InForce, Error> {
         let unusable = |why: &str| Err(Error::Unusable(why.to_owned()));
-        if home.state().is_some() {
+        if !home.traits().holds_superblocks {
             let Some(superblock) = read_log(log).await?.filter(|found| found.separate_log) else {
                 return unusable("no log device holds a whole superblock");
             };
@@ -116,10 +117,10 @@ impl<H: Device, L: Device> Superblocks<H, L> {
     /// Writes the superblock in force to the log device, or to those of them, that do not hold it.
     pub(super) async fn catch_up(&self) -> Result<(), Error> {
         let current = self.current.get();
-        let copy = log_copy_offset((current.generation % 2) as usize);
-        match self.home.state() {
-            Some(_) => Ok(self.log.mend(copy, &current.encode()).await?),
-            None => Ok(self.log.write(copy, &current.encode(), Durability::Durable).await?),
+        let offset = log_copy_offset((current.generation % 2) as usize);
+        match self.home.traits().holds_superblocks {
+            true => Ok(self.log.write(offset, &current.encode(), Durability::Durable).await?),
+            false => Ok(self.log.repair(offset, &current.encode()).await?),
         }
     }
 
@@ -136,17 +137,10 @@ impl<H: Device, L: Device> Superblocks<H, L> {
         Ok(())
     }
 
-    /// What a ring's members are to keep, and where, of an opening that ended in order: its last superblock.
-    pub(super) fn left_on_members(&self) -> Option<(u64, [u8; PAGE])> {
-        let current = self.current.get();
-        let offset = home_copy_offset(current.home_bytes, (current.generation % 2) as usize);
-        (current.is_closed && self.home.state().is_some()).then(|| (offset, current.encode()))
-    }
-
     /// Every copy.
     pub(super) fn copies(&self) -> Vec<SuperblockCopy> {
         let log_copies = if self.current.get().separate_log { LOG_COPIES } else { 0 };
-        let home_copies = if self.home.state().is_some() { 0 } else { HOME_COPIES };
+        let home_copies = home_copies(&*self.home);
         (0..home_copies).map(SuperblockCopy::Home).chain((0..log_copies).map(SuperblockCopy::Log)).collect()
     }
 
@@ -158,6 +152,9 @@ impl<H: Device, L: Device> Superblocks<H, L> {
         let found = match copy {
             SuperblockCopy::Home(copy) => {
                 read_copy(&*self.home, home_copy_offset(current.home_bytes, copy)).await
+            }
+            SuperblockCopy::Log(copy) if self.log.is_scattered() => {
+                newest_replica(&*self.log, log_copy_offset(copy)).await
             }
             SuperblockCopy::Log(copy) => read_copy(&*self.log, log_copy_offset(copy)).await,
         };
@@ -176,7 +173,7 @@ impl<H: Device, L: Device> Superblocks<H, L> {
 }
 
 /// Writes the copies of a superblock's parity.
-pub(super) async fn write_generation<H: Device, L: Device>(
+pub(super) async fn write_generation<H: PageStore, L: JournalStore>(
     home: &H,
     log: &L,
     superblock: &Superblock,
@@ -185,28 +182,28 @@ pub(super) async fn write_generation<H: Device, L: Device>(
     let parity = if is_planted(Bug::SuperblockInPlace) { 0 } else { (superblock.generation % 2) as usize };
     let durability =
         if is_planted(Bug::SuperblockBuffered) { Durability::Buffered } else { Durability::Durable };
-    let home_copies = if home.state().is_some() { 0 } else { HOME_COPIES };
+    let home_copies = if !home.traits().holds_superblocks { 0 } else { HOME_COPIES };
     for copy in (parity..home_copies).step_by(2) {
         home.write(home_copy_offset(superblock.home_bytes, copy), &page, durability).await?;
     }
     if superblock.separate_log {
-        log.write(log_copy_offset(parity), &page, durability).await?;
+        log.write_superblock(superblock).await?;
     }
     Ok(())
 }
 
 /// The newest that the log device holds, or any of its copies.
-pub(super) async fn read_log<L: Device>(log: &L) -> Result<Option<Superblock>, Error> {
+pub(super) async fn read_log<L: Replicated>(log: &L) -> Result<Option<Superblock>, Error> {
     read_log_from(log, 0).await
 }
 
 /// The same of a log that begins at `start`.
-pub(super) async fn read_log_from<L: Device>(log: &L, start: u64) -> Result<Option<Superblock>, Error> {
+pub(super) async fn read_log_from<L: Replicated>(log: &L, start: u64) -> Result<Option<Superblock>, Error> {
     let mut best = None;
     for offset in (0..LOG_COPIES).map(|copy| start + log_copy_offset(copy)) {
-        for copy in (0..log.copies()).filter(|&copy| log.has_copy(copy)) {
+        for copy in (0..log.replicas()).filter(|&copy| log.has_replica(copy)) {
             let mut page = [0; PAGE];
-            if log.read_copy(copy, offset, &mut page).await.is_ok() {
+            if log.read_replica(copy, offset, &mut page).await.is_ok() {
                 newest(&mut best, decode(&page)?);
             }
         }
@@ -217,7 +214,7 @@ pub(super) async fn read_log_from<L: Device>(log: &L, start: u64) -> Result<Opti
 /// The newest that the home device holds: at its beginning, at its end, and where the end was before the device became
 /// larger. What stands at an end counts only if it was written there, and with this volume: it may be what is left of
 /// another one, in room that was added.
-pub(super) async fn read_home<H: Device>(home: &H, home_bytes: u64) -> Result<Option<Superblock>, Error> {
+pub(super) async fn read_home<H: PageStore>(home: &H, home_bytes: u64) -> Result<Option<Superblock>, Error> {
     let mut best = None;
     for copy in 0..HOME_COPIES / 2 {
         let page = read_page(home, home_copy_offset(home_bytes, copy)).await;
@@ -235,6 +232,23 @@ pub(super) async fn read_home<H: Device>(home: &H, home_bytes: u64) -> Result<Op
         }
     }
     Ok(best)
+}
+
+/// How many copies the page store has.
+fn home_copies<H: PageStore>(home: &H) -> usize {
+    if home.traits().holds_superblocks { HOME_COPIES } else { 0 }
+}
+
+/// The newest that any replica holds at this place.
+async fn newest_replica<D: Replicated>(device: &D, offset: u64) -> Option<Superblock> {
+    let mut best = None;
+    for replica in (0..device.replicas()).filter(|&replica| device.has_replica(replica)) {
+        let mut page = [0; PAGE];
+        if device.read_replica(replica, offset, &mut page).await.is_ok() {
+            newest(&mut best, Superblock::decode(&page));
+        }
+    }
+    best
 }
 
 async fn read_copy<D: Device>(device: &D, offset: u64) -> Option<Superblock> {

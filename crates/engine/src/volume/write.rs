@@ -11,17 +11,18 @@ use smallvec::SmallVec;
 use super::Inner;
 use super::differences::differences;
 use crate::counters::add;
-use crate::device::{Device, Extent};
+use crate::device::Extent;
 use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::format::unit::{Content, UnitExtent, unit_bytes};
 use crate::format::{PAGE, PAGE_BYTES};
+use crate::layout::{JournalStore, PageStore};
 use crate::planted::{Bug, is_planted};
 
 /// Pages that one unit zeroes at most.
 pub(super) const ZERO_CHUNK_PAGES: u64 = 64;
 
-impl<E: Env, A: Arena, H: Device, L: Device> Inner<E, A, H, L> {
+impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     pub(super) async fn write_buffered(self: &Rc<Self>, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         for (number, (offset, piece)) in pieces(offset, bytes, self.atomic_max_bytes).enumerate() {
             if number > 0 {

@@ -24,7 +24,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
+use evenkeel_engine::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::{DeviceError, Error};
 use rustix::fs::FallocateFlags;
@@ -328,14 +328,6 @@ impl Device for FileDrive {
         self.0.geometry.get()
     }
 
-    async fn enlarge(&self, size_bytes: u64) -> Result<(), Error> {
-        let found = self.look_at_size().map_err(|error| Self::failed(&error, "find its size"))?;
-        match found >= size_bytes {
-            true => Ok(()),
-            false => Err(Error::Unusable(format!("it has {found} bytes, and {size_bytes} are needed"))),
-        }
-    }
-
     async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         let doing = self.0.doing.read;
         self.check(Extent::new(offset, into.len() as u64), doing)?;
@@ -430,6 +422,16 @@ impl Device for FileDrive {
                 Ok(())
             }
             other => other.map_err(|error| Self::failed(&error, doing)),
+        }
+    }
+}
+
+impl Drive for FileDrive {
+    async fn enlarge(&self, size_bytes: u64) -> Result<(), Error> {
+        let found = self.look_at_size().map_err(|error| Self::failed(&error, "find its size"))?;
+        match found >= size_bytes {
+            true => Ok(()),
+            false => Err(Error::Unusable(format!("it has {found} bytes, and {size_bytes} are needed"))),
         }
     }
 }

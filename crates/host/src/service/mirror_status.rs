@@ -1,6 +1,6 @@
 //! What the members and log devices of a served mirror do, as a part of its document.
 
-use evenkeel_engine::logs::LogStanding;
+use evenkeel_engine::layout::mirror::log_devices::LogStanding;
 use evenkeel_engine::ring::{Policy, Role, Standing};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -240,8 +240,9 @@ impl Slowness {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_engine::device::{Device, Durability, FlushScope, Geometry, Remembered};
+    use evenkeel_engine::device::{Device, Durability, FlushScope, Geometry};
     use evenkeel_engine::format::ring_head::DATA_OFFSET;
+    use evenkeel_engine::layout::{PageStore, Remembered};
     use evenkeel_engine::ring::{Policy, RebuildFound, Ring, RingOptions, Role};
     use evenkeel_sim::cuts::Cuts;
     use evenkeel_sim::drive::{DriveOptions, SimDrive};
@@ -334,8 +335,8 @@ mod tests {
         let options = RingOptions { policy, ..RingOptions::default() };
         let ring = Ring::new(env.clone(), drives, options).unwrap();
         let watched = async move {
-            ring.format(1).await.unwrap();
-            let state = ring.state().unwrap_or_default();
+            ring.init(1).await.unwrap();
+            let state = ring.state();
             ring.resume(Remembered { volume: 1, state, superblock: 0, home_bytes: RING_BYTES }, 1)
                 .await
                 .unwrap();

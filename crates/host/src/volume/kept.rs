@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
+use evenkeel_engine::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::error::DeviceError;
 use evenkeel_engine::format::{PAGE, PAGE_BYTES};
 
@@ -97,6 +97,8 @@ impl<D: Device> Device for Kept<D> {
         Ok(())
     }
 }
+
+impl<D: Device> Drive for Kept<D> {}
 
 #[cfg(test)]
 mod tests {

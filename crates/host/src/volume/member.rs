@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::str::FromStr;
 use std::time::Instant;
 
-use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
+use evenkeel_engine::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::{DeviceError, Error};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -345,21 +345,23 @@ impl Device for MemberDrive {
         }
     }
 
-    async fn enlarge(&self, size_bytes: u64) -> Result<(), Error> {
-        match self {
-            Self::File(drive) => drive.enlarge(size_bytes).await,
-            Self::Nbd(drive) => drive.enlarge(size_bytes).await,
-            Self::KeptFile(drive) => drive.enlarge(size_bytes).await,
-            Self::KeptNbd(drive) => drive.enlarge(size_bytes).await,
-        }
-    }
-
     async fn discard(&self, extent: Extent) -> Result<(), DeviceError> {
         match self {
             Self::File(drive) => drive.discard(extent).await,
             Self::Nbd(drive) => drive.discard(extent).await,
             Self::KeptFile(drive) => drive.discard(extent).await,
             Self::KeptNbd(drive) => drive.discard(extent).await,
+        }
+    }
+}
+
+impl Drive for MemberDrive {
+    async fn enlarge(&self, size_bytes: u64) -> Result<(), Error> {
+        match self {
+            Self::File(drive) => drive.enlarge(size_bytes).await,
+            Self::Nbd(drive) => drive.enlarge(size_bytes).await,
+            Self::KeptFile(drive) => drive.enlarge(size_bytes).await,
+            Self::KeptNbd(drive) => drive.enlarge(size_bytes).await,
         }
     }
 }

@@ -41,7 +41,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use evenkeel_engine::either::Either;
 use evenkeel_engine::env::Arena as _;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::PAGE_BYTES;
@@ -194,8 +193,8 @@ impl Devices {
         if description.layout == LayoutKind::Mirror {
             let mirror = Mirror::open(event_loop, folder, description, options.ring, opening).await?;
             return Ok(Self {
-                home: Rc::new(Either::Other(Rc::new(mirror.ring.clone()))),
-                log: Rc::new(Either::Other(Rc::new(mirror.logs.clone()))),
+                home: Rc::new(HomeDevice::Ring(mirror.ring.clone())),
+                log: Rc::new(LogDevice::Mirror(mirror.logs.clone())),
                 separate_log: true,
                 below: Below::Mirror(Box::new(mirror)),
             });
@@ -206,9 +205,10 @@ impl Devices {
             let drive = MemberDrive::open(event_loop, &place, member.options(), purpose).await?;
             members.push((member.place.clone(), Rc::new(drive)));
         }
-        let drive = |number: usize| Rc::new(Either::One(Rc::clone(&members[number].1)));
+        let drive = |number: usize| Rc::clone(&members[number].1);
         let separate_log = members.len() > 1;
-        let (home, log) = (drive(0), Rc::new(Either::One(Rc::clone(&members[members.len() - 1].1))));
+        let home = Rc::new(HomeDevice::Drive(drive(0)));
+        let log = Rc::new(LogDevice::Drive(drive(members.len() - 1)));
         Ok(Self { home, log, separate_log, below: Below::Single(Members(members), Watch::default()) })
     }
 }

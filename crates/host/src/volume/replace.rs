@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use evenkeel_engine::device::{Device, Extent, Geometry};
 use evenkeel_engine::error::Error;
-use evenkeel_engine::logs::found_log;
+use evenkeel_engine::layout::mirror::log_devices::found_log;
 use evenkeel_engine::options::OpenOptions;
 use evenkeel_engine::ring::{Policy, RingOptions};
 use evenkeel_engine::volume::Identity;

@@ -8,7 +8,6 @@
 use std::path::Path;
 use std::rc::Rc;
 
-use evenkeel_engine::either::Either;
 use evenkeel_engine::options::OpenOptions;
 use evenkeel_engine::salvage::{self, Cause, Known, MemoryArena, OfHeads, Part, Remains, Salvaged};
 
@@ -125,7 +124,7 @@ async fn open_all(
         let options = DriveOptions { read_only: true, sector_bytes: None, ..member.options() };
         drives.push(
             match MemberDrive::open(event_loop, &member.place.within(folder), options, Purpose::Look).await {
-                Ok(drive) => Some(Either::One(Rc::new(drive))),
+                Ok(drive) => Some(HomeDevice::Drive(Rc::new(drive))),
                 Err(error) if is_mistake(&error.source) => return Err(error.into()),
                 Err(error) => {
                     missing.push((member.place.clone(), format!("{}: {}", error.doing, error.source)));

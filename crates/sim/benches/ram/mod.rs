@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
+use evenkeel_engine::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::env::{Arena, Env};
 use evenkeel_engine::error::DeviceError;
 use evenkeel_engine::format::layout::Layout;
@@ -83,6 +83,8 @@ impl Device for RamDrive {
         Ok(())
     }
 }
+
+impl Drive for RamDrive {}
 
 /// An arena in memory, with no account of events.
 pub struct RamArena(RefCell<Vec<u8>>);

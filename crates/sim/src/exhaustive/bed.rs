@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use evenkeel_engine::device::Device;
 use evenkeel_engine::error::Error;
+use evenkeel_engine::layout::{JournalStore, PageStore};
 use evenkeel_engine::options::{CreateOptions, OpenOptions};
 use evenkeel_engine::volume::Volume;
 
@@ -31,9 +31,9 @@ pub(super) struct Drives {
 /// Some drives and how a volume comes to lie on them.
 pub(super) trait Bed: Clone + 'static {
     /// Where the pages are.
-    type Home: Device;
+    type Home: PageStore;
     /// Where the log is.
-    type Log: Device;
+    type Log: JournalStore;
     /// What tells of the drives while the volume is open.
     type Parts: Clone + 'static;
 

@@ -7,8 +7,8 @@ use evenkeel_engine::env::Env;
 use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::format::layout::{Layout, log_bytes_with_superblocks};
 use evenkeel_engine::format::{PAGE_BYTES, log_head, ring_head};
-use evenkeel_engine::logs::LogStanding;
-use evenkeel_engine::mirror_log::MirrorLog;
+use evenkeel_engine::layout::mirror::MirrorJournal;
+use evenkeel_engine::layout::mirror::log_devices::LogStanding;
 use evenkeel_engine::options::{CreateOptions, OpenOptions};
 use evenkeel_engine::ring::{Ring, RingOptions, Standing};
 use evenkeel_engine::volume::{Volume, check, create};
@@ -49,7 +49,7 @@ enum Event {
 }
 
 type SimRing = Ring<SimEnv, SimDrive>;
-type SimLogs = MirrorLog<SimEnv, SimDrive, SimDrive>;
+type SimLogs = MirrorJournal<SimEnv, SimDrive, SimDrive>;
 
 /// The members, then the log devices.
 #[derive(Clone)]

@@ -10,7 +10,7 @@
 
 use std::rc::Rc;
 
-use evenkeel_engine::logs::LogStanding;
+use evenkeel_engine::layout::mirror::log_devices::LogStanding;
 use evenkeel_engine::ring::Standing;
 
 use super::watch::{SimLogs, SimRing};

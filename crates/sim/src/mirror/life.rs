@@ -11,7 +11,7 @@ use evenkeel_engine::format::layout::{
 };
 use evenkeel_engine::format::superblock::Superblock;
 use evenkeel_engine::format::{PAGE, PAGE_BYTES, log_head, ring_head};
-use evenkeel_engine::logs::found_log;
+use evenkeel_engine::layout::mirror::log_devices::found_log;
 use evenkeel_engine::ring::{Ring, Standing};
 use evenkeel_engine::volume::{Mending, Volume, check, create};
 

@@ -8,10 +8,10 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
+use evenkeel_engine::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::error::DeviceError;
 use evenkeel_engine::format::ring_head::DATA_OFFSET;
-use evenkeel_engine::mirror_log::MirrorLog;
+use evenkeel_engine::layout::mirror::MirrorJournal;
 use evenkeel_engine::ring::{Policy, Ring, Role, Standing};
 use evenkeel_engine::volume::Volume;
 
@@ -22,7 +22,7 @@ use crate::executor::SimEnv;
 /// The ring of a simulated volume.
 pub(super) type SimRing = Ring<SimEnv, Member>;
 /// Its log.
-pub(super) type SimLogs = MirrorLog<SimEnv, SimDrive, Member>;
+pub(super) type SimLogs = MirrorJournal<SimEnv, SimDrive, Member>;
 /// The volume.
 pub(super) type RingVolume = Volume<SimEnv, SimArena, SimRing, SimLogs>;
 
@@ -147,3 +147,5 @@ impl Device for Member {
         self.drive.discard(extent).await
     }
 }
+
+impl Drive for Member {}

@@ -10,7 +10,7 @@ use std::fmt;
 use std::future::pending;
 use std::rc::Rc;
 
-use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
+use evenkeel_engine::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::error::DeviceError;
 
 use super::pump::Pump;
@@ -125,3 +125,5 @@ impl Device for ModelDevice {
         Ok(())
     }
 }
+
+impl Drive for ModelDevice {}

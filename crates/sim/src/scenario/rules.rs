@@ -1,10 +1,11 @@
 //! What is expected of a life with trouble, and the look at every page that tells whether it was so.
 
-use evenkeel_engine::device::{Device, Extent};
+use evenkeel_engine::device::Extent;
 use evenkeel_engine::env::Arena;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::layout::Layout;
 use evenkeel_engine::format::{PAGE, PAGE_BYTES};
+use evenkeel_engine::layout::{JournalStore, PageStore};
 use evenkeel_engine::volume::Volume;
 
 use crate::executor::SimEnv;
@@ -96,7 +97,7 @@ impl Rules {
 }
 
 /// Reads every page, each alone. Of those that the volume does not have yet nothing was ever written.
-pub(crate) async fn look<A: Arena, H: Device, L: Device>(
+pub(crate) async fn look<A: Arena, H: PageStore, L: JournalStore>(
     volume: &Volume<SimEnv, A, H, L>,
     places: Places,
 ) -> Look {

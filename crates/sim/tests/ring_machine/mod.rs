@@ -9,7 +9,7 @@ use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::layout::{Layout, log_bytes_with_superblocks};
 use evenkeel_engine::format::{log_head, ring_head};
-use evenkeel_engine::mirror_log::MirrorLog;
+use evenkeel_engine::layout::mirror::MirrorJournal;
 use evenkeel_engine::options::{CreateOptions, OpenOptions};
 use evenkeel_engine::ring::{Ring, RingOptions, Standing, WindowOptions};
 use evenkeel_engine::volume::{Volume, create};
@@ -27,7 +27,7 @@ pub const PAGE: u64 = 4096;
 pub const WHOLE_LIFE: CutPlan = CutPlan { at_event: None, kind: CutKind::PowerCut };
 
 pub type SimRing = Ring<SimEnv, SimDrive>;
-pub type SimLogs = MirrorLog<SimEnv, SimDrive, SimDrive>;
+pub type SimLogs = MirrorJournal<SimEnv, SimDrive, SimDrive>;
 pub type RingVolume = Volume<SimEnv, SimArena, SimRing, SimLogs>;
 
 /// What a machine is made of.

@@ -3,7 +3,7 @@
 use std::cmp::max;
 use std::fmt;
 
-use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
+use evenkeel_engine::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::error::DeviceError;
 
 use super::{Client, ClientError};
@@ -154,3 +154,5 @@ impl<S: ByteStream> Device for NbdDrive<S> {
         Ok(())
     }
 }
+
+impl<S: ByteStream> Drive for NbdDrive<S> {}

@@ -2,10 +2,11 @@
 
 use std::rc::Rc;
 
-use evenkeel_engine::device::{Device, Durability, Extent, FlushScope};
+use evenkeel_engine::device::{Durability, Extent, FlushScope};
 use evenkeel_engine::env::{Arena, Env};
-use evenkeel_engine::error::{DeviceError, Error};
+use evenkeel_engine::error::Error;
 use evenkeel_engine::format::PAGE_BYTES;
+use evenkeel_engine::layout::{JournalStore, PageStore};
 use evenkeel_engine::volume::Volume;
 
 use super::{Export, ExportError};
@@ -17,12 +18,6 @@ const ALLOCATION_PAGES_MAX: u64 = 16 << 10;
 /// Bytes that are zeroed before others have their turn: pages without contents are passed over in no time, but a
 /// volume may have many.
 const ZEROED_AT_ONCE_BYTES: u64 = 8 << 20;
-
-const EIO: i32 = 5;
-const EINVAL: i32 = 22;
-const ENOSPC: i32 = 28;
-const EROFS: i32 = 30;
-const EDQUOT: i32 = 122;
 
 /// A volume under a name.
 pub struct VolumeExport<E, A, H, L> {
@@ -59,32 +54,10 @@ impl<E, A, H, L> VolumeExport<E, A, H, L> {
     }
 }
 
-/// The engine's words, with the number that a client understands; `failure` is what made the volume read-only, if
-/// something did.
-fn told(error: &Error, failure: Option<Error>) -> ExportError {
-    let errno = match (error, failure) {
-        (Error::Device(device), _) => device.errno,
-        (Error::OutOfRange | Error::TooLarge { .. }, _) => EINVAL,
-        // Whoever frees room hears of it, and need not look after the drive.
-        (Error::Latched(_), Some(Error::Device(DeviceError { errno: errno @ (ENOSPC | EDQUOT), .. }))) => {
-            errno
-        }
-        (Error::Latched(_), _) => EROFS,
-        (
-            Error::Damaged { .. }
-            | Error::ForeignWrites { .. }
-            | Error::OlderDevices { .. }
-            | Error::Unusable(_)
-            | Error::Unsuited(_),
-            _,
-        ) => EIO,
-    };
-    ExportError { errno, message: error.to_string() }
-}
-
-impl<E: Env, A: Arena, H: Device, L: Device> VolumeExport<E, A, H, L> {
+impl<E: Env, A: Arena, H: PageStore, L: JournalStore> VolumeExport<E, A, H, L> {
+    /// The engine's words, with the number that a client understands.
     fn told(&self, error: &Error) -> ExportError {
-        told(error, self.volume.failure())
+        ExportError { errno: self.volume.errno(error), message: error.to_string() }
     }
 
     async fn zero(&self, extent: Extent, durability: Durability) -> Result<(), Error> {
@@ -104,7 +77,7 @@ impl<E: Env, A: Arena, H: Device, L: Device> VolumeExport<E, A, H, L> {
     }
 }
 
-impl<E: Env, A: Arena, H: Device, L: Device> Export for VolumeExport<E, A, H, L> {
+impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Export for VolumeExport<E, A, H, L> {
     fn size_bytes(&self) -> u64 {
         self.volume.size_bytes()
     }

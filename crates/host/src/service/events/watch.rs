@@ -20,7 +20,7 @@ use evenkeel_engine::env::Env;
 use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::events::{Event, Events};
 use evenkeel_engine::format::PAGE_BYTES;
-use evenkeel_engine::logs::LogStanding;
+use evenkeel_engine::layout::mirror::log_devices::LogStanding;
 use evenkeel_engine::ring::Standing;
 
 use super::{About, Kind, Reporter};

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
+use evenkeel_engine::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::error::{DeviceError, Error};
 
 use crate::size_text::exact_size;
@@ -58,15 +58,6 @@ impl Device for MirrorDrive {
         self.geometry.get()
     }
 
-    async fn enlarge(&self, size_bytes: u64) -> Result<(), Error> {
-        let geometry = self.geometry.get();
-        if geometry.size_bytes < size_bytes {
-            self.drive.enlarge(size_bytes).await?;
-            self.geometry.set(Geometry { size_bytes, ..geometry });
-        }
-        Ok(())
-    }
-
     async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         self.drive.read(offset, into).await
     }
@@ -90,5 +81,16 @@ impl Device for MirrorDrive {
 
     async fn discard(&self, extent: Extent) -> Result<(), DeviceError> {
         self.drive.discard(extent).await
+    }
+}
+
+impl Drive for MirrorDrive {
+    async fn enlarge(&self, size_bytes: u64) -> Result<(), Error> {
+        let geometry = self.geometry.get();
+        if geometry.size_bytes < size_bytes {
+            self.drive.enlarge(size_bytes).await?;
+            self.geometry.set(Geometry { size_bytes, ..geometry });
+        }
+        Ok(())
     }
 }

@@ -18,7 +18,8 @@ use evenkeel_engine::device::{Device, Geometry};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::join;
-use evenkeel_engine::logs::LogStanding;
+use evenkeel_engine::layout::JournalStore;
+use evenkeel_engine::layout::mirror::log_devices::LogStanding;
 use evenkeel_engine::ring::{MemberStatus, RingOptions, Standing};
 use evenkeel_engine::volume::Identity;
 

@@ -12,7 +12,7 @@ use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::layout::Layout;
 use evenkeel_engine::format::{PAGE_BYTES, log_head, ring_head};
-use evenkeel_engine::logs::Logs;
+use evenkeel_engine::layout::mirror::log_devices::Logs;
 use evenkeel_engine::options::{CreateOptions, OpenOptions};
 use evenkeel_engine::ring::{Ring, RingOptions};
 use evenkeel_engine::volume::{Volume, create};

@@ -3,7 +3,7 @@
 //! ext3 and the paper's recovery rest on that promise, which a disk keeps by its error correction. Without it the engine
 //! logs whole images of the pages that it takes home.
 
-use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
+use evenkeel_engine::device::{self, Device, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::error::DeviceError;
 use evenkeel_sim::model::device::ModelDevice;
 
@@ -32,3 +32,5 @@ impl Device for Drive {
         self.0.discard(extent).await
     }
 }
+
+impl device::Drive for Drive {}

@@ -8,10 +8,11 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry, Remembered};
+use evenkeel_engine::device::{self, Device, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::DeviceError;
 use evenkeel_engine::format::ring_head::DATA_OFFSET;
+use evenkeel_engine::layout::{PageStore, Remembered};
 use evenkeel_engine::ring::{Policy, Ring, RingOptions, WindowOptions};
 use evenkeel_sim::cuts::Cuts;
 use evenkeel_sim::executor::{Executor, SimEnv};
@@ -20,6 +21,7 @@ use evenkeel_sim::random::Random;
 
 use super::super::{Halted, Settings};
 use super::bed::{DEPTH, REQUEST_BYTES, SECOND_NS};
+
 use super::drive::Drive;
 use super::log::Log;
 
@@ -95,6 +97,8 @@ impl Device for Timed {
     }
 }
 
+impl device::Drive for Timed {}
+
 /// What the streams share.
 struct State {
     ring: Ring<SimEnv, Timed>,
@@ -152,8 +156,8 @@ async fn streams(
     };
     let ring = Ring::new(env.clone(), models.iter().map(member).collect(), options);
     let ring = ring.map_err(|error| unavailable(&error))?;
-    ring.format(1).await.map_err(|error| unavailable(&error))?;
-    let state = ring.state().unwrap_or_default();
+    ring.init(1).await.map_err(|error| unavailable(&error))?;
+    let state = ring.state();
     let remembered = Remembered { volume: 1, state, superblock: 0, home_bytes: ring.geometry().size_bytes };
     ring.resume(remembered, 1).await.map_err(|error| unavailable(&error))?;
     let left = match load.until {

@@ -17,7 +17,7 @@
 //!    newest of the heads name, and only with what those hold: who was left out is never taken for the log.
 //! 3. A member that was left out stays named until a superblock on another one begins the log behind everything that it
 //!    was given. Until then its loss, together with a cut, is the end of the volume; memory has what it had, and a
-//!    checkpoint is wanted at once ([`Device::wants_checkpoint`]).
+//!    checkpoint is wanted at once ([`JournalStore::wants_checkpoint`]).
 //! 4. An empty log needs nobody: its superblock goes to all members, and then no head names anyone as needed. So a volume
 //!    that was closed loses a member and is none the worse for it. It is opened by more than half of those that hold the
 //!    empty log, or by half of them with the first one: so no two of them go on without each other, each with writes that
@@ -33,35 +33,33 @@ use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
 
-use super::log_places::{Said, Unclear, has, in_force, is_enough};
-use super::{EIO, ETIMEDOUT, Inner, Ring, Standing};
-use crate::device::{Device, Durability, Extent, FlushScope, Geometry, Remembered};
+use super::quorum::{Undecided, Vote, has, in_force, is_enough};
+use crate::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
-use crate::format::PAGE_BYTES;
-use crate::format::layout::{LOG_COPIES, log_copy_offset};
-use crate::format::record::{decode, decode_header};
 use crate::format::ring_head::{DATA_OFFSET, LogPlaces, RingHead};
 use crate::format::superblock::Superblock;
 use crate::join;
+use crate::layout::{JournalStore, Remembered, Replicated, superblock_write};
 use crate::planted::{Bug, is_planted};
+use crate::ring::{EIO, ETIMEDOUT, Inner, Ring, Standing};
 
 /// Bytes of zeros written at once.
 const ZEROS: u64 = 64 << 10;
 
 /// One member's part of the log.
 #[derive(Debug, Default)]
-pub(super) struct Region {
+pub(crate) struct Region {
     /// Whether the member is in a turn in which it takes records.
-    pub(super) open: Cell<bool>,
+    pub(crate) open: Cell<bool>,
     /// Whether it was given any in this turn.
-    pub(super) used: Cell<bool>,
+    pub(crate) used: Cell<bool>,
     /// Writes under way.
-    pub(super) under_way: Cell<usize>,
+    pub(crate) under_way: Cell<usize>,
     /// Whether what it holds is a part of the log, and no leftover or blank.
-    pub(super) is_in_log: Cell<bool>,
+    pub(crate) is_in_log: Cell<bool>,
     /// Whether it was named behind a rebuild, and is about to be in sync.
-    pub(super) is_joining: Cell<bool>,
+    pub(crate) is_joining: Cell<bool>,
     /// What could not be read of it first.
     unread: Cell<Option<(u64, usize)>>,
     /// The newest record of this opening that it was given; 0 for none.
@@ -70,30 +68,26 @@ pub(super) struct Region {
 
 /// What a ring knows of the log on its members.
 #[derive(Debug, Default)]
-pub(super) struct LogState {
+pub(crate) struct LogState {
     /// As the heads have it, or are about to.
-    pub(super) places: Cell<LogPlaces>,
+    pub(crate) places: Cell<LogPlaces>,
     /// The newest version that any head has or had, in force or not.
-    pub(super) version: Cell<u64>,
+    pub(crate) version: Cell<u64>,
     /// Who may be given records: that they are needed is durable.
-    pub(super) noted: Cell<u64>,
+    pub(crate) noted: Cell<u64>,
     /// Whose regions count.
-    pub(super) counting: Cell<u64>,
-    /// Whether the next superblock is the last, of an empty log.
-    is_closing: Cell<bool>,
+    pub(crate) counting: Cell<u64>,
     /// Whether somebody changes the heads now.
-    pub(super) noting: Cell<bool>,
+    pub(crate) noting: Cell<bool>,
     /// Writes that wait for a member's turn.
     waiting: Cell<usize>,
     /// The first record of this opening, written or not; 0 in a new volume.
     first: Cell<u64>,
-    /// Bytes of a sector of the log.
-    sector_bytes: Cell<usize>,
 }
 
 impl LogState {
     /// That of the next change.
-    pub(super) fn next_version(&self) -> u64 {
+    pub(crate) fn next_version(&self) -> u64 {
         self.version.set(self.version.get() + 1);
         self.version.get()
     }
@@ -130,7 +124,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-impl<E: Env, M: Device> MemberLog<E, M> {
+impl<E: Env, M: Drive> MemberLog<E, M> {
     /// The log of a ring that is about to hold a new volume.
     pub fn new(ring: Ring<E, M>) -> Self {
         Self(ring)
@@ -162,11 +156,11 @@ impl<E: Env, M: Device> MemberLog<E, M> {
         let mut said = vec![None; inner.members.len()];
         for (place, head) in ours().filter(|(_, head)| head.is_in_log) {
             let RingHead { log_places: places, opening, begun, .. } = head;
-            said[place] = Some(Said { places, opening, begun });
+            said[place] = Some(Vote { places, opening, begun });
         }
         let places = match in_force(&said) {
             Ok(places) => places,
-            Err(Unclear::Silence) => {
+            Err(Undecided::Silence) => {
                 let ours = inner.options.log_bytes;
                 return match heads().find(|(_, head)| head.volume == volume && head.log_bytes != ours) {
                     Some((_, RingHead { log_bytes, .. })) => Err(Error::Unusable(format!(
@@ -176,13 +170,13 @@ impl<E: Env, M: Device> MemberLog<E, M> {
                     None => unusable("its log is on its members, and none that is there has any of it"),
                 };
             }
-            Err(Unclear::Missing(missing)) => {
+            Err(Undecided::Missing(missing)) => {
                 return Err(Error::Unusable(without(inner.members.len(), missing)));
             }
-            Err(Unclear::Older(older)) => {
+            Err(Undecided::Older(older)) => {
                 return Err(Error::Unusable(older_than_known(inner.members.len(), older)));
             }
-            Err(Unclear::Split) => {
+            Err(Undecided::Split) => {
                 return unusable(
                     "members went on without each other, and each may have writes that the other lacks: leave one away",
                 );
@@ -290,16 +284,12 @@ impl<E: Env, M: Device> MemberLog<E, M> {
         written.get()
     }
 
-    async fn write_superblock(
-        &self,
-        superblock: &Superblock,
-        offset: u64,
-        bytes: &[u8],
-        durability: Durability,
-    ) -> Result<(), DeviceError> {
+    /// Writes a superblock and, where it begins the log behind everything that a member was given, says so.
+    async fn advance(&self, superblock: &Superblock) -> Result<(), DeviceError> {
         let inner = &*self.0.0;
+        let ((offset, durability), bytes) = (superblock_write(superblock), &superblock.encode());
         let is_empty = superblock.tail_sequence == superblock.acknowledged + 1;
-        let is_for_all = inner.log.is_closing.get() && is_empty && inner.all_passed(superblock);
+        let is_for_all = superblock.is_closed && is_empty && inner.all_passed(superblock);
         let written = match is_for_all {
             true => self.put(inner.in_sync(), offset, bytes, durability).await,
             false => self.write_in_turn(offset, bytes, durability, 0).await?,
@@ -367,20 +357,20 @@ fn without(members: usize, missing: u64) -> String {
     )
 }
 
-impl<E: Env, M: Device> Inner<E, M> {
+impl<E: Env, M: Drive> Inner<E, M> {
     /// Those who are in sync, a bit each.
-    pub(super) fn in_sync(&self) -> u64 {
+    pub(crate) fn in_sync(&self) -> u64 {
         let in_sync = self.members.iter().enumerate().filter(|(_, member)| member.is_in_sync());
         in_sync.map(|(place, _)| 1u64 << place).sum()
     }
 
     /// Whether a log is here whose region of this member does not count: then neither do its pages.
-    pub(super) fn log_counts(&self, place: usize) -> bool {
+    pub(crate) fn log_counts(&self, place: usize) -> bool {
         self.options.log_bytes == 0 || has(self.log.counting.get(), place)
     }
 
     /// A log that is empty, on all members.
-    pub(super) fn begin_empty_log(&self) {
+    pub(crate) fn begin_empty_log(&self) {
         if self.options.log_bytes == 0 {
             return;
         }
@@ -397,12 +387,12 @@ impl<E: Env, M: Device> Inner<E, M> {
     }
 
     /// Whether a record waits for a member that may be given it.
-    pub(super) fn has_log_waiting(&self) -> bool {
+    pub(crate) fn has_log_waiting(&self) -> bool {
         self.log.waiting.get() > 0
     }
 
     /// Whether a record waits for somebody's turn.
-    pub(super) fn wants_log(&self) -> bool {
+    pub(crate) fn wants_log(&self) -> bool {
         self.log.waiting.get() > 0 && self.log_doors() == 0
     }
 
@@ -429,9 +419,9 @@ impl<E: Env, M: Device> Inner<E, M> {
     }
 }
 
-impl<E: Env, M: Device> Ring<E, M> {
+impl<E: Env, M: Drive> Ring<E, M> {
     /// Empties the region of a member that is rebuilt on this device, once nothing is needed of it any more.
-    pub(super) async fn empty_region(&self, place: usize, device: &Rc<M>) -> Result<(), DeviceError> {
+    pub(crate) async fn empty_region(&self, place: usize, device: &Rc<M>) -> Result<(), DeviceError> {
         let inner = &*self.0;
         let size_bytes = inner.options.log_bytes;
         if size_bytes == 0 {
@@ -458,85 +448,29 @@ impl<E: Env, M: Device> Ring<E, M> {
     }
 }
 
-impl<E: Env, M: Device> Device for MemberLog<E, M> {
+impl<E: Env, M: Drive> Device for MemberLog<E, M> {
     fn geometry(&self) -> Geometry {
         Geometry { size_bytes: self.0.0.options.log_bytes, ..self.0.0.geometry.get() }
     }
 
-    /// What was written there last, of all that members hold.
+    /// From the first of those that count that can be read.
     async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        let inner = &*self.0.0;
-        let mut best = None;
-        let mut failure = inner.check_alive().err();
-        let mut found = vec![0; into.len()];
-        for copy in (0..self.copies()).filter(|&copy| self.has_copy(copy)) {
-            if let Err(error) = self.read_copy(copy, offset, &mut found).await {
-                failure = Some(error);
-                continue;
-            }
-            let superblock = || Superblock::decode(&found).map(|it| it.generation);
-            let record = || {
-                let record = decode(&found, inner.volume.get(), inner.log.sector_bytes.get())?;
-                Some(record.header.sequence)
-            };
-            let age = if is_superblock(offset) { superblock() } else { record() };
-            if best.is_none_or(|best| best < age) {
-                best = Some(age);
-                into.copy_from_slice(&found);
+        let mut failure = self.0.0.check_alive().err();
+        for place in (0..self.replicas()).filter(|&place| self.has_replica(place)) {
+            match self.read_replica(place, offset, into).await {
+                Ok(()) => return Ok(()),
+                Err(error) => failure = Some(error),
             }
         }
-        match (best, failure) {
-            (Some(_), _) => Ok(()),
-            (None, failure) => Err(failure.unwrap_or(DeviceError { doing: "read the log", errno: EIO })),
-        }
+        Err(failure.unwrap_or(DeviceError { doing: "read the log", errno: EIO }))
     }
 
-    fn copies(&self) -> usize {
-        self.0.0.members.len()
-    }
-
-    /// Only of those that count: others may hold records of a history that was given up.
-    fn has_copy(&self, copy: usize) -> bool {
-        let inner = &*self.0.0;
-        has(inner.log.counting.get(), copy) && inner.members[copy].standing.get() != Standing::Out
-    }
-
-    async fn read_copy(&self, copy: usize, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        let inner = &*self.0.0;
-        let device = inner.members[copy].device()?;
-        let read = inner.limited(device.read(DATA_OFFSET + offset, into)).await;
-        if let Err(error) = read
-            && error.errno == ETIMEDOUT
-        {
-            // A scan would wait for it at every sector, whatever became of it as a member.
-            inner.leave_out_for(copy, &device, error);
-            inner.log.counting.set(inner.log.counting.get() & !(1 << copy));
-        }
-        let unread = &inner.members[copy].region.unread;
-        if read.is_err() && unread.get().is_none() {
-            unread.set(Some((offset, into.len())));
-        }
-        if let Some(found) = is_superblock(offset).then(|| Superblock::decode(into)).flatten() {
-            inner.log.sector_bytes.set(found.log_sector_bytes as usize);
-        }
-        read
-    }
-
+    /// To all of them: what is no record and no superblock is written only as the volume is made.
     async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
         let inner = &*self.0.0;
-        if !inner.resumed.get() {
-            self.put(inner.in_sync(), offset, bytes, durability).await;
-            return inner.check_alive();
-        }
-        // Boxed: every commit would carry room for it.
-        let superblock = is_superblock(offset).then(|| Superblock::decode(bytes)).flatten().map(Box::new);
-        if let Some(superblock) = superblock {
-            return Box::pin(self.write_superblock(&superblock, offset, bytes, durability)).await;
-        }
-        // One that cannot be told is taken for the newest there will ever be.
-        let header = decode_header(bytes, inner.log.sector_bytes.get());
-        let sequence = header.map_or(u64::MAX, |header| header.sequence);
-        self.write_in_turn(offset, bytes, durability, sequence).await.map(drop)
+        debug_assert!(!inner.resumed.get(), "an open log is appended to");
+        self.put(inner.in_sync(), offset, bytes, durability).await;
+        inner.check_alive()
     }
 
     async fn flush(&self, _scope: FlushScope<'_>) -> Result<(), DeviceError> {
@@ -547,28 +481,57 @@ impl<E: Env, M: Device> Device for MemberLog<E, M> {
     async fn discard(&self, _extent: Extent) -> Result<(), DeviceError> {
         Ok(())
     }
+}
 
-    fn is_in_parts(&self) -> bool {
+impl<E: Env, M: Drive> Replicated for MemberLog<E, M> {
+    fn replicas(&self) -> usize {
+        self.0.0.members.len()
+    }
+
+    /// Only those that count: others may hold records of a history that was given up.
+    fn has_replica(&self, replica: usize) -> bool {
+        let inner = &*self.0.0;
+        has(inner.log.counting.get(), replica) && inner.members[replica].standing.get() != Standing::Out
+    }
+
+    fn is_scattered(&self) -> bool {
         true
     }
 
-    fn goes_on_with(&self, sequence: u64) {
-        self.0.0.log.first.set(sequence);
-    }
-
-    fn is_about_to_close(&self) {
-        self.0.0.log.is_closing.set(true);
-    }
-
-    fn wants_checkpoint(&self) -> bool {
+    async fn read_replica(&self, replica: usize, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         let inner = &*self.0.0;
-        inner.resumed.get()
-            && (0..inner.members.len())
-                .any(|place| has(inner.log.places.get().needed, place) && inner.is_out_of_log(place))
+        let device = inner.members[replica].device()?;
+        let read = inner.limited(device.read(DATA_OFFSET + offset, into)).await;
+        if let Err(error) = read
+            && error.errno == ETIMEDOUT
+        {
+            // A scan would wait for it at every sector, whatever became of it as a member.
+            inner.leave_out_for(replica, &device, error);
+            inner.log.counting.set(inner.log.counting.get() & !(1 << replica));
+        }
+        let unread = &inner.members[replica].region.unread;
+        if read.is_err() && unread.get().is_none() {
+            unread.set(Some((offset, into.len())));
+        }
+        read
+    }
+
+    async fn replica_idle(&self, _replica: usize) {}
+
+    /// A record stays where it is: which of them a member holds, its head says.
+    async fn repair(&self, _offset: u64, _bytes: &[u8]) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}
+
+impl<E: Env, M: Drive> JournalStore for MemberLog<E, M> {
+    /// The ring does, as it is the same members.
+    async fn init(&self, _volume: u64) -> Result<(), DeviceError> {
+        Ok(())
     }
 
     /// Whoever is needed is still there.
-    async fn is_all_there(&self) -> Result<(), Error> {
+    async fn check_complete(&self) -> Result<(), Error> {
         let inner = &*self.0.0;
         let needed = inner.log.places.get().needed;
         let gone = Cell::new(0);
@@ -600,8 +563,9 @@ impl<E: Env, M: Device> Device for MemberLog<E, M> {
     }
 
     /// Before anything is written, all that are needed from now on are named.
-    async fn resume(&self, _remembered: Remembered, _epoch: u64) -> Result<(), Error> {
+    async fn resume(&self, _remembered: Remembered, first_record: u64) -> Result<(), Error> {
         let inner = &*self.0.0;
+        inner.log.first.set(first_record);
         let named = inner.name_in_sync().await;
         named.map_err(|_| {
             Error::Unusable(
@@ -614,9 +578,30 @@ impl<E: Env, M: Device> Device for MemberLog<E, M> {
         inner.tell_for_good(inner.in_sync()).await;
         Ok(inner.check_alive()?)
     }
-}
 
-/// Whether a copy of the superblock is at this place of a region.
-fn is_superblock(offset: u64) -> bool {
-    (0..LOG_COPIES).any(|copy| log_copy_offset(copy) == offset) && offset < LOG_COPIES as u64 * PAGE_BYTES
+    async fn append(
+        &self,
+        offset: u64,
+        bytes: &[u8],
+        sequence: u64,
+        durability: Durability,
+    ) -> Result<(), DeviceError> {
+        self.write_in_turn(offset, bytes, durability, sequence).await.map(drop)
+    }
+
+    async fn write_superblock(&self, superblock: &Superblock) -> Result<(), DeviceError> {
+        if !self.0.0.resumed.get() {
+            let (offset, durability) = superblock_write(superblock);
+            return self.write(offset, &superblock.encode(), durability).await;
+        }
+        // Boxed: every commit would carry room for it.
+        Box::pin(self.advance(superblock)).await
+    }
+
+    fn wants_checkpoint(&self) -> bool {
+        let inner = &*self.0.0;
+        inner.resumed.get()
+            && (0..inner.members.len())
+                .any(|place| has(inner.log.places.get().needed, place) && inner.is_out_of_log(place))
+    }
 }

@@ -1,33 +1,33 @@
 //! Telling the members of a ring whom the log on them needs.
 //!
-//! 1. One change at a time, each with a version of its own. What the heads say is decided in [`super::log_places`].
+//! 1. One change at a time, each with a version of its own. What the heads say is decided in [`super::quorum`].
 //! 2. A change counts, and records are written under it, only once those have it on both copies of their heads on whom
 //!    it depends; whoever cannot be told is left out.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-use super::log_places::{has, is_enough};
-use super::{EIO, Inner, Ring};
-use crate::device::Device;
+use super::quorum::{has, is_enough};
+use crate::device::Drive;
 use crate::env::Env;
 use crate::error::DeviceError;
 use crate::format::ring_head::{HEAD_COPIES, LogPlaces};
 use crate::join;
+use crate::ring::{EIO, Inner, Ring};
 
 /// The right to change what heads say of the log, until this is dropped.
-pub(super) struct Noting<'a, E: Env, M: Device>(&'a Inner<E, M>);
+pub(crate) struct Noting<'a, E: Env, M: Drive>(&'a Inner<E, M>);
 
-impl<E: Env, M: Device> Drop for Noting<'_, E, M> {
+impl<E: Env, M: Drive> Drop for Noting<'_, E, M> {
     fn drop(&mut self) {
         self.0.log.noting.set(false);
         self.0.changed.all();
     }
 }
 
-impl<E: Env, M: Device> Inner<E, M> {
+impl<E: Env, M: Drive> Inner<E, M> {
     /// Writes heads to these, and answers who has them; the others are left out.
-    pub(super) async fn tell(&self, places: u64) -> u64 {
+    pub(crate) async fn tell(&self, places: u64) -> u64 {
         let told = Cell::new(0);
         let to = (0..self.members.len()).filter(|&place| has(places, place));
         join::all(to.map(|place| {
@@ -47,13 +47,13 @@ impl<E: Env, M: Device> Inner<E, M> {
     }
 
     /// Changes what heads say of the log, alone.
-    pub(super) async fn begin_noting(&self) -> Noting<'_, E, M> {
+    pub(crate) async fn begin_noting(&self) -> Noting<'_, E, M> {
         self.changed.until(|| (!self.log.noting.replace(true)).then_some(())).await;
         Noting(self)
     }
 
     /// Has the heads name everyone in sync.
-    pub(super) async fn name_in_sync(&self) -> Result<(), DeviceError> {
+    pub(crate) async fn name_in_sync(&self) -> Result<(), DeviceError> {
         let noting = self.begin_noting().await;
         let joiners = self.in_sync() & !self.log.noted.get();
         let named = match self.log.places.get().needed {
@@ -123,7 +123,7 @@ impl<E: Env, M: Device> Inner<E, M> {
     }
 
     /// As [`Self::tell`], so that no older head is left.
-    pub(super) async fn tell_for_good(&self, places: u64) -> u64 {
+    pub(crate) async fn tell_for_good(&self, places: u64) -> u64 {
         let mut told = places;
         for _ in 0..HEAD_COPIES {
             told &= self.tell(told).await;
@@ -132,9 +132,9 @@ impl<E: Env, M: Device> Inner<E, M> {
     }
 }
 
-impl<E: Env, M: Device> Ring<E, M> {
+impl<E: Env, M: Drive> Ring<E, M> {
     /// Has the heads name a member that was rebuilt on this device, and is about to be in sync.
-    pub(super) async fn name_rebuilt(&self, place: usize, device: &Rc<M>) -> Result<(), DeviceError> {
+    pub(crate) async fn name_rebuilt(&self, place: usize, device: &Rc<M>) -> Result<(), DeviceError> {
         let inner = &*self.0;
         if inner.options.log_bytes == 0 {
             return Ok(());

@@ -4,10 +4,10 @@
 //! 2. Before anything is acknowledged without a device, one that failed or one that is not there, whoever opens the
 //!    volume later is told: the others by their heads, and a [`Witness`] that outlives them. So a device that was left
 //!    out, alone, is never taken for the log.
-//! 3. Nobody is told before the volume is known to open ([`Device::resume`]): a start that is refused, as something else
+//! 3. Nobody is told before the volume is known to open ([`JournalStore::resume`]): a start that is refused, as something else
 //!    is missing too, changes nothing for those that were away.
 //! 4. A device that was left out and came back lacks records. It takes part again once those that count are on it
-//!    ([`Device::mend`], [`Device::resume`]), and says so only then.
+//!    ([`Replicated::repair`], [`JournalStore::resume`]), and says so only then.
 //! 5. A device that is not the volume's is not written to.
 
 use std::cell::{Cell, RefCell};
@@ -15,13 +15,15 @@ use std::fmt;
 use std::future::Future;
 use std::rc::Rc;
 
-use crate::device::{Device, Durability, Extent, FlushScope, Geometry, Remembered};
+use crate::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
 use crate::events::{Event, Events};
 use crate::format::log_head::{DATA_OFFSET, HEAD_COPIES, LOGS_MAX, LogHead};
+use crate::format::superblock::Superblock;
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::join;
+use crate::layout::{JournalStore, Remembered, Replicated, superblock_write};
 use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
 use crate::ring::Ring;
@@ -62,7 +64,7 @@ pub struct Noted {
     pub is_all: bool,
 }
 
-impl<E: Env, M: Device> Witness for Ring<E, M> {
+impl<E: Env, M: Drive> Witness for Ring<E, M> {
     async fn note(&self, volume: u64, losses: u64) -> Result<(), DeviceError> {
         self.note_log_losses(volume, losses).await
     }
@@ -440,53 +442,12 @@ impl<E: Env, L: Device, W: Witness> Device for Logs<E, L, W> {
         let mut failure = self.0.check_alive().err();
         let in_sync: Vec<usize> = self.0.in_sync().map(|(place, _)| place).collect();
         for place in in_sync {
-            match self.read_copy(place, offset, into).await {
+            match self.read_replica(place, offset, into).await {
                 Ok(()) => return Ok(()),
                 Err(error) => failure = Some(error),
             }
         }
         Err(failure.unwrap_or(DeviceError { doing: "read a log device", errno: EIO }))
-    }
-
-    fn copies(&self) -> usize {
-        self.0.members.len()
-    }
-
-    /// Only of what takes part: others may hold records of a history that was given up.
-    fn has_copy(&self, copy: usize) -> bool {
-        self.0.members[copy].standing.get() == LogStanding::InSync
-    }
-
-    async fn read_copy(&self, copy: usize, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        let device = self.0.device(copy)?;
-        let read = self.0.limited(device.read(offset + DATA_OFFSET, into)).await;
-        if let Err(error) = read
-            && error.errno == ETIMEDOUT
-        {
-            // A scan would wait for it at every sector.
-            self.0.leave_out(copy, error);
-        }
-        read
-    }
-
-    /// At once: what comes after it may rely on it.
-    async fn mend(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
-        for (place, member) in self.0.members.iter().enumerate() {
-            let Ok(device) = self.0.device(place) else { continue };
-            let mut found = vec![0; bytes.len()];
-            let read = self.0.limited(device.read(offset + DATA_OFFSET, &mut found)).await;
-            if read.is_ok() && found == bytes {
-                continue;
-            }
-            let write = device.write(offset + DATA_OFFSET, bytes, Durability::Durable);
-            if let Err(error) = self.0.limited(write).await {
-                match member.standing.get() {
-                    LogStanding::Stale => member.standing.set(LogStanding::Out),
-                    _ => self.0.leave_out(place, error),
-                }
-            }
-        }
-        self.0.losses_noted().await
     }
 
     async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
@@ -514,8 +475,59 @@ impl<E: Env, L: Device, W: Witness> Device for Logs<E, L, W> {
     async fn discard(&self, _extent: Extent) -> Result<(), DeviceError> {
         Ok(())
     }
+}
 
-    async fn format(&self, volume: u64) -> Result<(), DeviceError> {
+impl<E: Env, L: Device, W: Witness> Replicated for Logs<E, L, W> {
+    fn replicas(&self) -> usize {
+        self.0.members.len()
+    }
+
+    /// Only of what takes part: others may hold records of a history that was given up.
+    fn has_replica(&self, replica: usize) -> bool {
+        self.0.members[replica].standing.get() == LogStanding::InSync
+    }
+
+    fn is_scattered(&self) -> bool {
+        false
+    }
+
+    async fn read_replica(&self, replica: usize, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let device = self.0.device(replica)?;
+        let read = self.0.limited(device.read(offset + DATA_OFFSET, into)).await;
+        if let Err(error) = read
+            && error.errno == ETIMEDOUT
+        {
+            // A scan would wait for it at every sector.
+            self.0.leave_out(replica, error);
+        }
+        read
+    }
+
+    async fn replica_idle(&self, _replica: usize) {}
+
+    /// At once: what comes after it may rely on it.
+    async fn repair(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        for (place, member) in self.0.members.iter().enumerate() {
+            let Ok(device) = self.0.device(place) else { continue };
+            let mut found = vec![0; bytes.len()];
+            let read = self.0.limited(device.read(offset + DATA_OFFSET, &mut found)).await;
+            if read.is_ok() && found == bytes {
+                continue;
+            }
+            let write = device.write(offset + DATA_OFFSET, bytes, Durability::Durable);
+            if let Err(error) = self.0.limited(write).await {
+                match member.standing.get() {
+                    LogStanding::Stale => member.standing.set(LogStanding::Out),
+                    _ => self.0.leave_out(place, error),
+                }
+            }
+        }
+        self.0.losses_noted().await
+    }
+}
+
+impl<E: Env, L: Device, W: Witness> JournalStore for Logs<E, L, W> {
+    async fn init(&self, volume: u64) -> Result<(), DeviceError> {
         self.0.volume.set(volume);
         for place in 0..self.0.members.len() {
             // Of both copies of the head, the one before may be another volume's.
@@ -526,8 +538,12 @@ impl<E: Env, L: Device, W: Witness> Device for Logs<E, L, W> {
         Ok(())
     }
 
+    async fn check_complete(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// The volume opens, and what counts is on every device that is there: those that lacked records take part again.
-    async fn resume(&self, remembered: Remembered, _epoch: u64) -> Result<(), Error> {
+    async fn resume(&self, remembered: Remembered, _first_record: u64) -> Result<(), Error> {
         if remembered.volume != self.0.volume.get() {
             return Err(Error::Unusable("the log devices say that they are another volume's".to_owned()));
         }
@@ -544,5 +560,24 @@ impl<E: Env, L: Device, W: Witness> Device for Logs<E, L, W> {
             }
         }
         Ok(self.0.losses_noted().await?)
+    }
+
+    async fn append(
+        &self,
+        offset: u64,
+        bytes: &[u8],
+        _sequence: u64,
+        durability: Durability,
+    ) -> Result<(), DeviceError> {
+        self.write(offset, bytes, durability).await
+    }
+
+    async fn write_superblock(&self, superblock: &Superblock) -> Result<(), DeviceError> {
+        let (offset, durability) = superblock_write(superblock);
+        self.write(offset, &superblock.encode(), durability).await
+    }
+
+    fn wants_checkpoint(&self) -> bool {
+        false
     }
 }

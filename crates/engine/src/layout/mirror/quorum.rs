@@ -20,7 +20,7 @@ use crate::planted::{Bug, is_planted};
 
 /// Why nobody can say which is in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unclear {
+pub(crate) enum Undecided {
     /// Nobody says anything.
     Silence,
     /// These may know of records that others do not, a bit each.
@@ -32,12 +32,12 @@ pub(super) enum Unclear {
 }
 
 /// Whether the member at `place` is among these, a bit each.
-pub(super) fn has(bits: u64, place: usize) -> bool {
+pub(crate) fn has(bits: u64, place: usize) -> bool {
     bits >> place & 1 == 1
 }
 
 /// Whether these, a bit each, of the members that hold an empty log are enough to go on: no others could be, too.
-pub(super) fn is_enough(there: u64, empty_on: u64) -> bool {
+pub(crate) fn is_enough(there: u64, empty_on: u64) -> bool {
     let (held_by, found) = (empty_on.count_ones(), (there & empty_on).count_ones());
     let has_first = there & empty_on & empty_on.wrapping_neg() != 0;
     2 * found > held_by || (2 * found == held_by && has_first) || is_planted(Bug::RingLogOpensWithout)
@@ -45,12 +45,12 @@ pub(super) fn is_enough(there: u64, empty_on: u64) -> bool {
 
 /// What a member says, if it is a part of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Said {
-    pub(super) places: LogPlaces,
+pub(crate) struct Vote {
+    pub(crate) places: LogPlaces,
     /// The opening in which it was told so.
-    pub(super) opening: u64,
+    pub(crate) opening: u64,
     /// The newest that it knows to have begun.
-    pub(super) begun: Begun,
+    pub(crate) begun: Begun,
 }
 
 /// Whose parts of the log count, as far as their heads tell.
@@ -64,8 +64,8 @@ pub(crate) struct LogNeeds {
 
 /// What the heads of members, each at its place, say of the log on them. Where it cannot be told who counts, all do.
 pub(crate) fn log_needs(heads: &[Option<RingHead>]) -> LogNeeds {
-    let said = |head: &RingHead| Said { places: head.log_places, opening: head.opening, begun: head.begun };
-    let said: Vec<Option<Said>> =
+    let said = |head: &RingHead| Vote { places: head.log_places, opening: head.opening, begun: head.begun };
+    let said: Vec<Option<Vote>> =
         heads.iter().map(|head| head.as_ref().filter(|head| head.is_in_log).map(said)).collect();
     let there =
         (0..said.len()).filter(|&place| said[place].is_some()).map(|place| 1u64 << place).sum::<u64>();
@@ -82,34 +82,34 @@ pub(crate) fn log_needs(heads: &[Option<RingHead>]) -> LogNeeds {
 }
 
 /// Which is in force of what members say, each at its place; `None` is one that is not there, or no part of the log.
-pub(super) fn in_force(said: &[Option<Said>]) -> Result<LogPlaces, Unclear> {
+pub(crate) fn in_force(said: &[Option<Vote>]) -> Result<LogPlaces, Undecided> {
     let places = newest(said)?;
     let there = || said.iter().enumerate().filter_map(|(place, said)| Some((place, (*said)?)));
-    let begun = there().map(|(_, said)| said.begun).max().ok_or(Unclear::Silence)?;
+    let begun = there().map(|(_, said)| said.begun).max().ok_or(Undecided::Silence)?;
     let is_older =
-        |&(place, said): &(usize, Said)| has(places.needed, place) && said.opening < begun.told[place];
+        |&(place, said): &(usize, Vote)| has(places.needed, place) && said.opening < begun.told[place];
     match there().filter(is_older).map(|(place, _)| 1u64 << place).sum() {
         0 => Ok(places),
         _ if is_planted(Bug::RingLogRolledBack) => Ok(places),
-        older => Err(Unclear::Older(older)),
+        older => Err(Undecided::Older(older)),
     }
 }
 
-fn newest(said: &[Option<Said>]) -> Result<LogPlaces, Unclear> {
+fn newest(said: &[Option<Vote>]) -> Result<LogPlaces, Undecided> {
     // Whoever heard of an empty log knows that all before it is over.
-    let emptied = said.iter().flatten().map(|said| said.places.emptied).max().ok_or(Unclear::Silence)?;
+    let emptied = said.iter().flatten().map(|said| said.places.emptied).max().ok_or(Undecided::Silence)?;
     let current = || said.iter().flatten().map(|said| said.places).filter(move |it| it.emptied == emptied);
     let newest = current().filter(|places| !is_first(places)).max_by_key(|places| places.version);
     if let Some(newest) = newest {
         if current().any(|places| !is_first(&places) && places.version == newest.version && places != newest)
         {
-            return Err(Unclear::Split);
+            return Err(Undecided::Split);
         }
         if newest.needed != 0 {
             return Ok(newest);
         }
     }
-    let sayers = |is_meant: &dyn Fn(&Said) -> bool| -> u64 {
+    let sayers = |is_meant: &dyn Fn(&Vote) -> bool| -> u64 {
         let meant = said.iter().enumerate().filter(|(_, said)| said.as_ref().is_some_and(is_meant));
         meant.map(|(place, _)| 1u64 << place).sum()
     };
@@ -120,17 +120,17 @@ fn newest(said: &[Option<Said>]) -> Result<LogPlaces, Unclear> {
         let has_begun = sayers(&|said| said.places == first && said.begun.version >= first.version) != 0;
         if has_begun || is_enough(told, first.empty_on) {
             if found.is_some_and(|found| found != first) {
-                return Err(Unclear::Split);
+                return Err(Undecided::Split);
             }
             found = Some(first);
         } else if is_enough(told | absent & first.needed, first.empty_on) {
-            return Err(Unclear::Missing(absent & first.needed));
+            return Err(Undecided::Missing(absent & first.needed));
         }
     }
     if let Some(found) = found {
         return Ok(found);
     }
-    let empty = newest.or(current().next()).ok_or(Unclear::Silence)?;
+    let empty = newest.or(current().next()).ok_or(Undecided::Silence)?;
     Ok(LogPlaces { needed: 0, ..empty })
 }
 
@@ -165,7 +165,7 @@ mod tests {
     /// What is on a member.
     #[derive(Debug, Clone, Copy)]
     struct Member {
-        said: Said,
+        said: Vote,
         /// The opening of the newest record that it has.
         record: u64,
     }
@@ -194,7 +194,7 @@ mod tests {
     impl Ring {
         fn new(members: usize) -> Self {
             let empty = LogPlaces { empty_on: (1 << members) - 1, ..LogPlaces::default() };
-            let said = Said { places: empty, opening: 0, begun: Begun::default() };
+            let said = Vote { places: empty, opening: 0, begun: Begun::default() };
             Self {
                 members: vec![Member { said, record: 0 }; members],
                 must_have: vec![0; members],
@@ -205,7 +205,7 @@ mod tests {
             }
         }
 
-        fn tell(&mut self, place: usize, said: Said) -> Result<(), Cut> {
+        fn tell(&mut self, place: usize, said: Vote) -> Result<(), Cut> {
             self.heads_left = self.heads_left.checked_sub(1).ok_or(Cut)?;
             self.members[place].said = said;
             Ok(())
@@ -220,7 +220,7 @@ mod tests {
         /// Whether it opens; what is then written ends with a cut, or in order.
         fn starts(&mut self, start: &Start) -> bool {
             let count = self.members.len();
-            let said: Vec<Option<Said>> = self
+            let said: Vec<Option<Vote>> = self
                 .members
                 .iter()
                 .enumerate()
@@ -267,7 +267,7 @@ mod tests {
             start: &Start,
         ) -> Result<(), Cut> {
             let bits = |places: &[usize]| places.iter().map(|place| 1u64 << place).sum::<u64>();
-            let before = |places| Said { places, opening, begun };
+            let before = |places| Vote { places, opening, begun };
             if places.needed == 0 {
                 places = self.next(places, counting, places.empty_on);
                 for &place in &in_sync {
@@ -286,7 +286,7 @@ mod tests {
             // Its superblock comes.
             let mut begun = Begun { opening, version: places.version, told: begun.told };
             in_sync.iter().for_each(|&place| begun.told[place] = opening);
-            let now = |places, begun| Said { places, opening, begun };
+            let now = |places, begun| Vote { places, opening, begun };
             for &place in &in_sync {
                 self.tell(place, now(places, begun))?;
             }

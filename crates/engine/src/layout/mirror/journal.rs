@@ -1,0 +1,176 @@
+//! The journal of a mirror: on log devices of its own, or on its members.
+
+use std::rc::Rc;
+
+use super::log_devices::{LogStanding, Logs};
+use super::member_journal::MemberLog;
+use crate::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
+use crate::env::Env;
+use crate::error::{DeviceError, Error};
+use crate::events::Events;
+use crate::format::superblock::Superblock;
+use crate::layout::{JournalStore, Remembered, Replicated};
+use crate::ring::Ring;
+
+/// The journal of a mirror with members `M`, and log devices `L` if it has any. A clone is another handle to the same.
+#[derive(Debug)]
+pub enum MirrorJournal<E, L, M> {
+    /// On log devices.
+    Devices(Logs<E, L, Ring<E, M>>),
+    /// On the members.
+    Members(MemberLog<E, M>),
+}
+
+impl<E, L, M> Clone for MirrorJournal<E, L, M> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Devices(logs) => Self::Devices(logs.clone()),
+            Self::Members(log) => Self::Members(log.clone()),
+        }
+    }
+}
+
+impl<E: Env, L: Device, M: Drive> MirrorJournal<E, L, M> {
+    /// The journal of a ring that is about to hold a new volume: on these devices, or on its members where it was told to
+    /// keep room for it there ([`crate::ring::RingOptions::log_bytes`]).
+    ///
+    /// # Errors
+    ///
+    /// As [`Logs::new`].
+    pub fn new(env: E, devices: Vec<Option<L>>, ring: Ring<E, M>, answer_max_ns: u64) -> Result<Self, Error> {
+        match ring.holds_log() {
+            true => Ok(Self::Members(MemberLog::new(ring))),
+            false => Ok(Self::Devices(Logs::new(env, devices, ring, answer_max_ns)?)),
+        }
+    }
+
+    /// As [`Self::new`], for a volume that there is.
+    ///
+    /// # Errors
+    ///
+    /// As [`Logs::open`] and [`MemberLog::open`].
+    pub async fn open(
+        env: E,
+        devices: Vec<Option<L>>,
+        ring: Ring<E, M>,
+        answer_max_ns: u64,
+    ) -> Result<Self, Error> {
+        match ring.holds_log() {
+            true => Ok(Self::Members(MemberLog::open(ring).await?)),
+            false => Ok(Self::Devices(Logs::open(env, devices, ring, answer_max_ns).await?)),
+        }
+    }
+
+    /// As [`Logs::standings`]; none where there are no log devices.
+    pub fn standings(&self) -> Vec<(LogStanding, Option<DeviceError>)> {
+        match self {
+            Self::Devices(logs) => logs.standings(),
+            Self::Members(_) => Vec::new(),
+        }
+    }
+
+    /// As [`Logs::events`]; none where there are no log devices.
+    pub fn events(&self) -> Option<Rc<Events>> {
+        match self {
+            Self::Devices(logs) => Some(logs.events()),
+            Self::Members(_) => None,
+        }
+    }
+
+    /// As [`Logs::leave_out`].
+    pub fn leave_out(&self, place: usize, error: DeviceError) {
+        if let Self::Devices(logs) = self {
+            logs.leave_out(place, error);
+        }
+    }
+}
+
+/// Asks whichever it is. The traits below have no defaults that one of these could miss.
+macro_rules! of_either {
+    ($journal:ident, $it:ident => $call:expr) => {
+        match $journal {
+            MirrorJournal::Devices($it) => $call,
+            MirrorJournal::Members($it) => $call,
+        }
+    };
+}
+
+impl<E: Env, L: Device, M: Drive> Device for MirrorJournal<E, L, M> {
+    fn geometry(&self) -> Geometry {
+        of_either!(self, it => it.geometry())
+    }
+
+    async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        of_either!(self, it => it.read(offset, into).await)
+    }
+
+    async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
+        of_either!(self, it => it.write(offset, bytes, durability).await)
+    }
+
+    async fn flush(&self, scope: FlushScope<'_>) -> Result<(), DeviceError> {
+        of_either!(self, it => it.flush(scope).await)
+    }
+
+    async fn discard(&self, extent: Extent) -> Result<(), DeviceError> {
+        of_either!(self, it => it.discard(extent).await)
+    }
+}
+
+impl<E: Env, L: Device, M: Drive> Replicated for MirrorJournal<E, L, M> {
+    fn replicas(&self) -> usize {
+        of_either!(self, it => it.replicas())
+    }
+
+    fn has_replica(&self, replica: usize) -> bool {
+        of_either!(self, it => it.has_replica(replica))
+    }
+
+    fn is_scattered(&self) -> bool {
+        of_either!(self, it => it.is_scattered())
+    }
+
+    async fn read_replica(&self, replica: usize, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        of_either!(self, it => it.read_replica(replica, offset, into).await)
+    }
+
+    async fn replica_idle(&self, replica: usize) {
+        of_either!(self, it => it.replica_idle(replica).await);
+    }
+
+    async fn repair(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        of_either!(self, it => it.repair(offset, bytes).await)
+    }
+}
+
+impl<E: Env, L: Device, M: Drive> JournalStore for MirrorJournal<E, L, M> {
+    async fn init(&self, volume: u64) -> Result<(), DeviceError> {
+        of_either!(self, it => it.init(volume).await)
+    }
+
+    async fn check_complete(&self) -> Result<(), Error> {
+        of_either!(self, it => it.check_complete().await)
+    }
+
+    async fn resume(&self, remembered: Remembered, first_record: u64) -> Result<(), Error> {
+        of_either!(self, it => it.resume(remembered, first_record).await)
+    }
+
+    async fn append(
+        &self,
+        offset: u64,
+        bytes: &[u8],
+        sequence: u64,
+        durability: Durability,
+    ) -> Result<(), DeviceError> {
+        of_either!(self, it => it.append(offset, bytes, sequence, durability).await)
+    }
+
+    async fn write_superblock(&self, superblock: &Superblock) -> Result<(), DeviceError> {
+        of_either!(self, it => it.write_superblock(superblock).await)
+    }
+
+    fn wants_checkpoint(&self) -> bool {
+        of_either!(self, it => it.wants_checkpoint())
+    }
+}

@@ -1,0 +1,105 @@
+//! One drive: the pages are on it, and the journal is on it or on another.
+//!
+//! It has what was written to it, and nobody else has: nothing is remembered of it, told to it or repaired.
+
+use std::rc::Weak;
+
+use super::{
+    JournalStore, PageStore, Remembered, Replicated, StoreState, StoreTraits, Verifier, superblock_write,
+};
+use crate::device::{Drive, Durability};
+use crate::error::{DeviceError, Error};
+use crate::format::superblock::Superblock;
+
+impl<D: Drive> Replicated for D {
+    fn replicas(&self) -> usize {
+        1
+    }
+
+    fn has_replica(&self, _replica: usize) -> bool {
+        true
+    }
+
+    fn is_scattered(&self) -> bool {
+        false
+    }
+
+    async fn read_replica(&self, _replica: usize, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        self.read(offset, into).await
+    }
+
+    async fn replica_idle(&self, _replica: usize) {}
+
+    async fn repair(&self, _offset: u64, _bytes: &[u8]) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}
+
+impl<D: Drive> PageStore for D {
+    fn traits(&self) -> StoreTraits {
+        StoreTraits { holds_superblocks: true, defers_writes: false, is_replicated: false }
+    }
+
+    async fn init(&self, _volume: u64) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    async fn resume(&self, _remembered: Remembered, _epoch: u64) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn begin(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    async fn end(&self, _last: Option<&Superblock>) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    async fn enlarge(&self, size_bytes: u64) -> Result<(), Error> {
+        Drive::enlarge(self, size_bytes).await
+    }
+
+    fn verify_with(&self, _verifier: Weak<dyn Verifier>) {}
+
+    fn state(&self) -> StoreState {
+        StoreState::default()
+    }
+
+    fn note_superblock(&self, _generation: u64) {}
+
+    fn note_fill(&self, _fill: f64) {}
+}
+
+impl<D: Drive> JournalStore for D {
+    async fn init(&self, _volume: u64) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    async fn check_complete(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn resume(&self, _remembered: Remembered, _first_record: u64) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn append(
+        &self,
+        offset: u64,
+        bytes: &[u8],
+        _sequence: u64,
+        durability: Durability,
+    ) -> Result<(), DeviceError> {
+        self.write(offset, bytes, durability).await
+    }
+
+    async fn write_superblock(&self, superblock: &Superblock) -> Result<(), DeviceError> {
+        let (offset, durability) = superblock_write(superblock);
+        self.write(offset, &superblock.encode(), durability).await
+    }
+
+    fn wants_checkpoint(&self) -> bool {
+        false
+    }
+}
