@@ -12,7 +12,8 @@ use crate::planted::{Bug, is_planted};
 use crate::ring::{Inner, Member, Ring, Standing};
 
 impl<E: Env, M: Drive> Ring<E, M> {
-    /// What each member is to a volume of this state, as [`crate::layout::PageStore::resume`] will find: nothing is written or begun.
+    /// What each member is to a volume of this state, as [`crate::layout::PageStore::resume`] will find: nothing is written
+    /// or begun.
     pub async fn foresee(&self, volume: u64, state: StoreState) -> Vec<Standing> {
         let heads = self.0.heads().await;
         let members = self.0.members.iter().enumerate().zip(heads);

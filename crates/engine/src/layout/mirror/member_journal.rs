@@ -153,12 +153,12 @@ impl<E: Env, M: Drive> MemberLog<E, M> {
                     && usize::from(head.places) == inner.members.len()
             })
         };
-        let mut said = vec![None; inner.members.len()];
+        let mut votes = vec![None; inner.members.len()];
         for (place, head) in ours().filter(|(_, head)| head.is_in_log) {
             let RingHead { log_places: places, opening, begun, .. } = head;
-            said[place] = Some(Vote { places, opening, begun });
+            votes[place] = Some(Vote { places, opening, begun });
         }
-        let places = match in_force(&said) {
+        let places = match in_force(&votes) {
             Ok(places) => places,
             Err(Undecided::Silence) => {
                 let ours = inner.options.log_bytes;
@@ -201,7 +201,7 @@ impl<E: Env, M: Drive> MemberLog<E, M> {
         }
         let log = &inner.log;
         log.places.set(places);
-        log.version.set(said.iter().flatten().map(|said| said.places.version).max().unwrap_or(0));
+        log.version.set(votes.iter().flatten().map(|vote| vote.places.version).max().unwrap_or(0));
         log.noted.set(places.needed & there);
         log.counting.set(counting);
         for (place, member) in inner.members.iter().enumerate() {

@@ -64,12 +64,12 @@ pub(crate) struct LogNeeds {
 
 /// What the heads of members, each at its place, say of the log on them. Where it cannot be told who counts, all do.
 pub(crate) fn log_needs(heads: &[Option<RingHead>]) -> LogNeeds {
-    let said = |head: &RingHead| Vote { places: head.log_places, opening: head.opening, begun: head.begun };
-    let said: Vec<Option<Vote>> =
-        heads.iter().map(|head| head.as_ref().filter(|head| head.is_in_log).map(said)).collect();
+    let vote = |head: &RingHead| Vote { places: head.log_places, opening: head.opening, begun: head.begun };
+    let votes: Vec<Option<Vote>> =
+        heads.iter().map(|head| head.as_ref().filter(|head| head.is_in_log).map(vote)).collect();
     let there =
-        (0..said.len()).filter(|&place| said[place].is_some()).map(|place| 1u64 << place).sum::<u64>();
-    match in_force(&said) {
+        (0..votes.len()).filter(|&place| votes[place].is_some()).map(|place| 1u64 << place).sum::<u64>();
+    match in_force(&votes) {
         Ok(LogPlaces { needed: 0, empty_on, .. }) => {
             let counting = empty_on & there;
             LogNeeds { counting, is_all_there: is_enough(counting, empty_on) }
@@ -82,12 +82,12 @@ pub(crate) fn log_needs(heads: &[Option<RingHead>]) -> LogNeeds {
 }
 
 /// Which is in force of what members say, each at its place; `None` is one that is not there, or no part of the log.
-pub(crate) fn in_force(said: &[Option<Vote>]) -> Result<LogPlaces, Undecided> {
-    let places = newest(said)?;
-    let there = || said.iter().enumerate().filter_map(|(place, said)| Some((place, (*said)?)));
-    let begun = there().map(|(_, said)| said.begun).max().ok_or(Undecided::Silence)?;
+pub(crate) fn in_force(votes: &[Option<Vote>]) -> Result<LogPlaces, Undecided> {
+    let places = newest(votes)?;
+    let there = || votes.iter().enumerate().filter_map(|(place, vote)| Some((place, (*vote)?)));
+    let begun = there().map(|(_, vote)| vote.begun).max().ok_or(Undecided::Silence)?;
     let is_older =
-        |&(place, said): &(usize, Vote)| has(places.needed, place) && said.opening < begun.told[place];
+        |&(place, vote): &(usize, Vote)| has(places.needed, place) && vote.opening < begun.told[place];
     match there().filter(is_older).map(|(place, _)| 1u64 << place).sum() {
         0 => Ok(places),
         _ if is_planted(Bug::RingLogRolledBack) => Ok(places),
@@ -95,10 +95,10 @@ pub(crate) fn in_force(said: &[Option<Vote>]) -> Result<LogPlaces, Undecided> {
     }
 }
 
-fn newest(said: &[Option<Vote>]) -> Result<LogPlaces, Undecided> {
+fn newest(votes: &[Option<Vote>]) -> Result<LogPlaces, Undecided> {
     // Whoever heard of an empty log knows that all before it is over.
-    let emptied = said.iter().flatten().map(|said| said.places.emptied).max().ok_or(Undecided::Silence)?;
-    let current = || said.iter().flatten().map(|said| said.places).filter(move |it| it.emptied == emptied);
+    let emptied = votes.iter().flatten().map(|vote| vote.places.emptied).max().ok_or(Undecided::Silence)?;
+    let current = || votes.iter().flatten().map(|vote| vote.places).filter(move |it| it.emptied == emptied);
     let newest = current().filter(|places| !is_first(places)).max_by_key(|places| places.version);
     if let Some(newest) = newest {
         if current().any(|places| !is_first(&places) && places.version == newest.version && places != newest)
@@ -109,15 +109,15 @@ fn newest(said: &[Option<Vote>]) -> Result<LogPlaces, Undecided> {
             return Ok(newest);
         }
     }
-    let sayers = |is_meant: &dyn Fn(&Vote) -> bool| -> u64 {
-        let meant = said.iter().enumerate().filter(|(_, said)| said.as_ref().is_some_and(is_meant));
+    let voters = |is_meant: &dyn Fn(&Vote) -> bool| -> u64 {
+        let meant = votes.iter().enumerate().filter(|(_, vote)| vote.as_ref().is_some_and(is_meant));
         meant.map(|(place, _)| 1u64 << place).sum()
     };
-    let absent = !sayers(&|_| true);
+    let absent = !voters(&|_| true);
     let mut found = None;
     for first in current().filter(is_first) {
-        let told = sayers(&|said| said.places == first);
-        let has_begun = sayers(&|said| said.places == first && said.begun.version >= first.version) != 0;
+        let told = voters(&|vote| vote.places == first);
+        let has_begun = voters(&|vote| vote.places == first && vote.begun.version >= first.version) != 0;
         if has_begun || is_enough(told, first.empty_on) {
             if found.is_some_and(|found| found != first) {
                 return Err(Undecided::Split);
@@ -165,7 +165,7 @@ mod tests {
     /// What is on a member.
     #[derive(Debug, Clone, Copy)]
     struct Member {
-        said: Vote,
+        vote: Vote,
         /// The opening of the newest record that it has.
         record: u64,
     }
@@ -194,9 +194,9 @@ mod tests {
     impl Ring {
         fn new(members: usize) -> Self {
             let empty = LogPlaces { empty_on: (1 << members) - 1, ..LogPlaces::default() };
-            let said = Vote { places: empty, opening: 0, begun: Begun::default() };
+            let vote = Vote { places: empty, opening: 0, begun: Begun::default() };
             Self {
-                members: vec![Member { said, record: 0 }; members],
+                members: vec![Member { vote, record: 0 }; members],
                 must_have: vec![0; members],
                 acknowledged: 0,
                 heads_left: 0,
@@ -205,9 +205,9 @@ mod tests {
             }
         }
 
-        fn tell(&mut self, place: usize, said: Vote) -> Result<(), Cut> {
+        fn tell(&mut self, place: usize, vote: Vote) -> Result<(), Cut> {
             self.heads_left = self.heads_left.checked_sub(1).ok_or(Cut)?;
-            self.members[place].said = said;
+            self.members[place].vote = vote;
             Ok(())
         }
 
@@ -220,13 +220,13 @@ mod tests {
         /// Whether it opens; what is then written ends with a cut, or in order.
         fn starts(&mut self, start: &Start) -> bool {
             let count = self.members.len();
-            let said: Vec<Option<Vote>> = self
+            let votes: Vec<Option<Vote>> = self
                 .members
                 .iter()
                 .enumerate()
-                .map(|(place, member)| has(start.there, place).then_some(member.said))
+                .map(|(place, member)| has(start.there, place).then_some(member.vote))
                 .collect();
-            let Ok(places) = in_force(&said) else { return false };
+            let Ok(places) = in_force(&votes) else { return false };
             let is_refused = match places.needed {
                 0 => !is_enough(start.there, places.empty_on),
                 needed => needed & !start.there != 0,
@@ -235,7 +235,7 @@ mod tests {
                 return false;
             }
             let counting = if places.needed == 0 { places.empty_on } else { places.needed } & start.there;
-            let known = said.iter().flatten().map(|said| said.begun.opening).max().unwrap_or(0);
+            let known = votes.iter().flatten().map(|vote| vote.begun.opening).max().unwrap_or(0);
             // Where nobody knows of an opening, nobody can tell that it is missing.
             let knows_all =
                 places_in(counting, count).iter().any(|&it| self.members[it].record >= self.acknowledged);
@@ -249,9 +249,9 @@ mod tests {
                 assert!(self.members[place].record >= must_have, "member {place} lacks records, unseen");
             }
             self.heads_left = start.heads;
-            self.version = said.iter().flatten().map(|said| said.places.version).max().unwrap_or(0);
-            let opening = said.iter().flatten().map(|said| said.opening).max().unwrap_or(0) + 1;
-            let begun = said.iter().flatten().map(|said| said.begun).max().unwrap_or_default();
+            self.version = votes.iter().flatten().map(|vote| vote.places.version).max().unwrap_or(0);
+            let opening = votes.iter().flatten().map(|vote| vote.opening).max().unwrap_or(0) + 1;
+            let begun = votes.iter().flatten().map(|vote| vote.begun).max().unwrap_or_default();
             let fails = places_in(counting & start.fails, count);
             let in_sync = places_in(counting, count).into_iter().filter(|place| !fails.contains(place));
             let _cut = self.goes_on(places, counting, in_sync.collect(), (opening, begun), start);
