@@ -58,6 +58,9 @@ pub(super) fn shown_below(
     points.iter().enumerate().map(|(place, point)| place != best && is_below(point)).collect()
 }
 
+/// Runs below which nothing is said of where they lie.
+const RUNS_MIN: usize = 7;
+
 /// Where the figure of a typical run lies, by the runs that count.
 pub(super) fn typical_interval(
     point: &Point,
@@ -68,4 +71,14 @@ pub(super) fn typical_interval(
     counted.sort_by_key(|run| run.order);
     let logs: Vec<f64> = counted.into_iter().filter_map(figure).map(f64::ln).collect();
     stats::typical_interval(&logs, alpha).map(|ends| ends.map(f64::exp))
+}
+
+/// The least and the largest figure of the runs that count; `None` for fewer than seven, as [`typical_interval`] has none.
+pub(super) fn ends(point: &Point, figure: impl Fn(&RunData) -> Option<f64>) -> Option<[f64; 2]> {
+    let figures: Vec<f64> = point.run_data.iter().filter(|run| run.counted).filter_map(figure).collect();
+    (figures.len() >= RUNS_MIN).then(|| {
+        figures
+            .iter()
+            .fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], &it| [low.min(it), high.max(it)])
+    })
 }

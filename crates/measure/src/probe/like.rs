@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::apart;
 use super::report::Point;
 use super::settings::Combination;
+use super::warnings;
 
 /// A program whose commits are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -58,8 +59,9 @@ pub struct Like {
     pub p50_s: Option<f64>,
     /// 99th percentile of a commit's latency.
     pub p99_s: Option<f64>,
-    /// Interval, of at least 95 %, of the 99th percentile of a typical run, the median one; wider where neighbouring runs resemble each
-    /// other, and `null` for fewer than seven runs.
+    /// Interval, of at least 95 %, of the 99th percentile of a typical run, the median one; wider where neighbouring runs
+    /// resemble each other. Where most runs were disturbed, the least and the largest of the runs. `null` for fewer than
+    /// seven runs.
     pub p99_run_interval_s: Option<[f64; 2]>,
     /// The p99 that the program asks for.
     pub p99_max_s: Option<f64>,
@@ -150,7 +152,11 @@ impl Program {
     /// What a point of this program's commits says.
     pub(super) fn judge(self, point: &Point) -> Like {
         let profile = self.profile();
-        let interval = apart::typical_interval(point, |run| run.latency_p99_s, INTERVAL_ERROR_RATE);
+        // Where others disturbed most runs, an interval of the typical run tells of them: every run has to agree.
+        let interval = match warnings::is_mostly_disturbed(point) {
+            false => apart::typical_interval(point, |run| run.latency_p99_s, INTERVAL_ERROR_RATE),
+            true => apart::ends(point, |run| run.latency_p99_s),
+        };
         let verdict = profile.p99_max_s.map(|limit_s| match (point.latency_s.p99, interval) {
             (Some(p99_s), Some([_, high_s])) if p99_s < limit_s && high_s < limit_s => Enough::Pass,
             (Some(p99_s), Some([low_s, _])) if p99_s > limit_s && low_s > limit_s => Enough::Fail,
@@ -236,6 +242,24 @@ mod tests {
         // Most runs are fast, but more than a commit in a hundred is not.
         let stalls = of(Program::Etcd, 1e-3, |run| if run % 10 == 3 { 20.0 } else { 0.0 });
         assert_eq!(stalls.verdict, Some(Enough::Unclear), "{stalls:?}");
+    }
+
+    #[test]
+    fn where_most_runs_are_disturbed_all_of_them_have_to_agree() {
+        let mut stack = VirtualStack::new(9e-3, 1e9);
+        stack.noise = STEADY;
+        let mut report = probe_of(&Settings::like(Program::Etcd), &mut stack, &Interrupt::default());
+        let point = &mut report.points[0];
+        point.run_data[3].latency_p99_s = Some(11e-3);
+        assert_eq!(Program::Etcd.judge(point).verdict, Some(Enough::Pass), "one run of many says little");
+        for run in point.run_data.iter_mut().skip(1).step_by(2) {
+            run.disturbance = Some("others used the processor".to_owned());
+        }
+        point.run_data[0].disturbance = Some("others used the processor".to_owned());
+        let found = Program::Etcd.judge(point);
+        assert_eq!(found.verdict, Some(Enough::Unclear), "{found:?}");
+        point.run_data[3].latency_p99_s = Some(9e-3);
+        assert_eq!(Program::Etcd.judge(point).verdict, Some(Enough::Pass));
     }
 
     #[test]

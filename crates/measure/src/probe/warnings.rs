@@ -302,6 +302,11 @@ fn mostly_disturbed<'a>(points: impl Iterator<Item = &'a Point>) -> Option<Warni
     )
 }
 
+/// Whether others disturbed most runs of a point.
+pub(super) fn is_mostly_disturbed(point: &Point) -> bool {
+    is_most(point.run_data.iter().filter(|run| run.disturbance.is_some()).count(), point.run_data.len())
+}
+
 fn is_most(disturbed: usize, runs: usize) -> bool {
     2 * disturbed > runs
 }
