@@ -101,5 +101,7 @@ fn check_copies(scene: &Scene) -> (Value, String) {
     let (ran, told) = (scene.run("check disk --json"), scene.run("check disk"));
     assert_eq!((ran.code, told.code), (Some(1), Some(1)));
     assert!(before == Volume::files(scene), "something was written");
-    (serde_json::from_str(&ran.stdout).unwrap(), told.stdout)
+    let document: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(document["is_clean"], false, "{document}");
+    (document, told.stdout)
 }

@@ -147,7 +147,10 @@ fn a_full_disk_below_is_told_once_and_why() {
     assert_eq!(server.exit_code(), Some(1));
     let told = lines(&server);
     assert_eq!(kinds(&told), ["starting", "ready", "read-only", "stopping", "ended"]);
+    // Its folder goes before what knows the arena by it.
+    let arena = volume.arena();
     fs::remove_dir_all(volume.folder()).unwrap();
+    fs::remove_file(arena.expect("the server had one")).unwrap();
 }
 
 #[test]

@@ -12,6 +12,19 @@ pub struct DeviceError {
     pub errno: i32,
 }
 
+/// Whether it says that a server cannot be reached: `EPIPE`, `ECONNABORTED`, `ECONNRESET`, `ENOTCONN`, `ESHUTDOWN`,
+/// `ETIMEDOUT`, `ECONNREFUSED`, `EHOSTDOWN`, `EHOSTUNREACH`.
+fn is_of_connection(errno: i32) -> bool {
+    matches!(errno, 32 | 103 | 104 | 107 | 108 | 110..=113)
+}
+
+impl DeviceError {
+    /// Whether the server behind the device cannot be reached: what it has is whole, for all that is known.
+    pub fn is_of_connection(&self) -> bool {
+        is_of_connection(self.errno)
+    }
+}
+
 /// What a number of errno(3) means to whoever has to do something about it.
 fn in_words(errno: i32) -> String {
     let words = match errno {
@@ -19,7 +32,7 @@ fn in_words(errno: i32) -> String {
         28 => "no room is left there; make room, then open the volume anew",
         30 => "it is read-only; make it writable, then open the volume anew",
         122 => "the quota there is used up; make room, then open the volume anew",
-        32 | 103 | 104 | 107 | 110..=113 => {
+        _ if is_of_connection(errno) => {
             "the connection to its server is lost; open the volume anew once that can be reached"
         }
         _ => return std::io::Error::from_raw_os_error(errno).to_string(),

@@ -122,7 +122,7 @@ fn json(args: &CheckArgs, found: &Found) -> String {
     let document = json!({
         "schema": SCHEMA,
         "volume": args.volume,
-        "is_clean": report.is_clean() && left.is_empty(),
+        "is_clean": report.is_clean() && left.is_empty() && copies.as_ref().is_none_or(Copies::are_right),
         "pages_checked": report.pages_checked,
         "pages_empty": report.pages_empty,
         "superblocks_checked": report.superblocks_checked,

@@ -145,7 +145,12 @@ impl Copies {
         })
     }
 
-    /// Whether each copy is right and there.
+    /// Whether each is right, or was made so, and there.
+    pub(super) fn are_right(&self) -> bool {
+        self.wrong <= self.mended && self.lacking.is_empty()
+    }
+
+    /// As [`Self::are_right`], and what to do where they are not.
     pub(super) fn verdict(&self, args: &CheckArgs) -> Result<(), Failure> {
         let (shown, vol) = (args.volume.display(), quoted(&args.volume));
         if self.wrong > self.mended {

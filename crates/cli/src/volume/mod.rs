@@ -64,8 +64,8 @@ impl From<VolumeError> for Failure {
 fn with_salvage(volume: &Path, error: VolumeError) -> Failure {
     use evenkeel_engine::error::Error::{Damaged, Device, Unusable};
     let is_damage = match &error {
-        VolumeError::Engine { source: Unusable(_) | Damaged { .. } | Device(_), .. }
-        | VolumeError::Incomplete(_) => true,
+        VolumeError::Engine { source: Device(error), .. } => !error.is_of_connection(),
+        VolumeError::Engine { source: Unusable(_) | Damaged { .. }, .. } | VolumeError::Incomplete(_) => true,
         VolumeError::Path(path) => path.source.kind() == io::ErrorKind::NotFound,
         _ => false,
     };
@@ -147,6 +147,18 @@ fn event_loop(backend: Backend) -> Result<EventLoop, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_salvage_is_offered_where_a_drive_fails_and_not_where_its_server_is_away() {
+        for (errno, is_offered) in
+            [(libc::EIO, true), (libc::ECONNRESET, false), (libc::ESHUTDOWN, false), (libc::ETIMEDOUT, false)]
+        {
+            let source = evenkeel_engine::error::DeviceError { doing: "read a member", errno }.into();
+            let error = VolumeError::Engine { folder: "disk".into(), source };
+            let Failure::Unusable(line) = with_salvage(Path::new("disk"), error) else { panic!("{errno}") };
+            assert_eq!(line.contains("evenkeel salvage"), is_offered, "{line}");
+        }
+    }
 
     #[test]
     fn a_shell_takes_a_path_for_what_it_is() {
