@@ -162,7 +162,9 @@ pub trait Drive: Device {
         let found_bytes = self.geometry().size_bytes;
         std::future::ready(match found_bytes >= size_bytes {
             true => Ok(()),
-            false => Err(Error::Unusable(format!("it has {found_bytes} bytes, and {size_bytes} are needed"))),
+            false => Err(Error::Unusable(format!(
+                "the drive has {found_bytes} bytes, and {size_bytes} are needed"
+            ))),
         })
     }
 }

@@ -15,8 +15,8 @@
 //! format        every byte on disk and in the arena
 //! ```
 //!
-//! No I/O, no clock, no threads, no unsafe: it knows devices as [`device::Device`] and the world as
-//! [`env::Env`], so that the same code runs on real drives and in virtual time.
+//! No I/O, no clock, no threads, no unsafe: it knows what lies below as [`layout::PageStore`] and
+//! [`layout::JournalStore`], drives as [`device::Device`] and the world as [`env::Env`], so that the same code runs on real drives and in virtual time.
 
 mod buffer;
 pub mod counters;

@@ -131,12 +131,12 @@ impl<H: PageStore> Home<H> {
                 add(&self.counters.home_reads, 1);
                 self.device.read(self.layout().page_offset(page), base).await?;
             }
-            if self.device.replicas() > 1 && page_sum(base) != sum && !has_changed() {
+            if self.device.traits().is_replicated && page_sum(base) != sum && !has_changed() {
                 let (at, is_right) = (self.layout().page_offset(page), |bytes: &[u8]| page_sum(bytes) == sum);
                 let is_found = Box::pin(read_another(&*self.device, at, base, is_right, Ok(()))).await?;
                 add(&self.counters.other_copies, u64::from(is_found));
             }
-            let is_taken = is_taken || (self.device.replicas() > 1 && is_planted(Bug::CopyUnchecked));
+            let is_taken = is_taken || (self.device.traits().is_replicated && is_planted(Bug::CopyUnchecked));
             let is_right = page_sum(base) == sum || is_taken || self.is_right_with_changes(page, base, sum);
             if is_right && self.table.sum(page) == sum {
                 continue;

@@ -17,7 +17,6 @@ use std::rc::Rc;
 
 use super::root::Root;
 use crate::counters::{Counters, add};
-
 use crate::error::Error;
 use crate::format::layout::SUMS_PER_TABLE_PAGE;
 use crate::format::root::RootSums;
@@ -180,7 +179,7 @@ impl<H: PageStore> Table<H> {
             spare_max: spare_max.max(1),
         };
         Self {
-            keeps_before: device.replicas() > 1,
+            keeps_before: device.traits().is_replicated,
             device,
             layout,
             root: RefCell::new(root),

@@ -11,7 +11,7 @@
 //!
 //! 1. A write is done when every member that takes part has taken it; a flush, when all of them have made durable what
 //!    was done before it, and a head on each says so. Until then the layers above keep what was written: in memory, and
-//!    in a log that is on other drives. So a cut, the loss of all members but one, or both together lose nothing.
+//!    in the journal. So a cut, the loss of all members but one, or both together lose nothing.
 //! 2. A member that is read writes nothing meanwhile, and one that writes is read only where no other can be.
 //! 3. A member that fails to write, to flush or to answer takes part no more. Whoever keeps the state of this ring
 //!    ([`crate::layout::PageStore::state`]) makes that durable before what it lacks is given up elsewhere.

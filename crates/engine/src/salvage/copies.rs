@@ -22,7 +22,7 @@ const EIO: i32 = 5;
 const EROFS: i32 = 30;
 
 /// What a write is answered.
-const WRITTEN: DeviceError = DeviceError { doing: "write what is only read", errno: EROFS };
+const READ_ONLY: DeviceError = DeviceError { doing: "write what is only read", errno: EROFS };
 
 /// A part of a drive: what begins at `offset`.
 #[derive(Debug, Clone)]
@@ -146,7 +146,7 @@ impl<D: Device> Device for Copies<D> {
     }
 
     async fn write(&self, _offset: u64, _bytes: &[u8], _durability: Durability) -> Result<(), DeviceError> {
-        Err(WRITTEN)
+        Err(READ_ONLY)
     }
 
     async fn flush(&self, _scope: FlushScope<'_>) -> Result<(), DeviceError> {
@@ -191,7 +191,7 @@ impl<D: Device> PageStore for Copies<D> {
     }
 
     async fn init(&self, _volume: u64) -> Result<(), DeviceError> {
-        Err(WRITTEN)
+        Err(READ_ONLY)
     }
 
     async fn resume(&self, _remembered: Remembered, _epoch: u64) -> Result<(), Error> {
@@ -207,7 +207,7 @@ impl<D: Device> PageStore for Copies<D> {
     }
 
     async fn enlarge(&self, _size_bytes: u64) -> Result<(), Error> {
-        Err(WRITTEN.into())
+        Err(READ_ONLY.into())
     }
 
     fn verify_with(&self, _verifier: Weak<dyn Verifier>) {}
@@ -223,7 +223,7 @@ impl<D: Device> PageStore for Copies<D> {
 
 impl<D: Device> JournalStore for Copies<D> {
     async fn init(&self, _volume: u64) -> Result<(), DeviceError> {
-        Err(WRITTEN)
+        Err(READ_ONLY)
     }
 
     async fn check_complete(&self) -> Result<(), Error> {
@@ -235,11 +235,11 @@ impl<D: Device> JournalStore for Copies<D> {
     }
 
     async fn append(&self, _: u64, _: &[u8], _: u64, _: Durability) -> Result<(), DeviceError> {
-        Err(WRITTEN)
+        Err(READ_ONLY)
     }
 
     async fn write_superblock(&self, _superblock: &Superblock) -> Result<(), DeviceError> {
-        Err(WRITTEN)
+        Err(READ_ONLY)
     }
 
     fn wants_checkpoint(&self) -> bool {

@@ -41,9 +41,9 @@ use crate::buffer::{Holdings, is_of_other_version};
 use crate::device::{Device, Extent};
 use crate::env::Env;
 use crate::error::Error;
-use crate::format::ring_head::Mark;
 use crate::format::{PAGE, PAGE_BYTES};
-use crate::layout::{Replicated, StoreState};
+use crate::layout::Replicated;
+use crate::layout::mirror::mark_of;
 use crate::log::Position;
 use crate::options::OpenOptions;
 use crate::volume::{Basis, Doubts, Volume, arena_bytes_min};
@@ -113,8 +113,7 @@ pub async fn open<E: Env, D: Device>(
     all_causes.extend(causes);
     let superblock = state.superblock;
     let is_stale = known.is_ring && !all_causes.contains(&Cause::NoSuperblock) && {
-        let StoreState([_, epoch, through, _]) = superblock.home_state;
-        known.heads.mark.is_some_and(|mark| mark < Mark { epoch, through })
+        known.heads.mark.is_some_and(|mark| mark < mark_of(superblock.home_state))
     };
     if is_stale {
         all_causes.push(Cause::MembersStale);

@@ -10,7 +10,6 @@ use std::ops::Range;
 
 use super::roots::runs_of;
 use super::{Inner, SuperblockCopy, Volume};
-
 use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::format::layout::SUMS_PER_TABLE_PAGE;

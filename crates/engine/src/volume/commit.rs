@@ -15,7 +15,6 @@ use super::limits::Limits;
 use crate::buffer::queue::Lane;
 use crate::buffer::{Batch, BatchMax};
 use crate::counters::add;
-
 use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::events::Event;

@@ -51,8 +51,13 @@ pub async fn create<H: PageStore, L: JournalStore>(
     }
     limits.check_suffice(options.atomic_max_bytes, layout.log.len)?;
 
+    if !separate_log && !home.traits().holds_superblocks {
+        return unusable("its pages are where no superblock is: it needs a log of its own".to_owned());
+    }
     PageStore::init(home, volume).await?;
-    JournalStore::init(log, volume).await?;
+    if separate_log {
+        JournalStore::init(log, volume).await?;
+    }
     // Written before use, not merely allocated: a durable write to the log changes no metadata below.
     if separate_log {
         log.write_zeroes(layout.log, Durability::Buffered).await?;

@@ -1,7 +1,6 @@
 //! Which volume it is, before anything of it is opened.
 
 use super::superblocks::Superblocks;
-
 use crate::error::Error;
 use crate::format::PAGE_BYTES;
 use crate::format::layout::SizesBefore;

@@ -6,7 +6,6 @@
 
 use super::roots::wrong_pieces;
 use super::superblocks::{SuperblockCopy, Superblocks};
-
 use crate::error::Error;
 use crate::format::PAGE;
 use crate::format::layout::{HOME_COPIES, LOG_COPIES, home_copy_offset, log_copy_offset};

@@ -489,10 +489,8 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
         self.checkpoint().await?;
         self.0.settle_roots().await?;
         self.0.empty_log().await?;
-        // A journal on the members has it there already.
         let last = self.0.superblocks.current();
-        let kept = Some(&last).filter(|last| last.is_closed && !self.0.log.is_scattered());
-        Ok(self.0.home.device.end(kept).await?)
+        Ok(self.0.home.device.end(Some(&last).filter(|last| last.is_closed)).await?)
     }
 }
 

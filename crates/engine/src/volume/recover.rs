@@ -389,7 +389,7 @@ async fn whole_page<H: PageStore>(
         return Some(bytes);
     }
     let device = &*stored.home.device;
-    for copy in (0..device.replicas()).filter(|_| device.replicas() > 1) {
+    for copy in (0..device.replicas()).filter(|_| device.traits().is_replicated) {
         let read = device.read_replica(copy, stored.home.layout().page_offset(page), &mut bytes).await;
         if read.is_ok() && makes_whole(records, changes, sum, &mut bytes) {
             return Some(bytes);

@@ -16,11 +16,11 @@ use crate::device::{Device, Drive, Durability, Extent, FlushScope};
 use crate::error::Error;
 use crate::format::layout::{home_copy_offset, log_bytes_with_superblocks, log_copy_offset};
 use crate::format::log_head::{self, LogHead};
-use crate::format::ring_head::{self, Mark, RingHead};
+use crate::format::ring_head::{self, RingHead};
 use crate::format::superblock::Superblock;
 use crate::format::{PAGE, PAGE_BYTES};
-use crate::layout::StoreState;
 use crate::layout::mirror::log_devices::{UNLOST, read_log_head};
+use crate::layout::mirror::mark_of;
 use crate::size_text::exact_size;
 
 /// Log devices that are to be made once more.
@@ -75,8 +75,7 @@ pub async fn plan_mirror_log_renewal<M: Device>(
         if closed.is_some_and(|closed| closed != found) {
             return unusable("its members do not agree on how it was stopped");
         }
-        let StoreState([_, epoch, through, _]) = found.home_state;
-        if head.mark >= (Mark { epoch, through }) {
+        if head.mark >= mark_of(found.home_state) {
             closed = Some(found);
         }
     }

@@ -4,7 +4,6 @@
 //! 2. Nobody waits for it: no more than so many bytes a second are read, each where it is in nobody's way.
 
 use super::{Inner, Volume};
-
 use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::format::layout::SUMS_PER_TABLE_PAGE;

@@ -117,10 +117,13 @@ impl<H: PageStore, L: JournalStore> Superblocks<H, L> {
     /// Writes the superblock in force to the log device, or to those of them, that do not hold it.
     pub(super) async fn catch_up(&self) -> Result<(), Error> {
         let current = self.current.get();
-        let offset = log_copy_offset((current.generation % 2) as usize);
         match self.home.traits().holds_superblocks {
-            true => Ok(self.log.write(offset, &current.encode(), Durability::Durable).await?),
-            false => Ok(self.log.repair(offset, &current.encode()).await?),
+            true => Ok(self.log.write_superblock(&current).await?),
+            // Where it is the only one, what holds it is not written over.
+            false => {
+                let offset = log_copy_offset((current.generation % 2) as usize);
+                Ok(self.log.repair(offset, &current.encode()).await?)
+            }
         }
     }
 
@@ -182,8 +185,7 @@ pub(super) async fn write_generation<H: PageStore, L: JournalStore>(
     let parity = if is_planted(Bug::SuperblockInPlace) { 0 } else { (superblock.generation % 2) as usize };
     let durability =
         if is_planted(Bug::SuperblockBuffered) { Durability::Buffered } else { Durability::Durable };
-    let home_copies = if !home.traits().holds_superblocks { 0 } else { HOME_COPIES };
-    for copy in (parity..home_copies).step_by(2) {
+    for copy in (parity..home_copies(home)).step_by(2) {
         home.write(home_copy_offset(superblock.home_bytes, copy), &page, durability).await?;
     }
     if superblock.separate_log {

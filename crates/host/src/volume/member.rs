@@ -353,6 +353,15 @@ impl Device for MemberDrive {
             Self::KeptNbd(drive) => drive.discard(extent).await,
         }
     }
+
+    async fn write_zeroes(&self, extent: Extent, durability: Durability) -> Result<(), DeviceError> {
+        match self {
+            Self::File(drive) => drive.write_zeroes(extent, durability).await,
+            Self::Nbd(drive) => drive.write_zeroes(extent, durability).await,
+            Self::KeptFile(drive) => drive.write_zeroes(extent, durability).await,
+            Self::KeptNbd(drive) => drive.write_zeroes(extent, durability).await,
+        }
+    }
 }
 
 impl Drive for MemberDrive {

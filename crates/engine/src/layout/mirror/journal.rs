@@ -85,8 +85,8 @@ impl<E: Env, L: Device, M: Drive> MirrorJournal<E, L, M> {
     }
 }
 
-/// Asks whichever it is. The traits below have no defaults that one of these could miss.
-macro_rules! of_either {
+/// Asks whichever it is: all that [`Device`] has, and the stores' traits, which have no defaults.
+macro_rules! ask {
     ($journal:ident, $it:ident => $call:expr) => {
         match $journal {
             MirrorJournal::Devices($it) => $call,
@@ -97,63 +97,84 @@ macro_rules! of_either {
 
 impl<E: Env, L: Device, M: Drive> Device for MirrorJournal<E, L, M> {
     fn geometry(&self) -> Geometry {
-        of_either!(self, it => it.geometry())
+        ask!(self, it => it.geometry())
     }
 
     async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        of_either!(self, it => it.read(offset, into).await)
+        ask!(self, it => it.read(offset, into).await)
+    }
+
+    async fn read_cached(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        ask!(self, it => it.read_cached(offset, into).await)
+    }
+
+    fn try_read_cached(&self, offset: u64, into: &mut [u8]) -> usize {
+        ask!(self, it => it.try_read_cached(offset, into))
     }
 
     async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
-        of_either!(self, it => it.write(offset, bytes, durability).await)
+        ask!(self, it => it.write(offset, bytes, durability).await)
+    }
+
+    async fn write_parts(
+        &self,
+        offset: u64,
+        parts: &[&[u8]],
+        durability: Durability,
+    ) -> Result<(), DeviceError> {
+        ask!(self, it => it.write_parts(offset, parts, durability).await)
     }
 
     async fn flush(&self, scope: FlushScope<'_>) -> Result<(), DeviceError> {
-        of_either!(self, it => it.flush(scope).await)
+        ask!(self, it => it.flush(scope).await)
     }
 
     async fn discard(&self, extent: Extent) -> Result<(), DeviceError> {
-        of_either!(self, it => it.discard(extent).await)
+        ask!(self, it => it.discard(extent).await)
+    }
+
+    async fn write_zeroes(&self, extent: Extent, durability: Durability) -> Result<(), DeviceError> {
+        ask!(self, it => it.write_zeroes(extent, durability).await)
     }
 }
 
 impl<E: Env, L: Device, M: Drive> Replicated for MirrorJournal<E, L, M> {
     fn replicas(&self) -> usize {
-        of_either!(self, it => it.replicas())
+        ask!(self, it => it.replicas())
     }
 
     fn has_replica(&self, replica: usize) -> bool {
-        of_either!(self, it => it.has_replica(replica))
+        ask!(self, it => it.has_replica(replica))
     }
 
     fn is_scattered(&self) -> bool {
-        of_either!(self, it => it.is_scattered())
+        ask!(self, it => it.is_scattered())
     }
 
     async fn read_replica(&self, replica: usize, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        of_either!(self, it => it.read_replica(replica, offset, into).await)
+        ask!(self, it => it.read_replica(replica, offset, into).await)
     }
 
     async fn replica_idle(&self, replica: usize) {
-        of_either!(self, it => it.replica_idle(replica).await);
+        ask!(self, it => it.replica_idle(replica).await);
     }
 
     async fn repair(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
-        of_either!(self, it => it.repair(offset, bytes).await)
+        ask!(self, it => it.repair(offset, bytes).await)
     }
 }
 
 impl<E: Env, L: Device, M: Drive> JournalStore for MirrorJournal<E, L, M> {
     async fn init(&self, volume: u64) -> Result<(), DeviceError> {
-        of_either!(self, it => it.init(volume).await)
+        ask!(self, it => it.init(volume).await)
     }
 
     async fn check_complete(&self) -> Result<(), Error> {
-        of_either!(self, it => it.check_complete().await)
+        ask!(self, it => it.check_complete().await)
     }
 
     async fn resume(&self, remembered: Remembered, first_record: u64) -> Result<(), Error> {
-        of_either!(self, it => it.resume(remembered, first_record).await)
+        ask!(self, it => it.resume(remembered, first_record).await)
     }
 
     async fn append(
@@ -163,14 +184,14 @@ impl<E: Env, L: Device, M: Drive> JournalStore for MirrorJournal<E, L, M> {
         sequence: u64,
         durability: Durability,
     ) -> Result<(), DeviceError> {
-        of_either!(self, it => it.append(offset, bytes, sequence, durability).await)
+        ask!(self, it => it.append(offset, bytes, sequence, durability).await)
     }
 
     async fn write_superblock(&self, superblock: &Superblock) -> Result<(), DeviceError> {
-        of_either!(self, it => it.write_superblock(superblock).await)
+        ask!(self, it => it.write_superblock(superblock).await)
     }
 
     fn wants_checkpoint(&self) -> bool {
-        of_either!(self, it => it.wants_checkpoint())
+        ask!(self, it => it.wants_checkpoint())
     }
 }

@@ -44,6 +44,9 @@ use crate::layout::{JournalStore, Remembered, Replicated, superblock_write};
 use crate::planted::{Bug, is_planted};
 use crate::ring::{EIO, ETIMEDOUT, Inner, Ring, Standing};
 
+/// Invalid argument, as in errno(3).
+const EINVAL: i32 = 22;
+
 /// Bytes of zeros written at once.
 const ZEROS: u64 = 64 << 10;
 
@@ -285,7 +288,7 @@ impl<E: Env, M: Drive> MemberLog<E, M> {
     }
 
     /// Writes a superblock and, where it begins the log behind everything that a member was given, says so.
-    async fn advance(&self, superblock: &Superblock) -> Result<(), DeviceError> {
+    async fn tell_superblock(&self, superblock: &Superblock) -> Result<(), DeviceError> {
         let inner = &*self.0.0;
         let ((offset, durability), bytes) = (superblock_write(superblock), &superblock.encode());
         let is_empty = superblock.tail_sequence == superblock.acknowledged + 1;
@@ -468,7 +471,10 @@ impl<E: Env, M: Drive> Device for MemberLog<E, M> {
     /// To all of them: what is no record and no superblock is written only as the volume is made.
     async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
         let inner = &*self.0.0;
-        debug_assert!(!inner.resumed.get(), "an open log is appended to");
+        if inner.resumed.get() {
+            // It would be passed over by the superblocks that say whom the journal needs.
+            return Err(DeviceError { doing: "write to an open journal past its records", errno: EINVAL });
+        }
         self.put(inner.in_sync(), offset, bytes, durability).await;
         inner.check_alive()
     }
@@ -594,8 +600,8 @@ impl<E: Env, M: Drive> JournalStore for MemberLog<E, M> {
             let (offset, durability) = superblock_write(superblock);
             return self.write(offset, &superblock.encode(), durability).await;
         }
-        // Boxed: every commit would carry room for it.
-        Box::pin(self.advance(superblock)).await
+        // Boxed: every checkpoint would carry room for it.
+        Box::pin(self.tell_superblock(superblock)).await
     }
 
     fn wants_checkpoint(&self) -> bool {

@@ -36,6 +36,11 @@ pub use journal::MirrorJournal;
 pub(crate) use member_journal::{LogState, Region};
 pub(crate) use quorum::{LogNeeds, log_needs};
 
+/// How far the members came that took part, as a superblock remembers it.
+pub(crate) fn mark_of(StoreState([_, epoch, through, _]): StoreState) -> Mark {
+    Mark { epoch, through }
+}
+
 impl<E: Env, M: Drive> Replicated for Ring<E, M> {
     fn replicas(&self) -> usize {
         self.0.members.len()
@@ -82,8 +87,8 @@ impl<E: Env, M: Drive> PageStore for Ring<E, M> {
     async fn resume(&self, remembered: Remembered, epoch: u64) -> Result<(), Error> {
         let ring = &*self.0;
         let Remembered { volume, superblock, home_bytes, state } = remembered;
-        let StoreState([_, state_epoch, through, log_losses]) = state;
-        let needed = Mark { epoch: state_epoch, through };
+        let StoreState([.., log_losses]) = state;
+        let needed = mark_of(state);
         ring.volume.set(volume);
         ring.epoch.set(epoch);
         ring.log_losses.set(log_losses.max(self.log_losses(volume).await.0));
@@ -154,7 +159,8 @@ impl<E: Env, M: Drive> PageStore for Ring<E, M> {
 
     /// At once on all members: nobody reads any more.
     async fn end(&self, last: Option<&Superblock>) -> Result<(), DeviceError> {
-        if let Some(last) = last {
+        // A journal on the members has it there already.
+        if let Some(last) = last.filter(|_| !self.holds_log()) {
             let offset = home_copy_offset(last.home_bytes, (last.generation % 2) as usize);
             self.0.leave_on_all(offset, &last.encode()).await;
         }

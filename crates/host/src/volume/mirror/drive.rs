@@ -62,6 +62,14 @@ impl Device for MirrorDrive {
         self.drive.read(offset, into).await
     }
 
+    async fn read_cached(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        self.drive.read_cached(offset, into).await
+    }
+
+    fn try_read_cached(&self, offset: u64, into: &mut [u8]) -> usize {
+        self.drive.try_read_cached(offset, into)
+    }
+
     async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
         self.drive.write(offset, bytes, durability).await
     }
@@ -81,6 +89,10 @@ impl Device for MirrorDrive {
 
     async fn discard(&self, extent: Extent) -> Result<(), DeviceError> {
         self.drive.discard(extent).await
+    }
+
+    async fn write_zeroes(&self, extent: Extent, durability: Durability) -> Result<(), DeviceError> {
+        self.drive.write_zeroes(extent, durability).await
     }
 }
 

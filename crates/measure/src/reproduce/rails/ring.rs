@@ -21,7 +21,6 @@ use evenkeel_sim::random::Random;
 
 use super::super::{Halted, Settings};
 use super::bed::{DEPTH, REQUEST_BYTES, SECOND_NS};
-
 use super::drive::Drive;
 use super::log::Log;
 
