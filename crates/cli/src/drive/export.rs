@@ -10,7 +10,7 @@ use std::sync::Arc;
 use evenkeel_engine::device::{Durability, Extent, FlushScope};
 use evenkeel_engine::env::Env;
 use evenkeel_host::event_loop::Loop;
-use evenkeel_host::nbd::export::{BlockSizes, Export, ExportError};
+use evenkeel_host::front::nbd::export::{BlockSizes, Export, ExportError};
 use evenkeel_sim::model::pump::Pump;
 use evenkeel_sim::model::{Operation, SECTOR_BYTES};
 use evenkeel_sim::random::Random;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use evenkeel_engine::options::OpenOptions;
 use evenkeel_engine::salvage::List;
 use evenkeel_host::event_loop::Backend;
-use evenkeel_host::nbd::limits::Limits;
+use evenkeel_host::front::nbd::limits::Limits;
 use evenkeel_host::nbd::uri::of_place;
 use evenkeel_host::net::SocketAccess;
 use evenkeel_host::service::Address;

@@ -10,7 +10,7 @@ use super::events::state::StateStatus;
 use super::mirror_status::{MemberStatus, MirrorStatus};
 use super::status::{SharedWatched, Watched};
 use crate::event_loop::{Loop, race};
-use crate::nbd::statistics::{CommandKind, CommandStatistics};
+use crate::front::statistics::{CommandKind, CommandStatistics};
 use crate::net::{ByteStream, Listener, Stream};
 
 /// Longest request that is read.

@@ -5,7 +5,7 @@ use evenkeel_engine::ring::{Policy, Role, Standing};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::tend::Tended;
+use super::maintenance::Tended;
 use crate::volume::mirror::{Mirror, MirrorLog, MirrorMember};
 
 /// What a mirror's members do.

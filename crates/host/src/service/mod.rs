@@ -22,12 +22,12 @@
 pub mod control;
 pub mod events;
 mod listen;
+mod maintenance;
 mod metrics;
 pub mod mirror_status;
 mod opening;
 pub mod salvage;
 pub mod status;
-mod tend;
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -38,9 +38,9 @@ use signal_hook::consts::SIGHUP;
 
 use crate::arena::SharedArena;
 use crate::event_loop::{Loop, Signals, race};
-use crate::nbd::export::{Export, VolumeExport};
-use crate::nbd::limits::Limits;
-use crate::nbd::server::{Ending, Peer, Server};
+use crate::front::nbd::export::{Export, VolumeExport};
+use crate::front::nbd::limits::Limits;
+use crate::front::nbd::server::{Ending, Peer, Server};
 use crate::nbd::tls::TlsServer;
 use crate::nbd::uri::of_place;
 use crate::net::{self, ByteStream, Listener, Place, SocketAccess};
@@ -52,9 +52,9 @@ use crate::volume::{LocalVolume, LockedVolume, OpenVolume, RunOptions, VolumeErr
 use events::watch::Watcher;
 use events::{About, Kind, Reporter};
 use listen::Listeners;
+pub use maintenance::ScrubOptions;
+use maintenance::Tended;
 use opening::Opening;
-pub use tend::ScrubOptions;
-use tend::Tended;
 
 /// How long to wait after a connection could not be accepted: descriptors may be short.
 const ACCEPT_AGAIN_NS: u64 = 100_000_000;

@@ -30,8 +30,8 @@ use super::mirror::Mirror;
 use super::replace::Slot;
 use super::{Below, Devices, LocalVolume, LockedVolume, OpenVolume, RunOptions, VolumeError, check_made_so};
 use crate::event_loop::Loop;
-use crate::nbd::wait::Turn;
 use crate::size_text::{exact_size, size};
+use crate::wait::Turn;
 
 /// How a volume grows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

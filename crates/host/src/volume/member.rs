@@ -24,9 +24,9 @@ use crate::drive::{DriveOptions, FileDrive, OpenFile};
 use crate::event_loop::{Loop, race};
 use crate::nbd::client::{ClientError, NbdDrive, check_writes};
 use crate::nbd::uri::NbdUri;
-use crate::nbd::wait::Notify;
 use crate::net::Stream;
 use crate::path_error::PathError;
+use crate::wait::Notify;
 
 /// Between two attempts to connect.
 const PAUSE_NS: u64 = 50_000_000;

@@ -50,10 +50,10 @@ use evenkeel_engine::volume::{FoundAtRest, Identity, Volume, arena_bytes_min, id
 
 use crate::arena::SharedArena;
 use crate::event_loop::Loop;
-use crate::nbd::wait::Turn;
 use crate::path_error::PathError;
 use crate::size_text::exact_size;
 use crate::stack::space_bytes;
+use crate::wait::Turn;
 
 use arenas::Arenas;
 use described::Described;

@@ -28,8 +28,8 @@ use crate::durable_file::{is_block_device, odd_kind, size_bytes};
 use crate::path_error::PathError;
 use crate::patience::until_released;
 use crate::size_text::{exact_size, size};
+use crate::stack::stored_in_place;
 use crate::stack::{StackProbe, space_bytes};
-use crate::stored_in_place;
 
 /// Memory for writes unless it was chosen, which any volume may have.
 const BUFFER_BYTES: u64 = 64 << 20;

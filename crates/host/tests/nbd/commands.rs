@@ -2,15 +2,15 @@
 
 use evenkeel_engine::device::{Durability, Extent, FlushScope};
 use evenkeel_engine::env::Env;
+use evenkeel_host::front::nbd::export::BlockSizes;
+use evenkeel_host::front::nbd::fuzzing::RamExport;
+use evenkeel_host::front::nbd::limits::Limits;
+use evenkeel_host::front::statistics::CommandKind;
 use evenkeel_host::nbd::client::{ClientError, ConnectOptions, NbdDrive};
-use evenkeel_host::nbd::export::BlockSizes;
-use evenkeel_host::nbd::fuzzing::RamExport;
-use evenkeel_host::nbd::limits::Limits;
 use evenkeel_host::nbd::proto::command;
 use evenkeel_host::nbd::proto::handshake::ContextRequest;
 use evenkeel_host::nbd::proto::option;
 use evenkeel_host::nbd::proto::transmission::Headers;
-use evenkeel_host::nbd::statistics::CommandKind;
 
 use crate::support::contract::a_device_keeps_its_word;
 use crate::world::{World, tell, with_headers};

@@ -4,9 +4,9 @@ use std::pin::Pin;
 
 use evenkeel_engine::device::Durability;
 use evenkeel_engine::env::Env;
+use evenkeel_host::front::nbd::fuzzing::{MemoryStream, RamExport, pair};
+use evenkeel_host::front::nbd::limits::Limits;
 use evenkeel_host::nbd::client::{Client, ConnectOptions};
-use evenkeel_host::nbd::fuzzing::{MemoryStream, RamExport, pair};
-use evenkeel_host::nbd::limits::Limits;
 use evenkeel_host::nbd::proto::handshake::{ContextRequest, InfoRequest, encode_option};
 use evenkeel_host::nbd::proto::transmission::{Headers, Request};
 use evenkeel_host::nbd::proto::{command, option};

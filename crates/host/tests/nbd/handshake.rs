@@ -1,14 +1,14 @@
 //! What is negotiated, and with whom.
 
 use evenkeel_engine::env::Env;
+use evenkeel_host::front::nbd::export::BlockSizes;
+use evenkeel_host::front::nbd::fuzzing::{RamExport, pair};
+use evenkeel_host::front::nbd::limits::Limits;
+use evenkeel_host::front::nbd::server::Ending;
 use evenkeel_host::nbd::client::{ClientError, ConnectOptions};
-use evenkeel_host::nbd::export::BlockSizes;
-use evenkeel_host::nbd::fuzzing::{RamExport, pair};
-use evenkeel_host::nbd::limits::Limits;
 use evenkeel_host::nbd::proto::handshake::{ContextRequest, Info, InfoRequest, decode_server, encode_option};
 use evenkeel_host::nbd::proto::transmission::Headers;
 use evenkeel_host::nbd::proto::{command, option, option_reply, transmission_flag};
-use evenkeel_host::nbd::server::Ending;
 
 use crate::world::{World, tell};
 

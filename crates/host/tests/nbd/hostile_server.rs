@@ -4,9 +4,9 @@ use std::pin::Pin;
 
 use evenkeel_engine::device::{Durability, Extent, FlushScope};
 use evenkeel_engine::env::Env;
+use evenkeel_host::front::nbd::fuzzing::{RamExport, pair};
+use evenkeel_host::front::nbd::limits::Limits;
 use evenkeel_host::nbd::client::{Client, ConnectOptions};
-use evenkeel_host::nbd::fuzzing::{RamExport, pair};
-use evenkeel_host::nbd::limits::Limits;
 use evenkeel_host::nbd::proto::chunk;
 use evenkeel_host::nbd::proto::transmission::{
     Headers, Request, encode_chunk, encode_done, encode_error, encode_read_header, encode_simple,

@@ -5,13 +5,13 @@ use std::rc::Rc;
 
 use evenkeel_engine::device::Durability;
 use evenkeel_engine::env::Env;
+use evenkeel_host::front::nbd::fuzzing::RamExport;
+use evenkeel_host::front::nbd::limits::Limits;
+use evenkeel_host::front::nbd::server::Peer;
+use evenkeel_host::front::statistics::CommandKind;
 use evenkeel_host::nbd::client::{ClientError, ConnectOptions};
-use evenkeel_host::nbd::fuzzing::RamExport;
-use evenkeel_host::nbd::limits::Limits;
 use evenkeel_host::nbd::proto::command;
 use evenkeel_host::nbd::proto::transmission::{Headers, Request};
-use evenkeel_host::nbd::server::Peer;
-use evenkeel_host::nbd::statistics::CommandKind;
 use evenkeel_host::net::ByteStream;
 
 use crate::world::{Raw, World, tell, with_headers};

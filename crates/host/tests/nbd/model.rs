@@ -3,9 +3,9 @@
 use std::pin::Pin;
 
 use evenkeel_engine::device::{Durability, Extent, FlushScope};
+use evenkeel_host::front::nbd::fuzzing::{RamExport, small_limits};
+use evenkeel_host::front::nbd::limits::Limits;
 use evenkeel_host::nbd::client::Client;
-use evenkeel_host::nbd::fuzzing::{RamExport, small_limits};
-use evenkeel_host::nbd::limits::Limits;
 use evenkeel_host::nbd::proto::transmission::Headers;
 use proptest::prelude::*;
 

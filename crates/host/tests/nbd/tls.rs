@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use evenkeel_engine::device::Durability;
+use evenkeel_host::front::nbd::fuzzing::RamExport;
+use evenkeel_host::front::nbd::limits::Limits;
 use evenkeel_host::nbd::client::{Client, ClientError, ConnectOptions};
-use evenkeel_host::nbd::fuzzing::RamExport;
-use evenkeel_host::nbd::limits::Limits;
 use evenkeel_host::nbd::proto::handshake::{InfoRequest, encode_option};
 use evenkeel_host::nbd::proto::transmission::Headers;
 use evenkeel_host::nbd::proto::{option, option_reply};

@@ -5,15 +5,15 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use evenkeel_engine::env::Env;
+use evenkeel_host::front::nbd::fuzzing::{MemoryStream, RamExport, pair};
+use evenkeel_host::front::nbd::limits::Limits;
+use evenkeel_host::front::nbd::server::{Peer, Server};
 use evenkeel_host::nbd::client::{Client, ClientError, ConnectOptions};
-use evenkeel_host::nbd::fuzzing::{MemoryStream, RamExport, pair};
-use evenkeel_host::nbd::limits::Limits;
 use evenkeel_host::nbd::proto::handshake::{
     InfoRequest, OPTION_REPLY_BYTES, OptionReplyHeader, encode_option,
 };
 use evenkeel_host::nbd::proto::transmission::{Headers, ReplyHeader, Request};
 use evenkeel_host::nbd::proto::{option, option_reply};
-use evenkeel_host::nbd::server::{Peer, Server};
 use evenkeel_host::nbd::tls::TlsServer;
 use evenkeel_host::net::ByteStream;
 use evenkeel_sim::executor::{Executor, SimEnv};

@@ -3,9 +3,9 @@
 use evenkeel_engine::device::{Durability, FlushScope};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::format::unit::OPENING_END;
+use evenkeel_host::front::nbd::fuzzing::RamExport;
+use evenkeel_host::front::nbd::limits::Limits;
 use evenkeel_host::nbd::client::{ClientError, ConnectOptions};
-use evenkeel_host::nbd::fuzzing::RamExport;
-use evenkeel_host::nbd::limits::Limits;
 use evenkeel_host::nbd::proto::handshake::ContextRequest;
 use evenkeel_host::nbd::proto::transmission::{Headers, Request};
 use evenkeel_host::nbd::proto::writer::Writer;

@@ -23,14 +23,14 @@ use std::rc::Rc;
 use evenkeel_engine::device::{Durability, Extent, FlushScope};
 use evenkeel_engine::env::Env;
 
-use super::export::BlockSizes;
-use super::outbox::Outbox;
 use super::proto::transmission::{Headers, Request};
 use super::proto::writer::Writer;
 use super::proto::{command, command_flag, status, transmission_flag};
+use super::send_queue::Outbox;
 use super::tls::{TlsClient, Wire};
-use super::wait::{Either, Notify, race};
+use crate::front::nbd::export::BlockSizes;
 use crate::net::ByteStream;
+use crate::wait::{Either, Notify, race};
 use pending::{Answer, Expected, Pending, Reply};
 
 pub use connect::{NotConnected, connect};

@@ -33,8 +33,8 @@ use super::replace::Slot;
 use crate::drive::{DriveOptions, FileDrive, OpenFile};
 use crate::durable_file::odd_kind;
 use crate::event_loop::{Loop, race};
-use crate::nbd::wait::Turn;
 use crate::path_error::PathError;
+use crate::wait::Turn;
 
 pub use drive::MirrorDrive;
 
