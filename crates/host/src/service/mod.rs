@@ -36,9 +36,8 @@ use std::rc::Rc;
 use evenkeel_engine::env::Env;
 use signal_hook::consts::SIGHUP;
 
-use crate::arena::SharedArena;
 use crate::event_loop::{Loop, Signals, race};
-use crate::front::nbd::export::{Export, VolumeExport};
+use crate::front::nbd::export::{DeviceExport, Export};
 use crate::front::nbd::limits::Limits;
 use crate::front::nbd::server::{Ending, Peer, Server};
 use crate::nbd::tls::TlsServer;
@@ -46,7 +45,6 @@ use crate::nbd::uri::of_place;
 use crate::net::{self, ByteStream, Listener, Place, SocketAccess};
 use crate::path_error::PathError;
 use crate::stop_signals::STOP_SIGNALS;
-use crate::volume::devices::{HomeDevice, LogDevice};
 use crate::volume::{LocalVolume, LockedVolume, OpenVolume, RunOptions, VolumeError};
 
 use events::watch::Watcher;
@@ -63,7 +61,7 @@ const ACCEPT_AGAIN_NS: u64 = 100_000_000;
 const LAST_LOOK_MAX_NS: u64 = 1_000_000_000;
 
 /// The server of a volume on this machine.
-type VolumeServer = Server<Loop, VolumeExport<Loop, SharedArena, HomeDevice, LogDevice>>;
+type VolumeServer = Server<Loop, DeviceExport<LocalVolume>>;
 
 /// Where to listen.
 #[derive(Debug)]
@@ -181,7 +179,7 @@ pub async fn run(
     let has_tls = tls.is_some();
     let uri = listeners.places().into_iter().flatten().next().map(|at| of_place(&at, has_tls));
     let watcher = Watcher::begin(event_loop, &open, reporter.clone(), uri);
-    let mut export = VolumeExport::new(open.volume.clone(), "");
+    let mut export = DeviceExport::new(open.volume.clone(), "");
     if options.read_only {
         export = export.read_only();
     }

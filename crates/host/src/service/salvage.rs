@@ -8,7 +8,7 @@ use super::events::Reporter;
 use super::listen::of_clients;
 use super::{Address, STOP_SIGNALS, accept, tls_of};
 use crate::event_loop::{Loop, race};
-use crate::front::nbd::export::VolumeExport;
+use crate::front::nbd::export::DeviceExport;
 use crate::front::nbd::limits::Limits;
 use crate::front::nbd::server::Server;
 use crate::net::{Place, SocketAccess};
@@ -60,7 +60,7 @@ pub async fn run(
         });
     let Some(open) = opened.await else { return Ok(false) };
     let open = open?;
-    let export = VolumeExport::new(open.salvaged.volume.clone(), "").read_only();
+    let export = DeviceExport::new(open.salvaged.volume.clone(), "").read_only();
     let server = Server::new(event_loop.clone(), export, options.limits, tls);
     let reporter = Reporter::new(event_loop, folder.display().to_string());
     let places = listeners.iter().map(|(listener, _)| listener.place()).collect();

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stderr)] // The rate of a long run, to whoever asked for one.
 
 mod commands;
+mod device;
 mod disconnects;
 mod fuzz;
 mod handshake;

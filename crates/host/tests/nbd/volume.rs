@@ -6,7 +6,7 @@ use evenkeel_engine::device::{Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::options::{CreateOptions, OpenOptions};
 use evenkeel_engine::volume::{Volume, create};
-use evenkeel_host::front::nbd::export::VolumeExport;
+use evenkeel_host::front::nbd::export::DeviceExport;
 use evenkeel_host::front::nbd::fuzzing::{MemoryStream, pair};
 use evenkeel_host::front::nbd::limits::Limits;
 use evenkeel_host::front::nbd::server::Server;
@@ -41,7 +41,7 @@ fn live<F: Future<Output = ()>>(
         }
         let opened =
             Volume::open(env.clone(), arena, Rc::clone(&drive), drive, false, OpenOptions::default()).await;
-        let export = VolumeExport::new(opened.expect("it opens"), "volume");
+        let export = DeviceExport::new(opened.expect("it opens"), "volume");
         let server = Server::new(env.clone(), export, Limits::default(), None);
         let (near, far) = pair(1 << 20, Some(seed));
         env.spawn(async move { drop(server.serve(far, "a client").await) });

@@ -28,7 +28,7 @@ use super::proto::writer::Writer;
 use super::proto::{command, command_flag, status, transmission_flag};
 use super::send_queue::Outbox;
 use super::tls::{TlsClient, Wire};
-use crate::front::nbd::export::BlockSizes;
+use crate::nbd::proto::handshake::BlockSizes;
 use crate::net::ByteStream;
 use crate::wait::{Either, Notify, race};
 use pending::{Answer, Expected, Pending, Reply};

@@ -1,40 +1,15 @@
 //! What a server serves.
 
-mod volume;
+mod device;
 
 use std::future::Future;
 
 use evenkeel_engine::device::{Durability, Extent, FlushScope};
 
-pub use volume::VolumeExport;
+pub use device::DeviceExport;
 
-/// An export did not do what it was asked.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}: errno {errno}")]
-pub struct ExportError {
-    /// The system's number for the cause, as in errno(3). Clients see the nearest one that the protocol knows.
-    pub errno: i32,
-    /// What happened, in words; clients that negotiated structured replies see it.
-    pub message: String,
-}
-
-/// Which requests an export takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BlockSizes {
-    /// Offsets and lengths are multiples of it; a power of two.
-    pub minimum_bytes: u32,
-    /// Below it a request costs more than it has to.
-    pub preferred_bytes: u32,
-    /// Longest read or write; the server's own limit may be smaller.
-    pub maximum_bytes: u32,
-}
-
-impl Default for BlockSizes {
-    /// Down to single bytes, best in pages, up to what every client may assume.
-    fn default() -> Self {
-        Self { minimum_bytes: 1, preferred_bytes: 4096, maximum_bytes: 32 << 20 }
-    }
-}
+use crate::front::device::RequestError;
+pub use crate::nbd::proto::handshake::BlockSizes;
 
 /// What a server serves. A clone is another handle to the same bytes.
 ///
@@ -75,7 +50,7 @@ pub trait Export: Clone + 'static {
     }
 
     /// Fills `into` from `offset`.
-    fn read(&self, offset: u64, into: &mut [u8]) -> impl Future<Output = Result<(), ExportError>>;
+    fn read(&self, offset: u64, into: &mut [u8]) -> impl Future<Output = Result<(), RequestError>>;
 
     /// As [`Self::read`], if nothing has to be waited for; false if something has, or it fails: then what `into`
     /// holds is not defined.
@@ -89,10 +64,10 @@ pub trait Export: Clone + 'static {
         offset: u64,
         bytes: &[u8],
         durability: Durability,
-    ) -> impl Future<Output = Result<(), ExportError>>;
+    ) -> impl Future<Output = Result<(), RequestError>>;
 
     /// Makes completed writes durable, whichever connection they came over.
-    fn flush(&self, scope: FlushScope<'_>) -> impl Future<Output = Result<(), ExportError>>;
+    fn flush(&self, scope: FlushScope<'_>) -> impl Future<Output = Result<(), RequestError>>;
 
     /// Makes `extent` read as zeros; where `no_hole`, room for it should stay reserved.
     fn write_zeroes(
@@ -100,16 +75,16 @@ pub trait Export: Clone + 'static {
         extent: Extent,
         durability: Durability,
         no_hole: bool,
-    ) -> impl Future<Output = Result<(), ExportError>>;
+    ) -> impl Future<Output = Result<(), RequestError>>;
 
     /// Drops the contents of `extent`; what a read finds there is not defined.
     fn discard(
         &self,
         extent: Extent,
         durability: Durability,
-    ) -> impl Future<Output = Result<(), ExportError>>;
+    ) -> impl Future<Output = Result<(), RequestError>>;
 
     /// Which bytes from `extent.offset` on have contents, as lengths; the others read as zeros. It may end
     /// early, but tells about one byte at least.
-    fn allocation(&self, extent: Extent) -> impl Future<Output = Result<Vec<(u64, bool)>, ExportError>>;
+    fn allocation(&self, extent: Extent) -> impl Future<Output = Result<Vec<(u64, bool)>, RequestError>>;
 }

@@ -7,7 +7,8 @@ use evenkeel_engine::device::{Durability, Extent, FlushScope};
 use evenkeel_engine::env::Env;
 use evenkeel_sim::executor::SimEnv;
 
-use crate::front::nbd::export::{BlockSizes, Export, ExportError};
+use crate::front::device::RequestError;
+use crate::front::nbd::export::{BlockSizes, Export};
 
 /// Bytes that are allocated together.
 const PAGE_BYTES: usize = 4096;
@@ -86,7 +87,7 @@ impl RamExport {
         self.state.flushes.borrow().clone()
     }
 
-    async fn pass_time(&self) -> Result<(), ExportError> {
+    async fn pass_time(&self) -> Result<(), RequestError> {
         if let Some(env) = &self.env {
             let drawn = env.random();
             if drawn & 3 != 0 {
@@ -94,7 +95,7 @@ impl RamExport {
             }
         }
         match self.state.failing.get() {
-            Some(errno) => Err(ExportError { errno, message: "told to fail".into() }),
+            Some(errno) => Err(RequestError { errno, message: "told to fail".into() }),
             None => Ok(()),
         }
     }
@@ -151,20 +152,20 @@ impl Export for RamExport {
         self.sizes
     }
 
-    async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ExportError> {
+    async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), RequestError> {
         self.pass_time().await?;
         into.copy_from_slice(&self.state.bytes.borrow()[offset as usize..][..into.len()]);
         Ok(())
     }
 
-    async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), ExportError> {
+    async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), RequestError> {
         self.pass_time().await?;
         let extent = Extent::new(offset, bytes.len() as u64);
         self.change(extent, durability, Some(true), |held| held.copy_from_slice(bytes));
         Ok(())
     }
 
-    async fn flush(&self, scope: FlushScope<'_>) -> Result<(), ExportError> {
+    async fn flush(&self, scope: FlushScope<'_>) -> Result<(), RequestError> {
         self.pass_time().await?;
         match scope {
             FlushScope::Whole => {
@@ -186,17 +187,17 @@ impl Export for RamExport {
         extent: Extent,
         durability: Durability,
         no_hole: bool,
-    ) -> Result<(), ExportError> {
+    ) -> Result<(), RequestError> {
         self.pass_time().await?;
         self.change(extent, durability, Some(no_hole), |held| held.fill(0));
         Ok(())
     }
 
-    async fn discard(&self, extent: Extent, durability: Durability) -> Result<(), ExportError> {
+    async fn discard(&self, extent: Extent, durability: Durability) -> Result<(), RequestError> {
         self.write_zeroes(extent, durability, false).await
     }
 
-    async fn allocation(&self, extent: Extent) -> Result<Vec<(u64, bool)>, ExportError> {
+    async fn allocation(&self, extent: Extent) -> Result<Vec<(u64, bool)>, RequestError> {
         self.pass_time().await?;
         let mut found = Vec::new();
         let mut at = extent.offset;

@@ -6,8 +6,9 @@ use evenkeel_engine::env::Env;
 use super::negotiation::{ALLOCATION_ID, Contexts, EXCLUSIVE_ID, RANGE_FLUSH_ID};
 use super::transmission::Connection;
 use super::writers::Access;
+use crate::front::device::RequestError;
 use crate::front::nbd::admission::Ticket;
-use crate::front::nbd::export::{Export, ExportError};
+use crate::front::nbd::export::Export;
 use crate::front::nbd::limits::ANSWER_BYTES;
 use crate::front::statistics::CommandKind;
 use crate::nbd::proto::transmission::{
@@ -136,7 +137,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
     }
 
     /// Answers a request that failed.
-    pub(super) fn tell_failure(&self, request: &Request, error: ExportError, ticket: Ticket) {
+    pub(super) fn tell_failure(&self, request: &Request, error: RequestError, ticket: Ticket) {
         let (headers, errno) = (self.session.headers, errno::on_wire(error.errno));
         self.outbox.append(ticket, |out| encode_error(out, headers, request, errno, &error.message));
     }
@@ -185,7 +186,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
         })
     }
 
-    async fn perform(&self, request: &Request, payload: &[u8]) -> Result<Outcome, ExportError> {
+    async fn perform(&self, request: &Request, payload: &[u8]) -> Result<Outcome, RequestError> {
         let export = &self.shared.export;
         let extent = Extent::new(request.offset, request.len);
         let durability = match request.flags & command_flag::FUA {
@@ -208,7 +209,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
         Ok(Outcome::Done)
     }
 
-    async fn read(&self, request: &Request) -> Result<Outcome, ExportError> {
+    async fn read(&self, request: &Request) -> Result<Outcome, RequestError> {
         let headers = self.session.headers;
         if request.len == 0 {
             return Ok(Outcome::Done);
@@ -227,7 +228,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
     }
 
     /// Extents with their status, merged and within bounds.
-    async fn block_status(&self, request: &Request) -> Result<Vec<(u64, u32)>, ExportError> {
+    async fn block_status(&self, request: &Request) -> Result<Vec<(u64, u32)>, RequestError> {
         if !self.session.contexts.allocation {
             return Ok(Vec::new());
         }
