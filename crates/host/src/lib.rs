@@ -21,6 +21,7 @@
 //!
 //! aligned       memory that O_DIRECT accepts
 //! path_error    an error with its path
+//! remedy        what can be done about an error, for the program that runs to put into words
 //! patience      waiting for what a killed process still holds
 //! ```
 //!
@@ -41,6 +42,7 @@ pub mod path_error;
 mod patience;
 pub mod process;
 pub mod program;
+pub mod remedy;
 pub mod scratch;
 pub mod service;
 pub mod stack;

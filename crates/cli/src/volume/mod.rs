@@ -1,5 +1,6 @@
 //! `evenkeel create`, `serve`, `status`, `check`, `grow`, `replace`, `salvage`, `renew-log` and `arenas`.
 
+mod advice;
 mod arenas;
 mod check;
 mod check_copies;

@@ -1,9 +1,7 @@
-//! What a server did, counted, in all and for each connection.
+//! What a front end did, counted, in all and for each connection.
 
 use std::cell::Cell;
 use std::rc::Rc;
-
-use crate::nbd::proto::command;
 
 /// Bounds of the latency histogram: bucket `n` holds what took at least 2^n ns and less than twice that.
 pub const LATENCY_BUCKETS: usize = 40;
@@ -55,20 +53,6 @@ impl CommandKind {
             Self::Invalid => "invalid",
         }
     }
-
-    /// The kind of a request with `command` and `len`.
-    pub(crate) const fn of(command: u16, len: u64) -> Self {
-        match command {
-            command::READ => Self::Read,
-            command::WRITE => Self::Write,
-            command::FLUSH if len > 0 => Self::RangeFlush,
-            command::FLUSH => Self::Flush,
-            command::TRIM => Self::Trim,
-            command::WRITE_ZEROES => Self::WriteZeroes,
-            command::BLOCK_STATUS => Self::BlockStatus,
-            _ => Self::Invalid,
-        }
-    }
 }
 
 /// One kind's figures.
@@ -110,7 +94,7 @@ impl CommandStatistics {
     }
 }
 
-/// The figures of a connection, or of a server, at one moment.
+/// The figures of a connection, or of a front end, at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Statistics {
     /// One for each of [`CommandKind::ALL`].

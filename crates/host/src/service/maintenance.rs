@@ -7,10 +7,10 @@ use evenkeel_engine::env::Env;
 use evenkeel_engine::ring::{MemberStatus, Standing};
 use evenkeel_engine::volume::{Mending, ScrubReport};
 
-use super::Told;
 use super::events::watch::{Watcher, named};
 use super::events::{About, Kind};
 use crate::event_loop::Loop;
+use crate::volume::LocalVolume;
 use crate::volume::mirror::Mirror;
 
 /// How often members are compared.
@@ -86,22 +86,22 @@ impl Scrubbed {
 
 /// What is known of an open mirror besides what it says itself. A clone is another handle to the same.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Tended {
+pub(super) struct Maintenance {
     pub(super) scrubbed: Rc<RefCell<Scrubbed>>,
     slow: Rc<RefCell<Slowness>>,
 }
 
-impl Tended {
-    /// Begins to tend the mirror, for as long as the loop runs.
+impl Maintenance {
+    /// Begins the maintenance of a mirror, for as long as the loop runs.
     pub(super) fn begin(
         event_loop: &Loop,
-        volume: &Told,
+        volume: &LocalVolume,
         mirror: &Mirror,
         scrub: ScrubOptions,
         watcher: &Watcher,
     ) -> Self {
-        let tended = Self::default();
-        let (slow, env, mirror) = (Rc::clone(&tended.slow), event_loop.clone(), mirror.clone());
+        let maintenance = Self::default();
+        let (slow, env, mirror) = (Rc::clone(&maintenance.slow), event_loop.clone(), mirror.clone());
         let told = watcher.clone();
         event_loop.spawn(async move {
             loop {
@@ -112,7 +112,8 @@ impl Tended {
             }
         });
         if let Some(every_s) = scrub.every_s {
-            let (scrubbed, env, volume) = (Rc::clone(&tended.scrubbed), event_loop.clone(), volume.clone());
+            let (scrubbed, env, volume) =
+                (Rc::clone(&maintenance.scrubbed), event_loop.clone(), volume.clone());
             let told = watcher.clone();
             event_loop.spawn(async move {
                 let every_ns = (every_s * 1e9) as u64;
@@ -125,7 +126,7 @@ impl Tended {
                 }
             });
         }
-        tended
+        maintenance
     }
 
     /// Which members have been slower than the rest for long.
@@ -166,7 +167,7 @@ fn tell_found(watcher: &Watcher, mended: u64, known: &[u64], damaged: &[u64]) {
 
 async fn search(
     env: &Loop,
-    volume: &Told,
+    volume: &LocalVolume,
     scrubbed: &RefCell<Scrubbed>,
     bytes_per_s: u64,
     watcher: &Watcher,

@@ -5,7 +5,7 @@ use evenkeel_engine::ring::{Policy, Role, Standing};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::maintenance::Tended;
+use super::maintenance::Maintenance;
 use crate::volume::mirror::{Mirror, MirrorLog, MirrorMember};
 
 /// What a mirror's members do.
@@ -111,14 +111,14 @@ impl MirrorStatus {
         missing.map(|(path, _, why)| (path.as_str(), why.as_deref().unwrap_or("not known why"))).collect()
     }
 
-    pub(super) fn of(mirror: &Mirror, tended: &Tended, now_ns: u64) -> Self {
+    pub(super) fn of(mirror: &Mirror, maintenance: &Maintenance, now_ns: u64) -> Self {
         let options = mirror.options();
         let (members, logs) = (mirror.members(), mirror.log_devices());
         let (readers, members_in_sync) = mirror.ring.window();
         let logs_in_sync = logs.iter().filter(|log| log.standing == LogStanding::InSync).count();
         let size_bytes = evenkeel_engine::device::Device::geometry(&mirror.ring).size_bytes;
-        let slow = tended.slow(now_ns);
-        let scrubbed = tended.scrubbed.borrow();
+        let slow = maintenance.slow(now_ns);
+        let scrubbed = maintenance.scrubbed.borrow();
         let each = members.iter().enumerate().map(|(place, member)| {
             member_status(member, slow.get(place).copied().unwrap_or(false), size_bytes)
         });

@@ -7,7 +7,7 @@ use evenkeel_engine::device::Durability;
 use evenkeel_engine::env::Env;
 use evenkeel_host::front::nbd::fuzzing::RamExport;
 use evenkeel_host::front::nbd::limits::Limits;
-use evenkeel_host::front::nbd::server::Peer;
+use evenkeel_host::front::session::Peer;
 use evenkeel_host::front::statistics::CommandKind;
 use evenkeel_host::nbd::client::{ClientError, ConnectOptions};
 use evenkeel_host::nbd::proto::command;

@@ -7,7 +7,8 @@ use std::rc::Rc;
 use evenkeel_engine::env::Env;
 use evenkeel_host::front::nbd::fuzzing::{MemoryStream, RamExport, pair};
 use evenkeel_host::front::nbd::limits::Limits;
-use evenkeel_host::front::nbd::server::{Peer, Server};
+use evenkeel_host::front::nbd::server::Server;
+use evenkeel_host::front::session::Peer;
 use evenkeel_host::nbd::client::{Client, ClientError, ConnectOptions};
 use evenkeel_host::nbd::proto::handshake::{
     InfoRequest, OPTION_REPLY_BYTES, OptionReplyHeader, encode_option,

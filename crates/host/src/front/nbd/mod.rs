@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! server      one connection after another: handshake, then requests side by side
+//! setup       how a server (crate::service) has it as a front end
 //! export      what is served
 //! limits      what a client may ask for
 //! admission   who has how many bytes in flight
@@ -17,3 +18,6 @@ pub mod export;
 pub mod fuzzing;
 pub mod limits;
 pub mod server;
+mod setup;
+
+pub use setup::NbdSetup;

@@ -25,10 +25,10 @@ use evenkeel_engine::ring::Standing;
 
 use super::{About, Kind, Reporter};
 use crate::event_loop::Loop;
-use crate::service::Told;
+use crate::remedy::Remedy;
 use crate::volume::mirror::{Mirror, MirrorMember, is_no_loss};
 use crate::volume::replace::Slot;
-use crate::volume::{Held, OpenVolume, Recovered};
+use crate::volume::{Held, LocalVolume, OpenVolume, Recovered};
 
 /// Between two looks.
 const LOOK_NS: u64 = 1_000_000_000;
@@ -71,25 +71,25 @@ struct Rebuild {
 pub(in crate::service) struct Watcher {
     pub(in crate::service) reporter: Reporter,
     event_loop: Loop,
-    volume: Told,
+    volume: LocalVolume,
     mirror: Option<Mirror>,
     held: Rc<Held>,
     /// The volume's.
     folder: PathBuf,
-    /// A URI by which a client can read the volume, if there is one.
-    export: Option<Rc<str>>,
+    /// A command by which a user copies the volume to a file.
+    copy_command: Rc<str>,
     began_ns: u64,
     seen: Rc<RefCell<Seen>>,
 }
 
 impl Watcher {
     /// Tells what the opening came to, and watches from here on, for as long as the loop runs.
-    /// `export` is a URI by which a client can read the volume.
+    /// `copy_command` is one by which a user copies the volume to a file.
     pub(in crate::service) fn begin(
         event_loop: &Loop,
         open: &OpenVolume,
         reporter: Reporter,
-        export: Option<String>,
+        copy_command: String,
     ) -> Self {
         let watcher = Self {
             reporter,
@@ -98,7 +98,7 @@ impl Watcher {
             mirror: open.mirror().cloned(),
             held: Rc::new(open.held()),
             folder: open.folder().to_owned(),
-            export: export.map(Rc::from),
+            copy_command: copy_command.into(),
             began_ns: event_loop.now_ns(),
             seen: Rc::default(),
         };
@@ -273,9 +273,10 @@ impl Watcher {
         }
         if found.damaged_pages > 0 {
             let message = format!(
-                "{} pages are damaged in every copy, as the rebuild of {name} found; `evenkeel check` names them",
+                "{} pages are damaged in every copy, as the rebuild of {name} found",
                 found.damaged_pages
             );
+            let message = self.reporter.advised(message, &Remedy::NameDamagedPages);
             self.reporter.tell_of(Kind::PagesDamaged, found.damaged_pages, &about, message);
         }
     }

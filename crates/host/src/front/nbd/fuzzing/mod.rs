@@ -15,7 +15,8 @@ use evenkeel_sim::executor::{Executor, SimEnv};
 
 use crate::front::nbd::export::BlockSizes;
 use crate::front::nbd::limits::Limits;
-use crate::front::nbd::server::{Server, ServerStatus};
+use crate::front::nbd::server::Server;
+use crate::front::session::FrontStatus;
 use crate::nbd::client::{Client, ConnectOptions};
 use crate::nbd::proto::transmission::Headers;
 use crate::net::ByteStream;
@@ -53,7 +54,7 @@ pub fn small_limits() -> Limits {
 /// # Panics
 ///
 /// Where the server does not keep what the module promises.
-pub fn fuzz_session(data: &[u8]) -> ServerStatus {
+pub fn fuzz_session(data: &[u8]) -> FrontStatus {
     let mut source = Source::new(data);
     let settings = Settings::from_byte(source.byte(), source.number());
     let actions = script::session(&mut source, SIZE_BYTES as u64);
@@ -65,7 +66,7 @@ pub fn fuzz_session(data: &[u8]) -> ServerStatus {
 /// # Panics
 ///
 /// As [`fuzz_session`].
-pub fn fuzz_bytes(bytes: &[u8], seed: u64) -> ServerStatus {
+pub fn fuzz_bytes(bytes: &[u8], seed: u64) -> FrontStatus {
     let actions = vec![Action::Send(bytes.to_vec()), Action::Pause];
     run(Settings::from_byte(seed as u8, seed), actions)
 }
@@ -96,7 +97,7 @@ impl Settings {
     }
 }
 
-fn run(settings: Settings, actions: Vec<Action>) -> ServerStatus {
+fn run(settings: Settings, actions: Vec<Action>) -> FrontStatus {
     let mut executor = Executor::new(settings.seed);
     executor.limit_polls(POLLS_MAX);
     let env = executor.env();

@@ -20,7 +20,6 @@ use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io;
-use std::net::IpAddr;
 use std::rc::Rc;
 
 use evenkeel_engine::env::Env;
@@ -28,7 +27,8 @@ use evenkeel_engine::env::Env;
 use super::admission::{Account, Accounts};
 use super::export::Export;
 use super::limits::Limits;
-use crate::front::statistics::{Counting, Statistics};
+use crate::front::session::{ConnectionStatus, FrontStatus, Group, Peer};
+use crate::front::statistics::Counting;
 use crate::nbd::buffer_pool::Pool;
 use crate::nbd::input::Input;
 use crate::nbd::tls::{TlsServer, Wire};
@@ -84,91 +84,10 @@ impl From<Stop> for Ending {
     }
 }
 
-/// Who connects.
-#[derive(Debug, Clone)]
-pub struct Peer {
-    /// As a status page shows it.
-    name: Rc<str>,
-    /// Whose connections count together, where that is known.
-    group: Option<Group>,
-}
-
-/// Who may make any number of connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Group {
-    Network(IpAddr),
-    Process(u32),
-}
-
-impl Peer {
-    /// A client at an address, that connected by `way`. Whoever has one address of IPv6 has all of its /64.
-    pub fn at(way: &str, address: IpAddr) -> Self {
-        let address = address.to_canonical();
-        let network = match address {
-            IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
-            address @ IpAddr::V4(_) => address,
-        };
-        Self { name: format!("{way} {address}").into(), group: Some(Group::Network(network)) }
-    }
-
-    /// A process of this machine.
-    pub fn process(way: &str, pid: u32) -> Self {
-        Self { name: format!("{way} pid {pid}").into(), group: Some(Group::Process(pid)) }
-    }
-}
-
-impl From<&str> for Peer {
-    fn from(name: &str) -> Self {
-        Self { name: name.into(), group: None }
-    }
-}
-
 impl From<crate::nbd::proto::Malformed> for Ending {
     fn from(malformed: crate::nbd::proto::Malformed) -> Self {
         Self::Refused(malformed.0)
     }
-}
-
-/// A connection as a status page shows it.
-#[derive(Debug, Clone)]
-pub struct ConnectionStatus {
-    /// A number of its own.
-    pub id: u64,
-    /// Who it is, as [`Server::serve`] was told.
-    pub peer: Rc<str>,
-    /// When it began, on the clock of `Env::now_ns`.
-    pub began_ns: u64,
-    /// Whether the transmission phase has begun.
-    pub is_open: bool,
-    /// Whether TLS protects it.
-    pub has_tls: bool,
-    /// Requests that are not answered yet.
-    pub requests_in_flight: u32,
-    /// Their bytes.
-    pub in_flight_bytes: u64,
-    /// What it did.
-    pub statistics: Statistics,
-}
-
-/// A server as a status page shows it.
-#[derive(Debug, Clone)]
-pub struct ServerStatus {
-    /// What it did, with connections that have ended.
-    pub statistics: Statistics,
-    /// Bytes of requests that are not answered yet.
-    pub in_flight_bytes: u64,
-    /// The most there were.
-    pub in_flight_peak_bytes: u64,
-    /// As many as there may be with the largest number of connections.
-    pub in_flight_max_bytes: u64,
-    /// Connections so far.
-    pub connections_accepted: u64,
-    /// Connections that were refused because there were too many.
-    pub connections_refused: u64,
-    /// Connections that were ended in their handshake to make room for others.
-    pub connections_evicted: u64,
-    /// Those there are.
-    pub connections: Vec<ConnectionStatus>,
 }
 
 /// What the server knows of one connection.
@@ -332,11 +251,11 @@ impl<E: Env, X: Export> Server<E, X> {
     }
 
     /// What there is to show.
-    pub fn status(&self) -> ServerStatus {
+    pub fn status(&self) -> FrontStatus {
         let shared = &self.0;
         let (in_flight_bytes, in_flight_peak_bytes) = shared.accounts.in_flight_bytes();
         let connections = shared.links.borrow().values().map(|link| link.status()).collect();
-        ServerStatus {
+        FrontStatus {
             statistics: shared.counting.snapshot(),
             in_flight_bytes,
             in_flight_peak_bytes,

@@ -29,6 +29,20 @@ enum Outcome {
     Status(Vec<(u64, u32)>),
 }
 
+/// As what a request is counted.
+fn kind(request: &Request) -> CommandKind {
+    match request.command {
+        command::READ => CommandKind::Read,
+        command::WRITE => CommandKind::Write,
+        command::FLUSH if request.len > 0 => CommandKind::RangeFlush,
+        command::FLUSH => CommandKind::Flush,
+        command::TRIM => CommandKind::Trim,
+        command::WRITE_ZEROES => CommandKind::WriteZeroes,
+        command::BLOCK_STATUS => CommandKind::BlockStatus,
+        _ => CommandKind::Invalid,
+    }
+}
+
 impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
     /// Bytes that follow a request.
     pub(super) fn payload_bytes(&self, request: &Request) -> u64 {
@@ -276,7 +290,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
     }
 
     pub(super) fn count(&self, request: &Request, is_error: bool, latency_ns: Option<u64>) {
-        let kind = CommandKind::of(request.command, request.len);
+        let kind = kind(request);
         self.link.counting.count(kind, request.len, is_error, latency_ns);
         self.shared.counting.count(kind, request.len, is_error, latency_ns);
     }
