@@ -171,7 +171,8 @@ pub async fn run(
     for listener in listeners.clients {
         listen::accept(event_loop, listener, front.clone(), reporter.clone());
     }
-    let workers = control::Workers { replacer: open.replacer(), grower: open.grower() };
+    let workers =
+        control::Workers { replacer: open.replacer(), grower: open.grower(), advise: options.advise };
     control::serve(event_loop, listeners.control, workers);
     let maintenance = maintain(event_loop, &open, options.scrub, &watcher);
     let watched = status::Watched::new(

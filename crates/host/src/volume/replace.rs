@@ -41,6 +41,7 @@ use super::{Below, LockedVolume, OpenVolume, RunOptions, VolumeError};
 use crate::drive::{DriveOptions, FileDrive};
 use crate::event_loop::Loop;
 use crate::path_error::PathError;
+use crate::remedy::Remedy;
 
 /// The right to replace something of a volume, which one process has at a time: what another makes or overwrites meanwhile
 /// would be for nothing.
@@ -60,7 +61,7 @@ impl Replacing {
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Self { _lock: Some(file) }),
             Err(rustix::io::Errno::WOULDBLOCK) => refused(format!(
-                "{}: another `evenkeel replace` is at work there; replace {old} once that has ended",
+                "{}: another replacement is at work there; replace {old} once that has ended",
                 folder.display()
             )),
             Err(error) => Err(PathError::new(folder, "cannot lock", error.into()).into()),
@@ -242,7 +243,7 @@ fn refused<T>(why: String) -> Result<T, VolumeError> {
 
 /// That a drive can be taken for one of `geometry`.
 fn fits(new: &Place, found: Geometry, geometry: Geometry) -> Result<(), VolumeError> {
-    MirrorDrive::check(found, geometry).map_err(|why| VolumeError::Refused(format!("{new}: {why}")))
+    MirrorDrive::check(found, geometry).map_err(|unfit| unfit.at(new))
 }
 
 impl Wish {
@@ -327,7 +328,7 @@ impl Wish {
         } else if self.is_begun(event_loop, description).await {
             request.destroy.push(self.new.clone());
         }
-        let planned = request.plan_member(place, geometry.size_bytes, "volume")?;
+        let planned = request.plan_member(place, geometry.size_bytes, None)?;
         if !request.sparse {
             Plan { members: vec![planned.clone()], logs: Vec::new() }.check_room()?;
         }
@@ -579,7 +580,7 @@ fn check_slot(folder: &Path, description: &Description, slot: Slot, old: &Place)
     match places(description).any(|it| it == (slot, old)) {
         true => Ok(()),
         false => refused(format!(
-            "{}: {old} was replaced meanwhile; look at `evenkeel status` and try again",
+            "{}: {old} was replaced meanwhile; look at its status and try again",
             folder.display()
         )),
     }
@@ -600,11 +601,10 @@ async fn check_drive<D: Device>(
     };
     match *may_overwrite || found.iter().any(|label| is_own(description, slot, label)) {
         true => Ok(()),
-        false => refused(format!(
-            "{}: what is there is not this {kind} any more; to overwrite it: --destroy {}",
-            new.place,
-            new.place.quoted()
-        )),
+        false => {
+            let why = format!("{}: what is there is not this {kind} any more", new.place);
+            Err(VolumeError::Refused(why).with(Remedy::Destroy { place: new.place.quoted() }))
+        }
     }
 }
 
@@ -686,8 +686,8 @@ async fn put_log(
     let purpose = Opening::new(event_loop, description.id.0).log(place, new.unfenced);
     let drive = MemberDrive::open(event_loop, &new.place.within(folder), new.options(), purpose).await?;
     check_drive(&description, &drive, replacement).await?;
-    let drive = MirrorDrive::new(Rc::new(drive), description.log_geometry())
-        .map_err(|why| VolumeError::Refused(format!("{}: {why}", new.place)))?;
+    let drive =
+        MirrorDrive::new(Rc::new(drive), description.log_geometry()).map_err(|unfit| unfit.at(&new.place))?;
     let (id, places) = (description.id.0, description.logs.len());
     let founded = found_log(&drive, id, place as u16, places as u16).await;
     founded.map_err(|source| engine_error(folder, source.into()))?;
