@@ -128,7 +128,7 @@ impl Drop for TurnGuard<'_> {
 }
 
 /// Runs `work` as a task of its own: it comes to its end even if nobody waits for it any more.
-pub(crate) fn apart<T: 'static>(
+pub(crate) fn run_apart<T: 'static>(
     env: &impl Env,
     work: impl Future<Output = T> + 'static,
 ) -> impl Future<Output = T> {
@@ -145,7 +145,7 @@ pub(crate) fn apart<T: 'static>(
 }
 
 /// Lets every task that is ready run first.
-pub(crate) async fn give_way() {
+pub(crate) async fn yield_now() {
     let mut has_waited = false;
     poll_fn(|context| {
         if std::mem::replace(&mut has_waited, true) {

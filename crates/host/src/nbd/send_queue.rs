@@ -1,9 +1,9 @@
-//! What waits to be sent, in as few sends as possible.
+//! Messages that wait to be sent, in as few sends as possible: replies of a server, requests of a client.
 //!
 //! 1. Messages leave in the order in which they were put in, each of them whole.
 //! 2. Short ones are copied together while a send is under way; long ones leave in their own buffer.
 //! 3. What was sent is released with it: a message's token is dropped when its last byte has left.
-//! 4. After [`Outbox::close`] nothing more enters: what is put in is dropped with its token.
+//! 4. After [`SendQueue::close`] nothing more enters: what is put in is dropped with its token.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -35,14 +35,14 @@ struct Send<T> {
 }
 
 /// Messages on their way out.
-pub(crate) struct Outbox<T> {
+pub(crate) struct SendQueue<T> {
     queue: RefCell<VecDeque<Send<T>>>,
     pool: Rc<Pool>,
     filled: Signal,
     closed: Cell<bool>,
 }
 
-impl<T: Merge> Outbox<T> {
+impl<T: Merge> SendQueue<T> {
     /// Nothing yet; buffers are taken from `pool`.
     pub(crate) fn new(pool: Rc<Pool>) -> Self {
         Self { queue: RefCell::default(), pool, filled: Signal::default(), closed: Cell::new(false) }

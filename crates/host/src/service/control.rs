@@ -133,7 +133,7 @@ async fn carry_out(order: &[u8], workers: &Workers) -> Answer {
         Err(error) => (None, Some(error)),
     };
     let refused = error.map(|error| error.explained(workers.advise)).map(|why| match is_taken {
-        true => format!("{why}; mend that, and have it name the new one there before the next start"),
+        true => format!("{why}; correct that, and have it name the new one there before the next start"),
         false => why,
     });
     Answer { refused, is_taken, grown }

@@ -102,7 +102,11 @@ pub(super) fn warn_of_open_addresses(
                 "{}: every user of this machine may connect there: whoever does reads and writes",
                 path.display()
             );
-            reporter.tell(Kind::SocketForAll, &About::default(), reporter.advised(why, &Remedy::LetGroupIn));
+            reporter.report(
+                Kind::SocketForAll,
+                &About::default(),
+                reporter.advised(why, &Remedy::LetGroupIn),
+            );
         }
         if let Place::Tcp(at) = place
             && !at.ip().to_canonical().is_loopback()
@@ -110,7 +114,7 @@ pub(super) fn warn_of_open_addresses(
             let why = format!(
                 "{at}: other machines may connect there, without TLS: whoever reaches it reads and writes"
             );
-            reporter.tell(
+            reporter.report(
                 Kind::TcpWithoutTls,
                 &About::default(),
                 reporter.advised(why, &Remedy::ListenLocally),
@@ -133,7 +137,7 @@ pub(super) fn accept<F: Front>(
                 Ok(stream) => stream,
                 Err(error) => {
                     let message = format!("cannot accept connections for now: {error}");
-                    reporter.tell(Kind::AcceptFailed, &About::default(), message);
+                    reporter.report(Kind::AcceptFailed, &About::default(), message);
                     env.sleep(ACCEPT_AGAIN_NS).await;
                     continue;
                 }
@@ -147,7 +151,7 @@ pub(super) fn accept<F: Front>(
                 };
                 if let Some(why) = front.serve(stream, peer).await {
                     let message = format!("a connection ended: {why}");
-                    reporter.tell(Kind::ClientFailed, &About::default(), message);
+                    reporter.report(Kind::ClientFailed, &About::default(), message);
                 }
             });
         }

@@ -1,4 +1,4 @@
-//! What the server of a mirror does of itself: it looks for rot, and for members that are slower than the rest.
+//! The maintenance of a served mirror: scrubs, and a look for members that are slower than the rest.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -22,13 +22,13 @@ const SLOW_FOR_NS: u64 = 60_000_000_000;
 /// A member is slow below this share of what the others drain, at their median.
 const SLOW_SHARE: f64 = 0.5;
 
-/// How soon after an opening the first search for rot begins, as a share of the time between two.
+/// How soon after an opening the first scrub begins, as a share of the time between two.
 const FIRST_SHARE: f64 = 1.0 / 24.0;
 
-/// How rot is looked for.
+/// How a mirror is scrubbed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ScrubOptions {
-    /// From the beginning of one search to that of the next; `None` for none.
+    /// From the beginning of one scrub to that of the next; `None` for none.
     pub every_s: Option<f64>,
     /// Bytes of copies read in a second, at most.
     pub bytes_per_s: u64,
@@ -43,15 +43,15 @@ impl Default for ScrubOptions {
 /// What was found so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Scrubbed {
-    /// Pages looked at by the search that is under way, if one is.
+    /// Pages that the scrub under way has looked at, if one is.
     pub(super) under_way_pages: Option<u64>,
-    /// Searches that came to their end.
+    /// Scrubs that came to their end.
     pub(super) completed: u64,
     /// When the last one did.
     pub(super) ended_ns: Option<u64>,
-    /// What was found before the search that is under way.
+    /// What scrubs found before the one under way.
     before: ScrubReport,
-    /// And by it.
+    /// What the one under way has found.
     current: ScrubReport,
 }
 
@@ -61,12 +61,12 @@ impl Scrubbed {
         self.before.copies_checked + self.current.copies_checked
     }
 
-    /// Copies that were wrong, and were mended.
+    /// Copies that were wrong, and were repaired.
     pub(super) fn wrong_copies(&self) -> u64 {
         self.before.wrong_copies + self.current.wrong_copies
     }
 
-    /// Pages of which no copy was right, as far as the last search knows.
+    /// Pages of which no copy was right, as far as the last scrub knows.
     pub(super) fn damaged_pages(&self) -> u64 {
         let damaged = match self.under_way_pages {
             Some(_) => self.current.damaged_pages.len().max(self.before.damaged_pages.len()),
@@ -102,25 +102,25 @@ impl Maintenance {
     ) -> Self {
         let maintenance = Self::default();
         let (slow, env, mirror) = (Rc::clone(&maintenance.slow), event_loop.clone(), mirror.clone());
-        let told = watcher.clone();
+        let looking = watcher.clone();
         event_loop.spawn(async move {
             loop {
                 env.sleep(LOOK_NS).await;
                 let (now_ns, members) = (env.now_ns(), mirror.ring.members());
                 let changed = slow.borrow_mut().look(now_ns, &members);
-                tell_slow(&told, &changed, &members);
+                report_slow(&looking, &changed, &members);
             }
         });
         if let Some(every_s) = scrub.every_s {
             let (scrubbed, env, volume) =
                 (Rc::clone(&maintenance.scrubbed), event_loop.clone(), volume.clone());
-            let told = watcher.clone();
+            let watcher = watcher.clone();
             event_loop.spawn(async move {
                 let every_ns = (every_s * 1e9) as u64;
                 env.sleep((every_ns as f64 * FIRST_SHARE) as u64).await;
                 loop {
                     let began_ns = env.now_ns();
-                    search(&env, &volume, &scrubbed, scrub.bytes_per_s, &told).await;
+                    scrub_once(&env, &volume, &scrubbed, scrub.bytes_per_s, &watcher).await;
                     let took_ns = env.now_ns().saturating_sub(began_ns);
                     env.sleep(every_ns.saturating_sub(took_ns).max(LOOK_NS)).await;
                 }
@@ -135,37 +135,35 @@ impl Maintenance {
     }
 }
 
-/// Tells of members that have become slow, and of those that are not any more.
-fn tell_slow(watcher: &Watcher, changed: &[(usize, bool)], members: &[MemberStatus]) {
+/// Reports members that have become slow, and those that are not any more.
+fn report_slow(watcher: &Watcher, changed: &[(usize, bool)], members: &[MemberStatus]) {
     for &(place, is_slow) in changed {
         let ((name, about), drains) = (watcher.member(place), members[place].drain_bytes_per_s >> 10);
         let (kind, what) = match is_slow {
             true => (Kind::MemberSlow, "has taken less than half of what the others take for a minute"),
             false => (Kind::MemberSlowEnded, "is not slower than the others any more, or takes no part"),
         };
-        watcher.reporter.tell(kind, &about, format!("{name} {what}: {drains} KiB/s"));
+        watcher.reporter.report(kind, &about, format!("{name} {what}: {drains} KiB/s"));
     }
 }
 
-/// Tells what a search for rot found that the one before it did not.
-fn tell_found(watcher: &Watcher, mended: u64, known: &[u64], damaged: &[u64]) {
+/// Reports what a scrub found that the one before it did not.
+fn report_found(watcher: &Watcher, repaired: u64, known: &[u64], damaged: &[u64]) {
     let about = About::default();
-    if mended > 0 {
-        let message =
-            format!("search for rot: {mended} copies of pages were wrong, and are mended from others");
-        watcher.reporter.tell_of(Kind::CopiesMended, mended, &about, message);
+    if repaired > 0 {
+        let message = format!("scrub: {repaired} copies of pages were wrong, and were repaired from others");
+        watcher.reporter.report_many(Kind::CopiesMended, repaired, &about, message);
     }
     let new: Vec<u64> = damaged.iter().copied().filter(|page| !known.contains(page)).collect();
     if !new.is_empty() {
         let (count, named) = (new.len(), named(&new));
-        let message = format!(
-            "search for rot: no copy of {count} pages is right: {named}; write them anew from a backup"
-        );
-        watcher.reporter.tell_of(Kind::PagesDamaged, count as u64, &about, message);
+        let message =
+            format!("scrub: no copy of {count} pages is right: {named}; write them anew from a backup");
+        watcher.reporter.report_many(Kind::PagesDamaged, count as u64, &about, message);
     }
 }
 
-async fn search(
+async fn scrub_once(
     env: &Loop,
     volume: &LocalVolume,
     scrubbed: &RefCell<Scrubbed>,
@@ -184,10 +182,10 @@ async fn search(
     };
     let ended = volume.scrub_telling(Mending::Mend, bytes_per_s, tell).await;
     let mut scrubbed = scrubbed.borrow_mut();
-    let (mended, known) = (scrubbed.current.wrong_copies, scrubbed.before.damaged_pages.clone());
+    let (repaired, known) = (scrubbed.current.wrong_copies, scrubbed.before.damaged_pages.clone());
     scrubbed.end(env.now_ns());
     scrubbed.completed += u64::from(ended.is_ok());
-    tell_found(watcher, mended, &known, &scrubbed.before.damaged_pages);
+    report_found(watcher, repaired, &known, &scrubbed.before.damaged_pages);
 }
 
 /// Since when each member is slower than the rest.

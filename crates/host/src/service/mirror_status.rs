@@ -31,7 +31,7 @@ pub struct MirrorStatus {
     pub members: Vec<MemberStatus>,
     /// The log devices, by their places.
     pub logs: Vec<LogStatus>,
-    /// What the search for rot found.
+    /// What scrubs found.
     pub scrub: ScrubStatus,
 }
 
@@ -84,7 +84,7 @@ pub struct LogStatus {
     pub failure: Option<String>,
 }
 
-/// What the search for rot found since the volume was opened.
+/// What scrubs found since the volume was opened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ScrubStatus {
     /// Bytes of the volume that the search under way has looked at, if one is.
@@ -95,7 +95,7 @@ pub struct ScrubStatus {
     pub ended_ago_s: Option<f64>,
     /// Copies of pages that were looked at.
     pub copies_checked: u64,
-    /// Copies that were wrong, and were mended from others.
+    /// Copies that were wrong, and were repaired from others.
     pub mended_copies: u64,
     /// Pages of which no copy was right.
     pub damaged_pages: u64,

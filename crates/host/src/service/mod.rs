@@ -8,7 +8,7 @@
 //! metrics      the same for Prometheus, over HTTP
 //! control      orders to replace a member or to grow, over another socket
 //! events       what an operator should hear of: lines, counts, and what is wrong now
-//! maintenance  what the server of a mirror does of itself
+//! maintenance  of a mirror: scrubs, and members that are slow
 //! salvage      a damaged volume, to be read only
 //! ```
 //!
@@ -81,7 +81,7 @@ pub struct Options {
     pub read_only: bool,
     /// How the volume is run.
     pub open: RunOptions,
-    /// How rot is looked for in a mirror.
+    /// How a mirror is scrubbed.
     pub scrub: ScrubOptions,
     /// Says why the process ends where nothing else can, since its loop is held.
     pub tell_end: fn(&str),
@@ -141,7 +141,7 @@ pub async fn run(
         let metrics = options.metrics.as_deref();
         Listeners::take(event_loop, &locked, options.clients, options.access, metrics)?
     };
-    reporter.tell(
+    reporter.report(
         Kind::Starting,
         &About::default(),
         "starting: what a cut or a kill left undone is done first",
@@ -190,11 +190,11 @@ pub async fn run(
     }
     let ready =
         format!("ready: clients may connect to this volume of layout {}", open.description().layout.name());
-    reporter.tell(Kind::Ready, &About::default(), ready);
+    reporter.report(Kind::Ready, &About::default(), ready);
     tell(Event::Ready { volume: &open, places, metrics });
     let _came = signals.next().await;
     let stopping = "stopping: what is acknowledged is made durable (a second signal ends at once)";
-    reporter.tell(Kind::Stopping, &About::default(), stopping);
+    reporter.report(Kind::Stopping, &About::default(), stopping);
     watcher.stopping();
     tell(Event::Stopping);
     if !stop(&signals, &front, open).await? {
@@ -205,7 +205,7 @@ pub async fn run(
     }
     race(watcher.look_at_paths(), event_loop.sleep(LAST_LOOK_MAX_NS)).await;
     let stopped = format!("stopped: everything is durable and home{}", watcher.not_found_again());
-    reporter.tell(Kind::Stopped, &About::default(), stopped);
+    reporter.report(Kind::Stopped, &About::default(), stopped);
     Ok(Ended::Closed)
 }
 

@@ -1,6 +1,6 @@
 //! A member of a volume: a file or block device of this machine, or the export of an NBD server.
 //!
-//! 1. A lost connection is not mended: requests under way may or may not have been carried out, and what comes after
+//! 1. A lost connection is not restored: requests under way may or may not have been carried out, and what comes after
 //!    would be sent to a drive in a state that nobody knows. The volume is told, takes no more writes, and is opened
 //!    anew.
 //! 2. Nothing that an earlier process of the volume sent to an export is carried out once it is open ([`super::fencing`]).

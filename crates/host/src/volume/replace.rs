@@ -5,8 +5,8 @@
 //! 2. What can refuse is asked before the new one is touched: the new one, its server or the volume itself.
 //! 3. The last member, or log device, that holds everything is not given up. What says of itself that it is another
 //!    member of this volume is not overwritten, by whatever name: it may be that one.
-//! 4. The description names the new one once it is founded: a cut before that leaves the old one, which is taken for
-//!    stale where it lacks anything. Whoever asks for the same again gets it: what was founded and is not rebuilt holds
+//! 4. The description names the new one once it is initialised: a cut before that leaves the old one, which is taken for
+//!    stale where it lacks anything. Whoever asks for the same again gets it: what was initialised and is not rebuilt holds
 //!    nothing, and is known by its head; once it is described, nothing is left to do.
 //! 5. A volume that nobody serves is opened once nothing is known to keep the replacement from being done: what is
 //!    refused before leaves every device as it was, and who is away still counts.
@@ -668,7 +668,7 @@ impl Replacer {
         self.replace(&replacement).await.map_err(|error| match error {
             VolumeError::Undescribed(why) => {
                 prepared.keep();
-                VolumeError::Undescribed(format!("{why}; mend that, and give the same command again"))
+                VolumeError::Undescribed(format!("{why}; correct that, and give the same command again"))
             }
             other => other,
         })?;
@@ -689,7 +689,7 @@ async fn put_log(
     let drive =
         MirrorDrive::new(Rc::new(drive), description.log_geometry()).map_err(|unfit| unfit.at(&new.place))?;
     let (id, places) = (description.id.0, description.logs.len());
-    let founded = found_log(&drive, id, place as u16, places as u16).await;
-    founded.map_err(|source| engine_error(folder, source.into()))?;
+    let initialised = found_log(&drive, id, place as u16, places as u16).await;
+    initialised.map_err(|source| engine_error(folder, source.into()))?;
     described.change(|description| description.logs[place] = new.clone())
 }

@@ -70,11 +70,11 @@ fn image() -> SharedImage {
     Image::shared(Geometry { size_bytes: SIZE, sector_bytes: SECTOR as u32, atomic_sectors: true })
 }
 
-/// Runs `story` with a drive over `image`, whose power is cut behind it.
+/// Runs `scenario` with a drive over `image`, whose power is cut behind it.
 fn with_drive<F: Future<Output = ()>>(
     image: &SharedImage,
     seed: u64,
-    story: impl FnOnce(SimEnv, SimDrive) -> F,
+    scenario: impl FnOnce(SimEnv, SimDrive) -> F,
 ) {
     let mut executor = Executor::new(seed);
     executor.limit_polls(10_000_000);
@@ -82,7 +82,7 @@ fn with_drive<F: Future<Output = ()>>(
     let cuts = Cuts::new(CutPlan { at_event: None, kind: CutKind::PowerCut }, executor.stop());
     let options = DriveOptions { seed, ..DriveOptions::default() };
     let drive = SimDrive::open(image.clone(), env.clone(), cuts, options);
-    executor.block_on(story(env, drive)).expect("the story ends");
+    executor.block_on(scenario(env, drive)).expect("the scenario ends");
     image.borrow_mut().power_cut(&mut Random::new(seed));
 }
 

@@ -5,6 +5,7 @@
 mod commands;
 mod device;
 mod disconnects;
+mod fixture;
 mod fuzz;
 mod handshake;
 mod hostile_server;
@@ -12,7 +13,6 @@ mod limits;
 mod model;
 mod tls;
 mod volume;
-mod world;
 mod writers;
 
 #[path = "../support/mod.rs"]

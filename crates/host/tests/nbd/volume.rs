@@ -20,12 +20,12 @@ use evenkeel_sim::random::Random;
 
 const SIZE: u64 = 4 << 20;
 
-/// Runs a life of a machine with a volume, its power cut at the end; `story` is told with a connection to it.
+/// Runs a life of a machine with a volume, its power cut at the end; `scenario` is told with a connection to it.
 fn live<F: Future<Output = ()>>(
     image: &SharedImage,
     is_first: bool,
     seed: u64,
-    story: impl FnOnce(Client<MemoryStream>) -> F,
+    scenario: impl FnOnce(Client<MemoryStream>) -> F,
 ) {
     let mut executor = Executor::new(seed);
     executor.limit_polls(10_000_000);
@@ -46,9 +46,9 @@ fn live<F: Future<Output = ()>>(
         let (near, far) = pair(1 << 20, Some(seed));
         env.spawn(async move { drop(server.serve(far, "a client").await) });
         let options = ConnectOptions { export: "volume".into(), ..ConnectOptions::default() };
-        story(Client::connect(&env, near, &options).await.expect("it connects")).await;
+        scenario(Client::connect(&env, near, &options).await.expect("it connects")).await;
     });
-    told.expect("the story ends");
+    told.expect("the scenario ends");
 }
 
 #[test]

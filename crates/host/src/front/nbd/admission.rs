@@ -1,11 +1,11 @@
-//! Who has how many bytes in flight.
+//! Admission: whether a request may come now, or waits for others to leave room.
 //!
 //! 1. A request is admitted before anything is allocated for it, and released when the last byte of its reply
 //!    has left.
 //! 2. Every connection may have its own share in flight whatever the others do; what goes beyond comes out of
 //!    what all share. Memory is bounded by the shared part and one share for each connection.
 //! 3. A connection that is not admitted waits, and reads nothing meanwhile: the client's sends wait too.
-//! 4. Who waits for shared bytes gets them in the order of coming, one request at a time: a connection that has many
+//! 4. Who waits for shared bytes gets them in the order of arrival, one request at a time: a connection that has many
 //!    requests, or small ones, does not pass one that has few, or a large one.
 //! 5. Nobody waits for others for longer than [`Limits::room_wait_max_ns`]: then a request goes on in pieces, each of
 //!    which fits what is its connection's own.
@@ -23,31 +23,31 @@ use evenkeel_engine::env::Env;
 use super::limits::{ANSWER_BYTES, Limits};
 use crate::wait::{Either, Notify, Signal, race};
 
-/// What all connections share.
+/// The part of admission that all connections share.
 #[derive(Debug, Default)]
-pub(crate) struct Accounts {
+pub(crate) struct SharedAdmission {
     shared_bytes: Cell<u64>,
     in_flight_bytes: Cell<u64>,
     in_flight_peak_bytes: Cell<u64>,
-    /// The places of connections that wait for shared bytes, in the order of coming.
-    line: RefCell<VecDeque<u64>>,
+    /// The places of connections that wait for shared bytes, in the order of arrival.
+    queue: RefCell<VecDeque<u64>>,
     next_place: Cell<u64>,
     released: Notify,
-    /// How often somebody waited in vain.
-    waits_in_vain: Cell<u64>,
+    /// How often a request waited for as long as one does, and got no room.
+    failed_waits: Cell<u64>,
 }
 
-impl Accounts {
+impl SharedAdmission {
     /// Bytes in flight now, and the most there ever were.
     pub(crate) fn in_flight_bytes(&self) -> (u64, u64) {
         (self.in_flight_bytes.get(), self.in_flight_peak_bytes.get())
     }
 }
 
-/// One connection's part.
+/// The admission of one connection's requests.
 #[derive(Debug)]
-pub(crate) struct Account {
-    all: Rc<Accounts>,
+pub(crate) struct Admission {
+    shared: Rc<SharedAdmission>,
     limits: Limits,
     requests: Cell<u32>,
     bytes: Cell<u64>,
@@ -57,10 +57,10 @@ pub(crate) struct Account {
     idle: Signal,
 }
 
-impl Account {
-    pub(crate) fn new(all: Rc<Accounts>, limits: Limits) -> Rc<Self> {
+impl Admission {
+    pub(crate) fn new(shared: Rc<SharedAdmission>, limits: Limits) -> Rc<Self> {
         Rc::new(Self {
-            all,
+            shared,
             limits,
             requests: Cell::new(0),
             bytes: Cell::new(0),
@@ -87,20 +87,20 @@ impl Account {
             return Err(Lacks::Own);
         }
         let more = self.shared_part(wanted) - self.shared_part(held);
-        let shared = self.all.shared_bytes.get() + more;
+        let shared = self.shared.shared_bytes.get() + more;
         if more > 0 {
-            let is_first = self.all.line.borrow().front().is_none_or(|first| place == Some(*first));
+            let is_first = self.shared.queue.borrow().front().is_none_or(|first| place == Some(*first));
             if !is_first || shared > self.limits.in_flight_max_bytes {
                 return Err(Lacks::Shared);
             }
         }
-        self.all.shared_bytes.set(shared);
-        let in_flight = self.all.in_flight_bytes.get() + bytes;
-        self.all.in_flight_bytes.set(in_flight);
-        self.all.in_flight_peak_bytes.set(self.all.in_flight_peak_bytes.get().max(in_flight));
+        self.shared.shared_bytes.set(shared);
+        let in_flight = self.shared.in_flight_bytes.get() + bytes;
+        self.shared.in_flight_bytes.set(in_flight);
+        self.shared.in_flight_peak_bytes.set(self.shared.in_flight_peak_bytes.get().max(in_flight));
         self.bytes.set(wanted);
         self.requests.set(self.requests.get() + requests);
-        Ok(Ticket { account: Some(Rc::clone(self)), requests, bytes })
+        Ok(Ticket { admission: Some(Rc::clone(self)), requests, bytes })
     }
 
     /// Waits for room for one more request with `bytes`. `None` where it is to go on in pieces, if it `is_divisible`:
@@ -124,19 +124,19 @@ impl Account {
         if let Some(ticket) = own.await {
             return Some(ticket);
         }
-        let waiting = Waiting::new(&self.all);
+        let waiting = Waiting::new(&self.shared);
         let mut admitted = pin!(poll_fn(|context| match self.try_admit(1, bytes, Some(waiting.place)) {
             Ok(ticket) => Poll::Ready(ticket),
             Err(_) => {
                 self.room.register(context);
-                self.all.released.register(context);
+                self.shared.released.register(context);
                 Poll::Pending
             }
         }));
         loop {
             match race(admitted.as_mut(), env.sleep(self.limits.room_wait_max_ns)).await {
                 Either::First(ticket) => return Some(ticket),
-                Either::Second(()) => self.waited_in_vain(),
+                Either::Second(()) => self.count_failed_wait(),
             }
             if is_divisible {
                 return None;
@@ -145,8 +145,8 @@ impl Account {
     }
 
     /// A request has done without shared bytes for as long as one waits for them.
-    pub(crate) fn waited_in_vain(&self) {
-        self.all.waits_in_vain.set(self.all.waits_in_vain.get() + 1);
+    pub(crate) fn count_failed_wait(&self) {
+        self.shared.failed_waits.set(self.shared.failed_waits.get() + 1);
     }
 
     /// Waits until nothing of this connection is in flight, and admits a request that goes on in pieces.
@@ -180,13 +180,13 @@ impl Account {
     ) -> Option<T> {
         let mut work = pin!(work);
         loop {
-            let (moved, waits) = (moved_bytes.get(), self.all.waits_in_vain.get());
+            let (moved, waits) = (moved_bytes.get(), self.shared.failed_waits.get());
             if let Either::First(done) = race(work.as_mut(), env.sleep(self.limits.stall_max_ns)).await {
                 return Some(done);
             }
             let holds_shared = self.shared_part(self.bytes.get()) > 0;
             let hardly_moves = moved_bytes.get() - moved < self.limits.stall_min_bytes;
-            if holds_shared && hardly_moves && self.all.waits_in_vain.get() > waits {
+            if holds_shared && hardly_moves && self.shared.failed_waits.get() > waits {
                 return None;
             }
         }
@@ -202,11 +202,11 @@ impl Account {
         let less = self.shared_part(held) - self.shared_part(held - bytes);
         self.bytes.set(held - bytes);
         self.requests.set(self.requests.get() - requests);
-        self.all.in_flight_bytes.set(self.all.in_flight_bytes.get() - bytes);
+        self.shared.in_flight_bytes.set(self.shared.in_flight_bytes.get() - bytes);
         self.room.raise();
         if less > 0 {
-            self.all.shared_bytes.set(self.all.shared_bytes.get() - less);
-            self.all.released.all();
+            self.shared.shared_bytes.set(self.shared.shared_bytes.get() - less);
+            self.shared.released.all();
         }
         if self.requests.get() == 0 {
             self.idle.raise();
@@ -214,7 +214,7 @@ impl Account {
     }
 }
 
-/// What there is no room in.
+/// Which limits leave no room.
 #[derive(Debug)]
 enum Lacks {
     /// The connection's own limits.
@@ -225,31 +225,31 @@ enum Lacks {
 
 /// A connection's place in the line for shared bytes, for as long as it waits for them.
 struct Waiting<'a> {
-    all: &'a Accounts,
+    shared: &'a SharedAdmission,
     place: u64,
 }
 
 impl<'a> Waiting<'a> {
-    fn new(all: &'a Accounts) -> Self {
-        let place = all.next_place.get();
-        all.next_place.set(place + 1);
-        all.line.borrow_mut().push_back(place);
-        Self { all, place }
+    fn new(shared: &'a SharedAdmission) -> Self {
+        let place = shared.next_place.get();
+        shared.next_place.set(place + 1);
+        shared.queue.borrow_mut().push_back(place);
+        Self { shared, place }
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.all.line.borrow_mut().retain(|waiting| *waiting != self.place);
+        self.shared.queue.borrow_mut().retain(|waiting| *waiting != self.place);
         // The next one may have room.
-        self.all.released.all();
+        self.shared.released.all();
     }
 }
 
 /// What requests have been admitted with; released when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Ticket {
-    account: Option<Rc<Account>>,
+    admission: Option<Rc<Admission>>,
     requests: u32,
     bytes: u64,
 }
@@ -258,14 +258,14 @@ impl crate::nbd::send_queue::Merge for Ticket {
     fn merge(&mut self, mut other: Self) {
         self.requests += other.requests;
         self.bytes += other.bytes;
-        other.account = None;
+        other.admission = None;
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if let Some(account) = self.account.take() {
-            account.release(self.requests, self.bytes);
+        if let Some(admission) = self.admission.take() {
+            admission.release(self.requests, self.bytes);
         }
     }
 }

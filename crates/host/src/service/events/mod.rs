@@ -93,9 +93,9 @@ kinds! {
     DamagedRead = "damaged-read", ERROR;
     /// A read failed because a drive did.
     FailedRead = "failed-read", ERROR;
-    /// Pages were wrong on one member, and are mended from another.
+    /// Pages were wrong on one member, and were repaired from another.
     CopiesMended = "copies-mended", WARN;
-    /// A search for rot, or a rebuild, found pages that are damaged in every copy.
+    /// A scrub or a rebuild found pages that are damaged in every copy.
     PagesDamaged = "pages-damaged", ERROR;
     /// A member is copied from the others.
     RebuildBegun = "rebuild-begun", INFO;
@@ -183,12 +183,12 @@ impl Reporter {
     }
 
     /// One event.
-    pub(super) fn tell(&self, kind: Kind, about: &About, message: impl Into<String>) {
-        self.tell_of(kind, 1, about, message);
+    pub(super) fn report(&self, kind: Kind, about: &About, message: impl Into<String>) {
+        self.report_many(kind, 1, about, message);
     }
 
     /// So many at once.
-    pub(super) fn tell_of(&self, kind: Kind, count: u64, about: &About, message: impl Into<String>) {
+    pub(super) fn report_many(&self, kind: Kind, count: u64, about: &About, message: impl Into<String>) {
         let now_ns = self.event_loop.now_ns();
         let message = message.into();
         self.end_window(kind, now_ns);
@@ -200,7 +200,7 @@ impl Reporter {
             tally.takes_line(now_ns)
         };
         if has_line {
-            self.say(kind, about, &message);
+            self.log(kind, about, &message);
         }
     }
 
@@ -220,7 +220,7 @@ impl Reporter {
         if suppressed > 0 {
             let name = kind.name();
             let message = format!("{suppressed} more events {name} had no line");
-            self.say(kind, &About::default(), &self.advised(message, &Remedy::LookAtCounts));
+            self.log(kind, &About::default(), &self.advised(message, &Remedy::LookAtCounts));
         }
     }
 
@@ -254,7 +254,7 @@ impl Reporter {
         each.collect()
     }
 
-    fn say(&self, kind: Kind, about: &About, message: &str) {
+    fn log(&self, kind: Kind, about: &About, message: &str) {
         macro_rules! at {
             ($level:expr) => {
                 tracing::event!(

@@ -6,7 +6,7 @@ use evenkeel_engine::device::{Device, Durability, Extent, FlushScope};
 
 use super::{BlockSizes, Export};
 use crate::front::device::{RequestError, ServedDevice};
-use crate::wait::{Turn, give_way};
+use crate::wait::{Turn, yield_now};
 
 /// Bytes that are zeroed before others have their turn: pages without contents are passed over in no time, but a
 /// volume may have many.
@@ -50,7 +50,7 @@ impl<D: ServedDevice> DeviceExport<D> {
             change(Extent::new(at, len)).await?;
             drop(turn);
             at += len;
-            give_way().await;
+            yield_now().await;
         }
         match durability {
             Durability::Buffered => Ok(()),

@@ -19,7 +19,7 @@ use crate::front::nbd::server::Server;
 use crate::nbd::client::{Client, ClientError, ConnectOptions};
 use crate::nbd::proto::transmission::Headers;
 use crate::net::ByteStream;
-use crate::wait::{apart, race};
+use crate::wait::{race, run_apart};
 
 /// Bytes of a short request, and of one that the server answers in pieces.
 const LENS: [usize; 2] = [64, 7 << 10];
@@ -135,14 +135,14 @@ async fn round(env: &SimEnv, client: &Client<MemoryStream>, len: usize) -> Vec<R
     let write = client.write(0, &vec![9; len], Durability::Durable);
     let (reader, flusher, asker, trimmer) = (client.clone(), client.clone(), client.clone(), client.clone());
     let extent = Extent::new(0, len as u64);
-    let read = apart(env, async move { reader.read(0, &mut vec![0; len]).await });
-    let flush = apart(env, async move { flusher.flush(FlushScope::Ranges(&[extent])).await });
-    let status = apart(env, async move {
+    let read = run_apart(env, async move { reader.read(0, &mut vec![0; len]).await });
+    let flush = run_apart(env, async move { flusher.flush(FlushScope::Ranges(&[extent])).await });
+    let status = run_apart(env, async move {
         let found = asker.allocation(extent).await?;
         let total = found.iter().try_fold(0_u64, |sum, (len, _)| sum.checked_add(*len));
         assert!(total.is_some_and(|total| 0 < total && total <= extent.len), "{found:?}");
         Ok(())
     });
-    let trim = apart(env, async move { trimmer.trim(extent, Durability::Buffered).await });
+    let trim = run_apart(env, async move { trimmer.trim(extent, Durability::Buffered).await });
     vec![write.await, read.await, flush.await, status.await, trim.await]
 }

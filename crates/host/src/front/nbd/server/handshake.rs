@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use evenkeel_engine::env::Env;
 
-use super::negotiation::{Haggling, Next, Offer, Session, TlsState};
+use super::negotiation::{Negotiation, Next, Offer, Session, TlsState};
 use super::{EndOnDrop, Ending, Link, Shared};
 use crate::front::nbd::export::Export;
 use crate::nbd::input::Input;
@@ -31,16 +31,16 @@ pub(super) async fn run<E: Env, X: Export, S: ByteStream>(
         let wire = held.0.as_ref().expect("the stream is taken at the end");
         send(wire, greeting()).await?;
         let padded = client_flags(wire, input).await?;
-        link.said_something();
+        link.note_progress();
         let tls = if shared.tls.is_some() { TlsState::Required } else { TlsState::NotOffered };
-        match haggle(shared, link, wire, input, Haggling::new(tls, padded)).await? {
+        match negotiate(shared, link, wire, input, Negotiation::new(tls, padded)).await? {
             Some(session) => session,
             None => {
                 start_tls(shared, &mut held, input).await?;
                 link.has_tls.set(true);
                 let wire = held.0.as_ref().expect("TLS was started over it");
-                let haggling = Haggling::new(TlsState::On, padded);
-                haggle(shared, link, wire, input, haggling).await?.expect("TLS is started once")
+                let negotiation = Negotiation::new(TlsState::On, padded);
+                negotiate(shared, link, wire, input, negotiation).await?.expect("TLS is started once")
             }
         }
     };
@@ -65,12 +65,12 @@ async fn client_flags<S: ByteStream>(wire: &Wire<S>, input: &mut Input) -> Resul
 }
 
 /// Answers options until the transmission phase begins; `None` where TLS comes next.
-async fn haggle<E: Env, X: Export, S: ByteStream>(
+async fn negotiate<E: Env, X: Export, S: ByteStream>(
     shared: &Shared<E, X>,
     link: &Rc<Link>,
     wire: &Wire<S>,
     input: &mut Input,
-    mut haggling: Haggling,
+    mut negotiation: Negotiation,
 ) -> Result<Option<Session>, Ending> {
     let limits = &shared.limits;
     for _ in 0..limits.options_max {
@@ -85,7 +85,7 @@ async fn haggle<E: Env, X: Export, S: ByteStream>(
         }
         let header = OptionHeader::decode(&input.ready()[..OPTION_BYTES])?;
         input.consume(OPTION_BYTES);
-        link.said_something();
+        link.note_progress();
         let offer = Offer::of(&shared.export, limits, shared.has_writer());
         let mut out = Vec::new();
         let mut next = if header.len as usize > limits.option_payload_max_bytes {
@@ -98,7 +98,7 @@ async fn haggle<E: Env, X: Export, S: ByteStream>(
             Next::Option
         } else {
             let payload = input.take(wire, vec![0; header.len as usize]).await?;
-            haggling.answer(&offer, limits, header.option, &payload, &mut out)
+            negotiation.answer(&offer, limits, header.option, &payload, &mut out)
         };
         if next == Next::StartTls && !input.ready().is_empty() {
             // Sent in the clear, these bytes could be anyone's.

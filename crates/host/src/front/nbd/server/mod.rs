@@ -24,7 +24,7 @@ use std::rc::Rc;
 
 use evenkeel_engine::env::Env;
 
-use super::admission::{Account, Accounts};
+use super::admission::{Admission, SharedAdmission};
 use super::export::Export;
 use super::limits::Limits;
 use crate::front::session::{ConnectionStatus, FrontStatus, Group, Peer};
@@ -95,7 +95,7 @@ pub(crate) struct Link {
     id: u64,
     peer: Peer,
     began_ns: u64,
-    account: Rc<Account>,
+    admission: Rc<Admission>,
     counting: Counting,
     is_open: Cell<bool>,
     has_tls: Cell<bool>,
@@ -119,7 +119,7 @@ impl Link {
     }
 
     /// One more message of the handshake has come.
-    fn said_something(&self) {
+    fn note_progress(&self) {
         self.progress.set(self.progress.get() + 1);
     }
 
@@ -134,7 +134,7 @@ struct Shared<E, X> {
     export: X,
     limits: Limits,
     tls: Option<TlsServer>,
-    accounts: Rc<Accounts>,
+    shared_admission: Rc<SharedAdmission>,
     pool: Rc<Pool>,
     counting: Counting,
     links: RefCell<BTreeMap<u64, Rc<Link>>>,
@@ -178,7 +178,7 @@ impl<E: Env, X: Export> Server<E, X> {
             export,
             limits,
             tls,
-            accounts: Rc::default(),
+            shared_admission: Rc::default(),
             pool: Rc::default(),
             counting: Counting::new(),
             links: RefCell::default(),
@@ -229,7 +229,7 @@ impl<E: Env, X: Export> Server<E, X> {
             id,
             peer,
             began_ns: shared.env.now_ns(),
-            account: Account::new(Rc::clone(&shared.accounts), shared.limits),
+            admission: Admission::new(Rc::clone(&shared.shared_admission), shared.limits),
             counting: Counting::new(),
             is_open: Cell::new(false),
             has_tls: Cell::new(false),
@@ -253,7 +253,7 @@ impl<E: Env, X: Export> Server<E, X> {
     /// What there is to show.
     pub fn status(&self) -> FrontStatus {
         let shared = &self.0;
-        let (in_flight_bytes, in_flight_peak_bytes) = shared.accounts.in_flight_bytes();
+        let (in_flight_bytes, in_flight_peak_bytes) = shared.shared_admission.in_flight_bytes();
         let connections = shared.links.borrow().values().map(|link| link.status()).collect();
         FrontStatus {
             statistics: shared.counting.snapshot(),
@@ -293,7 +293,7 @@ impl<E, X> Shared<E, X> {
 
 impl Link {
     fn status(&self) -> ConnectionStatus {
-        let (requests_in_flight, in_flight_bytes) = self.account.in_flight();
+        let (requests_in_flight, in_flight_bytes) = self.admission.in_flight();
         ConnectionStatus {
             id: self.id,
             peer: Rc::clone(&self.peer.name),

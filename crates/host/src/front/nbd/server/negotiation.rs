@@ -102,7 +102,7 @@ fn flags<X: Export>(export: &X) -> u16 {
 
 /// A handshake between its options.
 #[derive(Debug)]
-pub(crate) struct Haggling {
+pub(crate) struct Negotiation {
     tls: TlsState,
     padded: bool,
     headers: Headers,
@@ -110,7 +110,7 @@ pub(crate) struct Haggling {
     contexts: Option<(String, Contexts)>,
 }
 
-impl Haggling {
+impl Negotiation {
     /// `padded`: the client did not ask for `EXPORT_NAME`'s reply without zeros.
     pub(crate) fn new(tls: TlsState, padded: bool) -> Self {
         Self { tls, padded, headers: Headers::Simple, contexts: None }

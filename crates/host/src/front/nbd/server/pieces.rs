@@ -22,26 +22,26 @@ use crate::nbd::proto::transmission::{Request, encode_done, encode_read_header, 
 use crate::nbd::proto::{chunk, command, command_flag};
 use crate::nbd::send_queue::Merge;
 use crate::net::ByteStream;
-use crate::wait::apart;
+use crate::wait::run_apart;
 
 /// Bytes of a piece where there is room in what all share.
 const PIECE_MAX_BYTES: u64 = 1 << 20;
 
 impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
     /// Carries out a request in pieces, and answers it.
-    pub(super) async fn go_in_pieces(
+    pub(super) async fn carry_out_in_pieces(
         self: &Rc<Self>,
         request: Request,
         input: &mut Input,
     ) -> Result<(), Ending> {
-        let whole = self.link.account.admit_alone().await;
+        let whole = self.link.admission.admit_alone().await;
         if request.command == command::WRITE {
             return self.write_in_pieces(request, whole, input).await;
         }
         let connection = Rc::clone(self);
         // Once it was begun it is answered, even if no further requests are read.
         let reading = async move { connection.read_in_pieces(&request, whole).await };
-        apart(&self.shared.env, reading).await;
+        run_apart(&self.shared.env, reading).await;
         Ok(())
     }
 
@@ -54,18 +54,18 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
             let last = offset.saturating_add(bytes);
             if last >= end { end } else { last / block * block }
         };
-        let account = &self.link.account;
+        let admission = &self.link.admission;
         let large = cut(PIECE_MAX_BYTES.max(block));
-        if let Some(ticket) = account.try_admit_piece(large - offset + ANSWER_BYTES) {
+        if let Some(ticket) = admission.try_admit_piece(large - offset + ANSWER_BYTES) {
             return (ticket, large);
         }
         let now_ns = self.shared.env.now_ns();
         if now_ns.saturating_sub(*since_ns) >= self.shared.limits.room_wait_max_ns {
-            account.waited_in_vain();
+            admission.count_failed_wait();
             *since_ns = now_ns;
         }
         let small = cut(self.shared.limits.own_piece_bytes());
-        (account.admit_piece(small - offset + ANSWER_BYTES).await, small)
+        (admission.admit_piece(small - offset + ANSWER_BYTES).await, small)
     }
 
     async fn write_in_pieces(
@@ -89,7 +89,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
                     drop(ticket);
                     (written, whole)
                 };
-                (written, whole) = apart(&self.shared.env, write).await;
+                (written, whole) = run_apart(&self.shared.env, write).await;
             }
             at = next;
         }
@@ -99,13 +99,13 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
                 let extent = Extent::new(request.offset, request.len);
                 (connection.shared.export.flush(FlushScope::Ranges(&[extent])).await, whole)
             };
-            (written, whole) = apart(&self.shared.env, flush).await;
+            (written, whole) = run_apart(&self.shared.env, flush).await;
         }
         let latency_ns = self.shared.env.now_ns().saturating_sub(began_ns);
         self.count(&request, written.is_err(), Some(latency_ns));
         let headers = self.session.headers;
         match written {
-            Ok(()) => self.outbox.append(whole, |out| encode_done(out, headers, &request)),
+            Ok(()) => self.reply_queue.append(whole, |out| encode_done(out, headers, &request)),
             Err(error) => self.tell_failure(&request, error, whole),
         }
         Ok(())
@@ -118,7 +118,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
         let latency_ns = || self.shared.env.now_ns().saturating_sub(began_ns);
         let (mut at, end) = (request.offset, request.offset + request.len);
         let (mut first_ns, mut whole, mut since_ns) = (None, Some(whole), began_ns);
-        while at < end && !self.outbox.is_closed() {
+        while at < end && !self.reply_queue.is_closed() {
             let (mut ticket, next) = self.piece(at, end, &mut since_ns).await;
             let has_begun = at > request.offset;
             let front = if is_together && has_begun { 0 } else { headers.read_reply_bytes() };
@@ -127,7 +127,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
                 self.pool.put(reply);
                 self.count(request, true, Some(latency_ns()));
                 if is_together && has_begun {
-                    self.outbox.close();
+                    self.reply_queue.close();
                     self.wire.shutdown();
                 } else {
                     ticket.merge(whole.take().expect("it is not answered yet"));
@@ -151,7 +151,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
                 ticket.merge(whole.take().expect("it is answered once"));
                 self.count(request, false, first_ns);
             }
-            self.outbox.push(ticket, reply);
+            self.reply_queue.push(ticket, reply);
         }
     }
 }

@@ -147,13 +147,13 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
     pub(super) fn refuse(&self, request: &Request, (errno, why): Refusal, ticket: Ticket) {
         self.count(request, true, None);
         let headers = self.session.headers;
-        self.outbox.append(ticket, |out| encode_error(out, headers, request, errno, why));
+        self.reply_queue.append(ticket, |out| encode_error(out, headers, request, errno, why));
     }
 
     /// Answers a request that failed.
     pub(super) fn tell_failure(&self, request: &Request, error: RequestError, ticket: Ticket) {
         let (headers, errno) = (self.session.headers, errno::on_wire(error.errno));
-        self.outbox.append(ticket, |out| encode_error(out, headers, request, errno, &error.message));
+        self.reply_queue.append(ticket, |out| encode_error(out, headers, request, errno, &error.message));
     }
 
     /// Runs a request and answers it.
@@ -166,14 +166,14 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
         self.count(&request, outcome.is_err(), Some(latency_ns));
         let headers = self.session.headers;
         match outcome {
-            Ok(Outcome::Done) => self.outbox.append(ticket, |out| encode_done(out, headers, &request)),
+            Ok(Outcome::Done) => self.reply_queue.append(ticket, |out| encode_done(out, headers, &request)),
             Ok(Outcome::Data(reply)) if reply.len() <= COPIED_MAX_BYTES => {
-                self.outbox.append(ticket, |out| out.extend_from_slice(&reply));
+                self.reply_queue.append(ticket, |out| out.extend_from_slice(&reply));
                 self.pool.put(reply);
             }
-            Ok(Outcome::Data(reply)) => self.outbox.push(ticket, reply),
+            Ok(Outcome::Data(reply)) => self.reply_queue.push(ticket, reply),
             Ok(Outcome::Status(extents)) => {
-                self.outbox.append(ticket, |out| self.encode_status(out, &request, &extents));
+                self.reply_queue.append(ticket, |out| self.encode_status(out, &request, &extents));
             }
             Err(error) => self.tell_failure(&request, error, ticket),
         }
@@ -188,7 +188,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
             return Err(ticket);
         }
         let began_ns = self.shared.env.now_ns();
-        self.outbox.try_append(ticket, |out| {
+        self.reply_queue.try_append(ticket, |out| {
             encode_read_header(out, headers, request);
             let front = out.len();
             out.resize(front + request.len as usize, 0);

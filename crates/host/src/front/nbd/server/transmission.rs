@@ -22,7 +22,7 @@ use crate::nbd::buffer_pool::Pool;
 use crate::nbd::input::Input;
 use crate::nbd::proto::command;
 use crate::nbd::proto::transmission::Request;
-use crate::nbd::send_queue::Outbox;
+use crate::nbd::send_queue::SendQueue;
 use crate::nbd::tls::Wire;
 use crate::net::ByteStream;
 use crate::wait::{Either, Signal, race};
@@ -35,7 +35,7 @@ pub(super) struct Connection<E, X, S: ByteStream> {
     pub(super) shared: Rc<Shared<E, X>>,
     pub(super) link: Rc<Link>,
     pub(super) session: Session,
-    pub(super) outbox: Outbox<Ticket>,
+    pub(super) reply_queue: SendQueue<Ticket>,
     pub(super) pool: Rc<Pool>,
     /// Where headers are put together.
     pub(super) scratch: RefCell<Vec<u8>>,
@@ -59,7 +59,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
             shared,
             link,
             session,
-            outbox: Outbox::new(Rc::clone(&pool)),
+            reply_queue: SendQueue::new(Rc::clone(&pool)),
             pool,
             scratch: RefCell::default(),
             wire,
@@ -78,32 +78,32 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
         if !matches!(ending, Ending::TimedOut(_) | Ending::Superseded) {
             let _ = race(connection.drained(), env.sleep(limits.drain_max_ns)).await;
         }
-        connection.outbox.close();
+        connection.reply_queue.close();
         if !matches!(ending, Ending::Superseded) {
             let _ = race(connection.wire.say_goodbye(), env.sleep(limits.drain_max_ns)).await;
         }
         connection.wire.shutdown();
         connection.sender_ended.until(|| connection.sender_done.get().then_some(())).await;
-        connection.link.account.until_idle().await;
+        connection.link.admission.until_idle().await;
         ending
     }
 
     /// Waits until every request is done and every reply has left.
     async fn drained(&self) {
-        self.link.account.until_idle().await;
+        self.link.admission.until_idle().await;
     }
 
     /// Sends replies until nothing more is to be sent or it fails.
     async fn send_replies(&self) {
         let sent_bytes = Cell::new(0);
-        while let Some((bytes, ticket)) = self.outbox.next().await {
+        while let Some((bytes, ticket)) = self.reply_queue.next().await {
             let send = self.send(bytes, &sent_bytes);
-            let sent = self.link.account.unless_stalled(&self.shared.env, &sent_bytes, send).await;
+            let sent = self.link.admission.unless_stalled(&self.shared.env, &sent_bytes, send).await;
             let Some(Ok(bytes)) = sent else { break };
             drop(ticket);
-            self.outbox.recycle(bytes);
+            self.reply_queue.recycle(bytes);
         }
-        self.outbox.close();
+        self.reply_queue.close();
         // The reader ends, too, if it has not yet.
         self.wire.shutdown();
         self.sender_done.set(true);
@@ -160,18 +160,18 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
         }
         let env = &self.shared.env;
         if let Some(refusal) = refusal {
-            let ticket = self.link.account.admit(env, 0, false).await;
+            let ticket = self.link.admission.admit(env, 0, false).await;
             self.refuse(&request, refusal, ticket.expect("there is room for nothing"));
             return Ok(());
         }
         if Self::is_change(&request) && request.len > 0 {
-            self.shared.begins_change(&self.link);
+            self.shared.note_change(&self.link);
         }
         let (bytes, is_divisible) = (self.held_bytes(&request), self.is_divisible(&request));
-        let Some(ticket) = self.link.account.admit(env, bytes, is_divisible).await else {
-            return self.go_in_pieces(request, input).await;
+        let Some(ticket) = self.link.admission.admit(env, bytes, is_divisible).await else {
+            return self.carry_out_in_pieces(request, input).await;
         };
-        if self.outbox.is_closed() {
+        if self.reply_queue.is_closed() {
             // Nobody can be told any more. What is left in the input would be done in one go: nothing that it
             // answers would be held up in flight.
             return Err(Ending::Broken(io::ErrorKind::BrokenPipe.into()));
@@ -188,7 +188,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
         }
         let came_bytes = input.came_bytes();
         let take = input.take(&self.wire, self.pool.take(len as usize));
-        match self.link.account.unless_stalled(&self.shared.env, &came_bytes, take).await {
+        match self.link.admission.unless_stalled(&self.shared.env, &came_bytes, take).await {
             Some(taken) => Ok(taken?),
             None => Err(Ending::TimedOut("a request's payload")),
         }

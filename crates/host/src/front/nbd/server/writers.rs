@@ -99,7 +99,7 @@ impl<E: Env, X: Export> Shared<E, X> {
     }
 
     /// The session of `link` is about to change something.
-    pub(super) fn begins_change(&self, link: &Link) {
+    pub(super) fn note_change(&self, link: &Link) {
         // One that is being superseded is no change after the one that takes its place.
         let is_unnamed = link.access.get() == Access::Writes(None);
         if is_unnamed && self.newest.get().is_some() && !self.has_writer() {

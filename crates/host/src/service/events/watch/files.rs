@@ -85,7 +85,7 @@ impl Watcher {
                 true => format!("{message}; {}", self.rescue(slot)),
                 false => self.reporter.advised(message, &Remedy::ReplaceDevice),
             };
-            self.reporter.tell(kind, &About::device(&place), message);
+            self.reporter.report(kind, &About::device(&place), message);
         }
     }
 
@@ -136,7 +136,7 @@ impl Watcher {
                 self.subject(slot),
                 now.map(|now| format!(", which is {} now", Place::from(now).quoted())).unwrap_or_default()
             );
-            self.reporter.tell(kind, &About::device(&place), message);
+            self.reporter.report(kind, &About::device(&place), message);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the stories share: a server in virtual time, clients that know the protocol, and clients that send what
+//! What the scenarios share: a server in virtual time, clients that know the protocol, and clients that send what
 //! they like.
 
 use std::cell::RefCell;
@@ -19,23 +19,23 @@ use evenkeel_host::nbd::tls::TlsServer;
 use evenkeel_host::net::ByteStream;
 use evenkeel_sim::executor::{Executor, SimEnv};
 
-/// Runs a story; one that waits for ever fails.
-pub(crate) fn tell<T, F: Future<Output = T>>(seed: u64, story: impl FnOnce(SimEnv) -> F) -> T {
+/// Runs a scenario; one that waits for ever fails.
+pub(crate) fn run<T, F: Future<Output = T>>(seed: u64, scenario: impl FnOnce(SimEnv) -> F) -> T {
     let mut executor = Executor::new(seed);
     executor.limit_polls(20_000_000);
     let env = executor.env();
-    executor.block_on(story(env)).expect("the story ends")
+    executor.block_on(scenario(env)).expect("the scenario ends")
 }
 
 /// A server, and how its connections ended, in words.
 #[derive(Clone)]
-pub(crate) struct World {
+pub(crate) struct Fixture {
     pub(crate) env: SimEnv,
     pub(crate) server: Server<SimEnv, RamExport>,
     pub(crate) endings: Rc<RefCell<Vec<String>>>,
 }
 
-impl World {
+impl Fixture {
     pub(crate) fn new(env: &SimEnv, export: RamExport, limits: Limits) -> Self {
         Self::with_tls(env, export, limits, None)
     }
@@ -53,10 +53,10 @@ impl World {
     /// A connection of `peer`.
     pub(crate) fn connection_of(&self, peer: Peer, held_max_bytes: usize, seed: Option<u64>) -> MemoryStream {
         let (near, far) = pair(held_max_bytes, seed);
-        let world = self.clone();
+        let fixture = self.clone();
         self.env.spawn(async move {
-            let ending = world.server.serve(far, peer).await;
-            world.endings.borrow_mut().push(ending.to_string());
+            let ending = fixture.server.serve(far, peer).await;
+            fixture.endings.borrow_mut().push(ending.to_string());
         });
         near
     }
