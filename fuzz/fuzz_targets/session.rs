@@ -1,7 +1,7 @@
 //! Sessions of NBD, handshake and requests: no client hurts the server or another client, or takes more than its limits.
 #![no_main]
 
-use evenkeel_host::nbd::fuzzing::{fuzz_bytes, fuzz_session};
+use evenkeel_host::front::nbd::fuzzing::{fuzz_bytes, fuzz_session};
 // Its bound on memory.
 use evenkeel_fuzz as _;
 use libfuzzer_sys::fuzz_target;

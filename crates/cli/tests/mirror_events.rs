@@ -171,7 +171,7 @@ fn pages_that_rotted_on_one_member_or_on_all_are_told_of() {
     let server = serve(&volume, &format!("{TURNS} --scrub-every 24s --scrub-rate 1000MiB/s"));
     patiently("what the search found", || (count(&server, "pages-damaged") > 0).then_some(()));
     let line = &lines_of(&server, "pages-damaged")[0];
-    says(line["message"].as_str().unwrap(), &["search for rot: no copy of ", "4096 bytes from "]);
+    says(line["message"].as_str().unwrap(), &["scrub: no copy of ", "4096 bytes from "]);
     says(&is_in_state(&scene, &server, "damaged", 1), &["damaged in every copy"]);
     stop(server);
 }

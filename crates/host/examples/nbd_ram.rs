@@ -19,10 +19,10 @@ use std::time::Instant;
 use evenkeel_engine::device::Durability;
 use evenkeel_engine::env::Env;
 use evenkeel_host::event_loop::{Backend, EventLoop};
+use evenkeel_host::front::nbd::fuzzing::RamExport;
+use evenkeel_host::front::nbd::limits::Limits;
+use evenkeel_host::front::nbd::server::Server;
 use evenkeel_host::nbd::client::{Client, ConnectOptions};
-use evenkeel_host::nbd::fuzzing::RamExport;
-use evenkeel_host::nbd::limits::Limits;
-use evenkeel_host::nbd::server::Server;
 use evenkeel_host::nbd::tls::TlsServer;
 use evenkeel_host::net::{ByteStream, Listener, Stream, connect_unix};
 

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use evenkeel_engine::device::{Durability, Extent, FlushScope};
 use evenkeel_engine::env::Env;
 use evenkeel_host::event_loop::Loop;
-use evenkeel_host::nbd::export::{BlockSizes, Export, ExportError};
+use evenkeel_host::front::device::RequestError;
+use evenkeel_host::front::nbd::export::{BlockSizes, Export};
 use evenkeel_sim::model::pump::Pump;
 use evenkeel_sim::model::{Operation, SECTOR_BYTES};
 use evenkeel_sim::random::Random;
@@ -88,9 +89,9 @@ impl DriveExport {
     }
 
     /// That no bytes were lost on the way to a file or from it.
-    fn whole(&self) -> Result<(), ExportError> {
+    fn whole(&self) -> Result<(), RequestError> {
         match self.store.as_ref().is_some_and(|store| store.has_failed()) {
-            true => Err(ExportError { errno: EIO, message: "the drive's file failed".to_owned() }),
+            true => Err(RequestError { errno: EIO, message: "the drive's file failed".to_owned() }),
             false => Ok(()),
         }
     }
@@ -100,8 +101,8 @@ impl DriveExport {
         operation: Operation,
         extent: Extent,
         bytes: Option<&[u8]>,
-    ) -> Result<(), ExportError> {
-        let lost = || ExportError { errno: EIO, message: "the drive has lost its power".to_owned() };
+    ) -> Result<(), RequestError> {
+        let lost = || RequestError { errno: EIO, message: "the drive has lost its power".to_owned() };
         let is_alive = || self.life == self.lives.cuts.get();
         while is_alive() && self.recovers_ns() > 0 {
             self.env.sleep(self.recovers_ns().min(LOOK_NS)).await;
@@ -139,17 +140,17 @@ impl Export for DriveExport {
         BlockSizes { minimum_bytes: SECTOR_BYTES as u32, ..BlockSizes::default() }
     }
 
-    async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ExportError> {
+    async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), RequestError> {
         self.ask(Operation::Read, Extent::new(offset, into.len() as u64), None).await?;
         self.pump.model().borrow().read_contents(offset, into);
         self.whole()
     }
 
-    async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), ExportError> {
+    async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), RequestError> {
         self.ask(operation(durability), Extent::new(offset, bytes.len() as u64), Some(bytes)).await
     }
 
-    async fn flush(&self, scope: FlushScope<'_>) -> Result<(), ExportError> {
+    async fn flush(&self, scope: FlushScope<'_>) -> Result<(), RequestError> {
         let FlushScope::Ranges(ranges) = scope else {
             return self.ask(Operation::Flush, Extent::new(0, 0), None).await;
         };
@@ -166,7 +167,7 @@ impl Export for DriveExport {
         extent: Extent,
         durability: Durability,
         _no_hole: bool,
-    ) -> Result<(), ExportError> {
+    ) -> Result<(), RequestError> {
         let zeros = vec![0; extent.len.min(ZEROED_AT_ONCE_BYTES) as usize];
         let mut at = extent.offset;
         while at < extent.end() {
@@ -178,7 +179,7 @@ impl Export for DriveExport {
         Ok(())
     }
 
-    async fn discard(&self, extent: Extent, durability: Durability) -> Result<(), ExportError> {
+    async fn discard(&self, extent: Extent, durability: Durability) -> Result<(), RequestError> {
         self.ask(Operation::Discard, extent, None).await?;
         match durability {
             Durability::Buffered => Ok(()),
@@ -186,7 +187,7 @@ impl Export for DriveExport {
         }
     }
 
-    async fn allocation(&self, extent: Extent) -> Result<Vec<(u64, bool)>, ExportError> {
+    async fn allocation(&self, extent: Extent) -> Result<Vec<(u64, bool)>, RequestError> {
         Ok(vec![(extent.len, true)])
     }
 }

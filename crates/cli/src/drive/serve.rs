@@ -11,8 +11,8 @@ use std::task::{Poll, Waker};
 
 use evenkeel_engine::env::Env;
 use evenkeel_host::event_loop::{Backend, Loop, race};
-use evenkeel_host::nbd::limits::Limits;
-use evenkeel_host::nbd::server::Server;
+use evenkeel_host::front::nbd::limits::Limits;
+use evenkeel_host::front::nbd::server::Server;
 use evenkeel_host::nbd::uri::of_place;
 use evenkeel_host::net::Listener;
 use evenkeel_host::stop_signals::STOP_SIGNALS;

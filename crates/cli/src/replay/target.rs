@@ -13,6 +13,7 @@ use evenkeel_measure::replay::host_target::{HostTargetError, Place};
 use super::model::ModelPlace;
 use crate::args::ReplayArgs;
 use crate::failure::Failure;
+use crate::volume::advise;
 
 /// A file that is made is as large as whole pages are.
 const PAGE_BYTES: u64 = 4096;
@@ -111,7 +112,7 @@ impl From<HostTargetError> for Failure {
                             nbd+unix:///?socket=SOCKET";
                 return Self::about(folder, what);
             }
-            HostTargetError::Volume(_) => "",
+            HostTargetError::Volume(error) => return Self::Unusable(error.explained(advise)),
             HostTargetError::Lacks { .. } => "; name another",
         };
         Self::Unusable(format!("{error}{next_step}"))

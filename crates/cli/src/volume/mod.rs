@@ -1,5 +1,6 @@
 //! `evenkeel create`, `serve`, `status`, `check`, `grow`, `replace`, `salvage`, `renew-log` and `arenas`.
 
+mod advice;
 mod arenas;
 mod check;
 mod check_copies;
@@ -27,6 +28,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::failure::Failure;
 
+pub(crate) use advice::advise;
 pub(crate) use arenas::run as arenas;
 pub(crate) use check::run as check;
 pub(crate) use create::run as create;
@@ -40,6 +42,9 @@ pub(crate) use status::run as status;
 impl From<VolumeError> for Failure {
     fn from(error: VolumeError) -> Self {
         let next_step = match &error {
+            VolumeError::Setting { setting, bytes, why } => {
+                return Self::Unusable(format!("{} {bytes}: {why}", advice::flag(*setting)));
+            }
             VolumeError::Path(path) => match path.source.kind() {
                 io::ErrorKind::PermissionDenied => "; run as its owner, or choose another place",
                 // What was said of several places has its own advice.
@@ -56,7 +61,7 @@ impl From<VolumeError> for Failure {
             },
             _ => "",
         };
-        Self::Unusable(format!("{error}{next_step}"))
+        Self::Unusable(format!("{}{next_step}", error.explained(advise)))
     }
 }
 

@@ -8,8 +8,10 @@ use evenkeel_engine::options::{Journaling, OpenOptions};
 use evenkeel_engine::ring::{Policy, RingOptions};
 use evenkeel_host::conditions::Machine;
 use evenkeel_host::event_loop::Backend;
+use evenkeel_host::front::nbd::NbdSetup;
+use evenkeel_host::front::nbd::limits::Limits;
 use evenkeel_host::group;
-use evenkeel_host::nbd::limits::Limits;
+use evenkeel_host::nbd::tls::TlsServer;
 use evenkeel_host::nbd::uri::of_place;
 use evenkeel_host::net::{Place, SocketAccess};
 use evenkeel_host::service::{self, Address, Ended, Event, Options, ScrubOptions};
@@ -17,6 +19,7 @@ use evenkeel_host::volume::description::{Description, LayoutKind};
 use evenkeel_host::volume::{NBD_SOCKET, RunOptions, VolumeError};
 use evenkeel_measure::report::format;
 
+use super::advice::advise;
 use super::{event_loop, recovered, with_salvage};
 use crate::args::{BackendArg, JournalingArg, MirrorArgs, NbdArg, PolicyArg, ServeArgs};
 use crate::failure::Failure;
@@ -57,19 +60,19 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let volume = OpenOptions { journaling, dirty_pages_max, ..OpenOptions::default() }
         .with_pages_max(usize::try_from(cache_bytes / 4096).unwrap_or(usize::MAX));
     let open = RunOptions { volume, ring: ring_options(&args.mirror), keeps_writes: false };
+    let setup = nbd_setup(args)?;
     let options = Options {
-        nbd,
+        clients: nbd,
         access,
-        tls: args.tls.clone(),
         metrics: args.metrics.clone(),
         read_only: args.read_only,
-        limits: Limits { connections_max: args.connections as usize, ..Limits::default() },
         open,
         scrub: ScrubOptions {
             every_s: args.mirror.scrub_every.0,
             bytes_per_s: args.mirror.scrub_rate as u64,
         },
         tell_end: logging::tell_last_words,
+        advise,
     };
     let backend = match args.backend {
         BackendArg::Auto => Backend::Auto,
@@ -101,7 +104,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         }
     };
     let handle = event_loop.handle();
-    let ended = event_loop.block_on(service::run(&handle, &args.volume, options, tell));
+    let ended = event_loop.block_on(service::run(&handle, &args.volume, setup, options, tell));
     match ended {
         Ok(Ended::Closed) => Ok(()),
         Ok(Ended::Gone(what)) => Err(Failure::No(format!("{}: {what}", args.volume.display()))),
@@ -128,6 +131,16 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
             None => with_salvage(&args.volume, error),
         }),
     }
+}
+
+/// How volumes are served over NBD.
+pub(super) fn nbd_setup(args: &ServeArgs) -> Result<NbdSetup, Failure> {
+    let tls = args.tls.as_ref().map(|folder| {
+        let refused = |error| Failure::Unusable(format!("--tls {}: {error}", folder.display()));
+        TlsServer::from_folder(folder).map_err(refused)
+    });
+    let limits = Limits { connections_max: args.connections as usize, ..Limits::default() };
+    Ok(NbdSetup { limits, tls: tls.transpose()? })
 }
 
 /// Why nothing was served, where that is a file system to which nothing can be written.

@@ -9,7 +9,7 @@
 //!    the thread: whatever came before is in the cache that all processors share, or on its way there, and
 //!    nothing after. So what arrives is a prefix in units of 8, as [`Arena`] says.
 //! 2. A store finds no disk full: every page is allocated and written when the arena is made, where its file system stores
-//!    in place ([`crate::stored_in_place`]), or the arena is refused. One that is found where it may not stay is read
+//!    in place ([`crate::stack::stored_in_place`]), or the arena is refused. One that is found where it may not stay is read
 //!    without being mapped and moved. (What is left for a SIGBUS is somebody else who cuts the file short, though it is
 //!    ours alone, mode 0600 and locked, or who makes a reflink or snapshot of it while it is open and fills the disk.)
 //! 3. What was stored before this boot of the machine is never seen: a file in a folder may come back from a

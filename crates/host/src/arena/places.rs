@@ -76,7 +76,7 @@ impl SharedArena {
         let all = refused.iter().chain([&last]).map(PathError::to_string).collect::<Vec<_>>().join("; ");
         let why = format!(
             "{all}; make /dev/shm larger (mount -o remount,size=1g /dev/shm, or docker run --shm-size 1g), or the buffer \
-             smaller: --buffer of create, buffer_bytes in volume.toml"
+             smaller (buffer_bytes in volume.toml)"
         );
         let kind = last.source.kind();
         Err(PathError {

@@ -18,7 +18,7 @@ use super::header::{HEADER_BYTES, NOTE_OFFSET, boot_id, mark, read_mark, total_b
 use crate::path_error::PathError;
 use crate::patience::until_released;
 use crate::stack::check_space;
-use crate::stored_in_place;
+use crate::stack::stored_in_place;
 
 /// `TMPFS_MAGIC` of `linux/magic.h`.
 const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;

@@ -14,8 +14,8 @@ use crate::durable_file::is_block_device;
 use crate::event_loop::Loop;
 use crate::path_error::PathError;
 use crate::scratch::{ScratchFile, give, settle_folder};
+use crate::stack::stored_in_place;
 use crate::stack::{StackProbe, check_space};
-use crate::stored_in_place;
 
 /// Asks a file system that writes elsewhere what was written before to write this file, which is empty, in place: else
 /// reserved room is none.

@@ -94,6 +94,8 @@ impl From<VolumeError> for Error {
                 Self::Unusable { why: error.to_string() }
             }
             VolumeError::Refused(why) => Self::Refused(why),
+            VolumeError::Setting { .. } => Self::Refused(error.to_string()),
+            VolumeError::Remediable { problem, .. } => (*problem).into(),
             VolumeError::Incomplete(why) => Self::Unusable { why },
             VolumeError::Engine {
                 folder,

@@ -4,7 +4,7 @@
 //! mod       Volume: a handle for any thread and any async runtime
 //!   pending   an answer to come: await it, or wait for it
 //!   queue     what was asked for, up to a bound in bytes
-//!   keeper    the thread that runs the event loop with the volume on it
+//!   volume_thread  the thread that runs the event loop with the volume on it
 //!   error     what can go wrong, for any thread
 //! ```
 //!
@@ -22,9 +22,9 @@
 //! [`OpenVolume`](crate::volume::OpenVolume) is the volume itself.
 
 mod error;
-mod keeper;
 mod pending;
 mod queue;
+mod volume_thread;
 
 use std::fmt;
 use std::ops::{Bound, Range, RangeBounds};
@@ -132,7 +132,7 @@ impl Volume {
     ///
     /// Those of [`create`](crate::volume::create::create).
     pub fn create(request: Creation) -> Pending<Description> {
-        keeper::create(request)
+        volume_thread::create(request)
     }
 
     /// Opens the volume in `folder`, on a thread of its own: what a cut or a kill left undone is done first.
@@ -141,7 +141,7 @@ impl Volume {
     ///
     /// [`Error::NotAVolume`], [`Error::InUse`], [`Error::Unusable`], and those of the system.
     pub fn open(folder: impl AsRef<Path>, options: Options) -> Pending<Self> {
-        keeper::open(folder.as_ref().to_owned(), options)
+        volume_thread::open(folder.as_ref().to_owned(), options)
     }
 
     fn new(queue: Arc<Queue>, facts: Facts) -> Self {

@@ -4,7 +4,7 @@
 //! same signals ([`crate::interrupt`]) are called too.
 //!
 //! 1. What the process was started to ignore stays ignored: see [`crate::stop_signals`].
-//! 2. A signal that comes while the handlers are put up ends the process or is told of: see [`crate::held_back`].
+//! 2. A signal that comes while the handlers are put up ends the process or is told of: see [`crate::process::held_back`].
 
 #![allow(unsafe_code)]
 
@@ -19,7 +19,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use signal_hook::SigId;
 
 use super::{Loop, SharedFd};
-use crate::held_back::HeldBack;
+use crate::process::held_back::HeldBack;
 use crate::stop_signals::honoured;
 
 /// A source of signals. They go back to what they did before when it is dropped, but for their default action.

@@ -1,33 +1,21 @@
-//! The NBD protocol, both sides of it, over any [`crate::net::ByteStream`].
+//! The NBD protocol over any [`crate::net::ByteStream`]: what both sides share, and the client. The server is a front end:
+//! [`crate::front::nbd`].
 //!
 //! ```text
-//! server        one connection after another: handshake, then requests side by side
-//!   export        what is served
-//!   limits        what a client may ask for; accounts: who has how many bytes in flight
-//!   statistics    what was done
-//! client        the other side; NbdDrive makes a device of it
+//! proto         every byte of the protocol
 //! uri           where an export is
 //! tls           streams within streams
-//! proto         every byte of the protocol
-//! input, outbox, pool, wait    bytes on their way in and out
+//! client        the side that asks; NbdDrive makes a drive of it
+//! input, buffer_pool, send_queue    bytes on their way in and out
 //! ```
 //!
 //! All of it runs on one thread and knows the world as [`evenkeel_engine::env::Env`]. What the other side sends
 //! is hostile: it is bounded before anything is allocated for it, and ends its own connection at worst.
 
-mod accounts;
+pub(crate) mod buffer_pool;
 pub mod client;
-pub mod export;
-#[cfg(feature = "fuzzing")]
-#[doc(hidden)]
-pub mod fuzzing;
-mod input;
-pub mod limits;
-mod outbox;
-mod pool;
+pub(crate) mod input;
 pub mod proto;
-pub mod server;
-pub mod statistics;
+pub(crate) mod send_queue;
 pub mod tls;
 pub mod uri;
-pub(crate) mod wait;

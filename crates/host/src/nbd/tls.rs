@@ -18,8 +18,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection};
 
-use super::wait::Turn;
 use crate::net::ByteStream;
+use crate::wait::Turn;
 
 /// Bytes read from below at once.
 const READ_BYTES: usize = 64 << 10;

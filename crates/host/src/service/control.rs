@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::ACCEPT_AGAIN_NS;
 use crate::event_loop::{Loop, race};
 use crate::net::{ByteStream, Listener, Stream, connect_unix_blocking};
+use crate::remedy::Advise;
 use crate::volume::grow::{Grower, Grown};
 use crate::volume::replace::{Question, Replacement, Replacer};
 use crate::volume::{CONTROL_SOCKET, VolumeError};
@@ -47,6 +48,8 @@ pub(super) struct Workers {
     /// Of a mirror.
     pub(super) replacer: Option<Replacer>,
     pub(super) grower: Grower,
+    /// What can be done about a refusal, in the words of the program that serves.
+    pub(super) advise: Advise,
 }
 
 /// What came of it: why not, if so.
@@ -129,9 +132,9 @@ async fn carry_out(order: &[u8], workers: &Workers) -> Answer {
         Ok(grown) => (grown, None),
         Err(error) => (None, Some(error)),
     };
-    let refused = error.map(|error| match is_taken {
-        true => format!("{error}; mend that, and have it name the new one there before the next start"),
-        false => error.to_string(),
+    let refused = error.map(|error| error.explained(workers.advise)).map(|why| match is_taken {
+        true => format!("{why}; correct that, and have it name the new one there before the next start"),
+        false => why,
     });
     Answer { refused, is_taken, grown }
 }

@@ -1,20 +1,26 @@
-//! Where a server listens.
+//! Where a server listens, and how it takes connections.
 
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
-use super::Address;
+use evenkeel_engine::env::Env;
+
+use super::events::{About, Kind, Reporter};
+use super::{ACCEPT_AGAIN_NS, Address};
 use crate::event_loop::Loop;
-use crate::net::{Listener, Place, SocketAccess};
+use crate::front::Front;
+use crate::front::session::Peer;
+use crate::net::{self, Listener, Place, SocketAccess};
+use crate::remedy::Remedy;
 use crate::volume::{CONTROL_SOCKET, LockedVolume, STATUS_SOCKET, VolumeError};
 
 /// All that a server listens on; whoever connects waits to be accepted.
 pub(super) struct Listeners {
     /// For clients, each with what kind of peer comes there.
-    pub(super) nbd: Vec<(Listener, &'static str)>,
+    pub(super) clients: Vec<(Listener, &'static str)>,
     /// For orders.
     pub(super) control: Listener,
-    /// For `evenkeel status`.
+    /// For whoever asks for the status.
     pub(super) status: Listener,
     /// For scrapes, and where.
     pub(super) metrics: Option<(Listener, SocketAddr)>,
@@ -29,29 +35,34 @@ impl Listeners {
     pub(super) fn take(
         event_loop: &Loop,
         volume: &LockedVolume,
-        nbd: Vec<Address>,
+        clients: Vec<Address>,
         access: SocketAccess,
         metrics: Option<&str>,
     ) -> Result<Self, VolumeError> {
         let in_folder = |name: &str| Listener::unix(event_loop, &volume.folder().join(name));
         Ok(Self {
-            nbd: nbd
-                .into_iter()
-                .map(|address| of_clients(event_loop, address, access))
-                .collect::<Result<_, _>>()?,
+            clients: listen_for_clients(event_loop, clients, access)?,
             control: in_folder(CONTROL_SOCKET)?,
             status: in_folder(STATUS_SOCKET)?,
-            metrics: metrics.map(|address| of_metrics(event_loop, address)).transpose()?,
+            metrics: metrics.map(|address| listen_for_scrapes(event_loop, address)).transpose()?,
         })
-    }
-
-    /// Where clients connect; `None` for a socket that has no name.
-    pub(super) fn places(&self) -> Vec<Option<Place>> {
-        self.nbd.iter().map(|(listener, _)| listener.place()).collect()
     }
 }
 
-pub(super) fn of_clients(
+/// Where clients connect; `None` for a socket that has no name.
+pub(super) fn places(clients: &[(Listener, &'static str)]) -> Vec<Option<Place>> {
+    clients.iter().map(|(listener, _)| listener.place()).collect()
+}
+
+pub(super) fn listen_for_clients(
+    event_loop: &Loop,
+    addresses: Vec<Address>,
+    access: SocketAccess,
+) -> Result<Vec<(Listener, &'static str)>, VolumeError> {
+    addresses.into_iter().map(|address| listen_for_client(event_loop, address, access)).collect()
+}
+
+fn listen_for_client(
     event_loop: &Loop,
     address: Address,
     access: SocketAccess,
@@ -71,9 +82,78 @@ pub(super) fn of_clients(
     }
 }
 
-fn of_metrics(event_loop: &Loop, address: &str) -> Result<(Listener, SocketAddr), VolumeError> {
-    let refused = |error| VolumeError::Refused(format!("--metrics {address}: {error}"));
+fn listen_for_scrapes(event_loop: &Loop, address: &str) -> Result<(Listener, SocketAddr), VolumeError> {
+    let refused = |error| VolumeError::Refused(format!("cannot listen for scrapes on {address}: {error}"));
     let listener = Listener::tcp(event_loop, address).map_err(refused)?;
     let at = listener.tcp_address().map_err(refused)?;
     Ok((listener, at))
+}
+
+/// Tells of addresses that other machines or all users reach, where nothing protects them.
+pub(super) fn warn_of_open_addresses(
+    reporter: &Reporter,
+    places: impl Iterator<Item = Place>,
+    access: SocketAccess,
+) {
+    let is_for_all = access.mode.is_some_and(|mode| mode & 0o002 != 0);
+    for place in places {
+        if let (Place::Unix(path), true) = (&place, is_for_all) {
+            let why = format!(
+                "{}: every user of this machine may connect there: whoever does reads and writes",
+                path.display()
+            );
+            reporter.report(
+                Kind::SocketForAll,
+                &About::default(),
+                reporter.advised(why, &Remedy::LetGroupIn),
+            );
+        }
+        if let Place::Tcp(at) = place
+            && !at.ip().to_canonical().is_loopback()
+        {
+            let why = format!(
+                "{at}: other machines may connect there, without TLS: whoever reaches it reads and writes"
+            );
+            reporter.report(
+                Kind::TcpWithoutTls,
+                &About::default(),
+                reporter.advised(why, &Remedy::ListenLocally),
+            );
+        }
+    }
+}
+
+/// Has `front` serve whoever connects, for as long as the loop runs.
+pub(super) fn accept<F: Front>(
+    event_loop: &Loop,
+    (listener, peer): (Listener, &'static str),
+    front: F,
+    reporter: Reporter,
+) {
+    let env = event_loop.clone();
+    event_loop.spawn(async move {
+        loop {
+            let stream = match listener.accept().await {
+                Ok(stream) => stream,
+                Err(error) => {
+                    let message = format!("cannot accept connections for now: {error}");
+                    reporter.report(Kind::AcceptFailed, &About::default(), message);
+                    env.sleep(ACCEPT_AGAIN_NS).await;
+                    continue;
+                }
+            };
+            let (front, reporter) = (front.clone(), reporter.clone());
+            env.spawn(async move {
+                let peer = match stream.peer() {
+                    Some(net::Peer::Machine(address)) => Peer::at(peer, address),
+                    Some(net::Peer::Process(pid)) => Peer::process(peer, pid),
+                    None => peer.into(),
+                };
+                if let Some(why) = front.serve(stream, peer).await {
+                    let message = format!("a connection ended: {why}");
+                    reporter.report(Kind::ClientFailed, &About::default(), message);
+                }
+            });
+        }
+    });
 }

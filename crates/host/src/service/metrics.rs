@@ -10,7 +10,7 @@ use super::events::state::StateStatus;
 use super::mirror_status::{MemberStatus, MirrorStatus};
 use super::status::{SharedWatched, Watched};
 use crate::event_loop::{Loop, race};
-use crate::nbd::statistics::{CommandKind, CommandStatistics};
+use crate::front::statistics::{CommandKind, CommandStatistics};
 use crate::net::{ByteStream, Listener, Stream};
 
 /// Longest request that is read.
@@ -228,13 +228,8 @@ fn members(out: &mut String, mirror: &MirrorStatus) {
     }
     let scrub = &mirror.scrub;
     for (name, kind, help, value) in [
-        (
-            "scrub_copies_total",
-            "counter",
-            "Copies of pages that were looked at for rot.",
-            scrub.copies_checked,
-        ),
-        ("scrub_mended_total", "counter", "Copies that were wrong, and were mended.", scrub.mended_copies),
+        ("scrub_copies_total", "counter", "Copies of pages that scrubs looked at.", scrub.copies_checked),
+        ("scrub_mended_total", "counter", "Copies that were wrong, and were repaired.", scrub.mended_copies),
         ("scrub_damaged_pages", "gauge", "Pages of which no copy was right.", scrub.damaged_pages),
     ] {
         metric(out, name, kind, help, value as f64);

@@ -5,7 +5,7 @@ use evenkeel_engine::ring::{Policy, Role, Standing};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::tend::Tended;
+use super::maintenance::Maintenance;
 use crate::volume::mirror::{Mirror, MirrorLog, MirrorMember};
 
 /// What a mirror's members do.
@@ -31,7 +31,7 @@ pub struct MirrorStatus {
     pub members: Vec<MemberStatus>,
     /// The log devices, by their places.
     pub logs: Vec<LogStatus>,
-    /// What the search for rot found.
+    /// What scrubs found.
     pub scrub: ScrubStatus,
 }
 
@@ -84,7 +84,7 @@ pub struct LogStatus {
     pub failure: Option<String>,
 }
 
-/// What the search for rot found since the volume was opened.
+/// What scrubs found since the volume was opened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ScrubStatus {
     /// Bytes of the volume that the search under way has looked at, if one is.
@@ -95,7 +95,7 @@ pub struct ScrubStatus {
     pub ended_ago_s: Option<f64>,
     /// Copies of pages that were looked at.
     pub copies_checked: u64,
-    /// Copies that were wrong, and were mended from others.
+    /// Copies that were wrong, and were repaired from others.
     pub mended_copies: u64,
     /// Pages of which no copy was right.
     pub damaged_pages: u64,
@@ -111,14 +111,14 @@ impl MirrorStatus {
         missing.map(|(path, _, why)| (path.as_str(), why.as_deref().unwrap_or("not known why"))).collect()
     }
 
-    pub(super) fn of(mirror: &Mirror, tended: &Tended, now_ns: u64) -> Self {
+    pub(super) fn of(mirror: &Mirror, maintenance: &Maintenance, now_ns: u64) -> Self {
         let options = mirror.options();
         let (members, logs) = (mirror.members(), mirror.log_devices());
         let (readers, members_in_sync) = mirror.ring.window();
         let logs_in_sync = logs.iter().filter(|log| log.standing == LogStanding::InSync).count();
         let size_bytes = evenkeel_engine::device::Device::geometry(&mirror.ring).size_bytes;
-        let slow = tended.slow(now_ns);
-        let scrubbed = tended.scrubbed.borrow();
+        let slow = maintenance.slow(now_ns);
+        let scrubbed = maintenance.scrubbed.borrow();
         let each = members.iter().enumerate().map(|(place, member)| {
             member_status(member, slow.get(place).copied().unwrap_or(false), size_bytes)
         });

@@ -1,18 +1,17 @@
-//! A damaged volume served over NBD, to be read only.
+//! A damaged volume served by a front end, to be read only.
 //!
 //! 1. Nothing of the volume is written. Ranges that are lost read as errors; all others as salvage has them, named or not.
 
 use std::path::Path;
 
 use super::events::Reporter;
-use super::listen::of_clients;
-use super::{Address, STOP_SIGNALS, accept, tls_of};
+use super::listen::{self, listen_for_clients};
+use super::{Address, STOP_SIGNALS};
 use crate::event_loop::{Loop, race};
-use crate::nbd::export::VolumeExport;
-use crate::nbd::limits::Limits;
-use crate::nbd::server::Server;
+use crate::front::{Front, FrontSetup};
 use crate::net::{Place, SocketAccess};
 use crate::path_error::PathError;
+use crate::remedy::Advise;
 use crate::volume::salvage::OpenSalvage;
 use crate::volume::{LockedVolume, VolumeError};
 use evenkeel_engine::options::OpenOptions;
@@ -21,18 +20,16 @@ use evenkeel_engine::options::OpenOptions;
 #[derive(Debug)]
 pub struct Options {
     /// Where clients connect.
-    pub nbd: Vec<Address>,
+    pub clients: Vec<Address>,
     /// Who may connect to Unix sockets.
     pub access: SocketAccess,
-    /// Folder of certificates: then nothing is served without TLS.
-    pub tls: Option<std::path::PathBuf>,
-    /// Bounds of what clients may ask for.
-    pub limits: Limits,
     /// How the volume is run.
     pub open: OpenOptions,
+    /// What an operator is told to do, in the words of the program that serves.
+    pub advise: Advise,
 }
 
-/// Serves what there is of the volume in `folder` until a signal comes; answers whether it was served at all. `ready` is
+/// Serves what there is of the volume in `folder` by the front end of `setup` until a signal comes; answers whether it was served at all. `ready` is
 /// told what is known of it, and where clients may connect.
 ///
 /// # Errors
@@ -41,18 +38,14 @@ pub struct Options {
 pub async fn run(
     event_loop: &Loop,
     folder: &Path,
+    setup: impl FrontSetup,
     options: Options,
     ready: impl FnOnce(&OpenSalvage, Vec<Option<Place>>),
 ) -> Result<bool, VolumeError> {
     let cannot_listen = |error| PathError::new(folder, "cannot listen for signals", error);
     let signals = event_loop.signals(&STOP_SIGNALS).map_err(cannot_listen)?;
-    let tls = tls_of(options.tls.as_deref())?;
     let locked = LockedVolume::lock(folder)?;
-    let listeners: Vec<_> = options
-        .nbd
-        .into_iter()
-        .map(|address| of_clients(event_loop, address, options.access))
-        .collect::<Result<_, VolumeError>>()?;
+    let listeners = listen_for_clients(event_loop, options.clients, options.access)?;
     let opened =
         race(async { Some(OpenSalvage::open(event_loop, locked, options.open, |_, _| ()).await) }, async {
             let _came = signals.next().await;
@@ -60,16 +53,15 @@ pub async fn run(
         });
     let Some(open) = opened.await else { return Ok(false) };
     let open = open?;
-    let export = VolumeExport::new(open.salvaged.volume.clone(), "").read_only();
-    let server = Server::new(event_loop.clone(), export, options.limits, tls);
-    let reporter = Reporter::new(event_loop, folder.display().to_string());
-    let places = listeners.iter().map(|(listener, _)| listener.place()).collect();
-    for (listener, peer) in listeners {
-        accept(event_loop, listener, server.clone(), reporter.clone(), peer);
+    let front = setup.begin(event_loop, open.salvaged.volume.clone(), true);
+    let reporter = Reporter::new(event_loop, folder.display().to_string(), options.advise);
+    let places = listen::places(&listeners);
+    for listener in listeners {
+        listen::accept(event_loop, listener, front.clone(), reporter.clone());
     }
     ready(&open, places);
     let _came = signals.next().await;
-    race(server.stop(), async {
+    race(front.stop(), async {
         let _again = signals.next().await;
     })
     .await;

@@ -14,17 +14,18 @@ use serde::{Deserialize, Serialize};
 use super::events::EventStatus;
 use super::events::state::{self, StateStatus};
 use super::events::watch::Watcher;
+use super::maintenance::Maintenance;
 use super::mirror_status::MirrorStatus;
-use super::tend::Tended;
-use super::{Told, VolumeServer};
 use crate::drive::DurableWay;
 use crate::event_loop::{Backend, Loop};
-use crate::nbd::statistics::{CommandKind, Statistics};
+use crate::front::Front;
+use crate::front::session::FrontStatus;
+use crate::front::statistics::{CommandKind, Statistics};
 use crate::net::connect_unix_blocking;
 use crate::volume::description::Description;
 use crate::volume::member::Place;
 use crate::volume::mirror::Mirror;
-use crate::volume::{OpenVolume, Recovered, STATUS_SOCKET};
+use crate::volume::{LocalVolume, OpenVolume, Recovered, STATUS_SOCKET};
 
 /// Longest document that is read.
 const DOCUMENT_MAX_BYTES: u64 = 4 << 20;
@@ -308,13 +309,13 @@ impl Status {
 pub(crate) struct Watched {
     event_loop: Loop,
     began_ns: u64,
-    volume: Told,
+    volume: LocalVolume,
     mirror: Option<Mirror>,
-    tended: Tended,
+    maintenance: Maintenance,
     recovered: Recovered,
     description: Description,
     path: String,
-    server: VolumeServer,
+    front_status: Box<dyn Fn() -> FrontStatus>,
     read_only: bool,
     watcher: Watcher,
 }
@@ -323,9 +324,9 @@ impl Watched {
     pub(super) fn new(
         event_loop: &Loop,
         open: &OpenVolume,
-        server: VolumeServer,
+        front: impl Front,
         read_only: bool,
-        tended: Tended,
+        maintenance: Maintenance,
         watcher: Watcher,
     ) -> Self {
         Self {
@@ -333,11 +334,11 @@ impl Watched {
             began_ns: event_loop.now_ns(),
             volume: open.volume.clone(),
             mirror: open.mirror().cloned(),
-            tended,
+            maintenance,
             recovered: open.recovered,
             description: open.description(),
             path: open.folder().display().to_string(),
-            server,
+            front_status: Box::new(move || front.status()),
             read_only,
             watcher,
         }
@@ -366,7 +367,7 @@ impl Watched {
     /// The document of this moment.
     pub(crate) fn document(&self) -> Status {
         let (volume, description) = (&self.volume, &self.description);
-        let server = self.server.status();
+        let server = (self.front_status)();
         let occupancy = volume.occupancy();
         let now_ns = self.event_loop.now_ns();
         let mirror = self.mirror.as_ref();
@@ -393,7 +394,7 @@ impl Watched {
             replayed_units: self.recovered.writes,
             ..counted
         };
-        let mirror_status = mirror.map(|mirror| MirrorStatus::of(mirror, &self.tended, now_ns));
+        let mirror_status = mirror.map(|mirror| MirrorStatus::of(mirror, &self.maintenance, now_ns));
         let state = state::of(&self.watcher, failure.as_deref(), mirror_status.as_ref(), &counters, now_ns);
         Status {
             schema: SCHEMA.to_owned(),
@@ -477,7 +478,7 @@ impl Watched {
 
     /// All latencies, bucket by bucket.
     pub(crate) fn statistics(&self) -> Statistics {
-        self.server.status().statistics
+        (self.front_status)().statistics
     }
 }
 

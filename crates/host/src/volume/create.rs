@@ -27,7 +27,7 @@ use super::description::{Description, LayoutKind, Member, VolumeId};
 use super::devices::{LogDevices, MemberRing};
 use super::fencing::{Opening, Purpose};
 use super::member::{MemberDrive, Place};
-use super::mirror::MirrorDrive;
+use super::mirror::{MirrorDrive, Unfit};
 use super::plan::same_thing;
 pub use super::plan::{Plan, PlannedMember, Request};
 use crate::drive::{DriveOptions, FileDrive, Fill};
@@ -178,7 +178,7 @@ async fn write_volume(
     }
     let alike = |drives: &[Rc<MemberDrive>], geometry: Geometry| {
         let each = drives.iter().map(|drive| MirrorDrive::new(Rc::clone(drive), geometry).map(Some));
-        each.collect::<Result<Vec<_>, String>>().map_err(Error::Unusable)
+        each.collect::<Result<Vec<_>, Unfit>>().map_err(|unfit| Error::Unusable(unfit.why))
     };
     let ring = RingOptions { log_bytes: description.region_bytes(), ..RingOptions::default() };
     let members = alike(members, description.member_geometry())?;

@@ -148,11 +148,19 @@ pub(super) async fn check_takes_one(event_loop: &Loop, uri: &NbdUri, took_ns: u6
     if !race(second, silence).await {
         return Ok(());
     }
-    let why = format!(
-        "its server takes several connections at a time, so that late writes of a killed process could land after \
-         newer ones: let it take one (qemu-nbd without --shared, nbdkit --filter=limit limit=1), or serve it by this \
-         version of evenkeel; where nothing of an earlier process can arrive any more, say so: `{UNFENCED} = true` \
-         there in {FILE_NAME}, or --{UNFENCED}"
-    );
-    Err(io::Error::new(io::ErrorKind::ResourceBusy, why))
+    Err(io::Error::new(io::ErrorKind::ResourceBusy, TakesSeveral))
+}
+
+/// The server of a member takes several connections at a time, and knows no fence.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "its server takes several connections at a time, so that late writes of a killed process could land after newer ones: let \
+     it take one (qemu-nbd without --shared, nbdkit --filter=limit limit=1), or serve it by this version of evenkeel; where \
+     nothing of an earlier process can arrive any more, say so: `{UNFENCED} = true` there in {FILE_NAME}"
+)]
+struct TakesSeveral;
+
+/// Whether `error` is that the server of a member takes several connections.
+pub(super) fn takes_several(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|cause| cause.is::<TakesSeveral>())
 }

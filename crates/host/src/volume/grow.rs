@@ -30,8 +30,9 @@ use super::mirror::Mirror;
 use super::replace::Slot;
 use super::{Below, Devices, LocalVolume, LockedVolume, OpenVolume, RunOptions, VolumeError, check_made_so};
 use crate::event_loop::Loop;
-use crate::nbd::wait::Turn;
+use crate::remedy::Remedy;
 use crate::size_text::{exact_size, size};
+use crate::wait::Turn;
 
 /// How a volume grows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -155,10 +156,9 @@ fn check_size(folder: &Path, found: &Identity, size_bytes: u64) -> Result<(), Vo
         ));
     }
     if size_bytes > found.size_bytes && growths_left(found) == 0 {
-        return refused(format!(
-            "{folder}: cannot grow: it has grown {GROWTHS_MAX} times, as often as a volume can; make a larger one with \
-             `evenkeel create`, serve both, and copy this one there with nbdcopy"
-        ));
+        let why =
+            format!("{folder}: cannot grow: it has grown {GROWTHS_MAX} times, as often as a volume can");
+        return Err(VolumeError::Refused(why).with(Remedy::CopyToLarger));
     }
     Ok(())
 }
@@ -183,16 +183,12 @@ fn growth_error(folder: &Path, source: Error) -> VolumeError {
 
 /// That a mirror cannot grow without the member at `place`, and `why` it is without it.
 fn without(folder: &Path, place: &Place, why: &str, is_rebuilt: bool) -> VolumeError {
-    let (vol, member) = (Place::from(folder.to_owned()).quoted(), place.quoted());
-    let next_step = match is_rebuilt {
-        true => format!(
-            "it is rebuilt while the volume is served: grow it once `evenkeel status {vol}` shows it in sync"
-        ),
-        false => {
-            format!("bring it back, or put another in its place: evenkeel replace {vol} {member} NEW")
-        }
+    let folder = Place::from(folder.to_owned()).quoted();
+    let remedy = match is_rebuilt {
+        true => Remedy::AwaitRebuild { folder },
+        false => Remedy::ReplaceMember { folder, member: place.quoted() },
     };
-    VolumeError::Refused(format!("{why}; a volume grows with all of its members: {next_step}"))
+    VolumeError::Refused(format!("{why}; a volume grows with all of its members")).with(remedy)
 }
 
 /// That all members of an open mirror take part, and lack nothing.

@@ -1,6 +1,6 @@
 //! A member of a volume: a file or block device of this machine, or the export of an NBD server.
 //!
-//! 1. A lost connection is not mended: requests under way may or may not have been carried out, and what comes after
+//! 1. A lost connection is not restored: requests under way may or may not have been carried out, and what comes after
 //!    would be sent to a drive in a state that nobody knows. The volume is told, takes no more writes, and is opened
 //!    anew.
 //! 2. Nothing that an earlier process of the volume sent to an export is carried out once it is open ([`super::fencing`]).
@@ -24,9 +24,9 @@ use crate::drive::{DriveOptions, FileDrive, OpenFile};
 use crate::event_loop::{Loop, race};
 use crate::nbd::client::{ClientError, NbdDrive, check_writes};
 use crate::nbd::uri::NbdUri;
-use crate::nbd::wait::Notify;
 use crate::net::Stream;
 use crate::path_error::PathError;
+use crate::wait::Notify;
 
 /// Between two attempts to connect.
 const PAUSE_NS: u64 = 50_000_000;

@@ -50,10 +50,11 @@ use evenkeel_engine::volume::{FoundAtRest, Identity, Volume, arena_bytes_min, id
 
 use crate::arena::SharedArena;
 use crate::event_loop::Loop;
-use crate::nbd::wait::Turn;
 use crate::path_error::PathError;
+use crate::remedy::{Advise, Remedy, Setting, advised};
 use crate::size_text::exact_size;
 use crate::stack::space_bytes;
+use crate::wait::Turn;
 
 use arenas::Arenas;
 use described::Described;
@@ -95,7 +96,7 @@ pub enum VolumeError {
     #[error(transparent)]
     Path(#[from] PathError),
     /// There is no volume.
-    #[error("{}: no volume is here; make one with `evenkeel create`", .0.display())]
+    #[error("{}: no volume is here", .0.display())]
     NotAVolume(PathBuf),
     /// Another process has it.
     #[error("{}: it is being served or checked by another process; stop that one first", .0.display())]
@@ -119,11 +120,29 @@ pub enum VolumeError {
     /// It cannot be made as asked.
     #[error("{0}")]
     Refused(String),
+    /// It cannot be made with a size as asked.
+    #[error("{setting} {bytes}: {why}")]
+    Setting {
+        /// Which size.
+        setting: Setting,
+        /// What was asked for.
+        bytes: u64,
+        /// Why not, and what can be had.
+        why: String,
+    },
+    /// Something went wrong, and this can be done about it.
+    #[error("{problem}")]
+    Remediable {
+        /// What went wrong.
+        problem: Box<VolumeError>,
+        /// What helps.
+        remedy: Remedy,
+    },
     /// It cannot be opened, since members are lost.
     #[error("{0}")]
     Incomplete(String),
     /// Its server was told to do something, and whether it did is not known.
-    #[error("{}: its server does not answer ({source}); look at `evenkeel status` whether it did what was asked, and ask again if not", folder.display())]
+    #[error("{}: its server does not answer ({source})", folder.display())]
     Unanswered {
         /// The volume.
         folder: PathBuf,
@@ -144,6 +163,30 @@ pub enum VolumeError {
 }
 
 impl VolumeError {
+    /// This error, with what can be done about it.
+    pub(crate) fn with(self, remedy: Remedy) -> Self {
+        Self::Remediable { problem: Box::new(self), remedy }
+    }
+
+    /// What can be done about it, beyond what its words say.
+    pub fn remedy(&self) -> Option<Remedy> {
+        match self {
+            Self::NotAVolume(_) => Some(Remedy::MakeVolume),
+            Self::Unanswered { .. } => Some(Remedy::LookAtStatus),
+            Self::Remediable { remedy, .. } => Some(remedy.clone()),
+            Self::Path(error) if fencing::takes_several(&error.source) => Some(Remedy::SayUnfenced),
+            _ => None,
+        }
+    }
+
+    /// What is wrong, with what `advise` says of its remedy.
+    pub fn explained(&self, advise: Advise) -> String {
+        match self.remedy() {
+            Some(remedy) => advised(self.to_string(), advise, &remedy),
+            None => self.to_string(),
+        }
+    }
+
     fn description(path: &Path, why: &dyn std::fmt::Display) -> Self {
         let why = why.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
         Self::Description { path: path.to_owned(), why }

@@ -27,9 +27,10 @@ use crate::conditions::Machine;
 use crate::durable_file::{is_block_device, odd_kind, size_bytes};
 use crate::path_error::PathError;
 use crate::patience::until_released;
+use crate::remedy::{Remedy, Setting};
 use crate::size_text::{exact_size, size};
+use crate::stack::stored_in_place;
 use crate::stack::{StackProbe, space_bytes};
-use crate::stored_in_place;
 
 /// Memory for writes unless it was chosen, which any volume may have.
 const BUFFER_BYTES: u64 = 64 << 20;
@@ -125,18 +126,14 @@ impl Request {
     /// [`VolumeError::Refused`] for what exists and was not named, what is in use, what does not fit, or makes no sense.
     pub fn plan(&self) -> Result<Plan, VolumeError> {
         if self.size_bytes == 0 || !self.size_bytes.is_multiple_of(PAGE_BYTES) {
-            return refused(format!(
-                "--size {}: a volume has whole pages of 4096 bytes, and one at least; choose {}",
-                self.size_bytes,
-                (self.size_bytes / PAGE_BYTES).saturating_add(1).saturating_mul(PAGE_BYTES)
-            ));
+            let next = (self.size_bytes / PAGE_BYTES).saturating_add(1).saturating_mul(PAGE_BYTES);
+            let why = format!("a volume has whole pages of 4096 bytes, and one at least; choose {next}");
+            return unset(Setting::Size, self.size_bytes, why);
         }
         if self.size_bytes > SIZE_MAX_BYTES {
             let (folder, size) = (self.folder.display(), self.size_bytes);
-            return refused(format!(
-                "{folder}: --size {size}: choose a smaller --size, {} at most",
-                exact_size(SIZE_MAX_BYTES)
-            ));
+            let why = format!("{folder}: {size} bytes are too many, {} at most", exact_size(SIZE_MAX_BYTES));
+            return Err(VolumeError::Refused(why).with(Remedy::ChooseSmaller(Setting::Size)));
         }
         self.check_folder()?;
         let (members, logs) = self.places()?;
@@ -151,12 +148,12 @@ impl Request {
         let region = if self.log_on_members { region_bytes(self.log_bytes) } else { 0 };
         let member_bytes = home_bytes.saturating_add(member_head).saturating_add(region);
         let log_bytes = log_bytes_with_superblocks(self.log_bytes).saturating_add(log_head);
-        let planned = |places: Vec<Place>, bytes: u64, sized_by: &str| {
-            let each = places.into_iter().map(|place| self.plan_member(place, bytes, sized_by));
+        let planned = |places: Vec<Place>, bytes: u64, setting: Setting| {
+            let each = places.into_iter().map(|place| self.plan_member(place, bytes, Some(setting)));
             each.collect::<Result<Vec<_>, _>>()
         };
-        let members = planned(members, member_bytes, "--size")?;
-        let plan = Plan { members, logs: planned(logs, log_bytes, "--log-size")? };
+        let members = planned(members, member_bytes, Setting::Size)?;
+        let plan = Plan { members, logs: planned(logs, log_bytes, Setting::LogSize)? };
         plan.check_distinct()?;
         if !self.sparse {
             plan.check_room()?;
@@ -191,22 +188,22 @@ impl Request {
         let (most, logs_most) = (MEMBERS_MAX, LOGS_MAX);
         match self.layout {
             LayoutKind::Single if members.len() > 1 || logs.len() > 1 => refused(
-                "--layout single has one --member and one --log; to keep several copies: --layout mirror".into(),
+                "layout single has one member and one log; to keep several copies, choose a mirror".into(),
             ),
             LayoutKind::Single if logs.first() == members.first() => refused(
-                "--member and --log name the same place; leave --log out to keep the log there".into(),
+                "member and log are the same place; name no log to keep it there".into(),
             ),
             LayoutKind::Single if self.log_on_members => refused(
-                "--log-on-members is for --layout mirror; of one member: --member without --log, where it is a block device".into(),
+                "only a mirror keeps its log on its members; on one member that is a block device it is where no log is named".into(),
             ),
             LayoutKind::Mirror if self.log_on_members && !logs.is_empty() => {
-                refused("--log and --log-on-members exclude each other: leave one of them out".into())
+                refused("log devices and a log on the members exclude each other: leave one of them out".into())
             }
             LayoutKind::Mirror if members.len() < 2 => refused(
-                "--layout mirror: one --member is no mirror; name another, or none for two files in the folder".into(),
+                "one member is no mirror; name another, or none for two files in the folder".into(),
             ),
             LayoutKind::Mirror if members.len() > most || logs.len() > logs_most => {
-                refused(format!("--layout mirror: {most} --member and {logs_most} --log at most"))
+                refused(format!("a mirror has {most} members and {logs_most} log devices at most"))
             }
             _ => Ok((members, logs)),
         }
@@ -261,17 +258,20 @@ impl Request {
     fn check_sizes(&self, atomic_sectors: bool) -> Result<(), VolumeError> {
         let (atomic, log) = (self.atomic_max_bytes, self.log_bytes);
         if atomic < PAGE_BYTES {
-            return refused(format!("--atomic-max {atomic}: at least 4k, a page"));
+            return unset(Setting::AtomicMax, atomic, "at least 4k, a page".to_owned());
         }
         match log_bytes_min(self.size_bytes, atomic, SECTOR_BYTES, atomic_sectors) {
-            None => refused(format!(
-                "--atomic-max {atomic}: at most {}, what a record holds",
-                exact_size(ATOMIC_MAX_BYTES)
-            )),
-            Some(least) if log < least => refused(format!(
-                "--log-size {log}: too small for a disk of this size with --atomic-max {atomic}; at least {}",
-                exact_size(least)
-            )),
+            None => {
+                let why = format!("at most {}, what a record holds", exact_size(ATOMIC_MAX_BYTES));
+                unset(Setting::AtomicMax, atomic, why)
+            }
+            Some(least) if log < least => {
+                let why = format!(
+                    "too small for a disk of this size with atomic writes of {atomic} bytes; at least {}",
+                    exact_size(least)
+                );
+                unset(Setting::LogSize, log, why)
+            }
             Some(_) => Ok(()),
         }
     }
@@ -281,16 +281,15 @@ impl Request {
         let (bytes, atomic) = (self.buffer_bytes, self.atomic_max_bytes);
         let least = arena_bytes_min(atomic);
         if bytes < least {
-            return refused(format!(
-                "--buffer {bytes}: too small for writes of --atomic-max {atomic}; at least {}",
-                exact_size(least)
-            ));
+            let why =
+                format!("too small for atomic writes of {atomic} bytes; at least {}", exact_size(least));
+            return unset(Setting::Buffer, bytes, why);
         }
         let above = existing_above(&self.folder);
         let free_in_folder = space_bytes(&above).map_or(0, |(_, free)| free);
         let (most, why) = buffer_bytes_max(self.size_bytes, &above, free_in_folder);
         match bytes > most {
-            true => refused(format!("--buffer {bytes}: at most {}: {why}", exact_size(most))),
+            true => unset(Setting::Buffer, bytes, format!("at most {}: {why}", exact_size(most))),
             false => Ok(()),
         }
     }
@@ -304,7 +303,7 @@ impl Request {
         &self,
         place: Place,
         bytes: u64,
-        sized_by: &str,
+        sized_by: Option<Setting>,
     ) -> Result<PlannedMember, VolumeError> {
         let path = match &place {
             Place::Path(path) => path.clone(),
@@ -333,11 +332,16 @@ impl Request {
                 size_bytes(&path).map_err(|error| PathError::new(&path, "cannot find its size", error))?;
             member.check_size(found)?;
         } else if !may_be_so_large(&existing_above(&path), bytes) {
-            return refused(format!(
-                "{}: a file of {} is more than the file system there takes; choose a smaller {sized_by}",
+            let why = format!(
+                "{}: a file of {} is more than the file system there takes",
                 path.display(),
                 size(bytes)
-            ));
+            );
+            let problem = VolumeError::Refused(why);
+            return Err(match sized_by {
+                Some(setting) => problem.with(Remedy::ChooseSmaller(setting)),
+                None => problem,
+            });
         }
         Ok(member)
     }
@@ -449,12 +453,13 @@ impl Plan {
             // Some do not say how large they are.
             let Ok((whole, free)) = space_bytes(&above) else { continue };
             if whole > 0 && free < *sum {
-                return refused(format!(
-                    "{}: {} of room are needed there, and {} are free; choose another place, a smaller volume, or --sparse",
+                let why = format!(
+                    "{}: {} of room are needed there, and {} are free; choose another place or a smaller volume",
                     member.place,
                     size(*sum),
                     size(free)
-                ));
+                );
+                return Err(VolumeError::Refused(why).with(Remedy::UseSparse));
             }
         }
         Ok(())
@@ -463,7 +468,12 @@ impl Plan {
 
 /// That two members are one.
 pub(super) fn same_thing<T>(one: &Place, other: &Place) -> Result<T, VolumeError> {
-    refused(format!("{one} and {other}: these are the same; name another --log or --member"))
+    refused(format!("{one} and {other}: these are the same; name another log or member"))
+}
+
+/// That a volume cannot be made with so many bytes.
+fn unset<T>(setting: Setting, bytes: u64, why: String) -> Result<T, VolumeError> {
+    Err(VolumeError::Setting { setting, bytes, why })
 }
 
 /// What a file or block device is, by whatever name.
@@ -485,8 +495,8 @@ impl Inode {
 }
 
 fn unnamed<T>(place: &Place) -> Result<T, VolumeError> {
-    let quoted = place.quoted();
-    refused(format!("{place}: it exists, and would be overwritten; if that is meant: --destroy {quoted}"))
+    let problem = VolumeError::Refused(format!("{place}: it exists, and would be overwritten"));
+    Err(problem.with(Remedy::Destroy { place: place.quoted() }))
 }
 
 /// That what exists at `path`, where a link leads to, can be a member.

@@ -23,6 +23,7 @@ use super::{LockedVolume, VolumeError};
 use crate::drive::{DriveOptions, FileDrive, Fill};
 use crate::durable_file::is_block_device;
 use crate::event_loop::Loop;
+use crate::remedy::Remedy;
 use crate::scratch::ScratchFile;
 use crate::size_text::exact_size;
 
@@ -53,11 +54,12 @@ impl RenewedLog {
         let place = &self.place;
         match !self.overwrites || destroy.iter().any(|named| named == place || *named == log.place) {
             true => Ok(()),
-            false => refused(format!(
-                "{place}: it is there already, and is no log of this volume as it is now; bring that back, or overwrite \
-                 this with --destroy {}",
-                place.quoted()
-            )),
+            false => {
+                let why = format!(
+                    "{place}: it is there already, and is no log of this volume as it is now: bring that back"
+                );
+                Err(VolumeError::Refused(why).with(Remedy::Destroy { place: place.quoted() }))
+            }
         }
     }
 

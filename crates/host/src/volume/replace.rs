@@ -5,8 +5,8 @@
 //! 2. What can refuse is asked before the new one is touched: the new one, its server or the volume itself.
 //! 3. The last member, or log device, that holds everything is not given up. What says of itself that it is another
 //!    member of this volume is not overwritten, by whatever name: it may be that one.
-//! 4. The description names the new one once it is founded: a cut before that leaves the old one, which is taken for
-//!    stale where it lacks anything. Whoever asks for the same again gets it: what was founded and is not rebuilt holds
+//! 4. The description names the new one once it is initialised: a cut before that leaves the old one, which is taken for
+//!    stale where it lacks anything. Whoever asks for the same again gets it: what was initialised and is not rebuilt holds
 //!    nothing, and is known by its head; once it is described, nothing is left to do.
 //! 5. A volume that nobody serves is opened once nothing is known to keep the replacement from being done: what is
 //!    refused before leaves every device as it was, and who is away still counts.
@@ -41,6 +41,7 @@ use super::{Below, LockedVolume, OpenVolume, RunOptions, VolumeError};
 use crate::drive::{DriveOptions, FileDrive};
 use crate::event_loop::Loop;
 use crate::path_error::PathError;
+use crate::remedy::Remedy;
 
 /// The right to replace something of a volume, which one process has at a time: what another makes or overwrites meanwhile
 /// would be for nothing.
@@ -60,7 +61,7 @@ impl Replacing {
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Self { _lock: Some(file) }),
             Err(rustix::io::Errno::WOULDBLOCK) => refused(format!(
-                "{}: another `evenkeel replace` is at work there; replace {old} once that has ended",
+                "{}: another replacement is at work there; replace {old} once that has ended",
                 folder.display()
             )),
             Err(error) => Err(PathError::new(folder, "cannot lock", error.into()).into()),
@@ -242,7 +243,7 @@ fn refused<T>(why: String) -> Result<T, VolumeError> {
 
 /// That a drive can be taken for one of `geometry`.
 fn fits(new: &Place, found: Geometry, geometry: Geometry) -> Result<(), VolumeError> {
-    MirrorDrive::check(found, geometry).map_err(|why| VolumeError::Refused(format!("{new}: {why}")))
+    MirrorDrive::check(found, geometry).map_err(|unfit| unfit.at(new))
 }
 
 impl Wish {
@@ -327,7 +328,7 @@ impl Wish {
         } else if self.is_begun(event_loop, description).await {
             request.destroy.push(self.new.clone());
         }
-        let planned = request.plan_member(place, geometry.size_bytes, "volume")?;
+        let planned = request.plan_member(place, geometry.size_bytes, None)?;
         if !request.sparse {
             Plan { members: vec![planned.clone()], logs: Vec::new() }.check_room()?;
         }
@@ -579,7 +580,7 @@ fn check_slot(folder: &Path, description: &Description, slot: Slot, old: &Place)
     match places(description).any(|it| it == (slot, old)) {
         true => Ok(()),
         false => refused(format!(
-            "{}: {old} was replaced meanwhile; look at `evenkeel status` and try again",
+            "{}: {old} was replaced meanwhile; look at its status and try again",
             folder.display()
         )),
     }
@@ -600,11 +601,10 @@ async fn check_drive<D: Device>(
     };
     match *may_overwrite || found.iter().any(|label| is_own(description, slot, label)) {
         true => Ok(()),
-        false => refused(format!(
-            "{}: what is there is not this {kind} any more; to overwrite it: --destroy {}",
-            new.place,
-            new.place.quoted()
-        )),
+        false => {
+            let why = format!("{}: what is there is not this {kind} any more", new.place);
+            Err(VolumeError::Refused(why).with(Remedy::Destroy { place: new.place.quoted() }))
+        }
     }
 }
 
@@ -668,7 +668,7 @@ impl Replacer {
         self.replace(&replacement).await.map_err(|error| match error {
             VolumeError::Undescribed(why) => {
                 prepared.keep();
-                VolumeError::Undescribed(format!("{why}; mend that, and give the same command again"))
+                VolumeError::Undescribed(format!("{why}; correct that, and give the same command again"))
             }
             other => other,
         })?;
@@ -686,10 +686,10 @@ async fn put_log(
     let purpose = Opening::new(event_loop, description.id.0).log(place, new.unfenced);
     let drive = MemberDrive::open(event_loop, &new.place.within(folder), new.options(), purpose).await?;
     check_drive(&description, &drive, replacement).await?;
-    let drive = MirrorDrive::new(Rc::new(drive), description.log_geometry())
-        .map_err(|why| VolumeError::Refused(format!("{}: {why}", new.place)))?;
+    let drive =
+        MirrorDrive::new(Rc::new(drive), description.log_geometry()).map_err(|unfit| unfit.at(&new.place))?;
     let (id, places) = (description.id.0, description.logs.len());
-    let founded = found_log(&drive, id, place as u16, places as u16).await;
-    founded.map_err(|source| engine_error(folder, source.into()))?;
+    let initialised = found_log(&drive, id, place as u16, places as u16).await;
+    initialised.map_err(|source| engine_error(folder, source.into()))?;
     described.change(|description| description.logs[place] = new.clone())
 }

@@ -4,16 +4,16 @@ use std::pin::Pin;
 
 use evenkeel_engine::device::Durability;
 use evenkeel_engine::env::Env;
+use evenkeel_host::front::nbd::fuzzing::{MemoryStream, RamExport, pair};
+use evenkeel_host::front::nbd::limits::Limits;
 use evenkeel_host::nbd::client::{Client, ConnectOptions};
-use evenkeel_host::nbd::fuzzing::{MemoryStream, RamExport, pair};
-use evenkeel_host::nbd::limits::Limits;
 use evenkeel_host::nbd::proto::handshake::{ContextRequest, InfoRequest, encode_option};
 use evenkeel_host::nbd::proto::transmission::{Headers, Request};
 use evenkeel_host::nbd::proto::{command, option};
 use evenkeel_host::net::ByteStream;
 
+use crate::fixture::{Fixture, Raw, run};
 use crate::support::all;
-use crate::world::{Raw, World, tell};
 
 /// All that a client sends in a session with each command.
 fn session() -> Vec<u8> {
@@ -56,15 +56,15 @@ fn a_client_that_goes_at_any_byte_is_missed_by_nobody() {
     let session = session();
     for takes_time in [false, true] {
         let session = session.clone();
-        tell(1, |env| async move {
+        run(1, |env| async move {
             let mut export = RamExport::new(16 << 10);
             if takes_time {
                 export = export.taking_time(env.clone());
             }
-            let world = World::new(&env, export, Limits::default());
-            let other = world.client(&ConnectOptions::default()).await.expect("it connects");
+            let fixture = Fixture::new(&env, export, Limits::default());
+            let other = fixture.client(&ConnectOptions::default()).await.expect("it connects");
             for cut in 0..=session.len() {
-                let stream = world.connection(1 << 20, None);
+                let stream = fixture.connection(1 << 20, None);
                 stream.write(session[..cut].to_vec()).await.0.expect("the server takes it");
                 match cut % 3 {
                     0 => drop(stream),
@@ -75,8 +75,8 @@ fn a_client_that_goes_at_any_byte_is_missed_by_nobody() {
                     }
                 }
                 is_served(&other, cut as u8).await;
-                world.endings(cut + 1).await;
-                let status = world.server.status();
+                fixture.endings(cut + 1).await;
+                let status = fixture.server.status();
                 assert_eq!((status.connections.len(), status.in_flight_bytes), (1, 0), "cut at byte {cut}");
             }
         });
@@ -86,20 +86,20 @@ fn a_client_that_goes_at_any_byte_is_missed_by_nobody() {
 #[test]
 fn a_client_that_stops_listening_at_any_byte_is_missed_by_nobody() {
     let session = session();
-    tell(1, |env| async move {
-        let world = World::new(&env, RamExport::new(16 << 10), Limits::default());
-        let other = world.client(&ConnectOptions::default()).await.expect("it connects");
+    run(1, |env| async move {
+        let fixture = Fixture::new(&env, RamExport::new(16 << 10), Limits::default());
+        let other = fixture.client(&ConnectOptions::default()).await.expect("it connects");
         let (mut cut, mut ended) = (0, 0);
         loop {
             // A socket that holds no more than a byte: the server is where the client is.
-            let raw = Raw { stream: world.connection(1, None), headers: Headers::Extended };
+            let raw = Raw { stream: fixture.connection(1, None), headers: Headers::Extended };
             raw.send(&session).await;
             let taken = raw.take(cut).await.len();
             drop(raw);
             ended += 1;
-            world.endings(ended).await;
+            fixture.endings(ended).await;
             is_served(&other, cut as u8).await;
-            assert_eq!(world.server.status().in_flight_bytes, 0, "cut at byte {cut}");
+            assert_eq!(fixture.server.status().in_flight_bytes, 0, "cut at byte {cut}");
             if taken < cut {
                 break;
             }
@@ -111,9 +111,9 @@ fn a_client_that_stops_listening_at_any_byte_is_missed_by_nobody() {
 
 /// What a server says to a client that says `said` and no more.
 pub(crate) fn answers(said: Vec<u8>) -> Vec<u8> {
-    tell(1, |env| async move {
-        let world = World::new(&env, RamExport::new(16 << 10), Limits::default());
-        let raw = Raw { stream: world.connection(1 << 20, None), headers: Headers::Extended };
+    run(1, |env| async move {
+        let fixture = Fixture::new(&env, RamExport::new(16 << 10), Limits::default());
+        let raw = Raw { stream: fixture.connection(1 << 20, None), headers: Headers::Extended };
         raw.send(&said).await;
         raw.stream.end_sending();
         raw.take(1 << 20).await
@@ -129,7 +129,7 @@ fn a_server_that_goes_at_any_byte_fails_the_requests_of_its_client() {
     for cut in 0..=recorded.len() {
         let said = recorded[..cut].to_vec();
         let is_whole = cut == recorded.len();
-        tell(cut as u64, |env| async move {
+        run(cut as u64, |env| async move {
             let (near, far) = pair(1 << 20, Some(cut as u64));
             far.write(said[..cut.min(shaken)].to_vec()).await.0.expect("the client takes it");
             if cut < shaken {

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-use evenkeel_host::nbd::fuzzing::{Answered, fuzz_answers, fuzz_bytes, fuzz_session};
-use evenkeel_host::nbd::statistics::CommandKind;
+use evenkeel_host::front::nbd::fuzzing::{Answered, fuzz_answers, fuzz_bytes, fuzz_session};
+use evenkeel_host::front::statistics::CommandKind;
 use evenkeel_sim::random::Random;
 
 /// Bytes of the input of a seed.

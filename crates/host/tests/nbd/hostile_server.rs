@@ -4,9 +4,9 @@ use std::pin::Pin;
 
 use evenkeel_engine::device::{Durability, Extent, FlushScope};
 use evenkeel_engine::env::Env;
+use evenkeel_host::front::nbd::fuzzing::{RamExport, pair};
+use evenkeel_host::front::nbd::limits::Limits;
 use evenkeel_host::nbd::client::{Client, ConnectOptions};
-use evenkeel_host::nbd::fuzzing::{RamExport, pair};
-use evenkeel_host::nbd::limits::Limits;
 use evenkeel_host::nbd::proto::chunk;
 use evenkeel_host::nbd::proto::transmission::{
     Headers, Request, encode_chunk, encode_done, encode_error, encode_read_header, encode_simple,
@@ -16,8 +16,8 @@ use evenkeel_host::net::ByteStream;
 use evenkeel_sim::random::Random;
 
 use crate::disconnects::{answers, handshake};
+use crate::fixture::{run, with_headers};
 use crate::support::all;
-use crate::world::{tell, with_headers};
 
 const LEN: u64 = 64;
 
@@ -71,7 +71,7 @@ fn whatever_a_server_answers_every_request_ends() {
         .map(|headers| (headers, answers(handshake(headers))));
     for seed in 0..6_000 {
         let (headers, greeting) = &shaken[seed as usize % 3];
-        tell(seed, |env| async move {
+        run(seed, |env| async move {
             let mut random = Random::new(seed);
             let (near, far) = pair(1 << 20, Some(seed));
             far.write(greeting.clone()).await.0.expect("the client takes it");
@@ -122,7 +122,7 @@ fn a_server_that_is_there_and_does_not_answer_is_lost_in_time() {
                 continue;
             }
             let (greeting, said) = (greeting.clone(), said.to_vec());
-            tell(1, |env| async move {
+            run(1, |env| async move {
                 let (near, far) = pair(1 << 20, Some(1));
                 far.write(greeting).await.0.expect("the client takes it");
                 let client = Client::connect(&env, near, &with_headers(headers)).await.expect("it connects");
@@ -152,9 +152,9 @@ fn a_server_that_is_there_and_does_not_answer_is_lost_in_time() {
 
 #[test]
 fn a_server_that_answers_in_time_is_kept_for_ever() {
-    tell(1, |env| async move {
-        let world = crate::world::World::new(&env, RamExport::new(4096), Limits::default());
-        let client = world.client(&ConnectOptions::default()).await.expect("it connects");
+    run(1, |env| async move {
+        let fixture = crate::fixture::Fixture::new(&env, RamExport::new(4096), Limits::default());
+        let client = fixture.client(&ConnectOptions::default()).await.expect("it connects");
         for _ in 0..100 {
             client.write(0, &[1; 100], Durability::Durable).await.expect("it is answered");
             env.sleep(20_000_000_000).await;
@@ -193,7 +193,7 @@ fn a_read_is_there_when_each_of_its_bytes_came_once() {
     ];
     for (number, (reply, is_good)) in replies.into_iter().enumerate() {
         let greeting = greeting.clone();
-        tell(number as u64, |env| async move {
+        run(number as u64, |env| async move {
             let (near, far) = pair(1 << 20, Some(1));
             far.write(greeting).await.0.expect("the client takes it");
             let options = with_headers(Headers::Structured);
@@ -223,7 +223,7 @@ fn whatever_a_server_says_in_the_handshake_it_ends() {
     let greeting = answers(handshake(Headers::Extended));
     for seed in 0..6_000 {
         let mut said = greeting.clone();
-        tell(seed, |env| async move {
+        run(seed, |env| async move {
             let mut random = Random::new(seed);
             for _ in 0..random.index(4) {
                 let at = random.index(said.len());

@@ -5,16 +5,16 @@ use std::rc::Rc;
 
 use evenkeel_engine::device::Durability;
 use evenkeel_engine::env::Env;
+use evenkeel_host::front::nbd::fuzzing::RamExport;
+use evenkeel_host::front::nbd::limits::Limits;
+use evenkeel_host::front::session::Peer;
+use evenkeel_host::front::statistics::CommandKind;
 use evenkeel_host::nbd::client::{ClientError, ConnectOptions};
-use evenkeel_host::nbd::fuzzing::RamExport;
-use evenkeel_host::nbd::limits::Limits;
 use evenkeel_host::nbd::proto::command;
 use evenkeel_host::nbd::proto::transmission::{Headers, Request};
-use evenkeel_host::nbd::server::Peer;
-use evenkeel_host::nbd::statistics::CommandKind;
 use evenkeel_host::net::ByteStream;
 
-use crate::world::{Raw, World, tell, with_headers};
+use crate::fixture::{Fixture, Raw, run, with_headers};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -29,8 +29,8 @@ fn limits() -> Limits {
 }
 
 /// A client that asks for a hundred large reads and takes none of the answers.
-async fn greedy(world: &World) -> Raw {
-    let mut raw = Raw { stream: world.connection(1024, None), headers: Headers::Simple };
+async fn greedy(fixture: &Fixture) -> Raw {
+    let mut raw = Raw { stream: fixture.connection(1024, None), headers: Headers::Simple };
     raw.take(18).await;
     raw.send(&3u32.to_be_bytes()).await;
     raw.go(Headers::Simple).await;
@@ -45,39 +45,39 @@ async fn greedy(world: &World) -> Raw {
 
 #[test]
 fn what_is_in_flight_is_bounded_and_all_of_it_is_answered_in_the_end() {
-    tell(1, |env| async move {
-        let world = World::new(&env, RamExport::new(1 << 20), limits());
-        let raw = greedy(&world).await;
+    run(1, |env| async move {
+        let fixture = Fixture::new(&env, RamExport::new(1 << 20), limits());
+        let raw = greedy(&fixture).await;
         env.sleep(SECOND_NS).await;
-        let status = world.server.status();
+        let status = fixture.server.status();
         assert_eq!(status.connections[0].requests_in_flight, 2, "the others wait in the socket");
         assert!(status.in_flight_peak_bytes <= 128 << 10);
         assert_eq!(raw.take(100 * (16 + (60 << 10))).await.len(), 100 * (16 + (60 << 10)));
-        assert_eq!(world.server.status().in_flight_bytes, 0);
+        assert_eq!(fixture.server.status().in_flight_bytes, 0);
     });
 }
 
 #[test]
 fn requests_of_a_client_that_is_gone_are_not_begun() {
-    tell(1, |env| async move {
-        let world = World::new(&env, RamExport::new(1 << 20), limits());
-        let raw = greedy(&world).await;
+    run(1, |env| async move {
+        let fixture = Fixture::new(&env, RamExport::new(1 << 20), limits());
+        let raw = greedy(&fixture).await;
         env.sleep(SECOND_NS).await;
         raw.stream.shutdown();
-        assert_eq!(world.endings(1).await.len(), 1);
-        let begun = world.server.status().statistics.of(CommandKind::Read).requests;
+        assert_eq!(fixture.endings(1).await.len(), 1);
+        let begun = fixture.server.status().statistics.of(CommandKind::Read).requests;
         assert!(begun < 10, "{begun} of 100 requests were begun for nobody");
-        world.assert_idle();
+        fixture.assert_idle();
     });
 }
 
 #[test]
 fn a_greedy_client_leaves_others_their_own_share_and_is_ended_where_they_need_more() {
-    tell(1, |env| async move {
-        let world = World::new(&env, RamExport::new(1 << 20), limits());
-        let _greedy = greedy(&world).await;
+    run(1, |env| async move {
+        let fixture = Fixture::new(&env, RamExport::new(1 << 20), limits());
+        let _greedy = greedy(&fixture).await;
         env.sleep(SECOND_NS).await;
-        let other = world.client(&ConnectOptions::default()).await.expect("it connects");
+        let other = fixture.client(&ConnectOptions::default()).await.expect("it connects");
         let began_ns = env.now_ns();
         other.write(0, &[1; 4096], Durability::Durable).await.expect("its own share is there");
         assert!(env.now_ns() - began_ns < limits().room_wait_max_ns);
@@ -85,7 +85,7 @@ fn a_greedy_client_leaves_others_their_own_share_and_is_ended_where_they_need_mo
         other.write(0, &[1; 60 << 10], Durability::Durable).await.expect("it needs no room of others");
         assert!(env.now_ns() - began_ns < 2 * limits().room_wait_max_ns);
         // Who holds everything, and takes nothing, has had its time.
-        assert_eq!(world.endings(1).await.len(), 1);
+        assert_eq!(fixture.endings(1).await.len(), 1);
         assert!(env.now_ns() - began_ns <= 2 * limits().stall_max_ns);
         let again_ns = env.now_ns();
         other.write(0, &[1; 60 << 10], Durability::Durable).await.expect("there is room");
@@ -96,13 +96,13 @@ fn a_greedy_client_leaves_others_their_own_share_and_is_ended_where_they_need_mo
 #[test]
 fn a_request_is_answered_however_many_small_ones_others_have_and_however_large_it_is() {
     for len in [60 << 10, 200 << 10] {
-        tell(3, |env| async move {
+        run(3, |env| async move {
             let limits = Limits { request_max_bytes: 256 << 10, ..limits() };
-            let world = World::new(&env, RamExport::new(1 << 20).taking_time(env.clone()), limits);
+            let fixture = Fixture::new(&env, RamExport::new(1 << 20).taking_time(env.clone()), limits);
             let (patient, mut busy) =
-                (world.client(&ConnectOptions::default()).await.expect("it connects"), Vec::new());
+                (fixture.client(&ConnectOptions::default()).await.expect("it connects"), Vec::new());
             for _ in 0..3 {
-                busy.push(world.client(&ConnectOptions::default()).await.expect("it connects"));
+                busy.push(fixture.client(&ConnectOptions::default()).await.expect("it connects"));
             }
             let done = Rc::new(Cell::new(false));
             for client in busy {
@@ -119,7 +119,7 @@ fn a_request_is_answered_however_many_small_ones_others_have_and_however_large_i
             env.sleep(1_000_000).await;
             patient.read(0, &mut vec![0; len]).await.expect("it is answered");
             done.set(true);
-            let status = world.server.status();
+            let status = fixture.server.status();
             assert!(status.in_flight_peak_bytes <= status.in_flight_max_bytes);
         });
     }
@@ -129,12 +129,13 @@ fn a_request_is_answered_however_many_small_ones_others_have_and_however_large_i
 fn every_size_that_is_advertised_is_answered() {
     for headers in [Headers::Simple, Headers::Structured, Headers::Extended] {
         for takes_time in [false, true] {
-            tell(1, |env| async move {
+            run(1, |env| async move {
                 const MAX: usize = 160 << 10;
                 let ram = RamExport::new(2 * MAX);
                 let export = if takes_time { ram.clone().taking_time(env.clone()) } else { ram.clone() };
-                let world = World::new(&env, export, Limits { request_max_bytes: MAX as u32, ..limits() });
-                let client = world.client(&with_headers(headers)).await.expect("it connects");
+                let fixture =
+                    Fixture::new(&env, export, Limits { request_max_bytes: MAX as u32, ..limits() });
+                let client = fixture.client(&with_headers(headers)).await.expect("it connects");
                 assert_eq!(client.negotiated().block_sizes.maximum_bytes, MAX as u32);
                 let (own, all) = (8 << 10, 128 << 10);
                 for around in [own, all, own + all, MAX] {
@@ -158,12 +159,12 @@ fn every_size_that_is_advertised_is_answered() {
 #[test]
 fn a_request_in_pieces_that_fails_says_so_or_ends_its_connection() {
     for headers in [Headers::Simple, Headers::Structured, Headers::Extended] {
-        tell(1, |env| async move {
+        run(1, |env| async move {
             const LEN: usize = 160 << 10;
             let export = RamExport::new(LEN);
             let limits = Limits { request_max_bytes: LEN as u32, ..limits() };
-            let world = World::new(&env, export.clone().taking_time(env.clone()), limits);
-            let client = world.client(&with_headers(headers)).await.expect("it connects");
+            let fixture = Fixture::new(&env, export.clone().taking_time(env.clone()), limits);
+            let client = fixture.client(&with_headers(headers)).await.expect("it connects");
             let bytes = vec![7; LEN];
             for at in 0..20 {
                 let failing = export.clone();
@@ -186,7 +187,7 @@ fn a_request_in_pieces_that_fails_says_so_or_ends_its_connection() {
             for at in 0..20 {
                 let failing = export.clone();
                 let env_of_failing = env.clone();
-                let client = world.client(&with_headers(headers)).await.expect("it connects");
+                let client = fixture.client(&with_headers(headers)).await.expect("it connects");
                 env.spawn(async move {
                     env_of_failing.sleep(at * 20_000).await;
                     failing.fail_with(Some(5));
@@ -199,8 +200,8 @@ fn a_request_in_pieces_that_fails_says_so_or_ends_its_connection() {
                 export.fail_with(None);
             }
             drop(client);
-            world.endings(21).await;
-            world.assert_idle();
+            fixture.endings(21).await;
+            fixture.assert_idle();
         });
     }
 }
@@ -208,16 +209,16 @@ fn a_request_in_pieces_that_fails_says_so_or_ends_its_connection() {
 #[test]
 fn stalled_clients_together_hold_nobody_up_for_longer_than_one() {
     for stalled in [1, 3, 60] {
-        tell(1, |env| async move {
-            let world = World::new(&env, RamExport::new(1 << 20), limits());
+        run(1, |env| async move {
+            let fixture = Fixture::new(&env, RamExport::new(1 << 20), limits());
             let mut there = Vec::new();
             for _ in 0..stalled {
-                let mut raw = world.raw().await;
+                let mut raw = fixture.raw().await;
                 raw.go(Headers::Simple).await;
                 raw.request(command::WRITE, 0, 0, 64 << 10, &[1; 20 << 10]).await;
                 there.push(raw);
             }
-            let other = world.client(&ConnectOptions::default()).await.expect("it connects");
+            let other = fixture.client(&ConnectOptions::default()).await.expect("it connects");
             for _ in 0..3 {
                 let began_ns = env.now_ns();
                 other.write(0, &[1; 60 << 10], Durability::Buffered).await.expect("it is written");
@@ -231,37 +232,37 @@ fn stalled_clients_together_hold_nobody_up_for_longer_than_one() {
 
 #[test]
 fn a_client_that_does_not_send_what_it_announced_is_ended_only_if_others_wait() {
-    tell(1, |env| async move {
-        let world = World::new(&env, RamExport::new(1 << 20), limits());
+    run(1, |env| async move {
+        let fixture = Fixture::new(&env, RamExport::new(1 << 20), limits());
         let mut slow = Vec::new();
         for _ in 0..2 {
-            let mut raw = world.raw().await;
+            let mut raw = fixture.raw().await;
             raw.go(Headers::Simple).await;
             raw.request(command::WRITE, 0, 0, 64 << 10, &[1; 100]).await;
             slow.push(raw);
         }
         env.sleep(1000 * SECOND_NS).await;
-        assert!(world.endings.borrow().is_empty(), "it hurts nobody");
-        let other = world.client(&ConnectOptions::default()).await.expect("it connects");
+        assert!(fixture.endings.borrow().is_empty(), "it hurts nobody");
+        let other = fixture.client(&ConnectOptions::default()).await.expect("it connects");
         other.write(0, &[1; 60 << 10], Durability::Buffered).await.expect("it gets room");
         // Both at once.
-        assert_eq!(world.endings(2).await, ["timed out: a request's payload"; 2]);
+        assert_eq!(fixture.endings(2).await, ["timed out: a request's payload"; 2]);
     });
 }
 
 #[test]
 fn a_client_that_is_slow_but_moves_stays_though_others_wait() {
-    tell(1, |env| async move {
+    run(1, |env| async move {
         let limits = Limits { stall_min_bytes: 2 << 10, ..limits() };
-        let world = World::new(&env, RamExport::new(1 << 20), limits);
+        let fixture = Fixture::new(&env, RamExport::new(1 << 20), limits);
         let mut slow = Vec::new();
         for number in 0..2 {
-            let mut raw = world.raw().await;
+            let mut raw = fixture.raw().await;
             raw.go(Headers::Simple).await;
             raw.request(command::WRITE, 0, number * (64 << 10), 64 << 10, &[]).await;
             slow.push(raw);
         }
-        let other = world.client(&ConnectOptions::default()).await.expect("it connects");
+        let other = fixture.client(&ConnectOptions::default()).await.expect("it connects");
         let done = Rc::new(Cell::new(false));
         let (client, until, time) = (other.clone(), Rc::clone(&done), env.clone());
         env.spawn(async move {
@@ -285,16 +286,16 @@ fn a_client_that_is_slow_but_moves_stays_though_others_wait() {
 
 #[test]
 fn a_client_that_leaves_while_its_request_waits_is_gone() {
-    tell(1, |env| async move {
-        let world = World::new(&env, RamExport::new(1 << 20), limits());
-        let _greedy = greedy(&world).await;
+    run(1, |env| async move {
+        let fixture = Fixture::new(&env, RamExport::new(1 << 20), limits());
+        let _greedy = greedy(&fixture).await;
         for command in [command::READ, command::WRITE] {
-            let mut raw = world.raw().await;
+            let mut raw = fixture.raw().await;
             raw.go(Headers::Simple).await;
             raw.request(command, 0, 0, 64 << 10, &[]).await;
         }
         let began_ns = env.now_ns();
-        while world.server.status().connections.len() > 1 {
+        while fixture.server.status().connections.len() > 1 {
             env.sleep(1_000_000).await;
         }
         assert!(env.now_ns() - began_ns < 2 * limits().room_wait_max_ns);
@@ -303,13 +304,13 @@ fn a_client_that_leaves_while_its_request_waits_is_gone() {
 
 #[test]
 fn requests_beyond_their_number_wait() {
-    tell(1, |env| async move {
+    run(1, |env| async move {
         let limits = Limits { requests_in_flight_max: 3, ..Limits::default() };
-        let world = World::new(&env, RamExport::new(1 << 20).taking_time(env.clone()), limits);
-        let client = world.client(&ConnectOptions::default()).await.expect("it connects");
+        let fixture = Fixture::new(&env, RamExport::new(1 << 20).taking_time(env.clone()), limits);
+        let client = fixture.client(&ConnectOptions::default()).await.expect("it connects");
         let writes: Vec<_> = (0..200).map(|at| client.write(at, b"x", Durability::Buffered)).collect();
         for write in writes {
-            assert!(world.server.status().connections[0].requests_in_flight <= 3);
+            assert!(fixture.server.status().connections[0].requests_in_flight <= 3);
             write.await.expect("it is answered");
         }
     });
@@ -317,53 +318,53 @@ fn requests_beyond_their_number_wait() {
 
 #[test]
 fn a_client_that_reads_nothing_does_not_hold_a_server_that_stops() {
-    tell(1, |env| async move {
-        let world = World::new(&env, RamExport::new(1 << 20), limits());
-        let _greedy = greedy(&world).await;
+    run(1, |env| async move {
+        let fixture = Fixture::new(&env, RamExport::new(1 << 20), limits());
+        let _greedy = greedy(&fixture).await;
         env.sleep(SECOND_NS).await;
         let began_ns = env.now_ns();
-        world.server.stop().await;
+        fixture.server.stop().await;
         assert!(env.now_ns() - began_ns <= 2 * limits().drain_max_ns);
-        world.assert_idle();
+        fixture.assert_idle();
     });
 }
 
 #[test]
 fn sessions_in_their_handshake_yield_to_who_comes_and_others_never() {
-    tell(1, |env| async move {
+    run(1, |env| async move {
         let limits = Limits { connections_max: 16, ..Limits::default() };
-        let world = World::new(&env, RamExport::new(4096), limits);
-        let open = world.client(&ConnectOptions::default()).await.expect("there is room");
+        let fixture = Fixture::new(&env, RamExport::new(4096), limits);
+        let open = fixture.client(&ConnectOptions::default()).await.expect("there is room");
         // Many more than there are places, which say nothing, and come back whenever they are ended.
         for _ in 0..80 {
-            let world = world.clone();
+            let fixture = fixture.clone();
             env.spawn(async move {
                 loop {
-                    let stream = world.connection(4096, None);
+                    let stream = fixture.connection(4096, None);
                     let mut greeting = vec![0; 18];
                     while let (Ok(1..), buffer) = stream.read(greeting, 0).await {
                         greeting = buffer;
                     }
-                    world.env.sleep(world.env.random() % 2_000_000).await;
+                    fixture.env.sleep(fixture.env.random() % 2_000_000).await;
                 }
             });
         }
         env.sleep(100_000_000).await;
         for _ in 0..20 {
-            let client = world.client(&ConnectOptions::default()).await.expect("it is let in");
+            let client = fixture.client(&ConnectOptions::default()).await.expect("it is let in");
             client.write(0, b"served", Durability::Durable).await.expect("it is served");
             open.write(0, b"served", Durability::Durable).await.expect("it keeps its place");
-            assert!(world.server.status().connections.len() <= 16);
+            assert!(fixture.server.status().connections.len() <= 16);
         }
-        let status = world.server.status();
+        let status = fixture.server.status();
         assert!(status.connections_evicted > 0);
         assert_eq!(status.connections_refused, 0);
         // Where all are open, none yields.
         let mut all = vec![open];
-        while world.server.status().connections.iter().filter(|it| it.is_open).count() < 16 {
-            all.push(world.client(&ConnectOptions::default()).await.expect("it is let in"));
+        while fixture.server.status().connections.iter().filter(|it| it.is_open).count() < 16 {
+            all.push(fixture.client(&ConnectOptions::default()).await.expect("it is let in"));
         }
-        world.client(&ConnectOptions::default()).await.map(drop).expect_err("there is no room");
+        fixture.client(&ConnectOptions::default()).await.map(drop).expect_err("there is no room");
         for client in &all {
             client.write(0, b"served", Durability::Durable).await.expect("it keeps its place");
         }
@@ -372,17 +373,17 @@ fn sessions_in_their_handshake_yield_to_who_comes_and_others_never() {
 
 #[test]
 fn the_peer_with_most_sessions_in_their_handshake_yields_first_and_its_oldest() {
-    tell(1, |env| async move {
+    run(1, |env| async move {
         let limits = Limits { connections_max: 5, ..Limits::default() };
-        let world = World::new(&env, RamExport::new(4096), limits);
+        let fixture = Fixture::new(&env, RamExport::new(4096), limits);
         let silent = async |address: &str| {
             let peer = Peer::at("tcp", address.parse().expect("an address"));
-            let stream = world.connection_of(peer, 4096, None);
+            let stream = fixture.connection_of(peer, 4096, None);
             env.sleep(1_000_000).await;
             stream
         };
         let names = || -> Vec<String> {
-            world.server.status().connections.iter().map(|it| it.peer.to_string()).collect()
+            fixture.server.status().connections.iter().map(|it| it.peer.to_string()).collect()
         };
         let mut kept = vec![silent("192.0.2.1").await];
         // All of a /64 is one peer, and an address of IPv4 is one however it is written.
@@ -398,18 +399,18 @@ fn the_peer_with_most_sessions_in_their_handshake_yields_first_and_its_oldest() 
         // Now that address has most of them.
         kept.push(silent("2001:db8:0:2::1").await);
         assert_eq!(names()[..3], ["tcp 192.0.2.1", "tcp 2001:db8::3", "tcp 2001:db8:0:1::1"]);
-        assert_eq!(world.server.status().connections_evicted, 3);
+        assert_eq!(fixture.server.status().connections_evicted, 3);
         drop(kept);
     });
 }
 
 #[test]
 fn of_one_peer_those_yield_that_said_least_and_processes_are_peers() {
-    tell(1, |env| async move {
+    run(1, |env| async move {
         let limits = Limits { connections_max: 4, ..Limits::default() };
-        let world = World::new(&env, RamExport::new(4096), limits);
+        let fixture = Fixture::new(&env, RamExport::new(4096), limits);
         let silent = async |pid: u32| {
-            let stream = world.connection_of(Peer::process("unix", pid), 4096, None);
+            let stream = fixture.connection_of(Peer::process("unix", pid), 4096, None);
             env.sleep(1_000_000).await;
             stream
         };
@@ -422,7 +423,7 @@ fn of_one_peer_those_yield_that_said_least_and_processes_are_peers() {
             kept.push(silent(7).await);
         }
         let names: Vec<String> =
-            world.server.status().connections.iter().map(|it| it.peer.to_string()).collect();
+            fixture.server.status().connections.iter().map(|it| it.peer.to_string()).collect();
         assert_eq!(names, ["unix pid 7", "unix pid 8", "unix pid 7", "unix pid 7"]);
         let mut talking = talking;
         talking.go(Headers::Simple).await;

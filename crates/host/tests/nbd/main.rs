@@ -3,7 +3,9 @@
 #![allow(clippy::print_stderr)] // The rate of a long run, to whoever asked for one.
 
 mod commands;
+mod device;
 mod disconnects;
+mod fixture;
 mod fuzz;
 mod handshake;
 mod hostile_server;
@@ -11,7 +13,6 @@ mod limits;
 mod model;
 mod tls;
 mod volume;
-mod world;
 mod writers;
 
 #[path = "../support/mod.rs"]

@@ -3,13 +3,13 @@
 use std::pin::Pin;
 
 use evenkeel_engine::device::{Durability, Extent, FlushScope};
+use evenkeel_host::front::nbd::fuzzing::{RamExport, small_limits};
+use evenkeel_host::front::nbd::limits::Limits;
 use evenkeel_host::nbd::client::Client;
-use evenkeel_host::nbd::fuzzing::{RamExport, small_limits};
-use evenkeel_host::nbd::limits::Limits;
 use evenkeel_host::nbd::proto::transmission::Headers;
 use proptest::prelude::*;
 
-use crate::world::{World, tell, with_headers};
+use crate::fixture::{Fixture, run, with_headers};
 
 const SIZE: u64 = 16 << 10;
 
@@ -115,11 +115,11 @@ proptest! {
         seed in any::<u64>(),
         is_tight in any::<bool>(),
     ) {
-        tell(seed, |env| async move {
+        run(seed, |env| async move {
             let export = RamExport::new(SIZE as usize).taking_time(env.clone());
             let limits = if is_tight { small_limits() } else { Limits::default() };
-            let world = World::new(&env, export.clone(), limits);
-            let stream = world.connection(3000, Some(seed));
+            let fixture = Fixture::new(&env, export.clone(), limits);
+            let stream = fixture.connection(3000, Some(seed));
             let client = Client::connect(&env, stream, &with_headers(headers)).await.expect("it connects");
             let (mut bytes, mut durable) = (vec![0; SIZE as usize], vec![0; SIZE as usize]);
             for step in &steps {
@@ -128,8 +128,8 @@ proptest! {
             assert!(export.bytes() == bytes);
             assert!(export.durable() == durable);
             drop(client);
-            assert_eq!(world.endings(1).await, ["the client ended the connection"]);
-            world.assert_idle();
+            assert_eq!(fixture.endings(1).await, ["the client ended the connection"]);
+            fixture.assert_idle();
         });
     }
 
@@ -138,10 +138,10 @@ proptest! {
         seed in any::<u64>(),
         headers in prop_oneof![Just(Headers::Simple), Just(Headers::Structured), Just(Headers::Extended)],
     ) {
-        tell(seed, |env| async move {
+        run(seed, |env| async move {
             let export = RamExport::new(SIZE as usize).taking_time(env.clone());
-            let world = World::new(&env, export, small_limits());
-            let stream = world.connection(3000, Some(seed));
+            let fixture = Fixture::new(&env, export, small_limits());
+            let stream = fixture.connection(3000, Some(seed));
             let client = Client::connect(&env, stream, &with_headers(headers)).await.expect("it connects");
             let writes: Vec<_> = (0..64u64)
                 .map(|place| client.write(place * 256, &[place as u8; 256], Durability::Buffered))

@@ -4,16 +4,16 @@ use std::fs;
 use std::path::Path;
 
 use evenkeel_engine::device::Durability;
+use evenkeel_host::front::nbd::fuzzing::RamExport;
+use evenkeel_host::front::nbd::limits::Limits;
 use evenkeel_host::nbd::client::{Client, ClientError, ConnectOptions};
-use evenkeel_host::nbd::fuzzing::RamExport;
-use evenkeel_host::nbd::limits::Limits;
 use evenkeel_host::nbd::proto::handshake::{InfoRequest, encode_option};
 use evenkeel_host::nbd::proto::transmission::Headers;
 use evenkeel_host::nbd::proto::{option, option_reply};
 use evenkeel_host::nbd::tls::{TlsClient, TlsError, TlsServer};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
-use crate::world::{World, tell};
+use crate::fixture::{Fixture, run};
 
 /// Who signs.
 fn authority() -> CertifiedIssuer<'static, KeyPair> {
@@ -65,12 +65,13 @@ impl Folders {
 #[test]
 fn a_client_with_a_certificate_is_served_over_tls() {
     let folders = Folders::new();
-    tell(1, |env| async move {
-        let world = World::with_tls(&env, RamExport::new(2 << 20), Limits::default(), Some(folders.server()));
+    run(1, |env| async move {
+        let fixture =
+            Fixture::with_tls(&env, RamExport::new(2 << 20), Limits::default(), Some(folders.server()));
         for seed in [None, Some(3)] {
-            let stream = world.connection(3000, seed);
+            let stream = fixture.connection(3000, seed);
             let client = Client::connect(&env, stream, &folders.client("known")).await.expect("it connects");
-            assert!(world.server.status().connections[0].has_tls);
+            assert!(fixture.server.status().connections[0].has_tls);
             // Longer than any record of TLS.
             let data: Vec<u8> = (0..1_000_003u32).map(|at| (at / 3) as u8).collect();
             client.write(5, &data, Durability::Durable).await.expect("it writes");
@@ -78,37 +79,39 @@ fn a_client_with_a_certificate_is_served_over_tls() {
             client.read(5, &mut found).await.expect("it reads");
             assert!(found == data);
             drop(client);
-            world.endings(1).await;
+            fixture.endings(1).await;
         }
-        assert_eq!(world.endings(2).await, ["the client ended the connection"; 2]);
-        world.assert_idle();
+        assert_eq!(fixture.endings(2).await, ["the client ended the connection"; 2]);
+        fixture.assert_idle();
     });
 }
 
 #[test]
 fn who_is_not_known_is_not_served() {
     let folders = Folders::new();
-    tell(1, |env| async move {
-        let world = World::with_tls(&env, RamExport::new(4096), Limits::default(), Some(folders.server()));
+    run(1, |env| async move {
+        let fixture =
+            Fixture::with_tls(&env, RamExport::new(4096), Limits::default(), Some(folders.server()));
         let other_authority = Folders::new();
         for options in [folders.client("unknown"), other_authority.client("known")] {
-            let refused = world.client(&options).await.err();
+            let refused = fixture.client(&options).await.err();
             assert!(matches!(refused, Some(ClientError::Broken(_))), "{refused:?}");
         }
-        let plain = world.client(&ConnectOptions::default()).await.err();
+        let plain = fixture.client(&ConnectOptions::default()).await.err();
         let refused = ClientError::Refused { what: "the export", why: "TLS comes first".into() };
         assert_eq!(plain, Some(refused));
-        assert_eq!(world.endings(3).await.len(), 3);
-        world.assert_idle();
+        assert_eq!(fixture.endings(3).await.len(), 3);
+        fixture.assert_idle();
     });
 }
 
 #[test]
 fn in_the_clear_nothing_is_answered_but_the_way_to_tls() {
     let folders = Folders::new();
-    tell(1, |env| async move {
-        let world = World::with_tls(&env, RamExport::new(4096), Limits::default(), Some(folders.server()));
-        let raw = world.raw().await;
+    run(1, |env| async move {
+        let fixture =
+            Fixture::with_tls(&env, RamExport::new(4096), Limits::default(), Some(folders.server()));
+        let raw = fixture.raw().await;
         let go = InfoRequest { name: "", wanted: vec![] }.encode();
         for (number, payload) in [
             (option::LIST, &[][..]),
@@ -125,50 +128,53 @@ fn in_the_clear_nothing_is_answered_but_the_way_to_tls() {
         let mut out = Vec::new();
         encode_option(&mut out, option::EXPORT_NAME, b"");
         raw.send(&out).await;
-        assert_eq!(world.endings(1).await, ["refused: TLS comes first"]);
+        assert_eq!(fixture.endings(1).await, ["refused: TLS comes first"]);
     });
 }
 
 #[test]
 fn bytes_in_the_clear_behind_starttls_end_the_connection() {
     let folders = Folders::new();
-    tell(1, |env| async move {
-        let world = World::with_tls(&env, RamExport::new(4096), Limits::default(), Some(folders.server()));
-        let raw = world.raw().await;
+    run(1, |env| async move {
+        let fixture =
+            Fixture::with_tls(&env, RamExport::new(4096), Limits::default(), Some(folders.server()));
+        let raw = fixture.raw().await;
         let mut out = Vec::new();
         encode_option(&mut out, option::STARTTLS, &[]);
         // What somebody in between would like the client to have said.
         encode_option(&mut out, option::STRUCTURED_REPLY, &[]);
         raw.send(&out).await;
-        assert_eq!(world.endings(1).await, ["refused: bytes in the clear behind STARTTLS"]);
+        assert_eq!(fixture.endings(1).await, ["refused: bytes in the clear behind STARTTLS"]);
     });
 }
 
 #[test]
 fn what_is_no_tls_ends_the_connection() {
     let folders = Folders::new();
-    tell(1, |env| async move {
-        let world = World::with_tls(&env, RamExport::new(4096), Limits::default(), Some(folders.server()));
-        let raw = world.raw().await;
+    run(1, |env| async move {
+        let fixture =
+            Fixture::with_tls(&env, RamExport::new(4096), Limits::default(), Some(folders.server()));
+        let raw = fixture.raw().await;
         assert_eq!(raw.last(option::STARTTLS, &[]).await, option_reply::ACK);
         raw.send(b"IHAVEOPT\0\0\0\x03\0\0\0\0 and more of what TLS is not").await;
-        assert!(world.endings(1).await[0].starts_with("the connection broke"));
+        assert!(fixture.endings(1).await[0].starts_with("the connection broke"));
 
-        let silent = world.raw().await;
+        let silent = fixture.raw().await;
         assert_eq!(silent.last(option::STARTTLS, &[]).await, option_reply::ACK);
-        assert_eq!(world.endings(2).await[1], "timed out: the handshake");
-        world.assert_idle();
+        assert_eq!(fixture.endings(2).await[1], "timed out: the handshake");
+        fixture.assert_idle();
     });
 }
 
 #[test]
 fn all_headers_are_spoken_over_tls_and_nothing_before_it_counts() {
     let folders = Folders::new();
-    tell(1, |env| async move {
-        let world = World::with_tls(&env, RamExport::new(4096), Limits::default(), Some(folders.server()));
+    run(1, |env| async move {
+        let fixture =
+            Fixture::with_tls(&env, RamExport::new(4096), Limits::default(), Some(folders.server()));
         for headers in [Headers::Simple, Headers::Structured, Headers::Extended] {
             let options = ConnectOptions { headers, ..folders.client("known") };
-            let client = world.client(&options).await.expect("it connects");
+            let client = fixture.client(&options).await.expect("it connects");
             assert_eq!(client.negotiated().headers, headers);
         }
     });

@@ -6,11 +6,11 @@ use evenkeel_engine::device::{Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::options::{CreateOptions, OpenOptions};
 use evenkeel_engine::volume::{Volume, create};
+use evenkeel_host::front::nbd::export::DeviceExport;
+use evenkeel_host::front::nbd::fuzzing::{MemoryStream, pair};
+use evenkeel_host::front::nbd::limits::Limits;
+use evenkeel_host::front::nbd::server::Server;
 use evenkeel_host::nbd::client::{Client, ClientError, ConnectOptions};
-use evenkeel_host::nbd::export::VolumeExport;
-use evenkeel_host::nbd::fuzzing::{MemoryStream, pair};
-use evenkeel_host::nbd::limits::Limits;
-use evenkeel_host::nbd::server::Server;
 use evenkeel_sim::arena::{ArenaBytes, SimArena};
 use evenkeel_sim::cuts::{CutKind, CutPlan, Cuts};
 use evenkeel_sim::drive::{DriveOptions, SimDrive};
@@ -20,12 +20,12 @@ use evenkeel_sim::random::Random;
 
 const SIZE: u64 = 4 << 20;
 
-/// Runs a life of a machine with a volume, its power cut at the end; `story` is told with a connection to it.
+/// Runs a life of a machine with a volume, its power cut at the end; `scenario` is told with a connection to it.
 fn live<F: Future<Output = ()>>(
     image: &SharedImage,
     is_first: bool,
     seed: u64,
-    story: impl FnOnce(Client<MemoryStream>) -> F,
+    scenario: impl FnOnce(Client<MemoryStream>) -> F,
 ) {
     let mut executor = Executor::new(seed);
     executor.limit_polls(10_000_000);
@@ -41,14 +41,14 @@ fn live<F: Future<Output = ()>>(
         }
         let opened =
             Volume::open(env.clone(), arena, Rc::clone(&drive), drive, false, OpenOptions::default()).await;
-        let export = VolumeExport::new(opened.expect("it opens"), "volume");
+        let export = DeviceExport::new(opened.expect("it opens"), "volume");
         let server = Server::new(env.clone(), export, Limits::default(), None);
         let (near, far) = pair(1 << 20, Some(seed));
         env.spawn(async move { drop(server.serve(far, "a client").await) });
         let options = ConnectOptions { export: "volume".into(), ..ConnectOptions::default() };
-        story(Client::connect(&env, near, &options).await.expect("it connects")).await;
+        scenario(Client::connect(&env, near, &options).await.expect("it connects")).await;
     });
-    told.expect("the story ends");
+    told.expect("the scenario ends");
 }
 
 #[test]

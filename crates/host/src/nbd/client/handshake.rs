@@ -1,8 +1,8 @@
 //! The client's handshake.
 
 use super::{ClientError, ConnectOptions, Negotiated};
-use crate::nbd::export::BlockSizes;
 use crate::nbd::input::Input;
+use crate::nbd::proto::handshake::BlockSizes;
 use crate::nbd::proto::handshake::{
     ContextRequest, GREETING_BYTES, Info, InfoRequest, OPTION_REPLY_BYTES, OptionReplyHeader, decode_context,
     decode_greeting, encode_option,

@@ -23,14 +23,14 @@ use std::rc::Rc;
 use evenkeel_engine::device::{Durability, Extent, FlushScope};
 use evenkeel_engine::env::Env;
 
-use super::export::BlockSizes;
-use super::outbox::Outbox;
 use super::proto::transmission::{Headers, Request};
 use super::proto::writer::Writer;
 use super::proto::{command, command_flag, status, transmission_flag};
+use super::send_queue::SendQueue;
 use super::tls::{TlsClient, Wire};
-use super::wait::{Either, Notify, race};
+use crate::nbd::proto::handshake::BlockSizes;
 use crate::net::ByteStream;
+use crate::wait::{Either, Notify, race};
 use pending::{Answer, Expected, Pending, Reply};
 
 pub use connect::{NotConnected, connect};
@@ -111,7 +111,7 @@ impl Negotiated {
 struct Inner<S: ByteStream> {
     wire: Wire<S>,
     negotiated: Negotiated,
-    outbox: Outbox<()>,
+    send_queue: SendQueue<()>,
     pending: RefCell<Pending>,
     failure: RefCell<Option<ClientError>>,
     failed: Notify,
@@ -125,7 +125,7 @@ impl<S: ByteStream> Inner<S> {
         // Before those whose requests fail with it: the cause is known before its effects.
         self.failed.all();
         self.pending.borrow_mut().fail_all(&error);
-        self.outbox.close();
+        self.send_queue.close();
         self.wire.shutdown();
     }
 
@@ -144,13 +144,13 @@ impl<S: ByteStream> Inner<S> {
     }
 
     async fn send_requests(&self) {
-        while let Some((bytes, ())) = self.outbox.next().await {
+        while let Some((bytes, ())) = self.send_queue.next().await {
             let (sent, bytes) = self.wire.write(bytes).await;
-            self.outbox.recycle(bytes);
+            self.send_queue.recycle(bytes);
             if let Err(error) = sent {
                 return self.fail(error.into());
             }
-            if self.is_closing.get() && self.outbox.is_empty() {
+            if self.is_closing.get() && self.send_queue.is_empty() {
                 self.wire.say_goodbye().await;
                 return self.fail(ClientError::Broken("it was closed".into()));
             }
@@ -165,7 +165,7 @@ impl<S: ByteStream> Drop for Handle<S> {
     fn drop(&mut self) {
         self.0.is_closing.set(true);
         let request = Request { flags: 0, command: command::DISCONNECT, cookie: 0, offset: 0, len: 0 };
-        self.0.outbox.append((), |out| request.encode(out, self.0.negotiated.headers));
+        self.0.send_queue.append((), |out| request.encode(out, self.0.negotiated.headers));
     }
 }
 
@@ -193,7 +193,7 @@ impl<S: ByteStream> Client<S> {
         let inner = Rc::new(Inner {
             wire,
             negotiated,
-            outbox: Outbox::new(Rc::default()),
+            send_queue: SendQueue::new(Rc::default()),
             pending: RefCell::default(),
             failure: RefCell::new(None),
             failed: Notify::default(),
@@ -246,7 +246,7 @@ impl<S: ByteStream> Client<S> {
         let cookie = inner.pending.borrow_mut().add(extent, expected);
         let flags = flags | payload_flag;
         let request = Request { flags, command, cookie, offset: extent.offset, len: extent.len };
-        inner.outbox.append((), |out| {
+        inner.send_queue.append((), |out| {
             request.encode(out, negotiated.headers);
             out.extend_from_slice(payload);
         });

@@ -206,6 +206,24 @@ fn encode_counted(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend(bytes);
 }
 
+/// Which requests an export takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockSizes {
+    /// Offsets and lengths are multiples of it; a power of two.
+    pub minimum_bytes: u32,
+    /// Below it a request costs more than it has to.
+    pub preferred_bytes: u32,
+    /// Longest read or write; the server's own limit may be smaller.
+    pub maximum_bytes: u32,
+}
+
+impl Default for BlockSizes {
+    /// Down to single bytes, best in pages, up to what every client may assume.
+    fn default() -> Self {
+        Self { minimum_bytes: 1, preferred_bytes: 4096, maximum_bytes: 32 << 20 }
+    }
+}
+
 /// Something about an export: the payload of the reply `INFO`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Info<'a> {

@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use tracing::Level;
 
 use crate::event_loop::Loop;
+use crate::remedy::{Advise, Remedy, advised};
 
 /// Lines of one kind within [`WINDOW_NS`].
 const LINES_MAX: u64 = 10;
@@ -92,9 +93,9 @@ kinds! {
     DamagedRead = "damaged-read", ERROR;
     /// A read failed because a drive did.
     FailedRead = "failed-read", ERROR;
-    /// Pages were wrong on one member, and are mended from another.
+    /// Pages were wrong on one member, and were repaired from another.
     CopiesMended = "copies-mended", WARN;
-    /// A search for rot, or a rebuild, found pages that are damaged in every copy.
+    /// A scrub or a rebuild found pages that are damaged in every copy.
     PagesDamaged = "pages-damaged", ERROR;
     /// A member is copied from the others.
     RebuildBegun = "rebuild-begun", INFO;
@@ -151,7 +152,7 @@ impl About {
 
 /// Counts of one kind.
 #[derive(Debug, Clone, Default)]
-struct Account {
+struct Tally {
     count: u64,
     last: Option<(u64, String)>,
     /// When the window began, and lines in it.
@@ -165,41 +166,47 @@ struct Account {
 pub(super) struct Reporter {
     event_loop: Loop,
     volume: Rc<str>,
-    accounts: Rc<RefCell<Vec<Account>>>,
+    tallies: Rc<RefCell<Vec<Tally>>>,
+    advise: Advise,
 }
 
 impl Reporter {
-    /// Of the volume by this name.
-    pub(super) fn new(event_loop: &Loop, volume: impl Into<Rc<str>>) -> Self {
-        let accounts = Rc::new(RefCell::new(vec![Account::default(); Kind::ALL.len()]));
-        Self { event_loop: event_loop.clone(), volume: volume.into(), accounts }
+    /// A reporter of the volume by this name. `advise` says what an operator can do.
+    pub(super) fn new(event_loop: &Loop, volume: impl Into<Rc<str>>, advise: Advise) -> Self {
+        let tallies = Rc::new(RefCell::new(vec![Tally::default(); Kind::ALL.len()]));
+        Self { event_loop: event_loop.clone(), volume: volume.into(), tallies, advise }
+    }
+
+    /// `message`, with what an operator can do about it.
+    pub(super) fn advised(&self, message: String, remedy: &Remedy) -> String {
+        advised(message, self.advise, remedy)
     }
 
     /// One event.
-    pub(super) fn tell(&self, kind: Kind, about: &About, message: impl Into<String>) {
-        self.tell_of(kind, 1, about, message);
+    pub(super) fn report(&self, kind: Kind, about: &About, message: impl Into<String>) {
+        self.report_many(kind, 1, about, message);
     }
 
     /// So many at once.
-    pub(super) fn tell_of(&self, kind: Kind, count: u64, about: &About, message: impl Into<String>) {
+    pub(super) fn report_many(&self, kind: Kind, count: u64, about: &About, message: impl Into<String>) {
         let now_ns = self.event_loop.now_ns();
         let message = message.into();
         self.end_window(kind, now_ns);
         let has_line = {
-            let mut accounts = self.accounts.borrow_mut();
-            let account = &mut accounts[kind as usize];
-            account.count += count;
-            account.last = Some((now_ns, message.clone()));
-            account.takes_line(now_ns)
+            let mut tallies = self.tallies.borrow_mut();
+            let tally = &mut tallies[kind as usize];
+            tally.count += count;
+            tally.last = Some((now_ns, message.clone()));
+            tally.takes_line(now_ns)
         };
         if has_line {
-            self.say(kind, about, &message);
+            self.log(kind, about, &message);
         }
     }
 
     /// One that is like one that was told.
     pub(super) fn count(&self, kind: Kind) {
-        self.accounts.borrow_mut()[kind as usize].count += 1;
+        self.tallies.borrow_mut()[kind as usize].count += 1;
     }
 
     /// Tells of what was left out lately, where its time has come.
@@ -209,47 +216,45 @@ impl Reporter {
     }
 
     fn end_window(&self, kind: Kind, now_ns: u64) {
-        let suppressed = self.accounts.borrow_mut()[kind as usize].end_window(now_ns);
+        let suppressed = self.tallies.borrow_mut()[kind as usize].end_window(now_ns);
         if suppressed > 0 {
             let name = kind.name();
-            let message = format!(
-                "{suppressed} more events {name}, which `evenkeel status --json` counts, had no line"
-            );
-            self.say(kind, &About::default(), &message);
+            let message = format!("{suppressed} more events {name} had no line");
+            self.log(kind, &About::default(), &self.advised(message, &Remedy::LookAtCounts));
         }
     }
 
     /// When the last one of this kind was, in ns of the loop.
     pub(super) fn last_ns(&self, kind: Kind) -> Option<u64> {
-        self.accounts.borrow()[kind as usize].last.as_ref().map(|(at_ns, _)| *at_ns)
+        self.tallies.borrow()[kind as usize].last.as_ref().map(|(at_ns, _)| *at_ns)
     }
 
     /// What was said of the last one of this kind.
     pub(super) fn last(&self, kind: Kind) -> Option<String> {
-        self.accounts.borrow()[kind as usize].last.as_ref().map(|(_, message)| message.clone())
+        self.tallies.borrow()[kind as usize].last.as_ref().map(|(_, message)| message.clone())
     }
 
     /// Every kind with its count, also of what never happened.
     pub(super) fn counts(&self) -> Vec<(&'static str, u64)> {
-        let accounts = self.accounts.borrow();
-        Kind::ALL.iter().map(|&kind| (kind.name(), accounts[kind as usize].count)).collect()
+        let tallies = self.tallies.borrow();
+        Kind::ALL.iter().map(|&kind| (kind.name(), tallies[kind as usize].count)).collect()
     }
 
     /// What happened so far.
     pub(super) fn events(&self) -> Vec<EventStatus> {
-        let (accounts, now_ns) = (self.accounts.borrow(), self.event_loop.now_ns());
-        let happened = Kind::ALL.iter().map(|&kind| (kind, &accounts[kind as usize]));
-        let happened = happened.filter(|(_, account)| account.count > 0);
-        let each = happened.map(|(kind, account)| EventStatus {
+        let (tallies, now_ns) = (self.tallies.borrow(), self.event_loop.now_ns());
+        let happened = Kind::ALL.iter().map(|&kind| (kind, &tallies[kind as usize]));
+        let happened = happened.filter(|(_, tally)| tally.count > 0);
+        let each = happened.map(|(kind, tally)| EventStatus {
             event: kind.name().to_owned(),
-            count: account.count,
-            last_ago_s: account.last.as_ref().map(|(at_ns, _)| now_ns.saturating_sub(*at_ns) as f64 / 1e9),
-            last: account.last.as_ref().map(|(_, message)| message.clone()),
+            count: tally.count,
+            last_ago_s: tally.last.as_ref().map(|(at_ns, _)| now_ns.saturating_sub(*at_ns) as f64 / 1e9),
+            last: tally.last.as_ref().map(|(_, message)| message.clone()),
         });
         each.collect()
     }
 
-    fn say(&self, kind: Kind, about: &About, message: &str) {
+    fn log(&self, kind: Kind, about: &About, message: &str) {
         macro_rules! at {
             ($level:expr) => {
                 tracing::event!(
@@ -273,7 +278,7 @@ impl Reporter {
     }
 }
 
-impl Account {
+impl Tally {
     /// Whether an event of this moment gets a line.
     fn takes_line(&mut self, now_ns: u64) -> bool {
         self.window_ns.get_or_insert(now_ns);
@@ -301,13 +306,13 @@ mod tests {
 
     #[test]
     fn a_flood_is_some_lines_and_then_one_that_counts_the_rest() {
-        let mut account = Account::default();
-        let told = (0..1000).filter(|second| account.takes_line(second * 1_000_000)).count() as u64;
+        let mut tally = Tally::default();
+        let told = (0..1000).filter(|second| tally.takes_line(second * 1_000_000)).count() as u64;
         assert_eq!(told, LINES_MAX);
-        assert_eq!(account.end_window(WINDOW_NS - 1), 0, "the window is not over");
-        assert_eq!(account.end_window(WINDOW_NS), 1000 - LINES_MAX);
-        assert_eq!(account.end_window(2 * WINDOW_NS), 0, "they are told once");
-        assert!(account.takes_line(2 * WINDOW_NS));
+        assert_eq!(tally.end_window(WINDOW_NS - 1), 0, "the window is not over");
+        assert_eq!(tally.end_window(WINDOW_NS), 1000 - LINES_MAX);
+        assert_eq!(tally.end_window(2 * WINDOW_NS), 0, "they are told once");
+        assert!(tally.takes_line(2 * WINDOW_NS));
     }
 
     #[test]

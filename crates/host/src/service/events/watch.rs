@@ -25,10 +25,10 @@ use evenkeel_engine::ring::Standing;
 
 use super::{About, Kind, Reporter};
 use crate::event_loop::Loop;
-use crate::service::Told;
+use crate::remedy::Remedy;
 use crate::volume::mirror::{Mirror, MirrorMember, is_no_loss};
 use crate::volume::replace::Slot;
-use crate::volume::{Held, OpenVolume, Recovered};
+use crate::volume::{Held, LocalVolume, OpenVolume, Recovered};
 
 /// Between two looks.
 const LOOK_NS: u64 = 1_000_000_000;
@@ -71,25 +71,25 @@ struct Rebuild {
 pub(in crate::service) struct Watcher {
     pub(in crate::service) reporter: Reporter,
     event_loop: Loop,
-    volume: Told,
+    volume: LocalVolume,
     mirror: Option<Mirror>,
     held: Rc<Held>,
     /// The volume's.
     folder: PathBuf,
-    /// A URI by which a client can read the volume, if there is one.
-    export: Option<Rc<str>>,
+    /// A command by which a user copies the volume to a file.
+    copy_command: Rc<str>,
     began_ns: u64,
     seen: Rc<RefCell<Seen>>,
 }
 
 impl Watcher {
     /// Tells what the opening came to, and watches from here on, for as long as the loop runs.
-    /// `export` is a URI by which a client can read the volume.
+    /// `copy_command` is one by which a user copies the volume to a file.
     pub(in crate::service) fn begin(
         event_loop: &Loop,
         open: &OpenVolume,
         reporter: Reporter,
-        export: Option<String>,
+        copy_command: String,
     ) -> Self {
         let watcher = Self {
             reporter,
@@ -98,7 +98,7 @@ impl Watcher {
             mirror: open.mirror().cloned(),
             held: Rc::new(open.held()),
             folder: open.folder().to_owned(),
-            export: export.map(Rc::from),
+            copy_command: copy_command.into(),
             began_ns: event_loop.now_ns(),
             seen: Rc::default(),
         };
@@ -166,10 +166,10 @@ impl Watcher {
                 "recovered from the log: {} records; kept in memory: {} writes",
                 recovered.records, recovered.writes
             );
-            self.reporter.tell(Kind::Recovered, &About::default(), message);
+            self.reporter.report(Kind::Recovered, &About::default(), message);
         }
         if recovered.memory_is_gone {
-            self.reporter.tell(Kind::MemoryGone, &About::default(), Recovered::MEMORY_IS_GONE.to_owned());
+            self.reporter.report(Kind::MemoryGone, &About::default(), Recovered::MEMORY_IS_GONE.to_owned());
         }
         let Some(mirror) = &self.mirror else { return };
         // What was lost while the volume was opened is part of what is missing now.
@@ -180,7 +180,7 @@ impl Watcher {
         let missing = missing(mirror);
         if !missing.is_empty() {
             let message = format!("started without {}", missing.join(", "));
-            self.reporter.tell(Kind::DegradedStart, &About::default(), message);
+            self.reporter.report(Kind::DegradedStart, &About::default(), message);
         }
         heard.into_iter().for_each(|event| self.hear(event));
     }
@@ -190,13 +190,13 @@ impl Watcher {
         match event {
             Event::ReadOnly(error) => {
                 let message = format!("takes no writes any more: {}", reason(&error));
-                self.reporter.tell(Kind::ReadOnly, &About::default(), message);
+                self.reporter.report(Kind::ReadOnly, &About::default(), message);
             }
             Event::ReadFailed { extent, error } => self.read_failed(extent, &error),
             Event::DiscardsStopped { place, error } => self.discards_stopped(place.unwrap_or(0), error),
             Event::CommitsWaited { waited_ns } => {
                 let message = format!("commits waited {:.1} s for room in the log", waited_ns as f64 / 1e9);
-                self.reporter.tell(Kind::CommitsWaited, &About::default(), message);
+                self.reporter.report(Kind::CommitsWaited, &About::default(), message);
             }
             Event::RebuildBegun { place } => {
                 let mut seen = self.seen.borrow_mut();
@@ -204,7 +204,7 @@ impl Watcher {
                 seen.since_ns.insert(Slot::Member(place), now_ns);
                 drop(seen);
                 let (name, about) = self.member(place);
-                self.reporter.tell(Kind::RebuildBegun, &about, format!("rebuild of {name} begun"));
+                self.reporter.report(Kind::RebuildBegun, &about, format!("rebuild of {name} begun"));
             }
             Event::RebuildEnded { place } => self.rebuild_ended(place, now_ns),
             Event::MemberLost { place, error, was_rebuilding } => {
@@ -219,7 +219,7 @@ impl Watcher {
                 };
                 let why = log.why.unwrap_or_else(|| error.to_string());
                 let message = format!("log device {place} ({}) is lost: {why}", log.place);
-                self.reporter.tell(Kind::LogDeviceLost, &About::device(&log.place), message);
+                self.reporter.report(Kind::LogDeviceLost, &About::device(&log.place), message);
             }
         }
     }
@@ -231,14 +231,14 @@ impl Watcher {
              there",
             error.errno
         );
-        self.reporter.tell(Kind::DiscardsStopped, &about, message);
+        self.reporter.report(Kind::DiscardsStopped, &about, message);
     }
 
     fn read_failed(&self, extent: Extent, error: &Error) {
         let about = About { extent: Some(extent), ..About::default() };
         let Error::Damaged { page } = error else {
             let message = format!("cannot read {} bytes from {}: {error}", extent.len, extent.offset);
-            return self.reporter.tell(Kind::FailedRead, &about, message);
+            return self.reporter.report(Kind::FailedRead, &about, message);
         };
         let mut seen = self.seen.borrow_mut();
         let is_new = seen.told_pages.len() < TOLD_PAGES_MAX && seen.told_pages.insert(*page);
@@ -250,7 +250,7 @@ impl Watcher {
             "page {page} is damaged: reads of {PAGE_BYTES} bytes from {} fail until they are written anew",
             page * PAGE_BYTES
         );
-        self.reporter.tell(Kind::DamagedRead, &about, message);
+        self.reporter.report(Kind::DamagedRead, &about, message);
     }
 
     fn rebuild_ended(&self, place: usize, now_ns: u64) {
@@ -261,7 +261,7 @@ impl Watcher {
         let (name, about) = self.member(place);
         let took_s = now_ns.saturating_sub(began_ns) as f64 / 1e9;
         let message = format!("rebuild of {name} ended after {took_s:.0} s: it holds everything");
-        self.reporter.tell(Kind::RebuildEnded, &about, message);
+        self.reporter.report(Kind::RebuildEnded, &about, message);
         let Some(member) = self.members().into_iter().nth(place) else { return };
         let found = member.status.rebuild_found;
         if found.wrong_copies > 0 {
@@ -269,14 +269,15 @@ impl Watcher {
                 "{} pages were wrong on the member that was read to rebuild {name}: taken from another",
                 found.wrong_copies
             );
-            self.reporter.tell_of(Kind::CopiesMended, found.wrong_copies, &about, message);
+            self.reporter.report_many(Kind::CopiesMended, found.wrong_copies, &about, message);
         }
         if found.damaged_pages > 0 {
             let message = format!(
-                "{} pages are damaged in every copy, as the rebuild of {name} found; `evenkeel check` names them",
+                "{} pages are damaged in every copy, as the rebuild of {name} found",
                 found.damaged_pages
             );
-            self.reporter.tell_of(Kind::PagesDamaged, found.damaged_pages, &about, message);
+            let message = self.reporter.advised(message, &Remedy::NameDamagedPages);
+            self.reporter.report_many(Kind::PagesDamaged, found.damaged_pages, &about, message);
         }
     }
 
@@ -287,7 +288,7 @@ impl Watcher {
             if was_rebuilding && self.seen.borrow().stopping {
                 let message =
                     format!("rebuild of {name} stops with the server; the next start begins it anew");
-                self.reporter.tell(Kind::RebuildStopped, &about, message);
+                self.reporter.report(Kind::RebuildStopped, &about, message);
             }
             return;
         }
@@ -298,7 +299,7 @@ impl Watcher {
             true => (Kind::RebuildFailed, format!("rebuild of {name} failed: {why}")),
             false => (Kind::MemberLost, format!("{name} is lost: {why}")),
         };
-        self.reporter.tell(kind, &about, message);
+        self.reporter.report(kind, &about, message);
     }
 
     fn look(&self) {
@@ -312,7 +313,7 @@ impl Watcher {
         if waiting_ns >= STUCK_NS && !was_told {
             let message =
                 format!("commits have been waiting for room in the log for {} s", waiting_ns / 1_000_000_000);
-            self.reporter.tell(Kind::CommitsStuck, &About::default(), message);
+            self.reporter.report(Kind::CommitsStuck, &About::default(), message);
         }
         self.reporter.tick();
     }
@@ -332,7 +333,7 @@ impl Watcher {
             let (name, about) = self.member(place);
             let message =
                 format!("rebuild of {name}: {} % of it is looked at or copied", steps * 100 / STEPS);
-            self.reporter.tell(Kind::RebuildProgress, &about, message);
+            self.reporter.report(Kind::RebuildProgress, &about, message);
         }
     }
 
@@ -341,9 +342,10 @@ impl Watcher {
         let before = std::mem::replace(&mut self.seen.borrow_mut().other_copies, other_copies);
         let more = other_copies.saturating_sub(before);
         if more > 0 {
-            let message =
-                format!("{more} pages were wrong on the member that was read, and are mended from another");
-            self.reporter.tell_of(Kind::CopiesMended, more, &About::default(), message);
+            let message = format!(
+                "{more} pages were wrong on the member that was read, and were repaired from another"
+            );
+            self.reporter.report_many(Kind::CopiesMended, more, &About::default(), message);
         }
     }
 

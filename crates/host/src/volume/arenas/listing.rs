@@ -21,6 +21,7 @@ use super::home::Home;
 use super::{ARENA_PREFIX, ARENA_SUFFIX};
 use crate::arena::{Content, DEFAULT_FOLDER};
 use crate::path_error::PathError;
+use crate::remedy::Remedy;
 use crate::volume::VolumeError;
 use crate::volume::description::{Description, VolumeId};
 
@@ -206,7 +207,10 @@ impl Found {
             _ => return in_use(None),
         }
         match found.told.needed() {
-            Some(why) if !gives_up_writes => refused(why),
+            Some(why) if !gives_up_writes => match found.told.state {
+                ArenaState::InUse { .. } => refused(why),
+                _ => refused(why).map_err(|error| error.with(Remedy::GiveUpWrites)),
+            },
             _ => Ok(found),
         }
     }
@@ -299,7 +303,6 @@ impl FoundArena {
 
     /// Why it may not be freed without giving something up.
     fn needed(&self) -> Option<String> {
-        let give_up = "or give them up: --give-up-writes";
         let writes = self.writes.unwrap_or(0);
         let held = format!(
             "it holds {writes} acknowledged {} of volume {} that {} nowhere else",
@@ -311,22 +314,20 @@ impl FoundArena {
             ArenaState::Void => None,
             ArenaState::Orphaned { .. } if writes == 0 => None,
             ArenaState::Orphaned { why } => {
-                Some(format!("{held}: {why}; where it was moved, serve it from there and stop it, {give_up}"))
+                Some(format!("{held}: {why}; where it was moved, serve it from there and stop it"))
             }
             ArenaState::Waiting if writes == 0 => Some(format!(
-                "its volume is at {}, and its next start and stop free it: serve it and stop it, or give up what the arena \
-                 knows of it: --give-up-writes",
+                "its volume is at {}, and its next start and stop free it: serve it and stop it",
                 self.home.as_deref().unwrap_or_default()
             )),
             ArenaState::Waiting => Some(format!(
-                "{held}, whose pages are at {}: serve it and stop it, {give_up}",
+                "{held}, whose pages are at {}: serve it and stop it",
                 self.home.as_deref().unwrap_or_default()
             )),
             ArenaState::InUse { .. } => Some("it is in use".to_owned()),
-            ArenaState::Unknown { why } => Some(format!(
-                "whether a volume still needs what it holds cannot be told ({why}); if none does, give that up: \
-                 --give-up-writes"
-            )),
+            ArenaState::Unknown { why } => {
+                Some(format!("whether a volume still needs what it holds cannot be told ({why})"))
+            }
         }
     }
 }

@@ -6,8 +6,34 @@ use std::rc::Rc;
 use evenkeel_engine::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::error::{DeviceError, Error};
 
+use crate::remedy::Remedy;
 use crate::size_text::exact_size;
-use crate::volume::member::MemberDrive;
+use crate::volume::VolumeError;
+use crate::volume::member::{MemberDrive, Place};
+
+/// Why a drive cannot be taken for a member or log device of a mirror.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct Unfit {
+    /// What is wrong, in one line.
+    pub(in crate::volume) why: String,
+    remedy: Option<Remedy>,
+}
+
+impl Unfit {
+    fn new(why: String) -> Self {
+        Self { why, remedy: None }
+    }
+
+    /// The error that the drive at `place` is refused for it.
+    pub(in crate::volume) fn at(self, place: &Place) -> VolumeError {
+        let problem = VolumeError::Refused(format!("{place}: {}", self.why));
+        match self.remedy {
+            Some(remedy) => problem.with(remedy),
+            None => problem,
+        }
+    }
+}
 
 /// A drive of which only as much is used, in sectors as large, as of all its like.
 #[derive(Debug, Clone)]
@@ -22,27 +48,30 @@ impl MirrorDrive {
     /// # Errors
     ///
     /// In one line, why it cannot be taken for one.
-    pub fn new(drive: Rc<MemberDrive>, geometry: Geometry) -> Result<Self, String> {
+    pub fn new(drive: Rc<MemberDrive>, geometry: Geometry) -> Result<Self, Unfit> {
         Self::check(drive.geometry(), geometry)?;
         Ok(Self { drive, geometry: Cell::new(geometry) })
     }
 
     /// That a drive of the geometry `found` can be taken for one of `geometry`.
-    pub(in crate::volume) fn check(found: Geometry, geometry: Geometry) -> Result<(), String> {
+    pub(in crate::volume) fn check(found: Geometry, geometry: Geometry) -> Result<(), Unfit> {
         if found.size_bytes < geometry.size_bytes {
             let (found, needed) = (found.size_bytes, geometry.size_bytes);
-            return Err(format!("it has {}, and {} are needed", exact_size(found), exact_size(needed)));
+            return Err(Unfit::new(format!(
+                "it has {}, and {} are needed",
+                exact_size(found),
+                exact_size(needed)
+            )));
         }
         if found.sector_bytes > geometry.sector_bytes {
             let (found, needed) = (found.sector_bytes, geometry.sector_bytes);
-            return Err(format!("it has sectors of {found} bytes, and {needed} at most are of use"));
+            return Err(Unfit::new(format!(
+                "it has sectors of {found} bytes, and {needed} at most are of use"
+            )));
         }
         if geometry.atomic_sectors && !found.atomic_sectors {
-            return Err(
-                "it is not known to keep sectors whole in a power cut, as the others are; where it does: \
-                        --atomic-sectors yes"
-                    .to_owned(),
-            );
+            let why = "it is not known to keep sectors whole in a power cut, as the others are".to_owned();
+            return Err(Unfit { why, remedy: Some(Remedy::SayAtomicSectors) });
         }
         Ok(())
     }

@@ -33,10 +33,10 @@ use super::replace::Slot;
 use crate::drive::{DriveOptions, FileDrive, OpenFile};
 use crate::durable_file::odd_kind;
 use crate::event_loop::{Loop, race};
-use crate::nbd::wait::Turn;
 use crate::path_error::PathError;
+use crate::wait::Turn;
 
-pub use drive::MirrorDrive;
+pub use drive::{MirrorDrive, Unfit};
 
 /// How long whoever made or looked at a drive just now may still hold it: the kernel closes what was used a little later.
 const LEAVING: Duration = Duration::from_millis(250);
@@ -289,12 +289,14 @@ impl Mirror {
                 let restored = file.restore_length().await;
                 restored.map_err(|error| refused(format!("cannot make it as large as it was: {error}")))?;
             }
-            return MirrorDrive::new(drive, self.geometry).map_err(refused);
+            return MirrorDrive::new(drive, self.geometry).map_err(|unfit| unfit.at(&new.place));
         }
         let options = DriveOptions { patience: LEAVING, ..new.options() };
         let (purpose, limit_ns) = (self.opening.member(place, new.unfenced), self.options.answer_max_ns);
         match open_one(&self.event_loop, folder, new, options, limit_ns, purpose).await {
-            Opened::There(drive) => MirrorDrive::new(drive, self.geometry).map_err(refused),
+            Opened::There(drive) => {
+                MirrorDrive::new(drive, self.geometry).map_err(|unfit| unfit.at(&new.place))
+            }
             Opened::Missing(why) => Err(refused(why)),
             Opened::Mistake(error) => Err(error.into()),
         }
@@ -554,7 +556,7 @@ async fn open_all(
         let (drive, why) = match opened {
             Opened::There(drive) => match MirrorDrive::new(drive, geometry) {
                 Ok(drive) => (Some(drive), None),
-                Err(why) => (None, Some(why)),
+                Err(unfit) => (None, Some(unfit.why)),
             },
             Opened::Missing(why) => (None, Some(why)),
             Opened::Mistake(error) => return Err(error.into()),

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use evenkeel_engine::env::Env;
 
 use super::{LOOK_NS, Watcher};
+use crate::remedy::Remedy;
 use crate::service::events::{About, Kind};
 use crate::volume::Loss;
 use crate::volume::member::Place;
@@ -41,15 +42,15 @@ impl Watcher {
                  from a copy or a backup"
             ),
             Loss::Log => {
-                let folder = Place::from(self.folder.clone()).quoted();
-                let renew = match self.mirror {
-                    Some(_) => String::new(),
-                    None => format!(", and `evenkeel renew-log {folder}` makes its log again"),
+                let remedy = Remedy::SalvagePages {
+                    folder: Place::from(self.folder.clone()).quoted(),
+                    renews_log: self.mirror.is_none(),
                 };
-                format!(
+                let message = format!(
                     "the file of {files} had been removed while it was served, and is lost: the volume cannot be served \
-                     without it; `evenkeel salvage {folder} IMAGE` copies its pages{renew}"
-                )
+                     without it"
+                );
+                self.reporter.advised(message, &remedy)
             }
         })
     }
@@ -76,22 +77,21 @@ impl Watcher {
                 Slot::Member(_) => Kind::MemberRemoved,
                 Slot::Log(_) => Kind::LogDeviceRemoved,
             };
-            let next = match is_loss {
-                true => self.rescue(slot),
-                false => "put another in its place with `evenkeel replace`".to_owned(),
-            };
             let message = format!(
-                "{}: its file was removed, and what it holds is lost when this server ends; {next}",
+                "{}: its file was removed, and what it holds is lost when this server ends",
                 self.subject(slot)
             );
-            self.reporter.tell(kind, &About::device(&place), message);
+            let message = match is_loss {
+                true => format!("{message}; {}", self.rescue(slot)),
+                false => self.reporter.advised(message, &Remedy::ReplaceDevice),
+            };
+            self.reporter.report(kind, &About::device(&place), message);
         }
     }
 
     /// How to save what a removed file holds, for as long as the server has it open.
     fn rescue(&self, slot: Slot) -> String {
-        let client = self.export.as_deref().unwrap_or("URI").replace('\'', "%27");
-        let copy = format!("before that, copy the disk while no client writes: `nbdcopy '{client}' IMAGE`");
+        let copy = format!("before that, copy the disk while no client writes: `{}`", self.copy_command);
         let file = self.held.open_files().into_iter().find(|(open, _)| *open == slot).map(|(_, file)| file);
         // Whatever is there by now is not overwritten.
         let Some(file) = file.filter(|file| file.path().symlink_metadata().is_err()) else { return copy };
@@ -136,7 +136,7 @@ impl Watcher {
                 self.subject(slot),
                 now.map(|now| format!(", which is {} now", Place::from(now).quoted())).unwrap_or_default()
             );
-            self.reporter.tell(kind, &About::device(&place), message);
+            self.reporter.report(kind, &About::device(&place), message);
         }
     }
 }

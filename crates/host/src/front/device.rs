@@ -1,0 +1,176 @@
+//! A device as front ends serve it: any [`Device`], and what only some know of themselves.
+//!
+//! 1. `Rc<D>` serves any device `D`; nothing more has to be written for it.
+//! 2. A volume knows more: which pages have contents, which writes are atomic, and why a request failed. What a device
+//!    leaves out of [`ServedDevice`] has an answer that is true of every device.
+
+use std::future::Future;
+use std::rc::Rc;
+
+use evenkeel_engine::device::{Device, Durability, Extent, FlushScope};
+use evenkeel_engine::env::{Arena, Env};
+use evenkeel_engine::error::{DeviceError, Error};
+use evenkeel_engine::format::PAGE_BYTES;
+use evenkeel_engine::layout::{JournalStore, PageStore};
+use evenkeel_engine::volume::Volume;
+
+/// Pages that one question about allocation looks at: the answer may end early, other requests do not wait.
+const ALLOCATION_PAGES_MAX: u64 = 16 << 10;
+
+/// A request failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}: errno {errno}")]
+pub struct RequestError {
+    /// The system's number for the cause, as in errno(3). Clients see the nearest one that their protocol knows.
+    pub errno: i32,
+    /// What happened, in words.
+    pub message: String,
+}
+
+impl From<DeviceError> for RequestError {
+    fn from(error: DeviceError) -> Self {
+        Self { errno: error.errno, message: error.to_string() }
+    }
+}
+
+/// A device that is served. A clone is another handle to the same bytes.
+pub trait ServedDevice: Clone + 'static {
+    /// What it is as a device.
+    type Device: Device;
+
+    /// The device.
+    fn device(&self) -> &Self::Device;
+
+    /// What it is, in words.
+    fn description(&self) -> &str {
+        "evenkeel device"
+    }
+
+    /// The smallest unit of a request: offsets and lengths are multiples of it.
+    fn unit_bytes(&self) -> u32 {
+        self.device().geometry().sector_bytes
+    }
+
+    /// Longest write that takes effect as a whole or not at all.
+    fn atomic_max_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Fills `into` from `offset`.
+    fn read(&self, offset: u64, into: &mut [u8]) -> impl Future<Output = Result<(), RequestError>> {
+        async move { Ok(self.device().read(offset, into).await?) }
+    }
+
+    /// As [`Self::read`], if nothing has to be waited for; false if something has, or it fails. Only for a device that can
+    /// tell right bytes from wrong ones: what a system keeps in memory may be older than the medium.
+    fn try_read(&self, _offset: u64, _into: &mut [u8]) -> bool {
+        false
+    }
+
+    /// Writes `bytes` at `offset`.
+    fn write(
+        &self,
+        offset: u64,
+        bytes: &[u8],
+        durability: Durability,
+    ) -> impl Future<Output = Result<(), RequestError>> {
+        async move { Ok(self.device().write(offset, bytes, durability).await?) }
+    }
+
+    /// Makes completed writes durable.
+    fn flush(&self, scope: FlushScope<'_>) -> impl Future<Output = Result<(), RequestError>> {
+        async move { Ok(self.device().flush(scope).await?) }
+    }
+
+    /// Makes `extent` read as zeros. Neither those nor what is discarded need be durable before a flush.
+    fn write_zeroes(&self, extent: Extent) -> impl Future<Output = Result<(), RequestError>> {
+        async move { Ok(self.device().write_zeroes(extent, Durability::Buffered).await?) }
+    }
+
+    /// Drops the contents of `extent`.
+    fn discard(&self, extent: Extent) -> impl Future<Output = Result<(), RequestError>> {
+        async move { Ok(self.device().discard(extent).await?) }
+    }
+
+    /// Which bytes from `extent.offset` on have contents, as lengths; the others read as zeros. It may end early, but tells
+    /// about one byte at least.
+    fn allocation(&self, extent: Extent) -> impl Future<Output = Result<Vec<(u64, bool)>, RequestError>> {
+        std::future::ready(Ok(vec![(extent.len, true)]))
+    }
+}
+
+impl<D: Device> ServedDevice for Rc<D> {
+    type Device = D;
+
+    fn device(&self) -> &D {
+        self
+    }
+}
+
+/// An error of `volume` in its own words, with the number that a client understands.
+fn explained<E: Env, A: Arena, H: PageStore, L: JournalStore>(
+    volume: &Volume<E, A, H, L>,
+) -> impl Fn(Error) -> RequestError {
+    |error| RequestError { errno: volume.errno(&error), message: error.to_string() }
+}
+
+impl<E: Env, A: Arena, H: PageStore, L: JournalStore> ServedDevice for Volume<E, A, H, L> {
+    type Device = Self;
+
+    fn device(&self) -> &Self {
+        self
+    }
+
+    fn description(&self) -> &str {
+        "evenkeel volume"
+    }
+
+    /// It takes any range of bytes.
+    fn unit_bytes(&self) -> u32 {
+        1
+    }
+
+    fn atomic_max_bytes(&self) -> u64 {
+        Self::atomic_max_bytes(self)
+    }
+
+    async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), RequestError> {
+        Self::read(self, offset, into).await.map_err(explained(self))
+    }
+
+    fn try_read(&self, offset: u64, into: &mut [u8]) -> bool {
+        Self::try_read(self, offset, into)
+    }
+
+    async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), RequestError> {
+        Self::write(self, offset, bytes, durability).await.map_err(explained(self))
+    }
+
+    async fn flush(&self, scope: FlushScope<'_>) -> Result<(), RequestError> {
+        Self::flush(self, scope).await.map_err(explained(self))
+    }
+
+    async fn write_zeroes(&self, extent: Extent) -> Result<(), RequestError> {
+        Self::write_zeroes(self, extent, Durability::Buffered).await.map_err(explained(self))
+    }
+
+    /// What is discarded reads as zeros: a volume gives the places of whole pages back.
+    async fn discard(&self, extent: Extent) -> Result<(), RequestError> {
+        ServedDevice::write_zeroes(self, extent).await
+    }
+
+    async fn allocation(&self, extent: Extent) -> Result<Vec<(u64, bool)>, RequestError> {
+        let mut found: Vec<(u64, bool)> = Vec::new();
+        let (first, end) = (extent.offset / PAGE_BYTES, extent.end().div_ceil(PAGE_BYTES));
+        for page in first..end.min(first + ALLOCATION_PAGES_MAX) {
+            let is_allocated = self.is_allocated(page).await.map_err(explained(self))?;
+            let shared = extent.intersection(&Extent::new(page * PAGE_BYTES, PAGE_BYTES));
+            let len = shared.expect("the page lies in the range").len;
+            match found.last_mut() {
+                Some((run, state)) if *state == is_allocated => *run += len,
+                _ => found.push((len, is_allocated)),
+            }
+        }
+        Ok(found)
+    }
+}

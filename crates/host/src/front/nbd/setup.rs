@@ -1,0 +1,57 @@
+//! NBD as one of the front ends that a server can have.
+
+use super::export::{DeviceExport, Export};
+use super::limits::Limits;
+use super::server::{Ending, Server};
+use crate::event_loop::Loop;
+use crate::front::device::ServedDevice;
+use crate::front::session::{FrontStatus, Peer};
+use crate::front::{Front, FrontSetup};
+use crate::nbd::tls::TlsServer;
+use crate::nbd::uri::of_place;
+use crate::net::{Place, Stream};
+
+/// How a device is served over NBD, under a name without letters.
+pub struct NbdSetup {
+    /// Bounds of what clients may ask for.
+    pub limits: Limits,
+    /// Certificates: then nothing is served without TLS.
+    pub tls: Option<TlsServer>,
+}
+
+impl FrontSetup for NbdSetup {
+    type Front<D: ServedDevice> = Server<Loop, DeviceExport<D>>;
+
+    fn begin<D: ServedDevice>(self, event_loop: &Loop, device: D, is_read_only: bool) -> Self::Front<D> {
+        let export = DeviceExport::new(device, "");
+        let export = if is_read_only { export.read_only() } else { export };
+        Server::new(event_loop.clone(), export, self.limits, self.tls)
+    }
+
+    fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    fn copy_command(&self, place: Option<&Place>) -> String {
+        let uri = place.map_or_else(|| "URI".to_owned(), |place| of_place(place, self.has_tls()));
+        format!("nbdcopy '{}' IMAGE", uri.replace('\'', "%27"))
+    }
+}
+
+impl<X: Export> Front for Server<Loop, X> {
+    async fn serve(&self, stream: Stream, peer: Peer) -> Option<String> {
+        match Self::serve(self, stream, peer).await {
+            // Those that are evicted are counted: there may be many in a second.
+            Ending::Disconnected | Ending::Stopped | Ending::Evicted => None,
+            ending => Some(ending.to_string()),
+        }
+    }
+
+    async fn stop(&self) {
+        Self::stop(self).await;
+    }
+
+    fn status(&self) -> FrontStatus {
+        Self::status(self)
+    }
+}
