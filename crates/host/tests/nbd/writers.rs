@@ -86,6 +86,30 @@ fn what_an_earlier_opening_sent_is_not_carried_out_once_the_next_is_admitted() {
 }
 
 #[test]
+fn a_client_that_leaves_and_takes_no_replies_does_not_hold_up_the_next_opening() {
+    for says_so in [true, false] {
+        run(1, |env| async move {
+            let fixture = fixture(&env);
+            let mut old = Raw { stream: fixture.connection(1024, None), headers: Headers::Simple };
+            old.take(18).await;
+            old.send(&3u32.to_be_bytes()).await;
+            old.go(Headers::Simple).await;
+            for _ in 0..3 {
+                old.request(command::READ, 0, 0, SIZE as u64 / 2, &[]).await;
+            }
+            if says_so {
+                old.request(command::DISCONNECT, 0, 0, 0, &[]).await;
+            }
+            env.sleep(1_000_000_000).await;
+            let began_ns = env.now_ns();
+            fixture.client(&by(NEW)).await.expect("it is admitted");
+            let took_ns = env.now_ns() - began_ns;
+            assert!(took_ns < Limits::default().drain_max_ns / 10, "{took_ns} ns");
+        });
+    }
+}
+
+#[test]
 fn drives_of_one_opening_are_side_by_side_and_the_same_one_again_is_alone() {
     run(1, |env| async move {
         let fixture = fixture(&env);

@@ -20,7 +20,7 @@ use std::task::Poll;
 
 use evenkeel_engine::env::Env;
 
-use super::limits::{ANSWER_BYTES, Limits};
+use super::limits::{Limits, REQUEST_BYTES};
 use crate::wait::{Either, Notify, Signal, race};
 
 /// The part of admission that all connections share.
@@ -152,7 +152,7 @@ impl Admission {
     /// Waits until nothing of this connection is in flight, and admits a request that goes on in pieces.
     pub(crate) async fn admit_alone(self: &Rc<Self>) -> Ticket {
         self.until_idle().await;
-        self.try_admit(1, ANSWER_BYTES, None).expect("an answer fits what is the connection's own")
+        self.try_admit(1, REQUEST_BYTES, None).expect("an answer fits what is the connection's own")
     }
 
     /// Room for a piece of `bytes` out of what all share, if nobody waits for it.

@@ -8,6 +8,13 @@ const INPUT_MIN_BYTES: usize = 4 << 10;
 
 /// Bytes of an answer without its data, with room to spare.
 pub(crate) const ANSWER_BYTES: u64 = 64;
+
+/// Most bytes of a request's own task: thousands are in flight at a time. What a request rarely comes to is boxed.
+pub(crate) const TASK_BYTES_MAX: u64 = 6 << 10;
+
+/// Bytes of a request without its data, from its coming until its answer has left.
+pub(crate) const REQUEST_BYTES: u64 = TASK_BYTES_MAX + ANSWER_BYTES;
+
 /// Bytes of one extent in an answer about allocation, the longest way, before and after it is encoded.
 const STATUS_EXTENT_BYTES: u64 = 48;
 
@@ -65,7 +72,7 @@ impl Default for Limits {
             requests_in_flight_max: 256,
             connection_in_flight_max_bytes: 32 << 20,
             in_flight_max_bytes: 8 << 20,
-            connection_own_bytes: (64 << 10) + 2 * ANSWER_BYTES,
+            connection_own_bytes: (64 << 10) + REQUEST_BYTES + ANSWER_BYTES,
             room_wait_max_ns: SECOND_NS,
             stall_max_ns: 2 * SECOND_NS,
             stall_min_bytes: 64 << 10,
@@ -84,12 +91,12 @@ impl Limits {
 
     /// Bytes that an answer about allocation holds.
     pub(crate) fn status_bytes(&self) -> u64 {
-        ANSWER_BYTES + STATUS_EXTENT_BYTES * self.status_extents_max as u64
+        REQUEST_BYTES + STATUS_EXTENT_BYTES * self.status_extents_max as u64
     }
 
     /// Bytes of a read or write that are carried out at once where it goes in pieces and all share is taken.
     pub(crate) fn own_piece_bytes(&self) -> u64 {
-        self.connection_own_bytes - 2 * ANSWER_BYTES
+        self.connection_own_bytes - REQUEST_BYTES - ANSWER_BYTES
     }
 
     /// Whether a request that holds so many bytes may have them at once, if others leave room.
@@ -102,13 +109,14 @@ impl Limits {
     /// out of what is a connection's own, and what is not to be divided, which is up to `whole_max_bytes` of data.
     pub(crate) fn made_consistent(mut self, sizes: BlockSizes, whole_max_bytes: u64) -> Self {
         let block = u64::from(sizes.minimum_bytes.max(sizes.preferred_bytes));
-        let answer = ANSWER_BYTES + ERROR_MESSAGE_MAX_BYTES as u64;
+        let answer = REQUEST_BYTES + ERROR_MESSAGE_MAX_BYTES as u64;
         self.request_max_bytes = self.request_max_bytes.max(1);
-        self.connection_own_bytes = self.connection_own_bytes.max(block + 2 * ANSWER_BYTES).max(answer);
+        self.connection_own_bytes =
+            self.connection_own_bytes.max(block + REQUEST_BYTES + ANSWER_BYTES).max(answer);
         // An answer about allocation may end early, and so needs nobody's room.
-        let extents_max = (self.connection_own_bytes - ANSWER_BYTES) / STATUS_EXTENT_BYTES;
+        let extents_max = (self.connection_own_bytes - REQUEST_BYTES) / STATUS_EXTENT_BYTES;
         self.status_extents_max = self.status_extents_max.clamp(1, extents_max as usize);
-        let whole = whole_max_bytes + ANSWER_BYTES;
+        let whole = whole_max_bytes + REQUEST_BYTES;
         self.in_flight_max_bytes = self.in_flight_max_bytes.max(whole);
         self.connection_in_flight_max_bytes =
             self.connection_in_flight_max_bytes.max(self.connection_own_bytes).max(whole);

@@ -4,12 +4,15 @@
 //!    server notice.
 //! 2. Nothing is allocated for a client beyond [`Limits`], and it is released however the connection ends.
 //! 3. A request that was begun is finished, even if nobody is left to be told.
-//! 4. All places taken, a client that comes has that of a session in its handshake: of the peer that has most such, the
-//!    oldest of those that said least. A session whose transmission phase has begun keeps its place.
+//! 4. All places taken, a client that comes has that of a session in its handshake. A session whose transmission phase
+//!    has begun keeps its place. Of a peer that has several sessions in their handshake, the one that comes among them, and
+//!    most of them, the oldest of those that said least yields. Where no peer has more than one, one of those that said least yields, drawn by chance,
+//!    and none before it had [`YIELDS_AFTER_NS`]: so any number of silent peers delay a client, and keep none out.
 //! 5. After [`Server::stop`] no request is read any more; those under way are answered, then the connections
 //!    end.
 
 mod handshake;
+mod long_changes;
 mod negotiation;
 mod pieces;
 mod requests;
@@ -34,8 +37,12 @@ use crate::nbd::input::Input;
 use crate::nbd::tls::{TlsServer, Wire};
 use crate::net::ByteStream;
 use crate::wait::{Either, Notify, Signal, race};
+use long_changes::LongChanges;
 use transmission::Connection;
 use writers::{Access, Newest};
+
+/// For so long a session in its handshake keeps its place, if its peer has no other: a round trip within a site.
+const YIELDS_AFTER_NS: u64 = 50_000_000;
 
 /// How a connection ended.
 #[derive(Debug, thiserror::Error)]
@@ -102,15 +109,25 @@ pub(crate) struct Link {
     access: Cell<Access>,
     /// What it said in its handshake: its flags, and options.
     progress: Cell<u32>,
+    /// Its long discards and zeroings that were begun.
+    long_changes: LongChanges,
     is_to_stop: Cell<Option<Stop>>,
     stop: Signal,
 }
 
 impl Link {
-    /// The connection ends; the first reason counts.
+    /// The connection ends; the first reason counts, but that nobody waits for one which is superseded.
     fn end(&self, why: Stop) {
-        self.is_to_stop.set(self.is_to_stop.get().or(Some(why)));
+        match why {
+            Stop::Superseded => self.is_to_stop.set(Some(why)),
+            _ => self.is_to_stop.set(self.is_to_stop.get().or(Some(why))),
+        }
         self.stop.raise();
+    }
+
+    /// Ends once a later opening of the same volume takes the connection's place.
+    async fn superseded(&self) {
+        self.stop.until(|| (self.is_to_stop.get() == Some(Stop::Superseded)).then_some(())).await;
     }
 
     /// Ends once the connection is to stop.
@@ -199,12 +216,13 @@ impl<E: Env, X: Export> Server<E, X> {
             stream.shutdown();
             return Ending::Stopped;
         }
-        if !shared.has_place() {
+        let peer = peer.into();
+        if !shared.has_place(peer.group) {
             shared.refused.set(shared.refused.get() + 1);
             stream.shutdown();
             return Ending::TooMany;
         }
-        let place = self.place(peer.into());
+        let place = self.place(peer);
         let link = &place.link;
         let limit = shared.env.sleep(shared.limits.handshake_max_ns);
         let mut input = Input::new();
@@ -235,6 +253,7 @@ impl<E: Env, X: Export> Server<E, X> {
             has_tls: Cell::new(false),
             access: Cell::new(Access::Negotiating),
             progress: Cell::new(0),
+            long_changes: LongChanges::default(),
             is_to_stop: Cell::new(None),
             stop: Signal::default(),
         });
@@ -268,26 +287,42 @@ impl<E: Env, X: Export> Server<E, X> {
     }
 }
 
-impl<E, X> Shared<E, X> {
-    /// Whether there is a place for one more connection, or a session that yields its own.
-    fn has_place(&self) -> bool {
+impl<E: Env, X> Shared<E, X> {
+    /// Whether there is a place for one more connection, of this peer, or a session that yields its own.
+    fn has_place(&self, comer: Option<Group>) -> bool {
         let links = self.links.borrow();
         // Whoever was evicted is gone before anything else comes of it.
         let staying = links.values().filter(|link| link.is_to_stop.get() != Some(Stop::Evicted));
         if staying.count() < self.limits.connections_max {
             return true;
         }
-        let mut half_open: BTreeMap<Option<Group>, Vec<&Rc<Link>>> = BTreeMap::new();
-        for link in links.values().filter(|link| link.may_yield()) {
-            half_open.entry(link.peer.group).or_default().push(link);
-        }
-        // Numbers grow: the first of each peer is its oldest.
-        let most = half_open.values().max_by_key(|of_peer| (of_peer.len(), Reverse(of_peer[0].id)));
-        let least = most.and_then(|of_peer| of_peer.iter().min_by_key(|link| (link.progress.get(), link.id)));
-        let Some(link) = least else { return false };
+        let half_open: Vec<&Rc<Link>> = links.values().filter(|link| link.may_yield()).collect();
+        let Some(link) = self.yielding(&half_open, comer) else { return false };
         link.end(Stop::Evicted);
         self.evicted.set(self.evicted.get() + 1);
         true
+    }
+
+    /// Which of these sessions, all in their handshake and the oldest first, yields its place.
+    fn yielding<'a>(&self, half_open: &[&'a Rc<Link>], comer: Option<Group>) -> Option<&'a Rc<Link>> {
+        let mut of_peers: BTreeMap<Option<Group>, Vec<&'a Rc<Link>>> = BTreeMap::new();
+        for link in half_open {
+            of_peers.entry(link.peer.group).or_default().push(link);
+        }
+        let sessions = |group: Option<Group>, of_peer: &[_]| of_peer.len() + usize::from(group == comer);
+        let most = of_peers
+            .iter()
+            .max_by_key(|(group, of_peer)| (sessions(**group, of_peer), Reverse(of_peer[0].id)));
+        let (group, most) = most?;
+        if sessions(*group, most) > 1 {
+            return most.iter().min_by_key(|link| (link.progress.get(), link.id)).copied();
+        }
+        let now_ns = self.env.now_ns();
+        let had_time = |link: &&Rc<Link>| now_ns.saturating_sub(link.began_ns) >= YIELDS_AFTER_NS;
+        let least = half_open.iter().filter(|link| had_time(link)).map(|link| link.progress.get()).min()?;
+        let silent: Vec<&'a Rc<Link>> =
+            half_open.iter().copied().filter(|link| had_time(link) && link.progress.get() == least).collect();
+        Some(silent[self.env.random() as usize % silent.len()])
     }
 }
 

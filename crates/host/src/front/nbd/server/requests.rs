@@ -9,7 +9,7 @@ use super::writers::Access;
 use crate::front::device::RequestError;
 use crate::front::nbd::admission::Ticket;
 use crate::front::nbd::export::Export;
-use crate::front::nbd::limits::ANSWER_BYTES;
+use crate::front::nbd::limits::REQUEST_BYTES;
 use crate::front::statistics::CommandKind;
 use crate::nbd::proto::transmission::{
     ERROR_MESSAGE_MAX_BYTES, Headers, Request, encode_done, encode_error, encode_read_header, encode_status,
@@ -54,9 +54,9 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
     /// Bytes that a request holds until its reply has left.
     pub(super) fn held_bytes(&self, request: &Request) -> u64 {
         match request.command {
-            command::READ | command::WRITE => request.len + ANSWER_BYTES,
+            command::READ | command::WRITE => request.len + REQUEST_BYTES,
             command::BLOCK_STATUS => self.shared.limits.status_bytes(),
-            _ => ANSWER_BYTES + ERROR_MESSAGE_MAX_BYTES as u64,
+            _ => REQUEST_BYTES + ERROR_MESSAGE_MAX_BYTES as u64,
         }
     }
 
@@ -158,7 +158,10 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
 
     /// Runs a request and answers it.
     pub(super) async fn answer(&self, request: Request, payload: Vec<u8>, ticket: Ticket, began_ns: u64) {
+        let is_gone = || self.reply_queue.is_closed();
+        let Some(under_way) = self.link.long_changes.begin(&request, is_gone).await else { return };
         let outcome = self.perform(&request, &payload).await;
+        drop(under_way);
         if !payload.is_empty() {
             self.pool.put(payload);
         }

@@ -18,6 +18,7 @@ use super::negotiation::Session;
 use super::{Ending, Link, Shared};
 use crate::front::nbd::admission::Ticket;
 use crate::front::nbd::export::Export;
+use crate::front::nbd::limits::TASK_BYTES_MAX;
 use crate::nbd::buffer_pool::Pool;
 use crate::nbd::input::Input;
 use crate::nbd::proto::command;
@@ -26,9 +27,6 @@ use crate::nbd::send_queue::SendQueue;
 use crate::nbd::tls::Wire;
 use crate::net::ByteStream;
 use crate::wait::{Either, Signal, race};
-
-/// Most bytes of a request's own task: thousands are in flight at a time. What a request rarely comes to is boxed.
-const REQUEST_TASK_BYTES_MAX: usize = 6 << 10;
 
 /// A connection in its transmission phase.
 pub(super) struct Connection<E, X, S: ByteStream> {
@@ -74,13 +72,17 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
             Either::Second(stop) => stop.into(),
         };
         let limits = &connection.shared.limits;
-        // Who is gone is not waited for.
+        // A client that is gone is not waited for, nor one whose place a later opening takes meanwhile.
+        let superseded = || connection.link.superseded();
         if !matches!(ending, Ending::TimedOut(_) | Ending::Superseded) {
-            let _ = race(connection.drained(), env.sleep(limits.drain_max_ns)).await;
+            let limit = race(superseded(), env.sleep(limits.drain_max_ns));
+            let _ = race(connection.drained(), limit).await;
         }
         connection.reply_queue.close();
+        connection.link.long_changes.client_gone();
         if !matches!(ending, Ending::Superseded) {
-            let _ = race(connection.wire.say_goodbye(), env.sleep(limits.drain_max_ns)).await;
+            let limit = race(superseded(), env.sleep(limits.drain_max_ns));
+            let _ = race(connection.wire.say_goodbye(), limit).await;
         }
         connection.wire.shutdown();
         connection.sender_ended.until(|| connection.sender_done.get().then_some(())).await;
@@ -104,6 +106,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
             self.reply_queue.recycle(bytes);
         }
         self.reply_queue.close();
+        self.link.long_changes.client_gone();
         // The reader ends, too, if it has not yet.
         self.wire.shutdown();
         self.sender_done.set(true);
@@ -204,7 +207,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
         let began_ns = self.shared.env.now_ns();
         let mut task = Box::pin(async move { connection.answer(request, payload, ticket, began_ns).await });
         debug_assert!(
-            size_of_val(&*task) <= REQUEST_TASK_BYTES_MAX,
+            size_of_val(&*task) as u64 <= TASK_BYTES_MAX,
             "{} bytes for a request",
             size_of_val(&*task)
         );
