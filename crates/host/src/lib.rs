@@ -67,6 +67,8 @@ mod patience;
 pub mod program;
 pub mod scratch;
 pub mod service;
+#[cfg(test)]
+mod skipped;
 pub mod stack;
 pub mod standard_error;
 pub mod stop_signals;
