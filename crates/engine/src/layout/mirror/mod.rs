@@ -13,6 +13,7 @@
 //! 3. The log on members opens and closes with their turns, so that the ring's state has a part of it
 //!    ([`Region`], [`LogState`]): [`crate::ring`] and this module know each other.
 
+pub mod head_copies;
 mod heads;
 mod journal;
 pub mod log_devices;
