@@ -99,7 +99,9 @@ const ON_MEMBERS: &str =
 
 #[test]
 fn each_damaged_head_of_a_mirror_is_named_and_left_until_it_is_to_be_repaired() {
-    let rounds: [(&str, [&[(&str, usize)]; 2]); 2] = [
+    /// Devices, and a copy of the head of each.
+    type Damage<'a> = &'a [(&'a str, usize)];
+    let rounds: [(&str, [Damage<'_>; 2]); 2] = [
         (MIRROR, [&[("member-0", 0), ("log-1", 1)], &[("member-0", 1), ("log-1", 0)]]),
         (ON_MEMBERS, [&[("member-1", 0)], &[("member-1", 1)]]),
     ];
