@@ -5,6 +5,7 @@
 mod bench;
 mod check;
 mod fuzz;
+mod guests;
 mod loopfs;
 mod peers;
 mod planted;
@@ -24,7 +25,7 @@ cargo xtask COMMAND
   check                 formatting and lints, as errors
   test [-- ARGS]        install what the tests need (as root, with apt-get), run them, tell what was skipped
   test --slow [--list] [NAME...]
-                        look for rare faults for hours: seeds, crash states, kills, sessions, fuzz targets, planted bugs; all,
+                        look for rare faults for hours: seeds, crash states, kills, sessions, fuzz targets, guests, planted bugs; all,
                         or those whose names begin so; prints how much was tried
   bench [NAME] [-- ARGS]
                         run one benchmark, or all; --list names them
@@ -40,6 +41,8 @@ cargo xtask COMMAND
   synthetic --pages 1000 [--from SEED] [--noise NAME]... [--page NAME]...
                         make studies up of each kind of noise and effect, or probes and comparisons, and print how many
                         of their reports say anything false, and how many miss what is so
+  guests [--rounds 4]   virtual machines write to a served volume through the kernel's NBD client, and are cut; gets Debian's
+                        kernel, QEMU, busybox and nbd-client with apt-get
   fuzz [TARGET] [--time 10s]
                         run one fuzz target, or all; --list names them
   help                  this text
@@ -67,6 +70,7 @@ fn dispatch(args: &[String]) -> Outcome {
         "peers" => peers::main(rest),
         "planted" => planted::main(rest),
         "fuzz" => fuzz::main(rest),
+        "guests" => guests::main(rest),
         "synthetic" => synthetic::main(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
@@ -90,9 +94,18 @@ mod tests {
 
     #[test]
     fn help_names_every_command() {
-        for name in
-            ["check", "test", "bench", "loopfs up", "loopfs down", "planted", "synthetic", "fuzz", "help"]
-        {
+        for name in [
+            "check",
+            "test",
+            "bench",
+            "loopfs up",
+            "loopfs down",
+            "planted",
+            "synthetic",
+            "guests",
+            "fuzz",
+            "help",
+        ] {
             assert!(HELP.contains(&format!("\n  {name} ")), "{name}");
         }
     }

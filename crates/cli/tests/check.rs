@@ -6,7 +6,7 @@ use std::fs;
 
 use serde_json::Value;
 use support::load::{contents, write};
-use support::served::{Volume, noise};
+use support::served::{Volume, noise, patiently};
 use support::{Scene, list, says};
 
 const SIZE: usize = 16 << 20;
@@ -92,6 +92,94 @@ fn the_member_of_a_mirror_with_wrong_copies_is_named() {
     says(&told, &["1 wrong, 0 mended", "wrong on member-1: 1"]);
     scene.done("check disk --repair");
     check(&scene, 0);
+}
+
+const ON_MEMBERS: &str =
+    "--layout mirror --log-on-members --size 16m --log-size 16m --buffer 8m --atomic-sectors yes";
+
+#[test]
+fn each_damaged_head_of_a_mirror_is_named_and_left_until_it_is_to_be_repaired() {
+    /// Devices, and a copy of the head of each.
+    type Damage<'a> = &'a [(&'a str, usize)];
+    let rounds: [(&str, [Damage<'_>; 2]); 2] = [
+        (MIRROR, [&[("member-0", 0), ("log-1", 1)], &[("member-0", 1), ("log-1", 0)]]),
+        (ON_MEMBERS, [&[("member-1", 0)], &[("member-1", 1)]]),
+    ];
+    for (flags, damages) in rounds {
+        let scene = Scene::new();
+        let volume = stopped(&scene, flags);
+        check(&scene, 0);
+        for damage in damages {
+            let flip = |(device, copy): &(&str, usize)| {
+                scene.flip(&format!("disk/{device}"), copy * 4096 + 100);
+                format!("copy {copy} of the head, on {device}: its checksum does not match")
+            };
+            let names: Vec<String> = damage.iter().map(flip).collect();
+            let (found, told) = check_copies(&scene);
+            assert_eq!(found["damaged"]["others"], serde_json::json!(names), "{found}");
+            says(&told, &[&format!(", {} damaged", names.len())]);
+            names.iter().for_each(|name| says(&told, &[&format!("damaged: {name}")]));
+            let repaired = scene.done("check disk --repair --json").stdout;
+            let repaired: Value = serde_json::from_str(&repaired).unwrap();
+            assert_eq!(repaired["written_anew"], serde_json::json!(names), "{repaired}");
+            assert_eq!(repaired["damaged"]["others"], serde_json::json!([]), "{repaired}");
+        }
+        check(&scene, 0);
+        let server = volume.serve("");
+        assert!(contents(&volume.socket()) == noise(1, SIZE));
+        server.stop();
+    }
+}
+
+#[test]
+fn a_device_without_a_whole_head_is_named_and_never_given_another() {
+    for device in ["member-1", "log-0"] {
+        let scene = Scene::new();
+        let volume = stopped(&scene, MIRROR);
+        let file = format!("disk/{device}");
+        scene.flip(&file, 100);
+        scene.flip(&file, 4096 + 100);
+        let before = scene.bytes(&file);
+        let (found, told) = check_copies(&scene);
+        for copy in 0..2 {
+            let name = format!("copy {copy} of the head, on {device}: its checksum does not match");
+            says(&found["damaged"]["others"].to_string(), &[&name]);
+            says(&told, &[&format!("damaged: {name}")]);
+        }
+        let repaired = scene.run("check disk --repair");
+        assert_eq!(repaired.code, Some(1), "{repaired:?}");
+        says(&repaired.stdout, &["  damaged: copy 0 of the head", "  damaged: copy 1 of the head"]);
+        says(&repaired.complaint(), &[device, &format!("evenkeel replace disk {device} NEW")]);
+        assert!(before == scene.bytes(&file), "it was written to");
+        // What is advised makes it whole; a log device is replaced while nobody serves the volume.
+        scene.done(&format!("replace disk {device} {device}-new --atomic-sectors yes"));
+        let server = volume.serve("");
+        patiently("the end of the rebuild", || (server.status().state.name == "ok").then_some(()));
+        server.stop();
+        let document = scene.done("check disk --json").stdout;
+        says(&document, &["\"is_clean\": true", "\"others\": []"]);
+    }
+}
+
+#[test]
+fn a_head_that_is_whole_and_not_the_one_that_was_written_last_is_named() {
+    let scene = Scene::new();
+    let volume = stopped(&scene, MIRROR);
+    for device in ["member-0", "log-1"] {
+        let file = format!("disk/{device}");
+        // One copy over the other, as a write that went astray does.
+        let mut bytes = scene.bytes(&file);
+        bytes.copy_within(0..4096, 4096);
+        fs::write(scene.path(&file), bytes).unwrap();
+        let (found, _) = check_copies(&scene);
+        let name = format!("copy 1 of the head, on {device}: it is not what was written there last");
+        assert_eq!(found["damaged"]["others"], serde_json::json!([name]), "{found}");
+        scene.done("check disk --repair");
+        check(&scene, 0);
+    }
+    let server = volume.serve("");
+    assert!(contents(&volume.socket()) == noise(1, SIZE));
+    server.stop();
 }
 
 /// As [`check`], where all that is wrong is a copy.

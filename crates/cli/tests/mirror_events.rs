@@ -113,8 +113,10 @@ fn a_member_that_fails_is_lost_whatever_it_says_of_itself() {
     if let Err(why) = programs(&["nbdkit"]) {
         return skip(NAME, &why);
     }
-    // One that shuts down says what a member is left out with for another reason.
-    for (errno, words) in [("EIO", "Input/output error"), ("ESHUTDOWN", "shutdown")] {
+    // One that shuts down is lost as with a connection that breaks.
+    for (errno, words) in
+        [("EIO", "Input/output error"), ("ESHUTDOWN", "the connection broke: the server shuts down")]
+    {
         let scene = Scene::new();
         let (socket, fails) = (scene.path("far"), scene.path("fails"));
         let mut nbdkit = system("nbdkit");

@@ -7,6 +7,7 @@ use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::Stdio;
 
 use evenkeel_engine::device::{Durability, Extent, FlushScope};
 use evenkeel_host::event_loop::{Backend, EventLoop};
@@ -14,9 +15,9 @@ use evenkeel_host::nbd::client::ClientError;
 use serde_json::Value;
 
 use support::events::{count, is_in_state, lines, lines_of, once, serve, stop};
-use support::load::{connect, write};
-use support::root::Mounted;
-use support::served::{Server, Volume, noise, patiently};
+use support::load::{connect, contents, write};
+use support::root::{Mounted, programs, system};
+use support::served::{Ended, Server, Volume, noise, patiently};
 use support::{Scene, says, skip};
 
 const FLAGS: &str = "--size 32m --log-size 16m --buffer 4m";
@@ -168,6 +169,49 @@ fn the_only_member_is_lost_with_its_server_and_that_is_told_once() {
     server.signal("TERM");
     assert_eq!(server.exit_code(), Some(1));
     assert_eq!(lines_of(&server, "read-only").len(), 1);
+}
+
+#[test]
+fn the_only_member_whose_server_says_that_it_shuts_down_is_lost() {
+    const NAME: &str = "the_only_member_whose_server_says_that_it_shuts_down_is_lost";
+    if let Err(why) = programs(&["nbdkit"]) {
+        return skip(NAME, &why);
+    }
+    let scene = Scene::new();
+    let (socket, fails) = (scene.path("far"), scene.path("fails"));
+    let mut nbdkit = system("nbdkit");
+    nbdkit.args(["--foreground", "--unix"]).arg(&socket).args(["--filter=limit", "--filter=error"]);
+    nbdkit.args(["memory", "64M", "limit=1", "error-pwrite=ESHUTDOWN", "error-pwrite-rate=100%"]);
+    nbdkit.arg(format!("error-pwrite-file={}", fails.display()));
+    let _far = Ended(nbdkit.stderr(Stdio::null()).spawn().unwrap());
+    patiently("nbdkit", || socket.exists().then_some(()));
+    let uri = format!("nbd+unix:///?socket={}", socket.display());
+    let volume = Volume::create(&scene, &format!("{FLAGS} --member {uri} --destroy {uri}"));
+    let mut server = serve(&volume, "");
+    write(&volume.socket(), 0, &noise(1, 1 << 20));
+    fs::write(&fails, "").unwrap();
+    let event_loop = EventLoop::new(Backend::Auto).unwrap();
+    let env = event_loop.handle();
+    // More than buffer and log hold, until it is lost.
+    event_loop.block_on(async {
+        let connection = connect(&env, &volume.socket()).await;
+        let write = |at| connection.write(at, &[1; 1 << 20], Durability::Buffered);
+        for at in (1..32).map(|number| number << 20) {
+            if write(at).await.is_err() {
+                break;
+            }
+        }
+    });
+    let why = "the member is lost (the connection broke: the server shuts down)";
+    once(&server, "read-only", "ERROR", &["takes no writes any more", &uri, why]);
+    says(&is_in_state(&scene, &server, "read-only", 1), &[why]);
+    // Nothing is lost: the next start takes it all over.
+    server.signal("TERM");
+    assert_eq!(server.exit_code(), Some(1));
+    fs::remove_file(&fails).unwrap();
+    let server = serve(&volume, "");
+    assert!(contents(&volume.socket())[..1 << 20] == noise(1, 1 << 20));
+    stop(server);
 }
 
 /// Changes the pages of the file at `path` that hold these bytes.

@@ -1,6 +1,6 @@
 //! The server's process is killed under load, many times: no acknowledged write is lost, flushed or not.
 //!
-//! `EVENKEEL_KILLS` says how many times; 20 unless it is set.
+//! `EVENKEEL_KILLS` says how many times; 20 unless it is set. `EVENKEEL_SOAK_S` says for how many seconds instead.
 
 #![allow(clippy::print_stderr, reason = "what was tried is for whoever runs it")]
 
@@ -8,6 +8,7 @@ mod support;
 
 use std::env;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use evenkeel_engine::device::Extent;
 use evenkeel_engine::env::Env;
@@ -48,8 +49,16 @@ const MOMENTS: [Moment; 7] = [
     Moment::Recovery,
 ];
 
-fn kills() -> usize {
-    env::var("EVENKEEL_KILLS").ok().map_or(20, |text| text.parse().expect("EVENKEEL_KILLS is a number"))
+/// A number that a variable of the environment names, if it is set.
+fn number(variable: &str) -> Option<u64> {
+    env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{variable} is no number")))
+}
+
+/// How often the server lives: as `EVENKEEL_KILLS` has it, or until `EVENKEEL_SOAK_S` are over.
+fn lives() -> impl Iterator<Item = usize> {
+    let until = number("EVENKEEL_SOAK_S").map(|soak_s| Instant::now() + Duration::from_secs(soak_s));
+    let kills = number("EVENKEEL_KILLS").unwrap_or(20) as usize;
+    (0..).take_while(move |&life| until.map_or(life < kills, |until| Instant::now() < until))
 }
 
 /// Lets the load go on for some requests.
@@ -92,7 +101,7 @@ fn a_kill_at_any_moment_takes_no_acknowledged_write() {
     let volume = Volume::create(&scene, FLAGS);
     let load = Load::new(SIZE, std::process::id().into());
     let (mut unflushed, mut units, mut records, mut ends) = (0, 0, 0, 0);
-    for life in 0..kills() {
+    for life in lives() {
         let moment = MOMENTS[life % MOMENTS.len()];
         let flags = if life % 3 == 2 { "--backend threads" } else { "" };
         let mut server = volume.serve(flags);
@@ -111,7 +120,7 @@ fn a_kill_at_any_moment_takes_no_acknowledged_write() {
             let mut chance = load.draw();
             for _ in 0..1 + chance.below(3) {
                 let mut server = volume.starting("");
-                std::thread::sleep(std::time::Duration::from_micros(chance.below(60_000)));
+                std::thread::sleep(Duration::from_micros(chance.below(60_000)));
                 server.kill();
                 ends += 1;
             }
@@ -149,7 +158,7 @@ fn what_was_flushed_survives_without_the_memory_too() {
     let volume = Volume::create(&scene, FLAGS);
     let load = Load::new(SIZE, u64::from(std::process::id()) << 32);
     let mut unflushed = 0;
-    for life in 0..(kills() / 4).max(1) {
+    for life in 0..(number("EVENKEEL_KILLS").unwrap_or(20) as usize / 4).max(1) {
         let mut server = volume.serve("");
         let event_loop = EventLoop::new(Backend::Auto).unwrap();
         load.run(&event_loop, &volume.socket(), |env| {

@@ -45,6 +45,8 @@ pub mod program;
 pub mod remedy;
 pub mod scratch;
 pub mod service;
+#[cfg(test)]
+mod skipped;
 pub mod stack;
 pub mod volume;
 mod wait;

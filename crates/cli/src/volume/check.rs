@@ -5,6 +5,7 @@ use evenkeel_engine::ring::{Policy, RingOptions};
 use evenkeel_engine::volume::{CheckReport, FoundAtRest, SuperblockCopy};
 use evenkeel_host::event_loop::{Backend, Signals, race};
 use evenkeel_host::volume::description::Description;
+use evenkeel_host::volume::mirror::DamagedHead;
 use evenkeel_host::volume::{OpenVolume, Recovered, RunOptions, VolumeError};
 use evenkeel_measure::report::format;
 use serde_json::json;
@@ -25,8 +26,17 @@ const SCHEMA: &str = "evenkeel.check/1";
 struct Found {
     looked: Looked,
     recovered: Recovered,
-    /// What was damaged before it was opened, in words.
-    at_rest: Vec<String>,
+    at_rest: AtRest,
+}
+
+/// What was damaged before it was opened, but for pages, in words.
+struct AtRest {
+    /// What is so still.
+    left: Vec<String>,
+    /// What was written anew.
+    written: Vec<String>,
+    /// Whether there is anything left that `--repair` writes anew.
+    is_mendable: bool,
 }
 
 /// Reads all of a volume.
@@ -42,16 +52,16 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
         let opened = OpenVolume::open(&handle, &args.volume, options);
         let Some(open) = unless_signalled(&signals, opened).await else { return Ok(None) };
         let open = open?;
-        let (recovered, at_rest) = (open.recovered, at_rest(&open.at_rest, &open.description()));
+        let (recovered, before) = (open.recovered, at_rest(&open.at_rest, &open.description()));
+        let heads = open.damaged_heads.clone();
         let looked = look(&handle, &open, args.repair);
         let Some(looked) = unless_signalled(&signals, looked).await else {
             open.abandon();
             return Ok(None);
         };
         let looked = looked.map_err(|source| VolumeError::Engine { folder: args.volume.clone(), source })?;
-        if args.repair {
-            open.close().await?;
-        }
+        let left = if args.repair { Some(open.close_with_heads().await?) } else { None };
+        let at_rest = AtRest::of(before, &heads, left);
         Ok::<_, VolumeError>(Some(Found { looked, recovered, at_rest }))
     });
     let found = found.map_err(|error| with_salvage(&args.volume, error))?;
@@ -63,15 +73,47 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     if !report.is_clean() {
         return Err(Failure::No(verdict(args, &report, copies.is_some())));
     }
-    if !at_rest.is_empty() && !args.repair {
+    if at_rest.is_mendable {
         let (shown, vol) = (args.volume.display(), quoted(&args.volume));
         return Err(Failure::No(format!(
             "{shown}: damaged, but for its pages; write that anew: evenkeel check {vol} --repair, and look after the drive"
         )));
     }
-    match copies {
-        Some(copies) => copies.verdict(args),
+    if let Some(copies) = copies {
+        copies.verdict(args)?;
+    }
+    match at_rest.left.first() {
         None => Ok(()),
+        Some(what) => Err(Failure::No(format!(
+            "{}: could not be written anew: {}; look after the drive, and replace it: evenkeel replace {} OLD NEW",
+            args.volume.display(),
+            shown(what),
+            quoted(&args.volume)
+        ))),
+    }
+}
+
+impl AtRest {
+    /// `left`: the heads that are wrong still, where they were to be written anew.
+    fn of(mut before: Vec<String>, heads: &[DamagedHead], left: Option<Vec<DamagedHead>>) -> Self {
+        let words = |it: &DamagedHead| format!("copy {} of the head, on {}: {}", it.copy, it.place, it.fault);
+        match left {
+            Some(left) => {
+                let is_left = |head: &&DamagedHead| {
+                    left.iter().any(|it| (&it.place, it.copy) == (&head.place, head.copy))
+                };
+                before.extend(heads.iter().filter(|head| !is_left(head)).map(words));
+                Self { left: left.iter().map(words).collect(), written: before, is_mendable: false }
+            }
+            None => {
+                // Of a device without one that is whole it is not known how far it came.
+                let has_other =
+                    |head: &DamagedHead| heads.iter().filter(|it| it.place == head.place).count() < 2;
+                let is_mendable = !before.is_empty() || heads.iter().any(has_other);
+                before.extend(heads.iter().map(words));
+                Self { left: before, written: Vec::new(), is_mendable }
+            }
+        }
     }
 }
 
@@ -84,7 +126,7 @@ fn text(args: &CheckArgs, found: &Found) -> String {
     if replayed.memory_is_gone {
         text.push_str(&format!("warning: {}\n", Recovered::MEMORY_IS_GONE));
     }
-    let damaged = foundations(report).len() + if args.repair { 0 } else { at_rest.len() };
+    let damaged = foundations(report).len() + at_rest.left.len();
     text.push_str(&format!(
         "{}: {} pages checked, {} without contents, {} damaged\n",
         shown(args.volume.display()),
@@ -103,8 +145,11 @@ fn text(args: &CheckArgs, found: &Found) -> String {
     if let Some(copies) = copies {
         text.push_str(&copies.text());
     }
-    let condition = if args.repair { "was damaged, and is written anew" } else { "damaged" };
-    at_rest.iter().for_each(|what| text.push_str(&format!("  {condition}: {}\n", shown(what))));
+    for (condition, all) in
+        [("was damaged, and is written anew", &at_rest.written), ("damaged", &at_rest.left)]
+    {
+        all.iter().for_each(|what| text.push_str(&format!("  {condition}: {}\n", shown(what))));
+    }
     if !report.is_clean() {
         text.push_str(&named(report));
     }
@@ -118,11 +163,10 @@ fn json(args: &CheckArgs, found: &Found) -> String {
         numbers.iter().map(range).collect()
     };
     let rest: Vec<String> = foundations(report);
-    let left = if args.repair { &[][..] } else { &at_rest[..] };
     let document = json!({
         "schema": SCHEMA,
         "volume": args.volume,
-        "is_clean": report.is_clean() && left.is_empty() && copies.as_ref().is_none_or(Copies::are_right),
+        "is_clean": report.is_clean() && at_rest.left.is_empty() && copies.as_ref().is_none_or(Copies::are_right),
         "pages_checked": report.pages_checked,
         "pages_empty": report.pages_empty,
         "superblocks_checked": report.superblocks_checked,
@@ -132,9 +176,9 @@ fn json(args: &CheckArgs, found: &Found) -> String {
         "damaged": {
             "pages": pages(&report.damaged_pages, 4096),
             "unchecked": pages(&report.damaged_table_pages, 512 * 4096),
-            "others": left.iter().chain(&rest).collect::<Vec<_>>(),
+            "others": at_rest.left.iter().chain(&rest).collect::<Vec<_>>(),
         },
-        "written_anew": if args.repair { &at_rest[..] } else { &[] },
+        "written_anew": at_rest.written,
         "recovered": {
             "log_records": recovered.records,
             "writes_from_memory": recovered.writes,

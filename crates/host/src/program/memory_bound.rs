@@ -180,6 +180,7 @@ fn more_telling(second: io::Error, first: io::Error) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skipped::skip;
 
     #[test]
     fn the_group_of_the_memory_controller_is_found() {
@@ -197,12 +198,12 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::print_stderr, reason = "what was skipped is for whoever runs it")]
     fn a_group_that_a_killed_process_left_is_removed_with_what_runs_in_it() {
+        const NAME: &str = "a_group_that_a_killed_process_left_is_removed_with_what_runs_in_it";
         let prefix = format!("evenkeel-test-{}-", std::process::id());
         let bound = match MemoryBound::new(&format!("{prefix}1"), 64 << 20) {
             Ok(bound) => bound,
-            Err(error) => return eprintln!("skipped: no control group: {error}"),
+            Err(error) => return skip(NAME, &format!("no control group: {error}")),
         };
         let mut left = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         bound.add(left.id()).unwrap();

@@ -170,19 +170,19 @@ fn backing_file(node: &Path) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skipped::skip;
 
     #[test]
-    #[expect(clippy::print_stderr, reason = "what was skipped is for whoever runs it")]
     fn a_device_that_somebody_still_has_open_is_detached_when_it_is_dropped() {
+        const NAME: &str = "a_device_that_somebody_still_has_open_is_detached_when_it_is_dropped";
         let folder = tempfile::tempdir().unwrap();
         let image = folder.path().join("image");
         if !crate::program::is_root() || !crate::program::exists("losetup") {
-            eprintln!("skipped: a loop device takes root and losetup");
-            return;
+            return skip(NAME, "a loop device takes root and losetup");
         }
         let device = match LoopDevice::over_new(&image, 1 << 20, &Interrupt::default()) {
             Ok(device) => device,
-            Err(error) => return eprintln!("skipped: no loop device: {error}"),
+            Err(error) => return skip(NAME, &format!("no loop device: {error}")),
         };
         let (node, ours) = (device.node().to_owned(), image.canonicalize().unwrap());
         let user = File::open(&node).unwrap();

@@ -44,6 +44,7 @@ use std::rc::Rc;
 use evenkeel_engine::env::Arena as _;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::PAGE_BYTES;
+use evenkeel_engine::layout::mirror::head_copies::HeadsOf;
 use evenkeel_engine::options::OpenOptions;
 use evenkeel_engine::ring::RingOptions;
 use evenkeel_engine::volume::{FoundAtRest, Identity, Volume, arena_bytes_min, identify, look};
@@ -65,7 +66,7 @@ use fencing::Opening;
 use grow::had_size;
 pub(crate) use held::{Held, Loss};
 use member::{MemberDrive, Members, Watch, lost};
-use mirror::Mirror;
+use mirror::{DamagedHead, Mirror};
 use plan::buffer_bytes_max;
 
 /// A volume of the engine on this machine's drives.
@@ -201,6 +202,8 @@ pub struct OpenVolume {
     pub recovered: Recovered,
     /// What of its superblocks and roots was damaged before it was opened: the opening writes them anew.
     pub at_rest: FoundAtRest,
+    /// Which copies of the heads of a mirror were wrong then: the opening and the stop write those of members anew.
+    pub damaged_heads: Vec<DamagedHead>,
     described: Rc<Described>,
     /// Where that is, unless nothing of the volume changes.
     arena_path: Option<PathBuf>,
@@ -376,6 +379,13 @@ impl LockedVolume {
         check_made_so(folder, &description, &identity)?;
         may(&below, &identity).await?;
         let at_rest = look(&*home, &*log, separate_log).await.map_err(engine_error)?;
+        let damaged_heads = match &below {
+            Below::Single(..) => Vec::new(),
+            Below::Mirror(mirror) => {
+                let of = HeadsOf { volume: identity.volume, is_closed: at_rest.is_closed };
+                mirror.damaged_heads(of).await
+            }
+        };
         let len = usize::try_from(description.buffer_bytes).unwrap_or(usize::MAX);
         let arenas = Arenas::of(folder, &description);
         let open = async |arena: SharedArena| {
@@ -401,7 +411,16 @@ impl LockedVolume {
             let volume = open(arena).await?;
             let recovered = Recovered::of(&volume, is_kept);
             let (below, growing, arena_path) = (Rc::new(below), Rc::default(), None);
-            return Ok(OpenVolume { volume, recovered, at_rest, described, arena_path, below, growing });
+            return Ok(OpenVolume {
+                volume,
+                recovered,
+                at_rest,
+                damaged_heads,
+                described,
+                arena_path,
+                below,
+                growing,
+            });
         }
         let arena = arenas.open(&identity, len)?;
         let (made, found_bytes) = (NewArena::of(&arena), arena.len());
@@ -435,7 +454,7 @@ impl LockedVolume {
         }
         let (below, growing) = (Rc::new(below), Rc::default());
         let arena_path = Some(arena_path);
-        Ok(OpenVolume { volume, recovered, at_rest, described, arena_path, below, growing })
+        Ok(OpenVolume { volume, recovered, at_rest, damaged_heads, described, arena_path, below, growing })
     }
 }
 
@@ -489,6 +508,26 @@ impl OpenVolume {
     pub fn abandon(self) {
         if let Some(path) = self.arena_path.filter(|_| self.volume.occupancy().buffer_used_bytes == 0) {
             let _an_empty_arena_may_stay = std::fs::remove_file(path);
+        }
+    }
+
+    /// As [`Self::close`], and has written anew what copies of heads were wrong; answers those that are wrong still.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::close`].
+    pub async fn close_with_heads(self) -> Result<Vec<DamagedHead>, VolumeError> {
+        let of = HeadsOf { volume: self.volume.identity().volume, is_closed: true };
+        let mirror = self.mirror().cloned();
+        if let Some(mirror) = &mirror {
+            let folder = self.folder().to_owned();
+            let mended = mirror.logs.mend_heads().await;
+            mended.map_err(|source| VolumeError::Engine { folder, source: source.into() })?;
+        }
+        self.close().await?;
+        match mirror {
+            Some(mirror) => Ok(mirror.damaged_heads(of).await),
+            None => Ok(Vec::new()),
         }
     }
 

@@ -6,12 +6,12 @@ use evenkeel_engine::device::{Durability, Extent, FlushScope};
 use evenkeel_engine::env::Env;
 use evenkeel_host::front::nbd::fuzzing::{RamExport, pair};
 use evenkeel_host::front::nbd::limits::Limits;
-use evenkeel_host::nbd::client::{Client, ConnectOptions};
-use evenkeel_host::nbd::proto::chunk;
+use evenkeel_host::nbd::client::{Client, ClientError, ConnectOptions};
 use evenkeel_host::nbd::proto::transmission::{
     Headers, Request, encode_chunk, encode_done, encode_error, encode_read_header, encode_simple,
     encode_status,
 };
+use evenkeel_host::nbd::proto::{chunk, errno};
 use evenkeel_host::net::ByteStream;
 use evenkeel_sim::random::Random;
 
@@ -160,6 +160,34 @@ fn a_server_that_answers_in_time_is_kept_for_ever() {
             env.sleep(20_000_000_000).await;
         }
     });
+}
+
+#[test]
+fn a_server_that_says_that_it_shuts_down_is_lost() {
+    let request = Request { flags: 0, command: 0, cookie: 1 << 32, offset: 0, len: 0 };
+    for headers in [Headers::Simple, Headers::Structured, Headers::Extended] {
+        let greeting = answers(handshake(headers));
+        // Its own words change nothing.
+        for words in ["", "see you"] {
+            let (mut said, greeting) = (Vec::new(), greeting.clone());
+            encode_error(&mut said, headers, &request, errno::ESHUTDOWN, words);
+            run(1, |env| async move {
+                let (near, far) = pair(1 << 20, Some(1));
+                far.write(greeting).await.0.expect("the client takes it");
+                let client = Client::connect(&env, near, &with_headers(headers)).await.expect("it connects");
+                let (time, broken) = (env.clone(), client.broken());
+                env.spawn(async move {
+                    time.sleep(1_000_000).await;
+                    far.write(said).await.0.expect("the client takes it");
+                    time.sleep(1 << 60).await;
+                });
+                let error = client.flush(FlushScope::Whole).await.expect_err("it is not done");
+                assert_eq!(error, ClientError::Broken("the server shuts down".into()));
+                assert_eq!(broken.await, error);
+                assert_eq!(client.write(0, &[9; 8], Durability::Durable).await, Err(error));
+            });
+        }
+    }
 }
 
 /// Bytes at an offset as a chunk of the reply to the first request.

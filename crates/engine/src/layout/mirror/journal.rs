@@ -3,6 +3,7 @@
 use super::MirrorPages;
 use std::rc::Rc;
 
+use super::head_copies::{HeadsOf, WrongHead};
 use super::log_devices::{LogStanding, Logs};
 use super::member_journal::MemberLog;
 use crate::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
@@ -71,6 +72,26 @@ impl<E: Env, L: Device, M: Drive> MirrorJournal<E, L, M> {
         match self {
             Self::Devices(logs) => logs.standings(),
             Self::Members(_) => Vec::new(),
+        }
+    }
+
+    /// As [`Logs::wrong_heads`]; none where there are no log devices: members have heads of their own.
+    pub async fn wrong_heads(&self, of: HeadsOf) -> Vec<WrongHead> {
+        match self {
+            Self::Devices(logs) => logs.wrong_heads(of).await,
+            Self::Members(_) => Vec::new(),
+        }
+    }
+
+    /// As [`Logs::mend_heads`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Logs::mend_heads`].
+    pub async fn mend_heads(&self) -> Result<(), DeviceError> {
+        match self {
+            Self::Devices(logs) => logs.mend_heads().await,
+            Self::Members(_) => Ok(()),
         }
     }
 

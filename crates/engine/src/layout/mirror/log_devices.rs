@@ -88,20 +88,20 @@ pub enum LogStanding {
     Out,
 }
 
-struct Member<L> {
-    device: Option<L>,
-    standing: Cell<LogStanding>,
+pub(super) struct Member<L> {
+    pub(super) device: Option<L>,
+    pub(super) standing: Cell<LogStanding>,
     head: Cell<Option<LogHead>>,
-    failure: Cell<Option<DeviceError>>,
+    pub(super) failure: Cell<Option<DeviceError>>,
 }
 
-struct Inner<E, L, W> {
+pub(super) struct Inner<E, L, W> {
     env: E,
     witness: W,
     geometry: Geometry,
     answer_max_ns: u64,
-    members: Vec<Member<L>>,
-    volume: Cell<u64>,
+    pub(super) members: Vec<Member<L>>,
+    pub(super) volume: Cell<u64>,
     /// What stands for the losses so far, on the heads and with the witness.
     number: Cell<u64>,
     noted: Cell<u64>,
@@ -118,7 +118,7 @@ struct Inner<E, L, W> {
 }
 
 /// The log devices. A clone is another handle to the same.
-pub struct Logs<E, L, W>(Rc<Inner<E, L, W>>);
+pub struct Logs<E, L, W>(pub(super) Rc<Inner<E, L, W>>);
 
 impl<E, L, W> Clone for Logs<E, L, W> {
     fn clone(&self) -> Self {
@@ -339,7 +339,7 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         }
     }
 
-    async fn limited<T>(
+    pub(super) async fn limited<T>(
         &self,
         answer: impl Future<Output = Result<T, DeviceError>>,
     ) -> Result<T, DeviceError> {
@@ -423,6 +423,23 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         device.write(head.offset(), &head.encode(), Durability::Durable).await?;
         member.head.set(Some(head));
         Ok(())
+    }
+
+    /// Which copy of its head a device writes next, if it has one that is whole.
+    pub(super) fn next_copy(&self, place: usize) -> Option<usize> {
+        self.members[place].head.get().map(|head| ((head.generation + 1) % HEAD_COPIES) as usize)
+    }
+
+    /// Writes the next head of a device, that says what the one before does; while nobody notes a loss.
+    pub(super) async fn write_head_again(&self, place: usize) -> Result<(), DeviceError> {
+        self.changed.until(|| (!self.noting.replace(true)).then_some(())).await;
+        let written = self.limited(self.write_head(place, self.number.get())).await;
+        self.noting.set(false);
+        self.changed.all();
+        if let Err(error) = written {
+            self.leave_out(place, error);
+        }
+        self.losses_noted().await
     }
 
     fn device(&self, place: usize) -> Result<&L, DeviceError> {

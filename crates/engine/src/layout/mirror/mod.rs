@@ -20,6 +20,7 @@
 //! 4. The journal alone holds superblocks, with what the mirror wants remembered: who took part, and how far they came.
 //!    Members are told of each superblock by the next flush or the end: no older one is taken for it later.
 
+pub mod head_copies;
 mod heads;
 mod journal;
 pub mod log_devices;

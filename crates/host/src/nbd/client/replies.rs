@@ -4,7 +4,7 @@ use super::pending::{Answer, Expected};
 use super::{ClientError, Inner};
 use crate::nbd::input::Input;
 use crate::nbd::proto::transmission::{Headers, ReplyHeader, decode_error, decode_status};
-use crate::nbd::proto::{Malformed, STRING_MAX_BYTES, chunk};
+use crate::nbd::proto::{Malformed, STRING_MAX_BYTES, chunk, errno};
 use crate::net::ByteStream;
 
 /// Bytes taken from the connection at once.
@@ -205,6 +205,10 @@ impl<S: ByteStream> Inner<S> {
         let extent = entry.extent;
         let expected = std::mem::replace(&mut entry.expected, Expected::Nothing);
         let outcome = match (entry.error.take(), expected) {
+            // Whatever else is under way there ends with it.
+            (Some(ClientError::Server { errno: errno::ESHUTDOWN, .. }), _) => {
+                return Err(ClientError::Broken("the server shuts down".into()));
+            }
             (Some(error), _) => Err(error),
             (None, Expected::Nothing) => Ok(Answer::Done),
             (None, Expected::Data { bytes, covered }) if covered.is_all(extent.len) => {

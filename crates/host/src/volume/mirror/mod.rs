@@ -19,6 +19,7 @@ use evenkeel_engine::env::Env;
 use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::join;
 use evenkeel_engine::layout::JournalStore;
+use evenkeel_engine::layout::mirror::head_copies::{HeadFault, HeadsOf, WrongHead};
 use evenkeel_engine::layout::mirror::log_devices::LogStanding;
 use evenkeel_engine::ring::{MemberStatus, RingOptions, Standing};
 use evenkeel_engine::volume::Identity;
@@ -93,6 +94,17 @@ pub struct MirrorLog {
     pub standing: LogStanding,
     /// Why it takes no part, if so.
     pub why: Option<String>,
+}
+
+/// A copy of a head that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DamagedHead {
+    /// The member or log device that it is on.
+    pub place: Place,
+    /// Which copy.
+    pub copy: usize,
+    /// What is wrong with it.
+    pub fault: HeadFault,
 }
 
 impl Mirror {
@@ -192,6 +204,22 @@ impl Mirror {
             },
         };
         self.log_entries.borrow().iter().zip(self.logs.standings()).map(each).collect()
+    }
+
+    /// The copies of heads that are wrong, of the members and log devices that answer.
+    pub async fn damaged_heads(&self, of: HeadsOf) -> Vec<DamagedHead> {
+        let members = self.ring.wrong_heads(of).await;
+        let logs = self.logs.wrong_heads(of).await;
+        let named = |roll: &Roll, found: Vec<WrongHead>| -> Vec<DamagedHead> {
+            let entries = roll.borrow();
+            let each = found.into_iter().map(|WrongHead { place, copy, fault }| DamagedHead {
+                place: entries[place].place.clone(),
+                copy,
+                fault,
+            });
+            each.collect()
+        };
+        [named(&self.members, members), named(&self.log_entries, logs)].concat()
     }
 
     /// Members and log devices that are in use, and whose files were removed.
