@@ -5,16 +5,16 @@ use std::rc::Rc;
 
 use super::statistics::Statistics;
 
-/// Who connects.
+/// A client that connects.
 #[derive(Debug, Clone)]
 pub struct Peer {
-    /// As a status page shows it.
+    /// Its name on a status page.
     pub(super) name: Rc<str>,
-    /// Whose connections count together, where that is known.
+    /// The clients whose connections count together, where that is known.
     pub(super) group: Option<Group>,
 }
 
-/// Who may make any number of connections.
+/// A network or process that may make any number of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Group {
     Network(IpAddr),
@@ -49,7 +49,7 @@ impl From<&str> for Peer {
 pub struct ConnectionStatus {
     /// A number of its own.
     pub id: u64,
-    /// Who it is, as [`super::Front::serve`] was told.
+    /// The name of its client, as [`super::Front::serve`] was told.
     pub peer: Rc<str>,
     /// When it began, on the clock of `Env::now_ns`.
     pub began_ns: u64,
@@ -74,7 +74,7 @@ pub struct FrontStatus {
     pub in_flight_bytes: u64,
     /// The most there were.
     pub in_flight_peak_bytes: u64,
-    /// As many as there may be with the largest number of connections.
+    /// The most that there may be with the largest number of connections.
     pub in_flight_max_bytes: u64,
     /// Connections so far.
     pub connections_accepted: u64,

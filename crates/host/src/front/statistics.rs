@@ -60,7 +60,7 @@ impl CommandKind {
 pub struct CommandStatistics {
     /// Requests answered.
     pub requests: u64,
-    /// Of them, those that failed.
+    /// Requests among them that failed.
     pub errors: u64,
     /// Bytes that the others named.
     pub bytes: u64,

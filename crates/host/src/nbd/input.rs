@@ -23,7 +23,7 @@ fn ended() -> io::Error {
 }
 
 impl Input {
-    /// For a handshake: small.
+    /// A small buffer, for a handshake.
     pub(crate) fn new() -> Self {
         Self { buffer: vec![0; HANDSHAKE_BYTES], start: 0, end: 0, came_bytes: Rc::default() }
     }

@@ -45,7 +45,7 @@ pub enum TlsError {
     /// The files do not fit each other.
     #[error("cannot use the certificates in {}: {cause}", folder.display())]
     Certificates {
-        /// Where they are.
+        /// The folder.
         folder: PathBuf,
         /// Why.
         cause: String,

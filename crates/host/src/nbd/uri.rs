@@ -17,10 +17,10 @@ use std::str::FromStr;
 use super::proto::STRING_MAX_BYTES;
 use crate::net::Place;
 
-/// Where servers listen unless told otherwise.
+/// The port where servers listen unless told otherwise.
 const DEFAULT_PORT: u16 = 10809;
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Server {
     /// `HOST:PORT`.
@@ -29,12 +29,12 @@ pub enum Server {
     Unix(PathBuf),
 }
 
-/// With which certificates.
+/// The certificates of a client, and the name of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certificates {
     /// The folder.
     pub folder: PathBuf,
-    /// Whose certificate the server has to have.
+    /// The name that the certificate of the server has to have.
     pub server_name: String,
 }
 
@@ -42,7 +42,7 @@ pub struct Certificates {
 #[derive(Debug, Clone)]
 pub struct NbdUri {
     text: String,
-    /// Where it is.
+    /// The server that has it.
     pub server: Server,
     /// Its name there; the empty one is whatever the server has.
     pub export: String,
@@ -64,7 +64,7 @@ impl NbdUri {
         text.split_once("://").is_some_and(|(scheme, _)| parse_scheme(scheme).is_some())
     }
 
-    /// As it was given.
+    /// The text as it was given.
     pub fn as_str(&self) -> &str {
         &self.text
     }

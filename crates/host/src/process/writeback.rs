@@ -25,7 +25,7 @@ pub fn serves_writeback() -> bool {
 ///
 /// # Errors
 ///
-/// Where the memory that may be locked is limited: then an allocation might fail later.
+/// The system refuses where the memory that may be locked is limited: then an allocation might fail later.
 pub fn lock_memory() -> io::Result<()> {
     if let Some(limit) = getrlimit(Resource::Memlock).current
         && !has_capability(IPC_LOCK)

@@ -42,10 +42,10 @@ enum Order {
     Grow { size_bytes: u64, dry_run: bool },
 }
 
-/// Who carries orders out.
+/// Handles that carry orders out.
 #[derive(Clone)]
 pub(super) struct Workers {
-    /// Of a mirror.
+    /// Replaces members, of a mirror.
     pub(super) replacer: Option<Replacer>,
     pub(super) grower: Grower,
     /// What can be done about a refusal, in the words of the program that serves.

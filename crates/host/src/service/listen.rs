@@ -16,13 +16,13 @@ use crate::volume::{CONTROL_SOCKET, LockedVolume, STATUS_SOCKET, VolumeError};
 
 /// All that a server listens on; whoever connects waits to be accepted.
 pub(super) struct Listeners {
-    /// For clients, each with what kind of peer comes there.
+    /// Sockets for clients, each with what kind of peer comes there.
     pub(super) clients: Vec<(Listener, &'static str)>,
-    /// For orders.
+    /// The socket for orders.
     pub(super) control: Listener,
-    /// For whoever asks for the status.
+    /// The socket for whoever asks for the status.
     pub(super) status: Listener,
-    /// For scrapes, and where.
+    /// The socket for scrapes, and its address.
     pub(super) metrics: Option<(Listener, SocketAddr)>,
 }
 
@@ -49,7 +49,7 @@ impl Listeners {
     }
 }
 
-/// Where clients connect; `None` for a socket that has no name.
+/// The addresses where clients connect; `None` for a socket that has no name.
 pub(super) fn places(clients: &[(Listener, &'static str)]) -> Vec<Option<Place>> {
     clients.iter().map(|(listener, _)| listener.place()).collect()
 }

@@ -188,7 +188,7 @@ async fn scrub_once(
     report_found(watcher, repaired, &known, &scrubbed.before.damaged_pages);
 }
 
-/// Since when each member is slower than the rest.
+/// Members that are slower than the rest, and since when.
 #[derive(Debug, Default)]
 struct Slowness {
     since_ns: Vec<Option<u64>>,

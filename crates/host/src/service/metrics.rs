@@ -73,7 +73,7 @@ async fn answer(stream: &Stream, watched: &Watched) {
         _ => (&request[..0], true),
     };
     let (status, body) = match asked.starts_with(b"/metrics ") || asked.starts_with(b"/metrics?") {
-        true => ("200 OK", text(watched)),
+        true => ("200 OK", render(watched)),
         false => ("404 Not Found", "the metrics are at /metrics\n".to_owned()),
     };
     let mut answer = format!(
@@ -87,7 +87,7 @@ async fn answer(stream: &Stream, watched: &Watched) {
     let _a_reader_that_left_is_fine = stream.write(answer.into_bytes()).await;
 }
 
-fn text(watched: &Watched) -> String {
+fn render(watched: &Watched) -> String {
     let document = watched.document();
     let mut out = String::new();
     for (name, help, value) in document.counters.each() {
@@ -95,9 +95,9 @@ fn text(watched: &Watched) -> String {
         match (name.strip_suffix("_ns"), help.strip_suffix(", in ns.")) {
             (Some(name), Some(help)) => {
                 let (name, help) = (format!("{name}_seconds_total"), format!("{help}, in seconds."));
-                metric(&mut out, &name, "counter", &help, value as f64 / 1e9);
+                write_metric(&mut out, &name, "counter", &help, value as f64 / 1e9);
             }
-            _ => metric(&mut out, &format!("{name}_total"), "counter", help, value as f64),
+            _ => write_metric(&mut out, &format!("{name}_total"), "counter", help, value as f64),
         }
     }
     let occupancy = &document.occupancy;
@@ -115,7 +115,7 @@ fn text(watched: &Watched) -> String {
             server.connections_evicted,
         ),
     ] {
-        metric(&mut out, name, "counter", help, value as f64);
+        write_metric(&mut out, name, "counter", help, value as f64);
     }
     for (name, help, value) in [
         ("buffer_used_bytes", "Bytes of writes that are not durable.", occupancy.buffer_used_bytes),
@@ -139,33 +139,33 @@ fn text(watched: &Watched) -> String {
         ),
         ("failed", "1 once the volume takes no writes any more.", u64::from(document.failure.is_some())),
     ] {
-        metric(&mut out, name, "gauge", help, value as f64);
+        write_metric(&mut out, name, "gauge", help, value as f64);
     }
-    head(&mut out, "state", "gauge", "1 for the state that the volume is in, 0 for the others.");
+    write_head(&mut out, "state", "gauge", "1 for the state that the volume is in, 0 for the others.");
     for name in StateStatus::NAMES {
         let value = u8::from(document.state.name == name);
         writeln!(out, "evenkeel_state{{state=\"{name}\"}} {value}").expect("as above");
     }
-    head(&mut out, "events_total", "counter", "What an operator should hear of, by its kind.");
+    write_head(&mut out, "events_total", "counter", "What an operator should hear of, by its kind.");
     for (event, count) in watched.event_counts() {
         writeln!(out, "evenkeel_events_total{{event=\"{event}\"}} {count}").expect("as above");
     }
-    metric(&mut out, "uptime_seconds", "gauge", "Since the volume was opened.", server.uptime_s);
+    write_metric(&mut out, "uptime_seconds", "gauge", "Since the volume was opened.", server.uptime_s);
     let help = "Members and log devices whose file was removed while it is in use.";
-    metric(&mut out, "removed_files", "gauge", help, watched.removed_files() as f64);
+    write_metric(&mut out, "removed_files", "gauge", help, watched.removed_files() as f64);
     let help = "Members and log devices whose path leads to another file than the one in use, or to none.";
-    metric(&mut out, "moved_files", "gauge", help, watched.moved_files() as f64);
+    write_metric(&mut out, "moved_files", "gauge", help, watched.moved_files() as f64);
     let help = "For how long commits have been waiting for room in the log; 0 where they do not.";
-    metric(&mut out, "commits_wait_seconds", "gauge", help, watched.commits_wait_s());
+    write_metric(&mut out, "commits_wait_seconds", "gauge", help, watched.commits_wait_s());
     if let Some(mirror) = &document.mirror {
-        members(&mut out, mirror);
+        write_members(&mut out, mirror);
     }
-    requests(&mut out, watched);
+    write_requests(&mut out, watched);
     out
 }
 
 /// What a mirror's members and log devices do.
-fn members(out: &mut String, mirror: &MirrorStatus) {
+fn write_members(out: &mut String, mirror: &MirrorStatus) {
     let number = |truth: bool| f64::from(u8::from(truth));
     type Of<T> = fn(&T, &dyn Fn(bool) -> f64) -> f64;
     let of_members: [(&str, &str, &str, Of<MemberStatus>); 11] = [
@@ -205,23 +205,23 @@ fn members(out: &mut String, mirror: &MirrorStatus) {
         ),
     ];
     for (name, kind, help, value) in of_members {
-        head(out, name, kind, help);
+        write_head(out, name, kind, help);
         for (place, member) in mirror.members.iter().enumerate() {
             let value = value(member, &number);
             writeln!(out, "evenkeel_{name}{{member=\"{place}\"}} {value}").expect("as above");
         }
     }
-    head(out, "member_info", "gauge", "Always 1: where it is, by its place.");
+    write_head(out, "member_info", "gauge", "Always 1: where it is, by its place.");
     for (place, member) in mirror.members.iter().enumerate() {
         let path = label(&member.path);
         writeln!(out, "evenkeel_member_info{{member=\"{place}\",path=\"{path}\"}} 1").expect("as above");
     }
-    head(out, "log_device_info", "gauge", "Always 1: where it is, by its place.");
+    write_head(out, "log_device_info", "gauge", "Always 1: where it is, by its place.");
     for (place, log) in mirror.logs.iter().enumerate() {
         let path = label(&log.path);
         writeln!(out, "evenkeel_log_device_info{{log=\"{place}\",path=\"{path}\"}} 1").expect("as above");
     }
-    head(out, "log_device_in_sync", "gauge", "1 where it holds everything.");
+    write_head(out, "log_device_in_sync", "gauge", "1 where it holds everything.");
     for (place, log) in mirror.logs.iter().enumerate() {
         let value = number(log.standing == "in-sync");
         writeln!(out, "evenkeel_log_device_in_sync{{log=\"{place}\"}} {value}").expect("as above");
@@ -232,7 +232,7 @@ fn members(out: &mut String, mirror: &MirrorStatus) {
         ("scrub_mended_total", "counter", "Copies that were wrong, and were repaired.", scrub.mended_copies),
         ("scrub_damaged_pages", "gauge", "Pages of which no copy was right.", scrub.damaged_pages),
     ] {
-        metric(out, name, kind, help, value as f64);
+        write_metric(out, name, kind, help, value as f64);
     }
 }
 
@@ -241,31 +241,31 @@ fn label(value: &str) -> String {
     value.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n")
 }
 
-fn head(out: &mut String, name: &str, kind: &str, help: &str) {
+fn write_head(out: &mut String, name: &str, kind: &str, help: &str) {
     writeln!(out, "# HELP evenkeel_{name} {help}\n# TYPE evenkeel_{name} {kind}")
         .expect("a string takes all");
 }
 
-fn metric(out: &mut String, name: &str, kind: &str, help: &str, value: f64) {
-    head(out, name, kind, help);
+fn write_metric(out: &mut String, name: &str, kind: &str, help: &str, value: f64) {
+    write_head(out, name, kind, help);
     writeln!(out, "evenkeel_{name} {value}").expect("as above");
 }
 
 /// What clients asked for: the same lines from the first scrape on, whatever they ask for.
-fn requests(out: &mut String, watched: &Watched) {
+fn write_requests(out: &mut String, watched: &Watched) {
     let statistics = watched.statistics();
     for (name, help, of_kind) in [
         ("requests", "Requests answered.", (|of| of.requests) as fn(&CommandStatistics) -> u64),
         ("request_errors", "Requests answered with an error.", |of| of.errors),
     ] {
-        head(out, &format!("{name}_total"), "counter", help);
+        write_head(out, &format!("{name}_total"), "counter", help);
         for kind in CommandKind::ALL {
             let (command, value) = (kind.name(), of_kind(statistics.of(kind)));
             writeln!(out, "evenkeel_{name}_total{{command=\"{command}\"}} {value}").expect("as above");
         }
     }
     let help = "From a request's last byte to its reply's first, of requests that were not refused.";
-    head(out, "request_seconds", "histogram", help);
+    write_head(out, "request_seconds", "histogram", help);
     for kind in CommandKind::ALL {
         let (command, of) = (kind.name(), statistics.of(kind));
         let name = format!("evenkeel_request_seconds_bucket{{command=\"{command}\"");

@@ -57,7 +57,7 @@ const ACCEPT_AGAIN_NS: u64 = 100_000_000;
 /// How long a stop waits for file systems to say where the members' paths lead by now.
 const LAST_LOOK_MAX_NS: u64 = 1_000_000_000;
 
-/// Where to listen.
+/// An address to listen on.
 #[derive(Debug)]
 pub enum Address {
     /// A Unix socket, for this user only.
@@ -71,9 +71,9 @@ pub enum Address {
 /// What to serve, and where.
 #[derive(Debug)]
 pub struct Options {
-    /// Where clients connect.
+    /// Addresses for clients.
     pub clients: Vec<Address>,
-    /// Who may connect to the Unix sockets among them.
+    /// Access to the Unix sockets among them.
     pub access: SocketAccess,
     /// `HOST:PORT` of the metrics.
     pub metrics: Option<String>,
@@ -94,7 +94,8 @@ pub struct Options {
 pub enum Ended {
     /// Everything is durable and home.
     Closed,
-    /// The same, but files had been removed without which the volume is not whole: which, and what is left to do.
+    /// Everything is durable and home, but files had been removed without which the volume is not whole: which, and what
+    /// is left to do.
     Gone(String),
     /// A signal came before the volume was open: nothing was served.
     BeforeServing,
@@ -112,9 +113,9 @@ pub enum Event<'a> {
     Ready {
         /// The volume.
         volume: &'a OpenVolume,
-        /// Where they may: one for each of [`Options::clients`]; `None` for a socket that has no name.
+        /// The places where they may: one for each of [`Options::clients`]; `None` for a socket that has no name.
         places: Vec<Option<Place>>,
-        /// Where the metrics are.
+        /// The address of the metrics.
         metrics: Option<std::net::SocketAddr>,
     },
     /// A signal came; the volume is being closed.

@@ -16,7 +16,7 @@ use crate::stop_signals::{STOP_SIGNALS, honoured};
 /// How long the loop has to hear of a signal by itself.
 const HEARD_WITHIN: Duration = Duration::from_secs(2);
 
-/// For as long as it is there, a signal ends the process where the loop does not.
+/// A guard: while it lives, a signal ends the process where the loop does not.
 pub(super) struct Opening {
     signals: Handle,
     _until_then: Sender<()>,
@@ -27,7 +27,7 @@ impl Opening {
     ///
     /// # Errors
     ///
-    /// Where the handlers or their thread cannot be set up.
+    /// The handlers or their thread cannot be set up.
     pub(super) fn begin(tell_end: fn(&str)) -> io::Result<Self> {
         let mut signals = Signals::new(honoured(&STOP_SIGNALS))?;
         let (until_then, is_over) = channel();
@@ -44,7 +44,7 @@ impl Opening {
         Ok(opening)
     }
 
-    /// Until the process ends: a signal came.
+    /// Keeps the guard until the process ends: a signal came.
     pub(super) fn stay(self) {
         std::mem::forget(self);
     }

@@ -19,9 +19,9 @@ use evenkeel_engine::options::OpenOptions;
 /// What to serve, and where.
 #[derive(Debug)]
 pub struct Options {
-    /// Where clients connect.
+    /// Addresses for clients.
     pub clients: Vec<Address>,
-    /// Who may connect to Unix sockets.
+    /// Access to the Unix sockets among them.
     pub access: SocketAccess,
     /// How the volume is run.
     pub open: OpenOptions,
@@ -29,8 +29,8 @@ pub struct Options {
     pub advise: Advise,
 }
 
-/// Serves what there is of the volume in `folder` by the front end of `setup` until a signal comes; answers whether it was served at all. `ready` is
-/// told what is known of it, and where clients may connect.
+/// Serves what there is of the volume in `folder` by the front end of `setup` until a signal comes; answers whether it was
+/// served at all. `ready` is told what is known of it, and where clients may connect.
 ///
 /// # Errors
 ///

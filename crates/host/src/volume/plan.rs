@@ -194,7 +194,7 @@ impl Request {
                 "member and log are the same place; name no log to keep it there".into(),
             ),
             LayoutKind::Single if self.log_on_members => refused(
-                "only a mirror keeps its log on its members; on one member that is a block device it is where no log is named".into(),
+                "only a mirror keeps its log on its members; on one that is a block device it is where no log is named".into(),
             ),
             LayoutKind::Mirror if self.log_on_members && !logs.is_empty() => {
                 refused("log devices and a log on the members exclude each other: leave one of them out".into())

@@ -39,14 +39,14 @@ pub struct Limits {
     pub requests_in_flight_max: u32,
     /// Bytes of these requests, from the request to the reply's last byte; further ones wait.
     pub connection_in_flight_max_bytes: u64,
-    /// The same over all connections, beyond what is each one's own. A larger request is carried out in pieces.
+    /// Bytes in flight over all connections, beyond what is each one's own. A larger request is carried out in pieces.
     pub in_flight_max_bytes: u64,
     /// What every connection may have in flight whatever the others do: nobody can take all.
     pub connection_own_bytes: u64,
     /// How long a request waits for what all share; after that it is carried out in pieces, out of what is its
     /// connection's own.
     pub room_wait_max_ns: u64,
-    /// In so long a client that holds what another waited for in vain has to move...
+    /// The time in which a client that holds what another waited for in vain has to move...
     pub stall_max_ns: u64,
     /// ...so many bytes, or it is ended.
     pub stall_min_bytes: u64,

@@ -231,7 +231,7 @@ pub enum Info<'a> {
     Export {
         /// Bytes that it offers.
         size_bytes: u64,
-        /// Of [`super::transmission_flag`].
+        /// Flags of [`super::transmission_flag`].
         flags: u16,
     },
     /// Its name.

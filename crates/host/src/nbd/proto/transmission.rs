@@ -56,9 +56,9 @@ impl Headers {
 /// A request before its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// Of [`super::command_flag`].
+    /// Flags of [`super::command_flag`].
     pub flags: u16,
-    /// Of [`super::command`].
+    /// A number of [`super::command`].
     pub command: u16,
     /// What the client calls it.
     pub cookie: u64,
@@ -221,7 +221,7 @@ pub enum ReplyHeader {
     Chunk {
         /// Whether it is the last one.
         is_last: bool,
-        /// Of [`super::chunk`].
+        /// Flags of [`super::chunk`].
         kind: u16,
         /// Which request it answers.
         cookie: u64,

@@ -29,7 +29,7 @@ use crate::remedy::{Advise, Remedy, advised};
 /// Lines of one kind within [`WINDOW_NS`].
 const LINES_MAX: u64 = 10;
 
-/// See [`LINES_MAX`].
+/// The time within which lines of one kind are counted: [`LINES_MAX`].
 const WINDOW_NS: u64 = 60_000_000_000;
 
 macro_rules! kinds {
@@ -42,7 +42,7 @@ macro_rules! kinds {
             /// All of them.
             pub(crate) const ALL: &[Self] = &[$(Self::$kind,)*];
 
-            /// As lines, status and metrics have it.
+            /// Its name in lines, status and metrics.
             pub(crate) fn name(self) -> &'static str {
                 match self { $(Self::$kind => $name,)* }
             }
@@ -182,12 +182,12 @@ impl Reporter {
         advised(message, self.advise, remedy)
     }
 
-    /// One event.
+    /// Counts an event, and writes its line.
     pub(super) fn report(&self, kind: Kind, about: &About, message: impl Into<String>) {
         self.report_many(kind, 1, about, message);
     }
 
-    /// So many at once.
+    /// Counts `count` events at once, and writes one line of them.
     pub(super) fn report_many(&self, kind: Kind, count: u64, about: &About, message: impl Into<String>) {
         let now_ns = self.event_loop.now_ns();
         let message = message.into();
@@ -204,7 +204,7 @@ impl Reporter {
         }
     }
 
-    /// One that is like one that was told.
+    /// Counts an event that is like one that has its line.
     pub(super) fn count(&self, kind: Kind) {
         self.tallies.borrow_mut()[kind as usize].count += 1;
     }

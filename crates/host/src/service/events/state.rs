@@ -113,7 +113,7 @@ pub(in crate::service) fn of(
     with_waits(watcher, reasons)
 }
 
-/// With commits that have been waiting long.
+/// The state, with commits that have been waiting long.
 fn with_waits(watcher: &Watcher, mut reasons: Vec<Reason>) -> StateStatus {
     let waiting_s = watcher.commits_wait_s();
     if waiting_s >= 1.0 {

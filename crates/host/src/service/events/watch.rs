@@ -30,7 +30,7 @@ use crate::volume::mirror::{Mirror, MirrorMember, is_no_loss};
 use crate::volume::replace::Slot;
 use crate::volume::{Held, LocalVolume, OpenVolume, Recovered};
 
-/// Between two looks.
+/// Time between two looks.
 const LOOK_NS: u64 = 1_000_000_000;
 
 /// Commits that have been waiting for so long may wait for good.
@@ -48,10 +48,10 @@ const STEPS: u64 = 10;
 /// What was seen so far.
 #[derive(Debug, Default)]
 struct Seen {
-    /// Since when a device is lost, being rebuilt, or without its file.
+    /// The times since when devices are lost, being rebuilt, or without their files.
     since_ns: BTreeMap<Slot, u64>,
     removed: BTreeSet<Slot>,
-    /// Where those are by now whose paths lead elsewhere, as far as that is known.
+    /// Places of devices whose paths lead elsewhere, as far as that is known.
     moved: BTreeMap<Slot, Option<PathBuf>>,
     rebuilds: BTreeMap<usize, Rebuild>,
     told_pages: BTreeSet<u64>,
@@ -102,11 +102,11 @@ impl Watcher {
             began_ns: event_loop.now_ns(),
             seen: Rc::default(),
         };
-        watcher.tell_opening(open);
-        watcher.take(open.volume.events());
+        watcher.report_opening(open);
+        watcher.watch_events(open.volume.events());
         if let Some(mirror) = &watcher.mirror {
-            watcher.take(mirror.ring.events());
-            mirror.logs.events().into_iter().for_each(|events| watcher.take(events));
+            watcher.watch_events(mirror.ring.events());
+            mirror.logs.events().into_iter().for_each(|events| watcher.watch_events(events));
         }
         let looking = watcher.clone();
         event_loop.spawn(async move {
@@ -124,7 +124,7 @@ impl Watcher {
         self.seen.borrow_mut().stopping = true;
     }
 
-    /// Since when a device is lost, being rebuilt, or without its file, in ns of the loop.
+    /// The time since when a device is lost, being rebuilt, or without its file, in ns of the loop.
     pub(in crate::service) fn since_ns(&self, slot: Slot) -> u64 {
         self.seen.borrow().since_ns.get(&slot).copied().unwrap_or(self.began_ns)
     }
@@ -134,7 +134,7 @@ impl Watcher {
         self.began_ns
     }
 
-    /// For how long commits have been waiting for room.
+    /// How long commits have been waiting for room.
     pub(in crate::service) fn commits_wait_s(&self) -> f64 {
         self.volume.commits_wait_ns() as f64 / 1e9
     }
@@ -149,17 +149,17 @@ impl Watcher {
         format!("{kind} {number}{place}")
     }
 
-    fn take(&self, events: Rc<Events>) {
+    fn watch_events(&self, events: Rc<Events>) {
         let watcher = self.clone();
         self.event_loop.spawn(async move {
             loop {
                 let event = events.next().await;
-                watcher.hear(event);
+                watcher.handle_event(event);
             }
         });
     }
 
-    fn tell_opening(&self, open: &OpenVolume) {
+    fn report_opening(&self, open: &OpenVolume) {
         let recovered = open.recovered;
         if recovered.records + recovered.writes > 0 {
             let message = format!(
@@ -182,18 +182,20 @@ impl Watcher {
             let message = format!("started without {}", missing.join(", "));
             self.reporter.report(Kind::DegradedStart, &About::default(), message);
         }
-        heard.into_iter().for_each(|event| self.hear(event));
+        heard.into_iter().for_each(|event| self.handle_event(event));
     }
 
-    fn hear(&self, event: Event) {
+    fn handle_event(&self, event: Event) {
         let now_ns = self.event_loop.now_ns();
         match event {
             Event::ReadOnly(error) => {
                 let message = format!("takes no writes any more: {}", reason(&error));
                 self.reporter.report(Kind::ReadOnly, &About::default(), message);
             }
-            Event::ReadFailed { extent, error } => self.read_failed(extent, &error),
-            Event::DiscardsStopped { place, error } => self.discards_stopped(place.unwrap_or(0), error),
+            Event::ReadFailed { extent, error } => self.report_failed_read(extent, &error),
+            Event::DiscardsStopped { place, error } => {
+                self.report_stopped_discards(place.unwrap_or(0), error);
+            }
             Event::CommitsWaited { waited_ns } => {
                 let message = format!("commits waited {:.1} s for room in the log", waited_ns as f64 / 1e9);
                 self.reporter.report(Kind::CommitsWaited, &About::default(), message);
@@ -206,10 +208,10 @@ impl Watcher {
                 let (name, about) = self.member(place);
                 self.reporter.report(Kind::RebuildBegun, &about, format!("rebuild of {name} begun"));
             }
-            Event::RebuildEnded { place } => self.rebuild_ended(place, now_ns),
+            Event::RebuildEnded { place } => self.report_ended_rebuild(place, now_ns),
             Event::MemberLost { place, error, was_rebuilding } => {
                 self.seen.borrow_mut().rebuilds.remove(&place);
-                self.member_lost(place, &error, was_rebuilding, now_ns);
+                self.report_lost_member(place, &error, was_rebuilding, now_ns);
             }
             Event::LogDeviceLost { place, error } => {
                 self.seen.borrow_mut().since_ns.insert(Slot::Log(place), now_ns);
@@ -224,7 +226,7 @@ impl Watcher {
         }
     }
 
-    fn discards_stopped(&self, place: usize, error: DeviceError) {
+    fn report_stopped_discards(&self, place: usize, error: DeviceError) {
         let (name, about) = self.member(place);
         let message = format!(
             "{name} failed to discard (errno {}), and is asked no more until the next start: what is freed keeps its room \
@@ -234,7 +236,7 @@ impl Watcher {
         self.reporter.report(Kind::DiscardsStopped, &about, message);
     }
 
-    fn read_failed(&self, extent: Extent, error: &Error) {
+    fn report_failed_read(&self, extent: Extent, error: &Error) {
         let about = About { extent: Some(extent), ..About::default() };
         let Error::Damaged { page } = error else {
             let message = format!("cannot read {} bytes from {}: {error}", extent.len, extent.offset);
@@ -253,7 +255,7 @@ impl Watcher {
         self.reporter.report(Kind::DamagedRead, &about, message);
     }
 
-    fn rebuild_ended(&self, place: usize, now_ns: u64) {
+    fn report_ended_rebuild(&self, place: usize, now_ns: u64) {
         let mut seen = self.seen.borrow_mut();
         seen.since_ns.remove(&Slot::Member(place));
         let began_ns = seen.rebuilds.remove(&place).map_or(now_ns, |rebuild| rebuild.began_ns);
@@ -281,7 +283,7 @@ impl Watcher {
         }
     }
 
-    fn member_lost(&self, place: usize, error: &DeviceError, was_rebuilding: bool, now_ns: u64) {
+    fn report_lost_member(&self, place: usize, error: &DeviceError, was_rebuilding: bool, now_ns: u64) {
         let (name, about) = self.member(place);
         // Left out by this side: for a stop, or for another one in its place, whose rebuild is told.
         if is_no_loss(error) {

@@ -18,8 +18,8 @@ pub struct DeviceExport<D> {
     device: D,
     name: Rc<str>,
     is_read_only: bool,
-    /// Who zeroes or discards: a request for all of the disk costs its client nothing, and a hundred of them at once would
-    /// leave nobody else his turn.
+    /// The turn of a request that zeroes or discards. One for all of the disk costs its client nothing, and a hundred of them
+    /// at once would keep all others waiting.
     zeroing: Rc<Turn>,
 }
 
@@ -29,7 +29,7 @@ impl<D: ServedDevice> DeviceExport<D> {
         Self { device, name: name.into(), is_read_only: false, zeroing: Rc::default() }
     }
 
-    /// The same, refusing writes.
+    /// This export, refusing writes.
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.is_read_only = true;

@@ -42,7 +42,7 @@ pub struct Answered {
 ///
 /// # Panics
 ///
-/// Where the client does not keep what the module promises.
+/// The client does not keep what the module promises.
 pub fn fuzz_answers(data: &[u8]) -> Answered {
     let mut source = Source::new(data);
     let settings = source.byte();

@@ -53,7 +53,7 @@ pub fn small_limits() -> Limits {
 ///
 /// # Panics
 ///
-/// Where the server does not keep what the module promises.
+/// The server does not keep what the module promises.
 pub fn fuzz_session(data: &[u8]) -> FrontStatus {
     let mut source = Source::new(data);
     let settings = Settings::from_byte(source.byte(), source.number());

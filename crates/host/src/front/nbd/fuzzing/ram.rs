@@ -28,7 +28,7 @@ pub struct RamExport {
     name: &'static str,
     sizes: BlockSizes,
     is_read_only: bool,
-    /// Where requests take their time.
+    /// The executor in whose time requests take theirs.
     env: Option<SimEnv>,
 }
 
@@ -46,21 +46,21 @@ impl RamExport {
         Self { state: Rc::new(state), name: "ram", sizes, is_read_only: false, env: None }
     }
 
-    /// The same, refusing writes.
+    /// This export, refusing writes.
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.is_read_only = true;
         self
     }
 
-    /// The same with other block sizes.
+    /// This export with other block sizes.
     #[must_use]
     pub fn with_sizes(mut self, sizes: BlockSizes) -> Self {
         self.sizes = sizes;
         self
     }
 
-    /// The same, with requests that take any time and end in any order.
+    /// This export, with requests that take any time and end in any order.
     #[must_use]
     pub fn taking_time(mut self, env: SimEnv) -> Self {
         self.env = Some(env);

@@ -81,7 +81,7 @@ pub(super) fn session(source: &mut Source<'_>, size_bytes: u64) -> Vec<Action> {
             break;
         }
         let mut message = match is_open {
-            false => haggle(source, &mut headers, &mut is_open),
+            false => negotiate(source, &mut headers, &mut is_open),
             true => request(source, headers, size_bytes),
         };
         mutate(source, &mut message);
@@ -141,7 +141,7 @@ pub(super) fn mutate(source: &mut Source<'_>, message: &mut Vec<u8>) {
     }
 }
 
-fn haggle(source: &mut Source<'_>, headers: &mut Headers, is_open: &mut bool) -> Vec<u8> {
+fn negotiate(source: &mut Source<'_>, headers: &mut Headers, is_open: &mut bool) -> Vec<u8> {
     let mut out = Vec::new();
     let name = match source.below(8) {
         0 => "ram",

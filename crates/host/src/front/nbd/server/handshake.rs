@@ -131,7 +131,7 @@ async fn negotiate<E: Env, X: Export, S: ByteStream>(
     Err(Ending::Refused("too many options"))
 }
 
-/// Goes on with TLS. What was read in the clear is not looked at any more.
+/// Starts TLS. What was read in the clear is not looked at any more.
 async fn start_tls<E, X, S: ByteStream>(
     shared: &Shared<E, X>,
     held: &mut EndOnDrop<S>,

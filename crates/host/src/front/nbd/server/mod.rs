@@ -160,7 +160,7 @@ struct Shared<E, X> {
     evicted: Cell<u64>,
     is_stopping: Cell<bool>,
     link_ended: Notify,
-    /// Of those that named their number.
+    /// The newest opening that named its number.
     newest: Cell<Option<Newest>>,
 }
 

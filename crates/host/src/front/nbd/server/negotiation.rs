@@ -23,7 +23,7 @@ use crate::nbd::proto::{
 pub(crate) struct Contexts {
     pub(crate) allocation: bool,
     pub(crate) range_flush: bool,
-    /// Who is to be the only one that writes.
+    /// The one that is to be the only writer.
     pub(crate) writer: Option<Writer>,
 }
 
@@ -131,16 +131,16 @@ impl Negotiation {
                 Next::End
             }
             option::EXPORT_NAME if self.tls == TlsState::Required => Next::Refuse("TLS comes first"),
-            option::EXPORT_NAME => self.export_name(offer, payload, out),
+            option::EXPORT_NAME => self.answer_export_name(offer, payload, out),
             option::STARTTLS if self.tls == TlsState::Required && payload.is_empty() => {
                 encode_option_reply(out, number, option_reply::ACK, &[]);
                 Next::StartTls
             }
             option::INFO | option::GO if self.tls != TlsState::Required => {
-                self.info(offer, limits, number, payload, out)
+                self.answer_info(offer, limits, number, payload, out)
             }
             option::LIST_META_CONTEXT | option::SET_META_CONTEXT if self.tls != TlsState::Required => {
-                self.contexts(offer, limits, number, payload, out)
+                self.answer_contexts(offer, limits, number, payload, out)
             }
             _ => {
                 let (kind, why) = self.answer_short(offer, number, payload, out);
@@ -217,7 +217,7 @@ impl Negotiation {
         }
     }
 
-    fn export_name(&mut self, offer: &Offer<'_>, payload: &[u8], out: &mut Vec<u8>) -> Next {
+    fn answer_export_name(&mut self, offer: &Offer<'_>, payload: &[u8], out: &mut Vec<u8>) -> Next {
         match text(payload) {
             Ok(name) if offer.is(name) => {
                 let flags = self.transmission_flags(offer, name);
@@ -228,7 +228,7 @@ impl Negotiation {
         }
     }
 
-    fn info(
+    fn answer_info(
         &mut self,
         offer: &Offer<'_>,
         limits: &Limits,
@@ -278,7 +278,7 @@ impl Negotiation {
         }
     }
 
-    fn contexts(
+    fn answer_contexts(
         &mut self,
         offer: &Offer<'_>,
         limits: &Limits,

@@ -106,7 +106,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
         let headers = self.session.headers;
         match written {
             Ok(()) => self.reply_queue.append(whole, |out| encode_done(out, headers, &request)),
-            Err(error) => self.tell_failure(&request, error, whole),
+            Err(error) => self.answer_failure(&request, error, whole),
         }
         Ok(())
     }
@@ -131,7 +131,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
                     self.wire.shutdown();
                 } else {
                     ticket.merge(whole.take().expect("it is not answered yet"));
-                    self.tell_failure(request, error, ticket);
+                    self.answer_failure(request, error, ticket);
                 }
                 return;
             }

@@ -29,7 +29,7 @@ enum Outcome {
     Status(Vec<(u64, u32)>),
 }
 
-/// As what a request is counted.
+/// The kind that a request counts as.
 fn kind(request: &Request) -> CommandKind {
     match request.command {
         command::READ => CommandKind::Read,
@@ -151,7 +151,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
     }
 
     /// Answers a request that failed.
-    pub(super) fn tell_failure(&self, request: &Request, error: RequestError, ticket: Ticket) {
+    pub(super) fn answer_failure(&self, request: &Request, error: RequestError, ticket: Ticket) {
         let (headers, errno) = (self.session.headers, errno::on_wire(error.errno));
         self.reply_queue.append(ticket, |out| encode_error(out, headers, request, errno, &error.message));
     }
@@ -178,7 +178,7 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
             Ok(Outcome::Status(extents)) => {
                 self.reply_queue.append(ticket, |out| self.encode_status(out, &request, &extents));
             }
-            Err(error) => self.tell_failure(&request, error, ticket),
+            Err(error) => self.answer_failure(&request, error, ticket),
         }
     }
 

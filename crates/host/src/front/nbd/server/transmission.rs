@@ -35,7 +35,7 @@ pub(super) struct Connection<E, X, S: ByteStream> {
     pub(super) session: Session,
     pub(super) reply_queue: SendQueue<Ticket>,
     pub(super) pool: Rc<Pool>,
-    /// Where headers are put together.
+    /// Room in which headers are put together.
     pub(super) scratch: RefCell<Vec<u8>>,
     pub(super) wire: Wire<S>,
     sender_done: Cell<bool>,
