@@ -15,14 +15,14 @@ use crate::arena::{ArenaBytes, SimArena};
 use crate::cuts::{CutKind, CutPlan, Cuts};
 use crate::drive::{DriveOptions, SimDrive};
 use crate::executor::{Executor, Halt};
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, Run};
 use crate::ground_truth::{Device, Disk, Drives};
 use crate::image::Image;
 use crate::oracle::{Oracle, Violation};
 use crate::page_cache::PageCache;
 use crate::random::Random;
 use crate::testbed::Testbed;
-use crate::workload::{Workload, read_known, run_clients};
+use crate::workload::{read_known, run_clients};
 
 /// Polls after which a run counts as one that does not end.
 const POLLS_MAX: u64 = 200_000;
@@ -55,13 +55,6 @@ pub(super) struct Recovered {
     pub(super) found: Result<Vec<u8>, String>,
     /// The drives before each event of the recovery, and at its end; and whether all bytes were served by then.
     pub(super) moments: Vec<(Drives, bool)>,
-}
-
-/// A run about to begin.
-struct Run<T: Testbed> {
-    executor: Executor,
-    arena: SimArena,
-    fixture: Rc<Fixture<T>>,
 }
 
 impl<T: Testbed> Runs<T> {
@@ -186,15 +179,7 @@ impl<T: Testbed> Runs<T> {
             }
             let judged = judge.borrow_mut().judge_power_cut(&found);
             if judged.is_ok() {
-                let workload = Rc::new(Workload::<T> {
-                    volume: volume.clone(),
-                    oracle: judge,
-                    violation: Rc::clone(&shared.violation),
-                    env: env.clone(),
-                    habits,
-                    operations_done: Rc::default(),
-                    forgives: Box::new(|_| false),
-                });
+                let workload = shared.workload(&volume, &judge, habits, Rc::default(), |_| false);
                 let seeds: Vec<u64> = (0..habits.clients).map(|client| seed ^ client << 32).collect();
                 let goes_on = Rc::new(Cell::new(event.is_some()));
                 if let Some(event) = event {

@@ -20,15 +20,16 @@ use evenkeel_engine::format::{PAGE, PAGE_BYTES};
 
 use super::Seeded;
 use super::judged::{Beside, Judged};
-use super::machine::{End, Fate, Machine, Run, Work};
+use super::machine::{End, Fate, Machine, Work};
 use super::rules::Rules;
 use crate::cuts::{CutKind, CutPlan};
 use crate::faults::Fault;
+use crate::fixture::Run;
 use crate::image::Image;
 use crate::oracle::{Floor, Violation};
 use crate::random::Random;
 use crate::testbed::Kind;
-use crate::workload::{Workload, read_known, run_clients};
+use crate::workload::{read_known, run_clients};
 
 /// What goes wrong in the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -248,15 +249,7 @@ impl<T: Seeded> Machine<T> {
             if let Err(violation) = oracle.borrow_mut().judge_power_cut(&found) {
                 return Ok(Err(violation));
             }
-            let workload = Rc::new(Workload::<T> {
-                volume: volume.clone(),
-                oracle: Rc::clone(&oracle),
-                violation: Rc::clone(&shared.violation),
-                env: shared.env.clone(),
-                habits: setup.habits,
-                operations_done,
-                forgives: Box::new(|_| false),
-            });
+            let workload = shared.workload(&volume, &oracle, setup.habits, operations_done, |_| false);
             let most_ns = 1 << random.below(30);
             let copy_within = |most_ns: u64, mut random: Random| {
                 let (env, copy) = (shared.env.clone(), copy.clone());

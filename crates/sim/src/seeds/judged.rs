@@ -5,20 +5,21 @@ use std::rc::Rc;
 
 use evenkeel_engine::device::Extent;
 use evenkeel_engine::env::Env;
+use evenkeel_engine::error::Error;
 use evenkeel_engine::format::PAGE_BYTES;
 use evenkeel_engine::options::Journaling;
 
 use super::Seeded;
-use super::machine::{Machine, Run};
+use super::machine::Machine;
 use super::rules::{Rules, look, pages_of};
 use crate::cuts::CutPlan;
 use crate::executor::Halt;
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, Run};
 use crate::oracle::{Floor, Violation};
 use crate::places::Places;
 use crate::random::Random;
 use crate::testbed::Kind;
-use crate::workload::{Workload, run_clients};
+use crate::workload::run_clients;
 
 /// What came of such a run.
 #[derive(Default)]
@@ -107,15 +108,8 @@ impl<T: Seeded> Machine<T> {
             }
             seen.borrow_mut().went_on = true;
             let (excuse, in_excuse) = (Rc::clone(&rules), Rc::clone(&shared));
-            let workload = Rc::new(Workload::<T> {
-                volume: volume.clone(),
-                oracle: Rc::clone(&oracle),
-                violation: Rc::clone(&shared.violation),
-                env,
-                habits: setup.habits,
-                operations_done,
-                forgives: Box::new(move |error| excuse.is_excused(error, &strays(&in_excuse, places))),
-            });
+            let excuses = move |error: &Error| excuse.is_excused(error, &strays(&in_excuse, places));
+            let workload = shared.workload(&volume, &oracle, setup.habits, operations_done, excuses);
             run_clients(&workload, &seeds).await;
             if shared.is_over() {
                 return Ok(());

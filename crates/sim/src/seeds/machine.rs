@@ -16,7 +16,7 @@ use crate::cuts::{CutKind, CutPlan, Cuts};
 use crate::drive::{Counters, DriveOptions, SimDrive};
 use crate::executor::Executor;
 use crate::faults::{Fault, Faults};
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, Run};
 use crate::ground_truth::{Device, Disk};
 use crate::growing::KnownSize;
 use crate::image::{Image, Payload};
@@ -112,13 +112,6 @@ impl<T: Seeded> fmt::Debug for Machine<T> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Machine").field("setup", &self.setup).finish_non_exhaustive()
     }
-}
-
-/// A run about to begin.
-pub(super) struct Run<T: Seeded> {
-    pub(super) executor: Executor,
-    pub(super) arena: SimArena,
-    pub(super) fixture: Rc<Fixture<T>>,
 }
 
 impl<T: Seeded> Machine<T> {

@@ -8,11 +8,11 @@ use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::volume::check;
 
-use super::machine::{End, Fate, Machine, Run, Work};
+use super::machine::{End, Fate, Machine, Work};
 use super::{OPERATIONS_MIN, Seeded, Setup};
 use crate::cuts::CutPlan;
 use crate::executor::Halt;
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, Run};
 use crate::growing::Grower;
 use crate::oracle::{Oracle, Violation};
 use crate::random::Random;
@@ -68,7 +68,7 @@ impl<T: Seeded> Machine<T> {
         self.note(|| format!("{work:?} with {fates:?}"));
         let Run { mut executor, arena, fixture } = self.begin_run(plan, fates);
         let (setup, oracle, power_was_cut) = (self.setup, Rc::clone(&self.oracle), self.power_was_cut);
-        let (shared, violation) = (Rc::clone(&fixture), Rc::clone(&fixture.violation));
+        let shared = Rc::clone(&fixture);
         let opened = Rc::new(RefCell::new(None));
         let refused = Rc::new(RefCell::new(None));
         let has_judged = Rc::new(Cell::new(false));
@@ -112,23 +112,15 @@ impl<T: Seeded> Machine<T> {
             if judged.is_err() {
                 return Ok(judged);
             }
-            let env = shared.env.clone();
             let run = OpenRun { setup, fixture: shared, volume, oracle, background };
             match work {
                 Work::Checkpoint => run.volume.checkpoint().await.map(Ok),
                 Work::Close => run.close().await.map(Ok),
                 Work::Heal => run.heal().await,
                 Work::Clients => {
-                    let workload = Workload::<T> {
-                        volume: run.volume.clone(),
-                        oracle: Rc::clone(&run.oracle),
-                        violation,
-                        env,
-                        habits,
-                        operations_done,
-                        forgives: Box::new(|_| false),
-                    };
-                    run.work(Rc::new(workload), &seeds, grower).await
+                    let workload =
+                        run.fixture.workload(&run.volume, &run.oracle, habits, operations_done, |_| false);
+                    run.work(workload, &seeds, grower).await
                 }
             }
         });
