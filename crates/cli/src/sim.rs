@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use evenkeel_host::interrupt::Interrupt;
 use evenkeel_measure::report::format;
 use evenkeel_sim::caught::caught;
-use evenkeel_sim::mirror;
 use evenkeel_sim::oracle::Violation;
-use evenkeel_sim::scenario;
+use evenkeel_sim::seeds::{self, Outcome, Seeded, Setup};
+use evenkeel_sim::testbed::{Mirror, Single};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{SimArgs, SimLayout};
@@ -28,34 +28,27 @@ struct Broken {
 /// What all workers did together.
 #[derive(Default)]
 struct Tally {
-    outcome: mirror::Outcome,
+    outcome: Outcome,
     broken: Vec<Broken>,
 }
 
-/// Simulates one seed; on a single drive nothing befalls members.
-fn simulate(args: &SimArgs, seed: u64) -> Result<mirror::Outcome, Violation> {
+/// Simulates one seed.
+fn simulate(args: &SimArgs, seed: u64) -> Result<Outcome, Violation> {
     match args.layout {
-        SimLayout::Mirror(members) => mirror::run(mirror::Setup::draw(seed, args.cuts, members)),
-        SimLayout::Single => {
-            let lives = scenario::run(scenario::Setup::draw(seed, args.cuts))?;
-            Ok(mirror::Outcome { lives, ..mirror::Outcome::default() })
-        }
+        SimLayout::Single => seeds::run(Single::draw(seed, args.cuts, None)),
+        SimLayout::Mirror(members) => seeds::run(Mirror::draw(seed, args.cuts, members)),
     }
 }
 
-/// What a seed stands for, and what happened in its lives.
+/// What a seed stands for, and what happened in its runs.
 fn story(args: &SimArgs, seed: u64) -> String {
-    let (setup, story) = match args.layout {
-        SimLayout::Single => {
-            let setup = scenario::Setup::draw(seed, args.cuts);
-            (format!("{setup:#?}"), scenario::tell(setup).0)
-        }
-        SimLayout::Mirror(members) => {
-            let setup = mirror::Setup::draw(seed, args.cuts, members);
-            (format!("{setup:#?}"), mirror::tell(setup).0)
-        }
-    };
-    format!("{setup}\n{}\n", story.join("\n"))
+    fn of<T: Seeded>(setup: Setup<T>) -> String {
+        format!("{setup:#?}\n{}\n", seeds::tell(setup).0.join("\n"))
+    }
+    match args.layout {
+        SimLayout::Single => of(Single::draw(seed, args.cuts, None)),
+        SimLayout::Mirror(members) => of(Mirror::draw(seed, args.cuts, members)),
+    }
 }
 
 /// Simulates seeds on every processor and prints what happened.
@@ -131,7 +124,7 @@ fn layout_option(args: &SimArgs) -> String {
 
 fn summary(args: &SimArgs, tally: &Tally, seeds: u64, workers: u64, elapsed: Duration) -> String {
     let per_minute = seeds as f64 / elapsed.as_secs_f64().max(1e-3) * 60.0 / workers as f64;
-    let outcome = &tally.outcome.lives;
+    let outcome = &tally.outcome;
     let mut text = String::new();
     for broken in &tally.broken {
         text += &format!("seed {}: {}\n", broken.seed, broken.what);
@@ -159,21 +152,21 @@ fn summary(args: &SimArgs, tally: &Tally, seeds: u64, workers: u64, elapsed: Dur
 }
 
 /// How many seeds on a single drive lack something that each should have.
-fn short_in_words(args: &SimArgs, outcome: &scenario::Outcome) -> String {
+fn short_in_words(args: &SimArgs, outcome: &Outcome) -> String {
     match args.layout {
         SimLayout::Mirror(_) => String::new(),
         SimLayout::Single => format!(
             "{} seeds with less than {} cuts, {} operations, a checkpoint and a wrap; ",
             format::count(outcome.short),
             args.cuts,
-            scenario::OPERATIONS_MIN
+            seeds::OPERATIONS_MIN
         ),
     }
 }
 
 /// What devices did wrong and what came of it, in one line; nothing where they did nothing wrong.
-fn faults_in_words(outcome: &mirror::Outcome) -> String {
-    let named = outcome.lives.faults.named().into_iter().chain(outcome.tally.named());
+fn faults_in_words(outcome: &Outcome) -> String {
+    let named = outcome.drives.named().into_iter().chain(outcome.members.named());
     let counted: Vec<String> = named
         .filter(|&(_, count)| count > 0)
         .map(|(name, count)| format!("{} {name}", format::count(count)))

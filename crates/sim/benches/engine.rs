@@ -18,7 +18,7 @@ use evenkeel_engine::device::{Durability, Extent, FlushScope};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::options::{Journaling, OpenOptions};
 
-use ram::{Bed, MIB, Noise, Opened, PAGE};
+use ram::{MIB, Noise, Opened, PAGE, Testbed};
 
 /// `streams` writers, each doing `writes` durable writes of `len` bytes at random multiples of `len`.
 async fn write_at_random(opened: &Opened, streams: usize, writes: usize, len: usize) -> (Snapshot, Duration) {
@@ -86,10 +86,10 @@ fn bytes() {
     println!("# bytes: random 1 KiB durable writes, 64 streams, volume 64 MiB, log 4 MiB");
     for (name, journaling) in MODES {
         let open = OpenOptions { journaling, cached_pages_max: 16_384, ..OpenOptions::default() };
-        let mut bed = Bed::new(64 * MIB, 4 * MIB, open, 16 << 20);
-        bed.durable_ns = 400_000;
+        let mut testbed = Testbed::new(64 * MIB, 4 * MIB, open, 16 << 20);
+        testbed.durable_ns = 400_000;
         let writes = if journaling == Journaling::Ordered { 200 } else { 2000 };
-        let done = bed.run(async |opened| write_at_random(&opened, 64, writes, 1024).await.0);
+        let done = testbed.run(async |opened| write_at_random(&opened, 64, writes, 1024).await.0);
         print_bytes(name, &done);
     }
 }
@@ -129,17 +129,17 @@ fn write() {
     ] {
         let open =
             OpenOptions { commits_in_flight_max: 1, batch_max_bytes: 512 << 10, ..OpenOptions::default() };
-        let bed = Bed::new(size_bytes, 64 * MIB, open, 16 << 20);
+        let testbed = Testbed::new(size_bytes, 64 * MIB, open, 16 << 20);
         for _ in 0..3 {
-            let (done, drives, processor) = bed.run(async |opened| {
+            let (done, drives, processor) = testbed.run(async |opened| {
                 let began = Instant::now();
                 let before = processor_time(began);
-                bed.busy.take();
+                testbed.busy.take();
                 let (done, _) = match writers {
                     0 => write_in_batches(&opened, 4000, 32, 4096).await,
                     _ => write_at_random(&opened, writers, 128_000 / writers, 4096).await,
                 };
-                (done, bed.busy.take(), processor_time(began) - before)
+                (done, testbed.busy.take(), processor_time(began) - before)
             });
             let us = |time: Duration| time.as_secs_f64() * 1e6 / done.writes as f64;
             println!(
@@ -162,8 +162,8 @@ fn flush() {
     for others in [256, 8192, 131_072, 524_288] {
         // Beyond half of the arena the oldest would leave by themselves.
         let arena_bytes = (others * PAGE) as usize * 9 / 4 + (16 << 20);
-        let bed = Bed::new((others + 1) * PAGE, 16 * MIB, OpenOptions::default(), arena_bytes);
-        let mut times = bed.run(async |opened| {
+        let testbed = Testbed::new((others + 1) * PAGE, 16 * MIB, OpenOptions::default(), arena_bytes);
+        let mut times = testbed.run(async |opened| {
             let volume = opened.volume;
             let mut noise = Noise::new(3);
             for page in 0..others {
@@ -201,8 +201,8 @@ fn recovery() {
     const WRITTEN: u64 = 32 * MIB;
     for (len, volume_bytes) in [(4096_usize, WRITTEN), (4096, 64 * WRITTEN), (512, WRITTEN)] {
         let open = OpenOptions::default();
-        let bed = Bed::new(volume_bytes, 64 * MIB, open, 16 << 20);
-        let log_bytes = bed.run(async |opened| {
+        let testbed = Testbed::new(volume_bytes, 64 * MIB, open, 16 << 20);
+        let log_bytes = testbed.run(async |opened| {
             opened.home.stalled.set(true);
             let mut noise = Noise::new(5);
             for _ in 0..32 {
@@ -222,11 +222,11 @@ fn recovery() {
             opened.volume.counters().log_bytes
         });
         // The drives as the cut left them; each opening works on a copy.
-        let (home, log) = (bed.home.borrow().clone(), bed.log.borrow().clone());
+        let (home, log) = (testbed.home.borrow().clone(), testbed.log.borrow().clone());
         for _ in 0..3 {
-            bed.home.borrow_mut().copy_from_slice(&home);
-            bed.log.borrow_mut().copy_from_slice(&log);
-            let (opening, replay, records) = bed.run(async |opened| {
+            testbed.home.borrow_mut().copy_from_slice(&home);
+            testbed.log.borrow_mut().copy_from_slice(&log);
+            let (opening, replay, records) = testbed.run(async |opened| {
                 (opened.open_time, opened.replay_time, opened.volume.counters().replayed_records)
             });
             let rate = |time: Duration| log_bytes as f64 / time.as_secs_f64() / 1e9;
@@ -299,9 +299,9 @@ fn trace() {
     for (pace, streams) in [("as recorded", 0), ("32 at a time", 32)] {
         for (name, journaling) in MODES {
             let open = OpenOptions { journaling, ..OpenOptions::default() };
-            let mut bed = Bed::new(size_bytes, 64 * MIB, open, 16 << 20);
-            bed.durable_ns = 400_000;
-            let done = bed.run(async |opened| replay(&opened, &writes, streams).await);
+            let mut testbed = Testbed::new(size_bytes, 64 * MIB, open, 16 << 20);
+            testbed.durable_ns = 400_000;
+            let done = testbed.run(async |opened| replay(&opened, &writes, streams).await);
             print_bytes(&format!("{name}, {pace}"), &done);
         }
     }

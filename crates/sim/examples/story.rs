@@ -5,7 +5,8 @@
 
 use std::process::ExitCode;
 
-use evenkeel_sim::mirror::{Setup, tell};
+use evenkeel_sim::seeds::{Seeded, tell};
+use evenkeel_sim::testbed::Mirror;
 
 fn main() -> ExitCode {
     let numbers: Result<Vec<u64>, _> = std::env::args().skip(1).map(|word| word.parse()).collect();
@@ -18,13 +19,13 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let setup = Setup::draw(seed, cuts, members);
+    let setup = Mirror::draw(seed, cuts, members);
     println!("{setup:#?}");
-    let (story, lived) = tell(setup);
+    let (story, ended) = tell(setup);
     story.iter().for_each(|line| println!("{line}"));
-    match lived {
+    match ended {
         Ok(outcome) => {
-            println!("{:?}", outcome.tally);
+            println!("{:?}", outcome.members);
             ExitCode::SUCCESS
         }
         Err(violation) => {

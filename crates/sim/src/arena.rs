@@ -3,7 +3,7 @@
 //! 1. A store is one event of [`Cuts`]: what came before the cut arrived, what came after did not.
 //! 2. A kill at a store strikes before it or inside of it: then a prefix of its bytes, in units of 8,
 //!    arrived.
-//! 3. The bytes outlive the executor; the next life opens another [`SimArena`] over them.
+//! 3. The bytes outlive the executor; the next run opens another [`SimArena`] over them.
 //! 4. Stores after the end of a run have no effect. Loads still see the bytes.
 
 use std::cell::RefCell;
@@ -53,7 +53,7 @@ impl ArenaBytes {
     }
 }
 
-/// One life's arena.
+/// One run's arena.
 pub struct SimArena {
     bytes: ArenaBytes,
     env: SimEnv,
@@ -68,7 +68,7 @@ impl fmt::Debug for SimArena {
 }
 
 impl SimArena {
-    /// The arena over `bytes` in the life of `env`; `seed` decides how much of an interrupted store arrives.
+    /// The arena over `bytes` in the run of `env`; `seed` decides how much of an interrupted store arrives.
     pub fn open(bytes: ArenaBytes, env: SimEnv, cuts: Cuts, seed: u64) -> Self {
         Self { bytes, env, cuts, random: RefCell::new(Random::new(seed)) }
     }

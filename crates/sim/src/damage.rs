@@ -14,7 +14,6 @@ use evenkeel_engine::format::PAGE_BYTES;
 use evenkeel_engine::format::layout::{Layout, SUMS_PER_TABLE_PAGE, SizesBefore};
 use evenkeel_engine::options::{CreateOptions, OpenOptions};
 use evenkeel_engine::salvage::{self, Known, OfHeads, Part, Remains};
-use evenkeel_engine::volume::{Volume, create};
 
 use crate::arena::{ArenaBytes, SimArena};
 use crate::cuts::Cuts;
@@ -23,6 +22,7 @@ use crate::executor::{Executor, SimEnv};
 use crate::image::{Image, Payload, SharedImage};
 use crate::oracle::Violation;
 use crate::random::Random;
+use crate::testbed::{Single, Testbed};
 
 /// The volume's number.
 const VOLUME: u64 = 1;
@@ -55,19 +55,19 @@ pub fn run(seed: u64) -> Result<(), Violation> {
 impl Remaining {
     fn of(random: &mut Random) -> Result<Self, Error> {
         let pages = 500 + random.below(700);
-        let layout = Layout::plan(pages, Layout::home_bytes_for(pages, LOG_BYTES, true), LOG_BYTES, true)
-            .expect("it fits");
-        let geometry = |size_bytes| Geometry { size_bytes, sector_bytes: 512, atomic_sectors: true };
-        let home = Image::shared(geometry(layout.home_bytes));
-        let log = Image::shared(geometry(LOG_BYTES + 2 * PAGE_BYTES));
         let mut bytes = vec![0; (pages * PAGE_BYTES) as usize];
         let options =
             CreateOptions { size_bytes: bytes.len() as u64, log_bytes: LOG_BYTES, atomic_max_bytes: 16384 };
-        live(random.number(), async |env, cuts| {
-            let [home, log] = [&home, &log].map(|image| open(image, &env, &cuts));
-            create(&*home, &*log, true, options, VOLUME).await?;
-            let arena = SimArena::open(ArenaBytes::new(ARENA_BYTES), env.clone(), cuts, 0);
-            let volume = Volume::open(env, arena, home, log, true, OpenOptions::default()).await?;
+        let testbed = Single { separate_log: true };
+        let geometry = |size_bytes| Geometry { size_bytes, sector_bytes: 512, atomic_sectors: true };
+        let image = |(_, size_bytes)| Image::shared(geometry(size_bytes));
+        let images: Vec<SharedImage> = testbed.drives(&options).into_iter().map(image).collect();
+        run_whole(random.number(), async |env, cuts| {
+            let open = |image| SimDrive::open(image, env.clone(), cuts.clone(), DriveOptions::default());
+            let drives: Vec<_> = images.iter().map(|image| Some(open(Rc::clone(image)))).collect();
+            testbed.create(env.clone(), drives.clone(), options, VOLUME).await?;
+            let arena = SimArena::open(ArenaBytes::new(ARENA_BYTES), env.clone(), cuts.clone(), 0);
+            let (volume, _) = testbed.open(env.clone(), arena, drives, OpenOptions::default()).await?;
             for _ in 0..20 + random.below(40) {
                 let extent = run_of_pages(random, pages);
                 let within = extent.offset as usize..extent.end() as usize;
@@ -81,8 +81,9 @@ impl Remaining {
             }
             volume.close().await
         })?;
+        let home = Rc::clone(&images[0]);
         home.borrow_mut().power_cut(random);
-        Ok(Self { home, layout, bytes })
+        Ok(Self { home, layout: testbed.layout(&options), bytes })
     }
 
     /// Harms one part, or roots and table together. Answers the bytes of the volume that may be named for it.
@@ -141,7 +142,7 @@ impl Remaining {
             is_ring: false,
             heads: OfHeads::default(),
         };
-        let (found, named) = live(seed, async |env, cuts| {
+        let (found, named) = run_whole(seed, async |env, cuts| {
             let device = SimDrive::open(Rc::clone(&self.home), env.clone(), cuts, DriveOptions::default());
             let home = vec![Part { device, offset: 0, place: 0 }];
             // It was stopped in order: nothing of the log is needed.
@@ -185,12 +186,8 @@ fn run_of_pages(random: &mut Random, pages: u64) -> Extent {
     Extent::new(random.below(pages - count) * PAGE_BYTES, count * PAGE_BYTES)
 }
 
-fn open(image: &SharedImage, env: &SimEnv, cuts: &Cuts) -> Rc<SimDrive> {
-    Rc::new(SimDrive::open(Rc::clone(image), env.clone(), cuts.clone(), DriveOptions::default()))
-}
-
-/// A life that nothing cuts short.
-fn live<T>(seed: u64, story: impl AsyncFnOnce(SimEnv, Cuts) -> T) -> T {
+/// A run that nothing cuts short.
+fn run_whole<T>(seed: u64, story: impl AsyncFnOnce(SimEnv, Cuts) -> T) -> T {
     let mut executor = Executor::new(seed);
     let cuts = Cuts::none(executor.stop());
     let story = story(executor.env(), cuts);

@@ -65,7 +65,7 @@ pub struct DriveOptions {
     pub seed: u64,
     /// What the system in front of it keeps of it in memory, if anything.
     pub cache: Option<SharedCache>,
-    /// Whether nobody connects to it in this life: connections of earlier ones stay as they are.
+    /// Whether nobody connects to it in this run: connections of earlier ones stay as they are.
     pub is_away: bool,
 }
 
@@ -87,7 +87,7 @@ struct State {
     lied: Cell<u64>,
 }
 
-/// One life's drive. A clone is another handle to the same drive.
+/// One run's drive. A clone is another handle to the same drive.
 #[derive(Clone)]
 pub struct SimDrive(Rc<State>);
 
@@ -114,12 +114,12 @@ enum Step {
 }
 
 impl SimDrive {
-    /// The drive over `image` in the life of `env`.
+    /// The drive over `image` in the run of `env`.
     ///
-    /// What an earlier life left in flight must have been settled, by [`Image::power_cut`], [`Image::kill`] or
+    /// What an earlier run left in flight must have been settled, by [`Image::power_cut`], [`Image::kill`] or
     /// [`Image::kill_connected`]: of the last, nothing lands any more once it is open.
     pub fn open(image: SharedImage, env: SimEnv, cuts: Cuts, options: DriveOptions) -> Self {
-        assert_eq!(image.borrow().in_flight(), 0, "an earlier life's writes are still in flight");
+        assert_eq!(image.borrow().in_flight(), 0, "an earlier run's writes are still in flight");
         let DriveOptions { latency, faults, seed, cache, is_away } = options;
         if !is_away && !is_planted(Bug::OpeningUnfenced) {
             image.borrow_mut().fence(&mut Random::new(seed ^ FENCE));

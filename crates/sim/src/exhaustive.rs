@@ -1,7 +1,7 @@
 //! Every crash of a small workload: each moment between two events of its drives, times each outcome of a cut
 //! there.
 //!
-//! 1. Each state is made from a copy of the drives at that moment, so the life before it is lived once. Which
+//! 1. Each state is made from a copy of the drives at that moment, so the run before it happens once. Which
 //!    outcomes are tried says [`mod@states`].
 //! 2. Recovery follows from what is durable alone: of states that leave the same bytes, one is recovered. Each is
 //!    judged by what was promised at its moment.
@@ -15,11 +15,10 @@
 //! 5. A seed and the number of a state name that state: [`run`] can be asked for it alone. A panic breaks a promise of
 //!    the state in which it is.
 
-mod bed;
-mod lives;
-mod mirror;
+mod choices;
+mod event;
+mod runs;
 mod search;
-mod single;
 mod small;
 pub mod states;
 
@@ -28,11 +27,11 @@ use std::panic::AssertUnwindSafe;
 use crate::caught::caught;
 use crate::oracle::Violation;
 use crate::random::Random;
-use bed::Bed;
-use lives::Lives;
-use mirror::Mirror;
+use crate::seeds::draw_ring;
+use crate::testbed::{Mirror, Single, Testbed};
+use event::Event;
+use runs::Runs;
 use search::Search;
-use single::Single;
 use small::Small;
 
 /// Operations of a workload, of all its clients together.
@@ -40,6 +39,9 @@ const OPERATIONS: u64 = 24;
 
 /// Those of a workload on a ring, of which each asks for more events.
 const RING_OPERATIONS: u64 = 12;
+
+/// Log devices of a ring, where there are any.
+const LOGS: usize = 2;
 
 /// What the volumes of the workloads lie on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +99,7 @@ impl Tried {
 /// A state that breaks a promise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
-    /// Its number; `None` where the life broke it before any cut.
+    /// Its number; `None` where the run broke it before any cut.
     pub state: Option<u64>,
     /// How.
     pub violation: Violation,
@@ -121,28 +123,32 @@ pub fn run(
     }
 }
 
-fn on_a_single_drive(seed: u64) -> Lives<Single> {
-    let small = Small::draw(seed, OPERATIONS);
-    let bed = Single { separate_log: seed.is_multiple_of(2), cache: small.is_apart };
-    Lives { small, bed }
+fn on_a_single_drive(seed: u64) -> Runs<Single> {
+    let testbed = Single { separate_log: seed.is_multiple_of(2) };
+    Runs::new(Small::draw(seed, OPERATIONS), testbed, Event::nothing(&testbed))
 }
 
-fn on_a_ring(seed: u64, members: usize) -> Lives<Mirror> {
+/// About one in four rings holds its log on its members.
+fn on_a_ring(seed: u64, members: usize) -> Runs<Mirror> {
     let mut small = Small::draw(seed, RING_OPERATIONS).together();
-    let bed = Mirror::draw(&small, members);
-    small.begins_crashed &= bed.may_begin_crashed();
-    Lives { small, bed }
+    let mut random = Random::new(seed ^ 0x4147);
+    let has_log_on_members = random.chance(0.25);
+    let mirror = Mirror { members, logs: LOGS, ring: draw_ring(&mut random) };
+    let testbed = if has_log_on_members { mirror.with_log_on_members(&small.create) } else { mirror };
+    let event = Event::draw(&testbed, &mut random);
+    small.begins_crashed &= event.may_begin_crashed(&testbed);
+    Runs::new(small, testbed, event)
 }
 
-fn try_all<B: Bed>(
-    lives: Lives<B>,
+fn try_all<T: Testbed>(
+    runs: Runs<T>,
     only_state: Option<u64>,
     mut goes_on: impl FnMut(&Tried) -> bool,
 ) -> Result<Tried, Broken> {
-    let seed = lives.small.seed;
-    let lived = caught(AssertUnwindSafe(|| lives.moments(&lives.begin()?)));
-    let moments = lived.map_err(|violation| Broken { state: None, violation })?;
-    let mut search = Search::new(lives, only_state);
+    let seed = runs.small.seed;
+    let moments = caught(AssertUnwindSafe(|| runs.moments(&runs.begin()?)));
+    let moments = moments.map_err(|violation| Broken { state: None, violation })?;
+    let mut search = Search::new(runs, only_state);
     for (moment, world) in moments.iter().enumerate() {
         let mut random = Random::new(seed ^ (moment as u64) << 20);
         search.try_moment(moment, world, &mut random)?;
@@ -164,8 +170,8 @@ mod tests {
     #[test]
     fn a_panic_is_told_with_the_state_that_shows_it_alone() {
         let drawn = || on_a_single_drive(4);
-        let lives = drawn();
-        let mut moments = lives.moments(&lives.begin().unwrap()).unwrap();
+        let runs = drawn();
+        let mut moments = runs.moments(&runs.begin().unwrap()).unwrap();
         // Nothing can be judged by what a volume of no bytes may hold.
         moments[30].oracle = Rc::new(Oracle::new(0));
         let first_broken = |only_state| {

@@ -6,15 +6,15 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use evenkeel_engine::env::{Arena, Env};
+use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::PAGE_BYTES;
-use evenkeel_engine::layout::{JournalStore, PageStore};
 
 use crate::oracle::Violation;
 use crate::places::Places;
 use crate::random::Random;
-use crate::workload::{Habits, Stage};
+use crate::testbed::Testbed;
+use crate::workload::{Habits, Workload};
 
 /// How a volume grows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -120,25 +120,25 @@ pub(crate) struct Grower {
 impl Grower {
     /// `make_room` gives the drives room for so many bytes of a home device, and `judge_refusal` says whether that may
     /// have been refused.
-    pub(crate) async fn grow<A: Arena, H: PageStore, L: JournalStore>(
+    pub(crate) async fn grow<T: Testbed>(
         mut self,
-        stage: &Stage<A, H, L>,
+        workload: &Workload<T>,
         make_room: impl Fn(u64, &mut Random),
         judge_refusal: impl Fn(&Error) -> Result<(), Violation>,
     ) {
         let known = Rc::clone(&self.known.0);
         while known.acknowledged.get() + 1 < known.sizes.len() && self.random.chance(self.share) {
             let most_ns = 1 << self.random.below(24);
-            stage.env.sleep(self.random.below(most_ns)).await;
+            workload.env.sleep(self.random.below(most_ns)).await;
             let next = known.acknowledged.get() + 1;
             let grown = async {
-                let needed_bytes = stage.volume.plan_growth(known.sizes[next])?.home_bytes;
+                let needed_bytes = workload.volume.plan_growth(known.sizes[next])?.home_bytes;
                 make_room(needed_bytes, &mut self.random);
                 known.tried.set(next);
-                stage.volume.grow(known.sizes[next]).await
+                workload.volume.grow(known.sizes[next]).await
             };
             let grown = grown.await;
-            if stage.env.is_stopped() {
+            if workload.env.is_stopped() {
                 return;
             }
             let judged = match grown {
@@ -148,11 +148,11 @@ impl Grower {
                 }
                 Err(error) => {
                     known.tried.set(known.acknowledged.get());
-                    judge_refusal(&error).and_then(|()| self.known.found(stage.volume.size_bytes()))
+                    judge_refusal(&error).and_then(|()| self.known.found(workload.volume.size_bytes()))
                 }
             };
             if let Err(violation) = judged {
-                stage.violation.borrow_mut().get_or_insert(violation);
+                workload.violation.borrow_mut().get_or_insert(violation);
                 return;
             }
         }

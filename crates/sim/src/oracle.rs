@@ -50,7 +50,7 @@ pub enum Floor {
     Acknowledged,
 }
 
-/// What a volume of one life after another may hold.
+/// What a volume of one run after another may hold.
 #[derive(Debug, Clone)]
 pub struct Oracle {
     /// What was there when `operations` began.

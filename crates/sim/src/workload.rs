@@ -19,6 +19,7 @@ use crate::executor::SimEnv;
 use crate::oracle::{Fill, Oracle, Violation};
 use crate::places::Places;
 use crate::random::Random;
+use crate::testbed::{Testbed, VolumeOn};
 
 /// Of a hundred actions, those that are reads.
 const READS: std::ops::Range<u64> = 86..97;
@@ -26,7 +27,7 @@ const READS: std::ops::Range<u64> = 86..97;
 /// Ranges that are flushed beside everything, where they are.
 const RANGES_BESIDE_ALL: u32 = 4;
 
-/// What the clients of one life are like.
+/// What the clients of one run are like.
 #[derive(Debug, Clone, Copy)]
 pub struct Habits {
     /// Clients beside one another; no more than there are stripes.
@@ -48,9 +49,9 @@ pub struct Habits {
 }
 
 /// What all clients share.
-pub struct Stage<A: Arena, H: PageStore, L: JournalStore> {
+pub struct Workload<T: Testbed> {
     /// The volume under test.
-    pub volume: Volume<SimEnv, A, H, L>,
+    pub volume: VolumeOn<T>,
     /// What it may hold.
     pub oracle: Rc<RefCell<Oracle>>,
     /// The first violation seen.
@@ -66,8 +67,8 @@ pub struct Stage<A: Arena, H: PageStore, L: JournalStore> {
     pub forgives: Box<dyn Fn(&Error) -> bool>,
 }
 
-impl<A: Arena, H: PageStore, L: JournalStore> Stage<A, H, L> {
-    /// One client's life.
+impl<T: Testbed> Workload<T> {
+    /// One client, from its first operation to its last.
     pub async fn client(&self, number: u64, mut random: Random) {
         for _ in 0..self.habits.operations {
             let action = random.below(100);
@@ -264,17 +265,17 @@ pub async fn read_known<A: Arena, H: PageStore, L: JournalStore>(
 }
 
 /// Lets clients work beside one another, one for each of `seeds`, until all are done.
-pub async fn run_clients<A: Arena, H: PageStore, L: JournalStore>(stage: &Rc<Stage<A, H, L>>, seeds: &[u64]) {
+pub async fn run_clients<T: Testbed>(workload: &Rc<Workload<T>>, seeds: &[u64]) {
     let running = Rc::new(Cell::new(seeds.len()));
     for (number, &seed) in (0..).zip(seeds) {
-        let (stage, running) = (Rc::clone(stage), Rc::clone(&running));
-        let env = stage.env.clone();
+        let (workload, running) = (Rc::clone(workload), Rc::clone(&running));
+        let env = workload.env.clone();
         env.spawn(async move {
-            stage.client(number, Random::new(seed)).await;
+            workload.client(number, Random::new(seed)).await;
             running.set(running.get() - 1);
         });
     }
     while running.get() > 0 {
-        stage.env.sleep(10_000).await;
+        workload.env.sleep(10_000).await;
     }
 }

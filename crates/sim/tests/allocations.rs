@@ -8,7 +8,7 @@ use evenkeel_engine::counters::Snapshot;
 use evenkeel_engine::device::{Durability, FlushScope};
 use evenkeel_engine::options::OpenOptions;
 
-use ram::{Bed, MIB, Noise};
+use ram::{MIB, Noise, Testbed};
 
 /// What the tasks of one commit may allocate.
 const PER_COMMIT_MAX: u64 = 16;
@@ -19,13 +19,13 @@ const WRITES_PER_NODE: u64 = 5;
 
 const WRITES_PER_FLUSH: u64 = 256;
 
-/// Allocations of a volume's whole life with so many rounds of writes and a flush, and what it did.
-fn life(rounds: usize) -> (u64, Snapshot) {
+/// Allocations of a volume from its making to its end with so many rounds of writes and a flush, and what it did.
+fn run(rounds: usize) -> (u64, Snapshot) {
     let open = OpenOptions { batch_max_bytes: 2 << 20, ..OpenOptions::default() };
-    let bed = Bed::new(4 * MIB, 128 * MIB, open, 16 << 20);
+    let testbed = Testbed::new(4 * MIB, 128 * MIB, open, 16 << 20);
     let mut done = None;
     let counted = allocation_counter::measure(|| {
-        done = Some(bed.run(async |opened| {
+        done = Some(testbed.run(async |opened| {
             let (volume, mut noise) = (opened.volume, Noise::new(1));
             for _ in 0..rounds {
                 for _ in 0..WRITES_PER_FLUSH {
@@ -42,7 +42,7 @@ fn life(rounds: usize) -> (u64, Snapshot) {
 
 #[test]
 fn at_a_steady_load_a_write_allocates_nothing_of_its_own() {
-    let ((short, before), (long, after)) = (life(30), life(46));
+    let ((short, before), (long, after)) = (run(30), run(46));
     assert_eq!(before.checkpoints, after.checkpoints, "a checkpoint would allocate in its own right");
     let (commits, writes) = (after.commits - before.commits, after.writes - before.writes);
     assert_eq!(writes, 16 * WRITES_PER_FLUSH);

@@ -13,7 +13,7 @@ use evenkeel_engine::volume::{CheckReport, SuperblockCopy, check};
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::image::SharedImage;
 use evenkeel_sim::random::Random;
-use machine::{Life, Machine, PAGE, Plan, WHOLE_LIFE};
+use machine::{Machine, PAGE, Plan, Run, WHOLE_RUN};
 
 const PAGES: u64 = 40;
 
@@ -27,8 +27,8 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
 fn check_after(plan: Plan, seed: u64, harm: impl FnOnce(&SharedImage, &SharedImage)) -> CheckReport {
     let mut machine = Machine::new(plan, 1);
     let (home, log) = (Rc::clone(&machine.home), Rc::clone(&machine.log));
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         for page in 0..8 {
             volume.write(page * PAGE, &[1; 3000], Durability::Durable).await.unwrap();
         }
@@ -39,7 +39,7 @@ fn check_after(plan: Plan, seed: u64, harm: impl FnOnce(&SharedImage, &SharedIma
             volume.write(page * PAGE, &[2; 3000], Durability::Durable).await.unwrap();
         }
         // What is in a drive's cache hides what becomes of the medium under it.
-        life.home.flush(FlushScope::Whole).await.unwrap();
+        run.home.flush(FlushScope::Whole).await.unwrap();
         harm(&home, &log);
         check(&volume).await.unwrap()
     })
@@ -103,13 +103,13 @@ fn a_damaged_copy_of_the_superblock_is_named() {
 fn a_superblock_of_an_earlier_generation_is_no_superblock() {
     for copy in 0..2 {
         let mut machine = Machine::new(Plan::of_pages(PAGES), 1);
-        let report = machine.live_whole(async |life| {
-            let volume = life.open().await.unwrap();
+        let report = machine.run_whole(async |run| {
+            let volume = run.open().await.unwrap();
             let mut page = vec![0; PAGE as usize];
-            life.log.read(log_copy_offset(copy), &mut page).await.unwrap();
+            run.log.read(log_copy_offset(copy), &mut page).await.unwrap();
             let mut superblock = Superblock::decode(&page).expect("it is whole");
             superblock.generation -= 2;
-            life.log.write(log_copy_offset(copy), &superblock.encode(), Durability::Durable).await.unwrap();
+            run.log.write(log_copy_offset(copy), &superblock.encode(), Durability::Durable).await.unwrap();
             check(&volume).await.unwrap()
         });
         expect(&report, |report| report.damaged_superblocks = vec![SuperblockCopy::Log(copy)]);
@@ -165,9 +165,9 @@ fn a_damaged_record_of_the_log_is_named() {
     }
 }
 
-/// A life with everything that writes superblocks, roots and the table.
-async fn story(life: Life) {
-    let volume = life.open().await.unwrap();
+/// A run with everything that writes superblocks, roots and the table.
+async fn story(run: Run) {
+    let volume = run.open().await.unwrap();
     for page in 0..6 {
         volume.write(page * 3 * PAGE, &[3; 5000], Durability::Durable).await.unwrap();
     }
@@ -182,15 +182,15 @@ fn what_any_cut_leaves_is_clean() {
     let journaling = Journaling::Selective { threshold_bytes: 16384 };
     for plan in Plan::every_kind(PAGES).into_iter().filter(|plan| plan.open.journaling == journaling) {
         let machine = Machine::new(plan, 1);
-        let (ended, events) = machine.fork(1).live(WHOLE_LIFE, story);
+        let (ended, events) = machine.fork(1).run(WHOLE_RUN, story);
         ended.unwrap();
         for at in 0..events {
             let kind = if at % 4 == 0 { CutKind::Kill } else { CutKind::PowerCut };
             let mut machine = machine.fork(at);
-            assert!(machine.live(CutPlan { at_event: Some(at), kind }, story).0.is_err());
+            assert!(machine.run(CutPlan { at_event: Some(at), kind }, story).0.is_err());
             machine.strike(kind);
-            let report = machine.live_whole(async |life| {
-                let volume = life.open().await.unwrap();
+            let report = machine.run_whole(async |run| {
+                let volume = run.open().await.unwrap();
                 check(&volume).await.unwrap()
             });
             assert!(report.is_clean(), "{kind:?} at event {at} of {events}: {report:?}\n{plan:?}");
@@ -205,8 +205,8 @@ fn a_volume_that_takes_no_writes_for_damage_is_checked_as_any_other() {
     let plan = Plan::of_pages(200);
     let mut machine = Machine::new(plan, 3);
     let bytes = noise(3, plan.create.size_bytes as usize);
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         volume.write(0, &bytes, Durability::Buffered).await.unwrap();
         volume.close().await.unwrap();
     });
@@ -214,8 +214,8 @@ fn a_volume_that_takes_no_writes_for_damage_is_checked_as_any_other() {
     for page in 20..60 {
         machine.home.borrow_mut().rot(plan.layout().page_offset(page) + 4095, 1, &mut Random::new(1));
     }
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         for page in 20..60 {
             let _refused_later_on =
                 volume.write(page * PAGE, &noise(page, 3000), Durability::Durable).await.is_err();
@@ -223,8 +223,8 @@ fn a_volume_that_takes_no_writes_for_damage_is_checked_as_any_other() {
         assert!(volume.checkpoint().await.is_err());
     });
     machine.power_cut();
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         assert!(volume.failure().is_some());
         let report = check(&volume).await.unwrap();
         assert!(report.read_only && !report.is_clean());

@@ -15,15 +15,15 @@ use machine::{Machine, PAGE, Plan, filled, noise, patch, read};
 /// further.
 fn with_checkpoint_under_way(plan: Plan, pages: impl Iterator<Item = u64>) -> (Machine, Vec<u8>) {
     let (mut machine, mut expected) = filled(plan, 3);
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         for page in pages {
             let bytes = noise(page, 600);
             volume.write(page * PAGE + 700, &bytes, Durability::Durable).await.unwrap();
             patch(&mut expected, page * PAGE + 700, &bytes);
         }
-        let next = life.home.counters().flushes;
-        life.home.set_faults(Faults { failing_flushes: next..u64::MAX, ..Faults::default() });
+        let next = run.home.counters().flushes;
+        run.home.set_faults(Faults { failing_flushes: next..u64::MAX, ..Faults::default() });
         assert!(volume.checkpoint().await.is_err());
     });
     machine.power_cut();
@@ -35,9 +35,9 @@ fn a_recovery_reads_neighbours_together_and_nothing_that_lies_far_between() {
     let pages = (100..140).chain((200..300).step_by(5)).chain([600, 900, 1200]);
     let count = pages.clone().count() as u64;
     let (mut machine, expected) = with_checkpoint_under_way(Plan::of_pages(1500), pages);
-    let read = machine.live_whole(async |life| {
-        let _volume = life.open().await.unwrap();
-        life.home.counters()
+    let read = machine.run_whole(async |run| {
+        let _volume = run.open().await.unwrap();
+        run.home.counters()
     });
     assert!(read.reads < count / 2, "{count} pages: {read:?}");
     assert!(read.read_bytes < 250 * PAGE, "{count} pages: {read:?}");
@@ -47,12 +47,12 @@ fn a_recovery_reads_neighbours_together_and_nothing_that_lies_far_between() {
 #[test]
 fn pages_side_by_side_go_home_together() {
     let (mut machine, _) = filled(Plan::of_pages(200), 3);
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
-        let (before, told_before) = (life.home.counters(), volume.counters());
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
+        let (before, told_before) = (run.home.counters(), volume.counters());
         volume.write(50 * PAGE, &noise(1, 60 * PAGE as usize), Durability::Durable).await.unwrap();
         volume.checkpoint().await.unwrap();
-        let after = life.home.counters();
+        let after = run.home.counters();
         // With tables, roots and superblocks of a checkpoint that the log asked for, and of this one.
         assert!(after.writes - before.writes < 30, "{before:?} {after:?}");
         assert_eq!(volume.counters().home_bytes - told_before.home_bytes, 60 * PAGE, "as it is told");
@@ -65,14 +65,14 @@ fn what_a_checkpoint_says_in_the_log_is_in_records_no_larger_than_they_may_be() 
     plan.create.log_bytes = 1 << 20;
     plan.open.tuning.announced_max_bytes = 32; // two pages with their sums
     let (mut machine, _) = filled(plan, 3);
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         for page in 0..20 {
             volume.write(page * PAGE, &[5; 100], Durability::Durable).await.unwrap();
         }
-        let before = (life.log.counters(), volume.counters());
+        let before = (run.log.counters(), volume.counters());
         volume.checkpoint().await.unwrap();
-        let after = (life.log.counters(), volume.counters());
+        let after = (run.log.counters(), volume.counters());
         assert_eq!(after.1.checkpoints - before.1.checkpoints, 1);
         // The table's page and the superblock take one each.
         let writes = after.0.writes - before.0.writes;
@@ -86,8 +86,8 @@ fn a_large_write_goes_straight_home_in_one_piece() {
         let mut plan = Plan::of_pages(200);
         plan.open.journaling = journaling;
         let (mut machine, _) = filled(plan, 3);
-        machine.live_whole(async |life| {
-            let volume = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let volume = run.open().await.unwrap();
             volume.write(50 * PAGE, &noise(1, 40 * PAGE as usize), Durability::Durable).await.unwrap();
             assert_eq!(volume.counters().direct_writes, 1, "{journaling:?}");
         });
@@ -100,8 +100,8 @@ fn a_larger_write_goes_straight_home_in_pieces_of_half_the_pages_that_may_be_dir
     plan.open.journaling = Journaling::Selective { threshold_bytes: 16384 };
     plan.open.dirty_pages_max = 20;
     let (mut machine, mut expected) = filled(plan, 3);
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         assert_eq!(volume.occupancy().dirty_max_bytes, 20 * PAGE);
         let bytes = noise(1, 95 * PAGE as usize);
         volume.write(50 * PAGE, &bytes, Durability::Durable).await.unwrap();
@@ -121,8 +121,8 @@ fn large_writes_wait_for_a_checkpoint_only_where_the_log_or_the_table_needs_one(
     plan.open.dirty_pages_max = 20;
     let bytes = noise(1, 5 * PAGE as usize);
     let checkpoints_of = |offset: fn(u64) -> u64, writes: u64| {
-        Machine::new(plan, 3).live_whole(async |life| {
-            let volume = life.open().await.unwrap();
+        Machine::new(plan, 3).run_whole(async |run| {
+            let volume = run.open().await.unwrap();
             let before = volume.counters();
             for number in 0..writes {
                 volume.write(offset(number), &bytes, Durability::Durable).await.unwrap();
@@ -144,12 +144,12 @@ fn no_commit_is_written_in_which_there_is_nothing() {
     plan.create.log_bytes = 4 << 20; // no commit waits for room
     plan.arena_bytes = 4 << 20;
     plan.open.batch_max_bytes = 2; // one write in each
-    Machine::new(plan, 3).live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    Machine::new(plan, 3).run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         let before = volume.counters();
         let is_flushed = Rc::new(Cell::new(false));
         let (beside, told) = (volume.clone(), Rc::clone(&is_flushed));
-        life.env.spawn(async move {
+        run.env.spawn(async move {
             beside.write(100 * PAGE, &noise(1, 100 * PAGE as usize), Durability::Durable).await.unwrap();
             told.set(true);
         });
@@ -169,11 +169,11 @@ fn no_commit_is_written_in_which_there_is_nothing() {
 fn others_have_their_turn_between_the_pieces_of_a_large_write() {
     let mut plan = Plan::of_pages(200);
     plan.arena_bytes = 4 << 20; // it waits for nothing
-    Machine::new(plan, 3).live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    Machine::new(plan, 3).run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         let turns = Rc::new(Cell::new(0));
-        let (env, taken) = (life.env.clone(), Rc::clone(&turns));
-        life.env.spawn(async move {
+        let (env, taken) = (run.env.clone(), Rc::clone(&turns));
+        run.env.spawn(async move {
             loop {
                 env.sleep(0).await;
                 taken.set(taken.get() + 1);
@@ -189,8 +189,8 @@ fn others_have_their_turn_between_the_pieces_of_a_large_write() {
 #[test]
 fn old_bytes_written_again_over_newer_ones_that_are_not_durable_are_meant() {
     let (mut machine, mut expected) = filled(Plan::of_pages(40), 3);
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         let durable = read(&volume, 5 * PAGE, PAGE as usize).await.unwrap();
         let mut changed = durable.clone();
         for range in [100..110, 3000..3020] {
@@ -213,8 +213,8 @@ fn a_page_whose_image_is_due_is_logged_whole_once_instead_of_its_change_and_the_
     plan.atomic_sectors = false;
     plan.create.log_bytes = 1 << 20;
     let (mut machine, _) = filled(plan, 3);
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         let logged = async |offset: u64, bytes: &[u8]| {
             let before = volume.counters();
             volume.write(offset, bytes, Durability::Durable).await.unwrap();
@@ -235,8 +235,8 @@ fn a_page_whose_image_is_due_is_logged_whole_once_instead_of_its_change_and_the_
 
 #[test]
 fn a_write_over_several_pages_is_one_range_in_the_buffer() {
-    Machine::new(Plan::of_pages(40), 3).live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    Machine::new(Plan::of_pages(40), 3).run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         let mut used = vec![volume.occupancy().buffer_used_bytes];
         for (page, pages) in [(5, 1), (10, 4)] {
             volume.write(page * PAGE, &noise(1, pages * PAGE as usize), Durability::Buffered).await.unwrap();
@@ -253,8 +253,8 @@ fn neighbouring_pages_are_discarded_as_one() {
     plan.create.log_bytes = 4 << 20;
     plan.arena_bytes = 4 << 20;
     let (mut machine, _) = filled(plan, 3);
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         let before = volume.counters();
         volume.write_zeroes(Extent::new(10 * PAGE, 64 * PAGE), Durability::Durable).await.unwrap();
         assert_eq!(volume.counters().committed_units - before.committed_units, 1);
@@ -266,8 +266,8 @@ fn what_nobody_waits_for_leaves_the_buffer_once_half_of_it_is_used_until_three_e
     let mut plan = Plan::of_pages(400);
     plan.create.log_bytes = 4 << 20;
     plan.arena_bytes = 1 << 20;
-    Machine::new(plan, 3).live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    Machine::new(plan, 3).run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         let before = volume.counters();
         let used = || volume.occupancy().buffer_used_bytes;
         let eighth = volume.occupancy().buffer_bytes / 8;
@@ -277,7 +277,7 @@ fn what_nobody_waits_for_leaves_the_buffer_once_half_of_it_is_used_until_three_e
                 let offset = pages.next().unwrap() * PAGE;
                 volume.write(offset, &[7; PAGE as usize], Durability::Buffered).await.unwrap();
             }
-            life.env.sleep(100_000_000).await;
+            run.env.sleep(100_000_000).await;
         };
         write_until(4 * eighth - 2 * PAGE).await;
         assert_eq!(volume.counters().commits, before.commits);

@@ -1,7 +1,6 @@
 //! Discards are hints: how many are sent, and that one which fails is counted and told, and changes nothing else.
 
 mod machine;
-mod ring_machine;
 
 use std::rc::Rc;
 
@@ -33,15 +32,15 @@ fn told_of_discards(events: &Rc<Events>) -> Vec<Event> {
 fn a_drive_that_fails_to_discard_is_asked_no_more_and_the_volume_goes_on() {
     for errno in [EIO, EOPNOTSUPP, EREMOTEIO] {
         let (mut machine, mut expected) = filled(Plan::of_pages(PAGES), 3);
-        machine.live_whole(async |life| {
-            life.home.set_faults(failing(0, errno));
-            let volume = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            run.home.set_faults(failing(0, errno));
+            let volume = run.open().await.unwrap();
             for page in [10, 30, 50] {
                 volume.write_zeroes(Extent::new(page * PAGE, 4 * PAGE), Durability::Durable).await.unwrap();
                 volume.checkpoint().await.unwrap();
                 patch(&mut expected, page * PAGE, &[0; 4 * PAGE as usize]);
             }
-            assert_eq!((life.home.counters().discards, volume.counters().failed_discards), (1, 1));
+            assert_eq!((run.home.counters().discards, volume.counters().failed_discards), (1, 1));
             assert_eq!(volume.discards_stopped(), Some(answer(errno)));
             let told = Event::DiscardsStopped { place: None, error: answer(errno) };
             assert_eq!(told_of_discards(&volume.events()), [told]);
@@ -61,14 +60,14 @@ fn a_drive_that_fails_to_discard_is_asked_no_more_and_the_volume_goes_on() {
 fn the_next_opening_asks_again() {
     let (mut machine, _) = filled(Plan::of_pages(PAGES), 3);
     for fails in [true, false, true] {
-        machine.live_whole(async |life| {
-            life.home.set_faults(if fails { failing(0, EIO) } else { Faults::default() });
-            let volume = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            run.home.set_faults(if fails { failing(0, EIO) } else { Faults::default() });
+            let volume = run.open().await.unwrap();
             volume.write(10 * PAGE, &[1; PAGE as usize], Durability::Durable).await.unwrap();
             volume.checkpoint().await.unwrap();
             volume.write_zeroes(Extent::new(10 * PAGE, PAGE), Durability::Durable).await.unwrap();
             volume.checkpoint().await.unwrap();
-            assert_eq!(life.home.counters().discards, 1);
+            assert_eq!(run.home.counters().discards, 1);
             assert_eq!(volume.discards_stopped().is_some(), fails);
             volume.close().await.unwrap();
         });
@@ -79,18 +78,18 @@ fn the_next_opening_asks_again() {
 #[test]
 fn a_member_that_fails_to_discard_counts_as_before_and_is_asked_no_more() {
     for policy in [Policy::Turns, Policy::Mixed] {
-        let mut plan = ring_machine::Plan::mirror(2, 2);
+        let mut plan = machine::mirror::Plan::mirror(2, 2);
         plan.ring.policy = policy;
-        let (mut machine, mut expected) = ring_machine::filled(plan, 5);
+        let (mut machine, mut expected) = machine::mirror::filled(plan, 5);
         machine.member_faults[1] = failing(1, EREMOTEIO);
-        machine.live_whole(async |life| {
-            let (volume, ring, _logs) = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let (volume, ring, _logs) = run.open().await.unwrap();
             for page in [10, 20, 30, 40] {
                 volume.write_zeroes(Extent::new(page * PAGE, 2 * PAGE), Durability::Durable).await.unwrap();
                 volume.checkpoint().await.unwrap();
                 patch(&mut expected, page * PAGE, &[0; 2 * PAGE as usize]);
             }
-            let discards: Vec<u64> = life.members.iter().map(|member| member.counters().discards).collect();
+            let discards: Vec<u64> = run.members.iter().map(|member| member.counters().discards).collect();
             assert_eq!(discards, [4, 2], "the second of the one that fails is its last");
             let members = ring.members();
             assert!(members.iter().all(|member| member.standing == Standing::InSync), "{members:?}");
@@ -112,10 +111,10 @@ fn a_member_that_fails_to_discard_counts_as_before_and_is_asked_no_more() {
 
 #[test]
 fn members_that_all_fail_to_discard_are_a_mirror_all_the_same() {
-    let (mut machine, mut expected) = ring_machine::filled(ring_machine::Plan::mirror(3, 1), 5);
+    let (mut machine, mut expected) = machine::mirror::filled(machine::mirror::Plan::mirror(3, 1), 5);
     machine.member_faults.fill(failing(0, EIO));
-    machine.live_whole(async |life| {
-        let (volume, ring, _logs) = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let (volume, ring, _logs) = run.open().await.unwrap();
         volume.write_zeroes(Extent::new(3 * PAGE, 20 * PAGE), Durability::Durable).await.unwrap();
         volume.close().await.unwrap();
         assert!(ring.members().iter().all(|member| member.standing == Standing::InSync));
@@ -128,12 +127,12 @@ fn members_that_all_fail_to_discard_are_a_mirror_all_the_same() {
 /// Nothing tells whether a discard that is not answered happens later, over what is written there by then.
 #[test]
 fn a_member_that_does_not_answer_a_discard_is_left_out() {
-    let (mut machine, _) = ring_machine::filled(ring_machine::Plan::mirror(2, 2), 5);
-    machine.live_whole(async |life| {
-        let (volume, ring, _logs) = life.open().await.unwrap();
+    let (mut machine, _) = machine::mirror::filled(machine::mirror::Plan::mirror(2, 2), 5);
+    machine.run_whole(async |run| {
+        let (volume, ring, _logs) = run.open().await.unwrap();
         volume.write_zeroes(Extent::new(3 * PAGE, 2 * PAGE), Durability::Durable).await.unwrap();
-        let next = life.members[1].counters().operations;
-        life.members[1].set_faults(ring_machine::silent(next));
+        let next = run.members[1].counters().operations;
+        run.members[1].set_faults(machine::mirror::silent(next));
         volume.checkpoint().await.unwrap();
         assert_eq!(ring.members()[1].standing, Standing::Out);
     });
@@ -152,11 +151,11 @@ fn roomy(discard_pages_max: u64) -> Plan {
 fn neighbouring_pages_are_given_back_as_one_up_to_a_bound() {
     for (pages_max, discards) in [(4096, 1), (64, 2), (50, 3), (1, 128)] {
         let (mut machine, _) = filled(roomy(pages_max), 3);
-        machine.live_whole(async |life| {
-            let volume = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let volume = run.open().await.unwrap();
             volume.write_zeroes(Extent::new(10 * PAGE, 128 * PAGE), Durability::Durable).await.unwrap();
             volume.checkpoint().await.unwrap();
-            assert_eq!(life.home.counters().discards, discards, "{pages_max} at once");
+            assert_eq!(run.home.counters().discards, discards, "{pages_max} at once");
         });
     }
 }
@@ -164,8 +163,8 @@ fn neighbouring_pages_are_given_back_as_one_up_to_a_bound() {
 #[test]
 fn pages_that_lie_apart_are_given_back_apart() {
     let (mut machine, mut expected) = filled(roomy(4096), 3);
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         for (page, pages) in [(10, 5), (15, 5), (21, 1), (40, 30)] {
             volume.write_zeroes(Extent::new(page * PAGE, pages * PAGE), Durability::Durable).await.unwrap();
             patch(&mut expected, page * PAGE, &vec![0; (pages * PAGE) as usize]);
@@ -174,7 +173,7 @@ fn pages_that_lie_apart_are_given_back_apart() {
         patch(&mut expected, 50 * PAGE, &[3; PAGE as usize]);
         volume.checkpoint().await.unwrap();
         // 10 to 20, 21, 40 to 50, 51 to 70.
-        assert_eq!(life.home.counters().discards, 4);
+        assert_eq!(run.home.counters().discards, 4);
         volume.close().await.unwrap();
     });
     machine.power_cut();
@@ -183,12 +182,12 @@ fn pages_that_lie_apart_are_given_back_apart() {
 
 #[test]
 fn each_member_of_a_mirror_gives_neighbours_back_as_one() {
-    let (mut machine, _) = ring_machine::filled(ring_machine::Plan::mirror(2, 1), 5);
-    machine.live_whole(async |life| {
-        let (volume, ..) = life.open().await.unwrap();
+    let (mut machine, _) = machine::mirror::filled(machine::mirror::Plan::mirror(2, 1), 5);
+    machine.run_whole(async |run| {
+        let (volume, ..) = run.open().await.unwrap();
         volume.write_zeroes(Extent::new(3 * PAGE, 40 * PAGE), Durability::Durable).await.unwrap();
         volume.checkpoint().await.unwrap();
-        let discards: Vec<u64> = life.members.iter().map(|member| member.counters().discards).collect();
+        let discards: Vec<u64> = run.members.iter().map(|member| member.counters().discards).collect();
         assert_eq!(discards, [1, 1]);
     });
 }
@@ -207,8 +206,8 @@ fn what_is_zeroed_up_to_the_atomic_size_is_one_write() {
         let mut plan = roomy(4096);
         plan.create.atomic_max_bytes = atomic_max_bytes;
         let (mut machine, mut expected) = filled(plan, 3);
-        machine.live_whole(async |life| {
-            let volume = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let volume = run.open().await.unwrap();
             let before = volume.counters();
             volume.write_zeroes(Extent::new(offset, len), Durability::Durable).await.unwrap();
             let committed = volume.counters().committed_units - before.committed_units;
@@ -223,8 +222,8 @@ fn what_is_zeroed_up_to_the_atomic_size_is_one_write() {
 #[test]
 fn zeroing_what_has_no_contents_writes_nothing() {
     let mut machine = machine::Machine::new(Plan::of_pages(PAGES), 3);
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         let before = volume.counters();
         volume.write_zeroes(Extent::new(8 * PAGE, 4 * PAGE), Durability::Durable).await.unwrap();
         assert_eq!(volume.counters().committed_units, before.committed_units);
@@ -245,8 +244,8 @@ fn pages_that_came_as_the_volume_grew_are_given_back_apart_from_those_before() {
     let (mut machine, mut expected) = filled(roomy(4096), 3);
     let home = Rc::clone(&machine.home);
     let size_bytes = (PAGES + 40) * PAGE;
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         let needed = volume.plan_growth(size_bytes).unwrap().home_bytes;
         home.borrow_mut().enlarge(needed, None);
         volume.grow(size_bytes).await.unwrap();
@@ -254,15 +253,15 @@ fn pages_that_came_as_the_volume_grew_are_given_back_apart_from_those_before() {
         volume.checkpoint().await.unwrap();
         volume.write_zeroes(Extent::new((PAGES - 20) * PAGE, 40 * PAGE), Durability::Durable).await.unwrap();
         volume.checkpoint().await.unwrap();
-        assert_eq!(life.home.counters().discards, 2);
+        assert_eq!(run.home.counters().discards, 2);
         assert!(check(&volume).await.unwrap().is_clean());
         volume.close().await.unwrap();
     });
     machine.power_cut();
     expected.resize(size_bytes as usize, 8);
     patch(&mut expected, (PAGES - 20) * PAGE, &[0; 40 * PAGE as usize]);
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         assert!(machine::read(&volume, 0, size_bytes as usize).await.unwrap() == expected);
     });
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use common::{
-    ATOMIC, SECTOR, durable_marks, live, live_traced, marked, sectors, seeded, visible_marks, write,
+    ATOMIC, SECTOR, durable_marks, marked, run_drive, run_drive_traced, sectors, seeded, visible_marks, write,
 };
 use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::env::Env;
@@ -53,7 +53,7 @@ fn beside(env: &impl Env, task: impl Future<Output = ()> + 'static) -> Rc<Cell<b
 #[test]
 fn what_was_flushed_survives_every_cut() {
     let image = Image::shared(ATOMIC);
-    let (result, events) = live(&image, seeded(1), None, async |_, drive| {
+    let (result, events) = run_drive(&image, seeded(1), None, async |_, drive| {
         write(&drive, 0, 4, 7).await;
         drive.flush(FlushScope::Whole).await.unwrap();
     });
@@ -66,7 +66,7 @@ fn what_was_flushed_survives_every_cut() {
 #[test]
 fn a_durable_write_survives_every_cut() {
     let image = Image::shared(ATOMIC);
-    let (result, _) = live(&image, seeded(1), None, async |_, drive| {
+    let (result, _) = run_drive(&image, seeded(1), None, async |_, drive| {
         write(&drive, 0, 3, 1).await;
         drive.write(SECTOR, &marked(2, 1), Durability::Durable).await.unwrap();
     });
@@ -80,7 +80,7 @@ fn a_durable_write_survives_every_cut() {
 #[test]
 fn what_was_not_flushed_lands_in_any_subset() {
     let image = Image::shared(ATOMIC);
-    live(&image, seeded(2), None, async |_, drive| write(&drive, 0, 4, 9).await).0.unwrap();
+    run_drive(&image, seeded(2), None, async |_, drive| write(&drive, 0, 4, 9).await).0.unwrap();
     assert_eq!(image.borrow().pending_len(), 4);
     let every: BTreeSet<Vec<u8>> =
         (0..16_u8).map(|mask| (0..4).map(|bit| (mask >> bit & 1) * 9).collect()).collect();
@@ -92,7 +92,7 @@ fn what_was_not_flushed_lands_in_any_subset() {
 fn a_write_in_flight_lands_in_any_subset_too() {
     let image = Image::shared(ATOMIC);
     // Event 0 is its begin, event 1 would be its completion.
-    let (result, events) = live(&image, seeded(3), Some(1), async |_, drive| {
+    let (result, events) = run_drive(&image, seeded(3), Some(1), async |_, drive| {
         drive.write(0, &marked(9, 2), Durability::Durable).await.unwrap();
         unreachable!("it is never acknowledged");
     });
@@ -107,7 +107,7 @@ fn a_write_in_flight_lands_in_any_subset_too() {
 #[test]
 fn a_cut_before_the_begin_leaves_nothing_to_land() {
     let image = Image::shared(ATOMIC);
-    let (result, _) = live(&image, seeded(3), Some(0), async |_, drive| write(&drive, 0, 2, 9).await);
+    let (result, _) = run_drive(&image, seeded(3), Some(0), async |_, drive| write(&drive, 0, 2, 9).await);
     assert!(result.is_err());
     assert_eq!(image.borrow().pending_len(), 0);
     assert_eq!(image.borrow().in_flight(), 0);
@@ -116,7 +116,7 @@ fn a_cut_before_the_begin_leaves_nothing_to_land() {
 #[test]
 fn an_older_pending_version_may_be_what_remains() {
     let image = Image::shared(ATOMIC);
-    live(&image, seeded(4), None, async |_, drive| {
+    run_drive(&image, seeded(4), None, async |_, drive| {
         for mark in 1..=3 {
             write(&drive, 0, 1, mark).await;
         }
@@ -134,7 +134,7 @@ fn a_flush_covers_only_what_was_complete_when_it_began() {
     let mut completed_during = 0;
     for seed in 0..100 {
         let image = Image::shared(ATOMIC);
-        live(&image, seeded(seed), None, async |env, drive| {
+        run_drive(&image, seeded(seed), None, async |env, drive| {
             write(&drive, 0, 1, 1).await;
             let during = drive.clone();
             let written = beside(&env, async move { write(&during, 0, 2, 2).await });
@@ -157,7 +157,7 @@ fn a_flush_covers_only_what_was_complete_when_it_began() {
 #[test]
 fn a_range_flush_covers_only_the_writes_it_overlaps() {
     let image = Image::shared(ATOMIC);
-    live(&image, seeded(5), None, async |_, drive| {
+    run_drive(&image, seeded(5), None, async |_, drive| {
         write(&drive, 0, 2, 1).await;
         write(&drive, 4, 1, 2).await;
         write(&drive, 6, 1, 3).await;
@@ -175,7 +175,7 @@ fn a_range_flush_covers_only_the_writes_it_overlaps() {
 #[test]
 fn a_range_flush_of_a_newer_write_buries_the_older_one_beneath_it_only() {
     let image = Image::shared(ATOMIC);
-    live(&image, seeded(6), None, async |_, drive| {
+    run_drive(&image, seeded(6), None, async |_, drive| {
         write(&drive, 0, 4, 1).await;
         write(&drive, 2, 1, 2).await;
         write(&drive, 3, 1, 3).await;
@@ -195,7 +195,7 @@ fn sectors_are_torn_only_where_they_are_not_atomic() {
             let geometry = Geometry { size_bytes: 64 << 10, sector_bytes, atomic_sectors };
             let image = Image::shared(geometry);
             let sector = vec![0xAA; sector_bytes as usize];
-            live(&image, seeded(7), None, async |_, drive| {
+            run_drive(&image, seeded(7), None, async |_, drive| {
                 drive.write(0, &sector, Durability::Buffered).await.unwrap();
             })
             .0
@@ -228,7 +228,7 @@ fn a_kill_keeps_completed_writes_and_settles_those_in_flight() {
     for seed in 0..200 {
         let image = Image::shared(ATOMIC);
         // Events: begin and completion of the first write, begin of the second.
-        let (result, _) = live(&image, seeded(seed), Some(3), async |_, drive| {
+        let (result, _) = run_drive(&image, seeded(seed), Some(3), async |_, drive| {
             write(&drive, 0, 1, 1).await;
             write(&drive, 0, 3, 2).await;
         });
@@ -236,9 +236,9 @@ fn a_kill_keeps_completed_writes_and_settles_those_in_flight() {
         image.borrow_mut().kill(&mut Random::new(seed));
         assert_eq!(image.borrow().in_flight(), 0);
         ends.insert(visible_marks(&image, 3));
-        // The cache outlives the process: a flush of the next life makes it durable.
+        // The cache outlives the process: a flush of the next run makes it durable.
         let seen = visible_marks(&image, 3);
-        live(&image, seeded(seed), None, async |_, drive| drive.flush(FlushScope::Whole).await.unwrap())
+        run_drive(&image, seeded(seed), None, async |_, drive| drive.flush(FlushScope::Whole).await.unwrap())
             .0
             .unwrap();
         assert_eq!(durable_marks(&image, 3), seen);
@@ -250,7 +250,7 @@ fn a_kill_keeps_completed_writes_and_settles_those_in_flight() {
 #[test]
 fn a_write_whose_future_is_dropped_may_still_land() {
     let image = Image::shared(ATOMIC);
-    live(&image, seeded(8), None, async |env, drive| {
+    run_drive(&image, seeded(8), None, async |env, drive| {
         {
             let mut write = std::pin::pin!(drive.write(0, &[5; 512], Durability::Buffered));
             std::future::poll_fn(|context| {
@@ -273,7 +273,7 @@ fn writes_beside_each_other_complete_in_any_order_and_the_last_one_is_read() {
     let mut last = BTreeSet::new();
     for seed in 0..50 {
         let image = Image::shared(ATOMIC);
-        let (result, _) = live(&image, seeded(seed), None, async |env, drive| {
+        let (result, _) = run_drive(&image, seeded(seed), None, async |env, drive| {
             let completed = Rc::new(RefCell::new(Vec::new()));
             for mark in 1..=3 {
                 let (drive, completed) = (drive.clone(), Rc::clone(&completed));
@@ -291,7 +291,7 @@ fn writes_beside_each_other_complete_in_any_order_and_the_last_one_is_read() {
         });
         let completed = result.unwrap();
         assert_eq!(visible_marks(&image, 2), [completed[2]; 2]);
-        live(&image, seeded(seed), None, async |_, drive| drive.flush(FlushScope::Whole).await.unwrap())
+        run_drive(&image, seeded(seed), None, async |_, drive| drive.flush(FlushScope::Whole).await.unwrap())
             .0
             .unwrap();
         assert_eq!(durable_marks(&image, 2), [completed[2]; 2]);
@@ -317,10 +317,10 @@ fn a_kill_settles_writes_beside_each_other_in_any_order() {
     assert_eq!(ends, every.map(Vec::from).into());
 }
 
-/// A busy life: its trace hash, its number of events and what it left on the drive.
-fn busy_life(seed: u64, at_event: Option<u64>) -> (u64, u64, Vec<u8>) {
+/// A busy run: its trace hash, its number of events and what it left on the drive.
+fn busy_run(seed: u64, at_event: Option<u64>) -> (u64, u64, Vec<u8>) {
     let image = Image::shared(ATOMIC);
-    let (_, events, trace) = live_traced(&image, seeded(seed), at_event, async |env, drive| {
+    let (_, events, trace) = run_drive_traced(&image, seeded(seed), at_event, async |env, drive| {
         let writers: Vec<_> = (0..4)
             .map(|number| {
                 let (drive, env) = (drive.clone(), env.clone());
@@ -352,13 +352,13 @@ fn busy_life(seed: u64, at_event: Option<u64>) -> (u64, u64, Vec<u8>) {
 
 #[test]
 fn one_seed_leaves_one_drive_and_another_seed_another() {
-    let (_, events, _) = busy_life(1, None);
-    assert_eq!(busy_life(1, None), busy_life(1, None));
-    assert_ne!(busy_life(1, None).0, busy_life(2, None).0);
+    let (_, events, _) = busy_run(1, None);
+    assert_eq!(busy_run(1, None), busy_run(1, None));
+    assert_ne!(busy_run(1, None).0, busy_run(2, None).0);
     for at_event in 0..events {
-        let life = busy_life(1, Some(at_event));
-        assert_eq!(life.1, at_event);
-        assert_eq!(life, busy_life(1, Some(at_event)));
+        let run = busy_run(1, Some(at_event));
+        assert_eq!(run.1, at_event);
+        assert_eq!(run, busy_run(1, Some(at_event)));
     }
 }
 
@@ -366,7 +366,7 @@ fn one_seed_leaves_one_drive_and_another_seed_another() {
 fn a_drive_shows_in_the_trace_of_its_run() {
     let trace_of = |mark: u8| {
         let image = Image::shared(ATOMIC);
-        live_traced(&image, seeded(1), None, async |_, drive| write(&drive, 0, 1, mark).await).2
+        run_drive_traced(&image, seeded(1), None, async |_, drive| write(&drive, 0, 1, mark).await).2
     };
     assert_eq!(trace_of(1), trace_of(1));
     assert_ne!(trace_of(1), trace_of(2));
@@ -377,7 +377,7 @@ fn a_discard_is_no_promise_and_loses_to_a_later_write() {
     let mut left = BTreeSet::new();
     for seed in 0..60 {
         let image = Image::shared(ATOMIC);
-        live(&image, seeded(seed), None, async |_, drive| {
+        run_drive(&image, seeded(seed), None, async |_, drive| {
             write(&drive, 0, 4, 1).await;
             drive.flush(FlushScope::Whole).await.unwrap();
             drive.discard(sectors(0, 2)).await.unwrap();
@@ -398,7 +398,7 @@ fn a_discard_is_no_promise_and_loses_to_a_later_write() {
 #[test]
 fn counters_tell_what_was_asked() {
     let image = Image::shared(ATOMIC);
-    live(&image, seeded(9), None, async |_, drive| {
+    run_drive(&image, seeded(9), None, async |_, drive| {
         write(&drive, 0, 2, 1).await;
         drive.write(0, &marked(1, 1), Durability::Durable).await.unwrap();
         drive.read(0, &mut marked(0, 4)).await.unwrap();
@@ -417,35 +417,35 @@ fn counters_tell_what_was_asked() {
 #[should_panic(expected = "not made of whole sectors")]
 fn part_of_a_sector_is_a_mistake_of_the_caller() {
     let image = Image::shared(ATOMIC);
-    let _ = live(&image, seeded(1), None, async |_, drive| drive.read(0, &mut [0; 100]).await);
+    let _ = run_drive(&image, seeded(1), None, async |_, drive| drive.read(0, &mut [0; 100]).await);
 }
 
 #[test]
 #[should_panic(expected = "lies outside")]
 fn a_range_outside_is_a_mistake_of_the_caller() {
     let image = Image::shared(ATOMIC);
-    let _ = live(&image, seeded(1), None, async |_, drive| {
+    let _ = run_drive(&image, seeded(1), None, async |_, drive| {
         drive.write(63 * SECTOR, &marked(0, 2), Durability::Buffered).await
     });
 }
 
 #[test]
 #[should_panic(expected = "still in flight")]
-fn a_life_must_be_settled_before_the_next() {
+fn a_run_must_be_settled_before_the_next() {
     let image = Image::shared(ATOMIC);
     let extent = sectors(0, 1);
     image.borrow_mut().begin_write(extent, Payload::Zeros, Durability::Buffered);
-    let _ = live(&image, seeded(1), None, async |_, _| ());
+    let _ = run_drive(&image, seeded(1), None, async |_, _| ());
 }
 
 #[test]
-fn two_lives_over_a_large_image_are_cheap() {
+fn two_runs_over_a_large_image_are_cheap() {
     // Says nothing by itself; run with --release under a profiler, or in a loop.
     let geometry = Geometry { size_bytes: 2 << 20, sector_bytes: 4096, atomic_sectors: false };
     let image = Image::shared(geometry);
-    for life in 0..3 {
-        let _ = live(&image, seeded(life), Some(700), async |env, drive| {
-            let page = vec![life as u8; 16 << 10];
+    for run in 0..3 {
+        let _ = run_drive(&image, seeded(run), Some(700), async |env, drive| {
+            let page = vec![run as u8; 16 << 10];
             for step in 0..400 {
                 let offset = env.random() % 124 * 16384;
                 let offset = offset.min(geometry.size_bytes - page.len() as u64);
@@ -455,7 +455,7 @@ fn two_lives_over_a_large_image_are_cheap() {
                 }
             }
         });
-        image.borrow_mut().power_cut(&mut Random::new(life));
+        image.borrow_mut().power_cut(&mut Random::new(run));
     }
 }
 
@@ -465,7 +465,7 @@ fn what_a_network_still_has_of_a_killed_process_lands_until_the_drive_is_opened_
     for seed in 0..200 {
         let image = Image::shared(ATOMIC);
         let mut random = Random::new(seed);
-        live(&image, seeded(seed), Some(1), |_, drive| async move { write(&drive, 0, 1, 1).await })
+        run_drive(&image, seeded(seed), Some(1), |_, drive| async move { write(&drive, 0, 1, 1).await })
             .0
             .expect_err("it is killed");
         image.borrow_mut().kill_connected();
@@ -481,7 +481,7 @@ fn what_a_network_still_has_of_a_killed_process_lands_until_the_drive_is_opened_
         unfenced.read(0, &mut found);
         landed_late += u32::from(found == marked(1, 1));
 
-        let opened = live(&image, seeded(seed), None, |_, drive| async move {
+        let opened = run_drive(&image, seeded(seed), None, |_, drive| async move {
             let mut found = marked(0, 1);
             drive.read(0, &mut found).await.expect("it reads");
             drive.write(0, &marked(2, 1), Durability::Durable).await.expect("it writes");

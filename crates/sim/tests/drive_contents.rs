@@ -175,9 +175,9 @@ fn plan() -> (CreateOptions, u64) {
     (create, Layout::home_bytes_for(PAGES, create.log_bytes, false))
 }
 
-/// One life: opens the volume, checks what it holds, writes until the cut. `acknowledged` and `issued` are the
+/// One run: opens the volume, checks what it holds, writes until the cut. `acknowledged` and `issued` are the
 /// versions of each page. Whether the cut struck.
-fn live(
+fn run_once(
     model: &SharedStorage,
     seed: u64,
     cut: Option<u64>,
@@ -245,9 +245,9 @@ fn the_engine_over_a_model_loses_nothing_acknowledged_however_often_the_power_fa
             model.borrow_mut().power_cut(&mut random);
             let acknowledged = RefCell::new(vec![0; PAGES as usize]);
             let issued = RefCell::new(vec![0; PAGES as usize]);
-            for life in 0..5 {
-                let cut = (life < 4).then(|| random.below(1000));
-                struck += u64::from(live(&model, random.number(), cut, &acknowledged, &issued));
+            for run in 0..5 {
+                let cut = (run < 4).then(|| random.below(1000));
+                struck += u64::from(run_once(&model, random.number(), cut, &acknowledged, &issued));
                 model.borrow_mut().power_cut(&mut random);
             }
         }

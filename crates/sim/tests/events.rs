@@ -1,7 +1,6 @@
 //! What the engine notes of what happens: once each, and in its order.
 
 mod machine;
-mod ring_machine;
 
 use std::rc::Rc;
 
@@ -28,11 +27,11 @@ fn all(events: &Rc<Events>) -> Vec<Event> {
 #[test]
 fn a_volume_that_turns_read_only_says_so_once_and_with_its_first_cause() {
     for separate_log in [true, false] {
-        let (mut machine, _) = filled(Plan { separate_log, ..Plan::of_pages(PAGES) }, 3);
-        machine.live_whole(async |life| {
-            let volume = life.open().await.unwrap();
+        let (mut machine, _) = filled(Plan::of_pages(PAGES).with_separate_log(separate_log), 3);
+        machine.run_whole(async |run| {
+            let volume = run.open().await.unwrap();
             assert_eq!(all(&volume.events()), []);
-            life.log.set_faults(Faults { full_writes: 0..u64::MAX, ..Faults::default() });
+            run.log.set_faults(Faults { full_writes: 0..u64::MAX, ..Faults::default() });
             for number in 0..5 {
                 volume.write(number * PAGE, &[1], Durability::Durable).await.unwrap_err();
                 volume.flush(FlushScope::Whole).await.unwrap_err();
@@ -53,8 +52,8 @@ fn each_read_that_fails_is_counted_and_noted_with_its_bytes() {
     let (mut machine, bytes) = filled(Plan::of_pages(PAGES), 5);
     let offset = machine.plan.layout().page_offset(7);
     machine.home.borrow_mut().rot(offset + 17, 1, &mut Random::new(1));
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         let mut found = vec![0; 3 * PAGE as usize];
         for _ in 0..3 {
             assert_eq!(volume.read(6 * PAGE, &mut found).await, Err(Error::Damaged { page: 7 }));
@@ -72,7 +71,7 @@ fn each_read_that_fails_is_counted_and_noted_with_its_bytes() {
         // What goes well is neither.
         volume.read(8 * PAGE, &mut found).await.unwrap();
         assert!(found == bytes[8 * PAGE as usize..][..found.len()]);
-        life.home.set_faults(Faults { failing_operations: 0..u64::MAX, ..Faults::default() });
+        run.home.set_faults(Faults { failing_operations: 0..u64::MAX, ..Faults::default() });
         volume.read(20 * PAGE, &mut found).await.unwrap_err();
         assert_eq!((volume.counters().damaged_reads, volume.counters().failed_reads), (4, 1));
         let noted = all(&volume.events());
@@ -91,8 +90,8 @@ fn noted_with_flushes_of(flush_ns: u64) -> (Vec<Event>, u64) {
         let options = DriveOptions { latency, ..DriveOptions::default() };
         Rc::new(SimDrive::open(image, env.clone(), cuts.clone(), options))
     };
-    let home = drive(machine.home, Latency { flush_ns, ..Latency::default() });
-    let log = drive(machine.log, Latency::default());
+    let home = drive(machine.home.clone(), Latency { flush_ns, ..Latency::default() });
+    let log = drive(machine.log.clone(), Latency::default());
     let arena = SimArena::open(ArenaBytes::new(plan.arena_bytes), env.clone(), cuts.clone(), 1);
     let story = async {
         let volume = Volume::open(env.clone(), arena, home, log, true, plan.open).await.unwrap();
@@ -119,14 +118,14 @@ fn commits_that_wait_long_for_room_are_noted_with_their_time_and_short_waits_are
 
 #[test]
 fn members_and_log_devices_that_are_lost_and_rebuilds_are_noted_once_each() {
-    let (mut machine, _) = ring_machine::filled(ring_machine::Plan::mirror(3, 2), 7);
+    let (mut machine, _) = machine::mirror::filled(machine::mirror::Plan::mirror(3, 2), 7);
     let other = Image::shared(machine.members[0].borrow().geometry());
-    machine.live_whole(async |life| {
-        let (volume, ring, logs) = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let (volume, ring, logs) = run.open().await.unwrap();
         let (of_ring, of_logs) = (ring.events(), logs.events().unwrap());
         assert_eq!((all(&of_ring), all(&of_logs)), (Vec::new(), Vec::new()));
-        life.members[1].set_faults(ring_machine::dead());
-        life.logs[0].set_faults(ring_machine::dead());
+        run.members[1].set_faults(machine::mirror::dead());
+        run.logs[0].set_faults(machine::mirror::dead());
         for number in 0..10 {
             volume.write(number * PAGE, &noise(number, 4096), Durability::Durable).await.unwrap();
             volume.checkpoint().await.unwrap();
@@ -139,14 +138,14 @@ fn members_and_log_devices_that_are_lost_and_rebuilds_are_noted_once_each() {
         let noted = all(&of_logs);
         assert!(matches!(noted[..], [Event::LogDeviceLost { place: 0, .. }]), "{noted:?}");
         // One that fails while it is rebuilt, and one that does not.
-        let failing = life.another(&other);
-        ring.replace(1, failing.clone()).await.unwrap();
-        failing.set_faults(ring_machine::dead());
+        let failing = run.another(&other);
+        ring.replace(1, failing.clone().into()).await.unwrap();
+        failing.set_faults(machine::mirror::dead());
         let begun = of_ring.next().await;
         assert_eq!(begun, Event::RebuildBegun { place: 1 });
         let failed = of_ring.next().await;
         assert!(matches!(failed, Event::MemberLost { place: 1, was_rebuilding: true, .. }), "{failed:?}");
-        ring.replace(1, life.another(&other)).await.unwrap();
+        ring.replace(1, run.another(&other).into()).await.unwrap();
         assert_eq!(of_ring.next().await, Event::RebuildBegun { place: 1 });
         assert_eq!(of_ring.next().await, Event::RebuildEnded { place: 1 });
         volume.close().await.unwrap();

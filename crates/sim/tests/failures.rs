@@ -14,7 +14,7 @@ use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::faults::Faults;
 use evenkeel_sim::image::Image;
 use evenkeel_sim::random::Random;
-use machine::{Life, Machine, PAGE, Plan, SimVolume, WHOLE_LIFE, filled, noise, patch, read};
+use machine::{Machine, PAGE, Plan, Run, SimVolume, WHOLE_RUN, filled, noise, patch, read};
 
 const PAGES: u64 = 40;
 
@@ -37,33 +37,32 @@ async fn assert_read_only(volume: &SimVolume, reason: &str) {
 #[test]
 fn a_page_that_cannot_be_read_while_the_log_is_is_whole_again_once_it_can() {
     for separate_log in [true, false] {
-        let plan = Plan { separate_log, ..Plan::of_pages(PAGES) };
+        let plan = Plan::of_pages(PAGES).with_separate_log(separate_log);
         let (machine, mut expected) = filled(plan, 3);
         let writes: Vec<(u64, Vec<u8>)> =
             (0..8).map(|number| (number * 4 * PAGE + 700, noise(number, 3000 + number as usize))).collect();
         writes.iter().for_each(|(offset, bytes)| patch(&mut expected, *offset, bytes));
-        let story = async |life: Life| {
-            let volume = life.open().await.unwrap();
+        let story = async |run: Run| {
+            let volume = run.open().await.unwrap();
             for (offset, bytes) in &writes {
                 volume.write(*offset, bytes, Durability::Durable).await.unwrap();
             }
             volume.checkpoint().await.unwrap();
         };
-        let events = machine.fork(1).live(WHOLE_LIFE, story).1;
+        let events = machine.fork(1).run(WHOLE_RUN, story).1;
         let mut opened_though = 0;
         for back in 1..10 {
             // Within the checkpoint: pages are partly home.
             let mut cut = machine.fork(back);
             let plan = CutPlan { at_event: Some(events - back), kind: CutKind::PowerCut };
-            let _cut_off = cut.live(plan, story);
+            let _cut_off = cut.run(plan, story);
             cut.power_cut();
             for first in 0..30 {
                 let mut machine = cut.fork(first);
                 // A read of several pages fails, and that of the first of them alone.
-                let is_opened = machine.live_whole(async |life| {
-                    life.home
-                        .set_faults(Faults { failing_operations: first..first + 2, ..Faults::default() });
-                    life.open().await.is_ok()
+                let is_opened = machine.run_whole(async |run| {
+                    run.home.set_faults(Faults { failing_operations: first..first + 2, ..Faults::default() });
+                    run.open().await.is_ok()
                 });
                 opened_though += u32::from(is_opened);
                 machine.power_cut();
@@ -77,17 +76,17 @@ fn a_page_that_cannot_be_read_while_the_log_is_is_whole_again_once_it_can() {
 #[test]
 fn after_a_failed_log_write_nothing_is_acknowledged_as_durable_and_the_volume_is_read_only_with_the_reason() {
     for separate_log in [true, false] {
-        let plan = Plan { separate_log, ..Plan::of_pages(PAGES) };
+        let plan = Plan::of_pages(PAGES).with_separate_log(separate_log);
         let (mut machine, mut expected) = filled(plan, 3);
         let kept = noise(1, 600);
         patch(&mut expected, 0, &kept);
-        machine.live_whole(async |life| {
-            let volume = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let volume = run.open().await.unwrap();
             volume.write(0, &kept, Durability::Durable).await.unwrap();
             volume.write(8 * PAGE, &[8; 500], Durability::Buffered).await.unwrap();
-            let next = life.log.counters().writes;
+            let next = run.log.counters().writes;
             // One write alone fails: the drive is well again, and still nothing may be called durable.
-            life.log.set_faults(Faults { failing_writes: next..next + 1, ..Faults::default() });
+            run.log.set_faults(Faults { failing_writes: next..next + 1, ..Faults::default() });
             let failed = volume.write(4 * PAGE, &[9; 500], Durability::Durable).await;
             assert!(failed.is_err(), "it was acknowledged");
             assert_read_only(&volume, "write").await;
@@ -109,11 +108,11 @@ fn after_a_failed_home_flush_nothing_is_acknowledged_as_durable_and_the_volume_i
         let (mut machine, mut expected) = filled(Plan::of_pages(PAGES), seed);
         let kept = noise(1, 9000);
         patch(&mut expected, 0, &kept);
-        machine.live_whole(async |life| {
-            let volume = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let volume = run.open().await.unwrap();
             volume.write(0, &kept, Durability::Durable).await.unwrap();
-            let next = life.home.counters().flushes;
-            life.home.set_faults(Faults { failing_flushes: next..next + 1, ..Faults::default() });
+            let next = run.home.counters().flushes;
+            run.home.set_faults(Faults { failing_flushes: next..next + 1, ..Faults::default() });
             assert!(volume.checkpoint().await.is_err());
             assert_read_only(&volume, "flush").await;
             assert!(read(&volume, 0, kept.len()).await.unwrap() == kept, "what is there can be read");
@@ -133,8 +132,8 @@ fn a_damaged_page_is_never_served() {
             let offset = plan.layout().page_offset(page);
             machine.home.borrow_mut().rot(offset + 17, 1 + page, &mut Random::new(seed));
         }
-        machine.live_whole(async |life| {
-            let volume = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let volume = run.open().await.unwrap();
             for page in 0..PAGES {
                 let found = read(&volume, page * PAGE + 10, 1000).await;
                 match damaged.contains(&page) {
@@ -161,8 +160,8 @@ fn a_durable_write_to_a_part_of_a_damaged_page_is_kept_and_keeps_no_volume_shut(
         let (mut machine, expected) = filled(plan, seed);
         let offset = plan.layout().page_offset(5);
         machine.home.borrow_mut().rot(offset + 2000, 1, &mut Random::new(seed));
-        machine.live_whole(async |life| {
-            let volume = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let volume = run.open().await.unwrap();
             volume.write(5 * PAGE + 100, &[7; 300], Durability::Durable).await.unwrap();
             for round in 0..3 {
                 volume.write(9 * PAGE, &[round; 600], Durability::Durable).await.unwrap();
@@ -172,8 +171,8 @@ fn a_durable_write_to_a_part_of_a_damaged_page_is_kept_and_keeps_no_volume_shut(
             assert_eq!(volume.counters().carried_pages, 3, "its change passes each checkpoint in the log");
         });
         machine.power_cut();
-        machine.live_whole(async |life| {
-            let volume = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let volume = run.open().await.unwrap();
             assert_eq!(read(&volume, 5 * PAGE, 10).await, Err(Error::Damaged { page: 5 }));
             assert_eq!(check(&volume).await.unwrap().damaged_pages, [5]);
             // The rest is written anew: the page is whole, with what was written before.
@@ -195,14 +194,14 @@ fn a_durable_write_to_a_part_of_a_damaged_page_is_kept_and_keeps_no_volume_shut(
 fn a_home_device_older_than_its_log_is_refused() {
     let mut machine = Machine::new(Plan::of_pages(PAGES), 1);
     let older: Image = machine.home.borrow().clone();
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         volume.write(0, &[1; 100], Durability::Durable).await.unwrap();
         volume.close().await.unwrap();
     });
     machine.power_cut();
     *machine.home.borrow_mut() = older;
-    machine.live_whole(async |life| match life.open().await {
+    machine.run_whole(async |run| match run.open().await {
         Err(Error::Unusable(why)) => assert!(why.contains("older"), "{why}"),
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("it was opened"),
@@ -212,20 +211,20 @@ fn a_home_device_older_than_its_log_is_refused() {
 #[test]
 fn writes_under_way_at_a_failure_all_hear_of_it() {
     let mut machine = Machine::new(Plan::of_pages(PAGES), 1);
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
-        let next = life.log.counters().writes;
-        life.log.set_faults(Faults { failing_writes: next..next + 1, ..Faults::default() });
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
+        let next = run.log.counters().writes;
+        run.log.set_faults(Faults { failing_writes: next..next + 1, ..Faults::default() });
         let told = Rc::new(RefCell::new(Vec::new()));
         for page in 0..20 {
             let (volume, told) = (volume.clone(), Rc::clone(&told));
-            life.env.spawn(async move {
+            run.env.spawn(async move {
                 let result = volume.write(page * PAGE, &[1; 100], Durability::Durable).await;
                 told.borrow_mut().push(result.is_err());
             });
         }
         while told.borrow().len() < 20 {
-            life.env.sleep(10_000).await;
+            run.env.sleep(10_000).await;
         }
         assert!(told.borrow().iter().all(|&failed| failed), "{told:?}");
     });
@@ -236,15 +235,15 @@ fn assert_no_damaged_sums_are_taken_over(plan: Plan) {
     let untouched = noise(9, PAGE as usize);
     for at in 0.. {
         let mut machine = Machine::new(plan, 5);
-        machine.live_whole(async |life| {
-            let volume = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let volume = run.open().await.unwrap();
             volume.write(7 * PAGE, &untouched, Durability::Durable).await.unwrap();
             volume.close().await.unwrap();
         });
         // A recovery needs the table as it stands home where a checkpoint was cut behind its records.
         let cut = CutPlan { at_event: Some(at), kind: CutKind::PowerCut };
-        let (lived, _) = machine.live(cut, async |life| {
-            let volume = life.open().await.unwrap();
+        let (ended, _) = machine.run(cut, async |run| {
+            let volume = run.open().await.unwrap();
             volume.write(0, &untouched, Durability::Durable).await.unwrap();
             volume.checkpoint().await.unwrap();
         });
@@ -253,16 +252,16 @@ fn assert_no_damaged_sums_are_taken_over(plan: Plan) {
         for lost in [Extent::new(table, 512), Extent::new(table, PAGE)] {
             let mut machine = machine.fork(at);
             let zeros = vec![0; lost.len as usize];
-            machine.live_whole(async |life| {
-                life.home.write(lost.offset, &zeros, Durability::Durable).await.unwrap();
-                let Ok(volume) = life.open().await else { return };
+            machine.run_whole(async |run| {
+                run.home.write(lost.offset, &zeros, Durability::Durable).await.unwrap();
+                let Ok(volume) = run.open().await else { return };
                 let mut found = vec![0; PAGE as usize];
                 if volume.read(7 * PAGE, &mut found).await.is_ok() {
                     assert!(found == untouched, "event {at}: without its sum it is served as zeros");
                 }
             });
         }
-        if lived.is_ok() {
+        if ended.is_ok() {
             break;
         }
     }

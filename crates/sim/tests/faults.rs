@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{ATOMIC, SECTOR, durable_marks, live, marked, sectors, visible_marks, write};
+use common::{ATOMIC, SECTOR, durable_marks, marked, run_drive, sectors, visible_marks, write};
 use evenkeel_engine::device::{Device, Durability, FlushScope};
 use evenkeel_engine::error::DeviceError;
 use evenkeel_sim::drive::{DriveOptions, SimDrive};
@@ -11,7 +11,7 @@ use evenkeel_sim::faults::{EIO, ENOSPC, Faults};
 use evenkeel_sim::image::{Image, SharedImage};
 use evenkeel_sim::random::Random;
 
-/// A drive with `faults` lives through `story`; then the power fails.
+/// A drive with `faults` runs through `story`; then the power fails.
 fn faulty<F: Future<Output = ()>>(
     seed: u64,
     faults: Faults,
@@ -19,7 +19,7 @@ fn faulty<F: Future<Output = ()>>(
 ) -> SharedImage {
     let image = Image::shared(ATOMIC);
     let options = DriveOptions { faults, seed, ..DriveOptions::default() };
-    live(&image, options, None, story).0.expect("the story comes to its end");
+    run_drive(&image, options, None, story).0.expect("the story comes to its end");
     image
 }
 
@@ -35,7 +35,7 @@ fn errno(result: Result<(), DeviceError>) -> i32 {
 fn a_latent_error_fails_reads_until_the_sector_is_written() {
     let image = Image::shared(ATOMIC);
     image.borrow_mut().make_unreadable(sectors(3, 2));
-    live(&image, DriveOptions::default(), None, async |_, drive| {
+    run_drive(&image, DriveOptions::default(), None, async |_, drive| {
         drive.read(0, &mut marked(0, 3)).await.unwrap();
         assert_eq!(errno(drive.read(2 * SECTOR, &mut marked(0, 2)).await), EIO);
         assert_eq!(errno(drive.read(4 * SECTOR, &mut marked(0, 1)).await), EIO);

@@ -43,14 +43,14 @@ fn a_cut_leaves_what_was_synced_and_nothing_of_what_was_not() {
     for barrier in [Barrier::Flush, Barrier::HoldingFlush, Barrier::RangeFlush] {
         let Story { mut executor, drive, file_system } = story(barrier);
         let [synced, other] = [file_system.create(), file_system.create()];
-        let (life, env) = (file_system.clone(), executor.env());
+        let (run, env) = (file_system.clone(), executor.env());
         let version = executor.block_on(async move {
-            life.write(other, 0, 100).await;
-            life.write(synced, 0, 100).await;
-            life.fsync(synced).await;
-            life.write(synced, 50, 10).await;
-            let version = life.fsync(synced).await;
-            life.write(synced, 0, 100).await;
+            run.write(other, 0, 100).await;
+            run.write(synced, 0, 100).await;
+            run.fsync(synced).await;
+            run.write(synced, 50, 10).await;
+            let version = run.fsync(synced).await;
+            run.write(synced, 0, 100).await;
             env.sleep(1_000_000).await;
             version
         });
@@ -67,14 +67,14 @@ fn a_range_flush_leaves_other_files_in_the_buffer_and_a_flush_does_not() {
     let left = |barrier| {
         let Story { mut executor, drive, file_system } = story(barrier);
         let [synced, other] = [file_system.create(), file_system.create()];
-        let (life, env) = (file_system.clone(), executor.env());
-        let lived = executor.block_on(async move {
-            life.write(other, 0, 200).await;
+        let (run, env) = (file_system.clone(), executor.env());
+        let ended = executor.block_on(async move {
+            run.write(other, 0, 200).await;
             env.sleep(10_000_000).await;
-            life.write(synced, 0, 10).await;
-            life.fsync(synced).await;
+            run.write(synced, 0, 10).await;
+            run.fsync(synced).await;
         });
-        assert_eq!(lived, Ok(()));
+        assert_eq!(ended, Ok(()));
         drive.borrow().dirty_bytes()
     };
     assert_eq!(left(Barrier::RangeFlush), 200 * PAGE_BYTES);
@@ -86,12 +86,12 @@ fn only_a_flush_that_is_not_queued_holds_other_writes_up() {
     let written_during_fsync = |barrier| {
         let Story { mut executor, file_system, .. } = story(barrier);
         let [synced, other] = [file_system.create(), file_system.create()];
-        let (life, env) = (file_system.clone(), executor.env());
+        let (run, env) = (file_system.clone(), executor.env());
         let (begun, done) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
         let told = Rc::clone(&done);
         let writer = file_system.clone();
-        let lived = executor.block_on(async move {
-            life.write(synced, 0, 200).await;
+        let ended = executor.block_on(async move {
+            run.write(synced, 0, 200).await;
             env.sleep(10_000_000).await;
             env.spawn({
                 let env = env.clone();
@@ -104,9 +104,9 @@ fn only_a_flush_that_is_not_queued_holds_other_writes_up() {
                     told.set(writer.written_bytes() - begun.get());
                 }
             });
-            life.fsync(synced).await;
+            run.fsync(synced).await;
         });
-        assert_eq!(lived, Ok(()));
+        assert_eq!(ended, Ok(()));
         done.get()
     };
     assert_eq!(written_during_fsync(Barrier::Flush), PAGE_BYTES);
@@ -118,15 +118,15 @@ fn only_a_flush_that_is_not_queued_holds_other_writes_up() {
 fn writers_of_one_file_share_fsyncs() {
     let Story { mut executor, file_system, .. } = story(Barrier::RangeFlush);
     let log = file_system.create();
-    let (life, env) = (file_system.clone(), executor.env());
+    let (run, env) = (file_system.clone(), executor.env());
     let done = Rc::new(Cell::new(0));
-    let lived = executor.block_on(async move {
+    let ended = executor.block_on(async move {
         for writer in 0..10 {
-            let (life, done) = (life.clone(), Rc::clone(&done));
+            let (run, done) = (run.clone(), Rc::clone(&done));
             env.spawn(async move {
                 for _ in 0..5 {
-                    life.write_at_once(log, writer, 1).await;
-                    life.fsync_together(log).await;
+                    run.write_at_once(log, writer, 1).await;
+                    run.fsync_together(log).await;
                     done.set(done.get() + 1);
                 }
             });
@@ -135,7 +135,7 @@ fn writers_of_one_file_share_fsyncs() {
             env.sleep(1_000_000).await;
         }
     });
-    assert_eq!(lived, Ok(()));
+    assert_eq!(ended, Ok(()));
     let fsyncs = file_system.counters().fsyncs;
     assert!((5..=25).contains(&fsyncs), "{fsyncs} fsyncs for 50 writes by 10 writers");
 }

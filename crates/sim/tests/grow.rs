@@ -18,7 +18,7 @@ use evenkeel_engine::volume::{check, identify};
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::image::SharedImage;
 use evenkeel_sim::random::Random;
-use machine::{Life, Machine, PAGE, Plan, SimVolume, filled, noise, patch};
+use machine::{Machine, PAGE, Plan, Run, SimVolume, filled, noise, patch};
 
 const PAGES: u64 = 40;
 
@@ -40,9 +40,9 @@ async fn read_all(volume: &SimVolume) -> Vec<u8> {
     machine::read(volume, 0, volume.size_bytes() as usize).await.unwrap()
 }
 
-async fn expect_whole(life: &Life, volume: &SimVolume) {
+async fn expect_whole(run: &Run, volume: &SimVolume) {
     let report = check(volume).await.unwrap();
-    assert!(report.is_clean(), "{report:?} of {:?}", life.home.geometry());
+    assert!(report.is_clean(), "{report:?} of {:?}", run.home.geometry());
 }
 
 fn longer(bytes: &[u8], size_bytes: u64) -> Vec<u8> {
@@ -67,8 +67,8 @@ fn what_it_holds_stays_and_what_is_new_reads_as_zeros_until_it_is_written() {
             let at = before_bytes - 4 * PAGE - 100;
             let end = (at + part.len() as u64).min(size_bytes);
             let part = &part[..(end - at) as usize];
-            let found = machine.live_whole(async |life| {
-                let volume = life.open().await.unwrap();
+            let found = machine.run_whole(async |run| {
+                let volume = run.open().await.unwrap();
                 grow(&volume, &home, size_bytes).await.unwrap();
                 assert_eq!(volume.size_bytes(), size_bytes);
                 assert_eq!(read_all(&volume).await, expected, "{plan:?}");
@@ -76,16 +76,16 @@ fn what_it_holds_stays_and_what_is_new_reads_as_zeros_until_it_is_written() {
                 patch(&mut expected, at, part);
                 assert_eq!(read_all(&volume).await, expected, "{plan:?}");
                 volume.checkpoint().await.unwrap();
-                expect_whole(&life, &volume).await;
+                expect_whole(&run, &volume).await;
                 read_all(&volume).await
             });
             patch(&mut bytes, at, part);
             assert!(found == bytes, "{plan:?}");
             machine.power_cut();
-            machine.live_whole(async |life| {
-                let volume = life.open().await.unwrap();
+            machine.run_whole(async |run| {
+                let volume = run.open().await.unwrap();
                 assert!(read_all(&volume).await == bytes, "{plan:?} after {round}");
-                expect_whole(&life, &volume).await;
+                expect_whole(&run, &volume).await;
                 volume.close().await.unwrap();
             });
             machine.power_cut();
@@ -103,17 +103,17 @@ fn a_root_that_outgrows_its_zone_is_laid_anew_and_the_volume_opens() {
     for gibibytes in [1, 3, 4] {
         let size_bytes = (gibibytes << 30) + 5 * PAGE;
         let last = size_bytes - 3 * PAGE;
-        machine.live_whole(async |life| {
-            let volume = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let volume = run.open().await.unwrap();
             grow(&volume, &home, size_bytes).await.unwrap();
             assert_eq!(machine::read(&volume, last, 12_288).await.unwrap(), [0; 12_288]);
             volume.write(last, &[gibibytes as u8; 5000], Durability::Durable).await.unwrap();
-            assert_eq!(life.home.geometry().size_bytes, volume.home_bytes());
+            assert_eq!(run.home.geometry().size_bytes, volume.home_bytes());
             volume.checkpoint().await.unwrap();
         });
         machine.power_cut();
-        machine.live_whole(async |life| {
-            let volume = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let volume = run.open().await.unwrap();
             assert_eq!(machine::read(&volume, 0, bytes.len()).await.unwrap(), bytes);
             for earlier in 1..=gibibytes {
                 let at = (earlier << 30) + 2 * PAGE;
@@ -145,8 +145,8 @@ fn a_cut_at_any_moment_leaves_the_old_size_or_the_new_one_and_the_same_again_fin
                 let is_written = Cell::new(false);
                 let mut kept = bytes.clone();
                 patch(&mut kept, 5 * PAGE, &[9; 6000]);
-                let (ended, _) = machine.live(CutPlan { at_event: Some(at_event), kind }, async |life| {
-                    let volume = life.open().await.unwrap();
+                let (ended, _) = machine.run(CutPlan { at_event: Some(at_event), kind }, async |run| {
+                    let volume = run.open().await.unwrap();
                     volume.write(5 * PAGE, &[9; 6000], Durability::Durable).await.unwrap();
                     is_written.set(true);
                     grow(&volume, &home, size_bytes).await.unwrap();
@@ -154,8 +154,8 @@ fn a_cut_at_any_moment_leaves_the_old_size_or_the_new_one_and_the_same_again_fin
                 });
                 machine.strike(kind);
                 let is_over = ended.is_ok();
-                let size = machine.live_whole(async |life| {
-                    let volume = life.open().await.unwrap();
+                let size = machine.run_whole(async |run| {
+                    let volume = run.open().await.unwrap();
                     let size = volume.size_bytes();
                     let found = read_all(&volume).await;
                     let is_new = size == size_bytes;
@@ -178,10 +178,10 @@ fn a_cut_at_any_moment_leaves_the_old_size_or_the_new_one_and_the_same_again_fin
                         rest.clone().all(|(at, &byte)| byte == 0 || (at_write..at_write + 100).contains(&at)),
                         "what is new is zeros at {at_event}"
                     );
-                    expect_whole(&life, &volume).await;
+                    expect_whole(&run, &volume).await;
                     grow(&volume, &home, size_bytes).await.unwrap();
                     assert_eq!(read_all(&volume).await, longer(&found, size_bytes));
-                    expect_whole(&life, &volume).await;
+                    expect_whole(&run, &volume).await;
                     size
                 });
                 seen[usize::from(size == size_bytes)] += 1;
@@ -210,8 +210,8 @@ fn it_opens_with_either_end_of_the_device_damaged_once_it_has_grown_or_was_only_
             let (mut machine, bytes) = filled(Plan::of_pages(PAGES), 4);
             let home = Rc::clone(&machine.home);
             let before_bytes = home.borrow().geometry().size_bytes;
-            machine.live_whole(async |life| {
-                let volume = life.open().await.unwrap();
+            machine.run_whole(async |run| {
+                let volume = run.open().await.unwrap();
                 make_room(&volume, &home, 100 * PAGE).unwrap();
                 if has_grown {
                     volume.grow(100 * PAGE).await.unwrap();
@@ -224,8 +224,8 @@ fn it_opens_with_either_end_of_the_device_damaged_once_it_has_grown_or_was_only_
                 let at = home_copy_offset(copies_end, copy);
                 home.borrow_mut().rot(at, 100, &mut Random::new(7));
             }
-            let opened = machine.live_whole(async |life| {
-                let volume = life.open().await?;
+            let opened = machine.run_whole(async |run| {
+                let volume = run.open().await?;
                 Ok::<_, Error>(read_all(&volume).await)
             });
             match (has_grown, end) {
@@ -251,10 +251,10 @@ fn what_another_volume_left_in_room_that_was_added_is_not_taken_for_this_one() {
         for copy in [2, 3] {
             put(&home, home_copy_offset(end_bytes, copy), &other.encode());
         }
-        machine.live_whole(async |life| {
-            let found = identify(&*life.home, &*life.log, true).await.unwrap();
+        machine.run_whole(async |run| {
+            let found = identify(&*run.home, &*run.log, true).await.unwrap();
             assert_eq!(found.volume, own.volume);
-            let volume = life.open().await.unwrap();
+            let volume = run.open().await.unwrap();
             assert_eq!(read_all(&volume).await, bytes);
         });
         machine.power_cut();
@@ -273,8 +273,8 @@ fn put(image: &SharedImage, offset: u64, bytes: &[u8]) {
 fn what_cannot_be_is_refused_and_nothing_has_changed() {
     let (mut machine, bytes) = filled(Plan::of_pages(PAGES), 6);
     let home = Rc::clone(&machine.home);
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         let refused = async |size_bytes: u64| volume.grow(size_bytes).await.unwrap_err().to_string();
         assert!(refused((PAGES - 1) * PAGE).await.contains("no volume shrinks"));
         assert!(refused(PAGES * PAGE + 1).await.contains("multiple of 4096"));
@@ -291,7 +291,7 @@ fn what_cannot_be_is_refused_and_nothing_has_changed() {
         }
         assert!(refused(2 * PAGES * PAGE).await.contains("16 times"));
         assert_eq!(read_all(&volume).await[1..bytes.len()], bytes[1..]);
-        expect_whole(&life, &volume).await;
+        expect_whole(&run, &volume).await;
     });
 }
 
@@ -301,8 +301,8 @@ fn a_page_that_cannot_go_home_keeps_it_from_growing_and_from_nothing_else() {
     let (mut machine, _) = filled(plan, 7);
     let home = Rc::clone(&machine.home);
     home.borrow_mut().rot(plan.layout().page_offset(3) + 4000, 50, &mut Random::new(1));
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         volume.write(3 * PAGE, &[5; 100], Durability::Durable).await.unwrap();
         let grown = grow(&volume, &home, 100 * PAGE).await;
         assert!(matches!(grown, Err(Error::Damaged { page: 3 })), "{grown:?}");
@@ -322,8 +322,8 @@ fn commits_of_any_size_go_on_while_the_log_gets_short_for_a_larger_table() {
     plan.arena_bytes = 8 << 20;
     let mut machine = Machine::new(plan, 8);
     let home = Rc::clone(&machine.home);
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         let (pages_before, bytes_before) = (volume.commit_pages_max(), volume.commit_max_bytes());
         let writer = async |number: u64| {
             for round in 0..40 {
@@ -339,7 +339,7 @@ fn commits_of_any_size_go_on_while_the_log_gets_short_for_a_larger_table() {
             }
         };
         let grower = async {
-            life.env.sleep(300_000).await;
+            run.env.sleep(300_000).await;
             grow(&volume, &home, 1 << 30).await.unwrap();
         };
         let writers = (0..4).map(|number| boxed(writer(number)));

@@ -10,7 +10,7 @@ use evenkeel_engine::format::superblock::Superblock;
 use evenkeel_engine::options::{CreateOptions, Journaling};
 use evenkeel_engine::volume::create;
 use evenkeel_sim::cuts::{CutKind, CutPlan};
-use machine::{Life, Machine, PAGE, Plan, SimVolume, WHOLE_LIFE};
+use machine::{Machine, PAGE, Plan, Run, SimVolume, WHOLE_RUN};
 
 const PAGES: u64 = 40;
 
@@ -19,9 +19,9 @@ type Change<T> = (&'static str, fn(&mut T));
 
 /// Puts the first `len` bytes of a record into the log of a closed volume: at its tail where its number is the next, else
 /// at the end of the log.
-async fn put_record(life: &Life, kind: RecordKind, tag: Tag, payload: &[u8], number: u64, len: usize) {
+async fn put_record(run: &Run, kind: RecordKind, tag: Tag, payload: &[u8], number: u64, len: usize) {
     let mut page = vec![0; PAGE as usize];
-    life.home.read(0, &mut page).await.unwrap();
+    run.home.read(0, &mut page).await.unwrap();
     let superblock = Superblock::decode(&page).unwrap();
     let mut builder = RecordBuilder::default();
     builder.clear();
@@ -43,7 +43,7 @@ async fn put_record(life: &Life, kind: RecordKind, tag: Tag, payload: &[u8], num
         0 => superblock.tail_offset,
         _ => superblock.log_bytes - part.len() as u64,
     };
-    life.log.write(2 * PAGE + place, part, Durability::Durable).await.unwrap();
+    run.log.write(2 * PAGE + place, part, Durability::Durable).await.unwrap();
 }
 
 /// What a volume serves of page 8 after [`put_record`].
@@ -55,9 +55,9 @@ fn page_after_part(
     len: usize,
 ) -> Result<Vec<u8>, Error> {
     let mut machine = Machine::new(Plan::of_pages(PAGES), 1);
-    machine.live_whole(async |life| put_record(&life, kind, tag, payload, number, len).await);
-    machine.live_whole(async |life| {
-        let volume = life.open().await?;
+    machine.run_whole(async |run| put_record(&run, kind, tag, payload, number, len).await);
+    machine.run_whole(async |run| {
+        let volume = run.open().await?;
         let mut found = vec![0; PAGE as usize];
         volume.read(8 * PAGE, &mut found).await.map(|()| found)
     })
@@ -121,8 +121,8 @@ fn a_log_that_changes_more_pages_than_its_checkpoints_could_name_is_refused_befo
     const PAGES: u64 = 64 << 10;
     let mut machine = Machine::new(Plan::of_pages(PAGES), 1);
     let all = Tag::Discard { page: 0, count: PAGES as u32 };
-    machine.live_whole(async |life| put_record(&life, RecordKind::Commit, all, &[], 0, usize::MAX).await);
-    let opened = machine.live_whole(async |life| life.open().await.map(drop));
+    machine.run_whole(async |run| put_record(&run, RecordKind::Commit, all, &[], 0, usize::MAX).await);
+    let opened = machine.run_whole(async |run| run.open().await.map(drop));
     assert!(matches!(&opened, Err(Error::Unusable(why)) if why.contains("more pages")), "{opened:?}");
 }
 
@@ -131,16 +131,16 @@ fn what_a_device_held_before_is_nothing_to_a_new_volume() {
     for plan in Plan::every_kind(PAGES) {
         let mut machine = Machine::new(plan, 1);
         let layout = plan.layout();
-        machine.live_whole(async |life| {
+        machine.run_whole(async |run| {
             for zone in [layout.segments[0].table, layout.segments[0].data] {
                 let old = vec![0xA5; zone.len as usize];
-                life.home.write(zone.offset, &old, Durability::Durable).await.unwrap();
+                run.home.write(zone.offset, &old, Durability::Durable).await.unwrap();
             }
         });
         let mut expected = vec![0; (PAGES * PAGE) as usize];
         assert!(machine.fork(1).contents() == expected, "{plan:?}");
-        machine.live_whole(async |life| {
-            let volume = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let volume = run.open().await.unwrap();
             volume.write(8 * PAGE + 10, &[1; 100], Durability::Durable).await.unwrap();
         });
         expected[8 * PAGE as usize + 10..][..100].fill(1);
@@ -159,24 +159,24 @@ fn a_large_write_to_new_pages_that_a_cut_met_uncovers_nothing_that_a_device_held
         plan.open.journaling = journaling;
         let mut machine = Machine::new(plan, 1);
         let data = plan.layout().segments[0].data;
-        machine.live_whole(async |life| {
+        machine.run_whole(async |run| {
             let old = vec![0xA5; data.len as usize];
-            life.home.write(data.offset, &old, Durability::Durable).await.unwrap();
+            run.home.write(data.offset, &old, Durability::Durable).await.unwrap();
         });
         let new = vec![0x77; 6 * PAGE as usize];
-        let story = async |life: Life| {
-            let volume = life.open().await.unwrap();
+        let story = async |run: Run| {
+            let volume = run.open().await.unwrap();
             volume.write(4 * PAGE, &new, Durability::Durable).await.unwrap();
         };
-        let (ended, events) = machine.fork(1).live(WHOLE_LIFE, story);
+        let (ended, events) = machine.fork(1).run(WHOLE_RUN, story);
         ended.unwrap();
         let (mut empty, mut full) = (0, 0);
         for at in 0..events {
-            let mut lived = machine.fork(1);
+            let mut ended = machine.fork(1);
             let cut = CutPlan { at_event: Some(at), kind: CutKind::PowerCut };
-            assert!(lived.live(cut, story).0.is_err());
+            assert!(ended.run(cut, story).0.is_err());
             for chance in 0..4 {
-                let mut machine = lived.fork(chance);
+                let mut machine = ended.fork(chance);
                 machine.power_cut();
                 for page in machine.contents().chunks(PAGE as usize) {
                     match page[0] {
@@ -195,8 +195,8 @@ fn a_large_write_to_new_pages_that_a_cut_met_uncovers_nothing_that_a_device_held
 /// Opens a volume whose superblocks were changed and summed anew.
 fn open_with(change: impl Fn(&mut Superblock)) -> Result<(), Error> {
     let mut machine = Machine::new(Plan::of_pages(PAGES), 1);
-    machine.live_whole(async |life| {
-        for drive in [&life.home, &life.log] {
+    machine.run_whole(async |run| {
+        for drive in [&run.home, &run.log] {
             for offset in (0..drive.geometry().size_bytes).step_by(PAGE as usize) {
                 let mut page = vec![0; PAGE as usize];
                 drive.read(offset, &mut page).await.unwrap();
@@ -207,7 +207,7 @@ fn open_with(change: impl Fn(&mut Superblock)) -> Result<(), Error> {
             }
         }
     });
-    machine.live(WHOLE_LIFE, async |life| life.open().await.map(drop)).0.expect("it comes to an end")
+    machine.run(WHOLE_RUN, async |run| run.open().await.map(drop)).0.expect("it comes to an end")
 }
 
 #[test]
@@ -243,16 +243,16 @@ fn a_volume_that_could_not_work_is_not_made() {
         let mut machine = Machine::new(plan, 1);
         let mut options = plan.create;
         change(&mut options);
-        let made = machine.live_whole(async |life| create(&*life.home, &*life.log, true, options, 9).await);
+        let made = machine.run_whole(async |run| create(&*run.home, &*run.log, true, options, 9).await);
         assert!(matches!(made, Err(Error::Unusable(_))), "{what}");
     }
 }
 
 /// Two machines; `first` was killed after `story`, and `second`, which was opened as often, is given its arena.
 fn with_arena_of(mut first: Machine, mut second: Machine, story: impl AsyncFnOnce(&SimVolume)) -> Machine {
-    first.live_whole(async |life| story(&life.open().await.unwrap()).await);
+    first.run_whole(async |run| story(&run.open().await.unwrap()).await);
     first.kill();
-    second.live_whole(async |life| life.open().await.map(drop)).unwrap();
+    second.run_whole(async |run| run.open().await.map(drop)).unwrap();
     second.power_cut();
     second.arena = first.arena.clone();
     second
@@ -269,7 +269,7 @@ fn an_arena_with_writes_beyond_the_end_of_the_volume_brings_those_before_them() 
     let mut expected = vec![0; (PAGES * PAGE) as usize];
     expected[3 * PAGE as usize..][..100].fill(3);
     for _ in 0..2 {
-        machine.live_whole(async |life| life.open().await.unwrap().close().await.unwrap());
+        machine.run_whole(async |run| run.open().await.unwrap().close().await.unwrap());
         machine.power_cut();
         assert!(machine.contents() == expected);
     }
@@ -283,7 +283,7 @@ fn an_arena_with_a_write_that_the_log_could_never_take_is_refused() {
     let mut machine = with_arena_of(large, small, async |volume| {
         volume.write(0, &vec![7; 400 << 10], Durability::Buffered).await.unwrap();
     });
-    let opened = machine.live_whole(async |life| life.open().await.map(drop));
+    let opened = machine.run_whole(async |run| run.open().await.map(drop));
     assert!(matches!(opened, Err(Error::Unusable(_))), "{opened:?}");
 }
 
@@ -294,15 +294,15 @@ fn an_arena_of_another_volume_or_of_a_later_opening_is_refused_and_said_to_be_wh
     };
     let plan = Plan::of_pages(PAGES);
     let mut machine = with_arena_of(Machine::new(plan, 1), Machine::new(plan, 3), write);
-    let opened = machine.live_whole(async |life| life.open().await.map(drop));
+    let opened = machine.run_whole(async |run| run.open().await.map(drop));
     assert_eq!(opened, Err(Error::ForeignWrites { writes: 1, is_later: false }));
 
     let mut later = Machine::new(plan, 1);
-    later.live_whole(async |life| life.open().await.map(drop)).unwrap();
+    later.run_whole(async |run| run.open().await.map(drop)).unwrap();
     later.power_cut();
-    later.live_whole(async |life| life.open().await.map(drop)).unwrap();
+    later.run_whole(async |run| run.open().await.map(drop)).unwrap();
     later.power_cut();
     let mut machine = with_arena_of(later, Machine::new(plan, 1), write);
-    let opened = machine.live_whole(async |life| life.open().await.map(drop));
+    let opened = machine.run_whole(async |run| run.open().await.map(drop));
     assert_eq!(opened, Err(Error::ForeignWrites { writes: 1, is_later: true }));
 }

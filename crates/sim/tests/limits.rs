@@ -26,8 +26,8 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
 fn filled(plan: Plan, seed: u64) -> (Machine, Vec<u8>) {
     let mut machine = Machine::new(plan, seed);
     let bytes = noise(seed, plan.create.size_bytes as usize);
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         volume.write(0, &bytes, Durability::Buffered).await.unwrap();
         volume.close().await.unwrap();
     });
@@ -42,8 +42,8 @@ fn a_commit_touches_as_many_pages_as_it_may_and_no_more() {
         plan.atomic_sectors = atomic_sectors;
         plan.create.log_bytes = log_bytes;
         plan.arena_bytes = 8 << 20;
-        Machine::new(plan, 1).live_whole(async |life| {
-            let volume = life.open().await.unwrap();
+        Machine::new(plan, 1).run_whole(async |run| {
+            let volume = run.open().await.unwrap();
             let most = volume.commit_pages_max() as u64;
             let ranges = |count: u64| (0..count).map(|page| (page * PAGE, &b"x"[..])).collect::<Vec<_>>();
             assert!((most + 1) * 65 <= volume.commit_max_bytes(), "else this is about bytes");
@@ -62,8 +62,8 @@ fn a_large_write_over_a_damaged_page_with_changes_makes_it_whole() {
     let (mut machine, mut expected) = filled(plan, 3);
     machine.home.borrow_mut().rot(plan.layout().page_offset(5) + 2000, 1, &mut Random::new(1));
     let large = noise(9, 10 * PAGE as usize);
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         volume.write(5 * PAGE, &[7; 100], Durability::Durable).await.unwrap();
         volume.checkpoint().await.unwrap();
         volume.write(0, &large, Durability::Durable).await.unwrap();
@@ -85,8 +85,8 @@ fn where_too_many_damaged_pages_have_changes_the_volume_is_read_only_and_the_res
         for page in 20..60 {
             machine.home.borrow_mut().rot(plan.layout().page_offset(page) + 4095, 1, &mut Random::new(1));
         }
-        machine.live_whole(async |life| {
-            let volume = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let volume = run.open().await.unwrap();
             for page in 20..60 {
                 let _latched_at_last =
                     volume.write(page * PAGE, &noise(page, 3000), Durability::Durable).await;
@@ -94,8 +94,8 @@ fn where_too_many_damaged_pages_have_changes_the_volume_is_read_only_and_the_res
             assert!(volume.checkpoint().await.is_err());
         });
         machine.power_cut();
-        machine.live_whole(async |life| {
-            let volume = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let volume = run.open().await.unwrap();
             assert!(matches!(volume.write(0, &[1], Durability::Durable).await, Err(Error::Latched(_))));
             for page in (0..20).chain(60..200) {
                 let mut found = vec![0; PAGE as usize];
@@ -117,8 +117,8 @@ fn whole_pages_are_written_with_a_small_cache_too() {
         plan.arena_bytes = 4 << 20;
         let (mut machine, mut expected) = filled(plan, 1);
         let bytes = noise(1, 256 << 10);
-        machine.live_whole(async |life| {
-            let volume = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let volume = run.open().await.unwrap();
             let before = volume.counters();
             volume.write(100, &bytes, Durability::Durable).await.unwrap();
             let commits = volume.counters().committed_units - before.committed_units;
@@ -136,8 +136,8 @@ fn whoever_gives_up_waiting_for_a_checkpoint_takes_nothing() {
     for wait_ns in (0..100).map(|step| step * 8_000) {
         let mut machine = machine.fork(wait_ns);
         let mut expected = filled.clone();
-        machine.live_whole(async |life| {
-            let volume = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let volume = run.open().await.unwrap();
             for page in 0..10 {
                 let at = (page * PAGE) as usize + 10;
                 let bytes = noise(page, 3000);
@@ -145,7 +145,7 @@ fn whoever_gives_up_waiting_for_a_checkpoint_takes_nothing() {
                 expected[at..at + 3000].copy_from_slice(&bytes);
             }
             let mut checkpoint = pin!(volume.checkpoint());
-            let mut limit = pin!(life.env.sleep(wait_ns));
+            let mut limit = pin!(run.env.sleep(wait_ns));
             poll_fn(|context| match checkpoint.as_mut().poll(context) {
                 Poll::Ready(_) => Poll::Ready(()),
                 Poll::Pending => limit.as_mut().poll(context),
@@ -160,8 +160,8 @@ fn whoever_gives_up_waiting_for_a_checkpoint_takes_nothing() {
 
 #[test]
 fn a_flush_of_what_is_not_there_is_refused() {
-    Machine::new(Plan::of_pages(40), 1).live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    Machine::new(Plan::of_pages(40), 1).run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         volume.write(0, &[1; 10], Durability::Buffered).await.unwrap();
         let beyond = [Extent { offset: u64::MAX, len: 2 }];
         assert_eq!(volume.flush(FlushScope::Ranges(&beyond)).await, Err(Error::OutOfRange));
@@ -174,8 +174,8 @@ fn more_than_the_log_holds_is_flushed_in_portions() {
     plan.arena_bytes = 4 << 20;
     let mut machine = Machine::new(plan, 1);
     let bytes = noise(1, 200 * PAGE as usize);
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         volume.write(0, &bytes, Durability::Buffered).await.unwrap();
         volume.flush(FlushScope::Whole).await.unwrap();
     });
@@ -193,15 +193,15 @@ fn the_smallest_arena_is_enough_and_a_smaller_one_is_refused() {
         machine.kill();
         // Five whole pages.
         let bytes = noise(8, plan.create.atomic_max_bytes as usize);
-        machine.live_whole(async |life| {
-            let volume = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let volume = run.open().await.unwrap();
             volume.write(PAGE + 100, &bytes, Durability::Durable).await.unwrap();
         });
         machine.kill();
         expected[PAGE as usize + 100..][..bytes.len()].copy_from_slice(&bytes);
         assert!(machine.contents() == expected, "{journaling:?}");
         let mut machine = Machine::new(Plan { arena_bytes: plan.arena_bytes - 1, ..plan }, 7);
-        let opened = machine.live_whole(async |life| life.open().await.map(drop));
+        let opened = machine.run_whole(async |run| run.open().await.map(drop));
         assert!(matches!(opened, Err(Error::Unsuited(_))), "{opened:?}");
     }
 }
@@ -211,13 +211,13 @@ fn no_more_commits_are_under_way_than_may_be() {
     let mut plan = Plan::of_pages(40);
     plan.open.commits_in_flight_max = 1;
     plan.create.log_bytes = 1 << 20; // no checkpoint writes to the log meanwhile
-    Machine::new(plan, 1).live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    Machine::new(plan, 1).run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         let before = volume.counters();
         let left = Rc::new(Cell::new(20));
         for writer in 0..left.get() {
-            let (volume, env, left) = (volume.clone(), life.env.clone(), Rc::clone(&left));
-            life.env.spawn(async move {
+            let (volume, env, left) = (volume.clone(), run.env.clone(), Rc::clone(&left));
+            run.env.spawn(async move {
                 for round in 0..5 {
                     env.sleep(7_000 * (writer + round)).await;
                     volume.write(writer * PAGE + round * 600, &[1; 500], Durability::Durable).await.unwrap();
@@ -226,8 +226,8 @@ fn no_more_commits_are_under_way_than_may_be() {
             });
         }
         while left.get() > 0 {
-            life.env.sleep(1000).await;
-            assert!(life.log.image().in_flight() <= 1);
+            run.env.sleep(1000).await;
+            assert!(run.log.image().in_flight() <= 1);
         }
         let after = volume.counters();
         assert_eq!(after.checkpoints, before.checkpoints);
@@ -252,8 +252,8 @@ fn portions_of_nothing_and_of_everything_are_taken_for_the_least_and_the_most() 
         let bulk = noise(1, 100 << 10);
         patch(&mut expected, 0, &[1; 10]);
         patch(&mut expected, PAGE, &bulk);
-        machine.live_whole(async |life| {
-            let volume = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let volume = run.open().await.unwrap();
             volume.write(0, &[1; 10], Durability::Durable).await.unwrap();
             volume.write(PAGE, &bulk, Durability::Durable).await.unwrap();
         });
@@ -272,8 +272,8 @@ fn the_smallest_arena_holds_the_largest_atomic_write_in_whole_pages_wherever_it_
         let bytes = noise(1, atomic_max_bytes as usize);
         for offset in [100, 9 * PAGE - 1] {
             patch(&mut expected, offset, &bytes);
-            machine.live_whole(async |life| {
-                let volume = life.open().await.unwrap();
+            machine.run_whole(async |run| {
+                let volume = run.open().await.unwrap();
                 volume.write(offset, &bytes, Durability::Durable).await.unwrap();
             });
         }
@@ -283,17 +283,17 @@ fn the_smallest_arena_holds_the_largest_atomic_write_in_whole_pages_wherever_it_
 
 /// The volume of `machine`, copied byte for byte to drives with other sectors.
 fn moved(machine: &mut Machine, sector_bytes: u32) -> Machine {
-    let (home, log) = machine.live_whole(async |life| {
-        let mut copies = [&life.home, &life.log].map(|drive| vec![0; drive.geometry().size_bytes as usize]);
-        life.home.read(0, &mut copies[0]).await.unwrap();
-        life.log.read(0, &mut copies[1]).await.unwrap();
+    let (home, log) = machine.run_whole(async |run| {
+        let mut copies = [&run.home, &run.log].map(|drive| vec![0; drive.geometry().size_bytes as usize]);
+        run.home.read(0, &mut copies[0]).await.unwrap();
+        run.log.read(0, &mut copies[1]).await.unwrap();
         let [home, log] = copies;
         (home, log)
     });
     let mut to = Machine::new(Plan { sector_bytes, ..machine.plan }, 2);
-    to.live_whole(async |life| {
-        life.home.write(0, &home, Durability::Durable).await.unwrap();
-        life.log.write(0, &log, Durability::Durable).await.unwrap();
+    to.run_whole(async |run| {
+        run.home.write(0, &home, Durability::Durable).await.unwrap();
+        run.log.write(0, &log, Durability::Durable).await.unwrap();
     });
     to
 }
@@ -301,15 +301,15 @@ fn moved(machine: &mut Machine, sector_bytes: u32) -> Machine {
 #[test]
 fn a_log_made_for_small_sectors_is_refused_on_a_drive_with_larger_ones_and_not_the_other_way_round() {
     let (mut small, _) = filled(Plan { sector_bytes: 512, ..Plan::of_pages(40) }, 5);
-    let opened = moved(&mut small, 4096).live_whole(async |life| life.open().await.map(drop));
+    let opened = moved(&mut small, 4096).run_whole(async |run| run.open().await.map(drop));
     let Err(Error::Unsuited(why)) = opened else { panic!("{opened:?}") };
     assert!(why.contains("512") && why.contains("4096") && !why.contains('\n'), "{why}");
 
     let (mut large, mut expected) = filled(Plan { sector_bytes: 4096, ..Plan::of_pages(40) }, 5);
     let mut moved = moved(&mut large, 512);
     assert!(moved.contents() == expected);
-    moved.live_whole(async |life| {
-        life.open().await.unwrap().write(10, &[7; 100], Durability::Durable).await.unwrap();
+    moved.run_whole(async |run| {
+        run.open().await.unwrap().write(10, &[7; 100], Durability::Durable).await.unwrap();
     });
     moved.power_cut();
     expected[10..110].fill(7);
@@ -335,7 +335,7 @@ fn a_volume_is_refused_on_devices_that_are_smaller_than_it() {
     small_home.home = half(&small_home.home);
     small_log.log = half(&small_log.log);
     for machine in [&mut small_home, &mut small_log] {
-        let opened = machine.live_whole(async |life| life.open().await.map(drop));
+        let opened = machine.run_whole(async |run| run.open().await.map(drop));
         let Err(Error::Unusable(why)) = opened else { panic!("{opened:?}") };
         assert!(why.contains("smaller"), "{why}");
     }
@@ -352,8 +352,8 @@ fn of_a_large_table_as_many_pages_stay_in_memory_as_are_kept_of_the_volume() {
     let mut machine = Machine::new(plan, 1);
     let (still, moving) =
         (|stride: u64| stride * STRIDE * PAGE, |stride: u64| (stride * STRIDE + 100) * PAGE);
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         for stride in 0..STRIDES {
             volume.write(still(stride), &noise(stride, 5000), Durability::Durable).await.unwrap();
         }
@@ -366,7 +366,7 @@ fn of_a_large_table_as_many_pages_stay_in_memory_as_are_kept_of_the_volume() {
         let left = Rc::new(Cell::new(3));
         for reader in 0..left.get() {
             let (volume, left) = (volume.clone(), Rc::clone(&left));
-            life.env.spawn(async move {
+            run.env.spawn(async move {
                 let mut random = Random::new(reader);
                 for _ in 0..300 {
                     let stride = random.below(STRIDES);
@@ -391,7 +391,7 @@ fn of_a_large_table_as_many_pages_stay_in_memory_as_are_kept_of_the_volume() {
             }
         }
         while left.get() > 0 {
-            life.env.sleep(1_000_000).await;
+            run.env.sleep(1_000_000).await;
         }
         volume.checkpoint().await.unwrap();
         assert!(table_pages() <= 16, "{}", table_pages());
@@ -415,8 +415,8 @@ fn a_commit_as_large_as_may_be_survives_a_cut_however_large_the_log_is() {
     plan.open.dirty_pages_max = 40_000;
     plan.open.batch_max_bytes = 1 << 30;
     let mut machine = Machine::new(plan, 1);
-    let bytes = machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    let bytes = machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         let bytes = noise(2, volume.commit_max_bytes() as usize - 64);
         let too_many = vec![0; bytes.len() + 1];
         assert!(matches!(volume.commit(&[(0, &too_many)]).await, Err(Error::TooLarge { .. })));
@@ -429,8 +429,8 @@ fn a_commit_as_large_as_may_be_survives_a_cut_however_large_the_log_is() {
         bytes
     });
     machine.power_cut();
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         let mut found = vec![0; bytes.len()];
         volume.read(0, &mut found).await.unwrap();
         assert!(found == bytes, "an acknowledged commit is gone");
@@ -444,8 +444,8 @@ fn a_killed_volume_opens_with_less_memory() {
     plan.create.log_bytes = 4 << 20;
     plan.arena_bytes = 4 << 20;
     let mut machine = Machine::new(plan, 1);
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         volume.write(0, &noise(1, 100 * PAGE as usize), Durability::Durable).await.unwrap();
         volume.checkpoint().await.unwrap();
         volume.write_zeroes(Extent::new(0, 100 * PAGE), Durability::Buffered).await.unwrap();
@@ -453,8 +453,8 @@ fn a_killed_volume_opens_with_less_memory() {
     });
     machine.kill();
     machine.plan.open = machine.plan.open.with_pages_max(128);
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         let mut found = [0; 12];
         volume.read(200 * PAGE, &mut found).await.unwrap();
         assert_eq!(&found, b"acknowledged");

@@ -22,8 +22,8 @@ fn written(number: u64, len: usize) -> Vec<u8> {
 
 /// Durable writes, each a record of its own, none of them home.
 fn write_one_by_one(machine: &mut Machine, lens: &[usize]) {
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         let before = volume.counters();
         for (number, &len) in (1..).zip(lens) {
             volume.write(number * 4 * PAGE, &written(number, len), Durability::Durable).await.unwrap();
@@ -37,13 +37,13 @@ fn write_one_by_one(machine: &mut Machine, lens: &[usize]) {
 
 /// Takes everything home until the next record would begin in the last `bytes` of the log.
 fn move_tail_to_the_last(machine: &mut Machine, bytes: u64) {
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         for number in 0.. {
             let mut page = vec![0; PAGE as usize];
             let mut newest: Option<Superblock> = None;
             for offset in [0, PAGE] {
-                life.log.read(offset, &mut page).await.unwrap();
+                run.log.read(offset, &mut page).await.unwrap();
                 newest = newest.into_iter().chain(Superblock::decode(&page)).max_by_key(|it| it.generation);
             }
             let newest = newest.expect("an open volume has one");
@@ -60,9 +60,9 @@ fn move_tail_to_the_last(machine: &mut Machine, bytes: u64) {
 /// Where the records of the last opening lie on the log device, in their sequence.
 fn places(machine: &mut Machine, count: usize) -> Vec<Range<u64>> {
     let sector = u64::from(machine.plan.sector_bytes);
-    machine.live_whole(async |life| {
-        let mut bytes = vec![0; life.log.geometry().size_bytes as usize];
-        life.log.read(0, &mut bytes).await.unwrap();
+    machine.run_whole(async |run| {
+        let mut bytes = vec![0; run.log.geometry().size_bytes as usize];
+        run.log.read(0, &mut bytes).await.unwrap();
         let mut found = Vec::new();
         for start in (2 * PAGE..bytes.len() as u64).step_by(sector as usize) {
             if let Some(header) = decode_header(&bytes[start as usize..], sector as usize) {
@@ -76,8 +76,8 @@ fn places(machine: &mut Machine, count: usize) -> Vec<Range<u64>> {
 
 /// Opens it, and reads what each of the writes left.
 fn read_back(machine: &mut Machine, lens: &[usize]) -> Result<Vec<Vec<u8>>, Error> {
-    machine.live_whole(async |life| {
-        let volume = life.open().await?;
+    machine.run_whole(async |run| {
+        let volume = run.open().await?;
         let mut found = Vec::new();
         for (number, &len) in (1..).zip(lens) {
             let mut bytes = vec![0; len];
@@ -182,8 +182,8 @@ fn a_log_larger_than_what_is_read_at_once_is_read_to_its_end() {
     // Records of about 100 KB, so that some lie across each end of what is read at once.
     let lens: Vec<usize> = (0..30).map(|number| 90_000 + number * 517).collect();
     let mut machine = Machine::new(plan, 1);
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         for (number, &len) in (1..).zip(&lens) {
             volume.write(number * 100, &written(number, len), Durability::Durable).await.unwrap();
         }

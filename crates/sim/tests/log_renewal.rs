@@ -38,14 +38,14 @@ fn used(plan: Plan) -> (Machine, Vec<u8>, Vec<u8>) {
 fn works(mut machine: Machine, mut bytes: Vec<u8>) {
     assert!(machine.contents() == bytes);
     let new = noise(9, 5000);
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         volume.write(100, &new, Durability::Durable).await.unwrap();
     });
     machine.power_cut();
     machine::patch(&mut bytes, 100, &new);
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         assert!(read(&volume, 0, bytes.len()).await.unwrap() == bytes);
         volume.close().await.unwrap();
     });
@@ -59,25 +59,25 @@ fn plans() -> impl Iterator<Item = Plan> {
 fn a_lost_log_is_made_again_whatever_cuts_that_short() {
     let (mut made, mut again) = (0, 0);
     for plan in plans() {
-        let (lived, bytes, early) = used(plan);
+        let (ended, bytes, early) = used(plan);
         let garbage = noise(5, early.len());
         for kind in [CutKind::PowerCut, CutKind::Kill] {
             for what in 0..3 {
                 let renewed_until = |cut: CutPlan, seed: u64| {
-                    let mut machine = lived.fork(seed);
+                    let mut machine = ended.fork(seed);
                     lose_log(&mut machine, [None, Some(&*early), Some(&*garbage)][what]);
-                    let renewed = machine.live(cut, async |life| {
-                        renew_log(&*life.home, &*life.log, life.log.geometry().size_bytes).await
+                    let renewed = machine.run(cut, async |run| {
+                        renew_log(&*run.home, &*run.log, run.log.geometry().size_bytes).await
                     });
                     (machine, renewed)
                 };
-                let events = renewed_until(machine::WHOLE_LIFE, 0).1.1;
+                let events = renewed_until(machine::WHOLE_RUN, 0).1.1;
                 let mut at_event = 0;
                 while at_event <= events {
                     let cut = CutPlan { at_event: Some(at_event), kind };
                     let (mut machine, renewed) = renewed_until(cut, at_event);
                     machine.strike(kind);
-                    let opened = machine.live_whole(async |life| match life.open().await {
+                    let opened = machine.run_whole(async |run| match run.open().await {
                         Ok(volume) => volume.close().await,
                         Err(error) => Err(error),
                     });
@@ -88,8 +88,8 @@ fn a_lost_log_is_made_again_whatever_cuts_that_short() {
                         );
                         machine.power_cut();
                         machine
-                            .live_whole(async |life| {
-                                renew_log(&*life.home, &*life.log, life.log.geometry().size_bytes).await
+                            .run_whole(async |run| {
+                                renew_log(&*run.home, &*run.log, run.log.geometry().size_bytes).await
                             })
                             .unwrap();
                         again += 1;
@@ -109,9 +109,8 @@ fn a_lost_log_is_made_again_whatever_cuts_that_short() {
 fn no_log_is_made_for_a_volume_that_was_not_stopped_in_order_nor_over_one_that_belongs_to_it() {
     let refused = |machine: &mut Machine, why: &str| {
         let before = bytes_of_log(machine);
-        let refused = machine.live_whole(async |life| {
-            renew_log(&*life.home, &*life.log, life.log.geometry().size_bytes).await
-        });
+        let refused = machine
+            .run_whole(async |run| renew_log(&*run.home, &*run.log, run.log.geometry().size_bytes).await);
         assert!(matches!(&refused, Err(Error::Unusable(said)) if said.contains(why)), "{refused:?}");
         assert!(before == bytes_of_log(machine), "nothing is written");
     };
@@ -119,8 +118,8 @@ fn no_log_is_made_for_a_volume_that_was_not_stopped_in_order_nor_over_one_that_b
     let (mut machine, _, _) = used(plan);
     let (old_home, old_log) = (machine.home.borrow().clone(), bytes_of_log(&machine));
     refused(&mut machine, "is there and belongs to it");
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         volume.write(0, &[1; PAGE as usize], Durability::Durable).await.unwrap();
     });
     machine.power_cut();
@@ -128,7 +127,7 @@ fn no_log_is_made_for_a_volume_that_was_not_stopped_in_order_nor_over_one_that_b
     for log in [None, Some(&*old_log)] {
         lose_log(&mut machine, log);
         refused(&mut machine, "was not stopped in order");
-        let planned = machine.live_whole(async |life| plan_log_renewal(&*life.home).await);
+        let planned = machine.run_whole(async |run| plan_log_renewal(&*run.home).await);
         assert!(planned.is_err());
     }
     // The home device is the one that is missing.

@@ -1,7 +1,7 @@
 //! The log devices of a mirror that are all lost are made once more where its members prove that it was stopped in order,
 //! and nowhere else, whatever cuts that short.
 
-mod ring_machine;
+mod machine;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use evenkeel_sim::faults::Faults;
 use evenkeel_sim::image::Image;
 use evenkeel_sim::random::Random;
 
-use ring_machine::{Life, Machine, PAGE, Plan, WHOLE_LIFE, filled};
+use machine::mirror::{Machine, PAGE, Plan, Run, WHOLE_RUN, filled};
 
 const SEED: u64 = 23;
 
@@ -30,19 +30,19 @@ fn lose_logs(machine: &mut Machine) {
     }
 }
 
-async fn renew(life: &Life) -> Result<(), Error> {
-    let renewal = plan_mirror_log_renewal(&life.members, VOLUME).await?;
-    for log in &life.logs {
+async fn renew(run: &Run) -> Result<(), Error> {
+    let renewal = plan_mirror_log_renewal(&run.members, VOLUME).await?;
+    for log in &run.logs {
         check_mirror_log_is_lost(&renewal, log).await?;
     }
-    for (place, log) in life.logs.iter().enumerate() {
-        renew_mirror_log(&renewal, log, place as u16, life.logs.len() as u16).await?;
+    for (place, log) in run.logs.iter().enumerate() {
+        renew_mirror_log(&renewal, log, place as u16, run.logs.len() as u16).await?;
     }
     Ok(())
 }
 
 fn refusal(machine: &mut Machine) -> String {
-    match machine.live_whole(async |life| renew(&life).await) {
+    match machine.run_whole(async |run| renew(&run).await) {
         Err(Error::Unusable(why)) => why,
         other => panic!("{other:?}"),
     }
@@ -52,8 +52,8 @@ fn refusal(machine: &mut Machine) -> String {
 /// them alone too.
 fn works(machine: &mut Machine, bytes: &mut [u8], are_all_made: bool) {
     assert!(machine.contents() == bytes);
-    machine.live_whole(async |life| {
-        let (volume, ..) = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let (volume, ..) = run.open().await.unwrap();
         volume.write(0, &[9; 4096], Durability::Durable).await.unwrap();
     });
     machine.power_cut();
@@ -71,20 +71,20 @@ fn lost_log_devices_are_made_again_whatever_cuts_that_short() {
     let (mut made, mut again) = (0, 0);
     let (mut whole, _) = filled(Plan::mirror(2, 2), SEED);
     lose_logs(&mut whole);
-    let (_, events) = whole.live(WHOLE_LIFE, async |life| renew(&life).await.unwrap());
+    let (_, events) = whole.run(WHOLE_RUN, async |run| renew(&run).await.unwrap());
     for at_event in 0..=events {
         let (mut machine, mut bytes) = filled(Plan::mirror(2, 2), SEED);
         lose_logs(&mut machine);
         machine.refusal();
         let cut = CutPlan { at_event: Some(at_event), kind: CutKind::PowerCut };
-        let renewed = machine.live(cut, async |life| renew(&life).await);
+        let renewed = machine.run(cut, async |run| renew(&run).await);
         machine.power_cut();
         let mut are_all_made = matches!(renewed.0, Ok(Ok(())));
-        match machine.live_whole(async |life| life.open().await.map(drop)) {
+        match machine.run_whole(async |run| run.open().await.map(drop)) {
             Ok(()) => made += 1,
             Err(_) => {
                 assert!(!are_all_made);
-                machine.live_whole(async |life| renew(&life).await).unwrap();
+                machine.run_whole(async |run| renew(&run).await).unwrap();
                 (again, are_all_made) = (again + 1, true);
             }
         }
@@ -97,8 +97,8 @@ fn lost_log_devices_are_made_again_whatever_cuts_that_short() {
 /// A mirror whose members have the superblocks of two stops, in both places.
 fn stopped_twice() -> (Machine, Vec<u8>) {
     let (mut machine, bytes) = filled(Plan::mirror(2, 2), SEED);
-    machine.live_whole(async |life| {
-        let (volume, ..) = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let (volume, ..) = run.open().await.unwrap();
         volume.checkpoint().await.unwrap();
         volume.close().await.unwrap();
     });
@@ -116,21 +116,21 @@ fn stopped_twice() -> (Machine, Vec<u8>) {
 fn no_log_is_made_for_a_mirror_that_was_not_stopped_in_order_whatever_cut_it() {
     let (mut refused, mut closed) = (0, 0);
     let acknowledged = RefCell::new(false);
-    let life = async |life: Life| {
-        let (volume, ..) = life.open().await?;
+    let run = async |run: Run| {
+        let (volume, ..) = run.open().await?;
         volume.write(0, &[9; 4096], Durability::Durable).await?;
         acknowledged.replace(true);
         volume.close().await
     };
-    let (_, events) = stopped_twice().0.live(WHOLE_LIFE, life);
+    let (_, events) = stopped_twice().0.run(WHOLE_RUN, run);
     for at_event in 0..=events {
         let (mut machine, mut bytes) = stopped_twice();
         acknowledged.replace(false);
         let cut = CutPlan { at_event: Some(at_event), kind: CutKind::PowerCut };
-        let ended = machine.live(cut, life);
+        let ended = machine.run(cut, run);
         machine.power_cut();
         lose_logs(&mut machine);
-        match machine.live_whole(async |life| renew(&life).await) {
+        match machine.run_whole(async |run| renew(&run).await) {
             Ok(()) => {
                 let found = machine.contents();
                 let old = bytes.clone();
@@ -153,8 +153,8 @@ fn what_one_member_alone_knows_of_a_later_opening_refuses() {
     for alone in [0, 1] {
         let (mut machine, mut bytes) = filled(Plan::mirror(2, 2), SEED);
         machine.members_gone = vec![1 - alone];
-        machine.live_whole(async |life| {
-            let (volume, ..) = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let (volume, ..) = run.open().await.unwrap();
             volume.write(0, &[9; 4096], Durability::Durable).await.unwrap();
         });
         machine.power_cut();
@@ -169,10 +169,10 @@ fn what_one_member_alone_knows_of_a_later_opening_refuses() {
         // Stopped in order by the one alone, the other is stale, and rebuilt from it.
         (machine.members[alone], machine.logs) = (knowing, logs);
         machine.members_gone = vec![1 - alone];
-        machine.live_whole(async |life| life.open().await.unwrap().0.close().await.unwrap());
+        machine.run_whole(async |run| run.open().await.unwrap().0.close().await.unwrap());
         machine.members_gone = vec![];
         lose_logs(&mut machine);
-        machine.live_whole(async |life| renew(&life).await).unwrap();
+        machine.run_whole(async |run| renew(&run).await).unwrap();
         bytes[..4096].fill(9);
         assert!(machine.contents() == bytes);
     }
@@ -194,7 +194,7 @@ fn a_log_device_that_belongs_to_the_members_is_not_overwritten() {
     let early: Vec<_> = machine.logs.iter().map(|log| log.borrow().clone()).collect();
     assert!(refusal(&mut machine).contains("is there and belongs to it"));
     let members: Vec<_> = machine.members.iter().map(|member| member.borrow().clone()).collect();
-    machine.live_whole(async |life| life.open().await.unwrap().0.close().await.unwrap());
+    machine.run_whole(async |run| run.open().await.unwrap().0.close().await.unwrap());
     let late = machine.members.clone();
     // Of members that were put back to what they were, those log devices hold what they lack.
     machine.members = members.into_iter().map(|image| Rc::new(RefCell::new(image))).collect();
@@ -202,7 +202,7 @@ fn a_log_device_that_belongs_to_the_members_is_not_overwritten() {
     // Those of an earlier stop are of no use any more.
     machine.members = late;
     machine.logs = early.into_iter().map(|image| Rc::new(RefCell::new(image))).collect();
-    machine.live_whole(async |life| renew(&life).await).unwrap();
+    machine.run_whole(async |run| renew(&run).await).unwrap();
     assert!(machine.contents() == bytes);
     let mut on_members = filled(Plan::with_log_on_members(2), SEED).0;
     assert!(refusal(&mut on_members).contains("lies on its members"));
@@ -212,8 +212,8 @@ fn a_log_device_that_belongs_to_the_members_is_not_overwritten() {
 fn a_log_device_that_was_left_out_before_the_stop_does_not_count_later() {
     let (mut machine, mut bytes) = filled(Plan::mirror(2, 2), SEED);
     machine.log_faults[0] = Faults { failing_writes: 6..u64::MAX, ..Faults::default() };
-    let ended = machine.live(WHOLE_LIFE, async |life| {
-        let (volume, ..) = life.open().await.unwrap();
+    let ended = machine.run(WHOLE_RUN, async |run| {
+        let (volume, ..) = run.open().await.unwrap();
         for number in 0..8u64 {
             volume.write(number * PAGE, &[7; 4096], Durability::Durable).await.unwrap();
         }
@@ -225,7 +225,7 @@ fn a_log_device_that_was_left_out_before_the_stop_does_not_count_later() {
     machine.log_faults[0] = Faults::default();
     let left_out = machine.logs[0].borrow().clone();
     lose_logs(&mut machine);
-    machine.live_whole(async |life| renew(&life).await).unwrap();
+    machine.run_whole(async |run| renew(&run).await).unwrap();
     // It comes back beside one that was made anew: it is known to lack what came.
     machine.logs[0] = Rc::new(RefCell::new(left_out));
     assert!(machine.contents() == bytes);

@@ -1,12 +1,13 @@
 //! Seeds of rings in numbers: what no loss of members and log devices may take, together with any cut.
 
-use evenkeel_sim::mirror::{Outcome, Setup, run};
+use evenkeel_sim::seeds::{Outcome, Seeded, run};
+use evenkeel_sim::testbed::Mirror;
 
 /// Runs seeds from `first` on; a failing one is shown with all that it stands for.
 fn run_seeds(first: u64, count: u64, cuts: u32, members: Option<usize>) -> Outcome {
     let mut total = Outcome::default();
     for seed in first..first + count {
-        let setup = Setup::draw(seed, cuts, members);
+        let setup = Mirror::draw(seed, cuts, members);
         match run(setup) {
             Ok(outcome) => total.add(&outcome),
             Err(violation) => panic!("seed {seed}: {}\n{setup:#?}", violation.what),
@@ -24,14 +25,14 @@ fn seeds() -> u64 {
 fn within_the_redundancy_nothing_is_lost_and_beyond_it_nothing_wrong_is_served() {
     let seeds = seeds();
     let total = run_seeds(0, seeds, 2, None);
-    assert!(total.lives.cuts > seeds && total.lives.recoveries > seeds, "{total:?}");
-    assert!(total.lives.checkpoints > seeds && total.lives.log_wraps > seeds / 2, "{total:?}");
+    assert!(total.cuts > seeds && total.recoveries > seeds, "{total:?}");
+    assert!(total.checkpoints > seeds && total.log_wraps > seeds / 2, "{total:?}");
     // The game is worth playing only if all of these happen in it.
     if seeds >= 800 {
-        for (what, count) in total.tally.named() {
+        for (what, count) in total.members.named() {
             assert!(count > 0, "no {what}: {total:?}");
         }
-        assert!(total.lives.growths > seeds / 20, "{total:?}");
+        assert!(total.growths > seeds / 20, "{total:?}");
     }
 }
 
@@ -54,10 +55,10 @@ fn seeds_that_once_broke_a_promise_keep_it() {
 }
 
 #[test]
-fn the_same_seed_is_the_same_life_event_for_event() {
+fn the_same_seed_is_the_same_simulation_event_for_event() {
     for seed in 0..40 {
-        let first = run(Setup::draw(seed, 2, None)).map(|outcome| outcome.lives.trace);
-        let second = run(Setup::draw(seed, 2, None)).map(|outcome| outcome.lives.trace);
+        let first = run(Mirror::draw(seed, 2, None)).map(|outcome| outcome.trace);
+        let second = run(Mirror::draw(seed, 2, None)).map(|outcome| outcome.trace);
         assert_eq!(first, second, "seed {seed}");
     }
 }

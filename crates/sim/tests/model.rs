@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{ATOMIC, SECTOR, live, marked, sectors, seeded};
+use common::{ATOMIC, SECTOR, marked, run_drive, sectors, seeded};
 use evenkeel_engine::device::{Device, Durability, FlushScope};
 use evenkeel_sim::image::Image;
 use evenkeel_sim::random::Random;
@@ -134,7 +134,7 @@ proptest! {
         let image = Image::shared(ATOMIC);
         let mut model = Model::new();
         let model_of_run = &mut model;
-        live(&image, seeded(seed), None, async move |_, drive| {
+        run_drive(&image, seeded(seed), None, async move |_, drive| {
             let model = model_of_run;
             for step in steps {
                 match step {

@@ -6,14 +6,15 @@ use evenkeel_engine::device::Durability;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::options::{CreateOptions, Journaling};
 use evenkeel_sim::cuts::{CutKind, CutPlan};
-use machine::{Machine, PAGE, Plan, WHOLE_LIFE, filled, noise, patch};
+use machine::{Machine, PAGE, Plan, WHOLE_RUN, filled, noise, patch};
 
 const PAGES: u64 = 40;
 
 /// With a log that is enough for drives of any kind.
 fn plan(separate_log: bool) -> Plan {
     let plan = Plan::of_pages(PAGES);
-    Plan { separate_log, create: CreateOptions { log_bytes: 1 << 20, ..plan.create }, ..plan }
+    Plan { create: CreateOptions { log_bytes: 1 << 20, ..plan.create }, ..plan }
+        .with_separate_log(separate_log)
 }
 
 /// To drives that may tear sectors, or do not.
@@ -32,29 +33,29 @@ fn a_cut_of_a_recovery_on_drives_that_tear_sectors_takes_nothing_though_sums_wer
         let writes: Vec<(u64, Vec<u8>)> =
             (0..12).map(|number| (number * 3 * PAGE + 700, noise(number, 900))).collect();
         writes.iter().for_each(|(offset, bytes)| patch(&mut expected, *offset, bytes));
-        let story = async |life: machine::Life| {
-            let volume = life.open().await.unwrap();
+        let story = async |run: machine::Run| {
+            let volume = run.open().await.unwrap();
             for (offset, bytes) in &writes {
                 volume.write(*offset, bytes, Durability::Durable).await.unwrap();
             }
             volume.checkpoint().await.unwrap();
         };
-        let events = machine.fork(1).live(WHOLE_LIFE, story).1;
+        let events = machine.fork(1).run(WHOLE_RUN, story).1;
         for back in (1..24).step_by(3) {
             let mut cut = machine.fork(back);
             let at_event = Some(events - back);
-            let _cut_off = cut.live(CutPlan { at_event, kind: CutKind::PowerCut }, story);
+            let _cut_off = cut.run(CutPlan { at_event, kind: CutKind::PowerCut }, story);
             cut.power_cut();
             move_to(&mut cut, false);
             for at_event in 0.. {
                 let mut torn = cut.fork(at_event);
                 let plan = CutPlan { at_event: Some(at_event), kind: CutKind::PowerCut };
-                let (lived, _) = torn.live(plan, async |life| life.open().await.map(drop));
+                let (ended, _) = torn.run(plan, async |run| run.open().await.map(drop));
                 torn.power_cut();
                 // And back: what was torn meanwhile is made whole there too.
                 move_to(&mut torn, at_event % 2 == 0);
                 assert!(torn.contents() == expected, "cut {back} from the end, then at event {at_event}");
-                if lived.is_ok() {
+                if ended.is_ok() {
                     break;
                 }
             }
@@ -67,7 +68,7 @@ fn a_log_that_would_be_written_in_larger_sectors_is_refused_and_pages_are_not() 
     for separate_log in [true, false] {
         let (mut machine, expected) = filled(plan(separate_log), 3);
         machine.home.borrow_mut().move_to(4096, false);
-        let opened = machine.live_whole(async |life| life.open().await.map(drop));
+        let opened = machine.run_whole(async |run| run.open().await.map(drop));
         machine.power_cut();
         match (separate_log, opened) {
             (true, Ok(())) => assert!(machine.contents() == expected),
@@ -88,8 +89,8 @@ fn more_than_the_log_has_room_for_is_refused_before_anything_changes() {
     small.open.journaling = Journaling::Wasteless;
     let mut machine = Machine::new(small, 5);
     let mut expected = vec![0; (400 * PAGE) as usize];
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         volume.write(0, &vec![1; 400 * PAGE as usize], Durability::Durable).await.unwrap();
         volume.checkpoint().await.unwrap();
         for page in 0..300 {
@@ -101,7 +102,7 @@ fn more_than_the_log_has_room_for_is_refused_before_anything_changes() {
     machine.power_cut();
     move_to(&mut machine, false);
     for _ in 0..3 {
-        let opened = machine.live_whole(async |life| life.open().await.map(drop));
+        let opened = machine.run_whole(async |run| run.open().await.map(drop));
         machine.power_cut();
         assert!(
             matches!(&opened, Err(Error::Unsuited(why)) if why.contains("no room for the images")),
@@ -110,7 +111,7 @@ fn more_than_the_log_has_room_for_is_refused_before_anything_changes() {
     }
     move_to(&mut machine, true);
     assert!(machine.contents() == expected);
-    machine.live_whole(async |life| life.open().await.unwrap().close().await.unwrap());
+    machine.run_whole(async |run| run.open().await.unwrap().close().await.unwrap());
     machine.power_cut();
     move_to(&mut machine, false);
     assert!(machine.contents() == expected);

@@ -8,7 +8,7 @@ use evenkeel_engine::options::Journaling;
 use evenkeel_sim::cuts::CutPlan;
 use evenkeel_sim::image::{Image, SharedImage};
 use evenkeel_sim::random::Random;
-use machine::{Machine, PAGE, Plan, SimVolume, WHOLE_LIFE, patch};
+use machine::{Machine, PAGE, Plan, SimVolume, WHOLE_RUN, patch};
 
 const PAGES: u64 = 40;
 
@@ -37,11 +37,11 @@ async fn write(volume: &SimVolume, page: u64, byte: u8, durability: Durability) 
 /// A volume that was killed, what its drives held at some moment of the opening before, and what it holds.
 fn killed_after(plan: Plan, later: impl AsyncFn(&SimVolume)) -> (Machine, [Image; 2]) {
     let mut machine = Machine::new(plan, 1);
-    let before = machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    let before = machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         write(&volume, 1, 1, Durability::Durable).await;
         write(&volume, 2, 2, Durability::Buffered).await;
-        let before = [copy_of(&life.home.image()), copy_of(&life.log.image())];
+        let before = [copy_of(&run.home.image()), copy_of(&run.log.image())];
         later(&volume).await;
         before
     });
@@ -56,7 +56,7 @@ fn contents_with(plan: Plan, pages: &[(u64, u8)]) -> Vec<u8> {
 }
 
 fn refusal(machine: &mut Machine) -> Option<Error> {
-    let opened = machine.live_whole(async |life| life.open().await.map(drop));
+    let opened = machine.run_whole(async |run| run.open().await.map(drop));
     machine.kill();
     opened.err()
 }
@@ -153,10 +153,10 @@ fn a_log_that_lacks_more_than_one_superblock_is_refused() {
 fn a_log_that_lacks_what_an_opening_found_is_refused() {
     let plan = Plan::of_pages(PAGES);
     let mut machine = Machine::new(plan, 1);
-    let before = machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    let before = machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         write(&volume, 1, 1, Durability::Durable).await;
-        let before = [copy_of(&life.home.image()), copy_of(&life.log.image())];
+        let before = [copy_of(&run.home.image()), copy_of(&run.log.image())];
         write(&volume, 2, 2, Durability::Durable).await;
         before
     });
@@ -165,14 +165,14 @@ fn a_log_that_lacks_what_an_opening_found_is_refused() {
     let mut refused = 0;
     for at_event in 0.. {
         let mut machine = machine.fork(at_event);
-        let cut = CutPlan { at_event: Some(at_event), ..WHOLE_LIFE };
-        let (lived, _) = machine.live(cut, async |life| life.open().await.map(drop));
+        let cut = CutPlan { at_event: Some(at_event), ..WHOLE_RUN };
+        let (ended, _) = machine.run(cut, async |run| run.open().await.map(drop));
         machine.power_cut();
         put(&machine, &before, [false, true]);
         let is_refused = refusal(&mut machine).is_some();
         assert!(is_refused || refused == 0, "event {at_event}: once it is known it stays known");
         refused += u64::from(is_refused);
-        if lived.is_ok() {
+        if ended.is_ok() {
             assert!(is_refused);
             break;
         }

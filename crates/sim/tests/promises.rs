@@ -11,7 +11,7 @@ use evenkeel_engine::options::{CreateOptions, Journaling};
 use evenkeel_engine::volume::check;
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::image::{Fate, Image};
-use machine::{Life, Machine, PAGE, Plan, WHOLE_LIFE, filled, noise, patch, read};
+use machine::{Machine, PAGE, Plan, Run, WHOLE_RUN, filled, noise, patch, read};
 
 const PAGES: u64 = 40;
 
@@ -23,8 +23,8 @@ fn a_durable_write_survives_a_power_cut() {
             let (offset, len) = (3000 * (round + 1) + seed * 100, [1, 700, 9000, 40_000][round as usize % 4]);
             let bytes = noise(round, len);
             patch(&mut expected, offset, &bytes);
-            machine.live_whole(async |life| {
-                let volume = life.open().await.unwrap();
+            machine.run_whole(async |run| {
+                let volume = run.open().await.unwrap();
                 volume.write(offset, &bytes, Durability::Durable).await.unwrap();
             });
             machine.power_cut();
@@ -39,8 +39,8 @@ fn a_flushed_range_survives_a_power_cut() {
     for (seed, plan) in (1..).zip(Plan::every_kind(PAGES)) {
         let (mut machine, old) = filled(plan, seed);
         let bytes = noise(seed, 30_000);
-        machine.live_whole(async |life| {
-            let volume = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let volume = run.open().await.unwrap();
             volume.write(5000, &bytes, Durability::Buffered).await.unwrap();
             volume.write(100_000, &bytes[..500], Durability::Buffered).await.unwrap();
             volume.write(120_000, &bytes[..500], Durability::Buffered).await.unwrap();
@@ -60,8 +60,8 @@ fn a_flushed_range_survives_a_power_cut() {
 #[test]
 fn a_flush_of_a_range_leaves_other_dirty_data_where_it_is() {
     let mut machine = Machine::new(Plan::of_pages(PAGES), 1);
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         for page in 0..PAGES {
             volume.write(page * PAGE + 100, &[7; 300], Durability::Buffered).await.unwrap();
         }
@@ -88,25 +88,25 @@ fn a_flush_of_everything_lasts_until_what_another_wanted_sooner_is_durable_too()
     plan.open.tuning.small_max_bytes = 4 * 1000;
     let (machine, _) = filled(plan, 1);
     let bytes = noise(7, 1000);
-    let story = async |life: Life, done: &[Cell<bool>; 2]| {
-        let volume = life.open().await.unwrap();
+    let story = async |run: Run, done: &[Cell<bool>; 2]| {
+        let volume = run.open().await.unwrap();
         for page in 0..WRITES {
             volume.write(page * PAGE, &bytes, Durability::Buffered).await.unwrap();
         }
         let last_four = [Extent::new(PAGE, (WRITES - 1) * PAGE)];
         let flush = async |(scope, done): (FlushScope<'_>, &Cell<bool>)| {
             volume.flush(scope).await.unwrap();
-            done.set(!life.env.is_stopped());
+            done.set(!run.env.is_stopped());
         };
         all([FlushScope::Whole, FlushScope::Ranges(&last_four)].into_iter().zip(done).map(flush)).await;
     };
     let done = <[Cell<bool>; 2]>::default();
-    let (_, events) = machine.fork(1).live(WHOLE_LIFE, |life| story(life, &done));
+    let (_, events) = machine.fork(1).run(WHOLE_RUN, |run| story(run, &done));
     let mut part_there = 0;
     for at in 0..=events {
         let (mut machine, done) = (machine.fork(1), <[Cell<bool>; 2]>::default());
         let cut = CutPlan { at_event: Some(at), kind: CutKind::PowerCut };
-        let _halted = machine.live(cut, |life| story(life, &done)).0;
+        let _halted = machine.run(cut, |run| story(run, &done)).0;
         machine.power_cut();
         let found = machine.contents();
         let is_there = |page: u64| found[(page * PAGE) as usize..].starts_with(&bytes);
@@ -124,24 +124,24 @@ fn a_kill_takes_no_acknowledged_write() {
         let (machine, old) = filled(plan, seed);
         let writes: Vec<(u64, Vec<u8>)> =
             (0..12).map(|number| (number * 9100 + seed, noise(number, 1 + number as usize * 800))).collect();
-        let story = async |life: Life, acknowledged: &Cell<usize>| {
-            let volume = life.open().await.unwrap();
+        let story = async |run: Run, acknowledged: &Cell<usize>| {
+            let volume = run.open().await.unwrap();
             for (number, (offset, bytes)) in writes.iter().enumerate() {
                 let durability = if number % 5 == 4 { Durability::Durable } else { Durability::Buffered };
                 volume.write(*offset, bytes, durability).await.unwrap();
-                if !life.env.is_stopped() {
+                if !run.env.is_stopped() {
                     acknowledged.set(number + 1);
                 }
             }
         };
         let acknowledged = Cell::new(0);
-        let (_, events) = machine.fork(seed).live(WHOLE_LIFE, |life| story(life, &acknowledged));
+        let (_, events) = machine.fork(seed).run(WHOLE_RUN, |run| story(run, &acknowledged));
         assert_eq!(acknowledged.get(), writes.len());
         for at in 0..=events {
             let mut machine = machine.fork(seed);
             acknowledged.set(0);
             let cut = CutPlan { at_event: Some(at), kind: CutKind::Kill };
-            let _halted = machine.live(cut, |life| story(life, &acknowledged)).0;
+            let _halted = machine.run(cut, |run| story(run, &acknowledged)).0;
             machine.kill();
             let found = machine.contents();
             let mut expected = old.clone();
@@ -164,27 +164,27 @@ fn what_is_served_after_a_kill_stays_though_nobody_was_told_of_it() {
     let mut untold = 0;
     for (seed, plan) in (1..).zip(Plan::every_kind(PAGES)) {
         let (machine, old) = filled(plan, seed);
-        let story = async |life: Life, acknowledged: &Cell<bool>| {
-            let volume = life.open().await.unwrap();
+        let story = async |run: Run, acknowledged: &Cell<bool>| {
+            let volume = run.open().await.unwrap();
             volume.write(500, &noise(1, 3000), Durability::Buffered).await.unwrap();
             volume.write(9 * PAGE, &noise(2, 30_000), Durability::Durable).await.unwrap();
             volume.commit(&[(600, &noise(3, 100)), (20 * PAGE, &noise(4, 5000))]).await.unwrap();
-            acknowledged.set(!life.env.is_stopped());
+            acknowledged.set(!run.env.is_stopped());
         };
         let acknowledged = Cell::new(false);
-        let (_, events) = machine.fork(seed).live(WHOLE_LIFE, |life| story(life, &acknowledged));
+        let (_, events) = machine.fork(seed).run(WHOLE_RUN, |run| story(run, &acknowledged));
         for at in 0..events {
             let mut machine = machine.fork(seed);
             acknowledged.set(false);
             let cut = CutPlan { at_event: Some(at), kind: CutKind::Kill };
-            assert!(machine.live(cut, |life| story(life, &acknowledged)).0.is_err());
+            assert!(machine.run(cut, |run| story(run, &acknowledged)).0.is_err());
             machine.kill();
             let served = machine.contents();
             untold += u64::from(served != old && !acknowledged.get());
             machine.kill();
             assert!(machine.contents() == served, "killed twice, at event {at} of {events}, {plan:?}");
-            machine.live_whole(async |life| {
-                life.open().await.unwrap().flush(FlushScope::Whole).await.unwrap();
+            machine.run_whole(async |run| {
+                run.open().await.unwrap().flush(FlushScope::Whole).await.unwrap();
             });
             machine.power_cut();
             assert!(machine.contents() == served, "killed at event {at} of {events}, flushed, {plan:?}");
@@ -205,24 +205,24 @@ fn a_commit_of_several_ranges_is_all_or_nothing() {
         for &(offset, part) in &ranges {
             patch(&mut new, offset, part);
         }
-        let story = async |life: Life, acknowledged: &Cell<bool>| {
-            let volume = life.open().await.unwrap();
+        let story = async |run: Run, acknowledged: &Cell<bool>| {
+            let volume = run.open().await.unwrap();
             volume.commit(&ranges).await.unwrap();
-            acknowledged.set(!life.env.is_stopped());
+            acknowledged.set(!run.env.is_stopped());
             volume.checkpoint().await.unwrap();
         };
         let acknowledged = Cell::new(false);
-        let (_, events) = machine.fork(1).live(WHOLE_LIFE, |life| story(life, &acknowledged));
+        let (_, events) = machine.fork(1).run(WHOLE_RUN, |run| story(run, &acknowledged));
         let (mut all, mut nothing) = (0, 0);
         for at in 0..events {
             for kind in [CutKind::PowerCut, CutKind::Kill] {
-                // The same life each time; only what the cut leaves differs.
-                let mut lived = machine.fork(1);
+                // The same run each time; only what the cut leaves differs.
+                let mut ended = machine.fork(1);
                 acknowledged.set(false);
                 let cut = CutPlan { at_event: Some(at), kind };
-                assert!(lived.live(cut, |life| story(life, &acknowledged)).0.is_err());
+                assert!(ended.run(cut, |run| story(run, &acknowledged)).0.is_err());
                 for chance in 0..3 {
-                    let mut machine = lived.fork(chance);
+                    let mut machine = ended.fork(chance);
                     machine.strike(kind);
                     let found = machine.contents();
                     let is_all = found == new;
@@ -247,18 +247,18 @@ fn a_large_write_that_a_cut_meets_leaves_every_sector_as_it_was_or_as_it_should_
         let bytes = noise(4, 6 * PAGE as usize);
         let mut new = old.clone();
         patch(&mut new, 4 * PAGE, &bytes);
-        let story = async |life: Life| {
-            let volume = life.open().await.unwrap();
+        let story = async |run: Run| {
+            let volume = run.open().await.unwrap();
             volume.write(4 * PAGE, &bytes, Durability::Durable).await.unwrap();
         };
-        let (ended, events) = machine.fork(1).live(WHOLE_LIFE, story);
+        let (ended, events) = machine.fork(1).run(WHOLE_RUN, story);
         ended.unwrap();
         let (mut kept, mut written) = (0, 0);
         for at in 0..events {
-            let mut lived = machine.fork(1);
-            assert!(lived.live(CutPlan { at_event: Some(at), kind: CutKind::PowerCut }, story).0.is_err());
+            let mut ended = machine.fork(1);
+            assert!(ended.run(CutPlan { at_event: Some(at), kind: CutKind::PowerCut }, story).0.is_err());
             for chance in 0..4 {
-                let mut machine = lived.fork(chance);
+                let mut machine = ended.fork(chance);
                 machine.power_cut();
                 let found = machine.contents();
                 let sectors = |bytes| <[u8]>::chunks(bytes, SECTOR);
@@ -287,8 +287,8 @@ fn of_ranges_of_a_commit_that_overlap_the_later_one_holds() {
             for &(offset, part) in &ranges {
                 patch(&mut expected, offset, part);
             }
-            let found = machine.live_whole(async |life| {
-                let volume = life.open().await.unwrap();
+            let found = machine.run_whole(async |run| {
+                let volume = run.open().await.unwrap();
                 volume.commit(&ranges).await.unwrap();
                 read(&volume, 0, expected.len()).await.unwrap()
             });
@@ -306,8 +306,8 @@ fn a_recovery_that_is_cut_and_done_again_gives_the_same_bytes() {
         let parts: Vec<(u64, Vec<u8>)> = (0..10)
             .map(|number| (number * 15_000 + 50, noise(number, 100 + 700 * number as usize)))
             .collect();
-        machine.live_whole(async |life| {
-            let volume = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let volume = run.open().await.unwrap();
             for (offset, bytes) in &parts {
                 volume.write(*offset, bytes, Durability::Durable).await.unwrap();
             }
@@ -318,13 +318,13 @@ fn a_recovery_that_is_cut_and_done_again_gives_the_same_bytes() {
         }
         patch(&mut expected, 30 * PAGE, &vec![0; 2 * PAGE as usize]);
         machine.power_cut();
-        let (opened, events) = machine.fork(7).live(WHOLE_LIFE, async |life| life.open().await.map(drop));
+        let (opened, events) = machine.fork(7).run(WHOLE_RUN, async |run| run.open().await.map(drop));
         opened.unwrap().unwrap();
         for at in 0..events {
             for kind in [CutKind::PowerCut, CutKind::Kill] {
                 let mut machine = machine.fork(7);
                 let cut = CutPlan { at_event: Some(at), kind };
-                assert!(machine.live(cut, async |life| life.open().await.map(drop)).0.is_err());
+                assert!(machine.run(cut, async |run| run.open().await.map(drop)).0.is_err());
                 machine.strike(kind);
                 assert!(machine.contents() == expected, "{kind:?} at event {at} of {events}, {plan:?}");
             }
@@ -336,7 +336,7 @@ fn a_recovery_that_is_cut_and_done_again_gives_the_same_bytes() {
 /// every one on its way to the log is torn.
 fn opening_torn_at_the_log(machine: &mut Machine, at_event: u64, way: u64) {
     let cut = CutPlan { at_event: Some(at_event), kind: CutKind::PowerCut };
-    let _halted = machine.live(cut, async |life| life.open().await.map(drop)).0;
+    let _halted = machine.run(cut, async |run| run.open().await.map(drop)).0;
     let all = |image: &Image, fate: Fate| vec![fate; image.pending_len()];
     let landed = all(&machine.home.borrow(), Fate::Landed);
     machine.home.borrow_mut().power_cut_fates(&landed);
@@ -350,7 +350,7 @@ fn two_cuts_that_tear_superblocks_of_the_log_device_leave_it_a_whole_one() {
     let torn = Plan { atomic_sectors: false, ..Plan::of_pages(8) };
     let plan = Plan { create: CreateOptions { log_bytes: 1 << 20, ..torn.create }, ..torn };
     let (machine, expected) = filled(plan, 5);
-    let events = machine.fork(1).live(WHOLE_LIFE, async |life| life.open().await.map(drop)).1;
+    let events = machine.fork(1).run(WHOLE_RUN, async |run| run.open().await.map(drop)).1;
     for (first, second) in (0..events).flat_map(|first| (0..events).map(move |second| (first, second))) {
         let mut machine = machine.fork(1);
         opening_torn_at_the_log(&mut machine, first, 1);
@@ -362,8 +362,8 @@ fn two_cuts_that_tear_superblocks_of_the_log_device_leave_it_a_whole_one() {
 #[test]
 fn a_full_page_write_over_a_cached_page_journals_only_the_bytes_that_differ() {
     let (mut machine, expected) = filled(Plan::of_pages(PAGES), 1);
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         let mut page = read(&volume, 9 * PAGE, PAGE as usize).await.unwrap();
         assert!(page == expected[9 * PAGE as usize..10 * PAGE as usize]);
         let before = volume.counters();
@@ -385,8 +385,8 @@ fn a_full_page_write_over_a_cached_page_journals_only_the_bytes_that_differ() {
 fn discarded_pages_take_no_log_payload_and_read_as_zeros() {
     for (seed, plan) in (1..).zip(Plan::every_kind(PAGES)) {
         let (mut machine, mut expected) = filled(plan, seed);
-        machine.live_whole(async |life| {
-            let volume = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let volume = run.open().await.unwrap();
             let before = volume.counters();
             volume.write_zeroes(Extent::new(8 * PAGE, 16 * PAGE), Durability::Durable).await.unwrap();
             let after = volume.counters();
@@ -415,8 +415,8 @@ fn discarded_pages_take_no_log_payload_and_read_as_zeros() {
 fn a_commit_as_large_as_it_may_be_is_taken_and_a_larger_one_is_refused() {
     for plan in Plan::every_kind(PAGES) {
         let mut machine = Machine::new(plan, 1);
-        let (bytes, offsets) = machine.live_whole(async |life| {
-            let volume = life.open().await.unwrap();
+        let (bytes, offsets) = machine.run_whole(async |run| {
+            let volume = run.open().await.unwrap();
             assert_eq!(volume.size_bytes(), plan.create.size_bytes);
             let max_bytes = volume.commit_max_bytes();
             assert!(max_bytes >= plan.create.atomic_max_bytes, "{plan:?}");
@@ -444,7 +444,7 @@ fn a_commit_as_large_as_it_may_be_is_taken_and_a_larger_one_is_refused() {
 fn a_checkpoint_beside_a_commit_under_way_loses_nothing_at_any_cut() {
     use evenkeel_engine::env::Env;
     for separate_log in [true, false] {
-        let plan = Plan { separate_log, ..Plan::of_pages(PAGES) };
+        let plan = Plan::of_pages(PAGES).with_separate_log(separate_log);
         let (machine, mut expected) = filled(plan, 5);
         // Whole pages but for their ends: sectors of the old and of the new page make neither.
         let durable: Vec<Vec<u8>> = (0..6).map(|page| noise(page, 4000)).collect();
@@ -453,38 +453,38 @@ fn a_checkpoint_beside_a_commit_under_way_loses_nothing_at_any_cut() {
         }
         let large = noise(99, 16_000);
         let acknowledged = Cell::new(false);
-        let story = async |life: Life| {
-            let volume = life.open().await.unwrap();
+        let story = async |run: Run| {
+            let volume = run.open().await.unwrap();
             // In memory, so that the checkpoint reads nothing first.
             read(&volume, 0, 6 * PAGE as usize).await.unwrap();
             for (page, bytes) in (0..).zip(&durable) {
                 volume.write(page * PAGE + 50, bytes, Durability::Durable).await.unwrap();
             }
-            acknowledged.set(!life.env.is_stopped());
+            acknowledged.set(!run.env.is_stopped());
             let before = volume.counters().log_bytes;
             let (writer, bytes) = (volume.clone(), large.clone());
-            life.env.spawn(async move {
+            run.env.spawn(async move {
                 writer.write(20 * PAGE, &bytes, Durability::Durable).await.unwrap();
             });
             // The record of the checkpoint may become durable before the one in front of it.
             while volume.counters().log_bytes == before {
-                life.env.sleep(1000).await;
+                run.env.sleep(1000).await;
             }
             volume.checkpoint().await.unwrap();
         };
         for seed in 0..6 {
-            let (ended, events) = machine.fork(seed).live(WHOLE_LIFE, story);
+            let (ended, events) = machine.fork(seed).run(WHOLE_RUN, story);
             ended.unwrap();
             for at in 0..events {
-                let mut lived = machine.fork(seed);
+                let mut ended = machine.fork(seed);
                 acknowledged.set(false);
                 let cut = CutPlan { at_event: Some(at), kind: CutKind::PowerCut };
-                assert!(lived.live(cut, story).0.is_err());
+                assert!(ended.run(cut, story).0.is_err());
                 if !acknowledged.get() {
                     continue;
                 }
                 for chance in 0..3 {
-                    let mut machine = lived.fork(chance);
+                    let mut machine = ended.fork(chance);
                     machine.power_cut();
                     let found = machine.contents();
                     let kept = 20 * PAGE as usize;

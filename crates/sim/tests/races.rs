@@ -23,10 +23,10 @@ const SIZE_BYTES: u64 = PAGES * PAGE;
 
 const CLIENTS: usize = 6;
 
-/// Operations of each client in each life.
+/// Operations of each client in each run.
 const OPERATIONS: u64 = 25;
 
-const LIVES: u64 = 3;
+const RUNS: u64 = 3;
 
 /// Pairs of ranges that one commit writes begin so far from each other: some of them overlap.
 const APART_BYTES: [u64; 2] = [400, 9000];
@@ -116,17 +116,17 @@ fn run(seed: u64) {
     let plan = draw_plan(&mut random);
     let mut machine = Machine::new(plan, seed);
     let mut left = vec![0; SIZE_BYTES as usize];
-    for life in 0..LIVES {
+    for run in 0..RUNS {
         let is_flushed = random.coin();
-        left = machine.live_whole(async |here| {
+        left = machine.run_whole(async |here| {
             let volume = here.open().await.unwrap();
             let found = read(&volume, 0, left.len()).await.unwrap();
-            assert!(found == left, "seed {seed}, life {life}: the cut changed what had been read: {plan:?}");
+            assert!(found == left, "seed {seed}, run {run}: the cut changed what had been read: {plan:?}");
             let left = race(&volume, &here.env, &mut random).await;
             if is_flushed {
                 volume.flush(FlushScope::Whole).await.unwrap();
                 let found = read(&volume, 0, left.len()).await.unwrap();
-                assert!(found == left, "seed {seed}, life {life}: the flush changed what is read: {plan:?}");
+                assert!(found == left, "seed {seed}, run {run}: the flush changed what is read: {plan:?}");
             }
             left
         });
@@ -136,7 +136,7 @@ fn run(seed: u64) {
         machine.strike(*random.pick(kinds));
         if random.coin() {
             let plan = CutPlan { at_event: Some(random.below(80)), kind: *random.pick(kinds) };
-            let _cut_or_not = machine.live(plan, async |here| {
+            let _cut_or_not = machine.run(plan, async |here| {
                 here.open().await.unwrap().checkpoint().await.unwrap();
             });
             machine.strike(plan.kind);

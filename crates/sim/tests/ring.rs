@@ -1,6 +1,6 @@
 //! Stories of volumes on a ring: several members that write in turns, and several log devices.
 
-mod ring_machine;
+mod machine;
 
 use evenkeel_engine::device::{Device, Durability};
 use evenkeel_engine::env::Env;
@@ -12,7 +12,7 @@ use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::faults::Faults;
 use evenkeel_sim::random::Random;
 
-use ring_machine::{Machine, PAGE, Plan, dead, filled, noise, silent};
+use machine::mirror::{Machine, PAGE, Plan, dead, filled, noise, silent};
 
 #[test]
 fn what_is_closed_is_on_every_member() {
@@ -35,8 +35,8 @@ fn a_durable_write_survives_a_cut_with_the_loss_of_any_member_and_any_log_device
         for lost_log in 0..2 {
             let (mut machine, mut bytes) = filled(Plan::mirror(2, 2), 11);
             let part = noise(1, 5000);
-            machine.live_whole(async |life| {
-                let (volume, ..) = life.open().await.unwrap();
+            machine.run_whole(async |run| {
+                let (volume, ..) = run.open().await.unwrap();
                 volume.write(3000, &part, Durability::Durable).await.unwrap();
             });
             machine.power_cut();
@@ -51,14 +51,14 @@ fn a_durable_write_survives_a_cut_with_the_loss_of_any_member_and_any_log_device
 fn a_stale_member_alone_is_not_served() {
     let (mut machine, _) = filled(Plan::mirror(2, 1), 17);
     machine.members_gone = vec![1];
-    machine.live_whole(async |life| {
-        let (volume, ..) = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let (volume, ..) = run.open().await.unwrap();
         volume.write(0, &[1; 100], Durability::Durable).await.unwrap();
         volume.close().await.unwrap();
     });
     machine.power_cut();
     machine.members_gone = vec![0];
-    let refused = machine.live_whole(async |life| life.open().await.err());
+    let refused = machine.run_whole(async |run| run.open().await.err());
     let Some(Error::Unusable(why)) = refused else { panic!("{refused:?}") };
     assert!(why.contains("holds everything"), "{why}");
     machine.members_gone = vec![];
@@ -73,15 +73,15 @@ fn rot_on_one_member_is_never_served_and_a_scrub_mends_it_from_another() {
         // Everything behind the places of the superblocks: roots, table, pages.
         let mut random = Random::new(place as u64);
         machine.members[place].borrow_mut().rot(4 * PAGE, home_bytes - 8 * PAGE, &mut random);
-        machine.live_whole(async |life| {
-            let (volume, ..) = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let (volume, ..) = run.open().await.unwrap();
             let mut found = vec![0; bytes.len()];
             volume.read(0, &mut found).await.unwrap();
             assert!(found == bytes, "with a rotten member {place}");
             let scrubbed = volume.scrub(Mending::Mend, u64::MAX).await.unwrap();
             assert!(scrubbed.wrong_copies > 0 && scrubbed.damaged_pages.is_empty(), "{scrubbed:?}");
             // What is mended is written in its member's turn.
-            life.env.sleep(1_000_000_000).await;
+            run.env.sleep(1_000_000_000).await;
             let again = volume.scrub(Mending::Mend, u64::MAX).await.unwrap();
             assert_eq!((again.wrong_copies, again.copies_checked > 64), (0, true), "{again:?}");
         });
@@ -95,12 +95,12 @@ fn what_is_right_is_not_written_to_mend_another_copy() {
     let home_bytes = machine.members[0].borrow().geometry().size_bytes;
     let mut random = Random::new(24);
     machine.members[1].borrow_mut().rot(4 * PAGE, home_bytes - 8 * PAGE, &mut random);
-    machine.live_whole(async |life| {
-        let (volume, ring, _) = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let (volume, ring, _) = run.open().await.unwrap();
         volume.checkpoint().await.unwrap();
         let before = ring.members();
         volume.scrub(Mending::Mend, u64::MAX).await.unwrap();
-        life.env.sleep(1_000_000_000).await;
+        run.env.sleep(1_000_000_000).await;
         // A cut in the middle of a write may take old and new alike: the only good copy stays as it is.
         assert_eq!(ring.members()[0].written_bytes, before[0].written_bytes);
         assert!(ring.members()[1].written_bytes >= before[1].written_bytes + 60 * PAGE);
@@ -112,13 +112,13 @@ fn a_page_of_which_one_copy_was_not_looked_at_is_not_called_damaged() {
     let mut plan = Plan::mirror(2, 1);
     plan.ring.window.unread_turns = u32::MAX;
     let (mut machine, _) = filled(plan, 103);
-    machine.live_whole(async |life| {
-        let (volume, ..) = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let (volume, ..) = run.open().await.unwrap();
         // One member has lost whatever goes home to it from now on.
-        let next = life.members[1].counters().writes;
-        life.members[1].set_faults(Faults { lost_writes: next..u64::MAX, ..Faults::default() });
-        let (writing, env) = (volume.clone(), life.env.clone());
-        life.env.spawn(async move {
+        let next = run.members[1].counters().writes;
+        run.members[1].set_faults(Faults { lost_writes: next..u64::MAX, ..Faults::default() });
+        let (writing, env) = (volume.clone(), run.env.clone());
+        run.env.spawn(async move {
             let mut random = Random::new(103);
             loop {
                 env.sleep(random.below(8_000_000)).await;
@@ -140,9 +140,9 @@ fn a_page_of_which_one_copy_was_not_looked_at_is_not_called_damaged() {
 #[test]
 fn a_volume_whose_last_member_dies_stops() {
     let (mut machine, _) = filled(Plan::mirror(2, 1), 31);
-    machine.live_whole(async |life| {
-        let (volume, ..) = life.open().await.unwrap();
-        for drive in &life.members {
+    machine.run_whole(async |run| {
+        let (volume, ..) = run.open().await.unwrap();
+        for drive in &run.members {
             drive.set_faults(dead());
         }
         volume.write(0, &[1; 4096], Durability::Durable).await.unwrap();
@@ -157,12 +157,12 @@ fn devices_that_never_answer_keep_no_volume_shut() {
         let (mut machine, bytes) = filled(Plan::mirror(2, 2), 43);
         machine.member_faults[1] = silent(from);
         machine.log_faults[0] = silent(from);
-        let took_ns = machine.live_whole(async |life| {
-            let (volume, ..) = life.open().await.unwrap();
+        let took_ns = machine.run_whole(async |run| {
+            let (volume, ..) = run.open().await.unwrap();
             let mut found = vec![0; bytes.len()];
             volume.read(0, &mut found).await.unwrap();
             assert!(found == bytes, "silent from operation {from} on");
-            life.env.now_ns()
+            run.env.now_ns()
         });
         assert!(took_ns < 10_000_000_000, "each is waited for once: {took_ns} ns");
     }
@@ -179,11 +179,11 @@ fn a_member_and_a_log_device_may_die_at_the_same_opening() {
 }
 
 #[test]
-fn a_member_whose_flush_failed_at_the_opening_takes_no_part_in_that_life() {
+fn a_member_whose_flush_failed_at_the_opening_takes_no_part_in_that_run() {
     let (mut machine, bytes) = filled(Plan::mirror(2, 1), 53);
     machine.member_faults[1] = Faults { failing_flushes: 0..1, ..Faults::default() };
-    machine.live_whole(async |life| {
-        let (volume, ring, _) = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let (volume, ring, _) = run.open().await.unwrap();
         assert_eq!(ring.members()[1].standing, Standing::Out);
         volume.write(0, &bytes[..9000], Durability::Durable).await.unwrap();
         volume.close().await.unwrap();
@@ -198,8 +198,8 @@ fn all_members_read_again_once_nothing_waits_to_be_written() {
         (plan.ring.turn_ns, plan.ring.depth_max) = (50_000, 1);
         plan.ring.window.fixed = Some(0);
         let (mut machine, _) = filled(plan, 100 + seed);
-        machine.live_whole(async |life| {
-            let (_volume, ring, _) = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let (_volume, ring, _) = run.open().await.unwrap();
             let mut bytes = [0; 10 * 4096];
             ring.read(0, &mut bytes).await.unwrap();
             // What is mended is written in turns, and no flush follows. All may write at once.
@@ -208,7 +208,7 @@ fn all_members_read_again_once_nothing_waits_to_be_written() {
                     ring.repair(page as u64 * PAGE, bytes).await.unwrap();
                 }
                 for member in 0..2 {
-                    life.env.sleep(20_000_000).await;
+                    run.env.sleep(20_000_000).await;
                     assert_eq!(ring.members()[member].role, Role::Reading, "member {member}, round {round}");
                 }
             }
@@ -220,13 +220,13 @@ fn all_members_read_again_once_nothing_waits_to_be_written() {
 fn cut_as_page_5_goes_home(at_event: u64) -> (Machine, Vec<u8>) {
     let (mut machine, mut bytes) = filled(Plan::mirror(2, 1), 83);
     bytes[5 * 4096 + 100..][..600].fill(8);
-    machine.live_whole(async |life| {
-        let (volume, ..) = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let (volume, ..) = run.open().await.unwrap();
         volume.write(5 * PAGE + 100, &[8; 600], Durability::Durable).await.unwrap();
     });
     machine.power_cut();
     let cut = CutPlan { at_event: Some(at_event), kind: CutKind::PowerCut };
-    let _halted = machine.live(cut, async |life| life.open().await.map(drop)).0;
+    let _halted = machine.run(cut, async |run| run.open().await.map(drop)).0;
     machine.power_cut();
     (machine, bytes)
 }
@@ -250,8 +250,8 @@ fn a_page_that_a_cut_met_on_its_way_home_and_that_is_rotten_everywhere_is_not_se
         for member in &machine.members {
             member.borrow_mut().rot(page.offset + 3000, 1, &mut Random::new(at_event));
         }
-        machine.live_whole(async |life| {
-            let (volume, ..) = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let (volume, ..) = run.open().await.unwrap();
             let mut found = [0; 4096];
             match volume.read(5 * PAGE, &mut found).await {
                 Ok(()) => assert!(found == bytes[5 * 4096..6 * 4096], "cut at event {at_event}"),
@@ -268,12 +268,12 @@ fn a_page_that_a_cut_met_on_its_way_home_and_that_is_rotten_everywhere_is_not_se
 #[test]
 fn what_the_members_take_home_in_a_second_is_told_in_bytes() {
     let (mut machine, _) = filled(Plan::mirror(2, 1), 97);
-    machine.live_whole(async |life| {
-        let (volume, ..) = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let (volume, ..) = run.open().await.unwrap();
         volume.write(0, &noise(1, 40 * 4096), Durability::Durable).await.unwrap();
-        let began_ns = life.env.now_ns();
+        let began_ns = run.env.now_ns();
         volume.checkpoint().await.unwrap();
-        let rate = 40.0 * 4096.0 * 1e9 / (life.env.now_ns() - began_ns) as f64;
+        let rate = 40.0 * 4096.0 * 1e9 / (run.env.now_ns() - began_ns) as f64;
         let told = volume.occupancy().drain_bytes_per_s as f64;
         assert!((rate / 2.0..2.0 * rate).contains(&told), "{told} and not {rate}");
     });

@@ -1,7 +1,7 @@
 //! A mirror that grows: with all of its members or not at all, and at any cut with its old size or the new one,
 //! whichever member and log device are lost with it.
 
-mod ring_machine;
+mod machine;
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use evenkeel_engine::volume::{Mending, check};
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::image::SharedImage;
 use evenkeel_sim::random::Random;
-use ring_machine::{Machine, PAGE, Plan, RingVolume, filled, size_of, whole};
+use machine::mirror::{Machine, PAGE, Plan, RingVolume, filled, size_of, whole};
 
 const PAGES: u64 = 64;
 
@@ -33,12 +33,12 @@ async fn read_all(volume: &RingVolume) -> Vec<u8> {
     found
 }
 
-/// A life up to a cut, in which it grows between two durable writes; which of the three were acknowledged.
+/// A run up to a cut, in which it grows between two durable writes; which of the three were acknowledged.
 fn grow_and_cut(machine: &mut Machine, cut: CutPlan, size_bytes: u64) -> (bool, u32) {
     let (plan, members, done) = (machine.plan, machine.members.clone(), Rc::new(Cell::new(0)));
     let acknowledged = Rc::clone(&done);
-    let (ended, _) = machine.live(cut, async move |life| {
-        let (volume, ring, _) = life.open().await.unwrap();
+    let (ended, _) = machine.run(cut, async move |run| {
+        let (volume, ring, _) = run.open().await.unwrap();
         volume.write(5 * PAGE, &[9; 3000], Durability::Durable).await.unwrap();
         acknowledged.set(1);
         make_room(&volume, &plan, &members, size_bytes);
@@ -66,8 +66,8 @@ fn a_cut_with_the_loss_of_any_member_and_log_device_leaves_the_old_size_or_the_n
                 machine.members_gone = vec![at_event as usize / 3 % plan.members];
                 machine.logs_gone = vec![at_event as usize / 7 % plan.logs];
             }
-            let found = machine.live_whole(async |life| {
-                let (volume, ..) = life.open().await.unwrap();
+            let found = machine.run_whole(async |run| {
+                let (volume, ..) = run.open().await.unwrap();
                 read_all(&volume).await
             });
             machine.power_cut();
@@ -101,9 +101,9 @@ fn a_cut_with_the_loss_of_any_member_and_log_device_leaves_the_old_size_or_the_n
 fn finish(machine: &mut Machine, size_bytes: u64, mut bytes: Vec<u8>) {
     let (plan, members) = (machine.plan, machine.members.clone());
     bytes.resize(size_bytes as usize, 0);
-    machine.live_whole(async |life| {
-        let (volume, ring, _) = life.open().await.unwrap();
-        whole(&ring, &life.env).await;
+    machine.run_whole(async |run| {
+        let (volume, ring, _) = run.open().await.unwrap();
+        whole(&ring, &run.env).await;
         make_room(&volume, &plan, &members, size_bytes);
         volume.grow(size_bytes).await.unwrap();
         assert!(read_all(&volume).await == bytes);
@@ -123,8 +123,8 @@ fn without_a_member_or_the_room_on_one_it_is_refused_and_goes_on_as_it_was() {
     let members = machine.members.clone();
     let size_bytes = 2 * PAGES * PAGE;
     machine.members_gone = vec![1];
-    machine.live_whole(async |life| {
-        let (volume, ..) = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let (volume, ..) = run.open().await.unwrap();
         make_room(&volume, &plan, &members[..1], size_bytes);
         let refused = volume.grow(size_bytes).await.unwrap_err().to_string();
         assert!(refused.contains("member 1 does not take part"), "{refused}");
@@ -132,11 +132,11 @@ fn without_a_member_or_the_room_on_one_it_is_refused_and_goes_on_as_it_was() {
         volume.close().await.unwrap();
     });
     machine.members_gone = vec![];
-    machine.live_whole(async |life| {
-        let (volume, ring, _) = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let (volume, ring, _) = run.open().await.unwrap();
         let refused = volume.grow(size_bytes).await.unwrap_err().to_string();
         assert!(refused.contains("member 1"), "it lacks writes: {refused}");
-        whole(&ring, &life.env).await;
+        whole(&ring, &run.env).await;
         let before = size_of(&ring);
         let refused = volume.grow(size_bytes).await;
         assert!(
@@ -151,12 +151,12 @@ fn without_a_member_or_the_room_on_one_it_is_refused_and_goes_on_as_it_was() {
         ring.leave_out(0, evenkeel_engine::error::DeviceError { doing: "be replaced", errno: 5 });
         let small = evenkeel_sim::image::Image::shared(evenkeel_engine::device::Geometry {
             size_bytes: before + plan.data_offset(),
-            ..life.members[0].geometry()
+            ..run.members[0].geometry()
         });
-        assert!(ring.replace(0, life.another(&small)).await.is_err());
-        ring.replace(0, life.another(&members[0])).await.unwrap();
+        assert!(ring.replace(0, run.another(&small).into()).await.is_err());
+        ring.replace(0, run.another(&members[0]).into()).await.unwrap();
         while ring.members()[0].standing != Standing::InSync {
-            life.env.sleep(1_000_000).await;
+            run.env.sleep(1_000_000).await;
         }
         volume.close().await.unwrap();
     });
@@ -172,8 +172,8 @@ fn a_page_that_cannot_go_home_refuses_the_growth_and_the_members_stay_as_large_a
         member.borrow_mut().rot(at.offset + 3000, 500, &mut Random::new(3));
     }
     let size_bytes = 2 * PAGES * PAGE;
-    machine.live_whole(async |life| {
-        let (volume, ring, _) = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let (volume, ring, _) = run.open().await.unwrap();
         let before = size_of(&ring);
         let before_bytes = before + plan.data_offset();
         volume.write(3 * PAGE, &[5; 100], Durability::Durable).await.unwrap();
@@ -186,10 +186,10 @@ fn a_page_that_cannot_go_home_refuses_the_growth_and_the_members_stay_as_large_a
         ring.leave_out(1, evenkeel_engine::error::DeviceError { doing: "be replaced", errno: 5 });
         let another = evenkeel_sim::image::Image::shared(evenkeel_engine::device::Geometry {
             size_bytes: before_bytes,
-            ..life.members[0].geometry()
+            ..run.members[0].geometry()
         });
-        ring.replace(1, life.another(&another)).await.unwrap();
-        whole(&ring, &life.env).await;
+        ring.replace(1, run.another(&another).into()).await.unwrap();
+        whole(&ring, &run.env).await;
         volume
             .write(3 * PAGE, &bytes[3 * PAGE as usize..4 * PAGE as usize], Durability::Durable)
             .await
@@ -214,23 +214,23 @@ fn a_page_that_turns_out_to_be_damaged_while_it_grows_stops_nothing() {
         for member in &members {
             member.borrow_mut().rot(at.offset + 3000, 500, &mut Random::new(3));
         }
-        let is_grown = machine.live_whole(async |life| {
-            let (volume, ring, _) = life.open().await.unwrap();
+        let is_grown = machine.run_whole(async |run| {
+            let (volume, ring, _) = run.open().await.unwrap();
             let before = size_of(&ring);
             make_room(&volume, &plan, &members, size_bytes);
             let grown = Rc::new(Cell::new(None));
             let (grower, told) = (volume.clone(), Rc::clone(&grown));
-            let env = life.env.clone();
-            life.env.spawn(async move {
+            let env = run.env.clone();
+            run.env.spawn(async move {
                 env.sleep(2_000_000).await;
                 told.set(Some(grower.grow(size_bytes).await));
             });
-            life.env.sleep(wait_ns).await;
+            run.env.sleep(wait_ns).await;
             volume.write(3 * PAGE, &[5; 100], Durability::Durable).await.unwrap();
             let grown = loop {
                 match grown.take() {
                     Some(grown) => break grown,
-                    None => life.env.sleep(100_000).await,
+                    None => run.env.sleep(100_000).await,
                 }
             };
             match &grown {
@@ -244,8 +244,8 @@ fn a_page_that_turns_out_to_be_damaged_while_it_grows_stops_nothing() {
         });
         seen[usize::from(is_grown)] += 1;
         machine.power_cut();
-        machine.live_whole(async |life| {
-            let (volume, ..) = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let (volume, ..) = run.open().await.unwrap();
             let mut start = [0; 100];
             volume
                 .write(3 * PAGE + 100, &bytes[3 * PAGE as usize + 100..][..3996], Durability::Durable)

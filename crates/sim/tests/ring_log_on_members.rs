@@ -1,6 +1,6 @@
 //! Stories of volumes whose log is on the members of their ring.
 
-mod ring_machine;
+mod machine;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,12 +15,12 @@ use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::faults::Faults;
 use evenkeel_sim::random::Random;
 
-use ring_machine::{Machine, PAGE, Plan, dead, filled, noise};
+use machine::mirror::{Machine, PAGE, Plan, dead, filled, noise};
 
 /// Writes so many bytes at the beginning, durably, and then the power fails.
 fn write_and_cut(machine: &mut Machine, bytes: &mut [u8], part: &[u8]) {
-    machine.live_whole(async |life| {
-        let (volume, ..) = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let (volume, ..) = run.open().await.unwrap();
         volume.write(0, part, Durability::Durable).await.unwrap();
     });
     machine.power_cut();
@@ -44,12 +44,12 @@ fn a_record_is_on_the_member_that_wrote_alone_and_on_none_that_reads() {
     let mut plan = Plan::with_log_on_members(3);
     plan.ring.window = WindowOptions { fixed: Some(2), ..WindowOptions::default() };
     let mut machine = Machine::new(plan, 5);
-    machine.live_whole(async |life| {
-        let (volume, ring, _) = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let (volume, ring, _) = run.open().await.unwrap();
         volume.read(0, &mut [0; 512]).await.unwrap(); // somebody reads
-        let before: Vec<u64> = life.members.iter().map(|member| member.counters().writes).collect();
+        let before: Vec<u64> = run.members.iter().map(|member| member.counters().writes).collect();
         volume.write(0, &[7; 100], Durability::Durable).await.unwrap();
-        let after = life.members.iter().map(|member| member.counters().writes);
+        let after = run.members.iter().map(|member| member.counters().writes);
         let written: Vec<u64> = after.zip(before).map(|(after, before)| after - before).collect();
         assert_eq!(written.iter().sum::<u64>(), 1, "{written:?}");
         assert_eq!(ring.window(), (2, 3), "the others read");
@@ -99,7 +99,7 @@ fn a_superblock_of_an_earlier_opening_is_not_taken_where_the_newer_ones_have_rot
         write_and_cut(&mut machine, &mut bytes, &noise(1, 5000));
         let superblocks = LOG_COPIES as u64 * PAGE;
         machine.members[rotten].borrow_mut().rot(ring_head::DATA_OFFSET, superblocks, &mut Random::new(7));
-        let opened = machine.live_whole(async |life| life.open().await.map(drop));
+        let opened = machine.run_whole(async |run| run.open().await.map(drop));
         machine.power_cut();
         match opened {
             Ok(()) => assert!(machine.contents() == bytes),
@@ -119,7 +119,7 @@ fn two_starts_that_ended_as_they_named_others_leave_a_volume_that_opens() {
         for (away, at_event) in [(2, first), (0, second)] {
             machine.members_gone = vec![away];
             let cut = CutPlan { at_event: Some(at_event), kind: CutKind::PowerCut };
-            let _ended = machine.live(cut, async |life| life.open().await.map(drop));
+            let _ended = machine.run(cut, async |run| run.open().await.map(drop));
             machine.power_cut();
         }
         machine.members_gone = vec![];
@@ -160,15 +160,15 @@ fn a_member_that_is_lost_while_the_volume_is_served_is_not_needed_any_more_soon_
     for lost in 0..2 {
         let (mut machine, mut bytes) = filled(Plan::with_log_on_members(2), 23);
         let (first, second) = (noise(1, 5000), noise(2, 7000));
-        machine.live_whole(async |life| {
-            let (volume, ring, _) = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let (volume, ring, _) = run.open().await.unwrap();
             volume.write(0, &first, Durability::Durable).await.unwrap();
-            life.members[lost].set_faults(dead());
+            run.members[lost].set_faults(dead());
             volume.write(20_000, &second, Durability::Durable).await.unwrap();
             volume.checkpoint().await.unwrap(); // which finds out
             volume.write(40_000, &second, Durability::Durable).await.unwrap();
             // Nobody else asks for the next one.
-            life.env.sleep(500_000_000).await;
+            run.env.sleep(500_000_000).await;
             assert_eq!(ring.members()[lost].standing, Standing::Out);
         });
         machine.power_cut();
@@ -183,10 +183,10 @@ fn a_member_that_is_lost_while_the_volume_is_served_is_not_needed_any_more_soon_
         assert!(machine.refusal().contains("may be on one alone"));
         // With the other it is rebuilt, and then each is as good.
         machine.members_gone = vec![];
-        machine.live_whole(async |life| {
-            let (volume, ring, _) = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let (volume, ring, _) = run.open().await.unwrap();
             while ring.members().iter().any(|member| member.standing != Standing::InSync) {
-                life.env.sleep(1_000_000).await;
+                run.env.sleep(1_000_000).await;
             }
             volume.close().await.unwrap();
         });
@@ -199,20 +199,20 @@ fn a_member_that_is_lost_while_the_volume_is_served_is_not_needed_any_more_soon_
 fn a_member_that_was_replaced_while_the_volume_was_served_is_a_part_of_the_log_once_it_is_rebuilt() {
     let (mut machine, mut bytes) = filled(Plan::with_log_on_members(2), 29);
     let parts = [noise(1, 3000), noise(2, 3000), noise(3, 3000)];
-    machine.live_whole(async |life| {
-        let (volume, ring, _) = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let (volume, ring, _) = run.open().await.unwrap();
         volume.write(0, &parts[0], Durability::Durable).await.unwrap();
         ring.leave_out(1, evenkeel_engine::error::DeviceError { doing: "be replaced", errno: 5 });
-        ring.replace(1, life.members[1].clone()).await.unwrap();
+        ring.replace(1, run.members[1].clone().into()).await.unwrap();
         volume.write(8192, &parts[1], Durability::Durable).await.unwrap();
         while ring.members()[1].standing != Standing::InSync {
-            life.env.sleep(1_000_000).await;
+            run.env.sleep(1_000_000).await;
         }
         // The other dies: what comes now is on the new one alone.
-        life.members[0].set_faults(dead());
+        run.members[0].set_faults(dead());
         volume.write(16_384, &parts[2], Durability::Durable).await.unwrap();
         volume.checkpoint().await.unwrap(); // which finds out
-        life.env.sleep(1_000_000_000).await;
+        run.env.sleep(1_000_000_000).await;
     });
     machine.power_cut();
     for (number, part) in parts.iter().enumerate() {
@@ -228,19 +228,19 @@ fn a_member_that_fails_as_the_volume_opens_is_needed_for_what_the_log_held_befor
     for (write, at_event) in (0..4).flat_map(|write| (20..60).step_by(4).map(move |event| (write, event))) {
         let (mut machine, mut bytes) = filled(Plan::with_log_on_members(2), 19);
         // Records of several turns, so that each member has some.
-        machine.live_whole(async |life| {
-            let (volume, ..) = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let (volume, ..) = run.open().await.unwrap();
             for page in 0..6 {
                 volume.write(page * PAGE, &[5; 4096], Durability::Durable).await.unwrap();
-                life.env.sleep(7_000_000).await;
+                run.env.sleep(7_000_000).await;
             }
         });
         machine.power_cut();
         bytes[..6 * 4096].fill(5);
         machine.member_faults[0] = Faults { failing_writes: write..write + 1, ..Faults::default() };
         let cut = CutPlan { at_event: Some(at_event), kind: CutKind::PowerCut };
-        let (ended, _) = machine.live(cut, async |life| {
-            let (volume, ..) = life.open().await.unwrap();
+        let (ended, _) = machine.run(cut, async |run| {
+            let (volume, ..) = run.open().await.unwrap();
             let _closed = volume.close().await;
         });
         machine.power_cut();
@@ -259,16 +259,16 @@ fn a_member_that_falls_silent_with_its_head_gone_is_not_waited_for_at_every_sect
         let (mut machine, mut bytes) = filled(Plan::with_log_on_members(2), 23);
         write_and_cut(&mut machine, &mut bytes, &noise(1, 5000));
         let image = Rc::clone(&machine.members[1]);
-        machine.live_whole(async |life| {
-            let (env, drive) = (life.env.clone(), life.members[1].clone());
-            life.env.spawn(async move {
+        machine.run_whole(async |run| {
+            let (env, drive) = (run.env.clone(), run.members[1].clone());
+            run.env.spawn(async move {
                 env.sleep(rots_us * 1000).await;
                 image.borrow_mut().rot(0, ring_head::DATA_OFFSET, &mut Random::new(rots_us));
                 env.sleep(silent_us * 1000).await;
                 drive.set_faults(Faults { silent_operations: 0..u64::MAX, ..Faults::default() });
             });
-            let _opened = life.open().await;
-            let took_ns = life.env.now_ns();
+            let _opened = run.open().await;
+            let took_ns = run.env.now_ns();
             assert!(took_ns < 30_000_000_000, "{rots_us} us, and {silent_us} later: {took_ns} ns");
         });
     }

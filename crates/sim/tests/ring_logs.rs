@@ -1,6 +1,6 @@
 //! Stories of log devices of a ring that fail, come back, and are away for a start.
 
-mod ring_machine;
+mod machine;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,14 +13,14 @@ use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::faults::Faults;
 use evenkeel_sim::random::Random;
 
-use ring_machine::{Machine, PAGE, Plan, filled, noise};
+use machine::mirror::{Machine, PAGE, Plan, filled, noise};
 
 #[test]
 fn a_log_device_that_was_left_out_alone_is_not_taken_for_the_log() {
     let (mut machine, mut bytes) = filled(Plan::mirror(2, 2), 19);
     machine.log_faults[0] = Faults { failing_writes: 6..u64::MAX, ..Faults::default() };
-    machine.live_whole(async |life| {
-        let (volume, ..) = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let (volume, ..) = run.open().await.unwrap();
         for number in 0..20u8 {
             volume.write(u64::from(number) * 512, &[number; 512], Durability::Durable).await.unwrap();
         }
@@ -43,8 +43,8 @@ fn a_log_device_that_was_not_there_for_an_opening_is_not_taken_for_the_log_alone
     for last_acts in [false, true] {
         let (mut machine, mut bytes) = filled(Plan::mirror(2, 2), 37);
         machine.logs_gone = vec![0];
-        machine.live_whole(async |life| {
-            let (volume, ..) = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let (volume, ..) = run.open().await.unwrap();
             volume.write(0, &[1; 4096], Durability::Durable).await.unwrap();
         });
         machine.power_cut();
@@ -68,13 +68,13 @@ fn log_devices_that_were_each_the_last_one_after_the_other_are_told_apart() {
         machine.logs_gone = vec![0];
         // The one learns that it is alone, and is cut before anything is acknowledged.
         let cut = CutPlan { at_event: Some(at_event), kind: CutKind::PowerCut };
-        let (ended, _) = machine.live(cut, async |life| life.open().await.map(drop));
+        let (ended, _) = machine.run(cut, async |run| run.open().await.map(drop));
         machine.power_cut();
         assert!(ended.is_err(), "the opening is cut");
         // The other goes on alone, unless too much was noted by then.
         machine.logs_gone = vec![1];
-        let went_on = machine.live_whole(async |life| {
-            let Ok((volume, ..)) = life.open().await else { return false };
+        let went_on = machine.run_whole(async |run| {
+            let Ok((volume, ..)) = run.open().await else { return false };
             volume.write(0, &[5; 4096], Durability::Durable).await.unwrap();
             true
         });
@@ -82,7 +82,7 @@ fn log_devices_that_were_each_the_last_one_after_the_other_are_told_apart() {
         if went_on {
             bytes[..4096].fill(5);
             machine.logs_gone = vec![0];
-            let refused = machine.live_whole(async |life| life.open().await.err());
+            let refused = machine.run_whole(async |run| run.open().await.err());
             assert!(matches!(refused, Some(Error::Unusable(_))), "cut at event {at_event}: {refused:?}");
         }
         machine.logs_gone = vec![];
@@ -94,15 +94,15 @@ fn log_devices_that_were_each_the_last_one_after_the_other_are_told_apart() {
 fn any_log_device_is_enough_where_a_cut_came_before_the_loss_of_another_was_noted_on_all() {
     for (at_event, rotten) in (0..40).flat_map(|at_event| [(at_event, 1), (at_event, 2)]) {
         let (mut machine, mut bytes) = filled(Plan::mirror(2, 3), 79);
-        machine.live_whole(async |life| {
-            let (volume, ..) = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let (volume, ..) = run.open().await.unwrap();
             volume.write(0, &[3; 4096], Durability::Durable).await.unwrap();
         });
         machine.power_cut();
         bytes[..4096].fill(3);
         machine.logs_gone = vec![0];
         let cut = CutPlan { at_event: Some(at_event), kind: CutKind::PowerCut };
-        machine.live(cut, async |life| life.open().await.map(drop)).0.unwrap_err();
+        machine.run(cut, async |run| run.open().await.map(drop)).0.unwrap_err();
         machine.power_cut();
         let log_bytes = machine.logs[rotten].borrow().geometry().size_bytes;
         let mut random = Random::new(at_event);
@@ -122,8 +122,8 @@ fn a_start_that_is_refused_takes_nothing_from_the_log_device_that_was_away() {
         bytes
     };
     let before = log(&machine);
-    machine.live_whole(async |life| {
-        let (volume, ..) = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let (volume, ..) = run.open().await.unwrap();
         for page in 0..8 {
             volume.write(page * PAGE, &[7; 4096], Durability::Durable).await.unwrap();
         }
@@ -138,7 +138,7 @@ fn a_start_that_is_refused_takes_nothing_from_the_log_device_that_was_away() {
     let middle = written[written.len() / 2] as u64;
     machine.logs[0].borrow_mut().rot(middle - 1024, 2048, &mut Random::new(109));
     machine.logs_gone = vec![1];
-    let refused = machine.live_whole(async |life| life.open().await.err());
+    let refused = machine.run_whole(async |run| run.open().await.err());
     assert!(matches!(refused, Some(Error::Unusable(_))), "{refused:?}");
     machine.power_cut();
     for gone in [vec![0], vec![]] {
@@ -152,8 +152,8 @@ fn a_start_that_is_refused_takes_nothing_from_the_log_device_that_was_away() {
 fn a_start_without_the_member_that_has_everything_takes_nothing_from_a_log_device_that_was_away_too() {
     let (mut machine, mut bytes) = filled(Plan::mirror(2, 2), 113);
     machine.members_gone = vec![1];
-    machine.live_whole(async |life| {
-        let (volume, ..) = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let (volume, ..) = run.open().await.unwrap();
         volume.write(0, &[7; 4096], Durability::Durable).await.unwrap();
         volume.checkpoint().await.unwrap();
         volume.write(5 * PAGE, &[8; 4096], Durability::Durable).await.unwrap();
@@ -162,7 +162,7 @@ fn a_start_without_the_member_that_has_everything_takes_nothing_from_a_log_devic
     bytes[..4096].fill(7);
     bytes[5 * 4096..6 * 4096].fill(8);
     (machine.members_gone, machine.logs_gone) = (vec![0], vec![1]);
-    let refused = machine.live_whole(async |life| life.open().await.err());
+    let refused = machine.run_whole(async |run| run.open().await.err());
     assert!(matches!(refused, Some(Error::Unusable(_))), "{refused:?}");
     machine.power_cut();
     (machine.members_gone, machine.logs_gone) = (vec![], vec![0]);
@@ -175,16 +175,16 @@ fn a_log_device_whose_first_head_arrived_though_it_failed_is_not_taken_for_the_l
     for (write, seed) in (0..8).flat_map(|write| (0..6).map(move |seed| (write, seed))) {
         let (mut machine, mut bytes) = filled(Plan::mirror(2, 2), 107 + seed);
         machine.logs_gone = vec![1];
-        machine.live_whole(async |life| {
-            let (volume, ..) = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let (volume, ..) = run.open().await.unwrap();
             volume.write(0, &[3; 4096], Durability::Durable).await.unwrap();
         });
         machine.power_cut();
         // It is back, lacks that, and one write of those that give it back fails.
         machine.logs_gone = vec![];
         machine.log_faults[1] = Faults { failing_writes: write..write + 1, ..Faults::default() };
-        machine.live_whole(async |life| {
-            let (volume, _, logs) = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let (volume, _, logs) = run.open().await.unwrap();
             volume.write(5 * PAGE, &[5; 4096], Durability::Durable).await.unwrap();
             has_failed += u32::from(logs.standings()[1].0 == LogStanding::Out);
         });
@@ -194,7 +194,7 @@ fn a_log_device_whose_first_head_arrived_though_it_failed_is_not_taken_for_the_l
         bytes[5 * 4096..6 * 4096].fill(5);
         // Alone, it may refuse; it may not spoil anything.
         machine.logs_gone = vec![0];
-        let _refused = machine.live_whole(async |life| life.open().await.map(drop));
+        let _refused = machine.run_whole(async |run| run.open().await.map(drop));
         machine.power_cut();
         machine.logs_gone = vec![];
         assert!(machine.contents() == bytes, "write {write} failed, seed {seed}");
@@ -208,18 +208,18 @@ fn nothing_goes_home_before_every_log_device_holds_what_the_opening_found_on_one
     for at_event in 0..80 {
         let (mut machine, mut bytes) = filled(Plan::mirror(2, 2), 89);
         bytes[5 * 4096 + 100..][..600].fill(8);
-        machine.live_whole(async |life| {
-            let (volume, ..) = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let (volume, ..) = run.open().await.unwrap();
             // One log device says that it has the record, and has not.
-            let next = life.logs[1].counters().writes;
-            life.logs[1].set_faults(Faults { lost_writes: next..u64::MAX, ..Faults::default() });
+            let next = run.logs[1].counters().writes;
+            run.logs[1].set_faults(Faults { lost_writes: next..u64::MAX, ..Faults::default() });
             volume.write(5 * PAGE + 100, &[8; 600], Durability::Durable).await.unwrap();
         });
         machine.power_cut();
         let home = |machine: &Machine| [0, 1].map(|place| machine.member_pages(place));
         let before = home(&machine);
         let cut = CutPlan { at_event: Some(at_event), kind: CutKind::PowerCut };
-        let _halted = machine.live(cut, async |life| life.open().await.map(drop)).0;
+        let _halted = machine.run(cut, async |run| run.open().await.map(drop)).0;
         machine.power_cut();
         if home(&machine) != before {
             machine.logs_gone = vec![0];
@@ -237,8 +237,8 @@ fn log_devices_that_are_what_they_were_before_the_last_opening_are_not_taken_for
         let (mut machine, mut bytes) = filled(Plan::mirror(2, 2), 41);
         let before: Vec<_> = machine.logs.iter().map(|log| log.borrow().clone()).collect();
         let part = noise(1, 5000);
-        machine.live_whole(async |life| {
-            let (volume, ..) = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let (volume, ..) = run.open().await.unwrap();
             volume.write(0, &part, Durability::Durable).await.unwrap();
         });
         machine.power_cut();

@@ -1,6 +1,6 @@
 //! Stories of members of a ring that come back, are replaced, and are rebuilt.
 
-mod ring_machine;
+mod machine;
 
 use evenkeel_engine::device::Durability;
 use evenkeel_engine::env::Env;
@@ -11,7 +11,7 @@ use evenkeel_sim::faults::Faults;
 use evenkeel_sim::image::Image;
 use evenkeel_sim::random::Random;
 
-use ring_machine::{Machine, PAGE, Plan, filled, noise, silent, whole};
+use machine::mirror::{Machine, PAGE, Plan, filled, noise, silent, whole};
 
 #[test]
 fn a_member_that_fails_is_left_out_and_rebuilt_when_it_comes_back() {
@@ -21,8 +21,8 @@ fn a_member_that_fails_is_left_out_and_rebuilt_when_it_comes_back() {
         let (mut machine, mut bytes) = filled(plan, 13);
         let part = noise(2, 40_000);
         machine.member_faults[1] = Faults { failing_writes: 3..u64::MAX, ..Faults::default() };
-        machine.live_whole(async |life| {
-            let (volume, ring, _) = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let (volume, ring, _) = run.open().await.unwrap();
             volume.write(8192, &part, Durability::Durable).await.unwrap();
             volume.checkpoint().await.unwrap();
             assert_eq!(ring.members()[1].standing, Standing::Out);
@@ -32,9 +32,9 @@ fn a_member_that_fails_is_left_out_and_rebuilt_when_it_comes_back() {
         bytes[8192..48_192].copy_from_slice(&part);
         assert!(machine.member_pages(1) != bytes, "it lacks what came after its failure");
         machine.member_faults[1] = Faults::default();
-        machine.live_whole(async |life| {
-            let (volume, ring, _) = life.open().await.unwrap();
-            whole(&ring, &life.env).await;
+        machine.run_whole(async |run| {
+            let (volume, ring, _) = run.open().await.unwrap();
+            whole(&ring, &run.env).await;
             volume.close().await.unwrap();
         });
         machine.power_cut();
@@ -48,16 +48,16 @@ fn a_member_that_fails_is_left_out_and_rebuilt_when_it_comes_back() {
 fn members_are_replaced_while_the_volume_is_used() {
     let (mut machine, mut bytes) = filled(Plan::mirror(3, 1), 29);
     machine.members_gone = vec![2];
-    machine.live_whole(async |life| {
-        let (volume, ring, _) = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let (volume, ring, _) = run.open().await.unwrap();
         assert_eq!(ring.members()[2].standing, Standing::Out);
-        ring.replace(2, life.members[2].clone()).await.unwrap();
+        ring.replace(2, run.members[2].clone().into()).await.unwrap();
         for number in 0..50u8 {
             let at = u64::from(number) * 5000 % 250_000;
             volume.write(at, &[number; 3000], Durability::Durable).await.unwrap();
-            life.env.sleep(300_000).await;
+            run.env.sleep(300_000).await;
         }
-        whole(&ring, &life.env).await;
+        whole(&ring, &run.env).await;
         volume.close().await.unwrap();
     });
     machine.power_cut();
@@ -72,18 +72,18 @@ fn members_are_replaced_while_the_volume_is_used() {
 fn a_member_that_is_replaced_in_its_turn_is_rebuilt_behind_it() {
     for delay_ns in (0..8).map(|step| step * 400_000) {
         let (mut machine, mut bytes) = filled(Plan::mirror(2, 1), 83);
-        machine.live_whole(async |life| {
-            let (volume, ring, _) = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let (volume, ring, _) = run.open().await.unwrap();
             volume.write(0, &[7; 100_000], Durability::Buffered).await.unwrap();
             let checkpoint = volume.clone();
-            life.env.spawn(async move { checkpoint.checkpoint().await.unwrap() });
+            run.env.spawn(async move { checkpoint.checkpoint().await.unwrap() });
             while ring.members()[1].role != Role::Writing {
-                life.env.sleep(10_000).await;
+                run.env.sleep(10_000).await;
             }
-            life.env.sleep(delay_ns).await;
+            run.env.sleep(delay_ns).await;
             ring.leave_out(1, DeviceError { doing: "be left out", errno: 5 });
-            ring.replace(1, life.members[1].clone()).await.unwrap();
-            whole(&ring, &life.env).await;
+            ring.replace(1, run.members[1].clone().into()).await.unwrap();
+            whole(&ring, &run.env).await;
             volume.close().await.unwrap();
         });
         machine.power_cut();
@@ -99,11 +99,11 @@ fn members_of_different_sizes_come_and_go() {
     let (mut machine, mut bytes) = filled(plan, 41);
     for (round, gone) in [vec![0], vec![1], vec![2], vec![0, 2], vec![]].into_iter().enumerate() {
         machine.members_gone = gone;
-        machine.live_whole(async |life| {
-            let (volume, ring, _) = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let (volume, ring, _) = run.open().await.unwrap();
             volume.write(round as u64 * 5000, &[round as u8; 5000], Durability::Buffered).await.unwrap();
             while ring.members().iter().any(|member| matches!(member.standing, Standing::Rebuilding { .. })) {
-                life.env.sleep(1_000_000).await;
+                run.env.sleep(1_000_000).await;
             }
             volume.close().await.unwrap();
         });
@@ -122,17 +122,17 @@ fn a_member_is_enough_alone_as_soon_as_it_was_rebuilt() {
         plan.ring.policy = policy;
         let (mut machine, mut bytes) = filled(plan, 59);
         machine.members_gone = vec![1];
-        machine.live_whole(async |life| {
-            let (volume, ..) = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let (volume, ..) = run.open().await.unwrap();
             volume.write(4096, &[7; 9000], Durability::Durable).await.unwrap();
             volume.close().await.unwrap();
         });
         machine.power_cut();
         bytes[4096..13_096].fill(7);
         machine.members_gone = vec![];
-        machine.live_whole(async |life| {
-            let (_volume, ring, _) = life.open().await.unwrap();
-            whole(&ring, &life.env).await;
+        machine.run_whole(async |run| {
+            let (_volume, ring, _) = run.open().await.unwrap();
+            whole(&ring, &run.env).await;
         });
         machine.power_cut();
         machine.members_gone = vec![0];
@@ -147,16 +147,16 @@ fn a_member_that_is_replaced_again_while_it_is_rebuilt_is_rebuilt_from_the_start
     plan.ring.rebuild_bytes_per_s = 8 << 20;
     let (mut machine, bytes) = filled(plan, 61);
     machine.members_gone = vec![1];
-    let blank = machine.live_whole(async |life| {
-        let (volume, ring, _) = life.open().await.unwrap();
-        ring.replace(1, life.members[1].clone()).await.unwrap();
+    let blank = machine.run_whole(async |run| {
+        let (volume, ring, _) = run.open().await.unwrap();
+        ring.replace(1, run.members[1].clone().into()).await.unwrap();
         while !matches!(ring.members()[1].standing, Standing::Rebuilding { done_bytes } if done_bytes > 90_000) {
-            life.env.sleep(100_000).await;
+            run.env.sleep(100_000).await;
         }
         ring.leave_out(1, evenkeel_engine::error::DeviceError { doing: "be pulled", errno: 5 });
-        let image = Image::shared(life.members[1].image().geometry());
-        ring.replace(1, life.another(&image)).await.unwrap();
-        whole(&ring, &life.env).await;
+        let image = Image::shared(run.members[1].image().geometry());
+        ring.replace(1, run.another(&image).into()).await.unwrap();
+        whole(&ring, &run.env).await;
         volume.close().await.unwrap();
         image
     });
@@ -173,21 +173,21 @@ fn a_rebuild_says_nothing_of_the_drive_that_comes_after_its_own() {
     {
         let (mut machine, bytes) = filled(Plan::mirror(2, 1), 63);
         machine.members_gone = vec![1];
-        let next = machine.live_whole(async |life| {
-            let (_volume, ring, _) = life.open().await.unwrap();
-            ring.replace(1, life.members[1].clone()).await.unwrap();
-            life.env.sleep(after_us * 1000).await;
+        let next = machine.run_whole(async |run| {
+            let (_volume, ring, _) = run.open().await.unwrap();
+            ring.replace(1, run.members[1].clone().into()).await.unwrap();
+            run.env.sleep(after_us * 1000).await;
             ring.leave_out(1, DeviceError { doing: "be pulled", errno: 5 });
-            let image = Image::shared(life.members[1].image().geometry());
-            ring.replace(1, life.another(&image)).await.unwrap();
-            life.env.sleep(wait_us * 1000).await;
+            let image = Image::shared(run.members[1].image().geometry());
+            ring.replace(1, run.another(&image).into()).await.unwrap();
+            run.env.sleep(wait_us * 1000).await;
             image
         });
         machine.members[1] = next;
         machine.power_cut();
         (machine.members_gone, refused) = (vec![0], refused + 1);
-        let found = machine.live_whole(async |life| {
-            let (volume, ..) = life.open().await.ok()?;
+        let found = machine.run_whole(async |run| {
+            let (volume, ..) = run.open().await.ok()?;
             let mut found = vec![0; bytes.len()];
             Some(volume.read(0, &mut found).await.map(|()| found))
         });
@@ -204,16 +204,16 @@ fn a_member_that_fell_silent_at_its_head_can_be_replaced_at_once() {
     for from in 12..33 {
         let (mut machine, _) = filled(Plan::mirror(2, 1), 67);
         machine.member_faults[1] = silent(from);
-        machine.live_whole(async |life| {
-            let (volume, ring, _) = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let (volume, ring, _) = run.open().await.unwrap();
             for number in 0..4 {
                 volume.write(number * 4096, &[3; 4096], Durability::Durable).await.unwrap();
                 volume.checkpoint().await.unwrap();
             }
             assert_eq!(ring.members()[1].standing, Standing::Out, "silent from operation {from} on");
-            let image = Image::shared(life.members[1].image().geometry());
-            ring.replace(1, life.another(&image)).await.unwrap();
-            whole(&ring, &life.env).await;
+            let image = Image::shared(run.members[1].image().geometry());
+            ring.replace(1, run.another(&image).into()).await.unwrap();
+            whole(&ring, &run.env).await;
         });
         machine.power_cut();
     }
@@ -225,24 +225,24 @@ fn what_a_member_did_not_answer_before_it_was_replaced_is_not_held_against_the_o
     plan.ring.rebuild_piece_bytes = 4096;
     plan.ring.rebuild_bytes_per_s = 128 << 10;
     let (mut machine, bytes) = filled(plan, 101);
-    let image = machine.live_whole(async |life| {
-        let (volume, ring, _) = life.open().await.unwrap();
-        life.members[0].set_faults(silent(0));
+    let image = machine.run_whole(async |run| {
+        let (volume, ring, _) = run.open().await.unwrap();
+        run.members[0].set_faults(silent(0));
         for page in 0..8 {
             let volume = volume.clone();
-            life.env.spawn(async move {
+            run.env.spawn(async move {
                 let _answer = volume.read(page * PAGE, &mut [0; 4096]).await;
             });
         }
-        life.env.sleep(10_000_000).await;
+        run.env.sleep(10_000_000).await;
         ring.leave_out(0, DeviceError { doing: "be pulled", errno: 5 });
-        let image = Image::shared(life.members[0].image().geometry());
-        ring.replace(0, life.another(&image)).await.unwrap();
+        let image = Image::shared(run.members[0].image().geometry());
+        ring.replace(0, run.another(&image).into()).await.unwrap();
         // By now nobody waits for the old one any more.
-        life.env.sleep(plan.ring.answer_max_ns).await;
+        run.env.sleep(plan.ring.answer_max_ns).await;
         let standing = ring.members()[0].standing;
         assert!(matches!(standing, Standing::Rebuilding { .. }), "{standing:?}");
-        whole(&ring, &life.env).await;
+        whole(&ring, &run.env).await;
         volume.close().await.unwrap();
         image
     });
@@ -255,22 +255,22 @@ fn what_a_member_did_not_answer_before_it_was_replaced_is_not_held_against_the_o
 fn a_member_is_replaced_while_its_head_hangs_in_the_one_before() {
     for after_us in (0..12_000).step_by(200) {
         let (mut machine, _) = filled(Plan::mirror(2, 1), 71);
-        machine.live_whole(async |life| {
-            let (volume, ring, _) = life.open().await.unwrap();
-            let (writing, drive) = (volume.clone(), life.members[1].clone());
+        machine.run_whole(async |run| {
+            let (volume, ring, _) = run.open().await.unwrap();
+            let (writing, drive) = (volume.clone(), run.members[1].clone());
             let falls_silent = silent(drive.counters().operations + after_us / 500);
-            life.env.spawn(async move {
+            run.env.spawn(async move {
                 drive.set_faults(falls_silent);
                 for number in 0..4 {
                     let _written = writing.write(number * 4096, &[3; 4096], Durability::Durable).await;
                     let _home = writing.checkpoint().await;
                 }
             });
-            life.env.sleep(after_us * 1000).await;
+            run.env.sleep(after_us * 1000).await;
             ring.leave_out(1, DeviceError { doing: "be pulled", errno: 5 });
-            let image = Image::shared(life.members[1].image().geometry());
-            ring.replace(1, life.another(&image)).await.expect("the one before is nobody's concern");
-            whole(&ring, &life.env).await;
+            let image = Image::shared(run.members[1].image().geometry());
+            ring.replace(1, run.another(&image).into()).await.expect("the one before is nobody's concern");
+            whole(&ring, &run.env).await;
         });
     }
 }
@@ -281,11 +281,11 @@ fn a_sector_that_nobody_can_read_does_not_end_a_rebuild() {
     let bad = machine.page_on_member(30);
     machine.members[0].borrow_mut().make_unreadable(bad);
     machine.members_gone = vec![1];
-    let blank = machine.live_whole(async |life| {
-        let (volume, ring, _) = life.open().await.unwrap();
-        let image = Image::shared(life.members[1].image().geometry());
-        ring.replace(1, life.another(&image)).await.unwrap();
-        whole(&ring, &life.env).await;
+    let blank = machine.run_whole(async |run| {
+        let (volume, ring, _) = run.open().await.unwrap();
+        let image = Image::shared(run.members[1].image().geometry());
+        ring.replace(1, run.another(&image).into()).await.unwrap();
+        whole(&ring, &run.env).await;
         let mut page = [0; 4096];
         assert_eq!(volume.read(30 * PAGE, &mut page).await, Err(Error::Damaged { page: 30 }));
         volume.write(30 * PAGE, &[9; 4096], Durability::Durable).await.unwrap();
@@ -305,10 +305,10 @@ fn rebuild_last(machine: &mut Machine) -> RebuildFound {
     let last = machine.plan.members - 1;
     let fresh = Image::shared(machine.members[last].borrow().geometry());
     machine.members[last] = fresh;
-    let found = machine.live_whole(async |life| {
-        let (volume, ring, _) = life.open().await.unwrap();
-        ring.replace(last, life.members[last].clone()).await.unwrap();
-        whole(&ring, &life.env).await;
+    let found = machine.run_whole(async |run| {
+        let (volume, ring, _) = run.open().await.unwrap();
+        ring.replace(last, run.members[last].clone().into()).await.unwrap();
+        whole(&ring, &run.env).await;
         volume.close().await.unwrap();
         ring.members()[last].rebuild_found
     });
@@ -348,8 +348,8 @@ fn pages_that_no_member_holds_right_are_counted_when_another_is_rebuilt() {
     assert_eq!(found.damaged_pages, 3, "two that rotted and one that cannot be read: {found:?}");
     assert!(found.wrong_copies <= 2, "{found:?}");
     machine.members_gone = vec![0, 1];
-    machine.live_whole(async |life| {
-        let (volume, ..) = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let (volume, ..) = run.open().await.unwrap();
         for (page, right) in bytes.chunks(PAGE as usize).enumerate() {
             let mut found = vec![0; right.len()];
             match volume.read(page as u64 * PAGE, &mut found).await {
@@ -376,16 +376,16 @@ fn what_is_written_while_a_member_is_rebuilt_is_not_taken_for_rot() {
         }
         let fresh = Image::shared(machine.members[1].borrow().geometry());
         machine.members[1] = fresh;
-        let found = machine.live_whole(async |life| {
-            let (volume, ring, _) = life.open().await.unwrap();
-            ring.replace(1, life.members[1].clone()).await.unwrap();
+        let found = machine.run_whole(async |run| {
+            let (volume, ring, _) = run.open().await.unwrap();
+            ring.replace(1, run.members[1].clone().into()).await.unwrap();
             for (number, (offset, new)) in writes.iter().enumerate() {
                 volume.write(*offset, new, Durability::Buffered).await.unwrap();
                 if number % 10 == 0 {
                     volume.checkpoint().await.unwrap();
                 }
             }
-            whole(&ring, &life.env).await;
+            whole(&ring, &run.env).await;
             volume.close().await.unwrap();
             ring.members()[1].rebuild_found
         });
@@ -401,15 +401,15 @@ fn a_new_member_of_a_volume_that_was_never_written_to_is_rebuilt_before_it_count
     let mut plan = Plan::mirror(2, 1);
     plan.ring.rebuild_bytes_per_s = 1000;
     let mut machine = Machine::new(plan, 37);
-    machine.live_whole(async |life| {
-        let (_volume, ring, _) = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let (_volume, ring, _) = run.open().await.unwrap();
         ring.leave_out(1, DeviceError { doing: "be replaced", errno: 5 });
-        ring.replace(1, life.members[1].clone()).await.unwrap();
+        ring.replace(1, run.members[1].clone().into()).await.unwrap();
     });
     machine.power_cut();
-    machine.live_whole(async |life| {
-        let (_volume, ring, _) = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let (_volume, ring, _) = run.open().await.unwrap();
         assert_ne!(ring.members()[1].standing, Standing::InSync);
-        whole(&ring, &life.env).await;
+        whole(&ring, &run.env).await;
     });
 }

@@ -22,8 +22,8 @@ fn with_three_root_pages() -> (Machine, Vec<(u64, Vec<u8>)>) {
     let mut machine = Machine::new(Plan::of_pages(2 * ROOT_PAGE_SPEAKS_OF / PAGE_BYTES + 600), 3);
     let written: Vec<(u64, Vec<u8>)> =
         (0..3).map(|page| (page * ROOT_PAGE_SPEAKS_OF, noise(page, PAGE as usize))).collect();
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         for (offset, bytes) in &written {
             volume.write(*offset, bytes, Durability::Durable).await.unwrap();
         }
@@ -43,8 +43,8 @@ fn rot(image: &SharedImage, at: Extent) {
 
 /// Opens the volume, reads what was written, checks all of it once a checkpoint has written both places, and closes it.
 fn served(machine: &mut Machine, written: &[(u64, Vec<u8>)]) -> Result<CheckReport, String> {
-    machine.live_whole(async |life| {
-        let volume = life.open().await.map_err(|error| error.to_string())?;
+    machine.run_whole(async |run| {
+        let volume = run.open().await.map_err(|error| error.to_string())?;
         for (offset, bytes) in written {
             assert!(read(&volume, *offset, PAGE as usize).await.unwrap() == *bytes);
         }
@@ -79,8 +79,8 @@ fn a_piece_that_is_damaged_in_both_places_keeps_the_volume_shut() {
 #[test]
 fn a_checkpoint_writes_of_the_root_the_pages_that_it_changed_in_each_place() {
     let (mut machine, _) = with_three_root_pages();
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         let mut told = volume.counters().root_bytes;
         assert_eq!(told, 0, "both places were found to hold it");
         for (number, pages) in [(1, 0..1), (2, 1..3), (3, 0..3), (4, 1..1)] {
@@ -106,8 +106,8 @@ fn an_opening_writes_of_the_root_what_a_place_lacks() {
         for &page in lacking {
             rot(&machine.home, place_of(machine.plan, 1, page));
         }
-        machine.live_whole(async |life| {
-            let volume = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let volume = run.open().await.unwrap();
             assert_eq!(volume.counters().root_bytes, lacking.len() as u64 * PAGE);
             volume.close().await.unwrap();
         });
@@ -122,8 +122,8 @@ fn a_volume_of_twelve_terabytes_writes_no_more_of_its_root_than_its_pages_are_fa
     const WRITES: u64 = 1000;
     const APART: u64 = ROOT_PAGE_SPEAKS_OF / 8;
     let mut machine = Machine::new(Plan::of_pages((12 << 40) / PAGE), 3);
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         let before = volume.counters();
         for number in 0..WRITES {
             volume.write(number * APART, &noise(number, 4096), Durability::Durable).await.unwrap();

@@ -24,7 +24,7 @@ use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::drive::SimDrive;
 use evenkeel_sim::image::{Image, SharedImage};
 use evenkeel_sim::random::Random;
-use machine::{Life, Machine, PAGE, Plan, noise, overwrite};
+use machine::{Machine, PAGE, Plan, Run, noise, overwrite};
 
 /// More than a page of the table speaks of.
 const PAGES: u64 = 1100;
@@ -65,27 +65,27 @@ fn known(plan: &Plan, volume: u64) -> Known {
 fn salvage(machine: &mut Machine, volume: u64, has_log: bool) -> Result<Found, Error> {
     let (plan, arena) = (machine.plan, machine.arena.clone());
     let before = digest(machine);
-    let found = machine.live_whole(async |life: Life| {
+    let found = machine.run_whole(async |run: Run| {
         let part = |drive: &Rc<SimDrive>| Part { device: (**drive).clone(), offset: 0, place: 0 };
         let executor = evenkeel_sim::executor::Executor::new(0);
         let cuts = evenkeel_sim::cuts::Cuts::none(executor.stop());
         let arena = evenkeel_sim::arena::SimArena::open(arena, executor.env(), cuts, 0);
         let remains = Remains {
-            home: vec![part(&life.home)],
-            log: if has_log && plan.separate_log { vec![part(&life.log)] } else { Vec::new() },
+            home: vec![part(&run.home)],
+            log: if has_log && plan.separate_log { vec![part(&run.log)] } else { Vec::new() },
             is_log_in_parts: false,
             arena: Some(MemoryArena::copy_of(&arena)),
             causes: Vec::new(),
         };
         let opened =
-            salvage::open(life.env.clone(), remains, &known(&plan, volume), plan.open, |_, _| ()).await;
+            salvage::open(run.env.clone(), remains, &known(&plan, volume), plan.open, |_, _| ()).await;
         let salvaged = opened?;
         let mut bytes = vec![0; salvaged.size_bytes() as usize];
         let mut named = salvaged.named.clone();
         for (offset, piece) in (0..).step_by(16 * PAGE as usize).zip(bytes.chunks_mut(16 * PAGE as usize)) {
             salvaged.read(offset, piece, &mut named).await;
         }
-        for drive in [&life.home, &life.log] {
+        for drive in [&run.home, &run.log] {
             let counted = drive.counters();
             assert_eq!((counted.writes, counted.discards), (0, 0), "nothing is written");
         }
@@ -118,7 +118,7 @@ fn pages_of(offset: u64, len: usize) -> std::ops::Range<u64> {
 
 /// Writes of all kinds, now and then a checkpoint.
 async fn story(
-    life: Life,
+    run: Run,
     seed: u64,
     home: SharedImage,
     model: Rc<RefCell<Model>>,
@@ -126,14 +126,14 @@ async fn story(
     closes: bool,
 ) {
     let mut random = Random::new(seed);
-    let volume = life.open().await.unwrap();
+    let volume = run.open().await.unwrap();
     let size = volume.size_bytes();
     for step in 0..random.below(50) + 10 {
         match random.below(10) {
             0 => {
                 volume.flush(FlushScope::Whole).await.unwrap();
                 volume.checkpoint().await.unwrap();
-                if life.env.is_stopped() {
+                if run.env.is_stopped() {
                     return;
                 }
                 let mut model = model.borrow_mut();
@@ -147,7 +147,7 @@ async fn story(
                 let extent = Extent::new(first * PAGE, (1 + random.below(20)) * PAGE);
                 model.borrow_mut().under_way = pages_of(extent.offset, extent.len as usize).collect();
                 volume.write_zeroes(extent, Durability::Durable).await.unwrap();
-                if life.env.is_stopped() {
+                if run.env.is_stopped() {
                     return;
                 }
                 let mut model = model.borrow_mut();
@@ -163,7 +163,7 @@ async fn story(
                 let durability =
                     if is_durable || random.coin() { Durability::Durable } else { Durability::Buffered };
                 volume.write(offset, &bytes, durability).await.unwrap();
-                if life.env.is_stopped() {
+                if run.env.is_stopped() {
                     return; // nobody was told
                 }
                 let mut model = model.borrow_mut();
@@ -183,22 +183,22 @@ fn settle(model: &mut Model) {
     model.logged.extend(under_way);
 }
 
-/// A machine after two lives, the second of which ended somewhere, and what its volume holds.
-fn lived(plan: Plan, seed: u64) -> (Machine, Model) {
+/// A machine after two runs, the second of which ended somewhere, and what its volume holds.
+fn ended(plan: Plan, seed: u64) -> (Machine, Model) {
     let mut random = Random::new(seed);
     let mut machine = Machine::new(plan, 1);
     let model =
         Rc::new(RefCell::new(Model { bytes: vec![0; plan.create.size_bytes as usize], ..Model::default() }));
     let kind = if random.coin() { CutKind::Kill } else { CutKind::PowerCut };
-    for life in 0..2 {
+    for run in 0..2 {
         let (home, is_durable) = (Rc::clone(&machine.home), kind == CutKind::PowerCut);
-        let closes = life == 0 || random.chance(0.3);
+        let closes = run == 0 || random.chance(0.3);
         let told = Rc::clone(&model);
         let number = random.number();
-        let ends_early = life == 1 && !closes;
+        let ends_early = run == 1 && !closes;
         let at_event = ends_early.then(|| random.below(1500));
         let cut = CutPlan { at_event, kind };
-        let _ended = machine.live(cut, |life| story(life, number, home, told, is_durable, closes)).0;
+        let _ended = machine.run(cut, |run| story(run, number, home, told, is_durable, closes)).0;
         machine.strike(kind);
     }
     let mut model = model.take();
@@ -295,7 +295,7 @@ fn harm(machine: &mut Machine, random: &mut Random, earlier: Option<&Image>) -> 
                 machine.home = Rc::new(RefCell::new(earlier));
             }
         }
-        18 if machine.plan.separate_log => std::mem::swap(&mut machine.home, &mut machine.log),
+        18 if machine.plan.separate_log => machine.home.swap(&machine.log),
         20.. => wipe_roots(&machine.home, &layout, random),
         _ => return !machine.plan.separate_log,
     }
@@ -381,7 +381,7 @@ fn must_have(machine: &Machine, model: &Model) -> Vec<u64> {
 
 /// What a seed comes to: pages that were demanded, whether something was named, and whether it could be opened at all.
 fn try_seed(plan: Plan, seed: u64) -> (usize, bool, bool) {
-    let (mut machine, model) = lived(plan, seed);
+    let (mut machine, model) = ended(plan, seed);
     let (all_records, (_, generation)) = (records(&machine), said_by_superblocks(&machine));
     let mut random = Random::new(seed ^ 0x5A1);
     let mut has_log = true;
@@ -456,7 +456,7 @@ fn a_volume_that_was_stopped_in_order_needs_no_log() {
         assert!(found.bytes == bytes && found.named.is_empty() && found.is_closed && found.records == 0);
     }
     // Opened once more, it is not stopped.
-    machine.live_whole(async |life| life.open().await.map(drop)).unwrap();
+    machine.run_whole(async |run| run.open().await.map(drop)).unwrap();
     machine.power_cut();
     let found = salvage(&mut machine, 1, false).unwrap();
     assert!(!found.is_closed && found.causes() == BTreeSet::from([Cause::LogLost]));
@@ -468,8 +468,8 @@ fn a_volume_that_was_stopped_in_order_needs_no_log() {
 #[test]
 fn a_volume_that_was_closed_takes_no_write_any_more() {
     let mut machine = Machine::new(Plan::of_pages(40), 1);
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         let other = volume.clone();
         volume.close().await.unwrap();
         assert!(other.write(0, &[1; 10], Durability::Durable).await.is_err());
@@ -514,8 +514,8 @@ fn pages_come_as_the_drive_holds_them_where_root_and_table_are_gone_together() {
 fn a_page_that_was_zeroed_is_zeros_though_the_root_is_gone_where_its_checksum_stands_among_others() {
     let (mut machine, mut bytes) = closed();
     let zeroed = Extent::new(10 * PAGE, 3 * PAGE);
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         volume.write_zeroes(zeroed, Durability::Durable).await.unwrap();
         volume.close().await.unwrap();
     });
@@ -535,8 +535,8 @@ fn a_home_device_that_is_older_than_its_log_is_named_and_no_record() {
     let (mut machine, bytes) = closed();
     let earlier = machine.home.borrow().clone();
     for round in 0..2 {
-        machine.live_whole(async |life| {
-            let volume = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let volume = run.open().await.unwrap();
             for page in 0..30 {
                 volume.write(page * PAGE, &noise(page + round, 4096), Durability::Durable).await.unwrap();
             }
@@ -555,7 +555,7 @@ fn a_home_device_that_is_older_than_its_log_is_named_and_no_record() {
 #[test]
 fn a_log_without_a_superblock_of_the_volume_is_not_taken_for_one_that_ends_early() {
     let (mut machine, _) = closed();
-    machine.live_whole(async |life| life.open().await.map(drop)).unwrap();
+    machine.run_whole(async |run| run.open().await.map(drop)).unwrap();
     machine.power_cut();
     let geometry = machine.log.borrow().geometry();
     machine.log = Image::shared(geometry);
@@ -574,12 +574,12 @@ fn memory_with_a_write_that_the_log_could_never_take_is_refused_and_named() {
     let plan = Plan { arena_bytes: 4 << 20, ..Plan::of_pages(PAGES) };
     let create = CreateOptions { log_bytes: 8 << 20, atomic_max_bytes: 512 << 10, ..plan.create };
     let (mut large, mut small) = (Machine::new(Plan { create, ..plan }, 1), Machine::new(plan, 1));
-    large.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    large.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         volume.write(0, &vec![7; 400 << 10], Durability::Buffered).await.unwrap();
     });
     large.kill();
-    small.live_whole(async |life| life.open().await.map(drop)).unwrap();
+    small.run_whole(async |run| run.open().await.map(drop)).unwrap();
     small.power_cut();
     small.arena = large.arena.clone();
     let found = salvage(&mut small, 1, true).unwrap();

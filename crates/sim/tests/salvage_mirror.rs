@@ -4,7 +4,7 @@
 // What a test prints is for whoever runs it.
 #![allow(clippy::print_stdout)]
 
-mod ring_machine;
+mod machine;
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use evenkeel_sim::drive::SimDrive;
 use evenkeel_sim::executor::Executor;
 use evenkeel_sim::image::{Image, Payload, SharedImage};
 use evenkeel_sim::random::Random;
-use ring_machine::{Life, Machine, PAGE, Plan, noise};
+use machine::mirror::{Machine, PAGE, Plan, Run, noise};
 
 /// More than a page of the table speaks of.
 const PAGES: u64 = 530;
@@ -29,9 +29,9 @@ fn layout(plan: &Plan) -> Layout {
 }
 
 /// All that a mirror was given: durable writes, zeros and checkpoints, then perhaps a stop in order.
-async fn story(life: Life, seed: u64, bytes: &mut [u8], closes: bool) {
+async fn story(run: Run, seed: u64, bytes: &mut [u8], closes: bool) {
     let mut random = Random::new(seed);
-    let (volume, ..) = life.open().await.unwrap();
+    let (volume, ..) = run.open().await.unwrap();
     for step in 0..random.below(25) + 5 {
         let len = [100, 3000, 4096, 9000, 40_000][random.index(5)];
         let offset = random.below(bytes.len() as u64 - len as u64);
@@ -123,12 +123,12 @@ fn harm(machine: &mut Machine, random: &mut Random, earlier: &[Image], harm: &mu
 fn salvage(machine: &mut Machine) -> Result<(Vec<u8>, List), evenkeel_engine::error::Error> {
     let (plan, arena) = (machine.plan, machine.arena.clone());
     let gone = (machine.members_gone.clone(), machine.logs_gone.clone());
-    machine.live_whole(async |life| {
+    machine.run_whole(async |run| {
         let there = |drives: &[SimDrive], gone: &[usize]| -> Vec<Option<SimDrive>> {
             let drives = drives.iter().cloned().enumerate();
             drives.map(|(place, drive)| Some(drive).filter(|_| !gone.contains(&place))).collect()
         };
-        let (members, logs) = (there(&life.members, &gone.0), there(&life.logs, &gone.1));
+        let (members, logs) = (there(&run.members, &gone.0), there(&run.logs, &gone.1));
         let executor = Executor::new(0);
         let arena = SimArena::open(arena, executor.env(), Cuts::none(executor.stop()), 0);
         let arena = Some(MemoryArena::copy_of(&arena));
@@ -143,11 +143,11 @@ fn salvage(machine: &mut Machine) -> Result<(Vec<u8>, List), evenkeel_engine::er
             is_ring: true,
             heads,
         };
-        let salvaged = salvage::open(life.env.clone(), remains, &known, plan.open, |_, _| ()).await?;
+        let salvaged = salvage::open(run.env.clone(), remains, &known, plan.open, |_, _| ()).await?;
         let mut bytes = vec![0; salvaged.size_bytes() as usize];
         let mut named = salvaged.named.clone();
         salvaged.read(0, &mut bytes, &mut named).await;
-        for drive in life.members.iter().chain(&life.logs) {
+        for drive in run.members.iter().chain(&run.logs) {
             let counted = drive.counters();
             assert_eq!((counted.writes, counted.discards), (0, 0), "nothing is written");
         }
@@ -188,11 +188,11 @@ fn try_seed(mut plan: Plan, seed: u64) -> (bool, usize, bool) {
     let mut random = Random::new(seed ^ 0xA11);
     let mut machine = Machine::new(plan, 1);
     let mut bytes = vec![0; plan.create.size_bytes as usize];
-    machine.live_whole(async |life| story(life, random.number(), &mut bytes, true).await);
+    machine.run_whole(async |run| story(run, random.number(), &mut bytes, true).await);
     machine.power_cut();
     let earlier: Vec<Image> = machine.members.iter().map(|image| image.borrow().clone()).collect();
     let (number, closes) = (random.number(), random.coin());
-    machine.live_whole(async |life| story(life, number, &mut bytes, closes).await);
+    machine.run_whole(async |run| story(run, number, &mut bytes, closes).await);
     machine.power_cut();
     let mut done = Harm::default();
     for _ in 0..random.below(5) {

@@ -1,12 +1,13 @@
 //! Seeds in numbers: what no cut may take, whatever the seed.
 
-use evenkeel_sim::scenario::{Outcome, Setup, run};
+use evenkeel_sim::seeds::{Outcome, Seeded, run};
+use evenkeel_sim::testbed::Single;
 
 /// Runs seeds from `first` on; a failing one is shown with all that it stands for.
 fn run_seeds(first: u64, count: u64, cuts: u32) -> Outcome {
     let mut total = Outcome::default();
     for seed in first..first + count {
-        let setup = Setup::draw(seed, cuts);
+        let setup = Single::draw(seed, cuts, None);
         match run(setup) {
             Ok(outcome) => total.add(&outcome),
             Err(violation) => panic!("seed {seed}: {}\n{setup:#?}", violation.what),
@@ -33,7 +34,7 @@ fn no_cut_takes_or_tears_what_was_promised() {
     assert!(total.log_wraps > 2 * seeds, "{total:?}");
     assert!(total.table_reads > seeds && total.cached_reads > seeds, "{total:?}");
     if seeds >= 2_000 {
-        for (fault, count) in total.faults.named() {
+        for (fault, count) in total.drives.named() {
             assert!(count > 0, "no {fault}: {total:?}");
         }
     }
@@ -47,12 +48,12 @@ fn five_cuts_find_nothing_that_two_do_not() {
 }
 
 #[test]
-fn the_same_seed_is_the_same_life_event_for_event() {
+fn the_same_seed_is_the_same_simulation_event_for_event() {
     for seed in 0..60 {
-        let first = run(Setup::draw(seed, 2)).map(|outcome| outcome.trace);
-        let second = run(Setup::draw(seed, 2)).map(|outcome| outcome.trace);
+        let first = run(Single::draw(seed, 2, None)).map(|outcome| outcome.trace);
+        let second = run(Single::draw(seed, 2, None)).map(|outcome| outcome.trace);
         assert_eq!(first, second, "seed {seed}");
     }
-    let trace = |seed| run(Setup::draw(seed, 2)).map(|outcome| outcome.trace);
+    let trace = |seed| run(Single::draw(seed, 2, None)).map(|outcome| outcome.trace);
     assert_ne!(trace(1), trace(2));
 }

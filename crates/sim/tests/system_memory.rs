@@ -10,14 +10,14 @@ use evenkeel_engine::options::{Journaling, OpenOptions};
 use evenkeel_engine::volume::check;
 use evenkeel_sim::random::Random;
 
-use ram::{Bed, MIB, Noise, Opened, PAGE};
+use ram::{MIB, Noise, Opened, PAGE, Testbed};
 
 const SIZE: u64 = 2 * MIB;
 
-fn bed(journaling: Journaling) -> Bed {
+fn testbed(journaling: Journaling) -> Testbed {
     // So few pages in memory that most reads need the device.
     let open = OpenOptions { journaling, cached_pages_max: 16, ..OpenOptions::default() };
-    Bed::new(SIZE, 4 * MIB, open, 1 << 20)
+    Testbed::new(SIZE, 4 * MIB, open, 1 << 20)
 }
 
 /// Writes every page, takes it home, and lets the system have all of it in memory; what was written.
@@ -32,7 +32,7 @@ async fn written(opened: &Opened) -> Vec<u8> {
 
 #[test]
 fn what_the_system_has_in_memory_is_served_without_the_device() {
-    bed(Journaling::Wasteless).run(async |opened| {
+    testbed(Journaling::Wasteless).run(async |opened| {
         let bytes = written(&opened).await;
         let before = opened.volume.counters();
         for (offset, len) in [(0, 4096), (8192, 100), (5000, 70_000), (1 << 20, 1 << 20), (SIZE - 1, 1)] {
@@ -50,7 +50,7 @@ fn what_the_system_has_in_memory_is_served_without_the_device() {
 #[test]
 fn a_read_is_right_whatever_the_system_has_in_memory() {
     for journaling in [Journaling::Wasteless, Journaling::Selective { threshold_bytes: 32 << 10 }] {
-        bed(journaling).run(async |opened| {
+        testbed(journaling).run(async |opened| {
             let mut model = written(&opened).await;
             let (mut random, mut noise) = (Random::new(5), Noise::new(6));
             for step in 0..3000 {
@@ -90,7 +90,7 @@ fn a_read_is_right_whatever_the_system_has_in_memory() {
 
 #[test]
 fn right_bytes_in_memory_hide_no_damage_from_a_check_and_wrong_ones_are_no_damage() {
-    bed(Journaling::Wasteless).run(async |opened| {
+    testbed(Journaling::Wasteless).run(async |opened| {
         let bytes = written(&opened).await;
         let place = {
             let home = opened.home.bytes.borrow();
@@ -121,8 +121,8 @@ fn right_bytes_in_memory_hide_no_damage_from_a_check_and_wrong_ones_are_no_damag
 #[test]
 fn pages_in_memory_stay_within_their_number_whatever_they_are_there_for() {
     let open = OpenOptions::default().with_pages_max(1024);
-    let bed = Bed::new(16 * MIB, 16 * MIB, open, 4 << 20);
-    bed.run(async |opened| {
+    let testbed = Testbed::new(16 * MIB, 16 * MIB, open, 4 << 20);
+    testbed.run(async |opened| {
         let mut noise = Noise::new(1);
         for _ in 0..20_000 {
             let offset = noise.random.below(16 * MIB / PAGE) * PAGE;

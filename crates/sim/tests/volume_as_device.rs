@@ -12,7 +12,7 @@ use evenkeel_engine::options::{CreateOptions, OpenOptions};
 use evenkeel_engine::volume::{Volume, create};
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::executor::SimEnv;
-use machine::{Life, Machine, PAGE, Plan, SimVolume};
+use machine::{Machine, PAGE, Plan, Run, SimVolume};
 
 /// Memory that the power takes.
 struct Memory(RefCell<Vec<u8>>);
@@ -34,10 +34,10 @@ impl Arena for Memory {
 type Inner = Volume<SimEnv, Memory, SimVolume, SimVolume>;
 
 /// The volume that lies on the machine's.
-async fn open_inner(life: &Life) -> Result<Inner, Error> {
-    let outer = Rc::new(life.open().await?);
+async fn open_inner(run: &Run) -> Result<Inner, Error> {
+    let outer = Rc::new(run.open().await?);
     let memory = Memory(RefCell::new(vec![0; 256 << 10]));
-    Volume::open(life.env.clone(), memory, Rc::clone(&outer), outer, false, OpenOptions::default()).await
+    Volume::open(run.env.clone(), memory, Rc::clone(&outer), outer, false, OpenOptions::default()).await
 }
 
 /// Uses a device by the words that all have.
@@ -61,8 +61,8 @@ async fn use_words<D: Device>(device: &D) -> Vec<u8> {
 #[test]
 fn a_volume_does_what_every_device_does() {
     let mut machine = Machine::new(Plan::of_pages(100), 1);
-    let found = machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    let found = machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
         use_words(&volume).await
     });
     let mut expected = vec![0; 9216];
@@ -84,8 +84,8 @@ fn what_a_volume_on_a_volume_acknowledged_outlives_a_power_cut() {
         CreateOptions { size_bytes: 100 * PAGE, log_bytes: 256 << 10, atomic_max_bytes: 16384 };
     let made = || {
         let mut machine = Machine::new(plan, 2);
-        machine.live_whole(async |life| {
-            let outer = life.open().await.unwrap();
+        machine.run_whole(async |run| {
+            let outer = run.open().await.unwrap();
             create(&outer, &outer, false, create_inner, 77).await.unwrap();
             outer.close().await.unwrap();
         });
@@ -96,8 +96,8 @@ fn what_a_volume_on_a_volume_acknowledged_outlives_a_power_cut() {
     let run = |machine: &mut Machine, cut: CutPlan| {
         acknowledged.replace(0);
         let acknowledged = Rc::clone(&acknowledged);
-        machine.live(cut, async move |life| {
-            let inner = open_inner(&life).await.unwrap();
+        machine.run(cut, async move |run| {
+            let inner = open_inner(&run).await.unwrap();
             for number in 1..=WRITES {
                 let page = number % 100;
                 inner.write(page * PAGE, &[number as u8; 600], Durability::Durable).await.unwrap();
@@ -105,7 +105,7 @@ fn what_a_volume_on_a_volume_acknowledged_outlives_a_power_cut() {
             }
         })
     };
-    let (ended, events) = run(&mut made(), machine::WHOLE_LIFE);
+    let (ended, events) = run(&mut made(), machine::WHOLE_RUN);
     ended.expect("no cut");
     assert!(events > 100, "{events} events");
     let mut cut_between = 0;
@@ -116,8 +116,8 @@ fn what_a_volume_on_a_volume_acknowledged_outlives_a_power_cut() {
         machine.power_cut();
         let acknowledged = *acknowledged.borrow();
         cut_between += u64::from(acknowledged > 0 && acknowledged < WRITES);
-        machine.live_whole(async |life| {
-            let inner = open_inner(&life).await.unwrap();
+        machine.run_whole(async |run| {
+            let inner = open_inner(&run).await.unwrap();
             for number in 1..=acknowledged {
                 let mut found = [0; 600];
                 inner.read(number % 100 * PAGE, &mut found).await.unwrap();

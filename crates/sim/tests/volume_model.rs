@@ -8,11 +8,11 @@ use evenkeel_engine::error::Error;
 use evenkeel_engine::options::{CreateOptions, Journaling, OpenOptions, Tuning};
 use evenkeel_engine::volume::check;
 use evenkeel_sim::random::Random;
-use machine::{Life, Machine, PAGE, Plan, SimVolume};
+use machine::{Machine, PAGE, Plan, Run, SimVolume};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-/// How the step that ends a life ends it.
+/// How the step that ends a run ends it.
 #[derive(Debug, Clone, Copy)]
 enum End {
     Close,
@@ -151,7 +151,6 @@ fn plan() -> impl Strategy<Value = Plan> {
             let log_min = if atomic_sectors { 96 << 10 } else { 1 << 20 };
             let log_bytes = log_min + (log_kib << 10);
             Plan {
-                separate_log,
                 sector_bytes,
                 atomic_sectors,
                 create: CreateOptions { size_bytes: pages * PAGE, log_bytes, atomic_max_bytes },
@@ -165,6 +164,7 @@ fn plan() -> impl Strategy<Value = Plan> {
                     tuning: if is_in_small_portions { SMALL_PORTIONS } else { Tuning::default() },
                 },
                 arena_bytes: (80 << 10) + (arena << 13),
+                ..Plan::of_pages(pages).with_separate_log(separate_log)
             }
         },
     )
@@ -273,9 +273,9 @@ impl Model {
         Ok(Extent::new(0, 0))
     }
 
-    /// One life: steps up to the one that ends it. Answers how many were taken, and the end.
-    async fn live(&mut self, life: Life, steps: &[Step]) -> Result<(usize, End), TestCaseError> {
-        let volume = done(life.open().await)?;
+    /// One run: steps up to the one that ends it. Answers how many were taken, and the end.
+    async fn run(&mut self, run: Run, steps: &[Step]) -> Result<(usize, End), TestCaseError> {
+        let volume = done(run.open().await)?;
         let all = Extent::new(0, self.bytes.len() as u64);
         if self.reads_all {
             self.compare(&volume, all, "opening").await?;
@@ -311,8 +311,8 @@ proptest! {
         let mut model = Model { bytes: vec![0; plan.create.size_bytes as usize], reads_all };
         let mut rest = &steps[..];
         while !rest.is_empty() {
-            let (lived, _) = machine.live(machine::WHOLE_LIFE, |life| model.live(life, rest));
-            let (taken, end) = lived.map_err(|halt| TestCaseError::fail(halt.to_string()))??;
+            let (ended, _) = machine.run(machine::WHOLE_RUN, |run| model.run(run, rest));
+            let (taken, end) = ended.map_err(|halt| TestCaseError::fail(halt.to_string()))??;
             rest = &rest[taken..];
             match end {
                 End::Kill => machine.kill(),

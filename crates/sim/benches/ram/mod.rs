@@ -104,7 +104,7 @@ impl Arena for RamArena {
 }
 
 /// A volume in memory with a log of its own.
-pub struct Bed {
+pub struct Testbed {
     pub create: CreateOptions,
     pub open: OpenOptions,
     pub arena_bytes: usize,
@@ -125,18 +125,18 @@ pub struct Opened {
     pub replay_time: Duration,
 }
 
-impl Bed {
+impl Testbed {
     pub fn new(size_bytes: u64, log_bytes: u64, open: OpenOptions, arena_bytes: usize) -> Self {
         let create = CreateOptions { size_bytes, log_bytes, atomic_max_bytes: 16384 };
         let home_bytes = Layout::home_bytes_for(size_bytes / PAGE, log_bytes, true);
         let memory = |len: u64| Rc::new(RefCell::new(vec![0; len as usize]));
         let (home, log) = (memory(home_bytes), memory(log_bytes + 2 * PAGE));
-        let bed = Self { create, open, arena_bytes, durable_ns: 1000, busy: Rc::default(), home, log };
+        let testbed = Self { create, open, arena_bytes, durable_ns: 1000, busy: Rc::default(), home, log };
         let mut executor = Executor::new(1);
-        let (home, log) = bed.drives(&executor.env());
-        let made = executor.block_on(async { create_on(&home, &log, bed.create).await });
+        let (home, log) = testbed.drives(&executor.env());
+        let made = executor.block_on(async { create_on(&home, &log, testbed.create).await });
         made.expect("it goes on");
-        bed
+        testbed
     }
 
     pub fn drives(&self, env: &SimEnv) -> (Rc<RamDrive>, Rc<RamDrive>) {

@@ -1,6 +1,6 @@
 //! Shows that the simulator sees: plants each of the engine's bugs to order, and runs seeds until one is caught.
 //!
-//! A bug is caught by a violation, a panic or a life that does not end. Exit code 1 if one escapes. Arguments are the
+//! A bug is caught by a violation, a panic or a run that does not end. Exit code 1 if one escapes. Arguments are the
 //! beginnings of the names of those to plant; without any, all are.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the table is for whoever runs it")]
@@ -14,8 +14,10 @@ use std::thread;
 
 use evenkeel_engine::planted::{Bug, plant};
 use evenkeel_sim::caught::caught;
+use evenkeel_sim::damage;
 use evenkeel_sim::oracle::Violation;
-use evenkeel_sim::{damage, mirror, scenario};
+use evenkeel_sim::seeds::{self, Seeded};
+use evenkeel_sim::testbed::{Mirror, Single};
 
 /// Seeds after which a bug counts as escaped.
 const SEEDS_MAX: u64 = 30_000;
@@ -82,16 +84,16 @@ fn first_caught(bug: Bug) -> Option<(u64, String)> {
     })
 }
 
-/// What a seed of the scenario that has the bug's part of the engine shows, in one line.
+/// What a seed of the layout that has the bug's part of the engine shows, in one line.
 fn seen_by(seed: u64, bug: Bug) -> Option<String> {
     let run: fn(u64) -> Result<(), Violation> = match bug.needs_ring() {
         true => |seed| {
-            // What is rebuilt wrong shows once the new member is relied on alone: that takes three, and more lives.
+            // What is rebuilt wrong shows once the new member is relied on alone: that takes three, and more runs.
             let (cuts, members) = if seed % 2 == 0 { (CUTS, None) } else { (RING_CUTS, Some(3)) };
-            mirror::run(mirror::Setup::draw(seed, cuts, members)).map(drop)
+            seeds::run(Mirror::draw(seed, cuts, members)).map(drop)
         },
         false if bug.needs_salvage() => damage::run,
-        false => |seed| scenario::run(scenario::Setup::draw(seed, CUTS)).map(drop),
+        false => |seed| seeds::run(Single::draw(seed, CUTS, None)).map(drop),
     };
     let seen = caught(|| run(seed)).err()?.what;
     let line = seen.lines().next().unwrap_or_default().replace('|', "/");

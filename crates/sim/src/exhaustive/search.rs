@@ -1,16 +1,18 @@
-//! The search: each moment of a life, each choice of drives that remain, each outcome of the cut, recovered and judged.
+//! The search: each moment of a run, each choice of drives that remain, each outcome of the cut, recovered and judged.
 
 use std::collections::{HashMap, HashSet};
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 
-use super::bed::{Bed, Drives, choices};
-use super::lives::{Lives, Recovered, World};
+use super::choices::choices;
+use super::runs::{Recovered, Runs, World};
 use super::{Broken, Tried, states};
 use crate::caught::caught;
+use crate::ground_truth::Drives;
 use crate::image::{Fate, Image};
 use crate::oracle::{Floor, Violation};
 use crate::random::Random;
+use crate::testbed::Testbed;
 use crate::trace;
 
 /// Of so many states, the recovery of one is cut too, unless its bytes were recovered before.
@@ -38,8 +40,8 @@ struct Cut<'a> {
 }
 
 /// The search through the crashes of one workload.
-pub(super) struct Search<B> {
-    lives: Lives<B>,
+pub(super) struct Search<T: Testbed> {
+    runs: Runs<T>,
     only_state: Option<u64>,
     /// What was served, by the digest of the drives.
     founds: HashMap<u64, Found>,
@@ -49,10 +51,10 @@ pub(super) struct Search<B> {
     pub(super) tried: Tried,
 }
 
-impl<B: Bed> Search<B> {
-    pub(super) fn new(lives: Lives<B>, only_state: Option<u64>) -> Self {
+impl<T: Testbed> Search<T> {
+    pub(super) fn new(runs: Runs<T>, only_state: Option<u64>) -> Self {
         Self {
-            lives,
+            runs,
             only_state,
             founds: HashMap::new(),
             judged: HashSet::new(),
@@ -69,10 +71,10 @@ impl<B: Bed> Search<B> {
         random: &mut Random,
     ) -> Result<(), Broken> {
         self.tried.moments += 1;
-        let cut = Cut::of::<B>(&world.drives, self.may_tear());
+        let cut = Cut::of::<T>(&world.drives, self.may_tear());
         let mut is_sampled = false;
-        for there in choices(&self.lives.bed, &world.drives.have_all) {
-            let groups = cut.groups::<B>(&there);
+        for there in choices(&self.runs.testbed, &world.drives.have_all) {
+            let groups = cut.groups::<T>(&there);
             is_sampled |= !states::are_all_tried(&groups, self.may_tear());
             for fates in states::outcomes(&groups, self.may_tear(), random) {
                 let state = self.next_state;
@@ -83,7 +85,7 @@ impl<B: Bed> Search<B> {
                 let crash = Crash { there: there.clone(), fates };
                 let judged = caught(AssertUnwindSafe(|| self.try_state(world, &cut, &crash)));
                 judged.map_err(|violation| {
-                    let cut = cut.in_words(&self.lives.bed, &crash);
+                    let cut = cut.in_words(&self.runs.testbed, &crash);
                     let what = format!("cut at moment {moment}, {cut}: {}", violation.what);
                     Broken { state: Some(state), violation: Violation { what } }
                 })?;
@@ -98,7 +100,7 @@ impl<B: Bed> Search<B> {
     }
 
     fn may_tear(&self) -> bool {
-        !self.lives.small.atomic_sectors
+        !self.runs.small.atomic_sectors
     }
 
     fn try_state(&mut self, world: &World, cut: &Cut<'_>, crash: &Crash) -> Result<(), Violation> {
@@ -121,7 +123,7 @@ impl<B: Bed> Search<B> {
         watch: bool,
     ) -> Result<(Found, Vec<(Drives, bool)>), Violation> {
         self.tried.recoveries += 1;
-        let Recovered { found, moments } = self.lives.recover(drives, &crash.there, watch)?;
+        let Recovered { found, moments } = self.runs.recover(drives, &crash.there, watch)?;
         let found: Found = found.map(|found| (trace::digest(&found), found.into()));
         self.founds.insert(digest, found.clone());
         Ok((found, moments))
@@ -138,7 +140,7 @@ impl<B: Bed> Search<B> {
             Ok(found) => found,
             Err(why) => {
                 self.tried.refusals += 1;
-                return match self.lives.bed.may_refuse(drives, &crash.there) {
+                return match self.runs.may_refuse(drives, &crash.there) {
                     true => Ok(()),
                     false => Err(Violation::of(format!(
                         "it refuses to open though all that it needs is there: {why}"
@@ -162,10 +164,10 @@ impl<B: Bed> Search<B> {
     ) -> Result<(), Violation> {
         self.tried.recoveries_cut += u64::from(!moments.is_empty());
         for (moment, (drives, has_served)) in moments.iter().enumerate() {
-            let cut = Cut::of::<B>(drives, self.may_tear());
+            let cut = Cut::of::<T>(drives, self.may_tear());
             let mut crashes = Vec::new();
-            for there in choices(&self.lives.bed, &drives.have_all) {
-                let outcomes = states::outcomes(&cut.groups::<B>(&there), self.may_tear(), random);
+            for there in choices(&self.runs.testbed, &drives.have_all) {
+                let outcomes = states::outcomes(&cut.groups::<T>(&there), self.may_tear(), random);
                 crashes.extend(outcomes.into_iter().map(|fates| Crash { there: there.clone(), fates }));
             }
             random.shuffle(&mut crashes);
@@ -186,7 +188,7 @@ impl<B: Bed> Search<B> {
                     }
                 });
                 judged.map_err(|violation| {
-                    let cut = cut.in_words(&self.lives.bed, &crash);
+                    let cut = cut.in_words(&self.runs.testbed, &crash);
                     violation.within(&format!("recovery cut at its moment {moment}, {cut}"))
                 })?;
                 self.tried.recovery_states += 1;
@@ -197,9 +199,9 @@ impl<B: Bed> Search<B> {
 }
 
 impl<'a> Cut<'a> {
-    fn of<B: Bed>(drives: &'a Drives, may_tear: bool) -> Self {
+    fn of<T: Testbed>(drives: &'a Drives, may_tear: bool) -> Self {
         // A ring has so many sectors pending that those are left out which are written as they are.
-        let pending = |image: &Image| match B::IS_REDUNDANT && !may_tear {
+        let pending = |image: &Image| match T::IS_REDUNDANT && !may_tear {
             true => image.pending_changes(),
             false => vec![true; image.pending_len()],
         };
@@ -209,10 +211,10 @@ impl<'a> Cut<'a> {
     }
 
     /// Sectors whose fates are tried with those of others: on each drive that is there, or, where none can be lost, on all.
-    fn groups<B: Bed>(&self, there: &[bool]) -> Vec<usize> {
+    fn groups<T: Testbed>(&self, there: &[bool]) -> Vec<usize> {
         let there = there.iter().zip(&self.pending).filter(|(is_there, _)| **is_there);
         let counts = there.map(|(_, pending)| pending.iter().filter(|matters| **matters).count());
-        if B::IS_REDUNDANT { counts.collect() } else { vec![counts.sum()] }
+        if T::IS_REDUNDANT { counts.collect() } else { vec![counts.sum()] }
     }
 
     /// The fates of each drive's sectors. Of one that is not there nothing more landed.
@@ -243,15 +245,15 @@ impl<'a> Cut<'a> {
     }
 
     /// Fates as a row for each drive: lost `-`, landed `+`, torn `~`.
-    fn in_words<B: Bed>(&self, bed: &B, crash: &Crash) -> String {
+    fn in_words<T: Testbed>(&self, testbed: &T, crash: &Crash) -> String {
         let sign = |fate: &Fate| match fate {
             Fate::Lost => '-',
             Fate::Landed => '+',
             Fate::Torn(_) => '~',
         };
         let row = |(place, fates): (usize, Vec<Fate>)| match crash.there[place] {
-            true => format!("{} [{}]", bed.name(place), fates.iter().map(sign).collect::<String>()),
-            false => format!("{} gone", bed.name(place)),
+            true => format!("{} [{}]", testbed.name(place), fates.iter().map(sign).collect::<String>()),
+            false => format!("{} gone", testbed.name(place)),
         };
         let rows: Vec<String> = self.fates(crash).into_iter().enumerate().map(row).collect();
         format!("sectors of {}", rows.join(" and "))

@@ -19,11 +19,11 @@ pub(super) struct Small {
     pub(super) open: OpenOptions,
     pub(super) sector_bytes: u32,
     pub(super) atomic_sectors: bool,
-    /// Whether the life whose crashes are tried begins with the recovery from another crash.
+    /// Whether the run whose crashes are tried begins with the recovery from another crash.
     pub(super) begins_crashed: bool,
     pub(super) habits: Habits,
-    /// Whether its pages lie apart, and it is given portions as small as any.
-    pub(super) is_apart: bool,
+    /// Whether the system keeps what it reads of the first drive in memory, as it was then.
+    pub(super) has_cache: bool,
 }
 
 /// Portions as small as there are.
@@ -102,14 +102,15 @@ impl Small {
                 atomic_writes: matches!(journaling, Journaling::Wasteless | Journaling::Selective { .. }),
                 flushes_beside_all: false,
             },
-            is_apart,
+            has_cache: is_apart,
         }
     }
 
-    /// The same with all its pages side by side: whoever copies all of it copies little.
+    /// The same with all its pages side by side, and nothing of them in memory: whoever copies all of it copies little.
     pub(super) fn together(mut self) -> Self {
         self.habits.places = Places::together(SIZE_BYTES);
         self.create.size_bytes = SIZE_BYTES;
+        self.has_cache = false;
         self
     }
 }

@@ -10,7 +10,7 @@
 //! 3. A node names only pages that were durable before it was written, and has two places in turn, so that the last
 //!    one stays until the next one is there. What was never synced has no node.
 //! 4. No place is written twice: what is deleted or replaced is given up at a checkpoint, which comes once a minute;
-//!    a life here is shorter than that.
+//!    a run here is shorter than that.
 //!
 //! [`nodes`] has the layout, and judges what a power cut has left.
 

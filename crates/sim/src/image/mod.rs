@@ -9,7 +9,7 @@
 //!    promise atomic sectors, it may hold a mixture of these and garbage as well.
 //! 4. After [`Image::kill`] all completed writes are there; each write in flight happened, or did not, or a
 //!    prefix of its sectors did.
-//! 5. After [`Image::kill_connected`] each write in flight is still on its way: it may land while a later life uses the
+//! 5. After [`Image::kill_connected`] each write in flight is still on its way: it may land while a later run uses the
 //!    drive, unless [`Image::fence`] settled it.
 //! 6. A write whose future is dropped stays in flight until one of these settles it: what was handed to a
 //!    drive cannot be called back.
@@ -33,7 +33,7 @@ pub use power::Fate;
 /// The largest sector.
 const SECTOR_BYTES_MAX: usize = 4096;
 
-/// An image that outlives the executor: drives are opened over it, one life after the other.
+/// An image that outlives the executor: drives are opened over it, one run after the other.
 pub type SharedImage = Rc<RefCell<Image>>;
 
 /// Names a write in flight. They count up in the order of issue.

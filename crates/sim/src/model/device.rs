@@ -3,7 +3,7 @@
 //! 1. Begin and completion of each write, flush and discard are events of [`Cuts`], as those of a
 //!    [`crate::drive::SimDrive`].
 //! 2. After the end of a run nothing has an effect and nothing completes.
-//! 3. The model outlives the run; between two lives the caller says what the end did: [`super::Storage::power_cut`], or
+//! 3. The model outlives the run; between two runs the caller says what the end did: [`super::Storage::power_cut`], or
 //!    nothing for a kill, after which the drive goes on with what it had been asked.
 
 use std::fmt;
@@ -25,7 +25,7 @@ struct State {
     cuts: Cuts,
 }
 
-/// One life's device over a model. A clone is another handle to the same device.
+/// One run's device over a model. A clone is another handle to the same device.
 #[derive(Clone)]
 pub struct ModelDevice(Rc<State>);
 
@@ -36,7 +36,7 @@ impl fmt::Debug for ModelDevice {
 }
 
 impl ModelDevice {
-    /// The device over `model` in the life of `env`.
+    /// The device over `model` in the run of `env`.
     pub fn open(model: SharedStorage, env: SimEnv, cuts: Cuts) -> Self {
         let stop = cuts.clone();
         let pump = Pump::new(model, env.clone(), 0, move || stop.is_stopped());

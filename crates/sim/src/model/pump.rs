@@ -73,7 +73,7 @@ impl<E: Env + Clone + 'static> Pump<E> {
             is_stopped: Box::new(is_stopped),
             watch_ns,
             epoch_ns: Cell::new(epoch_ns),
-            // Of an earlier life's requests none has these tags.
+            // Of an earlier run's requests none has these tags.
             next_tag: Cell::new(since_ns << 16),
             under_way: RefCell::default(),
             armed: Cell::new((u64::MAX, 0)),
@@ -103,7 +103,7 @@ impl<E: Env + Clone + 'static> Pump<E> {
         state.model.borrow_mut().run_until(now_ns, &mut done);
         let mut wakers = Vec::new();
         for completion in done.drain(..) {
-            // Of an earlier life's nobody is left who waits.
+            // Of an earlier run's nobody is left who waits.
             if let Some(asked) = state.under_way.borrow_mut().get_mut(&completion.tag)
                 && let Asked::Waits(waker) = std::mem::replace(asked, Asked::Done(completion.at_ns))
             {

@@ -1,4 +1,4 @@
-//! What the stories share: a life of one drive, from power-on to its end.
+//! What the stories share: a run of one drive, from power-on to its end.
 #![allow(dead_code, unreachable_pub)] // Each story file uses its own part of this.
 
 use evenkeel_engine::device::{Device, Durability, Extent, Geometry};
@@ -23,18 +23,18 @@ pub fn sectors(first: u64, count: u64) -> Extent {
 
 /// Runs `story` on a drive over `image` until its end or the cut; says how it ended and how many events
 /// happened.
-pub fn live<T, F: Future<Output = T>>(
+pub fn run_drive<T, F: Future<Output = T>>(
     image: &SharedImage,
     options: DriveOptions,
     at_event: Option<u64>,
     story: impl FnOnce(SimEnv, SimDrive) -> F,
 ) -> (Result<T, Halt>, u64) {
-    let (result, events, _) = live_traced(image, options, at_event, story);
+    let (result, events, _) = run_drive_traced(image, options, at_event, story);
     (result, events)
 }
 
-/// As [`live`]; gives the trace hash as well.
-pub fn live_traced<T, F: Future<Output = T>>(
+/// As [`run_drive`]; gives the trace hash as well.
+pub fn run_drive_traced<T, F: Future<Output = T>>(
     image: &SharedImage,
     options: DriveOptions,
     at_event: Option<u64>,

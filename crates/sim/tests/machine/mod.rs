@@ -1,190 +1,238 @@
-//! What the engine's stories share: a machine with its drives and its arena, life after life.
-#![allow(dead_code, unreachable_pub)] // Each story file uses its own part of this.
+//! What the engine's stories share: a machine with its drives and its arena, run after run, over any testbed.
+//!
+//! What is special about the machines of a layout is in [`single`], which is here too, and [`mirror`].
+#![allow(dead_code, unreachable_pub, unused_imports)] // Each story file uses its own part of this.
+
+pub mod mirror;
+mod single;
 
 use std::cell::RefCell;
+use std::future::Future;
+use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
 use evenkeel_engine::device::{Durability, Extent, Geometry};
 use evenkeel_engine::env::Arena;
 use evenkeel_engine::error::Error;
-use evenkeel_engine::format::layout::Layout;
-use evenkeel_engine::options::{CreateOptions, Journaling, OpenOptions};
-use evenkeel_engine::volume::{Volume, create};
+use evenkeel_engine::options::{CreateOptions, OpenOptions};
 use evenkeel_sim::arena::{ArenaBytes, SimArena};
 use evenkeel_sim::cuts::{CutKind, CutPlan, Cuts};
 use evenkeel_sim::drive::{DriveOptions, SimDrive};
 use evenkeel_sim::executor::{Executor, Halt, SimEnv};
+use evenkeel_sim::faults::Faults;
 use evenkeel_sim::image::{Image, Payload, SharedImage};
 use evenkeel_sim::random::Random;
+use evenkeel_sim::testbed::{Kind, Testbed, VolumeOn};
+
+pub use single::{Machine, Plan, Run, SimVolume, read};
 
 pub const PAGE: u64 = 4096;
 
 /// No cut.
-pub const WHOLE_LIFE: CutPlan = CutPlan { at_event: None, kind: CutKind::PowerCut };
-
-pub type SimVolume = Volume<SimEnv, SimArena, SimDrive, SimDrive>;
+pub const WHOLE_RUN: CutPlan = CutPlan { at_event: None, kind: CutKind::PowerCut };
 
 /// What a machine is made of.
 #[derive(Debug, Clone, Copy)]
-pub struct Plan {
-    pub separate_log: bool,
+pub struct PlanOn<T> {
+    pub testbed: T,
     pub sector_bytes: u32,
     pub atomic_sectors: bool,
     pub create: CreateOptions,
     pub open: OpenOptions,
     pub arena_bytes: usize,
+    /// Pages that the first drives have more than they need.
+    pub extra_pages: [u64; 3],
 }
 
-impl Plan {
-    /// A small volume of `pages` pages with a log of its own.
-    pub fn of_pages(pages: u64) -> Self {
+impl<T> PlanOn<T> {
+    /// A small volume of `pages` pages.
+    pub fn of_pages_on(testbed: T, pages: u64) -> Self {
         Self {
-            separate_log: true,
+            testbed,
             sector_bytes: 512,
             atomic_sectors: true,
             create: CreateOptions { size_bytes: pages * PAGE, log_bytes: 256 << 10, atomic_max_bytes: 16384 },
             open: OpenOptions::default(),
             arena_bytes: 256 << 10,
+            extra_pages: [0; 3],
         }
-    }
-
-    /// The same volume in every way that the promises must not depend on.
-    pub fn every_kind(pages: u64) -> Vec<Self> {
-        let mut plans = Vec::new();
-        let journalings = [
-            Journaling::Wasteless,
-            Journaling::Selective { threshold_bytes: 16384 },
-            Journaling::WholePages,
-            Journaling::Ordered,
-        ];
-        for journaling in journalings {
-            for (separate_log, sector_bytes) in [(true, 512), (false, 4096)] {
-                for (atomic_sectors, log_bytes) in [(true, 256 << 10), (false, 1 << 20)] {
-                    let mut plan = Self::of_pages(pages);
-                    plan.separate_log = separate_log;
-                    plan.sector_bytes = sector_bytes;
-                    plan.atomic_sectors = atomic_sectors;
-                    plan.create.log_bytes = log_bytes;
-                    plan.open.journaling = journaling;
-                    plan.open.cached_pages_max = 4;
-                    plans.push(plan);
-                }
-            }
-        }
-        plans
-    }
-
-    /// Where the zones lie.
-    pub fn layout(&self) -> Layout {
-        let CreateOptions { size_bytes, log_bytes, .. } = self.create;
-        Layout::plan(size_bytes / PAGE, self.home_bytes(), log_bytes, self.separate_log).expect("it fits")
-    }
-
-    fn home_bytes(&self) -> u64 {
-        Layout::home_bytes_for(self.create.size_bytes / PAGE, self.create.log_bytes, self.separate_log)
-    }
-
-    fn geometry(&self, size_bytes: u64) -> Geometry {
-        let Self { sector_bytes, atomic_sectors, .. } = *self;
-        Geometry { size_bytes, sector_bytes, atomic_sectors }
     }
 }
 
-/// What outlives a life.
-pub struct Machine {
-    pub plan: Plan,
-    pub home: SharedImage,
-    pub log: SharedImage,
+impl<T> Deref for PlanOn<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.testbed
+    }
+}
+
+impl<T> DerefMut for PlanOn<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.testbed
+    }
+}
+
+/// A layout whose drives have names.
+pub trait Layout: Testbed {
+    /// The drives between two runs.
+    type Disks: Disks;
+    /// The drives in a run.
+    type Drives;
+    /// An open volume, and what tells of its drives.
+    type Volume;
+
+    fn disks(&self, images: Vec<SharedImage>) -> Self::Disks;
+    fn named(&self, drives: &[SimDrive]) -> Self::Drives;
+    fn volume(&self, volume: VolumeOn<Self>, opened: Self::Opened) -> Self::Volume;
+    fn of(volume: &Self::Volume) -> &VolumeOn<Self>;
+}
+
+/// The drives of a machine between two runs.
+pub trait Disks {
+    fn images(&self) -> Vec<SharedImage>;
+
+    /// What a drive does wrong in the next runs; `None` if it is not there.
+    fn faults(&self, _number: usize) -> Option<Faults> {
+        Some(Faults::default())
+    }
+}
+
+/// What outlives a run.
+pub struct MachineOn<L: Layout> {
+    pub plan: PlanOn<L>,
+    disks: L::Disks,
     pub arena: ArenaBytes,
-    random: Random,
+    pub random: Random,
+}
+
+impl<L: Layout> Deref for MachineOn<L> {
+    type Target = L::Disks;
+
+    fn deref(&self) -> &L::Disks {
+        &self.disks
+    }
+}
+
+impl<L: Layout> DerefMut for MachineOn<L> {
+    fn deref_mut(&mut self) -> &mut L::Disks {
+        &mut self.disks
+    }
 }
 
 /// What a story has at hand.
-pub struct Life {
+pub struct RunOn<L: Layout> {
     pub env: SimEnv,
-    pub home: Rc<SimDrive>,
-    pub log: Rc<SimDrive>,
+    named: L::Drives,
+    drives: Vec<Option<SimDrive>>,
+    cuts: Cuts,
     arena: RefCell<Option<SimArena>>,
-    plan: Plan,
+    plan: PlanOn<L>,
 }
 
-impl Life {
-    /// Opens the volume, once a life.
-    pub async fn open(&self) -> Result<SimVolume, Error> {
-        let arena = self.arena.take().expect("a life opens its volume once");
-        let (home, log) = (Rc::clone(&self.home), Rc::clone(&self.log));
-        Volume::open(self.env.clone(), arena, home, log, self.plan.separate_log, self.plan.open).await
+impl<L: Layout> Deref for RunOn<L> {
+    type Target = L::Drives;
+
+    fn deref(&self) -> &L::Drives {
+        &self.named
     }
 }
 
-impl Machine {
+impl<L: Layout> RunOn<L> {
+    /// Opens the volume, once a run.
+    pub async fn open(&self) -> Result<L::Volume, Error> {
+        let arena = self.arena.take().expect("a run opens its volume once");
+        let (env, drives, options) = (self.env.clone(), self.drives.clone(), self.plan.open);
+        let (volume, opened) = self.plan.testbed.open(env, arena, drives, options).await?;
+        Ok(self.plan.volume(volume, opened))
+    }
+
+    /// Another drive, over this image.
+    pub fn another(&self, image: &SharedImage) -> SimDrive {
+        SimDrive::open(Rc::clone(image), self.env.clone(), self.cuts.clone(), DriveOptions::default())
+    }
+}
+
+impl<L: Layout> MachineOn<L> {
     /// A machine with a new volume on it.
-    pub fn new(plan: Plan, seed: u64) -> Self {
-        let log_device_bytes = plan.create.log_bytes.next_multiple_of(PAGE) + 2 * PAGE;
-        let mut machine = Self {
-            plan,
-            home: Image::shared(plan.geometry(plan.home_bytes())),
-            log: Image::shared(plan.geometry(log_device_bytes)),
-            arena: ArenaBytes::new(plan.arena_bytes),
-            random: Random::new(seed),
+    pub fn new(plan: PlanOn<L>, seed: u64) -> Self {
+        let PlanOn { testbed, create, sector_bytes, atomic_sectors, .. } = plan;
+        let image = |(number, (_, bytes)): (usize, (Kind, u64))| {
+            let size_bytes = bytes + plan.extra_pages.get(number).unwrap_or(&0) * PAGE;
+            Image::shared(Geometry { size_bytes, sector_bytes, atomic_sectors })
         };
-        let made = machine.live(WHOLE_LIFE, async |life| {
-            create(&*life.home, &*life.log, plan.separate_log, plan.create, seed | 1).await
-        });
-        made.0.expect("no cut").expect("the volume fits");
+        let images = testbed.drives(&create).into_iter().enumerate().map(image);
+        let (arena, random) = (ArenaBytes::new(plan.arena_bytes), Random::new(seed));
+        let mut machine = Self { plan, disks: plan.disks(images.collect()), arena, random };
+        machine
+            .run_whole(async |run| {
+                testbed.create(run.env.clone(), run.drives.clone(), create, seed | 1).await
+            })
+            .expect("the volume fits");
         machine.power_cut();
         machine
     }
 
-    /// One life, up to the end of `story` or the cut. How it ended, and the events in it.
-    pub fn live<T, F: Future<Output = T>>(
+    /// One run, up to the end of `story` or the cut. How it ended, and the events in it.
+    pub fn run<T, F: Future<Output = T>>(
         &mut self,
         cut: CutPlan,
-        story: impl FnOnce(Life) -> F,
+        story: impl FnOnce(RunOn<L>) -> F,
     ) -> (Result<T, Halt>, u64) {
         let mut executor = Executor::new(self.random.number());
-        executor.limit_polls(1_000_000);
+        executor.limit_polls(10_000_000);
         let cuts = Cuts::new(cut, executor.stop());
-        let env = executor.env();
-        let mut drive = |image: &SharedImage| {
-            let options = DriveOptions { seed: self.random.number(), ..DriveOptions::default() };
-            Rc::new(SimDrive::open(Rc::clone(image), env.clone(), cuts.clone(), options))
-        };
-        let home = drive(&self.home);
-        let log = if self.plan.separate_log { drive(&self.log) } else { Rc::clone(&home) };
+        let (env, plan) = (executor.env(), self.plan);
+        let (mut all, mut drives) = (Vec::new(), Vec::new());
+        for (number, image) in self.images().into_iter().enumerate() {
+            let (seed, faults) = (self.random.number(), self.faults(number));
+            let is_there = faults.is_some();
+            let options =
+                DriveOptions { seed, faults: faults.unwrap_or_default(), ..DriveOptions::default() };
+            let drive = SimDrive::open(image, env.clone(), cuts.clone(), options);
+            drives.push(is_there.then(|| drive.clone()));
+            all.push(drive);
+        }
         let arena = SimArena::open(self.arena.clone(), env.clone(), cuts.clone(), self.random.number());
-        let life = Life { env, home, log, arena: RefCell::new(Some(arena)), plan: self.plan };
-        let ended = executor.block_on(story(life));
+        let (named, arena) = (plan.named(&all), RefCell::new(Some(arena)));
+        let run = RunOn { env, named, drives, cuts: cuts.clone(), arena, plan };
+        let ended = executor.block_on(story(run));
         (ended, cuts.events_so_far())
     }
 
-    /// As [`Self::live`], to the end.
-    pub fn live_whole<T, F: Future<Output = T>>(&mut self, story: impl FnOnce(Life) -> F) -> T {
-        self.live(WHOLE_LIFE, story).0.expect("nothing cuts it")
+    /// As [`Self::run`], to the end.
+    pub fn run_whole<T, F: Future<Output = T>>(&mut self, story: impl FnOnce(RunOn<L>) -> F) -> T {
+        self.run(WHOLE_RUN, story).0.expect("nothing cuts it")
     }
 
     /// What the volume holds, opened anew.
     pub fn contents(&mut self) -> Vec<u8> {
         let size_bytes = self.plan.create.size_bytes as usize;
-        self.live_whole(async |life| {
-            let volume = life.open().await.expect("it opens");
+        self.run_whole(async |run| {
+            let opened = run.open().await.expect("it opens");
             let mut found = vec![0; size_bytes];
-            volume.read(0, &mut found).await.expect("it can be read");
+            L::of(&opened).read(0, &mut found).await.expect("it can be read");
             found
         })
     }
 
+    /// Why it does not open.
+    pub fn refusal(&mut self) -> String {
+        match self.run_whole(async |run| run.open().await.err()) {
+            Some(Error::Unusable(why)) => why,
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// The power fails.
     pub fn power_cut(&mut self) {
-        self.home.borrow_mut().power_cut(&mut self.random);
-        self.log.borrow_mut().power_cut(&mut self.random);
+        self.images().iter().for_each(|image| image.borrow_mut().power_cut(&mut self.random));
         self.arena.clear();
     }
 
     /// The process is killed.
     pub fn kill(&mut self) {
-        self.home.borrow_mut().kill(&mut self.random);
-        self.log.borrow_mut().kill(&mut self.random);
+        self.images().iter().for_each(|image| image.borrow_mut().kill(&mut self.random));
     }
 
     /// What `kind` stands for.
@@ -202,8 +250,8 @@ impl Machine {
         let executor = Executor::new(0);
         let cuts = Cuts::none(executor.stop());
         SimArena::open(arena.clone(), executor.env(), cuts, 0).store(0, &self.arena.to_vec());
-        let (home, log) = (copy(&self.home), copy(&self.log));
-        Self { plan: self.plan, home, log, arena, random: Random::new(seed) }
+        let disks = self.plan.disks(self.images().iter().map(copy).collect());
+        Self { plan: self.plan, disks, arena, random: Random::new(seed) }
     }
 }
 
@@ -215,11 +263,12 @@ pub fn noise(seed: u64, len: usize) -> Vec<u8> {
 }
 
 /// A volume of noise, all of it home, as bytes beside it.
-pub fn filled(plan: Plan, seed: u64) -> (Machine, Vec<u8>) {
-    let mut machine = Machine::new(plan, seed);
+pub fn filled<L: Layout>(plan: PlanOn<L>, seed: u64) -> (MachineOn<L>, Vec<u8>) {
+    let mut machine = MachineOn::new(plan, seed);
     let bytes = noise(seed ^ 0xF1, plan.create.size_bytes as usize);
-    machine.live_whole(async |life| {
-        let volume = life.open().await.unwrap();
+    machine.run_whole(async |run| {
+        let opened = run.open().await.unwrap();
+        let volume = L::of(&opened).clone();
         volume.write(0, &bytes, Durability::Buffered).await.unwrap();
         volume.close().await.unwrap();
     });
@@ -245,10 +294,4 @@ pub fn overwrite(image: &SharedImage, offset: u64, change: impl FnOnce(&mut [u8]
 /// Puts `part` at `offset`.
 pub fn patch(bytes: &mut [u8], offset: u64, part: &[u8]) {
     bytes[offset as usize..offset as usize + part.len()].copy_from_slice(part);
-}
-
-/// What is there.
-pub async fn read(volume: &SimVolume, offset: u64, len: usize) -> Result<Vec<u8>, Error> {
-    let mut found = vec![0; len];
-    volume.read(offset, &mut found).await.map(|()| found)
 }

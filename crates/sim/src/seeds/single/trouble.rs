@@ -1,4 +1,4 @@
-//! What drives do wrong after the last life of a seed, and what a volume still promises then.
+//! What drives do wrong after the last run of a seed, where nothing stands in for them, and what a volume still promises then.
 //!
 //! | trouble | what remains |
 //! |---|---|
@@ -14,8 +14,8 @@
 //! | a log drive is put back to an earlier moment, and the power was cut | a log that lacks more than the last superblock is not taken; else no wrong byte is served, as with a log drive that lies |
 //! | the drive of the log lies | what is served is whole commits, no byte that was never written there; how many of the last acknowledged ones are lost nobody can tell. Pages that were written straight home are not judged |
 
+use crate::faults::Fault;
 use crate::random::Random;
-use crate::tally::tally;
 
 /// Which drive it is. Where the log has none of its own, both are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,28 +39,6 @@ pub enum Zone {
     Superblock,
 }
 
-/// How the medium is damaged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Damage {
-    /// Bits change.
-    Rot,
-    /// Reads fail until the sector is written again.
-    ReadError,
-}
-
-/// How operations fail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failing {
-    /// One write does, and part of it arrived.
-    Write,
-    /// From some write on the drive is full.
-    Full,
-    /// One flush does, and what it should have covered may never be durable.
-    Flush,
-    /// Every operation, from some time on.
-    Everything,
-}
-
 /// What is put back to what it held earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PutBack {
@@ -78,13 +56,13 @@ pub enum Trouble {
     /// Nothing: drives keep all that they promise.
     None,
     /// The medium loses an acknowledged record of the log.
-    LostRecord(Damage),
+    LostRecord(Fault),
     /// The medium of the home drive is damaged, `at_rest` where everything had been taken home.
     DamagedHome {
         /// Where.
         zone: Zone,
         /// How.
-        damage: Damage,
+        damage: Fault,
         /// Whether the volume had been closed.
         at_rest: bool,
     },
@@ -96,19 +74,19 @@ pub enum Trouble {
         misdirected: bool,
     },
     /// Operations fail.
-    Failing(Place, Failing),
+    Failing(Place, Fault),
     /// Flushes and durable writes are acknowledged without being so; then the power fails.
     Lying(Place),
-    /// The process is killed, and drives are put back to a moment of the life that it ended.
+    /// The process is killed, and drives are put back to a moment of the run that it ended.
     Restored(PutBack),
     /// The log drive is put back to a moment before the last opening, and the power fails.
     StaleLog,
 }
 
 impl Trouble {
-    pub(super) fn draw(random: &mut Random) -> Self {
+    pub(in crate::seeds) fn draw(random: &mut Random) -> Self {
         let place = *random.pick(&[Place::Home, Place::Log]);
-        let damage = *random.pick(&[Damage::Rot, Damage::ReadError]);
+        let damage = *random.pick(&[Fault::Rots, Fault::CannotRead]);
         let zone = match random.below(10) {
             0 => Zone::Table,
             1 => Zone::Root,
@@ -123,7 +101,7 @@ impl Trouble {
                 Self::StrayWrite { zone, misdirected: random.coin() }
             }
             20..28 => {
-                let ways = [Failing::Write, Failing::Full, Failing::Flush, Failing::Everything];
+                let ways = [Fault::FailsWrite, Fault::IsFull, Fault::FailsFlush, Fault::Dies];
                 Self::Failing(place, *random.pick(&ways))
             }
             28..35 => Self::Lying(place),
@@ -134,37 +112,4 @@ impl Trouble {
             _ => Self::None,
         }
     }
-}
-
-tally! {
-    "What drives did wrong, and what came of it.",
-
-    /// Sectors that could not be read.
-    read_errors = "read errors",
-    /// Places whose bits changed.
-    rotten_places = "rotten places",
-    /// Of both, those that took an acknowledged record of the log.
-    lost_records = "of them in acknowledged records",
-    /// Writes that never happened.
-    lost_writes = "lost writes",
-    /// Writes that landed elsewhere.
-    misdirected_writes = "misdirected writes",
-    /// Discards that failed on drives that are well.
-    refused_discards = "discards that failed on drives that are well",
-    /// Operations that failed.
-    failed_operations = "failed operations",
-    /// Acknowledgements of what was not durable as such.
-    lies = "lies about durability",
-    /// Volumes that were moved to drives with other sectors or promises.
-    moved = "moves to other drives",
-    /// Drives that were put back to what they held earlier.
-    put_back = "drives put back",
-    /// Volumes that refused to open, and said why.
-    refusals = "volumes refused",
-    /// Pages that were reported as damaged or unreadable instead of being served.
-    pages_reported = "pages reported",
-    /// Volumes that failed and acknowledged nothing any more.
-    latched = "volumes turned read-only",
-    /// Volumes on lying drives that had lost what was acknowledged, and could not know.
-    untold_losses = "losses nobody can tell",
 }

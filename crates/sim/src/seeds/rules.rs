@@ -1,4 +1,4 @@
-//! What is expected of a life with trouble, and the look at every page that tells whether it was so.
+//! What is expected of a run in which more goes wrong than the layout bears, and the look at every page that tells whether it was so.
 
 use evenkeel_engine::device::Extent;
 use evenkeel_engine::env::Arena;
@@ -12,7 +12,7 @@ use crate::executor::SimEnv;
 use crate::oracle::{Floor, Oracle, Violation};
 use crate::places::Places;
 
-/// What is expected of a life with trouble.
+/// What is expected of a run in which more goes wrong than the layout bears.
 pub(super) struct Rules {
     /// Whether the volume may refuse to open.
     pub(super) may_refuse: bool,
@@ -33,13 +33,27 @@ pub(super) struct Rules {
 }
 
 /// Every page, read one by one.
-pub(crate) struct Look {
-    pub(crate) found: Vec<u8>,
+pub(super) struct Look {
+    pub(super) found: Vec<u8>,
     /// Why it could not be read.
-    pub(crate) failed: Vec<Option<Error>>,
+    pub(super) failed: Vec<Option<Error>>,
+}
+
+impl Look {
+    /// How many pages could not be read.
+    pub(super) fn reported(&self) -> u64 {
+        self.failed.iter().flatten().count() as u64
+    }
 }
 
 impl Rules {
+    /// Nothing goes wrong, and nothing is excused; the volume is only looked at.
+    pub(super) fn none(places: Places, floor: Floor) -> Self {
+        let none = vec![false; places.pages()];
+        let (may_refuse, may_fail, works, at_rest) = (false, false, false, false);
+        Self { may_refuse, may_fail, harmed: none.clone(), unjudged: none, floor, works, at_rest, places }
+    }
+
     /// Whether an error of the volume follows from what is wrong; `strays` are pages that lost or misplaced writes
     /// left wrong so far.
     pub(super) fn is_excused(&self, error: &Error, strays: &[bool]) -> bool {
@@ -97,7 +111,7 @@ impl Rules {
 }
 
 /// Reads every page, each alone. Of those that the volume does not have yet nothing was ever written.
-pub(crate) async fn look<A: Arena, H: PageStore, L: JournalStore>(
+pub(super) async fn look<A: Arena, H: PageStore, L: JournalStore>(
     volume: &Volume<SimEnv, A, H, L>,
     places: Places,
 ) -> Look {

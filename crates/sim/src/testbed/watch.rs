@@ -1,6 +1,6 @@
 //! Members that watch the ring: whom it reads while who writes.
 //!
-//! In a life in which nothing is wrong with any device, a read waits for a member's writes only where there is no other
+//! In a run in which nothing is wrong with any device, a read waits for a member's writes only where there is no other
 //! choice: where turns are kept, no member that has writes under way is read while another that is in sync has none and
 //! does not have its turn. (Who rests after its turn is read to see whether it is quick again; so the turn alone is no
 //! offence.)
@@ -10,25 +10,12 @@ use std::rc::Rc;
 
 use evenkeel_engine::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::error::DeviceError;
-use evenkeel_engine::format::ring_head::DATA_OFFSET;
-use evenkeel_engine::layout::mirror::MirrorJournal;
-use evenkeel_engine::layout::mirror::MirrorPages;
-use evenkeel_engine::ring::{Policy, Role, Standing};
-use evenkeel_engine::volume::Volume;
+use evenkeel_engine::ring::{Role, Standing};
 
-use crate::arena::SimArena;
+use super::SimRing;
 use crate::drive::SimDrive;
-use crate::executor::SimEnv;
 
-/// The ring of a simulated volume.
-pub(super) type SimRing = MirrorPages<SimEnv, Member>;
-/// Its log.
-pub(super) type SimLogs = MirrorJournal<SimEnv, SimDrive, Member>;
-/// The volume.
-pub(super) type RingVolume = Volume<SimEnv, SimArena, SimRing, SimLogs>;
-
-/// What all members of a life share.
-#[derive(Default)]
+/// What all members of a run share.
 pub(super) struct Watch {
     /// The ring, while it is watched. Whoever puts it here takes it out again: it holds the members.
     ring: RefCell<Option<SimRing>>,
@@ -37,12 +24,18 @@ pub(super) struct Watch {
     offence: RefCell<Option<String>>,
     reads: Cell<u64>,
     /// Where on a member its pages begin: the log is read by recovery and by checks.
-    pub(super) data_from: Cell<u64>,
+    data_from: u64,
     /// Where on a member what is written comes only in its turn: behind heads, and superblocks of the log.
-    pub(super) in_turns_from: Cell<u64>,
+    in_turns_from: u64,
 }
 
 impl Watch {
+    /// Members do not watch yet.
+    pub(super) fn new(data_from: u64, in_turns_from: u64) -> Self {
+        let (ring, writes) = (RefCell::default(), RefCell::default());
+        Self { ring, writes, offence: RefCell::default(), reads: Cell::default(), data_from, in_turns_from }
+    }
+
     /// From now on members watch.
     pub(super) fn begin(&self, ring: SimRing) {
         self.ring.replace(Some(ring));
@@ -107,17 +100,26 @@ impl Drop for WriteUnderWay {
     }
 }
 
-/// Whether the members of a ring with this policy can be watched.
-pub(super) fn can_watch(policy: Policy) -> bool {
-    matches!(policy, Policy::Turns | Policy::ReadAround)
-}
-
 /// A member that watches.
 #[derive(Clone)]
-pub(super) struct Member {
-    pub(super) drive: SimDrive,
-    pub(super) place: usize,
-    pub(super) watch: Rc<Watch>,
+pub struct Member {
+    drive: SimDrive,
+    place: usize,
+    watch: Rc<Watch>,
+}
+
+impl Member {
+    /// The drive at this place of a ring.
+    pub(super) fn new(drive: SimDrive, place: usize, watch: &Rc<Watch>) -> Self {
+        Self { drive, place, watch: Rc::clone(watch) }
+    }
+}
+
+/// One that nobody watches.
+impl From<SimDrive> for Member {
+    fn from(drive: SimDrive) -> Self {
+        Self::new(drive, 0, &Rc::new(Watch::new(0, 0)))
+    }
 }
 
 impl Device for Member {
@@ -126,7 +128,7 @@ impl Device for Member {
     }
 
     async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        if offset >= self.watch.data_from.get() {
+        if offset >= self.watch.data_from {
             self.watch.note_read(self.place);
         }
         self.drive.read(offset, into).await
@@ -134,8 +136,7 @@ impl Device for Member {
 
     async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
         // Heads may be told of a lost log device, and superblocks of an empty log be written, at any time.
-        let in_turns_from = self.watch.in_turns_from.get().max(DATA_OFFSET);
-        let _counted = (offset >= in_turns_from).then(|| self.watch.count_write(self.place));
+        let _counted = (offset >= self.watch.in_turns_from).then(|| self.watch.count_write(self.place));
         self.drive.write(offset, bytes, durability).await
     }
 

@@ -1,6 +1,8 @@
 //! What lies where on the drives of a machine, and damage to it.
 
-use evenkeel_engine::device::{Durability, Extent};
+use std::rc::Rc;
+
+use evenkeel_engine::device::Extent;
 use evenkeel_engine::format::layout::{
     HOME_COPIES, LOG_COPIES, Layout, Segment, home_copy_offset, log_copy_offset,
 };
@@ -8,23 +10,27 @@ use evenkeel_engine::format::record::{HEADER_BYTES, TAG_BYTES, decode, decode_he
 use evenkeel_engine::format::superblock::Superblock;
 use evenkeel_engine::format::{PAGE, PAGE_BYTES};
 
-use super::machine::Machine;
-use super::trouble::{Damage, Zone};
-use crate::image::{Payload, SharedImage};
+use super::trouble::Zone;
+use crate::faults::Fault;
+use crate::image::SharedImage;
+use crate::seeds::Machine;
+use crate::testbed::{Single, home_and_log};
 
-/// Bytes that rot together, at most.
-const ROT_BYTES_MAX: u64 = 48;
+impl Machine<Single> {
+    /// The drive with the pages.
+    pub(super) fn home(&self) -> SharedImage {
+        home_and_log(&self.disks).0.image
+    }
 
-impl Machine {
-    /// Where the zones lie.
-    pub(super) fn layout(&self) -> Layout {
-        if let Some(layout) = self.superblock().and_then(|superblock| superblock.layout()) {
-            return layout;
-        }
-        let home_bytes = self.home.borrow().geometry().size_bytes;
-        let create = self.setup.create;
-        Layout::plan(create.size_bytes / PAGE_BYTES, home_bytes, create.log_bytes, self.setup.separate_log)
-            .expect("the volume was made with it")
+    /// The drive with the log, which may be the same.
+    pub(super) fn log(&self) -> SharedImage {
+        home_and_log(&self.disks).1.image
+    }
+
+    /// Where the zones lie, as the drive says.
+    pub(super) fn layout_on_medium(&self) -> Layout {
+        let layout = self.superblock().and_then(|superblock| superblock.layout());
+        layout.unwrap_or_else(|| self.layout_by_size())
     }
 
     fn any_segment(&mut self, layout: &Layout) -> Segment {
@@ -34,7 +40,7 @@ impl Machine {
 
     /// A zone of the home drive. Of the roots, the one in force; of the superblocks, any copy.
     pub(super) fn zone(&mut self, zone: Zone) -> Extent {
-        let layout = self.layout();
+        let layout = self.layout_on_medium();
         match zone {
             Zone::Pages => self.any_segment(&layout).data,
             Zone::Table => {
@@ -54,16 +60,17 @@ impl Machine {
 
     /// Whether both places of the root hold the same.
     pub(super) fn has_two_roots(&self) -> bool {
-        let [one, other] = self.layout().roots.map(|zone| {
+        let [one, other] = self.layout_on_medium().roots.map(|zone| {
             let mut root = vec![0; zone.len as usize];
-            self.home.borrow().read(zone.offset, &mut root);
+            self.home().borrow().read(zone.offset, &mut root);
             root
         });
         one == other
     }
 
     fn superblock(&self) -> Option<Superblock> {
-        let home = self.home.borrow();
+        let home = self.home();
+        let home = home.borrow();
         let copies = (0..HOME_COPIES).filter_map(|copy| {
             let mut page = [0; PAGE];
             home.read(home_copy_offset(home.geometry().size_bytes, copy), &mut page);
@@ -74,7 +81,8 @@ impl Machine {
 
     /// How many superblocks the log drive lacks of those that the home drive holds.
     pub(super) fn log_lag(&self) -> u64 {
-        let log = self.log.borrow();
+        let log = self.log();
+        let log = log.borrow();
         let copies = (0..LOG_COPIES).filter_map(|copy| {
             let mut page = [0; PAGE];
             log.read(log_copy_offset(copy), &mut page);
@@ -84,42 +92,14 @@ impl Machine {
         home.saturating_sub(copies.max().unwrap_or(home))
     }
 
-    /// Lets the log of the new volume begin in its last quarter, as one may that was used before: so its end comes soon.
-    pub(super) fn begin_log_late(&mut self) {
-        let layout = self.layout();
-        let sector = u64::from(self.setup.sector_bytes);
-        let late = self.random.below(layout.log.len / 4 / sector);
-        let at_home = (0..HOME_COPIES).map(|copy| (self.home.clone(), layout.home_copy_offset(copy)));
-        let of_log = if self.setup.separate_log { LOG_COPIES } else { 0 };
-        let at_log = (0..of_log).map(|copy| (self.log.clone(), log_copy_offset(copy)));
-        for (image, offset) in at_home.chain(at_log) {
-            let mut page = [0; PAGE];
-            image.borrow().read(offset, &mut page);
-            let Some(superblock) = Superblock::decode(&page) else { continue };
-            let tail_offset = layout.log.len - sector - late * sector;
-            let moved = Superblock { tail_offset, ..superblock }.encode();
-            let mut image = image.borrow_mut();
-            let id = image.begin_write(
-                Extent::new(offset, PAGE_BYTES),
-                Payload::Bytes(moved.as_slice().into()),
-                Durability::Durable,
-            );
-            image.complete_write(id);
-        }
-    }
-
-    fn log_image(&self) -> SharedImage {
-        if self.setup.separate_log { self.log.clone() } else { self.home.clone() }
-    }
-
     /// The records of the log of which something on disk says that they were acknowledged; of each the bytes
     /// that its checksum covers.
     fn acknowledged_records(&self) -> Vec<Extent> {
         let Some(superblock) = self.superblock() else { return Vec::new() };
-        let zone = self.layout().log;
+        let zone = self.layout_on_medium().log;
         let sector = superblock.log_sector_bytes as usize;
         let mut log = vec![0; zone.len as usize];
-        self.log_image().borrow().read(zone.offset, &mut log);
+        self.log().borrow().read(zone.offset, &mut log);
         let record_at = |offset: u64| {
             let header = decode_header(&log[offset as usize..], sector)?;
             let bytes = log.get(offset as usize..offset as usize + header.len_bytes as usize)?;
@@ -146,36 +126,26 @@ impl Machine {
     }
 
     /// Damages an acknowledged record of the log, if there is one; answers whether it did.
-    pub(super) fn lose_record(&mut self, damage: Damage) -> bool {
+    pub(super) fn lose_record(&mut self, damage: Fault) -> bool {
         let records = self.acknowledged_records();
         if records.is_empty() {
             return false;
         }
         let record = *self.random.pick(&records);
-        let image = self.log_image();
+        let image = self.log();
         self.damage(&image, record, damage);
-        self.outcome.faults.lost_records += 1;
+        self.outcome.drives.lost_records += 1;
         true
     }
 
     /// Damages some of `extent`.
-    pub(super) fn damage(&mut self, image: &SharedImage, extent: Extent, damage: Damage) {
-        let is_home = std::rc::Rc::ptr_eq(image, &self.home);
-        self.note(|| {
-            format!("{damage:?} within {extent:?} of the {} drive", if is_home { "home" } else { "log" })
-        });
+    pub(super) fn damage(&mut self, image: &SharedImage, extent: Extent, damage: Fault) {
+        let name = if Rc::ptr_eq(image, &self.home()) { "home" } else { "log" };
+        self.note(|| format!("{name}: {damage:?} within {extent:?}"));
+        damage.harm(image, extent, &mut self.random);
         match damage {
-            Damage::Rot => {
-                let len = 1 + self.random.below(ROT_BYTES_MAX.min(extent.len));
-                let offset = extent.offset + self.random.below(extent.len - len + 1);
-                image.borrow_mut().rot(offset, len, &mut self.random);
-                self.outcome.faults.rotten_places += 1;
-            }
-            Damage::ReadError => {
-                let offset = extent.offset + self.random.below(extent.len);
-                image.borrow_mut().make_unreadable(Extent::new(offset, 1));
-                self.outcome.faults.read_errors += 1;
-            }
+            Fault::Rots => self.outcome.drives.rotten_places += 1,
+            _ => self.outcome.drives.read_errors += 1,
         }
     }
 }

@@ -1,0 +1,118 @@
+//! Seeds of mirrors.
+
+use evenkeel_engine::options::{CreateOptions, Journaling, OpenOptions};
+use evenkeel_engine::ring::{Policy, RingOptions, WindowOptions};
+
+use super::beyond::Beyond;
+use super::setup::{draw_log_bytes, draw_places, draw_tuning};
+use super::{Machine, Seeded, Setup};
+use crate::growing::Growths;
+use crate::latency::Latency;
+use crate::oracle::Violation;
+use crate::places::Places;
+use crate::random::Random;
+use crate::testbed::Mirror;
+use crate::workload::Habits;
+
+impl Seeded for Mirror {
+    type Ending = Beyond;
+
+    const SALT: u64 = 0x41b5;
+
+    const RECOVERY_EVENTS: u64 = 100;
+
+    fn draw(seed: u64, cuts: u32, members: Option<usize>) -> Setup<Self> {
+        let mut random = Random::new(seed ^ 0x3177);
+        let drawn = *random.pick(&[1, 2, 2, 2, 2, 3, 3, 3]);
+        let members = members.unwrap_or(drawn);
+        let atomic_sectors = random.chance(0.75);
+        let sector_bytes = *random.pick(&[512, 512, 4096]);
+        let pages = 16 + random.below(32);
+        let places = match random.chance(0.9) {
+            true => Places::together(pages * 4096),
+            false => draw_places(pages.min(20), &mut random),
+        };
+        let log_bytes = draw_log_bytes(atomic_sectors, sector_bytes, &mut random);
+        let atomic_max_bytes = *random.pick(&[8192, 16384]);
+        let journaling = match random.below(10) {
+            0..7 => Journaling::Wasteless,
+            7 => Journaling::Selective { threshold_bytes: atomic_max_bytes },
+            8 => Journaling::WholePages,
+            _ => Journaling::Ordered,
+        };
+        let stripe_bytes = 3000 + random.below(40_000);
+        let clients = (1 + random.below(3)).min((places.known_bytes).div_ceil(stripe_bytes));
+        let logs = *random.pick(&[1, 2, 2, 2, 3]);
+        let create = CreateOptions { size_bytes: places.volume_bytes(), log_bytes, atomic_max_bytes };
+        let open = OpenOptions {
+            journaling,
+            batch_max_bytes: 4096 << random.below(5),
+            commits_in_flight_max: 1 + random.index(3),
+            home_writes_max: 1 + random.index(4),
+            cached_pages_max: 1 << random.below(6),
+            dirty_pages_max: if random.coin() { 16_384 } else { 8 + random.index(24) },
+            tuning: draw_tuning(atomic_sectors, sector_bytes, &mut random),
+        };
+        let mirror = Self { members, logs, ring: draw_ring(&mut random) };
+        let has_log_on_members = Random::new(seed ^ 0x109e).chance(0.3);
+        let setup = Setup {
+            seed,
+            cuts,
+            testbed: if has_log_on_members { mirror.with_log_on_members(&create) } else { mirror },
+            sector_bytes,
+            atomic_sectors,
+            create,
+            open,
+            arena_bytes: (80 << 10) + (random.index(10) << 13),
+            habits: Habits {
+                clients,
+                operations: 120 / clients / u64::from(cuts).max(1),
+                stripe_bytes,
+                places,
+                atomic_max_bytes,
+                large_share: 0.1,
+                // The baselines write whole pages, and with them what others wrote there: they promise less.
+                atomic_writes: matches!(journaling, Journaling::Wasteless | Journaling::Selective { .. }),
+                flushes_beside_all: false,
+            },
+            goes_on_until_enough: false,
+            idle_runs: false,
+            stale_share: None,
+            keeps_cache: false,
+            moves: false,
+            scrub_bytes_per_s: random.chance(0.3).then(|| 1 << (18 + random.below(12))),
+            checkpoints: random.coin(),
+            fault_share: *random.pick(&[0.0, 0.5, 0.8, 1.0]),
+            ending: Beyond::draw(&mut random),
+            has_network: Random::new(seed ^ 0x6e62).chance(0.25),
+            growths: Growths { first_bytes: places.volume_bytes(), ..Growths::default() },
+            latency: Latency { slow_writes_one_in: *random.pick(&[0, 0, 5, 30]), ..Latency::default() },
+        };
+        setup.perhaps_growing()
+    }
+
+    fn end(machine: &mut Machine<Self>) -> Result<(), Violation> {
+        machine.go_beyond(machine.setup.ending)
+    }
+}
+
+/// Turns so short that a run has many, and a rebuild of many pieces.
+pub(crate) fn draw_ring(random: &mut Random) -> RingOptions {
+    let policies = [Policy::Turns, Policy::Turns, Policy::Mixed, Policy::ReadFirst, Policy::ReadAround];
+    RingOptions {
+        policy: *random.pick(&policies),
+        turn_ns: *random.pick(&[100_000, 1_000_000, 5_000_000]),
+        rest_ns: *random.pick(&[0, 50_000, 500_000]),
+        rest_max_ns: *random.pick(&[100_000, 2_000_000]),
+        window: WindowOptions {
+            fixed: *random.pick(&[None, None, None, Some(0), Some(1), Some(2)]),
+            ..WindowOptions::default()
+        },
+        depth_max: 1 + random.index(5),
+        answer_max_ns: 20_000_000,
+        log_bytes: 0,
+        given_up: 0,
+        rebuild_bytes_per_s: *random.pick(&[1 << 24, 1 << 27, 1 << 40]),
+        rebuild_piece_bytes: *random.pick(&[4096, 20_480, 65_536, 256 << 10]),
+    }
+}

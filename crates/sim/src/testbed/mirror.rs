@@ -1,0 +1,219 @@
+//! A ring of members that mirror each other, and its log devices, or with the log on the members.
+
+use std::rc::Rc;
+
+use evenkeel_engine::device::{Device, Extent};
+use evenkeel_engine::error::{DeviceError, Error};
+use evenkeel_engine::format::layout::{LOG_COPIES, Layout, log_copy_offset};
+use evenkeel_engine::format::{PAGE_BYTES, log_head, ring_head};
+use evenkeel_engine::layout::mirror::MirrorJournal;
+use evenkeel_engine::layout::mirror::MirrorPages;
+use evenkeel_engine::layout::mirror::log_devices::{LogStanding, found_log};
+use evenkeel_engine::options::{CreateOptions, OpenOptions};
+use evenkeel_engine::ring::{Policy, RingOptions, Standing};
+use evenkeel_engine::volume::{Volume, create};
+
+use super::watch::{Member, Watch};
+use super::{Kind, Status, Testbed, VolumeOn, log_drive_bytes, log_superblocks};
+use crate::arena::SimArena;
+use crate::drive::SimDrive;
+use crate::executor::SimEnv;
+use crate::random::Random;
+
+/// The ring of a simulated volume.
+pub type SimRing = MirrorPages<SimEnv, Member>;
+/// Its log.
+pub type SimLogs = MirrorJournal<SimEnv, SimDrive, Member>;
+
+/// The members, then the log devices. One of each is enough.
+#[derive(Debug, Clone, Copy)]
+pub struct Mirror {
+    /// Members of the ring.
+    pub members: usize,
+    /// Log devices; 0 where the log is on the members ([`RingOptions::log_bytes`]).
+    pub logs: usize,
+    /// How the ring is run.
+    pub ring: RingOptions,
+}
+
+/// An open mirror.
+#[derive(Clone)]
+pub struct OpenMirror {
+    /// The ring.
+    pub ring: SimRing,
+    /// Its log.
+    pub logs: SimLogs,
+    watch: Rc<Watch>,
+}
+
+impl Mirror {
+    /// The same without log devices: the log is on the members, of a volume that is made so.
+    pub(crate) fn with_log_on_members(self, create: &CreateOptions) -> Self {
+        let ring = RingOptions { log_bytes: log_drive_bytes(create), ..self.ring };
+        Self { logs: 0, ring, ..self }
+    }
+
+    fn watch(&self) -> Rc<Watch> {
+        let superblocks = if self.is_log_spread() { LOG_COPIES as u64 * PAGE_BYTES } else { 0 };
+        Rc::new(Watch::new(self.data_offset(Kind::Pages), ring_head::DATA_OFFSET + superblocks))
+    }
+
+    fn ring_and_devices(
+        &self,
+        env: SimEnv,
+        watch: &Rc<Watch>,
+        mut drives: Vec<Option<SimDrive>>,
+    ) -> Result<(SimRing, Vec<Option<SimDrive>>), Error> {
+        let devices = drives.split_off(self.members);
+        let member = |(place, drive): (usize, Option<SimDrive>)| Some(Member::new(drive?, place, watch));
+        let members = drives.into_iter().enumerate().map(member).collect();
+        Ok((MirrorPages::new(env, members, self.ring)?, devices))
+    }
+}
+
+impl Testbed for Mirror {
+    type Home = SimRing;
+    type Log = SimLogs;
+    type Opened = OpenMirror;
+
+    const IS_REDUNDANT: bool = true;
+
+    fn drives(&self, create: &CreateOptions) -> Vec<(Kind, u64)> {
+        let member = (Kind::Pages, self.home_bytes(create) + self.data_offset(Kind::Pages));
+        let log = (Kind::Log, log_drive_bytes(create) + self.data_offset(Kind::Log));
+        [vec![member; self.members], vec![log; self.logs]].concat()
+    }
+
+    fn page_drives(&self) -> usize {
+        self.members
+    }
+
+    fn log_drives(&self) -> usize {
+        self.logs
+    }
+
+    fn name(&self, number: usize) -> String {
+        let word = if self.kind(number) == Kind::Pages { "member" } else { "log" };
+        format!("{word} {}", self.place(number))
+    }
+
+    fn needed(&self, _kind: Kind) -> usize {
+        1
+    }
+
+    fn has_separate_log(&self) -> bool {
+        true
+    }
+
+    fn is_log_spread(&self) -> bool {
+        self.logs == 0
+    }
+
+    fn data_offset(&self, kind: Kind) -> u64 {
+        match kind {
+            Kind::Pages => ring_head::DATA_OFFSET + self.ring.log_bytes,
+            Kind::Log => log_head::DATA_OFFSET,
+        }
+    }
+
+    fn superblocks(&self, kind: Kind, _layout: &Layout) -> Vec<u64> {
+        match kind {
+            Kind::Pages if self.is_log_spread() => log_superblocks(ring_head::DATA_OFFSET),
+            Kind::Pages => Vec::new(),
+            Kind::Log => log_superblocks(log_head::DATA_OFFSET),
+        }
+    }
+
+    fn any_zone(&self, kind: Kind, layout: &Layout, random: &mut Random) -> Extent {
+        let shifted = |zone: Extent| Extent::new(zone.offset + self.data_offset(kind), zone.len);
+        match (kind, random.below(10)) {
+            (Kind::Pages, 0 | 1) => Extent::new(0, ring_head::DATA_OFFSET),
+            (Kind::Pages, 2) => shifted(layout.segments[0].table),
+            (Kind::Pages, 3) => shifted(*random.pick(&layout.roots)),
+            (Kind::Pages, _) => shifted(layout.segments[0].data),
+            (Kind::Log, 0 | 1) => Extent::new(0, log_head::DATA_OFFSET),
+            (Kind::Log, 2) => shifted(Extent::new(log_copy_offset(random.index(LOG_COPIES)), PAGE_BYTES)),
+            (Kind::Log, _) => shifted(layout.log),
+        }
+    }
+
+    async fn create(
+        &self,
+        env: SimEnv,
+        drives: Vec<Option<SimDrive>>,
+        options: CreateOptions,
+        volume: u64,
+    ) -> Result<(), Error> {
+        let (ring, devices) = self.ring_and_devices(env.clone(), &self.watch(), drives)?;
+        let logs = SimLogs::new(env, devices, ring.clone(), self.ring.answer_max_ns)?;
+        create(&ring, &logs, true, options, volume).await
+    }
+
+    async fn open(
+        &self,
+        env: SimEnv,
+        arena: SimArena,
+        drives: Vec<Option<SimDrive>>,
+        options: OpenOptions,
+    ) -> Result<(VolumeOn<Self>, OpenMirror), Error> {
+        let watch = self.watch();
+        let (ring, devices) = self.ring_and_devices(env.clone(), &watch, drives)?;
+        let logs = SimLogs::open(env.clone(), devices, ring.clone(), self.ring.answer_max_ns).await?;
+        let (home, log) = (Rc::new(ring.clone()), Rc::new(logs.clone()));
+        let volume = Volume::open(env, arena, home, log, true, options).await?;
+        Ok((volume, OpenMirror { ring, logs, watch }))
+    }
+
+    fn status(&self, opened: &OpenMirror, number: usize) -> Status {
+        let place = self.place(number);
+        match self.kind(number) {
+            Kind::Pages => {
+                let member = opened.ring.members()[place];
+                Status { standing: member.standing, has_failed: member.failure.is_some() }
+            }
+            Kind::Log => {
+                let (standing, failure) = opened.logs.standings()[place];
+                let standing = match standing {
+                    LogStanding::InSync => Standing::InSync,
+                    LogStanding::Foreign => Standing::Foreign,
+                    LogStanding::Stale | LogStanding::Out => Standing::Out,
+                };
+                Status { standing, has_failed: failure.is_some() }
+            }
+        }
+    }
+
+    fn offered_bytes(&self, opened: &OpenMirror) -> u64 {
+        opened.ring.geometry().size_bytes
+    }
+
+    fn fail(&self, opened: &OpenMirror, number: usize, error: DeviceError) {
+        let place = self.place(number);
+        match self.kind(number) {
+            Kind::Pages => opened.ring.leave_out(place, error),
+            Kind::Log => opened.logs.leave_out(place, error),
+        }
+    }
+
+    async fn replace(&self, opened: &OpenMirror, number: usize, drive: SimDrive) -> Result<(), Error> {
+        opened.ring.replace(number, Member::new(drive, number, &opened.watch)).await
+    }
+
+    async fn init_log(&self, number: usize, drive: &SimDrive, volume: u64) -> Result<(), DeviceError> {
+        found_log(drive, volume, self.place(number) as u16, self.logs as u16).await
+    }
+
+    fn begin_watch(&self, opened: &OpenMirror) {
+        if matches!(self.ring.policy, Policy::Turns | Policy::ReadAround) {
+            opened.watch.begin(opened.ring.clone());
+        }
+    }
+
+    fn end_watch(&self, opened: &OpenMirror) {
+        opened.watch.end();
+    }
+
+    fn watched(&self, opened: &OpenMirror) -> (u64, Option<String>) {
+        (opened.watch.reads(), opened.watch.offence())
+    }
+}
