@@ -245,11 +245,11 @@ fn dry_run(place: &Place, settings: &Settings) -> Result<(), Failure> {
     check_room(place, settings)?;
     let sizes: Vec<String> = settings.buffer_sizes.iter().map(|&size| format::bytes(size)).collect();
     let plan = format!(
-        "{}\nWould measure {} ({}) in {}, {} each, with {}.\n",
+        "{}\nWould measure {} ({}) in {} of method and file state, {} each, with {}.\n",
         stack_line(&stack.stack),
         format::counted(sizes.len() as u64, "size"),
         sizes.join(", "),
-        format::counted(settings.combinations.len() as u64, "combination of method and file state"),
+        format::counted(settings.combinations.len() as u64, "combination"),
         format::counted(u64::from(settings.runs), "run"),
         format::counted(u64::from(settings.writers), "writer"),
     );

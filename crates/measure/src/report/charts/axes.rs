@@ -48,7 +48,8 @@ impl Axis {
         shown(value) && (self.low..=self.high).contains(&value.log10())
     }
 
-    /// Values to label: decades, thinned to at most eight; where fewer than three fit, also 2 and 5 of each.
+    /// Values to label: decades, thinned to at most eight; where fewer than three fit, also 2 and 5 of each, and where those are
+    /// few, 3 and 7.
     pub(super) fn ticks(&self) -> Vec<f64> {
         let decades: Vec<i32> = (self.low.ceil() as i32..=self.high.floor() as i32).collect();
         if decades.len() >= 3 {
@@ -56,11 +57,13 @@ impl Axis {
             let decades = decades.into_iter().step_by(stride).map(power);
             return decades.filter(|&tick| shown(tick)).collect();
         }
-        let within = self.low.floor() as i32..=self.high.floor() as i32;
-        within
-            .flat_map(|decade| [1.0, 2.0, 5.0].map(|digit| digit * power(decade)))
-            .filter(|&tick| self.contains(tick))
-            .collect()
+        let of_digits = |digits: &[f64]| -> Vec<f64> {
+            let within = self.low.floor() as i32..=self.high.floor() as i32;
+            let each = within.flat_map(|decade| digits.iter().map(move |digit| digit * power(decade)));
+            each.filter(|&tick| self.contains(tick)).collect()
+        };
+        let ticks = of_digits(&[1.0, 2.0, 5.0]);
+        if ticks.len() >= 3 { ticks } else { of_digits(&[1.0, 2.0, 3.0, 5.0, 7.0]) }
     }
 
     /// Values to mark without a label: 2 to 9 of each decade, where the range is short enough to tell them.
@@ -124,6 +127,8 @@ mod tests {
     fn wide_ranges_are_ticked_by_decades_and_narrow_ones_between() {
         assert_eq!(axis(&[0.001, 0.5]).ticks(), [0.001, 0.01, 0.1]);
         assert_eq!(axis(&[15.0, 60.0]).ticks(), [10.0, 20.0, 50.0, 100.0]);
+        let narrow = Axis::covering([3_000.0, 8_000.0].into_iter(), 0.5, 0.04, (300.0, 0.0));
+        assert_eq!(narrow.ticks(), [3_000.0, 5_000.0, 7_000.0]);
         assert_eq!(axis(&[0.000_9, 2.0]).minor_ticks()[0], 0.000_7);
     }
 

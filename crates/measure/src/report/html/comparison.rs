@@ -22,7 +22,12 @@ pub(super) fn page(reports: &[Labelled<'_>], found: &Comparisons) -> String {
     let entries: Vec<_> = entries.chain(ring).collect();
     let content = html! {
         header.top {
-            p.eyebrow { "evenkeel compare" }
+            p.eyebrow {
+                @match found.design {
+                    Design::Pairs => "evenkeel probe, in alternating runs",
+                    Design::Sessions => "evenkeel compare",
+                }
+            }
             h1 { (title) }
         }
         (findings(found))

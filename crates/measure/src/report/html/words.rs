@@ -44,7 +44,7 @@ pub(super) fn headline(report: &ProbeReport) -> Markup {
             }
             @match recommendation {
                 None if report.like.is_some() => {},
-                Some(recommendation) => p.reason { (recommendation.reason) },
+                Some(recommendation) => p.reason { (format::sentence(&recommendation.reason)) },
                 None => p.reason { "Too little was measured to choose among the buffer sizes." },
             }
             @if report.quick {
@@ -123,9 +123,9 @@ pub(super) fn warnings(warnings: &[(Option<&str>, &Warning)]) -> Markup {
                 h2 { (about(code)) }
                 @let (shown, more) = few(of_code(code));
                 @for (label, warning) in shown {
-                    p { @if let Some(label) = label { b { (label) ": " } } (warning.message) }
+                    p { @if let Some(label) = label { b { (label) ": " } } (format::sentence(&warning.message)) }
                 }
-                @if more > 0 { p { "And " (more) " more such stacks." } }
+                @if more > 0 { p { "And " (format::counted(more as u64, "more such stack")) "." } }
             }
         }
         @if !folded.is_empty() {
@@ -134,7 +134,7 @@ pub(super) fn warnings(warnings: &[(Option<&str>, &Warning)]) -> Markup {
                 @for (label, warning) in &folded {
                     p {
                         b { @if let Some(label) = label { (label) ", " } (about(warning.code)) ": " }
-                        (warning.message)
+                        (format::sentence(&warning.message))
                     }
                 }
             }
