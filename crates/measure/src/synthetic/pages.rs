@@ -12,7 +12,7 @@ use evenkeel_host::method::{FileState, Method};
 
 use super::audit::{Rates, over};
 use super::machine::{Cost, Machine, P99_FACTOR, Synthetic, honest_disk, median_factor};
-use super::studies::Noise;
+use super::noise::Noise;
 use crate::compare::{self, Comparisons, Verdict, compare_pairs, compare_sessions};
 use crate::probe::like::{Enough, Program};
 use crate::probe::report::{ProbeReport, Recommendation, WarningCode};

@@ -10,7 +10,7 @@ use crate::report::format;
 use crate::report::html::shell;
 use crate::reproduce::{Chart, Scale, Series, Unit};
 use crate::study::analysis::groups::FILE_SYSTEM;
-use crate::study::analysis::latencies::STRONG;
+use crate::study::analysis::operations::STRONG;
 use crate::study::analysis::remedies::remedy_names;
 use crate::study::analysis::{Figure, Layout, Variation};
 use crate::study::report::StudyReport;
