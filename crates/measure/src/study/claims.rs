@@ -13,6 +13,7 @@ use statrs::distribution::{Binomial, DiscreteCDF};
 use super::analysis::groups::REMEDIES;
 use super::analysis::{Factors, Figure, Groups, Steadiness};
 use super::report::StudyReport;
+use crate::stats::change_points::STEADY_THAT_PASS;
 
 /// The chance of anything false on a page of noise.
 pub const PAGE_LEVEL: f64 = 0.05;
@@ -21,9 +22,6 @@ pub const PAGE_LEVEL: f64 = 0.05;
 /// nearly.
 const KEPT_BACK: f64 = 7.0;
 
-/// The share of steady runs that pass for changing their level where windows resemble their neighbours, at most, in runs whose
-/// windows keep up to 0.95 of the one before.
-pub const STEADY_THAT_PASS: f64 = 0.15;
 /// The share of runs whose windows come in any order that pass for resembling their neighbours.
 pub const UNLIKE_THAT_PASS: f64 = 0.05;
 

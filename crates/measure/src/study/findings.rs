@@ -4,9 +4,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::analysis::{Explained, Explanation, Figure};
-use super::claims::{Claim, STEADY_THAT_PASS};
+use super::claims::Claim;
 use super::report::StudyReport;
 use crate::report::format::{counted, number, number_short, percent, seconds};
+use crate::stats::change_points::STEADY_THAT_PASS;
 use crate::stats;
 
 mod machine;

@@ -6,7 +6,7 @@ mod table;
 use super::analysis::{Explained, Figure, RunsNeeded};
 use super::findings::condition;
 use super::report::StudyReport;
-use crate::reproduce::Unit;
+use crate::report::Unit;
 
 pub use table::{Cell, Table};
 

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use evenkeel_host::method::Method;
-use evenkeel_host::stack::Stack;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -135,26 +134,5 @@ impl Target for Synthetic {
 
     fn wait_s(&mut self, seconds: f64) {
         self.machine.borrow_mut().now_s += seconds;
-    }
-}
-
-/// A disk that keeps its word.
-pub(crate) fn honest_disk() -> Stack {
-    Stack {
-        path: "/srv".to_owned(),
-        file_system: "xfs".to_owned(),
-        mount_options: "rw,noatime".to_owned(),
-        device: "/dev/sda".to_owned(),
-        device_model: None,
-        loop_file: None,
-        scheduler: Some("none".to_owned()),
-        write_cache: Some("write through".to_owned()),
-        fua: Some(true),
-        rotational: Some(false),
-        in_memory: false,
-        over_network: false,
-        size_bytes: Some(100 << 30),
-        free_bytes: Some(50 << 30),
-        kernel: "6.1".to_owned(),
     }
 }

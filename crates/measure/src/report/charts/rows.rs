@@ -2,12 +2,12 @@
 //! of repeats. Names have the whole width, so that long ones fit.
 
 use crate::report::format::number_short;
-use crate::reproduce::Unit;
+use crate::report::Unit;
 
 use super::canvas::{Align, Canvas};
 use super::frame::{ADVANCE, TEXT};
 use super::palette::Ink;
-use super::plot::{BAND_OPACITY, MARKER_RADIUS};
+use super::canvas::{BAND_OPACITY, MARKER_RADIUS};
 use super::svg;
 
 const WIDTH: u32 = 420;

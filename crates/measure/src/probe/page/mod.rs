@@ -1,28 +1,26 @@
-//! Pages: one probe, several beside each other, the papers' figures, or a study, as a single HTML file.
-//!
-//! A page refers to nothing outside itself and asks the browser to refuse it if it did; every text that
-//! comes from the machine measured is escaped. It follows the reader's preference for light or dark, fits
-//! narrow screens, and prints.
+//! The page of a probe, and the parts of it that a comparison shows too.
 
-mod comparison;
+pub(crate) mod charts;
 mod extras;
-mod gallery;
+mod figure;
+mod markdown;
 mod numbers;
-mod shell;
+mod plot;
 mod soak;
-mod spread;
-mod study;
-mod words;
+pub(crate) mod spread;
+pub(crate) mod words;
 
 use maud::html;
 
-use crate::compare::Comparisons;
-use crate::probe::report::ProbeReport;
-use crate::probe::soak::SoakReport;
-use crate::reproduce::Gallery;
-use crate::study::report::StudyReport;
+use super::report::ProbeReport;
+use crate::report::format;
+use crate::report::page::page;
 
-use super::format;
+pub(crate) use figure::Figure;
+pub use soak::soak_page;
+
+/// A probe with the name to call it by.
+pub(crate) type Labelled<'a> = (String, &'a ProbeReport);
 
 /// The page of one probe: recommendation, warnings, charts, numbers, and how to read them.
 pub fn probe_page(report: &ProbeReport) -> String {
@@ -34,7 +32,7 @@ pub fn probe_page(report: &ProbeReport) -> String {
     let content = html! {
         (words::headline(report))
         (words::warnings(&report.warnings.iter().map(|warning| (None, warning)).collect::<Vec<_>>()))
-        (shell::charts(report))
+        (charts::charts(report))
         (spread::spread(&[(report.stack.path.clone(), report)]))
         (numbers::points(report))
         div.pair {
@@ -48,58 +46,20 @@ pub fn probe_page(report: &ProbeReport) -> String {
         (extras::disturbed_runs(report))
         (words::how_to_read())
     };
-    shell::page(&title, content, words::provenance(report))
-}
-
-/// The page of several probes on shared axes, one colour and marker a stack, with the verdicts on top.
-pub fn comparison_page(reports: &[(String, &ProbeReport)], found: &Comparisons) -> String {
-    comparison::page(reports, found)
-}
-
-/// The page of hours of writes.
-pub fn soak_page(report: &SoakReport) -> String {
-    soak::page(report)
-}
-
-/// The page of the papers' figures: every claim in one table, then each figure with its charts.
-pub fn gallery_page(gallery: &Gallery) -> String {
-    gallery::page(gallery)
-}
-
-/// The page of a study: what it says, the paper's figures, and the tables behind them.
-pub fn study_page(report: &StudyReport) -> String {
-    study::page(report)
+    page(&title, content, words::provenance(report))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::compare_pairs;
-    use crate::report::sample::{self, HOSTILE};
-
-    fn compared(reports: &[ProbeReport]) -> String {
-        let labelled: Vec<_> =
-            reports.iter().enumerate().map(|(at, report)| (format!("stack {at}"), report)).collect();
-        comparison_page(&labelled, &compare_pairs(&labelled))
-    }
-
-    fn sound(page: &str) {
-        assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>"));
-        assert!(page.len() < 450_000, "{} bytes", page.len());
-        assert!(!page.contains("NaN"), "a figure is no number");
-        for reference in ["http://", "https://", "src=\"", "@import", "url("] {
-            assert!(!page.contains(reference), "{reference}");
-        }
-    }
+    use crate::probe::sample;
+    use crate::report::page::assert_sound;
 
     #[test]
     fn pages_of_every_sample_are_whole_small_and_refer_to_nothing() {
         for report in sample::all() {
-            sound(&probe_page(&report));
+            assert_sound(&probe_page(&report));
         }
-        sound(&compared(&sample::all()));
-        sound(&compared(&[]));
-        sound(&compared(&vec![sample::disk(); 8]));
     }
 
     #[test]
@@ -136,8 +96,7 @@ mod tests {
     #[test]
     fn nothing_from_the_machine_becomes_markup() {
         let report = sample::hostile();
-        let labelled = [(HOSTILE.to_owned(), &report), (HOSTILE.to_owned(), &report)];
-        for page in [probe_page(&report), comparison_page(&labelled, &compare_pairs(&labelled))] {
+        for page in [probe_page(&report)] {
             assert!(!page.contains("<script>alert") && !page.contains("<img"), "markup came through");
             assert!(page.contains("&lt;script&gt;alert"));
             // The page's own and only script.
@@ -153,13 +112,5 @@ mod tests {
         }
         assert!(page.contains("No buffer is recommended"));
         assert!(page.contains("Too little was measured"));
-    }
-
-    #[test]
-    fn a_comparison_names_every_stack_and_shows_the_verdicts() {
-        let page = compared(&[sample::disk(), sample::flash(), sample::network()]);
-        for word in ["stack 0", "stack 1", "stack 2", "stack 1 against stack 0", "/mnt/flash", "128 KiB"] {
-            assert!(page.contains(word), "{word}");
-        }
     }
 }

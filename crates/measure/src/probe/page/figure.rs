@@ -3,7 +3,7 @@
 use crate::probe::report::{Model, Point, ProbeReport};
 use crate::report::format;
 
-use super::axes::shown;
+use crate::report::charts::axes::shown;
 
 /// What a chart shows against the buffer size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

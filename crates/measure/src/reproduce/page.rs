@@ -2,13 +2,13 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use super::shell::{self, card};
+use crate::report::page::{self, card};
 use crate::report::charts::{self, Swatch};
 use crate::report::format;
-use crate::reproduce::{Claim, Extent, Gallery, Reproduced, Series, Table, Verdict};
+use super::{Claim, Extent, Gallery, Reproduced, Series, Table, Verdict};
 
 /// The whole page.
-pub(super) fn page(gallery: &Gallery) -> String {
+pub fn gallery_page(gallery: &Gallery) -> String {
     let failing = gallery.failing().count();
     let title = match (gallery.claims.len(), failing) {
         (0, _) => "No claims were checked".to_owned(),
@@ -47,7 +47,7 @@ pub(super) fn page(gallery: &Gallery) -> String {
             " · the same seed and version give the same figures, except measured ones"
         }
     };
-    shell::page(&title, content, provenance)
+    page::page(&title, content, provenance)
 }
 
 fn claims_in_short(gallery: &Gallery) -> Markup {
@@ -135,7 +135,7 @@ fn one(gallery: &Gallery, figure: &Reproduced) -> Markup {
                         figure.card {
                             figcaption { h2 { (chart.title) } p { (chart.meaning) } }
                             div.scroll { (PreEscaped(charts::line_chart(chart))) }
-                            (shell::legend(&legend(&chart.series)))
+                            (page::legend(&legend(&chart.series)))
                         }
                     }
                 }
@@ -233,8 +233,8 @@ fn how_to_read() -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::sample::HOSTILE;
-    use crate::reproduce::{Comparison, Figure, Kind, NotReproduced, Scale, Settings, Unit};
+    use crate::report::HOSTILE;
+    use super::{Comparison, Figure, Kind, NotReproduced, Scale, Settings, Unit};
 
     fn gallery(text: &str) -> Gallery {
         let text = || text.to_owned();

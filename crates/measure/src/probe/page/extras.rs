@@ -3,7 +3,7 @@
 use evenkeel_host::method::{FileState, Method};
 use maud::{Markup, html};
 
-use super::shell::{card, facts};
+use crate::report::page::{card, facts};
 use crate::probe::report::{Matrix, ProbeReport, RunData};
 use crate::report::format;
 

@@ -1,7 +1,7 @@
 //! The page of studies of any kind.
 
 use super::page;
-use crate::report::sample::HOSTILE;
+use crate::report::HOSTILE;
 use crate::study::data::{Configuration, Run, State, Study, Window};
 use crate::study::report::{analyse, set_window};
 
