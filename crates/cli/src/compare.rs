@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use evenkeel_measure::compare::page::comparison_page;
 use evenkeel_measure::compare::{
     Comparison, Comparisons, Design, Judged, Options, PointComparison, Verdict, compare_sessions,
     comparisons_csv,
 };
 use evenkeel_measure::probe::report::{ProbeReport, SCHEMA};
-use evenkeel_measure::compare::page::comparison_page;
 use evenkeel_measure::report::format;
 
 use crate::args::CompareArgs;

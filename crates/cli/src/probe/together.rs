@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use evenkeel_measure::compare::page::comparison_page;
 use evenkeel_measure::compare::{PAIRS_SCHEMA, Pairs, compare_pairs, comparisons_csv};
 use evenkeel_measure::probe::report::ProbeReport;
 use evenkeel_measure::probe::{HostTarget, Place, run_together};
-use evenkeel_measure::compare::page::comparison_page;
 
 use super::text::{report_text, stack_line};
 use super::{choose_place, dry_run, leftovers, listen, refuse_read_only, settings, signed};

@@ -2,10 +2,10 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use crate::report::page::{self, card};
+use super::{Claim, Extent, Gallery, Reproduced, Series, Table, Verdict};
 use crate::report::charts::{self, Swatch};
 use crate::report::format;
-use super::{Claim, Extent, Gallery, Reproduced, Series, Table, Verdict};
+use crate::report::page::{self, card};
 
 /// The whole page.
 pub fn gallery_page(gallery: &Gallery) -> String {
@@ -234,7 +234,7 @@ fn how_to_read() -> Markup {
 mod tests {
     use super::*;
     use crate::report::HOSTILE;
-    use super::{Comparison, Figure, Kind, NotReproduced, Scale, Settings, Unit};
+    use crate::reproduce::{Comparison, Figure, Kind, NotReproduced, Scale, Settings, Unit};
 
     fn gallery(text: &str) -> Gallery {
         let text = || text.to_owned();
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn the_page_says_what_holds_and_what_fails_and_refers_to_nothing() {
-        let page = page(&gallery("words of the paper"));
+        let page = gallery_page(&gallery("words of the paper"));
         assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>"));
         for word in
             ["1 of 3 claims hold, 2 fail", "3.1x", "1.5x", "at least 2x", "predicted", "words of the paper"]
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn no_text_becomes_markup() {
-        let page = page(&gallery(HOSTILE));
+        let page = gallery_page(&gallery(HOSTILE));
         assert!(!page.contains("<script>alert") && !page.contains("<img"), "markup came through");
         assert!(page.contains("&lt;script&gt;alert"));
     }

@@ -7,8 +7,8 @@ use super::analysis::{Explained, Explanation, Figure};
 use super::claims::Claim;
 use super::report::StudyReport;
 use crate::report::format::{counted, number, number_short, percent, seconds};
-use crate::stats::change_points::STEADY_THAT_PASS;
 use crate::stats;
+use crate::stats::change_points::STEADY_THAT_PASS;
 
 mod machine;
 mod operations;

@@ -2,10 +2,10 @@
 
 use maud::{PreEscaped, html};
 
-use crate::report::page::{self, card};
 use crate::probe::soak::{SoakReport, Stall, Window};
 use crate::report::charts::{self, Swatch};
 use crate::report::format;
+use crate::report::page::{self, card};
 use crate::report::{Chart, Scale, Series, Unit};
 
 /// Points that a line has at most: of more windows the worst of each few is drawn.

@@ -6,8 +6,8 @@ use maud::{Markup, PreEscaped, html};
 use super::Labelled;
 use crate::probe::report::{Point, ProbeReport};
 use crate::report::charts::{self, Swatch};
-use crate::report::{format, page};
 use crate::report::{Chart, Scale, Series, Unit};
+use crate::report::{format, page};
 
 /// Points of one curve at most; several stacks share them.
 const CURVE_POINTS: usize = 160;

@@ -2,9 +2,9 @@
 
 use maud::{Markup, html};
 
-use crate::report::page::{Fact, card, facts, known};
 use crate::probe::report::{PhaseRange, Point, ProbeReport, Rule, Warning, WarningCode};
 use crate::report::format;
+use crate::report::page::{Fact, card, facts, known};
 
 /// So many warnings are folded into a line.
 const FOLDED_FROM: usize = 3;
@@ -307,7 +307,7 @@ fn range(range: Option<PhaseRange>) -> Markup {
 }
 
 /// What the figures are, and how far to trust them.
-pub(super) fn how_to_read() -> Markup {
+pub(crate) fn how_to_read() -> Markup {
     let content = html! {
         div.reading {
             p {

@@ -3,10 +3,10 @@
 use crate::report::Chart;
 
 use super::canvas::At;
+use super::canvas::BAND_OPACITY;
 use super::frame::{Along, Frame};
 use super::lines::{SIZE, describe};
 use super::palette::Ink;
-use super::canvas::BAND_OPACITY;
 use super::svg;
 
 /// Where a band is: along the horizontal axis, its lower and its upper edge.

@@ -2,10 +2,10 @@
 
 use crate::report::Chart;
 
+use super::canvas::MARKER_RADIUS;
 use super::canvas::{At, Canvas};
 use super::frame::{Along, Frame};
 use super::palette::Ink;
-use super::canvas::MARKER_RADIUS;
 use super::svg;
 
 pub(crate) const SIZE: (u32, u32) = (420, 330);

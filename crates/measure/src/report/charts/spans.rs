@@ -3,10 +3,10 @@
 
 use crate::report::{Scale, Unit};
 
+use super::canvas::MARKER_RADIUS;
 use super::frame::{Along, Frame};
 use super::lines::SIZE;
 use super::palette::Ink;
-use super::canvas::MARKER_RADIUS;
 use super::svg;
 
 /// One run.

@@ -7,7 +7,7 @@ use crate::report::charts::{
     row_chart, scatter_chart, span_chart,
 };
 use crate::report::format;
-use crate::report::html::shell;
+use crate::report::page;
 use crate::report::{Chart, Scale, Series, Unit};
 use crate::study::analysis::groups::FILE_SYSTEM;
 use crate::study::analysis::operations::STRONG;

@@ -5,8 +5,8 @@ mod parts;
 
 use maud::{Markup, html};
 
-use crate::report::page::{self, card};
 use crate::report::format;
+use crate::report::page::{self, card};
 use crate::study::report::StudyReport;
 use crate::study::tables::{Table, tables};
 
