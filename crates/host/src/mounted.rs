@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::interrupt::Interrupt;
-use crate::mounts::is_mount_point;
+pub use crate::mounts::is_mount_point;
 use crate::program::{Program, ProgramError};
 use crate::undo::Undo;
 
