@@ -5,10 +5,7 @@ use std::process::Stdio;
 use crate::run::{self, Failure, Outcome};
 
 /// Checks formatting, then lints.
-pub(crate) fn main(args: &[String]) -> Outcome {
-    if let Some(arg) = args.first() {
-        return Err(Failure::Usage(format!("check takes no argument, and got `{arg}`")));
-    }
+pub(crate) fn main() -> Outcome {
     let format = component("fmt", "rustfmt").and_then(|()| {
         let mut fuzz = run::cargo(&["fmt", "--check", "--manifest-path", "fuzz/Cargo.toml"]);
         run::hand_over(&mut run::cargo(&["fmt", "--all", "--check"]))

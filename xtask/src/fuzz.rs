@@ -25,9 +25,6 @@ const FLAGS: [&str; 6] = [
 /// Bounds of a run: memory of the process, time for one input, size of one input.
 const BOUNDS: [&str; 3] = ["-rss_limit_mb=1024", "-timeout=20", "-max_len=8192"];
 
-/// Seconds that a target runs unless told otherwise.
-const TIME_S: u64 = 10;
-
 /// How long a target runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Span {
@@ -44,18 +41,29 @@ const TEST_TIME_MAX_S: u64 = 8;
 /// Lines of a failing target's output that are shown.
 const SHOWN_LINES_MAX: usize = 40;
 
-/// What was asked for.
-#[derive(Debug, PartialEq, Eq)]
-struct Args {
-    /// The target; all of them where there is none.
+/// What is asked of `fuzz`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  cargo xtask fuzz --list                       which targets there are
+  cargo xtask fuzz record --time 120s           one of them, for two minutes")]
+pub(crate) struct Args {
+    /// The target [default: all of them]
     target: Option<String>,
-    time_s: u64,
+    /// How long each runs, in whole seconds
+    #[arg(long, default_value = "10s", value_parser = seconds)]
+    time: u64,
+    /// Name the targets
+    #[arg(long)]
     list: bool,
 }
 
+fn seconds(text: &str) -> Result<u64, String> {
+    let seconds = text.strip_suffix('s').unwrap_or(text).parse().ok().filter(|&seconds| seconds > 0);
+    seconds.ok_or_else(|| format!("whole seconds are meant, such as 10s, not `{text}`"))
+}
+
 /// Runs the target that was named, or all of them.
-pub(crate) fn main(args: &[String]) -> Outcome {
-    let args = parse(args)?;
+pub(crate) fn main(args: &Args) -> Outcome {
     let targets = targets()?;
     if args.list {
         for target in &targets {
@@ -73,7 +81,7 @@ pub(crate) fn main(args: &[String]) -> Outcome {
     if let Some(reason) = missing() {
         return Err(Failure::Failed(reason));
     }
-    run_targets(&chosen, Span::Time { time_s: args.time_s })
+    run_targets(&chosen, Span::Time { time_s: args.time })
 }
 
 /// All targets, as one of the tests: where they cannot be built, they are skipped, and `skipped` is told.
@@ -87,29 +95,6 @@ pub(crate) fn test(skipped: &Path) -> Outcome {
         return writeln!(file, "fuzz targets: {reason}").map_err(context("cannot tell what was skipped"));
     }
     run_targets(&targets()?.iter().collect::<Vec<_>>(), Span::Test)
-}
-
-fn parse(args: &[String]) -> Outcome<Args> {
-    let mut parsed = Args { target: None, time_s: TIME_S, list: false };
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "--list" => parsed.list = true,
-            "--time" => {
-                let time = args.next().map_or("", String::as_str);
-                let seconds = time.strip_suffix('s').unwrap_or(time).parse().ok().filter(|&s| s > 0);
-                parsed.time_s = seconds.ok_or_else(|| {
-                    Failure::Usage(format!("--time takes whole seconds, such as 10s, not `{time}`"))
-                })?;
-            }
-            flag if flag.starts_with('-') => {
-                return Err(Failure::Usage(format!("fuzz takes no `{flag}`; --time and --list it does")));
-            }
-            name if parsed.target.is_none() => parsed.target = Some(name.to_owned()),
-            extra => return Err(Failure::Usage(format!("fuzz takes one target; `{extra}` is too much"))),
-        }
-    }
-    Ok(parsed)
 }
 
 /// Why the targets cannot be built here, if so.
@@ -248,30 +233,13 @@ fn summary(name: &str, text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn args(words: &[&str]) -> Outcome<Args> {
-        parse(&words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>())
-    }
-
     #[test]
-    fn a_target_and_a_time_are_taken() {
-        let found = args(&["record", "--time", "3s"]).unwrap();
-        assert_eq!(found, Args { target: Some("record".to_owned()), time_s: 3, list: false });
-        assert_eq!(args(&[]).unwrap().time_s, TIME_S);
-    }
-
-    #[test]
-    fn what_is_asked_wrongly_is_named() {
-        for (words, named) in [
-            (&["--time", "0s"][..], "0s"),
-            (&["--time"], "--time"),
-            (&["record", "log"], "log"),
-            (&["--fast"], "--fast"),
-        ] {
-            let Err(Failure::Usage(text)) = args(words) else { panic!("{words:?} was taken") };
-            assert!(text.contains(named), "{text}");
-        }
-        let Err(Failure::Usage(text)) = main(&["ring".to_owned()]) else { panic!("there is no such target") };
+    fn a_target_that_is_none_is_told_with_those_that_are() {
+        let args = Args { target: Some("ring".to_owned()), time: 1, list: false };
+        let Err(Failure::Usage(text)) = main(&args) else { panic!("there is no such target") };
         assert!(text.contains("record") && text.contains("volume"), "{text}");
+        assert_eq!(seconds("3s"), Ok(3));
+        assert!(seconds("0s").is_err_and(|text| text.contains("0s")));
     }
 
     #[test]

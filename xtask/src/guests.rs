@@ -49,15 +49,22 @@ impl Drop for Running {
     }
 }
 
-/// Cuts guests, so many as `--rounds` has it.
-pub(crate) fn main(args: &[String]) -> Outcome {
-    let rounds = match args {
-        [] => ROUNDS,
-        [flag, count] if flag == "--rounds" => count
-            .parse()
-            .map_err(|_| Failure::Usage(format!("--rounds takes a number, and `{count}` is none")))?,
-        _ => return Err(Failure::Usage("guests takes --rounds N and nothing else".to_owned())),
-    };
+/// What is asked of `guests`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Gets Debian's kernel, QEMU, busybox and nbd-client with apt-get, as root.
+
+Examples:
+  cargo xtask guests                four machines, each cut once
+  cargo xtask guests --rounds 20    for longer")]
+pub(crate) struct Args {
+    /// Machines that are cut, one after the other
+    #[arg(long, default_value_t = ROUNDS, value_parser = clap::value_parser!(u64).range(1..))]
+    rounds: u64,
+}
+
+/// Cuts guests.
+pub(crate) fn main(args: &Args) -> Outcome {
+    let rounds = args.rounds;
     let folder = run::workspace_root().join("target/guests");
     fs::create_dir_all(&folder).map_err(context(format!("cannot make {}", folder.display())))?;
     if let Err(why) = get_programs() {
@@ -82,7 +89,7 @@ pub(crate) fn main(args: &[String]) -> Outcome {
 fn get_programs() -> Result<(), String> {
     let missing =
         || NEEDS.iter().filter(|(_, program)| !run::has_program(program)).map(|(package, _)| *package);
-    if run::is_root() && run::has_program("apt-get") && missing().next().is_some() {
+    if evenkeel_host::program::is_root() && run::has_program("apt-get") && missing().next().is_some() {
         let mut install = run::system("apt-get", &["install", "--yes", "--no-install-recommends"]);
         let _what_is_missing_is_named = run::status(install.args(missing()).stdin(Stdio::null()));
     }

@@ -3,24 +3,25 @@
 mod args;
 mod down;
 mod marker;
-mod system;
+mod runner;
 mod up;
 
-use crate::run::{self, Failure, Outcome};
-use args::Action;
+use evenkeel_host::program::is_root;
+
+use crate::run::{Failure, Outcome};
+pub(crate) use args::Action;
 
 /// Makes or removes the file systems.
-pub(crate) fn main(args: &[String]) -> Outcome {
-    let action = args::parse(args)?;
+pub(crate) fn main(action: Action) -> Outcome {
     let dry_run = match &action {
         Action::Up(up) => up.dry_run,
         Action::Down(down) => down.dry_run,
     };
-    if !dry_run && !run::is_root() {
+    if !dry_run && !is_root() {
         return Err(Failure::Usage("loopfs needs root: loop devices and mounts are root's alone".to_owned()));
     }
     match action {
-        Action::Up(options) => up::up(&options),
+        Action::Up(options) => up::up(&options.checked()?),
         Action::Down(options) => down::down(&options),
     }
 }

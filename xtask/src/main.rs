@@ -16,97 +16,134 @@ mod test;
 
 use std::process::ExitCode;
 
-use run::{Failure, Outcome};
+use clap::{Parser, Subcommand};
 
-/// What `cargo xtask help` shows.
-const HELP: &str = "\
-cargo xtask COMMAND
+use run::Outcome;
 
-  check                 formatting and lints, as errors
-  test [-- ARGS]        install what the tests need (as root, with apt-get), run them, tell what was skipped
-  test --slow [--list] [NAME...]
-                        look for rare faults for hours: seeds, crash states, kills, sessions, fuzz targets, guests, planted bugs; all,
-                        or those whose names begin so; prints how much was tried
-  bench [NAME] [-- ARGS]
-                        run one benchmark, or all; --list names them
-  loopfs up DIR [--size 1g] [--fs xfs,ext4,btrfs] [--backing-dir D] [--dry-run]
-                        make file systems in image files and mount them at DIR/xfs, DIR/ext4, DIR/btrfs
-  loopfs down DIR [--dry-run]
-                        remove what `loopfs up` made
-  peers DIR... [--rounds 15]
-                        the probe beside fio and iozone in each folder, in turns; prints a table
-  planted [NAME...]     plant bugs in the engine, one after the other, and show that the simulator sees each: all, or those
-                        whose names begin so
-  synthetic [--studies 1000] [--from SEED] [--noise NAME]... [--effect NAME]...
-  synthetic --pages 1000 [--from SEED] [--noise NAME]... [--page NAME]...
-                        make studies up of each kind of noise and effect, or probes and comparisons, and print how many
-                        of their reports say anything false, and how many miss what is so
-  guests [--rounds 4]   virtual machines write to a served volume through the kernel's NBD client, and are cut; gets Debian's
-                        kernel, QEMU, busybox and nbd-client with apt-get
-  fuzz [TARGET] [--time 10s]
-                        run one fuzz target, or all; --list names them
-  help                  this text
-";
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask check                                 formatting and lints
+  cargo xtask test -- -p evenkeel-measure           the tests of one crate
+  cargo xtask test --slow seeds                     rare faults, for hours
+  cargo xtask bench nbd -- --help                   what a benchmark can be told
+  sudo -E cargo xtask loopfs up /tmp/fs --fs ext4   a file system to try things on
+  cargo xtask synthetic --pages 1000 --page pairs   how often a comparison is wrong";
+
+/// The project's own chores.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", after_help = EXAMPLES, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Check formatting and lints, as errors
+    Check,
+    /// Install what the tests need (as root, with apt-get), run them, tell what was skipped
+    Test(test::Args),
+    /// Run one benchmark, or all
+    Bench(bench::Args),
+    /// Make file systems in image files, or remove them; needs root
+    #[command(subcommand)]
+    Loopfs(loopfs::Action),
+    /// Run the probe beside fio and iozone in each folder, in turns, and print a table
+    Peers(peers::Args),
+    /// Plant bugs in the engine, one after the other, and show that the simulator sees each
+    Planted(planted::Args),
+    /// Print how often reports of synthetic studies, probes and comparisons say anything false, or miss what is so
+    Synthetic(synthetic::Args),
+    /// Have virtual machines write to a served volume through the kernel's NBD client, and cut them
+    Guests(guests::Args),
+    /// Run one fuzz target, or all
+    Fuzz(fuzz::Args),
+}
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    match dispatch(&args) {
+    match dispatch(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
 }
 
-/// Runs the command that the first argument names.
-fn dispatch(args: &[String]) -> Outcome {
-    let Some((name, rest)) = args.split_first() else {
-        print!("{HELP}");
-        return Ok(());
-    };
-    match name.as_str() {
-        "check" => check::main(rest),
-        "test" => test::main(rest),
-        "bench" => bench::main(rest),
-        "loopfs" => loopfs::main(rest),
-        "peers" => peers::main(rest),
-        "planted" => planted::main(rest),
-        "fuzz" => fuzz::main(rest),
-        "guests" => guests::main(rest),
-        "synthetic" => synthetic::main(rest),
-        "help" | "--help" | "-h" => {
-            print!("{HELP}");
-            Ok(())
-        }
-        other => Err(Failure::Usage(format!("unknown command `{other}`; `cargo xtask help` lists them"))),
+fn dispatch(command: Command) -> Outcome {
+    match command {
+        Command::Check => check::main(),
+        Command::Test(args) => test::main(&args),
+        Command::Bench(args) => bench::main(&args),
+        Command::Loopfs(action) => loopfs::main(action),
+        Command::Peers(args) => peers::main(&args),
+        Command::Planted(args) => planted::main(&args),
+        Command::Synthetic(args) => synthetic::main(&args),
+        Command::Guests(args) => guests::main(&args),
+        Command::Fuzz(args) => fuzz::main(&args),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::CommandFactory;
+    use clap::error::ErrorKind;
 
-    #[test]
-    fn unknown_command_is_a_usage_error_of_one_line() {
-        let Err(Failure::Usage(text)) = dispatch(&["frobnicate".to_owned()]) else {
-            panic!("not a usage error");
-        };
-        assert!(text.contains("frobnicate") && !text.contains('\n'), "{text}");
+    fn refused(words: &[&str]) -> Option<ErrorKind> {
+        Cli::try_parse_from([&["xtask"], words].concat()).err().map(|error| error.kind())
     }
 
     #[test]
-    fn help_names_every_command() {
-        for name in [
-            "check",
-            "test",
-            "bench",
-            "loopfs up",
-            "loopfs down",
-            "planted",
-            "synthetic",
-            "guests",
-            "fuzz",
-            "help",
+    fn the_commands_are_sound_and_have_examples() {
+        Cli::command().debug_assert();
+        for command in Cli::command().get_subcommands() {
+            assert!(command.get_about().is_some(), "{}", command.get_name());
+            assert!(
+                command.get_after_help().is_some() || command.get_name() == "check",
+                "{}",
+                command.get_name()
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_asked_wrongly_is_refused() {
+        for words in [
+            &["frobnicate"][..],
+            &[],
+            &["check", "x"],
+            &["test", "--nocapture"],
+            &["test", "seeds"],
+            &["test", "--list"],
+            &["test", "--slow", "--", "--nocapture"],
+            &["bench", "probe-overhead", "other"],
+            &["peers"],
+            &["peers", "/nowhere"],
+            &["peers", "/", "--rounds", "0"],
+            &["fuzz", "--time", "0s"],
+            &["fuzz", "--time"],
+            &["fuzz", "record", "log"],
+            &["synthetic", "--studies", "0"],
+            &["synthetic", "--page", "pairs"],
+            &["loopfs"],
+            &["loopfs", "up"],
+            &["loopfs", "down", "d", "--size", "1g"],
+            &["loopfs", "up", "d", "e"],
+            &["loopfs", "up", "d", "--size", "1gb"],
+            &["loopfs", "up", "d", "--fs", "xfs,"],
+            &["loopfs", "up", ""],
         ] {
-            assert!(HELP.contains(&format!("\n  {name} ")), "{name}");
+            assert!(refused(words).is_some(), "{words:?}");
+        }
+        for words in [
+            &["check"][..],
+            &["test", "--", "-p", "x"],
+            &["test", "--slow", "--list"],
+            &["bench", "nbd", "--", "--help"],
+            &["peers", "/", "--rounds", "3"],
+            &["fuzz", "record", "--time", "3s"],
+            &["synthetic", "--pages", "10", "--page", "pairs", "--noise", "normal"],
+            &["loopfs", "up", "--size=512m", "--fs", "btrfs,xfs", "--dry-run", "d", "--backing-dir", "b"],
+        ] {
+            assert_eq!(refused(words), None, "{words:?}");
         }
     }
 }

@@ -18,8 +18,6 @@ const FILE_BYTES: u64 = 16 << 20;
 /// Buffers compared, in KiB.
 const SIZES_KIB: [u64; 5] = [4, 16, 64, 256, 1024];
 
-const ROUNDS_DEFAULT: usize = 15;
-
 /// A way of writing that both evenkeel and a peer know.
 struct Case {
     method: &'static str,
@@ -47,16 +45,35 @@ struct Row {
     ratio: [f64; 3],
 }
 
-/// Compares on each folder named, or on each folder in the one that `loopfs up` made.
-pub(crate) fn main(args: &[String]) -> Outcome {
-    let (folders, rounds) = parse(args)?;
+/// What is asked of `peers`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  cargo xtask peers /tmp/fs/xfs /tmp/fs/ext4    two file systems that `loopfs up` made
+  cargo xtask peers . --rounds 5                a short look")]
+pub(crate) struct Args {
+    /// Folders to write in
+    #[arg(required = true, value_name = "DIR", value_parser = folder)]
+    folders: Vec<PathBuf>,
+    /// Pairs of runs
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+}
+
+fn folder(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if path.is_dir() { Ok(path) } else { Err("not a folder".to_owned()) }
+}
+
+/// Compares on each folder named.
+pub(crate) fn main(args: &Args) -> Outcome {
+    let rounds = usize::from(args.rounds);
     run::run(&mut run::cargo(&["build", "--quiet", "--release", "--locked", "--package", "evenkeel"]))?;
     let evenkeel = run::workspace_root().join("target/release/evenkeel");
     println!("Mean latency of a synchronous write, us: median of {rounds} runs of each program, in turns.");
     println!("Ratio: evenkeel over the peer, median and middle half of the pairs.\n");
     println!("| file system | method | peer | buffer | evenkeel | peer | ratio | middle half |");
     println!("|---|---|---|---:|---:|---:|---:|---|");
-    for folder in &folders {
+    for folder in &args.folders {
         for case in &CASES {
             let program = case.peer.program();
             if !run::has_program(program) {
@@ -75,26 +92,6 @@ pub(crate) fn main(args: &[String]) -> Outcome {
         }
     }
     Ok(())
-}
-
-fn parse(args: &[String]) -> Outcome<(Vec<PathBuf>, usize)> {
-    let (mut folders, mut rounds) = (Vec::new(), ROUNDS_DEFAULT);
-    let mut words = args.iter();
-    while let Some(word) = words.next() {
-        if word == "--rounds" {
-            let given = words.next().and_then(|number| number.parse().ok()).filter(|&number| number > 0);
-            rounds =
-                given.ok_or_else(|| Failure::Usage("--rounds takes a whole number above 0".to_owned()))?;
-        } else if Path::new(word).is_dir() {
-            folders.push(PathBuf::from(word));
-        } else {
-            return Err(Failure::Usage(format!("peers: `{word}` is not a folder")));
-        }
-    }
-    if folders.is_empty() {
-        return Err(Failure::Usage("peers: name the folders to write in".to_owned()));
-    }
-    Ok((folders, rounds))
 }
 
 fn compare(evenkeel: &Path, folder: &Path, case: &Case, kib: u64, rounds: usize) -> Outcome<Row> {
@@ -206,15 +203,5 @@ mod tests {
         let text = "              kB  reclen    write  rewrite\n           16384       4      197      121\n";
         assert_eq!(iozone_write_us(text), Some(197.0));
         assert_eq!(iozone_write_us("iozone: interrupted"), None);
-    }
-
-    #[test]
-    fn wrong_words_are_named() {
-        let parse_words =
-            |words: &[&str]| parse(&words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>());
-        assert!(matches!(parse_words(&["--rounds", "0"]), Err(Failure::Usage(_))));
-        assert!(matches!(parse_words(&["/nowhere"]), Err(Failure::Usage(_))));
-        assert!(matches!(parse_words(&[]), Err(Failure::Usage(_))));
-        assert_eq!(parse_words(&["/", "--rounds", "3"]).ok(), Some((vec![PathBuf::from("/")], 3)));
     }
 }

@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus};
@@ -83,20 +83,6 @@ pub(crate) fn workspace_root() -> PathBuf {
     manifest.parent().map_or_else(|| manifest.clone(), PathBuf::from)
 }
 
-/// The arguments before `--`, and those after it.
-pub(crate) fn split_at_dashes(args: &[String]) -> (&[String], &[String]) {
-    match args.iter().position(|arg| arg == "--") {
-        Some(at) => (&args[..at], &args[at + 1..]),
-        None => (args, &[]),
-    }
-}
-
-/// Whether this process may do what root may.
-pub(crate) fn is_root() -> bool {
-    // The owner of /proc/self is the effective user; asking the kernel directly would take unsafe code.
-    fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0)
-}
-
 /// The command as a shell would take it.
 pub(crate) fn shown(command: &Command) -> String {
     // A toolchain's cargo is shown by its name alone: its folder tells a reader nothing.
@@ -158,13 +144,6 @@ mod tests {
         let mut command = Command::new("/usr/bin/mount");
         command.args(["-o", "nodiscard", "/dev/loop0", "/tmp/it's here", ""]);
         assert_eq!(shown(&command), r"mount -o nodiscard /dev/loop0 '/tmp/it'\''s here' ''");
-    }
-
-    #[test]
-    fn the_first_dashes_divide_arguments() {
-        let args = ["a", "--", "b", "--", "c"].map(str::to_owned);
-        assert_eq!(split_at_dashes(&args), (&args[..1], &args[2..]));
-        assert_eq!(split_at_dashes(&args[..1]), (&args[..1], &args[..0]));
     }
 
     #[test]

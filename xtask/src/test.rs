@@ -11,8 +11,10 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use evenkeel_host::program::is_root;
+
 use crate::fuzz;
-use crate::run::{self, Failure, Outcome, context};
+use crate::run::{self, Outcome, context};
 use crate::slow;
 
 /// Names the file that tests add their skips to.
@@ -100,17 +102,34 @@ const NEEDS: &[Need] = &[
     Need { package: "postgresql", sign: Sign::Program("pg_ctlcluster"), tests: "those with PostgreSQL" },
 ];
 
+/// What is asked of `test`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  cargo xtask test                              all tests
+  cargo xtask test -- -p evenkeel-sim           those of one crate
+  cargo xtask test --slow --list                what looks for rare faults
+  cargo xtask test --slow states fuzz           two kinds of it")]
+pub(crate) struct Args {
+    /// Look for rare faults for hours: seeds, crash states, kills, sessions, fuzz targets, planted bugs
+    #[arg(long, conflicts_with = "passed_on")]
+    slow: bool,
+    /// Name the jobs of --slow
+    #[arg(long, requires = "slow")]
+    list: bool,
+    /// With --slow, those jobs alone whose names begin so
+    #[arg(value_name = "NAME", requires = "slow")]
+    names: Vec<String>,
+    /// Arguments for cargo test
+    #[arg(last = true, value_name = "ARGS")]
+    passed_on: Vec<String>,
+}
+
 /// Gets what the tests need, runs them, and tells what was skipped.
-pub(crate) fn main(args: &[String]) -> Outcome {
-    let (own, passed_on) = run::split_at_dashes(args);
-    if own.first().is_some_and(|arg| arg == "--slow") {
-        return test_slowly(&own[1..], passed_on);
+pub(crate) fn main(args: &Args) -> Outcome {
+    if args.slow {
+        return test_slowly(args);
     }
-    if let Some(arg) = own.first() {
-        return Err(Failure::Usage(format!(
-            "test takes no `{arg}` but --slow; arguments for cargo test come after `--`"
-        )));
-    }
+    let passed_on = &args.passed_on;
     prepare();
     let skipped = fresh_skip_file()?;
     // One test that fails hides no other.
@@ -125,16 +144,12 @@ pub(crate) fn main(args: &[String]) -> Outcome {
 }
 
 /// The second tier: what takes hours.
-fn test_slowly(names: &[String], passed_on: &[String]) -> Outcome {
-    if names == ["--list"] {
+fn test_slowly(args: &Args) -> Outcome {
+    if args.list {
         print!("{}", slow::list());
         return Ok(());
     }
-    if let Some(arg) = names.iter().find(|name| name.starts_with('-')).or(passed_on.first()) {
-        return Err(Failure::Usage(format!(
-            "test --slow takes no `{arg}`, but --list and names of its jobs"
-        )));
-    }
+    let names = &args.names;
     slow::check(names)?;
     prepare();
     slow::main(names, &target_folder().join("slow-tests"))
@@ -153,7 +168,7 @@ fn prepare() {
     if missing.is_empty() {
         return;
     }
-    if run::is_root() && run::has_program("apt-get") {
+    if is_root() && run::has_program("apt-get") {
         // Without them the tests are skipped, not failed; so what goes wrong here is told and no more.
         if let Err(failure) = install(&missing) {
             failure.report();
@@ -258,18 +273,5 @@ mod tests {
             "{line}"
         );
         assert!(line.contains("those on xfs"), "{line}");
-    }
-
-    #[test]
-    fn own_arguments_are_refused() {
-        for args in [
-            &["--nocapture"][..],
-            &["--slow", "--nocapture"],
-            &["--slow", "--", "--nocapture"],
-            &["--slow", "x"],
-        ] {
-            let args: Vec<_> = args.iter().map(|&arg| arg.to_owned()).collect();
-            assert!(matches!(main(&args), Err(Failure::Usage(_))), "{args:?}");
-        }
     }
 }

@@ -3,13 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use evenkeel_measure::compare::page::comparison_page;
 use evenkeel_measure::compare::{
     Comparison, Comparisons, Design, Judged, Options, PointComparison, Verdict, compare_sessions,
     comparisons_csv,
 };
 use evenkeel_measure::probe::report::{ProbeReport, SCHEMA};
 use evenkeel_measure::report::format;
-use evenkeel_measure::report::html;
 
 use crate::args::CompareArgs;
 use crate::failure::Failure;
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
         .map_err(|unlike| Failure::about(&paths[unlike.place], format!("cannot be compared: {unlike}")))?;
     say(&comparisons_text(&all))?;
 
-    let page = || html::comparison_page(&labelled, &all);
+    let page = || comparison_page(&labelled, &all);
     if let Some(path) = &args.html {
         write_whole(path, &page())?;
         say(&format!("Wrote {}.\n", path.display()))?;

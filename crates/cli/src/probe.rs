@@ -14,13 +14,15 @@ use evenkeel_host::durable_file::{is_block_device, size_bytes};
 use evenkeel_host::interrupt::Interrupt;
 use evenkeel_host::method::{FileState, Method};
 use evenkeel_host::stack::StackProbe;
+use evenkeel_measure::probe::csv::probe_csv;
 use evenkeel_measure::probe::like::Enough;
+use evenkeel_measure::probe::page::probe_page;
 use evenkeel_measure::probe::report::ProbeReport;
 use evenkeel_measure::probe::settings::{
     Combination, DEFAULT_RUNS, DEFAULT_SIZES, Goals, LatencyBound, Records, Settings,
 };
 use evenkeel_measure::probe::{self, HostTarget, Place, check_room};
-use evenkeel_measure::report::{csv, format, html};
+use evenkeel_measure::report::format;
 
 use crate::args::{PercentileArg, ProbeArgs};
 use crate::failure::Failure;
@@ -245,11 +247,11 @@ fn dry_run(place: &Place, settings: &Settings) -> Result<(), Failure> {
     check_room(place, settings)?;
     let sizes: Vec<String> = settings.buffer_sizes.iter().map(|&size| format::bytes(size)).collect();
     let plan = format!(
-        "{}\nWould measure {} ({}) in {}, {} each, with {}.\n",
+        "{}\nWould measure {} ({}) in {} of method and file state, {} each, with {}.\n",
         stack_line(&stack.stack),
         format::counted(sizes.len() as u64, "size"),
         sizes.join(", "),
-        format::counted(settings.combinations.len() as u64, "combination of method and file state"),
+        format::counted(settings.combinations.len() as u64, "combination"),
         format::counted(u64::from(settings.runs), "run"),
         format::counted(u64::from(settings.writers), "writer"),
     );
@@ -274,6 +276,6 @@ fn write_results(outputs: &Outputs, report: &ProbeReport) -> Result<[PathBuf; 3]
     let unwritable =
         |error: &dyn std::fmt::Display| Failure::Unusable(format!("cannot write the report: {error}"));
     let json = serde_json::to_string_pretty(report).map_err(|error| unwritable(&error))?;
-    let csv = csv::probe_csv(report).map_err(|error| unwritable(&error))?;
-    outputs.write(&(json + "\n"), &csv, &html::probe_page(report))
+    let csv = probe_csv(report).map_err(|error| unwritable(&error))?;
+    outputs.write(&(json + "\n"), &csv, &probe_page(report))
 }

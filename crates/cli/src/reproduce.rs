@@ -5,7 +5,8 @@ mod machine;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use evenkeel_host::interrupt::Interrupt;
-use evenkeel_measure::report::{format, html};
+use evenkeel_measure::report::format;
+use evenkeel_measure::reproduce::page::gallery_page;
 use evenkeel_measure::reproduce::{
     self, Claim, Extent, FigureModule, Gallery, Halted, Measuring, Observer, Settings, Verdict, Work, csv,
     find, modules,
@@ -74,7 +75,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         |error: &dyn std::fmt::Display| Failure::Unusable(format!("cannot write the results: {error}"));
     let json = serde_json::to_string_pretty(&gallery).map_err(|error| unwritable(&error))?;
     let rows = csv(&gallery).map_err(|error| unwritable(&error))?;
-    let written = outputs.write(&(json + "\n"), &rows, &html::gallery_page(&gallery))?;
+    let written = outputs.write(&(json + "\n"), &rows, &gallery_page(&gallery))?;
     say(&format!("Wrote {}.\n", written.map(|path| path.display().to_string()).join(", ")))?;
     answer(&gallery)
 }

@@ -49,7 +49,16 @@ fn a_study_becomes_text_a_page_a_document_and_a_file_for_each_table() {
     let rows = scene.text("results/study-variation.csv");
     says(&rows, &["configuration,workload,runs,mean_operations_per_s", "rsd_ci95_low,rsd_ci95_high"]);
     assert_eq!(rows.lines().count(), 91);
-    for table in ["explained", "levels", "remedies", "layouts", "windows", "latencies", "operations"] {
+    for table in [
+        "explained",
+        "levels",
+        "remedies",
+        "layouts",
+        "windows",
+        "latencies",
+        "operations",
+        "operations-beside-repeats",
+    ] {
         let rows = scene.text(&format!("results/study-{table}.csv"));
         assert!(rows.lines().count() > 1, "{table}");
     }

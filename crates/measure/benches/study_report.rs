@@ -12,7 +12,7 @@ mod made_up;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use evenkeel_measure::report::html::study_page;
+use evenkeel_measure::study::page::study_page;
 use evenkeel_measure::study::read::read;
 use evenkeel_measure::study::report::analyse;
 use evenkeel_measure::study::store::SCHEMA;

@@ -4,9 +4,11 @@
 
 use std::process::ExitCode;
 
-use evenkeel_measure::synthetic::{Effect, Noise, Page, Plan, Rates, alarms, audit, audit_pages};
+use evenkeel_measure::synthetic::{
+    Effect, Noise, Page, Plan, Rates, Synthetic, alarms, audit_like, audit_pages,
+};
 
-const USAGE: &str = "synthetic [--studies 1000] [--noise NAME]... [--effect NAME]... [--from SEED], or \
+const USAGE: &str = "synthetic [--studies 1000] [--noise NAME]... [--effect NAME]... [--repeats N] [--from SEED], or \
                      synthetic --pages 1000 [--page NAME]... [--noise NAME]... [--from SEED]";
 
 /// What is to be made up.
@@ -18,6 +20,8 @@ struct Asked {
     from: u64,
     noises: Vec<Noise>,
     effects: Vec<Effect>,
+    /// Runs of each configuration, where not as many as the noise says.
+    repeats: Option<u32>,
 }
 
 fn main() -> ExitCode {
@@ -44,6 +48,7 @@ fn asked() -> Result<Asked, String> {
         from: 0,
         noises: Vec::new(),
         effects: Vec::new(),
+        repeats: None,
     };
     let mut args = std::env::args().skip(1);
     while let Some(flag) = args.next() {
@@ -58,6 +63,7 @@ fn asked() -> Result<Asked, String> {
                     format!("no page {value}; there is {}", Page::ALL.map(Page::name).join(", "))
                 })?);
             }
+            "--repeats" => asked.repeats = Some(number()?.clamp(2, 1_000) as u32),
             "--from" => asked.from = number()?,
             "--noise" => {
                 let known = Noise::ALL.into_iter().find(|noise| noise.name() == value);
@@ -156,8 +162,11 @@ fn table(asked: &Asked) {
     println!("|---|---|---:|---:|---:|---:|---|");
     for &effect in &asked.effects {
         for &noise in &asked.noises {
-            let small = audit(noise, effect, Plan::TwoByTwo, seeds.clone(), threads);
-            let large = audit(noise, effect, Plan::Larger, seeds.clone(), threads);
+            let of = |plan| {
+                let like = Synthetic { noise, effect, plan, repeats: asked.repeats, seed: 0 };
+                audit_like(&like, seeds.clone(), threads)
+            };
+            let (small, large) = (of(Plan::TwoByTwo), of(Plan::Larger));
             let mut kinds: Vec<String> = Vec::new();
             for (rates, plan) in [(&small, "2x2"), (&large, "larger")] {
                 kinds.extend(rates.false_of.iter().map(|(kind, many)| format!("{kind} {many} ({plan})")));

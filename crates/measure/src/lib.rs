@@ -14,6 +14,8 @@ pub mod report;
 pub mod reproduce;
 pub mod schemas;
 pub mod stats;
+#[cfg(test)]
+mod structure;
 pub mod study;
 pub mod synthetic;
 pub mod trace;

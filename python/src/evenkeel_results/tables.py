@@ -130,8 +130,8 @@ class Kind(NamedTuple):
 
 _STUDY: List[str] = [
     "variation", "explained", "case_studies", "layouts", "bands", "window_ranges", "instantaneous", "latency_curves",
-    "latency_ranges", "operation_correlations", "steadiness", "outliers", "condition_correlations", "remedy_effects",
-    "taken_by_others", "findings", "left_out",
+    "latency_ranges", "operation_correlations", "operations_beside_repeats", "steadiness", "outliers",
+    "condition_correlations", "remedy_effects", "taken_by_others", "findings", "left_out",
 ]  # fmt: skip
 
 #: Every kind of document by its name.

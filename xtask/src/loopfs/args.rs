@@ -2,47 +2,85 @@
 
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
+use clap::builder::TypedValueParser as _;
+use clap::{Subcommand, ValueEnum};
+
 use crate::run::{Failure, Outcome};
 
 /// One MiB.
 const MIB: u64 = 1 << 20;
 
+const EXAMPLES: &str = "\
+Examples:
+  sudo -E cargo xtask loopfs up /tmp/fs --size 2g   xfs, ext4 and btrfs at /tmp/fs/xfs, ...
+  sudo -E cargo xtask loopfs down /tmp/fs           all of it is gone";
+
 /// The two things that `loopfs` does.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Action {
-    /// Make the file systems.
+#[derive(Debug, PartialEq, Eq, Subcommand)]
+#[command(after_help = EXAMPLES)]
+pub(crate) enum Action {
+    /// Make file systems in image files and mount them at DIR/xfs, DIR/ext4, DIR/btrfs
     Up(Up),
-    /// Remove them.
+    /// Remove what `loopfs up` made
     Down(Down),
 }
 
 /// Options of `loopfs up`.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Up {
-    /// The folder that they are mounted in.
+#[derive(Debug, PartialEq, Eq, clap::Args)]
+pub(crate) struct Up {
+    /// The folder that they are mounted in
+    #[arg(value_parser = NonEmptyStringValueParser::new().map(PathBuf::from))]
     pub(super) dir: PathBuf,
-    /// Size of each image file, in bytes.
+    /// Size of each image file
+    #[arg(long, default_value = "1g", value_parser = parse_size)]
     pub(super) size: u64,
-    /// Which file systems.
+    /// Which file systems
+    #[arg(long = "fs", value_delimiter = ',', default_value = "xfs,ext4,btrfs")]
     pub(super) file_systems: Vec<FileSystem>,
-    /// The folder for the image files, if not `dir` itself.
+    /// The folder for the image files [default: DIR]
+    #[arg(long, value_name = "DIR", value_parser = NonEmptyStringValueParser::new().map(PathBuf::from))]
     pub(super) backing_dir: Option<PathBuf>,
-    /// Only show the commands.
+    /// Only show the commands
+    #[arg(long)]
     pub(super) dry_run: bool,
 }
 
+impl Up {
+    /// The same with each file system once; a size too small for one is refused.
+    pub(super) fn checked(mut self) -> Outcome<Self> {
+        let mut seen = Vec::new();
+        self.file_systems.retain(|fs| {
+            !seen.contains(fs) && {
+                seen.push(*fs);
+                true
+            }
+        });
+        match self.file_systems.iter().find(|fs| self.size < fs.smallest()) {
+            Some(fs) => Err(Failure::Usage(format!(
+                "{} needs a --size of {}m or more",
+                fs.name(),
+                fs.smallest() / MIB
+            ))),
+            None => Ok(self),
+        }
+    }
+}
+
 /// Options of `loopfs down`.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Down {
-    /// The folder that was given to `loopfs up`.
+#[derive(Debug, PartialEq, Eq, clap::Args)]
+pub(crate) struct Down {
+    /// The folder that was given to `loopfs up`
+    #[arg(value_parser = NonEmptyStringValueParser::new().map(PathBuf::from))]
     pub(super) dir: PathBuf,
-    /// Only show the commands.
+    /// Only show the commands
+    #[arg(long)]
     pub(super) dry_run: bool,
 }
 
 /// A file system that can be made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FileSystem {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FileSystem {
     /// xfs.
     Xfs,
     /// ext4.
@@ -88,58 +126,9 @@ impl FileSystem {
     }
 }
 
-/// Reads the arguments of `loopfs`.
-pub(super) fn parse(args: &[String]) -> Outcome<Action> {
-    let Some((verb, rest)) = args.split_first() else {
-        return Err(usage("loopfs needs `up DIR` or `down DIR`"));
-    };
-    let up = match verb.as_str() {
-        "up" => true,
-        "down" => false,
-        other => return Err(usage(format!("loopfs knows `up` and `down`, not `{other}`"))),
-    };
-    let mut dir = None;
-    let mut size = 1 << 30;
-    let mut file_systems = FileSystem::ALL.to_vec();
-    let mut backing_dir = None;
-    let mut dry_run = false;
-    let mut words = rest.iter();
-    while let Some(word) = words.next() {
-        let (flag, attached) = match word.split_once('=') {
-            Some((flag, value)) if flag.starts_with("--") => (flag, Some(value)),
-            _ => (word.as_str(), None),
-        };
-        let mut value = || {
-            let value = attached.or_else(|| words.next().map(String::as_str));
-            value.filter(|v| !v.is_empty()).ok_or_else(|| usage(format!("{flag} needs a value")))
-        };
-        match flag {
-            "--size" if up => size = parse_size(value()?)?,
-            "--fs" if up => file_systems = parse_file_systems(value()?)?,
-            "--backing-dir" if up => backing_dir = Some(PathBuf::from(value()?)),
-            "--dry-run" if attached.is_none() => dry_run = true,
-            _ if flag.starts_with('-') => return Err(usage(format!("loopfs {verb} takes no `{word}`"))),
-            _ if word.is_empty() => return Err(usage("the name of DIR is empty")),
-            _ if dir.is_none() => dir = Some(PathBuf::from(word)),
-            _ => {
-                return Err(usage(format!("loopfs {verb} takes one DIR; `{word}` is too much")));
-            }
-        }
-    }
-    let dir = dir.ok_or_else(|| usage(format!("loopfs {verb} needs a DIR")))?;
-    if !up {
-        return Ok(Action::Down(Down { dir, dry_run }));
-    }
-    if let Some(fs) = file_systems.iter().find(|fs| size < fs.smallest()) {
-        let smallest = fs.smallest() / MIB;
-        return Err(usage(format!("{} needs a --size of {smallest}m or more", fs.name())));
-    }
-    Ok(Action::Up(Up { dir, size, file_systems, backing_dir, dry_run }))
-}
-
 /// A size in bytes: a number, and k, m, g or t for powers of 1024.
-fn parse_size(text: &str) -> Outcome<u64> {
-    let wrong = || usage(format!("`{text}` is no size; write it like 512m or 1g"));
+fn parse_size(text: &str) -> Result<u64, String> {
+    let wrong = || "not a size; write it like 512m or 1g".to_owned();
     let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
     let shift = match unit.to_ascii_lowercase().as_str() {
         "" => 0,
@@ -153,35 +142,24 @@ fn parse_size(text: &str) -> Outcome<u64> {
     number.checked_mul(1 << shift).ok_or_else(wrong)
 }
 
-/// A list of file systems, each once.
-fn parse_file_systems(text: &str) -> Outcome<Vec<FileSystem>> {
-    let mut list = Vec::new();
-    for name in text.split(',') {
-        let fs = FileSystem::from_name(name)
-            .ok_or_else(|| usage(format!("--fs takes xfs, ext4 and btrfs, not `{name}`")))?;
-        if !list.contains(&fs) {
-            list.push(fs);
-        }
-    }
-    Ok(list)
-}
-
-/// A usage error.
-fn usage(text: impl Into<String>) -> Failure {
-    Failure::Usage(text.into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
 
-    /// Parses a line of words.
-    fn parsed(line: &str) -> Result<Action, String> {
-        let words: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
-        parse(&words).map_err(|failure| match failure {
-            Failure::Usage(text) => text,
-            other => panic!("not a usage error: {other:?}"),
-        })
+    #[derive(Parser)]
+    struct Line {
+        #[command(subcommand)]
+        action: Action,
+    }
+
+    fn up(line: &str) -> Up {
+        match Line::try_parse_from(["loopfs"].into_iter().chain(line.split_whitespace()))
+            .map(|line| line.action)
+        {
+            Ok(Action::Up(up)) => up,
+            other => panic!("not up: {:?}", other.err()),
+        }
     }
 
     #[test]
@@ -198,62 +176,36 @@ mod tests {
 
     #[test]
     fn up_has_defaults() {
-        let Ok(Action::Up(up)) = parsed("up d") else { panic!("not up") };
-        assert_eq!(
-            up,
-            Up {
-                dir: "d".into(),
-                size: 1 << 30,
-                file_systems: FileSystem::ALL.to_vec(),
-                backing_dir: None,
-                dry_run: false
-            }
-        );
+        let expected = Up {
+            dir: "d".into(),
+            size: 1 << 30,
+            file_systems: FileSystem::ALL.to_vec(),
+            backing_dir: None,
+            dry_run: false,
+        };
+        assert_eq!(up("up d").checked().unwrap(), expected);
     }
 
     #[test]
     fn up_takes_all_its_options_in_any_order() {
-        let Ok(Action::Up(up)) = parsed("up --size=512m --fs btrfs,xfs,btrfs --dry-run d --backing-dir b")
-        else {
-            panic!("not up")
+        let expected = Up {
+            dir: "d".into(),
+            size: 512 << 20,
+            file_systems: vec![FileSystem::Btrfs, FileSystem::Xfs],
+            backing_dir: Some("b".into()),
+            dry_run: true,
         };
-        assert_eq!(
-            up,
-            Up {
-                dir: "d".into(),
-                size: 512 << 20,
-                file_systems: vec![FileSystem::Btrfs, FileSystem::Xfs],
-                backing_dir: Some("b".into()),
-                dry_run: true
-            }
-        );
+        let found = up("up --size=512m --fs btrfs,xfs,btrfs --dry-run d --backing-dir b");
+        assert_eq!(found.checked().unwrap(), expected);
     }
 
     #[test]
-    fn a_folder_may_hold_an_equals_sign() {
-        assert_eq!(parsed("down a=b"), Ok(Action::Down(Down { dir: "a=b".into(), dry_run: false })));
-    }
-
-    #[test]
-    fn wrong_words_are_told_in_one_line() {
-        for line in [
-            "",
-            "sideways d",
-            "up",
-            "down",
-            "up d e",
-            "up d --size",
-            "up d --size=",
-            "up d --size 299m",
-            "up d --size 127m --fs btrfs",
-            "up d --fs zfs",
-            "up d --fs xfs,",
-            "up d --dry-run=yes",
-            "down d --size 1g",
-            "up d --frob",
-        ] {
-            let text = parsed(line).expect_err(line);
-            assert!(!text.is_empty() && !text.contains('\n'), "{line}: {text}");
+    fn a_size_too_small_for_a_file_system_is_refused() {
+        for line in ["up d --size 299m", "up d --size 127m --fs btrfs"] {
+            assert!(
+                matches!(up(line).checked(), Err(Failure::Usage(text)) if text.contains("--size")),
+                "{line}"
+            );
         }
     }
 }

@@ -2,17 +2,15 @@
 
 use std::fs;
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
+
+use evenkeel_host::loop_device;
+use evenkeel_host::mounted::is_mount_point;
 
 use super::args::{Down, FileSystem};
 use super::marker::{Marker, Step};
-use super::system::{self, Runner, text};
+use super::runner::{Runner, text};
 use super::up::full_path;
-use crate::run::{Failure, Outcome};
-
-/// How long a loop device may take to let go of its file.
-const DETACH_LIMIT: Duration = Duration::from_secs(10);
+use crate::run::{Failure, Outcome, context};
 
 /// Removes what the folder's marker lists.
 pub(super) fn down(options: &Down) -> Outcome {
@@ -71,23 +69,24 @@ fn undo_step(runner: Runner, dir: &Path, marker: &Marker, step: &Step) -> Outcom
         }
         Step::Mount(fs) => {
             let point = dir.join(fs.name());
-            if system::is_mounted(&point)? { runner.run("umount", &["--", text(&point)?]) } else { Ok(()) }
+            let is_mounted =
+                point.exists() && is_mount_point(&point).map_err(context("cannot read the mounts"))?;
+            if is_mounted { runner.run("umount", &["--", text(&point)?]) } else { Ok(()) }
         }
     }
 }
 
 /// Takes the image's loop devices from it, and waits until they are.
-pub(super) fn detach(runner: Runner, image: &Path) -> Outcome {
-    for device in system::loop_devices(image)? {
-        runner.run("losetup", &["--detach", text(&device)?])?;
+fn detach(runner: Runner, image: &Path) -> Outcome {
+    for device in loop_device::devices_over(image) {
+        runner.show("losetup", &["--detach", text(&device)?]);
     }
-    // losetup is content when the device is to be freed once nobody uses it any more, which may be never.
-    let start = Instant::now();
-    while !runner.dry_run && !system::loop_devices(image)?.is_empty() {
-        if start.elapsed() > DETACH_LIMIT {
-            return Err(Failure::Failed(format!("{} still has a loop device in use", image.display())));
-        }
-        thread::sleep(Duration::from_millis(50));
+    if runner.dry_run {
+        return Ok(());
     }
-    Ok(())
+    loop_device::detach_all(image);
+    match loop_device::devices_over(image).is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Failed(format!("{} still has a loop device in use", image.display()))),
+    }
 }

@@ -4,10 +4,13 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use evenkeel_host::interrupt::Interrupt;
+use evenkeel_host::loop_device;
+
 use super::args::{FileSystem, Up};
 use super::down;
 use super::marker::{self, Marker, Step};
-use super::system::{self, Runner, text};
+use super::runner::{Runner, text};
 use crate::run::{self, Failure, Outcome, context};
 
 /// Makes the file systems and mounts them; removes all of it if a step fails.
@@ -62,7 +65,7 @@ fn make_all(
         return Ok(());
     }
     for (fs, image, device) in made {
-        let io = if system::is_direct(&device) { "direct" } else { "through the page cache" };
+        let io = if loop_device::is_direct(&device) { "direct" } else { "through the page cache" };
         let point = dir.join(fs.name());
         println!("{} on {}, I/O of {} {io}", point.display(), device.display(), image.display());
     }
@@ -103,24 +106,14 @@ fn make(
 
 /// Attaches the image to a loop device, with direct I/O if the file system below takes it.
 fn attach(runner: Runner, image: &Path) -> Outcome<PathBuf> {
-    let losetup = |direct| runner.run("losetup", &["--find", direct, text(image)?]);
+    runner.show("losetup", &["--find", "--direct-io=on", text(image)?]);
     if runner.dry_run {
-        losetup("--direct-io=on")?;
         return Ok("/dev/loopN".into());
     }
-    if let Err(failure) = losetup("--direct-io=on") {
-        failure.report();
-        // losetup sets the device up first and then asks for direct I/O, so one may be attached already.
-        down::detach(runner, image)?;
-        losetup("--direct-io=off")?;
-    }
-    let devices = system::loop_devices(image)?;
-    let device = devices
-        .into_iter()
-        .next()
-        .ok_or_else(|| Failure::Failed(format!("{} has no loop device", image.display())))?;
+    let device = loop_device::attach(image, &Interrupt::default())
+        .map_err(|error| Failure::Failed(format!("{} has no loop device: {error}", image.display())))?;
     // The kernel may also refuse without a word.
-    if !system::is_direct(&device) {
+    if !loop_device::is_direct(&device) {
         eprintln!(
             "{}: direct I/O refused for {}; its I/O goes through the page cache",
             device.display(),

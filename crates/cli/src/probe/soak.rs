@@ -1,10 +1,11 @@
 //! `evenkeel probe PATH --soak TIME`: one size for hours.
 
 use evenkeel_host::conditions::Machine;
+use evenkeel_measure::probe::page::soak_page;
 use evenkeel_measure::probe::settings::Settings;
 use evenkeel_measure::probe::soak::{SoakReport, Stall, soak};
 use evenkeel_measure::probe::{HostTarget, Place};
-use evenkeel_measure::report::{format, html};
+use evenkeel_measure::report::format;
 
 use super::text::stack_line;
 use super::{command_line, leftovers, listen, refuse_read_only};
@@ -47,7 +48,7 @@ pub(super) fn run(args: &ProbeArgs, place: Place, settings: &Settings, time_s: f
         |error: &dyn std::fmt::Display| Failure::Unusable(format!("cannot write the results: {error}"));
     let json = serde_json::to_string(&report).map_err(|error| unwritable(&error))?;
     let csv = report.windows_csv().map_err(|error| unwritable(&error))?;
-    let written = outputs.write(&(json + "\n"), &csv, &html::soak_page(&report))?;
+    let written = outputs.write(&(json + "\n"), &csv, &soak_page(&report))?;
     let names = written.map(|path| path.display().to_string()).join(", ");
     say(&format!("{}\nWrote {names}.\n", text(&report)))
 }

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use evenkeel_measure::compare::page::comparison_page;
 use evenkeel_measure::compare::{PAIRS_SCHEMA, Pairs, compare_pairs, comparisons_csv};
 use evenkeel_measure::probe::report::ProbeReport;
 use evenkeel_measure::probe::{HostTarget, Place, run_together};
-use evenkeel_measure::report::html;
 
 use super::text::{report_text, stack_line};
 use super::{choose_place, dry_run, leftovers, listen, refuse_read_only, settings, signed};
@@ -60,7 +60,7 @@ pub(super) fn run(args: &ProbeArgs) -> Result<(), Failure> {
 
     let unwritable =
         |error: &dyn std::fmt::Display| Failure::Unusable(format!("cannot write the results: {error}"));
-    let page = html::comparison_page(&labelled, &comparison);
+    let page = comparison_page(&labelled, &comparison);
     let csv = comparisons_csv(&comparison).map_err(|error| unwritable(&error))?;
     let document = Pairs { schema: PAIRS_SCHEMA.to_owned(), names, probes, comparison };
     let json = serde_json::to_string_pretty(&document).map_err(|error| unwritable(&error))?;

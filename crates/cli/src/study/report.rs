@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use evenkeel_measure::report::{format, html};
+use evenkeel_measure::report::format;
 use evenkeel_measure::study::data::{MACHINE, Study};
 use evenkeel_measure::study::findings::Finding;
+use evenkeel_measure::study::page::study_page;
 use evenkeel_measure::study::report::{StudyReport, analyse, set_window};
 use evenkeel_measure::study::store::DATABASE;
 use evenkeel_measure::study::tables::tables;
@@ -59,7 +60,7 @@ fn write(report: &StudyReport, folder: &Path) -> Result<Vec<PathBuf>, Failure> {
         |error: &dyn std::fmt::Display| Failure::Unusable(format!("cannot write the report: {error}"));
     let json = serde_json::to_string_pretty(report).map_err(|error| unwritable(&error))?;
     let mut files =
-        vec![(folder.join("study.html"), html::study_page(report)), (folder.join("study.json"), json + "\n")];
+        vec![(folder.join("study.html"), study_page(report)), (folder.join("study.json"), json + "\n")];
     for table in tables(report) {
         let rows = table.csv().map_err(|error| unwritable(&error))?;
         files.push((folder.join(format!("study-{}.csv", table.name)), rows));

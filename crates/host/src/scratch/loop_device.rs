@@ -51,20 +51,13 @@ impl LoopDevice {
         .map_err(|error| if interrupt.is_asked() { ProgramError::Interrupted } else { error.into() })?;
         // As the kernel names it.
         let image = fs::canonicalize(image)?;
-        let attach = || {
-            attach(&image, true, interrupt).or_else(|error| match error {
-                ProgramError::Failed(..) => {
-                    // losetup sets the device up first and then asks for direct I/O, so one may be attached already.
-                    detach_all(&image);
-                    attach(&image, false, interrupt)
-                }
-                other => Err(other),
-            })
-        };
-        let (attached, node) = Undo::make(attach, |_| {
-            let image = image.clone();
-            Box::new(move || detach_all(&image))
-        })?;
+        let (attached, node) = Undo::make(
+            || attach(&image, interrupt),
+            |_| {
+                let image = image.clone();
+                Box::new(move || detach_all(&image))
+            },
+        )?;
         Ok(Self { node, image, _attached: attached, _file: file })
     }
 
@@ -80,9 +73,14 @@ impl LoopDevice {
 
     /// Whether its I/O goes past the page cache of the file system below.
     pub fn is_direct(&self) -> bool {
-        let flag = fs::read_to_string(loop_folder(&self.node).join("dio"));
-        flag.is_ok_and(|flag| flag.trim() == "1")
+        is_direct(&self.node)
     }
+}
+
+/// Whether a loop device's I/O goes past the page cache of the file system below.
+pub fn is_direct(node: &Path) -> bool {
+    let flag = fs::read_to_string(loop_folder(node).join("dio"));
+    flag.is_ok_and(|flag| flag.trim() == "1")
 }
 
 /// Detaches the loop devices over a file, which an earlier process that was killed may have left, and removes it.
@@ -129,7 +127,24 @@ fn write_zeros(file: &mut File, bytes: u64, interrupt: &Interrupt) -> io::Result
     Ok(())
 }
 
-fn attach(image: &Path, direct: bool, interrupt: &Interrupt) -> Result<PathBuf, ProgramError> {
+/// Attaches the file at this canonical path to a loop device, with direct I/O where the file system below takes it, and gives
+/// its node.
+///
+/// # Errors
+///
+/// Those of losetup, in its words.
+pub fn attach(image: &Path, interrupt: &Interrupt) -> Result<PathBuf, ProgramError> {
+    attach_as(image, true, interrupt).or_else(|error| match error {
+        ProgramError::Failed(..) => {
+            // losetup sets the device up first and then asks for direct I/O, so one may be attached already.
+            detach_all(image);
+            attach_as(image, false, interrupt)
+        }
+        other => Err(other),
+    })
+}
+
+fn attach_as(image: &Path, direct: bool, interrupt: &Interrupt) -> Result<PathBuf, ProgramError> {
     let direct = if direct { "--direct-io=on" } else { "--direct-io=off" };
     let mut words: Vec<OsString> = ["losetup", "--find", "--show", direct].map(OsString::from).to_vec();
     words.push(image.into());
@@ -137,15 +152,19 @@ fn attach(image: &Path, direct: bool, interrupt: &Interrupt) -> Result<PathBuf, 
     Ok(PathBuf::from(String::from_utf8_lossy(&said).trim()))
 }
 
-/// Detaches every loop device over the file at this canonical path.
-fn detach_all(image: &Path) {
+/// The nodes of the loop devices over the file at this canonical path.
+pub fn devices_over(image: &Path) -> Vec<PathBuf> {
     let nodes = fs::read_dir("/sys/block").into_iter().flatten().flatten();
-    for node in nodes.map(|entry| Path::new("/dev").join(entry.file_name())) {
-        if backing_file(&node).is_some_and(|file| file == image) {
-            let words: [OsString; 3] = ["losetup".into(), "--detach".into(), (&node).into()];
-            let _gone_already_is_fine = Program::new(words, PATIENCE).run(None, &Interrupt::default());
-            wait_until_detached(&node, image);
-        }
+    let nodes = nodes.map(|entry| Path::new("/dev").join(entry.file_name()));
+    nodes.filter(|node| backing_file(node).is_some_and(|file| file == image)).collect()
+}
+
+/// Detaches every loop device over the file at this canonical path, and waits for whoever still uses one.
+pub fn detach_all(image: &Path) {
+    for node in devices_over(image) {
+        let words: [OsString; 3] = ["losetup".into(), "--detach".into(), (&node).into()];
+        let _gone_already_is_fine = Program::new(words, PATIENCE).run(None, &Interrupt::default());
+        wait_until_detached(&node, image);
     }
 }
 
@@ -164,13 +183,25 @@ fn loop_folder(node: &Path) -> PathBuf {
 
 fn backing_file(node: &Path) -> Option<PathBuf> {
     let file = fs::read_to_string(loop_folder(node).join("backing_file")).ok()?;
-    Some(PathBuf::from(file.trim_end_matches('\n')))
+    Some(named(&file))
+}
+
+/// The file that the kernel names; one that somebody removed still holds its device.
+fn named(backing: &str) -> PathBuf {
+    let name = backing.strip_suffix('\n').unwrap_or(backing);
+    PathBuf::from(name.strip_suffix(" (deleted)").unwrap_or(name))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::skipped::skip;
+
+    #[test]
+    fn a_file_that_was_removed_is_still_known_by_its_name() {
+        assert_eq!(named("/tmp/d/xfs.img\n"), Path::new("/tmp/d/xfs.img"));
+        assert_eq!(named("/tmp/d/xfs.img (deleted)\n"), Path::new("/tmp/d/xfs.img"));
+    }
 
     #[test]
     fn a_device_that_somebody_still_has_open_is_detached_when_it_is_dropped() {

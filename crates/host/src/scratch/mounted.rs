@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::interrupt::Interrupt;
 use crate::program::{Program, ProgramError};
-use crate::stack::mounts::is_mount_point;
+pub use crate::stack::mounts::is_mount_point;
 use crate::undo::Undo;
 
 /// How long mount and umount may take: a journal is replayed, a cache written.

@@ -42,7 +42,7 @@ pub(crate) fn first_of(file_system: &str, option: Option<&str>) -> io::Result<Pa
 }
 
 /// Whether something is mounted exactly at `path`, which must be absolute and free of links.
-pub(crate) fn is_mount_point(path: &Path) -> io::Result<bool> {
+pub fn is_mount_point(path: &Path) -> io::Result<bool> {
     Ok(parse(&fs::read("/proc/self/mountinfo")?).iter().any(|mount| mount.mount_point == path))
 }
 

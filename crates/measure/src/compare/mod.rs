@@ -9,18 +9,20 @@
 //! 3. Throughput and p99 latency are judged alike, on logarithms, so that it does not matter which probe is the base.
 
 mod csv;
+pub mod page;
 mod pairs;
 pub mod report;
 mod sessions;
 mod words;
 
 pub use csv::comparisons_csv;
-pub use pairs::{PAIRS_ERROR_RATE, compare_pairs};
+pub use pairs::compare_pairs;
 pub use report::{
     Comparison, Comparisons, Design, Judged, PAIRS_SCHEMA, Pairs, PointComparison, SCHEMA, Verdict,
 };
 pub use sessions::{DRIFT, Options, SESSIONS_ERROR_RATE, Unlike, compare_sessions};
 
+pub use crate::probe::PAIRS_ERROR_RATE;
 use crate::probe::report::ProbeReport;
 use crate::report::format;
 

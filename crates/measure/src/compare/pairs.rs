@@ -13,9 +13,6 @@ use super::{Labelled, judged, words};
 use crate::probe::report::{Point, ProbeReport, RunData};
 use crate::stats;
 
-/// The chance of any false verdict in all that is said.
-pub const PAIRS_ERROR_RATE: f64 = 0.01;
-
 /// Logarithms of the ratios of pairs, at one size.
 struct Pairs {
     throughput: Vec<f64>,
@@ -31,7 +28,7 @@ pub fn compare_pairs(reports: &[Labelled<'_>]) -> Comparisons {
         1 + sizes.iter().map(|(_, _, pairs)| 1 + usize::from(!pairs.p99.is_empty())).sum::<usize>()
     };
     let judged = paired.iter().map(verdicts).sum::<usize>() as u32;
-    let alpha = PAIRS_ERROR_RATE / f64::from(judged.max(1));
+    let alpha = super::PAIRS_ERROR_RATE / f64::from(judged.max(1));
     let comparisons = others
         .iter()
         .zip(&paired)
@@ -40,7 +37,7 @@ pub fn compare_pairs(reports: &[Labelled<'_>]) -> Comparisons {
     Comparisons {
         schema: SCHEMA.to_owned(),
         design: Design::Pairs,
-        error_rate: PAIRS_ERROR_RATE,
+        error_rate: super::PAIRS_ERROR_RATE,
         judged,
         drift: None,
         comparisons,

@@ -10,8 +10,8 @@ pub mod phases;
 mod broken_line;
 mod robust;
 
-pub use model::fit_model;
-pub use phases::fit_phases;
+pub use model::{Model, fit_model};
+pub use phases::{PhaseRange, Phases, fit_phases};
 
 /// Whether all of `points`, (bytes, seconds) each, can stand on logarithmic axes.
 fn all_positive(points: &[(f64, f64)]) -> bool {

@@ -1,8 +1,23 @@
 //! The line latency = l + x/B: a fixed cost of each synchronous write, and a bandwidth.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::robust::{bisquare_weight, scale};
 use super::{all_positive, distinct_sizes};
-use crate::probe::report::Model;
+
+/// The line latency = l + x/B through the points' mean latencies.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Model {
+    /// l: what a synchronous write costs however little it carries.
+    pub fixed_latency_s: f64,
+    /// B: what the stack moves once the fixed cost is spread thin.
+    pub bandwidth_bytes_per_s: f64,
+    /// l times B: the buffer at which throughput over latency peaks.
+    pub optimum_bytes: f64,
+    /// Share of the variance of log latency that the line explains.
+    pub r2: f64,
+}
 
 /// A share of the points that may be grossly wrong without a say in the start of the fit.
 const TRIMMED_SHARE: usize = 3;

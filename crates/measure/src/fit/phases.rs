@@ -1,9 +1,35 @@
 //! The phases of the latency curve: latency constant, both growing, throughput constant.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::broken_line::{BrokenLine, LogPoint};
 use super::robust::{huber_loss, scale};
 use super::{all_positive, distinct_sizes};
-use crate::probe::report::{PhaseRange, Phases};
+
+/// Where the latency curve changes its nature; bounds are buffer sizes in bytes, and a phase the measured
+/// sizes do not reach is `null`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Phases {
+    /// Latency constant, throughput growing with the buffer.
+    pub constant_latency: Option<PhaseRange>,
+    /// Throughput and latency both growing.
+    pub both_grow: Option<PhaseRange>,
+    /// Throughput constant, latency growing with the buffer.
+    pub constant_throughput: Option<PhaseRange>,
+    /// Slope of log latency over log size in the middle phase (0: constant latency, 1: constant
+    /// throughput).
+    pub middle_slope: f64,
+}
+
+/// A range of buffer sizes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PhaseRange {
+    /// Smallest size, in bytes.
+    pub from_bytes: f64,
+    /// Largest size, in bytes.
+    pub to_bytes: f64,
+}
 
 /// A break is looked for at least at every eighth of a doubling of the size.
 const STEPS_PER_DOUBLING: f64 = 8.0;

@@ -7,11 +7,13 @@
 
 use super::report::{Point, RunData};
 use super::settings::Settings;
-use crate::compare::PAIRS_ERROR_RATE;
 use crate::stats;
 
 /// The chance of any false statement on a page where nothing differs, or a goal is just met or just missed.
 pub(crate) const PAGE_ERROR_RATE: f64 = 0.05;
+
+/// The chance of any false verdict in all that is said.
+pub const PAIRS_ERROR_RATE: f64 = 0.01;
 
 /// The share of that which each kind of statement of one of `probes` probes has: whether sizes differ, which a model is held
 /// to as well; whether goals are met, or records durable sooner; whether ways of writing differ. Probes that are measured

@@ -5,6 +5,8 @@
 //! together. The way with the least latency is chosen among all after looking at them, so each interval is widened for
 //! all the pairs that might have been compared.
 
+use evenkeel_host::method::FileState;
+
 use super::apart::rounds;
 use super::point_at;
 use super::report::{Matrix, MatrixCell, MatrixEffect, MatrixSkip, Point, RunData};
@@ -82,7 +84,8 @@ fn advice(cells: &[MatrixCell], best: &MatrixCell, effects: &[MatrixEffect]) -> 
         |is_method: bool| effects.iter().filter(move |effect| (effect.method != best.method) == is_method);
     let methods = sentence("over such a file", of(true), |effect| effect.method.to_string());
     let states = sentence(&format!("with {}", best.method), of(false), |effect| {
-        format!("a {} file", effect.file_state)
+        let article = if effect.file_state == FileState::Allocated { "an" } else { "a" };
+        format!("{article} {} file", effect.file_state)
     });
     [Some(headline), methods, states].into_iter().flatten().collect()
 }

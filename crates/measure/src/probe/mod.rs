@@ -24,15 +24,20 @@ mod assemble;
 mod batching;
 pub mod budget;
 pub mod credits;
+pub mod csv;
 mod disturbance;
 mod goals;
 mod group_commit;
+pub(crate) mod honest_disk;
 mod host_target;
 pub mod leftovers;
 pub mod like;
 mod matrix;
+pub mod page;
 mod recommend;
 pub mod report;
+#[cfg(test)]
+pub(crate) mod sample;
 mod session;
 pub mod settings;
 pub mod soak;
@@ -51,6 +56,7 @@ use session::Measured;
 use settings::Settings;
 use target::{Target, TargetError};
 
+pub use apart::PAIRS_ERROR_RATE;
 pub use host_target::{HostTarget, Place, check_room};
 pub use session::{Observer, Progress, Stage};
 

@@ -135,12 +135,12 @@ impl Ties {
             words += &format!("; {} cannot be told apart from it", names(&self.also));
         }
         if !self.undecided.is_empty() {
-            let nothing = if self.tells_some { "" } else { ", nor any sizes" };
-            words += &format!(
-                "; {} do not tell whether {} would do as well{nothing}",
-                format::counted(u64::from(self.runs), "run") + " a size",
-                names(&self.undecided)
-            );
+            let runs = format::counted(u64::from(self.runs), "run") + " a size";
+            let undecided = names(&self.undecided);
+            words += &match self.tells_some {
+                true => format!("; {runs} do not tell whether {undecided} would do as well"),
+                false => format!("; {runs} tell no size from another: {undecided} may do as well"),
+            };
         }
         words
     }

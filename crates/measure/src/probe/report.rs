@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 use super::like::Like;
 use super::settings::Goals;
 
+pub use crate::fit::{Model, PhaseRange, Phases};
+pub use crate::stats::Summary;
+
 /// The value of `schema` in every document of this shape.
 pub const SCHEMA: &str = "evenkeel.probe/1";
 
@@ -123,19 +126,6 @@ impl Point {
     }
 }
 
-/// Mean, spread and interval of a figure over runs.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Summary {
-    /// Arithmetic mean over runs.
-    pub mean: f64,
-    /// Sample standard deviation over runs (n - 1); `null` for one run.
-    pub sd: Option<f64>,
-    /// 95 % interval of the mean by Student's t with n - 1 degrees of freedom; `null` for one run.
-    pub ci95: Option<[f64; 2]>,
-    /// (max - min) / mean over runs.
-    pub relative_range: f64,
-}
-
 /// Latency: mean over runs, percentiles over single writes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LatencySummary {
@@ -183,43 +173,6 @@ pub struct RunData {
     pub repeat: bool,
     /// Whether it counts towards the point's figures.
     pub counted: bool,
-}
-
-/// The line latency = l + x/B through the points' mean latencies.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Model {
-    /// l: what a synchronous write costs however little it carries.
-    pub fixed_latency_s: f64,
-    /// B: what the stack moves once the fixed cost is spread thin.
-    pub bandwidth_bytes_per_s: f64,
-    /// l times B: the buffer at which throughput over latency peaks.
-    pub optimum_bytes: f64,
-    /// Share of the variance of log latency that the line explains.
-    pub r2: f64,
-}
-
-/// Where the latency curve changes its nature; bounds are buffer sizes in bytes, and a phase the measured
-/// sizes do not reach is `null`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Phases {
-    /// Latency constant, throughput growing with the buffer.
-    pub constant_latency: Option<PhaseRange>,
-    /// Throughput and latency both growing.
-    pub both_grow: Option<PhaseRange>,
-    /// Throughput constant, latency growing with the buffer.
-    pub constant_throughput: Option<PhaseRange>,
-    /// Slope of log latency over log size in the middle phase (0: constant latency, 1: constant
-    /// throughput).
-    pub middle_slope: f64,
-}
-
-/// A range of buffer sizes.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct PhaseRange {
-    /// Smallest size, in bytes.
-    pub from_bytes: f64,
-    /// Largest size, in bytes.
-    pub to_bytes: f64,
 }
 
 /// The buffer to use, by which rule, and why.

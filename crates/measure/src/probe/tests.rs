@@ -5,11 +5,11 @@ use evenkeel_host::interrupt::Interrupt;
 use evenkeel_host::method::{FileState, Method};
 use evenkeel_host::stack::Stack;
 
+pub(crate) use super::honest_disk::honest_disk;
 use super::report::{ProbeReport, Rule, WarningCode};
 use super::settings::{Combination, Goals, LatencyBound, Records, Settings};
 use super::target::{Observation, RunOrder, Target, TargetError};
 use super::{Observer, Progress};
-pub(crate) use crate::synthetic::machine::honest_disk;
 
 /// A stack in virtual time: fixed latency, bandwidth, and what the test adds.
 pub(crate) struct VirtualStack {

@@ -1,14 +1,16 @@
-//! Reports: a finished probe as figures for people (`format`), rows for programs (`csv`), charts and pages.
+//! Reports: figures for people (`format`), charts as SVG, tables as Markdown, and the frame of a page.
 //!
-//! Everything here is a pure function of [`ProbeReport`](crate::probe::report::ProbeReport)s, of a
-//! [`Gallery`](crate::reproduce::Gallery), or of a [`StudyReport`](crate::study::report::StudyReport): nothing is
-//! measured, printed or fetched, and no content of them makes it panic.
+//! A leaf: it knows numbers, units and series, and nothing of what was measured. A probe, a comparison, a study and the
+//! papers' figures make pages of their own from it. Everything here is a pure function; no content makes it panic.
 
 pub mod charts;
-pub mod csv;
+mod figure;
 pub mod format;
-pub mod html;
-mod markdown;
+pub(crate) mod markdown;
+pub(crate) mod page;
 
+pub use figure::{Chart, Scale, Series, Unit};
+
+/// What marks text that must be escaped.
 #[cfg(test)]
-mod sample;
+pub(crate) const HOSTILE: &str = "<script>alert('1')</script>\"&'--><img src=x>";

@@ -24,6 +24,7 @@ mod gallery;
 mod machine;
 pub mod mirrors;
 mod okeanos;
+pub mod page;
 mod rails;
 mod range_flush;
 mod registry;
@@ -32,11 +33,13 @@ mod work;
 
 pub use claim::{Claim, Comparison, Kind, Verdict};
 pub use csv::csv;
-pub use figure::{Chart, Figure, Scale, Series, Table, Unit};
+pub use figure::{Figure, Table};
 pub use gallery::{Gallery, NotReproduced, Reproduced, SCHEMA};
 pub use machine::{FileSystem, Machine, Measuring, Mounted, Wanted};
 pub use registry::{find, modules, not_reproduced, papers};
 pub use work::{Halted, Observer, Silent, Work};
+
+pub use crate::report::{Chart, Scale, Series, Unit};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

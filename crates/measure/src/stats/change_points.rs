@@ -11,6 +11,9 @@ const LEVEL: f64 = 0.01;
 /// No segment is shorter.
 const LEAST_SEGMENT: usize = 8;
 
+/// The share of steady series that pass for changing their level, at most, where each value keeps up to 0.95 of the one before.
+pub const STEADY_THAT_PASS: f64 = 0.15;
+
 /// The places at which the level changes, ascending: each the first value of a new level. Values of which one is not
 /// finite have none.
 #[must_use]
@@ -186,7 +189,7 @@ mod tests {
         let lognormal: fn(f64) -> f64 = |value| (0.5 * value).exp();
         // One in twenty is far slower.
         let slow: fn(f64) -> f64 = |value| if value > 1.645 { value - 6.0 } else { value };
-        let passes = (1_000.0 * crate::study::claims::STEADY_THAT_PASS) as usize;
+        let passes = (1_000.0 * STEADY_THAT_PASS) as usize;
         for (kept, most) in [(0.3, 20), (0.6, 45), (0.8, 80), (0.9, 120), (0.95, passes)] {
             assert!(most <= passes);
             let lengths = [16, 40, 100].into_iter();

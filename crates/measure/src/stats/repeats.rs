@@ -5,15 +5,16 @@
 //!    analysis of variance"): each value less the mean of its stratum, ranked among all. The second figure is counted in the
 //!    deviations of its stratum, or the stratum that varies most would say it all.
 //! 3. Had the first figure come to the repeats of a stratum in any order, every order would have been as likely. Mean and
-//!    variance over all orders are exact; with [`REPEATS_MIN`] and more, the distribution is all but normal.
+//!    variance over all orders are exact; with [`REPEATS_MIN`] and more, the distribution is all but normal. Of fewer,
+//!    orders are drawn.
 //! 4. The promise is for figures that come in any order. For those that drift or remember there is
 //!    [`neighbours`](super::neighbours).
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
-use super::ranks;
+use super::{permutation, ranks};
 
-/// Fewer repeats in all say nothing.
+/// Of fewer repeats in all the distribution is drawn.
 pub const REPEATS_MIN: usize = 40;
 
 /// What [`together`] found.
@@ -29,10 +30,12 @@ pub struct Together {
     pub repeats: usize,
 }
 
-/// Judges two figures of the same repeats, each of a stratum; `None` where fewer than [`REPEATS_MIN`] are in strata in which
-/// both vary, and where a value is not finite.
+/// Judges two figures of the same repeats, each of a stratum. Of fewer than [`REPEATS_MIN`] in strata in which both vary the
+/// chances are drawn, fine enough to be held to the level `of_few`.
+///
+/// `None` where they are so few and no level is given, and where a value is not finite.
 #[must_use]
-pub fn together(strata: &[usize], x: &[f64], y: &[f64]) -> Option<Together> {
+pub fn together(strata: &[usize], x: &[f64], y: &[f64], of_few: Option<f64>) -> Option<Together> {
     if x.len() != y.len() || x.len() != strata.len() || x.iter().chain(y).any(|value| !value.is_finite()) {
         return None;
     }
@@ -49,12 +52,13 @@ pub fn together(strata: &[usize], x: &[f64], y: &[f64]) -> Option<Together> {
             ends.push(aligned_x.len());
         }
     }
-    if aligned_x.len() < REPEATS_MIN {
+    let is_few = aligned_x.len() < REPEATS_MIN;
+    if is_few && of_few.is_none() {
         return None;
     }
     let (x, y) = (ranks::ranks(&aligned_x), ranks::ranks(&aligned_y));
     let (mut sum, mut variance, mut all_x, mut all_y, mut from) = (0.0, 0.0, 0.0, 0.0, 0);
-    for end in ends {
+    for &end in &ends {
         let (x, y) = (centred(&x[from..end]), centred(&y[from..end]));
         let (squares_x, squares_y) = (squares(&x), squares(&y));
         sum += x.iter().zip(&y).map(|(x, y)| x * y).sum::<f64>();
@@ -64,14 +68,22 @@ pub fn together(strata: &[usize], x: &[f64], y: &[f64]) -> Option<Together> {
         from = end;
     }
     let far = sum / variance.sqrt();
+    if !far.is_finite() {
+        return None;
+    }
     let normal = Normal::standard();
-    let found = Together {
-        coefficient: sum / (all_x * all_y).sqrt(),
-        p_less: normal.cdf(far),
-        p_more: normal.sf(far),
-        repeats: aligned_x.len(),
+    let (p_less, p_more) = match of_few.filter(|_| is_few) {
+        None => (normal.cdf(far), normal.sf(far)),
+        Some(level) => {
+            let drawn = |sign: f64| {
+                let stratum = |at: usize| ends.iter().filter(|&&end| end <= at).count();
+                let pairs: Vec<_> = (0..x.len()).map(|at| (stratum(at), x[at], sign * y[at])).collect();
+                permutation::correlation_chance(&pairs, level)
+            };
+            (drawn(-1.0)?, drawn(1.0)?)
+        }
     };
-    far.is_finite().then_some(found)
+    Some(Together { coefficient: sum / (all_x * all_y).sqrt(), p_less, p_more, repeats: x.len() })
 }
 
 /// Whether a figure of a stratum is not the same in all repeats.
@@ -122,7 +134,7 @@ mod tests {
             let mut passed = [0; 2];
             for _ in 0..2_000 {
                 let [x, y] = figures(&mut random, many, each, 0.0);
-                let found = together(&of, &x, &y).unwrap();
+                let found = together(&of, &x, &y, None).unwrap();
                 passed[0] += u32::from(found.p_less < 0.02);
                 passed[1] += u32::from(found.p_more < 0.02);
             }
@@ -148,7 +160,7 @@ mod tests {
                 last - at as f64 / 20.0
             };
             let y: Vec<f64> = (0..200).map(&mut next).collect();
-            together(&of, &x, &y).unwrap().p_less < 0.02
+            together(&of, &x, &y, None).unwrap().p_less < 0.02
         });
         let passed = passed.count();
         assert!((20..=58).contains(&passed), "{passed} of 2,000");
@@ -158,20 +170,42 @@ mod tests {
     fn what_goes_together_is_found_with_three_repeats_too() {
         let mut random = StdRng::seed_from_u64(7);
         let [x, y] = figures(&mut random, 20, 3, -9.0);
-        let found = together(&strata(20, 3), &x, &y).unwrap();
+        let found = together(&strata(20, 3), &x, &y, None).unwrap();
         assert!(found.coefficient < -0.6 && found.p_less < 1e-4 && found.p_more > 0.9, "{found:?}");
         assert_eq!(found.repeats, 60);
     }
 
     #[test]
+    fn chances_of_few_are_drawn_and_hold_too() {
+        let mut random = StdRng::seed_from_u64(8);
+        for (many, each) in [(2, 10), (4, 3)] {
+            let of = strata(many, each);
+            let mut passed = [0; 2];
+            for _ in 0..2_000 {
+                let [x, y] = figures(&mut random, many, each, 0.0);
+                let found = together(&of, &x, &y, Some(0.02)).unwrap();
+                passed[0] += u32::from(found.p_less < 0.02);
+                passed[1] += u32::from(found.p_more < 0.02);
+            }
+            assert!(
+                passed.iter().all(|many| (8..=58).contains(many)),
+                "{passed:?} of 2,000: {many} of {each}"
+            );
+        }
+        let [x, y] = figures(&mut random, 2, 10, -9.0);
+        let found = together(&strata(2, 10), &x, &y, Some(0.001)).unwrap();
+        assert!(found.coefficient < -0.6 && found.p_less < 0.001 && found.p_more > 0.9, "{found:?}");
+    }
+
+    #[test]
     fn too_little_says_nothing() {
         let few: Vec<f64> = (0..39).map(f64::from).collect();
-        assert_eq!(together(&[0; 39], &few, &few), None);
+        assert_eq!(together(&[0; 39], &few, &few, None), None);
         // Of strata in which one of both is always the same, nothing can be told.
         let many: Vec<f64> = (0..80).map(f64::from).collect();
-        assert_eq!(together(&[0; 80], &many, &[1.0; 80]), None);
-        assert_eq!(together(&(0..80).collect::<Vec<_>>(), &many, &many), None);
-        assert_eq!(together(&[0; 80], &many, &[f64::NAN; 80]), None);
-        assert!(together(&[0; 80], &many, &many).unwrap().p_more < 1e-9);
+        assert_eq!(together(&[0; 80], &many, &[1.0; 80], None), None);
+        assert_eq!(together(&(0..80).collect::<Vec<_>>(), &many, &many, None), None);
+        assert_eq!(together(&[0; 80], &many, &[f64::NAN; 80], None), None);
+        assert!(together(&[0; 80], &many, &many, None).unwrap().p_more < 1e-9);
     }
 }

@@ -1,8 +1,23 @@
 //! Mean, spread and interval of a figure over runs.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::moments::Moments;
 use super::student;
-use crate::probe::report::Summary;
+
+/// Mean, spread and interval of a figure over runs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Summary {
+    /// Arithmetic mean over runs.
+    pub mean: f64,
+    /// Sample standard deviation over runs (n - 1); `null` for one run.
+    pub sd: Option<f64>,
+    /// 95 % interval of the mean by Student's t with n - 1 degrees of freedom; `null` for one run.
+    pub ci95: Option<[f64; 2]>,
+    /// (max - min) / mean over runs.
+    pub relative_range: f64,
+}
 
 /// Summarises one figure over runs, `values` holding one entry a run in any unit and order; the summary is in
 /// the same unit.

@@ -13,6 +13,7 @@ use statrs::distribution::{Binomial, DiscreteCDF};
 use super::analysis::groups::REMEDIES;
 use super::analysis::{Factors, Figure, Groups, Steadiness};
 use super::report::StudyReport;
+use crate::stats::change_points::STEADY_THAT_PASS;
 
 /// The chance of anything false on a page of noise.
 pub const PAGE_LEVEL: f64 = 0.05;
@@ -21,9 +22,6 @@ pub const PAGE_LEVEL: f64 = 0.05;
 /// nearly.
 const KEPT_BACK: f64 = 7.0;
 
-/// The share of steady runs that pass for changing their level where windows resemble their neighbours, at most, in runs whose
-/// windows keep up to 0.95 of the one before.
-pub const STEADY_THAT_PASS: f64 = 0.15;
 /// The share of runs whose windows come in any order that pass for resembling their neighbours.
 pub const UNLIKE_THAT_PASS: f64 = 0.05;
 
@@ -41,7 +39,7 @@ pub struct Levels {
     pub conditions: f64,
     /// That remedies narrow the spread.
     pub remedies: f64,
-    /// That an operation's latency goes with the range of throughput.
+    /// That an operation's latency goes with throughput.
     pub operations: f64,
     /// That the order shows.
     pub order: f64,
@@ -125,8 +123,10 @@ pub enum Claim {
         /// Which, joined by `+`.
         remedies: String,
     },
-    /// The range of throughput goes with that of an operation's latency, over configurations.
+    /// Throughput goes with an operation's latency.
     Operation {
+        /// Whether its range does so over configurations, or a run beside its repeats.
+        between: Between,
         /// The workload.
         workload: String,
         /// The file system.
@@ -152,6 +152,16 @@ pub enum Claim {
     WindowsAlike,
 }
 
+/// What an operation's latency goes with throughput between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Between {
+    /// Configurations: the range of the one with the range of the other.
+    Configurations,
+    /// Repeats: runs in which it takes longer than in their repeats are slower.
+    Repeats,
+}
+
 /// What a report claims; `level` is that of what it says of single runs over time.
 pub(super) fn claims(report: &StudyReport, level: f64) -> Vec<Claim> {
     let mut claims = Vec::new();
@@ -169,8 +179,16 @@ pub(super) fn claims(report: &StudyReport, level: f64) -> Vec<Claim> {
     }));
     let remedies = report.remedy_effects.iter().filter(|effect| effect.found);
     claims.extend(remedies.map(|effect| Claim::Remedies { remedies: effect.remedies.clone() }));
-    let operations = report.operation_correlations.iter().filter(|row| row.found);
-    claims.extend(operations.map(|row| Claim::Operation {
+    let found = report.operation_correlations.iter().filter(|row| row.found);
+    claims.extend(found.map(|row| Claim::Operation {
+        between: Between::Configurations,
+        workload: row.workload.clone(),
+        file_system: row.file_system.clone(),
+        operation: row.operation.clone(),
+    }));
+    let found = report.operations_beside_repeats.iter().filter(|row| row.found);
+    claims.extend(found.map(|row| Claim::Operation {
+        between: Between::Repeats,
         workload: row.workload.clone(),
         file_system: row.file_system.clone(),
         operation: row.operation.clone(),

@@ -4,12 +4,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::analysis::{Explained, Explanation, Figure};
-use super::claims::{Claim, STEADY_THAT_PASS};
+use super::claims::Claim;
 use super::report::StudyReport;
 use crate::report::format::{counted, number, number_short, percent, seconds};
 use crate::stats;
+use crate::stats::change_points::STEADY_THAT_PASS;
 
 mod machine;
+mod operations;
 mod remedies;
 
 pub(super) use machine::condition;
@@ -36,7 +38,7 @@ pub(super) fn findings(report: &StudyReport) -> Vec<Finding> {
         ("parameter", parameter(report)),
         ("placement", machine::placement(report)),
         ("remedies", remedies::remedies(report)),
-        ("operation", operation(report)),
+        ("operation", operations::operations(report)),
         ("throughput", throughput(report)),
         ("windows", windows(report)),
         ("repetitions", repetitions(report)),
@@ -222,34 +224,6 @@ fn throughput(report: &StudyReport) -> Option<String> {
             )
         }
     })
-}
-
-fn operation(report: &StudyReport) -> Option<String> {
-    let rows = &report.operation_correlations;
-    let most = rows.iter().map(|row| row.configurations).max()?;
-    let found: Vec<_> = rows.iter().filter(|row| row.found).collect();
-    let Some(best) = found.iter().max_by(|one, other| one.coefficient.total_cmp(&other.coefficient)) else {
-        return Some(format!(
-            "For no operation is it found that the range of its latency goes with the range of throughput, among up to \
-             {most} configurations of a file system."
-        ));
-    };
-    Some(format!(
-        "On {} under {}, the range of throughput goes with that of the latency of {}: r = {} over {} configurations{}. That \
-         is found for {} of {} operations, workloads and file systems.",
-        best.file_system,
-        best.workload,
-        best.operation,
-        number_short(best.coefficient),
-        best.configurations,
-        best.ci95.map_or_else(String::new, |[low, high]| format!(
-            " (95 % interval {} to {})",
-            number_short(low),
-            number_short(high)
-        )),
-        found.len(),
-        rows.len()
-    ))
 }
 
 fn windows(report: &StudyReport) -> Option<String> {

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! plan        what is to be done: factors, workloads, runs, devices
-//!   sampling  which configurations are taken
+//!   sampling  which configurations are taken (of `stats`)
 //! schedule    in which order
 //! steps       what one run does, step by step
 //! runner      takes the runs, keeps what comes of them
@@ -16,6 +16,7 @@
 //! report      what it says: the document that all else is made of
 //!   analysis  its parts; claims, what reaches beyond the runs; findings, its sentences
 //!   tables    the rows of page and files
+//!   page      the page
 //! ```
 
 pub mod analysis;
@@ -24,11 +25,11 @@ pub mod data;
 pub mod external;
 pub mod findings;
 mod hold;
+pub mod page;
 pub mod plan;
 pub mod read;
 pub mod report;
 pub mod runner;
-pub mod sampling;
 pub mod schedule;
 pub mod stage;
 pub mod steps;
@@ -36,6 +37,8 @@ pub mod store;
 pub mod tables;
 pub mod worker;
 pub mod workload;
+
+pub use crate::stats::sampling;
 
 #[cfg(test)]
 #[expect(unreachable_pub, reason = "tests of the command include it too")]

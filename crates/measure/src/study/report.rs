@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use super::analysis::{
     Band, CaseStudy, ConditionCorrelation, Explained, Factors, Groups, Instantaneous, LatencyCurves,
-    LatencyRange, Layout, OperationCorrelation, Order, Outlier, RemedyEffect, Steadiness, TakenByOthers,
-    Variation, WindowRanges, conditions, explained, latencies, layout, outliers, over_time, remedies,
-    steadiness, variation, window_sizes,
+    LatencyRange, Layout, OperationBesideRepeats, OperationCorrelation, Order, Outlier, RemedyEffect,
+    Steadiness, TakenByOthers, Variation, WindowRanges, conditions, explained, latencies, layout, operations,
+    outliers, over_time, remedies, steadiness, variation, window_sizes,
 };
 use super::claims::{Claim, Levels, claims};
 use super::data::{State, Study};
@@ -56,6 +56,8 @@ pub struct StudyReport {
     pub latency_ranges: Vec<LatencyRange>,
     /// Figure 9: whether the range of latency goes with that of throughput.
     pub operation_correlations: Vec<OperationCorrelation>,
+    /// Whether runs in which an operation takes longer than in their repeats are slower.
+    pub operations_beside_repeats: Vec<OperationBesideRepeats>,
     /// Warm-up, changes of level and serial correlation within runs.
     pub steadiness: Vec<Steadiness>,
     /// Runs apart from their repeats.
@@ -188,11 +190,12 @@ pub fn analyse_claims(study: &Study) -> StudyReport {
         window_ranges: Vec::new(),
         instantaneous: Vec::new(),
         latency_curves: Vec::new(),
-        operation_correlations: latencies::operation_correlations(
+        operation_correlations: operations::operation_correlations(
             &groups,
             &latency_ranges,
-            levels.operations,
+            levels.operations / 2.0,
         ),
+        operations_beside_repeats: operations::beside_repeats(&groups, levels.operations / 2.0),
         latency_ranges,
         steadiness: steadiness::steadiness(&groups),
         outliers: outliers::outliers(&groups, levels.outliers),

@@ -6,7 +6,7 @@ mod table;
 use super::analysis::{Explained, Figure, RunsNeeded};
 use super::findings::condition;
 use super::report::StudyReport;
-use crate::reproduce::Unit;
+use crate::report::Unit;
 
 pub use table::{Cell, Table};
 
@@ -38,6 +38,7 @@ pub fn tables(report: &StudyReport) -> Vec<Table> {
         windows(report),
         latencies(report),
         operations(report),
+        operations_beside_repeats(report),
         steadiness(report),
         outliers(report),
         conditions(report),
@@ -330,6 +331,32 @@ fn operations(report: &StudyReport) -> Table {
             ("configurations", "configurations"),
             ("coefficient", "r"),
             ("coefficient_ci95", "its 95 % interval"),
+            ("found", "surer than chance"),
+        ],
+        rows: rows.collect(),
+    }
+}
+
+fn operations_beside_repeats(report: &StudyReport) -> Table {
+    let rows = report.operations_beside_repeats.iter().map(|row| {
+        vec![
+            text(&row.operation),
+            text(&row.file_system),
+            text(&row.workload),
+            count(row.runs),
+            Cell::Figure(Some(row.coefficient), Unit::Count),
+            text(if row.found { "yes" } else { "no" }),
+        ]
+    });
+    Table {
+        name: "operations-beside-repeats",
+        title: "Latency against throughput, of runs beside their repeats",
+        columns: vec![
+            ("operation", "operation"),
+            ("file_system", "file system"),
+            ("workload", "workload"),
+            ("runs", "runs"),
+            ("coefficient", "correlation"),
             ("found", "surer than chance"),
         ],
         rows: rows.collect(),

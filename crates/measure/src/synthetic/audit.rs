@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::studies::{Effect, Noise, Plan, Synthetic};
-use crate::study::claims::Claim;
+use super::noise::Noise;
+use super::studies::{Effect, Plan, Synthetic};
+use crate::study::claims::{Between, Claim};
 use crate::study::report::{StudyReport, analyse_claims};
 
 /// What pages of one kind of noise and effect said.
@@ -45,7 +46,13 @@ impl Rates {
 /// Judges the pages of `seeds`, on so many threads.
 #[must_use]
 pub fn audit(noise: Noise, effect: Effect, plan: Plan, seeds: std::ops::Range<u64>, threads: u64) -> Rates {
-    over(seeds, threads, |seed| page(&Synthetic { noise, effect, plan, seed }))
+    audit_like(&Synthetic { noise, effect, plan, repeats: None, seed: 0 }, seeds, threads)
+}
+
+/// Judges the pages of studies that are like `study` but for their seeds.
+#[must_use]
+pub fn audit_like(study: &Synthetic, seeds: std::ops::Range<u64>, threads: u64) -> Rates {
+    over(seeds, threads, |seed| page(&Synthetic { seed, ..*study }))
 }
 
 /// Adds up what is said of the page of each of `seeds`, on so many threads.
@@ -69,6 +76,9 @@ pub(super) fn over(seeds: std::ops::Range<u64>, threads: u64, page: impl Fn(u64)
     all
 }
 
+/// Fewer runs of each configuration are too few to conclude from.
+const RUNS_TO_CONCLUDE: u32 = 6;
+
 /// Judges one page.
 fn page(study: &Synthetic) -> Rates {
     let report = analyse_claims(&study.study());
@@ -77,8 +87,8 @@ fn page(study: &Synthetic) -> Rates {
     let is_there = |about: &str| report.findings.iter().any(|finding| finding.about == about);
     let mut is_missed =
         study.effect != Effect::None && !report.claims.iter().any(|claim| study.is_wanted(claim));
-    for (about, noise) in [("busy", Noise::Busy), ("too_small", Noise::ThreeRepeats)] {
-        let is_so = study.noise == noise;
+    let is_small = study.repeats() < RUNS_TO_CONCLUDE;
+    for (about, is_so) in [("busy", study.noise == Noise::Busy), ("too_small", is_small)] {
         // Where runs are dropped, few may be left.
         let may_be = about == "too_small" && study.noise == Noise::Unbalanced;
         match (is_there(about), is_so) {
@@ -98,7 +108,8 @@ fn kind(claim: &Claim) -> &'static str {
         Claim::Explains { figure: Figure::Throughput, .. } => "throughput",
         Claim::Condition { .. } => "condition",
         Claim::Remedies { .. } => "remedies",
-        Claim::Operation { .. } => "operation",
+        Claim::Operation { between: Between::Configurations, .. } => "operation",
+        Claim::Operation { between: Between::Repeats, .. } => "operation in repeats",
         Claim::Order { .. } => "order",
         Claim::Outliers { .. } => "outliers",
         Claim::LevelsChange => "levels",
@@ -118,7 +129,14 @@ pub fn unsupported_words(report: &StudyReport, text: &str) -> Vec<&'static str> 
         ("What else the machine did matters", some(|claim| matches!(claim, Claim::Condition { .. }))),
         ("Throughput depends on where", some(|claim| matches!(claim, Claim::Condition { .. }))),
         ("Repeats come closer together with", some(|claim| matches!(claim, Claim::Remedies { .. }))),
-        ("goes with that of the latency of", some(|claim| matches!(claim, Claim::Operation { .. }))),
+        (
+            "goes with that of the latency of",
+            some(|claim| matches!(claim, Claim::Operation { between: Between::Configurations, .. })),
+        ),
+        (
+            "takes longer than in their repeats are slower",
+            some(|claim| matches!(claim, Claim::Operation { between: Between::Repeats, .. })),
+        ),
         ("The order of execution shows:", some(|claim| matches!(claim, Claim::Order { .. }))),
         ("lie apart from their repeats", some(|claim| matches!(claim, Claim::Outliers { .. }))),
         ("of the runs change their level", some(|claim| *claim == Claim::LevelsChange)),

@@ -4,23 +4,22 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use evenkeel_host::method::Method;
-use evenkeel_host::stack::Stack;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use rand_distr::{Distribution, Pareto, StandardNormal};
 
-use super::studies::Noise;
+use super::noise::{DRIFT, FOREIGN, Noise, Sizes, foreign_share, normal};
 use crate::probe::settings::Combination;
 use crate::probe::target::{Observation, RunOrder, Target, TargetError};
 
-/// The share of processors that others take on a busy machine, by the median.
-const FOREIGN: f64 = 0.42;
-
-/// The drift from the first run that counts to the last.
-const DRIFT: f64 = 0.3;
-
-/// The index of Pareto noise.
-const PARETO: f64 = 2.0;
+/// How large the noise of its runs is.
+const SIZES: Sizes = Sizes {
+    usual: 0.05,
+    remembered: 0.15,
+    beside_slow_runs: 0.02,
+    slow_run: 1.4,
+    beside_others: 0.03,
+    pareto_index: 2.0,
+};
 
 /// The machine that stacks share: its clock and its speed.
 #[derive(Debug)]
@@ -42,7 +41,7 @@ impl Machine {
     pub(crate) fn new(noise: Noise, seed: u64, pilot: u32, expected: u32) -> Rc<RefCell<Self>> {
         let mut random = StdRng::seed_from_u64(seed);
         let rises = random.random::<bool>();
-        let level = StandardNormal.sample(&mut random);
+        let level = normal(&mut random);
         let machine =
             Self { noise, now_s: 0.0, random, level, rises, made: 0, pilot, expected, foreign: 0.0 };
         Rc::new(RefCell::new(machine))
@@ -58,35 +57,28 @@ impl Machine {
         let through = (f64::from(self.made) - f64::from(self.pilot)) / f64::from(self.expected.max(1));
         self.made += 1;
         let random = &mut self.random;
-        let normal: f64 = StandardNormal.sample(random);
-        self.level = 0.9 * self.level + 0.19_f64.sqrt() * normal;
-        self.foreign = 0.0;
-        match self.noise {
-            Noise::Normal | Noise::ThreeRepeats | Noise::Unbalanced => (0.05 * normal).exp(),
-            Noise::Lognormal => (0.5 * normal).exp(),
-            Noise::Pareto => Pareto::new(1.0, PARETO).map_or(1.0, |pareto| pareto.sample(random)),
-            Noise::SlowRuns => (0.02 * normal).exp() * if random.random::<f64>() < 0.05 { 1.4 } else { 1.0 },
-            Noise::Drift => {
-                let slope = if self.rises { DRIFT } else { -DRIFT };
-                (slope * (through - 0.5) + 0.05 * normal).exp()
-            }
-            Noise::Autocorrelated => (0.15 * self.level).exp(),
-            Noise::Busy => {
-                self.foreign = (FOREIGN + 0.1 * self.level).clamp(0.05, 0.9);
-                let own: f64 = StandardNormal.sample(random);
-                (0.03 * own).exp() / (1.0 - self.foreign)
-            }
-        }
+        let own = normal(random);
+        self.level = 0.9 * self.level + 0.19_f64.sqrt() * own;
+        // What others take follows the level, and a run's own deviation must not.
+        let is_busy = self.noise == Noise::Busy;
+        self.foreign = if is_busy { foreign_share(self.level) } else { 0.0 };
+        let drawn = self.noise.deviation(&SIZES, 1.0, self.level, (!is_busy).then_some(own), random);
+        let shared = match self.noise {
+            Noise::Drift => (if self.rises { DRIFT } else { -DRIFT }) * (through - 0.5),
+            Noise::Busy => -(1.0 - self.foreign).ln(),
+            _ => 0.0,
+        };
+        (drawn.even + drawn.slower + shared).exp()
     }
 }
 
 /// The factor that half of the runs stay below.
 pub(crate) fn median_factor(noise: Noise) -> f64 {
     match noise {
-        Noise::Pareto => 0.5_f64.powf(-1.0 / PARETO),
+        Noise::Pareto => 0.5_f64.powf(-1.0 / SIZES.pareto_index),
         Noise::Busy => 1.0 / (1.0 - FOREIGN),
         // 0.526 of the runs that are not slow.
-        Noise::SlowRuns => (0.02 * 0.066_f64).exp(),
+        Noise::SlowRuns => (SIZES.beside_slow_runs * 0.066).exp(),
         _ => 1.0,
     }
 }
@@ -142,26 +134,5 @@ impl Target for Synthetic {
 
     fn wait_s(&mut self, seconds: f64) {
         self.machine.borrow_mut().now_s += seconds;
-    }
-}
-
-/// A disk that keeps its word.
-pub(crate) fn honest_disk() -> Stack {
-    Stack {
-        path: "/srv".to_owned(),
-        file_system: "xfs".to_owned(),
-        mount_options: "rw,noatime".to_owned(),
-        device: "/dev/sda".to_owned(),
-        device_model: None,
-        loop_file: None,
-        scheduler: Some("none".to_owned()),
-        write_cache: Some("write through".to_owned()),
-        fua: Some(true),
-        rotational: Some(false),
-        in_memory: false,
-        over_network: false,
-        size_bytes: Some(100 << 30),
-        free_bytes: Some(50 << 30),
-        kernel: "6.1".to_owned(),
     }
 }

@@ -5,12 +5,14 @@
 
 pub mod audit;
 pub(crate) mod machine;
+pub mod noise;
 pub mod pages;
 pub mod studies;
 
-pub use audit::{Rates, audit};
+pub use audit::{Rates, audit, audit_like};
+pub use noise::Noise;
 pub use pages::{Page, alarms, audit_pages};
-pub use studies::{Effect, Noise, Plan, Synthetic};
+pub use studies::{Effect, Plan, Synthetic};
 
 #[cfg(test)]
 mod tests {
@@ -66,8 +68,13 @@ mod tests {
 
     #[test]
     fn a_study_of_two_by_two_names_no_parameter_and_says_so() {
-        let study =
-            Synthetic { noise: Noise::Normal, effect: Effect::Parameter, plan: Plan::TwoByTwo, seed: 1 };
+        let study = Synthetic {
+            noise: Noise::Normal,
+            effect: Effect::Parameter,
+            plan: Plan::TwoByTwo,
+            repeats: None,
+            seed: 1,
+        };
         let report = crate::study::report::analyse(&study.study());
         let parameter = report.findings.iter().find(|finding| finding.about == "parameter").unwrap();
         assert!(parameter.words.contains("from 4 configurations: a study this small names none"));
@@ -114,8 +121,13 @@ mod tests {
             let rates = audit(Noise::Normal, effect, Plan::Larger, 1_000..1_001, 1);
             assert_eq!((rates.pages, rates.with_missed), (1, 0), "{effect:?}");
         }
-        let study =
-            Synthetic { noise: Noise::Normal, effect: Effect::Placement, plan: Plan::Larger, seed: 1_001 };
+        let study = Synthetic {
+            noise: Noise::Normal,
+            effect: Effect::Placement,
+            plan: Plan::Larger,
+            repeats: None,
+            seed: 1_001,
+        };
         let report = crate::study::report::analyse(&study.study());
         let placement = report.findings.iter().find(|finding| finding.about == "placement").unwrap();
         assert!(placement.words.starts_with("Throughput depends on where the data lie"), "{placement:?}");

@@ -11,9 +11,10 @@ use evenkeel_host::interrupt::Interrupt;
 use evenkeel_host::method::{FileState, Method};
 
 use super::audit::{Rates, over};
-use super::machine::{Cost, Machine, P99_FACTOR, Synthetic, honest_disk, median_factor};
-use super::studies::Noise;
+use super::machine::{Cost, Machine, P99_FACTOR, Synthetic, median_factor};
+use super::noise::Noise;
 use crate::compare::{self, Comparisons, Verdict, compare_pairs, compare_sessions};
+use crate::probe::honest_disk::honest_disk;
 use crate::probe::like::{Enough, Program};
 use crate::probe::report::{ProbeReport, Recommendation, WarningCode};
 use crate::probe::settings::{Combination, Goals, Records, Settings};

@@ -1,70 +1,18 @@
 //! Synthetic studies: noise of a kind, and at most one effect in it.
 //!
 //! Every configuration has a speed and a spread of its own, which no parameter explains, as real ones do. Conditions of the
-//! machine come with every run, drift and remember, and have nothing to do with its throughput unless an effect says so.
+//! machine come with every run, drift and remember, and have nothing to do with its throughput unless an effect says so; nor
+//! have the latencies of operations, of which one remembers.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use rand_distr::{Distribution, Exp1, StandardNormal};
+use rand_distr::{Distribution, Exp1};
 
+use super::noise::{DRIFT, Noise, Sizes, foreign_share, normal, remembering};
 use crate::stats::Steps;
 use crate::study::claims::Claim;
 use crate::study::data::{Configuration, Extent, Latency, Machine, Run, State, Study, Window};
 use crate::study::schedule;
-
-/// What the throughput of runs varies by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Noise {
-    /// Normal, 3 %.
-    Normal,
-    /// Lognormal, sigma 0.5.
-    Lognormal,
-    /// Slower by a Pareto variable of index 2.5.
-    Pareto,
-    /// Normal, and 5 % of the runs 40 % slower.
-    SlowRuns,
-    /// Normal, and 30 % slower from the first run to the last.
-    Drift,
-    /// Each run keeps 0.9 of the one before, and so do the windows of a run.
-    Autocorrelated,
-    /// Normal, three repeats.
-    ThreeRepeats,
-    /// Normal; each configuration has four to ten runs.
-    Unbalanced,
-    /// Other programs take 42 % of the processors by the median, now more and now less, and runs are as much slower.
-    Busy,
-}
-
-impl Noise {
-    /// All of them.
-    pub const ALL: [Self; 9] = [
-        Self::Normal,
-        Self::Lognormal,
-        Self::Pareto,
-        Self::SlowRuns,
-        Self::Drift,
-        Self::Autocorrelated,
-        Self::ThreeRepeats,
-        Self::Unbalanced,
-        Self::Busy,
-    ];
-
-    /// Its name on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Normal => "normal",
-            Self::Lognormal => "lognormal",
-            Self::Pareto => "pareto",
-            Self::SlowRuns => "slow-runs",
-            Self::Drift => "drift",
-            Self::Autocorrelated => "autocorrelated",
-            Self::ThreeRepeats => "three-repeats",
-            Self::Unbalanced => "unbalanced",
-            Self::Busy => "busy",
-        }
-    }
-}
 
 /// What is there to be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,14 +88,28 @@ pub struct Synthetic {
     pub effect: Effect,
     /// Its size.
     pub plan: Plan,
+    /// Runs of each configuration under each workload, where not as many as its noise says.
+    pub repeats: Option<u32>,
     /// Of everything random.
     pub seed: u64,
 }
 
 /// The spread of normal noise, in logarithms.
 const SPREAD: f64 = 0.03;
+/// Noise of a configuration of usual spread.
+const SIZES: Sizes = Sizes {
+    usual: SPREAD,
+    remembered: 2.0 * SPREAD,
+    beside_slow_runs: SPREAD,
+    // At 0.6 of the speed.
+    slow_run: 1.0 / 0.6,
+    beside_others: SPREAD,
+    pareto_index: 2.5,
+};
 const WORKLOADS: [&str; 2] = ["mailserver", "webserver"];
 const OPERATIONS: [(&str, f64); 4] = [("fsync", 4e-3), ("open", 2e-5), ("read", 3e-4), ("write", 8e-5)];
+/// The operation whose latency in a run keeps 0.9 of that in the run before, whatever throughput does.
+const REMEMBERS: &str = "read";
 /// Operations of a kind in a run.
 const OPERATIONS_EACH: usize = 30;
 const WINDOWS: usize = 24;
@@ -166,7 +128,7 @@ impl Synthetic {
     pub fn study(&self) -> Study {
         let mut random = StdRng::seed_from_u64(self.seed);
         let configurations = self.configurations();
-        let repeats = if self.noise == Noise::ThreeRepeats { 3 } else { 10 };
+        let repeats = self.repeats();
         let order = schedule::order(configurations.len(), WORKLOADS.len(), repeats, self.seed);
         let differing = if self.effect == Effect::Operation { 0.8 } else { 0.3 };
         let own: Vec<[f64; 2]> = (0..configurations.len() * WORKLOADS.len())
@@ -183,7 +145,8 @@ impl Synthetic {
         let alike: Vec<usize> = (0..configurations.len()).map(alike).collect();
         let kept: Vec<u32> = own.iter().map(|_| random.random_range(4..=10)).collect();
         let mut machine = Conditions::default();
-        let (mut memory, length) = (0.0, order.len() as f64);
+        let mut wanders_by = StdRng::seed_from_u64(!self.seed);
+        let (mut memory, mut wander, length) = (0.0, 0.0, order.len() as f64);
         let mut runs = Vec::with_capacity(order.len());
         for (place, planned) in order.iter().enumerate() {
             let configuration = &configurations[planned.configuration];
@@ -199,28 +162,16 @@ impl Synthetic {
             }
             let through = place as f64 / length;
             machine.next(through, self.noise == Noise::Busy, &mut random);
-            memory = 0.9 * memory + (1.0_f64 - 0.81).sqrt() * normal(&mut random);
+            memory = remembering(memory, &mut random);
+            wander = remembering(wander, &mut wanders_by);
             // What all runs of that moment share.
             let shared = match self.noise {
-                Noise::Drift => (1.0 - 0.3 * through).ln(),
+                Noise::Drift => (1.0 - DRIFT * through).ln(),
                 Noise::Busy => (1.0 - machine.foreign).ln(),
                 _ => 0.0,
             };
-            let own_deviation = match self.noise {
-                Noise::Lognormal => 0.5 * spread * normal(&mut random),
-                Noise::Pareto => {
-                    let slower: f64 = Exp1.sample(&mut random);
-                    -spread * slower / 2.5
-                }
-                Noise::SlowRuns => {
-                    let slow = if random.random::<f64>() < 0.05 { 0.6_f64.ln() } else { 0.0 };
-                    SPREAD * spread * normal(&mut random) + slow
-                }
-                Noise::Autocorrelated => 2.0 * SPREAD * spread * memory,
-                Noise::Normal | Noise::Drift | Noise::Busy | Noise::ThreeRepeats | Noise::Unbalanced => {
-                    SPREAD * spread * normal(&mut random)
-                }
-            };
+            let drawn = self.noise.deviation(&SIZES, spread, memory, None, &mut random);
+            let own_deviation = drawn.even - drawn.slower;
             let deviation = own_deviation + shared;
             let wanders = configuration.setting("file_system") == Some(WANDERING) && !is_restored;
             let lies = if wanders { random.random::<f64>() } else { 0.0 };
@@ -238,7 +189,7 @@ impl Synthetic {
                 operations_per_s: Some(rate),
                 conditions: machine.of_run(own_deviation / spread, self.effect, &mut random),
                 windows: self.windows(rate, &mut random),
-                latencies: self.latencies(deviation, &mut random),
+                latencies: self.latencies(deviation, wander, &mut random),
                 extents: extents(lies),
                 ..Run::default()
             });
@@ -251,6 +202,12 @@ impl Synthetic {
             runs,
             ..Study::default()
         }
+    }
+
+    /// Runs of each configuration under each workload.
+    #[must_use]
+    pub fn repeats(&self) -> u32 {
+        self.repeats.unwrap_or(if self.noise == Noise::ThreeRepeats { 3 } else { 10 })
     }
 
     fn configurations(&self) -> Vec<Configuration> {
@@ -302,10 +259,14 @@ impl Synthetic {
         (0..WINDOWS).map(&mut window).collect()
     }
 
-    fn latencies(&self, deviation: f64, random: &mut StdRng) -> Vec<Latency> {
+    fn latencies(&self, deviation: f64, wander: f64, random: &mut StdRng) -> Vec<Latency> {
         let mut latency = |(operation, typical_s): (&str, f64)| {
             let follows = self.effect == Effect::Operation && operation == "open";
-            let slower = if follows { -8.0 * deviation } else { 0.0 };
+            let slower = match operation {
+                _ if follows => -8.0 * deviation,
+                REMEMBERS => 0.3 * wander,
+                _ => 0.0,
+            };
             let times_s: Vec<f64> =
                 (0..OPERATIONS_EACH).map(|_| typical_s * (slower + 0.7 * normal(random)).exp()).collect();
             Latency {
@@ -369,10 +330,6 @@ impl Synthetic {
     }
 }
 
-fn normal(random: &mut StdRng) -> f64 {
-    StandardNormal.sample(random)
-}
-
 /// The extents of a data set that begins at this share of the device.
 fn extents(lies: f64) -> Vec<Extent> {
     let begin = ((DEVICE_BYTES - DATA_BYTES) as f64 * lies) as u64 & !4095;
@@ -397,7 +354,7 @@ impl Conditions {
         self.free = 4e9 * (1.0 - 0.5 * through + 0.02 * normal(random));
         let skewed: f64 = Exp1.sample(random);
         self.foreign = match is_busy {
-            true => (0.42 + 0.1 * self.load).clamp(0.05, 0.9),
+            true => foreign_share(self.load),
             false => (0.003 * skewed).min(1.0),
         };
     }

@@ -1,12 +1,12 @@
 //! Line charts in which a line runs through a band: mean between least and most.
 
-use crate::reproduce::Chart;
+use crate::report::Chart;
 
 use super::canvas::At;
+use super::canvas::BAND_OPACITY;
 use super::frame::{Along, Frame};
 use super::lines::{SIZE, describe};
 use super::palette::Ink;
-use super::plot::BAND_OPACITY;
 use super::svg;
 
 /// Where a band is: along the horizontal axis, its lower and its upper edge.

@@ -8,12 +8,19 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::palette::{Ink, Marker, name_colours};
 
 const SCALE: f64 = 4.0;
+/// How large a marker is.
+pub(crate) const MARKER_RADIUS: f64 = 3.1;
+/// How strong the bars of an interval are.
+pub(crate) const BAR_OPACITY: f64 = 0.6;
+/// How strong a band is.
+pub(crate) const BAND_OPACITY: f64 = 0.16;
+
 /// The SVG backend divides font sizes by this.
 const FONT_FACTOR: f64 = 1.24;
 
 /// Where a text lies relative to its point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Align {
+pub(crate) enum Align {
     /// Begins there.
     Start,
     /// Is centred there.
@@ -23,10 +30,10 @@ pub(super) enum Align {
 }
 
 /// A point in units from the upper left corner.
-pub(super) type At = (f64, f64);
+pub(crate) type At = (f64, f64);
 
 /// An SVG being drawn.
-pub(super) struct Canvas<'svg> {
+pub(crate) struct Canvas<'svg> {
     area: DrawingArea<SVGBackend<'svg>, Shift>,
 }
 
@@ -40,7 +47,7 @@ fn stroke(ink: Ink, width: f64, opacity: f64) -> ShapeStyle {
 
 /// The view box of a drawing of this size, and the elements that `draw` makes. Drawing into a string cannot
 /// fail; were it to, the elements so far are what there is.
-pub(super) fn elements(size: (u32, u32), draw: impl FnOnce(&mut Canvas<'_>)) -> (String, String) {
+pub(crate) fn elements(size: (u32, u32), draw: impl FnOnce(&mut Canvas<'_>)) -> (String, String) {
     let size = (size.0 * SCALE as u32, size.1 * SCALE as u32);
     let mut svg = String::new();
     {
@@ -60,7 +67,7 @@ impl<'svg> Canvas<'svg> {
     }
 
     /// A stroke through the points.
-    pub(super) fn path(&mut self, points: &[At], ink: Ink, width: f64, opacity: f64) {
+    pub(crate) fn path(&mut self, points: &[At], ink: Ink, width: f64, opacity: f64) {
         let points: Vec<_> = points.iter().copied().map(pixels).collect();
         if points.len() > 1 {
             self.keep(|area| area.draw(&PathElement::new(points, stroke(ink, width, opacity))));
@@ -68,7 +75,7 @@ impl<'svg> Canvas<'svg> {
     }
 
     /// A filled shape.
-    pub(super) fn fill(&mut self, corners: &[At], ink: Ink, opacity: f64) {
+    pub(crate) fn fill(&mut self, corners: &[At], ink: Ink, opacity: f64) {
         let corners: Vec<_> = corners.iter().copied().map(pixels).collect();
         if corners.len() > 2 {
             self.keep(|area| area.draw(&Polygon::new(corners, ink.sentinel().mix(opacity))));
@@ -76,7 +83,7 @@ impl<'svg> Canvas<'svg> {
     }
 
     /// A text in one line, its middle at the height of the point.
-    pub(super) fn text(&mut self, text: &str, at: At, align: Align, ink: Ink, size: f64, bold: bool) {
+    pub(crate) fn text(&mut self, text: &str, at: At, align: Align, ink: Ink, size: f64, bold: bool) {
         let across = match align {
             Align::Start => HPos::Left,
             Align::Middle => HPos::Center,
@@ -91,19 +98,19 @@ impl<'svg> Canvas<'svg> {
     }
 
     /// The marker of a series, with a rim in the colour of the card so that it stands off its own line.
-    pub(super) fn marker(&mut self, series: usize, at: At, radius: f64) {
+    pub(crate) fn marker(&mut self, series: usize, at: At, radius: f64) {
         let shape = Marker::of(series);
         self.shape(shape, at, radius + 1.2, Ink::Card);
         self.shape(shape, at, radius, Ink::Series(series));
     }
 
     /// The marker of a series without a rim: for so many that they overlap.
-    pub(super) fn dot(&mut self, series: usize, at: At, radius: f64) {
+    pub(crate) fn dot(&mut self, series: usize, at: At, radius: f64) {
         self.shape(Marker::of(series), at, radius, Ink::Series(series));
     }
 
     /// A ring around a point.
-    pub(super) fn ring(&mut self, at: At, radius: f64, ink: Ink) {
+    pub(crate) fn ring(&mut self, at: At, radius: f64, ink: Ink) {
         let circle = Circle::new(pixels(at), (radius * SCALE).round() as i32, stroke(ink, 1.25, 1.0));
         self.keep(|area| area.draw(&circle));
     }
@@ -139,4 +146,13 @@ impl<'svg> Canvas<'svg> {
         };
         self.fill(&corners, ink, 1.0);
     }
+}
+
+/// A ring that sets a marker off from the others.
+pub(crate) fn ring(canvas: &mut Canvas<'_>, (x, y): At, radius: f64, ink: Ink) {
+    let corner = |step: u32| {
+        let (sine, cosine) = (f64::from(step) * std::f64::consts::TAU / 32.0).sin_cos();
+        (x + radius * cosine, y + radius * sine)
+    };
+    canvas.path(&(0..=32).map(corner).collect::<Vec<_>>(), ink, 1.5, 1.0);
 }

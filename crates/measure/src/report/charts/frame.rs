@@ -1,36 +1,36 @@
 //! The axes of a chart with their grid, ticks and names, for whatever is drawn in between.
 
-use crate::reproduce::{Scale, Unit};
+use crate::report::{Scale, Unit};
 
 use super::axes::labelled;
 use super::canvas::{Align, At, Canvas};
 use super::palette::Ink;
 use super::scale::ScaledAxis;
 
-pub(super) const TEXT: f64 = 12.5;
+pub(crate) const TEXT: f64 = 12.5;
 /// About the advance of a character relative to the size of the text.
-pub(super) const ADVANCE: f64 = 0.56;
+pub(crate) const ADVANCE: f64 = 0.56;
 
 /// What lies along an axis.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Along<'a> {
-    pub(super) name: &'a str,
-    pub(super) unit: Unit,
-    pub(super) scale: Scale,
+pub(crate) struct Along<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) unit: Unit,
+    pub(crate) scale: Scale,
 }
 
 /// Axes over a range of the canvas.
-pub(super) struct Frame {
+pub(crate) struct Frame {
     across: ScaledAxis,
     up: ScaledAxis,
-    pub(super) left: f64,
-    pub(super) right: f64,
+    pub(crate) left: f64,
+    pub(crate) right: f64,
     bottom: f64,
 }
 
 impl Frame {
     /// Draws axes that cover the values.
-    pub(super) fn draw(
+    pub(crate) fn draw(
         canvas: &mut Canvas<'_>,
         size: (u32, u32),
         (x, xs): (Along<'_>, impl Iterator<Item = f64> + Clone),
@@ -91,7 +91,7 @@ impl Frame {
     }
 
     /// Where a point lies, if it has a place.
-    pub(super) fn at(&self, (x, y): (f64, f64)) -> Option<At> {
+    pub(crate) fn at(&self, (x, y): (f64, f64)) -> Option<At> {
         (self.across.shows(x) && self.up.shows(y)).then(|| (self.across.place(x), self.up.place(y)))
     }
 }

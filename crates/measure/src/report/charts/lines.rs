@@ -1,14 +1,14 @@
 //! Line charts of the gallery: several series over one pair of axes, each linear or logarithmic.
 
-use crate::reproduce::Chart;
+use crate::report::Chart;
 
+use super::canvas::MARKER_RADIUS;
 use super::canvas::{At, Canvas};
 use super::frame::{Along, Frame};
 use super::palette::Ink;
-use super::plot::MARKER_RADIUS;
 use super::svg;
 
-pub(super) const SIZE: (u32, u32) = (420, 330);
+pub(crate) const SIZE: (u32, u32) = (420, 330);
 /// Markers closer to each other than this on average are thinned: the line says where the points are.
 const MARKERS_APART: f64 = 9.0;
 /// Thinned, they are so far from each other along a line: lines of the same colour are told apart by them.
@@ -62,7 +62,7 @@ fn thinned(line: &[At], begin: f64) -> Vec<At> {
 }
 
 /// The axes of a chart.
-pub(super) fn frame(canvas: &mut Canvas<'_>, chart: &Chart) -> Frame {
+pub(crate) fn frame(canvas: &mut Canvas<'_>, chart: &Chart) -> Frame {
     let points = || chart.series.iter().flat_map(|series| &series.points);
     let x = Along { name: &chart.x_name, unit: chart.x_unit, scale: chart.x_scale };
     let y = Along { name: &chart.y_name, unit: chart.y_unit, scale: chart.y_scale };
@@ -70,7 +70,7 @@ pub(super) fn frame(canvas: &mut Canvas<'_>, chart: &Chart) -> Frame {
 }
 
 /// The chart in words: the ends of each series.
-pub(super) fn describe(chart: &Chart) -> String {
+pub(crate) fn describe(chart: &Chart) -> String {
     let mut words = format!("{}: {} against {}.", chart.title, chart.y_name, chart.x_name);
     for series in &chart.series {
         let (Some(first), Some(last)) = (series.points.first(), series.points.last()) else {
@@ -87,7 +87,7 @@ pub(super) fn describe(chart: &Chart) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reproduce::{Scale, Series, Unit};
+    use crate::report::{Scale, Series, Unit};
 
     fn chart(x_scale: Scale, y_scale: Scale, points: &[(f64, f64)]) -> Chart {
         Chart {

@@ -8,7 +8,7 @@ const SERIES: u8 = 6;
 
 /// What a stroke or a filled shape stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ink {
+pub(crate) enum Ink {
     /// Labels of the axes.
     Text,
     /// The axes themselves.
@@ -55,13 +55,13 @@ impl Ink {
     }
 
     /// The colour that stands for this ink until [`name_colours`].
-    pub(super) fn sentinel(self) -> RGBColor {
+    pub(crate) fn sentinel(self) -> RGBColor {
         RGBColor(1, 0, self.code())
     }
 }
 
 /// Puts the style sheet's variables in place of the sentinels.
-pub(super) fn name_colours(svg: &str) -> String {
+pub(crate) fn name_colours(svg: &str) -> String {
     let plain = [Ink::Text, Ink::Axis, Ink::Grid, Ink::Card, Ink::Model, Ink::Mark];
     let numbered = (0..3).map(Ink::Phase).chain((0..usize::from(SERIES)).map(Ink::Series));
     plain.into_iter().chain(numbered).fold(svg.to_owned(), |text, ink| {
@@ -73,7 +73,7 @@ pub(super) fn name_colours(svg: &str) -> String {
 
 /// The shape drawn at a measured figure; with the colour it tells up to 36 series apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Marker {
+pub(crate) enum Marker {
     Circle,
     Square,
     Up,
@@ -84,7 +84,7 @@ pub(super) enum Marker {
 
 impl Marker {
     /// The marker of a series by its place; shifts by one each time the colours begin again.
-    pub(super) fn of(series: usize) -> Self {
+    pub(crate) fn of(series: usize) -> Self {
         const ALL: [Marker; 6] =
             [Marker::Circle, Marker::Square, Marker::Up, Marker::Diamond, Marker::Down, Marker::Cross];
         ALL[(series + series / usize::from(SERIES)) % ALL.len()]

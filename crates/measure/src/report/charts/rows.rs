@@ -1,13 +1,13 @@
 //! Charts of rows under each other, each with its name above it: values with their intervals, and boxes over the values
 //! of repeats. Names have the whole width, so that long ones fit.
 
+use crate::report::Unit;
 use crate::report::format::number_short;
-use crate::reproduce::Unit;
 
 use super::canvas::{Align, Canvas};
+use super::canvas::{BAND_OPACITY, MARKER_RADIUS};
 use super::frame::{ADVANCE, TEXT};
 use super::palette::Ink;
-use super::plot::{BAND_OPACITY, MARKER_RADIUS};
 use super::svg;
 
 const WIDTH: u32 = 420;

@@ -1,14 +1,14 @@
 //! Axes of either scale: where a value lies, and which ticks to label.
 
 use super::axes::{Axis, shown};
-use crate::reproduce::Scale;
+use crate::report::Scale;
 
 /// How many ticks a linear axis has at most, besides 0.
 const LINEAR_TICKS: f64 = 5.0;
 
 /// An axis of a line chart.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum ScaledAxis {
+pub(crate) enum ScaledAxis {
     /// From 0 to `high`, over the range of units on the canvas.
     Linear { high: f64, step: f64, from: f64, to: f64 },
     /// By logarithm.
@@ -19,7 +19,7 @@ pub(super) enum ScaledAxis {
 
 impl ScaledAxis {
     /// An axis that covers the values, which are sizes or not.
-    pub(super) fn covering(
+    pub(crate) fn covering(
         scale: Scale,
         are_sizes: bool,
         values: impl Iterator<Item = f64> + Clone,
@@ -46,7 +46,7 @@ impl ScaledAxis {
     }
 
     /// Whether a value has a place.
-    pub(super) fn shows(&self, value: f64) -> bool {
+    pub(crate) fn shows(&self, value: f64) -> bool {
         match self {
             Self::Linear { .. } => value.is_finite() && value >= 0.0,
             Self::Log(_) | Self::LogOfSizes { .. } => shown(value),
@@ -54,7 +54,7 @@ impl ScaledAxis {
     }
 
     /// Where a value lies; outside the range, the nearer end.
-    pub(super) fn place(&self, value: f64) -> f64 {
+    pub(crate) fn place(&self, value: f64) -> f64 {
         match self {
             Self::Linear { high, from, to, .. } => {
                 let share = if value.is_finite() { (value / high).clamp(0.0, 1.0) } else { 0.0 };
@@ -65,7 +65,7 @@ impl ScaledAxis {
     }
 
     /// Values to label.
-    pub(super) fn ticks(&self) -> Vec<f64> {
+    pub(crate) fn ticks(&self) -> Vec<f64> {
         match self {
             Self::Linear { high, step, .. } => (0..)
                 .map(|number| f64::from(number) * step)
@@ -88,7 +88,7 @@ impl ScaledAxis {
     }
 
     /// Values to mark without a label.
-    pub(super) fn minor_ticks(&self) -> Vec<f64> {
+    pub(crate) fn minor_ticks(&self) -> Vec<f64> {
         match self {
             Self::Linear { .. } | Self::LogOfSizes { .. } => Vec::new(),
             Self::Log(axis) => axis.minor_ticks(),

@@ -1,6 +1,6 @@
 //! Charts of points: a marker each, and no line between them.
 
-use crate::reproduce::Chart;
+use crate::report::Chart;
 
 use super::lines::{SIZE, frame};
 use super::svg;

@@ -1,12 +1,12 @@
 //! Where things lie along a line, one run above the other: a stroke from the first to the last place, thick where half
 //! of it lies, with a marker in the middle.
 
-use crate::reproduce::{Scale, Unit};
+use crate::report::{Scale, Unit};
 
+use super::canvas::MARKER_RADIUS;
 use super::frame::{Along, Frame};
 use super::lines::SIZE;
 use super::palette::Ink;
-use super::plot::MARKER_RADIUS;
 use super::svg;
 
 /// One run.

@@ -1,6 +1,6 @@
 //! Many runs over time: a small dot each, and a ring around those that were disturbed.
 
-use crate::reproduce::{Chart, Series};
+use crate::report::{Chart, Series};
 
 use super::lines::{SIZE, describe, frame};
 use super::palette::Ink;

@@ -8,7 +8,7 @@ use rand::rngs::StdRng;
 use rand_distr::{Distribution, StandardNormal};
 
 use super::*;
-use crate::study::sampling::latin_hypercube;
+use crate::stats::sampling::latin_hypercube;
 
 /// What all of a study share in these tests.
 const LEVEL: f64 = 0.05;

@@ -164,7 +164,7 @@ pub fn condition_correlations(groups: &Groups<'_>, placement: f64, others: f64) 
         }
     }
     let (mut rows, chances): (Vec<ConditionCorrelation>, Vec<[f64; 2]>) =
-        all.into_iter().filter_map(row).unzip();
+        all.into_iter().filter_map(|known| row(known, placement)).unzip();
     let is_other = |row: &ConditionCorrelation| row.condition != DATA_PLACE;
     let two_sided = rows.iter().zip(&chances).filter(|(row, _)| is_other(row));
     let two_sided: Vec<f64> = two_sided.map(|(_, [less, more])| (2.0 * less.min(*more)).min(1.0)).collect();
@@ -186,15 +186,17 @@ pub fn condition_correlations(groups: &Groups<'_>, placement: f64, others: f64) 
     rows
 }
 
-/// A row, with the chances of a connection as far below zero and as far above.
-fn row((name, mut known): (Cow<'_, str>, Known)) -> Option<(ConditionCorrelation, [f64; 2])> {
+/// A row, with the chances of a connection as far below zero and as far above; `placement` is the level of where the data lie.
+fn row((name, mut known): (Cow<'_, str>, Known), placement: f64) -> Option<(ConditionCorrelation, [f64; 2])> {
     known.runs.sort_by_key(|run| run.place);
     let column = |of: fn(&OfRun) -> f64| known.runs.iter().map(of).collect::<Vec<f64>>();
     let values = column(|run| run.value);
     let groups: Vec<usize> = known.runs.iter().map(|run| run.group).collect();
     let (x, y) = (column(|run| run.value - run.typical), column(|run| run.log_rate - run.typical_log_rate));
+    // Of few runs it can hardly be seen that a condition drifts. Where data lie does not: mkfs makes each data set anew.
+    let of_few = (name == DATA_PLACE).then_some(placement);
     let of_repeats = comes_in_any_order(&x)
-        .then(|| stats::repeats::together(&groups, &values, &column(|run| run.without_drift)))
+        .then(|| stats::repeats::together(&groups, &values, &column(|run| run.without_drift), of_few))
         .flatten();
     let of_neighbours = match of_repeats {
         Some(_) => None,
@@ -227,7 +229,7 @@ fn row((name, mut known): (Cow<'_, str>, Known)) -> Option<(ConditionCorrelation
 }
 
 /// Whether a condition, beside that of its repeats, seems to follow no order of execution.
-fn comes_in_any_order(values: &[f64]) -> bool {
+pub(super) fn comes_in_any_order(values: &[f64]) -> bool {
     stats::serial_correlation(values)
         .is_some_and(|found| found.of_neighbours <= 0.0 || found.p_two_sided > 2.0 * ANY_ORDER)
 }

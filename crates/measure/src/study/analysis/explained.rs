@@ -33,7 +33,8 @@ pub struct Explained {
     /// Configurations that there are figures of.
     pub configurations: usize,
     /// What repeats of a configuration differ by, a share of the variance under this workload; `null` where that is the
-    /// figure, and for all workloads together, which would count what configurations do under one and not another.
+    /// figure, where no configuration has repeats, and for all workloads together, which would count what configurations do
+    /// under one and not another.
     pub between_repeats: Option<f64>,
     /// What each factor and pair explains; those found first, then single ones by share, then pairs.
     pub terms: Vec<Explanation>,
@@ -238,9 +239,12 @@ fn explain(
         }
         (one, other) => other.cmp(&one),
     });
+    // Of single runs it is not known.
+    let is_repeated = cells.iter().any(|cell| cell.values.len() > 1);
     Some(Explained {
         figure,
-        between_repeats: (figure == Figure::Throughput && workload.is_some()).then_some(shares.within_cells),
+        between_repeats: (figure == Figure::Throughput && workload.is_some() && is_repeated)
+            .then_some(shares.within_cells),
         workload,
         configurations: cells.len(),
         terms,
@@ -304,6 +308,17 @@ mod tests {
             runs: (0..32).map(run).collect(),
             ..Study::default()
         }
+    }
+
+    #[test]
+    fn of_single_runs_it_is_not_said_what_repeats_differ_by() {
+        let mut study = two_workloads();
+        study.runs.retain(|run| run.repeat == 0);
+        let report = analyse(&study);
+        assert!(
+            !report.explained.is_empty() && report.explained.iter().all(|one| one.between_repeats.is_none())
+        );
+        assert!(report.findings.iter().all(|finding| !finding.words.contains("Repeats of the same")));
     }
 
     #[test]

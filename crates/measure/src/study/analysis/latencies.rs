@@ -1,5 +1,4 @@
-//! How latencies are distributed (figure 8 of the paper), how far the distributions of repeats lie apart, and whether
-//! that goes with the range of throughput (figure 9).
+//! How latencies are distributed (figure 8 of the paper), and how far the distributions of repeats lie apart.
 //!
 //! The range of the latency of an operation is the largest Kolmogorov-Smirnov distance between the distributions of any
 //! two repeats.
@@ -42,31 +41,6 @@ pub struct LatencyRange {
     /// Largest distance between two repeats, from 0 to 1; `null` for one repeat.
     pub ks_range: Option<f64>,
 }
-
-/// Whether the range of an operation's latency goes with the range of throughput, over configurations.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct OperationCorrelation {
-    /// The workload.
-    pub workload: String,
-    /// The file system.
-    pub file_system: String,
-    /// The operation.
-    pub operation: String,
-    /// Configurations that were compared.
-    pub configurations: usize,
-    /// Pearson's coefficient.
-    pub coefficient: f64,
-    /// Its 95 % interval; `null` for fewer than four configurations.
-    pub ci95: Option<[f64; 2]>,
-    /// The chance of as large a one without a connection, by rearranging configurations of as many runs; `null` where the
-    /// coefficient is not strong.
-    pub p: Option<f64>,
-    /// Whether it is strong, and surer than chance over all operations of the page.
-    pub found: bool,
-}
-
-/// A coefficient from which on the paper calls a correlation strong.
-pub const STRONG: f64 = 0.7;
 
 /// Latency distributions of the configuration of a workload that varies most.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -137,66 +111,6 @@ fn by_operation<'a>(group: &Group<'a>) -> BTreeMap<&'a str, Vec<&'a crate::study
         }
     }
     all
-}
-
-/// The correlations, from the ranges that [`latency_ranges`] found; strongest first within a workload and file system. Found
-/// are those that `level`, the chance of anything false among them, allows.
-pub fn operation_correlations(
-    groups: &Groups<'_>,
-    ranges: &[LatencyRange],
-    level: f64,
-) -> Vec<OperationCorrelation> {
-    let mut throughput: BTreeMap<(&str, &str), (usize, f64)> = BTreeMap::new();
-    for group in &groups.groups {
-        if let Some(range) = relative_range(&group.rates).filter(|_| group.rates.len() > 1) {
-            let key = (groups.workloads[group.workload].as_str(), groups.configuration(group).label.as_str());
-            throughput.insert(key, (group.rates.len(), range));
-        }
-    }
-    /// Workload, file system and operation.
-    type Key<'a> = (&'a str, &'a str, &'a str);
-    /// Of each configuration how many runs there are, the range of latency, and that of throughput.
-    type Pairs = Vec<(usize, f64, f64)>;
-    let mut pairs: BTreeMap<Key<'_>, Pairs> = BTreeMap::new();
-    for range in ranges {
-        let of_throughput = throughput.get(&(range.workload.as_str(), range.configuration.as_str()));
-        if let (Some(distance), Some(&(runs, of_throughput))) = (range.ks_range, of_throughput) {
-            let of_key = pairs.entry((&range.workload, &range.file_system, &range.operation)).or_default();
-            of_key.push((runs, distance, of_throughput));
-        }
-    }
-    let level_of_each = level / pairs.len().max(1) as f64;
-    let row = |((workload, file_system, operation), pairs): (Key<'_>, Pairs)| {
-        let x: Vec<f64> = pairs.iter().map(|pair| pair.1).collect();
-        let y: Vec<f64> = pairs.iter().map(|pair| pair.2).collect();
-        let found = stats::pearson(&x, &y)?;
-        // Both ranges grow with the number of runs: only configurations of as many can be rearranged.
-        let is_strong = found.coefficient >= STRONG;
-        let chance = || stats::permutation::correlation_chance(&pairs, level_of_each);
-        let p = if is_strong { chance() } else { None };
-        Some(OperationCorrelation {
-            workload: workload.to_owned(),
-            file_system: file_system.to_owned(),
-            operation: operation.to_owned(),
-            configurations: x.len(),
-            coefficient: found.coefficient,
-            ci95: found.ci95,
-            p,
-            found: false,
-        })
-    };
-    let mut rows: Vec<OperationCorrelation> = pairs.into_iter().filter_map(row).collect();
-    let chances: Vec<f64> = rows.iter().map(|row| row.p.unwrap_or(1.0)).collect();
-    for (row, adjusted) in rows.iter_mut().zip(stats::holm(&chances)) {
-        row.found = row.p.is_some() && adjusted <= level;
-    }
-    // Stable: within a workload and a file system only.
-    rows.sort_by(|one, other| {
-        (&one.workload, &one.file_system)
-            .cmp(&(&other.workload, &other.file_system))
-            .then(other.coefficient.total_cmp(&one.coefficient))
-    });
-    rows
 }
 
 /// Curves for each workload.

@@ -88,6 +88,8 @@ pub(super) struct WorkloadTable {
 #[serde(deny_unknown_fields)]
 pub(super) struct FactorTable {
     pub(super) name: String,
+    /// None where the plan does not name them, which is refused with what they could be.
+    #[serde(default)]
     pub(super) values: Values,
     pub(super) mkfs: Option<PerFileSystem>,
     pub(super) mount: Option<PerFileSystem>,
@@ -103,6 +105,12 @@ pub(super) struct FactorTable {
 pub(super) enum Values {
     Same(Vec<Value>),
     Each(BTreeMap<String, Vec<Value>>),
+}
+
+impl Default for Values {
+    fn default() -> Self {
+        Self::Same(Vec::new())
+    }
 }
 
 impl Values {

@@ -174,9 +174,17 @@ fn file_systems(table: &FactorTable) -> Result<Vec<String>, PlanError> {
     };
     let names: Vec<String> = values.iter().map(Value::name).collect();
     match names.iter().find_map(|name| values::check("file_system", name, name).err()) {
+        None if names.is_empty() => Err(no_values("file_system", "")),
         None => Ok(names),
         Some(what) => Err(wrong(format!("factor file_system: {what}"))),
     }
+}
+
+/// That a factor has no values, and which it could have.
+fn no_values(factor: &str, file_system: &str) -> PlanError {
+    let allowed = values::allowed(factor, file_system);
+    let each = allowed.map_or_else(String::new, |allowed| format!(": each is {allowed}"));
+    wrong(format!("factor {factor}: it has no values; name at least one{each}"))
 }
 
 fn factor(table: &FactorTable, file_systems: &[String]) -> Result<Factor, PlanError> {
@@ -192,9 +200,7 @@ fn factor(table: &FactorTable, file_systems: &[String]) -> Result<Factor, PlanEr
         return Err(wrong(format!("factor {}: the plan has no file system {unknown}", table.name)));
     }
     if file_systems.iter().all(|file_system| table.values.of(file_system).is_empty()) {
-        let allowed = values::allowed(&table.name, file_systems.first().map_or("", String::as_str));
-        let each = allowed.map_or_else(String::new, |allowed| format!(": each is {allowed}"));
-        return Err(wrong(format!("factor {}: values is empty; name at least one{each}", table.name)));
+        return Err(no_values(&table.name, file_systems.first().map_or("", String::as_str)));
     }
     for file_system in file_systems {
         for value in table.values.of(file_system) {

@@ -150,6 +150,7 @@ fn what_cannot_be_run_is_refused_in_one_line() {
     for (head, factors, words) in [
         ("", "", "no [[factor]] is named file_system"),
         ("", "[[factor]]\nname = \"file_system\"\nvalues = [\"ext4; rm\"]\n", "`ext4; rm` is no file_system"),
+        ("", "[[factor]]\nname = \"file_system\"\n", "factor file_system: it has no values"),
         ("sample = 0", FACTORS, "how many configurations"),
         ("sample = \"some\"", FACTORS, "how many configurations"),
         ("seeed = 1", FACTORS, "unknown field `seeed`"),
@@ -160,6 +161,10 @@ fn what_cannot_be_run_is_refused_in_one_line() {
     }
     let with = |more: &str| refusal("", &(FACTORS.to_owned() + more));
     for (more, words) in [
+        (
+            "[[factor]]\nname = \"atime\"\n",
+            "factor atime: it has no values; name at least one: each is one of relatime",
+        ),
         ("[[factor]]\nname = \"colour\"\nvalues = [\"red\"]\n", "it changes nothing"),
         (
             "[[factor]]\nname = \"nodatacow\"\nvalues = [\"maybe\"]\n",
@@ -211,7 +216,7 @@ fn values_that_make_no_sense_are_named_with_what_there_is() {
         ),
         (
             of("atime", "[]"),
-            "factor atime: values is empty; name at least one: each is one of relatime, noatime, strictatime, \
+            "factor atime: it has no values; name at least one: each is one of relatime, noatime, strictatime, \
              nodiratime and lazytime",
         ),
         (
@@ -251,7 +256,7 @@ fn values_that_make_no_sense_are_named_with_what_there_is() {
             of("device", "[\"sdx\"]"),
             "factor device: `sdx` is no device: it is loop, or the path of a block device",
         ),
-        (of("mine", "[]") + "mount = \"commit={}\"\n", "factor mine: values is empty; name at least one"),
+        (of("mine", "[]") + "mount = \"commit={}\"\n", "factor mine: it has no values; name at least one"),
     ] {
         assert_eq!(refusal("", &(FACTORS.to_owned() + &factor)), line);
     }

@@ -1,7 +1,7 @@
 //! A table with its cells, for the page and for a file.
 
+use crate::report::Unit;
 use crate::report::format::NOT_AVAILABLE;
-use crate::reproduce::Unit;
 
 /// A table.
 #[derive(Debug, Clone, PartialEq)]

@@ -134,7 +134,7 @@ fn text(writer: Writer<Vec<u8>>) -> Result<String, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::sample;
+    use crate::probe::sample;
 
     fn rows(text: &str) -> Vec<std::collections::HashMap<String, String>> {
         ::csv::Reader::from_reader(text.as_bytes()).deserialize().map(Result::unwrap).collect()

@@ -3,11 +3,10 @@
 use crate::compare::{Comparison, Judged, Verdict};
 use crate::report::format;
 
-use super::canvas::{Align, Canvas};
-use super::frame::{ADVANCE, TEXT};
-use super::palette::Ink;
-use super::plot::MARKER_RADIUS;
-use super::svg;
+use crate::report::charts::canvas::{Align, Canvas, MARKER_RADIUS};
+use crate::report::charts::frame::{ADVANCE, TEXT};
+use crate::report::charts::palette::Ink;
+use crate::report::charts::svg;
 
 const WIDTH: u32 = 420;
 /// Room for the names of rows, and for the figures at their ends.
@@ -18,7 +17,7 @@ const ROW: f64 = 24.0;
 const FARTHEST: f64 = 1e4;
 
 /// The ratios of a comparison as an `<svg>`: right of 1 the second probe is faster. What is shown to differ is solid.
-pub fn forest_chart(comparison: &Comparison) -> String {
+pub(super) fn forest_chart(comparison: &Comparison) -> String {
     let mut rows = vec![("all sizes".to_owned(), comparison.throughout, None)];
     let points = comparison.points.iter();
     rows.extend(
@@ -119,7 +118,7 @@ fn ticks(reach: f64) -> Vec<f64> {
 mod tests {
     use super::*;
     use crate::compare::compare_pairs;
-    use crate::report::sample;
+    use crate::probe::sample;
 
     #[test]
     fn every_size_has_a_row_and_1_lies_in_the_middle() {

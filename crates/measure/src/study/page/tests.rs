@@ -1,7 +1,7 @@
 //! The page of studies of any kind.
 
-use super::page;
-use crate::report::sample::HOSTILE;
+use super::study_page;
+use crate::report::HOSTILE;
 use crate::study::data::{Configuration, Run, State, Study, Window};
 use crate::study::report::{analyse, set_window};
 
@@ -61,7 +61,7 @@ fn sound(page: &str) {
 
 #[test]
 fn the_page_has_the_figures_that_there_are_data_for_and_refers_to_nothing() {
-    let page = page(&analyse(&study("words")));
+    let page = study_page(&analyse(&study("words")));
     sound(&page);
     for heading in ["Figure 1", "Figure 2", "Figure 3", "Figure 5", "Figure 6", "Figure 7", "What it says"] {
         assert!(page.contains(heading), "{heading}");
@@ -74,7 +74,7 @@ fn the_page_has_the_figures_that_there_are_data_for_and_refers_to_nothing() {
 
 #[test]
 fn nothing_from_a_study_becomes_markup() {
-    let page = page(&analyse(&study(HOSTILE)));
+    let page = study_page(&analyse(&study(HOSTILE)));
     sound(&page);
     assert!(!page.contains("<script>alert") && !page.contains("<img"), "markup came through");
     assert!(page.contains("&lt;script&gt;alert"));
@@ -82,10 +82,10 @@ fn nothing_from_a_study_becomes_markup() {
 
 #[test]
 fn a_study_without_runs_is_a_page_too() {
-    let page = page(&analyse(&Study { interval_s: 1.0, ..study("words").clone() }));
+    let page = study_page(&analyse(&Study { interval_s: 1.0, ..study("words").clone() }));
     sound(&page);
     let none = Study { runs: Vec::new(), ..study("words") };
-    let page = super::page(&analyse(&none));
+    let page = study_page(&analyse(&none));
     sound(&page);
     assert!(page.contains("No run has figures yet"));
 }
@@ -100,7 +100,7 @@ fn a_busy_machine_and_a_study_too_small_are_said_before_anything_else() {
     assert_eq!(report.findings[0].about, "busy");
     let said = "The machine was busy: other programs took 42 % of the processors by the median of the runs, and up to 44 %.";
     assert!(report.findings[0].words.starts_with(said), "{:?}", report.findings[0]);
-    let shown = page(&report);
+    let shown = study_page(&report);
     assert!(shown.contains("<h1>The machine was busy</h1>"));
     let first = |words: &str| shown.find(words).unwrap_or_else(|| panic!("no {words}"));
     assert!(first(said) < first("In these runs, the throughput of"));
@@ -109,7 +109,7 @@ fn a_busy_machine_and_a_study_too_small_are_said_before_anything_else() {
     let report = analyse(&study);
     let about: Vec<&str> = report.findings.iter().take(2).map(|finding| finding.about).collect();
     assert_eq!(about, ["too_small", "busy"]);
-    assert!(page(&report).contains("<h1>Too small to conclude from</h1>"));
+    assert!(study_page(&report).contains("<h1>Too small to conclude from</h1>"));
 
     for run in &mut study.runs {
         run.conditions = vec![("foreign_cpu_share".to_owned(), 0.01)];
@@ -134,7 +134,7 @@ fn file_systems_are_told_apart_by_device_where_there_are_several() {
             ("device".to_owned(), device.to_owned()),
         ];
     }
-    let report = page(&analyse(&two));
+    let report = study_page(&analyse(&two));
     for figure in ["Figure 1: ", "Figure 6: "] {
         let shown = under(&report, figure);
         for name in ["xfs on loop", "xfs on sdb", "ext4 on loop", "ext4 on sdb"] {
@@ -144,7 +144,7 @@ fn file_systems_are_told_apart_by_device_where_there_are_several() {
     for configuration in &mut two.configurations {
         configuration.settings.pop();
     }
-    assert!(!page(&analyse(&two)).contains(" on sdb"));
+    assert!(!study_page(&analyse(&two)).contains(" on sdb"));
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn throughput_over_time_has_the_windows_that_are_asked_for() {
     assert_eq!((report.bands[0].window_s, report.bands[0].points.len()), (10.0, 3));
     let mean = |points: &[crate::study::analysis::BandPoint]| points[0].mean_operations_per_s;
     let of_ten = mean(&report.bands[0].points);
-    assert!(under(&page(&report), "Figure 5: ").contains("in windows of 10 s"));
+    assert!(under(&study_page(&report), "Figure 5: ").contains("in windows of 10 s"));
     // Whatever is asked for, a window is a part of the run.
     set_window(&mut report, &study, 1e9).unwrap();
     assert_eq!((report.bands[0].window_s, report.bands[0].points.len()), (30.0, 1));
@@ -188,7 +188,7 @@ fn an_operation_looks_the_same_under_every_workload() {
         })
         .collect();
     study.runs.extend(others);
-    let report = page(&analyse(&study));
+    let report = study_page(&analyse(&study));
     let figure = under(&report, "Figure 8: ");
     // What stands before each name in a legend.
     let swatches = |name: &str| -> Vec<&str> {

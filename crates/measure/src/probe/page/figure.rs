@@ -3,11 +3,11 @@
 use crate::probe::report::{Model, Point, ProbeReport};
 use crate::report::format;
 
-use super::axes::shown;
+use crate::report::charts::axes::shown;
 
 /// What a chart shows against the buffer size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Figure {
+pub(crate) enum Figure {
     /// User bytes made durable per second.
     Throughput,
     /// Mean time of one synchronous write.
@@ -18,10 +18,10 @@ pub enum Figure {
 
 impl Figure {
     /// Every figure, in the order of the page.
-    pub const ALL: [Self; 3] = [Self::Throughput, Self::Latency, Self::Ratio];
+    pub(crate) const ALL: [Self; 3] = [Self::Throughput, Self::Latency, Self::Ratio];
 
     /// The heading of its chart.
-    pub fn title(self) -> &'static str {
+    pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Throughput => "Throughput",
             Self::Latency => "Latency",
@@ -30,7 +30,7 @@ impl Figure {
     }
 
     /// What it is, in one line.
-    pub fn meaning(self) -> &'static str {
+    pub(crate) fn meaning(self) -> &'static str {
         match self {
             Self::Throughput => "user bytes made durable per second",
             Self::Latency => "time of one synchronous write",

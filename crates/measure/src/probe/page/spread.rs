@@ -3,11 +3,11 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use super::shell::{self, Labelled};
+use super::Labelled;
 use crate::probe::report::{Point, ProbeReport};
 use crate::report::charts::{self, Swatch};
-use crate::report::format;
-use crate::reproduce::{Chart, Scale, Series, Unit};
+use crate::report::{Chart, Scale, Series, Unit};
+use crate::report::{format, page};
 
 /// Points of one curve at most; several stacks share them.
 const CURVE_POINTS: usize = 160;
@@ -17,7 +17,7 @@ const CURVE_POINTS_MIN: usize = 40;
 const RUNS_DRAWN: usize = 600;
 
 /// Both, side by side; a part without figures is left out.
-pub(super) fn spread(reports: &[Labelled<'_>]) -> Markup {
+pub(crate) fn spread(reports: &[Labelled<'_>]) -> Markup {
     let (distribution, time) = (distribution(reports), over_time(reports));
     html! {
         @if distribution.is_some() || time.is_some() {
@@ -53,7 +53,7 @@ fn distribution(reports: &[Labelled<'_>]) -> Option<Markup> {
                     }
                 }
             }
-            @if reports.len() > 1 { (shell::legend(&entries(reports))) }
+            @if reports.len() > 1 { (page::legend(&entries(reports))) }
         }
     })
 }
@@ -163,7 +163,7 @@ fn over_time(reports: &[Labelled<'_>]) -> Option<Markup> {
                 p { "mean latency of each run over the median of its size; 1x is usual" }
             }
             div.scroll { (PreEscaped(charts::time_chart(&chart, &disturbed))) }
-            (shell::legend(&entries))
+            (page::legend(&entries))
         }
     })
 }
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn runs_are_told_by_what_is_usual_at_their_size() {
-        let report = crate::report::sample::disk();
+        let report = crate::probe::sample::disk();
         let (clean, disturbed) = (relative(&report, false), relative(&report, true));
         let runs: usize = report.points.iter().map(|point| point.run_data.len()).sum();
         assert_eq!(clean.len() + disturbed.len(), runs);

@@ -7,10 +7,10 @@ use crate::report::charts::{
     row_chart, scatter_chart, span_chart,
 };
 use crate::report::format;
-use crate::report::html::shell;
-use crate::reproduce::{Chart, Scale, Series, Unit};
+use crate::report::page;
+use crate::report::{Chart, Scale, Series, Unit};
 use crate::study::analysis::groups::FILE_SYSTEM;
-use crate::study::analysis::latencies::STRONG;
+use crate::study::analysis::operations::STRONG;
 use crate::study::analysis::remedies::remedy_names;
 use crate::study::analysis::{Figure, Layout, Variation};
 use crate::study::report::StudyReport;
@@ -57,7 +57,7 @@ pub(super) fn all(report: &StudyReport) -> Markup {
                         figure.card {
                             figcaption { h2 { (chart.title) } p { (chart.meaning) } }
                             div.scroll { (PreEscaped(chart.svg)) }
-                            @if !chart.legend.is_empty() { (shell::legend(&chart.legend)) }
+                            @if !chart.legend.is_empty() { (page::legend(&chart.legend)) }
                         }
                     }
                 }

@@ -2,9 +2,9 @@
 
 use maud::{Markup, html};
 
-use super::shell::{Fact, card, facts, known};
 use crate::probe::report::{PhaseRange, Point, ProbeReport, Rule, Warning, WarningCode};
 use crate::report::format;
+use crate::report::page::{Fact, card, facts, known};
 
 /// So many warnings are folded into a line.
 const FOLDED_FROM: usize = 3;
@@ -44,7 +44,7 @@ pub(super) fn headline(report: &ProbeReport) -> Markup {
             }
             @match recommendation {
                 None if report.like.is_some() => {},
-                Some(recommendation) => p.reason { (recommendation.reason) },
+                Some(recommendation) => p.reason { (format::sentence(&recommendation.reason)) },
                 None => p.reason { "Too little was measured to choose among the buffer sizes." },
             }
             @if report.quick {
@@ -105,7 +105,7 @@ fn rule(rule: Rule) -> &'static str {
 /// The warnings, each with the stack that it is about where there are several. One that takes the ground from under the
 /// figures is there in full; three or more, and all others, are to be opened, so that they do not push the charts out of
 /// sight.
-pub(super) fn warnings(warnings: &[(Option<&str>, &Warning)]) -> Markup {
+pub(crate) fn warnings(warnings: &[(Option<&str>, &Warning)]) -> Markup {
     let (serious, mut folded): (Vec<_>, Vec<_>) =
         warnings.iter().copied().partition(|(_, warning)| is_serious(warning.code));
     let mut codes: Vec<WarningCode> = serious.iter().map(|(_, warning)| warning.code).collect();
@@ -123,9 +123,9 @@ pub(super) fn warnings(warnings: &[(Option<&str>, &Warning)]) -> Markup {
                 h2 { (about(code)) }
                 @let (shown, more) = few(of_code(code));
                 @for (label, warning) in shown {
-                    p { @if let Some(label) = label { b { (label) ": " } } (warning.message) }
+                    p { @if let Some(label) = label { b { (label) ": " } } (format::sentence(&warning.message)) }
                 }
-                @if more > 0 { p { "And " (more) " more such stacks." } }
+                @if more > 0 { p { "And " (format::counted(more as u64, "more such stack")) "." } }
             }
         }
         @if !folded.is_empty() {
@@ -134,7 +134,7 @@ pub(super) fn warnings(warnings: &[(Option<&str>, &Warning)]) -> Markup {
                 @for (label, warning) in &folded {
                     p {
                         b { @if let Some(label) = label { (label) ", " } (about(warning.code)) ": " }
-                        (warning.message)
+                        (format::sentence(&warning.message))
                     }
                 }
             }
@@ -185,7 +185,7 @@ pub(super) fn stack(report: &ProbeReport) -> Markup {
 }
 
 /// The stack and the way it was written to, a name and a fact at a time.
-pub(super) fn stack_facts(report: &ProbeReport) -> Vec<Fact> {
+pub(crate) fn stack_facts(report: &ProbeReport) -> Vec<Fact> {
     let stack = &report.stack;
     let yes = |answer: Option<bool>, yes: &'static str, no: &'static str| {
         known(answer.map(|answer| if answer { yes } else { no }))
@@ -259,7 +259,7 @@ pub(super) fn model(report: &ProbeReport) -> Markup {
 }
 
 /// The parameters of the fitted line, where there is one.
-pub(super) fn model_facts(report: &ProbeReport) -> Vec<Fact> {
+pub(crate) fn model_facts(report: &ProbeReport) -> Vec<Fact> {
     let Some(model) = &report.model else {
         return Vec::new();
     };
@@ -275,7 +275,7 @@ pub(super) fn model_facts(report: &ProbeReport) -> Vec<Fact> {
 }
 
 /// The ranges of the phases, where they were found.
-pub(super) fn phase_facts(report: &ProbeReport) -> Vec<Fact> {
+pub(crate) fn phase_facts(report: &ProbeReport) -> Vec<Fact> {
     let Some(phases) = &report.phases else {
         return Vec::new();
     };
@@ -307,7 +307,7 @@ fn range(range: Option<PhaseRange>) -> Markup {
 }
 
 /// What the figures are, and how far to trust them.
-pub(super) fn how_to_read() -> Markup {
+pub(crate) fn how_to_read() -> Markup {
     let content = html! {
         div.reading {
             p {
@@ -357,7 +357,7 @@ pub(super) fn how_to_read() -> Markup {
 }
 
 /// Where the figures come from.
-pub(super) fn provenance(report: &ProbeReport) -> Markup {
+pub(crate) fn provenance(report: &ProbeReport) -> Markup {
     html! {
         p {
             "Measured by evenkeel " (report.evenkeel_version)

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use crate::report::format;
-use crate::report::html::shell::card;
+use crate::report::page::card;
 use crate::study::report::StudyReport;
 
 /// Parameters with their values, and machines.

@@ -2,11 +2,11 @@
 
 use maud::{PreEscaped, html};
 
-use super::shell::{self, card};
 use crate::probe::soak::{SoakReport, Stall, Window};
 use crate::report::charts::{self, Swatch};
 use crate::report::format;
-use crate::reproduce::{Chart, Scale, Series, Unit};
+use crate::report::page::{self, card};
+use crate::report::{Chart, Scale, Series, Unit};
 
 /// Points that a line has at most: of more windows the worst of each few is drawn.
 const POINTS: usize = 600;
@@ -26,7 +26,8 @@ const LATENCIES: [Line; 3] = [
 const RATES: [Line; 1] = [("throughput", |window| Some(window.throughput_bytes_per_s))];
 
 /// The whole page.
-pub(super) fn page(report: &SoakReport) -> String {
+/// The page of hours of writes.
+pub fn soak_page(report: &SoakReport) -> String {
     let (latency, rate) = (latencies(report), rates(report));
     let entries: Vec<_> =
         LATENCIES.iter().enumerate().map(|(at, (name, _))| (Swatch::Line(at), (*name).to_owned())).collect();
@@ -82,13 +83,13 @@ pub(super) fn page(report: &SoakReport) -> String {
                 }
             }
         }
-        (shell::legend(&entries))
+        (page::legend(&entries))
         @if !longest.is_empty() { (card("The longest stalls", stalls)) }
     };
     let provenance = html! {
         p { "Measured by evenkeel " (report.evenkeel_version) ", Linux " (report.stack.kernel) "." }
     };
-    shell::page(&format!("Soak of {}", report.stack.path), content, provenance)
+    page::page(&format!("Soak of {}", report.stack.path), content, provenance)
 }
 
 fn latencies(report: &SoakReport) -> Chart {

@@ -10,9 +10,7 @@ use crate::probe::report::{
 };
 
 use crate::probe::settings::Goals;
-
-/// What marks text that must be escaped.
-pub(crate) const HOSTILE: &str = "<script>alert('1')</script>\"&'--><img src=x>";
+use crate::report::HOSTILE;
 
 /// A stack that follows the line.
 pub(crate) struct Line {

@@ -2,13 +2,13 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use super::shell::{self, card};
+use super::{Claim, Extent, Gallery, Reproduced, Series, Table, Verdict};
 use crate::report::charts::{self, Swatch};
 use crate::report::format;
-use crate::reproduce::{Claim, Extent, Gallery, Reproduced, Series, Table, Verdict};
+use crate::report::page::{self, card};
 
 /// The whole page.
-pub(super) fn page(gallery: &Gallery) -> String {
+pub fn gallery_page(gallery: &Gallery) -> String {
     let failing = gallery.failing().count();
     let title = match (gallery.claims.len(), failing) {
         (0, _) => "No claims were checked".to_owned(),
@@ -47,7 +47,7 @@ pub(super) fn page(gallery: &Gallery) -> String {
             " · the same seed and version give the same figures, except measured ones"
         }
     };
-    shell::page(&title, content, provenance)
+    page::page(&title, content, provenance)
 }
 
 fn claims_in_short(gallery: &Gallery) -> Markup {
@@ -135,7 +135,7 @@ fn one(gallery: &Gallery, figure: &Reproduced) -> Markup {
                         figure.card {
                             figcaption { h2 { (chart.title) } p { (chart.meaning) } }
                             div.scroll { (PreEscaped(charts::line_chart(chart))) }
-                            (shell::legend(&legend(&chart.series)))
+                            (page::legend(&legend(&chart.series)))
                         }
                     }
                 }
@@ -233,7 +233,7 @@ fn how_to_read() -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::sample::HOSTILE;
+    use crate::report::HOSTILE;
     use crate::reproduce::{Comparison, Figure, Kind, NotReproduced, Scale, Settings, Unit};
 
     fn gallery(text: &str) -> Gallery {
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn the_page_says_what_holds_and_what_fails_and_refers_to_nothing() {
-        let page = page(&gallery("words of the paper"));
+        let page = gallery_page(&gallery("words of the paper"));
         assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>"));
         for word in
             ["1 of 3 claims hold, 2 fail", "3.1x", "1.5x", "at least 2x", "predicted", "words of the paper"]
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn no_text_becomes_markup() {
-        let page = page(&gallery(HOSTILE));
+        let page = gallery_page(&gallery(HOSTILE));
         assert!(!page.contains("<script>alert") && !page.contains("<img"), "markup came through");
         assert!(page.contains("&lt;script&gt;alert"));
     }

@@ -3,14 +3,11 @@
 use crate::probe::report::{PhaseRange, ProbeReport};
 use crate::report::format;
 
-use super::axes::{self, Axis, shown};
-use super::canvas::{Align, At, Canvas};
 use super::figure::{Dot, Figure, dots};
-use super::palette::Ink;
+use crate::report::charts::axes::{self, Axis, shown};
+use crate::report::charts::canvas::{Align, At, BAND_OPACITY, BAR_OPACITY, Canvas, MARKER_RADIUS, ring};
+use crate::report::charts::palette::Ink;
 
-pub(super) const MARKER_RADIUS: f64 = 3.1;
-pub(super) const BAR_OPACITY: f64 = 0.6;
-pub(super) const BAND_OPACITY: f64 = 0.16;
 const TEXT: f64 = 12.5;
 const SMALL: f64 = 11.5;
 /// About the advance of a character relative to the size of the text, for deciding what fits.
@@ -226,15 +223,6 @@ impl<'canvas, 'svg> Plot<'canvas, 'svg> {
         let place = |dot: &Dot| (self.across.place(dot.buffer_bytes), self.up.place(dot.value));
         dots(report, self.figure).iter().map(place).collect()
     }
-}
-
-/// A ring that sets a marker off from the others.
-pub(super) fn ring(canvas: &mut Canvas<'_>, (x, y): At, radius: f64, ink: Ink) {
-    let corner = |step: u32| {
-        let (sine, cosine) = (f64::from(step) * std::f64::consts::TAU / 32.0).sin_cos();
-        (x + radius * cosine, y + radius * sine)
-    };
-    canvas.path(&(0..=32).map(corner).collect::<Vec<_>>(), ink, 1.5, 1.0);
 }
 
 fn valid(range: &PhaseRange) -> bool {

@@ -1,18 +1,21 @@
 //! Several probes beside each other.
 
+mod forest;
+mod markdown;
+
 use maud::{Markup, PreEscaped, html};
 
-use super::shell::{self, Fact, Labelled, card};
-use super::spread::spread;
-use super::words;
-use crate::compare::{Comparison, Comparisons, Design};
+use self::forest::forest_chart;
+use super::{Comparison, Comparisons, Design};
+use crate::probe::page::spread::spread;
+use crate::probe::page::{Labelled, charts, words};
 use crate::probe::report::{Point, ProbeReport, Warning, WarningCode};
-use crate::report::charts::{self, Swatch};
+use crate::report::charts::{Swatch, swatch};
 use crate::report::format;
-use crate::report::markdown;
+use crate::report::page::{self as shell, Fact, card};
 
-/// The whole page.
-pub(super) fn page(reports: &[Labelled<'_>], found: &Comparisons) -> String {
+/// The page of several probes on shared axes, one colour and marker a stack, with the verdicts on top.
+pub fn comparison_page(reports: &[Labelled<'_>], found: &Comparisons) -> String {
     let title = match reports.len() {
         1 => "One storage stack".to_owned(),
         many => format!("{many} storage stacks compared"),
@@ -22,12 +25,17 @@ pub(super) fn page(reports: &[Labelled<'_>], found: &Comparisons) -> String {
     let entries: Vec<_> = entries.chain(ring).collect();
     let content = html! {
         header.top {
-            p.eyebrow { "evenkeel compare" }
+            p.eyebrow {
+                @match found.design {
+                    Design::Pairs => "evenkeel probe, in alternating runs",
+                    Design::Sessions => "evenkeel compare",
+                }
+            }
             h1 { (title) }
         }
         (findings(found))
         (words::warnings(&labelled_warnings(reports)))
-        (shell::figures(|figure| charts::comparison_chart(reports, figure)))
+        (charts::figures(|figure| charts::comparison_chart(reports, figure)))
         (shell::legend(&entries))
         (spread(reports))
         (summary(reports))
@@ -58,7 +66,7 @@ fn finding(comparison: &Comparison) -> Markup {
     html! {
         section.card.verdict {
             h2 { (comparison.b) " against " (comparison.a) ": " (comparison.overall) }
-            div.scroll { (PreEscaped(charts::forest_chart(comparison))) }
+            div.scroll { (PreEscaped(forest_chart(comparison))) }
             (shell::legend(&[
                 (Swatch::Dot(0), "throughput".to_owned()),
                 (Swatch::Dot(1), "speed by p99 latency".to_owned()),
@@ -131,8 +139,8 @@ fn summary(reports: &[Labelled<'_>]) -> Markup {
                 tbody {
                     @for (at, (label, report)) in reports.iter().enumerate() {
                         tr {
-                            @let swatch = PreEscaped(charts::swatch(Swatch::Series(at)));
-                            th.text scope="row" { (swatch) " " (label) }
+                            @let line = PreEscaped(swatch(Swatch::Series(at)));
+                            th.text scope="row" { (line) " " (label) }
                             @for figure in summarised(report) { (optional(figure)) }
                         }
                     }
@@ -280,4 +288,45 @@ fn stacks(reports: &[Labelled<'_>]) -> Markup {
         }
     };
     card("The stacks", content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::compare_pairs;
+    use crate::probe::sample;
+    use crate::report::HOSTILE;
+    use crate::report::page::assert_sound;
+
+    fn compared(reports: &[ProbeReport]) -> String {
+        let labelled: Vec<_> =
+            reports.iter().enumerate().map(|(at, report)| (format!("stack {at}"), report)).collect();
+        comparison_page(&labelled, &compare_pairs(&labelled))
+    }
+
+    #[test]
+    fn pages_of_every_sample_are_whole_small_and_refer_to_nothing() {
+        assert_sound(&compared(&sample::all()));
+        assert_sound(&compared(&[]));
+        assert_sound(&compared(&vec![sample::disk(); 8]));
+    }
+
+    #[test]
+    fn nothing_from_the_machine_becomes_markup() {
+        let report = sample::hostile();
+        let labelled = [(HOSTILE.to_owned(), &report), (HOSTILE.to_owned(), &report)];
+        let page = comparison_page(&labelled, &compare_pairs(&labelled));
+        assert!(!page.contains("<script>alert") && !page.contains("<img"), "markup came through");
+        assert!(page.contains("&lt;script&gt;alert"));
+        // The page's own and only script.
+        assert!(page.matches("<script>").count() <= 1);
+    }
+
+    #[test]
+    fn a_comparison_names_every_stack_and_shows_the_verdicts() {
+        let page = compared(&[sample::disk(), sample::flash(), sample::network()]);
+        for word in ["stack 0", "stack 1", "stack 2", "stack 1 against stack 0", "/mnt/flash", "128 KiB"] {
+            assert!(page.contains(word), "{word}");
+        }
+    }
 }

@@ -3,9 +3,9 @@
 use evenkeel_host::method::{FileState, Method};
 use maud::{Markup, html};
 
-use super::shell::{card, facts};
 use crate::probe::report::{Matrix, ProbeReport, RunData};
 use crate::report::format;
+use crate::report::page::{card, facts};
 
 /// Disturbed runs listed on a page; the others are in the JSON document.
 const RUNS_LISTED: usize = 60;

@@ -2,11 +2,11 @@
 
 use maud::{Markup, html};
 
-use super::shell::{card, copy_markdown};
+use super::markdown;
+use crate::probe::csv::points_tsv;
 use crate::probe::report::{Point, ProbeReport};
-use crate::report::csv::points_tsv;
 use crate::report::format::{self, NOT_AVAILABLE};
-use crate::report::markdown;
+use crate::report::page::{card, copy_markdown};
 
 /// What is shown of throughput, latency and ratio; each begins with its mean.
 const FIGURES: [&str; 11] =

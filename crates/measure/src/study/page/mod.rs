@@ -5,8 +5,8 @@ mod parts;
 
 use maud::{Markup, html};
 
-use super::shell::{self, card};
 use crate::report::format;
+use crate::report::page::{self, card};
 use crate::study::report::StudyReport;
 use crate::study::tables::{Table, tables};
 
@@ -20,7 +20,7 @@ const WARNINGS: [(&str, &str); 2] =
     [("too_small", "Too small to conclude from"), ("busy", "The machine was busy")];
 
 /// The whole page.
-pub(super) fn page(report: &StudyReport) -> String {
+pub fn study_page(report: &StudyReport) -> String {
     let said = |about: &str| report.findings.iter().find(|finding| finding.about == about);
     let title = format!("How much {} varies, and why", report.study.name);
     let content = html! {
@@ -54,7 +54,7 @@ pub(super) fn page(report: &StudyReport) -> String {
             ", seed " (report.study.seed) " · the same database gives the same page"
         }
     };
-    shell::page(&title, content, provenance)
+    page::page(&title, content, provenance)
 }
 
 /// The answer in a line: what is claimed, if anything is.
