@@ -2,6 +2,28 @@
 
 use crate::format::record::RECORD_BYTES_MAX;
 
+/// Pages read from the device at once.
+pub(crate) const READ_PAGES_MAX: u64 = 64;
+
+/// Fewest pages kept: half of them must hold what one operation loads.
+pub(crate) const CACHED_PAGES_MIN: usize = 16;
+
+/// Pages of the table of sums that stay in memory unless told otherwise: each speaks of 512 pages, so an eighth of the
+/// cache's size is the sums of 64 times what the cache holds.
+pub(crate) fn table_pages_max(cached_pages_max: usize) -> usize {
+    (cached_pages_max / 8).max(CACHED_PAGES_MIN)
+}
+
+/// Clean pages that stay whatever others need: what is loaded together is together.
+pub(crate) fn clean_min(cached_pages_max: usize) -> usize {
+    cached_pages_max.min(2 * READ_PAGES_MAX as usize)
+}
+
+/// Pages that may be dirty, and as many that go home meanwhile, for all pages to be no more than `pages_max`.
+fn dirty_pages_max(pages_max: usize) -> usize {
+    (pages_max - clean_min(pages_max)) / 2
+}
+
 /// Which bytes go through the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Journaling {
@@ -120,7 +142,7 @@ impl OpenOptions {
     /// The same with no more than so many pages in memory, whatever they are there for.
     #[must_use]
     pub fn with_pages_max(self, pages_max: usize) -> Self {
-        let dirty_pages_max = crate::home::dirty_pages_max(pages_max).min(self.dirty_pages_max);
+        let dirty_pages_max = dirty_pages_max(pages_max).min(self.dirty_pages_max);
         Self { cached_pages_max: pages_max, dirty_pages_max, ..self }
     }
 }

@@ -1,6 +1,6 @@
 //! What an arena holds, told from its bytes alone: nothing in it is changed, and its volume need not be open.
 
-use super::ring::unit_at;
+use super::stored::{newest_head, unit_at};
 use crate::env::Arena;
 use crate::format::unit::{ArenaHead, Content, HEAD_BYTES};
 use crate::planted::{Bug, is_planted};
@@ -49,16 +49,6 @@ impl Holdings {
             false => !self.are_superseded(volume, epoch),
         }
     }
-}
-
-/// The newer of the two heads that are whole.
-pub(super) fn newest_head(arena: &impl Arena) -> Option<ArenaHead> {
-    let copies = [0, HEAD_BYTES].map(|offset| {
-        let mut bytes = [0; HEAD_BYTES];
-        arena.load(offset, &mut bytes);
-        ArenaHead::decode(&bytes)
-    });
-    copies.into_iter().flatten().max_by_key(|head| head.generation)
 }
 
 /// Whether a version that is not known here has used the arena: what waits in it cannot be told.

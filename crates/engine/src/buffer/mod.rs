@@ -27,6 +27,7 @@ mod parts;
 pub(crate) mod queue;
 mod ring;
 mod steps;
+mod stored;
 #[cfg(test)]
 mod tests;
 

@@ -20,12 +20,13 @@ pub(super) mod tests;
 
 use std::collections::VecDeque;
 
-use super::holdings::{Holdings, newest_head};
+use super::holdings::Holdings;
+use super::stored::{Stored, capacity_of, newest_head, unit_at};
 use crate::env::Arena;
 use crate::format::PAGE_BYTES;
 use crate::format::unit::{
     ArenaHead, HEAD_BYTES, RING_OFFSET, UNIT_DURABLE, UNIT_EXTENT_BYTES, UNIT_HEADER_BYTES, UNIT_MARK_OFFSET,
-    UnitExtent, decode_unit, decode_unit_header, encode_unit_head, unit_bytes,
+    UnitExtent, encode_unit_head, unit_bytes,
 };
 use crate::planted::{Bug, is_planted};
 
@@ -283,37 +284,6 @@ impl<A: Arena> Ring<A> {
         let is_behind = offset >= self.end && self.end > oldest.offset;
         is_behind || offset + len <= oldest.offset
     }
-}
-
-/// A unit as it stands in the ring.
-pub(super) struct Stored {
-    pub(super) extents: Vec<UnitExtent>,
-    /// Bytes that it takes.
-    pub(super) len: usize,
-    pub(super) durable: bool,
-}
-
-/// The unit of that number at `offset` of the ring, if it is there and whole.
-pub(super) fn unit_at(arena: &impl Arena, volume: u64, offset: usize, sequence: u64) -> Option<Stored> {
-    let capacity = capacity_of(arena.len());
-    let mut header = [0; UNIT_HEADER_BYTES];
-    if offset.checked_add(header.len())? > capacity {
-        return None;
-    }
-    arena.load(RING_OFFSET + offset, &mut header);
-    let header = decode_unit_header(&header).filter(|header| header.sequence == sequence)?;
-    let len = header.len_bytes as usize;
-    if offset.checked_add(len)? > capacity {
-        return None;
-    }
-    let mut bytes = vec![0; len];
-    arena.load(RING_OFFSET + offset, &mut bytes);
-    let (header, extents, _) = decode_unit(volume, &bytes)?;
-    Some(Stored { extents, len, durable: header.durable })
-}
-
-fn capacity_of(arena_bytes: usize) -> usize {
-    arena_bytes.saturating_sub(RING_OFFSET) / 8 * 8
 }
 
 /// Largest unit that fits an empty ring in such an arena wherever its end is.

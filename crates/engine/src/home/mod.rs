@@ -25,7 +25,7 @@ use crate::format::layout::{Layout, SUMS_PER_TABLE_PAGE};
 use crate::format::record::Tag;
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::layout::{Expected, PageStore};
-use crate::options::OpenOptions;
+use crate::options::{CACHED_PAGES_MIN, OpenOptions, clean_min, table_pages_max};
 
 use frames::Frames;
 pub(crate) use frames::{Outgoing, PageBytes};
@@ -33,25 +33,6 @@ pub(crate) use locks::PageLock;
 use locks::PageLocks;
 pub(crate) use root::Root;
 pub(crate) use table::{Held, Table, TableBytes};
-
-/// Fewest pages kept: half of them must hold what one operation loads.
-const CACHED_PAGES_MIN: usize = 16;
-
-/// Pages of the table of sums that stay in memory unless told otherwise: each speaks of 512 pages, so an eighth of the
-/// cache's size is the sums of 64 times what the cache holds.
-fn table_pages_max(cached_pages_max: usize) -> usize {
-    (cached_pages_max / 8).max(CACHED_PAGES_MIN)
-}
-
-/// Clean pages that stay whatever others need: what is loaded together is together.
-fn clean_min(cached_pages_max: usize) -> usize {
-    cached_pages_max.min(2 * read::READ_PAGES_MAX as usize)
-}
-
-/// Pages that may be dirty, and as many that go home meanwhile, for all pages to be no more than `pages_max`.
-pub(crate) fn dirty_pages_max(pages_max: usize) -> usize {
-    (pages_max - clean_min(pages_max)) / 2
-}
 
 /// The layout as it is now: one that a volume has outgrown is not changed, but left to whoever still holds it.
 pub(crate) type LayoutNow = Rc<RefCell<Rc<Layout>>>;

@@ -17,10 +17,8 @@ use crate::device::Extent;
 use crate::error::Error;
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
 use crate::layout::{PageStore, read_another};
+use crate::options::READ_PAGES_MAX;
 use crate::planted::{Bug, is_planted};
-
-/// Pages read from the device at once.
-pub(super) const READ_PAGES_MAX: u64 = 64;
 
 /// Where bytes of the device may come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::drain::Drain;
 use super::gate::Gate;
-use super::rest::Looks;
+use super::looks::Looks;
 use crate::device::{Drive, FlushScope};
 use crate::error::DeviceError;
 

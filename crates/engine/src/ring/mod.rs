@@ -21,6 +21,7 @@ mod backlog;
 pub(crate) mod copying;
 mod drain;
 mod gate;
+mod looks;
 mod member;
 mod requests;
 mod rest;

@@ -4,9 +4,6 @@
 //! the drive, on its past and on what it was just given, so it is looked at: small reads all over it, until for a while
 //! none of them took much longer than they did before its turn.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-
 use super::Ring;
 use super::member::Member;
 use crate::device::Drive;
@@ -19,45 +16,6 @@ const INTERVAL_NS: u64 = 1_000_000;
 
 /// Looks at a member that is at rest already, before each of its turns.
 const BASE_LOOKS: usize = 8;
-
-/// Such looks that are remembered.
-const REMEMBERED: usize = 64;
-
-/// A look is slow that takes so many times as long as the median of those at rest,
-const SLOW_TIMES: u64 = 3;
-
-/// and so much more.
-const SLOW_MORE_NS: u64 = 100_000;
-
-/// What looks at one member took that was at rest.
-#[derive(Debug, Default)]
-pub(super) struct Looks {
-    at_rest_ns: RefCell<VecDeque<u64>>,
-    /// How long the last rest took.
-    pub(super) rested_ns: Cell<u64>,
-}
-
-impl Looks {
-    /// Notes a look at a member that is at rest.
-    fn note(&self, took_ns: u64) {
-        let mut looks = self.at_rest_ns.borrow_mut();
-        if looks.len() == REMEMBERED {
-            looks.pop_front();
-        }
-        looks.push_back(took_ns);
-    }
-
-    /// Beyond what a look is slow.
-    fn slow_ns(&self) -> u64 {
-        let mut sorted: Vec<u64> = self.at_rest_ns.borrow().iter().copied().collect();
-        if sorted.is_empty() {
-            return u64::MAX;
-        }
-        let middle = sorted.len() / 2;
-        let (_, median, _) = sorted.select_nth_unstable(middle);
-        median.saturating_mul(SLOW_TIMES).saturating_add(SLOW_MORE_NS)
-    }
-}
 
 impl<E: Env, M: Drive> Ring<E, M> {
     /// Looks at a member that has only read for a while: this is how quick it is at rest.
@@ -101,22 +59,5 @@ impl<E: Env, M: Drive> Ring<E, M> {
         let limit = self.env.sleep(self.options.rest_max_ns);
         let _read = join::first(device.read(offset, &mut page), limit).await;
         Some(self.env.now_ns() - began_ns)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_look_is_slow_by_what_looks_take_at_rest() {
-        let looks = Looks::default();
-        assert_eq!(looks.slow_ns(), u64::MAX, "nothing is known of it");
-        (0..100).for_each(|number| looks.note(150_000 + number * 1000));
-        let slow_ns = looks.slow_ns();
-        assert!((600_000..1_000_000).contains(&slow_ns), "{slow_ns}");
-        // One look among many that met something says nothing.
-        looks.note(50_000_000);
-        assert!(looks.slow_ns() < 1_000_000);
     }
 }
