@@ -102,7 +102,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     // superblocks, roots and the table, and who moves the tail of the log; while it is held, commits may have to wait.
 
     async fn check_superblocks(&self, report: &mut CheckReport) {
-        let turn = self.home_writer.take().await;
+        let turn = self.write_back.writer.take().await;
         for copy in self.superblocks.copies() {
             report.superblocks_checked += 1;
             if !self.superblocks.is_whole(copy).await {
@@ -117,7 +117,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         for slot in [0, 1] {
             let (mut is_known, mut is_damaged) = (false, false);
             for run in runs_of(self.home.table.root_pages()) {
-                let turn = self.home_writer.take().await;
+                let turn = self.write_back.writer.take().await;
                 let found = self.check_root_run(slot, run).await;
                 drop(turn);
                 is_known |= found.is_some();
@@ -147,7 +147,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         let newest = self.log.acknowledged();
         let mut next = 0;
         while next <= newest {
-            let turn = self.home_writer.take().await;
+            let turn = self.write_back.writer.take().await;
             let Some(record) = self.log.live_from(next) else { return };
             report.log_records_checked += 1;
             if !self.log.is_whole(record).await {
@@ -160,7 +160,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
 
     async fn check_table(&self, report: &mut CheckReport) {
         for number in 0..self.home.layout().table_pages() {
-            let turn = self.home_writer.take().await;
+            let turn = self.write_back.writer.take().await;
             report.table_pages_checked += u64::from(self.home.table.root_sum(number) != 0);
             if !self.home.table.is_whole_home(number).await {
                 report.damaged_table_pages.push(number);
@@ -183,7 +183,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
                 continue;
             }
             // The turn before the lock, as everywhere: a checkpoint that has the turn may need the page.
-            let turn = self.home_writer.take().await;
+            let turn = self.write_back.writer.take().await;
             let lock = self.home.lock(page, page + 1).await;
             match self.home.table.sum(page) {
                 0 => report.pages_empty += 1,

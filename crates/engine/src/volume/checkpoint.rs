@@ -34,13 +34,13 @@ const LOG_WATCH_NS: u64 = 50_000_000;
 impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     /// Starts a checkpoint unless one is running.
     pub(super) fn want_checkpoint(self: &Rc<Self>) {
-        if self.checkpoint_running.replace(true) {
+        if self.write_back.checkpoint_running.replace(true) {
             return;
         }
         let inner = Rc::clone(self);
         self.env.spawn(async move {
             let _latched_already = Self::checkpoint(&inner).await;
-            inner.checkpoint_running.set(false);
+            inner.write_back.checkpoint_running.set(false);
             inner.changed.all();
             Self::pump(&inner);
         });
@@ -48,7 +48,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
 
     /// Takes everything home that is committed when it begins.
     pub(super) async fn checkpoint(self: &Rc<Self>) -> Result<(), Error> {
-        let turn = self.home_writer.take().await;
+        let turn = self.write_back.writer.take().await;
         let done = self.checkpoint_in_turn().await;
         drop(turn);
         if let Err(error) = &done {
@@ -73,7 +73,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         guard.done();
         if self.home.device.traits().defers_writes {
             let took_ns = self.env.now_ns().saturating_sub(began_ns);
-            self.throttle.note_drained(pages.len() as u64 * PAGE_BYTES, took_ns);
+            self.admission.throttle.note_drained(pages.len() as u64 * PAGE_BYTES, took_ns);
             self.note_fill();
         }
         if taken_home.is_err() {
@@ -169,7 +169,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         if self.home.dirty_pages() > 0 {
             return Ok(());
         }
-        let _turn = self.home_writer.take().await;
+        let _turn = self.write_back.writer.take().await;
         let _held = self.hold_commits().await?;
         self.check_alive()?;
         // A page that is damaged under its changes stays dirty: the log has the changes.
@@ -281,7 +281,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         for (_, bytes) in known.iter().flat_map(|(_, parts)| parts) {
             builder.payload(bytes.len()).copy_from_slice(bytes);
         }
-        let limits = self.admission.get(); // as the volume is to be, where it grows
+        let limits = self.admission.allowed.get(); // as the volume is to be, where it grows
         let is_record_too_large = builder.bytes().len() as u64 > limits.carried_max;
         // Beyond this, commits might wait for frames that no checkpoint can free.
         if is_record_too_large || pages.len() > limits.stuck_pages_max() {
@@ -319,7 +319,8 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             let sums = table.iter().zip(&table_sums);
             sums.filter(|((number, _), sum)| !self.home.table.is_logged(*number, **sum))
         };
-        let needs_image = |page: &Outgoing| self.limits.get().needs_images && !page.empty && !page.covered;
+        let needs_image =
+            |page: &Outgoing| self.admission.limits.get().needs_images && !page.empty && !page.covered;
         // The table comes last: before its page is there, recovery takes that from home, with the sums of the pages
         // that were announced. Pages without an image need none: the log holds all of them.
         let tag = |page: &Outgoing, sum| Tag::Page { page: page.page, sum };
@@ -329,7 +330,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         self.announce_all(RecordKind::Images, through, images).await?;
         let sums = pages().filter(|(page, _)| !needs_image(page)).map(|(page, &sum)| tag(page, sum));
         let table_tags = table_pages().map(|((number, _), &sum)| Tag::TablePage { page: *number, sum });
-        if self.limits.get().needs_images {
+        if self.admission.limits.get().needs_images {
             self.announce_all(RecordKind::Sums, through, sums.map(Announced::from)).await?;
             let images = table_tags.zip(table_pages());
             let images = images.map(|(tag, ((_, bytes), _))| Announced { tag, image: Some(&bytes[..]) });

@@ -7,6 +7,7 @@
 //! writes for the least work. On a slow one a flush would wait for a commit that began just before it, and then take
 //! as long again: there it begins at once, beside the others. Bulk takes part as [`super::pace`] says.
 
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -21,7 +22,18 @@ use crate::events::Event;
 use crate::format::record::{RecordBuilder, RecordKind, record_bytes};
 use crate::layout::{JournalStore, PageStore};
 use crate::log::{Meaning, Slot};
+use crate::notify::Line;
 use crate::planted::{Bug, is_planted};
+
+/// The group commit of a volume: what is under way, and who waits for it.
+#[derive(Default)]
+pub(super) struct GroupCommit {
+    pub(super) commits: RefCell<Commits>,
+    /// A ticket of this lane is durable, or never will be.
+    pub(super) durable: [Line; 2],
+    /// A task is about to start what commits it can.
+    pub(super) pump_comes: Cell<bool>,
+}
 
 /// Commits under way, and what is used again by the next.
 #[derive(Default)]
@@ -53,7 +65,7 @@ pub(super) struct CommitsHeld<'a, E: Env, A: Arena, H: PageStore, L: JournalStor
 
 impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Drop for CommitsHeld<'_, E, A, H, L> {
     fn drop(&mut self) {
-        self.0.commits.borrow_mut().held = false;
+        self.0.group_commit.commits.borrow_mut().held = false;
         self.0.pump_soon();
     }
 }
@@ -76,7 +88,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     }
 
     fn begin_commit(self: &Rc<Self>) -> Option<(Slot, RecordBuilder)> {
-        let mut commits = self.commits.borrow_mut();
+        let mut commits = self.group_commit.commits.borrow_mut();
         if commits.held || commits.in_flight.len() >= commits.useful_max(self.options.commits_in_flight_max) {
             return None;
         }
@@ -86,8 +98,9 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         };
         let len = record_bytes(batch.tags.len(), batch.payload_bytes, self.log.sector_bytes()) as u64;
         let waiting = (self.home.dirty_pages(), self.home.uncovered_pages());
-        let has_frames = commits.has_frames(waiting, &batch, &self.limits.get());
-        let slot = has_frames.then(|| self.log.reserve(len, self.limits.get().commit_used_max)).flatten();
+        let has_frames = commits.has_frames(waiting, &batch, &self.admission.limits.get());
+        let slot =
+            has_frames.then(|| self.log.reserve(len, self.admission.limits.get().commit_used_max)).flatten();
         let Some(slot) = slot else {
             add(&self.counters.log_waits, 1);
             commits.ready = Some(batch);
@@ -125,19 +138,19 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         let mut buffer = self.buffer.borrow_mut();
         let now_ns = self.env.now_ns();
         let bulk_under_way = commits.in_flight.iter().any(|commit| commit.batch.has_bulk());
-        let bulk_bytes = match bulk_under_way && self.pace.is_shared(now_ns) {
+        let bulk_bytes = match bulk_under_way && self.write_back.pace.is_shared(now_ns) {
             true => 0,
-            false => self.pace.bulk_max_bytes(now_ns, self.options.batch_max_bytes),
+            false => self.write_back.pace.bulk_max_bytes(now_ns, self.options.batch_max_bytes),
         };
         if !buffer.has_queued(bulk_bytes > 0) {
             return None;
         }
         let mut batch = commits.idle_batches.pop().unwrap_or_default();
-        let pages = self.admission.get().batch_pages_max();
+        let pages = self.admission.allowed.get().batch_pages_max();
         let most = BatchMax { bytes: self.options.batch_max_bytes, bulk_bytes, pages };
         buffer.take_batch(most, &mut batch);
         if batch.has_small() {
-            self.pace.note_small(now_ns);
+            self.write_back.pace.note_small(now_ns);
         }
         Some(batch)
     }
@@ -147,7 +160,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         let began_ns = self.env.now_ns();
         let written = self.log.write(slot, meaning, &mut builder).await;
         let took_ns = self.env.now_ns().saturating_sub(began_ns);
-        let mut commits = self.commits.borrow_mut();
+        let mut commits = self.group_commit.commits.borrow_mut();
         commits.note_latency(took_ns);
         if let Some(commit) = commits.in_flight.iter_mut().find(|commit| commit.sequence == slot.sequence) {
             commit.builder = Some(builder);
@@ -161,12 +174,12 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
 
     /// Waits until no commit is under way, and keeps it so.
     pub(super) async fn hold_commits(self: &Rc<Self>) -> Result<CommitsHeld<'_, E, A, H, L>, Error> {
-        self.commits.borrow_mut().held = true;
+        self.group_commit.commits.borrow_mut().held = true;
         let held = CommitsHeld(self);
         self.changed
             .until(|| match self.log.failure() {
                 Some(_) => Some(self.check_alive()),
-                None => self.commits.borrow().in_flight.is_empty().then_some(Ok(())),
+                None => self.group_commit.commits.borrow().in_flight.is_empty().then_some(Ok(())),
             })
             .await?;
         Ok(held)
@@ -178,7 +191,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         // Whoever waits for any of them is told behind this.
         self.buffer.borrow_mut().note_acknowledged(self.log.acknowledged());
         loop {
-            let mut commits = self.commits.borrow_mut();
+            let mut commits = self.group_commit.commits.borrow_mut();
             let is_durable = |commit: &Commit| commit.sequence <= self.log.acknowledged();
             let mut next = commits.in_flight.front().is_some_and(is_durable).then_some(0);
             if is_planted(Bug::AppliedUnordered) {
@@ -195,10 +208,12 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         if finished {
             self.changed.all();
             let durable = self.buffer.borrow().durable();
-            Lane::ALL.into_iter().for_each(|lane| self.durable[lane as usize].through(durable.of(lane)));
+            Lane::ALL
+                .into_iter()
+                .for_each(|lane| self.group_commit.durable[lane as usize].through(durable.of(lane)));
             self.note_fill();
             let (dirty, uncovered) = (self.home.dirty_pages(), self.home.uncovered_pages());
-            if self.limits.get().is_half_full(self.log.used_bytes(), dirty, uncovered) {
+            if self.admission.limits.get().is_half_full(self.log.used_bytes(), dirty, uncovered) {
                 self.want_checkpoint();
             }
             self.pump_soon();
@@ -208,13 +223,13 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     /// As [`Self::pump`], once every task that is ready had its turn: else the first of those who were told of the
     /// last commit would be committed alone when it writes again, and the others after it.
     pub(super) fn pump_soon(self: &Rc<Self>) {
-        if self.pump_comes.replace(true) {
+        if self.group_commit.pump_comes.replace(true) {
             return;
         }
         let inner = Rc::clone(self);
         self.env.spawn(async move {
             inner.env.sleep(0).await;
-            inner.pump_comes.set(false);
+            inner.group_commit.pump_comes.set(false);
             inner.pump();
         });
     }

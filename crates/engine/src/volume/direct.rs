@@ -31,7 +31,7 @@ struct Hold<'a, E, A, H, L> {
 
 impl<E, A, H, L> Drop for Hold<'_, E, A, H, L> {
     fn drop(&mut self) {
-        self.inner.direct.borrow_mut().retain(|held| *held != self.extent);
+        self.inner.write_back.direct.borrow_mut().retain(|held| *held != self.extent);
         self.inner.changed.all();
     }
 }
@@ -81,7 +81,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     }
 
     async fn write_direct(self: &Rc<Self>, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        let piece_max = (self.limits.get().dirty_pages_max / 2).max(1) * PAGE;
+        let piece_max = (self.admission.limits.get().dirty_pages_max / 2).max(1) * PAGE;
         let mut offset = offset;
         for piece in bytes.chunks(piece_max) {
             let hold = self.hold(Extent::new(offset, piece.len() as u64)).await?;
@@ -99,7 +99,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         loop {
             self.wait_not_direct(&extent).await?;
             if !self.is_direct(&extent) {
-                self.direct.borrow_mut().push(extent);
+                self.write_back.direct.borrow_mut().push(extent);
                 return Ok(Hold { inner: self, extent });
             }
         }
@@ -114,7 +114,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             self.make_durable(&[extent]).await?;
         }
         self.mark_superseded(&extent).await?;
-        let turn = self.home_writer.take().await;
+        let turn = self.write_back.writer.take().await;
         let guard = self.to_the_end();
         let done = self.write_home(first, end, bytes).await;
         guard.done();
@@ -153,8 +153,8 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
 
     async fn write_home(self: &Rc<Self>, first: u64, end: u64, bytes: &[u8]) -> Result<bool, Error> {
         self.check_alive()?;
-        let log_is_full = self.log.used_bytes() > self.limits.get().commit_used_max;
-        let table_is_full = self.home.table.dirty_pages() > self.limits.get().dirty_pages_max / 2;
+        let log_is_full = self.log.used_bytes() > self.admission.limits.get().commit_used_max;
+        let table_is_full = self.home.table.dirty_pages() > self.admission.limits.get().dirty_pages_max / 2;
         if log_is_full || table_is_full || self.home.is_dirty(first, end) {
             // Boxed: it holds superblocks, for which every write would carry room.
             Box::pin(self.checkpoint_in_turn()).await?;

@@ -136,7 +136,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
         let (growth, _limits) = inner.plan_growth(size_bytes)?;
         if growth.from_bytes != growth.to_bytes {
             inner.make_durable(&[Extent::new(0, inner.size_bytes.get())]).await?;
-            let _turn = inner.home_writer.take().await;
+            let _turn = inner.write_back.writer.take().await;
             inner.check_all_can_go_home().await?;
         }
         Ok(growth)
@@ -169,7 +169,7 @@ pub(super) struct Sizing<'a, E: Env, A: Arena, H: PageStore, L: JournalStore>(&'
 
 impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Drop for Sizing<'_, E, A, H, L> {
     fn drop(&mut self) {
-        self.0.sizing.set(self.0.sizing.get() - 1);
+        self.0.admission.sizing.set(self.0.admission.sizing.get() - 1);
         self.0.changed.all();
     }
 }
@@ -177,7 +177,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Drop for Sizing<'_, E, A, 
 impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     /// From before somebody looks how large a unit may be until it is buffered.
     pub(super) fn begin_sizing(&self) -> Sizing<'_, E, A, H, L> {
-        self.sizing.set(self.sizing.get() + 1);
+        self.admission.sizing.set(self.admission.sizing.get() + 1);
         Sizing(self)
     }
 
@@ -189,17 +189,17 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
 
     async fn grow(self: &Rc<Self>, size_bytes: u64) -> Result<(), Error> {
         // One at a time; checkpoints come in between until this needs the turn of writing home.
-        let _growing = self.growing.take().await;
+        let _growing = self.admission.growing.take().await;
         let (growth, limits) = self.plan_growth(size_bytes)?;
         if growth.from_bytes == growth.to_bytes {
             return Ok(());
         }
         let atomic_max_bytes = self.superblocks.current().atomic_max_bytes;
         let limits = limits.within(self.options.dirty_pages_max, atomic_max_bytes);
-        let admission = self.admission.replace(limits);
+        let admission = self.admission.allowed.replace(limits);
         let grown = self.grow_within(growth, limits).await;
         if grown.is_err() {
-            self.admission.set(admission);
+            self.admission.allowed.set(admission);
         }
         grown
     }
@@ -208,11 +208,11 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         self.changed
             .until(|| match self.log.failure() {
                 Some(_) => Some(self.check_alive()),
-                None => (self.sizing.get() == 0).then_some(Ok(())),
+                None => (self.admission.sizing.get() == 0).then_some(Ok(())),
             })
             .await?;
         self.make_durable(&[Extent::new(0, self.size_bytes.get())]).await?;
-        let turn = self.home_writer.take().await;
+        let turn = self.write_back.writer.take().await;
         if !is_planted(Bug::RingGrowthRefusedLate) {
             self.check_all_can_go_home().await?;
         }
@@ -250,7 +250,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     }
 
     fn serve_grown(&self, layout: &Layout, limits: Limits) {
-        self.limits.set(limits);
+        self.admission.limits.set(limits);
         self.size_bytes.set(layout.pages * PAGE_BYTES);
         self.changed.all();
     }

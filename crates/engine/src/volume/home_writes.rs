@@ -75,7 +75,7 @@ impl<'a, E: Env, A: Arena, H: PageStore, L: JournalStore> HomeWrites<'a, E, A, H
         if self.state.failure.borrow().is_some() {
             return;
         }
-        if matches!(bytes, Outbound::Nothing(_)) && self.inner.discards_stopped.get().is_some() {
+        if matches!(bytes, Outbound::Nothing(_)) && self.inner.write_back.discards_stopped.get().is_some() {
             return;
         }
         self.state.under_way.set(self.state.under_way.get() + 1);
@@ -106,7 +106,7 @@ impl<'a, E: Env, A: Arena, H: PageStore, L: JournalStore> HomeWrites<'a, E, A, H
         }
         let (writes, bytes) = (self.state.under_way.get(), self.state.under_way_bytes.get());
         let writes_max = self.inner.options.home_writes_max.max(1);
-        let bytes_max = self.inner.pace.home_max_bytes(self.inner.env.now_ns(), writes_max);
+        let bytes_max = self.inner.write_back.pace.home_max_bytes(self.inner.env.now_ns(), writes_max);
         writes == 0 || (writes < writes_max && bytes + len <= bytes_max)
     }
 
@@ -124,7 +124,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             return Err(error);
         }
         add(&self.counters.failed_discards, 1);
-        if self.discards_stopped.replace(Some(error)).is_none() {
+        if self.write_back.discards_stopped.replace(Some(error)).is_none() {
             self.events.note(Event::DiscardsStopped { place: None, error });
         }
         Ok(())

@@ -11,6 +11,7 @@
 //! 3. After a failed write or flush below, nothing is acknowledged as durable in this opening any more, and
 //!    nothing is retried.
 
+mod admission;
 mod check;
 mod checkpoint;
 mod commit;
@@ -33,7 +34,9 @@ mod roots;
 mod scrub;
 mod superblocks;
 mod throttle;
+mod turn;
 mod write;
+mod write_back;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -50,16 +53,17 @@ use crate::format::{PAGE, PAGE_BYTES};
 use crate::home::Home;
 use crate::layout::{JournalStore, PageStore};
 use crate::log::Log;
-use crate::notify::{Line, Notify};
+use crate::notify::Notify;
 use crate::options::{Journaling, OpenOptions};
 use crate::planted::{Bug, is_planted};
 
 pub use crate::buffer::{Holdings, is_of_other_version};
+use admission::Admission;
 pub use check::{CheckReport, check};
+use commit::GroupCommit;
 pub use create::create;
 pub use grow::{Growth, plan_growth};
 pub use identify::{Identity, arena_bytes_min, identify};
-use limits::Limits;
 pub use limits::{ATOMIC_MAX_BYTES, log_bytes_min};
 pub use look::{FoundAtRest, look};
 pub(crate) use read_only::Basis;
@@ -71,6 +75,7 @@ pub use renew_mirror_logs::{
 pub use scrub::{Mending, ScrubReport};
 pub use superblocks::SuperblockCopy;
 use superblocks::Superblocks;
+use write_back::WriteBack;
 
 /// An open volume. A clone is another handle to it.
 pub struct Volume<E, A, H, L>(Rc<Inner<E, A, H, L>>);
@@ -114,12 +119,6 @@ pub struct Occupancy {
 struct Inner<E, A, H, L> {
     env: E,
     options: OpenOptions,
-    limits: Cell<Limits>,
-    /// How large units and batches may be: less than `limits` would have them while the volume is about to grow.
-    admission: Cell<Limits>,
-    /// How many have looked at that, and not buffered their unit yet.
-    sizing: Cell<usize>,
-    growing: Turn,
     follows_stop: bool,
     atomic_max_bytes: u64,
     size_bytes: Cell<u64>,
@@ -127,49 +126,15 @@ struct Inner<E, A, H, L> {
     log: Log<L>,
     home: Home<H>,
     superblocks: Superblocks<H, L>,
-    commits: RefCell<commit::Commits>,
-    pace: pace::Pace,
-    throttle: throttle::Throttle,
-    /// Held by whoever writes home: one checkpoint or direct write at a time.
-    home_writer: Turn,
-    checkpoint_running: Cell<bool>,
-    /// Ranges that direct writes hold: nobody else writes there meanwhile.
-    direct: RefCell<Vec<Extent>>,
+    admission: Admission,
+    group_commit: GroupCommit,
+    write_back: WriteBack,
     counters: Rc<Counters>,
     events: Rc<Events>,
-    /// Why the home device is asked to discard no more, if so.
-    discards_stopped: Cell<Option<DeviceError>>,
     /// Whether it was told that the volume is read-only.
     failure_told: Cell<bool>,
     /// Something was released, failed, or a range is free again.
     changed: Notify,
-    /// A ticket of this lane is durable, or never will be.
-    durable: [Line; 2],
-    /// A task is about to start what commits it can.
-    pump_comes: Cell<bool>,
-}
-
-/// A turn that one task has at a time.
-#[derive(Default)]
-struct Turn {
-    taken: Cell<bool>,
-    free: Notify,
-}
-
-struct TurnGuard<'a>(&'a Turn);
-
-impl Turn {
-    async fn take(&self) -> TurnGuard<'_> {
-        self.free.until(|| (!self.taken.replace(true)).then_some(())).await;
-        TurnGuard(self)
-    }
-}
-
-impl Drop for TurnGuard<'_> {
-    fn drop(&mut self) {
-        self.0.taken.set(false);
-        self.0.free.all();
-    }
 }
 
 /// See [`Inner::to_the_end`].
@@ -222,15 +187,16 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
             buffer_used_bytes: buffer_used as u64,
             buffer_bytes: buffer_bytes as u64,
             log_used_bytes: inner.log.used_bytes(),
-            log_max_bytes: inner.limits.get().commit_used_max,
+            log_max_bytes: inner.admission.limits.get().commit_used_max,
             log_bytes: inner.home.layout().log.len,
             dirty_bytes: inner.home.dirty_pages() as u64 * PAGE_BYTES,
-            dirty_max_bytes: inner.limits.get().dirty_pages_max as u64 * PAGE_BYTES,
+            dirty_max_bytes: inner.admission.limits.get().dirty_pages_max as u64 * PAGE_BYTES,
             table_bytes: inner.home.table.loaded_pages() as u64 * PAGE_BYTES,
             pages_bytes: pages as u64 * PAGE_BYTES,
             pages_peak_bytes: pages_peak as u64 * PAGE_BYTES,
-            drain_bytes_per_s: inner.throttle.drain_bytes_per_s(),
-            pages_max_bytes: inner.home.pages_max(inner.limits.get().dirty_pages_max) as u64 * PAGE_BYTES,
+            drain_bytes_per_s: inner.admission.throttle.drain_bytes_per_s(),
+            pages_max_bytes: inner.home.pages_max(inner.admission.limits.get().dirty_pages_max) as u64
+                * PAGE_BYTES,
         }
     }
 
@@ -246,7 +212,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
 
     /// Pages that one [`Self::commit`] may touch; fewer perhaps once the volume has grown.
     pub fn commit_pages_max(&self) -> usize {
-        self.0.admission.get().commit_pages_max()
+        self.0.admission.allowed.get().commit_pages_max()
     }
 
     /// Largest [`Self::commit`], with 64 bytes for each of its ranges; smaller perhaps once the volume has grown.
@@ -271,12 +237,12 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
 
     /// Why the home device is asked to discard no more, if so.
     pub fn discards_stopped(&self) -> Option<DeviceError> {
-        self.0.discards_stopped.get()
+        self.0.write_back.discards_stopped.get()
     }
 
     /// For how long commits have been waiting for room now, in ns; 0 where they do not.
     pub fn commits_wait_ns(&self) -> u64 {
-        self.0.commits.borrow().waiting_ns(self.0.env.now_ns())
+        self.0.group_commit.commits.borrow().waiting_ns(self.0.env.now_ns())
     }
 
     /// Makes it read-only, as a failure below does: whoever provides its devices may know of one before they do. An
@@ -393,7 +359,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
             .map(|part| crate::buffer::pages_of(&Extent::new(part.offset, part.len)).count())
             .sum();
         let is_too_large = payload_bytes + extents.len() * 64 > inner.unit_max_bytes();
-        if is_too_large || pages > inner.admission.get().commit_pages_max() {
+        if is_too_large || pages > inner.admission.allowed.get().commit_pages_max() {
             return Err(Error::TooLarge { max_bytes: inner.unit_max_bytes() as u64 });
         }
         add(&inner.counters.writes, 1);
@@ -507,7 +473,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         }
         let fill = self.note_fill();
         let now_ns = self.env.now_ns();
-        let until_ns = self.throttle.admit(now_ns, bytes, fill);
+        let until_ns = self.admission.throttle.admit(now_ns, bytes, fill);
         if until_ns > now_ns {
             add(&self.counters.throttled_writes, 1);
             add(&self.counters.throttled_ns, until_ns - now_ns);
@@ -518,7 +484,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     /// Tells the home device how full the fullest is, of 1, of what commits may use.
     fn note_fill(&self) -> f64 {
         let (dirty, uncovered) = (self.home.dirty_pages(), self.home.uncovered_pages());
-        let fill = self.limits.get().fill(self.log.used_bytes(), dirty, uncovered);
+        let fill = self.admission.limits.get().fill(self.log.used_bytes(), dirty, uncovered);
         self.home.device.note_fill(fill);
         fill
     }
@@ -576,20 +542,20 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             self.events.note(Event::ReadOnly(error));
         }
         self.changed.all();
-        self.durable.iter().for_each(|lane| lane.through(u64::MAX));
+        self.group_commit.durable.iter().for_each(|lane| lane.through(u64::MAX));
     }
 
     /// Largest payload of one commit, with 64 bytes for each of its extents.
     fn unit_max_bytes(&self) -> usize {
         let by_arena = self.buffer.borrow().unit_bytes_max().saturating_sub(PAGE);
-        by_arena.min(self.admission.get().unit_max_bytes())
+        by_arena.min(self.admission.allowed.get().unit_max_bytes())
     }
 
     /// Whether pages may be overwritten in place without an image of them in the log: a drive that may leave a
     /// sector neither old nor new would turn a cut into damage. Where a write is deferred, the log alone makes it durable
     /// in time.
     fn may_write_direct(&self) -> bool {
-        !self.limits.get().needs_images && !self.home.device.traits().defers_writes
+        !self.admission.limits.get().needs_images && !self.home.device.traits().defers_writes
     }
 
     /// Queues what the ranges touch and waits until it is durable.
@@ -601,7 +567,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
 
     async fn wait_durable(&self, wanted: Tickets) -> Result<(), Error> {
         for lane in Lane::ALL {
-            self.durable[lane as usize]
+            self.group_commit.durable[lane as usize]
                 .until(wanted.of(lane), || {
                     if wanted.of(lane) <= self.buffer.borrow().durable().of(lane) {
                         return Some(self.check_alive());

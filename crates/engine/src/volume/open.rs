@@ -17,12 +17,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use super::pace::Pace;
+use super::admission::Admission;
+use super::commit::GroupCommit;
+use super::limits::Limits;
 use super::recover::{durable_units, replay};
 use super::roots::read_root;
 use super::superblocks::{InForce, Superblocks};
-use super::throttle::Throttle;
-use super::{Inner, Limits, Turn, Volume, commit};
+use super::write_back::WriteBack;
+use super::{Inner, Volume};
 use crate::buffer::{Buffer, Holdings, Opening, arena_bytes_min, is_of_other_version};
 use crate::counters::{Counters, add};
 use crate::device::{Extent, FlushScope};
@@ -211,10 +213,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
         let inner = Rc::new(Inner {
             env,
             options: OpenOptions { batch_max_bytes, ..options },
-            limits: Cell::new(limits),
-            admission: Cell::new(limits),
-            sizing: Cell::default(),
-            growing: Turn::default(),
+            admission: Admission::new(limits),
             follows_stop: superblock.follows_stop(),
             atomic_max_bytes: superblock.atomic_max_bytes,
             size_bytes: Cell::new(superblock.pages * PAGE_BYTES),
@@ -222,19 +221,12 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
             log,
             home: home_pages,
             superblocks,
-            commits: RefCell::new(commit::Commits::default()),
-            pace: Pace::new(options.tuning),
-            throttle: Throttle::default(),
-            home_writer: Turn::default(),
-            checkpoint_running: Cell::new(false),
-            direct: RefCell::default(),
+            group_commit: GroupCommit::default(),
+            write_back: WriteBack::new(options.tuning),
             counters,
             events: Rc::default(),
-            discards_stopped: Cell::default(),
             failure_told: Cell::default(),
             changed: Notify::default(),
-            durable: Default::default(),
-            pump_comes: Cell::new(false),
         });
         inner.watch_log();
         match inner.checkpoint().await {

@@ -8,12 +8,14 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use super::admission::Admission;
+use super::commit::GroupCommit;
+use super::limits::Limits;
 use super::open::is_of_volume;
-use super::pace::Pace;
 use super::recover::{Doubts, durable_units, replay};
 use super::superblocks::Superblocks;
-use super::throttle::Throttle;
-use super::{Inner, Limits, Turn, Volume, commit};
+use super::write_back::WriteBack;
+use super::{Inner, Volume};
 use crate::buffer::{Buffer, Opening};
 use crate::counters::{Counters, add};
 use crate::env::{Arena, Env};
@@ -116,10 +118,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
         let inner = Rc::new(Inner {
             env,
             options,
-            limits: Cell::new(limits),
-            admission: Cell::new(limits),
-            sizing: Cell::default(),
-            growing: Turn::default(),
+            admission: Admission::new(limits),
             follows_stop: superblock.follows_stop(),
             atomic_max_bytes: superblock.atomic_max_bytes,
             size_bytes: Cell::new(superblock.pages * PAGE_BYTES),
@@ -127,20 +126,13 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
             log,
             home: home_pages,
             superblocks,
-            commits: RefCell::new(commit::Commits::default()),
-            pace: Pace::new(options.tuning),
-            throttle: Throttle::default(),
-            home_writer: Turn::default(),
-            checkpoint_running: Cell::new(false),
-            direct: RefCell::default(),
+            group_commit: GroupCommit::default(),
+            write_back: WriteBack::new(options.tuning),
             counters,
             events: Rc::default(),
-            discards_stopped: Cell::default(),
             // It is no failure.
             failure_told: Cell::new(true),
             changed: Notify::default(),
-            durable: Default::default(),
-            pump_comes: Cell::new(false),
         });
         inner.latch(Error::Latched("it is opened to be read only".into()));
         Ok((Self(inner), doubts.into_inner()))

@@ -238,7 +238,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
 
     /// Makes durable that both places hold the root: the last thing that is written home in order.
     pub(super) async fn settle_roots(self: &Rc<Self>) -> Result<(), Error> {
-        let _turn = self.home_writer.take().await;
+        let _turn = self.write_back.writer.take().await;
         self.check_alive()?;
         let settled = async {
             self.write_second_root().await?;

@@ -83,7 +83,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             } else {
                 self.home.with_page(page, |old| differences(&old[in_page..in_page + new.len()], new))
             };
-            let is_image_due = self.limits.get().needs_images && !self.home.is_covered(page);
+            let is_image_due = self.admission.limits.get().needs_images && !self.home.is_covered(page);
             if is_image_due && new.len() == PAGE && !different.is_empty() {
                 // The whole page costs less than the change and the image that it would ask for.
                 add_change(shared.offset, shared.len);
@@ -311,7 +311,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     }
 
     pub(super) fn is_direct(&self, extent: &Extent) -> bool {
-        self.direct.borrow().iter().any(|held| held.overlaps(extent))
+        self.write_back.direct.borrow().iter().any(|held| held.overlaps(extent))
     }
 
     /// Waits until no direct write holds the range.
