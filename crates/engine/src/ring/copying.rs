@@ -14,7 +14,7 @@ use crate::planted::{Bug, is_planted};
 
 /// Writes and copies under way.
 #[derive(Debug, Default)]
-pub(super) struct Copies {
+pub(crate) struct Copies {
     /// Lengths by offsets; none overlaps another.
     writes: RefCell<BTreeMap<u64, u64>>,
     copying: RefCell<Vec<Rc<Copying>>>,
@@ -23,29 +23,29 @@ pub(super) struct Copies {
 
 /// A copy.
 #[derive(Debug)]
-pub(super) struct Copying {
-    pub(super) extent: Extent,
+pub(crate) struct Copying {
+    pub(crate) extent: Extent,
     spoiled: Cell<bool>,
     under_way: Cell<usize>,
 }
 
 /// A write, until this is dropped.
 #[derive(Debug)]
-pub(super) struct Writing {
+pub(crate) struct Writing {
     copies: Rc<Copies>,
     offset: u64,
 }
 
 /// A copy, until this is dropped.
 #[derive(Debug)]
-pub(super) struct CopyGuard {
+pub(crate) struct CopyGuard {
     copies: Rc<Copies>,
-    pub(super) copying: Rc<Copying>,
+    pub(crate) copying: Rc<Copying>,
 }
 
 impl Copies {
     /// Waits until nobody writes there, nor copies.
-    pub(super) async fn begin_write(self: &Rc<Self>, extent: Extent) -> Writing {
+    pub(crate) async fn begin_write(self: &Rc<Self>, extent: Extent) -> Writing {
         self.changed
             .until(|| {
                 let is_free = !self.is_written(&extent) && !self.is_copied(&extent);
@@ -56,7 +56,7 @@ impl Copies {
     }
 
     /// Copies there from now on, if nobody writes or copies.
-    pub(super) fn try_copy(self: &Rc<Self>, extent: Extent) -> Option<CopyGuard> {
+    pub(crate) fn try_copy(self: &Rc<Self>, extent: Extent) -> Option<CopyGuard> {
         let is_written = self.is_written(&extent) && !is_planted(Bug::RingCopiesUnderWay);
         let mut all = self.copying.borrow_mut();
         if is_written || all.iter().any(|copying| copying.extent.overlaps(&extent)) {
@@ -68,7 +68,7 @@ impl Copies {
     }
 
     /// As [`Self::try_copy`], once it can.
-    pub(super) async fn copy(self: &Rc<Self>, extent: Extent) -> CopyGuard {
+    pub(crate) async fn copy(self: &Rc<Self>, extent: Extent) -> CopyGuard {
         self.changed.until(|| self.try_copy(extent)).await
     }
 
@@ -95,20 +95,20 @@ impl Copies {
 
 impl CopyGuard {
     /// Begins to write a copy, unless a write has come: then false.
-    pub(super) fn begin(&self) -> bool {
+    pub(crate) fn begin(&self) -> bool {
         let may = !self.copying.spoiled.get();
         self.copying.under_way.set(self.copying.under_way.get() + usize::from(may));
         may
     }
 
     /// What was begun has ended.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         self.copying.under_way.set(self.copying.under_way.get() - 1);
         self.copies.changed.all();
     }
 
     /// Whether a write came.
-    pub(super) fn is_spoiled(&self) -> bool {
+    pub(crate) fn is_spoiled(&self) -> bool {
         self.copying.spoiled.get()
     }
 }

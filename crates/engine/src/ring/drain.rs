@@ -41,7 +41,7 @@ pub(super) fn bytes_per_s(took: impl IntoIterator<Item = Took>) -> u64 {
 }
 
 /// Something under way, until this is dropped.
-pub(super) struct Busy<'a, E: Env> {
+pub(crate) struct Busy<'a, E: Env> {
     env: &'a E,
     drain: Rc<Drain>,
 }

@@ -16,11 +16,11 @@ use crate::notify::Notify;
 
 /// The gate of one member.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(crate) struct Gate {
     state: RefCell<State>,
     depth_max: usize,
     /// Something left the queue, ended, or came.
-    pub(super) changed: Notify,
+    pub(crate) changed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -52,19 +52,19 @@ struct Place {
 
 /// A place in the queue, and from its turn on, one among those under way.
 #[derive(Debug)]
-pub(super) struct Ticket {
+pub(crate) struct Ticket {
     gate: Rc<Gate>,
     place: Rc<Place>,
     done: bool,
 }
 
 impl Gate {
-    pub(super) fn new(depth_max: usize) -> Rc<Self> {
+    pub(crate) fn new(depth_max: usize) -> Rc<Self> {
         Rc::new(Self { state: RefCell::default(), depth_max: depth_max.max(1), changed: Notify::default() })
     }
 
     /// A place at the end of the queue.
-    pub(super) fn enqueue(self: &Rc<Self>, sequence: u64, len: u64) -> Ticket {
+    pub(crate) fn enqueue(self: &Rc<Self>, sequence: u64, len: u64) -> Ticket {
         let place = Rc::new(Place {
             sequence,
             len,
@@ -87,7 +87,7 @@ impl Gate {
         self.let_out();
     }
 
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.state.borrow_mut().open = false;
     }
 
@@ -110,32 +110,32 @@ impl Gate {
     }
 
     /// Whoever comes from here on finds that everything up to this request is there.
-    pub(super) fn begin_behind(&self, sequence: u64) {
+    pub(crate) fn begin_behind(&self, sequence: u64) {
         self.state.borrow_mut().let_out = sequence;
     }
 
     /// Whether requests wait in the queue.
-    pub(super) fn has_queued(&self) -> bool {
+    pub(crate) fn has_queued(&self) -> bool {
         self.state.borrow().waiting.iter().any(|place| !place.given_up.get())
     }
 
     /// Bytes of the requests in the queue.
-    pub(super) fn queued_bytes(&self) -> u64 {
+    pub(crate) fn queued_bytes(&self) -> u64 {
         self.state.borrow().queued_bytes
     }
 
     /// Requests under way.
-    pub(super) fn under_way(&self) -> usize {
+    pub(crate) fn under_way(&self) -> usize {
         self.state.borrow().under_way
     }
 
     /// Waits until none is under way.
-    pub(super) async fn drained(&self) {
+    pub(crate) async fn drained(&self) {
         self.changed.until(|| (self.under_way() == 0).then_some(())).await;
     }
 
     /// The last of the requests before which none is left to come or to end; `None` where one was given up.
-    pub(super) fn ended_through(&self) -> Option<u64> {
+    pub(crate) fn ended_through(&self) -> Option<u64> {
         let state = self.state.borrow();
         let ended = state.numbered.first().map_or(state.let_out, |first| first - 1);
         (!state.abandoned).then_some(ended)
@@ -162,7 +162,7 @@ impl Gate {
 
 impl Ticket {
     /// Waits for the turn of this request; false if the member is left out.
-    pub(super) async fn turn(&self) -> bool {
+    pub(crate) async fn turn(&self) -> bool {
         poll_fn(|context| {
             if self.place.granted.get() {
                 return Poll::Ready(true);
@@ -177,7 +177,7 @@ impl Ticket {
     }
 
     /// The request has ended, one way or the other.
-    pub(super) fn done(mut self) {
+    pub(crate) fn done(mut self) {
         self.done = true;
     }
 }

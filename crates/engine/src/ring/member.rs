@@ -1,21 +1,16 @@
-//! A member of a ring: its device, what it may be asked now, and how far it has come.
+//! A member of a ring: its device, what it may be asked now, and what it did.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use super::RebuildFound;
 use super::drain::Drain;
 use super::gate::Gate;
 use super::rest::Looks;
-use crate::device::{Drive, Durability, FlushScope};
+use crate::device::{Drive, FlushScope};
 use crate::error::DeviceError;
-use crate::format::ring_head::{HEAD_COPIES, Mark, RingHead};
-use crate::format::{PAGE, PAGE_BYTES};
-use crate::layout::mirror::Region;
-use crate::notify::Notify;
 
 /// No such device or address, as in errno(3).
-const ENXIO: i32 = 6;
+pub(crate) const ENXIO: i32 = 6;
 
 /// What a member is good for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,55 +46,68 @@ pub enum Role {
     Writing,
 }
 
+/// What a member does and did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemberStatus {
+    /// What it is good for.
+    pub standing: Standing,
+    /// What it does now.
+    pub role: Role,
+    /// Why it was left out, if so.
+    pub failure: Option<DeviceError>,
+    /// Why it is asked to discard no more, if so: it counts all the same.
+    pub discards_stopped: Option<DeviceError>,
+    /// Discards that failed in its place.
+    pub failed_discards: u64,
+    /// Bytes that wait for its turn.
+    pub queued_bytes: u64,
+    /// Bytes read from it.
+    pub read_bytes: u64,
+    /// Bytes written to it.
+    pub written_bytes: u64,
+    /// Turns that it had.
+    pub turns: u64,
+    /// Bytes that it took in a second in which it had something under way, lately.
+    pub drain_bytes_per_s: u64,
+    /// What was found wrong of what it was, or is, rebuilt from.
+    pub rebuild_found: RebuildFound,
+}
+
+/// What a rebuild found wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RebuildFound {
+    /// Pages that the member which was read first did not hold as they should be, and another did.
+    pub wrong_copies: u64,
+    /// Pages that no member held as they should be: they cannot be read until they are written anew.
+    pub damaged_pages: u64,
+}
+
 /// A member.
 #[derive(Debug)]
 pub(crate) struct Member<M> {
     device: RefCell<Option<Rc<M>>>,
     pub(crate) standing: Cell<Standing>,
     pub(crate) role: Cell<Role>,
-    pub(super) gate: Rc<Gate>,
+    pub(crate) gate: Rc<Gate>,
     pub(crate) reads_under_way: Cell<usize>,
-    /// What is durable on it, and it knows.
-    pub(crate) mark: Cell<Mark>,
-    pub(crate) head: Cell<Option<RingHead>>,
-    head_turn: RefCell<Rc<HeadTurn>>,
     /// Why it was left out, if it failed in this run.
     pub(crate) failure: RefCell<Option<DeviceError>>,
     /// Why the device in its place is asked to discard no more, if so.
-    pub(crate) discards_stopped: Cell<Option<DeviceError>>,
+    pub(super) discards_stopped: Cell<Option<DeviceError>>,
     /// Discards that failed.
-    pub(crate) failed_discards: Cell<u64>,
+    pub(super) failed_discards: Cell<u64>,
     /// What the device in its place took.
     pub(super) drain: RefCell<Rc<Drain>>,
-    pub(crate) read_bytes: Cell<u64>,
-    pub(crate) written_bytes: Cell<u64>,
-    pub(crate) turns: Cell<u64>,
+    pub(super) read_bytes: Cell<u64>,
+    pub(super) written_bytes: Cell<u64>,
+    pub(super) turns: Cell<u64>,
     pub(super) looks: Looks,
     pub(crate) rebuild_found: Cell<RebuildFound>,
-    /// Its part of the log, where the members hold it.
-    pub(crate) region: Region,
-}
-
-/// Who writes a head to a device now: one that is put in its place is not kept waiting by what hangs in it.
-#[derive(Debug, Default)]
-struct HeadTurn {
-    taken: Cell<bool>,
-    free: Notify,
-}
-
-/// The right to write a head, until this is dropped: also by whoever waited too long for its device.
-struct HeadTaken(Rc<HeadTurn>);
-
-impl Drop for HeadTaken {
-    fn drop(&mut self) {
-        self.0.taken.set(false);
-        self.0.free.all();
-    }
 }
 
 impl<M: Drive> Member<M> {
     /// Until it is known who may be trusted, all that are there count, and write.
-    pub(crate) fn new(device: Option<M>, depth_max: usize) -> Self {
+    pub(super) fn new(device: Option<M>, depth_max: usize) -> Self {
         let standing = if device.is_some() { Standing::InSync } else { Standing::Out };
         let gate = Gate::new(depth_max);
         match device {
@@ -112,9 +120,6 @@ impl<M: Drive> Member<M> {
             role: Cell::new(Role::Reading),
             gate,
             reads_under_way: Cell::default(),
-            mark: Cell::default(),
-            head: Cell::default(),
-            head_turn: RefCell::default(),
             failure: RefCell::default(),
             discards_stopped: Cell::default(),
             failed_discards: Cell::default(),
@@ -124,7 +129,22 @@ impl<M: Drive> Member<M> {
             turns: Cell::default(),
             looks: Looks::default(),
             rebuild_found: Cell::default(),
-            region: Region::default(),
+        }
+    }
+
+    pub(crate) fn status(&self, now_ns: u64) -> MemberStatus {
+        MemberStatus {
+            standing: self.standing.get(),
+            role: self.role.get(),
+            failure: *self.failure.borrow(),
+            discards_stopped: self.discards_stopped.get(),
+            failed_discards: self.failed_discards.get(),
+            queued_bytes: self.gate.queued_bytes(),
+            read_bytes: self.read_bytes.get(),
+            written_bytes: self.written_bytes.get(),
+            turns: self.turns.get(),
+            drain_bytes_per_s: self.drain.borrow().bytes_per_s(now_ns),
+            rebuild_found: self.rebuild_found.get(),
         }
     }
 
@@ -141,54 +161,14 @@ impl<M: Drive> Member<M> {
     pub(crate) fn replace(&self, device: M) {
         self.device.replace(Some(Rc::new(device)));
         self.drain.replace(Rc::default());
-        self.head_turn.replace(Rc::default());
         self.failure.replace(None);
         self.discards_stopped.set(None);
-        self.head.set(None);
-        self.mark.set(Mark::default());
         self.standing.set(Standing::Out);
     }
 
     /// Whether this is the device in its place.
     pub(crate) fn has(&self, device: &Rc<M>) -> bool {
         self.device.borrow().as_ref().is_some_and(|current| Rc::ptr_eq(current, device))
-    }
-
-    /// Reads its head: the newest that is whole.
-    pub(crate) async fn read_head(&self) -> Option<RingHead> {
-        let device = self.device().ok()?;
-        let mut best: Option<RingHead> = None;
-        for copy in 0..HEAD_COPIES {
-            let mut page = [0; PAGE];
-            if device.read(copy * PAGE_BYTES, &mut page).await.is_ok()
-                && let Some(found) = RingHead::decode(&page)
-                && best.is_none_or(|best| best.generation < found.generation)
-            {
-                best = Some(found);
-            }
-        }
-        best
-    }
-
-    /// Makes a head durable: one at a time, each made from the one before.
-    pub(crate) async fn write_head(
-        &self,
-        next: impl FnOnce(Option<RingHead>) -> RingHead,
-    ) -> Result<(), DeviceError> {
-        let (device, turn) = (self.device()?, Rc::clone(&self.head_turn.borrow()));
-        turn.free.until(|| (!turn.taken.replace(true)).then_some(())).await;
-        let _taken = HeadTaken(turn);
-        if !self.has(&device) {
-            return Err(DeviceError { doing: "write to a member that was replaced", errno: ENXIO });
-        }
-        let head = next(self.head.get());
-        device.write(head.offset(), &head.encode(), Durability::Durable).await?;
-        // What was written to a device that was replaced meanwhile says nothing of the new one.
-        if self.has(&device) {
-            self.head.set(Some(head));
-            self.mark.set(head.mark);
-        }
-        Ok(())
     }
 
     /// Makes durable whatever it was given.

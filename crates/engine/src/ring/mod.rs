@@ -1,58 +1,49 @@
-//! The ring: several drives that hold the same, and read and write in turns.
+//! The ring: several drives that read and write in turns, whatever a layout keeps on them.
 //!
 //! ```text
 //!            ┌──────────── window: these only read ────────────┐
 //!   member 0 │ member 1 │ member 2 │ … │ member N-1              the window moves on by one place each turn
 //!   writes what it was given while it was in the window; then flushes, says how far it has come, rests
 //!
-//!   write ──► a queue for each member (gate.rs) ──(its turn, turns.rs)──► the drive; done when all members have it
-//!   read  ──► the least busy member of the window (read.rs)
+//!   layout ──► a queue for each member (gate.rs) ──(its turn, turns.rs)──► the drive (requests.rs)
+//!          └─► reads, of the members in the window                     ──► the drive
 //! ```
 //!
-//! 1. A write is done when every member that takes part has taken it; a flush, when all of them have made durable what
-//!    was done before it, and a head on each says so. Until then the layers above keep what was written: in memory, and
-//!    in the journal. So a cut, the loss of all members but one, or both together lose nothing.
-//! 2. A member that is read writes nothing meanwhile, and one that writes is read only where no other can be.
-//! 3. A member that fails to write, to flush or to answer takes part no more. Whoever keeps the state of this ring
-//!    ([`crate::layout::PageStore::state`]) makes that durable before what it lacks is given up elsewhere.
-//! 4. After an opening a member counts only if the state says that it took part, and its head that it came as far. Any
-//!    other is stale: it is rebuilt from those that count before it is read. Without one that counts nothing is served.
-//!    Nor is anything served where the log knows of none but superblocks older than one that the heads know of.
-//! 5. Overlapping writes reach a member in the order of their coming; bytes that are put once more, to mend or to
-//!    rebuild, never overtake or undo a write.
+//! The ring knows queues, turns and drives. What a layout keeps on the members, and when a member counts, the layout knows:
+//! it holds a ring, and says what its members do in their turns ([`TakesTurns`]).
+//!
+//! 1. A member that is read writes nothing meanwhile, and one that writes is read only where no other can be.
+//! 2. A member that fails to write, to flush or to answer takes part no more, until another device is put in its place.
+//! 3. Of two overlapping writes the second begins when the first has ended; bytes that are put once more, to repair or to
+//!    rebuild, never overtake or undo a write ([`copying`]).
 
 mod backlog;
-mod copying;
+pub(crate) mod copying;
 mod drain;
 mod gate;
 mod member;
-mod read;
-mod rebuild;
+mod requests;
 mod rest;
-mod transfer;
 mod turns;
 mod window;
 
 use std::cell::{Cell, RefCell};
-use std::fmt;
-use std::future::Future;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 
-use crate::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
+use crate::device::{Device, Drive, Geometry};
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
 use crate::events::{Event, Events};
 use crate::format::PAGE_BYTES;
-use crate::format::ring_head::{Begun, DATA_OFFSET, MEMBERS_MAX, Mark};
-use crate::join;
-use crate::layout::Verifier;
-use crate::layout::mirror::LogState;
+use crate::format::ring_head::{DATA_OFFSET, MEMBERS_MAX};
 use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
 
-use copying::Copies;
-pub(crate) use member::Member;
-pub use member::{Role, Standing};
+pub(crate) use gate::Ticket;
+pub(crate) use member::{ENXIO, Member};
+pub use member::{MemberStatus, RebuildFound, Role, Standing};
+pub(crate) use requests::Change;
+pub(crate) use turns::{TakesTurns, start};
 pub use window::WindowOptions;
 
 /// An error of a member whose cause is not its own.
@@ -128,116 +119,42 @@ impl Default for RingOptions {
     }
 }
 
-/// The ring. A clone is another handle to the same.
-pub struct Ring<E, M>(pub(crate) Rc<Inner<E, M>>);
-
-impl<E, M> Clone for Ring<E, M> {
-    fn clone(&self) -> Self {
-        Self(Rc::clone(&self.0))
-    }
-}
-
-impl<E, M> fmt::Debug for Ring<E, M> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Ring").field("members", &self.0.members.len()).finish_non_exhaustive()
-    }
-}
-
-pub(crate) struct Inner<E, M> {
+/// The members of a layout, and whose turn it is.
+#[derive(Debug)]
+pub(crate) struct Ring<E, M> {
     pub(crate) env: E,
     pub(crate) options: RingOptions,
-    /// Of those that are there until it is known who may be trusted, then as the ring was made.
+    /// What each member offers to the layout: as small as the smallest of those that are there until the layout knows
+    /// better.
     pub(crate) geometry: Cell<Geometry>,
     pub(crate) members: Vec<Member<M>>,
-    /// The number of the volume on it, once it is known.
-    pub(crate) volume: Cell<u64>,
-    pub(crate) epoch: Cell<u64>,
-    /// This opening, of all that were tried.
-    pub(crate) opening: Cell<u64>,
-    /// The newest that began.
-    pub(crate) begun: Cell<Begun>,
-    /// The newest superblock that is known to be durable, by its generation.
-    pub(crate) superblock: Cell<u64>,
-    /// Whether it is known who may be trusted.
-    pub(crate) resumed: Cell<bool>,
-    /// How often a log device was left out so far.
-    pub(crate) log_losses: Cell<u64>,
-    /// The log, where the members hold it.
-    pub(crate) log: LogState,
-    /// Writes so far in this opening.
-    pub(crate) issued: Cell<u64>,
-    /// What a flush waits for.
-    pub(crate) flush_wanted: Cell<u64>,
-    /// What a completed flush covered.
-    pub(crate) flushed: Cell<Mark>,
-    /// Writes that not all members have, and bytes that are put once more.
-    copies: Rc<Copies>,
     /// Reads so far: for the load, and to take turns among equals.
     pub(crate) reads: Cell<u64>,
     /// As many when the window was last chosen.
-    pub(crate) reads_before: Cell<u64>,
+    reads_before: Cell<u64>,
     /// Whose turn comes next.
-    pub(crate) next_writer: Cell<usize>,
+    next_writer: Cell<usize>,
     window: RefCell<window::Window>,
     /// What the members have to take home, and the room there is for it.
     backlog: backlog::Backlog,
-    /// Who knows the sums of what the members hold.
-    pub(crate) verifier: RefCell<Option<Weak<dyn Verifier>>>,
     pub(crate) events: Rc<Events>,
     /// Something came, ended, or changed its role.
     pub(crate) changed: Rc<Notify>,
 }
 
-impl<E, M> Drop for Inner<E, M> {
+impl<E, M> Drop for Ring<E, M> {
     fn drop(&mut self) {
         self.changed.all();
     }
 }
 
-/// What a member does and did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MemberStatus {
-    /// What it is good for.
-    pub standing: Standing,
-    /// What it does now.
-    pub role: Role,
-    /// Why it was left out, if so.
-    pub failure: Option<DeviceError>,
-    /// Why it is asked to discard no more, if so: it counts all the same.
-    pub discards_stopped: Option<DeviceError>,
-    /// Discards that failed in its place.
-    pub failed_discards: u64,
-    /// Bytes that wait for its turn.
-    pub queued_bytes: u64,
-    /// Bytes read from it.
-    pub read_bytes: u64,
-    /// Bytes written to it.
-    pub written_bytes: u64,
-    /// Turns that it had.
-    pub turns: u64,
-    /// Bytes that it took in a second in which it had something under way, lately.
-    pub drain_bytes_per_s: u64,
-    /// What was found wrong of what it was, or is, rebuilt from.
-    pub rebuild_found: RebuildFound,
-}
-
-/// What a rebuild found wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RebuildFound {
-    /// Pages that the member which was read first did not hold as they should be, and another did.
-    pub wrong_copies: u64,
-    /// Pages that no member held as they should be: they cannot be read until they are written anew.
-    pub damaged_pages: u64,
-}
-
 impl<E: Env, M: Drive> Ring<E, M> {
-    /// A ring of these members, each at its place; `None` is one that is not there. Nothing is known of them before
-    /// [`crate::layout::PageStore::resume`] or [`crate::layout::PageStore::init`].
+    /// A ring of these members, each at its place; `None` is one that is not there.
     ///
     /// # Errors
     ///
     /// [`Error::Unusable`] where there are none, or too many, or they are too small.
-    pub fn new(env: E, members: Vec<Option<M>>, options: RingOptions) -> Result<Self, Error> {
+    pub(crate) fn new(env: E, members: Vec<Option<M>>, options: RingOptions) -> Result<Self, Error> {
         let unusable = |why: &str| Err(Error::Unusable(why.to_owned()));
         if members.len() > MEMBERS_MAX {
             return unusable("a ring has 32 members at most");
@@ -254,109 +171,28 @@ impl<E: Env, M: Drive> Ring<E, M> {
             sector_bytes: geometries().map(|geometry| geometry.sector_bytes).max().unwrap_or(512),
             atomic_sectors: geometries().all(|geometry| geometry.atomic_sectors),
         };
-        let window = window::Window::new(options.window);
-        let members = members.into_iter().map(|device| Member::new(device, options.depth_max)).collect();
-        Ok(Self(Rc::new(Inner {
+        Ok(Self {
             env,
             options,
             geometry: Cell::new(geometry),
-            members,
-            volume: Cell::default(),
-            epoch: Cell::default(),
-            opening: Cell::default(),
-            begun: Cell::default(),
-            superblock: Cell::default(),
-            resumed: Cell::default(),
-            log_losses: Cell::default(),
-            log: LogState::default(),
-            issued: Cell::default(),
-            flush_wanted: Cell::default(),
-            flushed: Cell::default(),
-            copies: Rc::default(),
+            members: members.into_iter().map(|device| Member::new(device, options.depth_max)).collect(),
             reads: Cell::default(),
             reads_before: Cell::default(),
             next_writer: Cell::default(),
-            window: RefCell::new(window),
+            window: RefCell::new(window::Window::new(options.window)),
             backlog: backlog::Backlog::default(),
-            verifier: RefCell::default(),
             events: Rc::default(),
             changed: Rc::default(),
-        })))
+        })
     }
 
-    /// Whether the members hold the log too.
-    pub fn holds_log(&self) -> bool {
-        self.0.options.log_bytes > 0
-    }
-
-    /// What each member does and did.
-    pub fn members(&self) -> Vec<MemberStatus> {
-        let now_ns = self.0.env.now_ns();
-        self.0.members.iter().map(|member| member.status(now_ns)).collect()
-    }
-
-    /// What happened to its members.
-    pub fn events(&self) -> Rc<Events> {
-        Rc::clone(&self.0.events)
-    }
-
-    /// How many members read now, of those that take part.
-    pub fn window(&self) -> (usize, usize) {
-        self.0.window()
-    }
-
-    /// Leaves a member out: whoever provides it may know of a failure before it shows.
-    pub fn leave_out(&self, place: usize, error: DeviceError) {
-        self.0.leave_out(place, error);
-    }
-
-    /// Puts another device in the place of a member that does not take part, and rebuilds it.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Unusable`] where the member takes part, or the device is too small; that of the device.
-    pub async fn replace(&self, place: usize, device: M) -> Result<(), Error> {
-        let unusable = |why: &str| Err(Error::Unusable(why.to_owned()));
-        let Some(member) = self.0.members.get(place) else { return unusable("the ring has no such member") };
-        if !self.0.resumed.get() {
-            return unusable("the volume is not open yet");
-        }
-        if member.standing.get().takes_writes() {
-            return unusable("that member takes part: leave it out before it is replaced");
-        }
-        let (geometry, needed) = (device.geometry(), self.0.geometry.get());
-        if geometry.size_bytes < needed.size_bytes + self.0.data_offset() {
-            return unusable("the new member is smaller than the ring");
-        }
-        if geometry.sector_bytes > needed.sector_bytes || (needed.atomic_sectors && !geometry.atomic_sectors)
-        {
-            return unusable("the new member promises less of its sectors than the ring does");
-        }
-        member.replace(device);
-        member.region.is_in_log.set(false);
-        member.region.is_joining.set(false);
-        let device = member.device()?;
-        let founded = self.0.limited(self.0.init_head(place, member)).await;
-        if !member.has(&device) {
-            return unusable("another device was put there meanwhile");
-        }
-        if let Err(error) = founded {
-            member.failure.borrow_mut().get_or_insert(error);
-            return Err(error.into());
-        }
-        member.standing.set(Standing::Stale);
-        self.rebuild_stale();
-        Ok(())
-    }
-}
-
-impl<E: Env, M: Drive> Inner<E, M> {
-    /// Where on a member what the ring offers begins.
+    /// Where on a member what it offers to the layout begins.
     pub(crate) fn data_offset(&self) -> u64 {
         DATA_OFFSET + self.options.log_bytes
     }
 
-    fn window(&self) -> (usize, usize) {
+    /// How many members read now, of those that take part.
+    pub(crate) fn window(&self) -> (usize, usize) {
         let in_sync = || self.members.iter().filter(|member| member.is_in_sync());
         (in_sync().filter(|member| member.role.get() == Role::Reading).count(), in_sync().count())
     }
@@ -364,6 +200,11 @@ impl<E: Env, M: Drive> Inner<E, M> {
     /// Those that take part, with their places.
     pub(crate) fn taking_part(&self) -> impl Iterator<Item = (usize, &Member<M>)> {
         self.members.iter().enumerate().filter(|(_, member)| member.standing.get().takes_writes())
+    }
+
+    /// The places of those that are in sync.
+    pub(crate) fn places_in_sync(&self) -> Vec<usize> {
+        (0..self.members.len()).filter(|&place| self.members[place].is_in_sync()).collect()
     }
 
     /// The member takes part no more.
@@ -379,8 +220,6 @@ impl<E: Env, M: Drive> Inner<E, M> {
         let was_rebuilding = member.standing.replace(Standing::Out) != Standing::InSync;
         self.events.note(Event::MemberLost { place, error, was_rebuilding });
         member.gate.leave_out(true);
-        member.region.open.set(false);
-        member.region.is_joining.set(false);
         self.changed.all();
     }
 
@@ -403,24 +242,6 @@ impl<E: Env, M: Drive> Inner<E, M> {
         self.backlog.note_fill(fill);
     }
 
-    /// What a member answers, or that it did not within the time that it has.
-    pub(crate) async fn limited<T>(
-        &self,
-        answer: impl Future<Output = Result<T, DeviceError>>,
-    ) -> Result<T, DeviceError> {
-        self.answered(answer).await?
-    }
-
-    /// What a member answers; an error where it does not.
-    pub(crate) async fn answered<T>(
-        &self,
-        answer: impl Future<Output = Result<T, DeviceError>>,
-    ) -> Result<Result<T, DeviceError>, DeviceError> {
-        let silence = self.env.sleep(self.options.answer_max_ns);
-        let answered = join::first(answer, silence).await;
-        answered.ok_or(DeviceError { doing: "wait for a member of the ring", errno: ETIMEDOUT })
-    }
-
     /// An error where nobody is left.
     pub(crate) fn check_alive(&self) -> Result<(), DeviceError> {
         let mut failure = None;
@@ -431,58 +252,5 @@ impl<E: Env, M: Drive> Inner<E, M> {
             failure = failure.or(*member.failure.borrow());
         }
         Err(failure.unwrap_or(DeviceError { doing: "reach a member of the ring", errno: EIO }))
-    }
-}
-
-impl<E: Env, M: Drive> Device for Ring<E, M> {
-    fn geometry(&self) -> Geometry {
-        self.0.geometry.get()
-    }
-
-    async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        self.0.read(offset, into).await
-    }
-
-    async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
-        self.write_parts(offset, &[bytes], durability).await
-    }
-
-    async fn write_parts(
-        &self,
-        offset: u64,
-        parts: &[&[u8]],
-        durability: Durability,
-    ) -> Result<(), DeviceError> {
-        self.0.write(offset, parts).await?;
-        match durability {
-            Durability::Buffered => Ok(()),
-            Durability::Durable => self.0.flush().await,
-        }
-    }
-
-    async fn flush(&self, _scope: FlushScope<'_>) -> Result<(), DeviceError> {
-        self.0.flush().await
-    }
-
-    async fn discard(&self, extent: Extent) -> Result<(), DeviceError> {
-        self.0.discard(extent).await
-    }
-}
-
-impl<M: Drive> Member<M> {
-    fn status(&self, now_ns: u64) -> MemberStatus {
-        MemberStatus {
-            standing: self.standing.get(),
-            role: self.role.get(),
-            failure: *self.failure.borrow(),
-            discards_stopped: self.discards_stopped.get(),
-            failed_discards: self.failed_discards.get(),
-            queued_bytes: self.gate.queued_bytes(),
-            read_bytes: self.read_bytes.get(),
-            written_bytes: self.written_bytes.get(),
-            turns: self.turns.get(),
-            drain_bytes_per_s: self.drain.borrow().bytes_per_s(now_ns),
-            rebuild_found: self.rebuild_found.get(),
-        }
     }
 }

@@ -7,12 +7,12 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
+use super::Ring;
 use super::member::Member;
-use super::{Inner, join};
 use crate::device::Drive;
 use crate::env::Env;
-use crate::format::PAGE;
-use crate::format::PAGE_BYTES;
+use crate::format::{PAGE, PAGE_BYTES};
+use crate::join;
 
 /// Between two looks.
 const INTERVAL_NS: u64 = 1_000_000;
@@ -59,7 +59,7 @@ impl Looks {
     }
 }
 
-impl<E: Env, M: Drive> Inner<E, M> {
+impl<E: Env, M: Drive> Ring<E, M> {
     /// Looks at a member that has only read for a while: this is how quick it is at rest.
     pub(super) async fn look_at_rest(&self, member: &Member<M>) {
         for _ in 0..BASE_LOOKS {

@@ -11,11 +11,12 @@
 //! 3. A turn ends early when nothing is left to write. While nothing waits, all read.
 
 use std::collections::VecDeque;
+use std::future::Future;
 use std::rc::{Rc, Weak};
 
 use super::member::{Member, Role, Standing};
 use super::window::Load;
-use super::{Inner, Policy, Ring, drain};
+use super::{Policy, Ring, drain};
 use crate::device::Drive;
 use crate::env::Env;
 use crate::join;
@@ -27,95 +28,172 @@ const READS_END_MAX_NS: u64 = 100_000_000;
 /// A turn where none are kept: about as long as a drive takes for what is under way.
 const QUANTUM_NS: u64 = 5_000_000;
 
-impl<E: Env, M: Drive> Ring<E, M> {
-    /// It is known who may be trusted: from here on the policy holds.
-    pub(crate) fn start_turns(&self) {
-        let ring = &*self.0;
-        ring.resumed.set(true);
-        match ring.options.policy {
-            Policy::Turns | Policy::ReadAround => {
-                ring.members.iter().for_each(|member| member.gate.close());
-                let (changed, weak) = (Rc::clone(&ring.changed), Rc::downgrade(&self.0));
-                ring.env.spawn(async move {
-                    let mut writers = VecDeque::new();
-                    loop {
-                        // Whoever is in its turn leaves it, though it has finished while the one before left.
-                        let next = match writers.is_empty() {
-                            true => changed.until(|| next_work(&weak)).await,
-                            false => weak.upgrade(),
-                        };
-                        let Some(ring) = next else { return };
-                        ring.frame(&mut writers).await;
-                    }
-                });
-            }
-            Policy::Mixed | Policy::ReadFirst => {}
-        }
-        self.rebuild_stale();
-    }
+/// A layout whose members take turns: what it has to do in them that their queues do not know of.
+pub(crate) trait TakesTurns: Sized + 'static {
+    /// Time and chance.
+    type Env: Env;
+    /// What the members are.
+    type Member: Drive;
+
+    /// The members.
+    fn ring(&self) -> &Ring<Self::Env, Self::Member>;
+
+    /// Whether a member that is in sync has to take a turn though nothing is in its queue.
+    fn wants_turn(&self, place: usize) -> bool;
+
+    /// A member's turn has begun.
+    fn begin_turn(&self, place: usize);
+
+    /// Whether the turn of a member lasts though it has written what was in its queue.
+    fn prolongs_turn(&self, place: usize) -> bool;
+
+    /// A member's turn is over: the layout begins nothing more in it.
+    fn end_turn(&self, place: usize);
+
+    /// Ends when what the layout began in a member's turn has ended.
+    fn turn_drained(&self, place: usize) -> impl Future<Output = ()>;
+
+    /// Makes durable what ended on a member, and has it say so. A member that cannot is left out.
+    fn settle(&self, place: usize) -> impl Future<Output = ()>;
 }
 
-/// The ring, once it has something to write; `None` once nobody has it any more.
+/// From here on the policy holds: it is known which members may be trusted.
+pub(crate) fn start<L: TakesTurns>(layout: &Rc<L>) {
+    let ring = layout.ring();
+    if !ring.options.keeps_turns() {
+        return;
+    }
+    ring.members.iter().for_each(|member| member.gate.close());
+    let (changed, weak) = (Rc::clone(&ring.changed), Rc::downgrade(layout));
+    ring.env.spawn(async move {
+        let mut writers = VecDeque::new();
+        loop {
+            // Whoever is in its turn leaves it, though it has finished while the one before left.
+            let next = match writers.is_empty() {
+                true => changed.until(|| next_work(&weak)).await,
+                false => weak.upgrade(),
+            };
+            let Some(layout) = next else { return };
+            frame(&*layout, &mut writers).await;
+        }
+    });
+}
+
+/// The layout, once one of its members has something to write; `None` once nobody has it any more.
 #[allow(
     clippy::option_option,
     reason = "whether to go on waiting, and then whether there is anything to come"
 )]
-fn next_work<E: Env, M: Drive>(ring: &Weak<Inner<E, M>>) -> Option<Option<Rc<Inner<E, M>>>> {
-    match ring.upgrade() {
+fn next_work<L: TakesTurns>(layout: &Weak<L>) -> Option<Option<Rc<L>>> {
+    match layout.upgrade() {
         None => Some(None),
-        Some(ring) => {
-            let has_work = (0..ring.members.len()).any(|place| ring.has_work(place));
-            has_work.then_some(Some(ring))
+        Some(layout) => {
+            let has_work = (0..layout.ring().members.len()).any(|place| has_work(&*layout, place));
+            has_work.then_some(Some(layout))
         }
     }
 }
 
-impl<E: Env, M: Drive> Inner<E, M> {
-    /// Whether a member has something to write, or to make durable for somebody who waits.
-    fn has_work(&self, place: usize) -> bool {
-        let member = &self.members[place];
-        let is_behind = || {
-            let mark = member.mark.get();
-            let wanted = self.flush_wanted.get();
-            wanted > 0 && (mark.epoch < self.epoch.get() || mark.through < wanted)
-        };
-        member.is_in_sync() && (member.gate.has_queued() || is_behind() || self.wants_log())
-    }
+/// Whether a member has something to write, or to make durable for somebody who waits.
+fn has_work<L: TakesTurns>(layout: &L, place: usize) -> bool {
+    let member = &layout.ring().members[place];
+    member.is_in_sync() && (member.gate.has_queued() || layout.wants_turn(place))
+}
 
-    /// One frame: the window moves on by one place.
-    async fn frame(&self, writers: &mut VecDeque<usize>) {
-        writers.retain(|&place| self.members[place].is_in_sync());
-        let in_sync = self.members.iter().filter(|member| member.is_in_sync()).count();
-        let readers = match self.options.policy {
-            Policy::ReadAround => usize::from(in_sync > 1),
-            _ => self.window.borrow_mut().readers(self.load(in_sync)),
-        };
-        while writers.len() + readers < in_sync {
-            let Some(place) = self.next_writer(writers) else { break };
-            self.enter(place).await;
-            writers.push_back(place);
-        }
-        self.write_until_the_end(writers).await;
-        // All that have nothing left leave; else the one that has written longest.
-        let mut leaving: Vec<usize> =
-            writers.iter().copied().filter(|&place| !self.members[place].gate.has_queued()).collect();
-        if leaving.is_empty() {
-            leaving.extend(writers.front());
-        }
-        writers.retain(|place| !leaving.contains(place));
-        let rests = self.rests() && readers > 0;
-        join::all(leaving.into_iter().map(|place| self.leave(place, rests))).await;
+/// One frame: the window moves on by one place.
+async fn frame<L: TakesTurns>(layout: &L, writers: &mut VecDeque<usize>) {
+    let ring = layout.ring();
+    writers.retain(|&place| ring.members[place].is_in_sync());
+    let in_sync = ring.members.iter().filter(|member| member.is_in_sync()).count();
+    let readers = match ring.options.policy {
+        Policy::ReadAround => usize::from(in_sync > 1),
+        _ => ring.window.borrow_mut().readers(ring.load(in_sync)),
+    };
+    while writers.len() + readers < in_sync {
+        let Some(place) = next_writer(layout, writers) else { break };
+        enter(layout, place).await;
+        writers.push_back(place);
     }
-
-    /// The next member in the order of the ring that has something to write.
-    fn next_writer(&self, writers: &VecDeque<usize>) -> Option<usize> {
-        let (first, places) = (self.next_writer.get(), self.members.len());
-        let mut in_order = (first..first + places).map(|place| place % places);
-        let next = in_order.find(|place| !writers.contains(place) && self.has_work(*place))?;
-        self.next_writer.set((next + 1) % places);
-        Some(next)
+    write_until_the_end(layout, writers).await;
+    // All that have nothing left leave; else the one that has written longest.
+    let mut leaving: Vec<usize> =
+        writers.iter().copied().filter(|&place| !ring.members[place].gate.has_queued()).collect();
+    if leaving.is_empty() {
+        leaving.extend(writers.front());
     }
+    writers.retain(|place| !leaving.contains(place));
+    let rests = ring.rests() && readers > 0;
+    join::all(leaving.into_iter().map(|place| leave(layout, place, rests))).await;
+}
 
+/// The next member in the order of the ring that has something to write.
+fn next_writer<L: TakesTurns>(layout: &L, writers: &VecDeque<usize>) -> Option<usize> {
+    let ring = layout.ring();
+    let (first, places) = (ring.next_writer.get(), ring.members.len());
+    let mut in_order = (first..first + places).map(|place| place % places);
+    let next = in_order.find(|place| !writers.contains(place) && has_work(layout, *place))?;
+    ring.next_writer.set((next + 1) % places);
+    Some(next)
+}
+
+async fn enter<L: TakesTurns>(layout: &L, place: usize) {
+    let ring = layout.ring();
+    let member = &ring.members[place];
+    member.role.set(Role::Writing);
+    if ring.options.policy == Policy::Turns && ring.window().0 > 0 {
+        let ended = ring.changed.until(|| (member.reads_under_way.get() == 0).then_some(()));
+        join::first(ended, ring.env.sleep(READS_END_MAX_NS)).await;
+    }
+    if ring.rests() {
+        ring.look_at_rest(member).await;
+    }
+    member.turns.set(member.turns.get() + 1);
+    member.gate.open();
+    layout.begin_turn(place);
+    ring.changed.all();
+}
+
+async fn write_until_the_end<L: TakesTurns>(layout: &L, writers: &VecDeque<usize>) {
+    let ring = layout.ring();
+    let turn_ns = match ring.options.policy {
+        Policy::ReadAround => QUANTUM_NS,
+        _ => ring.options.turn_ns,
+    };
+    let is_done = |place: &usize| {
+        let member = &ring.members[*place];
+        let is_idle = || !member.gate.has_queued() && member.gate.under_way() == 0;
+        !member.is_in_sync() || (is_idle() && !layout.prolongs_turn(*place))
+    };
+    let all_done = ring.changed.until(|| writers.iter().all(is_done).then_some(()));
+    join::first(all_done, ring.env.sleep(turn_ns)).await;
+}
+
+async fn leave<L: TakesTurns>(layout: &L, place: usize, rests: bool) {
+    let ring = layout.ring();
+    let member = &ring.members[place];
+    // One that was replaced in its turn is being rebuilt, and takes writes at all times.
+    if member.standing.get().takes_writes() && !member.is_in_sync() {
+        return;
+    }
+    member.gate.close();
+    layout.end_turn(place);
+    if !is_planted(Bug::RingLeavesUndrained) {
+        member.gate.drained().await;
+        layout.turn_drained(place).await;
+    }
+    if member.is_in_sync() && (ring.options.policy == Policy::Turns || has_work(layout, place)) {
+        layout.settle(place).await;
+    }
+    if rests {
+        ring.rest(member).await;
+    }
+    if member.standing.get() == Standing::InSync {
+        member.role.set(Role::Reading);
+    }
+    ring.changed.all();
+}
+
+impl<E: Env, M: Drive> Ring<E, M> {
     fn load(&self, members: usize) -> Load {
         let forecast = self.backlog.forecast(self.env.now_ns(), self.needed_s());
         let reads = self.reads.get();
@@ -138,62 +216,5 @@ impl<E: Env, M: Drive> Inner<E, M> {
     /// Whether members rest behind their turns: others are read meanwhile.
     fn rests(&self) -> bool {
         self.options.policy == Policy::Turns && self.members.len() > 1 && self.options.rest_ns > 0
-    }
-
-    async fn enter(&self, place: usize) {
-        let member = &self.members[place];
-        member.role.set(Role::Writing);
-        if self.options.policy == Policy::Turns && self.window().0 > 0 {
-            let ended = self.changed.until(|| (member.reads_under_way.get() == 0).then_some(()));
-            join::first(ended, self.env.sleep(READS_END_MAX_NS)).await;
-        }
-        if self.rests() {
-            self.look_at_rest(member).await;
-        }
-        member.turns.set(member.turns.get() + 1);
-        member.gate.open();
-        member.region.used.set(false);
-        member.region.open.set(member.is_in_sync());
-        self.changed.all();
-    }
-
-    async fn write_until_the_end(&self, writers: &VecDeque<usize>) {
-        let turn_ns = match self.options.policy {
-            Policy::ReadAround => QUANTUM_NS,
-            _ => self.options.turn_ns,
-        };
-        // Whoever had a record written has another one soon: its turn lasts.
-        let is_done = |place: &usize| {
-            let Member { gate, region, .. } = &self.members[*place];
-            let is_logged = region.used.get() || self.has_log_waiting();
-            let is_idle = !gate.has_queued() && gate.under_way() == 0 && !is_logged;
-            !self.members[*place].is_in_sync() || is_idle
-        };
-        let all_done = self.changed.until(|| writers.iter().all(is_done).then_some(()));
-        join::first(all_done, self.env.sleep(turn_ns)).await;
-    }
-
-    async fn leave(&self, place: usize, rests: bool) {
-        let member = &self.members[place];
-        // One that was replaced in its turn is being rebuilt, and takes writes at all times.
-        if member.standing.get().takes_writes() && !member.is_in_sync() {
-            return;
-        }
-        member.gate.close();
-        member.region.open.set(false);
-        if !is_planted(Bug::RingLeavesUndrained) {
-            member.gate.drained().await;
-            self.changed.until(|| (member.region.under_way.get() == 0).then_some(())).await;
-        }
-        if member.is_in_sync() && (self.options.policy == Policy::Turns || self.has_work(place)) {
-            self.settle(place).await;
-        }
-        if rests {
-            self.rest(member).await;
-        }
-        if member.standing.get() == Standing::InSync {
-            member.role.set(Role::Reading);
-        }
-        self.changed.all();
     }
 }

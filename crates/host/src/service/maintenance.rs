@@ -241,8 +241,9 @@ impl Slowness {
 mod tests {
     use evenkeel_engine::device::{Device, Durability, FlushScope, Geometry};
     use evenkeel_engine::format::ring_head::DATA_OFFSET;
+    use evenkeel_engine::layout::mirror::MirrorPages;
     use evenkeel_engine::layout::{PageStore, Remembered};
-    use evenkeel_engine::ring::{Policy, RebuildFound, Ring, RingOptions, Role};
+    use evenkeel_engine::ring::{Policy, RebuildFound, RingOptions, Role};
     use evenkeel_sim::cuts::Cuts;
     use evenkeel_sim::drive::{DriveOptions, SimDrive};
     use evenkeel_sim::executor::{Executor, SimEnv};
@@ -332,7 +333,7 @@ mod tests {
         };
         let drives = write_ns.iter().enumerate().map(drive).collect();
         let options = RingOptions { policy, ..RingOptions::default() };
-        let ring = Ring::new(env.clone(), drives, options).unwrap();
+        let ring = MirrorPages::new(env.clone(), drives, options).unwrap();
         let watched = async move {
             ring.init(1).await.unwrap();
             let state = ring.state();
@@ -362,7 +363,7 @@ mod tests {
         executor.block_on(watched).unwrap()
     }
 
-    async fn write_on(ring: &Ring<SimEnv, SimDrive>, env: &SimEnv, number: u64, pause_ns: u64) {
+    async fn write_on(ring: &MirrorPages<SimEnv, SimDrive>, env: &SimEnv, number: u64, pause_ns: u64) {
         let bytes = vec![number as u8; WRITE_BYTES as usize];
         for write in 0.. {
             let place = (number * 4 + write % 4) * WRITE_BYTES % RING_BYTES;

@@ -8,9 +8,10 @@ use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::format::layout::{Layout, log_bytes_with_superblocks};
 use evenkeel_engine::format::{PAGE_BYTES, log_head, ring_head};
 use evenkeel_engine::layout::mirror::MirrorJournal;
+use evenkeel_engine::layout::mirror::MirrorPages;
 use evenkeel_engine::layout::mirror::log_devices::LogStanding;
 use evenkeel_engine::options::{CreateOptions, OpenOptions};
-use evenkeel_engine::ring::{Ring, RingOptions, Standing};
+use evenkeel_engine::ring::{RingOptions, Standing};
 use evenkeel_engine::volume::{Volume, check, create};
 
 use super::bed::{Bed, Drives, VolumeOn, kinds_without};
@@ -48,7 +49,7 @@ enum Event {
     Replaced,
 }
 
-type SimRing = Ring<SimEnv, SimDrive>;
+type SimRing = MirrorPages<SimEnv, SimDrive>;
 type SimLogs = MirrorJournal<SimEnv, SimDrive, SimDrive>;
 
 /// The members, then the log devices.
@@ -116,7 +117,7 @@ impl Mirror {
         mut drives: Vec<Option<SimDrive>>,
     ) -> Result<(SimRing, Vec<Option<SimDrive>>), Error> {
         let logs = drives.split_off(self.members);
-        Ok((Ring::new(env, drives, self.options)?, logs))
+        Ok((MirrorPages::new(env, drives, self.options)?, logs))
     }
 }
 

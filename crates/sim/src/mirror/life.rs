@@ -11,8 +11,9 @@ use evenkeel_engine::format::layout::{
 };
 use evenkeel_engine::format::superblock::Superblock;
 use evenkeel_engine::format::{PAGE, PAGE_BYTES, log_head, ring_head};
+use evenkeel_engine::layout::mirror::MirrorPages;
 use evenkeel_engine::layout::mirror::log_devices::found_log;
-use evenkeel_engine::ring::{Ring, Standing};
+use evenkeel_engine::ring::Standing;
 use evenkeel_engine::volume::{Mending, Volume, check, create};
 
 use super::account::{Account, Disk, InLife, Kind};
@@ -145,7 +146,7 @@ impl Machine {
         let (setup, scene) = (self.setup, Rc::clone(&life.scene));
         let made = life.executor.block_on(async move {
             let (env, answer_max_ns) = (scene.env.clone(), setup.ring.answer_max_ns);
-            let ring = Ring::new(env.clone(), scene.members(), setup.ring)?;
+            let ring = MirrorPages::new(env.clone(), scene.members(), setup.ring)?;
             let logs = SimLogs::new(env, scene.log_devices(), ring.clone(), answer_max_ns)?;
             create(&ring, &logs, true, setup.create, setup.seed | 1).await
         });
@@ -681,7 +682,7 @@ impl Scene {
     /// Opens the volume.
     pub(super) async fn open(&self, arena: SimArena, setup: &Setup) -> Result<RingVolume, Error> {
         let (env, answer_max_ns) = (self.env.clone(), setup.ring.answer_max_ns);
-        let ring: SimRing = Ring::new(env.clone(), self.members(), setup.ring)?;
+        let ring: SimRing = MirrorPages::new(env.clone(), self.members(), setup.ring)?;
         let logs = SimLogs::open(env.clone(), self.log_devices(), ring.clone(), answer_max_ns).await?;
         let (home, log) = (Rc::new(ring.clone()), Rc::new(logs.clone()));
         let volume = Volume::open(env, arena, home, log, true, setup.open).await?;

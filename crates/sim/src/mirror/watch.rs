@@ -12,7 +12,8 @@ use evenkeel_engine::device::{Device, Drive, Durability, Extent, FlushScope, Geo
 use evenkeel_engine::error::DeviceError;
 use evenkeel_engine::format::ring_head::DATA_OFFSET;
 use evenkeel_engine::layout::mirror::MirrorJournal;
-use evenkeel_engine::ring::{Policy, Ring, Role, Standing};
+use evenkeel_engine::layout::mirror::MirrorPages;
+use evenkeel_engine::ring::{Policy, Role, Standing};
 use evenkeel_engine::volume::Volume;
 
 use crate::arena::SimArena;
@@ -20,7 +21,7 @@ use crate::drive::SimDrive;
 use crate::executor::SimEnv;
 
 /// The ring of a simulated volume.
-pub(super) type SimRing = Ring<SimEnv, Member>;
+pub(super) type SimRing = MirrorPages<SimEnv, Member>;
 /// Its log.
 pub(super) type SimLogs = MirrorJournal<SimEnv, SimDrive, Member>;
 /// The volume.

@@ -10,8 +10,9 @@ use evenkeel_engine::error::Error;
 use evenkeel_engine::format::layout::{Layout, log_bytes_with_superblocks};
 use evenkeel_engine::format::{log_head, ring_head};
 use evenkeel_engine::layout::mirror::MirrorJournal;
+use evenkeel_engine::layout::mirror::MirrorPages;
 use evenkeel_engine::options::{CreateOptions, OpenOptions};
-use evenkeel_engine::ring::{Ring, RingOptions, Standing, WindowOptions};
+use evenkeel_engine::ring::{RingOptions, Standing, WindowOptions};
 use evenkeel_engine::volume::{Volume, create};
 use evenkeel_sim::arena::{ArenaBytes, SimArena};
 use evenkeel_sim::cuts::{CutKind, CutPlan, Cuts};
@@ -26,7 +27,7 @@ pub const PAGE: u64 = 4096;
 /// No cut.
 pub const WHOLE_LIFE: CutPlan = CutPlan { at_event: None, kind: CutKind::PowerCut };
 
-pub type SimRing = Ring<SimEnv, SimDrive>;
+pub type SimRing = MirrorPages<SimEnv, SimDrive>;
 pub type SimLogs = MirrorJournal<SimEnv, SimDrive, SimDrive>;
 pub type RingVolume = Volume<SimEnv, SimArena, SimRing, SimLogs>;
 
@@ -113,7 +114,7 @@ impl Life {
             Some(drive.clone()).filter(|_| !self.members_gone.contains(&place))
         };
         let members = self.members.iter().enumerate().map(member).collect();
-        Ring::new(self.env.clone(), members, self.plan.ring).expect("there are members")
+        MirrorPages::new(self.env.clone(), members, self.plan.ring).expect("there are members")
     }
 
     /// Another drive, over this image.

@@ -1,22 +1,79 @@
 //! What members say of themselves: their heads, and what each is to a volume by its head.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
-use crate::device::{Drive, Geometry};
+use super::{Inner, MirrorPages};
+use crate::device::{Drive, Durability, Geometry};
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
-use crate::format::ring_head::{HEAD_COPIES, LogPlaces, Mark, RingHead};
+use crate::format::ring_head::{Begun, HEAD_COPIES, LogPlaces, Mark, RingHead};
 use crate::format::superblock::StoreState;
+use crate::format::{PAGE, PAGE_BYTES};
 use crate::join;
+use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
-use crate::ring::{Inner, Member, Ring, Standing};
+use crate::ring::{ENXIO, Standing};
 
-impl<E: Env, M: Drive> Ring<E, M> {
+/// Which opening of which volume this is.
+#[derive(Debug, Default)]
+pub(super) struct Opening {
+    /// The number of the volume on the mirror, once it is known.
+    pub(super) volume: Cell<u64>,
+    pub(super) epoch: Cell<u64>,
+    /// This opening, of all that were tried.
+    pub(super) number: Cell<u64>,
+    /// The newest that began.
+    pub(super) begun: Cell<Begun>,
+    /// The newest superblock that is known to be durable, by its generation.
+    pub(super) superblock: Cell<u64>,
+    /// How often a log device was left out so far.
+    pub(super) log_losses: Cell<u64>,
+    /// Whether it is known which members may be trusted.
+    pub(super) resumed: Cell<bool>,
+}
+
+/// What one member says of itself.
+#[derive(Debug, Default)]
+pub(super) struct MemberHead {
+    /// What is durable on it, and it knows.
+    pub(super) mark: Cell<Mark>,
+    pub(super) head: Cell<Option<RingHead>>,
+    turn: RefCell<Rc<HeadTurn>>,
+}
+
+impl MemberHead {
+    /// Another device is in the member's place, of which nothing is known.
+    pub(super) fn forget(&self) {
+        self.turn.replace(Rc::default());
+        self.head.set(None);
+        self.mark.set(Mark::default());
+    }
+}
+
+/// Who writes a head to a device now: one that is put in its place is not kept waiting by what hangs in it.
+#[derive(Debug, Default)]
+struct HeadTurn {
+    taken: Cell<bool>,
+    free: Notify,
+}
+
+/// The right to write a head, until this is dropped: also by whoever waited too long for its device.
+struct HeadTaken(Rc<HeadTurn>);
+
+impl Drop for HeadTaken {
+    fn drop(&mut self) {
+        self.0.taken.set(false);
+        self.0.free.all();
+    }
+}
+
+impl<E: Env, M: Drive> MirrorPages<E, M> {
     /// What each member is to a volume of this state, as [`crate::layout::PageStore::resume`] will find: nothing is written
     /// or begun.
     pub async fn foresee(&self, volume: u64, state: StoreState) -> Vec<Standing> {
         let heads = self.0.heads().await;
-        let members = self.0.members.iter().enumerate().zip(heads);
+        let members = self.0.ring.members.iter().enumerate().zip(heads);
         let each = members.map(|((place, member), head)| match member.standing.get().takes_writes() {
             true => self.0.recognised(place, head, volume, state),
             false => member.standing.get(),
@@ -31,8 +88,8 @@ impl<E: Env, M: Drive> Ring<E, M> {
     ///
     /// That of the last member, where none could note it.
     pub async fn note_log_losses(&self, volume: u64, losses: u64) -> Result<(), DeviceError> {
-        self.0.log_losses.set(self.0.log_losses.get().max(losses));
-        if self.0.resumed.get() {
+        self.0.opening.log_losses.set(self.0.opening.log_losses.get().max(losses));
+        if self.0.opening.resumed.get() {
             return self.0.write_heads().await;
         }
         // Nothing is known of the members yet: what they say of themselves stays as it is.
@@ -40,12 +97,12 @@ impl<E: Env, M: Drive> Ring<E, M> {
         join::all(heads.into_iter().enumerate().map(|(place, head)| async move {
             let Some(head) = head.filter(|head| head.volume == volume) else { return };
             let next = RingHead { generation: head.generation + 1, log_losses: losses, ..head };
-            if let Err(error) = self.0.limited(self.0.members[place].write_head(|_| next)).await {
-                self.0.leave_out(place, error);
+            if let Err(error) = self.0.ring.limited(self.0.write_head(place, |_| next)).await {
+                self.0.ring.leave_out(place, error);
             }
         }))
         .await;
-        self.0.check_alive()
+        self.0.ring.check_alive()
     }
 
     /// How often a log device of the volume of this number was left out, as the members know; and whether all of them
@@ -59,36 +116,75 @@ impl<E: Env, M: Drive> Ring<E, M> {
 }
 
 impl<E: Env, M: Drive> Inner<E, M> {
+    /// Reads the head of a member: the newest that is whole.
+    pub(super) async fn read_head(&self, place: usize) -> Option<RingHead> {
+        let device = self.ring.members[place].device().ok()?;
+        let mut best: Option<RingHead> = None;
+        for copy in 0..HEAD_COPIES {
+            let mut page = [0; PAGE];
+            if device.read(copy * PAGE_BYTES, &mut page).await.is_ok()
+                && let Some(found) = RingHead::decode(&page)
+                && best.is_none_or(|best| best.generation < found.generation)
+            {
+                best = Some(found);
+            }
+        }
+        best
+    }
+
+    /// Makes a head of a member durable: one at a time, each made from the one before.
+    pub(super) async fn write_head(
+        &self,
+        place: usize,
+        next: impl FnOnce(Option<RingHead>) -> RingHead,
+    ) -> Result<(), DeviceError> {
+        let (member, known) = (&self.ring.members[place], &self.heads[place]);
+        let (device, turn) = (member.device()?, Rc::clone(&known.turn.borrow()));
+        turn.free.until(|| (!turn.taken.replace(true)).then_some(())).await;
+        let _taken = HeadTaken(turn);
+        if !member.has(&device) {
+            return Err(DeviceError { doing: "write to a member that was replaced", errno: ENXIO });
+        }
+        let head = next(known.head.get());
+        device.write(head.offset(), &head.encode(), Durability::Durable).await?;
+        // What was written to a device that was replaced meanwhile says nothing of the new one.
+        if member.has(&device) {
+            known.head.set(Some(head));
+            known.mark.set(head.mark);
+        }
+        Ok(())
+    }
+
     /// The head behind another, that says how far the member at `place` has come.
-    pub(crate) fn head_behind(&self, before: Option<RingHead>, place: usize, mark: Mark) -> RingHead {
-        let is_in_log = self.members[place].region.is_in_log.get();
+    pub(super) fn head_behind(&self, before: Option<RingHead>, place: usize, mark: Mark) -> RingHead {
+        let is_in_log = self.log.regions[place].is_in_log.get();
         RingHead {
-            volume: self.volume.get(),
+            volume: self.opening.volume.get(),
             generation: before
                 .map_or(0, |before| before.generation + u64::from(!is_planted(Bug::RingHeadInPlace))),
             place: place as u16,
-            places: self.members.len() as u16,
-            size_bytes: self.geometry.get().size_bytes,
+            places: self.ring.members.len() as u16,
+            size_bytes: self.ring.geometry.get().size_bytes,
             mark,
-            log_losses: self.log_losses.get(),
-            log_bytes: self.options.log_bytes,
+            log_losses: self.opening.log_losses.get(),
+            log_bytes: self.ring.options.log_bytes,
             // Whoever holds none of it says nothing of it: one put here in the middle of a rebuild may not be named yet.
             log_places: if is_in_log { self.log.places.get() } else { LogPlaces::default() },
             is_in_log,
-            opening: self.opening.get(),
-            begun: self.begun.get(),
-            superblock: self.superblock.get(),
+            opening: self.opening.number.get(),
+            begun: self.opening.begun.get(),
+            superblock: self.opening.superblock.get(),
         }
     }
 
     /// What each member says of itself, if it says anything; one that does not answer is left out.
-    pub(crate) async fn heads(&self) -> Vec<Option<RingHead>> {
-        let heads: Vec<Cell<Option<RingHead>>> = self.members.iter().map(|_| Cell::default()).collect();
+    pub(super) async fn heads(&self) -> Vec<Option<RingHead>> {
+        let heads: Vec<Cell<Option<RingHead>>> = self.ring.members.iter().map(|_| Cell::default()).collect();
         let found = &heads;
-        join::all(self.taking_part().map(|(place, member)| async move {
-            match self.limited(async { Ok(member.read_head().await) }).await {
+        join::all(self.ring.taking_part().map(|(place, _)| async move {
+            match self.ring.limited(async { Ok(self.read_head(place).await) }).await {
                 Ok(head) => found[place].set(head),
-                Err(error) => self.leave_out(place, error),
+                Err(error) => self.ring.leave_out(place, error),
             }
         }))
         .await;
@@ -96,75 +192,72 @@ impl<E: Env, M: Drive> Inner<E, M> {
     }
 
     /// Offers `size_bytes`, if every member is there, lacks nothing, and has the room.
-    pub(crate) async fn enlarge(&self, size_bytes: u64) -> Result<(), Error> {
-        let check_all = || match self.members.iter().position(|member| !member.is_in_sync()) {
+    pub(super) async fn enlarge(&self, size_bytes: u64) -> Result<(), Error> {
+        let check_all = || match self.ring.members.iter().position(|member| !member.is_in_sync()) {
             None => Ok(()),
             Some(place) => Err(Error::Unusable(format!(
                 "member {place} does not take part: all members have to, for all of them to become larger"
             ))),
         };
         check_all()?;
-        let member_bytes = size_bytes + self.data_offset();
-        for (place, member) in self.members.iter().enumerate() {
+        let member_bytes = size_bytes + self.ring.data_offset();
+        for (place, member) in self.ring.members.iter().enumerate() {
             let enlarged = member.device()?.enlarge(member_bytes).await;
             enlarged.map_err(|error| Error::Unusable(format!("member {place}: {error}")))?;
         }
-        let before = self.geometry.get();
-        self.geometry.set(Geometry { size_bytes, ..before });
+        let before = self.ring.geometry.get();
+        self.ring.geometry.set(Geometry { size_bytes, ..before });
         // Who puts a drive in a member's place before the next flush knows how large it has to be.
         let written = self.write_heads().await;
         let checked = check_all();
         if written.is_err() || checked.is_err() {
-            self.geometry.set(before);
+            self.ring.geometry.set(before);
         }
         written?;
         checked
     }
 
     /// Writes a head to each member that is in sync, with the mark that it has.
-    pub(crate) async fn write_heads(&self) -> Result<(), DeviceError> {
-        let in_sync: Vec<usize> =
-            (0..self.members.len()).filter(|&place| self.members[place].is_in_sync()).collect();
-        join::all(in_sync.into_iter().map(|place| async move {
-            let member = &self.members[place];
-            let Ok(device) = member.device() else { return };
-            let next = |before| self.head_behind(before, place, member.mark.get());
-            if let Err(error) = self.limited(member.write_head(next)).await {
-                self.leave_out_for(place, &device, error);
+    pub(super) async fn write_heads(&self) -> Result<(), DeviceError> {
+        join::all(self.ring.places_in_sync().into_iter().map(|place| async move {
+            let Ok(device) = self.ring.members[place].device() else { return };
+            let next = |before| self.head_behind(before, place, self.heads[place].mark.get());
+            if let Err(error) = self.ring.limited(self.write_head(place, next)).await {
+                self.ring.leave_out_for(place, &device, error);
             }
         }))
         .await;
-        self.check_alive()
+        self.ring.check_alive()
     }
 
     /// Makes a device the member at `place`, of which nothing but that is known.
-    pub(crate) async fn init_head(&self, place: usize, member: &Member<M>) -> Result<(), DeviceError> {
+    pub(super) async fn init_head(&self, place: usize) -> Result<(), DeviceError> {
         // Of both copies of the head, the one before may be that of another ring.
         for generation in 0..HEAD_COPIES {
             let first = self.head_behind(None, place, Mark::default());
-            member.write_head(|_| RingHead { generation, ..first }).await?;
+            self.write_head(place, |_| RingHead { generation, ..first }).await?;
         }
         Ok(())
     }
 
     /// Whether that is the head of the member of this volume at this place.
-    pub(crate) fn is_ours(&self, volume: u64, place: usize, head: &RingHead) -> bool {
+    pub(super) fn is_ours(&self, volume: u64, place: usize, head: &RingHead) -> bool {
         head.volume == volume
             && usize::from(head.place) == place
-            && usize::from(head.places) == self.members.len()
-            && head.log_bytes == self.options.log_bytes
+            && usize::from(head.places) == self.ring.members.len()
+            && head.log_bytes == self.ring.options.log_bytes
     }
 
     /// What a member with this head is to a volume of this state.
-    pub(crate) fn recognised(
+    pub(super) fn recognised(
         &self,
         place: usize,
         head: Option<RingHead>,
         volume: u64,
         StoreState([in_sync, epoch, through, _]): StoreState,
     ) -> Standing {
-        let is_large_enough = self.members[place].device().is_ok_and(|device| {
-            device.geometry().size_bytes >= self.geometry.get().size_bytes + self.data_offset()
+        let is_large_enough = self.ring.members[place].device().is_ok_and(|device| {
+            device.geometry().size_bytes >= self.ring.geometry.get().size_bytes + self.ring.data_offset()
         });
         let Some(head) = head.filter(|head| self.is_ours(volume, place, head) && is_large_enough) else {
             return Standing::Foreign;

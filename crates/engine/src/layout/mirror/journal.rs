@@ -1,5 +1,6 @@
 //! The journal of a mirror: on log devices of its own, or on its members.
 
+use super::MirrorPages;
 use std::rc::Rc;
 
 use super::log_devices::{LogStanding, Logs};
@@ -10,13 +11,12 @@ use crate::error::{DeviceError, Error};
 use crate::events::Events;
 use crate::format::superblock::Superblock;
 use crate::layout::{JournalStore, Remembered, Replicated};
-use crate::ring::Ring;
 
 /// The journal of a mirror with members `M`, and log devices `L` if it has any. A clone is another handle to the same.
 #[derive(Debug)]
 pub enum MirrorJournal<E, L, M> {
     /// On log devices.
-    Devices(Logs<E, L, Ring<E, M>>),
+    Devices(Logs<E, L, MirrorPages<E, M>>),
     /// On the members.
     Members(MemberLog<E, M>),
 }
@@ -37,7 +37,12 @@ impl<E: Env, L: Device, M: Drive> MirrorJournal<E, L, M> {
     /// # Errors
     ///
     /// As [`Logs::new`].
-    pub fn new(env: E, devices: Vec<Option<L>>, ring: Ring<E, M>, answer_max_ns: u64) -> Result<Self, Error> {
+    pub fn new(
+        env: E,
+        devices: Vec<Option<L>>,
+        ring: MirrorPages<E, M>,
+        answer_max_ns: u64,
+    ) -> Result<Self, Error> {
         match ring.holds_log() {
             true => Ok(Self::Members(MemberLog::new(ring))),
             false => Ok(Self::Devices(Logs::new(env, devices, ring, answer_max_ns)?)),
@@ -52,7 +57,7 @@ impl<E: Env, L: Device, M: Drive> MirrorJournal<E, L, M> {
     pub async fn open(
         env: E,
         devices: Vec<Option<L>>,
-        ring: Ring<E, M>,
+        ring: MirrorPages<E, M>,
         answer_max_ns: u64,
     ) -> Result<Self, Error> {
         match ring.holds_log() {

@@ -15,6 +15,7 @@ use std::fmt;
 use std::future::Future;
 use std::rc::Rc;
 
+use super::MirrorPages;
 use crate::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
@@ -26,7 +27,6 @@ use crate::join;
 use crate::layout::{JournalStore, Remembered, Replicated, superblock_write};
 use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
-use crate::ring::Ring;
 
 /// Input or output error, as in errno(3).
 const EIO: i32 = 5;
@@ -64,7 +64,7 @@ pub struct Noted {
     pub is_all: bool,
 }
 
-impl<E: Env, M: Drive> Witness for Ring<E, M> {
+impl<E: Env, M: Drive> Witness for MirrorPages<E, M> {
     async fn note(&self, volume: u64, losses: u64) -> Result<(), DeviceError> {
         self.note_log_losses(volume, losses).await
     }

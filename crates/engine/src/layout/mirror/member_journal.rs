@@ -34,6 +34,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use super::quorum::{Undecided, Vote, has, in_force, is_enough};
+use super::{Inner, MirrorPages};
 use crate::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
@@ -42,7 +43,7 @@ use crate::format::superblock::Superblock;
 use crate::join;
 use crate::layout::{JournalStore, Remembered, Replicated, superblock_write};
 use crate::planted::{Bug, is_planted};
-use crate::ring::{EIO, ETIMEDOUT, Inner, Ring, Standing};
+use crate::ring::{EIO, ETIMEDOUT, Standing};
 
 /// Invalid argument, as in errno(3).
 const EINVAL: i32 = 22;
@@ -52,36 +53,53 @@ const ZEROS: u64 = 64 << 10;
 
 /// One member's part of the log.
 #[derive(Debug, Default)]
-pub(crate) struct Region {
+pub(super) struct Region {
     /// Whether the member is in a turn in which it takes records.
-    pub(crate) open: Cell<bool>,
+    pub(super) open: Cell<bool>,
     /// Whether it was given any in this turn.
-    pub(crate) used: Cell<bool>,
+    pub(super) used: Cell<bool>,
     /// Writes under way.
-    pub(crate) under_way: Cell<usize>,
+    pub(super) under_way: Cell<usize>,
     /// Whether what it holds is a part of the log, and no leftover or blank.
-    pub(crate) is_in_log: Cell<bool>,
+    pub(super) is_in_log: Cell<bool>,
     /// Whether it was named behind a rebuild, and is about to be in sync.
-    pub(crate) is_joining: Cell<bool>,
+    pub(super) is_joining: Cell<bool>,
     /// What could not be read of it first.
     unread: Cell<Option<(u64, usize)>>,
     /// The newest record of this opening that it was given; 0 for none.
     newest: Cell<u64>,
 }
 
-/// What a ring knows of the log on its members.
-#[derive(Debug, Default)]
-pub(crate) struct LogState {
+impl Region {
+    /// A turn of its member has begun: records may come, if the member is in sync.
+    pub(super) fn begin_turn(&self, is_in_sync: bool) {
+        self.used.set(false);
+        self.open.set(is_in_sync);
+    }
+
+    /// Another device is in the member's place: what it holds is no part of the log.
+    pub(super) fn leave(&self) {
+        self.open.set(false);
+        self.is_in_log.set(false);
+        self.is_joining.set(false);
+    }
+}
+
+/// What a mirror knows of the log on its members.
+#[derive(Debug)]
+pub(super) struct LogState {
+    /// Each member's part.
+    pub(super) regions: Vec<Region>,
     /// As the heads have it, or are about to.
-    pub(crate) places: Cell<LogPlaces>,
+    pub(super) places: Cell<LogPlaces>,
     /// The newest version that any head has or had, in force or not.
-    pub(crate) version: Cell<u64>,
+    pub(super) version: Cell<u64>,
     /// Who may be given records: that they are needed is durable.
-    pub(crate) noted: Cell<u64>,
+    pub(super) noted: Cell<u64>,
     /// Whose regions count.
-    pub(crate) counting: Cell<u64>,
+    pub(super) counting: Cell<u64>,
     /// Whether somebody changes the heads now.
-    pub(crate) noting: Cell<bool>,
+    pub(super) noting: Cell<bool>,
     /// Writes that wait for a member's turn.
     waiting: Cell<usize>,
     /// The first record of this opening, written or not; 0 in a new volume.
@@ -89,15 +107,29 @@ pub(crate) struct LogState {
 }
 
 impl LogState {
+    /// That of a log on so many members, of which nothing is known.
+    pub(super) fn new(members: usize) -> Self {
+        Self {
+            regions: (0..members).map(|_| Region::default()).collect(),
+            places: Cell::default(),
+            version: Cell::default(),
+            noted: Cell::default(),
+            counting: Cell::default(),
+            noting: Cell::default(),
+            waiting: Cell::default(),
+            first: Cell::default(),
+        }
+    }
+
     /// That of the next change.
-    pub(crate) fn next_version(&self) -> u64 {
+    pub(super) fn next_version(&self) -> u64 {
         self.version.set(self.version.get() + 1);
         self.version.get()
     }
 }
 
 /// The log of a ring that holds it itself. A clone is another handle to the same.
-pub struct MemberLog<E, M>(Ring<E, M>);
+pub struct MemberLog<E, M>(MirrorPages<E, M>);
 
 impl<E, M> Clone for MemberLog<E, M> {
     fn clone(&self) -> Self {
@@ -129,7 +161,7 @@ impl Drop for Counted<'_> {
 
 impl<E: Env, M: Drive> MemberLog<E, M> {
     /// The log of a ring that is about to hold a new volume.
-    pub fn new(ring: Ring<E, M>) -> Self {
+    pub fn new(ring: MirrorPages<E, M>) -> Self {
         Self(ring)
     }
 
@@ -138,7 +170,7 @@ impl<E: Env, M: Drive> MemberLog<E, M> {
     /// # Errors
     ///
     /// [`Error::Unusable`] where a member is missing that may alone hold records.
-    pub async fn open(ring: Ring<E, M>) -> Result<Self, Error> {
+    pub async fn open(ring: MirrorPages<E, M>) -> Result<Self, Error> {
         let inner = &*ring.0;
         let unusable = |why: &str| Err(Error::Unusable(why.to_owned()));
         let heads = inner.heads().await;
@@ -151,12 +183,12 @@ impl<E: Env, M: Drive> MemberLog<E, M> {
         let ours = || {
             heads().filter(|(place, head)| {
                 head.volume == volume
-                    && head.log_bytes == inner.options.log_bytes
+                    && head.log_bytes == inner.ring.options.log_bytes
                     && usize::from(head.place) == *place
-                    && usize::from(head.places) == inner.members.len()
+                    && usize::from(head.places) == inner.ring.members.len()
             })
         };
-        let mut votes = vec![None; inner.members.len()];
+        let mut votes = vec![None; inner.ring.members.len()];
         for (place, head) in ours().filter(|(_, head)| head.is_in_log) {
             let RingHead { log_places: places, opening, begun, .. } = head;
             votes[place] = Some(Vote { places, opening, begun });
@@ -164,7 +196,7 @@ impl<E: Env, M: Drive> MemberLog<E, M> {
         let places = match in_force(&votes) {
             Ok(places) => places,
             Err(Undecided::Silence) => {
-                let ours = inner.options.log_bytes;
+                let ours = inner.ring.options.log_bytes;
                 return match heads().find(|(_, head)| head.volume == volume && head.log_bytes != ours) {
                     Some((_, RingHead { log_bytes, .. })) => Err(Error::Unusable(format!(
                         "its members keep {log_bytes} bytes for the log, superblocks included, and its description makes \
@@ -174,10 +206,10 @@ impl<E: Env, M: Drive> MemberLog<E, M> {
                 };
             }
             Err(Undecided::Missing(missing)) => {
-                return Err(Error::Unusable(without(inner.members.len(), missing)));
+                return Err(Error::Unusable(without(inner.ring.members.len(), missing)));
             }
             Err(Undecided::Older(older)) => {
-                return Err(Error::Unusable(older_than_known(inner.members.len(), older)));
+                return Err(Error::Unusable(older_than_known(inner.ring.members.len(), older)));
             }
             Err(Undecided::Split) => {
                 return unusable(
@@ -191,24 +223,24 @@ impl<E: Env, M: Drive> MemberLog<E, M> {
             0 => places.empty_on & there,
             needed => needed & there,
         };
-        if places.needed == 0 && !is_enough(counting | inner.options.given_up, places.empty_on) {
+        if places.needed == 0 && !is_enough(counting | inner.ring.options.given_up, places.empty_on) {
             let missing = places.empty_on & !counting;
             return Err(Error::Unusable(format!(
                 "too few of its members are there: others may have gone on without these, as half of them or more are \
                  missing (number {}, counted from 0); bring one back, or give one up by its name: evenkeel replace",
-                in_words(inner.members.len(), missing)
+                in_words(inner.ring.members.len(), missing)
             )));
         }
         if places.needed & !there != 0 && !is_planted(Bug::RingLogOpensWithout) {
-            return Err(Error::Unusable(without(inner.members.len(), places.needed & !there)));
+            return Err(Error::Unusable(without(inner.ring.members.len(), places.needed & !there)));
         }
         let log = &inner.log;
         log.places.set(places);
         log.version.set(votes.iter().flatten().map(|vote| vote.places.version).max().unwrap_or(0));
         log.noted.set(places.needed & there);
         log.counting.set(counting);
-        for (place, member) in inner.members.iter().enumerate() {
-            member.region.is_in_log.set(has(counting, place));
+        for (place, region) in log.regions.iter().enumerate() {
+            region.is_in_log.set(has(counting, place));
         }
         Ok(Self(ring))
     }
@@ -218,16 +250,17 @@ impl<E: Env, M: Drive> MemberLog<E, M> {
         let inner = &*self.0.0;
         let log = &inner.log;
         let _waiting = Counted::begin(&log.waiting);
-        inner.changed.all();
+        inner.ring.changed.all();
         loop {
             inner
+                .ring
                 .changed
                 .until(|| {
                     let may_go_on = !log.noting.get() && inner.log_doors() != 0;
-                    (may_go_on || inner.check_alive().is_err()).then_some(())
+                    (may_go_on || inner.ring.check_alive().is_err()).then_some(())
                 })
                 .await;
-            inner.check_alive()?;
+            inner.ring.check_alive()?;
             let open = inner.log_doors();
             if open & !log.noted.get() == 0 {
                 return Ok(open);
@@ -248,8 +281,8 @@ impl<E: Env, M: Drive> MemberLog<E, M> {
         loop {
             let writers = self.writers().await?;
             let writers = if is_planted(Bug::RingLogWritesReaders) { inner.in_sync() } else { writers };
-            for place in (0..inner.members.len()).filter(|&place| has(writers, place)) {
-                let region = &inner.members[place].region;
+            for place in (0..inner.ring.members.len()).filter(|&place| has(writers, place)) {
+                let region = &inner.log.regions[place];
                 region.newest.set(region.newest.get().max(sequence));
                 region.used.set(true);
             }
@@ -264,23 +297,23 @@ impl<E: Env, M: Drive> MemberLog<E, M> {
     async fn put(&self, places: u64, offset: u64, bytes: &[u8], durability: Durability) -> u64 {
         let inner = &*self.0.0;
         let written = Cell::new(0);
-        let to = (0..inner.members.len()).filter(|&place| has(places, place));
+        let to = (0..inner.ring.members.len()).filter(|&place| has(places, place));
         join::all(to.map(|place| {
-            let (member, written) = (&inner.members[place], &written);
-            let under_way = Counted::begin(&member.region.under_way);
+            let (member, written) = (&inner.ring.members[place], &written);
+            let under_way = Counted::begin(&inner.log.regions[place].under_way);
             async move {
                 if let Ok(device) = member.device() {
-                    let put = inner.limited(device.write(DATA_OFFSET + offset, bytes, durability)).await;
+                    let put = inner.ring.limited(device.write(DATA_OFFSET + offset, bytes, durability)).await;
                     match put {
                         Ok(()) if member.is_in_sync() && member.has(&device) => {
                             written.set(written.get() | 1 << place);
                         }
                         Ok(()) => {}
-                        Err(error) => inner.leave_out_for(place, &device, error),
+                        Err(error) => inner.ring.leave_out_for(place, &device, error),
                     }
                 }
                 drop(under_way);
-                inner.changed.all();
+                inner.ring.changed.all();
             }
         }))
         .await;
@@ -297,8 +330,9 @@ impl<E: Env, M: Drive> MemberLog<E, M> {
             true => self.put(inner.in_sync(), offset, bytes, durability).await,
             false => self.write_in_turn(offset, bytes, durability, 0).await?,
         };
-        inner.check_alive()?;
-        if !(0..inner.members.len()).any(|at| has(written, at) && inner.members[at].region.is_in_log.get()) {
+        inner.ring.check_alive()?;
+        if !(0..inner.ring.members.len()).any(|at| has(written, at) && inner.log.regions[at].is_in_log.get())
+        {
             return Err(DeviceError { doing: "begin the log anew", errno: EIO });
         }
         let _noting = inner.begin_noting().await;
@@ -306,7 +340,8 @@ impl<E: Env, M: Drive> MemberLog<E, M> {
         let log = &inner.log;
         let LogPlaces { needed, emptied, .. } = log.places.get();
         let passed = |place: usize| !has(needed, place) || inner.has_passed(place, superblock);
-        let is_empty = is_for_all && inner.all_passed(superblock) && (0..inner.members.len()).all(passed);
+        let is_empty =
+            is_for_all && inner.all_passed(superblock) && (0..inner.ring.members.len()).all(passed);
         let is_unneeded = |place: usize| {
             let is_written = is_empty && has(written, place);
             has(needed, place)
@@ -314,7 +349,7 @@ impl<E: Env, M: Drive> MemberLog<E, M> {
                 && (is_written || inner.is_out_of_log(place))
         };
         let gone: u64 =
-            (0..inner.members.len()).filter(|&place| is_unneeded(place)).map(|place| 1 << place).sum();
+            (0..inner.ring.members.len()).filter(|&place| is_unneeded(place)).map(|place| 1 << place).sum();
         if gone == 0 {
             return Ok(());
         }
@@ -323,16 +358,15 @@ impl<E: Env, M: Drive> MemberLog<E, M> {
         let emptied = emptied + u64::from(left == 0);
         log.places.set(LogPlaces { version: log.next_version(), needed: left, empty_on, emptied });
         log.noted.set(log.noted.get() & !gone);
-        for (place, member) in inner.members.iter().enumerate() {
+        for (place, member) in inner.ring.members.iter().enumerate() {
             let holds_all = is_empty && has(written, place) && member.is_in_sync();
             let still_counts = has(log.counting.get(), place) && !has(gone, place);
-            member.region.is_in_log.set(holds_all || still_counts);
+            log.regions[place].is_in_log.set(holds_all || still_counts);
         }
-        let counting = inner.members.iter().enumerate();
-        let counting = counting.filter(|(_, member)| member.region.is_in_log.get());
+        let counting = log.regions.iter().enumerate().filter(|(_, region)| region.is_in_log.get());
         log.counting.set(counting.map(|(place, _)| 1u64 << place).sum());
         inner.tell(inner.in_sync()).await;
-        inner.check_alive()
+        inner.ring.check_alive()
     }
 }
 
@@ -362,48 +396,48 @@ fn without(members: usize, missing: u64) -> String {
 
 impl<E: Env, M: Drive> Inner<E, M> {
     /// Those who are in sync, a bit each.
-    pub(crate) fn in_sync(&self) -> u64 {
-        let in_sync = self.members.iter().enumerate().filter(|(_, member)| member.is_in_sync());
+    pub(super) fn in_sync(&self) -> u64 {
+        let in_sync = self.ring.members.iter().enumerate().filter(|(_, member)| member.is_in_sync());
         in_sync.map(|(place, _)| 1u64 << place).sum()
     }
 
     /// Whether a log is here whose region of this member does not count: then neither do its pages.
-    pub(crate) fn log_counts(&self, place: usize) -> bool {
-        self.options.log_bytes == 0 || has(self.log.counting.get(), place)
+    pub(super) fn log_counts(&self, place: usize) -> bool {
+        self.ring.options.log_bytes == 0 || has(self.log.counting.get(), place)
     }
 
     /// A log that is empty, on all members.
-    pub(crate) fn begin_empty_log(&self) {
-        if self.options.log_bytes == 0 {
+    pub(super) fn begin_empty_log(&self) {
+        if self.ring.options.log_bytes == 0 {
             return;
         }
-        self.members.iter().for_each(|member| member.region.is_in_log.set(true));
-        let all = (0..self.members.len()).map(|place| 1u64 << place).sum();
+        self.log.regions.iter().for_each(|region| region.is_in_log.set(true));
+        let all = (0..self.ring.members.len()).map(|place| 1u64 << place).sum();
         self.log.places.set(LogPlaces { empty_on: all, ..LogPlaces::default() });
     }
 
     /// Whether a member is given no records.
     fn is_out_of_log(&self, place: usize) -> bool {
-        let member = &self.members[place];
-        let is_joining = member.standing.get().takes_writes() && member.region.is_joining.get();
+        let member = &self.ring.members[place];
+        let is_joining = member.standing.get().takes_writes() && self.log.regions[place].is_joining.get();
         !member.is_in_sync() && !is_joining
     }
 
     /// Whether a record waits for a member that may be given it.
-    pub(crate) fn has_log_waiting(&self) -> bool {
+    pub(super) fn has_log_waiting(&self) -> bool {
         self.log.waiting.get() > 0
     }
 
     /// Whether a record waits for somebody's turn.
-    pub(crate) fn wants_log(&self) -> bool {
+    pub(super) fn wants_log(&self) -> bool {
         self.log.waiting.get() > 0 && self.log_doors() == 0
     }
 
     /// Who may write to the log now, a bit each.
     fn log_doors(&self) -> u64 {
-        let is_open = |place: usize| !self.options.keeps_turns() || self.members[place].region.open.get();
+        let is_open = |place: usize| !self.ring.options.keeps_turns() || self.log.regions[place].open.get();
         let in_sync = self.in_sync();
-        (0..self.members.len())
+        (0..self.ring.members.len())
             .filter(|&place| has(in_sync, place) && is_open(place))
             .map(|at| 1u64 << at)
             .sum()
@@ -411,54 +445,58 @@ impl<E: Env, M: Drive> Inner<E, M> {
 
     /// Whether the log begins, with this superblock, behind everything that a member was given.
     fn has_passed(&self, place: usize, superblock: &Superblock) -> bool {
-        let (first, newest) = (self.log.first.get(), self.members[place].region.newest.get());
+        let (first, newest) = (self.log.first.get(), self.log.regions[place].newest.get());
         let has_passed = superblock.tail_sequence >= first && superblock.tail_sequence > newest;
         has_passed || is_planted(Bug::RingLogForgetsSoon)
     }
 
     fn all_passed(&self, superblock: &Superblock) -> bool {
         let in_sync = self.in_sync();
-        (0..self.members.len()).all(|place| !has(in_sync, place) || self.has_passed(place, superblock))
+        (0..self.ring.members.len()).all(|place| !has(in_sync, place) || self.has_passed(place, superblock))
     }
 }
 
-impl<E: Env, M: Drive> Ring<E, M> {
+impl<E: Env, M: Drive> MirrorPages<E, M> {
     /// Empties the region of a member that is rebuilt on this device, once nothing is needed of it any more.
-    pub(crate) async fn empty_region(&self, place: usize, device: &Rc<M>) -> Result<(), DeviceError> {
+    pub(super) async fn empty_region(&self, place: usize, device: &Rc<M>) -> Result<(), DeviceError> {
         let inner = &*self.0;
-        let size_bytes = inner.options.log_bytes;
+        let size_bytes = inner.ring.options.log_bytes;
         if size_bytes == 0 {
             return Ok(());
         }
         let is_free = || !has(inner.log.places.get().needed, place);
         let rebuilds = || self.check_rebuilds(place, device);
-        inner.changed.until(|| (is_free() || rebuilds().is_err()).then_some(())).await;
+        inner.ring.changed.until(|| (is_free() || rebuilds().is_err()).then_some(())).await;
         let zeros = vec![0; ZEROS.min(size_bytes) as usize];
-        let began_ns = inner.env.now_ns();
+        let began_ns = inner.ring.env.now_ns();
         let mut offset = 0;
         while offset < size_bytes {
             rebuilds()?;
             let piece = &zeros[..ZEROS.min(size_bytes - offset) as usize];
-            inner.limited(device.write(DATA_OFFSET + offset, piece, Durability::Buffered)).await?;
+            inner.ring.limited(device.write(DATA_OFFSET + offset, piece, Durability::Buffered)).await?;
             offset += piece.len() as u64;
-            let rate = u128::from(inner.options.rebuild_bytes_per_s.max(1));
+            let rate = u128::from(inner.ring.options.rebuild_bytes_per_s.max(1));
             let due_ns = u64::try_from(u128::from(offset) * 1_000_000_000 / rate).unwrap_or(u64::MAX);
-            inner.env.sleep(due_ns.saturating_sub(inner.env.now_ns().saturating_sub(began_ns))).await;
+            inner
+                .ring
+                .env
+                .sleep(due_ns.saturating_sub(inner.ring.env.now_ns().saturating_sub(began_ns)))
+                .await;
         }
         rebuilds()?;
-        inner.members[place].region.newest.set(0);
+        inner.log.regions[place].newest.set(0);
         Ok(())
     }
 }
 
 impl<E: Env, M: Drive> Device for MemberLog<E, M> {
     fn geometry(&self) -> Geometry {
-        Geometry { size_bytes: self.0.0.options.log_bytes, ..self.0.0.geometry.get() }
+        Geometry { size_bytes: self.0.0.ring.options.log_bytes, ..self.0.0.ring.geometry.get() }
     }
 
     /// From the first of those that count that can be read.
     async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        let mut failure = self.0.0.check_alive().err();
+        let mut failure = self.0.0.ring.check_alive().err();
         for place in (0..self.replicas()).filter(|&place| self.has_replica(place)) {
             match self.read_replica(place, offset, into).await {
                 Ok(()) => return Ok(()),
@@ -471,17 +509,17 @@ impl<E: Env, M: Drive> Device for MemberLog<E, M> {
     /// To all of them: what is no record and no superblock is written only as the volume is made.
     async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
         let inner = &*self.0.0;
-        if inner.resumed.get() {
+        if inner.opening.resumed.get() {
             // It would be passed over by the superblocks that say whom the journal needs.
             return Err(DeviceError { doing: "write to an open journal past its records", errno: EINVAL });
         }
         self.put(inner.in_sync(), offset, bytes, durability).await;
-        inner.check_alive()
+        inner.ring.check_alive()
     }
 
     async fn flush(&self, _scope: FlushScope<'_>) -> Result<(), DeviceError> {
-        self.0.0.flush_all().await;
-        self.0.0.check_alive()
+        self.0.0.ring.flush_all().await;
+        self.0.0.ring.check_alive()
     }
 
     async fn discard(&self, _extent: Extent) -> Result<(), DeviceError> {
@@ -491,13 +529,13 @@ impl<E: Env, M: Drive> Device for MemberLog<E, M> {
 
 impl<E: Env, M: Drive> Replicated for MemberLog<E, M> {
     fn replicas(&self) -> usize {
-        self.0.0.members.len()
+        self.0.0.ring.members.len()
     }
 
     /// Only those that count: others may hold records of a history that was given up.
     fn has_replica(&self, replica: usize) -> bool {
         let inner = &*self.0.0;
-        has(inner.log.counting.get(), replica) && inner.members[replica].standing.get() != Standing::Out
+        has(inner.log.counting.get(), replica) && inner.ring.members[replica].standing.get() != Standing::Out
     }
 
     fn is_scattered(&self) -> bool {
@@ -506,16 +544,16 @@ impl<E: Env, M: Drive> Replicated for MemberLog<E, M> {
 
     async fn read_replica(&self, replica: usize, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         let inner = &*self.0.0;
-        let device = inner.members[replica].device()?;
-        let read = inner.limited(device.read(DATA_OFFSET + offset, into)).await;
+        let device = inner.ring.members[replica].device()?;
+        let read = inner.ring.limited(device.read(DATA_OFFSET + offset, into)).await;
         if let Err(error) = read
             && error.errno == ETIMEDOUT
         {
             // A scan would wait for it at every sector, whatever became of it as a member.
-            inner.leave_out_for(replica, &device, error);
+            inner.ring.leave_out_for(replica, &device, error);
             inner.log.counting.set(inner.log.counting.get() & !(1 << replica));
         }
-        let unread = &inner.members[replica].region.unread;
+        let unread = &inner.log.regions[replica].unread;
         if read.is_err() && unread.get().is_none() {
             unread.set(Some((offset, into.len())));
         }
@@ -541,16 +579,16 @@ impl<E: Env, M: Drive> JournalStore for MemberLog<E, M> {
         let inner = &*self.0.0;
         let needed = inner.log.places.get().needed;
         let gone = Cell::new(0);
-        let asked = inner.members.iter().enumerate().filter(|(place, _)| has(needed, *place));
+        let asked = inner.ring.members.iter().enumerate().filter(|(place, _)| has(needed, *place));
         join::all(asked.map(|(place, member)| {
             let gone = &gone;
             async move {
-                let head = inner.limited(async { Ok(member.read_head().await) }).await;
+                let head = inner.ring.limited(async { Ok(inner.read_head(place).await) }).await;
                 // A sector may be bad for good, as a cut leaves it. One that can be read now should have been read before.
-                let is_read_now = match (member.region.unread.get(), member.device()) {
+                let is_read_now = match (inner.log.regions[place].unread.get(), member.device()) {
                     (Some((offset, len)), Ok(device)) => {
                         let mut bytes = vec![0; len];
-                        inner.limited(device.read(DATA_OFFSET + offset, &mut bytes)).await.is_ok()
+                        inner.ring.limited(device.read(DATA_OFFSET + offset, &mut bytes)).await.is_ok()
                     }
                     (unread, _) => unread.is_some(),
                 };
@@ -564,7 +602,7 @@ impl<E: Env, M: Drive> JournalStore for MemberLog<E, M> {
         match gone.get() {
             0 => Ok(()),
             _ if is_planted(Bug::RingLogOpensWithout) => Ok(()),
-            gone => Err(Error::Unusable(without(inner.members.len(), gone))),
+            gone => Err(Error::Unusable(without(inner.ring.members.len(), gone))),
         }
     }
 
@@ -582,7 +620,7 @@ impl<E: Env, M: Drive> JournalStore for MemberLog<E, M> {
         })?;
         // Nor before they are told of this opening: one that does not know of it later is not what it was.
         inner.tell_for_good(inner.in_sync()).await;
-        Ok(inner.check_alive()?)
+        Ok(inner.ring.check_alive()?)
     }
 
     async fn append(
@@ -596,7 +634,7 @@ impl<E: Env, M: Drive> JournalStore for MemberLog<E, M> {
     }
 
     async fn write_superblock(&self, superblock: &Superblock) -> Result<(), DeviceError> {
-        if !self.0.0.resumed.get() {
+        if !self.0.0.opening.resumed.get() {
             let (offset, durability) = superblock_write(superblock);
             return self.write(offset, &superblock.encode(), durability).await;
         }
@@ -606,8 +644,8 @@ impl<E: Env, M: Drive> JournalStore for MemberLog<E, M> {
 
     fn wants_checkpoint(&self) -> bool {
         let inner = &*self.0.0;
-        inner.resumed.get()
-            && (0..inner.members.len())
+        inner.opening.resumed.get()
+            && (0..inner.ring.members.len())
                 .any(|place| has(inner.log.places.get().needed, place) && inner.is_out_of_log(place))
     }
 }

@@ -8,37 +8,37 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use super::quorum::{has, is_enough};
+use super::{Inner, MirrorPages};
 use crate::device::Drive;
 use crate::env::Env;
 use crate::error::DeviceError;
 use crate::format::ring_head::{HEAD_COPIES, LogPlaces};
 use crate::join;
-use crate::ring::{EIO, Inner, Ring};
+use crate::ring::EIO;
 
 /// The right to change what heads say of the log, until this is dropped.
-pub(crate) struct Noting<'a, E: Env, M: Drive>(&'a Inner<E, M>);
+pub(super) struct Noting<'a, E: Env, M: Drive>(&'a Inner<E, M>);
 
 impl<E: Env, M: Drive> Drop for Noting<'_, E, M> {
     fn drop(&mut self) {
         self.0.log.noting.set(false);
-        self.0.changed.all();
+        self.0.ring.changed.all();
     }
 }
 
 impl<E: Env, M: Drive> Inner<E, M> {
     /// Writes heads to these, and answers who has them; the others are left out.
-    pub(crate) async fn tell(&self, places: u64) -> u64 {
+    pub(super) async fn tell(&self, places: u64) -> u64 {
         let told = Cell::new(0);
-        let to = (0..self.members.len()).filter(|&place| has(places, place));
+        let to = (0..self.ring.members.len()).filter(|&place| has(places, place));
         join::all(to.map(|place| {
             let told = &told;
             async move {
-                let member = &self.members[place];
-                let Ok(device) = member.device() else { return };
-                let next = |before| self.head_behind(before, place, member.mark.get());
-                match self.limited(member.write_head(next)).await {
+                let Ok(device) = self.ring.members[place].device() else { return };
+                let next = |before| self.head_behind(before, place, self.heads[place].mark.get());
+                match self.ring.limited(self.write_head(place, next)).await {
                     Ok(()) => told.set(told.get() | 1u64 << place),
-                    Err(error) => self.leave_out_for(place, &device, error),
+                    Err(error) => self.ring.leave_out_for(place, &device, error),
                 }
             }
         }))
@@ -47,17 +47,17 @@ impl<E: Env, M: Drive> Inner<E, M> {
     }
 
     /// Changes what heads say of the log, alone.
-    pub(crate) async fn begin_noting(&self) -> Noting<'_, E, M> {
-        self.changed.until(|| (!self.log.noting.replace(true)).then_some(())).await;
+    pub(super) async fn begin_noting(&self) -> Noting<'_, E, M> {
+        self.ring.changed.until(|| (!self.log.noting.replace(true)).then_some(())).await;
         Noting(self)
     }
 
     /// Has the heads name everyone in sync.
-    pub(crate) async fn name_in_sync(&self) -> Result<(), DeviceError> {
+    pub(super) async fn name_in_sync(&self) -> Result<(), DeviceError> {
         let noting = self.begin_noting().await;
         let joiners = self.in_sync() & !self.log.noted.get();
         let named = match self.log.places.get().needed {
-            _ if joiners == 0 => self.check_alive(),
+            _ if joiners == 0 => self.ring.check_alive(),
             0 => self.name_first(joiners).await,
             _ => self.name_one(joiners.trailing_zeros() as usize).await,
         };
@@ -69,13 +69,13 @@ impl<E: Env, M: Drive> Inner<E, M> {
     async fn name_first(&self, joiners: u64) -> Result<(), DeviceError> {
         let log = &self.log;
         let before = log.places.get();
-        let is_enough = |told: u64| is_enough(told | self.options.given_up, before.empty_on);
+        let is_enough = |told: u64| is_enough(told | self.ring.options.given_up, before.empty_on);
         // Whoever was given up is not there to be asked, now or later.
-        let empty_on = if self.options.given_up == 0 { before.empty_on } else { 0 };
+        let empty_on = if self.ring.options.given_up == 0 { before.empty_on } else { 0 };
         log.places.set(LogPlaces { version: log.next_version(), needed: joiners, empty_on, ..before });
         let (mut left, mut told) = (joiners, 0);
         // One after the other, the first one first: none is told where others could still go on without it.
-        for place in (0..self.members.len()).filter(|&place| has(joiners, place)) {
+        for place in (0..self.ring.members.len()).filter(|&place| has(joiners, place)) {
             if !is_enough(told | left) {
                 break;
             }
@@ -88,7 +88,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         }
         log.noted.set(joiners);
         log.counting.set(log.counting.get() | joiners);
-        self.check_alive()
+        self.ring.check_alive()
     }
 
     /// Has the heads name this one beside those that they name.
@@ -96,7 +96,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         let log = &self.log;
         let before = log.places.get();
         let needed = before.needed | 1 << place;
-        let is_in_log = &self.members[place].region.is_in_log;
+        let is_in_log = &self.log.regions[place].is_in_log;
         let was_in_log = is_in_log.replace(true);
         // First on itself: whoever is named is known to hold a part of the log. No head of another member, which may be
         // written at any time, names it before that is durable.
@@ -104,14 +104,14 @@ impl<E: Env, M: Drive> Inner<E, M> {
         // Another device may have been put there meanwhile.
         if !is_told || !is_in_log.get() {
             is_in_log.set(was_in_log && is_in_log.get());
-            return self.check_alive();
+            return self.ring.check_alive();
         }
         log.places.set(LogPlaces { version: log.next_version(), needed, empty_on: 0, ..before });
         // It was told of this opening as it was named.
-        let mut begun = self.begun.get();
-        if begun.opening == self.opening.get() {
+        let mut begun = self.opening.begun.get();
+        if begun.opening == self.opening.number.get() {
             begun.told[place] = begun.opening;
-            self.begun.set(begun);
+            self.opening.begun.set(begun);
         }
         // Those who do not know of it would be taken for enough.
         if self.tell_for_good(self.in_sync()).await & before.needed == 0 {
@@ -119,11 +119,11 @@ impl<E: Env, M: Drive> Inner<E, M> {
         }
         log.noted.set(log.noted.get() | 1 << place);
         log.counting.set(log.counting.get() | 1 << place);
-        self.check_alive()
+        self.ring.check_alive()
     }
 
     /// As [`Self::tell`], so that no older head is left.
-    pub(crate) async fn tell_for_good(&self, places: u64) -> u64 {
+    pub(super) async fn tell_for_good(&self, places: u64) -> u64 {
         let mut told = places;
         for _ in 0..HEAD_COPIES {
             told &= self.tell(told).await;
@@ -132,11 +132,11 @@ impl<E: Env, M: Drive> Inner<E, M> {
     }
 }
 
-impl<E: Env, M: Drive> Ring<E, M> {
+impl<E: Env, M: Drive> MirrorPages<E, M> {
     /// Has the heads name a member that was rebuilt on this device, and is about to be in sync.
-    pub(crate) async fn name_rebuilt(&self, place: usize, device: &Rc<M>) -> Result<(), DeviceError> {
+    pub(super) async fn name_rebuilt(&self, place: usize, device: &Rc<M>) -> Result<(), DeviceError> {
         let inner = &*self.0;
-        if inner.options.log_bytes == 0 {
+        if inner.ring.options.log_bytes == 0 {
             return Ok(());
         }
         // Where no head names anyone, all that say so hold the log: this one does not.
@@ -145,7 +145,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
         self.check_rebuilds(place, device)?;
         inner.name_one(place).await?;
         self.check_rebuilds(place, device)?;
-        let region = &inner.members[place].region;
+        let region = &inner.log.regions[place];
         region.is_joining.set(region.is_in_log.get());
         Ok(())
     }

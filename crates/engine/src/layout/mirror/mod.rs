@@ -1,17 +1,24 @@
 //! A mirror: the pages are on every member of a ring, and the journal is on log devices or on the members.
 //!
 //! ```text
-//!   Ring ─────────► PageStore      pages on all members (mod.rs); what a member says of itself (heads.rs)
+//!   MirrorPages ───► PageStore     pages on all members (store.rs), in turns that the ring gives (crate::ring):
+//!                                  written and flushed (replicate.rs), read (read.rs), rebuilt (rebuild.rs);
+//!                                  what a member says of itself (heads.rs)
 //!   MirrorJournal ─► JournalStore  records and superblocks (journal.rs)
 //!     Logs                         on log devices, all of them hold all of it (log_devices.rs)
 //!     MemberLog                    on the members, each holds what came in its turn (member_journal.rs);
 //!                                  who has to be there to open it (quorum.rs), telling them so (membership.rs)
 //! ```
 //!
-//! 1. The journal alone holds superblocks, with what the ring wants remembered: who took part, and how far they came.
-//! 2. Members are told of each superblock by the next flush or the end: no older one is taken for it later.
-//! 3. The log on members opens and closes with their turns, so that the ring's state has a part of it
-//!    ([`Region`], [`LogState`]): [`crate::ring`] and this module know each other.
+//! 1. A write is done when every member that takes part has taken it; a flush, when all of them have made durable what
+//!    was done before it, and a head on each says so. Until then the layers above keep what was written: in memory, and
+//!    in the journal. So a cut, the loss of all members but one, or both together lose nothing.
+//! 2. That a member takes part no more is durable ([`crate::layout::PageStore::state`]) before what it lacks is given up elsewhere.
+//! 3. After an opening a member counts only if the state says that it took part, and its head that it came as far. Any
+//!    other is stale: it is rebuilt from those that count before it is read. Without one that counts nothing is served.
+//!    Nor is anything served where the journal knows of none but superblocks older than one that the heads know of.
+//! 4. The journal alone holds superblocks, with what the mirror wants remembered: who took part, and how far they came.
+//!    Members are told of each superblock by the next flush or the end: no older one is taken for it later.
 
 mod heads;
 mod journal;
@@ -19,21 +26,28 @@ pub mod log_devices;
 pub mod member_journal;
 mod membership;
 mod quorum;
+mod read;
+mod rebuild;
+mod replicate;
+mod store;
 
-use std::rc::Weak;
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::{Rc, Weak};
 
-use crate::device::{Drive, Geometry};
+use crate::device::Drive;
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
-use crate::format::layout::home_copy_offset;
-use crate::format::ring_head::{Begun, Mark};
-use crate::format::superblock::Superblock;
-use crate::planted::{Bug, is_planted};
-use crate::ring::{Member, Ring, Role, Standing};
+use crate::events::Events;
+use crate::format::ring_head::Mark;
+use crate::format::superblock::StoreState;
+use crate::ring::copying::Copies;
+use crate::ring::{MemberStatus, Ring, RingOptions, Standing};
 
-use super::{PageStore, Remembered, Replicated, StoreState, StoreTraits, Verifier};
+use super::Verifier;
+use heads::{MemberHead, Opening};
 pub use journal::MirrorJournal;
-pub(crate) use member_journal::{LogState, Region};
+use member_journal::LogState;
 pub(crate) use quorum::{LogNeeds, log_needs};
 
 /// How far the members came that took part, as a superblock remembers it.
@@ -41,156 +55,132 @@ pub(crate) fn mark_of(StoreState([_, epoch, through, _]): StoreState) -> Mark {
     Mark { epoch, through }
 }
 
-impl<E: Env, M: Drive> Replicated for Ring<E, M> {
-    fn replicas(&self) -> usize {
-        self.0.members.len()
-    }
+/// The mirror. A clone is another handle to the same.
+pub struct MirrorPages<E, M>(Rc<Inner<E, M>>);
 
-    fn has_replica(&self, replica: usize) -> bool {
-        self.0.members[replica].is_in_sync()
-    }
-
-    fn is_scattered(&self) -> bool {
-        false
-    }
-
-    async fn read_replica(&self, replica: usize, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        self.0.read_from(replica, offset, into).await
-    }
-
-    async fn replica_idle(&self, replica: usize) {
-        let member = &self.0.members[replica];
-        let is_idle = || !member.is_in_sync() || member.role.get() == Role::Reading;
-        self.0.changed.until(|| is_idle().then_some(())).await;
-    }
-
-    async fn repair(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
-        self.mend_later(offset, bytes);
-        Ok(())
+impl<E, M> Clone for MirrorPages<E, M> {
+    fn clone(&self) -> Self {
+        Self(Rc::clone(&self.0))
     }
 }
 
-impl<E: Env, M: Drive> PageStore for Ring<E, M> {
-    fn traits(&self) -> StoreTraits {
-        StoreTraits { holds_superblocks: false, defers_writes: true, is_replicated: true }
+impl<E, M> fmt::Debug for MirrorPages<E, M> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("MirrorPages").field("members", &self.0.ring.members.len()).finish_non_exhaustive()
+    }
+}
+
+struct Inner<E, M> {
+    ring: Ring<E, M>,
+    /// Which opening of which volume this is, as the heads say it.
+    opening: Opening,
+    /// The head of each member.
+    heads: Vec<MemberHead>,
+    progress: Progress,
+    /// Writes that not all members have, and bytes that are put once more.
+    copies: Rc<Copies>,
+    /// The journal, where the members hold it.
+    log: LogState,
+    /// Who knows the sums of what the members hold.
+    verifier: RefCell<Option<Weak<dyn Verifier>>>,
+}
+
+/// How far writes and flushes came in this opening.
+#[derive(Debug, Default)]
+struct Progress {
+    /// Writes so far.
+    issued: Cell<u64>,
+    /// What a flush waits for, of those.
+    flush_wanted: Cell<u64>,
+    /// What a completed flush covered.
+    flushed: Cell<Mark>,
+}
+
+impl<E: Env, M: Drive> MirrorPages<E, M> {
+    /// A mirror on these members, each at its place; `None` is one that is not there. Nothing is known of them before
+    /// [`crate::layout::PageStore::resume`] or [`crate::layout::PageStore::init`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unusable`] where there are none, or too many, or they are too small.
+    pub fn new(env: E, members: Vec<Option<M>>, options: RingOptions) -> Result<Self, Error> {
+        let ring = Ring::new(env, members, options)?;
+        let places = ring.members.len();
+        Ok(Self(Rc::new(Inner {
+            ring,
+            opening: Opening::default(),
+            heads: (0..places).map(|_| MemberHead::default()).collect(),
+            progress: Progress::default(),
+            copies: Rc::default(),
+            log: LogState::new(places),
+            verifier: RefCell::default(),
+        })))
     }
 
-    async fn init(&self, volume: u64) -> Result<(), DeviceError> {
-        self.0.volume.set(volume);
-        self.0.begin_empty_log();
-        for (place, member) in self.0.members.iter().enumerate() {
-            self.0.init_head(place, member).await?;
-        }
-        Ok(())
+    /// Whether the members hold the journal too.
+    pub fn holds_log(&self) -> bool {
+        self.0.ring.options.log_bytes > 0
     }
 
-    async fn resume(&self, remembered: Remembered, epoch: u64) -> Result<(), Error> {
-        let ring = &*self.0;
-        let Remembered { volume, superblock, home_bytes, state } = remembered;
-        let StoreState([.., log_losses]) = state;
-        let needed = mark_of(state);
-        ring.volume.set(volume);
-        ring.epoch.set(epoch);
-        ring.log_losses.set(log_losses.max(self.log_losses(volume).await.0));
-        let heads = ring.heads().await;
-        let ours = || {
-            let there = heads.iter().enumerate();
-            there.filter_map(|(place, head)| head.filter(|head| ring.is_ours(volume, place, head)))
+    /// What each member does and did.
+    pub fn members(&self) -> Vec<MemberStatus> {
+        let now_ns = self.0.ring.env.now_ns();
+        self.0.ring.members.iter().map(|member| member.status(now_ns)).collect()
+    }
+
+    /// What happened to its members.
+    pub fn events(&self) -> Rc<Events> {
+        Rc::clone(&self.0.ring.events)
+    }
+
+    /// How many members read now, of those that take part.
+    pub fn window(&self) -> (usize, usize) {
+        self.0.ring.window()
+    }
+
+    /// Leaves a member out: whoever provides it may know of a failure before it shows.
+    pub fn leave_out(&self, place: usize, error: DeviceError) {
+        self.0.ring.leave_out(place, error);
+    }
+
+    /// Puts another device in the place of a member that does not take part, and rebuilds it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unusable`] where the member takes part, or the device is too small; that of the device.
+    pub async fn replace(&self, place: usize, device: M) -> Result<(), Error> {
+        let unusable = |why: &str| Err(Error::Unusable(why.to_owned()));
+        let Some(member) = self.0.ring.members.get(place) else {
+            return unusable("the ring has no such member");
         };
-        let known = ours().map(|head| head.superblock).max().unwrap_or(0);
-        let is_unasked = is_planted(Bug::RingLogRolledBack) || is_planted(Bug::LogAbsenceUntold);
-        if superblock < known && !is_unasked {
-            return Err(Error::Unusable(
-                "its log is older than its members know it to be, and lacks writes that were acknowledged: bring back the \
-                 log as it was"
-                    .to_owned(),
-            ));
+        if !self.0.opening.resumed.get() {
+            return unusable("the volume is not open yet");
         }
-        ring.opening.set(ours().map(|head| head.opening).max().unwrap_or(0) + 1);
-        ring.begun.set(ours().map(|head| head.begun).max().unwrap_or_default());
-        ring.superblock.set(superblock);
-        // As large as the volume knows it to be, whoever is there now: a head may say more, where a cut kept it from
-        // growing.
-        ring.geometry.set(Geometry { size_bytes: home_bytes, ..ring.geometry.get() });
-        for member in &ring.members {
-            if let Ok(device) = member.device() {
-                let _one_that_is_smaller_is_not_recognised =
-                    device.enlarge(home_bytes + ring.data_offset()).await;
-            }
+        if member.standing.get().takes_writes() {
+            return unusable("that member takes part: leave it out before it is replaced");
         }
-        for ((place, member), head) in ring.members.iter().enumerate().zip(&heads) {
-            // One that failed to flush or to answer before is not asked again.
-            if !member.standing.get().takes_writes() {
-                continue;
-            }
-            member.standing.set(ring.recognised(place, *head, volume, state));
-            if let Some(head) = head.filter(|_| member.standing.get() != Standing::Foreign) {
-                member.head.set(Some(head));
-                member.mark.set(head.mark);
-            }
+        let (geometry, needed) = (device.geometry(), self.0.ring.geometry.get());
+        if geometry.size_bytes < needed.size_bytes + self.0.ring.data_offset() {
+            return unusable("the new member is smaller than the ring");
         }
-        ring.flush_all().await;
-        if ring.check_alive().is_err() {
-            return Err(Error::Unusable(
-                "none of the ring's members that are there holds everything that was made durable: bring back one \
-                 that does"
-                    .to_owned(),
-            ));
+        if geometry.sector_bytes > needed.sector_bytes || (needed.atomic_sectors && !geometry.atomic_sectors)
+        {
+            return unusable("the new member promises less of its sectors than the ring does");
         }
-        ring.flushed.set(needed);
-        ring.give_up_queues();
-        self.start_turns();
+        member.replace(device);
+        self.0.heads[place].forget();
+        self.0.log.regions[place].leave();
+        let device = member.device()?;
+        let founded = self.0.ring.limited(self.0.init_head(place)).await;
+        if !member.has(&device) {
+            return unusable("another device was put there meanwhile");
+        }
+        if let Err(error) = founded {
+            member.failure.borrow_mut().get_or_insert(error);
+            return Err(error.into());
+        }
+        member.standing.set(Standing::Stale);
+        self.rebuild_stale();
         Ok(())
-    }
-
-    async fn begin(&self) -> Result<(), DeviceError> {
-        let ring = &*self.0;
-        let opening = ring.opening.get();
-        let version = ring.log.places.get().version;
-        let mut told = ring.begun.get().told;
-        for (place, told) in told.iter_mut().enumerate().take(ring.members.len()) {
-            if ring.members[place].is_in_sync() {
-                *told = opening;
-            }
-        }
-        ring.begun.set(Begun { opening, version, told });
-        ring.write_heads().await
-    }
-
-    /// At once on all members: nobody reads any more.
-    async fn end(&self, last: Option<&Superblock>) -> Result<(), DeviceError> {
-        // A journal on the members has it there already.
-        if let Some(last) = last.filter(|_| !self.holds_log()) {
-            let offset = home_copy_offset(last.home_bytes, (last.generation % 2) as usize);
-            self.0.leave_on_all(offset, &last.encode()).await;
-        }
-        if is_planted(Bug::RingEndUntold) {
-            return Ok(());
-        }
-        self.0.write_heads().await
-    }
-
-    async fn enlarge(&self, size_bytes: u64) -> Result<(), Error> {
-        self.0.enlarge(size_bytes).await
-    }
-
-    fn verify_with(&self, verifier: Weak<dyn Verifier>) {
-        self.0.verifier.replace(Some(verifier));
-        self.0.changed.all();
-    }
-
-    fn state(&self) -> StoreState {
-        let bit = |(place, member): (usize, &Member<M>)| u64::from(member.is_in_sync()) << place;
-        let in_sync = self.0.members.iter().enumerate().map(bit).sum();
-        let flushed = self.0.flushed.get();
-        StoreState([in_sync, flushed.epoch, flushed.through, self.0.log_losses.get()])
-    }
-
-    fn note_superblock(&self, generation: u64) {
-        self.0.superblock.set(generation);
-    }
-
-    fn note_fill(&self, fill: f64) {
-        self.0.note_fill(fill);
     }
 }

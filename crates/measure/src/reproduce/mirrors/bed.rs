@@ -12,9 +12,10 @@ use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::layout::Layout;
 use evenkeel_engine::format::{PAGE_BYTES, log_head, ring_head};
+use evenkeel_engine::layout::mirror::MirrorPages;
 use evenkeel_engine::layout::mirror::log_devices::Logs;
 use evenkeel_engine::options::{CreateOptions, OpenOptions};
-use evenkeel_engine::ring::{Ring, RingOptions};
+use evenkeel_engine::ring::RingOptions;
 use evenkeel_engine::volume::{Volume, create};
 use evenkeel_sim::arena::{ArenaBytes, SimArena};
 use evenkeel_sim::cuts::Cuts;
@@ -28,7 +29,7 @@ use crate::reproduce::Halted;
 pub type MirrorVolume = Volume<SimEnv, SimArena, MirrorRing, Logs<SimEnv, ModelDevice, MirrorRing>>;
 
 /// Its ring.
-pub type MirrorRing = Ring<SimEnv, ModelDevice>;
+pub type MirrorRing = MirrorPages<SimEnv, ModelDevice>;
 
 /// Times as many frames as a drive has are overwritten before it is used.
 const OVERWRITES: f64 = 2.0;
@@ -134,7 +135,8 @@ impl Bed {
         let mut executor = Executor::new(self.plan.seed);
         let env = executor.env();
         let made = executor.block_on(async {
-            let ring = Ring::new(env.clone(), self.devices(&env, &self.members), RingOptions::default())?;
+            let ring =
+                MirrorPages::new(env.clone(), self.devices(&env, &self.members), RingOptions::default())?;
             let logs = Logs::new(env.clone(), self.devices(&env, &self.logs), ring.clone(), u64::MAX >> 1)?;
             create(&ring, &logs, true, options, self.plan.seed | 1).await
         });
@@ -178,7 +180,7 @@ impl Bed {
     }
 
     async fn open(&self, env: &SimEnv, options: RingOptions) -> Result<Site, Error> {
-        let ring = Ring::new(env.clone(), self.devices(env, &self.members), options)?;
+        let ring = MirrorPages::new(env.clone(), self.devices(env, &self.members), options)?;
         let logs =
             Logs::open(env.clone(), self.devices(env, &self.logs), ring.clone(), u64::MAX >> 1).await?;
         let arena = SimArena::open(self.arena.clone(), env.clone(), Cuts::none(env.stop()), self.plan.seed);

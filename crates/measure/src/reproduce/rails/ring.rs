@@ -12,8 +12,9 @@ use evenkeel_engine::device::{self, Device, Durability, Extent, FlushScope, Geom
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::DeviceError;
 use evenkeel_engine::format::ring_head::DATA_OFFSET;
+use evenkeel_engine::layout::mirror::MirrorPages;
 use evenkeel_engine::layout::{PageStore, Remembered};
-use evenkeel_engine::ring::{Policy, Ring, RingOptions, WindowOptions};
+use evenkeel_engine::ring::{Policy, RingOptions, WindowOptions};
 use evenkeel_sim::cuts::Cuts;
 use evenkeel_sim::executor::{Executor, SimEnv};
 use evenkeel_sim::model::device::{ModelDevice, SharedStorage};
@@ -100,7 +101,7 @@ impl device::Drive for Timed {}
 
 /// What the streams share.
 struct State {
-    ring: Ring<SimEnv, Timed>,
+    ring: MirrorPages<SimEnv, Timed>,
     env: SimEnv,
     load: Load,
     range_bytes: u64,
@@ -153,7 +154,7 @@ async fn streams(
         window: WindowOptions { fixed: Some(load.readers), ..WindowOptions::default() },
         ..RingOptions::default()
     };
-    let ring = Ring::new(env.clone(), models.iter().map(member).collect(), options);
+    let ring = MirrorPages::new(env.clone(), models.iter().map(member).collect(), options);
     let ring = ring.map_err(|error| unavailable(&error))?;
     ring.init(1).await.map_err(|error| unavailable(&error))?;
     let state = ring.state();

@@ -10,9 +10,7 @@
 
 use std::rc::{Rc, Weak};
 
-use super::copying::CopyGuard;
-use super::member::{Role, Standing};
-use super::{Inner, RebuildFound, Ring};
+use super::{Inner, MirrorPages};
 use crate::device::{Drive, Extent, FlushScope};
 use crate::env::Env;
 use crate::error::DeviceError;
@@ -21,6 +19,8 @@ use crate::format::ring_head::Mark;
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::layout::{Expected, Verifier};
 use crate::planted::{Bug, is_planted};
+use crate::ring::copying::CopyGuard;
+use crate::ring::{EIO, RebuildFound, Role, Standing};
 
 /// How long a piece that cannot be read rests before it is tried again.
 const PAUSE_NS: u64 = 100_000_000;
@@ -28,38 +28,38 @@ const PAUSE_NS: u64 = 100_000_000;
 /// How often.
 const TRIES: usize = 3;
 
-/// The ring, once there is somebody who can tell right bytes of its members from wrong ones; `None` once nobody has it any more.
+/// The mirror, once there is somebody who can tell right bytes of its members from wrong ones; `None` once nobody has it any more.
 #[allow(
     clippy::option_option,
     clippy::type_complexity,
     reason = "whether to go on waiting, and then whether there is anything to come"
 )]
-fn verifier_of<E, M>(ring: &Weak<Inner<E, M>>) -> Option<Option<(Ring<E, M>, Weak<dyn Verifier>)>> {
-    match ring.upgrade() {
+fn verifier_of<E, M>(mirror: &Weak<Inner<E, M>>) -> Option<Option<(MirrorPages<E, M>, Weak<dyn Verifier>)>> {
+    match mirror.upgrade() {
         None => Some(None),
-        Some(ring) => {
-            let verifier = ring.verifier.borrow().clone();
-            verifier.map(|verifier| Some((Ring(ring), verifier)))
+        Some(mirror) => {
+            let verifier = mirror.verifier.borrow().clone();
+            verifier.map(|verifier| Some((MirrorPages(mirror), verifier)))
         }
     }
 }
 
-impl<E: Env, M: Drive> Ring<E, M> {
+impl<E: Env, M: Drive> MirrorPages<E, M> {
     /// Begins to rebuild every member that is stale.
     pub(super) fn rebuild_stale(&self) {
-        for (place, member) in self.0.members.iter().enumerate() {
+        for (place, member) in self.0.ring.members.iter().enumerate() {
             if member.standing.get() == Standing::Stale {
                 member.standing.set(Standing::Rebuilding { done_bytes: 0 });
                 member.role.set(Role::Writing);
                 member.rebuild_found.take();
-                member.gate.begin_behind(self.0.issued.get());
+                member.gate.begin_behind(self.0.progress.issued.get());
                 member.gate.leave_out(false);
                 member.gate.open();
                 let Ok(device) = member.device() else { continue };
-                self.0.events.note(Event::RebuildBegun { place });
+                self.0.ring.events.note(Event::RebuildBegun { place });
                 let (changed, weak, device) =
-                    (Rc::clone(&self.0.changed), Rc::downgrade(&self.0), Rc::downgrade(&device));
-                self.0.env.spawn(async move {
+                    (Rc::clone(&self.0.ring.changed), Rc::downgrade(&self.0), Rc::downgrade(&device));
+                self.0.ring.env.spawn(async move {
                     if let Some((ring, verifier)) = changed.until(|| verifier_of(&weak)).await
                         && let Some(device) = device.upgrade()
                     {
@@ -71,7 +71,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
     }
 
     async fn rebuild(self, place: usize, device: &Rc<M>, verifier: &Weak<dyn Verifier>) {
-        let (ring, member) = (&*self.0, &self.0.members[place]);
+        let (ring, member) = (&self.0.ring, &self.0.ring.members[place]);
         let made_whole = async {
             self.copy_everything(place, device, verifier).await?;
             self.empty_region(place, device).await?;
@@ -81,9 +81,10 @@ impl<E: Env, M: Drive> Ring<E, M> {
                 let ended = member.gate.ended_through();
                 ring.limited(device.flush(FlushScope::Whole)).await?;
                 self.check_rebuilds(place, device)?;
-                let through = ended.ok_or(DeviceError { doing: "rebuild", errno: super::EIO })?;
-                let mark = Mark { epoch: ring.epoch.get(), through };
-                ring.limited(member.write_head(|before| ring.head_behind(before, place, mark))).await?;
+                let through = ended.ok_or(DeviceError { doing: "rebuild", errno: EIO })?;
+                let mark = Mark { epoch: self.0.opening.epoch.get(), through };
+                let next = |before| self.0.head_behind(before, place, mark);
+                ring.limited(self.0.write_head(place, next)).await?;
                 self.check_rebuilds(place, device)?;
                 if !is_named {
                     self.name_rebuilt(place, device).await?;
@@ -91,7 +92,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
                     continue;
                 }
                 // A flush of the others may have gone further: whoever counts has what it covered.
-                if mark >= ring.flushed.get() {
+                if mark >= self.0.progress.flushed.get() {
                     return Ok(());
                 }
             }
@@ -100,7 +101,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
             Ok(()) => {
                 member.gate.close();
                 member.standing.set(Standing::InSync);
-                member.region.is_joining.set(false);
+                self.0.log.regions[place].is_joining.set(false);
                 if ring.options.keeps_turns() {
                     member.gate.drained().await;
                 } else {
@@ -116,11 +117,11 @@ impl<E: Env, M: Drive> Ring<E, M> {
 
     /// An error where the member was left out, or has another device, since this rebuild began.
     pub(crate) fn check_rebuilds(&self, place: usize, device: &Rc<M>) -> Result<(), DeviceError> {
-        let member = &self.0.members[place];
+        let member = &self.0.ring.members[place];
         let is_same = member.has(device) || is_planted(Bug::RingRebuildOutlives);
         match is_same && matches!(member.standing.get(), Standing::Rebuilding { .. }) {
             true => Ok(()),
-            false => Err(DeviceError { doing: "rebuild a member that was left out", errno: super::EIO }),
+            false => Err(DeviceError { doing: "rebuild a member that was left out", errno: EIO }),
         }
     }
 
@@ -130,7 +131,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
         device: &Rc<M>,
         verifier: &Weak<dyn Verifier>,
     ) -> Result<(), DeviceError> {
-        let (ring, member) = (&*self.0, &self.0.members[place]);
+        let (ring, member) = (&self.0.ring, &self.0.ring.members[place]);
         let began_ns = ring.env.now_ns();
         let piece_bytes = ring.options.rebuild_piece_bytes.max(PAGE_BYTES);
         let size_bytes = ring.geometry.get().size_bytes;
@@ -176,7 +177,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
         verifier: &Weak<dyn Verifier>,
     ) -> Result<bool, DeviceError> {
         let judging =
-            verifier.upgrade().ok_or(DeviceError { doing: "rebuild without a volume", errno: super::EIO })?;
+            verifier.upgrade().ok_or(DeviceError { doing: "rebuild without a volume", errno: EIO })?;
         let copy = self.0.copies.copy(extent).await;
         let mut bytes = vec![0; extent.len as usize];
         for left in (0..TRIES).rev() {
@@ -189,8 +190,8 @@ impl<E: Env, M: Drive> Ring<E, M> {
                     }
                     return Ok(is_copied);
                 }
-                Err(_) if left > 0 => self.0.env.sleep(PAUSE_NS).await,
-                Err(_) => self.0.check_alive()?,
+                Err(_) if left > 0 => self.0.ring.env.sleep(PAUSE_NS).await,
+                Err(_) => self.0.ring.check_alive()?,
             }
         }
         if extent.len <= PAGE_BYTES {
@@ -233,9 +234,9 @@ impl<E: Env, M: Drive> Ring<E, M> {
     /// while it was under way would hold what is right until it ends.
     async fn read_right(&self, offset: u64, expected: Expected) -> Option<[u8; PAGE]> {
         let mut right = None;
-        for place in 0..self.0.members.len() {
+        for place in 0..self.0.ring.members.len() {
             let mut page = [0; PAGE];
-            if self.0.read_from(place, offset, &mut page).await.is_err() {
+            if self.0.ring.read_from(place, offset, &mut page).await.is_err() {
                 continue;
             }
             if expected.is_newest(&page) {
@@ -253,7 +254,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
     }
 
     fn found(&self, place: usize, more: RebuildFound) {
-        let found = &self.0.members[place].rebuild_found;
+        let found = &self.0.ring.members[place].rebuild_found;
         let RebuildFound { wrong_copies, damaged_pages } = found.get();
         found.set(RebuildFound {
             wrong_copies: wrong_copies + more.wrong_copies,

@@ -1,0 +1,229 @@
+//! What changes all members: writes, discards, flushes, and bytes that are put once more.
+
+use std::rc::Rc;
+
+use super::{Inner, MirrorPages};
+use crate::device::{Drive, Durability, Extent};
+use crate::env::Env;
+use crate::error::DeviceError;
+use crate::format::ring_head::Mark;
+use crate::join;
+use crate::planted::{Bug, is_planted};
+use crate::ring::copying::CopyGuard;
+use crate::ring::{Change, EIO, Member, Policy, Ring, TakesTurns, Ticket};
+
+impl<E: Env, M: Drive> Inner<E, M> {
+    /// Writes to every member that takes part, each in its turn; ends when all have it.
+    pub(super) async fn write(&self, offset: u64, parts: &[&[u8]]) -> Result<(), DeviceError> {
+        let len = parts.iter().map(|part| part.len() as u64).sum();
+        self.change(Extent::new(offset, len), Change::Write(parts)).await
+    }
+
+    /// Discards on every member that takes part, each in its turn.
+    pub(super) async fn discard(&self, extent: Extent) -> Result<(), DeviceError> {
+        self.change(extent, Change::Discard).await
+    }
+
+    async fn change(&self, extent: Extent, change: Change<'_>) -> Result<(), DeviceError> {
+        if extent.len == 0 {
+            return self.ring.check_alive();
+        }
+        let writing = self.copies.begin_write(extent).await;
+        self.ring.check_alive()?;
+        let sequence = self.progress.issued.get() + 1;
+        self.progress.issued.set(sequence);
+        // All at once: every member has the writes in the same order.
+        let takes_it =
+            |place: usize| self.ring.members[place].is_in_sync() || !is_planted(Bug::RingRebuildMissesWrites);
+        let enqueue =
+            |(place, member): (usize, &Member<M>)| (place, member.gate.enqueue(sequence, extent.len));
+        let tickets: Vec<(usize, Ticket)> =
+            self.ring.taking_part().filter(|(place, _)| takes_it(*place)).map(enqueue).collect();
+        self.ring.changed.all();
+        let changes =
+            tickets.into_iter().map(|(place, ticket)| self.change_one(place, ticket, extent, change));
+        join::all(changes).await;
+        drop(writing);
+        self.ring.check_alive()
+    }
+
+    async fn change_one(&self, place: usize, ticket: Ticket, extent: Extent, change: Change<'_>) {
+        if ticket.turn().await {
+            self.ring.change_or_leave_out(place, extent, change).await;
+        }
+        ticket.done();
+        self.ring.changed.all();
+    }
+
+    /// Whether a member's device holds other bytes there, or cannot tell, and is still the member's.
+    async fn lacks(&self, place: usize, offset: u64, bytes: &[u8]) -> bool {
+        let Ok(device) = self.ring.members[place].device() else { return false };
+        let mut found = vec![0; bytes.len()];
+        let read = self.ring.limited(device.read(offset + self.ring.data_offset(), &mut found)).await;
+        (read.is_err() || found != bytes) && self.ring.members[place].has(&device)
+    }
+
+    /// Puts bytes on every member in sync, durably and out of turn.
+    pub(super) async fn leave_on_all(&self, offset: u64, bytes: &[u8]) {
+        join::all(self.ring.places_in_sync().into_iter().map(|place| async move {
+            let Ok(device) = self.ring.members[place].device() else { return };
+            let write = device.write(offset + self.ring.data_offset(), bytes, Durability::Durable);
+            if let Err(error) = self.ring.limited(write).await {
+                self.ring.leave_out_for(place, &device, error);
+            }
+        }))
+        .await;
+    }
+
+    /// Makes durable, on every member in sync, what was done before.
+    pub(super) async fn flush(&self) -> Result<(), DeviceError> {
+        if !self.opening.resumed.get() {
+            self.ring.flush_all().await;
+            return self.ring.check_alive();
+        }
+        let wanted = Mark { epoch: self.opening.epoch.get(), through: self.progress.issued.get() };
+        if wanted.through == 0 {
+            return self.ring.check_alive();
+        }
+        let is_behind =
+            |place: usize| self.ring.members[place].is_in_sync() && self.heads[place].mark.get() < wanted;
+        match self.ring.options.policy {
+            Policy::Turns | Policy::ReadAround => {
+                self.progress.flush_wanted.set(wanted.through);
+                self.ring.changed.all();
+                let is_done = || match is_planted(Bug::RingFlushOfOne) {
+                    false => !(0..self.ring.members.len()).any(is_behind),
+                    true => (0..self.ring.members.len()).any(|place| !is_behind(place)),
+                };
+                self.ring.changed.until(|| is_done().then_some(())).await;
+            }
+            Policy::Mixed | Policy::ReadFirst => loop {
+                // One may have become in sync meanwhile that is behind.
+                let behind: Vec<usize> =
+                    (0..self.ring.members.len()).filter(|&place| is_behind(place)).collect();
+                if behind.is_empty() {
+                    break;
+                }
+                join::all(behind.into_iter().map(|place| self.settle(place))).await;
+            },
+        }
+        self.ring.check_alive()?;
+        self.progress.flushed.set(self.progress.flushed.get().max(wanted));
+        Ok(())
+    }
+}
+
+impl<E: Env, M: Drive> TakesTurns for Inner<E, M> {
+    type Env = E;
+    type Member = M;
+
+    fn ring(&self) -> &Ring<E, M> {
+        &self.ring
+    }
+
+    /// For a flush that somebody waits for, or a record.
+    fn wants_turn(&self, place: usize) -> bool {
+        let (mark, wanted) = (self.heads[place].mark.get(), self.progress.flush_wanted.get());
+        let is_behind = wanted > 0 && (mark.epoch < self.opening.epoch.get() || mark.through < wanted);
+        is_behind || self.wants_log()
+    }
+
+    fn begin_turn(&self, place: usize) {
+        self.log.regions[place].begin_turn(self.ring.members[place].is_in_sync());
+    }
+
+    /// A member that was given a record is given another one soon.
+    fn prolongs_turn(&self, place: usize) -> bool {
+        self.log.regions[place].used.get() || self.has_log_waiting()
+    }
+
+    fn end_turn(&self, place: usize) {
+        self.log.regions[place].open.set(false);
+    }
+
+    async fn turn_drained(&self, place: usize) {
+        let region = &self.log.regions[place];
+        self.ring.changed.until(|| (region.under_way.get() == 0).then_some(())).await;
+    }
+
+    async fn settle(&self, place: usize) {
+        let member = &self.ring.members[place];
+        let ended = match is_planted(Bug::RingMarksUnderWay) {
+            false => member.gate.ended_through(),
+            true => Some(self.progress.issued.get()),
+        };
+        let settled = async {
+            if !is_planted(Bug::RingNoFlush) {
+                self.ring.limited(member.flush()).await?;
+            }
+            if !member.is_in_sync() {
+                return Ok(());
+            }
+            let through = ended.ok_or(DeviceError { doing: "carry a write out to its end", errno: EIO })?;
+            let mark = Mark { epoch: self.opening.epoch.get(), through };
+            // Another may have come further meanwhile: heads never go back.
+            let next = |before| self.head_behind(before, place, mark.max(self.heads[place].mark.get()));
+            self.ring.limited(self.write_head(place, next)).await
+        };
+        let Ok(device) = member.device() else { return };
+        let _busy = self.ring.busy(place);
+        if let Err(error) = settled.await {
+            self.ring.leave_out_for(place, &device, error);
+        }
+        self.ring.changed.all();
+    }
+}
+
+impl<E: Env, M: Drive> MirrorPages<E, M> {
+    /// Puts bytes once more where they belong, on every member in sync, in its turn; where somebody writes, newer ones
+    /// come anyway.
+    pub(super) fn mend_later(&self, offset: u64, bytes: &[u8]) {
+        let (ring, bytes) = (self.clone(), bytes.to_vec());
+        let extent = Extent::new(offset, bytes.len() as u64);
+        // From now on, or not at all: later the bytes may be old.
+        let Some(copy) = self.0.copies.try_copy(extent) else { return };
+        self.0.ring.env.spawn(async move {
+            let inner = &*ring.0;
+            let in_sync = inner.ring.members.iter().enumerate().filter(|(_, member)| member.is_in_sync());
+            let tickets: Vec<_> =
+                in_sync.map(|(place, member)| (place, member.gate.enqueue(0, extent.len))).collect();
+            inner.ring.changed.all();
+            join::all(tickets.into_iter().map(|(place, ticket)| {
+                let (copy, bytes) = (&copy, &bytes[..]);
+                async move {
+                    if ticket.turn().await && copy.begin() {
+                        if inner.lacks(place, offset, bytes).await {
+                            inner.ring.change_or_leave_out(place, extent, Change::Write(&[bytes])).await;
+                        }
+                        copy.end();
+                    }
+                    ticket.done();
+                    inner.ring.changed.all();
+                }
+            }))
+            .await;
+        });
+    }
+
+    /// As [`Self::mend_later`], to one member that is rebuilt on this device, and waits for it; false where a write came
+    /// meanwhile. What another rebuild made whole and durable is not written again: a cut might tear it.
+    pub(super) async fn copy_to(
+        &self,
+        place: usize,
+        device: &Rc<M>,
+        copy: &CopyGuard,
+        bytes: &[u8],
+    ) -> Result<bool, DeviceError> {
+        let inner = &*self.0;
+        self.check_rebuilds(place, device)?;
+        let ticket = inner.ring.members[place].gate.enqueue(0, copy.copying.extent.len);
+        let mut copied = Ok(());
+        if ticket.turn().await && copy.begin() {
+            copied =
+                inner.ring.change_device(device, place, copy.copying.extent, Change::Write(&[bytes])).await;
+            copy.end();
+        }
+        ticket.done();
+        copied.map(|()| !copy.is_spoiled())
+    }
+}
