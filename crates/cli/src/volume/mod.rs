@@ -21,6 +21,7 @@ use evenkeel_host::event_loop::{Backend, EventLoop, Loop, Signals, race};
 use evenkeel_host::stop_signals::STOP_SIGNALS;
 use evenkeel_host::volume::description::{Description, LayoutKind};
 use evenkeel_host::volume::member::Place;
+use evenkeel_host::volume::rescue::{Deprived, deprived_server};
 use evenkeel_host::volume::{Recovered, VolumeError};
 use evenkeel_measure::report::format;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -39,6 +40,9 @@ pub(crate) use status::run as status;
 
 impl From<VolumeError> for Failure {
     fn from(error: VolumeError) -> Self {
+        if let Some(line) = deprived(&error) {
+            return Self::Unusable(line);
+        }
         let next_step = match &error {
             VolumeError::Path(path) => match path.source.kind() {
                 io::ErrorKind::PermissionDenied => "; run as its owner, or choose another place",
@@ -58,6 +62,21 @@ impl From<VolumeError> for Failure {
         };
         Self::Unusable(format!("{error}{next_step}"))
     }
+}
+
+/// What to do where there is no volume any more, and a process serves it still.
+fn deprived(error: &VolumeError) -> Option<String> {
+    let folder = match error {
+        VolumeError::NotAVolume(folder) => folder,
+        VolumeError::Description { path, .. } if path.symlink_metadata().is_err() => path.parent()?,
+        _ => return None,
+    };
+    let Deprived { process, command } = deprived_server(folder)?;
+    Some(format!(
+        "{}: its volume.toml was removed while process {process} serves it; what was removed is lost when that ends: put \
+         all of it back, and then serve the volume anew: `{command}`",
+        folder.display()
+    ))
 }
 
 /// Why a volume cannot be opened, and where it is damaged what to do.

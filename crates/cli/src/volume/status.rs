@@ -9,8 +9,8 @@ use evenkeel_host::volume::description::Description;
 use evenkeel_host::volume::{has_waiting_writes, is_in_use};
 use evenkeel_measure::report::format;
 
-use super::quoted;
 use super::status_mirror::{missing, of_mirror};
+use super::{deprived, quoted};
 use crate::args::StatusArgs;
 use crate::failure::Failure;
 use crate::stdout::{say, shown};
@@ -18,7 +18,10 @@ use crate::table::lay_out;
 
 /// Asks the volume's server, and prints its answer.
 pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
-    let (description, _) = Description::read(&args.volume)?;
+    let (description, _) = Description::read(&args.volume).map_err(|error| match deprived(&error) {
+        Some(line) => Failure::No(line),
+        None => error.into(),
+    })?;
     let status = match Status::ask(&args.volume) {
         Ok(status) => status,
         Err(error) if is_unserved(&error) => {

@@ -179,8 +179,11 @@ pub async fn run(
     drop(opening);
 
     let has_tls = tls.is_some();
-    let uri = listeners.places().into_iter().flatten().next().map(|at| of_place(&at, has_tls));
-    let watcher = Watcher::begin(event_loop, &open, reporter.clone(), uri);
+    let export = listeners.places().into_iter().flatten().next().map(|at| match &at {
+        Place::Unix(path) => (of_place(&at, has_tls), Some(path.clone())),
+        Place::Tcp(_) => (of_place(&at, has_tls), None),
+    });
+    let watcher = Watcher::begin(event_loop, &open, reporter.clone(), export);
     let mut export = VolumeExport::new(open.volume.clone(), "");
     if options.read_only {
         export = export.read_only();

@@ -13,8 +13,10 @@ use rustix::fs::FlockOperation;
 
 use super::description::{Description, FILE_NAME};
 use super::{STATUS_SOCKET, VolumeError};
+use crate::drive::OpenFile;
 use crate::net::connect_unix_at_once;
 use crate::path_error::PathError;
+use crate::scratch::give;
 
 /// How long a process that was just killed is waited for: the kernel ends its I/O after its death is told.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -24,7 +26,7 @@ const ANSWER_MAX: Duration = Duration::from_millis(500);
 
 /// The description, and its lock.
 #[derive(Debug)]
-pub(super) struct Described {
+pub(crate) struct Described {
     folder: PathBuf,
     description: RefCell<Description>,
     lock: RefCell<File>,
@@ -79,6 +81,36 @@ impl Described {
         change(&mut changed);
         self.lock.replace(changed.rewrite(&self.folder)?);
         self.description.replace(changed);
+        Ok(())
+    }
+
+    /// Its file, which this process holds open.
+    ///
+    /// # Errors
+    ///
+    /// Those of `fstat`.
+    pub(crate) fn open_file(&self) -> io::Result<OpenFile> {
+        OpenFile::of(self.folder.join(FILE_NAME), &*self.lock.borrow())
+    }
+
+    /// Whether its file was removed, and nothing is in its place.
+    pub(crate) fn is_removed(&self) -> bool {
+        let is_nameless = self.lock.borrow().metadata().is_ok_and(|found| found.nlink() == 0);
+        let there = self.folder.join(FILE_NAME).symlink_metadata();
+        is_nameless && there.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// Writes it anew where it was removed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Description::rewrite`]: where its folder is gone, too.
+    pub(crate) fn put_back(&self) -> Result<(), VolumeError> {
+        let failed = |error| PathError::new(&self.folder.join(FILE_NAME), "cannot write it anew", error);
+        let before = self.lock.borrow().metadata().map_err(failed)?;
+        let file = self.description.borrow().rewrite(&self.folder)?;
+        give(&file, &before).map_err(failed)?;
+        self.lock.replace(file);
         Ok(())
     }
 }

@@ -35,6 +35,7 @@ mod plan;
 pub mod renew_log;
 mod renew_mirror_logs;
 pub mod replace;
+pub mod rescue;
 pub mod salvage;
 
 use std::io;
@@ -56,7 +57,7 @@ use crate::size_text::exact_size;
 use crate::stack::space_bytes;
 
 use arenas::Arenas;
-use described::Described;
+pub(crate) use described::Described;
 pub use described::is_in_use;
 use description::{Description, LayoutKind};
 use devices::{HomeDevice, LogDevice};
@@ -434,6 +435,11 @@ impl OpenVolume {
             Below::Single(members, _) => Held::Single(members.0.clone()),
             Below::Mirror(mirror) => Held::Mirror(mirror.clone()),
         }
+    }
+
+    /// Its description, locked.
+    pub(crate) fn described(&self) -> Rc<Described> {
+        Rc::clone(&self.described)
     }
 
     /// Where its acknowledged writes survive a kill.

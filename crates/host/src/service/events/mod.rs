@@ -78,6 +78,8 @@ kinds! {
     MemberLost = "member-lost", ERROR;
     /// A drive failed to discard, and is asked no more.
     DiscardsStopped = "discards-stopped", WARN;
+    /// The volume's description was removed.
+    DescriptionRemoved = "description-removed", ERROR;
     /// A member's file was removed.
     MemberRemoved = "member-removed", ERROR;
     /// A member's path leads to another file than the one in use, or to none.

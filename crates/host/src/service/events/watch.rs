@@ -12,6 +12,7 @@ mod files;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -28,7 +29,7 @@ use crate::event_loop::Loop;
 use crate::service::Told;
 use crate::volume::mirror::{Mirror, MirrorMember, is_no_loss};
 use crate::volume::replace::Slot;
-use crate::volume::{Held, OpenVolume, Recovered};
+use crate::volume::{Described, Held, OpenVolume, Recovered};
 
 /// Between two looks.
 const LOOK_NS: u64 = 1_000_000_000;
@@ -51,6 +52,8 @@ struct Seen {
     /// Since when a device is lost, being rebuilt, or without its file.
     since_ns: BTreeMap<Slot, u64>,
     removed: BTreeSet<Slot>,
+    /// Since when the description is gone, and cannot be written anew.
+    description_gone_ns: Option<u64>,
     /// Where those are by now whose paths lead elsewhere, as far as that is known.
     moved: BTreeMap<Slot, Option<PathBuf>>,
     rebuilds: BTreeMap<usize, Rebuild>,
@@ -74,22 +77,26 @@ pub(in crate::service) struct Watcher {
     volume: Told,
     mirror: Option<Mirror>,
     held: Rc<Held>,
+    described: Rc<Described>,
+    arena: Option<Rc<(PathBuf, File)>>,
     /// The volume's.
     folder: PathBuf,
-    /// A URI by which a client can read the volume, if there is one.
-    export: Option<Rc<str>>,
+    /// From where paths lead that do not begin at the root.
+    base: PathBuf,
+    /// A URI by which a client can read the volume, if there is one, and the socket behind it.
+    export: Option<Rc<(String, Option<PathBuf>)>>,
     began_ns: u64,
     seen: Rc<RefCell<Seen>>,
 }
 
 impl Watcher {
     /// Tells what the opening came to, and watches from here on, for as long as the loop runs.
-    /// `export` is a URI by which a client can read the volume.
+    /// `export` is a URI by which a client can read the volume, and the file of the socket behind it.
     pub(in crate::service) fn begin(
         event_loop: &Loop,
         open: &OpenVolume,
         reporter: Reporter,
-        export: Option<String>,
+        export: Option<(String, Option<PathBuf>)>,
     ) -> Self {
         let watcher = Self {
             reporter,
@@ -97,7 +104,10 @@ impl Watcher {
             volume: open.volume.clone(),
             mirror: open.mirror().cloned(),
             held: Rc::new(open.held()),
+            described: open.described(),
+            arena: arena_of(open),
             folder: open.folder().to_owned(),
+            base: std::env::current_dir().unwrap_or_default(),
             export: export.map(Rc::from),
             began_ns: event_loop.now_ns(),
             seen: Rc::default(),
@@ -302,6 +312,7 @@ impl Watcher {
     }
 
     fn look(&self) {
+        self.look_at_description();
         self.look_for_removed();
         self.look_at_rebuilds();
         self.look_at_copies();
@@ -356,6 +367,12 @@ impl Watcher {
         let slot = Slot::Member(place);
         (self.subject(slot), self.held.place(slot).map_or_else(About::default, About::device))
     }
+}
+
+/// The arena, opened once more: its mapping does not tell whether it has a name.
+fn arena_of(open: &OpenVolume) -> Option<Rc<(PathBuf, File)>> {
+    let path = open.arena_path()?;
+    Some(Rc::new((path.to_owned(), File::open(path).ok()?)))
 }
 
 /// What members and log devices take no part, and why.

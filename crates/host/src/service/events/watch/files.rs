@@ -10,10 +10,12 @@ use std::path::PathBuf;
 use evenkeel_engine::env::Env;
 
 use super::{LOOK_NS, Watcher};
+use crate::drive::OpenFile;
 use crate::service::events::{About, Kind};
 use crate::volume::Loss;
 use crate::volume::member::Place;
 use crate::volume::replace::Slot;
+use crate::volume::rescue;
 
 impl Watcher {
     /// Devices whose files were removed.
@@ -31,8 +33,14 @@ impl Watcher {
 
     /// What of the volume goes with the server, as its files were removed: which, and what is left to do then.
     pub(in crate::service) fn gone(&self) -> Option<String> {
+        self.look_at_description();
         let removed = self.removed();
-        let loss = self.held.loss_of(&removed)?;
+        let Some(loss) = self.held.loss_of(&removed) else {
+            let _since_ns = self.description_gone_ns()?;
+            let what = "volume.toml had been removed while it was served, and could not be written anew: bring it back from \
+                        a backup, and serve the volume anew";
+            return Some(what.to_owned());
+        };
         let files: Vec<String> = removed.into_iter().map(|slot| self.subject(slot)).collect();
         let files = files.join(", ");
         Some(match loss {
@@ -77,7 +85,7 @@ impl Watcher {
                 Slot::Log(_) => Kind::LogDeviceRemoved,
             };
             let next = match is_loss {
-                true => self.rescue(slot),
+                true => self.rescue(),
                 false => "put another in its place with `evenkeel replace`".to_owned(),
             };
             let message = format!(
@@ -88,20 +96,57 @@ impl Watcher {
         }
     }
 
-    /// How to save what a removed file holds, for as long as the server has it open.
-    fn rescue(&self, slot: Slot) -> String {
-        let client = self.export.as_deref().unwrap_or("URI").replace('\'', "%27");
-        let copy = format!("before that, copy the disk while no client writes: `nbdcopy '{client}' IMAGE`");
-        let file = self.held.open_files().into_iter().find(|(open, _)| *open == slot).map(|(_, file)| file);
+    /// How to save what removed files hold, for as long as the server has them open.
+    fn rescue(&self) -> String {
+        let copy =
+            self.export.as_deref().filter(|(_, socket)| socket.as_ref().is_none_or(|path| path.exists()));
+        let copy = copy.map(|(uri, _)| {
+            let uri = uri.replace('\'', "%27");
+            format!("copy the disk while no client writes: `nbdcopy '{uri}' IMAGE`")
+        });
         // Whatever is there by now is not overwritten.
-        let Some(file) = file.filter(|file| file.path().symlink_metadata().is_err()) else { return copy };
-        let (process, descriptor) = (std::process::id(), file.descriptor());
-        let path = std::path::absolute(file.path()).unwrap_or_else(|_| file.path().to_owned());
-        format!(
-            "{copy}; or put the file back: `kill -STOP {process}`, `cp /proc/{process}/fd/{descriptor} {}`, \
-             `kill -KILL {process}`, and serve the volume anew",
-            Place::from(path).quoted()
-        )
+        let put_back = rescue::command_of(&self.open_files()).map(|command| {
+            format!("put back all files that were removed, and then serve the volume anew: `{command}`")
+        });
+        let ways: Vec<String> = copy.into_iter().chain(put_back).collect();
+        match ways.is_empty() {
+            true => "move away what is in their places, and look here again".to_owned(),
+            false => format!("before that, {}", ways.join("; or ")),
+        }
+    }
+
+    /// Every file of the volume that this process has open, by absolute paths.
+    fn open_files(&self) -> Vec<OpenFile> {
+        let arena = self.arena.as_deref().and_then(|(path, file)| OpenFile::of(path.clone(), file).ok());
+        let devices = self.held.open_files().into_iter().map(|(_, file)| file);
+        let files = self.described.open_file().ok().into_iter().chain(devices).chain(arena);
+        files.filter(OpenFile::is_file).map(|file| file.below(&self.base)).collect()
+    }
+
+    /// Writes the description anew where it was removed, or tells that it cannot.
+    pub(super) fn look_at_description(&self) {
+        if !self.described.is_removed() {
+            self.seen.borrow_mut().description_gone_ns = None;
+            return;
+        }
+        let Err(error) = self.described.put_back() else {
+            let message = "volume.toml was removed, and is written anew";
+            return self.reporter.tell(Kind::DescriptionRemoved, &About::default(), message);
+        };
+        let is_told = self.seen.borrow_mut().description_gone_ns.replace(self.event_loop.now_ns()).is_some();
+        if !is_told {
+            let message = format!(
+                "volume.toml was removed, and cannot be written anew ({error}): without it there is no volume once this \
+                 server ends; {}",
+                self.rescue()
+            );
+            self.reporter.tell(Kind::DescriptionRemoved, &About::default(), message);
+        }
+    }
+
+    /// Since when the description is gone, in ns of the loop, where it is.
+    pub(in crate::service) fn description_gone_ns(&self) -> Option<u64> {
+        self.seen.borrow().description_gone_ns
     }
 
     /// Looks where the paths lead, for as long as the loop runs.
