@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 use crate::event_loop::pool::{PIECE_MAX_BYTES, Piece, Pool};
 use crate::event_loop::{Loop, SharedFd, Sync, Transfer};
 
-pub use create::{Fill, needs_no_more_room};
+pub use create::{Fill, is_among_devices, memory_file_system, needs_no_more_room};
 pub use open::DriveOptions;
 pub(crate) use whereabouts::OpenFile;
 

@@ -24,6 +24,7 @@ use super::member::Place;
 use super::{CONTROL_SOCKET, NBD_SOCKET, STATUS_SOCKET, VolumeError};
 use crate::arena::{self, DEFAULT_FOLDER};
 use crate::conditions::Machine;
+use crate::drive::is_among_devices;
 use crate::durable_file::{is_block_device, odd_kind, size_bytes};
 use crate::path_error::PathError;
 use crate::patience::until_released;
@@ -323,6 +324,12 @@ impl Request {
                 return unnamed(&place);
             }
             check_unused(&path)?;
+        } else if is_among_devices(&path) {
+            return refused(format!(
+                "{}: no such device is there, and a file there would be gone with the machine's next start; `lsblk` lists \
+                 the block devices",
+                path.display()
+            ));
         } else if parent_of(&path) != self.folder {
             let parent = parent_of(&path).metadata();
             parent.map_err(|error| PathError::new(&path, "cannot make the file", error))?;
