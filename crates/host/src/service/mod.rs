@@ -211,6 +211,7 @@ pub async fn run(
     let _came = signals.next().await;
     let stopping = "stopping: what is acknowledged is made durable (a second signal ends at once)";
     reporter.tell(Kind::Stopping, &About::default(), stopping);
+    watcher.look_at_lengths();
     watcher.stopping();
     tell(Event::Stopping);
     if !stop(&signals, &server, open).await? {

@@ -311,7 +311,13 @@ impl Watcher {
         self.reporter.tell(kind, &about, message);
     }
 
+    /// Tells the volume of files that were made shorter.
+    pub(in crate::service) fn look_at_lengths(&self) {
+        self.held.fail_cut_short(&self.volume);
+    }
+
     fn look(&self) {
+        self.look_at_lengths();
         self.look_at_description();
         self.look_for_removed();
         self.look_at_rebuilds();

@@ -200,6 +200,18 @@ impl Mirror {
         in_use.filter(|(_, drive)| drive.is_removed()).map(|(slot, _)| slot).collect()
     }
 
+    /// Leaves those out whose files were made shorter since they were opened.
+    pub(super) fn leave_out_cut_short(&self) {
+        for (slot, error) in
+            self.in_use().into_iter().filter_map(|(slot, drive)| Some((slot, drive.cut_short()?)))
+        {
+            match slot {
+                Slot::Member(place) => self.ring.leave_out(place, error),
+                Slot::Log(place) => self.logs.leave_out(place, error),
+            }
+        }
+    }
+
     /// What is open of those that are in use and on this machine.
     pub(super) fn open_files(&self) -> Vec<(Slot, OpenFile)> {
         let in_use = self.in_use().into_iter();
@@ -451,9 +463,16 @@ fn watch_over(
     });
 }
 
+/// What is said of a drive whose file was made shorter than it.
+const CUT_SHORT: &str =
+    "its file was made shorter while it was in use, and what it held behind its end is gone";
+
 /// What an error of a member says, without advice for a volume that has only one.
 fn in_words(error: DeviceError) -> String {
-    format!("{}: {}", error.doing, io::Error::from_raw_os_error(error.errno))
+    match error.errno {
+        libc::ENODATA => format!("{}: {CUT_SHORT}", error.doing),
+        errno => format!("{}: {}", error.doing, io::Error::from_raw_os_error(errno)),
+    }
 }
 
 fn missing(roll: &Roll) -> String {
