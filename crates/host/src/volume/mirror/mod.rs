@@ -35,6 +35,7 @@ use crate::durable_file::odd_kind;
 use crate::event_loop::{Loop, race};
 use crate::nbd::wait::Turn;
 use crate::path_error::PathError;
+use crate::size_text::exact_size;
 
 pub use drive::MirrorDrive;
 
@@ -560,13 +561,16 @@ async fn open_all(
         && found().count() == members.len()
         && found().all(|found| found.size_bytes < geometry.size_bytes);
     if is_each_short {
-        let (file, place) = (folder.join(FILE_NAME), &members[0].place);
-        let found_bytes = found().map(|found| found.size_bytes).next().unwrap_or(0);
-        let why = format!(
-            "size_bytes or log_bytes is not what it was made with: {place}: it has {found_bytes} bytes, and {} are needed",
-            geometry.size_bytes
-        );
-        return Err(VolumeError::description(&file, &why));
+        let short = members.iter().zip(found()).map(|(member, found)| {
+            let (has, needed) = (exact_size(found.size_bytes), exact_size(geometry.size_bytes));
+            format!("{}: it has {has}, and {needed} are needed", member.place)
+        });
+        return Err(VolumeError::Incomplete(format!(
+            "{}: cannot be opened: {}; all of them were cut short, or size_bytes or log_bytes in {FILE_NAME} is not what it \
+             was made with: put that back",
+            folder.display(),
+            short.collect::<Vec<_>>().join("; ")
+        )));
     }
     let (mut drives, mut entries) = (Vec::new(), Vec::new());
     for (opened, member) in opened.into_iter().zip(members) {
