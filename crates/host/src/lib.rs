@@ -21,6 +21,7 @@
 //! stack            what lies under a path
 //!   mounts         /proc/self/mountinfo
 //!   block_device   /sys/dev/block: promises and counters
+//!   bus_error      the line of a process that ends by SIGBUS
 //! net              connections and listeners, as streams of bytes
 //! nbd              the NBD protocol over them, both sides
 //! volume           a folder that describes a volume, its members, its arena
@@ -41,6 +42,7 @@ pub mod aligned;
 pub mod allocator;
 pub mod arena;
 pub mod block_device;
+pub mod bus_error;
 pub mod conditions;
 pub mod cpu;
 pub mod data_folder;

@@ -6,7 +6,7 @@ use std::io;
 use evenkeel_host::service::events::state::{Reason, StateStatus};
 use evenkeel_host::service::status::Status;
 use evenkeel_host::volume::description::Description;
-use evenkeel_host::volume::{has_waiting_writes, is_in_use};
+use evenkeel_host::volume::{STATUS_SOCKET, has_waiting_writes, is_in_use, user_of};
 use evenkeel_measure::report::format;
 
 use super::status_mirror::{missing, of_mirror};
@@ -32,9 +32,12 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
             };
             let shown = args.volume.display();
             if is_in_use(&args.volume) {
+                let by =
+                    user_of(&args.volume).map(|process| format!(" by process {process}")).unwrap_or_default();
                 return Err(Failure::No(format!(
-                    "{shown}: it is in use, and nothing tells its state: its server is starting, or was started with \
-                     --salvage and said then what is damaged; or `check` or another command has it"
+                    "{shown}: it is in use{by}, and nothing tells its state: its server is starting, or was started with \
+                     --salvage and said then what is damaged; or its socket {STATUS_SOCKET} was removed: stop it with SIGTERM \
+                     and serve the volume anew; or `check` or another command has it"
                 )));
             }
             return Err(Failure::No(format!(

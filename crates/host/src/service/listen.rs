@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 
 use super::Address;
 use crate::event_loop::Loop;
-use crate::net::{Listener, Place, SocketAccess};
+use crate::net::{Listener, Place, SocketAccess, SocketFile};
 use crate::volume::{CONTROL_SOCKET, LockedVolume, STATUS_SOCKET, VolumeError};
 
 /// All that a server listens on; whoever connects waits to be accepted.
@@ -43,6 +43,12 @@ impl Listeners {
             status: in_folder(STATUS_SOCKET)?,
             metrics: metrics.map(|address| of_metrics(event_loop, address)).transpose()?,
         })
+    }
+
+    /// The files of those that have one.
+    pub(super) fn files(&self) -> Vec<SocketFile> {
+        let of_clients = self.nbd.iter().map(|(listener, _)| listener);
+        of_clients.chain([&self.control, &self.status]).filter_map(Listener::file).collect()
     }
 
     /// Where clients connect; `None` for a socket that has no name.

@@ -165,6 +165,7 @@ pub async fn run(
     if tls.is_none() {
         warn_of_open_addresses(&reporter, &listeners, options.access);
     }
+    warn_of_open_metrics(&reporter, &listeners);
     let opening = Opening::begin(options.tell_end).map_err(cannot_listen)?;
     let opened = race(async { Some(locked.open(event_loop, options.open).await) }, async {
         let _came = signals.next().await;
@@ -183,7 +184,7 @@ pub async fn run(
         Place::Unix(path) => (of_place(&at, has_tls), Some(path.clone())),
         Place::Tcp(_) => (of_place(&at, has_tls), None),
     });
-    let watcher = Watcher::begin(event_loop, &open, reporter.clone(), export);
+    let watcher = Watcher::begin(event_loop, &open, reporter.clone(), export, listeners.files());
     let mut export = VolumeExport::new(open.volume.clone(), "");
     if options.read_only {
         export = export.read_only();
@@ -247,6 +248,17 @@ fn warn_of_open_addresses(reporter: &Reporter, listeners: &Listeners, access: So
             );
             reporter.tell(Kind::TcpWithoutTls, &About::default(), why);
         }
+    }
+}
+
+/// Tells of metrics that other machines reach.
+fn warn_of_open_metrics(reporter: &Reporter, listeners: &Listeners) {
+    if let Some((_, at)) = listeners.metrics.as_ref().filter(|(_, at)| !at.ip().to_canonical().is_loopback())
+    {
+        let why = format!(
+            "{at}: other machines may read the metrics there; listen on 127.0.0.1 unless they are to"
+        );
+        reporter.tell(Kind::MetricsForAll, &About::default(), why);
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 
+use super::arenas::holder::{Holder, holder};
 use super::description::{Description, FILE_NAME};
 use super::{STATUS_SOCKET, VolumeError};
 use crate::drive::OpenFile;
@@ -120,6 +121,15 @@ pub fn is_in_use(folder: &Path) -> bool {
     let Ok((_, file)) = Description::read(folder) else { return false };
     let shared = rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared);
     matches!(shared, Err(rustix::io::Errno::WOULDBLOCK))
+}
+
+/// Which process has the volume in `folder` open, where that is seen from here.
+pub fn user_of(folder: &Path) -> Option<u32> {
+    let (_, file) = Description::read(folder).ok()?;
+    match holder(&file) {
+        Holder::Process(process) => Some(process),
+        Holder::Nobody | Holder::Unknown => None,
+    }
 }
 
 /// Whether that is the description that is there now.

@@ -59,7 +59,7 @@ use crate::stack::space_bytes;
 
 use arenas::Arenas;
 pub(crate) use described::Described;
-pub use described::is_in_use;
+pub use described::{is_in_use, user_of};
 use description::{Description, LayoutKind};
 use devices::{HomeDevice, LogDevice};
 use fencing::Opening;

@@ -64,6 +64,10 @@ kinds! {
     TcpWithoutTls = "tcp-without-tls", WARN;
     /// Every user of the machine may connect, and nothing is encrypted.
     SocketForAll = "socket-for-all", WARN;
+    /// Other machines may read the metrics.
+    MetricsForAll = "metrics-for-all", WARN;
+    /// A socket's file was removed, or another is in its place.
+    SocketRemoved = "socket-removed", ERROR;
     /// Members or log devices are missing from the beginning.
     DegradedStart = "degraded-start", WARN;
     /// Clients may connect.

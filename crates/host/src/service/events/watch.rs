@@ -26,6 +26,7 @@ use evenkeel_engine::ring::Standing;
 
 use super::{About, Kind, Reporter};
 use crate::event_loop::Loop;
+use crate::net::SocketFile;
 use crate::service::Told;
 use crate::volume::mirror::{Mirror, MirrorMember, is_no_loss};
 use crate::volume::replace::Slot;
@@ -54,6 +55,10 @@ struct Seen {
     removed: BTreeSet<Slot>,
     /// Since when the description is gone, and cannot be written anew.
     description_gone_ns: Option<u64>,
+    /// Since when the memory of acknowledged writes is not found again, or is cut short.
+    arena_gone_ns: Option<u64>,
+    /// Sockets that no path leads to, and since when.
+    sockets_gone_ns: BTreeMap<PathBuf, u64>,
     /// Where those are by now whose paths lead elsewhere, as far as that is known.
     moved: BTreeMap<Slot, Option<PathBuf>>,
     rebuilds: BTreeMap<usize, Rebuild>,
@@ -69,6 +74,14 @@ struct Rebuild {
     steps: u64,
 }
 
+/// The memory of acknowledged writes, as a file.
+#[derive(Debug)]
+struct OpenArena {
+    path: PathBuf,
+    file: File,
+    len: u64,
+}
+
 /// Watches over an open volume. A clone is another handle to the same.
 #[derive(Clone)]
 pub(in crate::service) struct Watcher {
@@ -78,13 +91,15 @@ pub(in crate::service) struct Watcher {
     mirror: Option<Mirror>,
     held: Rc<Held>,
     described: Rc<Described>,
-    arena: Option<Rc<(PathBuf, File)>>,
+    arena: Option<Rc<OpenArena>>,
     /// The volume's.
     folder: PathBuf,
     /// From where paths lead that do not begin at the root.
     base: PathBuf,
     /// A URI by which a client can read the volume, if there is one, and the socket behind it.
     export: Option<Rc<(String, Option<PathBuf>)>>,
+    /// Files of the sockets where it listens.
+    sockets: Rc<[SocketFile]>,
     began_ns: u64,
     seen: Rc<RefCell<Seen>>,
 }
@@ -97,6 +112,7 @@ impl Watcher {
         open: &OpenVolume,
         reporter: Reporter,
         export: Option<(String, Option<PathBuf>)>,
+        sockets: Vec<SocketFile>,
     ) -> Self {
         let watcher = Self {
             reporter,
@@ -109,6 +125,7 @@ impl Watcher {
             folder: open.folder().to_owned(),
             base: std::env::current_dir().unwrap_or_default(),
             export: export.map(Rc::from),
+            sockets: sockets.into(),
             began_ns: event_loop.now_ns(),
             seen: Rc::default(),
         };
@@ -320,6 +337,7 @@ impl Watcher {
         self.look_at_lengths();
         self.look_at_description();
         self.look_for_removed();
+        self.look_at_arena();
         self.look_at_rebuilds();
         self.look_at_copies();
         let waiting_ns = self.volume.commits_wait_ns();
@@ -376,9 +394,11 @@ impl Watcher {
 }
 
 /// The arena, opened once more: its mapping does not tell whether it has a name.
-fn arena_of(open: &OpenVolume) -> Option<Rc<(PathBuf, File)>> {
-    let path = open.arena_path()?;
-    Some(Rc::new((path.to_owned(), File::open(path).ok()?)))
+fn arena_of(open: &OpenVolume) -> Option<Rc<OpenArena>> {
+    let path = open.arena_path()?.to_owned();
+    let file = File::open(&path).ok()?;
+    let len = file.metadata().ok()?.len();
+    Some(Rc::new(OpenArena { path, file, len }))
 }
 
 /// What members and log devices take no part, and why.

@@ -5,12 +5,14 @@
 //!    [`LOOK_NS`], and nobody waits for it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use evenkeel_engine::env::Env;
 
 use super::{LOOK_NS, Watcher};
 use crate::drive::OpenFile;
+use crate::net::SocketFile;
 use crate::service::events::{About, Kind};
 use crate::volume::Loss;
 use crate::volume::member::Place;
@@ -117,7 +119,7 @@ impl Watcher {
 
     /// Every file of the volume that this process has open, by absolute paths.
     fn open_files(&self) -> Vec<OpenFile> {
-        let arena = self.arena.as_deref().and_then(|(path, file)| OpenFile::of(path.clone(), file).ok());
+        let arena = self.arena.as_deref().and_then(|it| OpenFile::of(it.path.clone(), &it.file).ok());
         let devices = self.held.open_files().into_iter().map(|(_, file)| file);
         let files = self.described.open_file().ok().into_iter().chain(devices).chain(arena);
         files.filter(OpenFile::is_file).map(|file| file.below(&self.base)).collect()
@@ -149,6 +151,54 @@ impl Watcher {
         self.seen.borrow().description_gone_ns
     }
 
+    /// Tells where the memory of acknowledged writes has no name any more, or was cut short.
+    pub(super) fn look_at_arena(&self) {
+        let Some(arena) = self.arena.as_deref().filter(|_| self.seen.borrow().arena_gone_ns.is_none()) else {
+            return;
+        };
+        let (path, len) = (Place::from(self.base.join(&arena.path)), arena.len);
+        let Ok(found) = arena.file.metadata() else { return };
+        let what = match (found.nlink(), found.len()) {
+            (0, _) => "was removed",
+            (_, now) if now < len => "was cut short",
+            _ => return,
+        };
+        self.seen.borrow_mut().arena_gone_ns = Some(self.event_loop.now_ns());
+        let message = format!(
+            "{path}, the memory of acknowledged writes, {what}: what is acknowledged and not flushed is lost if this server is \
+             killed or ends by SIGBUS; have clients flush, stop it with SIGTERM, and serve the volume anew"
+        );
+        self.reporter.tell(Kind::MemoryGone, &About::default(), message);
+    }
+
+    /// Since when that is so, in ns of the loop.
+    pub(in crate::service) fn arena_gone_ns(&self) -> Option<u64> {
+        self.seen.borrow().arena_gone_ns
+    }
+
+    /// Tells of sockets that nobody finds any more: `gone` are all of them.
+    fn tell_gone_sockets(&self, gone: Vec<PathBuf>) {
+        let mut seen = self.seen.borrow_mut();
+        let now_ns = self.event_loop.now_ns();
+        let before = std::mem::take(&mut seen.sockets_gone_ns);
+        seen.sockets_gone_ns =
+            gone.iter().map(|path| (path.clone(), before.get(path).copied().unwrap_or(now_ns))).collect();
+        drop(seen);
+        for path in gone.into_iter().filter(|path| !before.contains_key(path)) {
+            let path = Place::from(path);
+            let message = format!(
+                "{path}: the socket was removed, or another file is in its place: nobody else connects there; those that are \
+                 connected stay; stop this server with SIGTERM and serve the volume anew to have it again"
+            );
+            self.reporter.tell(Kind::SocketRemoved, &About::default(), message);
+        }
+    }
+
+    /// Sockets that nobody finds any more, and since when, in ns of the loop.
+    pub(in crate::service) fn sockets_gone_ns(&self) -> BTreeMap<PathBuf, u64> {
+        self.seen.borrow().sockets_gone_ns.clone()
+    }
+
     /// Looks where the paths lead, for as long as the loop runs.
     pub(super) fn watch_paths(&self) {
         let watcher = self.clone();
@@ -162,12 +212,15 @@ impl Watcher {
 
     /// Looks where the paths lead now.
     pub(in crate::service) async fn look_at_paths(&self) {
-        let files = self.held.open_files();
+        let (files, sockets) = (self.held.open_files(), self.sockets.to_vec());
         let ask = move || {
             let moved = files.into_iter().filter(|(_, file)| file.is_at_its_path() == Some(false));
-            moved.map(|(slot, file)| (slot, file.path_now())).collect::<BTreeMap<_, _>>()
+            let moved = moved.map(|(slot, file)| (slot, file.path_now())).collect::<BTreeMap<_, _>>();
+            let gone = sockets.iter().filter(|file| !file.is_at_its_path()).map(SocketFile::path);
+            (moved, gone.collect::<Vec<_>>())
         };
-        let Ok(moved) = self.event_loop.blocking(ask).await else { return };
+        let Ok((moved, gone)) = self.event_loop.blocking(ask).await else { return };
+        self.tell_gone_sockets(gone);
         let before = std::mem::replace(&mut self.seen.borrow_mut().moved, moved);
         for (slot, now) in self.moved().into_iter().filter(|(slot, _)| !before.contains_key(slot)) {
             let Some(place) = self.held.place(slot) else { continue };
