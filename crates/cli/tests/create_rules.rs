@@ -267,3 +267,15 @@ fn a_member_in_memory_is_warned_of() {
     let member = memory.path("member").display().to_string();
     says(&scene.done(&format!("replace mirror member-1 {member}")).stdout, &["it is in memory (tmpfs)"]);
 }
+
+#[test]
+fn what_would_be_lost_of_another_volume_is_said_and_nothing_is_named_to_be_lost_in_vain() {
+    let scene = Scene::new();
+    scene.done(&format!("create other {FLAGS}"));
+    let line = format!("create disk {FLAGS} --member other/home --destroy other/home");
+    let said = scene.done(&format!("{line} --dry-run")).stdout;
+    says(&said, &["other/home, ", "it is part of the volume in other, which would be lost"]);
+    let line = format!("create disk {FLAGS} --destroy other/home");
+    let why = refused_and_nothing_made(&scene, &line);
+    says(&why, &["--destroy other/home: the volume takes nothing there", "leave it out"]);
+}

@@ -201,6 +201,12 @@ fn survived(layout: LayoutKind, plan: &Plan) -> String {
 fn line(what: &str, member: &PlannedMember, lost: &str, sparse: bool) -> String {
     let (place, bytes) = (shown(&member.place), format::bytes(member.bytes));
     let sparse = if sparse { ", sparse" } else { "" };
-    let lost = if member.overwrites { format!("; what it holds {lost}") } else { String::new() };
+    let lost = match (&member.volume, member.overwrites) {
+        (Some(folder), _) => {
+            format!("; it is part of the volume in {}, which {lost}", shown(folder.display()))
+        }
+        (None, true) => format!("; what it holds {lost}"),
+        (None, false) => String::new(),
+    };
     format!("  {what:<6} {place}, {bytes}{sparse}{lost}\n")
 }

@@ -19,7 +19,7 @@ use evenkeel_engine::volume::{ATOMIC_MAX_BYTES, arena_bytes_min, log_bytes_min};
 use rustix::fs::{FlockOperation, OFlags};
 
 use super::arenas::{ARENA_PREFIX, ARENA_SUFFIX};
-use super::description::{FILE_NAME, LayoutKind, NEXT_FILE_NAME, SIZE_MAX_BYTES, region_bytes};
+use super::description::{Description, FILE_NAME, LayoutKind, NEXT_FILE_NAME, SIZE_MAX_BYTES, region_bytes};
 use super::member::Place;
 use super::{CONTROL_SOCKET, NBD_SOCKET, STATUS_SOCKET, VolumeError};
 use crate::arena::{self, DEFAULT_FOLDER};
@@ -83,6 +83,8 @@ pub struct PlannedMember {
     pub bytes: u64,
     /// Whether something is there now that will be lost.
     pub overwrites: bool,
+    /// The folder of the volume that has a member or its log there, where it is the file's own.
+    pub volume: Option<PathBuf>,
 }
 
 /// What [`create`](super::create::create) will do.
@@ -158,12 +160,25 @@ impl Request {
         };
         let members = planned(members, member_bytes, "--size")?;
         let plan = Plan { members, logs: planned(logs, log_bytes, "--log-size")? };
+        self.check_destroyed(&plan)?;
         plan.check_distinct()?;
         if !self.sparse {
             plan.check_room()?;
         }
         self.check_buffer()?;
         Ok(plan)
+    }
+
+    /// That nothing may be overwritten that the volume does not take: it was named in error, or something else was.
+    fn check_destroyed(&self, plan: &Plan) -> Result<(), VolumeError> {
+        let is_taken = |named: &&Place| plan.places().any(|member| member.place == **named);
+        match self.destroy.iter().find(|named| !is_taken(named)) {
+            None => Ok(()),
+            Some(named) => refused(format!(
+                "--destroy {}: the volume takes nothing there; leave it out, or name it with --member or --log too",
+                named.quoted()
+            )),
+        }
     }
 
     /// Where members and log devices are to be: those that were named, and those that nobody has to name.
@@ -313,7 +328,7 @@ impl Request {
                 if !self.destroy.contains(&place) {
                     return unnamed(&place);
                 }
-                return Ok(PlannedMember { place, bytes, overwrites: true });
+                return Ok(PlannedMember { place, bytes, overwrites: true, volume: None });
             }
         };
         let exists = path.symlink_metadata().is_ok();
@@ -334,7 +349,8 @@ impl Request {
             let parent = parent_of(&path).metadata();
             parent.map_err(|error| PathError::new(&path, "cannot make the file", error))?;
         }
-        let member = PlannedMember { place, bytes, overwrites: exists };
+        let volume = if exists { volume_of(&path) } else { None };
+        let member = PlannedMember { place, bytes, overwrites: exists, volume };
         if exists && is_block_device(&path) {
             let found =
                 size_bytes(&path).map_err(|error| PathError::new(&path, "cannot find its size", error))?;
@@ -489,6 +505,15 @@ impl Inode {
             false => Self::File { file_system: found.dev(), number: found.ino() },
         })
     }
+}
+
+/// The folder of the volume that has a member or its log at `path`, where that lies in the folder.
+fn volume_of(path: &Path) -> Option<PathBuf> {
+    let (folder, own) = (parent_of(path), Inode::of(path)?);
+    let (described, _) = Description::read(folder).ok()?;
+    let mut places =
+        described.members.iter().chain(&described.logs).map(|member| member.place.within(folder));
+    places.any(|place| place.path().and_then(Inode::of) == Some(own)).then(|| folder.to_owned())
 }
 
 fn unnamed<T>(place: &Place) -> Result<T, VolumeError> {
