@@ -82,7 +82,7 @@ fn a_folder_that_was_removed_is_put_back_by_what_the_server_says_or_by_what_stat
 #[test]
 fn a_stop_after_the_folder_was_removed_ends_with_an_error() {
     let scene = Scene::new();
-    let volume = Volume::create(&scene, &format!("{FLAGS} --member ../home --log ../log"));
+    let volume = Volume::create(&scene, &format!("{FLAGS} --member kept-home --log kept-log"));
     let mut server = serve(&volume, "");
     let arena = volume.arena();
     fs::remove_dir_all(volume.folder()).unwrap();
@@ -112,4 +112,31 @@ fn a_description_that_was_removed_is_written_anew_at_once() {
     says(&scene.refused("serve disk"), &["it is being served"]);
     stop(server);
     scene.done("check disk");
+}
+
+#[test]
+fn with_every_file_of_a_folder_removed_nothing_advises_a_stop_and_status_says_what_puts_them_back() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let server = serve(&volume, "");
+    let bytes = noise(1, 3 << 20);
+    write(&volume.socket(), 0, &bytes);
+    write(&volume.socket(), 4 << 20, &bytes);
+    // Sockets last: what is said of them is for whoever has lost files as well.
+    for name in ["home", "log", "volume.toml", "nbd.sock", "control.sock", "status.sock"] {
+        fs::remove_file(volume.folder().join(name)).unwrap();
+    }
+    let sockets = || lines_of(&server, "socket-removed");
+    patiently("lines of all sockets", || (sockets().len() == 3).then_some(()));
+    patiently("its description", || volume.folder().join("volume.toml").exists().then_some(()));
+    for line in sockets() {
+        let line = message(&line);
+        assert!(!line.contains("SIGTERM"), "a stop loses all: {line}");
+        says(&line, &["do not stop this server"]);
+    }
+    let ran = scene.run("status disk");
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let shown = ran.complaint();
+    assert!(!shown.contains("SIGTERM"), "{shown}");
+    put_back(&volume, server, &command(&shown), &bytes);
 }

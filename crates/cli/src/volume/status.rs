@@ -6,6 +6,7 @@ use std::io;
 use evenkeel_host::service::events::state::{Reason, StateStatus};
 use evenkeel_host::service::status::Status;
 use evenkeel_host::volume::description::Description;
+use evenkeel_host::volume::rescue::{Deprived, deprived_process};
 use evenkeel_host::volume::{STATUS_SOCKET, has_waiting_writes, is_in_use, user_of};
 use evenkeel_measure::report::format;
 
@@ -32,8 +33,15 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
             };
             let shown = args.volume.display();
             if is_in_use(&args.volume) {
-                let by =
-                    user_of(&args.volume).map(|process| format!(" by process {process}")).unwrap_or_default();
+                let process = user_of(&args.volume);
+                if let Some(found) = process.and_then(|process| deprived_process(process, &args.volume)) {
+                    let Deprived { process, command } = found;
+                    return Err(Failure::No(format!(
+                        "{shown}: files of it were removed while process {process} serves it, and are lost when that ends: \
+                         put all of them back, and then serve the volume anew: `{command}`"
+                    )));
+                }
+                let by = process.map(|process| format!(" by process {process}")).unwrap_or_default();
                 return Err(Failure::No(format!(
                     "{shown}: it is in use{by}, and nothing tells its state: its server is starting, or was started with \
                      --salvage and said then what is damaged; or its socket {STATUS_SOCKET} was removed: stop it with SIGTERM \

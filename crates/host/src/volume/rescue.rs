@@ -45,23 +45,31 @@ pub fn deprived_server(folder: &Path) -> Option<Deprived> {
     let description = folder.join(FILE_NAME);
     let processes = fs::read_dir("/proc").ok()?.flatten();
     let mut numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    numbers.find_map(|process| {
-        let open = open_files(process);
-        if !open.iter().any(|(_, path, is_removed)| *is_removed && *path == description) {
-            return None;
+    numbers.find_map(|process| deprived(process, &folder, |path| *path == description))
+}
+
+/// What `process`, which serves the volume in `folder`, has open of files that were removed there.
+pub fn deprived_process(process: u32, folder: &Path) -> Option<Deprived> {
+    let folder = absolute(folder)?;
+    deprived(process, &folder, |path| path.starts_with(&folder))
+}
+
+/// What `process` has open of a volume in `folder`, where a removed file of it `tells` that it serves that.
+fn deprived(process: u32, folder: &Path, tells: impl Fn(&Path) -> bool) -> Option<Deprived> {
+    let mut open = open_files(process);
+    // Those before are standard input and output.
+    open.retain(|(descriptor, ..)| *descriptor > 2);
+    if !open.iter().any(|(_, path, is_removed)| *is_removed && tells(path)) {
+        return None;
+    }
+    let mut files: Vec<(i32, &Path)> = Vec::new();
+    for (descriptor, path, is_removed) in &open {
+        let is_of_it = path.starts_with(folder) || (*is_removed && is_arena(path));
+        if is_of_it && !files.iter().any(|(_, known)| known == path) {
+            files.push((*descriptor, path));
         }
-        let is_of_it =
-            |path: &Path, is_removed: bool| path.starts_with(&folder) || (is_removed && is_arena(path));
-        let mut files: Vec<(i32, &Path)> = Vec::new();
-        for (descriptor, path, is_removed) in &open {
-            // Those before are standard input and output.
-            let is_known = files.iter().any(|(_, known)| known == path);
-            if *descriptor > 2 && is_of_it(path, *is_removed) && !is_known {
-                files.push((*descriptor, path));
-            }
-        }
-        Some(Deprived { process, command: command(process, &files) })
-    })
+    }
+    Some(Deprived { process, command: command(process, &files) })
 }
 
 fn command(process: u32, files: &[(i32, &Path)]) -> String {

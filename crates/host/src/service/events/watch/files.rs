@@ -166,9 +166,20 @@ impl Watcher {
         self.seen.borrow_mut().arena_gone_ns = Some(self.event_loop.now_ns());
         let message = format!(
             "{path}, the memory of acknowledged writes, {what}: what is acknowledged and not flushed is lost if this server is \
-             killed or ends by SIGBUS; have clients flush, stop it with SIGTERM, and serve the volume anew"
+             killed or ends by SIGBUS; have clients flush, and then {}",
+            self.anew()
         );
         self.reporter.tell(Kind::MemoryGone, &About::default(), message);
+    }
+
+    /// How a server is started anew: a stop loses the files that were removed.
+    fn anew(&self) -> &'static str {
+        match self.removed().is_empty() && !self.described.is_removed() {
+            true => "stop this server with SIGTERM, and serve the volume anew",
+            false => {
+                "do not stop this server before the files that were removed are put back, as it says of those"
+            }
+        }
     }
 
     /// Since when that is so, in ns of the loop.
@@ -188,7 +199,8 @@ impl Watcher {
             let path = Place::from(path);
             let message = format!(
                 "{path}: the socket was removed, or another file is in its place: nobody else connects there; those that are \
-                 connected stay; stop this server with SIGTERM and serve the volume anew to have it again"
+                 connected stay; {}",
+                self.anew()
             );
             self.reporter.tell(Kind::SocketRemoved, &About::default(), message);
         }
