@@ -7,6 +7,8 @@
 use std::fmt;
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -26,8 +28,17 @@ use crate::stdout::{mention, shown};
 /// Whether whoever reads standard error takes each line for an event.
 static TAKES_EVENTS_ONLY: AtomicBool = AtomicBool::new(false);
 
-/// From here on events are lines on standard error.
-pub(crate) fn begin(format: LogFormatArg, level: LogLevelArg) {
+/// Which volume the events are about.
+static VOLUME: OnceLock<String> = OnceLock::new();
+
+/// What is said where the memory of acknowledged writes cannot be had.
+const MEMORY_FAULT: &str = "ended by SIGBUS: memory that is mapped from a file could not be had, as where somebody cut short \
+                            the arena of acknowledged writes; what was acknowledged and not flushed may be gone: serve the \
+                            volume anew";
+
+/// From here on events of the volume in `folder` are lines on standard error.
+pub(crate) fn begin(format: LogFormatArg, level: LogLevelArg, folder: &Path) {
+    let _already_begun = VOLUME.set(folder.display().to_string());
     let level = match level {
         LogLevelArg::Error => Level::ERROR,
         LogLevelArg::Warn => Level::WARN,
@@ -45,13 +56,21 @@ pub(crate) fn begin(format: LogFormatArg, level: LogLevelArg) {
         .with_writer(StandardError { is_json, has_priority })
         .with_max_level(level)
         .try_init();
+    let (before, ended) = (if has_priority { "<3>" } else { "" }, MEMORY_FAULT);
+    let line = match is_json {
+        true => {
+            json!({ "level": "ERROR", "event": "ended", "volume": volume(), "message": ended }).to_string()
+        }
+        false => shown(format!("{before}evenkeel: {}: {ended}", volume())),
+    };
+    let _it_ends_without_a_word_then = evenkeel_host::bus_error::tell(&line);
 }
 
 /// Tells how the command failed as an event, where only events are taken; false where it has to be told otherwise.
 pub(crate) fn tell_end(failure: &Failure) -> bool {
     let takes_events_only = TAKES_EVENTS_ONLY.load(Ordering::Relaxed);
     if takes_events_only {
-        tracing::error!(target: "evenkeel", event = "ended", "{failure}");
+        tracing::error!(target: "evenkeel", event = "ended", volume = volume(), "{failure}");
     }
     takes_events_only
 }
@@ -59,9 +78,14 @@ pub(crate) fn tell_end(failure: &Failure) -> bool {
 /// Tells why the process is about to end: as an event, where only events are taken.
 pub(crate) fn tell_last_words(why: &str) {
     match TAKES_EVENTS_ONLY.load(Ordering::Relaxed) {
-        true => tracing::info!(target: "evenkeel", event = "ended", "{why}"),
+        true => tracing::info!(target: "evenkeel", event = "ended", volume = volume(), "{why}"),
         false => mention(&format!("evenkeel: {why}")),
     }
+}
+
+/// Which volume the events are about, as they name it.
+pub(crate) fn volume() -> &'static str {
+    VOLUME.get().map_or("", String::as_str)
 }
 
 /// Whether standard error goes to the system's journal, as that says of itself.

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use support::load::{contents, write};
-use support::root::run;
-use support::served::{Volume, noise};
-use support::{Scene, says};
+use support::root::{Mounted, run};
+use support::served::{Server, Volume, arenas_of, noise};
+use support::{Scene, says, skip};
 
 const FLAGS: &str = "--size 16m --log-size 16m --buffer 1m";
 
@@ -150,6 +150,41 @@ fn the_arena_of_a_mirror_is_known_by_its_folder() {
     scene.refused(&format!("arenas free {}", arena.display()));
     fs::remove_dir_all(volume.folder()).unwrap();
     assert_eq!(listed(&scene, &arena, "")["state"], "orphaned");
+}
+
+#[test]
+fn an_arena_waits_for_a_volume_whose_home_was_put_back_from_a_copy() {
+    let scene = Scene::new();
+    let (volume, arena) = killed(&scene, &noise(1, 50_000));
+    fs::copy(scene.path("disk/home"), scene.path("copy")).unwrap();
+    fs::rename(scene.path("copy"), scene.path("disk/home")).unwrap();
+    let found = listed(&scene, &arena, "");
+    assert_eq!(found["state"], "waiting", "{found}");
+    scene.refused(&format!("arenas free {}", arena.display()));
+    let server = volume.serve("");
+    assert!(contents(&volume.socket())[..50_000] == noise(1, 50_000));
+    server.stop();
+}
+
+#[test]
+fn an_arena_whose_file_system_is_not_mounted_is_no_orphan() {
+    let scene = Scene::new();
+    let mounted = match Mounted::tmpfs(&scene.path("mounted"), "64m") {
+        Ok(mounted) => mounted,
+        Err(why) => return skip("an_arena_whose_file_system_is_not_mounted_is_no_orphan", &why),
+    };
+    scene.done(&format!("create mounted/disk {FLAGS}"));
+    let (folder, stderr) = (scene.path("mounted/disk"), scene.path("stderr"));
+    let server = Server::start(folder.clone(), stderr, scene.command("serve mounted/disk")).ready();
+    write(&folder.join("nbd.sock"), 0, &noise(1, 50_000));
+    let arena = Kept(arenas_of(&folder).pop_first().unwrap());
+    drop(server);
+    assert_eq!(listed(&scene, &arena.0, "")["state"], "waiting");
+    drop(mounted);
+    let found = listed(&scene, &arena.0, "");
+    assert_eq!(found["state"], "unknown", "{found}");
+    says(found["why"].as_str().unwrap(), &["home is not there, nor is the file system", "mount that"]);
+    says(&scene.refused(&format!("arenas free {}", arena.0.display())), &["mount that"]);
 }
 
 /// A name of an arena in `folder`.

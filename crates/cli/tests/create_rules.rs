@@ -233,3 +233,49 @@ fn a_full_copy_on_write_file_system_takes_no_write_that_was_acknowledged() {
     }
     server.stop();
 }
+
+#[test]
+fn a_device_that_is_not_there_does_not_become_a_file_in_memory() {
+    let scene = Scene::new();
+    let missing = "/dev/evenkeel-no-such-device";
+    for option in ["--member", "--log"] {
+        let line = format!("create disk {FLAGS} {option} {missing}");
+        let why = refused_and_nothing_made(&scene, &line);
+        says(&why, &[missing, "no such device is there", "lsblk"]);
+    }
+    scene.done(&format!("create disk {FLAGS} --layout mirror"));
+    says(&scene.refused(&format!("replace disk member-1 {missing}")), &["no such device is there"]);
+    says(&scene.refused(&format!("salvage disk {missing}")), &["no such device is there"]);
+    assert!(!fs::exists(missing).unwrap());
+}
+
+#[test]
+fn a_member_in_memory_is_warned_of() {
+    let Some(memory) = Scene::in_memory() else {
+        return skip("a_member_in_memory_is_warned_of", "no /dev/shm");
+    };
+    let scene = Scene::new();
+    let member = memory.path("home").display().to_string();
+    let line = format!("create disk {FLAGS} --member {member}");
+    for line in [format!("{line} --dry-run"), line] {
+        let said = scene.done(&line).stdout;
+        says(&said, &[&format!("warning: {member}: it is in memory (tmpfs)"), "power cut"]);
+        assert_eq!(said.matches("it is in memory").count(), 1, "{said}");
+    }
+    let said = scene.done(&format!("create mirror --layout mirror {FLAGS}")).stdout;
+    assert!(!said.contains("it is in memory"), "{said}");
+    let member = memory.path("member").display().to_string();
+    says(&scene.done(&format!("replace mirror member-1 {member}")).stdout, &["it is in memory (tmpfs)"]);
+}
+
+#[test]
+fn what_would_be_lost_of_another_volume_is_said_and_nothing_is_named_to_be_lost_in_vain() {
+    let scene = Scene::new();
+    scene.done(&format!("create other {FLAGS}"));
+    let line = format!("create disk {FLAGS} --member other/home --destroy other/home");
+    let said = scene.done(&format!("{line} --dry-run")).stdout;
+    says(&said, &["other/home, ", "it is part of the volume in other, which would be lost"]);
+    let line = format!("create disk {FLAGS} --destroy other/home");
+    let why = refused_and_nothing_made(&scene, &line);
+    says(&why, &["--destroy other/home: the volume takes nothing there", "leave it out"]);
+}

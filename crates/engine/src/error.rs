@@ -31,6 +31,7 @@ fn in_words(errno: i32) -> String {
         5 => "the drive could not do it; look after the drive, then open the volume anew",
         28 => "no room is left there; make room, then open the volume anew",
         30 => "it is read-only; make it writable, then open the volume anew",
+        61 => "its file was made shorter while it was in use, and what it held behind its end is gone",
         122 => "the quota there is used up; make room, then open the volume anew",
         _ if is_of_connection(errno) => {
             "the connection to its server is lost; open the volume anew once that can be reached"

@@ -72,9 +72,14 @@ fn text(arenas: &[FoundArena]) -> String {
         0 => text.push('\n'),
         _ => writeln!(
             text,
-            "; of them orphaned {}, {}: `evenkeel arenas free PATH` gives that back",
+            "; of them orphaned {}, {}: `evenkeel arenas free PATH` gives that back{}",
             format::count(orphaned),
-            bytes(&mut arenas.iter().filter(is_orphaned))
+            bytes(&mut arenas.iter().filter(is_orphaned)),
+            match arenas.iter().filter(is_orphaned).any(|arena| arena.writes.is_some_and(|writes| writes > 0))
+            {
+                true => ", where writes wait in it with --give-up-writes",
+                false => "",
+            }
         )
         .expect("a string takes all"),
     }

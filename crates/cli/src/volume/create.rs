@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::fmt::Write as _;
 
-use evenkeel_host::drive::needs_no_more_room;
+use evenkeel_host::drive::{memory_file_system, needs_no_more_room};
 use evenkeel_host::event_loop::{Backend, race};
 use evenkeel_host::volume::create::{Plan, PlannedMember, Request, create};
 use evenkeel_host::volume::description::LayoutKind;
@@ -154,8 +154,19 @@ fn told(request: &Request, plan: &Plan, made: &str, lost: &str) -> String {
         writeln!(text, "  log    on {member}, {}", format::bytes(request.log_bytes))
             .expect("a string takes all");
     }
+    text.push_str(&in_memory(plan.places().map(|planned| &planned.place)));
     text.push_str(&survived(request.layout, plan));
     text
+}
+
+/// A line for each of these places that is in the machine's memory.
+pub(super) fn in_memory<'a>(places: impl Iterator<Item = &'a Place>) -> String {
+    let found = places.filter_map(|place| Some((place, memory_file_system(place.path()?)?)));
+    let lines = found.map(|(place, file_system)| {
+        let place = shown(place);
+        format!("  warning: {place}: it is in memory ({file_system}): nothing there survives a power cut or a reboot\n")
+    });
+    lines.collect()
 }
 
 /// What may be lost, and what of that is worth less than it looks.
@@ -190,6 +201,12 @@ fn survived(layout: LayoutKind, plan: &Plan) -> String {
 fn line(what: &str, member: &PlannedMember, lost: &str, sparse: bool) -> String {
     let (place, bytes) = (shown(&member.place), format::bytes(member.bytes));
     let sparse = if sparse { ", sparse" } else { "" };
-    let lost = if member.overwrites { format!("; what it holds {lost}") } else { String::new() };
+    let lost = match (&member.volume, member.overwrites) {
+        (Some(folder), _) => {
+            format!("; it is part of the volume in {}, which {lost}", shown(folder.display()))
+        }
+        (None, true) => format!("; what it holds {lost}"),
+        (None, false) => String::new(),
+    };
     format!("  {what:<6} {place}, {bytes}{sparse}{lost}\n")
 }

@@ -20,9 +20,10 @@ use std::path::Path;
 
 use evenkeel_host::event_loop::{Backend, EventLoop, Loop, Signals, race};
 use evenkeel_host::stop_signals::STOP_SIGNALS;
-use evenkeel_host::volume::description::{Description, LayoutKind};
+use evenkeel_host::volume::description::Description;
 use evenkeel_host::volume::member::Place;
-use evenkeel_host::volume::{Recovered, VolumeError};
+use evenkeel_host::volume::rescue::{Deprived, deprived_server};
+use evenkeel_host::volume::{LockedVolume, Recovered, VolumeError};
 use evenkeel_measure::report::format;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -41,11 +42,23 @@ pub(crate) use status::run as status;
 
 impl From<VolumeError> for Failure {
     fn from(error: VolumeError) -> Self {
+        if let Some(line) = deprived(&error) {
+            return Self::Unusable(line);
+        }
         let next_step = match &error {
             VolumeError::Setting { setting, bytes, why } => {
                 return Self::Unusable(format!("{} {bytes}: {why}", advice::flag(*setting)));
             }
+            VolumeError::Path(path) if path.doing == "cannot connect" => match path.source.kind() {
+                io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound | io::ErrorKind::TimedOut => {
+                    "; start its server, or have volume.toml name where that listens now"
+                }
+                _ => "",
+            },
             VolumeError::Path(path) => match path.source.kind() {
+                io::ErrorKind::NotFound if path.doing == "cannot listen" => {
+                    "; make the folder, or choose another socket"
+                }
                 io::ErrorKind::PermissionDenied => "; run as its owner, or choose another place",
                 // What was said of several places has its own advice.
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
@@ -65,41 +78,73 @@ impl From<VolumeError> for Failure {
     }
 }
 
+/// What to do where there is no volume any more, and a process serves it still.
+fn deprived(error: &VolumeError) -> Option<String> {
+    let folder = match error {
+        VolumeError::NotAVolume(folder) => folder,
+        VolumeError::Description { path, .. } if path.symlink_metadata().is_err() => path.parent()?,
+        _ => return None,
+    };
+    let Deprived { process, command } = deprived_server(folder)?;
+    Some(format!(
+        "{}: its volume.toml was removed while process {process} serves it; what was removed is lost when that ends: put \
+         all of it back, and then serve the volume anew: `{command}`",
+        folder.display()
+    ))
+}
+
 /// Why a volume cannot be opened, and where it is damaged what to do.
 fn with_salvage(volume: &Path, error: VolumeError) -> Failure {
-    use evenkeel_engine::error::Error::{Damaged, Device, Unusable};
-    let is_damage = match &error {
-        VolumeError::Engine { source: Device(error), .. } => !error.is_of_connection(),
-        VolumeError::Engine { source: Unusable(_) | Damaged { .. }, .. } | VolumeError::Incomplete(_) => true,
-        VolumeError::Path(path) => path.source.kind() == io::ErrorKind::NotFound,
-        _ => false,
+    let renewed = match is_damage(volume, &error) {
+        true => log_renewal(volume)
+            .map(|command| format!("; it was stopped in order: make its log again: {command}")),
+        false => None,
     };
-    let vol = quoted(volume);
-    let renewed = match is_damage && has_lost_log(volume, &error) {
-        true => format!("; where it was stopped in order, make its log again: evenkeel renew-log {vol}"),
-        false => String::new(),
-    };
+    with_salvage_alone(volume, error, &renewed.unwrap_or_default())
+}
+
+/// The same of a volume of which it is known what becomes of its log.
+fn with_salvage_alone(volume: &Path, error: VolumeError, renewed: &str) -> Failure {
+    let is_damage = is_damage(volume, &error);
+    if let VolumeError::Path(path) = &error
+        && matches!(path.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    {
+        return Failure::Unusable(format!("{error}; free some room there, and start again"));
+    }
     match Failure::from(error) {
         Failure::Unusable(line) if is_damage => Failure::Unusable(format!(
-            "{line}{renewed}; copy what can be had of it: evenkeel salvage {vol} OUT"
+            "{line}{renewed}; copy what can be had of it: evenkeel salvage {} OUT",
+            quoted(volume)
         )),
         failure => failure,
     }
 }
 
-/// Whether that is because the files of its log are gone, all of them.
-fn has_lost_log(volume: &Path, error: &VolumeError) -> bool {
-    let Ok((described, _)) = Description::read(volume) else { return false };
-    let places: Vec<Place> = described.logs.iter().map(|log| log.place.within(volume)).collect();
-    let is_gone = |place: &Place| place.path().is_some_and(|path| path.symlink_metadata().is_err());
-    let is_about_it = match (described.layout, error) {
-        (LayoutKind::Single, VolumeError::Path(error)) => {
-            places.first().is_some_and(|log| log.path() == Some(&error.path))
+/// Whether a part of the volume is damaged or missing, for all that is known.
+fn is_damage(volume: &Path, error: &VolumeError) -> bool {
+    use evenkeel_engine::error::Error::{Damaged, Device, Unusable};
+    match error {
+        VolumeError::Engine { source: Device(error), .. } => !error.is_of_connection(),
+        VolumeError::Engine { source: Unusable(_) | Damaged { .. }, .. } | VolumeError::Incomplete(_) => true,
+        VolumeError::Path(path) if path.source.kind() == io::ErrorKind::NotFound => {
+            let Ok((described, _)) = Description::read(volume) else { return false };
+            let mut places =
+                described.members.iter().chain(&described.logs).map(|it| it.place.within(volume));
+            places.any(|place| place.path() == Some(&path.path))
         }
-        (LayoutKind::Mirror, VolumeError::Incomplete(_)) => true,
         _ => false,
-    };
-    is_about_it && !places.is_empty() && places.iter().all(is_gone)
+    }
+}
+
+/// The command that makes the log of the volume again, if it is lost and can be.
+fn log_renewal(volume: &Path) -> Option<String> {
+    let locked = LockedVolume::lock(volume).ok()?;
+    let logs: Vec<Place> = locked.description().logs.iter().map(|log| log.place.within(volume)).collect();
+    let event_loop = event_loop(Backend::Threads).ok()?;
+    let planned = event_loop.block_on(locked.plan_log_renewal(&event_loop.handle(), &logs)).ok()?;
+    let over = planned.iter().filter(|log| log.overwrites);
+    let over: String = over.map(|log| format!(" --destroy {}", log.place.quoted())).collect();
+    Some(format!("evenkeel renew-log {}{over}", quoted(volume)))
 }
 
 /// The line that says what a cut or a kill had left to be done; empty where it was nothing.
@@ -151,6 +196,8 @@ fn event_loop(backend: Backend) -> Result<EventLoop, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use evenkeel_host::path_error::PathError;
+
     use super::*;
 
     #[test]
@@ -163,6 +210,14 @@ mod tests {
             let Failure::Unusable(line) = with_salvage(Path::new("disk"), error) else { panic!("{errno}") };
             assert_eq!(line.contains("evenkeel salvage"), is_offered, "{line}");
         }
+    }
+
+    #[test]
+    fn a_start_that_finds_no_room_is_not_told_to_choose_a_size() {
+        let full = std::io::Error::from_raw_os_error(libc::ENOSPC);
+        let path = PathError::new(Path::new("disk/arena"), "cannot make it", full);
+        let Failure::Unusable(line) = with_salvage(Path::new("disk"), path.into()) else { panic!("another") };
+        assert!(line.contains("free some room there") && !line.contains("--size"), "{line}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use evenkeel_host::event_loop::{Backend, race};
 use evenkeel_host::size_text::size;
 use evenkeel_host::volume::LockedVolume;
 
-use super::{event_loop, quoted, stop_signals, with_salvage};
+use super::{event_loop, quoted, stop_signals, with_salvage_alone};
 use crate::args::RenewLogArgs;
 use crate::failure::Failure;
 use crate::stdout::{say, shown};
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &RenewLogArgs) -> Result<(), Failure> {
             )),
         });
     };
-    let renewed = renewed.map_err(|error| with_salvage(&args.volume, error))?;
+    let renewed = renewed.map_err(|error| with_salvage_alone(&args.volume, error, ""))?;
     let volume = shown(args.volume.display());
     let would = if args.dry_run { "would be made again" } else { "is made again" };
     let each = renewed.iter().map(|log| {

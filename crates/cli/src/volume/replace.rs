@@ -6,6 +6,7 @@ use evenkeel_host::volume::description::Description;
 use evenkeel_host::volume::replace::{Prepared, Replacement, Replacing, Slot, Wish, replace_unserved};
 use evenkeel_host::volume::{LockedVolume, VolumeError};
 
+use super::create::in_memory;
 use super::{event_loop, interruptible, progress_bar, quoted, stop_signals};
 use crate::args::{AtomicSectorsArg, ReplaceArgs};
 use crate::failure::Failure;
@@ -56,7 +57,8 @@ pub(crate) fn run(args: &ReplaceArgs) -> Result<(), Failure> {
         (Slot::Log(_), _) => format!("it takes part from the next start on: evenkeel serve {vol}"),
     };
     let (old, new) = (shown(&args.old), shown(&replacement.new.place));
-    say(&format!("{new} takes the place of {old}\nnext: {next}\n"))
+    let warning = in_memory([&replacement.new.place].into_iter());
+    say(&format!("{new} takes the place of {old}\n{warning}next: {next}\n"))
 }
 
 fn wish(args: &ReplaceArgs) -> Wish {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use evenkeel_engine::options::OpenOptions;
 use evenkeel_engine::salvage::List;
 use evenkeel_host::arena::Content;
+use evenkeel_host::drive::is_among_devices;
 use evenkeel_host::event_loop::{Backend, Loop, race};
 use evenkeel_host::volume::LockedVolume;
 use evenkeel_host::volume::salvage::OpenSalvage;
@@ -115,6 +116,15 @@ struct Out {
 impl Out {
     /// That `path` may be written.
     fn check(path: &Path, destroy: Option<&Path>) -> Result<(), Failure> {
+        let found = path.metadata();
+        if found.as_ref().is_ok_and(|found| !found.is_file() && !found.file_type().is_block_device()) {
+            let why = "it is neither a file nor a block device; choose another place for OUT";
+            return Err(Failure::about(path, why));
+        }
+        if found.is_err() && is_among_devices(path) {
+            let why = "no such device is there; `lsblk` lists them; choose another place for OUT";
+            return Err(Failure::about(path, why));
+        }
         match path.symlink_metadata() {
             Ok(_) if destroy != Some(path) => Err(Failure::about(
                 path,
@@ -123,13 +133,7 @@ impl Out {
                     quoted(path)
                 ),
             )),
-            _ => match path.metadata() {
-                Ok(found) if !found.is_file() && !found.file_type().is_block_device() => Err(Failure::about(
-                    path,
-                    "it is neither a file nor a block device; choose another place for OUT",
-                )),
-                _ => Ok(()),
-            },
+            _ => Ok(()),
         }
     }
 

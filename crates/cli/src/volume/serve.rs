@@ -35,7 +35,7 @@ const DRAINED_BYTES_PER_S: f64 = 64.0 * 1024.0 * 1024.0;
 
 /// Serves a volume until a signal comes.
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
-    logging::begin(args.log_format, args.log_level);
+    logging::begin(args.log_format, args.log_level, &args.volume);
     check_values(args)?;
     let nbd = addresses(args)?;
     let access = access(args, &nbd)?;
@@ -113,10 +113,13 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         }
         Ok(Ended::AtOnce { gone }) => {
             match gone {
-                Some(gone) => tracing::error!(target: "evenkeel", event = "ended", "ended at once: {gone}"),
+                Some(gone) => {
+                    tracing::error!(target: "evenkeel", event = "ended", volume = logging::volume(), "ended at once: {gone}");
+                }
                 None => tracing::info!(
                     target: "evenkeel",
                     event = "ended",
+                    volume = logging::volume(),
                     "ended at once: what was acknowledged is kept until the next start"
                 ),
             }
@@ -241,6 +244,14 @@ fn access(args: &ServeArgs, nbd: &[Address]) -> Result<SocketAccess, Failure> {
             "--socket-mode is for Unix sockets that the server makes: name one with --nbd unix:SOCKET, or leave it out"
                 .to_owned(),
         ));
+    }
+    if let (Some(mode), Some(group)) = (args.socket_mode, &args.socket_group)
+        && mode & 0o020 == 0
+    {
+        return Err(Failure::Unusable(format!(
+            "--socket-mode {mode:o}: it does not let the group {group} in, which has to write there: choose 660, or leave \
+             --socket-group out"
+        )));
     }
     let group = args.socket_group.as_deref().map(|name| {
         let unknown = |why: &dyn Display| Failure::Unusable(format!("--socket-group {name}: {why}"));

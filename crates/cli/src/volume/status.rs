@@ -6,11 +6,12 @@ use std::io;
 use evenkeel_host::service::events::state::{Reason, StateStatus};
 use evenkeel_host::service::status::Status;
 use evenkeel_host::volume::description::Description;
-use evenkeel_host::volume::{has_waiting_writes, is_in_use};
+use evenkeel_host::volume::rescue::{Deprived, deprived_process};
+use evenkeel_host::volume::{STATUS_SOCKET, has_waiting_writes, is_in_use, user_of};
 use evenkeel_measure::report::format;
 
-use super::quoted;
 use super::status_mirror::{missing, of_mirror};
+use super::{deprived, quoted};
 use crate::args::StatusArgs;
 use crate::failure::Failure;
 use crate::stdout::{say, shown};
@@ -18,7 +19,10 @@ use crate::table::lay_out;
 
 /// Asks the volume's server, and prints its answer.
 pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
-    let (description, _) = Description::read(&args.volume)?;
+    let (description, _) = Description::read(&args.volume).map_err(|error| match deprived(&error) {
+        Some(line) => Failure::No(line),
+        None => error.into(),
+    })?;
     let status = match Status::ask(&args.volume) {
         Ok(status) => status,
         Err(error) if is_unserved(&error) => {
@@ -29,9 +33,19 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
             };
             let shown = args.volume.display();
             if is_in_use(&args.volume) {
+                let process = user_of(&args.volume);
+                if let Some(found) = process.and_then(|process| deprived_process(process, &args.volume)) {
+                    let Deprived { process, command } = found;
+                    return Err(Failure::No(format!(
+                        "{shown}: files of it were removed while process {process} serves it, and are lost when that ends: \
+                         put all of them back, and then serve the volume anew: `{command}`"
+                    )));
+                }
+                let by = process.map(|process| format!(" by process {process}")).unwrap_or_default();
                 return Err(Failure::No(format!(
-                    "{shown}: it is in use, and nothing tells its state: its server is starting, or was started with \
-                     --salvage and said then what is damaged; or `check` or another command has it"
+                    "{shown}: it is in use{by}, and nothing tells its state: its server is starting, or was started with \
+                     --salvage and said then what is damaged; or its socket {STATUS_SOCKET} was removed: stop it with SIGTERM \
+                     and serve the volume anew; or `check` or another command has it"
                 )));
             }
             return Err(Failure::No(format!(

@@ -184,7 +184,9 @@ pub(super) async fn discover<D: Device>(
     known: &Known,
     evidence: &Evidence,
 ) -> Result<(State, Taken), Error> {
-    let cut_short = || Error::Unusable("the drive with the pages ends before their sums do".to_owned());
+    let cut_short = || {
+        Error::Unusable("the drive with the pages ends before their checksums do: nothing of them can be had from it, bring back a copy of it".to_owned())
+    };
     let Some(newest) = evidence.candidates.first() else {
         let state = without_superblock(home, known).await?;
         let taken = Taken::nothing(&state.superblock);

@@ -3,7 +3,7 @@
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use evenkeel_engine::device::{Device, Durability, Extent, FlushScope};
 use evenkeel_engine::error::DeviceError;
@@ -14,6 +14,7 @@ use crate::durable_file::is_block_device;
 use crate::event_loop::Loop;
 use crate::path_error::PathError;
 use crate::scratch::{ScratchFile, give, settle_folder};
+use crate::stack::mounts::{Mount, mount_of};
 use crate::stack::stored_in_place;
 use crate::stack::{StackProbe, check_space};
 
@@ -30,7 +31,34 @@ pub fn needs_no_more_room(path: &Path) -> bool {
     is_block_device(path) || File::open(path).is_ok_and(|file| is_written_in_place(&file, path))
 }
 
-/// The same of an open file.
+/// Where the system keeps the nodes of devices.
+const DEVICES: &str = "/dev";
+
+/// Whether a file at `path`, where nothing is yet, would lie among the nodes of devices: it is gone with the machine's next
+/// start, and whoever names one there means a device.
+pub fn is_among_devices(path: &Path) -> bool {
+    let Some((folder, mount)) = mount_for(path) else { return false };
+    // Other file systems may be mounted below, as /dev/shm is.
+    let is_below = mount.mount_point != Path::new(DEVICES) && mount.mount_point.starts_with(DEVICES);
+    mount.file_system == "devtmpfs" || folder.starts_with(DEVICES) && !is_below
+}
+
+/// The file system of a file at `path`, there or not, where it is in the machine's memory.
+pub fn memory_file_system(path: &Path) -> Option<String> {
+    let mount = mount_for(path).filter(|_| !is_block_device(path))?.1;
+    ["tmpfs", "ramfs", "devtmpfs"].contains(&mount.file_system.as_str()).then_some(mount.file_system)
+}
+
+/// The folder that `path` is in, or the nearest above that is there; and what is mounted there.
+fn mount_for(path: &Path) -> Option<(PathBuf, Mount)> {
+    let path = std::path::absolute(path).ok()?;
+    let above = path.canonicalize().ok().and_then(|path| Some(path.parent()?.to_owned()));
+    let folder = above.or_else(|| path.ancestors().skip(1).find_map(|above| above.canonicalize().ok()))?;
+    let mount = mount_of(&folder).ok()?;
+    Some((folder, mount))
+}
+
+/// Whether a write to that of an open file needs no more.
 fn is_written_in_place(file: &File, path: &Path) -> bool {
     let copies = StackProbe::of(path).is_ok_and(|found| found.stack.copies_on_write());
     !copies || ioctl_getflags(file).is_ok_and(|flags| flags.contains(IFlags::NOCOW))

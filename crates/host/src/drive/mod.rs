@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 use crate::event_loop::pool::{PIECE_MAX_BYTES, Piece, Pool};
 use crate::event_loop::{Loop, SharedFd, Sync, Transfer};
 
-pub use create::{Fill, needs_no_more_room};
+pub use create::{Fill, is_among_devices, memory_file_system, needs_no_more_room};
 pub use open::DriveOptions;
 pub(crate) use whereabouts::OpenFile;
 
@@ -77,6 +77,8 @@ struct State {
     durable_way: Cell<DurableWay>,
     /// Unless it keeps its room, and until the first discard that the file or device cannot do.
     discards: Cell<bool>,
+    /// Whether its file was found shorter than the drive: what was written there is gone, however long it is by now.
+    is_cut_short: Cell<bool>,
     pool: Rc<Pool>,
     doing: Doing,
 }
@@ -118,6 +120,7 @@ impl FileDrive {
         let state = &*self.0;
         let found = rustix::fs::fstat(&state.file)?;
         let size_bytes = state.geometry.get().size_bytes;
+        state.is_cut_short.set(false);
         if state.is_block_device || u64::try_from(found.st_size).is_ok_and(|found| found >= size_bytes) {
             return Ok(());
         }
@@ -125,6 +128,31 @@ impl FileDrive {
             return Ok(rustix::fs::ftruncate(&state.file, size_bytes)?);
         }
         state.event_loop.fallocate(&state.file, FallocateFlags::empty(), 0, size_bytes).await
+    }
+
+    /// Whether its file was made shorter than the drive since it was opened: it is failed from then on.
+    pub fn is_cut_short(&self) -> bool {
+        let state = &*self.0;
+        if !state.is_block_device && !state.is_cut_short.get() {
+            let is_shorter =
+                |len: i64| u64::try_from(len).is_ok_and(|len| len < state.geometry.get().size_bytes);
+            let found = rustix::fs::fstat(&state.file);
+            state.is_cut_short.set(found.is_ok_and(|found| is_shorter(found.st_size)));
+        }
+        state.is_cut_short.get()
+    }
+
+    /// How a drive fails that is cut short.
+    pub(crate) fn cut_short_error(&self) -> DeviceError {
+        DeviceError { doing: self.0.doing.write, errno: libc::ENODATA }
+    }
+
+    /// That nothing was cut off: a write behind its end would make it as long as before, with a hole in it.
+    fn check_whole(&self) -> Result<(), DeviceError> {
+        match self.is_cut_short() {
+            true => Err(self.cut_short_error()),
+            false => Ok(()),
+        }
     }
 
     /// Whether transfers go past the page cache.
@@ -363,6 +391,7 @@ impl Device for FileDrive {
         if bytes.is_empty() {
             return Ok(());
         }
+        self.check_whole()?;
         let mut written = self.write_all(offset, bytes, durability).await;
         if let Err(error) = &written
             && error.raw_os_error() == Some(libc::EOPNOTSUPP)
@@ -371,7 +400,11 @@ impl Device for FileDrive {
             // Kernels and file systems that do not know the flag do so before they write anything.
             written = self.write_all(offset, bytes, durability).await;
         }
-        written.map_err(|error| Self::failed(&error, doing))
+        written.map_err(|error| Self::failed(&error, doing))?;
+        match durability {
+            Durability::Durable => self.check_whole(),
+            Durability::Buffered => Ok(()),
+        }
     }
 
     async fn write_parts(
@@ -389,6 +422,7 @@ impl Device for FileDrive {
         }
         let doing = self.0.doing.write;
         self.check(Extent::new(offset, len as u64), doing)?;
+        self.check_whole()?;
         let mut piece = self.0.pool.take(len).await;
         let mut rest = &mut piece[..];
         for part in parts {
@@ -406,7 +440,8 @@ impl Device for FileDrive {
             return Ok(());
         }
         let synced = self.0.event_loop.fdatasync(&self.0.file).await;
-        synced.map_err(|error| Self::failed(&error, self.0.doing.flush))
+        synced.map_err(|error| Self::failed(&error, self.0.doing.flush))?;
+        self.check_whole()
     }
 
     async fn discard(&self, extent: Extent) -> Result<(), DeviceError> {

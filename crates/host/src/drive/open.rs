@@ -153,6 +153,7 @@ impl FileDrive {
             is_block_device,
             durable_way: Cell::new(options.durable_way.unwrap_or(default_way)),
             discards: Cell::new(is_block_device || !options.keeps_room),
+            is_cut_short: Cell::new(false),
             pool: Pool::new(event_loop, options.pool_bytes),
             doing: Doing::with(path.display()),
         })))

@@ -5,9 +5,11 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::FileType;
 
 use super::FileDrive;
 
@@ -38,12 +40,7 @@ impl FileDrive {
     ///
     /// Those of `fstat`.
     pub(crate) fn open_file(&self) -> io::Result<OpenFile> {
-        let found = rustix::fs::fstat(&self.0.file)?;
-        let identity = match self.0.is_block_device {
-            true => Identity::Device(found.st_rdev),
-            false => Identity::File(found.st_dev, found.st_ino),
-        };
-        Ok(OpenFile { path: self.0.path.clone(), descriptor: self.0.file.as_raw_fd(), identity })
+        OpenFile::of(self.0.path.clone(), &self.0.file)
     }
 
     /// Whether its path leads to it, and to no other file; to the same device by another node of it, too.
@@ -58,6 +55,31 @@ impl FileDrive {
 }
 
 impl OpenFile {
+    /// `file`, opened by `path`, for as long as it stays open.
+    ///
+    /// # Errors
+    ///
+    /// Those of `fstat`.
+    pub(crate) fn of(path: PathBuf, file: &impl AsFd) -> io::Result<Self> {
+        let file = file.as_fd();
+        let found = rustix::fs::fstat(file)?;
+        let identity = match FileType::from_raw_mode(found.st_mode) {
+            FileType::BlockDevice => Identity::Device(found.st_rdev),
+            _ => Identity::File(found.st_dev, found.st_ino),
+        };
+        Ok(Self { path, descriptor: file.as_raw_fd(), identity })
+    }
+
+    /// Whether it is a file, and no device.
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(self.identity, Identity::File(..))
+    }
+
+    /// The same with its path below `folder`, unless it has one from the root on.
+    pub(crate) fn below(self, folder: &Path) -> Self {
+        Self { path: folder.join(&self.path), ..self }
+    }
+
     /// The path by which it was opened.
     pub(crate) fn path(&self) -> &Path {
         &self.path

@@ -45,5 +45,5 @@ pub trait FrontSetup: 'static {
     fn has_tls(&self) -> bool;
 
     /// A command by which a user copies the device to a file `IMAGE`, from where it is served.
-    fn copy_command(&self, place: Option<&Place>) -> String;
+    fn copy_command(&self, place: &Place) -> String;
 }

@@ -51,10 +51,27 @@ pub enum Place {
 }
 
 /// A Unix socket's file, and which one it is.
-struct SocketFile {
+#[derive(Debug, Clone)]
+pub(crate) struct SocketFile {
     path: PathBuf,
     device: u64,
     inode: u64,
+}
+
+impl SocketFile {
+    /// Its path, from the root on.
+    pub(crate) fn path(&self) -> PathBuf {
+        std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone())
+    }
+
+    /// Whether that leads to it: it was not removed, and nothing else is there.
+    pub(crate) fn is_at_its_path(&self) -> bool {
+        let found = self.path.symlink_metadata();
+        match found {
+            Ok(found) => (found.dev(), found.ino()) == (self.device, self.inode),
+            Err(error) => !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
+        }
+    }
 }
 
 impl fmt::Debug for Listener {
@@ -170,6 +187,11 @@ impl Listener {
         }
     }
 
+    /// Its file, if it made one.
+    pub(crate) fn file(&self) -> Option<SocketFile> {
+        self.file.clone()
+    }
+
     /// Where it listens; `None` where that has no name.
     pub fn place(&self) -> Option<Place> {
         if let Some(file) = &self.file {
@@ -196,9 +218,8 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let Some(SocketFile { path, device, inode }) = &self.file else { return };
-        if path.symlink_metadata().is_ok_and(|found| (found.dev(), found.ino()) == (*device, *inode)) {
-            let _gone_already_is_fine = fs::remove_file(path);
+        if let Some(file) = self.file.as_ref().filter(|file| file.is_at_its_path()) {
+            let _gone_already_is_fine = fs::remove_file(&file.path);
         }
     }
 }

@@ -5,12 +5,14 @@
 //!   stop_signals    the signals that end a program
 //!   held_back       signals that wait while their handlers are put up
 //! allocator       freed memory, given back
+//! bus_error       the line of a process that ends by SIGBUS
 //! writeback       a server that file systems of its own machine stand on
 //! standard_error  lines that nobody need read
 //! group           groups of users by name
 //! ```
 
 pub mod allocator;
+pub mod bus_error;
 pub mod group;
 pub(crate) mod held_back;
 pub mod interrupt;

@@ -10,7 +10,7 @@ use super::{ACCEPT_AGAIN_NS, Address};
 use crate::event_loop::Loop;
 use crate::front::Front;
 use crate::front::session::Peer;
-use crate::net::{self, Listener, Place, SocketAccess};
+use crate::net::{self, Listener, Place, SocketAccess, SocketFile};
 use crate::remedy::Remedy;
 use crate::volume::{CONTROL_SOCKET, LockedVolume, STATUS_SOCKET, VolumeError};
 
@@ -46,6 +46,12 @@ impl Listeners {
             status: in_folder(STATUS_SOCKET)?,
             metrics: metrics.map(|address| listen_for_scrapes(event_loop, address)).transpose()?,
         })
+    }
+
+    /// The files of those that have one.
+    pub(super) fn files(&self) -> Vec<SocketFile> {
+        let of_clients = self.clients.iter().map(|(listener, _)| listener);
+        of_clients.chain([&self.control, &self.status]).filter_map(Listener::file).collect()
     }
 }
 
@@ -156,4 +162,15 @@ pub(super) fn accept<F: Front>(
             });
         }
     });
+}
+
+/// Tells of metrics that other machines reach.
+pub(super) fn warn_of_open_metrics(reporter: &Reporter, listeners: &Listeners) {
+    if let Some((_, at)) = listeners.metrics.as_ref().filter(|(_, at)| !at.ip().to_canonical().is_loopback())
+    {
+        let why = format!(
+            "{at}: other machines may read the metrics there; listen on 127.0.0.1 unless they are to"
+        );
+        reporter.report(Kind::MetricsForAll, &About::default(), why);
+    }
 }

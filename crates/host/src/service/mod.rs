@@ -44,7 +44,7 @@ use crate::remedy::Advise;
 use crate::stop_signals::STOP_SIGNALS;
 use crate::volume::{LockedVolume, OpenVolume, RunOptions, VolumeError};
 
-use events::watch::Watcher;
+use events::watch::{CopyCommand, Watcher};
 use events::{About, Kind, Reporter};
 use listen::Listeners;
 use maintenance::Maintenance;
@@ -151,6 +151,7 @@ pub async fn run(
     if !setup.has_tls() {
         listen::warn_of_open_addresses(&reporter, places.iter().flatten().cloned(), options.access);
     }
+    listen::warn_of_open_metrics(&reporter, &listeners);
     let opening = Opening::begin(options.tell_end).map_err(cannot_listen)?;
     let opened = race(async { Some(locked.open(event_loop, options.open).await) }, async {
         let _came = signals.next().await;
@@ -164,8 +165,14 @@ pub async fn run(
     let open = open?;
     drop(opening);
 
-    let copy_command = setup.copy_command(places.iter().flatten().next());
-    let watcher = Watcher::begin(event_loop, &open, reporter.clone(), copy_command);
+    let copy = places.iter().flatten().next().map(|at| CopyCommand {
+        command: setup.copy_command(at),
+        socket: match at {
+            Place::Unix(path) => Some(path.clone()),
+            Place::Tcp(_) => None,
+        },
+    });
+    let watcher = Watcher::begin(event_loop, &open, reporter.clone(), copy, listeners.files());
     let front = setup.begin(event_loop, open.volume.clone(), options.read_only);
     let metrics = listeners.metrics.as_ref().map(|(_, at)| *at);
     // Nobody is accepted before the loop runs again.
@@ -196,6 +203,7 @@ pub async fn run(
     let _came = signals.next().await;
     let stopping = "stopping: what is acknowledged is made durable (a second signal ends at once)";
     reporter.report(Kind::Stopping, &About::default(), stopping);
+    watcher.look_at_lengths();
     watcher.stopping();
     tell(Event::Stopping);
     if !stop(&signals, &front, open).await? {

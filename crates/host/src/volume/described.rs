@@ -11,10 +11,13 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 
+use super::arenas::holder::{Holder, holder};
 use super::description::{Description, FILE_NAME};
 use super::{STATUS_SOCKET, VolumeError};
+use crate::drive::OpenFile;
 use crate::net::connect_unix_at_once;
 use crate::path_error::PathError;
+use crate::scratch::give;
 
 /// How long a process that was just killed is waited for: the kernel ends its I/O after its death is told.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -24,7 +27,7 @@ const ANSWER_MAX: Duration = Duration::from_millis(500);
 
 /// The description, and its lock.
 #[derive(Debug)]
-pub(super) struct Described {
+pub(crate) struct Described {
     folder: PathBuf,
     description: RefCell<Description>,
     lock: RefCell<File>,
@@ -81,6 +84,36 @@ impl Described {
         self.description.replace(changed);
         Ok(())
     }
+
+    /// Its file, which this process holds open.
+    ///
+    /// # Errors
+    ///
+    /// Those of `fstat`.
+    pub(crate) fn open_file(&self) -> io::Result<OpenFile> {
+        OpenFile::of(self.folder.join(FILE_NAME), &*self.lock.borrow())
+    }
+
+    /// Whether its file was removed, and nothing is in its place.
+    pub(crate) fn is_removed(&self) -> bool {
+        let is_nameless = self.lock.borrow().metadata().is_ok_and(|found| found.nlink() == 0);
+        let there = self.folder.join(FILE_NAME).symlink_metadata();
+        is_nameless && there.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// Writes it anew where it was removed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Description::rewrite`]: where its folder is gone, too.
+    pub(crate) fn put_back(&self) -> Result<(), VolumeError> {
+        let failed = |error| PathError::new(&self.folder.join(FILE_NAME), "cannot write it anew", error);
+        let before = self.lock.borrow().metadata().map_err(failed)?;
+        let file = self.description.borrow().rewrite(&self.folder)?;
+        give(&file, &before).map_err(failed)?;
+        self.lock.replace(file);
+        Ok(())
+    }
 }
 
 /// Whether a process has the volume in `folder` open, be it to serve it or for anything else.
@@ -88,6 +121,15 @@ pub fn is_in_use(folder: &Path) -> bool {
     let Ok((_, file)) = Description::read(folder) else { return false };
     let shared = rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared);
     matches!(shared, Err(rustix::io::Errno::WOULDBLOCK))
+}
+
+/// Which process has the volume in `folder` open, where that is seen from here.
+pub fn user_of(folder: &Path) -> Option<u32> {
+    let (_, file) = Description::read(folder).ok()?;
+    match holder(&file) {
+        Holder::Process(process) => Some(process),
+        Holder::Nobody | Holder::Unknown => None,
+    }
 }
 
 /// Whether that is the description that is there now.

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use super::member::{MemberDrive, Place};
+use super::LocalVolume;
+use super::member::{MemberDrive, Place, cut_short};
 use super::mirror::Mirror;
 use super::replace::Slot;
 use crate::drive::OpenFile;
@@ -34,6 +35,19 @@ impl Held {
                 removed.map(|(number, _)| Self::slot(number)).collect()
             }
             Self::Mirror(mirror) => mirror.removed(),
+        }
+    }
+
+    /// Tells the volume of those whose files were made shorter since they were opened: what they held is gone.
+    pub(crate) fn fail_cut_short(&self, volume: &LocalVolume) {
+        match self {
+            Self::Single(drives) => {
+                let cut = drives.iter().find(|(_, drive)| drive.cut_short().is_some());
+                if let Some((place, _)) = cut.filter(|_| volume.failure().is_none()) {
+                    volume.fail(&cut_short(place));
+                }
+            }
+            Self::Mirror(mirror) => mirror.leave_out_cut_short(),
         }
     }
 

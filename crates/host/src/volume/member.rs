@@ -252,6 +252,14 @@ impl MemberDrive {
         }
     }
 
+    /// How it fails, where it is a file that was made shorter since it was opened.
+    pub(super) fn cut_short(&self) -> Option<DeviceError> {
+        match self {
+            Self::File(drive) => drive.is_cut_short().then(|| drive.cut_short_error()),
+            Self::Nbd(_) | Self::KeptFile(_) | Self::KeptNbd(_) => None,
+        }
+    }
+
     /// Whether its place still leads to it: a file may have been removed, and another made under its name.
     pub(super) fn is_still_at_its_place(&self) -> bool {
         match self {
@@ -267,8 +275,20 @@ pub(super) struct Members(pub(super) Vec<(Place, Rc<MemberDrive>)>);
 impl Members {
     /// Which of them is lost, and why: an error number of what failed with it does not say so.
     pub(super) fn lost(&self) -> Option<String> {
-        self.0.iter().find_map(|(place, drive)| Some(lost(&place.to_string(), &drive.failure()?)))
+        let is_lost = |(place, drive): &(Place, Rc<MemberDrive>)| {
+            let cut = || drive.cut_short().map(|_| cut_short(place));
+            drive.failure().map(|error| lost(&place.to_string(), &error)).or_else(cut)
+        };
+        self.0.iter().find_map(is_lost)
     }
+}
+
+/// What a volume of one member says of a file that was made shorter.
+pub(super) fn cut_short(place: &Place) -> String {
+    format!(
+        "{place}: its file was made shorter while it was served, and what it held behind its end is gone; while the server \
+         runs, clients can read what it still has: copy that"
+    )
 }
 
 /// What a volume of one member says of its loss.

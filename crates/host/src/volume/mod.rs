@@ -30,11 +30,13 @@ mod kept;
 mod label;
 pub mod member;
 pub mod mirror;
+mod mixed_up;
 mod owner;
 mod plan;
 pub mod renew_log;
 mod renew_mirror_logs;
 pub mod replace;
+pub mod rescue;
 pub mod salvage;
 
 use std::io;
@@ -58,8 +60,8 @@ use crate::stack::space_bytes;
 use crate::wait::Turn;
 
 use arenas::Arenas;
-use described::Described;
-pub use described::is_in_use;
+pub(crate) use described::Described;
+pub use described::{is_in_use, user_of};
 use description::{Description, LayoutKind};
 use devices::{HomeDevice, LogDevice};
 use fencing::Opening;
@@ -67,6 +69,7 @@ use grow::had_size;
 pub(crate) use held::{Held, Loss};
 use member::{MemberDrive, Members, Watch, lost};
 use mirror::{DamagedHead, Mirror};
+use mixed_up::{check_two_files, mixed_up, too_short};
 use plan::buffer_bytes_max;
 
 /// A volume of the engine on this machine's drives.
@@ -245,6 +248,7 @@ impl Devices {
                 below: Below::Mirror(Box::new(mirror)),
             });
         }
+        check_two_files(folder, description)?;
         let mut members = Vec::new();
         for (number, member) in description.members.iter().chain(&description.logs).enumerate() {
             let (place, purpose) = (member.place.within(folder), opening.member(number, member.unfenced));
@@ -260,6 +264,29 @@ impl Devices {
 }
 
 impl Below {
+    /// Home and log of a volume of one member.
+    fn home_and_log(&self) -> Option<(&MemberDrive, Option<&MemberDrive>)> {
+        match self {
+            Self::Single(members, _) => {
+                let mut drives = members.0.iter().map(|(_, drive)| &**drive);
+                Some((drives.next()?, drives.next()))
+            }
+            Self::Mirror(_) => None,
+        }
+    }
+
+    /// Why a volume of one member cannot be opened, where its home and log are mixed up.
+    async fn cause(&self, folder: &Path, description: &Description) -> Option<VolumeError> {
+        let (home, log) = self.home_and_log()?;
+        mixed_up(folder, description, home, log, true).await
+    }
+
+    /// The same error with what is too short, where that is why.
+    async fn with_lengths(&self, description: &Description, source: Error) -> Error {
+        let (Error::Unusable(_), Some((home, log))) = (&source, self.home_and_log()) else { return source };
+        too_short(description, home, log).await.map_or(source, Error::Unusable)
+    }
+
     /// Which members are lost and why, where that keeps a volume from being opened or used.
     fn lost(&self) -> Option<String> {
         match self {
@@ -375,8 +402,18 @@ impl LockedVolume {
         let devices = Devices::open(event_loop, folder, &description, &options).await?;
         let Devices { home, log, separate_log, below } = devices;
         let engine_error = |source| opening_error(folder, &below, source);
-        let identity = identify(&*home, &*log, separate_log).await.map_err(engine_error)?;
-        check_made_so(folder, &description, &identity)?;
+        let identity = match identify(&*home, &*log, separate_log).await {
+            Ok(identity) => identity,
+            Err(source) => {
+                if let Some(cause) = below.cause(folder, &description).await {
+                    return Err(cause);
+                }
+                return Err(engine_error(below.with_lengths(&description, source).await));
+            }
+        };
+        if let Err(error) = check_made_so(folder, &description, &identity) {
+            return Err(below.cause(folder, &description).await.unwrap_or(error));
+        }
         may(&below, &identity).await?;
         let at_rest = look(&*home, &*log, separate_log).await.map_err(engine_error)?;
         let damaged_heads = match &below {
@@ -401,7 +438,13 @@ impl LockedVolume {
                         None => foreign_writes(&at, &source).unwrap_or_else(|| engine_error(source)),
                     })
                 }
-                (Err(source), _) => Err(foreign_writes(&at, &source).unwrap_or_else(|| engine_error(source))),
+                (Err(source), _) => {
+                    if let Some(cause) = below.cause(folder, &description).await {
+                        return Err(cause);
+                    }
+                    let source = below.with_lengths(&description, source).await;
+                    Err(foreign_writes(&at, &source).unwrap_or_else(|| engine_error(source)))
+                }
             }
         };
 
@@ -496,6 +539,11 @@ impl OpenVolume {
             Below::Single(members, _) => Held::Single(members.0.clone()),
             Below::Mirror(mirror) => Held::Mirror(mirror.clone()),
         }
+    }
+
+    /// Its description, locked.
+    pub(crate) fn described(&self) -> Rc<Described> {
+        Rc::clone(&self.described)
     }
 
     /// Where its acknowledged writes survive a kill.

@@ -19,11 +19,12 @@ use evenkeel_engine::volume::{ATOMIC_MAX_BYTES, arena_bytes_min, log_bytes_min};
 use rustix::fs::{FlockOperation, OFlags};
 
 use super::arenas::{ARENA_PREFIX, ARENA_SUFFIX};
-use super::description::{FILE_NAME, LayoutKind, NEXT_FILE_NAME, SIZE_MAX_BYTES, region_bytes};
+use super::description::{Description, FILE_NAME, LayoutKind, NEXT_FILE_NAME, SIZE_MAX_BYTES, region_bytes};
 use super::member::Place;
 use super::{CONTROL_SOCKET, NBD_SOCKET, STATUS_SOCKET, VolumeError};
 use crate::arena::{self, DEFAULT_FOLDER};
 use crate::conditions::Machine;
+use crate::drive::is_among_devices;
 use crate::durable_file::{is_block_device, odd_kind, size_bytes};
 use crate::path_error::PathError;
 use crate::patience::until_released;
@@ -83,6 +84,8 @@ pub struct PlannedMember {
     pub bytes: u64,
     /// Whether something is there now that will be lost.
     pub overwrites: bool,
+    /// The folder of the volume that has a member or its log there, where it is the file's own.
+    pub volume: Option<PathBuf>,
 }
 
 /// What [`create`](super::create::create) will do.
@@ -154,12 +157,25 @@ impl Request {
         };
         let members = planned(members, member_bytes, Setting::Size)?;
         let plan = Plan { members, logs: planned(logs, log_bytes, Setting::LogSize)? };
+        self.check_destroyed(&plan)?;
         plan.check_distinct()?;
         if !self.sparse {
             plan.check_room()?;
         }
         self.check_buffer()?;
         Ok(plan)
+    }
+
+    /// That nothing may be overwritten that the volume does not take: it was named in error, or something else was.
+    fn check_destroyed(&self, plan: &Plan) -> Result<(), VolumeError> {
+        let is_taken = |named: &&Place| plan.places().any(|member| member.place == **named);
+        match self.destroy.iter().find(|named| !is_taken(named)) {
+            None => Ok(()),
+            Some(named) => refused(format!(
+                "--destroy {}: the volume takes nothing there; leave it out, or name it with --member or --log too",
+                named.quoted()
+            )),
+        }
     }
 
     /// Where members and log devices are to be: those that were named, and those that nobody has to name.
@@ -311,7 +327,7 @@ impl Request {
                 if !self.destroy.contains(&place) {
                     return unnamed(&place);
                 }
-                return Ok(PlannedMember { place, bytes, overwrites: true });
+                return Ok(PlannedMember { place, bytes, overwrites: true, volume: None });
             }
         };
         let exists = path.symlink_metadata().is_ok();
@@ -322,11 +338,18 @@ impl Request {
                 return unnamed(&place);
             }
             check_unused(&path)?;
+        } else if is_among_devices(&path) {
+            return refused(format!(
+                "{}: no such device is there, and a file there would be gone with the machine's next start; `lsblk` lists \
+                 the block devices",
+                path.display()
+            ));
         } else if parent_of(&path) != self.folder {
             let parent = parent_of(&path).metadata();
             parent.map_err(|error| PathError::new(&path, "cannot make the file", error))?;
         }
-        let member = PlannedMember { place, bytes, overwrites: exists };
+        let volume = if exists { volume_of(&path) } else { None };
+        let member = PlannedMember { place, bytes, overwrites: exists, volume };
         if exists && is_block_device(&path) {
             let found =
                 size_bytes(&path).map_err(|error| PathError::new(&path, "cannot find its size", error))?;
@@ -492,6 +515,15 @@ impl Inode {
             false => Self::File { file_system: found.dev(), number: found.ino() },
         })
     }
+}
+
+/// The folder of the volume that has a member or its log at `path`, where that lies in the folder.
+fn volume_of(path: &Path) -> Option<PathBuf> {
+    let (folder, own) = (parent_of(path), Inode::of(path)?);
+    let (described, _) = Description::read(folder).ok()?;
+    let mut places =
+        described.members.iter().chain(&described.logs).map(|member| member.place.within(folder));
+    places.any(|place| place.path().and_then(Inode::of) == Some(own)).then(|| folder.to_owned())
 }
 
 fn unnamed<T>(place: &Place) -> Result<T, VolumeError> {

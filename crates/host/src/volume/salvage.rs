@@ -17,6 +17,7 @@ use super::devices::HomeDevice;
 use super::fencing::Purpose;
 use super::member::{MemberDrive, Place};
 use super::mirror::is_mistake;
+use super::mixed_up::{check_two_files, mixed_up};
 use super::{LockedVolume, VolumeError};
 use crate::drive::DriveOptions;
 use crate::event_loop::Loop;
@@ -56,6 +57,7 @@ impl OpenSalvage {
         progress: impl Fn(u64, u64),
     ) -> Result<Self, VolumeError> {
         let (folder, description) = (locked.folder().to_owned(), locked.description());
+        check_two_files(&folder, &description)?;
         let mut missing = Vec::new();
         let members = open_all(event_loop, &folder, &description.members, &mut missing).await?;
         let logs = open_all(event_loop, &folder, &description.logs, &mut missing).await?;
@@ -66,6 +68,14 @@ impl OpenSalvage {
         };
         let arena_is_there = Arenas::of(&folder, &description).is_any_there();
         let is_ring = description.layout == LayoutKind::Mirror;
+        if let ([Some(home)], false) = (&members[..], is_ring)
+            && let Some(error) = {
+                let log = logs.first().and_then(Option::as_ref);
+                mixed_up(&folder, &description, home, log, false).await
+            }
+        {
+            return Err(error);
+        }
         let (mut remains, heads) = match is_ring {
             true => {
                 let (volume, region_bytes) = (description.id.0, description.region_bytes());

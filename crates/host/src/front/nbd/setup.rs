@@ -32,8 +32,8 @@ impl FrontSetup for NbdSetup {
         self.tls.is_some()
     }
 
-    fn copy_command(&self, place: Option<&Place>) -> String {
-        let uri = place.map_or_else(|| "URI".to_owned(), |place| of_place(place, self.has_tls()));
+    fn copy_command(&self, place: &Place) -> String {
+        let uri = of_place(place, self.has_tls());
         format!("nbdcopy '{}' IMAGE", uri.replace('\'', "%27"))
     }
 }

@@ -65,6 +65,10 @@ kinds! {
     TcpWithoutTls = "tcp-without-tls", WARN;
     /// Every user of the machine may connect, and nothing is encrypted.
     SocketForAll = "socket-for-all", WARN;
+    /// Other machines may read the metrics.
+    MetricsForAll = "metrics-for-all", WARN;
+    /// A socket's file was removed, or another is in its place.
+    SocketRemoved = "socket-removed", ERROR;
     /// Members or log devices are missing from the beginning.
     DegradedStart = "degraded-start", WARN;
     /// Clients may connect.
@@ -79,6 +83,8 @@ kinds! {
     MemberLost = "member-lost", ERROR;
     /// A drive failed to discard, and is asked no more.
     DiscardsStopped = "discards-stopped", WARN;
+    /// The volume's description was removed.
+    DescriptionRemoved = "description-removed", ERROR;
     /// A member's file was removed.
     MemberRemoved = "member-removed", ERROR;
     /// A member's path leads to another file than the one in use, or to none.

@@ -75,6 +75,18 @@ pub(in crate::service) fn of(
         let why = format!("{} reads failed; last told: {last}", counters.damaged_reads);
         add("damaged", "volume", "read damaged pages", last_ns(Kind::DamagedRead), Some(why));
     }
+    if let Some(since_ns) = watcher.description_gone_ns() {
+        let why = "without it there is no volume once the server ends".to_owned();
+        add("degraded", "volume.toml", "file removed", since_ns, Some(why));
+    }
+    if let Some(since_ns) = watcher.arena_gone_ns() {
+        let why = "what is acknowledged and not flushed is lost if the server is killed".to_owned();
+        add("degraded", "memory of acknowledged writes", "file removed or cut short", since_ns, Some(why));
+    }
+    for (path, since_ns) in watcher.sockets_gone_ns() {
+        let why = "nobody else connects there until the volume is served anew".to_owned();
+        add("degraded", &path.display().to_string(), "socket removed", since_ns, Some(why));
+    }
     for (slot, subject) in watcher.removed().into_iter().map(|slot| (slot, watcher.subject(slot))) {
         let why = "what it holds goes with the end of the server".to_owned();
         add("degraded", &subject, "file removed", watcher.since_ns(slot), Some(why));

@@ -12,6 +12,7 @@ mod files;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -25,10 +26,11 @@ use evenkeel_engine::ring::Standing;
 
 use super::{About, Kind, Reporter};
 use crate::event_loop::Loop;
+use crate::net::SocketFile;
 use crate::remedy::Remedy;
 use crate::volume::mirror::{Mirror, MirrorMember, is_no_loss};
 use crate::volume::replace::Slot;
-use crate::volume::{Held, LocalVolume, OpenVolume, Recovered};
+use crate::volume::{Described, Held, LocalVolume, OpenVolume, Recovered};
 
 /// Time between two looks.
 const LOOK_NS: u64 = 1_000_000_000;
@@ -51,6 +53,12 @@ struct Seen {
     /// The times since when devices are lost, being rebuilt, or without their files.
     since_ns: BTreeMap<Slot, u64>,
     removed: BTreeSet<Slot>,
+    /// Since when the description is gone, and cannot be written anew.
+    description_gone_ns: Option<u64>,
+    /// Since when the memory of acknowledged writes is not found again, or is cut short.
+    arena_gone_ns: Option<u64>,
+    /// Sockets that no path leads to, and since when.
+    sockets_gone_ns: BTreeMap<PathBuf, u64>,
     /// Places of devices whose paths lead elsewhere, as far as that is known.
     moved: BTreeMap<Slot, Option<PathBuf>>,
     rebuilds: BTreeMap<usize, Rebuild>,
@@ -66,6 +74,22 @@ struct Rebuild {
     steps: u64,
 }
 
+/// The memory of acknowledged writes, as a file.
+#[derive(Debug)]
+struct OpenArena {
+    path: PathBuf,
+    file: File,
+    len: u64,
+}
+
+/// A command by which a user copies the volume to a file.
+#[derive(Debug)]
+pub(in crate::service) struct CopyCommand {
+    pub(in crate::service) command: String,
+    /// The file of the socket that it needs, if it needs one.
+    pub(in crate::service) socket: Option<PathBuf>,
+}
+
 /// Watches over an open volume. A clone is another handle to the same.
 #[derive(Clone)]
 pub(in crate::service) struct Watcher {
@@ -74,22 +98,29 @@ pub(in crate::service) struct Watcher {
     volume: LocalVolume,
     mirror: Option<Mirror>,
     held: Rc<Held>,
+    described: Rc<Described>,
+    arena: Option<Rc<OpenArena>>,
     /// The volume's.
     folder: PathBuf,
-    /// A command by which a user copies the volume to a file.
-    copy_command: Rc<str>,
+    /// The folder where relative paths begin.
+    base: PathBuf,
+    /// How a user copies the volume to a file, if there is a way.
+    copy: Option<Rc<CopyCommand>>,
+    /// Files of the sockets where it listens.
+    sockets: Rc<[SocketFile]>,
     began_ns: u64,
     seen: Rc<RefCell<Seen>>,
 }
 
 impl Watcher {
     /// Tells what the opening came to, and watches from here on, for as long as the loop runs.
-    /// `copy_command` is one by which a user copies the volume to a file.
+    /// `copy` is how a user copies the volume to a file.
     pub(in crate::service) fn begin(
         event_loop: &Loop,
         open: &OpenVolume,
         reporter: Reporter,
-        copy_command: String,
+        copy: Option<CopyCommand>,
+        sockets: Vec<SocketFile>,
     ) -> Self {
         let watcher = Self {
             reporter,
@@ -97,8 +128,12 @@ impl Watcher {
             volume: open.volume.clone(),
             mirror: open.mirror().cloned(),
             held: Rc::new(open.held()),
+            described: open.described(),
+            arena: arena_of(open),
             folder: open.folder().to_owned(),
-            copy_command: copy_command.into(),
+            base: std::env::current_dir().unwrap_or_default(),
+            copy: copy.map(Rc::new),
+            sockets: sockets.into(),
             began_ns: event_loop.now_ns(),
             seen: Rc::default(),
         };
@@ -304,8 +339,16 @@ impl Watcher {
         self.reporter.report(kind, &about, message);
     }
 
+    /// Tells the volume of files that were made shorter.
+    pub(in crate::service) fn look_at_lengths(&self) {
+        self.held.fail_cut_short(&self.volume);
+    }
+
     fn look(&self) {
+        self.look_at_lengths();
+        self.look_at_description();
         self.look_for_removed();
+        self.look_at_arena();
         self.look_at_rebuilds();
         self.look_at_copies();
         let waiting_ns = self.volume.commits_wait_ns();
@@ -360,6 +403,14 @@ impl Watcher {
         let slot = Slot::Member(place);
         (self.subject(slot), self.held.place(slot).map_or_else(About::default, About::device))
     }
+}
+
+/// The arena, opened once more: its mapping does not tell whether it has a name.
+fn arena_of(open: &OpenVolume) -> Option<Rc<OpenArena>> {
+    let path = open.arena_path()?.to_owned();
+    let file = File::open(&path).ok()?;
+    let len = file.metadata().ok()?.len();
+    Some(Rc::new(OpenArena { path, file, len }))
 }
 
 /// What members and log devices take no part, and why.

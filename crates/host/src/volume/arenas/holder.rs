@@ -7,7 +7,7 @@ use rustix::fs::{FlockOperation, flock, major, minor};
 
 /// Who has locked a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Holder {
+pub(in crate::volume) enum Holder {
     /// Nobody.
     Nobody,
     /// A process, by its number.
@@ -17,7 +17,7 @@ pub(super) enum Holder {
 }
 
 /// Who has locked `file`. The kernel's list is asked first; the lock itself is only tried where that says nothing.
-pub(super) fn holder(file: &File) -> Holder {
+pub(in crate::volume) fn holder(file: &File) -> Holder {
     let named =
         file.metadata().ok().and_then(|found| named(&fs::read_to_string("/proc/locks").ok()?, &found));
     if let Some(process) = named {

@@ -61,6 +61,13 @@ impl Home {
         self.what == "export"
     }
 
+    /// Whether the nearest folder above `at`, where it was, is on the file system that it was on; of a device, always.
+    pub(super) fn is_of_file_system(&self, at: &Path) -> bool {
+        let above = at.ancestors().skip(1).find_map(|above| above.metadata().ok());
+        let number = self.what.split(' ').nth(1).filter(|_| self.kind() != "device");
+        number.zip(above).is_none_or(|(number, above)| number == format!("{:x}", above.dev()))
+    }
+
     /// Whether that may be the same file or device: a file system that was mounted anew has another number.
     pub(super) fn is_like(&self, found: &Metadata) -> bool {
         let found = what(found);

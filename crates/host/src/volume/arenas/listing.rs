@@ -286,16 +286,29 @@ impl FoundArena {
         }
         let is_folder = home.kind() == "folder";
         let at = Path::new(OsStr::from_bytes(at));
+        let described = || Description::read(if is_folder { at } else { at.parent().unwrap_or(at) });
         let another = || orphaned(format!("another volume or file is at {}", at.display()));
         match fs::metadata(at) {
-            Ok(found) if !home.is_like(&found) => another(),
-            Ok(_) => match Description::read(if is_folder { at } else { at.parent().unwrap_or(at) }) {
+            // Its home is found by its path as well: it may have been put back from a copy.
+            Ok(found) if !home.is_like(&found) => match described() {
+                Ok((there, _)) if there.id == volume && (is_folder || is_home_of(at, &there)) => {
+                    ArenaState::Waiting
+                }
+                _ => another(),
+            },
+            Ok(_) => match described() {
                 Ok((there, _)) if there.id != volume && (is_folder || is_home_of(at, &there)) => another(),
                 Err(VolumeError::NotAVolume(_)) if is_folder => another(),
                 _ => ArenaState::Waiting,
             },
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-                orphaned(format!("{} is not there any more", at.display()))
+                match home.is_of_file_system(at) {
+                    true => orphaned(format!("{} is not there any more", at.display())),
+                    false => unknown(&format!(
+                        "{} is not there, nor is the file system that it was on: mount that, and look again",
+                        at.display()
+                    )),
+                }
             }
             Err(error) => unknown(&format!("{}: {error}", at.display())),
         }

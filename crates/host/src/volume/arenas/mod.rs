@@ -20,7 +20,7 @@
 //! waiting  what waits for a volume that nobody opens
 //! ```
 
-mod holder;
+pub(super) mod holder;
 mod home;
 pub mod listing;
 mod waiting;

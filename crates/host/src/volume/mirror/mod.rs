@@ -35,6 +35,7 @@ use crate::drive::{DriveOptions, FileDrive, OpenFile};
 use crate::durable_file::odd_kind;
 use crate::event_loop::{Loop, race};
 use crate::path_error::PathError;
+use crate::size_text::exact_size;
 use crate::wait::Turn;
 
 pub use drive::{MirrorDrive, Unfit};
@@ -226,6 +227,18 @@ impl Mirror {
     pub(super) fn removed(&self) -> BTreeSet<Slot> {
         let in_use = self.in_use().into_iter();
         in_use.filter(|(_, drive)| drive.is_removed()).map(|(slot, _)| slot).collect()
+    }
+
+    /// Leaves those out whose files were made shorter since they were opened.
+    pub(super) fn leave_out_cut_short(&self) {
+        for (slot, error) in
+            self.in_use().into_iter().filter_map(|(slot, drive)| Some((slot, drive.cut_short()?)))
+        {
+            match slot {
+                Slot::Member(place) => self.ring.leave_out(place, error),
+                Slot::Log(place) => self.logs.leave_out(place, error),
+            }
+        }
     }
 
     /// What is open of those that are in use and on this machine.
@@ -481,9 +494,16 @@ fn watch_over(
     });
 }
 
+/// What is said of a drive whose file was made shorter than it.
+const CUT_SHORT: &str =
+    "its file was made shorter while it was in use, and what it held behind its end is gone";
+
 /// What an error of a member says, without advice for a volume that has only one.
 fn in_words(error: DeviceError) -> String {
-    format!("{}: {}", error.doing, io::Error::from_raw_os_error(error.errno))
+    match error.errno {
+        libc::ENODATA => format!("{}: {CUT_SHORT}", error.doing),
+        errno => format!("{}: {}", error.doing, io::Error::from_raw_os_error(errno)),
+    }
 }
 
 fn missing(roll: &Roll) -> String {
@@ -571,13 +591,16 @@ async fn open_all(
         && found().count() == members.len()
         && found().all(|found| found.size_bytes < geometry.size_bytes);
     if is_each_short {
-        let (file, place) = (folder.join(FILE_NAME), &members[0].place);
-        let found_bytes = found().map(|found| found.size_bytes).next().unwrap_or(0);
-        let why = format!(
-            "size_bytes or log_bytes is not what it was made with: {place}: it has {found_bytes} bytes, and {} are needed",
-            geometry.size_bytes
-        );
-        return Err(VolumeError::description(&file, &why));
+        let short = members.iter().zip(found()).map(|(member, found)| {
+            let (has, needed) = (exact_size(found.size_bytes), exact_size(geometry.size_bytes));
+            format!("{}: it has {has}, and {needed} are needed", member.place)
+        });
+        return Err(VolumeError::Incomplete(format!(
+            "{}: cannot be opened: {}; all of them were cut short, or size_bytes or log_bytes in {FILE_NAME} is not what it \
+             was made with: put that back",
+            folder.display(),
+            short.collect::<Vec<_>>().join("; ")
+        )));
     }
     let (mut drives, mut entries) = (Vec::new(), Vec::new());
     for (opened, member) in opened.into_iter().zip(members) {
