@@ -235,6 +235,14 @@ fn a_home_that_is_cut_short_is_told_with_its_cause_and_is_not_written_to_any_mor
     assert!(error.contains("was made shorter while it was in use"), "{error}");
     assert_eq!(home.metadata().unwrap().len(), 4096, "it was not made longer again");
     assert!(volume.close().wait().is_err());
+    // What is not home stays in its arena.
+    let described = std::fs::read_to_string(folder.join("volume.toml")).unwrap();
+    let id = described.lines().find_map(|line| line.strip_prefix("id = ")).unwrap().trim_matches('"');
+    for entry in std::fs::read_dir("/dev/shm").unwrap().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(&format!("evenkeel-{id}")) {
+            std::fs::remove_file(entry.path()).unwrap();
+        }
+    }
 }
 
 #[test]
