@@ -77,8 +77,7 @@ impl Arenas {
                 is_of_other_version(seen) || Holdings::of(seen).is_some_and(holds)
             }
         };
-        let name = self.name();
-        for path in self.folders.iter().map(|folder| folder.join(&name)) {
+        for path in self.own_places() {
             if let Some(waiting) = self.look_at(&path)?.filter(may_hold) {
                 return Ok(Some((path, waiting)));
             }
