@@ -3,13 +3,13 @@
 mod support;
 
 use std::fs::{self, OpenOptions};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{chown, symlink};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use support::load::{contents, write};
-use support::root::{Mounted, run};
+use support::root::{Mounted, must_be_root, run};
 use support::served::{Server, Volume, arenas_of, noise};
 use support::{Scene, says, skip};
 
@@ -233,6 +233,40 @@ fn what_only_has_the_name_of_an_arena_is_not_taken_for_one() {
     let server = volume.serve("");
     assert!(contents(&volume.socket())[..50_000] == noise(1, 50_000));
     server.stop();
+}
+
+#[test]
+fn an_arena_of_another_user_is_told_as_that_and_what_it_claims_is_not() {
+    const NAME: &str = "an_arena_of_another_user_is_told_as_that_and_what_it_claims_is_not";
+    if let Err(why) = must_be_root() {
+        return skip(NAME, &why);
+    }
+    let scene = Scene::new();
+    let (_volume, arena) = killed(&scene, &noise(1, 50_000));
+    let disk = scene.path("disk").display().to_string();
+    says(&told(&scene, &arena), &["waiting", &disk]);
+    // What it says of its volume may be any text: that volume is not its user's.
+    const USER: u32 = 65_533;
+    chown(&arena, Some(USER), None).unwrap();
+    let is_silent = |line: &str| {
+        says(line, &["of user 65533"]);
+        assert!(!line.contains(&disk), "{line}");
+    };
+    is_silent(&told(&scene, &arena));
+    let document = listed(&scene, &arena, "");
+    assert_eq!(
+        (&document["user_id"], &document["home"], &document["folder"]),
+        (&USER.into(), &Value::Null, &Value::Null)
+    );
+    // It is, where the folder is that user's.
+    chown(scene.path("disk"), Some(USER), None).unwrap();
+    says(&told(&scene, &arena), &["waiting", &disk, "of user 65533"]);
+    chown(scene.path("disk"), Some(0), None).unwrap();
+    // Gone, its place is not told, either.
+    fs::rename(scene.path("disk"), scene.path("moved")).unwrap();
+    is_silent(&told(&scene, &arena));
+    assert!(!listed(&scene, &arena, "").to_string().contains(&disk));
+    fs::remove_file(&arena).unwrap();
 }
 
 #[test]

@@ -5,12 +5,13 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
 use support::load::{contents, write};
-use support::root::run;
+use support::root::{must_be_root, run, system};
 use support::served::{Server, arenas_of, noise};
-use support::{Scene, says};
+use support::{Ran, Scene, says, skip};
 
 const FLAGS: &str = "--size 16m --log-size 16m --buffer 1m";
 
@@ -257,4 +258,102 @@ fn a_signal_before_it_is_ready_leaves_nothing_behind() {
         let code = server.exit_code();
         assert_eq!(volumes.arenas("disk"), BTreeSet::new(), "{code:?}: {}", server.complaints());
     }
+}
+
+/// Users who have nothing to do with a volume.
+const STRANGER: u32 = 65_533;
+const OTHER: u32 = 65_534;
+
+/// Removes whatever has this name.
+fn clear(path: &Path) {
+    let _one_of_them_does_it = fs::remove_file(path).or_else(|_| fs::remove_dir(path));
+}
+
+/// Serves the volume where something has the name of its arena: it says so, and loses nothing by a kill.
+#[track_caller]
+fn passes_over(volumes: &Volumes, arena: &Path, seed: u64) {
+    let mut server = volumes.serve("disk");
+    says(&server.complaints(), &["arena-passed-over", &arena.display().to_string(), "belongs to user "]);
+    write(&volumes.socket("disk"), 5_000, &noise(seed, 50_000));
+    server.kill();
+    holds(&volumes.read("disk"), 5_000, &noise(seed, 50_000));
+    assert!(arena.symlink_metadata().is_ok(), "it is not ours to remove");
+    assert!(!volumes.scene.names("disk").iter().any(|name| name.ends_with(".arena")));
+    clear(arena);
+    let server = volumes.serve("disk");
+    assert!(!server.complaints().contains("arena-passed-over"), "{}", server.complaints());
+    server.stop();
+}
+
+#[test]
+fn what_others_put_under_the_name_of_an_arena_keeps_no_volume_from_starting() {
+    let volumes = Volumes::new();
+    volumes.create("disk");
+    let server = volumes.serve("disk");
+    let arena = volumes.arenas("disk").pop_first().unwrap();
+    let copy = fs::read(&arena).unwrap();
+    server.stop();
+    fs::create_dir(&arena).unwrap();
+    passes_over(&volumes, &arena, 1);
+    symlink("/dev/zero", &arena).unwrap();
+    passes_over(&volumes, &arena, 2);
+    run("mkfifo", &[&arena.display().to_string()]).unwrap();
+    passes_over(&volumes, &arena, 3);
+    if let Err(why) = must_be_root() {
+        return skip("what_others_put_under_the_name_of_an_arena_keeps_no_volume_from_starting", &why);
+    }
+    for (seed, bytes) in [&b"junk"[..], &copy].into_iter().enumerate() {
+        fs::write(&arena, bytes).unwrap();
+        chown(&arena, Some(STRANGER), None).unwrap();
+        passes_over(&volumes, &arena, 4 + seed as u64);
+    }
+    // After a power cut, too, where it is none.
+    volumes.leave_unflushed("disk", 0, &[1; 5000]);
+    fs::write(&arena, "junk").unwrap();
+    chown(&arena, Some(STRANGER), None).unwrap();
+    passes_over(&volumes, &arena, 6);
+}
+
+#[test]
+fn an_arena_that_may_hold_acknowledged_writes_is_never_passed_over() {
+    if let Err(why) = must_be_root() {
+        return skip("an_arena_that_may_hold_acknowledged_writes_is_never_passed_over", &why);
+    }
+    let volumes = Volumes::new();
+    volumes.create("disk");
+    volumes.leave_unflushed("disk", 5_000, &noise(1, 50_000));
+    let arena = volumes.arenas("disk").pop_first().unwrap();
+    let before = fs::read(&arena).unwrap();
+    for user in [OTHER, STRANGER] {
+        chown(&arena, Some(user), None).unwrap();
+        says(&volumes.scene.refused("serve disk"), &[&arena.display().to_string(), "run as its owner"]);
+        assert!(fs::read(&arena).unwrap() == before);
+    }
+    chown(&arena, Some(0), None).unwrap();
+    // Of whoever made the volume, and unreadable to whom it was given.
+    let disk = volumes.scene.path("disk");
+    let root = volumes.scene.path(".");
+    for path in
+        [root, disk.clone()].into_iter().chain(volumes.scene.names("disk").iter().map(|name| disk.join(name)))
+    {
+        chown(&path, Some(OTHER), Some(OTHER)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let refused = || {
+        let own = volumes.scene.command("serve disk");
+        let mut other = system("setpriv");
+        let user = OTHER.to_string();
+        other.args(["--reuid", &user, "--regid", &user, "--clear-groups"]).arg(own.get_program());
+        other.args(own.get_args()).current_dir(own.get_current_dir().unwrap());
+        let ran = Ran::of("serve disk", other.output().unwrap());
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        says(&ran.complaint(), &[&arena.display().to_string()]);
+    };
+    refused();
+    // A user of its group may have served it.
+    chown(&arena, Some(STRANGER), None).unwrap();
+    fs::set_permissions(&disk, fs::Permissions::from_mode(0o775)).unwrap();
+    refused();
+    chown(&arena, Some(0), None).unwrap();
+    holds(&volumes.read("disk"), 5_000, &noise(1, 50_000));
 }

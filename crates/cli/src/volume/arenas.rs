@@ -57,6 +57,10 @@ fn text(arenas: &[FoundArena]) -> String {
             (None, Some(home)) => format!("of volume {}, whose pages were at {}", arena.volume, shown(home)),
             (None, None) => format!("of volume {}", arena.volume),
         };
+        let of = match arena.is_of_other_user() {
+            true => format!("{of}, of user {}", arena.user),
+            false => of,
+        };
         let (path, bytes) = (shown(arena.path.display()), format::bytes(arena.bytes));
         writeln!(text, "{path}\n  {bytes}{opened}, {of}\n  {}", state(arena)).expect("a string takes all");
     }

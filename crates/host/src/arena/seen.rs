@@ -100,7 +100,7 @@ impl SharedArena {
     /// system calls.
     pub fn look(path: &Path) -> Result<Option<Seen>, PathError> {
         let failed = |doing| move |error: io::Error| PathError::new(path, doing, error);
-        let flags = OFlags::NOFOLLOW.bits().cast_signed();
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
         let file = file.map_err(failed("cannot open the arena"))?;
         check_owner(&file).map_err(failed("will not use this as an arena"))?;

@@ -105,6 +105,9 @@ impl FileDrive {
             until_released(options.patience, is_locked, || lock(&file, options.read_only))
                 .map_err(failed("in use by another process"))?;
         }
+        if granule.is_some() && !is_block_device {
+            clean(&file).map_err(failed("cannot write back what the page cache holds of it"))?;
+        }
         let stack = StackProbe::of(path).map_err(failed("cannot find what lies below"))?;
         let granule = match granule {
             Some(granule) => {
@@ -165,6 +168,15 @@ fn through_page_cache(file: &OwnedFd) -> io::Result<OwnedFd> {
     File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).map(OwnedFd::from)
 }
 
+/// Writes back what somebody stored through the page cache, as a copy that was just restored: a page that is dirty fails a
+/// transfer past the cache.
+fn clean(file: &File) -> io::Result<()> {
+    match rustix::fs::fdatasync(file) {
+        Err(rustix::io::Errno::ROFS | rustix::io::Errno::BADF | rustix::io::Errno::INVAL) => Ok(()),
+        other => Ok(other?),
+    }
+}
+
 /// Locks a file for as long as it is open.
 fn lock(file: &File, read_only: bool) -> io::Result<()> {
     let operation = match read_only {
@@ -208,4 +220,47 @@ pub(super) fn discard_block_range(device: &OwnedFd, extent: Extent) -> io::Resul
     // SAFETY: the request takes a pointer to two 64-bit numbers, and only reads them.
     let result = unsafe { libc::ioctl(device.as_raw_fd(), BLKDISCARD, range.as_ptr()) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event_loop::{Backend, EventLoop};
+    use crate::skipped::skip;
+
+    /// `cachestat(2)`: how many pages of the file are dirty.
+    fn dirty_pages(file: &File) -> io::Result<u64> {
+        /// The same on every architecture.
+        const SYS_CACHESTAT: libc::c_long = 451;
+        let (range, mut found) = ([0_u64; 2], [0_u64; 5]);
+        // SAFETY: the call reads two 64-bit numbers and writes five.
+        let result = unsafe {
+            libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), range.as_ptr(), found.as_mut_ptr(), 0_u32)
+        };
+        if result == 0 { Ok(found[1]) } else { Err(io::Error::last_os_error()) }
+    }
+
+    #[test]
+    fn what_was_just_copied_there_is_written_back_before_transfers_past_the_page_cache() {
+        const NAME: &str = "what_was_just_copied_there_is_written_back_before_transfers_past_the_page_cache";
+        let folder = tempfile::tempdir_in(".").unwrap();
+        let event_loop = EventLoop::new(Backend::Auto).unwrap();
+        for read_only in [false, true] {
+            // A new one: file systems write back at once what is truncated and written again.
+            let path = folder.path().join(if read_only { "second" } else { "first" });
+            std::fs::write(&path, vec![7; 4 << 20]).unwrap();
+            let file = File::open(&path).unwrap();
+            match dirty_pages(&file) {
+                Ok(0) => return skip(NAME, "the file system keeps no page dirty"),
+                Ok(_) => {}
+                Err(error) => return skip(NAME, &format!("cachestat: {error}")),
+            }
+            let options = DriveOptions { read_only, ..DriveOptions::default() };
+            let drive = FileDrive::open(&event_loop.handle(), &path, options).unwrap();
+            if !drive.0.direct {
+                return skip(NAME, "the file system has no direct I/O");
+            }
+            assert_eq!(dirty_pages(&file).unwrap(), 0);
+        }
+    }
 }

@@ -7,11 +7,14 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ring::rsa::KeyPair;
+use rustix::fs::OFlags;
 use rustls::crypto::{CryptoProvider, ring as provided};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -23,6 +26,9 @@ use crate::wait::Turn;
 
 /// Bytes read from below at once.
 const READ_BYTES: usize = 64 << 10;
+
+/// Largest file of certificates or of a key.
+const FILE_MAX_BYTES: u64 = 1 << 20;
 
 /// TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +48,13 @@ pub enum TlsError {
         .0.display()
     )]
     KeySize(PathBuf),
+    /// A key of a kind that TLS cannot use here.
+    #[error(
+        "cannot use {}: a key of another kind than RSA of 2048, 3072 or 4096 bits, ECDSA on P-256 or P-384, or Ed25519: make \
+         one of these (openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256)",
+        .0.display()
+    )]
+    KeyKind(PathBuf),
     /// The files do not fit each other.
     #[error("cannot use the certificates in {}: {cause}", folder.display())]
     Certificates {
@@ -55,18 +68,41 @@ pub enum TlsError {
     Name(String),
 }
 
+/// What is in the file at `path`. Something else may have its name: that is not waited for, and not read without end.
+fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+    let read = || {
+        let check = |found: &Metadata| match found.is_file() {
+            true => Ok(()),
+            false => Err(io::Error::other("it is no regular file")),
+        };
+        // Before and after: opening a device may do something to it.
+        check(&path.metadata()?)?;
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        let file: File = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        check(&file.metadata()?)?;
+        let mut bytes = Vec::new();
+        file.take(FILE_MAX_BYTES + 1).read_to_end(&mut bytes)?;
+        match bytes.len() as u64 > FILE_MAX_BYTES {
+            true => Err(io::Error::other(format!("it has more than {FILE_MAX_BYTES} bytes"))),
+            false => Ok(bytes),
+        }
+    };
+    read().map_err(|error| TlsError::File { path: path.to_path_buf(), cause: pem::Error::Io(error) })
+}
+
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let unusable = |cause| TlsError::File { path: path.to_path_buf(), cause };
-    let found: Vec<_> =
-        CertificateDer::pem_file_iter(path).map_err(unusable)?.collect::<Result<_, _>>().map_err(unusable)?;
+    let bytes = read(path)?;
+    let found: Vec<_> = CertificateDer::pem_slice_iter(&bytes).collect::<Result<_, _>>().map_err(unusable)?;
     if found.is_empty() { Err(unusable(pem::Error::NoItemsFound)) } else { Ok(found) }
 }
 
 fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    PrivateKeyDer::from_pem_file(path).map_err(|cause| TlsError::File { path: path.to_path_buf(), cause })
+    PrivateKeyDer::from_pem_slice(&read(path)?)
+        .map_err(|cause| TlsError::File { path: path.to_path_buf(), cause })
 }
 
-/// Why the key in the file at `path` was refused, `cause` unless its size is why.
+/// Why the key in the file at `path` was refused, `cause` unless its size or kind is why.
 fn unusable(path: &Path, key: &PrivateKeyDer<'_>, cause: TlsError) -> TlsError {
     let rejected = match key {
         PrivateKeyDer::Pkcs1(key) => KeyPair::from_der(key.secret_pkcs1_der()).err(),
@@ -78,6 +114,9 @@ fn unusable(path: &Path, key: &PrivateKeyDer<'_>, cause: TlsError) -> TlsError {
     match why.as_str() {
         "TooSmall" | "TooLarge" | "PrivateModulusLenNotMultipleOf512Bits" => {
             TlsError::KeySize(path.to_path_buf())
+        }
+        _ if provider().key_provider.load_private_key(key.clone_key()).is_err() => {
+            TlsError::KeyKind(path.to_path_buf())
         }
         _ => cause,
     }

@@ -59,7 +59,7 @@ use crate::size_text::exact_size;
 use crate::stack::space_bytes;
 use crate::wait::Turn;
 
-use arenas::Arenas;
+use arenas::{Arenas, PassedOver};
 pub(crate) use described::Described;
 pub use described::{is_in_use, user_of};
 use description::{Description, LayoutKind};
@@ -207,6 +207,8 @@ pub struct OpenVolume {
     pub at_rest: FoundAtRest,
     /// Which copies of the heads of a mirror were wrong then: the opening and the stop write those of members anew.
     pub damaged_heads: Vec<DamagedHead>,
+    /// What others put where its arena would be, if they did.
+    pub passed_over: Option<PassedOver>,
     described: Rc<Described>,
     /// Where that is, unless nothing of the volume changes.
     arena_path: Option<PathBuf>,
@@ -424,7 +426,8 @@ impl LockedVolume {
             }
         };
         let len = usize::try_from(description.buffer_bytes).unwrap_or(usize::MAX);
-        let arenas = Arenas::of(folder, &description);
+        let arenas = Arenas::of(folder, &description).knowing(&identity, at_rest.is_closed);
+        let passed_over = arenas.passed_over().cloned();
         let open = async |arena: SharedArena| {
             let (at, drives) = (arena.path().to_owned(), (Rc::clone(&home), Rc::clone(&log)));
             let opened =
@@ -459,6 +462,7 @@ impl LockedVolume {
                 recovered,
                 at_rest,
                 damaged_heads,
+                passed_over,
                 described,
                 arena_path,
                 below,
@@ -497,7 +501,17 @@ impl LockedVolume {
         }
         let (below, growing) = (Rc::new(below), Rc::default());
         let arena_path = Some(arena_path);
-        Ok(OpenVolume { volume, recovered, at_rest, damaged_heads, described, arena_path, below, growing })
+        Ok(OpenVolume {
+            volume,
+            recovered,
+            at_rest,
+            damaged_heads,
+            passed_over,
+            described,
+            arena_path,
+            below,
+            growing,
+        })
     }
 }
 

@@ -1,7 +1,9 @@
 //! TLS: nothing without it where it is asked for, and nothing said in the clear counts.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Command;
 
 use evenkeel_engine::device::Durability;
 use evenkeel_host::front::nbd::fuzzing::RamExport;
@@ -185,4 +187,62 @@ fn a_folder_that_lacks_a_file_is_refused_by_its_name() {
     let folder = tempfile::tempdir().expect("a folder");
     let error = TlsServer::from_folder(folder.path()).expect_err("it is empty");
     assert!(matches!(&error, TlsError::File { path, .. } if path.ends_with("server-cert.pem")), "{error}");
+}
+
+#[test]
+fn what_is_no_file_of_a_sensible_size_is_refused_by_its_name() {
+    let folders = Folders::new();
+    let server = folders.root.path().join("server");
+    let key = server.join("server-key.pem");
+    let refused = |why: &str| {
+        let error = TlsServer::from_folder(&server).expect_err("it cannot be used");
+        assert!(matches!(&error, TlsError::File { path, .. } if *path == key), "{error}");
+        assert!(error.to_string().contains(why), "{error}");
+    };
+    fs::remove_file(&key).expect("it is there");
+    assert!(Command::new("mkfifo").arg(&key).status().expect("it runs").success());
+    refused("no regular file");
+    fs::remove_file(&key).expect("it is there");
+    symlink("/dev/zero", &key).expect("a link");
+    refused("no regular file");
+    fs::remove_file(&key).expect("it is there");
+    fs::write(&key, vec![b'\n'; (1 << 20) + 1]).expect("it is written");
+    refused("more than 1048576 bytes");
+}
+
+/// Keys that were made for this test, of kinds that TLS does not use here.
+const OTHER_KEYS: [&str; 3] = [
+    "-----BEGIN PRIVATE KEY-----\n\
+     MEcCAQAwBQYDK2VxBDsEOcALJOSFIkm4m+vJnxncRNFmFoi018zKd1re4XdYNVyC\n\
+     xzU/PMad/GEqqf+3x+Tnd/CeElVREPt6WQ==\n\
+     -----END PRIVATE KEY-----\n",
+    "-----BEGIN PRIVATE KEY-----\n\
+     MIGEAgEAMBAGByqGSM49AgEGBSuBBAAKBG0wawIBAQQg7BOg0pcQTc4hhpoRGkUj\n\
+     pCwUIyRv1encMrDzC1Pc1XehRANCAASLXrHSURbZmZhMGgUgdsdVU3BaHeZjKz3m\n\
+     KQXp1DJ/U0iULC+PkLLGiYiDCGO0x/FTsqz0Pfo0X57hKi3PSZLt\n\
+     -----END PRIVATE KEY-----\n",
+    "-----BEGIN PRIVATE KEY-----\n\
+     MIHuAgEAMBAGByqGSM49AgEGBSuBBAAjBIHWMIHTAgEBBEIAdiBWIYt6gDHcIK0T\n\
+     TXoKC4c1jw4YBst3q6lRP1cPxbH/rDj66ZXIZRRAtuXZ+t8t2Jdz8VsukZewrs5q\n\
+     U/HqViGhgYkDgYYABAB+VqNUGxoTQO2iZzDZfjHAkRYB4ZbKDdyu5jgxmRvw9Nw3\n\
+     K+4Obd/C1MJrTbqwLmoOTShY7qiHULqa/HIhSFYLXwFUSmUYRkzs+uzCrsltyaJn\n\
+     Bn7JmmZBk45KwUQcyI5ka/zVFwYfKhYxxHovxM3yokieN4kEssIxz7QNeASApDwm\n\
+     lQ==\n\
+     -----END PRIVATE KEY-----\n",
+];
+
+#[test]
+fn a_key_of_another_kind_is_refused_with_the_kinds_that_are_not() {
+    let folders = Folders::new();
+    let server = folders.root.path().join("server");
+    for key in OTHER_KEYS {
+        fs::write(server.join("server-key.pem"), key).expect("it is written");
+        let error = TlsServer::from_folder(&server).expect_err("it cannot be used");
+        assert!(matches!(&error, TlsError::KeyKind(_)), "{error}");
+        let words = error.to_string();
+        assert!(
+            ["server-key.pem", "P-256 or P-384", "Ed25519"].iter().all(|it| words.contains(it)),
+            "{words}"
+        );
+    }
 }

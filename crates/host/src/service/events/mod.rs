@@ -61,6 +61,8 @@ kinds! {
     Recovered = "recovered", INFO;
     /// What was acknowledged and not flushed before a cut may be gone.
     MemoryGone = "memory-gone", WARN;
+    /// Others put something where the arena would be, which is elsewhere.
+    ArenaPassedOver = "arena-passed-over", WARN;
     /// Other machines may connect, and nothing is encrypted.
     TcpWithoutTls = "tcp-without-tls", WARN;
     /// Every user of the machine may connect, and nothing is encrypted.

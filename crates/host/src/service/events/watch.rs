@@ -206,6 +206,9 @@ impl Watcher {
         if recovered.memory_is_gone {
             self.reporter.report(Kind::MemoryGone, &About::default(), Recovered::MEMORY_IS_GONE.to_owned());
         }
+        if let Some(passed_over) = &open.passed_over {
+            self.reporter.report(Kind::ArenaPassedOver, &About::default(), passed_over.to_string());
+        }
         let Some(mirror) = &self.mirror else { return };
         // What was lost while the volume was opened is part of what is missing now.
         let heard: Vec<Event> = std::iter::from_fn(|| mirror.ring.events().take())

@@ -3,7 +3,8 @@
 //! 1. Looking changes nothing and keeps nobody from his arena for longer than a moment.
 //! 2. An arena is orphaned where its volume is not where it was. It may have been moved, and then finds its arena by
 //!    itself: so an orphan with writes in it is worth as much as the arena of any other volume that was killed.
-//! 3. Only what is named is freed, and all of it or nothing: none that is in use, and none that a volume may come back for
+//! 3. What an arena of another user says of itself is told only where a volume of that user bears it out.
+//! 4. Only what is named is freed, and all of it or nothing: none that is in use, and none that a volume may come back for
 //!    unless its writes are given up in so many words. Whoever opens an arena meanwhile gets it, or another.
 
 use std::ffi::OsStr;
@@ -18,6 +19,7 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::holder::{Holder, holder};
 use super::home::Home;
+use super::waiting::owners;
 use super::{ARENA_PREFIX, ARENA_SUFFIX};
 use crate::arena::{Content, DEFAULT_FOLDER};
 use crate::path_error::PathError;
@@ -176,6 +178,9 @@ impl Found {
             Err(error) => return Err(failed(error).into()),
         };
         told.judge(volume, &file);
+        if told.is_of_other_user() && !told.is_borne_out() {
+            told.drop_claims();
+        }
         Ok(Self { told, file: Some(file) })
     }
 
@@ -199,6 +204,9 @@ impl Found {
         // What it holds is looked at again now that nobody changes it.
         let volume = volume_of(path).expect("its name was looked at");
         found.told.judge_unused(volume, file);
+        if found.told.is_of_other_user() && !found.told.is_borne_out() {
+            found.told.drop_claims();
+        }
         let is_same = |there: &Metadata, ours: &Metadata| {
             (there.dev(), there.ino()) == (ours.dev(), ours.ino()) && ours.nlink() == 1
         };
@@ -217,6 +225,28 @@ impl Found {
 }
 
 impl FoundArena {
+    /// Whether it is neither this user's nor root's: what it says of itself may be anything.
+    pub fn is_of_other_user(&self) -> bool {
+        self.user != 0 && self.user != rustix::process::geteuid().as_raw()
+    }
+
+    /// Whether a volume of its user is where it says.
+    fn is_borne_out(&self) -> bool {
+        let volume =
+            self.folder.as_ref().and_then(|folder| Some((folder, Description::read(folder).ok()?.0)));
+        volume.is_some_and(|(folder, description)| owners(folder, &description).contains(&self.user))
+    }
+
+    /// Leaves out what only its user says: texts that he chose.
+    fn drop_claims(&mut self) {
+        (self.folder, self.home) = (None, None);
+        match &mut self.state {
+            ArenaState::Orphaned { why } => "its volume is not where it was".clone_into(why),
+            ArenaState::Unknown { why } => "another user made it".clone_into(why),
+            ArenaState::InUse { .. } | ArenaState::Waiting | ArenaState::Void => {}
+        }
+    }
+
     /// What it is good for, by what `file`, which it is, holds.
     fn judge(&mut self, volume: VolumeId, file: &File) {
         match holder(file) {
@@ -331,11 +361,11 @@ impl FoundArena {
             }
             ArenaState::Waiting if writes == 0 => Some(format!(
                 "its volume is at {}, and its next start and stop free it: serve it and stop it",
-                self.home.as_deref().unwrap_or_default()
+                self.home.as_deref().unwrap_or("a place that only its user names")
             )),
             ArenaState::Waiting => Some(format!(
                 "{held}, whose pages are at {}: serve it and stop it",
-                self.home.as_deref().unwrap_or_default()
+                self.home.as_deref().unwrap_or("a place that only its user names")
             )),
             ArenaState::InUse { .. } => Some("it is in use".to_owned()),
             ArenaState::Unknown { why } => {

@@ -14,17 +14,20 @@
 //!    members elsewhere: the one that does not have the writes is not opened, either.
 //!
 //! ```text
-//! home     what a home is, and where, as an arena's note has it
-//! listing  all arenas as an operator sees them, and those that are freed
-//! holder   who has one open
-//! waiting  what waits for a volume that nobody opens
+//! home         what a home is, and where, as an arena's note has it
+//! listing      all arenas as an operator sees them, and those that are freed
+//! holder       who has one open
+//! waiting      what waits for a volume that nobody opens
+//! passed_over  what others put where the arena would be
 //! ```
 
 pub(super) mod holder;
 mod home;
 pub mod listing;
+mod passed_over;
 mod waiting;
 
+pub use passed_over::PassedOver;
 pub(super) use waiting::Waiting;
 
 use std::ffi::OsStr;
@@ -57,6 +60,10 @@ pub(super) struct Arenas {
     users: Vec<u32>,
     /// Whether another folder may describe the same members.
     may_be_shared: bool,
+    /// Whether nobody but these users and root can have served the volume.
+    closed_to_others: bool,
+    /// What has the arena's name in the first folder and cannot be it.
+    passed_over: Option<PassedOver>,
 }
 
 /// What became of the home of an arena that does not have our name.
@@ -80,7 +87,25 @@ impl Arenas {
             description.layout == LayoutKind::Mirror && !description.members.iter().all(is_inside);
         let home = Home::of(folder, description);
         let users = waiting::users(folder, description);
-        Self { folders, id: description.id, home, users, may_be_shared }
+        let closed_to_others = passed_over::is_closed_to_others(folder, description);
+        let id = description.id;
+        let arenas = Self { folders, id, home, users, may_be_shared, closed_to_others, passed_over: None };
+        Self { passed_over: arenas.to_pass_over(false), ..arenas }
+    }
+
+    /// The same for members that are known: what another user has holds no writes of the volume where that was stopped in
+    /// order or never opened, or where the arena of its newest opening is in its folder.
+    pub(super) fn knowing(self, identity: &Identity, was_stopped: bool) -> Self {
+        let own = SharedArena::look(&self.folders[1].join(self.name()));
+        let held = own.ok().flatten().and_then(|seen| Holdings::of(&seen));
+        let is_in_folder = held.is_some_and(|held| held.are_of(identity.volume, identity.epoch));
+        let none_waits = was_stopped || identity.epoch == 0 || is_in_folder;
+        Self { passed_over: self.to_pass_over(none_waits), ..self }
+    }
+
+    /// What has the arena's name in the first folder and cannot be it.
+    pub(super) fn passed_over(&self) -> Option<&PassedOver> {
+        self.passed_over.as_ref()
     }
 
     /// Opens the one with this volume's writes, or else makes one of `len` bytes. [`Self::settle`] it once the volume is
@@ -90,8 +115,7 @@ impl Arenas {
     ///
     /// Where it cannot be told whose writes an arena holds; as [`SharedArena::open`].
     pub(super) fn open(&self, identity: &Identity, len: usize) -> Result<SharedArena, VolumeError> {
-        let name = self.name();
-        if self.folders.iter().all(|folder| folder.join(&name).symlink_metadata().is_err()) {
+        if self.own_places().all(|path| path.symlink_metadata().is_err()) {
             for path in self.others() {
                 if let Some(arena) = self.adopt(&path, identity, len)? {
                     return Ok(arena);
@@ -107,8 +131,7 @@ impl Arenas {
     ///
     /// As [`Self::open`].
     pub(super) fn open_copy(&self, identity: &Identity, len: usize) -> Result<SharedArena, VolumeError> {
-        let name = self.name();
-        let mut path = self.folders.iter().map(|folder| folder.join(&name)).find(|path| path.exists());
+        let mut path = self.own_places().find(|path| path.exists());
         if path.is_none() {
             for other in self.others() {
                 if self.is_ours(&other, identity)? {
@@ -117,7 +140,7 @@ impl Arenas {
                 }
             }
         }
-        let at = path.clone().unwrap_or_else(|| self.folders[0].join(&name));
+        let at = path.clone().unwrap_or_else(|| self.folders[0].join(self.name()));
         let seen = path.map(|path| SharedArena::look(&path)).transpose()?.flatten();
         Ok(SharedArena::copy_in_memory(&at, seen.as_ref(), len)?)
     }
@@ -137,7 +160,11 @@ impl Arenas {
     ///
     /// Those of the file system.
     pub(super) fn settle(&self, from: &Path) -> Result<PathBuf, VolumeError> {
-        let path = from.with_file_name(self.name());
+        let mut path = from.with_file_name(self.name());
+        if self.passed_over.as_ref().is_some_and(|passed| passed.path == path) {
+            // Its note says whose it is.
+            path = from.to_owned();
+        }
         if from != path {
             fs::rename(from, &path)
                 .map_err(|error| PathError::new(from, "cannot rename the arena", error))?;
@@ -148,12 +175,19 @@ impl Arenas {
 
     /// Whether there is any arena that may be this volume's, with writes or none.
     pub(super) fn is_any_there(&self) -> bool {
-        let is_own_there = self.folders.iter().any(|folder| folder.join(self.name()).exists());
-        is_own_there || !self.others().is_empty()
+        self.own_places().any(|path| path.exists()) || !self.others().is_empty()
     }
 
-    fn folders(&self) -> [&Path; 2] {
-        self.folders.each_ref().map(PathBuf::as_path)
+    /// Where an arena of this name may be.
+    fn folders(&self) -> Vec<&Path> {
+        let passed = usize::from(self.passed_over.is_some());
+        self.folders[passed..].iter().map(PathBuf::as_path).collect()
+    }
+
+    /// The paths that it has there.
+    fn own_places(&self) -> impl Iterator<Item = PathBuf> {
+        let name = self.name();
+        self.folders().into_iter().map(move |folder| folder.join(&name))
     }
 
     fn name(&self) -> String {
@@ -285,6 +319,8 @@ mod tests {
             home: Home::of_place(Path::new("/"), &place),
             users: Vec::new(),
             may_be_shared: false,
+            closed_to_others: true,
+            passed_over: None,
         }
     }
 

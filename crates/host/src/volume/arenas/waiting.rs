@@ -19,19 +19,24 @@ use crate::path_error::PathError;
 use crate::volume::VolumeError;
 use crate::volume::description::{Description, FILE_NAME};
 
-/// This user, and those whom the volume belongs to: its folder, its description, and the files of its members.
+/// This user, and those whom the volume belongs to.
 pub(super) fn users(folder: &Path, description: &Description) -> Vec<u32> {
+    let mut users = owners(folder, description);
+    users.push(rustix::process::geteuid().as_raw());
+    users.sort_unstable();
+    users.dedup();
+    users
+}
+
+/// Those whom the volume belongs to: its folder, its description, and the files of its members.
+pub(super) fn owners(folder: &Path, description: &Description) -> Vec<u32> {
     let of_path = |path: &Path| fs::metadata(path).ok().map(|found| found.uid());
     let of_members = description.members.iter().filter_map(|member| {
         let found = fs::metadata(folder.join(member.place.path()?)).ok()?;
         found.is_file().then(|| found.uid())
     });
     let of_folder = [of_path(folder), of_path(&folder.join(FILE_NAME))].into_iter().flatten();
-    let mut users: Vec<u32> =
-        [rustix::process::geteuid().as_raw()].into_iter().chain(of_folder).chain(of_members).collect();
-    users.sort_unstable();
-    users.dedup();
-    users
+    of_folder.chain(of_members).collect()
 }
 
 /// What may wait for a volume.
@@ -77,8 +82,7 @@ impl Arenas {
                 is_of_other_version(seen) || Holdings::of(seen).is_some_and(holds)
             }
         };
-        let name = self.name();
-        for path in self.folders.iter().map(|folder| folder.join(&name)) {
+        for path in self.own_places() {
             if let Some(waiting) = self.look_at(&path)?.filter(may_hold) {
                 return Ok(Some((path, waiting)));
             }
