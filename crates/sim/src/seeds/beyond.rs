@@ -7,7 +7,7 @@
 //! | the same pages rot on every member | these pages are reported, the others are served |
 //! | all members, all log devices, or both die or fall silent while it is used | it stops, and acknowledges nothing any more; once they are well, everything is there |
 //! | all log devices are what they were at some moment of the last opening, and it ended in order or went on for some checkpoints | it refuses; with what they were in the end, everything is there |
-//! | a start without those that have everything ([`Machine::false_start`]), between any two runs | as of the first two; where it refuses, the game goes on as if it had not been tried |
+//! | a start without those that have everything (`Machine::false_start`), between any two runs | as of the first two; where it refuses, the game goes on as if it had not been tried |
 
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;

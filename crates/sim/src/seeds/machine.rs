@@ -102,7 +102,8 @@ pub struct Machine<T: Seeded> {
     pub(super) past_random: Random,
     /// At which event of the next run its drives are copied.
     pub(super) copy_at: Option<u64>,
-    /// A drive of which nothing is used, where the log has none of its own.
+    /// A drive of which nothing is used, where nothing stands in for the home drive and the log is on it: what its cuts
+    /// draw keeps those seeds what they were when each machine had two drives.
     pub(super) unused: Image,
     /// What they held then, writes in flight included.
     pub(super) copied: Rc<RefCell<Option<Vec<Image>>>>,

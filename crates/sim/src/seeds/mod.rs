@@ -2,7 +2,7 @@
 //! most, faults of its drives meanwhile, and perhaps more of them in the end than the layout bears.
 //!
 //! 1. Drives lose and tear what was not flushed, in any order, because drives do. Otherwise they do what they promise,
-//!    but for the faults that the redundancy bears ([`crate::ground_truth`]): nothing acknowledged is lost then, nothing
+//!    but for the faults that the redundancy bears (`ground_truth.rs`): nothing acknowledged is lost then, nothing
 //!    wrong is served, commits are whole, no client sees an error, and no device that is well is left out.
 //! 2. Where a record is on some drives only, one that is lost together with a cut may have held what no other has: then
 //!    the volume may refuse to open. If it opens, nothing is lost, whoever is missing.
