@@ -128,7 +128,6 @@ fn takes_at_most(status: &Status, rest_max_bytes: u64) {
     assert!(occupancy.pages_peak_bytes <= occupancy.pages_max_bytes, "{occupancy:?}");
     let configured = memory(status, "RssShmem:") + occupancy.pages_peak_bytes;
     let rest = memory(status, "VmHWM:") - memory(status, "RssFile:") - configured;
-    println!("{rest} bytes beside buffer and pages");
     assert!(rest < rest_max_bytes, "{rest} bytes beside buffer and pages: {occupancy:?}");
 }
 
