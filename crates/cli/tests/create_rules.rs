@@ -277,5 +277,5 @@ fn what_would_be_lost_of_another_volume_is_said_and_nothing_is_named_to_be_lost_
     says(&said, &["other/home, ", "it is part of the volume in other, which would be lost"]);
     let line = format!("create disk {FLAGS} --destroy other/home");
     let why = refused_and_nothing_made(&scene, &line);
-    says(&why, &["--destroy other/home: the volume takes nothing there", "leave it out"]);
+    says(&why, &["other/home: it may be overwritten, and the volume takes nothing there", "leave it out"]);
 }

@@ -172,8 +172,8 @@ impl Request {
         match self.destroy.iter().find(|named| !is_taken(named)) {
             None => Ok(()),
             Some(named) => refused(format!(
-                "--destroy {}: the volume takes nothing there; leave it out, or name it with --member or --log too",
-                named.quoted()
+                "{named}: it may be overwritten, and the volume takes nothing there; leave it out, or make it a member or a log \
+                 device too"
             )),
         }
     }

@@ -227,7 +227,7 @@ impl<E: Env, M: Drive> MemberLog<E, M> {
             let missing = places.empty_on & !counting;
             return Err(Error::Unusable(format!(
                 "too few of its members are there: others may have gone on without these, as half of them or more are \
-                 missing (number {}, counted from 0); bring one back, or give one up by its name: evenkeel replace",
+                 missing (number {}, counted from 0); bring one back, or give one up by replacing it",
                 in_words(inner.ring.members.len(), missing)
             )));
         }
@@ -614,7 +614,7 @@ impl<E: Env, M: Drive> JournalStore for MemberLog<E, M> {
         named.map_err(|_| {
             Error::Unusable(
                 "too few of its members could be told that it goes on: bring back one that is as it was, or give up one \
-                 that is not by its name: evenkeel replace"
+                 that is not by replacing it"
                     .to_owned(),
             )
         })?;
