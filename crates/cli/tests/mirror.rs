@@ -102,11 +102,11 @@ fn create_says_what_may_be_lost_and_makes_files_for_what_nobody_named() {
     says(&made, &["losses that it survives: 0 ", "3 members and 1 log device,"]);
     fs::write(scene.path("taken"), "something").unwrap();
     for (line, parts) in [
-        ("--layout mirror --member one", ["one --member is no mirror", "name another"]),
+        ("--layout mirror --member one", ["one member is no mirror", "name another"]),
         ("--layout mirror --member one --member one", ["these are the same", "name another"]),
         ("--layout mirror --member one --member two --log two", ["these are the same", "name another"]),
         ("--layout mirror --member taken --member two", ["taken: it exists", "--destroy taken"]),
-        ("--member one --member two", ["--layout single has one --member", "--layout mirror"]),
+        ("--member one --member two", ["layout single has one member", "choose layout mirror"]),
     ] {
         says(&scene.refused(&format!("create other --size 32m {line}")), &parts);
     }

@@ -121,7 +121,7 @@ fn a_new_member_that_is_in_use_stays_though_the_description_cannot_be_written() 
         // What is to become the next description finds its name taken.
         fs::create_dir_all(scene.path("disk/volume.toml.new/full")).unwrap();
         let line = scene.refused(LINE);
-        says(&line, &["new takes the place of member-1", "disk/volume.toml: cannot write", "mend that"]);
+        says(&line, &["new takes the place of member-1", "disk/volume.toml: cannot write", "correct that"]);
         assert!(scene.path("new").exists(), "the volume has it");
         fs::remove_dir_all(scene.path("disk/volume.toml.new")).unwrap();
         match server {

@@ -204,7 +204,7 @@ impl Request {
         let (most, logs_most) = (MEMBERS_MAX, LOGS_MAX);
         match self.layout {
             LayoutKind::Single if members.len() > 1 || logs.len() > 1 => refused(
-                "layout single has one member and one log; to keep several copies, choose a mirror".into(),
+                "layout single has one member and one log; to keep several copies, choose layout mirror".into(),
             ),
             LayoutKind::Single if logs.first() == members.first() => refused(
                 "member and log are the same place; name no log to keep it there".into(),
