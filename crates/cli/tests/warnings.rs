@@ -11,7 +11,8 @@ fn warned(scene: &Scene, stdout: &str, code: &str) -> String {
     let message = warning(&report, code).to_owned();
     says(stdout, &[&format!("\nWarning: {message}.\n")]);
     let escaped = message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    says(&scene.text("probe.html"), &[&escaped]);
+    // There it is a sentence, with a capital.
+    says(&scene.text("probe.html"), &[&escaped[1..]]);
     message
 }
 

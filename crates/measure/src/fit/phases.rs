@@ -341,9 +341,10 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
+        // Beyond 2 MiB few sizes are left above the product: at 2^21.3 noise of 2.6 % put the middle's end 4 % below it.
         #[test]
         fn a_few_percent_of_noise_leave_the_product_in_the_middle(
-            doublings in 15.0..21.5f64,
+            doublings in 15.0..21.0f64,
             noise in prop::collection::vec(-0.03..0.03f64, 13),
         ) {
             let mut points = curve(model(doublings.exp2()));
