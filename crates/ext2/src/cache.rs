@@ -3,6 +3,7 @@
 //! A block that changes keeps a copy of what the last commit left, so that a commit carries the bytes that differ. Clean
 //! blocks go when there are too many; dirty ones, and those that a commit carries, stay.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use evenkeel_engine::volume::differences;
@@ -29,7 +30,7 @@ struct Block {
     base: Base,
     /// A commit carries it.
     is_carried: bool,
-    was_used: bool,
+    was_used: Cell<bool>,
 }
 
 /// The blocks in memory.
@@ -77,16 +78,16 @@ impl Cache {
     }
 
     /// A block that was loaded in this operation.
-    pub(crate) fn get(&mut self, number: u32) -> &BlockBytes {
-        let block = self.blocks.get_mut(&number).expect("loaded in this operation");
-        block.was_used = true;
+    pub(crate) fn get(&self, number: u32) -> &BlockBytes {
+        let block = self.blocks.get(&number).expect("loaded in this operation");
+        block.was_used.set(true);
         &block.bytes
     }
 
     /// A block that was loaded in this operation, to change it.
     pub(crate) fn get_mut(&mut self, number: u32) -> &mut BlockBytes {
         let block = self.blocks.get_mut(&number).expect("loaded in this operation");
-        block.was_used = true;
+        block.was_used.set(true);
         self.changes += 1;
         if matches!(block.base, Base::Clean) {
             block.base = Base::Old(block.bytes.clone());
@@ -97,13 +98,16 @@ impl Cache {
 
     /// Takes in what was read.
     pub(crate) fn insert(&mut self, number: u32, bytes: Box<BlockBytes>) {
-        self.put(number, Block { bytes, base: Base::Clean, is_carried: false, was_used: true });
+        self.put(number, Block { bytes, base: Base::Clean, is_carried: false, was_used: Cell::new(true) });
     }
 
     /// A block of zeros, of which the store may have anything.
     pub(crate) fn insert_fresh(&mut self, number: u32) -> &mut BlockBytes {
         let base = if is_planted(Bug::FreshIsZero) { Base::Old(Box::new([0; BLOCK])) } else { Base::Fresh };
-        self.put(number, Block { bytes: Box::new([0; BLOCK]), base, is_carried: false, was_used: true });
+        self.put(
+            number,
+            Block { bytes: Box::new([0; BLOCK]), base, is_carried: false, was_used: Cell::new(true) },
+        );
         self.dirty.insert(number);
         self.changes += 1;
         &mut self.blocks.get_mut(&number).expect("just put").bytes
@@ -138,7 +142,7 @@ impl Cache {
             let Some(number) = self.clock.pop_front() else { return };
             let Some(block) = self.blocks.get_mut(&number) else { continue };
             let stays = number < self.pinned_end || block.is_carried || !matches!(block.base, Base::Clean);
-            if stays || std::mem::take(&mut block.was_used) {
+            if stays || block.was_used.take() {
                 self.clock.push_back(number);
             } else {
                 self.blocks.remove(&number);

@@ -14,6 +14,9 @@ use crate::format::{BLOCK, BLOCK_BYTES};
 use crate::planted::{Bug, is_planted};
 use crate::store::{CHANGE_BYTES, Extent, Store};
 
+/// Pages of one file that a commit maps at most: others wait for it, and it is as long as it takes.
+const MAPPED_PAGES: usize = 2048;
+
 /// A page of a file that a commit maps or carries.
 #[derive(Debug)]
 pub(crate) struct Carried {
@@ -62,8 +65,7 @@ impl<S: Store> Core<S> {
     /// Begins a commit with what is asked for, as far as it fits; what is left stays in `queue`.
     pub(crate) async fn begin_commit(&mut self, queue: &mut Vec<Rc<Asked>>) -> Result<Commit, Errno> {
         let mut commit = Commit::default();
-        let mut waiting = std::mem::take(queue).into_iter();
-        for asked in waiting.by_ref() {
+        for asked in std::mem::take(queue) {
             let mut request = asked.request.take();
             let applied = self.apply(&mut request, &mut commit).await;
             asked.request.replace(request);
@@ -71,10 +73,8 @@ impl<S: Store> Core<S> {
                 commit.done.push(asked);
             } else {
                 queue.push(asked);
-                break;
             }
         }
-        queue.extend(waiting);
         commit.data_bytes = commit.batch.bytes();
         let limits = self.store.limits();
         let mut fine = Batch::default();
@@ -122,7 +122,7 @@ impl<S: Store> Core<S> {
             return Err(Errno::Damaged);
         }
         let limits = self.store.limits();
-        let mut end = 0;
+        let (mut end, mut mapped) = (0, 0);
         while let Some(carried) = request.pages.get_mut(request.next) {
             let index = carried.index;
             let page = self.nodes.get(&number).and_then(|node| node.page(index));
@@ -132,7 +132,8 @@ impl<S: Store> Core<S> {
             // A half is for the metadata.
             let is_too_much = commit.batch.cost() + bytes + changes as u64 * CHANGE_BYTES > limits.bytes / 2
                 || commit.batch.pages() + changes > limits.pages / 2;
-            if self.is_full() || is_too_much && !commit.pages.is_empty() {
+            mapped += usize::from(carried.placed.is_some());
+            if self.is_full() || mapped > MAPPED_PAGES || is_too_much && !commit.pages.is_empty() {
                 break;
             }
             match carried.placed {
@@ -146,7 +147,7 @@ impl<S: Store> Core<S> {
                         request.next += 1;
                         continue;
                     };
-                    let (mut block, _) = self.map_get(&inode, index).await?;
+                    let mut block = self.map_one(&inode, index).await?;
                     let is_fresh = block == 0;
                     if is_fresh {
                         let goal = self.goal_behind(number, &inode, index).await?;
@@ -192,7 +193,7 @@ impl<S: Store> Core<S> {
     ) -> Result<u32, Errno> {
         let before = match index {
             0 => 0,
-            index => self.map_get(inode, index - 1).await?.0,
+            index => self.map_one(inode, index - 1).await?,
         };
         Ok(if before != 0 { before.saturating_add(1) } else { self.goal_of(number, inode) })
     }

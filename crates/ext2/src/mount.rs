@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::cache::Cache;
-use crate::core::{Clock, Core};
+use crate::core::{Clock, Core, Orphans};
 use crate::error::{Errno, MountError};
 use crate::extents::BlockSet;
 use crate::format::group::{self, Group};
@@ -69,7 +69,7 @@ impl<S: Store> Core<S> {
             discardable: BlockSet::default(),
             reserved_blocks: 0,
             dirty_pages: 0,
-            orphans: Vec::new(),
+            orphans: Orphans::default(),
             unmaps,
             failure: None,
             blocks_max,
@@ -103,15 +103,11 @@ impl<S: Store> Core<S> {
                 self.cache.trim();
             }
         }
-        let count = list.len();
-        let mut sorted = list.clone();
-        sorted.sort_unstable();
-        sorted.dedup();
-        if sorted.len() != count {
-            return Err(damaged("its list of orphans is a loop"));
+        for &number in list.iter().rev() {
+            if !self.orphans.push(number) {
+                return Err(damaged("its list of orphans is a loop"));
+            }
         }
-        list.reverse();
-        self.orphans = list;
         Ok(())
     }
 }

@@ -102,6 +102,7 @@ pub(crate) struct Node {
     /// Bytes of the file, those that are not committed counted.
     pub(crate) size: u64,
     slots: BTreeMap<u64, Slot>,
+    reserved_pages: u64,
     /// Reserved pages by the mapping block that they may need.
     regions: BTreeMap<u64, u64>,
     /// When it was last written to, if that is not in the inode.
@@ -121,6 +122,7 @@ impl Node {
             opens: 0,
             size,
             slots: BTreeMap::new(),
+            reserved_pages: 0,
             regions: BTreeMap::new(),
             written: None,
             sync: Rc::default(),
@@ -164,7 +166,7 @@ impl Node {
 
     /// Pages with room reserved.
     pub(crate) fn reserved_pages(&self) -> u64 {
-        self.slots.values().filter(|slot| slot.is_reserved).count() as u64
+        self.reserved_pages
     }
 
     /// A page as a commit carries it: what is written from now on counts as since.
@@ -262,7 +264,7 @@ impl<S: Store> Core<S> {
         is_privileged: bool,
     ) -> Result<(), Errno> {
         let has_page = self.node(number, inode.size).page(index).is_some();
-        if range.is_empty() || !has_page && self.map_get(inode, index).await?.0 == 0 {
+        if range.is_empty() || !has_page && self.map_one(inode, index).await? == 0 {
             return Ok(());
         }
         let zeros = [0; BLOCK];
@@ -278,7 +280,7 @@ impl<S: Store> Core<S> {
         is_privileged: bool,
     ) -> Result<(), Errno> {
         if self.node(number, inode.size).page(index).is_none() {
-            let is_reserved = self.map_get(inode, index).await?.0 == 0;
+            let is_reserved = self.map_one(inode, index).await? == 0;
             if is_reserved {
                 self.reserve(number, inode, index, is_privileged)?;
             }
@@ -300,6 +302,7 @@ impl<S: Store> Core<S> {
         if self.available_blocks(is_privileged) < needed {
             return Err(Errno::NoSpace);
         }
+        self.node(number, inode.size).reserved_pages += 1;
         if let Some(region) = region {
             *self.node(number, inode.size).regions.entry(region).or_default() += 1;
         }
@@ -314,6 +317,7 @@ impl<S: Store> Core<S> {
         if !std::mem::take(&mut slot.is_reserved) {
             return;
         }
+        node.reserved_pages -= 1;
         let mut freed = 1;
         if let Some(region) = mapping_region(index)
             && let Some(count) = node.regions.get_mut(&region)

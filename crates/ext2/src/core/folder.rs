@@ -64,7 +64,7 @@ impl<S: Store> Core<S> {
         if index >= Self::folder_blocks(inode) {
             return Err(Errno::Damaged);
         }
-        let (block, _) = self.map_get(inode, index).await?;
+        let block = self.map_one(inode, index).await?;
         if block == 0 {
             return Err(Errno::Damaged);
         }

@@ -14,7 +14,7 @@ impl<S: Store> Core<S> {
     /// [`Errno::Stale`] where it is not; [`Errno::Damaged`] where it cannot be.
     pub(crate) async fn inode(&mut self, number: u32) -> Result<Inode, Errno> {
         let inode = self.inode_raw(number).await?;
-        if inode.mode == 0 || inode.links == 0 && !self.orphans.contains(&number) {
+        if inode.mode == 0 || inode.links == 0 && !self.is_orphan(number) {
             return Err(Errno::Stale);
         }
         match inode.is_sound() {

@@ -48,14 +48,24 @@ impl<S: Store> Core<S> {
         }
     }
 
+    /// Where block `index` of a file is; 0 for nowhere.
+    pub(crate) async fn map_one(&mut self, inode: &Inode, index: u64) -> Result<u32, Errno> {
+        Ok(self.map_get(inode, index, 1).await?.0)
+    }
+
     /// Where block `index` of a file is, 0 for nowhere, and for how many from there on the same holds: neighbours on the
-    /// store, or nowhere all of them.
-    pub(crate) async fn map_get(&mut self, inode: &Inode, index: u64) -> Result<(u32, u64), Errno> {
+    /// store, or nowhere all of them. No more than `wanted` are looked at, but those of a hole are many at once.
+    pub(crate) async fn map_get(
+        &mut self,
+        inode: &Inode,
+        index: u64,
+        wanted: u64,
+    ) -> Result<(u32, u64), Errno> {
         if index >= INDEX_END {
             return Err(Errno::FileTooLarge);
         }
         let Some((slot, level, rest)) = tree_of(index) else {
-            return self.run_of(index as usize, 12, |slot| inode.map[slot]);
+            return self.run_of(index as usize..12, wanted, |slot| inode.map[slot]);
         };
         let mut block = self.check_pointer(inode.map[slot])?;
         for level in (1..=level).rev() {
@@ -67,8 +77,7 @@ impl<S: Store> Core<S> {
             let slot = (rest / POINTERS.pow(level - 1) % POINTERS) as usize;
             let bytes = self.cache.get(block);
             if level == 1 {
-                let bytes = *bytes;
-                return self.run_of(slot, POINTERS as usize, |slot| get_u32(&bytes, 4 * slot));
+                return self.run_of(slot..POINTERS as usize, wanted, |slot| get_u32(bytes, 4 * slot));
             }
             let next = get_u32(bytes, 4 * slot);
             block = self.check_pointer(next)?;
@@ -76,14 +85,19 @@ impl<S: Store> Core<S> {
         unreachable!("level 1 answers")
     }
 
-    fn run_of(&self, slot: usize, end: usize, pointer: impl Fn(usize) -> u32) -> Result<(u32, u64), Errno> {
-        let first = self.check_pointer(pointer(slot))?;
+    fn run_of(
+        &self,
+        slots: Range<usize>,
+        wanted: u64,
+        pointer: impl Fn(usize) -> u32,
+    ) -> Result<(u32, u64), Errno> {
+        let first = self.check_pointer(pointer(slots.start))?;
         let step = u32::from(first != 0);
         let follows = |&next: &usize| {
-            let expected = first.saturating_add(step * (next - slot) as u32);
+            let expected = first.saturating_add(step * (next - slots.start) as u32);
             pointer(next) == expected && (expected == 0 || self.is_data_block(expected))
         };
-        let len = (slot..end).take_while(follows).count().max(1);
+        let len = slots.clone().take(wanted as usize).take_while(follows).count().max(1);
         Ok((first, len as u64))
     }
 

@@ -28,6 +28,7 @@ pub(crate) use data::{Node, Page};
 pub(crate) use folder::Listed;
 pub(crate) use map::INDEX_END;
 pub(crate) use names::NewFile;
+pub(crate) use orphans::Orphans;
 
 use crate::cache::Cache;
 use crate::error::{Errno, StoreError};
@@ -40,6 +41,9 @@ use crate::store::Store;
 
 /// What tells the time.
 pub(crate) type Clock = Box<dyn Fn() -> Timestamp>;
+
+/// Dirty blocks from which on they are committed before the next operation: what somebody else waits for carries them.
+const DUE_BLOCKS: usize = 256;
 
 /// The state. See the [module](self).
 pub(crate) struct Core<S> {
@@ -63,7 +67,7 @@ pub(crate) struct Core<S> {
     /// Pages of data that are not committed.
     pub(crate) dirty_pages: usize,
     /// Inodes without a name, as their list on the store has them.
-    pub(crate) orphans: Vec<u32>,
+    pub(crate) orphans: Orphans,
     /// Counts what was unmapped: what was read meanwhile may be of another file.
     pub(crate) unmaps: Rc<std::cell::Cell<u64>>,
     /// Why nothing is committed any more.
@@ -107,7 +111,7 @@ impl<S: Store> Core<S> {
 
     /// Whether enough is dirty that a commit is due before the next operation.
     pub(crate) fn is_commit_due(&self) -> bool {
-        self.cache.dirty_blocks() > self.blocks_max / 4
+        self.cache.dirty_blocks() > (self.blocks_max / 4).min(DUE_BLOCKS)
     }
 
     /// Whether no more may become dirty in this operation.

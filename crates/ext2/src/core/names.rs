@@ -204,7 +204,7 @@ impl<S: Store> Core<S> {
         if inode.is_short_link() {
             return Ok(inode.map_bytes()[..len].to_vec());
         }
-        let (block, _) = self.map_get(&inode, 0).await?;
+        let block = self.map_one(&inode, 0).await?;
         if block == 0 || inode.size >= BLOCK as u64 {
             return Err(Errno::Damaged);
         }

@@ -3,6 +3,8 @@
 //! The superblock names the first; the `dtime` of each names the next. A file with a name is in it while it is being
 //! truncated.
 
+use std::collections::BTreeMap;
+
 use super::Core;
 use crate::error::Errno;
 use crate::format::inode::{Inode, Kind};
@@ -10,15 +12,60 @@ use crate::format::superblock::Counts;
 use crate::planted::{Bug, is_planted};
 use crate::store::Store;
 
+/// The list, from its last inode to its first.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Orphans {
+    /// By when each came in.
+    by_place: BTreeMap<u64, u32>,
+    places: BTreeMap<u32, u64>,
+    next: u64,
+}
+
+impl Orphans {
+    pub(crate) fn contains(&self, number: u32) -> bool {
+        self.places.contains_key(&number)
+    }
+
+    /// The first of the list.
+    fn first(&self) -> Option<u32> {
+        self.by_place.last_key_value().map(|(_, &number)| number)
+    }
+
+    /// Puts an inode in front; false if it is there.
+    pub(crate) fn push(&mut self, number: u32) -> bool {
+        if self.contains(number) {
+            return false;
+        }
+        self.by_place.insert(self.next, number);
+        self.places.insert(number, self.next);
+        self.next += 1;
+        true
+    }
+
+    /// Takes an inode out; what came before it in the list, and what comes next.
+    fn remove(&mut self, number: u32) -> Option<(Option<u32>, Option<u32>)> {
+        let place = self.places.remove(&number)?;
+        self.by_place.remove(&place);
+        let next = self.by_place.range(..place).next_back().map(|(_, &number)| number);
+        let before = self.by_place.range(place..).next().map(|(_, &number)| number);
+        Some((before, next))
+    }
+
+    /// All of them, the first one first.
+    pub(crate) fn list(&self) -> Vec<u32> {
+        self.by_place.values().rev().copied().collect()
+    }
+}
+
 impl<S: Store> Core<S> {
     /// Whether an inode is in the list.
     pub(crate) fn is_orphan(&self, number: u32) -> bool {
-        self.orphans.iter().rev().any(|&orphan| orphan == number)
+        self.orphans.contains(number)
     }
 
-    /// Puts an inode into the list; it is stored by whoever asks.
+    /// Puts an inode into the list, where it is not; it is stored by whoever asks.
     pub(crate) fn add_orphan(&mut self, number: u32, inode: &mut Inode) {
-        inode.dtime = self.orphans.last().copied().unwrap_or(0);
+        inode.dtime = self.orphans.first().unwrap_or(0);
         self.orphans.push(number);
         if !is_planted(Bug::OrphanUnlisted) {
             Counts::set_last_orphan(self.cache.get_mut(0), number);
@@ -27,9 +74,9 @@ impl<S: Store> Core<S> {
 
     /// Takes an inode out of the list; it is stored by whoever asks.
     pub(crate) async fn remove_orphan(&mut self, number: u32, inode: &mut Inode) -> Result<(), Errno> {
-        let Some(at) = self.orphans.iter().rposition(|&orphan| orphan == number) else { return Ok(()) };
-        let next = at.checked_sub(1).map_or(0, |at| self.orphans[at]);
-        match self.orphans.get(at + 1).copied() {
+        let Some((before, next)) = self.orphans.remove(number) else { return Ok(()) };
+        let next = next.unwrap_or(0);
+        match before {
             None => Counts::set_last_orphan(self.cache.get_mut(0), next),
             Some(before) => {
                 let mut other = self.inode_raw(before).await?;
@@ -37,7 +84,6 @@ impl<S: Store> Core<S> {
                 self.put_inode(before, &other);
             }
         }
-        self.orphans.remove(at);
         inode.dtime = 0;
         Ok(())
     }
@@ -57,7 +103,7 @@ impl<S: Store> Core<S> {
         let mut looks = 0;
         while can_map && *from < end && !self.is_full() && looks < 4096 {
             looks += 1;
-            let (block, run) = self.map_get(inode, *from).await?;
+            let (block, run) = self.map_get(inode, *from, 1).await?;
             if block == 0 {
                 *from += run;
                 continue;

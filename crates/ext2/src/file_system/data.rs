@@ -9,7 +9,7 @@ use crate::commit::{Carried, Request};
 use crate::core::{Core, INDEX_END, Page};
 use crate::error::Errno;
 use crate::format::inode::{FLAG_IMMUTABLE, Inode, Kind};
-use crate::format::{BLOCK, BLOCK_BYTES, FILE_BYTES_MAX};
+use crate::format::{BLOCK, BLOCK_BYTES, FILE_BYTES_MAX, POINTERS};
 use crate::planted::{Bug, is_planted};
 use crate::store::{Extent, Store};
 
@@ -95,7 +95,8 @@ impl<S: Store> FileSystem<S> {
         while done < len {
             let at = offset + done as u64;
             let in_block = at % BLOCK_BYTES;
-            let (block, run) = core.map_get(&inode, at / BLOCK_BYTES).await?;
+            let wanted = (in_block + (len - done) as u64).div_ceil(BLOCK_BYTES);
+            let (block, run) = core.map_get(&inode, at / BLOCK_BYTES, wanted).await?;
             let part = (run.saturating_mul(BLOCK_BYTES) - in_block).min((len - done) as u64) as usize;
             let offset = (block != 0).then(|| u64::from(block) * BLOCK_BYTES + in_block);
             plan.pieces.push(Piece { range: done..done + part, offset });
@@ -295,7 +296,7 @@ impl<S: Store> FileSystem<S> {
             let Some(page) = core.nodes.get_mut(&number).and_then(|node| node.snapshot(index)) else {
                 continue;
             };
-            let (block, _) = core.map_get(&inode, index).await?;
+            let block = core.map_one(&inode, index).await?;
             if block != 0 {
                 placed.push(Carried { index, placed: Some(block), is_in_place: true, page: Some(page) });
                 continue;
@@ -320,7 +321,7 @@ impl<S: Store> FileSystem<S> {
     async fn unmapped_from(core: &mut Core<S>, inode: &Inode, indexes: &[u64]) -> Result<u32, Errno> {
         let mut count = 0;
         for &index in indexes {
-            if core.map_get(inode, index).await?.0 != 0 {
+            if core.map_one(inode, index).await? != 0 {
                 break;
             }
             count += 1;
@@ -470,7 +471,7 @@ impl<S: Store> FileSystem<S> {
         let mut wanted = Vec::new();
         let mut index = range.start;
         while index < range.end {
-            let (block, run) = core.map_get(&inode, index).await?;
+            let (block, run) = core.map_get(&inode, index, range.end - index).await?;
             let stop = index.saturating_add(run).min(range.end);
             if block == 0 {
                 let node = core.node(number, inode.size);
@@ -518,7 +519,7 @@ impl<S: Store> FileSystem<S> {
                 if at >= size || index >= INDEX_END {
                     break;
                 }
-                let (block, run) = core.map_get(&inode, index).await?;
+                let (block, run) = core.map_get(&inode, index, POINTERS).await?;
                 let dirty = core.nodes.get(&number).and_then(|node| node.next_dirty(index));
                 let is_data = block != 0 || dirty == Some(index);
                 if is_data == (wanted == Seek::Data) {

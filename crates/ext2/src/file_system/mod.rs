@@ -172,9 +172,9 @@ impl<S: Store> FileSystem<S> {
         let mut core = self.change().await?;
         let now_s = core.now().secs.clamp(0, i64::from(u32::MAX)) as u32;
         Counts::note_mount(core.cache.get_mut(0), now_s);
-        let mut orphans = core.orphans.clone();
+        let orphans = core.orphans.list();
         core.done(Ok(()))?;
-        while let Some(number) = orphans.pop() {
+        for number in orphans {
             self.end_orphan(number).await?;
         }
         self.commit(None).await

@@ -187,7 +187,7 @@ impl Client {
             2 => self.random.below(size + 1),
             _ => self.random.below(size + 20_000),
         };
-        if offset > 400_000 {
+        if offset > 200_000 {
             return Ok(());
         }
         let len = match self.random.below(5) {
