@@ -116,6 +116,10 @@ bugs! {
     FlushMissesEdge = "flush-misses-edge",
     /// Each changed range of a write is a unit of its own.
     WriteSplit = "write-split",
+    /// Each range of a commit is a unit of its own.
+    CommitSplit = "commit-split",
+    /// A commit is acknowledged once it can be read.
+    CommitUnawaited = "commit-unawaited",
     /// What is zeroed is a unit for each part of a page, and another for whole pages.
     ZeroSplit = "zero-split",
     /// A commit leaves older units their overwritten bytes.

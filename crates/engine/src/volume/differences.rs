@@ -19,7 +19,7 @@ fn differs_everywhere(old: &[u8], new: &[u8]) -> bool {
 }
 
 /// Where `new` differs from `old`, which is as long, with short equal runs between two changes taken in.
-pub(super) fn differences(old: &[u8], new: &[u8]) -> SmallVec<[(usize, usize); 4]> {
+pub fn differences(old: &[u8], new: &[u8]) -> SmallVec<[(usize, usize); 4]> {
     const STEP: usize = 16;
     let mut found: SmallVec<[(usize, usize); 4]> = SmallVec::new();
     if new.len() >= SAMPLED_MIN && differs_everywhere(old, new) {

@@ -12,6 +12,7 @@
 //!    nothing is retried.
 
 mod admission;
+mod atomic;
 mod check;
 mod checkpoint;
 mod commit;
@@ -48,7 +49,6 @@ use crate::device::{Durability, Extent, FlushScope};
 use crate::env::{Arena, Env};
 use crate::error::{DeviceError, Error};
 use crate::events::{Event, Events};
-use crate::format::unit::{Content, UnitExtent};
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::home::Home;
 use crate::layout::{JournalStore, PageStore};
@@ -59,9 +59,11 @@ use crate::planted::{Bug, is_planted};
 
 pub use crate::buffer::{ArenaContents, is_of_other_version};
 use admission::Admission;
+pub use atomic::Change;
 pub use check::{CheckReport, check};
 use commit::GroupCommit;
 pub use create::create;
+pub use differences::differences;
 pub use grow::{Growth, plan_growth};
 pub use identify::{Identity, arena_bytes_min, identify};
 pub use inspect::{Inspection, inspect};
@@ -332,46 +334,6 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
             Durability::Buffered => Ok(()),
             Durability::Durable => inner.make_durable(&[extent]).await,
         }
-    }
-
-    /// Writes all of `ranges`, at once and durably: after a cut all of it is there or none. Where two of them overlap, the
-    /// later one holds.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::write`]; [`Error::TooLarge`] beyond [`Self::commit_max_bytes`] or [`Self::commit_pages_max`].
-    pub async fn commit(&self, ranges: &[(u64, &[u8])]) -> Result<(), Error> {
-        let inner = &self.0;
-        inner.check_alive()?;
-        let (mut extents, mut bytes) = (Vec::new(), Vec::new());
-        for &(offset, part) in ranges.iter().filter(|(_, part)| !part.is_empty()) {
-            let extent = inner.check_range(offset, part.len() as u64)?;
-            extents.push(UnitExtent { offset: extent.offset, len: extent.len, content: Content::Data });
-            bytes.push(part);
-        }
-        if extents.is_empty() {
-            return Ok(());
-        }
-        let sizing = inner.begin_sizing();
-        let payload_bytes: usize = bytes.iter().map(|part| part.len()).sum();
-        let pages: usize = extents
-            .iter()
-            .map(|part| crate::buffer::pages_of(&Extent::new(part.offset, part.len)).count())
-            .sum();
-        let is_too_large = payload_bytes + extents.len() * 64 > inner.unit_max_bytes();
-        if is_too_large || pages > inner.admission.allowed.get().commit_pages_max() {
-            return Err(Error::TooLarge { max_bytes: inner.unit_max_bytes() as u64 });
-        }
-        add(&inner.counters.writes, 1);
-        add(&inner.counters.user_bytes, payload_bytes as u64);
-        inner.admit(payload_bytes as u64).await;
-        let sequence = inner.buffer_unit(&extents, &bytes).await?;
-        drop(sizing);
-        let lane = Lane::for_bytes(payload_bytes as u64, inner.options.tuning.small_max_bytes);
-        let ticket = inner.buffer.borrow_mut().want_unit(sequence, lane);
-        let wanted = ticket.map_or_else(Tickets::default, |ticket| Tickets::default().and(ticket));
-        Inner::pump_soon(inner);
-        inner.wait_durable(wanted).await
     }
 
     /// Makes every acknowledged write within `scope` durable, with the rest of any write that would otherwise

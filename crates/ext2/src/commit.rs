@@ -1,0 +1,216 @@
+//! Commits: the data of files that are synced, and all metadata that is dirty.
+//!
+//! One commit is under way at a time. What asks for one meanwhile shares the next. Large data is written to its blocks and
+//! flushed before the commit that maps them; small data is in the commit.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use crate::batch::Batch;
+use crate::core::{Core, Page};
+use crate::error::Errno;
+use crate::format::inode::Kind;
+use crate::format::{BLOCK, BLOCK_BYTES};
+use crate::planted::{Bug, is_planted};
+use crate::store::{CHANGE_BYTES, Extent, Store};
+
+/// Pages of one file that a commit maps at most: others wait for it, and it is as long as it takes.
+const MAPPED_PAGES: usize = 2048;
+
+/// A page of a file that a commit maps or carries.
+#[derive(Debug)]
+pub(crate) struct Carried {
+    pub(crate) index: u64,
+    /// Where its bytes are already, if so.
+    pub(crate) placed: Option<u32>,
+    /// Whether they were written over what the file has there.
+    pub(crate) is_in_place: bool,
+    /// What of it becomes durable; nothing of a block that is only to be there.
+    pub(crate) page: Option<Rc<Page>>,
+}
+
+/// A file whose data is to become durable.
+#[derive(Debug, Default)]
+pub(crate) struct Request {
+    pub(crate) number: u32,
+    pub(crate) pages: Vec<Carried>,
+    /// How many of them are carried.
+    pub(crate) next: usize,
+    /// Bytes that the file has then.
+    pub(crate) size: u64,
+    /// Room reserved for blocks that are not pages.
+    pub(crate) reserved: u64,
+}
+
+/// A request in the queue, and whether it is done.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) request: RefCell<Request>,
+    pub(crate) is_done: Cell<bool>,
+}
+
+/// What a commit is made of.
+#[derive(Debug, Default)]
+pub(crate) struct Commit {
+    pub(crate) batch: Batch,
+    /// File, page, and its bytes.
+    pages: Vec<(u32, u64, Rc<Page>)>,
+    freed: Vec<std::ops::Range<u32>>,
+    pub(crate) done: Vec<Rc<Asked>>,
+    /// Bytes of data in it.
+    pub(crate) data_bytes: u64,
+}
+
+impl<S: Store> Core<S> {
+    /// Begins a commit with what is asked for, as far as it fits; what is left stays in `queue`.
+    pub(crate) async fn begin_commit(&mut self, queue: &mut Vec<Rc<Asked>>) -> Result<Commit, Errno> {
+        let mut commit = Commit::default();
+        for asked in std::mem::take(queue) {
+            let mut request = asked.request.take();
+            let applied = self.apply(&mut request, &mut commit).await;
+            asked.request.replace(request);
+            if applied? {
+                commit.done.push(asked);
+            } else {
+                queue.push(asked);
+            }
+        }
+        commit.data_bytes = commit.batch.bytes();
+        let limits = self.store.limits();
+        let mut fine = Batch::default();
+        self.cache.carry(&mut fine);
+        let (cost, pages) = (fine.cost() + commit.batch.cost(), fine.pages() + commit.batch.pages());
+        if cost > limits.bytes || pages > limits.pages {
+            fine = self.cache.carry_coarsely(&fine);
+        }
+        commit.batch.append(fine);
+        if !commit.batch.fits(limits) {
+            return Err(Errno::TooBig);
+        }
+        commit.freed = self.freed.take();
+        Ok(commit)
+    }
+
+    /// What it carried is durable.
+    pub(crate) async fn end_commit(&mut self, commit: &Commit) -> Result<(), Errno> {
+        self.cache.carried(commit.batch.blocks());
+        for (number, index, page) in &commit.pages {
+            self.page_carried(*number, *index, page);
+        }
+        for run in &commit.freed {
+            self.discardable.insert(run.clone());
+        }
+        for asked in &commit.done {
+            let (number, reserved) = (asked.request.borrow().number, asked.request.borrow().reserved);
+            self.reserved_blocks = self.reserved_blocks.saturating_sub(reserved);
+            asked.is_done.set(true);
+            // It may have been made longer after its request was made, by bytes that the commit carried, or by none.
+            let size = self.nodes.get(&number).filter(|node| node.dirty_pages() == 0).map(|node| node.size);
+            let mut inode = self.inode(number).await?;
+            if size.is_some_and(|size| size != inode.size) {
+                self.settle(number, &mut inode);
+            }
+        }
+        Ok(())
+    }
+
+    /// Maps and carries pages of a file as far as they fit; whether that was all.
+    async fn apply(&mut self, request: &mut Request, commit: &mut Commit) -> Result<bool, Errno> {
+        let number = request.number;
+        let mut inode = self.inode(number).await?;
+        if inode.kind() != Some(Kind::File) {
+            return Err(Errno::Damaged);
+        }
+        let limits = self.store.limits();
+        let (mut end, mut mapped) = (0, 0);
+        while let Some(carried) = request.pages.get_mut(request.next) {
+            let index = carried.index;
+            let page = self.nodes.get(&number).and_then(|node| node.page(index));
+            let (bytes, changes) = page
+                .filter(|_| carried.placed.is_none())
+                .map_or((0, 0), |page| (page.ranges.bytes() as u64, 2 * page.ranges.iter().count() + 1));
+            // A half is for the metadata.
+            let is_too_much = commit.batch.cost() + bytes + changes as u64 * CHANGE_BYTES > limits.bytes / 2
+                || commit.batch.pages() + changes > limits.pages / 2;
+            mapped += usize::from(carried.placed.is_some());
+            if self.is_full() || mapped > MAPPED_PAGES || is_too_much && !commit.pages.is_empty() {
+                break;
+            }
+            match carried.placed {
+                Some(_) if carried.is_in_place => {}
+                Some(block) => {
+                    self.take_placed(block).await?;
+                    self.map_set(&mut inode, index, block).await?;
+                }
+                None => {
+                    let Some(page) = self.nodes.get_mut(&number).and_then(|node| node.snapshot(index)) else {
+                        request.next += 1;
+                        continue;
+                    };
+                    let mut block = self.map_one(&inode, index).await?;
+                    let is_fresh = block == 0;
+                    if is_fresh {
+                        let goal = self.goal_behind(number, &inode, index).await?;
+                        block = self.take_block(goal).await?;
+                        self.map_set(&mut inode, index, block).await?;
+                    }
+                    put_page(&mut commit.batch, block, &page, is_fresh && !is_planted(Bug::FreshDataKeeps));
+                    carried.page = Some(page);
+                }
+            }
+            self.release(number, index);
+            if let Some(page) = &carried.page {
+                end = index * BLOCK_BYTES + page.ranges.end() as u64;
+                commit.pages.push((number, index, Rc::clone(page)));
+            }
+            if carried.page.is_none() {
+                end = (index + 1) * BLOCK_BYTES;
+            }
+            request.next += 1;
+        }
+        let is_all = request.next == request.pages.len();
+        let covered = if is_all { request.size } else { end.min(request.size) };
+        if !is_planted(Bug::SizeLate) {
+            inode.size = inode.size.max(covered);
+        }
+        if let Some(node) = self.nodes.get_mut(&number)
+            && is_all
+            && let Some(written) = node.written
+        {
+            (inode.mtime, inode.ctime) = (written, written.max(inode.ctime));
+            node.written = None;
+        }
+        self.put_inode(number, &inode);
+        Ok(is_all)
+    }
+
+    /// Where the block behind the one before had better be.
+    pub(crate) async fn goal_behind(
+        &mut self,
+        number: u32,
+        inode: &crate::format::inode::Inode,
+        index: u64,
+    ) -> Result<u32, Errno> {
+        let before = match index {
+            0 => 0,
+            index => self.map_one(inode, index - 1).await?,
+        };
+        Ok(if before != 0 { before.saturating_add(1) } else { self.goal_of(number, inode) })
+    }
+}
+
+/// Puts the bytes of a page into a commit; if its block is newly taken, with zeros beside them.
+fn put_page(batch: &mut Batch, block: u32, page: &Page, is_fresh: bool) {
+    let at = u64::from(block) * BLOCK_BYTES;
+    let mut zero_from = 0;
+    for range in page.ranges.iter() {
+        if is_fresh {
+            batch.zero(Extent::new(at + zero_from as u64, (range.start - zero_from) as u64));
+            zero_from = range.end;
+        }
+        batch.write(at + range.start as u64, &page.bytes[range]);
+    }
+    if is_fresh {
+        batch.zero(Extent::new(at + zero_from as u64, (BLOCK - zero_from) as u64));
+    }
+}

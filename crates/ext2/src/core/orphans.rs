@@ -1,0 +1,132 @@
+//! Inodes without a name that somebody has open: a list on the store, so that a mount after a cut frees them.
+//!
+//! The superblock names the first; the `dtime` of each names the next. A file with a name is in it while it is being
+//! truncated.
+
+use std::collections::BTreeMap;
+
+use super::Core;
+use crate::error::Errno;
+use crate::format::inode::{Inode, Kind};
+use crate::format::superblock::Counts;
+use crate::planted::{Bug, is_planted};
+use crate::store::Store;
+
+/// The list, from its last inode to its first.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Orphans {
+    /// By when each came in.
+    by_place: BTreeMap<u64, u32>,
+    places: BTreeMap<u32, u64>,
+    next: u64,
+}
+
+impl Orphans {
+    pub(crate) fn contains(&self, number: u32) -> bool {
+        self.places.contains_key(&number)
+    }
+
+    /// The first of the list.
+    fn first(&self) -> Option<u32> {
+        self.by_place.last_key_value().map(|(_, &number)| number)
+    }
+
+    /// Puts an inode in front; false if it is there.
+    pub(crate) fn push(&mut self, number: u32) -> bool {
+        if self.contains(number) {
+            return false;
+        }
+        self.by_place.insert(self.next, number);
+        self.places.insert(number, self.next);
+        self.next += 1;
+        true
+    }
+
+    /// Takes an inode out; what came before it in the list, and what comes next.
+    fn remove(&mut self, number: u32) -> Option<(Option<u32>, Option<u32>)> {
+        let place = self.places.remove(&number)?;
+        self.by_place.remove(&place);
+        let next = self.by_place.range(..place).next_back().map(|(_, &number)| number);
+        let before = self.by_place.range(place..).next().map(|(_, &number)| number);
+        Some((before, next))
+    }
+
+    /// All of them, the first one first.
+    pub(crate) fn list(&self) -> Vec<u32> {
+        self.by_place.values().rev().copied().collect()
+    }
+}
+
+impl<S: Store> Core<S> {
+    /// Whether an inode is in the list.
+    pub(crate) fn is_orphan(&self, number: u32) -> bool {
+        self.orphans.contains(number)
+    }
+
+    /// Puts an inode into the list, where it is not; it is stored by whoever asks.
+    pub(crate) fn add_orphan(&mut self, number: u32, inode: &mut Inode) {
+        inode.dtime = self.orphans.first().unwrap_or(0);
+        self.orphans.push(number);
+        if !is_planted(Bug::OrphanUnlisted) {
+            Counts::set_last_orphan(self.cache.get_mut(0), number);
+        }
+    }
+
+    /// Takes an inode out of the list; it is stored by whoever asks.
+    pub(crate) async fn remove_orphan(&mut self, number: u32, inode: &mut Inode) -> Result<(), Errno> {
+        let Some((before, next)) = self.orphans.remove(number) else { return Ok(()) };
+        let next = next.unwrap_or(0);
+        match before {
+            None => Counts::set_last_orphan(self.cache.get_mut(0), next),
+            Some(before) => {
+                let mut other = self.inode_raw(before).await?;
+                other.dtime = next;
+                self.put_inode(before, &other);
+            }
+        }
+        inode.dtime = 0;
+        Ok(())
+    }
+
+    /// Frees as much of what a file maps from block `from` on as one operation may; whether nothing is left.
+    pub(crate) async fn unmap_some(
+        &mut self,
+        number: u32,
+        inode: &mut Inode,
+        from: &mut u64,
+        end: u64,
+    ) -> Result<bool, Errno> {
+        let window = (self.blocks_max as u64 / 8).clamp(16, 1024);
+        let is_mapped_file =
+            matches!(inode.kind(), Some(Kind::File | Kind::Folder)) || !inode.is_short_link();
+        let can_map = matches!(inode.kind(), Some(Kind::File | Kind::Folder | Kind::Link)) && is_mapped_file;
+        let mut looks = 0;
+        while can_map && *from < end && !self.is_full() && looks < 4096 {
+            looks += 1;
+            let (block, run) = self.map_get(inode, *from, 1).await?;
+            if block == 0 {
+                *from += run;
+                continue;
+            }
+            let stop = (*from + window).min(end);
+            self.unmap(inode, *from..stop).await?;
+            *from = stop;
+            if let Some(node) = self.nodes.get_mut(&number) {
+                node.version += 1;
+            }
+        }
+        Ok(!can_map || *from >= end)
+    }
+
+    /// Frees an inode without a name, of which nothing is mapped any more.
+    pub(crate) async fn free_orphan(&mut self, number: u32, inode: &mut Inode) -> Result<(), Errno> {
+        self.drop_xattr_block(inode).await?;
+        let is_folder = inode.kind() == Some(Kind::Folder);
+        self.remove_orphan(number, inode).await?;
+        inode.dtime = self.now().secs.clamp(1, i64::from(u32::MAX)) as u32;
+        inode.size = 0;
+        inode.map = Default::default();
+        self.put_inode(number, inode);
+        self.free_inode(number, is_folder).await
+    }
+}

@@ -1,0 +1,537 @@
+//! Reading, writing, and making durable.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use super::FileSystem;
+use crate::attributes::Caller;
+use crate::commit::{Carried, Request};
+use crate::core::{Core, INDEX_END, Page};
+use crate::error::Errno;
+use crate::format::inode::{FLAG_IMMUTABLE, Inode, Kind};
+use crate::format::{BLOCK, BLOCK_BYTES, FILE_BYTES_MAX, POINTERS};
+use crate::planted::{Bug, is_planted};
+use crate::store::{Extent, Store};
+
+/// What is looked for in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seek {
+    /// The next byte that has room: `SEEK_DATA`.
+    Data,
+    /// The next one that has none, or the end: `SEEK_HOLE`.
+    Hole,
+}
+
+/// Pages that are written to their blocks at once.
+const PLACED_PAGES: usize = 1024;
+
+/// Bytes of one write to the store.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// Ranges of a page from which on all of it is written: a change each would cost more.
+const RANGES_MAX: usize = 24;
+
+/// Times that a read begins again because blocks were unmapped meanwhile, before it holds everything up.
+const READS_MAX: usize = 8;
+
+/// Where bytes of a read come from.
+struct Piece {
+    range: Range<usize>,
+    /// On the store; zeros if nowhere.
+    offset: Option<u64>,
+}
+
+/// What a read is made of.
+struct Plan {
+    len: usize,
+    pieces: Vec<Piece>,
+    /// Pages to lay over: where in the read the page begins, perhaps before it.
+    pages: Vec<(i64, Rc<Page>)>,
+}
+
+impl<S: Store> FileSystem<S> {
+    /// Reads into `into` from `offset`; how many bytes there were before the end.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::IsFolder`], [`Errno::Invalid`] of what is no file.
+    pub async fn read(&self, number: u32, offset: u64, into: &mut [u8]) -> Result<usize, Errno> {
+        for attempt in 0.. {
+            let mut core = self.look().await;
+            let plan = Self::plan(&mut core, number, offset, into.len()).await?;
+            let unmaps = self.0.unmaps.get();
+            let held = (attempt >= READS_MAX).then_some(core);
+            for piece in &plan.pieces {
+                let part = &mut into[piece.range.clone()];
+                match piece.offset {
+                    Some(at) => self.0.store.read(at, part).await.map_err(|_| Errno::Io)?,
+                    None => part.fill(0),
+                }
+            }
+            if held.is_none() && self.0.unmaps.get() != unmaps {
+                continue;
+            }
+            for (start, page) in &plan.pages {
+                for range in page.ranges.iter() {
+                    let from = (start + range.start as i64).max(0);
+                    let to = (start + range.end as i64).min(plan.len as i64);
+                    if from < to {
+                        let in_page = (from - start) as usize..(to - start) as usize;
+                        into[from as usize..to as usize].copy_from_slice(&page.bytes[in_page]);
+                    }
+                }
+            }
+            return Ok(plan.len);
+        }
+        unreachable!("an attempt that holds the state is the last")
+    }
+
+    async fn plan(core: &mut Core<S>, number: u32, offset: u64, len: usize) -> Result<Plan, Errno> {
+        let inode = core.file(number).await?;
+        let size = core.nodes.get(&number).map_or(inode.size, |node| node.size);
+        let len = (len as u64).min(size.saturating_sub(offset)) as usize;
+        let mut plan = Plan { len, pieces: Vec::new(), pages: Vec::new() };
+        let mut done = 0;
+        while done < len {
+            let at = offset + done as u64;
+            let in_block = at % BLOCK_BYTES;
+            let wanted = (in_block + (len - done) as u64).div_ceil(BLOCK_BYTES);
+            let (block, run) = core.map_get(&inode, at / BLOCK_BYTES, wanted).await?;
+            let part = (run.saturating_mul(BLOCK_BYTES) - in_block).min((len - done) as u64) as usize;
+            let offset = (block != 0).then(|| u64::from(block) * BLOCK_BYTES + in_block);
+            plan.pieces.push(Piece { range: done..done + part, offset });
+            done += part;
+        }
+        if let Some(node) = core.nodes.get(&number)
+            && len > 0
+        {
+            let end = (offset + len as u64).div_ceil(BLOCK_BYTES);
+            let mut next = node.next_dirty(offset / BLOCK_BYTES);
+            while let Some(index) = next.filter(|&index| index < end) {
+                let page = node.page(index).map(Rc::clone);
+                plan.pages.extend(page.map(|page| ((index * BLOCK_BYTES) as i64 - offset as i64, page)));
+                next = node.next_dirty(index + 1);
+            }
+        }
+        Ok(plan)
+    }
+
+    /// Writes bytes, which [`Self::fsync`] makes durable; how many found room. No block is taken for them yet, but one is
+    /// kept for each.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::NoSpace`] where none did, [`Errno::FileTooLarge`].
+    pub async fn write(
+        &self,
+        number: u32,
+        offset: u64,
+        bytes: &[u8],
+        caller: &Caller,
+    ) -> Result<usize, Errno> {
+        offset.checked_add(bytes.len() as u64).ok_or(Errno::FileTooLarge)?;
+        let (mut done, mut has_made_room) = (0, false);
+        while done < bytes.len() {
+            let mut core = self.change().await?;
+            if let Some(node) = core.nodes.get(&number).filter(|node| node.is_unmapping) {
+                let lock = Rc::clone(&node.sync);
+                core.done(Ok(()))?;
+                lock.lock().await;
+                continue;
+            }
+            let at = offset + done as u64;
+            let written = core.write_some(number, at, &bytes[done..], caller.is_privileged).await;
+            let is_over = core.dirty_pages > self.0.options.dirty_bytes_max / BLOCK;
+            match core.done(written) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(Errno::NoSpace) if !has_made_room && self.make_room().await? => {
+                    has_made_room = true;
+                    continue;
+                }
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+            if is_over {
+                self.write_back(number).await?;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Commits data of a file, so that there is less that is not: of the one that is written to, if that has much.
+    async fn write_back(&self, number: u32) -> Result<(), Errno> {
+        let chosen = {
+            let core = self.0.core.lock().await;
+            let much = self.0.options.dirty_bytes_max / BLOCK / 4;
+            let dirty = |node: &crate::core::Node| node.dirty_pages();
+            match core.nodes.get(&number).is_some_and(|node| dirty(node) >= much) {
+                true => number,
+                false => {
+                    core.nodes.iter().max_by_key(|(_, node)| dirty(node)).map_or(number, |(&most, _)| most)
+                }
+            }
+        };
+        self.sync_if_there(chosen).await
+    }
+
+    /// Makes a file or a folder durable: its data, its inode, and what its names depend on; nothing of another file's data.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::Io`] where the store failed; nothing is durable any more from then on.
+    pub async fn fsync(&self, number: u32) -> Result<(), Errno> {
+        if self.0.options.is_read_only {
+            return Ok(());
+        }
+        let kind = {
+            let mut core = self.look().await;
+            core.inode(number).await?.kind()
+        };
+        match kind {
+            Some(Kind::File) => self.sync_file(number).await,
+            _ => self.commit(None).await,
+        }
+    }
+
+    /// Makes everything durable.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::fsync`].
+    pub async fn sync_all(&self) -> Result<(), Errno> {
+        if self.0.options.is_read_only {
+            return Ok(());
+        }
+        let files: Vec<u32> = {
+            let core = self.0.core.lock().await;
+            core.nodes.iter().filter(|(_, node)| node.dirty_pages() > 0).map(|(&number, _)| number).collect()
+        };
+        for number in files {
+            self.sync_if_there(number).await?;
+        }
+        self.commit(None).await
+    }
+
+    /// Makes everything durable, at the end.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::fsync`].
+    pub async fn unmount(self) -> Result<(), Errno> {
+        self.sync_all().await
+    }
+
+    async fn sync_file(&self, number: u32) -> Result<(), Errno> {
+        let lock = self.sync_lock(number).await?;
+        let _held = lock.lock().await;
+        let is_still_it = {
+            let core = self.look().await;
+            core.nodes.get(&number).is_some_and(|node| Rc::ptr_eq(&node.sync, &lock))
+        };
+        match is_still_it {
+            true => self.sync_held(number).await,
+            // It was freed meanwhile: nobody has it open.
+            false => Ok(()),
+        }
+    }
+
+    /// As [`Self::sync_file`], of a file that may be gone by now.
+    async fn sync_if_there(&self, number: u32) -> Result<(), Errno> {
+        match self.sync_file(number).await {
+            Err(Errno::Stale | Errno::Invalid | Errno::IsFolder) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// As [`Self::sync_file`], by whoever has the file's lock.
+    async fn sync_held(&self, number: u32) -> Result<(), Errno> {
+        let request = {
+            let mut core = self.look().await;
+            let inode = core.file(number).await?;
+            let node = core.node(number, inode.size);
+            let indexes = node.dirty_indexes();
+            let bytes: u64 = indexes
+                .iter()
+                .filter_map(|&index| node.page(index))
+                .map(|page| page.ranges.bytes() as u64)
+                .sum();
+            let size = node.size;
+            let is_torn =
+                |index: &u64| node.page(*index).is_some_and(|page| page.ranges.iter().count() > RANGES_MAX);
+            let has_torn = indexes.iter().any(is_torn);
+            if indexes.is_empty() {
+                None
+            } else if bytes <= self.0.options.small_max_bytes && !has_torn {
+                let carried = |index| Carried { index, placed: None, is_in_place: false, page: None };
+                let pages = indexes.into_iter().map(carried).collect();
+                Some((Request { number, pages, next: 0, size, reserved: 0 }, Vec::new()))
+            } else {
+                Some((Request { number, pages: Vec::new(), next: 0, size, reserved: 0 }, indexes))
+            }
+        };
+        if is_planted(Bug::SyncUnawaited) {
+            return Ok(());
+        }
+        let Some((mut request, indexes)) = request else { return self.commit(None).await };
+        for part in indexes.chunks(PLACED_PAGES) {
+            let placed = {
+                let mut core = self.change().await?;
+                let placed = Self::place(&mut core, number, part).await;
+                core.done(placed)?
+            };
+            self.write_placed(&placed).await?;
+            request.pages.extend(placed);
+        }
+        self.commit(Some(request)).await
+    }
+
+    /// Finds blocks for pages.
+    async fn place(core: &mut Core<S>, number: u32, indexes: &[u64]) -> Result<Vec<Carried>, Errno> {
+        let inode = core.file(number).await?;
+        let mut placed = Vec::with_capacity(indexes.len());
+        let mut run = 0..0;
+        let mut next_index = None;
+        for (at, &index) in indexes.iter().enumerate() {
+            let Some(page) = core.nodes.get_mut(&number).and_then(|node| node.snapshot(index)) else {
+                continue;
+            };
+            let block = core.map_one(&inode, index).await?;
+            if block != 0 {
+                placed.push(Carried { index, placed: Some(block), is_in_place: true, page: Some(page) });
+                continue;
+            }
+            if run.is_empty() {
+                let goal = match next_index == Some(index) {
+                    true => run.start,
+                    false => core.goal_behind(number, &inode, index).await?,
+                };
+                let wanted = Self::unmapped_from(core, &inode, &indexes[at..]).await?;
+                run = core.place_run(goal, wanted).await?;
+            }
+            placed.push(Carried { index, placed: Some(run.start), is_in_place: false, page: Some(page) });
+            run.start += 1;
+            next_index = Some(index + 1);
+        }
+        debug_assert!(run.is_empty());
+        Ok(placed)
+    }
+
+    /// How many of the first pages are not mapped.
+    async fn unmapped_from(core: &mut Core<S>, inode: &Inode, indexes: &[u64]) -> Result<u32, Errno> {
+        let mut count = 0;
+        for &index in indexes {
+            if core.map_one(inode, index).await? != 0 {
+                break;
+            }
+            count += 1;
+        }
+        Ok(count.max(1))
+    }
+
+    /// Writes pages to their blocks, and flushes those.
+    async fn write_placed(&self, placed: &[Carried]) -> Result<(), Errno> {
+        let mut flushed: Vec<Extent> = Vec::new();
+        let mut pending: Vec<u8> = Vec::new();
+        let mut start = 0;
+        let mut written = 0;
+        let mut failed = false;
+        for Carried { placed, page, is_in_place, .. } in placed {
+            let (Some(block), Some(page)) = (placed, page) else { continue };
+            let at = u64::from(*block) * BLOCK_BYTES;
+            match flushed.last_mut() {
+                Some(last) if last.end() == at => last.len += BLOCK_BYTES,
+                _ => flushed.push(Extent::new(at, BLOCK_BYTES)),
+            }
+            if *is_in_place && !page.ranges.is_whole() {
+                for range in page.ranges.iter() {
+                    written += range.len() as u64;
+                    let offset = at + range.start as u64;
+                    failed |= self.0.store.write(offset, &page.bytes[range]).await.is_err();
+                }
+                continue;
+            }
+            if start + pending.len() as u64 != at || pending.len() >= WRITE_BYTES {
+                failed |= !pending.is_empty() && self.0.store.write(start, &pending).await.is_err();
+                pending.clear();
+                start = at;
+            }
+            pending.extend_from_slice(&page.bytes[..]);
+            written += BLOCK_BYTES;
+        }
+        failed |= !pending.is_empty() && self.0.store.write(start, &pending).await.is_err();
+        if !is_planted(Bug::DataUnflushed) {
+            failed |= self.0.store.flush(&flushed).await.is_err();
+        }
+        let mut activity = self.0.activity.get();
+        activity.written_bytes += written;
+        self.0.activity.set(activity);
+        if failed {
+            self.0.core.lock().await.fail("data could not be written");
+            return Err(Errno::Io);
+        }
+        Ok(())
+    }
+
+    /// Gives a range of a file blocks, zeroed where there were none; makes the file longer if `extends`.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::NoSpace`], [`Errno::FileTooLarge`], [`Errno::Invalid`] of an empty range; [`Errno::NotSupported`] of blocks
+    /// behind the end of the file, which ext2 cannot have.
+    pub async fn fallocate(
+        &self,
+        number: u32,
+        offset: u64,
+        len: u64,
+        extends: bool,
+        caller: &Caller,
+    ) -> Result<(), Errno> {
+        let end = offset.checked_add(len).filter(|end| *end > offset).ok_or(Errno::Invalid)?;
+        if end > FILE_BYTES_MAX {
+            return Err(Errno::FileTooLarge);
+        }
+        let lock = self.sync_lock(number).await?;
+        let _held = lock.lock().await;
+        self.extend_to(number, end, extends).await?;
+        let mut index = offset / BLOCK_BYTES;
+        while index < end.div_ceil(BLOCK_BYTES) {
+            let stop = end.div_ceil(BLOCK_BYTES).min(index + PLACED_PAGES as u64);
+            let request = self
+                .with_room(async || {
+                    let mut core = self.change().await?;
+                    let range = index..stop;
+                    let placed = Self::place_empty(&mut core, number, range, caller.is_privileged).await;
+                    core.done(placed)
+                })
+                .await?;
+            index = stop;
+            let mut ranges: Vec<Extent> = Vec::new();
+            for block in request.pages.iter().filter_map(|carried| carried.placed) {
+                let at = u64::from(block) * BLOCK_BYTES;
+                match ranges.last_mut() {
+                    Some(last) if last.end() == at => last.len += BLOCK_BYTES,
+                    _ => ranges.push(Extent::new(at, BLOCK_BYTES)),
+                }
+            }
+            let mut failed = false;
+            for range in &ranges {
+                failed |= self.0.store.zero(*range).await.is_err();
+            }
+            failed |= self.0.store.flush(&ranges).await.is_err();
+            if failed {
+                self.0.core.lock().await.fail("zeros could not be written");
+                return Err(Errno::Io);
+            }
+            self.commit(Some(request)).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes a file longer, if it is shorter than `end` and that is wanted. Blocks up to there need a size on the store that
+    /// covers them, which must not cover data that is not committed: that is committed before.
+    async fn extend_to(&self, number: u32, end: u64, extends: bool) -> Result<(), Errno> {
+        loop {
+            let mut core = self.change().await?;
+            let extended = async {
+                let mut inode = core.file(number).await?;
+                let node = core.node(number, inode.size);
+                let size = node.size;
+                if !extends && end > size.next_multiple_of(BLOCK_BYTES) {
+                    return Err(Errno::NotSupported);
+                }
+                if end > inode.size && node.dirty_pages() > 0 {
+                    return Ok(false);
+                }
+                if extends && end > size {
+                    // What was behind the end in its page may have to be zeroed.
+                    core.extend(number, &mut inode, end).await?;
+                }
+                Ok(end <= inode.size || !extends)
+            }
+            .await;
+            if core.done(extended)? {
+                return Ok(());
+            }
+            self.sync_held(number).await?;
+        }
+    }
+
+    /// Finds blocks for what of a range of a file is neither mapped nor dirty.
+    async fn place_empty(
+        core: &mut Core<S>,
+        number: u32,
+        range: Range<u64>,
+        is_privileged: bool,
+    ) -> Result<Request, Errno> {
+        let inode = core.file(number).await?;
+        if inode.flags & FLAG_IMMUTABLE != 0 {
+            return Err(Errno::NotPermitted);
+        }
+        let mut wanted = Vec::new();
+        let mut index = range.start;
+        while index < range.end {
+            let (block, run) = core.map_get(&inode, index, range.end - index).await?;
+            let stop = index.saturating_add(run).min(range.end);
+            if block == 0 {
+                let node = core.node(number, inode.size);
+                wanted.extend((index..stop).filter(|&index| node.page(index).is_none()));
+            }
+            index = stop;
+        }
+        let reserved = wanted.len() as u64 + 8;
+        if core.available_blocks(is_privileged) < reserved {
+            return Err(Errno::NoSpace);
+        }
+        core.reserved_blocks += reserved;
+        let mut pages = Vec::with_capacity(wanted.len());
+        let mut run = 0..0;
+        for (at, &index) in wanted.iter().enumerate() {
+            if run.is_empty() {
+                let goal = core.goal_behind(number, &inode, index).await?;
+                run = core.place_run(goal, (wanted.len() - at) as u32).await?;
+            }
+            pages.push(Carried { index, placed: Some(run.start), is_in_place: false, page: None });
+            run.start += 1;
+        }
+        Ok(Request { number, pages, next: 0, size: inode.size, reserved })
+    }
+
+    /// The first place from `offset` on that is data, or a hole.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::NothingThere`] behind the end, or where no data is left.
+    pub async fn seek(&self, number: u32, offset: u64, wanted: Seek) -> Result<u64, Errno> {
+        let mut at = offset;
+        loop {
+            let mut core = self.look().await;
+            let inode = core.file(number).await?;
+            let size = core.nodes.get(&number).map_or(inode.size, |node| node.size);
+            if at >= size {
+                return match wanted {
+                    Seek::Hole if offset < size => Ok(size),
+                    _ => Err(Errno::NothingThere),
+                };
+            }
+            for _ in 0..1024 {
+                let index = at / BLOCK_BYTES;
+                if at >= size || index >= INDEX_END {
+                    break;
+                }
+                let (block, run) = core.map_get(&inode, index, POINTERS).await?;
+                let dirty = core.nodes.get(&number).and_then(|node| node.next_dirty(index));
+                let is_data = block != 0 || dirty == Some(index);
+                if is_data == (wanted == Seek::Data) {
+                    return Ok(at);
+                }
+                let run = match (block, dirty) {
+                    (0, Some(dirty)) if dirty > index => run.min(dirty - index),
+                    (0, Some(_)) => 1,
+                    _ => run,
+                };
+                at = index.saturating_add(run).saturating_mul(BLOCK_BYTES);
+            }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! An open volume as a store.
+
+use evenkeel_engine::device::{Durability, FlushScope};
+use evenkeel_engine::env::{Arena, Env};
+use evenkeel_engine::error::Error;
+use evenkeel_engine::layout::{JournalStore, PageStore};
+use evenkeel_engine::volume::Volume;
+
+use crate::error::StoreError;
+use crate::store::{Change, CommitLimits, Extent, Store};
+
+fn told(error: Error) -> StoreError {
+    StoreError(error.to_string())
+}
+
+impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Store for Volume<E, A, H, L> {
+    fn size_bytes(&self) -> u64 {
+        Self::size_bytes(self)
+    }
+
+    fn limits(&self) -> CommitLimits {
+        CommitLimits { bytes: self.commit_max_bytes(), pages: self.commit_pages_max() }
+    }
+
+    async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), StoreError> {
+        Self::read(self, offset, into).await.map_err(told)
+    }
+
+    async fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
+        Self::write(self, offset, bytes, Durability::Buffered).await.map_err(told)
+    }
+
+    async fn zero(&self, extent: Extent) -> Result<(), StoreError> {
+        self.write_zeroes(extent, Durability::Buffered).await.map_err(told)
+    }
+
+    async fn flush(&self, ranges: &[Extent]) -> Result<(), StoreError> {
+        Self::flush(self, FlushScope::Ranges(ranges)).await.map_err(told)
+    }
+
+    async fn commit(&self, changes: &[Change<'_>]) -> Result<(), StoreError> {
+        self.commit_changes(changes).await.map_err(told)
+    }
+}

@@ -1,0 +1,172 @@
+//! Random work of several clients side by side, and what a power cut leaves of it: what was synced is there, nothing that
+//! never was, and e2fsck finds nothing to do.
+#![allow(clippy::await_holding_refcell_ref)] // A client is borrowed by its own task alone.
+
+mod common;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use common::client::{Client, End};
+use common::{clock, e2fsck, format_options, run, run_all};
+use evenkeel_ext2::store::CommitLimits;
+use evenkeel_ext2::{FileSystem, MemoryStore, MountOptions, format};
+use evenkeel_sim::random::Random;
+
+/// What one run is like.
+#[derive(Debug, Clone, Copy)]
+struct Habits {
+    clients: u64,
+    operations: u64,
+    /// Requests to the store until the cut; none at the end if there are more.
+    requests: Option<u64>,
+    is_judged_by_e2fsck: bool,
+}
+
+fn begun(random: &mut Random) -> (MemoryStore, FileSystem<MemoryStore>) {
+    // Small commits, so that there are many of them, and blocks that hold something already.
+    let limits =
+        CommitLimits { bytes: 700_000 + random.below(1 << 20), pages: 300 + random.below(1000) as usize };
+    let store = MemoryStore::with_limits(16 << 20, limits);
+    for block in 0..4 << 10 {
+        store.patch(block * 4096, &[0xdd; 4096]);
+    }
+    run(format(&store, &format_options())).unwrap();
+    let options = MountOptions {
+        dirty_bytes_max: 400_000,
+        small_max_bytes: [4096, 20_000, 64 << 10][random.index(3)],
+        cache_bytes: 1 << 20,
+        discards: random.coin(),
+        ..MountOptions::default()
+    };
+    let files = run(FileSystem::mount(store.clone(), options, clock())).unwrap();
+    (store, files)
+}
+
+/// A run and its judgement; answers how many requests there were.
+fn play(seed: u64, habits: Habits) -> Result<u64, String> {
+    let mut random = Random::new(seed);
+    let (store, files) = begun(&mut random);
+    let clients: Vec<_> = (0..habits.clients)
+        .map(|number| Rc::new(RefCell::new(run(Client::begin(&files, number, random.fork())))))
+        .collect();
+    if let Some(requests) = habits.requests {
+        store.lose_power_after(requests);
+    }
+    store.pause_each(random.below(3) as u32);
+    let wrong: Rc<RefCell<Option<String>>> = Rc::default();
+    let tasks = clients.iter().map(|client| {
+        let (client, files, wrong) = (Rc::clone(client), files.clone(), Rc::clone(&wrong));
+        Box::pin(async move {
+            let end = client.borrow_mut().work(&files, habits.operations).await;
+            if let Err(End::Wrong(what)) = end {
+                wrong.borrow_mut().get_or_insert(what);
+            }
+        }) as std::pin::Pin<Box<dyn Future<Output = ()>>>
+    });
+    let mut turns = random.fork();
+    run_all(tasks.collect(), |bound| turns.below(bound));
+    if let Some(what) = wrong.take() {
+        return Err(what);
+    }
+    let asked = store.asked();
+    if habits.requests.is_none() {
+        for client in &clients {
+            run(client.borrow().check_all(&files)).map_err(|end| format!("{end:?}"))?;
+        }
+    }
+    let share = [0.0, 0.5, 1.0][random.index(3)];
+    let left = store.after_power_cut(|| random.chance(share));
+    let mounted = run(FileSystem::mount(left.clone(), MountOptions::default(), clock()));
+    let files = mounted.map_err(|error| error.to_string())?;
+    if habits.is_judged_by_e2fsck {
+        e2fsck(&left)?;
+    }
+    for client in &clients {
+        run(client.borrow().judge(&files))?;
+    }
+    run(files.unmount()).map_err(|error| error.to_string())?;
+    if habits.is_judged_by_e2fsck {
+        e2fsck(&left)?;
+    }
+    Ok(asked.commits)
+}
+
+fn play_seeds(seeds: std::ops::Range<u64>, habits: impl Fn(u64) -> Habits) {
+    for seed in seeds {
+        let habits = habits(seed);
+        play(seed, habits).unwrap_or_else(|why| panic!("seed {seed}, {habits:?}: {why}"));
+    }
+}
+
+#[test]
+fn one_client_finds_what_it_left() {
+    play_seeds(0..10, |_| Habits { clients: 1, operations: 400, requests: None, is_judged_by_e2fsck: true });
+}
+
+#[test]
+fn clients_side_by_side_find_what_they_left() {
+    play_seeds(100..108, |_| Habits {
+        clients: 4,
+        operations: 200,
+        requests: None,
+        is_judged_by_e2fsck: true,
+    });
+}
+
+#[test]
+fn what_was_synced_is_there_after_a_cut_and_e2fsck_finds_nothing() {
+    play_seeds(1000..1050, |seed| Habits {
+        clients: 1 + seed % 3,
+        operations: 300,
+        requests: Some(seed * 7 % 400),
+        is_judged_by_e2fsck: true,
+    });
+}
+
+#[test]
+fn what_was_synced_is_there_after_many_more_cuts() {
+    play_seeds(2000..2300, |seed| Habits {
+        clients: 1 + seed % 4,
+        operations: 200,
+        requests: Some(seed * 13 % 500),
+        is_judged_by_e2fsck: false,
+    });
+}
+
+#[cfg(feature = "planted")]
+mod planted {
+    use evenkeel_ext2::planted::{Bug, plant};
+
+    use super::*;
+
+    fn is_caught() -> bool {
+        (0..300).any(|seed| {
+            let habits = Habits {
+                clients: 1 + seed % 3,
+                operations: 300,
+                requests: (seed % 4 != 0).then_some(seed * 7 % 400),
+                is_judged_by_e2fsck: seed % 3 != 0,
+            };
+            let played = std::panic::catch_unwind(|| play(5000 + seed, habits));
+            !matches!(played, Ok(Ok(_)))
+        })
+    }
+
+    #[test]
+    fn every_planted_bug_is_caught() {
+        std::panic::set_hook(Box::new(|_| {}));
+        let missed: Vec<&str> = Bug::ALL
+            .iter()
+            .filter(|bug| {
+                plant(Some(**bug));
+                let is_caught = is_caught();
+                plant(None);
+                !is_caught
+            })
+            .map(|bug| bug.name())
+            .collect();
+        let _ = std::panic::take_hook();
+        assert!(missed.is_empty(), "not caught: {missed:?}");
+    }
+}

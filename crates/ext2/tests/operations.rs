@@ -1,0 +1,426 @@
+//! Operations, each as a user sees it, with e2fsck as the judge of what they leave.
+
+mod common;
+
+use common::{clock, debugfs, e2fsck, formatted, mounted, run};
+use evenkeel_ext2::format::hash::half_md4;
+use evenkeel_ext2::{
+    Caller, Errno, FileSystem, Kind, MemoryStore, MountOptions, ROOT_INODE, RenameMode, Seek, SetAttributes,
+    Timestamp, XattrMode,
+};
+
+const ROOT: Caller = Caller::ROOT;
+
+fn judged(store: &MemoryStore) {
+    e2fsck(store).unwrap();
+}
+
+async fn contents<S: evenkeel_ext2::Store>(files: &FileSystem<S>, number: u32) -> Vec<u8> {
+    let mut bytes = vec![0xaa; files.getattr(number).await.unwrap().size as usize + 10];
+    let len = files.read(number, 0, &mut bytes).await.unwrap();
+    bytes.truncate(len);
+    bytes
+}
+
+#[test]
+fn e2fsck_finds_nothing_in_new_file_systems_of_many_sizes() {
+    for size in [1 << 20, 5 << 20, 127 << 20, 128 << 20, (128 << 20) + 4096, 129 << 20, 1 << 30, 9 << 30] {
+        let store = formatted(size);
+        judged(&store);
+        let files = mounted(store.clone());
+        run(files.unmount()).unwrap();
+        judged(&store);
+    }
+}
+
+#[test]
+fn names_are_hashed_as_debugfs_hashes_them() {
+    let seed = std::array::from_fn(|part| {
+        u32::from_le_bytes(b"a seed of hashes"[4 * part..4 * part + 4].try_into().unwrap())
+    });
+    let store = formatted(1 << 20);
+    for name in ["a", "lost+found", "a name of more than thirty-two bytes, for a second round", "äöü"] {
+        let request = format!("dx_hash -h half_md4 -s 61207365-6564-206f-6620-686173686573 {name:?}");
+        let Some(answer) = debugfs(&store, &request) else { return };
+        let hash = half_md4(name.as_bytes(), &seed, !answer.contains("signed") || name.is_ascii());
+        let expected = format!("0x{:08x} (minor 0x{:08x})", hash.major, hash.minor);
+        assert!(!name.is_ascii() || answer.contains(&expected), "{answer} for {expected}");
+    }
+}
+
+#[test]
+fn what_is_written_is_read_before_and_after_it_is_committed_and_mounted_again() {
+    let store = formatted(64 << 20);
+    let files = mounted(store.clone());
+    let large: Vec<u8> = (0..9_000_000u32).map(|byte| (byte % 251) as u8).collect();
+    run(async {
+        let small = files.create(ROOT_INODE, b"small", 0o600, &ROOT).await.unwrap().inode;
+        let big = files.create(ROOT_INODE, b"big", 0o644, &ROOT).await.unwrap().inode;
+        files.write(small, 3, b"bytes", &ROOT).await.unwrap();
+        files.write(big, 0, &large, &ROOT).await.unwrap();
+        assert_eq!(contents(&files, small).await, b"\0\0\0bytes");
+        assert_eq!(contents(&files, big).await, large);
+        files.fsync(big).await.unwrap();
+        files.fsync(small).await.unwrap();
+        assert_eq!(contents(&files, small).await, b"\0\0\0bytes");
+        assert_eq!(contents(&files, big).await, large);
+        files.write(big, 1_000_000, b"anew", &ROOT).await.unwrap();
+        files.unmount().await.unwrap();
+    });
+    judged(&store);
+    let files = mounted(store.clone());
+    run(async {
+        let small = files.lookup(ROOT_INODE, b"small").await.unwrap();
+        assert_eq!((small.size, small.permissions), (8, 0o600));
+        assert_eq!(contents(&files, small.inode).await, b"\0\0\0bytes");
+        let big = files.lookup(ROOT_INODE, b"big").await.unwrap();
+        let mut expected = large.clone();
+        expected[1_000_000..1_000_004].copy_from_slice(b"anew");
+        assert_eq!(contents(&files, big.inode).await, expected);
+    });
+}
+
+#[test]
+fn an_append_of_100_bytes_commits_little_more_than_them() {
+    let store = formatted(64 << 20);
+    let files = mounted(store.clone());
+    run(async {
+        let log = files.create(ROOT_INODE, b"log", 0o644, &ROOT).await.unwrap().inode;
+        files.write(log, 0, &[1; 100], &ROOT).await.unwrap();
+        files.fsync(log).await.unwrap();
+        let before = store.asked();
+        for append in 1..=20 {
+            files.write(log, append * 100, &[2; 100], &ROOT).await.unwrap();
+            files.fsync(log).await.unwrap();
+        }
+        let after = store.asked();
+        let bytes = (after.commit_bytes - before.commit_bytes) / 20;
+        let changes = (after.commit_changes - before.commit_changes) / 20;
+        assert_eq!(after.commits - before.commits, 20);
+        assert_eq!(after.written_bytes, before.written_bytes);
+        assert!((100..180).contains(&bytes), "{bytes} bytes");
+        assert!(changes <= 4, "{changes} changes");
+    });
+}
+
+#[test]
+fn an_fsync_carries_nothing_of_another_files_data() {
+    let store = formatted(256 << 20);
+    let files = mounted(store.clone());
+    run(async {
+        let other = files.create(ROOT_INODE, b"other", 0o644, &ROOT).await.unwrap().inode;
+        let own = files.create(ROOT_INODE, b"own", 0o644, &ROOT).await.unwrap().inode;
+        files.write(other, 0, &vec![7; 32 << 20], &ROOT).await.unwrap();
+        files.write(own, 0, &[8; 1000], &ROOT).await.unwrap();
+        let before = store.asked();
+        files.fsync(own).await.unwrap();
+        let after = store.asked();
+        assert_eq!(after.written_bytes, before.written_bytes);
+        assert!(after.commit_bytes - before.commit_bytes < 4000, "{after:?}");
+        let left = store.after_power_cut(|| false);
+        let files = mounted(left.clone());
+        let other = files.lookup(ROOT_INODE, b"other").await.unwrap();
+        assert_eq!((other.size, other.sectors), (0, 0));
+        let own = files.lookup(ROOT_INODE, b"own").await.unwrap();
+        assert_eq!(contents(&files, own.inode).await, [8; 1000]);
+        judged(&left);
+    });
+}
+
+#[test]
+fn folders_of_many_entries_are_found_listed_and_removed() {
+    let store = formatted(256 << 20);
+    let files = mounted(store.clone());
+    let count = 12_000;
+    let name = |number: u32| format!("{number}-{}", "x".repeat((number * 7 % 60) as usize)).into_bytes();
+    run(async {
+        let folder = files.mkdir(ROOT_INODE, b"folder", 0o755, &ROOT).await.unwrap().inode;
+        let file = files.create(folder, &name(0), 0o644, &ROOT).await.unwrap().inode;
+        for number in 1..count {
+            let pipe = files.mknod(folder, &name(number), (Kind::Pipe, 0o644), (0, 0), &ROOT).await.unwrap();
+            files.forget(pipe.inode, 1).await.unwrap();
+        }
+        assert_eq!(files.create(folder, &name(77), 0, &ROOT).await, Err(Errno::Exists));
+        files.sync_all().await.unwrap();
+        judged(&store);
+        assert_eq!(files.lookup(folder, &name(0)).await.unwrap().inode, file);
+        // A listing in many parts, with files that go meanwhile: each that stays comes once.
+        let (mut cookie, mut seen, mut gone) = (0, std::collections::BTreeSet::new(), 0);
+        loop {
+            let part = files.readdir(folder, cookie, 100).await.unwrap();
+            let Some(last) = part.last() else { break };
+            cookie = last.cookie;
+            for entry in &part {
+                assert!(seen.insert(entry.name.clone()), "{:?} comes twice", entry.name);
+            }
+            files.unlink(folder, &name(count - 1 - gone)).await.unwrap();
+            let new = files.create(folder, format!("new{gone}").as_bytes(), 0o644, &ROOT).await.unwrap();
+            files.forget(new.inode, 1).await.unwrap();
+            gone += 1;
+        }
+        assert!((0..count - gone).all(|number| seen.contains(&name(number))));
+        for number in 0..count - gone {
+            files.unlink(folder, &name(number)).await.unwrap();
+        }
+        assert_eq!(files.rmdir(ROOT_INODE, b"folder").await, Err(Errno::NotEmpty));
+        for number in 0..gone {
+            files.unlink(folder, format!("new{number}").as_bytes()).await.unwrap();
+        }
+        assert_eq!(files.readdir(folder, 0, 10).await.unwrap().len(), 2);
+        files.rmdir(ROOT_INODE, b"folder").await.unwrap();
+        files.forget(folder, 1).await.unwrap();
+        files.forget(file, 2).await.unwrap();
+        files.sync_all().await.unwrap();
+    });
+    judged(&store);
+}
+
+#[test]
+fn renames_replace_exchange_and_refuse() {
+    let store = formatted(16 << 20);
+    let files = mounted(store.clone());
+    run(async {
+        let a = files.mkdir(ROOT_INODE, b"a", 0o755, &ROOT).await.unwrap().inode;
+        let b = files.mkdir(ROOT_INODE, b"b", 0o755, &ROOT).await.unwrap().inode;
+        let one = files.create(a, b"one", 0o644, &ROOT).await.unwrap().inode;
+        let two = files.create(b, b"two", 0o644, &ROOT).await.unwrap().inode;
+        let sub = files.mkdir(a, b"sub", 0o755, &ROOT).await.unwrap().inode;
+        let no = RenameMode::NoReplace;
+        assert_eq!(files.rename((a, b"one"), (b, b"two"), no).await, Err(Errno::Exists));
+        assert_eq!(files.rename((a, b"sub"), (sub, b"x"), no).await, Err(Errno::Invalid));
+        assert_eq!(files.rename((ROOT_INODE, b"a"), (sub, b"x"), no).await, Err(Errno::Invalid));
+        files.rename((a, b"sub"), (b, b"two"), RenameMode::Exchange).await.unwrap();
+        assert_eq!(files.lookup(b, b"two").await.unwrap().inode, sub);
+        assert_eq!(files.lookup(sub, b"..").await.unwrap().inode, b);
+        assert_eq!((files.getattr(a).await.unwrap().links, files.getattr(b).await.unwrap().links), (2, 3));
+        files.rename((a, b"one"), (a, b"sub"), RenameMode::Replace).await.unwrap();
+        assert_eq!(files.lookup(a, b"sub").await.unwrap().inode, one);
+        assert_eq!(files.getattr(two).await.unwrap().links, 0);
+        files.forget(two, 1).await.unwrap();
+        assert_eq!(files.getattr(two).await, Err(Errno::Stale));
+        let empty = files.mkdir(ROOT_INODE, b"empty", 0o755, &ROOT).await.unwrap().inode;
+        assert_eq!(
+            files.rename((b, b"two"), (ROOT_INODE, b"a"), RenameMode::Replace).await,
+            Err(Errno::NotEmpty)
+        );
+        files.rename((b, b"two"), (ROOT_INODE, b"empty"), RenameMode::Replace).await.unwrap();
+        assert_eq!(files.lookup(ROOT_INODE, b"empty").await.unwrap().inode, sub);
+        files.forget(empty, 1).await.unwrap();
+        files.sync_all().await.unwrap();
+    });
+    judged(&store);
+}
+
+#[test]
+fn links_devices_and_attributes_are_kept() {
+    let store = formatted(16 << 20);
+    let files = mounted(store.clone());
+    let caller = Caller { uid: 70_000, gid: 80_000, is_privileged: false };
+    run(async {
+        let file = files.create(ROOT_INODE, b"file", 0o4755, &caller).await.unwrap().inode;
+        files.link(file, ROOT_INODE, b"again", &caller).await.unwrap();
+        assert_eq!(files.getattr(file).await.unwrap().links, 2);
+        let long = "x".repeat(4000);
+        for target in ["short", &"y".repeat(59), &"z".repeat(60), &long] {
+            let name = format!("link{}", target.len());
+            let link = files.symlink(ROOT_INODE, name.as_bytes(), target.as_bytes(), &caller).await.unwrap();
+            assert_eq!(files.readlink(link.inode).await.unwrap(), target.as_bytes());
+        }
+        let device =
+            files.mknod(ROOT_INODE, b"null", (Kind::CharDevice, 0o666), (1, 300), &caller).await.unwrap();
+        assert_eq!(device.device, (1, 300));
+        let times = SetAttributes {
+            atime: Some(Timestamp { secs: -5, nanos: 1 }),
+            mtime: Some(Timestamp { secs: 1 << 33, nanos: 999_999_999 }),
+            ..SetAttributes::default()
+        };
+        files.setattr(file, &times).await.unwrap();
+        let owner = SetAttributes { uid: Some(1), ..SetAttributes::default() };
+        assert_eq!(files.setattr(file, &owner).await.unwrap().permissions, 0o755);
+        let unnamed = files.tmpfile(ROOT_INODE, 0o600, &caller).await.unwrap().inode;
+        files.write(unnamed, 0, b"found a name", &caller).await.unwrap();
+        files.link(unnamed, ROOT_INODE, b"named", &caller).await.unwrap();
+        files.unmount().await.unwrap();
+    });
+    judged(&store);
+    let files = mounted(store.clone());
+    run(async {
+        let file = files.lookup(ROOT_INODE, b"again").await.unwrap();
+        assert_eq!((file.uid, file.gid, file.links), (1, 80_000, 2));
+        assert_eq!(file.atime, Timestamp { secs: -5, nanos: 1 });
+        assert_eq!(file.mtime, Timestamp { secs: 1 << 33, nanos: 999_999_999 });
+        let named = files.lookup(ROOT_INODE, b"named").await.unwrap();
+        assert_eq!(contents(&files, named.inode).await, b"found a name");
+    });
+}
+
+#[test]
+fn extended_attributes_fill_the_inode_and_then_a_block() {
+    let store = formatted(16 << 20);
+    let files = mounted(store.clone());
+    run(async {
+        let file = files.create(ROOT_INODE, b"file", 0o644, &ROOT).await.unwrap().inode;
+        let names = ["user.a", "trusted.overlay.opaque", "security.selinux", "user.some.longer.name"];
+        for (len, name) in [10, 0, 300, 3000].into_iter().zip(names) {
+            files.setxattr(file, name.as_bytes(), &vec![len as u8; len], XattrMode::Create).await.unwrap();
+        }
+        files.sync_all().await.unwrap();
+        judged(&store);
+        let too_much = files.setxattr(file, b"user.x", &[0; 2000], XattrMode::Set).await;
+        assert_eq!(too_much, Err(Errno::NoSpace));
+        let exists = files.setxattr(file, b"user.a", b"", XattrMode::Create).await;
+        assert_eq!(exists, Err(Errno::Exists));
+        let acl = files.setxattr(file, b"system.posix_acl_access", b"", XattrMode::Set).await;
+        assert_eq!(acl, Err(Errno::NotSupported));
+        assert_eq!(files.getxattr(file, b"user.some.longer.name").await.unwrap(), [3000u32 as u8; 3000]);
+        let mut listed = files.listxattr(file).await.unwrap();
+        listed.sort();
+        let mut expected = names.map(|name| name.as_bytes().to_vec());
+        expected.sort();
+        assert_eq!(listed, expected);
+        files.removexattr(file, b"user.some.longer.name").await.unwrap();
+        files.removexattr(file, b"security.selinux").await.unwrap();
+        assert_eq!(files.getxattr(file, b"security.selinux").await, Err(Errno::NoAttribute));
+        assert_eq!(files.getattr(file).await.unwrap().sectors, 0);
+        files.sync_all().await.unwrap();
+    });
+    judged(&store);
+}
+
+#[test]
+fn holes_are_made_filled_and_found() {
+    let store = formatted(64 << 20);
+    let files = mounted(store.clone());
+    run(async {
+        let file = files.create(ROOT_INODE, b"file", 0o644, &ROOT).await.unwrap().inode;
+        files.write(file, 1 << 40, b"far", &ROOT).await.unwrap();
+        files.write(file, 5 << 20, b"near", &ROOT).await.unwrap();
+        for synced in [false, true] {
+            assert_eq!(files.seek(file, 0, Seek::Data).await, Ok(5 << 20));
+            assert_eq!(files.seek(file, 5 << 20, Seek::Hole).await, Ok((5 << 20) + 4096));
+            assert_eq!(files.seek(file, 6 << 20, Seek::Data).await, Ok(1 << 40));
+            assert_eq!(files.seek(file, 1 << 40, Seek::Hole).await, Ok((1 << 40) + 3));
+            assert_eq!(files.seek(file, 2 << 40, Seek::Data).await, Err(Errno::NothingThere));
+            if !synced {
+                files.fsync(file).await.unwrap();
+            }
+        }
+        judged(&store);
+        files.setattr(file, &SetAttributes { size: Some(6 << 20), ..Default::default() }).await.unwrap();
+        files.fallocate(file, 1000, 1 << 20, false, &ROOT).await.unwrap();
+        assert_eq!(files.getattr(file).await.unwrap().size, 6 << 20);
+        assert_eq!(files.seek(file, 0, Seek::Hole).await, Ok((1 << 20) + 4096));
+        files.write(file, 0, &[9; 20_000], &ROOT).await.unwrap();
+        files.punch_hole(file, 5000, 10_000).await.unwrap();
+        let mut expected = vec![9; 20_000];
+        expected[5000..15_000].fill(0);
+        assert_eq!(contents(&files, file).await[..20_000], expected);
+        files.fsync(file).await.unwrap();
+        assert_eq!(contents(&files, file).await[..20_000], expected);
+        files.punch_hole(file, 0, u64::MAX >> 8).await.unwrap();
+        assert_eq!(files.getattr(file).await.unwrap().sectors, 0);
+        files.sync_all().await.unwrap();
+    });
+    judged(&store);
+}
+
+#[test]
+fn a_file_that_was_made_shorter_and_longer_again_shows_zeros() {
+    let store = formatted(16 << 20);
+    let files = mounted(store.clone());
+    run(async {
+        let file = files.create(ROOT_INODE, b"file", 0o644, &ROOT).await.unwrap().inode;
+        files.write(file, 0, &[1; 5000], &ROOT).await.unwrap();
+        files.fsync(file).await.unwrap();
+        for size in [1000, 3000, 2000, 9000] {
+            files.setattr(file, &SetAttributes { size: Some(size), ..Default::default() }).await.unwrap();
+            files.fsync(file).await.unwrap();
+            let bytes = contents(&files, file).await;
+            assert_eq!(bytes.len() as u64, size);
+            assert!(
+                bytes[..1000].iter().all(|&byte| byte == 1) && bytes[1000..].iter().all(|&byte| byte == 0)
+            );
+        }
+        files.write(file, 9100, b"x", &ROOT).await.unwrap();
+        assert_eq!(contents(&files, file).await[9000..], [&[0; 100][..], b"x"].concat());
+    });
+}
+
+#[test]
+fn a_file_that_is_open_lives_on_without_a_name() {
+    let store = formatted(16 << 20);
+    let files = mounted(store.clone());
+    run(async {
+        let free = files.statistics().await;
+        let file = files.create(ROOT_INODE, b"file", 0o644, &ROOT).await.unwrap().inode;
+        files.open(file).await.unwrap();
+        files.forget(file, 1).await.unwrap();
+        files.write(file, 0, &[5; 100_000], &ROOT).await.unwrap();
+        files.unlink(ROOT_INODE, b"file").await.unwrap();
+        files.fsync(file).await.unwrap();
+        assert_eq!(contents(&files, file).await, [5; 100_000]);
+        let left = store.after_power_cut(|| false);
+        files.release(file).await.unwrap();
+        files.sync_all().await.unwrap();
+        assert_eq!(files.statistics().await, free);
+        judged(&store);
+        // After a cut, the mount frees it.
+        let files = mounted(left.clone());
+        assert_eq!(files.statistics().await, free);
+        judged(&left);
+    });
+}
+
+#[test]
+fn no_room_is_told_when_it_is_written_and_what_was_taken_is_durable() {
+    let store = formatted(8 << 20);
+    let files = mounted(store.clone());
+    let user = Caller { uid: 1, gid: 1, is_privileged: false };
+    run(async {
+        let file = files.create(ROOT_INODE, b"file", 0o666, &user).await.unwrap().inode;
+        let mut written = 0;
+        loop {
+            match files.write(file, written, &[3; 10_000], &user).await {
+                Ok(count) => written += count as u64,
+                Err(error) => {
+                    assert_eq!(error, Errno::NoSpace);
+                    break;
+                }
+            }
+        }
+        assert!(written > 6 << 20, "{written}");
+        let privileged = files.write(file, written, &[3; 10_000], &ROOT).await.unwrap() as u64;
+        assert_eq!(privileged, 10_000);
+        files.fsync(file).await.unwrap();
+        assert_eq!(contents(&files, file).await, vec![3; (written + privileged) as usize]);
+        judged(&store);
+        // What is freed can be taken, in the same breath.
+        files.unlink(ROOT_INODE, b"file").await.unwrap();
+        files.forget(file, 1).await.unwrap();
+        let file = files.create(ROOT_INODE, b"next", 0o666, &user).await.unwrap().inode;
+        assert_eq!(files.write(file, 0, &vec![4; 6 << 20], &user).await, Ok(6 << 20));
+        files.fsync(file).await.unwrap();
+    });
+    judged(&store);
+}
+
+#[test]
+fn data_beyond_the_bound_goes_to_its_blocks_by_itself() {
+    let store = formatted(256 << 20);
+    let options = MountOptions { dirty_bytes_max: 1 << 20, ..MountOptions::default() };
+    let files = run(FileSystem::mount(store.clone(), options, clock())).unwrap();
+    run(async {
+        let file = files.create(ROOT_INODE, b"file", 0o666, &ROOT).await.unwrap().inode;
+        for part in 0..64 {
+            files.write(file, part << 20, &vec![part as u8; 1 << 20], &ROOT).await.unwrap();
+            assert!(files.activity().await.dirty_pages <= 600);
+        }
+        for part in 0..64 {
+            let mut bytes = vec![0; 1 << 20];
+            files.read(file, part << 20, &mut bytes).await.unwrap();
+            assert!(bytes.iter().all(|&byte| byte == part as u8));
+        }
+        files.sync_all().await.unwrap();
+    });
+    judged(&store);
+}
