@@ -3,6 +3,7 @@
 mod arenas;
 mod drive;
 mod mirror;
+mod mount;
 mod replay;
 mod reproduce;
 mod salvage;
@@ -21,6 +22,7 @@ use crate::units;
 pub(crate) use arenas::{ArenasArgs, ArenasCommand, ArenasFreeArgs};
 pub(crate) use drive::{AfterCut, DriveArgs};
 pub(crate) use mirror::{MirrorArgs, PolicyArg, ReplaceArgs};
+pub(crate) use mount::{FileSystemArg, MountArgs, MountOptionArg};
 pub(crate) use replay::{ReplayArgs, Speed};
 pub(crate) use reproduce::ReproduceArgs;
 pub(crate) use salvage::{RenewLogArgs, SalvageArgs};
@@ -47,6 +49,7 @@ pub(crate) enum Command {
     Probe(Box<ProbeArgs>),
     Compare(CompareArgs),
     Create(Box<CreateArgs>),
+    Mount(Box<MountArgs>),
     Serve(Box<ServeArgs>),
     Status(StatusArgs),
     Check(CheckArgs),

@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         Command::Probe(args) => probe::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Create(args) => volume::create(&args),
+        Command::Mount(args) => volume::mount(&args),
         Command::Serve(args) => volume::serve(&args),
         Command::Status(args) => volume::status(&args),
         Command::Check(args) => volume::check(&args),

@@ -7,6 +7,7 @@ use clap::{Args as ClapArgs, ValueEnum};
 use evenkeel_host::volume::member::Place;
 
 use super::mirror::MirrorArgs;
+use super::mount::FileSystemArg;
 use crate::units;
 
 /// Make a volume: a virtual disk in a folder
@@ -78,6 +79,10 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "PLACE", value_parser = place())]
     pub(crate) destroy: Vec<Place>,
 
+    /// Make a file system on it, to be mounted with `evenkeel mount`
+    #[arg(long, value_enum, value_name = "TYPE")]
+    pub(crate) format: Option<FileSystemArg>,
+
     /// Say what would be made and lost, and make nothing. Exports are looked at: nothing is written to them, and nobody who
     /// uses them is disturbed
     #[arg(long)]
@@ -87,6 +92,7 @@ pub(crate) struct CreateArgs {
 const CREATE_EXAMPLES: &str = "\
 Examples:
   evenkeel create disk --size 8g                    a disk of 8 GiB in ./disk
+  evenkeel create files --size 8g --format ext2     with a file system, for `evenkeel mount`
   evenkeel create disk --size 100g --dry-run        what that would make
   evenkeel create db --size 400g --member /dev/sdx --destroy /dev/sdx
                                                     pages and log on a block device
@@ -247,7 +253,7 @@ pub(crate) enum NbdArg {
 }
 
 /// A host and a port, as the system takes them.
-fn parse_host_port(text: &str) -> Result<String, String> {
+pub(super) fn parse_host_port(text: &str) -> Result<String, String> {
     match text.rsplit_once(':') {
         Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(text.to_owned()),
         _ => Err("HOST:PORT is wanted, such as 127.0.0.1:9100 or [::1]:9100".to_owned()),

@@ -1,10 +1,17 @@
 //! `evenkeel create`.
 
 use std::cell::RefCell;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
+use std::path::Path;
 
+use clap::Parser as _;
+use evenkeel_engine::options::OpenOptions;
+use evenkeel_engine::ring::RingOptions;
 use evenkeel_host::drive::{memory_file_system, needs_no_more_room};
 use evenkeel_host::event_loop::{Backend, race};
+use evenkeel_host::front::fuse::format::format_volume;
+use evenkeel_host::volume::RunOptions;
 use evenkeel_host::volume::create::{Plan, PlannedMember, Request, create};
 use evenkeel_host::volume::description::LayoutKind;
 use evenkeel_host::volume::exports::look_at_exports;
@@ -12,7 +19,7 @@ use evenkeel_host::volume::member::Place;
 use evenkeel_measure::report::format;
 
 use super::{event_loop, progress_bar, quoted, stop_signals};
-use crate::args::{AtomicSectorsArg, CreateArgs, LayoutArg};
+use crate::args::{Args, AtomicSectorsArg, Command, CreateArgs, FileSystemArg, LayoutArg};
 use crate::failure::Failure;
 use crate::stdout::{say, shown};
 
@@ -22,6 +29,19 @@ const LOG_BYTES: (u64, u64) = (16 << 20, 512 << 20);
 /// The same of a mirror, whose log holds what its members have not written yet: two turns of a second, at what a SATA
 /// drive takes, with as much again for the checkpoints.
 const MIRROR_LOG_BYTES: (u64, u64) = (64 << 20, 1 << 30);
+
+/// Makes a volume of this size with a file system, all else as `create` chooses it.
+pub(super) fn with_file_system(volume: &Path, size_bytes: u64) -> Result<(), Failure> {
+    let size = size_bytes.to_string();
+    let words = ["evenkeel", "create", "--format", "ext2", "--size", &size, "--"].map(OsStr::new);
+    let parsed = Args::try_parse_from(words.into_iter().chain([volume.as_os_str()]));
+    match parsed.map(|args| args.command) {
+        Ok(Command::Create(args)) => run(&args),
+        _ => {
+            Err(Failure::Unusable(format!("--create {size}: it is no size of a disk; choose one such as 8g")))
+        }
+    }
+}
 
 /// Makes a volume, or says what would be made.
 pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
@@ -74,6 +94,13 @@ pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
     bar.borrow().finish_and_clear();
     let Some(made) = made else { return Err(interrupted(&plan)) };
     let description = made?;
+    let mut next = "serve";
+    if let Some(FileSystemArg::Ext2) = args.format {
+        let run =
+            RunOptions { volume: OpenOptions::default(), ring: RingOptions::default(), keeps_writes: false };
+        event_loop.block_on(format_volume(&handle, &args.volume, run))?;
+        next = "mount";
+    }
     let mut text = told(&request, &plan, "made", "is lost");
     let is_atomic = description.members.iter().all(|member| member.atomic_sectors);
     let sectors = match is_atomic {
@@ -94,8 +121,9 @@ pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
     let sector_bytes = description.members.iter().map(|member| member.sector_bytes).max().unwrap_or(0);
     writeln!(
         text,
-        "  sectors of {sector_bytes} bytes{sectors}\nnext: evenkeel serve {}",
-        quoted(&args.volume)
+        "  sectors of {sector_bytes} bytes{sectors}\nnext: evenkeel {next} {}{}",
+        quoted(&args.volume),
+        if next == "mount" { " DIR" } else { "" },
     )
     .expect("a string takes all");
     say(&text).map_err(|failure| Failure::No(format!("{}: it is made, and {failure}", args.volume.display())))

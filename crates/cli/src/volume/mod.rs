@@ -1,4 +1,4 @@
-//! `evenkeel create`, `serve`, `status`, `check`, `grow`, `replace`, `salvage`, `renew-log` and `arenas`.
+//! `evenkeel create`, `mount`, `serve`, `status`, `check`, `grow`, `replace`, `salvage`, `renew-log` and `arenas`.
 
 mod advice;
 mod arenas;
@@ -6,6 +6,7 @@ mod check;
 mod check_copies;
 mod create;
 mod grow;
+mod mount;
 mod renew_log;
 mod replace;
 mod salvage;
@@ -34,6 +35,7 @@ pub(crate) use arenas::run as arenas;
 pub(crate) use check::run as check;
 pub(crate) use create::run as create;
 pub(crate) use grow::run as grow;
+pub(crate) use mount::run as mount;
 pub(crate) use renew_log::run as renew_log;
 pub(crate) use replace::run as replace;
 pub(crate) use salvage::run as salvage;

@@ -3,6 +3,7 @@
 use std::fmt::{Display, Write as _};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::path::Path;
 
 use evenkeel_engine::options::{Journaling, OpenOptions};
 use evenkeel_engine::ring::{Policy, RingOptions};
@@ -48,18 +49,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         JournalingArg::WholePages => Journaling::WholePages,
         JournalingArg::Ordered => Journaling::Ordered,
     };
-    let (description, _) = Description::read(&args.volume)?;
-    let cache_bytes = args.cache.unwrap_or_else(|| match description.layout {
-        LayoutKind::Single => CACHE_BYTES,
-        LayoutKind::Mirror => CACHE_BYTES + (4.0 * args.mirror.turn * DRAINED_BYTES_PER_S) as u64,
-    });
-    let dirty_pages_max = match description.layout {
-        LayoutKind::Single => OpenOptions::default().dirty_pages_max,
-        LayoutKind::Mirror => usize::MAX, // as many as the cache and the log allow
-    };
-    let volume = OpenOptions { journaling, dirty_pages_max, ..OpenOptions::default() }
-        .with_pages_max(usize::try_from(cache_bytes / 4096).unwrap_or(usize::MAX));
-    let open = RunOptions { volume, ring: ring_options(&args.mirror), keeps_writes: false };
+    let open = run_options(&args.volume, journaling, args.cache, &args.mirror)?;
     let setup = nbd_setup(args)?;
     let options = Options {
         clients: nbd,
@@ -105,9 +95,35 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     };
     let handle = event_loop.handle();
     let ended = event_loop.block_on(service::run(&handle, &args.volume, setup, options, tell));
+    told_end(&args.volume, ended)
+}
+
+/// How a volume is run.
+pub(super) fn run_options(
+    volume: &Path,
+    journaling: Journaling,
+    cache_bytes: Option<u64>,
+    mirror: &MirrorArgs,
+) -> Result<RunOptions, Failure> {
+    let (description, _) = Description::read(volume)?;
+    let cache_bytes = cache_bytes.unwrap_or_else(|| match description.layout {
+        LayoutKind::Single => CACHE_BYTES,
+        LayoutKind::Mirror => CACHE_BYTES + (4.0 * mirror.turn * DRAINED_BYTES_PER_S) as u64,
+    });
+    let dirty_pages_max = match description.layout {
+        LayoutKind::Single => OpenOptions::default().dirty_pages_max,
+        LayoutKind::Mirror => usize::MAX, // as many as the cache and the log allow
+    };
+    let volume = OpenOptions { journaling, dirty_pages_max, ..OpenOptions::default() }
+        .with_pages_max(usize::try_from(cache_bytes / 4096).unwrap_or(usize::MAX));
+    Ok(RunOptions { volume, ring: ring_options(mirror), keeps_writes: false })
+}
+
+/// What is said of the end of a server.
+pub(super) fn told_end(volume: &Path, ended: Result<Ended, VolumeError>) -> Result<(), Failure> {
     match ended {
         Ok(Ended::Closed) => Ok(()),
-        Ok(Ended::Gone(what)) => Err(Failure::No(format!("{}: {what}", args.volume.display()))),
+        Ok(Ended::Gone(what)) => Err(Failure::No(format!("{}: {what}", volume.display()))),
         Ok(Ended::BeforeServing) => {
             Err(Failure::Stopped("interrupted before it was served; nothing is lost".to_owned()))
         }
@@ -131,7 +147,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         }
         Err(error) => Err(match on_read_only(&error) {
             Some(failure) => failure,
-            None => with_salvage(&args.volume, error),
+            None => with_salvage(volume, error),
         }),
     }
 }

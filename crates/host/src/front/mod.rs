@@ -6,16 +6,18 @@
 //! session     who is connected
 //! statistics  what clients asked for, counted
 //! nbd         a server of the NBD protocol
+//! fuse        a file system, mounted
 //! ```
 
 use std::future::Future;
 
 use crate::event_loop::Loop;
 use crate::net::{Place, Stream};
-use device::ServedDevice;
+use crate::volume::VolumeError;
 use session::{FrontStatus, Peer};
 
 pub mod device;
+pub mod fuse;
 pub mod nbd;
 pub mod session;
 pub mod statistics;
@@ -23,8 +25,15 @@ pub mod statistics;
 /// A front end that serves a device. A clone is another handle to the same.
 pub trait Front: Clone + 'static {
     /// Serves one connection until it has ended. Answers why, where that is for an operator to hear: neither the client
-    /// nor this side meant it to.
-    fn serve(&self, stream: Stream, peer: Peer) -> impl Future<Output = Option<String>>;
+    /// nor this side meant it to. A front end to which nobody connects has nothing to serve.
+    fn serve(&self, _stream: Stream, _peer: Peer) -> impl Future<Output = Option<String>> {
+        std::future::ready(None)
+    }
+
+    /// Comes when this front end has ended by itself, as a file system that is unmounted does; others never do.
+    fn ended(&self) -> impl Future<Output = ()> {
+        std::future::pending()
+    }
 
     /// Takes no more requests. Ends when every connection has ended, in order.
     fn stop(&self) -> impl Future<Output = ()>;
@@ -33,17 +42,30 @@ pub trait Front: Clone + 'static {
     fn status(&self) -> FrontStatus;
 }
 
-/// A front end that is set up and has no device yet: what can fail has not failed by then.
-pub trait FrontSetup: 'static {
+/// A front end that is set up and has no device yet: what can fail without one has not failed by then.
+pub trait FrontSetup<D>: 'static {
     /// The front end of a device.
-    type Front<D: ServedDevice>: Front;
+    type Front: Front;
 
     /// Begins to serve `device`.
-    fn begin<D: ServedDevice>(self, event_loop: &Loop, device: D, is_read_only: bool) -> Self::Front<D>;
+    ///
+    /// # Errors
+    ///
+    /// The device holds nothing that this front end can serve, or the system refuses.
+    fn begin(
+        self,
+        event_loop: &Loop,
+        device: D,
+        is_read_only: bool,
+    ) -> impl Future<Output = Result<Self::Front, VolumeError>>;
 
     /// Whether connections are encrypted, and clients have to show who they are.
-    fn has_tls(&self) -> bool;
+    fn has_tls(&self) -> bool {
+        false
+    }
 
-    /// A command by which a user copies the device to a file `IMAGE`, from where it is served.
-    fn copy_command(&self, place: &Place) -> String;
+    /// A command by which a user copies the device to a file `IMAGE`, from where it is served, if there is one.
+    fn copy_command(&self, _place: &Place) -> Option<String> {
+        None
+    }
 }

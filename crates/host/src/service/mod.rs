@@ -42,7 +42,7 @@ use crate::net::{ByteStream, Listener, Place, SocketAccess};
 use crate::path_error::PathError;
 use crate::remedy::Advise;
 use crate::stop_signals::STOP_SIGNALS;
-use crate::volume::{LockedVolume, OpenVolume, RunOptions, VolumeError};
+use crate::volume::{LocalVolume, LockedVolume, OpenVolume, RunOptions, VolumeError};
 
 use events::watch::{CopyCommand, Watcher};
 use events::{About, Kind, Reporter};
@@ -130,7 +130,7 @@ pub enum Event<'a> {
 pub async fn run(
     event_loop: &Loop,
     folder: &Path,
-    setup: impl FrontSetup,
+    setup: impl FrontSetup<LocalVolume>,
     options: Options,
     tell: impl Fn(Event<'_>) + 'static,
 ) -> Result<Ended, VolumeError> {
@@ -165,15 +165,30 @@ pub async fn run(
     let open = open?;
     drop(opening);
 
-    let copy = places.iter().flatten().next().map(|at| CopyCommand {
-        command: setup.copy_command(at),
-        socket: match at {
+    let copy = places.iter().flatten().next().and_then(|at| {
+        let socket = match at {
             Place::Unix(path) => Some(path.clone()),
             Place::Tcp(_) => None,
-        },
+        };
+        Some(CopyCommand { command: setup.copy_command(at)?, socket })
     });
     let watcher = Watcher::begin(event_loop, &open, reporter.clone(), copy, listeners.files());
-    let front = setup.begin(event_loop, open.volume.clone(), options.read_only);
+    let begun =
+        race(async { Some(setup.begin(event_loop, open.volume.clone(), options.read_only).await) }, async {
+            let _came = signals.next().await;
+            None
+        });
+    let front = match begun.await {
+        Some(Ok(front)) => front,
+        Some(Err(error)) => {
+            open.close().await?;
+            return Err(error);
+        }
+        None => {
+            open.close().await?;
+            return Ok(Ended::BeforeServing);
+        }
+    };
     let metrics = listeners.metrics.as_ref().map(|(_, at)| *at);
     // Nobody is accepted before the loop runs again.
     for listener in listeners.clients {
@@ -200,7 +215,10 @@ pub async fn run(
         format!("ready: clients may connect to this volume of layout {}", open.description().layout.name());
     reporter.report(Kind::Ready, &About::default(), ready);
     tell(Event::Ready { volume: &open, places, metrics });
-    let _came = signals.next().await;
+    race(front.ended(), async {
+        let _came = signals.next().await;
+    })
+    .await;
     let stopping = "stopping: what is acknowledged is made durable (a second signal ends at once)";
     reporter.report(Kind::Stopping, &About::default(), stopping);
     watcher.look_at_lengths();

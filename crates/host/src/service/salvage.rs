@@ -12,9 +12,11 @@ use crate::front::{Front, FrontSetup};
 use crate::net::{Place, SocketAccess};
 use crate::path_error::PathError;
 use crate::remedy::Advise;
+use crate::volume::devices::HomeDevice;
 use crate::volume::salvage::OpenSalvage;
 use crate::volume::{LockedVolume, VolumeError};
 use evenkeel_engine::options::OpenOptions;
+use evenkeel_engine::salvage::SalvagedVolume;
 
 /// What to serve, and where.
 #[derive(Debug)]
@@ -38,7 +40,7 @@ pub struct Options {
 pub async fn run(
     event_loop: &Loop,
     folder: &Path,
-    setup: impl FrontSetup,
+    setup: impl FrontSetup<SalvagedVolume<Loop, HomeDevice>>,
     options: Options,
     ready: impl FnOnce(&OpenSalvage, Vec<Option<Place>>),
 ) -> Result<bool, VolumeError> {
@@ -53,7 +55,7 @@ pub async fn run(
         });
     let Some(open) = opened.await else { return Ok(false) };
     let open = open?;
-    let front = setup.begin(event_loop, open.salvaged.volume.clone(), true);
+    let front = setup.begin(event_loop, open.salvaged.volume.clone(), true).await?;
     let reporter = Reporter::new(event_loop, folder.display().to_string(), options.advise);
     let places = listen::places(&listeners);
     for listener in listeners {

@@ -46,6 +46,11 @@ pub fn is_mount_point(path: &Path) -> io::Result<bool> {
     Ok(parse(&fs::read("/proc/self/mountinfo")?).iter().any(|mount| mount.mount_point == path))
 }
 
+/// What is mounted exactly at `path`, which must be absolute and free of links; of several the last, which hides the others.
+pub(crate) fn mounted_at(path: &Path) -> io::Result<Option<Mount>> {
+    Ok(parse(&fs::read("/proc/self/mountinfo")?).into_iter().rfind(|mount| mount.mount_point == path))
+}
+
 /// Every line that can be read; a line that cannot is passed over, for the format may grow.
 fn parse(table: &[u8]) -> Vec<Mount> {
     table.split(|&byte| byte == b'\n').filter_map(parse_line).collect()

@@ -10,6 +10,7 @@ use crate::front::{Front, FrontSetup};
 use crate::nbd::tls::TlsServer;
 use crate::nbd::uri::of_place;
 use crate::net::{Place, Stream};
+use crate::volume::VolumeError;
 
 /// How a device is served over NBD, under a name without letters.
 pub struct NbdSetup {
@@ -19,22 +20,27 @@ pub struct NbdSetup {
     pub tls: Option<TlsServer>,
 }
 
-impl FrontSetup for NbdSetup {
-    type Front<D: ServedDevice> = Server<Loop, DeviceExport<D>>;
+impl<D: ServedDevice> FrontSetup<D> for NbdSetup {
+    type Front = Server<Loop, DeviceExport<D>>;
 
-    fn begin<D: ServedDevice>(self, event_loop: &Loop, device: D, is_read_only: bool) -> Self::Front<D> {
+    async fn begin(
+        self,
+        event_loop: &Loop,
+        device: D,
+        is_read_only: bool,
+    ) -> Result<Self::Front, VolumeError> {
         let export = DeviceExport::new(device, "");
         let export = if is_read_only { export.read_only() } else { export };
-        Server::new(event_loop.clone(), export, self.limits, self.tls)
+        Ok(Server::new(event_loop.clone(), export, self.limits, self.tls))
     }
 
     fn has_tls(&self) -> bool {
         self.tls.is_some()
     }
 
-    fn copy_command(&self, place: &Place) -> String {
-        let uri = of_place(place, self.has_tls());
-        format!("nbdcopy '{}' IMAGE", uri.replace('\'', "%27"))
+    fn copy_command(&self, place: &Place) -> Option<String> {
+        let uri = of_place(place, self.tls.is_some());
+        Some(format!("nbdcopy '{}' IMAGE", uri.replace('\'', "%27")))
     }
 }
 

@@ -1,0 +1,91 @@
+//! `evenkeel mount`.
+
+use evenkeel_engine::options::Journaling;
+use evenkeel_host::event_loop::Backend;
+use evenkeel_host::front::fuse::FuseSetup;
+use evenkeel_host::front::fuse::format::MountOptions;
+use evenkeel_host::net::SocketAccess;
+use evenkeel_host::program::is_root;
+use evenkeel_host::service::{self, Event, Options, ScrubOptions};
+
+use super::advice::advise;
+use super::serve::{run_options, told_end};
+use super::{create, event_loop, recovered};
+use crate::args::{MountArgs, MountOptionArg};
+use crate::failure::Failure;
+use crate::logging;
+use crate::stdout::{announce, shown};
+
+/// From this size on a write goes straight home, as `evenkeel serve` has it.
+const STRAIGHT_HOME_BYTES: u64 = 256 << 10;
+
+/// The shortest time after which what nobody makes durable is made durable.
+const COMMIT_EVERY_MIN_S: f64 = 0.1;
+
+/// Mounts a volume until it is unmounted, or a signal comes.
+pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
+    logging::begin(args.log_format, args.log_level, &args.volume);
+    if !(COMMIT_EVERY_MIN_S..=3600.0).contains(&args.commit_every) {
+        return Err(Failure::Unusable("--commit-every: choose from 100ms to 1h, such as 5s".to_owned()));
+    }
+    if let Some(size_bytes) = args.create {
+        create::with_file_system(&args.volume, size_bytes)?;
+    }
+    let has = |option| args.options.contains(&option);
+    let is_read_only = has(MountOptionArg::ReadOnly);
+    if is_read_only && has(MountOptionArg::ReadWrite) {
+        return Err(Failure::Unusable("-o ro,rw: choose one of the two".to_owned()));
+    }
+    let journaling = Journaling::Selective { threshold_bytes: STRAIGHT_HOME_BYTES };
+    let open = run_options(&args.volume, journaling, args.cache, &args.mirror)?;
+    let mut file_system = MountOptions::default();
+    if let Some(bytes) = args.cache {
+        file_system.cache_bytes = usize::try_from(bytes / 2).unwrap_or(usize::MAX);
+    }
+    let flags = args.options.iter().filter_map(|option| match option {
+        MountOptionArg::Flag(flag) => Some(*flag),
+        _ => None,
+    });
+    let source = args.volume.canonicalize().unwrap_or_else(|_| args.volume.clone());
+    let setup = FuseSetup {
+        mount_point: args.mount_point.clone(),
+        source: source.display().to_string(),
+        covers_files: has(MountOptionArg::NonEmpty),
+        is_for_all: has(MountOptionArg::AllowOther) || is_root(),
+        flags: flags.collect(),
+        file_system,
+        commit_every_ns: (args.commit_every * 1e9) as u64,
+    };
+    let options = Options {
+        clients: Vec::new(),
+        access: SocketAccess { mode: None, group: None },
+        metrics: args.metrics.clone(),
+        read_only: is_read_only,
+        open,
+        scrub: ScrubOptions {
+            every_s: args.mirror.scrub_every.0,
+            bytes_per_s: args.mirror.scrub_rate as u64,
+        },
+        tell_end: logging::tell_last_words,
+        advise,
+    };
+    evenkeel_host::allocator::give_back_what_is_large();
+    evenkeel_host::writeback::serves_writeback();
+    let event_loop = event_loop(Backend::Auto)?;
+    let at = args.mount_point.clone();
+    let tell = move |event: Event<'_>| match event {
+        Event::Ready { volume, metrics, .. } => {
+            let _no_service_manager = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+            let mut text = recovered(volume.recovered);
+            text.push_str(&format!("ready: mounted on {}\n", shown(at.display())));
+            metrics.iter().for_each(|at| text.push_str(&format!("metrics: http://{at}/metrics\n")));
+            announce(text);
+        }
+        Event::Stopping => {
+            let _no_service_manager = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
+        }
+    };
+    let handle = event_loop.handle();
+    let ended = event_loop.block_on(service::run(&handle, &args.volume, setup, options, tell));
+    told_end(&args.volume, ended)
+}

@@ -1,0 +1,92 @@
+//! The folder on which a file system is mounted.
+//!
+//! 1. Nothing is hidden that the user did not name: a folder that holds something is refused unless that is asked for.
+//! 2. What a server of the same volume left there that was killed is taken away; any other mount, or one that is served, is
+//!    not.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+
+use super::FILE_SYSTEM_TYPE;
+use crate::path_error::PathError;
+use crate::stack::mounts;
+use crate::volume::VolumeError;
+
+/// Looks whether the file system of `source` can be mounted at `path`; where that is.
+///
+/// # Errors
+///
+/// It is no folder, something is mounted there, or it holds something and `covers_files` is not set.
+pub(super) fn prepare(path: &Path, source: &str, covers_files: bool) -> Result<PathBuf, VolumeError> {
+    let refused = |why: &str| VolumeError::Refused(format!("{}: {why}", path.display()));
+    if let Err(error) = std::fs::metadata(path)
+        && error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error())
+    {
+        take_away(path, source)?;
+    }
+    let metadata =
+        std::fs::metadata(path).map_err(|error| PathError::new(path, "cannot be mounted on", error))?;
+    if !metadata.is_dir() {
+        return Err(refused("it is no folder; name an empty one"));
+    }
+    let at = path.canonicalize().map_err(|error| PathError::new(path, "cannot be found", error))?;
+    let is_taken =
+        mounts::is_mount_point(&at).map_err(|error| PathError::new(path, "cannot be looked at", error))?;
+    if is_taken {
+        return Err(refused("something is mounted there; unmount that first, or name another folder"));
+    }
+    let mut entries =
+        std::fs::read_dir(&at).map_err(|error| PathError::new(path, "cannot be read", error))?;
+    if !covers_files && entries.next().is_some() {
+        return Err(refused(
+            "it is not empty, and would be hidden; name an empty folder, or add -o nonempty",
+        ));
+    }
+    Ok(at)
+}
+
+/// Unmounts what a server of `source` left that is gone.
+fn take_away(path: &Path, source: &str) -> Result<(), VolumeError> {
+    let mount = without_entering(path)
+        .and_then(|at| mounts::mounted_at(&at))
+        .map_err(|error| PathError::new(path, "cannot be looked at", error))?;
+    let is_ours = mount.as_ref().is_some_and(|mount| {
+        mount.source == source && [FILE_SYSTEM_TYPE, "fuse"].contains(&mount.file_system.as_str())
+    });
+    if !is_ours {
+        let what = mount.map_or_else(|| "something".to_owned(), |mount| mount.source);
+        return Err(VolumeError::Refused(format!(
+            "{}: {what} is mounted there, and its server is gone; unmount that first: umount {}",
+            path.display(),
+            path.display()
+        )));
+    }
+    detach(path)
+        .map_err(|error| PathError::new(path, "cannot be unmounted, though its server is gone", error).into())
+}
+
+/// Where a folder is, absolute and free of links, though what is mounted there does not answer.
+fn without_entering(path: &Path) -> io::Result<PathBuf> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    Ok(parent.canonicalize()?.join(name))
+}
+
+/// Unmounts what is at `path` from there; what is open stays until it is closed.
+pub(super) fn detach(path: &Path) -> io::Result<()> {
+    match unmount(path, UnmountFlags::DETACH) {
+        Ok(()) => Ok(()),
+        // Only the helper, which is set-user-ID, may do that for a user.
+        Err(Errno::PERM) => {
+            let done = std::process::Command::new("fusermount3").arg("-uz").arg("--").arg(path).output()?;
+            match done.status.success() {
+                true => Ok(()),
+                false => Err(io::Error::other(String::from_utf8_lossy(&done.stderr).trim().to_owned())),
+            }
+        }
+        Err(error) => Err(error.into()),
+    }
+}

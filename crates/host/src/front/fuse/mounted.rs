@@ -1,0 +1,211 @@
+//! A mounted file system, from the first request to the end.
+//!
+//! 1. Each request is a task of its own: one that waits for the disk holds up no other.
+//! 2. The end is the same whoever wants it: what is open may end for [`OPEN_FILES_MAX_NS`]; then nothing more is taken, and
+//!    everything is durable.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, Waker};
+
+use evenkeel_engine::env::Env;
+use evenkeel_ext2::Store;
+use fuser::SessionUnmounter;
+
+use super::inbox::{Inbox, UNDER_WAY_MAX_BYTES};
+use super::mount_point::detach;
+use super::requests::Files;
+use super::session::Session;
+use crate::event_loop::{Loop, race};
+use crate::front::Front;
+use crate::front::session::{ConnectionStatus, FrontStatus};
+use crate::path_error::PathError;
+use crate::volume::VolumeError;
+
+/// How long a stop waits for files that are open.
+const OPEN_FILES_MAX_NS: u64 = 2_000_000_000;
+
+/// How long a stop waits between two looks at requests that are under way.
+const LOOK_NS: u64 = 1_000_000;
+
+/// A mounted file system. A clone is another handle to it.
+pub struct Mounted<S: Store>(Rc<Inner<S>>);
+
+impl<S: Store> Clone for Mounted<S> {
+    fn clone(&self) -> Self {
+        Self(Rc::clone(&self.0))
+    }
+}
+
+struct Inner<S: Store> {
+    env: Loop,
+    at: PathBuf,
+    files: Rc<Files<S>>,
+    inbox: Arc<Inbox<Rc<Files<S>>>>,
+    began_ns: u64,
+    unmounter: RefCell<Option<SessionUnmounter>>,
+    session: Arc<Ending>,
+}
+
+/// Something on another thread that ends.
+#[derive(Debug, Default)]
+struct Ending(Mutex<(bool, Vec<Waker>)>);
+
+impl Ending {
+    fn end(&self) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.0 = true;
+        let wakers = std::mem::take(&mut state.1);
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    fn has_come(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    async fn come(&self) {
+        poll_fn(|context| {
+            let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if state.0 {
+                return Poll::Ready(());
+            }
+            state.1.push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// Ends it however its thread ends.
+struct EndsWithThread(Arc<Ending>);
+
+impl Drop for EndsWithThread {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+impl<S: Store> Mounted<S> {
+    pub(super) fn new(env: &Loop, at: PathBuf, files: Rc<Files<S>>, inbox: Arc<Inbox<Rc<Files<S>>>>) -> Self {
+        Self(Rc::new(Inner {
+            env: env.clone(),
+            at,
+            files,
+            inbox,
+            began_ns: env.now_ns(),
+            unmounter: RefCell::new(None),
+            session: Arc::default(),
+        }))
+    }
+
+    /// Reads requests on a thread, and carries them out here.
+    pub(super) fn run(&self, mut session: fuser::Session<Session<S>>) -> Result<(), VolumeError> {
+        let inner = &self.0;
+        inner.unmounter.replace(Some(session.unmount_callable()));
+        let ends = EndsWithThread(Arc::clone(&inner.session));
+        std::thread::Builder::new()
+            .name("fuse".to_owned())
+            .spawn(move || {
+                let _ends = ends;
+                // Also where it fails: then nothing more is read, and the mount goes.
+                let _unmounted = session.run();
+            })
+            .map_err(|error| PathError::new(&inner.at, "has no thread for its requests", error))?;
+        let (files, inbox, env) = (Rc::clone(&inner.files), Arc::clone(&inner.inbox), inner.env.clone());
+        inner.env.spawn(async move {
+            let mut batch = Vec::new();
+            while inbox.take(&mut batch).await {
+                for (begin, room) in batch.drain(..) {
+                    let request = begin(Rc::clone(&files));
+                    env.spawn(async move {
+                        request.await;
+                        drop(room);
+                    });
+                }
+            }
+        });
+        Ok(())
+    }
+
+    /// Makes durable what nobody asks for, every so often.
+    pub(super) fn commit_now_and_then(&self, every_ns: u64) {
+        let (files, session) = (Rc::clone(&self.0.files), Arc::clone(&self.0.session));
+        self.0.env.spawn(async move {
+            while !session.has_come() {
+                files.env.sleep(every_ns).await;
+                // A failure makes the file system read-only: whoever writes hears of it.
+                let _whoever_writes_hears = files.sync_all().await;
+            }
+        });
+    }
+
+    /// Unmounts it; what is open stays usable. On a thread: the kernel may have requests before that is done.
+    async fn unmount(&self) {
+        let Some(mut unmounter) = self.0.unmounter.take() else { return };
+        let at = self.0.at.clone();
+        let done = Arc::<Ending>::default();
+        let ends = EndsWithThread(Arc::clone(&done));
+        let spawned =
+            std::thread::Builder::new().name("unmount".to_owned()).spawn(move || -> io::Result<()> {
+                let _ends = ends;
+                unmounter.unmount().or_else(|_busy| detach(&at))
+            });
+        done.come().await;
+        if let Ok(thread) = spawned
+            && let Ok(Err(error)) = thread.join()
+        {
+            tracing::warn!(target: "evenkeel", "{}: it could not be unmounted: {error}", self.0.at.display());
+        }
+    }
+}
+
+impl<S: Store> Front for Mounted<S> {
+    async fn ended(&self) {
+        self.0.session.come().await;
+    }
+
+    async fn stop(&self) {
+        let inner = &self.0;
+        if !inner.session.has_come() {
+            self.unmount().await;
+            race(inner.session.come(), inner.env.sleep(OPEN_FILES_MAX_NS)).await;
+        }
+        inner.inbox.close();
+        while inner.inbox.requests() > 0 {
+            inner.env.sleep(LOOK_NS).await;
+        }
+        // Where it fails the volume did, whose closing tells why.
+        let _the_volume_tells = inner.files.sync_all().await;
+    }
+
+    fn status(&self) -> FrontStatus {
+        let inner = &self.0;
+        let (in_flight, peak) = inner.inbox.under_way_bytes();
+        let statistics = inner.files.counting.snapshot();
+        let connection = ConnectionStatus {
+            id: 1,
+            peer: inner.at.display().to_string().into(),
+            began_ns: inner.began_ns,
+            is_open: !inner.session.has_come(),
+            has_tls: false,
+            requests_in_flight: u32::try_from(inner.inbox.requests()).unwrap_or(u32::MAX),
+            in_flight_bytes: in_flight as u64,
+            statistics,
+        };
+        FrontStatus {
+            statistics,
+            in_flight_bytes: in_flight as u64,
+            in_flight_peak_bytes: peak as u64,
+            in_flight_max_bytes: UNDER_WAY_MAX_BYTES as u64,
+            connections_accepted: 1,
+            connections_refused: 0,
+            connections_evicted: 0,
+            connections: vec![connection],
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! What each request does with the file system.
+//!
+//! 1. The kernel checks permissions (`default_permissions`), keeps locks, and keeps attributes, names and data of files: all
+//!    changes go through it, so what it keeps is true.
+//! 2. An fsync takes what its file needs and nothing of another's data; a write to a file that was opened with `O_SYNC` or
+//!    `O_DSYNC` is durable when it is answered.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use evenkeel_engine::env::Env;
+use evenkeel_ext2::{
+    Attributes, Caller, Errno, FileSystem, Kind, RenameMode, Seek, SetAttributes, Statistics, Store,
+    XattrMode,
+};
+use fuser::{Generation, RenameFlags, ReplyDirectory, ReplyDirectoryPlus};
+
+use super::attributes::{decoded_device, file_type, number_of, told};
+use crate::event_loop::Loop;
+use crate::front::statistics::{CommandKind, Counting};
+
+/// How long the kernel may keep what it was told of a name or a file.
+pub(super) const ATTRIBUTES_KEPT: Duration = Duration::from_secs(3600);
+
+/// Entries of a folder that are looked for at once.
+const ENTRIES: usize = 128;
+
+/// Bytes that are copied at once, and for one request.
+const COPY_BYTES: usize = 256 << 10;
+const COPY_MAX_BYTES: u64 = 16 << 20;
+
+/// An attribute that a write takes away.
+const CAPABILITIES: &[u8] = b"security.capability";
+
+const SET_USER: u16 = 0o4000;
+const SET_GROUP: u16 = 0o2000;
+const GROUP_RUNS: u16 = 0o10;
+
+/// The file system, and what was asked of it.
+pub(super) struct Files<S: Store> {
+    pub(super) file_system: FileSystem<S>,
+    pub(super) counting: Counting,
+    pub(super) env: Loop,
+}
+
+impl<S: Store> Files<S> {
+    async fn counted<T>(
+        &self,
+        kind: CommandKind,
+        bytes: u64,
+        request: impl Future<Output = Result<T, Errno>>,
+    ) -> Result<T, Errno> {
+        let began_ns = self.env.now_ns();
+        let result = request.await;
+        let took_ns = self.env.now_ns().saturating_sub(began_ns);
+        self.counting.count(kind, bytes, result.is_err(), Some(took_ns));
+        result
+    }
+
+    pub(super) async fn lookup(&self, parent: u32, name: &[u8]) -> Result<Attributes, Errno> {
+        self.file_system.lookup(parent, name).await
+    }
+
+    pub(super) async fn forget(&self, inode: u32, lookups: u64) {
+        // The file system is read-only where it fails: whoever asks next hears of that.
+        let _nobody_to_tell = self.file_system.forget(inode, lookups).await;
+    }
+
+    pub(super) async fn getattr(&self, inode: u32) -> Result<Attributes, Errno> {
+        self.file_system.getattr(inode).await
+    }
+
+    pub(super) async fn setattr(
+        &self,
+        inode: u32,
+        set: SetAttributes,
+        caller: Caller,
+    ) -> Result<Attributes, Errno> {
+        if set.size.is_some() {
+            self.take_privileges(inode, caller.is_privileged).await?;
+        }
+        self.file_system.setattr(inode, &set).await
+    }
+
+    /// Takes from a file what lets it run with another's rights: bits, unless a privileged caller writes, and capabilities.
+    async fn take_privileges(&self, inode: u32, keeps_bits: bool) -> Result<(), Errno> {
+        let attributes = self.file_system.getattr(inode).await?;
+        if attributes.kind != Kind::File {
+            return Ok(());
+        }
+        let mut permissions = attributes.permissions & !SET_USER;
+        if permissions & GROUP_RUNS != 0 {
+            permissions &= !SET_GROUP;
+        }
+        if !keeps_bits && permissions != attributes.permissions {
+            let set = SetAttributes { permissions: Some(permissions), ..SetAttributes::default() };
+            self.file_system.setattr(inode, &set).await?;
+        }
+        match self.file_system.getxattr(inode, CAPABILITIES).await {
+            Ok(_) => self.file_system.removexattr(inode, CAPABILITIES).await,
+            Err(_) => Ok(()),
+        }
+    }
+
+    pub(super) async fn readlink(&self, inode: u32) -> Result<Vec<u8>, Errno> {
+        self.file_system.readlink(inode).await
+    }
+
+    pub(super) async fn mknod(
+        &self,
+        parent: u32,
+        name: &[u8],
+        mode: u32,
+        device: u32,
+        caller: &Caller,
+    ) -> Result<Attributes, Errno> {
+        let permissions = (mode & 0o7777) as u16;
+        let kind = u16::try_from(mode).ok().and_then(Kind::of_mode).ok_or(Errno::Invalid)?;
+        match kind {
+            Kind::File => self.file_system.create(parent, name, permissions, caller).await,
+            _ => {
+                let device = decoded_device(device);
+                self.file_system.mknod(parent, name, (kind, permissions), device, caller).await
+            }
+        }
+    }
+
+    pub(super) async fn create(
+        &self,
+        parent: u32,
+        name: &[u8],
+        mode: u32,
+        caller: &Caller,
+    ) -> Result<Attributes, Errno> {
+        self.file_system.create(parent, name, (mode & 0o7777) as u16, caller).await
+    }
+
+    pub(super) async fn mkdir(
+        &self,
+        parent: u32,
+        name: &[u8],
+        mode: u32,
+        caller: &Caller,
+    ) -> Result<Attributes, Errno> {
+        self.file_system.mkdir(parent, name, (mode & 0o7777) as u16, caller).await
+    }
+
+    pub(super) async fn symlink(
+        &self,
+        parent: u32,
+        name: &[u8],
+        target: &[u8],
+        caller: &Caller,
+    ) -> Result<Attributes, Errno> {
+        self.file_system.symlink(parent, name, target, caller).await
+    }
+
+    pub(super) async fn link(
+        &self,
+        inode: u32,
+        parent: u32,
+        name: &[u8],
+        caller: &Caller,
+    ) -> Result<Attributes, Errno> {
+        self.file_system.link(inode, parent, name, caller).await
+    }
+
+    pub(super) async fn unlink(&self, parent: u32, name: &[u8]) -> Result<(), Errno> {
+        self.file_system.unlink(parent, name).await
+    }
+
+    pub(super) async fn rmdir(&self, parent: u32, name: &[u8]) -> Result<(), Errno> {
+        self.file_system.rmdir(parent, name).await
+    }
+
+    pub(super) async fn rename(
+        &self,
+        old: (u32, &[u8]),
+        new: (u32, &[u8]),
+        flags: RenameFlags,
+    ) -> Result<(), Errno> {
+        let mode = match flags {
+            flags if flags.is_empty() => RenameMode::Replace,
+            RenameFlags::RENAME_NOREPLACE => RenameMode::NoReplace,
+            RenameFlags::RENAME_EXCHANGE => RenameMode::Exchange,
+            _ => return Err(Errno::Invalid),
+        };
+        self.file_system.rename(old, new, mode).await
+    }
+
+    pub(super) async fn read(&self, inode: u32, offset: u64, into: &mut [u8]) -> Result<usize, Errno> {
+        let bytes = into.len() as u64;
+        self.counted(CommandKind::Read, bytes, self.file_system.read(inode, offset, into)).await
+    }
+
+    pub(super) async fn write(
+        &self,
+        inode: u32,
+        offset: u64,
+        bytes: &[u8],
+        caller: &Caller,
+        is_durable: bool,
+        takes_privileges: bool,
+    ) -> Result<usize, Errno> {
+        if takes_privileges {
+            self.take_privileges(inode, false).await?;
+        }
+        self.counted(CommandKind::Write, bytes.len() as u64, async {
+            let written = self.file_system.write(inode, offset, bytes, caller).await?;
+            if is_durable {
+                self.file_system.fsync(inode).await?;
+            }
+            Ok(written)
+        })
+        .await
+    }
+
+    pub(super) async fn fsync(&self, inode: u32) -> Result<(), Errno> {
+        self.counted(CommandKind::RangeFlush, 0, self.file_system.fsync(inode)).await
+    }
+
+    /// Makes everything durable.
+    pub(super) async fn sync_all(&self) -> Result<(), Errno> {
+        self.counted(CommandKind::Flush, 0, self.file_system.sync_all()).await
+    }
+
+    pub(super) async fn fallocate(
+        &self,
+        inode: u32,
+        offset: u64,
+        len: u64,
+        mode: i32,
+        caller: &Caller,
+    ) -> Result<(), Errno> {
+        let extends = mode & libc::FALLOC_FL_KEEP_SIZE == 0;
+        match mode & !libc::FALLOC_FL_KEEP_SIZE {
+            0 => self.file_system.fallocate(inode, offset, len, extends, caller).await,
+            libc::FALLOC_FL_PUNCH_HOLE if !extends => self.file_system.punch_hole(inode, offset, len).await,
+            libc::FALLOC_FL_ZERO_RANGE => {
+                self.file_system.punch_hole(inode, offset, len).await?;
+                self.file_system.fallocate(inode, offset, len, extends, caller).await
+            }
+            _ => Err(Errno::NotSupported),
+        }
+    }
+
+    pub(super) async fn seek(&self, inode: u32, offset: i64, whence: i32) -> Result<i64, Errno> {
+        let wanted = match whence {
+            libc::SEEK_DATA => Seek::Data,
+            libc::SEEK_HOLE => Seek::Hole,
+            _ => return Err(Errno::Invalid),
+        };
+        let offset = u64::try_from(offset).map_err(|_| Errno::NothingThere)?;
+        let found = self.file_system.seek(inode, offset, wanted).await?;
+        i64::try_from(found).map_err(|_| Errno::FileTooLarge)
+    }
+
+    /// Copies bytes from one file to another; how many, which may be fewer than were asked for.
+    pub(super) async fn copy(
+        &self,
+        (from, from_offset): (u32, u64),
+        (to, to_offset): (u32, u64),
+        len: u64,
+        caller: &Caller,
+    ) -> Result<u32, Errno> {
+        self.take_privileges(to, caller.is_privileged).await?;
+        let len = len.min(COPY_MAX_BYTES);
+        let mut bytes = vec![0; (len as usize).min(COPY_BYTES)];
+        let mut done = 0;
+        while done < len {
+            let part = ((len - done) as usize).min(bytes.len());
+            let at = from_offset.checked_add(done).ok_or(Errno::FileTooLarge)?;
+            let count = self.file_system.read(from, at, &mut bytes[..part]).await?;
+            if count == 0 {
+                break;
+            }
+            let at = to_offset.checked_add(done).ok_or(Errno::FileTooLarge)?;
+            match self.file_system.write(to, at, &bytes[..count], caller).await {
+                Ok(0) => break,
+                Ok(written) => done += written as u64,
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done as u32)
+    }
+
+    pub(super) async fn statistics(&self) -> Statistics {
+        self.file_system.statistics().await
+    }
+
+    pub(super) async fn getxattr(&self, inode: u32, name: &[u8]) -> Result<Vec<u8>, Errno> {
+        self.file_system.getxattr(inode, name).await
+    }
+
+    /// Names of all attributes, each ended by a zero.
+    pub(super) async fn listxattr(&self, inode: u32) -> Result<Vec<u8>, Errno> {
+        let names = self.file_system.listxattr(inode).await?;
+        Ok(names.into_iter().flat_map(|name| name.into_iter().chain([0])).collect())
+    }
+
+    pub(super) async fn setxattr(
+        &self,
+        inode: u32,
+        name: &[u8],
+        value: &[u8],
+        flags: i32,
+    ) -> Result<(), Errno> {
+        let mode = match flags {
+            libc::XATTR_CREATE => XattrMode::Create,
+            libc::XATTR_REPLACE => XattrMode::Replace,
+            _ => XattrMode::Set,
+        };
+        self.file_system.setxattr(inode, name, value, mode).await
+    }
+
+    pub(super) async fn removexattr(&self, inode: u32, name: &[u8]) -> Result<(), Errno> {
+        self.file_system.removexattr(inode, name).await
+    }
+
+    /// Lists a folder from `cookie` on, as far as the reply takes it.
+    pub(super) async fn readdir(&self, folder: u32, mut cookie: u64, mut reply: ReplyDirectory) {
+        loop {
+            let entries = match self.file_system.readdir(folder, cookie, ENTRIES).await {
+                Ok(entries) => entries,
+                Err(errno) => return reply.error(fuser::Errno::from_i32(errno.number())),
+            };
+            if entries.is_empty() {
+                return reply.ok();
+            }
+            for entry in entries {
+                let kind = match entry.kind {
+                    Some(kind) => kind,
+                    None => match self.file_system.getattr(entry.inode).await {
+                        Ok(attributes) => attributes.kind,
+                        Err(_) => continue,
+                    },
+                };
+                let name = OsStr::from_bytes(&entry.name);
+                if reply.add(number_of(entry.inode), entry.cookie, file_type(kind), name) {
+                    return reply.ok();
+                }
+                cookie = entry.cookie;
+            }
+        }
+    }
+
+    /// As [`Self::readdir`], with the attributes of each file, which the kernel knows of from then on.
+    pub(super) async fn readdirplus(&self, folder: u32, mut cookie: u64, mut reply: ReplyDirectoryPlus) {
+        loop {
+            let entries = match self.file_system.readdir(folder, cookie, ENTRIES).await {
+                Ok(entries) => entries,
+                Err(errno) => return reply.error(fuser::Errno::from_i32(errno.number())),
+            };
+            if entries.is_empty() {
+                return reply.ok();
+            }
+            for entry in entries {
+                // The kernel does not count these two.
+                let is_counted = !matches!(&entry.name[..], b"." | b"..");
+                let attributes = match is_counted {
+                    true => self.file_system.lookup(folder, &entry.name).await,
+                    false => self.file_system.getattr(entry.inode).await,
+                };
+                // Removed meanwhile, perhaps.
+                let Ok(attributes) = attributes else { continue };
+                let is_full = reply.add(
+                    number_of(attributes.inode),
+                    entry.cookie,
+                    OsStr::from_bytes(&entry.name),
+                    &ATTRIBUTES_KEPT,
+                    &told(&attributes),
+                    Generation(attributes.generation.into()),
+                );
+                if is_full {
+                    if is_counted {
+                        self.forget(attributes.inode, 1).await;
+                    }
+                    return reply.ok();
+                }
+                cookie = entry.cookie;
+            }
+        }
+    }
+}
