@@ -424,3 +424,30 @@ fn data_beyond_the_bound_goes_to_its_blocks_by_itself() {
     });
     judged(&store);
 }
+
+#[test]
+fn an_fdatasync_of_bytes_that_were_there_commits_them_alone_and_their_time_later() {
+    let store = formatted(16 << 20);
+    let files = mounted(store.clone());
+    run(async {
+        let file = files.create(ROOT_INODE, b"file", 0o644, &ROOT).await.unwrap().inode;
+        files.write(file, 0, &[1; 10_000], &ROOT).await.unwrap();
+        files.fsync(file).await.unwrap();
+        let before = store.asked();
+        files.write(file, 5000, &[2; 70], &ROOT).await.unwrap();
+        files.fdatasync(file).await.unwrap();
+        let after = store.asked();
+        assert_eq!(after.commit_bytes - before.commit_bytes, 70);
+        assert_eq!(after.commit_changes - before.commit_changes, 1);
+        let time = files.getattr(file).await.unwrap().mtime;
+        files.forget(file, 1).await.unwrap();
+        files.unmount().await.unwrap();
+        let files = mounted(store.after_power_cut(|| false));
+        let found = files.lookup(ROOT_INODE, b"file").await.unwrap();
+        assert_eq!(found.mtime, time);
+        assert_eq!(
+            contents(&files, found.inode).await[4999..5071],
+            [&[1; 1][..], &[2; 70], &[1; 1]].concat()
+        );
+    });
+}

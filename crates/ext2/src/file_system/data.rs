@@ -44,6 +44,8 @@ struct Piece {
 /// What a read is made of.
 struct Plan {
     len: usize,
+    /// What was unmapped of the file so far, if that is counted.
+    version: Option<u64>,
     pieces: Vec<Piece>,
     /// Pages to lay over: where in the read the page begins, perhaps before it.
     pages: Vec<(i64, Rc<Page>)>,
@@ -69,7 +71,11 @@ impl<S: Store> FileSystem<S> {
                 }
             }
             if held.is_none() && self.0.unmaps.get() != unmaps {
-                continue;
+                let core = self.look().await;
+                let version = core.nodes.get(&number).map(|node| node.version);
+                if version.is_none() || version != plan.version {
+                    continue;
+                }
             }
             for (start, page) in &plan.pages {
                 for range in page.ranges.iter() {
@@ -90,7 +96,8 @@ impl<S: Store> FileSystem<S> {
         let inode = core.file(number).await?;
         let size = core.nodes.get(&number).map_or(inode.size, |node| node.size);
         let len = (len as u64).min(size.saturating_sub(offset)) as usize;
-        let mut plan = Plan { len, pieces: Vec::new(), pages: Vec::new() };
+        let version = core.nodes.get(&number).map(|node| node.version);
+        let mut plan = Plan { len, version, pieces: Vec::new(), pages: Vec::new() };
         let mut done = 0;
         while done < len {
             let at = offset + done as u64;
@@ -181,6 +188,19 @@ impl<S: Store> FileSystem<S> {
     ///
     /// [`Errno::Io`] where the store failed; nothing is durable any more from then on.
     pub async fn fsync(&self, number: u32) -> Result<(), Errno> {
+        self.sync(number, false).await
+    }
+
+    /// As [`Self::fsync`], but for the times of a file whose bytes alone changed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::fsync`].
+    pub async fn fdatasync(&self, number: u32) -> Result<(), Errno> {
+        self.sync(number, true).await
+    }
+
+    async fn sync(&self, number: u32, is_data_only: bool) -> Result<(), Errno> {
         if self.0.options.is_read_only {
             return Ok(());
         }
@@ -189,7 +209,7 @@ impl<S: Store> FileSystem<S> {
             core.inode(number).await?.kind()
         };
         match kind {
-            Some(Kind::File) => self.sync_file(number).await,
+            Some(Kind::File) => self.sync_file(number, is_data_only).await,
             _ => self.commit(None).await,
         }
     }
@@ -205,7 +225,8 @@ impl<S: Store> FileSystem<S> {
         }
         let files: Vec<u32> = {
             let core = self.0.core.lock().await;
-            core.nodes.iter().filter(|(_, node)| node.dirty_pages() > 0).map(|(&number, _)| number).collect()
+            let is_dirty = |node: &crate::core::Node| node.dirty_pages() > 0 || node.written.is_some();
+            core.nodes.iter().filter(|(_, node)| is_dirty(node)).map(|(&number, _)| number).collect()
         };
         for number in files {
             self.sync_if_there(number).await?;
@@ -222,30 +243,34 @@ impl<S: Store> FileSystem<S> {
         self.sync_all().await
     }
 
-    async fn sync_file(&self, number: u32) -> Result<(), Errno> {
+    async fn sync_file(&self, number: u32, is_data_only: bool) -> Result<(), Errno> {
         let lock = self.sync_lock(number).await?;
-        let _held = lock.lock().await;
+        let held = lock.lock().await;
         let is_still_it = {
             let core = self.look().await;
             core.nodes.get(&number).is_some_and(|node| Rc::ptr_eq(&node.sync, &lock))
         };
-        match is_still_it {
-            true => self.sync_held(number).await,
+        if !is_still_it {
             // It was freed meanwhile: nobody has it open.
-            false => Ok(()),
+            return Ok(());
         }
+        let synced = self.sync_held(number, is_data_only).await;
+        drop(held);
+        drop(lock);
+        self.0.core.lock().await.tidy(number);
+        synced
     }
 
     /// As [`Self::sync_file`], of a file that may be gone by now.
     async fn sync_if_there(&self, number: u32) -> Result<(), Errno> {
-        match self.sync_file(number).await {
+        match self.sync_file(number, false).await {
             Err(Errno::Stale | Errno::Invalid | Errno::IsFolder) => Ok(()),
             other => other,
         }
     }
 
     /// As [`Self::sync_file`], by whoever has the file's lock.
-    async fn sync_held(&self, number: u32) -> Result<(), Errno> {
+    async fn sync_held(&self, number: u32, is_data_only: bool) -> Result<(), Errno> {
         let request = {
             let mut core = self.look().await;
             let inode = core.file(number).await?;
@@ -265,15 +290,23 @@ impl<S: Store> FileSystem<S> {
             } else if bytes <= self.0.options.small_max_bytes && !has_torn {
                 let carried = |index| Carried { index, placed: None, is_in_place: false, page: None };
                 let pages = indexes.into_iter().map(carried).collect();
-                Some((Request { number, pages, next: 0, size, reserved: 0 }, Vec::new()))
+                Some((Request { number, pages, next: 0, size, reserved: 0, is_data_only }, Vec::new()))
             } else {
-                Some((Request { number, pages: Vec::new(), next: 0, size, reserved: 0 }, indexes))
+                Some((
+                    Request { number, pages: Vec::new(), next: 0, size, reserved: 0, is_data_only },
+                    indexes,
+                ))
             }
         };
         if is_planted(Bug::SyncUnawaited) {
             return Ok(());
         }
-        let Some((mut request, indexes)) = request else { return self.commit(None).await };
+        let Some((mut request, indexes)) = request else {
+            if !is_data_only {
+                self.settle_times(number).await?;
+            }
+            return self.commit(None).await;
+        };
         for part in indexes.chunks(PLACED_PAGES) {
             let placed = {
                 let mut core = self.change().await?;
@@ -453,7 +486,7 @@ impl<S: Store> FileSystem<S> {
             if core.done(extended)? {
                 return Ok(());
             }
-            self.sync_held(number).await?;
+            self.sync_held(number, false).await?;
         }
     }
 
@@ -494,7 +527,7 @@ impl<S: Store> FileSystem<S> {
             pages.push(Carried { index, placed: Some(run.start), is_in_place: false, page: None });
             run.start += 1;
         }
-        Ok(Request { number, pages, next: 0, size: inode.size, reserved })
+        Ok(Request { number, pages, next: 0, size: inode.size, reserved, is_data_only: false })
     }
 
     /// The first place from `offset` on that is data, or a hole.

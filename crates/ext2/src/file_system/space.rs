@@ -150,12 +150,35 @@ impl<S: Store> FileSystem<S> {
         {
             let mut core = self.0.core.lock().await;
             let is_known = core.nodes.get(&number).is_some_and(crate::core::Node::is_known);
-            if is_known || !core.is_orphan(number) || self.0.options.is_read_only {
-                core.tidy(number);
+            if !is_known && core.is_orphan(number) && !self.0.options.is_read_only {
+                drop(core);
+                return self.end_orphan(number).await;
+            }
+            core.tidy(number);
+            let is_left = |node: &crate::core::Node| !node.is_known() && node.dirty_pages() == 0;
+            if !core.nodes.get(&number).is_some_and(is_left) {
                 return Ok(());
             }
         }
-        self.end_orphan(number).await
+        self.settle_times(number).await?;
+        self.0.core.lock().await.tidy(number);
+        Ok(())
+    }
+
+    /// Times of a file with nothing dirty go to its inode.
+    pub(super) async fn settle_times(&self, number: u32) -> Result<(), Errno> {
+        let mut core = self.change().await?;
+        let is_left = |node: &crate::core::Node| node.dirty_pages() == 0 && node.written.is_some();
+        if !core.nodes.get(&number).is_some_and(is_left) {
+            return core.done(Ok(()));
+        }
+        let settled = async {
+            let mut inode = core.file(number).await?;
+            core.settle(number, &mut inode);
+            Ok(())
+        }
+        .await;
+        core.done(settled)
     }
 
     /// Finishes what an inode in the list of orphans is there for: it is freed, or its truncation ends.

@@ -41,7 +41,7 @@ impl File {
 /// Folders that a client has: its own, and one in it.
 const FOLDERS: usize = 2;
 
-const NAMES: u64 = 9;
+const NAMES: u64 = 24;
 
 /// See the [module](self).
 pub(crate) struct Client {
@@ -51,6 +51,7 @@ pub(crate) struct Client {
     names: Vec<Names>,
     random: Random,
     written: u64,
+    is_moved: bool,
     /// The largest write.
     pub(crate) len_max: u64,
 }
@@ -90,6 +91,7 @@ impl Client {
             names: vec![Names::new()],
             random,
             written: 0,
+            is_moved: false,
             len_max: 30_000,
         }
     }
@@ -110,9 +112,9 @@ impl Client {
 
     fn name(&mut self) -> (usize, Vec<u8>) {
         let folder = self.random.index(FOLDERS);
-        // Some are long, so that folders get more than one block.
+        // They are long, so that folders get more than one block.
         let number = self.random.below(NAMES);
-        (folder, format!("{number}{}", "n".repeat(number as usize * 29)).into_bytes())
+        (folder, format!("{number}{}", "n".repeat(number as usize + 200)).into_bytes())
     }
 
     fn known_file(&mut self) -> Option<usize> {
@@ -149,7 +151,8 @@ impl Client {
                 self.synced();
                 Ok(())
             }
-            98 => self.list(files).await,
+            98 if self.random.coin() => self.list(files).await,
+            98 => self.move_folder(files).await,
             _ => {
                 files.sync_all().await?;
                 self.synced();
@@ -331,6 +334,16 @@ impl Client {
         self.now_named(|names| drop(names.insert((folder, name.clone()), Target::File(file))));
         files.link(self.files[file].inode, self.folders[folder], &name, &Caller::ROOT).await?;
         self.files[file].links += 1;
+        Ok(())
+    }
+
+    /// The inner folder goes to the root, or back. Where it is after a cut is for e2fsck to judge: one place.
+    async fn move_folder<S: Store>(&mut self, files: &FileSystem<S>) -> Result<(), End> {
+        let moved = format!("inner{}", self.number).into_bytes();
+        let places = [(self.folders[0], b"inner".to_vec()), (ROOT_INODE, moved)];
+        let [from, to] = if self.is_moved { [&places[1], &places[0]] } else { [&places[0], &places[1]] };
+        files.rename((from.0, &from.1), (to.0, &to.1), RenameMode::NoReplace).await?;
+        self.is_moved = !self.is_moved;
         Ok(())
     }
 
