@@ -26,6 +26,7 @@ pub mod summary;
 pub mod typical;
 pub mod welch;
 
+mod arrangements;
 mod moments;
 mod ranks;
 mod student;
