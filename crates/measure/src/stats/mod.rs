@@ -9,6 +9,7 @@ pub mod change_points;
 pub mod correlation;
 pub mod distribution;
 pub mod drift;
+pub mod edge;
 pub mod holm;
 pub mod mann_whitney;
 pub mod neighbours;
