@@ -48,3 +48,10 @@ pub use student::factor as t_factor;
 pub use summary::{Summary, summarise, t_half_width};
 pub use typical::typical_interval;
 pub use welch::{TTest, welch};
+
+/// An interval made to hold 0. It is no less sure than before: for what is not shown to differ from 0 by a test that many
+/// share, where an interval for itself would be read as showing it.
+#[must_use]
+pub fn reaching_0(interval: Option<[f64; 2]>) -> Option<[f64; 2]> {
+    interval.map(|[low, high]| [low.min(0.0), high.max(0.0)])
+}
