@@ -114,7 +114,7 @@ fn labels(paths: &[PathBuf]) -> Vec<String> {
 /// All comparisons as the terminal shows them.
 pub(crate) fn comparisons_text(all: &Comparisons) -> String {
     let mut text: String = all.comparisons.iter().map(comparison_text).collect();
-    let rate = format::percent(all.error_rate);
+    let rate = format!("at most {}", format::percent(all.error_rate));
     text += &match (all.design, all.drift) {
         (Design::Pairs, _) => format!(
             "Pairs of alternating runs were judged. Where nothing differs, {rate} of such outputs claim anything.\n"

@@ -32,8 +32,11 @@ impl Observer for ProbeProgress {
             Stage::Pause => "waiting",
             Stage::Soak => "soaking",
         });
-        self.bar.set_length(u64::from(progress.expected));
-        self.bar.set_position(u64::from(progress.done));
+        // Both at once: no stage shows how many of the one before were done.
+        self.bar.update(|state| {
+            state.set_len(u64::from(progress.expected));
+            state.set_pos(u64::from(progress.done));
+        });
         let size = format::bytes(progress.buffer_bytes);
         self.bar.set_message(match progress.left_s.is_finite() {
             true if progress.stage == Stage::Pause => {

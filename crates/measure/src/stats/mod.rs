@@ -9,6 +9,7 @@ pub mod change_points;
 pub mod correlation;
 pub mod distribution;
 pub mod drift;
+pub mod edge;
 pub mod holm;
 pub mod mann_whitney;
 pub mod neighbours;
@@ -26,6 +27,7 @@ pub mod summary;
 pub mod typical;
 pub mod welch;
 
+mod arrangements;
 mod moments;
 mod ranks;
 mod student;
@@ -46,3 +48,10 @@ pub use student::factor as t_factor;
 pub use summary::{Summary, summarise, t_half_width};
 pub use typical::typical_interval;
 pub use welch::{TTest, welch};
+
+/// An interval made to hold 0. It is no less sure than before: for what is not shown to differ from 0 by a test that many
+/// share, where an interval for itself would be read as showing it.
+#[must_use]
+pub fn reaching_0(interval: Option<[f64; 2]>) -> Option<[f64; 2]> {
+    interval.map(|[low, high]| [low.min(0.0), high.max(0.0)])
+}

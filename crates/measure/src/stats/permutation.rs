@@ -2,11 +2,14 @@
 //! (Fisher 1935, "The Design of Experiments", section 21). Seeded: the same data give the same chance.
 //!
 //! Arrangements are drawn until a few did as much, or until the chance is known to be small enough (Besag & Clifford
-//! 1991, "Sequential Monte Carlo p-values"): where there is no effect, a few dozen tell.
+//! 1991, "Sequential Monte Carlo p-values"): where there is no effect, a few dozen tell. Where there are few arrangements,
+//! all are counted: drawn, the rarest of them would be found or missed by luck.
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
+
+use super::arrangements::sums;
 
 /// So many arrangements that do as much end the drawing.
 const ENOUGH: u64 = 20;
@@ -14,14 +17,17 @@ const ENOUGH: u64 = 20;
 const FINER_THAN_LEVEL: f64 = 4.0;
 /// No more are drawn for any level.
 const DRAWS_MAX: u64 = 100_000;
+/// Up to so many arrangements are counted, not drawn.
+const COUNTED_MAX: usize = 50_000;
+/// Sums in another order round differently: by less than this part.
+const ROUNDING: f64 = 1e-9;
 
 /// The chance that an arrangement reaches `observed`, fine enough to be held to `level`; `arrange` makes one and answers
 /// what it reaches. Never 0.
 pub fn chance(observed: f64, level: f64, mut arrange: impl FnMut(&mut StdRng) -> f64) -> f64 {
     let mut random = StdRng::seed_from_u64(1);
     let draws = ((FINER_THAN_LEVEL / level).ceil() as u64).clamp(200, DRAWS_MAX);
-    // Sums in another order round differently.
-    let bound = observed - 1e-9 * observed.abs();
+    let bound = observed - ROUNDING * observed.abs();
     let mut reached = 0;
     for drawn in 1..=draws {
         reached += u64::from(arrange(&mut random) >= bound);
@@ -58,6 +64,9 @@ pub fn correlation_chance(pairs: &[(usize, f64, f64)], level: f64) -> Option<f64
         return None;
     }
     let observed = product(&y);
+    if let Some(chance) = counted(observed, &x, &y, &ends) {
+        return Some(chance);
+    }
     let mut arranged = y;
     Some(chance(observed, level, |random| {
         let mut from = 0;
@@ -69,17 +78,51 @@ pub fn correlation_chance(pairs: &[(usize, f64, f64)], level: f64) -> Option<f64
     }))
 }
 
+/// The share of all arrangements within strata, which end at `ends`, whose sum of products reaches `observed`; `None` for too
+/// many of them.
+fn counted(observed: f64, x: &[f64], y: &[f64], ends: &[usize]) -> Option<f64> {
+    let mut all = vec![0.0];
+    let mut from = 0;
+    for &end in ends {
+        let of_stratum = sums(&x[from..end], &y[from..end], COUNTED_MAX / all.len())?;
+        all = of_stratum.iter().flat_map(|sum| all.iter().map(move |other| sum + other)).collect();
+        from = end;
+    }
+    let squares = |values: &[f64]| values.iter().map(|value| value * value).sum::<f64>();
+    let bound = observed - ROUNDING * (squares(x) * squares(y)).sqrt();
+    Some(all.iter().filter(|sum| **sum >= bound).count() as f64 / all.len() as f64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use rand::RngExt;
 
     #[test]
+    fn the_rarest_of_few_arrangements_are_counted_exactly() {
+        // Four strata of two and two: the three best of 1,296.
+        let mut pairs: Vec<(usize, f64, f64)> = Vec::new();
+        for (stratum, far) in [1.0, 2.0, 3.0, 4.0].into_iter().enumerate() {
+            pairs.extend([(stratum, 1.0, 9.0 * far), (stratum, 1.0, 5.0 * far)]);
+            pairs.extend([(stratum, 0.0, 4.0 * far), (stratum, 0.0, 1.0 * far)]);
+        }
+        assert_eq!(correlation_chance(&pairs, 0.05), Some(1.0 / 1_296.0));
+        // The two of the first stratum that lie nearest change places: only the best reaches more.
+        (pairs[1].1, pairs[2].1) = (0.0, 1.0);
+        assert_eq!(correlation_chance(&pairs, 0.05), Some(2.0 / 1_296.0));
+        // Orders that tell nothing apart count once, whatever the level.
+        assert_eq!(correlation_chance(&[(0, 1.0, 2.0), (0, 1.0, 2.0), (0, 0.0, 1.0)], 0.5), Some(1.0 / 3.0));
+    }
+
+    #[test]
     fn a_perfect_order_is_as_rare_as_it_is() {
         let pairs: Vec<(usize, f64, f64)> = (0..5).map(|at| (0, f64::from(at), f64::from(at))).collect();
-        let found = correlation_chance(&pairs, 0.001).unwrap();
-        // One of 120 orders.
-        assert!((0.005..0.013).contains(&found), "{found}");
+        assert_eq!(correlation_chance(&pairs, 0.001), Some(1.0 / 120.0));
+        let pairs: Vec<(usize, f64, f64)> =
+            (0..16_u8).map(|at| (usize::from(at / 8), f64::from(at), f64::from(at))).collect();
+        // Drawn: one of 1.6 thousand million.
+        let found = correlation_chance(&pairs, 0.01).unwrap();
+        assert!(found < 0.01, "{found}");
         assert!(correlation_chance(&pairs[..1], 0.01).is_none());
         assert!(correlation_chance(&[(0, 1.0, f64::NAN), (0, 2.0, 3.0)], 0.01).is_none());
     }

@@ -39,19 +39,7 @@ pub fn together(strata: &[usize], x: &[f64], y: &[f64], of_few: Option<f64>) -> 
     if x.len() != y.len() || x.len() != strata.len() || x.iter().chain(y).any(|value| !value.is_finite()) {
         return None;
     }
-    let mut order: Vec<usize> = (0..x.len()).collect();
-    order.sort_by_key(|&at| strata[at]);
-    let (mut aligned_x, mut aligned_y, mut ends) = (Vec::new(), Vec::new(), Vec::new());
-    for stratum in order.chunk_by(|&one, &other| strata[one] == strata[other]) {
-        let of = |series: &[f64]| centred(&stratum.iter().map(|&at| series[at]).collect::<Vec<_>>());
-        let (of_x, of_y) = (of(x), of(y));
-        let deviation = (squares(&of_y) / (stratum.len().max(2) - 1) as f64).sqrt();
-        if varies(stratum, x) && varies(stratum, y) && deviation > 0.0 {
-            aligned_x.extend(of_x);
-            aligned_y.extend(of_y.iter().map(|value| value / deviation));
-            ends.push(aligned_x.len());
-        }
-    }
+    let Aligned { x: aligned_x, y: aligned_y, ends } = Aligned::of(strata, x, y);
     let is_few = aligned_x.len() < REPEATS_MIN;
     if is_few && of_few.is_none() {
         return None;
@@ -84,6 +72,36 @@ pub fn together(strata: &[usize], x: &[f64], y: &[f64], of_few: Option<f64>) -> 
         }
     };
     Some(Together { coefficient: sum / (all_x * all_y).sqrt(), p_less, p_more, repeats: x.len() })
+}
+
+/// Two figures of the repeats of strata in which both vary, each less the mean of its stratum.
+pub(super) struct Aligned {
+    /// The first.
+    pub(super) x: Vec<f64>,
+    /// The second, in the deviations of its stratum.
+    pub(super) y: Vec<f64>,
+    /// Where each stratum ends.
+    pub(super) ends: Vec<usize>,
+}
+
+impl Aligned {
+    /// Those of two finite figures.
+    pub(super) fn of(strata: &[usize], x: &[f64], y: &[f64]) -> Self {
+        let mut order: Vec<usize> = (0..x.len()).collect();
+        order.sort_by_key(|&at| strata[at]);
+        let mut aligned = Self { x: Vec::new(), y: Vec::new(), ends: Vec::new() };
+        for stratum in order.chunk_by(|&one, &other| strata[one] == strata[other]) {
+            let of = |series: &[f64]| centred(&stratum.iter().map(|&at| series[at]).collect::<Vec<_>>());
+            let (of_x, of_y) = (of(x), of(y));
+            let deviation = (squares(&of_y) / (stratum.len().max(2) - 1) as f64).sqrt();
+            if varies(stratum, x) && varies(stratum, y) && deviation > 0.0 {
+                aligned.x.extend(of_x);
+                aligned.y.extend(of_y.iter().map(|value| value / deviation));
+                aligned.ends.push(aligned.x.len());
+            }
+        }
+        aligned
+    }
 }
 
 /// Whether a figure of a stratum is not the same in all repeats.

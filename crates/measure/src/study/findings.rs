@@ -309,13 +309,17 @@ fn steadiness(report: &StudyReport) -> Option<String> {
         true => format!("{} warm up{for_s}", share(sum(|row| row.runs_that_warm_up))),
         false => format!("{} look as if they warmed up", share(sum(|row| row.runs_that_warm_up))),
     };
+    let late = match claims(Claim::LevelsChange) {
+        true => "are not steady before their second half",
+        false => "look as if they were not steady before their second half",
+    };
     let alike = share(sum(|row| row.runs_serially_correlated));
     let windows = match claims(Claim::WindowsAlike) {
         true => format!("In {alike}, windows resemble their neighbours."),
         false => format!("That windows resemble their neighbours is not found ({alike} look so)."),
     };
     Some(format!(
-        "{} of the runs {change}; {warm_up}, and {} are not steady before their second half. {windows}",
+        "{} of the runs {change}; {warm_up}, and {} {late}. {windows}",
         share(sum(|row| row.runs_that_change)),
         share(sum(|row| row.runs_never_steady)),
     ))
@@ -326,8 +330,8 @@ fn outliers(report: &StudyReport) -> Option<String> {
         (report.outliers.len(), report.outliers.iter().filter(|run| !run.odd_conditions.is_empty()).count());
     (all > 0).then(|| {
         format!(
-            "{all} of {} runs lie apart from their repeats, farther than normal noise would take any; during {odd} of them, a \
-             condition of the machine was far from its usual.",
+            "{all} of {} runs lie apart from their repeats, farther than normal noise would take any. During {odd} of them, a \
+             condition of the machine was far from its usual, as one of many conditions is during other runs too.",
             report.study.runs_done
         )
     })

@@ -84,6 +84,9 @@ fn page(study: &Synthetic) -> Rates {
     let report = analyse_claims(&study.study());
     let mut wrong: Vec<&'static str> =
         report.claims.iter().filter(|claim| !study.is_true(claim)).map(kind).collect();
+    if has_false_interval(&report) {
+        wrong.push("interval");
+    }
     let is_there = |about: &str| report.findings.iter().any(|finding| finding.about == about);
     let mut is_missed =
         study.effect != Effect::None && !report.claims.iter().any(|claim| study.is_wanted(claim));
@@ -98,6 +101,17 @@ fn page(study: &Synthetic) -> Rates {
         }
     }
     Rates::of_page(wrong, is_missed)
+}
+
+/// Whether an interval on a chart or in a sentence leaves out 0 for what is not claimed to be other than that: whoever sees it
+/// takes it for claimed.
+fn has_false_interval(report: &StudyReport) -> bool {
+    let leaves_out_0 =
+        |interval: Option<[f64; 2]>| interval.is_some_and(|[low, high]| low > 0.0 || high < 0.0);
+    let mut terms = report.explained.iter().flat_map(|explained| &explained.terms);
+    let mut operations = report.operation_correlations.iter();
+    terms.any(|term| !term.found && leaves_out_0(term.ci95))
+        || operations.any(|row| !row.found && leaves_out_0(row.ci95))
 }
 
 /// What a claim is about, in a word.

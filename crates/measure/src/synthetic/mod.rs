@@ -67,6 +67,13 @@ mod tests {
     }
 
     #[test]
+    fn no_interval_of_what_is_not_claimed_leaves_out_0() {
+        // At 95 % each for itself, one of the many on such a page does on nine pages of ten.
+        let rates = audit(Noise::Normal, Effect::None, Plan::Larger, 1_000..1_004, 2);
+        assert_eq!((rates.pages, rates.false_of.get("interval")), (4, None));
+    }
+
+    #[test]
     fn a_study_of_two_by_two_names_no_parameter_and_says_so() {
         let study = Synthetic {
             noise: Noise::Normal,

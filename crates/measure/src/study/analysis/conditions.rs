@@ -8,7 +8,8 @@
 //! 2. A condition that drifts or remembers is judged between runs beside each other in the order of execution: what drifts
 //!    would otherwise go with everything else that does.
 //! 3. Where the data lie has a level of its own, most of it for data that are slower the farther up they lie: a disk's
-//!    outer tracks come first. All other conditions share another level.
+//!    outer tracks come first. Where runs are slowed and never hastened, that is judged by the fastest of them, see
+//!    [`edge`](stats::edge). All other conditions share another level.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -25,6 +26,8 @@ use crate::study::data::Run;
 const REPEATS_MIN: usize = 3;
 /// A condition that goes with less than this is not worth a word, however surely.
 const COEFFICIENT_MIN: f64 = 0.15;
+/// Nor is less than this, where the fastest runs tell more than all together.
+const BY_EDGE_MIN: f64 = 0.05;
 
 /// A condition passes for one that comes in any order unless its neighbours resemble each other more than chance has it at
 /// this level.
@@ -163,19 +166,22 @@ pub fn condition_correlations(groups: &Groups<'_>, placement: f64, others: f64) 
             all.entry(name).or_default().runs.extend(of_runs);
         }
     }
+    let judged: Vec<Judged> = all.into_iter().filter_map(|known| row(known, placement)).collect();
+    let least: Vec<f64> =
+        judged.iter().map(|of| if of.by_edge { BY_EDGE_MIN } else { COEFFICIENT_MIN }).collect();
     let (mut rows, chances): (Vec<ConditionCorrelation>, Vec<[f64; 2]>) =
-        all.into_iter().filter_map(|known| row(known, placement)).unzip();
+        judged.into_iter().map(|of| (of.row, of.chances)).unzip();
     let is_other = |row: &ConditionCorrelation| row.condition != DATA_PLACE;
     let two_sided = rows.iter().zip(&chances).filter(|(row, _)| is_other(row));
     let two_sided: Vec<f64> = two_sided.map(|(_, [less, more])| (2.0 * less.min(*more)).min(1.0)).collect();
     let mut adjusted = stats::holm(&two_sided).into_iter();
-    for (row, [less, more]) in rows.iter_mut().zip(chances) {
+    for ((row, [less, more]), least) in rows.iter_mut().zip(chances).zip(least) {
         let (p, level) = match is_other(row) {
             true => (adjusted.next().unwrap_or(1.0), others),
             false => ((less / FARTHER_IS_SLOWER).min(more / (1.0 - FARTHER_IS_SLOWER)).min(1.0), placement),
         };
         row.p = row.p.map(|_| p);
-        let enough = row.judged_by().is_some_and(|found| found.abs() >= COEFFICIENT_MIN);
+        let enough = row.judged_by().is_some_and(|found| found.abs() >= least);
         row.found = enough && p <= level;
     }
     let surest = |row: &ConditionCorrelation| row.p.unwrap_or(f64::INFINITY);
@@ -186,8 +192,17 @@ pub fn condition_correlations(groups: &Groups<'_>, placement: f64, others: f64) 
     rows
 }
 
-/// A row, with the chances of a connection as far below zero and as far above; `placement` is the level of where the data lie.
-fn row((name, mut known): (Cow<'_, str>, Known), placement: f64) -> Option<(ConditionCorrelation, [f64; 2])> {
+/// A condition, judged for itself.
+struct Judged {
+    row: ConditionCorrelation,
+    /// The chances of a connection as far below zero, and as far above.
+    chances: [f64; 2],
+    /// Whether the first is that of the fastest runs.
+    by_edge: bool,
+}
+
+/// A row; `placement` is the level of where the data lie.
+fn row((name, mut known): (Cow<'_, str>, Known), placement: f64) -> Option<Judged> {
     known.runs.sort_by_key(|run| run.place);
     let column = |of: fn(&OfRun) -> f64| known.runs.iter().map(of).collect::<Vec<f64>>();
     let values = column(|run| run.value);
@@ -202,7 +217,12 @@ fn row((name, mut known): (Cow<'_, str>, Known), placement: f64) -> Option<(Cond
         Some(_) => None,
         None => stats::neighbours::together(&groups, &values, &column(|run| run.log_rate)),
     };
-    let chances = of_repeats.map(|found| [found.p_less, found.p_more]).or_else(|| {
+    let by_edge = of_few.filter(|_| of_repeats.is_some()).and_then(|level| {
+        let rates = [column(|run| run.log_rate), column(|run| run.without_drift)];
+        stats::edge::lowers(&groups, &values, &rates, level)
+    });
+    let of_order = of_repeats.map(|found| [by_edge.unwrap_or(found.p_less), found.p_more]);
+    let chances = of_order.or_else(|| {
         let found = of_neighbours?;
         let (near, far) = (found.p_two_sided / 2.0, 1.0 - found.p_two_sided / 2.0);
         Some(if found.coefficient < 0.0 { [near, far] } else { [far, near] })
@@ -225,7 +245,7 @@ fn row((name, mut known): (Cow<'_, str>, Known), placement: f64) -> Option<(Cond
         least: stats::quantile(&values, 0.0)?,
         most: stats::quantile(&values, 1.0)?,
     };
-    Some((row, chances.unwrap_or([1.0; 2])))
+    Some(Judged { row, chances: chances.unwrap_or([1.0; 2]), by_edge: by_edge.is_some() })
 }
 
 /// Whether a condition, beside that of its repeats, seems to follow no order of execution.

@@ -49,7 +49,8 @@ pub struct Explanation {
     pub factors: Vec<String>,
     /// Share of the variance, corrected for chance; `null` where nothing is left to judge it by.
     pub share: Option<f64>,
-    /// Its 95 % interval.
+    /// Its 95 % interval, for itself. It reaches 0 unless the term is found: of the many on a page, some that explain nothing
+    /// would leave it out.
     pub ci95: Option<[f64; 2]>,
     /// The chance of as much without an effect.
     pub p: Option<f64>,
@@ -222,7 +223,7 @@ fn explain(
         .map(|share| Explanation {
             factors: names(share.term),
             share: share.share,
-            ci95: share.ci95,
+            ci95: if share.found { share.ci95 } else { stats::reaching_0(share.ci95) },
             p: share.p,
             found: share.found,
             levels: match share.term {

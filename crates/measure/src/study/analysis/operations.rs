@@ -37,7 +37,7 @@ pub struct OperationCorrelation {
     pub configurations: usize,
     /// Pearson's coefficient.
     pub coefficient: f64,
-    /// Its 95 % interval; `null` for fewer than four configurations.
+    /// Its 95 % interval, for itself; it reaches 0 unless the operation is found. `null` for fewer than four configurations.
     pub ci95: Option<[f64; 2]>,
     /// The chance of as large a one without a connection, by rearranging configurations of as many runs; `null` where the
     /// coefficient is not strong.
@@ -101,6 +101,9 @@ pub fn operation_correlations(
     let chances: Vec<f64> = rows.iter().map(|row| row.p.unwrap_or(1.0)).collect();
     for (row, adjusted) in rows.iter_mut().zip(stats::holm(&chances)) {
         row.found = row.p.is_some() && adjusted <= level;
+        if !row.found {
+            row.ci95 = stats::reaching_0(row.ci95);
+        }
     }
     // Stable: within a workload and a file system only.
     rows.sort_by(|one, other| {

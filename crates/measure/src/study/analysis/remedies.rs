@@ -55,7 +55,8 @@ pub struct RemedyEffect {
     pub pairs: usize,
     /// The RSD with them over that without, the geometric mean; `null` where one does not vary.
     pub rsd_ratio: Option<f64>,
-    /// The chance of as much without an effect, adjusted for the number of sets (Holm).
+    /// The chance of as much without an effect, adjusted for the number of sets: the fullest are judged first, others once
+    /// these are found (Holm within either).
     pub p: Option<f64>,
     /// Whether that is below the level that remedies have on the page.
     pub found: bool,
@@ -122,7 +123,9 @@ pub fn effects(groups: &Groups<'_>, level: f64) -> Vec<RemedyEffect> {
     let finer = level / all.len().max(1) as f64 / FINER;
     let chance = |of: &Distances| stats::permutation::correlation_chance(&of.all, finer).unwrap_or(1.0);
     let chances: Vec<f64> = all.iter().map(chance).collect();
-    let judged = all.into_iter().zip(stats::holm(&chances));
+    let sets: Vec<&str> = all.iter().map(|of| of.effect.remedies.as_str()).collect();
+    let adjusted = fullest_first(&sets, &chances);
+    let judged = all.into_iter().zip(adjusted);
     judged
         .map(|(Distances { effect, log_ratios, .. }, p)| {
             let ratio = (log_ratios.iter().sum::<f64>() / log_ratios.len() as f64).exp();
@@ -130,6 +133,35 @@ pub fn effects(groups: &Groups<'_>, level: f64) -> Vec<RemedyEffect> {
             RemedyEffect { rsd_ratio, p: Some(p), found: p <= level, ..effect }
         })
         .collect()
+}
+
+/// Adjusts the chances of sets of remedies: those that no other set holds all of are judged first, and all others only once
+/// each of these is found (Holm within either; Dmitrienko, Offen & Westfall 2003, "Gatekeeping strategies for clinical trials
+/// that do not require all primary effects to be significant", the serial kind). The chance of anything false among all is
+/// that of Holm over all, and remedies added to one another need not share it.
+fn fullest_first(sets: &[&str], chances: &[f64]) -> Vec<f64> {
+    let holds = |one: &str, other: &str| {
+        remedy_names(one).count() > remedy_names(other).count()
+            && remedy_names(other).all(|name| remedy_names(one).any(|known| known == name))
+    };
+    let is_fullest: Vec<bool> = sets.iter().map(|set| !sets.iter().any(|other| holds(other, set))).collect();
+    let adjust = |fullest: bool| {
+        let of = |at: &usize| is_fullest[*at] == fullest;
+        let places: Vec<usize> = (0..sets.len()).filter(of).collect();
+        let adjusted = stats::holm(&places.iter().map(|&at| chances[at]).collect::<Vec<f64>>());
+        (places, adjusted)
+    };
+    let mut all = vec![1.0; sets.len()];
+    let mut least_sure = 0.0_f64;
+    for fullest in [true, false] {
+        let (places, adjusted) = adjust(fullest);
+        let before = least_sure;
+        for (at, chance) in places.into_iter().zip(adjusted) {
+            all[at] = chance.max(before);
+            least_sure = least_sure.max(chance);
+        }
+    }
+    all
 }
 
 /// The logarithms of the repeats that two groups have both.
@@ -201,4 +233,28 @@ pub fn remedy_names(remedies: &str) -> impl Iterator<Item = &str> {
 fn quartiles(values: &[f64]) -> Option<[f64; 5]> {
     let at = |share| stats::quantile(values, share);
     Some([at(0.0)?, at(0.25)?, at(0.5)?, at(0.75)?, at(1.0)?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remedies_added_to_one_another_are_judged_from_the_fullest_set_on() {
+        let sets = ["unmount", "unmount+restore_image", "unmount+restore_image+no_lazy_init"];
+        // The fullest pays for itself alone, and is never undercut; two others share.
+        assert_eq!(fullest_first(&sets, &[0.001, 0.002, 0.004]), [0.004, 0.004, 0.004]);
+        assert_eq!(fullest_first(&sets, &[0.01, 0.3, 0.004]), [0.02, 0.3, 0.004]);
+        // Where it does nothing, no other is said to.
+        assert_eq!(fullest_first(&sets, &[1e-6, 1e-6, 0.7]), [0.7, 0.7, 0.7]);
+    }
+
+    #[test]
+    fn sets_of_which_none_holds_another_share_as_holm_has_it() {
+        let sets = ["unmount", "restore_image", "none+no_lazy_init"];
+        assert_eq!(fullest_first(&sets, &[0.01, 0.001, 0.5]), stats::holm(&[0.01, 0.001, 0.5]));
+        assert_eq!(fullest_first(&[], &[]), [0.0; 0]);
+        // The same remedies in another order are the same set: neither holds the other.
+        assert_eq!(fullest_first(&["a+b", "b+a"], &[0.01, 0.02]), stats::holm(&[0.01, 0.02]));
+    }
 }

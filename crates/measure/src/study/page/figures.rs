@@ -205,7 +205,7 @@ fn shares(report: &StudyReport, figure: Figure) -> Vec<Shown> {
             rows: judged.iter().take(TERMS_MAX).map(row).collect(),
         };
         let mut meaning = format!(
-            "share of the variance over {} configurations, with its 95 % interval",
+            "share of the variance over {} configurations, with its 95 % interval, which reaches 0 unless it is found",
             explained.configurations
         );
         if judged.len() > TERMS_MAX {
@@ -483,8 +483,8 @@ fn operations(report: &StudyReport) -> Vec<Shown> {
         Shown {
             title,
             meaning: format!(
-                "correlation over {} configurations, with its 95 % interval; dashed: strong, from {STRONG} on; found is what is \
-                 surer than chance over the whole page",
+                "correlation over {} configurations, with its 95 % interval, which reaches 0 unless it is found; dashed: strong, \
+                 from {STRONG} on; found is what is surer than chance over the whole page",
                 rows.iter().map(|row| row.configurations).max().unwrap_or(0)
             ),
             svg: row_chart(&chart),

@@ -49,7 +49,7 @@ pub(super) fn how_to_read() -> Markup {
                 b { "Found. " }
                 "What is said to be found, surer than chance, to depend, to matter, or to show is held to one level for the \
                  whole page: of a study in which there is nothing to find, at most one page in twenty says that anything is. \
-                 Everything else describes these runs."
+                 Everything else describes these runs. An interval is at 95\u{a0}% for itself: of twenty in a table, one misses."
             }
             p {
                 b { "Runs for 1 %. " }
@@ -83,9 +83,11 @@ pub(super) fn how_to_read() -> Markup {
             }
             p {
                 b { "The machine. " }
-                "A condition is compared from run to run, in the order of execution, so that what merely drifts along does not \
-                 count: 1 where the one of two neighbours that has more of it, beside its own repeats, is always the faster, -1 \
-                 where it is always the slower."
+                "A condition that drifts or remembers is compared from run to run, in the order of execution, so that what merely \
+                 drifts along does not count: 1 where the one of two neighbours that has more of it, beside its own repeats, is \
+                 always the faster, -1 where it is always the slower. One that comes in any order, as the place of data does, is \
+                 compared over all repeats of a configuration, by ranks; where runs are slowed and never hastened, the place is \
+                 judged by the fastest of them."
             }
         }
     };
