@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, ValueEnum};
 use evenkeel_host::volume::member::Place;
 
-use super::volume::{AtomicSectorsArg, place};
+use super::places::{AtomicSectorsArg, place};
 use crate::units;
 
 /// How a mirror's members are run.

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args as ClapArgs, ValueEnum};
 use evenkeel_host::volume::member::Place;
 
 use super::mirror::MirrorArgs;
+use super::places::{AtomicSectorsArg, NbdArg, parse_host_port, parse_nbd, place};
 use crate::units;
 
 /// Make a volume: a virtual disk in a folder
@@ -100,14 +100,6 @@ Examples:
 
 Exit status: 0 done, 1 made though it could not be said, 2 wrong usage or what cannot be made, 130 interrupted; then nothing is left behind.";
 
-/// A path, also one that is not UTF-8, or the URI of an export.
-pub(super) fn place() -> impl TypedValueParser<Value = Place> {
-    OsStringValueParser::new().try_map(|text| match text.to_str() {
-        Some(text) => text.parse(),
-        None => Ok(PathBuf::from(text).into()),
-    })
-}
-
 /// How pages are laid over members.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum LayoutArg {
@@ -116,17 +108,6 @@ pub(crate) enum LayoutArg {
     /// Two or more members that hold the same and read and write in turns; one of them, and one of the log devices, is
     /// enough
     Mirror,
-}
-
-/// What is promised of sectors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AtomicSectorsArg {
-    /// Yes for NVMe, which promises it, else no
-    Auto,
-    /// Yes
-    Yes,
-    /// No: each page's image is logged before the page is overwritten
-    No,
 }
 
 /// Serve a volume over NBD
@@ -234,33 +215,6 @@ fn parse_mode(text: &str) -> Result<u32, String> {
         }
         Ok(mode) if mode <= 0o777 && text.bytes().all(|it| it.is_ascii_digit()) => Ok(mode),
         _ => Err("a mode is up to four octal digits, such as 660".to_owned()),
-    }
-}
-
-/// Where to listen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum NbdArg {
-    /// A Unix socket.
-    Unix(PathBuf),
-    /// `HOST:PORT`.
-    Tcp(String),
-}
-
-/// A host and a port, as the system takes them.
-fn parse_host_port(text: &str) -> Result<String, String> {
-    match text.rsplit_once(':') {
-        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(text.to_owned()),
-        _ => Err("HOST:PORT is wanted, such as 127.0.0.1:9100 or [::1]:9100".to_owned()),
-    }
-}
-
-pub(super) fn parse_nbd(text: &str) -> Result<NbdArg, String> {
-    match text.split_once(':') {
-        Some(("unix", path)) if !path.is_empty() => Ok(NbdArg::Unix(path.into())),
-        Some(("tcp", address)) => {
-            parse_host_port(address).map(NbdArg::Tcp).map_err(|why| format!("tcp:{why}"))
-        }
-        _ => Err(format!("`{text}` is neither unix:SOCKET nor tcp:HOST:PORT")),
     }
 }
 
@@ -387,18 +341,4 @@ pub(crate) struct GrowArgs {
     /// Say what it would take, and write nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_name_their_kind() {
-        assert_eq!(parse_nbd("unix:a:b"), Ok(NbdArg::Unix("a:b".into())));
-        assert_eq!(parse_nbd("tcp:[::1]:10809"), Ok(NbdArg::Tcp("[::1]:10809".to_owned())));
-        for wrong in ["", "unix:", "tcp:host", "tcp:host:http", "tcp::1", "/a/b", "udp:1:2"] {
-            assert!(parse_nbd(wrong).is_err(), "{wrong}");
-        }
-    }
 }
