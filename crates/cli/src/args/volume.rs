@@ -35,10 +35,9 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "PLACE", value_parser = place())]
     pub(crate) log: Vec<Place>,
 
-    /// Keep the log of a mirror on its members, in a region of each, and on no devices of its own: a record goes to those
-    /// that write in their turn, so reads do not wait for it, and no drives are needed for it. But what was written last
-    /// is on one member alone until a checkpoint: the loss of a member together with a power cut or a crash ends the
-    /// volume
+    /// Keep the log of a mirror on its members, in an area of each, and not on log devices. Records go to the members in
+    /// their turn of writing, so that reads do not wait for them. But the last writes are on one member alone until a
+    /// checkpoint: the loss of a member together with a power cut or a crash ends the volume
     #[arg(long, conflicts_with = "log")]
     pub(crate) log_on_members: bool,
 
@@ -51,7 +50,7 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_enum, default_value = "single")]
     pub(crate) layout: LayoutArg,
 
-    /// Largest write that is there whole or not at all after a cut; it stays as it is chosen here
+    /// Largest atomic write: after a power cut it is there whole or not at all. It cannot be changed later
     #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "16k")]
     pub(crate) atomic_max: u64,
 
@@ -155,7 +154,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, conflicts_with_all = ["metrics", "cache"])]
     pub(crate) salvage: bool,
 
-    /// Which bytes go through the log
+    /// Which bytes are journaled
     #[arg(long, value_enum, default_value = "selective")]
     pub(crate) journaling: JournalingArg,
 
@@ -178,15 +177,15 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) lock_memory: bool,
 
-    /// How the kernel is asked
+    /// Interface to the kernel's I/O
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) backend: BackendArg,
 
-    /// How events are told on standard error
+    /// Format of events on standard error
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
     pub(crate) log_format: LogFormatArg,
 
-    /// The least of the events that are told
+    /// Least severe events that are shown
     #[arg(long, value_name = "LEVEL", value_enum, default_value = "info")]
     pub(crate) log_level: LogLevelArg,
 
@@ -225,9 +224,9 @@ pub(crate) enum JournalingArg {
     Wasteless,
     /// The same for writes below --threshold; larger ones go straight home where the drive keeps sectors whole
     Selective,
-    /// Every write, as whole pages, to compare with
+    /// Every write, as whole pages; for comparison
     WholePages,
-    /// Every write straight home, to compare with
+    /// Every write straight home; for comparison
     Ordered,
 }
 
@@ -267,7 +266,7 @@ pub(crate) enum BackendArg {
     Threads,
 }
 
-/// Tell what a served volume does
+/// Show what a served volume does
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
 Examples:
@@ -294,7 +293,7 @@ pub(crate) struct StatusArgs {
 #[command(after_help = "\
 Examples:
   evenkeel check disk
-  evenkeel check disk --repair                      mend what redundancy can mend
+  evenkeel check disk --repair                      repair what redundancy can repair
   evenkeel check disk --json | jq .damaged
 
 Exit status: 0 nothing is damaged, 1 something is, 2 no volume or one that cannot be opened, 130 interrupted.")]
@@ -303,7 +302,7 @@ pub(crate) struct CheckArgs {
     #[arg(value_name = "VOL")]
     pub(crate) volume: PathBuf,
 
-    /// Mend what is damaged from redundancy, where the layout has any, and take home what a power cut or a kill left to be
+    /// Repair what is damaged from redundancy, where the layout has any, and take home what a power cut or a kill left to be
     /// done; without it nothing is written
     #[arg(long)]
     pub(crate) repair: bool,

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 /// Least memory for pages.
 const CACHE_MIN_BYTES: u64 = 1 << 20;
 
-/// Least that a rebuild or a search for rot may do in a second: less comes to no end.
+/// Least rate of a rebuild or a scrub: at less it does not end.
 const RATE_MIN_BYTES_PER_S: f64 = 65_536.0;
 
 /// That nothing was typed with which no volume could be served well, such as milliseconds for seconds.
