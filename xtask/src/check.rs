@@ -10,14 +10,14 @@ pub(crate) fn main() -> Outcome {
         let mut fuzz = run::cargo(&["fmt", "--check", "--manifest-path", "fuzz/Cargo.toml"]);
         run::hand_over(&mut run::cargo(&["fmt", "--all", "--check"]))
             .and_then(|()| run::hand_over(&mut fuzz))
-            .map_err(|_| Failure::Failed("the formatting differs; `cargo fmt` mends it".to_owned()))
+            .map_err(|_| Failure::Failed("the formatting differs; `cargo fmt` fixes it".to_owned()))
     });
     let lints = component("clippy", "clippy").and_then(|()| {
         let mut clippy =
             run::cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]);
         run::hand_over(&mut clippy).map_err(|_| Failure::Failed("clippy has something to say".to_owned()))
     });
-    // Both are told, so that one run is enough to know what is to be mended.
+    // Both are told, so that one run is enough to know what is to be fixed.
     match (format, lints) {
         (Err(format), Err(lints)) => {
             format.report();

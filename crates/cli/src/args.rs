@@ -4,6 +4,7 @@ mod arenas;
 mod drive;
 mod mirror;
 mod mount;
+mod places;
 mod replay;
 mod reproduce;
 mod salvage;
@@ -23,13 +24,14 @@ pub(crate) use arenas::{ArenasArgs, ArenasCommand, ArenasFreeArgs};
 pub(crate) use drive::{AfterCut, DriveArgs};
 pub(crate) use mirror::{MirrorArgs, PolicyArg, ReplaceArgs};
 pub(crate) use mount::{FileSystemArg, MountArgs, MountOptionArg};
+pub(crate) use places::NbdArg;
 pub(crate) use replay::{ReplayArgs, Speed};
 pub(crate) use reproduce::ReproduceArgs;
 pub(crate) use salvage::{RenewLogArgs, SalvageArgs};
 pub(crate) use study::{StudyArgs, StudyCommand, StudyPlanArgs, StudyReportArgs, StudyRunArgs, WhichPlan};
 pub(crate) use volume::{
-    AtomicSectorsArg, BackendArg, CheckArgs, CreateArgs, GrowArgs, JournalingArg, LayoutArg, LogFormatArg,
-    LogLevelArg, NbdArg, ServeArgs, StatusArgs,
+    BackendArg, CheckArgs, CreateArgs, GrowArgs, JournalingArg, LayoutArg, LogFormatArg, LogLevelArg,
+    ServeArgs, StatusArgs,
 };
 
 /// Makes synchronous writes fast and predictable.

@@ -18,7 +18,7 @@ pub(crate) enum Failure {
     No(String),
     /// Wrong usage or unusable input.
     Unusable(String),
-    /// The work stopped before its end, and can go on once what stopped it has passed or is mended.
+    /// The work stopped before its end, and can go on once what stopped it has passed or is repaired.
     Passing(String),
     /// Ctrl-C.
     Interrupted,

@@ -5,7 +5,6 @@ mod support;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 
-use support::load::contents;
 use support::served::{Volume, noise};
 use support::{Scene, says};
 
@@ -23,9 +22,7 @@ fn renew(volume: &Volume<'_>, line: &str) {
     let (_, advice) = line.split_once("make its log again: evenkeel ").unwrap_or_else(|| panic!("{line}"));
     let command = advice.split("; ").next().unwrap();
     says(&volume.scene.done(command).stdout, &["its log is made again"]);
-    let server = volume.serve("");
-    assert!(contents(&volume.socket()) == noise(1, SIZE));
-    server.stop();
+    volume.expect_contents("", &noise(1, SIZE));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use evenkeel_host::event_loop::{Backend, EventLoop};
 use support::load::{connect, contents};
 use support::root::{LoopDevice, Mounted, programs, run, with_own_memory};
 use support::served::{Server, Volume, noise};
-use support::{Ran, Scene, says, skip};
+use support::{Ran, Scene, or_skip, says};
 
 const FLAGS: &str = "--size 32m --log-size 16m --buffer 4m";
 
@@ -115,11 +115,7 @@ fn make_copied(arena: &PathBuf) {
 
 #[test]
 fn a_disk_that_fills_up_ends_no_server_whose_arena_is_on_it() {
-    const NAME: &str = "a_disk_that_fills_up_ends_no_server_whose_arena_is_on_it";
-    let btrfs = match Btrfs::new() {
-        Ok(btrfs) => btrfs,
-        Err(why) => return skip(NAME, &why),
-    };
+    let btrfs = or_skip!(Btrfs::new());
     let volume = Volume::create(&btrfs.inside, FLAGS);
     let mut server = btrfs.serve(&volume, "1m");
     let arena = arena_in(&volume).expect("memory is too small for it");
@@ -151,11 +147,7 @@ fn a_disk_that_fills_up_ends_no_server_whose_arena_is_on_it() {
 
 #[test]
 fn an_arena_that_may_not_stay_where_it_is_is_moved_and_loses_nothing() {
-    const NAME: &str = "an_arena_that_may_not_stay_where_it_is_is_moved_and_loses_nothing";
-    let btrfs = match Btrfs::new() {
-        Ok(btrfs) => btrfs,
-        Err(why) => return skip(NAME, &why),
-    };
+    let btrfs = or_skip!(Btrfs::new());
     let volume = Volume::create(&btrfs.inside, FLAGS);
     let mut server = btrfs.serve(&volume, "1m");
     write_buffered(&volume, 0..8);
@@ -209,11 +201,7 @@ fn an_arena_that_may_not_stay_where_it_is_is_moved_and_loses_nothing() {
 /// What is too large for memory is refused by `create` too, where the folder is no place for it either.
 #[test]
 fn what_finds_no_memory_is_refused_when_it_is_made() {
-    const NAME: &str = "what_finds_no_memory_is_refused_when_it_is_made";
-    let btrfs = match Btrfs::new() {
-        Ok(btrfs) => btrfs,
-        Err(why) => return skip(NAME, &why),
-    };
+    let btrfs = or_skip!(Btrfs::new());
     let line = "create disk --size 32m --log-size 16m --sparse --buffer 64m";
     let file = btrfs.inside.path("large").display().to_string();
     run("fallocate", &["-l", "150m", &file]).unwrap();

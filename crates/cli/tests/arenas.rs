@@ -11,7 +11,7 @@ use serde_json::Value;
 use support::load::{contents, write};
 use support::root::{Mounted, must_be_root, run};
 use support::served::{Server, Volume, arenas_of, noise};
-use support::{Scene, says, skip};
+use support::{Scene, or_skip, says};
 
 const FLAGS: &str = "--size 16m --log-size 16m --buffer 1m";
 
@@ -169,10 +169,7 @@ fn an_arena_waits_for_a_volume_whose_home_was_put_back_from_a_copy() {
 #[test]
 fn an_arena_whose_file_system_is_not_mounted_is_no_orphan() {
     let scene = Scene::new();
-    let mounted = match Mounted::tmpfs(&scene.path("mounted"), "64m") {
-        Ok(mounted) => mounted,
-        Err(why) => return skip("an_arena_whose_file_system_is_not_mounted_is_no_orphan", &why),
-    };
+    let mounted = or_skip!(Mounted::tmpfs(&scene.path("mounted"), "64m"));
     scene.done(&format!("create mounted/disk {FLAGS}"));
     let (folder, stderr) = (scene.path("mounted/disk"), scene.path("stderr"));
     let server = Server::start(folder.clone(), stderr, scene.command("serve mounted/disk")).ready();
@@ -237,10 +234,7 @@ fn what_only_has_the_name_of_an_arena_is_not_taken_for_one() {
 
 #[test]
 fn an_arena_of_another_user_is_told_as_that_and_what_it_claims_is_not() {
-    const NAME: &str = "an_arena_of_another_user_is_told_as_that_and_what_it_claims_is_not";
-    if let Err(why) = must_be_root() {
-        return skip(NAME, &why);
-    }
+    or_skip!(must_be_root());
     let scene = Scene::new();
     let (_volume, arena) = killed(&scene, &noise(1, 50_000));
     let disk = scene.path("disk").display().to_string();

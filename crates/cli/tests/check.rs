@@ -54,9 +54,7 @@ fn damaged_copies_of_the_superblock_and_a_root_are_named_and_left_until_they_are
     let repaired = scene.done("check disk --repair");
     says(&repaired.stdout, &["was damaged, and is written anew: copy 1 of the superblock, on home"]);
     check(&scene, 0);
-    let server = volume.serve("");
-    assert!(contents(&volume.socket()) == noise(1, SIZE));
-    server.stop();
+    volume.expect_contents("", &noise(1, SIZE));
 }
 
 #[test]
@@ -89,7 +87,7 @@ fn the_member_of_a_mirror_with_wrong_copies_is_named() {
     let (found, told) = check_copies(&scene);
     let wrong = &list(&found["copies"], "wrong_on")[0];
     assert_eq!((&wrong["path"], &wrong["copies"]), (&"member-1".into(), &1.into()));
-    says(&told, &["1 wrong, 0 mended", "wrong on member-1: 1"]);
+    says(&told, &["1 wrong, 0 repaired", "wrong on member-1: 1"]);
     scene.done("check disk --repair");
     check(&scene, 0);
 }
@@ -125,9 +123,7 @@ fn each_damaged_head_of_a_mirror_is_named_and_left_until_it_is_to_be_repaired() 
             assert_eq!(repaired["damaged"]["others"], serde_json::json!([]), "{repaired}");
         }
         check(&scene, 0);
-        let server = volume.serve("");
-        assert!(contents(&volume.socket()) == noise(1, SIZE));
-        server.stop();
+        volume.expect_contents("", &noise(1, SIZE));
     }
 }
 
@@ -177,9 +173,7 @@ fn a_head_that_is_whole_and_not_the_one_that_was_written_last_is_named() {
         scene.done("check disk --repair");
         check(&scene, 0);
     }
-    let server = volume.serve("");
-    assert!(contents(&volume.socket()) == noise(1, SIZE));
-    server.stop();
+    volume.expect_contents("", &noise(1, SIZE));
 }
 
 /// As [`check`], where all that is wrong is a copy.

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use support::load::{contents, write};
 use support::root::{programs, system};
 use support::served::{Ended, Server, Volume, noise, patiently};
-use support::{Scene, says, skip};
+use support::{Scene, or_skip, says};
 
 const FLAGS: &str = "--size 16m --log-size 16m --buffer 1m";
 
@@ -93,10 +93,7 @@ fn an_export_of_a_mirror_is_looked_at_like_any_other() {
 
 #[test]
 fn servers_of_others_are_told_apart_by_what_they_take() {
-    const NAME: &str = "servers_of_others_are_told_apart_by_what_they_take";
-    if let Err(why) = programs(&["nbdkit"]) {
-        return skip(NAME, &why);
-    }
+    or_skip!(programs(&["nbdkit"]));
     let scene = Scene::new();
     let nbdkit = |socket: &str, flags: &[&str]| {
         let mut command: Command = system("nbdkit");

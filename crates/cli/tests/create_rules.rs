@@ -9,7 +9,7 @@ use std::os::unix::net::UnixListener;
 use support::load::{contents, write};
 use support::root::{LoopDevice, Mounted, programs, run};
 use support::served::{Volume, noise};
-use support::{Scene, says, skip};
+use support::{Scene, or_skip, says, skip};
 
 const FLAGS: &str = "--size 16m --log-size 16m --buffer 1m";
 
@@ -109,12 +109,8 @@ fn a_file_is_overwritten_where_it_is_and_a_link_to_it_stays_a_link() {
 
 #[test]
 fn without_room_nothing_is_overwritten_and_nothing_is_begun() {
-    const NAME: &str = "without_room_nothing_is_overwritten_and_nothing_is_begun";
     let scene = Scene::new();
-    let _small = match Mounted::tmpfs(&scene.path("small"), "40m") {
-        Ok(small) => small,
-        Err(why) => return skip(NAME, &why),
-    };
+    let _small = or_skip!(Mounted::tmpfs(&scene.path("small"), "40m"));
     fs::write(scene.path("small/precious"), noise(1, 8 << 20)).unwrap();
     let precious = "--member small/precious --destroy small/precious";
     let line = format!("create disk --size 64m --log-size 16m --buffer 1m {precious}");
@@ -193,21 +189,12 @@ fn a_plan_finds_what_cannot_be_made() {
 /// A small btrfs, on which what fills up the disk is done.
 #[test]
 fn a_full_copy_on_write_file_system_takes_no_write_that_was_acknowledged() {
-    const NAME: &str = "a_full_copy_on_write_file_system_takes_no_write_that_was_acknowledged";
-    if let Err(why) = programs(&["mkfs.btrfs", "lsattr"]) {
-        return skip(NAME, &why);
-    }
+    or_skip!(programs(&["mkfs.btrfs", "lsattr"]));
     let scene = Scene::new();
-    let device = match LoopDevice::over(&scene.path("image"), 256 << 20, 0) {
-        Ok(device) => device,
-        Err(why) => return skip(NAME, &why),
-    };
+    let device = or_skip!(LoopDevice::over(&scene.path("image"), 256 << 20, 0));
     let mounted = run("mkfs.btrfs", &["-q", "-f", &device.node])
         .and_then(|_| Mounted::of(&device.node, &scene.path("mounted")));
-    let _mounted = match mounted {
-        Ok(mounted) => mounted,
-        Err(why) => return skip(NAME, &why),
-    };
+    let _mounted = or_skip!(mounted);
     let inside = Scene::below(&scene.path("mounted"));
     fs::write(inside.path("old"), noise(9, 1 << 20)).unwrap();
     let volume = Volume::create(&inside, "--size 32m --log-size 16m --buffer 1m --member old --destroy old");

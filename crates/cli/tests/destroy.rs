@@ -3,7 +3,7 @@
 mod support;
 
 use support::root::LoopDevice;
-use support::{Scene, list, says, skip, warning, warning_codes};
+use support::{Scene, list, or_skip, says, warning, warning_codes};
 
 /// What a run writes: 16 MiB a writer.
 const RUN: usize = 16 << 20;
@@ -70,12 +70,7 @@ fn a_dry_run_refuses_what_the_probe_itself_would_refuse_for_lack_of_room() {
 #[test]
 fn a_block_device_is_overwritten_from_its_start_with_a_warning_of_the_loop() {
     let scene = Scene::new();
-    let device = match LoopDevice::over(&scene.path("image"), 2 * RUN, FILL) {
-        Ok(device) => device,
-        Err(why) => {
-            return skip("a_block_device_is_overwritten_from_its_start_with_a_warning_of_the_loop", &why);
-        }
-    };
+    let device = or_skip!(LoopDevice::over(&scene.path("image"), 2 * RUN, FILL));
     let node = device.node.clone();
     says(&scene.refused(&format!("probe {node} --sizes 1m --runs 1")), &[&format!("add --destroy {node}")]);
     scene.done(&format!("probe {node} --destroy {node} --sizes 256k,1m --runs 2"));
@@ -98,16 +93,9 @@ fn a_block_device_is_overwritten_from_its_start_with_a_warning_of_the_loop() {
 
 #[test]
 fn a_mounted_block_device_is_refused_and_its_files_are_kept() {
-    const NAME: &str = "a_mounted_block_device_is_refused_and_its_files_are_kept";
     let scene = Scene::new();
-    let device = match LoopDevice::over(&scene.path("image"), 4 * RUN, 0) {
-        Ok(device) => device,
-        Err(why) => return skip(NAME, &why),
-    };
-    let mounted = match device.mount_ext4(&scene.path("mounted")) {
-        Ok(mounted) => mounted,
-        Err(why) => return skip(NAME, &why),
-    };
+    let device = or_skip!(LoopDevice::over(&scene.path("image"), 4 * RUN, 0));
+    let mounted = or_skip!(device.mount_ext4(&scene.path("mounted")));
     std::fs::write(scene.path("mounted/precious"), vec![FILL; RUN]).unwrap();
     let node = &device.node;
     let line = scene.refused(&format!("probe {node} --destroy {node} --sizes 1m --runs 1"));

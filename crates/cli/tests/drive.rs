@@ -5,7 +5,7 @@ mod support;
 use serde_json::Value;
 use support::root::{programs, run};
 use support::served::{Server, patiently};
-use support::{Scene, says, skip};
+use support::{Scene, or_skip, says};
 
 /// Serves `evenkeel drive FLAGS` on the socket `drive` of the scene.
 fn serve(scene: &Scene, flags: &str) -> Server {
@@ -69,10 +69,7 @@ fn what_cannot_be_served_is_refused_in_a_line() {
 
 #[test]
 fn clients_are_told_which_drives_have_an_arm() {
-    const NAME: &str = "clients_are_told_which_drives_have_an_arm";
-    if let Err(why) = possible() {
-        return skip(NAME, &why);
-    }
+    or_skip!(possible());
     for (model, has_arm) in [("sas-15k", "True"), ("nvme-mlc", "False")] {
         let scene = Scene::new();
         let drive = serve(&scene, &format!("{model} --size 64m"));
@@ -82,10 +79,7 @@ fn clients_are_told_which_drives_have_an_arm() {
 
 #[test]
 fn a_pulled_plug_takes_what_was_buffered_and_leaves_what_was_flushed() {
-    const NAME: &str = "a_pulled_plug_takes_what_was_buffered_and_leaves_what_was_flushed";
-    if let Err(why) = possible() {
-        return skip(NAME, &why);
-    }
+    or_skip!(possible());
     // One waits for a flush and loses what none asked for; the other has capacitors.
     for (model, flags, by_signal, buffered) in [
         ("open-channel", "", true, "0"),
@@ -122,10 +116,7 @@ fn a_pulled_plug_takes_what_was_buffered_and_leaves_what_was_flushed() {
 
 #[test]
 fn who_was_connected_when_the_power_failed_gets_nothing_any_more() {
-    const NAME: &str = "who_was_connected_when_the_power_failed_gets_nothing_any_more";
-    if let Err(why) = possible() {
-        return skip(NAME, &why);
-    }
+    or_skip!(possible());
     let scene = Scene::new();
     let drive = serve(&scene, "sata-2011 --size 64m");
     let uri = drive.told("ready: ");
@@ -155,10 +146,7 @@ fn a_power_cut_ends_the_drive_where_that_is_asked() {
 
 #[test]
 fn a_client_finds_all_that_it_may_ask_for() {
-    const NAME: &str = "a_client_finds_all_that_it_may_ask_for";
-    if let Err(why) = possible() {
-        return skip(NAME, &why);
-    }
+    or_skip!(possible());
     let scene = Scene::new();
     let drive = serve(&scene, "nvme-mlc --size 64m");
     let uri = drive.told("ready: ");

@@ -19,7 +19,7 @@ use evenkeel_host::event_loop::{Backend, EventLoop, Loop};
 use support::load::{Load, connect, contents, read_all, write};
 use support::model::Death;
 use support::served::{Chance, Volume, noise};
-use support::{Ran, Scene, says};
+use support::{Ran, Scene, or_skip, says};
 
 const MIB: usize = 1 << 20;
 
@@ -367,10 +367,7 @@ fn a_mirror_grows_with_all_its_members_or_not_at_all() {
     server.stop();
     fs::rename(scene.path("away"), scene.path("disk/member-1")).unwrap();
     let server = volume.serve("");
-    support::served::patiently("the rebuild", || {
-        let mirror = server.status().mirror.expect("it is one");
-        mirror.members.iter().all(|member| member.standing == "in-sync").then_some(())
-    });
+    server.until_in_sync(false);
     scene.done("grow disk --size 64m");
     server.stop();
     expect_grown(&volume, &bytes, 64 * MIB);
@@ -378,10 +375,7 @@ fn a_mirror_grows_with_all_its_members_or_not_at_all() {
     fs::remove_file(scene.path("disk/member-0")).unwrap();
     scene.done("replace disk member-0 member-2");
     let server = volume.serve("");
-    support::served::patiently("the rebuild", || {
-        let mirror = server.status().mirror.expect("it is one");
-        mirror.members.iter().all(|member| member.standing == "in-sync").then_some(())
-    });
+    server.until_in_sync(false);
     server.stop();
     fs::remove_file(scene.path("disk/member-1")).unwrap();
     expect_grown(&volume, &bytes, 64 * MIB);
@@ -390,9 +384,7 @@ fn a_mirror_grows_with_all_its_members_or_not_at_all() {
 #[test]
 fn a_copy_by_other_programs_made_before_fits_behind_it() {
     let scene = Scene::new();
-    if let Err(reason) = support::root::programs(&["nbdcopy", "nbdinfo"]) {
-        return support::skip("a_copy_by_other_programs_made_before_fits_behind_it", &reason);
-    }
+    or_skip!(support::root::programs(&["nbdcopy", "nbdinfo"]));
     let (volume, bytes) = filled(&scene, FLAGS);
     let server = volume.serve("");
     scene.done("grow disk --size 64m");

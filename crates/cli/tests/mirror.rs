@@ -41,14 +41,6 @@ fn member(server: &Server, name: &str) -> MemberStatus {
     found.unwrap_or_else(|| panic!("no {name} in {members:?}")).clone()
 }
 
-/// Waits until every member holds everything.
-#[track_caller]
-fn whole(server: &Server) {
-    patiently("the end of the rebuild", || {
-        mirror(server).members.iter().all(|member| member.standing == "in-sync").then_some(())
-    });
-}
-
 /// Lets the load go on for some requests.
 async fn some_requests(env: &Loop, load: &Load, count: u64) {
     let until = load.answered.get() + count;
@@ -138,7 +130,7 @@ fn no_acknowledged_write_goes_with_a_kill_a_member_and_a_log_device() {
         bring_back(&scene, &lost);
         bring_back(&scene, &lost_log);
         let server = volume.serve(TURNS);
-        whole(&server);
+        server.until_in_sync(false);
         assert_eq!(server.status().volume.losses_survived, 1);
         server.stop();
     }
@@ -168,7 +160,7 @@ fn a_member_that_missed_writes_is_rebuilt_and_never_served_alone() {
     let rebuilt = member(&server, "member-1");
     assert_eq!((rebuilt.standing.as_str(), rebuilt.failure), ("rebuilding", None));
     assert!(rebuilt.rebuild_size_bytes.unwrap() > SIZE as u64);
-    whole(&server);
+    server.until_in_sync(false);
     server.stop();
     take_away(&scene, "member-0");
     let server = volume.serve(TURNS);
@@ -185,7 +177,7 @@ fn rot(scene: &Scene, name: &str, offset: u64) {
 }
 
 #[test]
-fn rot_is_never_served_and_a_check_mends_it() {
+fn rot_is_never_served_and_a_check_repairs_it() {
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);
     let server = volume.serve(TURNS);
@@ -193,17 +185,15 @@ fn rot_is_never_served_and_a_check_mends_it() {
     server.stop();
     rot(&scene, "member-0", 10 << 20);
     rot(&scene, "member-1", 20 << 20);
-    let server = volume.serve(TURNS);
-    assert!(contents(&volume.socket()) == noise(3, SIZE));
-    server.stop();
+    volume.expect_contents(TURNS, &noise(3, SIZE));
     rot(&scene, "member-1", 24 << 20);
     let found = scene.run("check disk");
     assert_eq!(found.code, Some(1), "{found:?}");
-    says(&found.stdout, &[" 0 damaged", " wrong, 0 mended"]);
+    says(&found.stdout, &[" 0 damaged", " wrong, 0 repaired"]);
     says(&found.complaint(), &["copies are wrong while another is right", "evenkeel check disk --repair"]);
-    says(&scene.done("check disk --repair").stdout, &[" mended"]);
+    says(&scene.done("check disk --repair").stdout, &[" repaired"]);
     says(&scene.done("check disk").stdout, &[" 0 wrong"]);
-    // Where every copy of a page has rotted, nothing can be mended, and that is said.
+    // Where every copy of a page has rotted, nothing can be repaired, and that is said.
     rot(&scene, "member-0", 12 << 20);
     rot(&scene, "member-1", 12 << 20);
     let lost = scene.run("check disk --repair");
@@ -213,7 +203,7 @@ fn rot_is_never_served_and_a_check_mends_it() {
 }
 
 #[test]
-fn rot_is_found_and_mended_while_the_volume_is_served() {
+fn rot_is_found_and_repaired_while_the_volume_is_served() {
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);
     let server = volume.serve(TURNS);
@@ -221,12 +211,12 @@ fn rot_is_found_and_mended_while_the_volume_is_served() {
     server.stop();
     rot(&scene, "member-1", 16 << 20);
     let server = volume.serve(&format!("{TURNS} --scrub-every 24s --scrub-rate 1000MiB/s"));
-    let scrub = patiently("the search for rot", || {
+    let scrub = patiently("the scrub", || {
         let scrub = mirror(&server).scrub;
         (scrub.completed > 0).then_some(scrub)
     });
     assert!(scrub.mended_copies > 0 && scrub.damaged_pages == 0, "{scrub:?}");
-    says(&scene.done("status disk").stdout, &["pages mended from another copy"]);
+    says(&scene.done("status disk").stdout, &["pages repaired from another copy"]);
     server.stop();
     says(&scene.done("check disk").stdout, &[" 0 wrong"]);
 }
@@ -287,7 +277,7 @@ fn members_and_log_devices_are_replaced_served_or_not() {
         &scene.refused(&format!("replace disk member-1 other {ATOMIC}")),
         &["no other member holds everything"],
     );
-    whole(&server);
+    server.until_in_sync(false);
     write(&volume.socket(), 1_000_000, &noise(6, 1_000_000));
     server.stop();
     // Not served: a log device by another, a member by a file that may be lost.
@@ -298,15 +288,13 @@ fn members_and_log_devices_are_replaced_served_or_not() {
     let mut expected = noise(5, SIZE);
     expected[1_000_000..2_000_000].copy_from_slice(&noise(6, 1_000_000));
     let server = volume.serve(TURNS);
-    whole(&server);
+    server.until_in_sync(false);
     assert!(contents(&volume.socket()) == expected);
     server.stop();
     // By now either of the new ones is enough.
     fs::remove_file(scene.path("new-0")).unwrap();
     fs::remove_file(scene.path("disk/log-0")).unwrap();
-    let server = volume.serve(TURNS);
-    assert!(contents(&volume.socket()) == expected);
-    server.stop();
+    volume.expect_contents(TURNS, &expected);
 }
 
 #[test]
@@ -321,7 +309,7 @@ fn a_member_is_taken_back_by_its_name_and_a_new_one_takes_room_for_contents_alon
     let rebuilding = scene.run("status disk");
     assert_eq!(rebuilding.code, Some(1), "{rebuilding:?}");
     says(&rebuilding.complaint(), &["new does not count before it is rebuilt"]);
-    whole(&server);
+    server.until_in_sync(false);
     scene.done("status disk");
     let blocks = fs::metadata(scene.path("new")).unwrap().blocks();
     assert!(blocks * 512 < 8 << 20, "{blocks} blocks of {SIZE} bytes without contents");
@@ -343,7 +331,7 @@ fn a_member_is_taken_back_by_its_name_and_a_new_one_takes_room_for_contents_alon
     assert_eq!(scene.text("member-0"), "precious");
     fs::remove_file(scene.path("member-0")).unwrap();
     scene.done("replace disk member-0 member-0 --destroy member-0");
-    whole(&server);
+    server.until_in_sync(false);
     server.stop();
     fs::remove_file(scene.path("new")).unwrap();
     let server = volume.serve(TURNS);

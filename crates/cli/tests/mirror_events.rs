@@ -10,7 +10,7 @@ use support::events::{count, is_in_state, lines_of, once, serve, stop};
 use support::load::{contents, write};
 use support::root::{programs, system};
 use support::served::{Ended, Server, Volume, noise, patiently};
-use support::{Scene, says, skip};
+use support::{Scene, or_skip, says};
 
 const SIZE: usize = 32 << 20;
 
@@ -109,10 +109,7 @@ fn a_log_device_whose_server_is_killed_is_told_of_once() {
 
 #[test]
 fn a_member_that_fails_is_lost_whatever_it_says_of_itself() {
-    const NAME: &str = "a_member_that_fails_is_lost_whatever_it_says_of_itself";
-    if let Err(why) = programs(&["nbdkit"]) {
-        return skip(NAME, &why);
-    }
+    or_skip!(programs(&["nbdkit"]));
     // One that shuts down is lost as with a connection that breaks.
     for (errno, words) in
         [("EIO", "Input/output error"), ("ESHUTDOWN", "the connection broke: the server shuts down")]

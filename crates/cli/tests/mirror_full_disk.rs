@@ -14,7 +14,7 @@ use support::events::{count, is_in_state, once, serve, stop};
 use support::load::{connect, contents};
 use support::root::{LoopDevice, Mounted, loop_devices, programs, run};
 use support::served::{Volume, noise, patiently};
-use support::{Scene, says, skip};
+use support::{Scene, or_skip, says};
 
 const FLAGS: &str = "--layout mirror --size 256m --buffer 4m --atomic-sectors yes --sparse";
 
@@ -97,17 +97,13 @@ fn comes_back(scene: &Scene, volume: &Volume<'_>, bytes: &[u8]) {
     patiently("what failed", || (server.status().state.name == "ok").then_some(()));
     holds(volume, bytes);
     stop(server);
-    says(&scene.done("check disk").stdout, &[" 0 wrong, 0 mended"]);
+    says(&scene.done("check disk").stdout, &[" 0 wrong, 0 repaired"]);
 }
 
 #[test]
 fn a_member_whose_file_system_is_full_fails_and_is_rebuilt_once_there_is_room() {
-    const NAME: &str = "a_member_whose_file_system_is_full_fails_and_is_rebuilt_once_there_is_room";
     let scene = Scene::new();
-    let small = match Small::new(&scene) {
-        Ok(small) => small,
-        Err(why) => return skip(NAME, &why),
-    };
+    let small = or_skip!(Small::new(&scene));
     let member = small.folder.join("member");
     let flags = format!("{FLAGS} --log-size 16m --member near --member {}", member.display());
     let volume = Volume::create(&scene, &flags);
@@ -128,13 +124,8 @@ fn a_member_whose_file_system_is_full_fails_and_is_rebuilt_once_there_is_room() 
 
 #[test]
 fn a_log_device_has_its_room_and_one_that_lost_it_fails_and_is_made_whole_once_there_is_room() {
-    const NAME: &str =
-        "a_log_device_has_its_room_and_one_that_lost_it_fails_and_is_made_whole_once_there_is_room";
     let scene = Scene::new();
-    let small = match Small::new(&scene) {
-        Ok(small) => small,
-        Err(why) => return skip(NAME, &why),
-    };
+    let small = or_skip!(Small::new(&scene));
     let log = small.folder.join("log").display().to_string();
     let volume = Volume::create(&scene, &format!("{FLAGS} --log-size 64m --log near-log --log {log}"));
     small.fill(12 << 20);
@@ -167,14 +158,9 @@ fn a_log_device_has_its_room_and_one_that_lost_it_fails_and_is_made_whole_once_t
 
 #[test]
 fn a_mirror_all_members_of_which_are_full_says_so_to_clients_and_keeps_what_was_acknowledged() {
-    const NAME: &str =
-        "a_mirror_all_members_of_which_are_full_says_so_to_clients_and_keeps_what_was_acknowledged";
     const ENOSPC: u32 = 28;
     let scene = Scene::new();
-    let small = match Small::new(&scene) {
-        Ok(small) => small,
-        Err(why) => return skip(NAME, &why),
-    };
+    let small = or_skip!(Small::new(&scene));
     let path = |name: &str| small.folder.join(name).display().to_string();
     let flags = format!("{FLAGS} --log-size 16m --member {} --member {}", path("one"), path("other"));
     let volume = Volume::create(&scene, &flags);

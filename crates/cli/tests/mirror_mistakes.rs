@@ -5,10 +5,10 @@ mod support;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 
-use support::load::{contents, write};
+use support::load::write;
 use support::root::must_be_root;
 use support::served::{Server, Volume, noise, patiently};
-use support::{Ran, Scene, says, skip};
+use support::{Ran, Scene, or_skip, says};
 
 const SIZE: usize = 16 << 20;
 
@@ -16,33 +16,18 @@ const FLAGS: &str = "--layout mirror --size 16m --log-size 16m --buffer 8m --ato
 
 /// A mirror that was written whole.
 fn written(scene: &Scene) -> Volume<'_> {
-    let volume = Volume::create(scene, FLAGS);
-    let server = volume.serve("");
-    write(&volume.socket(), 0, &noise(1, SIZE));
-    server.stop();
-    volume
-}
-
-#[track_caller]
-fn until_whole(server: &Server) {
-    patiently("the end of the rebuild", || {
-        let mirror = server.status().mirror.unwrap();
-        let are_members = mirror.members.iter().all(|member| member.standing == "in-sync");
-        (are_members && mirror.logs.iter().all(|log| log.standing == "in-sync")).then_some(())
-    });
+    Volume::stopped(scene, FLAGS, &noise(1, SIZE))
 }
 
 /// Stops the server, and serves the volume from these alone: they must have all that was written.
 #[track_caller]
 fn has_everything_without(volume: &Volume<'_>, server: Server, lost: &[&str]) {
-    until_whole(&server);
+    server.until_in_sync(true);
     server.stop();
     for name in lost {
         fs::remove_file(volume.scene.path(name)).unwrap();
     }
-    let server = volume.serve("");
-    assert!(contents(&volume.socket()) == noise(1, SIZE));
-    server.stop();
+    volume.expect_contents("", &noise(1, SIZE));
 }
 
 fn cut_short(scene: &Scene, name: &str) {
@@ -62,7 +47,7 @@ fn a_member_whose_file_is_gone_or_cut_short_is_made_again_in_its_place() {
         }
         says(&scene.done("replace disk member-1 member-1").stdout, &["takes the place of member-1"]);
         let server = server.unwrap_or_else(|| volume.serve(""));
-        until_whole(&server);
+        server.until_in_sync(true);
         let [made, other] =
             ["member-1", "member-0"].map(|name| volume.folder().join(name).metadata().unwrap());
         assert_eq!(made.len(), other.len());
@@ -96,7 +81,7 @@ fn what_is_not_made_again_in_its_place_is_as_it_was() {
     assert!(scene.bytes("disk/member-1") == noise(3, 1 << 20));
     scene.done(&format!("{line} --destroy disk/member-1"));
     let server = volume.serve("");
-    until_whole(&server);
+    server.until_in_sync(true);
     server.stop();
     // Now the other one is left behind, and this one goes: nobody else has everything.
     fs::rename(scene.path("disk/member-0"), scene.path("stale")).unwrap();
@@ -126,7 +111,7 @@ fn a_new_member_that_is_in_use_stays_though_the_description_cannot_be_written() 
         fs::remove_dir_all(scene.path("disk/volume.toml.new")).unwrap();
         match server {
             Some(server) => {
-                until_whole(&server);
+                server.until_in_sync(true);
                 server.stop();
                 let (old, new) = ("\"member-1\"", format!("{:?}", scene.path("new")));
                 let description = scene.text("disk/volume.toml").replace(old, &new);
@@ -176,7 +161,7 @@ fn a_name_with_control_characters_does_nothing_to_a_terminal() {
         server.stop();
         fs::rename(scene.path("away"), scene.path(name)).unwrap();
         let server = volume.serve("");
-        until_whole(&server);
+        server.until_in_sync(true);
         server.stop();
         says(&ran("replace disk other", &[name]).stdout, &["nothing to do"]);
     }
@@ -212,11 +197,8 @@ fn log_devices_that_are_not_in_their_places_are_told_by_name() {
 
 #[test]
 fn what_root_makes_in_a_place_of_a_mirror_belongs_to_the_user_who_serves_it() {
-    const NAME: &str = "what_root_makes_in_a_place_of_a_mirror_belongs_to_the_user_who_serves_it";
     const NOBODY: u32 = 65534;
-    if let Err(why) = must_be_root() {
-        return skip(NAME, &why);
-    }
+    or_skip!(must_be_root());
     for is_served in [false, true] {
         let scene = Scene::new();
         let volume = written(&scene);
@@ -281,9 +263,7 @@ fn members_that_are_not_in_their_places_are_told_by_name() {
         ]);
         fs::rename(scene.path("away"), &one).unwrap();
         fs::rename(scene.path("away-too"), &other).unwrap();
-        let server = volume.serve("");
-        assert!(contents(&volume.socket()) == noise(1, SIZE));
-        server.stop();
+        volume.expect_contents("", &noise(1, SIZE));
     }
 }
 

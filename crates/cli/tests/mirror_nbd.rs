@@ -12,7 +12,7 @@ use support::load::{Load, contents, read_all, write};
 use support::model::Death;
 use support::root::{programs, run};
 use support::served::{Ended, Server, Volume, noise, patiently};
-use support::{Scene, says, skip};
+use support::{Scene, or_skip, says};
 
 const SIZE: usize = 24 << 20;
 
@@ -222,10 +222,7 @@ fn a_drive_that_hangs_fails_after_its_time() {
 
 #[test]
 fn fio_sees_no_error_while_a_drive_is_cut_and_replaced() {
-    const NAME: &str = "fio_sees_no_error_while_a_drive_is_cut_and_replaced";
-    if let Err(why) = programs(&["fio"]).and_then(|()| run("fio", &["--enghelp=nbd"]).map(drop)) {
-        return skip(NAME, &why);
-    }
+    or_skip!(programs(&["fio"]).and_then(|()| run("fio", &["--enghelp=nbd"]).map(drop)));
     let scene = Scene::new();
     let mut drives: Vec<Drive> = (0..3).map(|number| Drive::start(&scene, number)).collect();
     let volume = mirror_of(&scene, &drives);

@@ -10,7 +10,7 @@ use std::thread;
 
 use support::load::{contents, write};
 use support::root::run;
-use support::served::{Server, Volume, noise, noise_file, patiently};
+use support::served::{Volume, noise, noise_file};
 use support::{Scene, says};
 
 const SIZE: usize = 16 << 20;
@@ -50,14 +50,6 @@ fn refused_untouched(scene: &Scene, line: &str, named: &str, parts: &[&str]) {
     assert!(scene.bytes(named) == before, "{named} is another after: {line}");
 }
 
-#[track_caller]
-fn until_whole(server: &Server) {
-    patiently("the end of the rebuild", || {
-        let members = server.status().mirror.unwrap().members;
-        members.iter().all(|member| member.standing == "in-sync").then_some(())
-    });
-}
-
 #[test]
 fn what_a_served_volume_does_not_take_keeps_its_bytes() {
     let scene = Scene::new();
@@ -79,7 +71,7 @@ fn what_a_served_volume_does_not_take_keeps_its_bytes() {
     assert!(contents(&volume.socket()) == noise(1, SIZE));
     // It is as good as any other for what can be done.
     scene.done(&format!("replace disk member-1 new --destroy new {ATOMIC}"));
-    until_whole(&server);
+    server.until_in_sync(false);
     server.stop();
 }
 
@@ -101,9 +93,7 @@ fn what_a_volume_that_nobody_serves_does_not_take_keeps_its_bytes() {
         &["holds everything", "bring back one that does"],
     );
     fs::rename(scene.path("away"), scene.path("disk/member-1")).unwrap();
-    let server = volume.serve(TURNS);
-    assert!(contents(&volume.socket()) == noise(2, SIZE));
-    server.stop();
+    volume.expect_contents(TURNS, &noise(2, SIZE));
 }
 
 /// That the command is refused, and leaves every file of the folder as it was.
@@ -151,9 +141,7 @@ fn what_is_refused_leaves_every_device_as_it_was_and_who_is_away_still_counts() 
     // Each alone still has everything.
     away("member-0");
     away("log-0");
-    let server = volume.serve(TURNS);
-    assert!(contents(&volume.socket()) == noise(1, SIZE));
-    server.stop();
+    volume.expect_contents(TURNS, &noise(1, SIZE));
 }
 
 #[test]
@@ -176,7 +164,7 @@ fn a_member_under_another_name_is_not_overwritten_and_is_good_under_its_own() {
     fs::rename(scene.path("stale"), scene.path("disk/member-0")).unwrap();
     let server = volume.serve(TURNS);
     assert!(contents(&volume.socket()) == noise(2, SIZE));
-    until_whole(&server);
+    server.until_in_sync(false);
     // The same of a log device, and while it is served.
     fs::copy(scene.path("disk/log-1"), scene.path("copy")).unwrap();
     let parts = ["copy: it seems to be log-1 of this very volume", "zero its first 8192 bytes"];
@@ -194,12 +182,12 @@ fn a_member_under_another_name_is_not_overwritten_and_is_good_under_its_own() {
     server.stop();
     fs::rename(scene.path("away"), scene.path(named)).unwrap();
     let server = volume.serve(TURNS);
-    until_whole(&server);
+    server.until_in_sync(false);
     // Whoever knows better can say so.
     let file = fs::OpenOptions::new().write(true).open(scene.path("copy")).unwrap();
     (&file).write_all(&[0; 8192]).unwrap();
     scene.done(&format!("replace disk member-0 copy --destroy copy {ATOMIC}"));
-    until_whole(&server);
+    server.until_in_sync(false);
     server.stop();
 }
 
@@ -229,13 +217,11 @@ fn a_member_takes_its_own_place_again_while_nobody_serves_the_volume() {
     assert!(scene.bytes("disk/log-0") == noise(4, 20 << 20));
     scene.done("replace disk log-0 log-0 --destroy log-0");
     let server = volume.serve(TURNS);
-    until_whole(&server);
+    server.until_in_sync(false);
     server.stop();
     fs::remove_file(scene.path("disk/member-0")).unwrap();
     fs::remove_file(scene.path("disk/log-1")).unwrap();
-    let server = volume.serve(TURNS);
-    assert!(contents(&volume.socket()) == noise(2, SIZE));
-    server.stop();
+    volume.expect_contents(TURNS, &noise(2, SIZE));
 }
 
 #[test]
@@ -300,7 +286,5 @@ fn what_volumes_have_beside_their_members_is_not_taken_for_one() {
         let line = scene.refused(&format!("replace disk member-0 {new} --destroy {new} {ATOMIC}"));
         says(&line, &[new, kind]);
     }
-    let server = volume.serve(TURNS);
-    assert!(contents(&volume.socket()) == noise(1, SIZE));
-    server.stop();
+    volume.expect_contents(TURNS, &noise(1, SIZE));
 }

@@ -9,7 +9,7 @@ use std::process::{Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use support::load::{contents, write};
+use support::load::contents;
 use support::served::{Ended, Server, Volume, noise, patiently};
 use support::{Ran, Scene, says};
 
@@ -22,20 +22,13 @@ const ATOMIC: &str = "--atomic-sectors yes";
 
 /// A mirror that was written whole.
 fn written(scene: &Scene) -> Volume<'_> {
-    let volume = Volume::create(scene, FLAGS);
-    let server = volume.serve("");
-    write(&volume.socket(), 0, &noise(1, SIZE));
-    server.stop();
-    volume
+    Volume::stopped(scene, FLAGS, &noise(1, SIZE))
 }
 
 /// Waits until every member holds everything, and that this is what was written.
 #[track_caller]
 fn is_whole(volume: &Volume<'_>, server: Server) {
-    patiently("the end of the rebuild", || {
-        let members = server.status().mirror.unwrap().members;
-        members.iter().all(|member| member.standing == "in-sync").then_some(())
-    });
+    server.until_in_sync(false);
     assert!(contents(&volume.socket()) == noise(1, SIZE));
     server.stop();
 }
@@ -210,10 +203,7 @@ fn of_two_commands_at_once_the_one_that_is_told_has_overwritten_nothing() {
         assert_eq!(ends[1 - winner].code, Some(2), "{ends:?}");
         assert!(scene.bytes(&news[1 - winner]) == noise(7, 1 << 20), "{ends:?}");
         old = scene.path(&news[winner]).display().to_string();
-        patiently("the end of the rebuild", || {
-            let members = server.status().mirror.unwrap().members;
-            members.iter().all(|member| member.standing == "in-sync").then_some(())
-        });
+        server.until_in_sync(false);
     }
     is_whole(&volume, server);
 }

@@ -4,7 +4,6 @@ mod support;
 
 use std::fs;
 
-use support::load::contents;
 use support::served::{Volume, noise};
 use support::{Scene, says};
 
@@ -72,9 +71,7 @@ fn home_and_log_in_each_others_place_are_told_so() {
         ["home and log are in each other's place: log holds the log, and home the pages", "volume.toml"];
     says(&scene.refused("serve disk"), &words);
     fs::write(scene.path("disk/volume.toml"), described).unwrap();
-    let server = volume.serve("");
-    assert!(contents(&volume.socket()) == noise(1, SIZE));
-    server.stop();
+    volume.expect_contents("", &noise(1, SIZE));
 }
 
 #[test]

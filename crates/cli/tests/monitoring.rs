@@ -15,7 +15,7 @@ use support::load::{contents, write};
 use support::metrics::{address, scrape};
 use support::root::{programs, run, system};
 use support::served::{Ended, Volume, noise, patiently};
-use support::{Scene, list, says, skip};
+use support::{Scene, list, or_skip, says};
 
 const FLAGS: &str = "--layout mirror --size 32m --log-size 16m --buffer 8m";
 
@@ -91,10 +91,7 @@ fn rules_and_dashboard_speak_of_metrics_and_events_that_there_are() {
 
 #[test]
 fn promtool_takes_the_rules_and_their_tests() {
-    const NAME: &str = "promtool_takes_the_rules_and_their_tests";
-    if let Err(why) = programs(&["promtool"]) {
-        return skip(NAME, &why);
-    }
+    or_skip!(programs(&["promtool"]));
     for (what, name) in [("check", "evenkeel.rules.yml"), ("test", "evenkeel.test.yml")] {
         run("promtool", &[what, "rules", &monitoring(name).display().to_string()]).unwrap();
     }
@@ -165,10 +162,7 @@ impl Prometheus {
 
 #[test]
 fn prometheus_wakes_somebody_where_a_member_is_lost_and_draws_every_panel() {
-    const NAME: &str = "prometheus_wakes_somebody_where_a_member_is_lost_and_draws_every_panel";
-    if let Err(why) = programs(&["prometheus"]) {
-        return skip(NAME, &why);
-    }
+    or_skip!(programs(&["prometheus"]));
     let scene = Scene::new();
     let command = scene.command("drive sata-2011 --size 64m --nbd unix:far");
     let far = support::served::Server::start(scene.folder().to_owned(), scene.path("far-stderr"), command);

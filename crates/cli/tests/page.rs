@@ -4,7 +4,7 @@ mod support;
 
 use std::process::{Command, Stdio};
 
-use support::{Scene, list, skip};
+use support::{Scene, list, or_skip, skip};
 
 const PROBE: &str = "probe data --sizes 256k..2m --runs 2";
 
@@ -78,12 +78,7 @@ fn shown(bytes: u64) -> String {
 #[test]
 fn the_page_shows_the_recommended_size_its_charts_and_a_row_a_size() {
     let scene = Scene::new();
-    let browser = match Browser::find(&scene) {
-        Ok(browser) => browser,
-        Err(why) => {
-            return skip("the_page_shows_the_recommended_size_its_charts_and_a_row_a_size", &why);
-        }
-    };
+    let browser = or_skip!(Browser::find(&scene));
     scene.done(PROBE);
     let report = scene.json("probe.json");
     let chosen = shown(report["recommendation"]["buffer_bytes"].as_u64().unwrap());
@@ -138,10 +133,7 @@ for (const place of [0, 3]) {
 #[test]
 fn each_chart_can_be_kept_as_svg_and_as_png() {
     let scene = Scene::new();
-    let browser = match Browser::find(&scene) {
-        Ok(browser) => browser,
-        Err(why) => return skip("each_chart_can_be_kept_as_svg_and_as_png", &why),
-    };
+    let browser = or_skip!(Browser::find(&scene));
     scene.done("probe data --sizes 256k --runs 2");
     let page = String::from_utf8(scene.bytes("probe.html")).unwrap();
     std::fs::write(scene.path("keep.html"), page.replace("</body>", KEEP)).unwrap();
@@ -161,10 +153,7 @@ fn the_page_has_a_picture_in_a_light_and_in_a_dark_scheme() {
                        (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light')</script>";
     const NAME: &str = "the_page_has_a_picture_in_a_light_and_in_a_dark_scheme";
     let scene = Scene::new();
-    let browser = match Browser::find(&scene) {
-        Ok(browser) => browser,
-        Err(why) => return skip(NAME, &why),
-    };
+    let browser = or_skip!(Browser::find(&scene));
     std::fs::write(scene.path("ask.html"), ASK).unwrap();
     let (light, dark) =
         (["--blink-settings=preferredColorScheme=1"], ["--blink-settings=preferredColorScheme=0"]);

@@ -5,7 +5,7 @@ mod support;
 use std::fs;
 
 use support::root::Mounted;
-use support::{Scene, list, says, skip};
+use support::{Scene, list, or_skip, says};
 
 #[test]
 fn a_folder_that_does_not_exist_is_refused() {
@@ -95,12 +95,7 @@ fn an_out_folder_that_cannot_be_made_is_refused_before_anything_is_measured() {
 #[test]
 fn files_that_do_not_fit_the_file_system_are_refused_and_none_is_left() {
     let scene = Scene::new();
-    let _mounted = match Mounted::tmpfs(&scene.path("small"), "8m") {
-        Ok(mounted) => mounted,
-        Err(why) => {
-            return skip("files_that_do_not_fit_the_file_system_are_refused_and_none_is_left", &why);
-        }
-    };
+    let _mounted = or_skip!(Mounted::tmpfs(&scene.path("small"), "8m"));
     for state in ["fresh", "allocated", "written"] {
         let line = scene.refused(&format!("probe small --sizes 4k,64k --runs 1 --file-state {state}"));
         says(&line, &["small: the probe needs 16 MiB", "make room", "--sizes"]);
@@ -114,12 +109,7 @@ fn files_that_do_not_fit_the_file_system_are_refused_and_none_is_left() {
 #[test]
 fn files_that_fit_are_not_refused_for_the_room_that_they_take_themselves() {
     let scene = Scene::new();
-    let _mounted = match Mounted::tmpfs(&scene.path("room"), "70m") {
-        Ok(mounted) => mounted,
-        Err(why) => {
-            return skip("files_that_fit_are_not_refused_for_the_room_that_they_take_themselves", &why);
-        }
-    };
+    let _mounted = or_skip!(Mounted::tmpfs(&scene.path("room"), "70m"));
     // One file of 64 MiB in either state: new each time, or written once and kept.
     for state in ["fresh", "allocated", "written"] {
         scene.done(&format!("probe room --sizes 16m --runs 1 --file-state {state} --out {state}"));
@@ -129,10 +119,7 @@ fn files_that_fit_are_not_refused_for_the_room_that_they_take_themselves() {
 #[test]
 fn a_read_only_mount_is_refused() {
     let scene = Scene::new();
-    let mounted = match Mounted::tmpfs(&scene.path("frozen"), "8m") {
-        Ok(mounted) => mounted,
-        Err(why) => return skip("a_read_only_mount_is_refused", &why),
-    };
+    let mounted = or_skip!(Mounted::tmpfs(&scene.path("frozen"), "8m"));
     mounted.make_read_only();
     for name in ["frozen", "frozen/new --new-file"] {
         let line = scene.refused(&format!("probe {name} --sizes 4k --runs 1"));
@@ -145,12 +132,7 @@ fn a_read_only_mount_is_refused() {
 #[test]
 fn an_out_folder_that_cannot_be_written_is_refused_before_anything_is_measured() {
     let scene = Scene::new();
-    let mounted = match Mounted::tmpfs(&scene.path("frozen"), "8m") {
-        Ok(mounted) => mounted,
-        Err(why) => {
-            return skip("an_out_folder_that_cannot_be_written_is_refused_before_anything_is_measured", &why);
-        }
-    };
+    let mounted = or_skip!(Mounted::tmpfs(&scene.path("frozen"), "8m"));
     mounted.make_read_only();
     let ran = scene.run("probe data --sizes 1m --runs 1 --out frozen");
     assert_eq!(ran.code, Some(2), "{ran:?}");

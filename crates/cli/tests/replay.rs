@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use support::root::LoopDevice;
 use support::served::Volume;
-use support::{Ran, Scene, list, says, skip};
+use support::{Ran, Scene, list, or_skip, says, skip};
 
 /// Forty requests in four tenths of a second, of which every fourth reads: 30 writes of 1.5 KiB and 10 reads of 4 KiB,
 /// within the first 256 KiB of device `d`; and one write of device `e`.
@@ -132,12 +132,8 @@ fn a_served_volume_counts_the_same_requests_and_bytes() {
 
 #[test]
 fn a_block_device_is_overwritten_only_by_its_name() {
-    const NAME: &str = "a_block_device_is_overwritten_only_by_its_name";
     let scene = scene();
-    let device = match LoopDevice::over(&scene.path("image"), 1 << 20, FILL) {
-        Ok(device) => device,
-        Err(why) => return skip(NAME, &why),
-    };
+    let device = or_skip!(LoopDevice::over(&scene.path("image"), 1 << 20, FILL));
     let node = device.node.clone();
     says(&scene.refused(&format!("replay trace {node}")), &[&format!("add --destroy {node}")]);
     scene.done(&format!("replay trace {node} --destroy {node} --device d --speed max --json out"));

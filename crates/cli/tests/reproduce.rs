@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use support::attached::possible;
 use support::root::programs;
-use support::{Ran, Scene, list, says, skip};
+use support::{Ran, Scene, list, or_skip, says, skip};
 
 #[test]
 fn the_list_names_every_figure_with_its_paper() {
@@ -140,9 +140,7 @@ fn file_systems_are_measured_on_a_drive_by_model_and_leave_nothing_behind() {
 
 #[test]
 fn measuring_that_is_stopped_takes_its_file_system_and_its_drive_away() {
-    if let Err(why) = can_measure() {
-        return skip("measuring_that_is_stopped_takes_its_file_system_and_its_drive_away", &why);
-    }
+    or_skip!(can_measure());
     let scene = Scene::new();
     fs::create_dir(scene.path("tmp")).unwrap();
     let line = "reproduce writes-sdcard --quick --file-systems --out results";

@@ -13,7 +13,7 @@ use serde_json::Value;
 use support::load::{connect, contents, write, write_as};
 use support::root::Mounted;
 use support::served::{Server, Volume, noise};
-use support::{Scene, list, says, skip};
+use support::{Scene, list, or_skip, says};
 
 const SIZE: usize = 16 << 20;
 const FLAGS: &str = "--size 16m --log-size 16m --buffer 8m";
@@ -363,9 +363,7 @@ fn a_log_that_was_cut_short_is_as_good_as_lost() {
         says(&scene.refused("renew-log disk"), &["--destroy disk/log"]);
         says(&scene.done("renew-log disk --destroy disk/log").stdout, &["its log is made again"]);
         says(&scene.done("check disk").stdout, &[" 0 damaged"]);
-        let server = volume.serve("");
-        assert!(contents(&volume.socket()) == noise(1, SIZE));
-        server.stop();
+        volume.expect_contents("", &noise(1, SIZE));
     }
 }
 
@@ -429,9 +427,7 @@ fn a_volume_without_its_description_is_told_from_none_and_can_be_described_anew(
         _ => line.to_owned(),
     });
     fs::write(scene.path("disk/volume.toml"), lines.collect::<Vec<_>>().join("\n")).unwrap();
-    let server = volume.serve("");
-    assert!(contents(&volume.socket()) == noise(1, SIZE));
-    server.stop();
+    volume.expect_contents("", &noise(1, SIZE));
 }
 
 #[test]
@@ -484,10 +480,7 @@ fn a_volume_that_is_served_is_left_alone() {
 fn a_volume_on_a_drive_that_has_become_read_only_is_read() {
     let scene = Scene::new();
     let disk = scene.path("disk");
-    let mounted = match Mounted::tmpfs(&disk, "96m") {
-        Ok(mounted) => mounted,
-        Err(why) => return skip("a_volume_on_a_drive_that_has_become_read_only_is_read", &why),
-    };
+    let mounted = or_skip!(Mounted::tmpfs(&disk, "96m"));
     let _volume = stopped(&scene, FLAGS);
     mounted.make_read_only();
     assert_eq!(scene.run("serve disk").code, Some(2));

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use support::load::{contents, write};
 use support::root::{must_be_root, run, system};
 use support::served::{Server, arenas_of, noise};
-use support::{Ran, Scene, says, skip};
+use support::{Ran, Scene, or_skip, says};
 
 const FLAGS: &str = "--size 16m --log-size 16m --buffer 1m";
 
@@ -299,9 +299,7 @@ fn what_others_put_under_the_name_of_an_arena_keeps_no_volume_from_starting() {
     passes_over(&volumes, &arena, 2);
     run("mkfifo", &[&arena.display().to_string()]).unwrap();
     passes_over(&volumes, &arena, 3);
-    if let Err(why) = must_be_root() {
-        return skip("what_others_put_under_the_name_of_an_arena_keeps_no_volume_from_starting", &why);
-    }
+    or_skip!(must_be_root());
     for (seed, bytes) in [&b"junk"[..], &copy].into_iter().enumerate() {
         fs::write(&arena, bytes).unwrap();
         chown(&arena, Some(STRANGER), None).unwrap();
@@ -316,9 +314,7 @@ fn what_others_put_under_the_name_of_an_arena_keeps_no_volume_from_starting() {
 
 #[test]
 fn an_arena_that_may_hold_acknowledged_writes_is_never_passed_over() {
-    if let Err(why) = must_be_root() {
-        return skip("an_arena_that_may_hold_acknowledged_writes_is_never_passed_over", &why);
-    }
+    or_skip!(must_be_root());
     let volumes = Volumes::new();
     volumes.create("disk");
     volumes.leave_unflushed("disk", 5_000, &noise(1, 50_000));

@@ -6,18 +6,12 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use support::root::{programs, run};
+use support::root::{programs, ran, run};
 use support::served::{Volume, noise_file};
-use support::{Scene, says, skip};
+use support::{Scene, or_skip, says};
 
 const SIZE: usize = 64 << 20;
 const FLAGS: &str = "--size 64m --log-size 16m --buffer 8m";
-
-/// Runs a program, which must go well.
-#[track_caller]
-fn ran(program: &str, args: &[&str]) -> String {
-    run(program, args).unwrap_or_else(|why| panic!("{why}"))
-}
 
 fn text(path: &Path) -> String {
     path.display().to_string()
@@ -25,9 +19,7 @@ fn text(path: &Path) -> String {
 
 #[test]
 fn nbdinfo_is_told_what_the_export_is_and_can() {
-    if let Err(why) = programs(&["nbdinfo"]) {
-        return skip("nbdinfo_is_told_what_the_export_is_and_can", &why);
-    }
+    or_skip!(programs(&["nbdinfo"]));
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);
     let server = volume.serve("");
@@ -63,10 +55,7 @@ fn nbdinfo_is_told_what_the_export_is_and_can() {
 
 #[test]
 fn nbdcopy_brings_a_disk_in_and_out_unchanged_also_through_a_kill() {
-    const NAME: &str = "nbdcopy_brings_a_disk_in_and_out_unchanged_also_through_a_kill";
-    if let Err(why) = programs(&["nbdcopy"]) {
-        return skip(NAME, &why);
-    }
+    or_skip!(programs(&["nbdcopy"]));
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);
     let (image, back) = (scene.path("image"), scene.path("back"));
@@ -93,10 +82,7 @@ fn nbdcopy_brings_a_disk_in_and_out_unchanged_also_through_a_kill() {
 
 #[test]
 fn nbdsh_may_use_every_command_at_any_offset_and_of_any_size() {
-    const NAME: &str = "nbdsh_may_use_every_command_at_any_offset_and_of_any_size";
-    if let Err(why) = programs(&["nbdsh"]).and_then(|()| run("nbdsh", &["-c", "pass"]).map(drop)) {
-        return skip(NAME, &why);
-    }
+    or_skip!(programs(&["nbdsh"]).and_then(|()| run("nbdsh", &["-c", "pass"]).map(drop)));
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);
     let mut server = volume.serve("");
@@ -201,9 +187,7 @@ print("done")
 
 #[test]
 fn qemu_converts_compares_and_plays() {
-    if let Err(why) = programs(&["qemu-img", "qemu-io"]) {
-        return skip("qemu_converts_compares_and_plays", &why);
-    }
+    or_skip!(programs(&["qemu-img", "qemu-io"]));
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);
     let mut server = volume.serve("");
@@ -258,10 +242,7 @@ fn qemu_converts_compares_and_plays() {
 
 #[test]
 fn fio_verifies_what_several_jobs_wrote_at_random_before_a_kill() {
-    const NAME: &str = "fio_verifies_what_several_jobs_wrote_at_random_before_a_kill";
-    if let Err(why) = programs(&["fio"]).and_then(|()| run("fio", &["--enghelp=nbd"]).map(drop)) {
-        return skip(NAME, &why);
-    }
+    or_skip!(programs(&["fio"]).and_then(|()| run("fio", &["--enghelp=nbd"]).map(drop)));
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);
     let mut server = volume.serve("");

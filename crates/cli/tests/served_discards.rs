@@ -12,7 +12,7 @@ use support::events::{is_in_state, lines_of, serve};
 use support::load::{connect, contents, write};
 use support::root::{programs, run, system};
 use support::served::{Volume, noise, patiently};
-use support::{Scene, says, skip};
+use support::{Scene, or_skip, says};
 
 const SIZE: usize = 16 << 20;
 
@@ -105,17 +105,13 @@ fn goes_on(members: usize, flags: &str) -> String {
 
 #[test]
 fn a_member_that_fails_to_discard_keeps_its_volume() {
-    if let Err(why) = possible() {
-        return skip("a_member_that_fails_to_discard_keeps_its_volume", &why);
-    }
+    or_skip!(possible());
     says(&goes_on(1, ""), &["member 0 (nbd", "failed to discard", "until the next start"]);
 }
 
 #[test]
 fn a_mirror_of_members_that_fail_to_discard_loses_none() {
-    if let Err(why) = possible() {
-        return skip("a_mirror_of_members_that_fail_to_discard_loses_none", &why);
-    }
+    or_skip!(possible());
     let told = goes_on(2, "--layout mirror");
     says(&told, &["member 0 (nbd", "member 1 (nbd", "failed to discard"]);
 }

@@ -18,7 +18,7 @@ use support::events::{count, is_in_state, lines, lines_of, once, serve, stop};
 use support::load::{connect, contents, write};
 use support::root::{Mounted, programs, system};
 use support::served::{Ended, Server, Volume, noise, patiently};
-use support::{Scene, says, skip};
+use support::{Scene, or_skip, says};
 
 const FLAGS: &str = "--size 32m --log-size 16m --buffer 4m";
 
@@ -109,16 +109,12 @@ fn clients_that_break_the_protocol_are_told_of_where_that_was_asked_for() {
 
 #[test]
 fn a_full_disk_below_is_told_once_and_why() {
-    const NAME: &str = "a_full_disk_below_is_told_once_and_why";
     const ENOSPC: u32 = 28;
     let is_full = |error: &ClientError| {
         assert!(matches!(error, ClientError::Server { errno: ENOSPC, .. }), "{error}");
     };
     let scene = Scene::new();
-    let _small = match Mounted::tmpfs(&scene.path("small"), "40m") {
-        Ok(small) => small,
-        Err(why) => return skip(NAME, &why),
-    };
+    let _small = or_skip!(Mounted::tmpfs(&scene.path("small"), "40m"));
     let inside = Scene::below(&scene.path("small"));
     let volume = Volume::create(&inside, "--size 64m --log-size 16m --buffer 4m --sparse");
     let mut server = serve(&volume, "");
@@ -173,10 +169,7 @@ fn the_only_member_is_lost_with_its_server_and_that_is_told_once() {
 
 #[test]
 fn the_only_member_whose_server_says_that_it_shuts_down_is_lost() {
-    const NAME: &str = "the_only_member_whose_server_says_that_it_shuts_down_is_lost";
-    if let Err(why) = programs(&["nbdkit"]) {
-        return skip(NAME, &why);
-    }
+    or_skip!(programs(&["nbdkit"]));
     let scene = Scene::new();
     let (socket, fails) = (scene.path("far"), scene.path("fails"));
     let mut nbdkit = system("nbdkit");

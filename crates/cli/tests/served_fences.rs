@@ -18,7 +18,7 @@ use evenkeel_host::nbd::uri::NbdUri;
 use support::load::{contents, write};
 use support::root::{programs, system};
 use support::served::{Peer, Server, Volume, arenas_of, noise, patiently};
-use support::{Scene, says, skip};
+use support::{Scene, or_skip, says};
 
 /// What the volume has beside its member.
 const NEAR: &str = "--size 16m --log-size 16m --buffer 4m";
@@ -181,10 +181,7 @@ fn contents_of(volume: &Volume<'_>) -> Vec<u8> {
 
 #[test]
 fn a_server_that_takes_several_connections_is_refused_unless_its_owner_answers_for_it() {
-    const NAME: &str = "a_server_that_takes_several_connections_is_refused_unless_its_owner_answers_for_it";
-    if let Err(why) = programs(&["nbdkit", "qemu-nbd"]) {
-        return skip(NAME, &why);
-    }
+    or_skip!(programs(&["nbdkit", "qemu-nbd"]));
     let scene = Scene::new();
     let image = scene.path("image.raw");
     std::fs::write(&image, vec![0; 32 << 20]).unwrap();

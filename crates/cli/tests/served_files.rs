@@ -5,7 +5,7 @@ mod support;
 use std::fs;
 use std::path::Path;
 
-use support::events::{count, is_in_state, lines_of, once, serve, stop};
+use support::events::{count, is_in_state, lines_of, once, serve, served_with_bytes, stop};
 use support::load::{contents, write};
 use support::metrics::{address, metric, scrape};
 use support::root::{programs, run};
@@ -46,10 +46,7 @@ fn moved_files(server: &Server) -> f64 {
 fn the_commands_that_a_server_names_for_a_removed_file_put_it_back_with_every_write() {
     for name in ["home", "log"] {
         let scene = Scene::new();
-        let volume = Volume::create(&scene, FLAGS);
-        let mut server = serve(&volume, "");
-        let bytes = noise(1, 3 << 20);
-        write(&volume.socket(), 0, &bytes);
+        let (volume, mut server, bytes) = served_with_bytes(&scene);
         fs::remove_file(volume.folder().join(name)).unwrap();
         let event = if name == "home" { "member-removed" } else { "log-device-removed" };
         let parts = [name, "its file was removed", "what it holds is lost when this server ends"];
@@ -75,10 +72,7 @@ fn the_commands_that_a_server_names_for_a_removed_file_put_it_back_with_every_wr
 #[test]
 fn a_server_whose_home_was_removed_can_be_copied_and_ends_with_an_error() {
     let scene = Scene::new();
-    let volume = Volume::create(&scene, FLAGS);
-    let server = serve(&volume, "");
-    let bytes = noise(1, 3 << 20);
-    write(&volume.socket(), 0, &bytes);
+    let (volume, server, bytes) = served_with_bytes(&scene);
     fs::remove_file(volume.folder().join("home")).unwrap();
     let line = once(&server, "member-removed", "ERROR", &["nbdcopy"]);
     match programs(&["nbdcopy"]) {
@@ -102,10 +96,7 @@ fn a_server_whose_home_was_removed_can_be_copied_and_ends_with_an_error() {
 #[test]
 fn a_server_whose_log_was_removed_ends_with_an_error_that_says_how_its_pages_are_had() {
     let scene = Scene::new();
-    let volume = Volume::create(&scene, FLAGS);
-    let server = serve(&volume, "");
-    let bytes = noise(1, 3 << 20);
-    write(&volume.socket(), 0, &bytes);
+    let (volume, server, bytes) = served_with_bytes(&scene);
     fs::remove_file(volume.folder().join("log")).unwrap();
     let why = end(server);
     says(&why, &["log device 0 (log)", "had been removed", "cannot be served without it"]);

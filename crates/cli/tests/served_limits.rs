@@ -12,7 +12,7 @@ use evenkeel_host::event_loop::{Backend, EventLoop};
 use support::load::{connect, contents, write};
 use support::root::{programs, run};
 use support::served::{Server, Volume, fill, noise, patiently};
-use support::{Scene, says, skip};
+use support::{Scene, or_skip, says};
 
 const FLAGS: &str = "--size 32m --log-size 16m --buffer 4m";
 
@@ -124,9 +124,7 @@ fn the_largest_requests_are_answered_and_so_are_those_of_many_who_then_stall() {
 
 #[test]
 fn qemu_writes_and_reads_as_much_as_it_may_at_once() {
-    if let Err(why) = programs(&["qemu-io"]) {
-        return skip("qemu_writes_and_reads_as_much_as_it_may_at_once", &why);
-    }
+    or_skip!(programs(&["qemu-io"]));
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);
     let server = volume.serve("");

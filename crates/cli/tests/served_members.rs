@@ -13,7 +13,7 @@ use std::thread;
 use support::load::{contents, write};
 use support::root::{programs, system};
 use support::served::{Peer, Server, Volume, arenas_of, noise, patiently};
-use support::{Scene, says, skip};
+use support::{Scene, or_skip, says};
 
 /// What the far volume or export has, and what the near one needs of it.
 const FAR: &str = "create far --size 64m --log-size 16m --buffer 8m";
@@ -217,10 +217,7 @@ fn without_its_member_a_volume_is_not_opened_and_nothing_is_made() {
 
 #[test]
 fn pages_and_log_may_be_exports_of_other_peoples_servers() {
-    const NAME: &str = "pages_and_log_may_be_exports_of_other_peoples_servers";
-    if let Err(why) = programs(&["nbdkit", "qemu-nbd"]) {
-        return skip(NAME, &why);
-    }
+    or_skip!(programs(&["nbdkit", "qemu-nbd"]));
     let scene = Scene::new();
     let (pages, log) = (scene.path("pages.sock"), scene.path("log.sock"));
     let mut nbdkit = system("nbdkit");

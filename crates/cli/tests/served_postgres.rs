@@ -18,9 +18,7 @@ use tempfile::TempDir;
 use support::attached::{Disk, Running, possible};
 use support::root::{Mounted, programs, run, system};
 use support::served::{Volume, patiently};
-use support::{Scene, skip};
-
-const TEST: &str = "a_kill_under_postgresql_takes_no_committed_row";
+use support::{Scene, or_skip};
 
 /// Kills, each under a load of its own.
 const KILLS: u64 = 2;
@@ -202,10 +200,7 @@ fn a_kill_under_postgresql_takes_no_committed_row() {
         .and_then(|()| programs(&["mkfs.ext4", "runuser"]))
         .and_then(|()| run("id", &["postgres"]).map(drop))
         .and_then(|()| programs_folder());
-    let folder = match found {
-        Ok(folder) => folder,
-        Err(why) => return skip(TEST, &why),
-    };
+    let folder = or_skip!(found);
     let scene = Scene::new();
     let open_folder = open_folder();
     let volume = Volume::create(&scene, "--size 400m --log-size 32m --buffer 16m");

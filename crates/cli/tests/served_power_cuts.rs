@@ -24,7 +24,7 @@ use support::load::{Load, read_all};
 use support::model::Death;
 use support::root::{programs, run, system};
 use support::served::{Volume, patiently};
-use support::{Scene, skip};
+use support::{Scene, or_skip};
 
 const SIZE: usize = 32 << 20;
 
@@ -68,9 +68,7 @@ fn all_possible() -> Result<(), String> {
 
 #[test]
 fn a_power_cut_takes_only_what_was_not_flushed() {
-    if let Err(why) = all_possible() {
-        return skip("a_power_cut_takes_only_what_was_not_flushed", &why);
-    }
+    or_skip!(all_possible());
     let scene = Scene::new();
     // Sockets' addresses are short.
     let folder = tempfile::tempdir_in("/tmp").unwrap();

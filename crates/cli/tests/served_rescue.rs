@@ -5,10 +5,10 @@ mod support;
 use std::fs;
 
 use serde_json::Value;
-use support::events::{count, is_in_state, lines_of, once, serve, stop};
+use support::events::{count, is_in_state, lines_of, once, serve, served_with_bytes, stop};
 use support::load::{contents, write};
 use support::root::run;
-use support::served::{Server, Volume, noise, patiently};
+use support::served::{Server, Volume, patiently};
 use support::{Scene, says};
 
 const FLAGS: &str = "--size 32m --log-size 16m --buffer 4m";
@@ -42,10 +42,7 @@ fn put_back(volume: &Volume<'_>, mut server: Server, command: &str, bytes: &[u8]
 #[test]
 fn what_a_line_says_of_the_first_file_puts_back_one_that_is_removed_later_too() {
     let scene = Scene::new();
-    let volume = Volume::create(&scene, FLAGS);
-    let server = serve(&volume, "");
-    let bytes = noise(1, 3 << 20);
-    write(&volume.socket(), 0, &bytes);
+    let (volume, server, bytes) = served_with_bytes(&scene);
     fs::remove_file(volume.folder().join("home")).unwrap();
     let first = once(&server, "member-removed", "ERROR", &["its file was removed"]);
     fs::remove_file(volume.folder().join("log")).unwrap();
@@ -59,10 +56,7 @@ fn what_a_line_says_of_the_first_file_puts_back_one_that_is_removed_later_too() 
 fn a_folder_that_was_removed_is_put_back_by_what_the_server_says_or_by_what_status_says() {
     for asks_status in [false, true] {
         let scene = Scene::new();
-        let volume = Volume::create(&scene, FLAGS);
-        let server = serve(&volume, "");
-        let bytes = noise(1, 3 << 20);
-        write(&volume.socket(), 0, &bytes);
+        let (volume, server, bytes) = served_with_bytes(&scene);
         write(&volume.socket(), 4 << 20, &bytes);
         fs::remove_dir_all(volume.folder()).unwrap();
         let told = |event: &str| patiently(event, || lines_of(&server, event).pop());
@@ -117,10 +111,7 @@ fn a_description_that_was_removed_is_written_anew_at_once() {
 #[test]
 fn with_every_file_of_a_folder_removed_nothing_advises_a_stop_and_status_says_what_puts_them_back() {
     let scene = Scene::new();
-    let volume = Volume::create(&scene, FLAGS);
-    let server = serve(&volume, "");
-    let bytes = noise(1, 3 << 20);
-    write(&volume.socket(), 0, &bytes);
+    let (volume, server, bytes) = served_with_bytes(&scene);
     write(&volume.socket(), 4 << 20, &bytes);
     // Sockets last: what is said of them is for whoever has lost files as well.
     for name in ["home", "log", "volume.toml", "nbd.sock", "control.sock", "status.sock"] {

@@ -12,7 +12,7 @@ use evenkeel_host::nbd::client::ClientError;
 use support::load::{connect, contents, write};
 use support::root::{Mounted, run};
 use support::served::{Volume, noise};
-use support::{Scene, says, skip};
+use support::{Scene, or_skip, says};
 
 const FLAGS: &str = "--size 32m --log-size 16m --buffer 4m";
 const SIZE: usize = 32 << 20;
@@ -95,12 +95,8 @@ fn members_have_all_their_room_unless_they_are_to_be_sparse() {
 
 #[test]
 fn a_full_disk_below_takes_nothing_that_was_acknowledged() {
-    const NAME: &str = "a_full_disk_below_takes_nothing_that_was_acknowledged";
     let scene = Scene::new();
-    let small = match Mounted::tmpfs(&scene.path("small"), "40m") {
-        Ok(small) => small,
-        Err(why) => return skip(NAME, &why),
-    };
+    let small = or_skip!(Mounted::tmpfs(&scene.path("small"), "40m"));
     let inside = Scene::below(&scene.path("small"));
     let volume = Volume::create(&inside, "--size 64m --log-size 16m --buffer 4m --sparse");
     let mut server = volume.serve("");

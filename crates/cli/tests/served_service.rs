@@ -14,7 +14,7 @@ use support::load::{connect, contents, write};
 use support::metrics::{address, ask, metric, scrape};
 use support::root::{programs, run, system};
 use support::served::{Server, Volume, fill, noise, patiently};
-use support::{Ran, Scene, says, skip};
+use support::{Ran, Scene, or_skip, says};
 
 const FLAGS: &str = "--size 32m --log-size 16m --buffer 4m";
 const SIZE: usize = 32 << 20;
@@ -118,10 +118,7 @@ fn a_service_manager_is_told_when_it_is_ready_and_when_it_stops() {
 
 #[test]
 fn systemd_hands_over_its_socket() {
-    const NAME: &str = "systemd_hands_over_its_socket";
-    if let Err(why) = programs(&["systemd-socket-activate"]) {
-        return skip(NAME, &why);
-    }
+    or_skip!(programs(&["systemd-socket-activate"]));
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);
     let folder = tempfile::tempdir_in("/tmp").unwrap();

@@ -15,18 +15,12 @@ use evenkeel_host::nbd::proto::handshake::{
 use evenkeel_host::nbd::proto::{option, option_reply};
 use serde_json::Value;
 
-use support::root::{programs, run, system};
+use support::root::{programs, ran, run, system};
 use support::served::{Server, Volume, noise, noise_file, patiently};
-use support::{Scene, says, skip};
+use support::{Scene, or_skip, says};
 
 const SIZE: usize = 32 << 20;
 const FLAGS: &str = "--size 32m --log-size 16m --buffer 8m";
-
-/// Runs a program, which must go well.
-#[track_caller]
-fn ran(program: &str, args: &[&str]) -> String {
-    run(program, args).unwrap_or_else(|why| panic!("{why}"))
-}
 
 fn text(path: &Path) -> String {
     path.display().to_string()
@@ -183,10 +177,7 @@ impl Drop for Session {
 
 #[test]
 fn libnbd_reads_and_writes_over_tls_on_tcp_and_on_a_unix_socket() {
-    const NAME: &str = "libnbd_reads_and_writes_over_tls_on_tcp_and_on_a_unix_socket";
-    if let Err(why) = programs(&["openssl", "nbdinfo", "nbdcopy"]) {
-        return skip(NAME, &why);
-    }
+    or_skip!(programs(&["openssl", "nbdinfo", "nbdcopy"]));
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);
     let served = serve(&scene, &volume);
@@ -213,10 +204,7 @@ fn libnbd_reads_and_writes_over_tls_on_tcp_and_on_a_unix_socket() {
 
 #[test]
 fn qemu_reads_and_writes_over_tls_on_tcp_and_on_a_unix_socket() {
-    const NAME: &str = "qemu_reads_and_writes_over_tls_on_tcp_and_on_a_unix_socket";
-    if let Err(why) = programs(&["openssl", "qemu-img"]) {
-        return skip(NAME, &why);
-    }
+    or_skip!(programs(&["openssl", "qemu-img"]));
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);
     let served = serve(&scene, &volume);
@@ -235,10 +223,7 @@ fn qemu_reads_and_writes_over_tls_on_tcp_and_on_a_unix_socket() {
 
 #[test]
 fn without_tls_every_option_but_starttls_and_abort_is_refused() {
-    const NAME: &str = "without_tls_every_option_but_starttls_and_abort_is_refused";
-    if let Err(why) = programs(&["openssl", "nbdinfo", "qemu-img"]) {
-        return skip(NAME, &why);
-    }
+    or_skip!(programs(&["openssl", "nbdinfo", "qemu-img"]));
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);
     let served = serve(&scene, &volume);
@@ -311,10 +296,7 @@ impl Raw {
 
 #[test]
 fn who_is_not_known_is_turned_away_and_hurts_nobody() {
-    const NAME: &str = "who_is_not_known_is_turned_away_and_hurts_nobody";
-    if let Err(why) = programs(&["openssl", "nbdinfo", "qemu-img", "qemu-io"]) {
-        return skip(NAME, &why);
-    }
+    or_skip!(programs(&["openssl", "nbdinfo", "qemu-img", "qemu-io"]));
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);
     let served = serve(&scene, &volume);
@@ -355,10 +337,7 @@ fn who_is_not_known_is_turned_away_and_hurts_nobody() {
 
 #[test]
 fn tls_older_than_1_2_is_refused() {
-    const NAME: &str = "tls_older_than_1_2_is_refused";
-    if let Err(why) = programs(&["openssl", "qemu-img"]) {
-        return skip(NAME, &why);
-    }
+    or_skip!(programs(&["openssl", "qemu-img"]));
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);
     let served = serve(&scene, &volume);
@@ -382,10 +361,7 @@ fn tls_older_than_1_2_is_refused() {
 
 #[test]
 fn an_rsa_key_is_taken_or_its_size_named() {
-    const NAME: &str = "an_rsa_key_is_taken_or_its_size_named";
-    if let Err(why) = programs(&["openssl", "nbdinfo"]) {
-        return skip(NAME, &why);
-    }
+    or_skip!(programs(&["openssl", "nbdinfo"]));
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);
     for bits in ["2048", "2500", "3072", "3248"] {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use support::root::{loop_devices, must_be_root, programs};
-use support::{Ran, Scene, says, skip};
+use support::{Ran, Scene, or_skip, says, skip};
 
 const LINE: &str = "study run plan.toml --out s";
 
@@ -200,9 +200,7 @@ fn a_file_system_without_its_programs_is_named_before_anything_is_made() {
 
 #[test]
 fn whoever_is_not_root_is_told_so_before_anything_is_made() {
-    if let Err(reason) = must_be_root() {
-        return skip("whoever_is_not_root_is_told_so_before_anything_is_made", &reason);
-    }
+    or_skip!(must_be_root());
     // Where the nobody may read: the scene is in folders of root's.
     let place = tempfile::Builder::new().prefix("evenkeel-study-").tempdir().unwrap();
     let binary = place.path().join("evenkeel");

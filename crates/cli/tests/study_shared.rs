@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use cluster::Cluster;
 use postgres::{Client, NoTls};
 use support::root::{loop_devices, must_be_root, programs};
-use support::{Ran, Scene, list, says, skip};
+use support::{Ran, Scene, list, or_skip, says, skip};
 
 /// Four blocks of two runs each.
 const PLAN: &str = r#"name = "shared"
@@ -228,10 +228,7 @@ fn a_database_that_cannot_be_had_is_named_in_one_line_without_its_password() {
 
 #[test]
 fn a_database_without_a_study_is_said_to_be_one() {
-    let cluster = match Cluster::start() {
-        Ok(cluster) => cluster,
-        Err(reason) => return skip("a_database_without_a_study_is_said_to_be_one", &reason),
-    };
+    let cluster = or_skip!(Cluster::start());
     let scene = Scene::new();
     let refused = scene.refused(&format!("study report --db {} --out r", cluster.address()));
     says(&refused, &["postgres://tester@%2Ftmp%2F", "there is no study in this database", "does not exist"]);

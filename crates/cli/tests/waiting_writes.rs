@@ -11,7 +11,7 @@ use serde_json::Value;
 use support::load::write;
 use support::root::must_be_root;
 use support::served::{Volume, noise};
-use support::{Scene, says, skip};
+use support::{Scene, or_skip, says};
 
 const FLAGS: &str = "--size 16m --log-size 16m --buffer 1m";
 
@@ -122,9 +122,7 @@ fn give(volume: &Volume<'_>, user: u32) {
 
 #[test]
 fn root_finds_what_waits_for_a_volume_of_another_user() {
-    if let Err(why) = must_be_root() {
-        return skip("root_finds_what_waits_for_a_volume_of_another_user", &why);
-    }
+    or_skip!(must_be_root());
     let scene = Scene::new();
     let (volume, arena) = killed(&scene);
     chown(&arena, Some(NOBODY), Some(NOBODY)).unwrap();
@@ -143,9 +141,7 @@ fn root_finds_what_waits_for_a_volume_of_another_user() {
 
 #[test]
 fn what_waits_in_an_arena_of_a_user_whose_the_volume_is_not_is_never_nothing() {
-    if let Err(why) = must_be_root() {
-        return skip("what_waits_in_an_arena_of_a_user_whose_the_volume_is_not_is_never_nothing", &why);
-    }
+    or_skip!(must_be_root());
     let scene = Scene::new();
     let (_volume, arena) = killed(&scene);
     chown(&arena, Some(NOBODY), Some(NOBODY)).unwrap();
@@ -163,9 +159,7 @@ fn what_waits_in_an_arena_of_a_user_whose_the_volume_is_not_is_never_nothing() {
 
 #[test]
 fn a_log_that_root_makes_again_belongs_to_the_user_who_serves_the_volume() {
-    if let Err(why) = must_be_root() {
-        return skip("a_log_that_root_makes_again_belongs_to_the_user_who_serves_the_volume", &why);
-    }
+    or_skip!(must_be_root());
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);
     volume.serve("").stop();

@@ -3,7 +3,7 @@
 mod support;
 
 use support::root::LoopDevice;
-use support::{Scene, list, says, skip, warning, warning_codes};
+use support::{Scene, list, or_skip, says, skip, warning, warning_codes};
 
 /// That the report holds the warning, and that terminal and page say the same.
 fn warned(scene: &Scene, stdout: &str, code: &str) -> String {
@@ -70,16 +70,9 @@ fn enough_time_for_sizes_that_can_be_direct_brings_neither_warning() {
 
 #[test]
 fn a_file_system_on_a_loop_device_is_two_file_systems() {
-    const NAME: &str = "a_file_system_on_a_loop_device_is_two_file_systems";
     let scene = Scene::new();
-    let device = match LoopDevice::over(&scene.path("image"), 64 << 20, 0) {
-        Ok(device) => device,
-        Err(why) => return skip(NAME, &why),
-    };
-    let _mounted = match device.mount_ext4(&scene.path("mounted")) {
-        Ok(mounted) => mounted,
-        Err(why) => return skip(NAME, &why),
-    };
+    let device = or_skip!(LoopDevice::over(&scene.path("image"), 64 << 20, 0));
+    let _mounted = or_skip!(device.mount_ext4(&scene.path("mounted")));
     let ran = scene.done("probe mounted --sizes 256k,1m --runs 2");
     says(&warned(&scene, &ran.stdout, "loop-device"), &[&device.node, "image", "two file systems"]);
     let report = scene.json("probe.json");

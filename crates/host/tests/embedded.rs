@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
-use evenkeel_host::embedded::{Backend, Creation, Durability, Error, Options, Pending, Volume};
+use evenkeel_host::embedded::{Backend, Creation, Durability, Error, Options, Pending, Remedy, Volume};
 use tempfile::TempDir;
 
 const SIZE: u64 = 16 << 20;
@@ -208,6 +208,22 @@ fn what_cannot_be_is_refused_and_names_why() {
     // None of it did any harm.
     volume.commit(&[(0, b"well")]).wait().unwrap();
     volume.close().wait().unwrap();
+}
+
+#[test]
+fn an_error_carries_what_helps_against_it() {
+    let (parent, folder) = new_volume();
+    let Err(error) = Volume::open(folder.join("no"), Options::default()).wait() else {
+        panic!("no volume opened")
+    };
+    assert_eq!(error.remedy(), Some(&Remedy::MakeVolume), "{error}");
+    let other = parent.path().join("other");
+    let file = parent.path().join("there");
+    std::fs::write(&file, "already").unwrap();
+    let request = Creation { members: vec![file.clone().into()], ..Creation::new(other, SIZE) };
+    let Err(error) = Volume::create(request).wait() else { panic!("a file was overwritten") };
+    assert_eq!(error.remedy(), Some(&Remedy::Destroy { place: file.display().to_string() }), "{error}");
+    assert_eq!(std::fs::read(&file).unwrap(), b"already");
 }
 
 #[test]

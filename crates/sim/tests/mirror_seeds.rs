@@ -1,20 +1,10 @@
 //! Seeds of rings in numbers: what no loss of members and log devices may take, together with any cut.
 
-use evenkeel_sim::seeds::{Outcome, Seeded, run};
-use evenkeel_sim::testbed::Mirror;
+mod common_seeds;
 
-/// Runs seeds from `first` on; a failing one is shown with all that it stands for.
-fn run_seeds(first: u64, count: u64, cuts: u32, members: Option<usize>) -> Outcome {
-    let mut total = Outcome::default();
-    for seed in first..first + count {
-        let setup = Mirror::draw(seed, cuts, members);
-        match run(setup) {
-            Ok(outcome) => total.add(&outcome),
-            Err(violation) => panic!("seed {seed}: {}\n{setup:#?}", violation.what),
-        }
-    }
-    total
-}
+use common_seeds::run_seeds;
+use evenkeel_sim::seeds::{Seeded, run};
+use evenkeel_sim::testbed::Mirror;
 
 /// How many seeds are run with two cuts; `SEEDS` sets another number.
 fn seeds() -> u64 {
@@ -24,7 +14,7 @@ fn seeds() -> u64 {
 #[test]
 fn within_the_redundancy_nothing_is_lost_and_beyond_it_nothing_wrong_is_served() {
     let seeds = seeds();
-    let total = run_seeds(0, seeds, 2, None);
+    let total = run_seeds::<Mirror>(0, seeds, 2, None);
     assert!(total.cuts > seeds && total.recoveries > seeds, "{total:?}");
     assert!(total.checkpoints > seeds && total.log_wraps > seeds / 2, "{total:?}");
     // The game is worth playing only if all of these happen in it.
@@ -38,7 +28,7 @@ fn within_the_redundancy_nothing_is_lost_and_beyond_it_nothing_wrong_is_served()
 
 #[test]
 fn five_cuts_find_nothing_that_two_do_not() {
-    run_seeds(1_000_000, seeds() * 3 / 20, 5, Some(3));
+    run_seeds::<Mirror>(1_000_000, seeds() * 3 / 20, 5, Some(3));
 }
 
 /// A scan that waited at every sector, a log device that kept the others shut, a rebuild that went on with another drive;
@@ -47,10 +37,10 @@ fn five_cuts_find_nothing_that_two_do_not() {
 #[test]
 fn seeds_that_once_broke_a_promise_keep_it() {
     for seed in [712_660, 727_904, 736_829] {
-        run_seeds(seed, 1, 5, Some(3));
+        run_seeds::<Mirror>(seed, 1, 5, Some(3));
     }
     for seed in [79_542, 2_048_383, 2_075_971] {
-        run_seeds(seed, 1, 2, None);
+        run_seeds::<Mirror>(seed, 1, 2, None);
     }
 }
 

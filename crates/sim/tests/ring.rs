@@ -66,7 +66,7 @@ fn a_stale_member_alone_is_not_served() {
 }
 
 #[test]
-fn rot_on_one_member_is_never_served_and_a_scrub_mends_it_from_another() {
+fn rot_on_one_member_is_never_served_and_a_scrub_repairs_it_from_another() {
     let (mut machine, bytes) = filled(Plan::mirror(2, 1), 23);
     let home_bytes = machine.members[0].borrow().geometry().size_bytes;
     for place in 0..2 {
@@ -80,7 +80,7 @@ fn rot_on_one_member_is_never_served_and_a_scrub_mends_it_from_another() {
             assert!(found == bytes, "with a rotten member {place}");
             let scrubbed = volume.scrub(ScrubMode::Repair, u64::MAX).await.unwrap();
             assert!(scrubbed.wrong_copies > 0 && scrubbed.damaged_pages.is_empty(), "{scrubbed:?}");
-            // What is mended is written in its member's turn.
+            // What is repaired is written in its member's turn.
             run.env.sleep(1_000_000_000).await;
             let again = volume.scrub(ScrubMode::Repair, u64::MAX).await.unwrap();
             assert_eq!((again.wrong_copies, again.copies_checked > 64), (0, true), "{again:?}");
@@ -90,7 +90,7 @@ fn rot_on_one_member_is_never_served_and_a_scrub_mends_it_from_another() {
 }
 
 #[test]
-fn what_is_right_is_not_written_to_mend_another_copy() {
+fn what_is_right_is_not_written_to_repair_another_copy() {
     let (mut machine, _) = filled(Plan::mirror(2, 1), 24);
     let home_bytes = machine.members[0].borrow().geometry().size_bytes;
     let mut random = Random::new(24);
@@ -202,7 +202,7 @@ fn all_members_read_again_once_nothing_waits_to_be_written() {
             let (_volume, ring, _) = run.open().await.unwrap();
             let mut bytes = [0; 10 * 4096];
             ring.read(0, &mut bytes).await.unwrap();
-            // What is mended is written in turns, and no flush follows. All may write at once.
+            // What is repaired is written in turns, and no flush follows. All may write at once.
             for round in 0..4 {
                 for (page, bytes) in bytes.chunks(4096).enumerate() {
                     ring.repair(page as u64 * PAGE, bytes).await.unwrap();

@@ -31,7 +31,7 @@ fn a_log_device_that_failed_is_not_taken_alone_for_the_log() {
     machine.logs_gone = vec![1];
     let why = machine.refusal();
     assert!(why.contains("failed"), "{why}");
-    // Beside the other it is mended, and then either will do.
+    // beside the other it is repaired, and then either will do.
     machine.logs_gone = vec![];
     assert!(machine.contents() == bytes);
     machine.logs_gone = vec![1];
@@ -56,7 +56,7 @@ fn a_log_device_that_was_not_there_for_an_opening_is_not_taken_for_the_log_alone
         assert!(machine.contents() == bytes);
         if last_acts {
             machine.logs_gone = vec![1];
-            assert!(machine.contents() == bytes, "what was mended beside the other is enough alone");
+            assert!(machine.contents() == bytes, "what was repaired beside the other is enough alone");
         }
     }
 }

@@ -62,7 +62,7 @@ fn each_piece_of_the_root_is_taken_from_the_place_where_it_is_right() {
         rot(&machine.home, place_of(machine.plan, first, 0));
         machine.home.borrow_mut().make_unreadable(Extent::new(place_of(machine.plan, second, 1).offset, 512));
         let report = served(&mut machine, &written).unwrap();
-        assert!(report.is_clean() && report.roots_checked == 2, "mended meanwhile: {report:?}");
+        assert!(report.is_clean() && report.roots_checked == 2, "repaired meanwhile: {report:?}");
     }
 }
 

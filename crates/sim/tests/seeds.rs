@@ -1,20 +1,10 @@
 //! Seeds in numbers: what no cut may take, whatever the seed.
 
-use evenkeel_sim::seeds::{Outcome, Seeded, run};
-use evenkeel_sim::testbed::Single;
+mod common_seeds;
 
-/// Runs seeds from `first` on; a failing one is shown with all that it stands for.
-fn run_seeds(first: u64, count: u64, cuts: u32) -> Outcome {
-    let mut total = Outcome::default();
-    for seed in first..first + count {
-        let setup = Single::draw(seed, cuts, None);
-        match run(setup) {
-            Ok(outcome) => total.add(&outcome),
-            Err(violation) => panic!("seed {seed}: {}\n{setup:#?}", violation.what),
-        }
-    }
-    total
-}
+use common_seeds::run_seeds;
+use evenkeel_sim::seeds::{Seeded, run};
+use evenkeel_sim::testbed::Single;
 
 /// How many seeds are run with two cuts; `SEEDS` sets another number.
 fn seeds() -> u64 {
@@ -24,7 +14,7 @@ fn seeds() -> u64 {
 #[test]
 fn no_cut_takes_or_tears_what_was_promised() {
     let seeds = seeds();
-    let total = run_seeds(0, seeds, 2);
+    let total = run_seeds::<Single>(0, seeds, 2, None);
     // The game is worth playing only if all of these happen in it, often.
     assert_eq!(total.short, 0, "no seed lacks a cut, an operation, a checkpoint or a wrap: {total:?}");
     assert!(total.cuts >= 2 * seeds && total.operations >= 200 * seeds, "{total:?}");
@@ -43,7 +33,7 @@ fn no_cut_takes_or_tears_what_was_promised() {
 #[test]
 fn five_cuts_find_nothing_that_two_do_not() {
     let seeds = seeds() * 3 / 20;
-    let total = run_seeds(1_000_000, seeds, 5);
+    let total = run_seeds::<Single>(1_000_000, seeds, 5, None);
     assert!(total.cuts >= 5 * seeds && total.short == 0, "{total:?}");
 }
 

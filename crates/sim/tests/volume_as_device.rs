@@ -6,37 +6,20 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use evenkeel_engine::device::{Device, Durability, Extent, FlushScope};
-use evenkeel_engine::env::Arena;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::options::{CreateOptions, OpenOptions};
+use evenkeel_engine::salvage::MemoryArena;
 use evenkeel_engine::volume::{Volume, create};
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::executor::SimEnv;
 use machine::{Machine, PAGE, Plan, Run, SimVolume};
 
-/// Memory that the power takes.
-struct Memory(RefCell<Vec<u8>>);
-
-impl Arena for Memory {
-    fn len(&self) -> usize {
-        self.0.borrow().len()
-    }
-
-    fn store(&self, offset: usize, bytes: &[u8]) {
-        self.0.borrow_mut()[offset..offset + bytes.len()].copy_from_slice(bytes);
-    }
-
-    fn load(&self, offset: usize, into: &mut [u8]) {
-        into.copy_from_slice(&self.0.borrow()[offset..offset + into.len()]);
-    }
-}
-
-type Inner = Volume<SimEnv, Memory, SimVolume, SimVolume>;
+type Inner = Volume<SimEnv, MemoryArena, SimVolume, SimVolume>;
 
 /// The volume that lies on the machine's.
 async fn open_inner(run: &Run) -> Result<Inner, Error> {
     let outer = Rc::new(run.open().await?);
-    let memory = Memory(RefCell::new(vec![0; 256 << 10]));
+    let memory = MemoryArena::empty(256 << 10);
     Volume::open(run.env.clone(), memory, Rc::clone(&outer), outer, false, OpenOptions::default()).await
 }
 

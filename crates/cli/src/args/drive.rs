@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, ValueEnum};
 
-use super::volume::{NbdArg, parse_nbd};
+use super::places::{NbdArg, parse_nbd};
 use crate::models;
 use crate::units;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, ValueEnum};
 use evenkeel_host::volume::member::Place;
 
-use super::volume::{AtomicSectorsArg, place};
+use super::places::{AtomicSectorsArg, place};
 use crate::units;
 
 /// How a mirror's members are run.
@@ -16,17 +16,16 @@ pub(crate) struct MirrorArgs {
     #[arg(long, value_enum, default_value = "turns")]
     pub(crate) policy: PolicyArg,
 
-    /// How long a member writes, at most, before the next one's turn: longer turns suit drives that need long to come
-    /// to rest, and take more memory and log
+    /// Longest turn in which a member writes. Longer turns suit drives that stay slow for long after writes, and take more
+    /// memory and log
     #[arg(long, value_name = "TIME", value_parser = units::seconds, default_value = "1s")]
     pub(crate) turn: f64,
 
-    /// For how long a member has to have been quick behind its turn before it is read: it is looked at with small reads;
-    /// 0 to read it at once
+    /// How long small reads of a member must be fast after its turn before clients read it; 0 to read it at once
     #[arg(long, value_name = "TIME", value_parser = units::seconds_or_none, default_value = "100ms")]
     pub(crate) rest: f64,
 
-    /// It is read after so long even if it is not quick
+    /// Clients read it after so long even if it is still slow
     #[arg(long, value_name = "TIME", value_parser = units::seconds, default_value = "2s")]
     pub(crate) rest_max: f64,
 
@@ -38,11 +37,11 @@ pub(crate) struct MirrorArgs {
     #[arg(long, value_name = "RATE", value_parser = units::rate, default_value = "64MiB/s")]
     pub(crate) rebuild_rate: f64,
 
-    /// Bytes of copies that are read in a second to find what has rotted, at most
+    /// Bytes that a scrub reads in a second to find damage, at most
     #[arg(long, value_name = "RATE", value_parser = units::rate, default_value = "4MiB/s")]
     pub(crate) scrub_rate: f64,
 
-    /// From the beginning of one search for rot to that of the next; `never` for none
+    /// From the start of one scrub to the start of the next; `never` for none
     #[arg(long, value_name = "TIME", value_parser = scrub_every, default_value = "24h")]
     pub(crate) scrub_every: ScrubEvery,
 }
@@ -61,13 +60,13 @@ fn scrub_every(text: &str) -> Result<ScrubEvery, String> {
 /// How reads and writes share the members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PolicyArg {
-    /// In turns: who reads does not write
+    /// Members write in turns, and are read in between
     Turns,
-    /// Writes go to all at once, a read to the least busy; to compare with
+    /// Writes go to all members at once, a read to the least busy; for comparison
     Mixed,
-    /// The same, but a member begins no write while it has reads; to compare with
+    /// The same, but a member begins no write while it has reads; for comparison
     ReadFirst,
-    /// Who writes is not read, and never do all write; without turns, to compare with
+    /// A member that writes is not read, and never do all write; without turns, for comparison
     ReadAround,
 }
 

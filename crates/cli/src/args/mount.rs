@@ -46,7 +46,7 @@ pub(crate) struct MountArgs {
     pub(crate) cache: Option<u64>,
 
     /// Metrics for Prometheus at http://HOST:PORT/metrics
-    #[arg(long, value_name = "HOST:PORT", value_parser = super::volume::parse_host_port)]
+    #[arg(long, value_name = "HOST:PORT", value_parser = super::places::parse_host_port)]
     pub(crate) metrics: Option<String>,
 
     /// How events are told on standard error

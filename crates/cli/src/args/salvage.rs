@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use evenkeel_host::volume::member::Place;
 
-use super::volume::place;
+use super::places::place;
 
 /// Copy what can be had of a damaged volume into a file
 ///

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args as ClapArgs, ValueEnum};
 use evenkeel_host::volume::member::Place;
 
 use super::mirror::MirrorArgs;
 use super::mount::FileSystemArg;
+use super::places::{AtomicSectorsArg, NbdArg, parse_host_port, parse_nbd, place};
 use crate::units;
 
 /// Make a volume: a virtual disk in a folder
@@ -36,10 +36,9 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "PLACE", value_parser = place())]
     pub(crate) log: Vec<Place>,
 
-    /// Keep the log of a mirror on its members, in a region of each, and on no devices of its own: a record goes to those
-    /// that write in their turn, so reads do not wait for it, and no drives are needed for it. But what was written last
-    /// is on one member alone until a checkpoint: the loss of a member together with a power cut or a crash ends the
-    /// volume
+    /// Keep the log of a mirror on its members, in an area of each, and not on log devices. Records go to the members in
+    /// their turn of writing, so that reads do not wait for them. But the last writes are on one member alone until a
+    /// checkpoint: the loss of a member together with a power cut or a crash ends the volume
     #[arg(long, conflicts_with = "log")]
     pub(crate) log_on_members: bool,
 
@@ -52,7 +51,7 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_enum, default_value = "single")]
     pub(crate) layout: LayoutArg,
 
-    /// Largest write that is there whole or not at all after a cut; it stays as it is chosen here
+    /// Largest atomic write: after a power cut it is there whole or not at all. It cannot be changed later
     #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "16k")]
     pub(crate) atomic_max: u64,
 
@@ -106,14 +105,6 @@ Examples:
 
 Exit status: 0 done, 1 made though it could not be said, 2 wrong usage or what cannot be made, 130 interrupted; then nothing is left behind.";
 
-/// A path, also one that is not UTF-8, or the URI of an export.
-pub(super) fn place() -> impl TypedValueParser<Value = Place> {
-    OsStringValueParser::new().try_map(|text| match text.to_str() {
-        Some(text) => text.parse(),
-        None => Ok(PathBuf::from(text).into()),
-    })
-}
-
 /// How pages are laid over members.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum LayoutArg {
@@ -122,17 +113,6 @@ pub(crate) enum LayoutArg {
     /// Two or more members that hold the same and read and write in turns; one of them, and one of the log devices, is
     /// enough
     Mirror,
-}
-
-/// What is promised of sectors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AtomicSectorsArg {
-    /// Yes for NVMe, which promises it, else no
-    Auto,
-    /// Yes
-    Yes,
-    /// No: each page's image is logged before the page is overwritten
-    No,
 }
 
 /// Serve a volume over NBD
@@ -180,7 +160,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, conflicts_with_all = ["metrics", "cache"])]
     pub(crate) salvage: bool,
 
-    /// Which bytes go through the log
+    /// Which bytes are journaled
     #[arg(long, value_enum, default_value = "selective")]
     pub(crate) journaling: JournalingArg,
 
@@ -203,15 +183,15 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) lock_memory: bool,
 
-    /// How the kernel is asked
+    /// Interface to the kernel's I/O
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) backend: BackendArg,
 
-    /// How events are told on standard error
+    /// Format of events on standard error
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
     pub(crate) log_format: LogFormatArg,
 
-    /// The least of the events that are told
+    /// Least severe events that are shown
     #[arg(long, value_name = "LEVEL", value_enum, default_value = "info")]
     pub(crate) log_level: LogLevelArg,
 
@@ -243,33 +223,6 @@ fn parse_mode(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Where to listen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum NbdArg {
-    /// A Unix socket.
-    Unix(PathBuf),
-    /// `HOST:PORT`.
-    Tcp(String),
-}
-
-/// A host and a port, as the system takes them.
-pub(super) fn parse_host_port(text: &str) -> Result<String, String> {
-    match text.rsplit_once(':') {
-        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(text.to_owned()),
-        _ => Err("HOST:PORT is wanted, such as 127.0.0.1:9100 or [::1]:9100".to_owned()),
-    }
-}
-
-pub(super) fn parse_nbd(text: &str) -> Result<NbdArg, String> {
-    match text.split_once(':') {
-        Some(("unix", path)) if !path.is_empty() => Ok(NbdArg::Unix(path.into())),
-        Some(("tcp", address)) => {
-            parse_host_port(address).map(NbdArg::Tcp).map_err(|why| format!("tcp:{why}"))
-        }
-        _ => Err(format!("`{text}` is neither unix:SOCKET nor tcp:HOST:PORT")),
-    }
-}
-
 /// Which bytes go through the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum JournalingArg {
@@ -277,9 +230,9 @@ pub(crate) enum JournalingArg {
     Wasteless,
     /// The same for writes below --threshold; larger ones go straight home where the drive keeps sectors whole
     Selective,
-    /// Every write, as whole pages, to compare with
+    /// Every write, as whole pages; for comparison
     WholePages,
-    /// Every write straight home, to compare with
+    /// Every write straight home; for comparison
     Ordered,
 }
 
@@ -319,7 +272,7 @@ pub(crate) enum BackendArg {
     Threads,
 }
 
-/// Tell what a served volume does
+/// Show what a served volume does
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
 Examples:
@@ -346,7 +299,7 @@ pub(crate) struct StatusArgs {
 #[command(after_help = "\
 Examples:
   evenkeel check disk
-  evenkeel check disk --repair                      mend what redundancy can mend
+  evenkeel check disk --repair                      repair what redundancy can repair
   evenkeel check disk --json | jq .damaged
 
 Exit status: 0 nothing is damaged, 1 something is, 2 no volume or one that cannot be opened, 130 interrupted.")]
@@ -355,7 +308,7 @@ pub(crate) struct CheckArgs {
     #[arg(value_name = "VOL")]
     pub(crate) volume: PathBuf,
 
-    /// Mend what is damaged from redundancy, where the layout has any, and take home what a power cut or a kill left to be
+    /// Repair what is damaged from redundancy, where the layout has any, and take home what a power cut or a kill left to be
     /// done; without it nothing is written
     #[arg(long)]
     pub(crate) repair: bool,
@@ -393,18 +346,4 @@ pub(crate) struct GrowArgs {
     /// Say what it would take, and write nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_name_their_kind() {
-        assert_eq!(parse_nbd("unix:a:b"), Ok(NbdArg::Unix("a:b".into())));
-        assert_eq!(parse_nbd("tcp:[::1]:10809"), Ok(NbdArg::Tcp("[::1]:10809".to_owned())));
-        for wrong in ["", "unix:", "tcp:host", "tcp:host:http", "tcp::1", "/a/b", "udp:1:2"] {
-            assert!(parse_nbd(wrong).is_err(), "{wrong}");
-        }
-    }
 }

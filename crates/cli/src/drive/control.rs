@@ -14,14 +14,15 @@ use evenkeel_host::net::{ByteStream, Listener, Stream};
 use serde_json::{Value, json};
 
 use super::control_path;
-use super::serve::{ACCEPT_AGAIN_NS, Drive, cut_text};
+use super::listen::accept_all;
+use super::served::{Drive, cut_text};
 use crate::failure::Failure;
 use crate::stdout::say;
 
 /// Bytes of a question, with its end.
 const QUESTION_MAX_BYTES: usize = 16;
 /// How long a connection may take.
-const PATIENCE_NS: u64 = 1_000_000_000;
+const TIMEOUT_NS: u64 = 1_000_000_000;
 /// Bytes of an answer, and how long it is waited for.
 const ANSWER_MAX_BYTES: u64 = 64 << 10;
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -30,19 +31,13 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 pub(super) fn listen(env: &Loop, socket: &Path, drive: &Rc<Drive>) -> Result<(), Failure> {
     let listener =
         Listener::unix(env, &control_path(socket)).map_err(|error| Failure::Unusable(error.to_string()))?;
-    let (env, drive) = (env.clone(), Rc::clone(drive));
-    env.clone().spawn(async move {
-        loop {
-            let Ok(stream) = listener.accept().await else {
-                env.sleep(ACCEPT_AGAIN_NS).await;
-                continue;
-            };
-            let (limit, drive) = (env.clone(), Rc::clone(&drive));
-            env.spawn(async move {
-                race(answer(&stream, &drive), limit.sleep(PATIENCE_NS)).await;
-                stream.shutdown();
-            });
-        }
+    let (limit, drive) = (env.clone(), Rc::clone(drive));
+    accept_all(env, listener, move |stream| {
+        let (env, drive) = (limit.clone(), Rc::clone(&drive));
+        limit.spawn(async move {
+            race(answer(&stream, &drive), env.sleep(TIMEOUT_NS)).await;
+            stream.shutdown();
+        });
     });
     Ok(())
 }

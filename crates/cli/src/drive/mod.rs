@@ -2,7 +2,9 @@
 //!
 //! ```text
 //! mod        the model is made; listing, --cut and --status
-//! serve      serves it until a signal comes; its plug
+//! serve      serves it until a signal comes
+//! served     the drive that is served, and its power cuts
+//! listen     accepts connections
 //! export     the model as an export
 //! control    the socket beside the drive's, and who asks there
 //! store      its bytes in a file
@@ -11,8 +13,10 @@
 
 mod control;
 mod export;
+mod listen;
 mod precision;
 mod serve;
+mod served;
 mod store;
 
 use std::path::{Path, PathBuf};

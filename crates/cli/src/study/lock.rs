@@ -12,7 +12,7 @@ pub(super) struct FolderLock {
 }
 
 impl FolderLock {
-    /// Takes it.
+    /// Takes the lock.
     pub(super) fn take(folder: &Path) -> Result<Self, Failure> {
         let path = folder.join("study.lock");
         let file = File::create(&path).map_err(|error| Failure::about(&path, error))?;

@@ -23,7 +23,7 @@ use crate::stdout::shown;
 /// How often a rebuild that is waited for is looked at.
 const LOOK_NS: u64 = 50_000_000;
 
-/// How often what was mended is looked for once more: it is written in its member's turn.
+/// How often what was repaired is looked for once more: it is written in its member's turn.
 const LOOKS: usize = 3;
 
 /// What was found.
@@ -38,7 +38,7 @@ pub(super) struct Looked {
 pub(super) struct Copies {
     checked: u64,
     wrong: u64,
-    mended: u64,
+    repaired: u64,
     /// Members with wrong copies, and how many.
     wrong_on: Vec<(String, u64)>,
     lacking: Vec<Lacking>,
@@ -52,7 +52,7 @@ struct Lacking {
     is_rebuilt: bool,
 }
 
-/// Reads all of a volume; of a mirror every copy, and mends them where that is wanted.
+/// Reads all of a volume; of a mirror every copy, and repairs them where that is wanted.
 pub(super) async fn look(event_loop: &Loop, open: &OpenVolume, repair: bool) -> Result<Looked, Error> {
     let Some(mirror) = open.mirror() else {
         return Ok(Looked { report: check(&open.volume).await?, copies: None });
@@ -79,7 +79,7 @@ pub(super) async fn look(event_loop: &Loop, open: &OpenVolume, repair: bool) -> 
     let copies = Copies {
         checked: first.copies_checked,
         wrong: first.wrong_copies,
-        mended: first.wrong_copies.saturating_sub(last.wrong_copies),
+        repaired: first.wrong_copies.saturating_sub(last.wrong_copies),
         wrong_on: wrong_on(mirror, &first.wrong_by_copy),
         lacking: lacking(mirror),
     };
@@ -118,10 +118,10 @@ impl Copies {
     /// What was found, in words.
     pub(super) fn text(&self) -> String {
         let mut text = format!(
-            "  and {} copies of pages on the members, {} wrong, {} mended\n",
+            "  and {} copies of pages on the members, {} wrong, {} repaired\n",
             format::count(self.checked),
             format::count(self.wrong),
-            format::count(self.mended)
+            format::count(self.repaired)
         );
         for (place, wrong) in &self.wrong_on {
             text.push_str(&format!("  wrong on {}: {}\n", shown(place), format::count(*wrong)));
@@ -139,7 +139,7 @@ impl Copies {
         json!({
             "checked": self.checked,
             "wrong": self.wrong,
-            "mended": self.mended,
+            "mended": self.repaired,
             "wrong_on": self.wrong_on.iter().map(wrong).collect::<Vec<_>>(),
             "missing": self.lacking.iter().map(lacking).collect::<Vec<_>>(),
         })
@@ -147,20 +147,20 @@ impl Copies {
 
     /// Whether each is right, or was made so, and there.
     pub(super) fn are_right(&self) -> bool {
-        self.wrong <= self.mended && self.lacking.is_empty()
+        self.wrong <= self.repaired && self.lacking.is_empty()
     }
 
     /// As [`Self::are_right`], and what to do where they are not.
     pub(super) fn verdict(&self, args: &CheckArgs) -> Result<(), Failure> {
         let (shown, vol) = (args.volume.display(), quoted(&args.volume));
-        if self.wrong > self.mended {
-            let left = format::count(self.wrong - self.mended);
+        if self.wrong > self.repaired {
+            let left = format::count(self.wrong - self.repaired);
             return Err(Failure::No(match args.repair {
                 true => format!(
-                    "{shown}: {left} copies could not be mended: look after the drives, and replace that which fails"
+                    "{shown}: {left} copies could not be repaired: look after the drives, and replace that which fails"
                 ),
                 false => format!(
-                    "{shown}: {left} copies are wrong while another is right; mend them: evenkeel check {vol} --repair"
+                    "{shown}: {left} copies are wrong while another is right; repair them: evenkeel check {vol} --repair"
                 ),
             }));
         }

@@ -19,7 +19,7 @@ use evenkeel_host::volume::member::Place;
 use evenkeel_measure::report::format;
 
 use super::{event_loop, progress_bar, quoted, stop_signals};
-use crate::args::{Args, AtomicSectorsArg, Command, CreateArgs, FileSystemArg, LayoutArg};
+use crate::args::{Args, Command, CreateArgs, FileSystemArg, LayoutArg};
 use crate::failure::Failure;
 use crate::stdout::{say, shown};
 
@@ -60,11 +60,7 @@ pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
         atomic_max_bytes: args.atomic_max,
         buffer_bytes: args.buffer,
         sparse: args.sparse,
-        atomic_sectors: match args.atomic_sectors {
-            AtomicSectorsArg::Auto => None,
-            AtomicSectorsArg::Yes => Some(true),
-            AtomicSectorsArg::No => Some(false),
-        },
+        atomic_sectors: args.atomic_sectors.said(),
         unfenced: args.unfenced,
         destroy: args.destroy.clone(),
     };

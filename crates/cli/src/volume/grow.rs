@@ -81,7 +81,7 @@ fn told(args: &GrowArgs, grown: &Grown, is_served: bool) -> Result<(), Failure> 
         writeln!(text, "  {more}").expect("a string takes all");
     }
     if let Some(why) = &grown.undescribed {
-        writeln!(text, "  volume.toml does not say so yet ({why}): the next start mends that")
+        writeln!(text, "  volume.toml does not say so yet ({why}): the next start repairs that")
             .expect("a string takes all");
     }
     let next = match (args.dry_run, is_served) {

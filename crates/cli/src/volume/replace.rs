@@ -8,7 +8,7 @@ use evenkeel_host::volume::{LockedVolume, VolumeError};
 
 use super::create::in_memory;
 use super::{event_loop, interruptible, progress_bar, quoted, stop_signals};
-use crate::args::{AtomicSectorsArg, ReplaceArgs};
+use crate::args::ReplaceArgs;
 use crate::failure::Failure;
 use crate::stdout::{say, shown};
 
@@ -68,11 +68,7 @@ fn wish(args: &ReplaceArgs) -> Wish {
         destroy: args.destroy.clone(),
         sparse: args.sparse,
         unfenced: args.unfenced,
-        atomic_sectors: match args.atomic_sectors {
-            AtomicSectorsArg::Auto => None,
-            AtomicSectorsArg::Yes => Some(true),
-            AtomicSectorsArg::No => Some(false),
-        },
+        atomic_sectors: args.atomic_sectors.said(),
     }
 }
 

@@ -5,15 +5,14 @@ use std::fmt::Write as _;
 use evenkeel_engine::options::OpenOptions;
 use evenkeel_engine::salvage::DamageList;
 use evenkeel_host::event_loop::Backend;
-use evenkeel_host::nbd::uri::of_place;
 use evenkeel_host::net::SocketAccess;
 use evenkeel_host::service::Address;
 use evenkeel_host::service::salvage::{Options, run as serve};
 
 use super::advice::advise;
 use super::event_loop;
+use super::listening::{nbd_setup, on_read_only, shown};
 use super::salvage_report::Report;
-use super::serve::{nbd_setup, on_read_only};
 use crate::args::ServeArgs;
 use crate::failure::Failure;
 use crate::stdout::announce;
@@ -30,11 +29,7 @@ pub(super) fn run(args: &ServeArgs, nbd: Vec<Address>, access: SocketAccess) -> 
         let _no_service_manager = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
         let mut text = Report::of(folder.clone(), None, open, DamageList::default()).text();
         for place in places {
-            let at = place.map_or_else(
-                || "on a socket without a path, handed over".to_owned(),
-                |place| of_place(&place, has_tls),
-            );
-            writeln!(text, "ready: {at}").expect("a string takes all");
+            writeln!(text, "ready: {}", shown(place.as_ref(), has_tls)).expect("a string takes all");
         }
         announce(text);
     }));

@@ -99,7 +99,7 @@ fn found(mirror: &MirrorStatus) -> String {
         (None, None) => "not looked for yet".to_owned(),
     };
     if scrub.mended_copies > 0 {
-        write!(text, ", {} pages mended from another copy", format::count(scrub.mended_copies))
+        write!(text, ", {} pages repaired from another copy", format::count(scrub.mended_copies))
             .expect("a string takes all");
     }
     if scrub.damaged_pages > 0 {

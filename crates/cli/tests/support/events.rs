@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
+use super::load::write;
 use super::metrics::{address, metric, scrape};
-use super::served::{Server, Volume, patiently};
+use super::served::{Server, Volume, noise, patiently};
 use super::{Scene, says};
 
 /// With a line for each event, which a program can read, and with metrics.
@@ -69,6 +70,14 @@ pub(crate) fn is_in_state(scene: &Scene, server: &Server, state: &str, code: i32
 /// Starts `evenkeel serve disk FLAGS` so that it tells of events.
 pub(crate) fn serve(volume: &Volume<'_>, flags: &str) -> Server {
     volume.serve(&format!("{TELLING} {flags}"))
+}
+
+/// A small volume that is served and tells of events, with 3 MiB written at its start.
+pub(crate) fn served_with_bytes(scene: &Scene) -> (Volume<'_>, Server, Vec<u8>) {
+    let volume = Volume::create(scene, "--size 32m --log-size 16m --buffer 4m");
+    let (server, bytes) = (serve(&volume, ""), noise(1, 3 << 20));
+    write(&volume.socket(), 0, &bytes);
+    (volume, server, bytes)
 }
 
 /// SIGTERM, then the lines that it has told in all.

@@ -2,7 +2,7 @@
 //! what the command said.
 
 // Each test program uses a part of this.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports, unused_macros)]
 // What a test prints is for whoever runs it.
 #![allow(clippy::print_stdout)]
 
@@ -194,6 +194,26 @@ pub(crate) fn warning<'a>(report: &'a Value, code: &str) -> &'a str {
         .find(|warning| warning["code"] == code)
         .unwrap_or_else(|| panic!("no {code} among {:?}", warning_codes(report)));
     found["message"].as_str().unwrap()
+}
+
+/// The value of a result. Where it is an error, the test that calls this ends here, and tells that it was skipped, and why.
+macro_rules! or_skip {
+    ($result:expr) => {
+        match $result {
+            Ok(value) => value,
+            Err(why) => {
+                fn here() {}
+                return $crate::support::skip($crate::support::function_around(&here), &why);
+            }
+        }
+    };
+}
+pub(crate) use or_skip;
+
+/// The name of the function that `inner` stands in.
+pub(crate) fn function_around<F>(inner: &F) -> &'static str {
+    let mut path = std::any::type_name_of_val(inner).rsplit("::");
+    path.nth(1).expect("a function stands in another")
 }
 
 /// Tells that a test could not run here: to who runs it alone, and to the file that the variable names, which

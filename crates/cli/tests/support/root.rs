@@ -142,3 +142,9 @@ pub(crate) fn with_own_memory(command: &Command, size: &str) -> Command {
     }
     own
 }
+
+/// Runs a program, which must go well.
+#[track_caller]
+pub(crate) fn ran(program: &str, args: &[&str]) -> String {
+    run(program, args).unwrap_or_else(|why| panic!("{why}"))
+}

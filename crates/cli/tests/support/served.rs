@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use evenkeel_host::service::status::Status;
 
 use super::Scene;
-use super::load::write;
+use super::load::{contents, write};
 
 /// How long something that must come is waited for: on a busy machine, too.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -54,6 +54,14 @@ impl<'a> Volume<'a> {
         write(&volume.socket(), 0, bytes);
         server.stop();
         volume
+    }
+
+    /// Serves it, sees that it holds these bytes, and stops it in order.
+    #[track_caller]
+    pub(crate) fn expect_contents(&self, flags: &str, bytes: &[u8]) {
+        let server = self.serve(flags);
+        assert!(contents(&self.socket()) == bytes, "it holds other bytes");
+        server.stop();
     }
 
     /// Every file of it, with its contents and the time of its last change.
@@ -178,6 +186,17 @@ impl Server {
     #[track_caller]
     pub(crate) fn status(&self) -> Status {
         Status::ask(&self.folder).unwrap_or_else(|error| panic!("{error}: {}", self.complaints()))
+    }
+
+    /// Waits until every member of a mirror is in sync, and every log device where these are waited for, too.
+    #[track_caller]
+    pub(crate) fn until_in_sync(&self, logs_too: bool) {
+        patiently("the end of the rebuild", || {
+            let mirror = self.status().mirror.expect("it is a mirror");
+            let members = mirror.members.iter().all(|member| member.standing == "in-sync");
+            let logs = !logs_too || mirror.logs.iter().all(|log| log.standing == "in-sync");
+            (members && logs).then_some(())
+        });
     }
 
     /// Whether it has ended.

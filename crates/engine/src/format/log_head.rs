@@ -2,9 +2,7 @@
 //!
 //! Two copies, written in turns: a torn write never takes the one before it.
 
-use twox_hash::XxHash3_64;
-
-use super::{Fields, PAGE, PAGE_BYTES};
+use super::{PAGE, PAGE_BYTES, encode_head, head_fields};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"evenklog");
 
@@ -51,35 +49,14 @@ impl LogHead {
 
     /// One page that holds it.
     pub fn encode(&self) -> [u8; PAGE] {
-        let mut page = [0; PAGE];
-        let words = [
-            MAGIC,
-            0,
-            VERSION,
-            self.volume,
-            self.generation,
-            u64::from(self.place),
-            u64::from(self.places),
-            self.losses,
-        ];
-        for (place, word) in page.chunks_exact_mut(8).zip(words) {
-            place.copy_from_slice(&word.to_le_bytes());
-        }
-        let sum = XxHash3_64::oneshot(&page[16..]);
-        page[8..16].copy_from_slice(&sum.to_le_bytes());
-        page
+        let words =
+            [self.volume, self.generation, u64::from(self.place), u64::from(self.places), self.losses];
+        encode_head(MAGIC, VERSION, words)
     }
 
     /// The head in a page; `None` where there is none that is whole.
     pub fn decode(page: &[u8]) -> Option<Self> {
-        if page.len() != PAGE {
-            return None;
-        }
-        let mut fields = Fields::of(page);
-        let (magic, sum) = (fields.u64()?, fields.u64()?);
-        if magic != MAGIC || sum != XxHash3_64::oneshot(&page[16..]) || fields.u64()? != VERSION {
-            return None;
-        }
+        let mut fields = head_fields(MAGIC, VERSION, page)?;
         let found = Self {
             volume: fields.u64()?,
             generation: fields.u64()?,

@@ -33,6 +33,29 @@ fn seeded_sum(volume: u64, epoch: u64, sequence: u64, bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(XxHash3_64::oneshot(&place), bytes)
 }
 
+/// A page that begins with `magic`, its sum and `version`, with `words` behind them.
+fn encode_head(magic: u64, version: u64, words: impl IntoIterator<Item = u64>) -> [u8; PAGE] {
+    let mut page = [0; PAGE];
+    for (place, word) in page.chunks_exact_mut(8).zip([magic, 0, version].into_iter().chain(words)) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    let sum = XxHash3_64::oneshot(&page[16..]);
+    page[8..16].copy_from_slice(&sum.to_le_bytes());
+    page
+}
+
+/// The words of a page that [`encode_head`] made.
+fn head_fields(magic: u64, version: u64, page: &[u8]) -> Option<Fields<'_>> {
+    if page.len() != PAGE {
+        return None;
+    }
+    let mut fields = Fields::of(page);
+    let is_right = fields.u64()? == magic
+        && fields.u64()? == XxHash3_64::oneshot(&page[16..])
+        && fields.u64()? == version;
+    is_right.then_some(fields)
+}
+
 /// Reads little-endian fields one after another; `None` past the end.
 struct Fields<'a> {
     rest: &'a [u8],

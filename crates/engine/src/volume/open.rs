@@ -31,6 +31,7 @@ use crate::device::{Extent, FlushScope};
 use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::format::PAGE_BYTES;
+use crate::format::layout::Layout;
 use crate::format::record::RecordKind;
 use crate::format::superblock::Superblock;
 use crate::format::unit::UnitExtent;
@@ -80,15 +81,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
         let mut root = read_root(&*home, &layout, &superblock).await?;
         let root_sums = root.root_sums();
 
-        let log_limits = |needs_images| {
-            Limits::of(
-                layout.log.len,
-                superblock.log_sector_bytes as usize,
-                layout.table_pages(),
-                needs_images,
-                options.tuning.announced_max_bytes,
-            )
-        };
+        let log_limits = limits_of(&layout, &superblock, &options);
         let limits_of_log = log_limits(!home.geometry().atomic_sectors);
         let limits = limits_of_log.within(options.dirty_pages_max, superblock.atomic_max_bytes);
         limits.check_suffice(superblock.atomic_max_bytes, layout.log.len)?;
@@ -106,10 +99,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
                 record.repair(&*log, layout.log).await?;
             }
         }
-        // A checkpoint's own record stays in the log behind it, and brings nothing that is not home.
-        let brings =
-            |record: &&Scanned| matches!(record.header.kind, RecordKind::Commit | RecordKind::Intent);
-        add(&counters.replayed_records, found.records.iter().filter(brings).count() as u64);
+        count_replayed(&counters, &found.records);
         let home_pages = Home::new(Rc::clone(&home), layout.clone(), root, &options, Rc::clone(&counters));
         // The volume may come from a drive of the other kind.
         let dirty_pages_max = log_limits(true).dirty_pages_max.max(log_limits(false).dirty_pages_max);
@@ -126,11 +116,6 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
             )));
         }
 
-        let durable = durable_units(&found.records);
-        let is_durable = |unit: u64| {
-            let next = durable.partition_point(|range| range.start <= unit);
-            next > 0 && durable[next - 1].contains(&unit)
-        };
         let arena_bytes_min = arena_bytes_min(superblock.atomic_max_bytes);
         if (arena.len() as u64) < arena_bytes_min {
             return Err(Error::Unsuited(format!(
@@ -160,7 +145,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
             next_epoch: epoch,
             log_end: found.next.sequence - 1,
         };
-        let opened = Buffer::open(arena, opening, is_durable, is_sound);
+        let opened = Buffer::open(arena, opening, durable_units(&found.records), is_sound);
         let (mut buffer, replayed, durable) = opened.map_err(|held| match held {
             ArenaContents { volume, writes, .. } if volume != superblock.volume => {
                 Error::ForeignWrites { writes, is_later: false }
@@ -241,6 +226,24 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
         inner.home.device.verify_with(Rc::downgrade(&verifier));
         Ok(Self(inner))
     }
+}
+
+/// What a volume on drives that need images of pages, or need none, may have under way.
+pub(super) fn limits_of(
+    layout: &Layout,
+    superblock: &Superblock,
+    options: &OpenOptions,
+) -> impl Fn(bool) -> Limits + use<> {
+    let (log_bytes, sector_bytes) = (layout.log.len, superblock.log_sector_bytes as usize);
+    let (table_pages, announced_max_bytes) = (layout.table_pages(), options.tuning.announced_max_bytes);
+    move |needs_images| Limits::of(log_bytes, sector_bytes, table_pages, needs_images, announced_max_bytes)
+}
+
+/// Counts the records that bring something. A checkpoint's own record stays in the log behind it, and brings nothing that is
+/// not home.
+pub(super) fn count_replayed(counters: &Counters, records: &[Scanned]) {
+    let brings = |record: &&Scanned| matches!(record.header.kind, RecordKind::Commit | RecordKind::Intent);
+    add(&counters.replayed_records, records.iter().filter(brings).count() as u64);
 }
 
 /// That the log may lie on a drive that writes so many bytes at once.

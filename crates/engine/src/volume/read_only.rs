@@ -11,7 +11,7 @@ use std::rc::Rc;
 use super::admission::Admission;
 use super::commit::GroupCommit;
 use super::limits::Limits;
-use super::open::is_of_volume;
+use super::open::{count_replayed, is_of_volume, limits_of};
 use super::recover::{UnverifiedTable, durable_units, replay};
 use super::superblocks::Superblocks;
 use super::write_back::WriteBack;
@@ -22,7 +22,6 @@ use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::format::PAGE_BYTES;
 use crate::format::layout::Layout;
-use crate::format::record::RecordKind;
 use crate::format::superblock::Superblock;
 use crate::home::{Home, Root};
 use crate::layout::{JournalStore, PageStore};
@@ -63,29 +62,14 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
         let options = OpenOptions { tuning: options.tuning.sound(), ..options };
         let Basis { home, log, superblock, layout, root, records, next, unvouched } = basis;
         let counters = Rc::new(Counters::default());
-        let limits = |needs_images| {
-            Limits::of(
-                layout.log.len,
-                superblock.log_sector_bytes as usize,
-                layout.table_pages(),
-                needs_images,
-                options.tuning.announced_max_bytes,
-            )
-        };
-        let brings =
-            |record: &&Scanned| matches!(record.header.kind, RecordKind::Commit | RecordKind::Intent);
-        add(&counters.replayed_records, records.iter().filter(brings).count() as u64);
+        let limits = limits_of(&layout, &superblock, &options);
+        count_replayed(&counters, &records);
         let home_pages =
             Home::new(Rc::clone(&home), layout.clone(), Root::of(root), &options, Rc::clone(&counters));
         let dirty_pages_max = limits(true).dirty_pages_max.max(limits(false).dirty_pages_max);
         let doubts = RefCell::new(UnverifiedTable { unvouched, ..UnverifiedTable::default() });
         replay(&home_pages, &records, dirty_pages_max, false, Some(&doubts)).await?;
 
-        let durable = durable_units(&records);
-        let is_durable = |unit: u64| {
-            let next = durable.partition_point(|range| range.start <= unit);
-            next > 0 && durable[next - 1].contains(&unit)
-        };
         let is_beyond_log = Cell::new(false);
         let is_sound = |extents: &[_]| {
             let is_ours = is_of_volume(extents, superblock.pages * PAGE_BYTES);
@@ -97,7 +81,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
         let epoch = superblock.epoch;
         let (volume, log_end) = (superblock.volume, next.sequence - 1);
         let opening = Opening { volume, epoch, next_epoch: epoch + 1, log_end };
-        let opened = Buffer::open(arena, opening, is_durable, is_sound);
+        let opened = Buffer::open(arena, opening, durable_units(&records), is_sound);
         let (mut buffer, replayed, durable) = opened.map_err(|found| Error::ForeignWrites {
             writes: found.writes,
             is_later: found.volume == superblock.volume,

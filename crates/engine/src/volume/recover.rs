@@ -473,8 +473,8 @@ fn image_of(records: &[Scanned], (record, at): (usize, usize)) -> [u8; PAGE] {
     bytes
 }
 
-/// Units of the arena that the log made durable, as ranges in ascending order.
-pub(super) fn durable_units(records: &[Scanned]) -> Vec<std::ops::Range<u64>> {
+/// Tells which units of the arena the log made durable.
+pub(super) fn durable_units(records: &[Scanned]) -> impl Fn(u64) -> bool + use<> {
     let mut ranges = Vec::new();
     for tag in records.iter().flat_map(|record| &record.tags) {
         if let Tag::Units { sequence, count } = *tag {
@@ -482,7 +482,10 @@ pub(super) fn durable_units(records: &[Scanned]) -> Vec<std::ops::Range<u64>> {
         }
     }
     ranges.sort_unstable_by_key(|range: &std::ops::Range<u64>| range.start);
-    ranges
+    move |unit| {
+        let next = ranges.partition_point(|range| range.start <= unit);
+        next > 0 && ranges[next - 1].contains(&unit)
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Reading every copy of everything, while the volume is used, and mending what has rotted.
+//! Reading every copy of everything, while the volume is used, and repairing what has rotted.
 //!
-//! 1. A copy is mended only with bytes that have the sum that they should have.
+//! 1. A copy is repaired only with bytes that have the sum that they should have.
 //! 2. Nobody waits for it: no more than so many bytes a second are read, each where it is in nobody's way.
 
 use super::{Inner, Volume};
@@ -190,7 +190,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         wrong.len() == checked && checked >= there
     }
 
-    /// Mends what is at `offset` from the first copy that is right, unless somebody writes there meanwhile.
+    /// Repairs what is at `offset` from the first copy that is right, unless somebody writes there meanwhile.
     async fn repair_settled(
         &self,
         offset: u64,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use evenkeel_engine::error::{DeviceError, Error as EngineError};
 
 use crate::path_error::PathError;
+use crate::remedy::Remedy;
 use crate::volume::VolumeError;
 
 /// Why a request was not carried out.
@@ -56,6 +57,14 @@ pub enum Error {
     /// It cannot be made as asked.
     #[error("{0}")]
     Refused(String),
+    /// Something went wrong, and this can be done about it.
+    #[error("{problem}")]
+    Remediable {
+        /// What went wrong.
+        problem: Box<Self>,
+        /// What helps.
+        remedy: Remedy,
+    },
     /// Its members do not hold a volume that can be opened.
     #[error("{why}")]
     Unusable {
@@ -65,6 +74,17 @@ pub enum Error {
     /// No thread or event loop could be had for it.
     #[error("cannot start the volume's thread: {0}")]
     Thread(#[source] std::io::Error),
+}
+
+impl Error {
+    /// What can be done about it, beyond what its words say.
+    pub fn remedy(&self) -> Option<&Remedy> {
+        match self {
+            Self::NotAVolume(_) => Some(&Remedy::MakeVolume),
+            Self::Remediable { remedy, .. } => Some(remedy),
+            _ => None,
+        }
+    }
 }
 
 impl From<EngineError> for Error {
@@ -85,8 +105,12 @@ impl From<EngineError> for Error {
 
 impl From<VolumeError> for Error {
     fn from(error: VolumeError) -> Self {
+        let remedy = error.remedy();
         match error {
-            VolumeError::Path(error) => Self::Path(error),
+            VolumeError::Path(error) => match remedy {
+                Some(remedy) => Self::Remediable { problem: Box::new(Self::Path(error)), remedy },
+                None => Self::Path(error),
+            },
             VolumeError::NotAVolume(folder) => Self::NotAVolume(folder),
             VolumeError::InUse(folder) => Self::InUse(folder),
             VolumeError::Description { path, why } => Self::Description { path, why },
@@ -95,7 +119,9 @@ impl From<VolumeError> for Error {
             }
             VolumeError::Refused(why) => Self::Refused(why),
             VolumeError::Setting { .. } => Self::Refused(error.to_string()),
-            VolumeError::Remediable { problem, .. } => (*problem).into(),
+            VolumeError::Remediable { problem, remedy } => {
+                Self::Remediable { problem: Box::new((*problem).into()), remedy }
+            }
             VolumeError::Incomplete(why) => Self::Unusable { why },
             VolumeError::Engine {
                 folder,

@@ -37,6 +37,7 @@ pub use evenkeel_engine::options::{Journaling, OpenOptions, Tuning};
 pub use evenkeel_engine::volume::Occupancy;
 
 pub use crate::event_loop::Backend;
+pub use crate::remedy::{Remedy, Setting};
 pub use crate::volume::create::Request as Creation;
 pub use crate::volume::description::Description;
 pub use error::Error;

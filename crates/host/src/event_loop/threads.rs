@@ -206,7 +206,7 @@ fn socket(request: &Request) -> Option<(RawFd, bool)> {
     }
 }
 
-/// Does it now, with the system call of its kind: a count, or a negated errno. Calls on sockets do not block.
+/// Performs a request now, with the system call of its kind: a count, or a negated errno. Calls on sockets do not block.
 #[allow(unsafe_code)]
 pub(super) fn perform(request: &Request) -> i32 {
     loop {

@@ -5,6 +5,7 @@
 //! listen       the addresses, and who connects there
 //! opening      ends the process at a signal where opening the volume holds the loop
 //! status       what it does, as one document: over a socket in the volume's folder; mirror_status what a mirror's members do
+//! counters     those of the engine, in that document
 //! metrics      the same for Prometheus, over HTTP
 //! control      orders to replace a member or to grow, over another socket
 //! events       what an operator should hear of: lines, counts, and what is wrong now
@@ -20,6 +21,7 @@
 //! 4. One connection's end, or a client that cannot be accepted, ends nothing else.
 
 pub mod control;
+mod counters;
 pub mod events;
 mod listen;
 mod maintenance;

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use evenkeel_engine::counters::Snapshot;
 use evenkeel_engine::env::Env;
 use evenkeel_engine::options::Journaling;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use super::counters::Counters;
 use super::events::EventStatus;
 use super::events::state::{self, StateStatus};
 use super::events::watch::Watcher;
@@ -159,97 +159,6 @@ pub struct Occupancy {
     pub table_bytes: u64,
     /// Bytes that there may be of them.
     pub pages_max_bytes: u64,
-}
-
-macro_rules! counters {
-    ($(#[doc = $doc:literal] $name:ident,)*) => {
-        /// What the engine did, by the names of [`Snapshot`].
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-        #[serde(default)]
-        pub struct Counters { $(#[doc = $doc] pub $name: u64,)* }
-
-        impl From<Snapshot> for Counters {
-            fn from(snapshot: Snapshot) -> Self {
-                Self { $($name: snapshot.$name,)* }
-            }
-        }
-
-        impl Counters {
-            /// Each with its name, and what it counts.
-            pub fn each(&self) -> Vec<(&'static str, &'static str, u64)> {
-                vec![$((stringify!($name), $doc.trim_ascii(), self.$name),)*]
-            }
-        }
-    };
-}
-
-counters! {
-    /// Bytes that clients wrote.
-    user_bytes,
-    /// Writes.
-    writes,
-    /// Requests to write zeros or to discard.
-    zeroes,
-    /// Bytes of these.
-    zeroed_bytes,
-    /// Bytes that equalled what was durable already.
-    equal_bytes,
-    /// Bytes read.
-    read_bytes,
-    /// Flushes.
-    flushes,
-    /// Bytes of deltas in commits.
-    delta_bytes,
-    /// Commits.
-    commits,
-    /// Writes that the commits carried.
-    committed_units,
-    /// Bytes written to the log.
-    log_bytes,
-    /// Bytes of pages written home.
-    home_bytes,
-    /// Bytes of sums and superblocks written.
-    table_bytes,
-    /// Of these, bytes of the root of the sums.
-    root_bytes,
-    /// Discards that members failed to carry out; each is asked no more after one.
-    failed_discards,
-    /// Flushes sent to the home member.
-    home_flushes,
-    /// Checkpoints completed.
-    checkpoints,
-    /// Large writes that went straight home.
-    direct_writes,
-    /// Times a write waited for room in the buffer.
-    buffer_waits,
-    /// Writes that were slowed down to what a mirror's members take home.
-    throttled_writes,
-    /// For how long, all of them together, in ns.
-    throttled_ns,
-    /// Times a commit waited for room in the log.
-    log_waits,
-    /// Times that commits waited for room in the log for more than a second.
-    long_waits,
-    /// Times the log was full to its end and went on from its start.
-    log_wraps,
-    /// Pages read from the home member, for which somebody waited.
-    home_reads,
-    /// Pages of the table of sums read from the home member.
-    table_reads,
-    /// Pages that the system had in memory as they are on the home member.
-    cached_reads,
-    /// Pages that were wrong on the member of a mirror that was read first, and right on another.
-    other_copies,
-    /// Reads that failed because no copy of a page is what was written.
-    damaged_reads,
-    /// Reads that failed because a member did.
-    failed_reads,
-    /// Pages logged once more because they cannot go home: what they held before is damaged.
-    carried_pages,
-    /// Log records replayed at the opening.
-    replayed_records,
-    /// Writes taken over from a process that was killed.
-    replayed_units,
 }
 
 /// One kind of requests.

@@ -289,6 +289,15 @@ impl Below {
         too_short(description, home, log).await.map_or(source, Error::Unusable)
     }
 
+    /// Fails the volume of one member when a connection to its drives breaks.
+    fn watch(&self, event_loop: &Loop, volume: &LocalVolume) {
+        let Self::Single(members, watch) = self else { return };
+        for (place, member) in &members.0 {
+            let (volume, place) = (volume.clone(), place.to_string());
+            watch.over(event_loop, member, move |error| volume.fail(&lost(&place, &error)));
+        }
+    }
+
     /// Which members are lost and why, where that keeps a volume from being opened or used.
     fn lost(&self) -> Option<String> {
         match self {
@@ -433,74 +442,61 @@ impl LockedVolume {
             let opened =
                 Volume::open(event_loop.clone(), arena, drives.0, drives.1, separate_log, options.volume)
                     .await;
-            match (opened, &below) {
-                (Ok(volume), _) => Ok(volume),
-                (Err(source), Below::Mirror(mirror)) => {
-                    Err(match mirror.misplaced(folder, &description).await {
-                        Some(misplaced) => misplaced,
-                        None => foreign_writes(&at, &source).unwrap_or_else(|| engine_error(source)),
-                    })
-                }
-                (Err(source), _) => {
-                    if let Some(cause) = below.cause(folder, &description).await {
-                        return Err(cause);
-                    }
-                    let source = below.with_lengths(&description, source).await;
-                    Err(foreign_writes(&at, &source).unwrap_or_else(|| engine_error(source)))
-                }
+            let source = match opened {
+                Ok(volume) => return Ok(volume),
+                Err(source) => source,
+            };
+            let cause = match &below {
+                Below::Mirror(mirror) => mirror.misplaced(folder, &description).await,
+                Below::Single(..) => below.cause(folder, &description).await,
+            };
+            if let Some(cause) = cause {
+                return Err(cause);
             }
+            let source = below.with_lengths(&description, source).await;
+            Err(foreign_writes(&at, &source).unwrap_or_else(|| engine_error(source)))
         };
 
-        if options.keeps_writes {
-            let arena = arenas.open_copy(&identity, len)?;
-            let is_kept = arena.is_kept();
-            let volume = open(arena).await?;
-            let recovered = Recovered::of(&volume, is_kept);
-            let (below, growing, arena_path) = (Rc::new(below), Rc::default(), None);
-            return Ok(OpenVolume {
-                volume,
-                recovered,
-                at_rest,
-                damaged_heads,
-                passed_over,
-                described,
-                arena_path,
-                below,
-                growing,
-            });
-        }
-        let arena = arenas.open(&identity, len)?;
-        let (made, found_bytes) = (NewArena::of(&arena), arena.len());
-        let (found_at, is_kept) = (arena.path().to_owned(), arena.is_kept());
-        let mut volume = open(arena).await?;
-        let recovered = Recovered::of(&volume, is_kept);
-        let mut arena_path = arenas.settle(&found_at)?;
-        made.keep();
-        // Another length was asked for meanwhile: what is in there goes home first. Where it cannot, the length stays;
-        // that of a mirror, whose members know by now in which opening they are, stays until it is closed.
-        let is_single = matches!(below, Below::Single(..));
-        if found_bytes != len && is_single && volume.clone().close().await.is_ok() {
-            drop(volume);
-            std::fs::remove_file(&arena_path)
-                .map_err(|error| PathError::new(&arena_path, "cannot remove the arena", error))?;
-            let arena = arenas.open_own(len)?;
-            let (made, at) = (NewArena::of(&arena), arena.path().to_owned());
-            volume = open(arena).await?;
-            arena_path = arenas.settle(&at)?;
-            made.keep();
-        }
-        if let Below::Single(members, watch) = &below {
-            for (place, member) in &members.0 {
-                let (volume, place) = (volume.clone(), place.to_string());
-                watch.over(event_loop, member, move |error| volume.fail(&lost(&place, &error)));
+        let (volume, recovered, arena_path) = match options.keeps_writes {
+            true => {
+                let arena = arenas.open_copy(&identity, len)?;
+                let is_kept = arena.is_kept();
+                let volume = open(arena).await?;
+                let recovered = Recovered::of(&volume, is_kept);
+                (volume, recovered, None)
             }
-        }
-        if identity.size_bytes != description.size_bytes || !identity.sizes_before.as_slice().is_empty() {
-            // It is found out again at the next opening.
-            let _it_may_stay_behind = described.catch_up(&identity);
-        }
+            false => {
+                let arena = arenas.open(&identity, len)?;
+                let (made, found_bytes) = (NewArena::of(&arena), arena.len());
+                let (found_at, is_kept) = (arena.path().to_owned(), arena.is_kept());
+                let mut volume = open(arena).await?;
+                let recovered = Recovered::of(&volume, is_kept);
+                let mut arena_path = arenas.settle(&found_at)?;
+                made.keep();
+                // Another length was asked for meanwhile: what is in there goes home first. Where it cannot, the length
+                // stays; that of a mirror, whose members know by now in which opening they are, stays until it is closed.
+                let is_single = matches!(below, Below::Single(..));
+                if found_bytes != len && is_single && volume.clone().close().await.is_ok() {
+                    drop(volume);
+                    std::fs::remove_file(&arena_path)
+                        .map_err(|error| PathError::new(&arena_path, "cannot remove the arena", error))?;
+                    let arena = arenas.open_own(len)?;
+                    let (made, at) = (NewArena::of(&arena), arena.path().to_owned());
+                    volume = open(arena).await?;
+                    arena_path = arenas.settle(&at)?;
+                    made.keep();
+                }
+                below.watch(event_loop, &volume);
+                if identity.size_bytes != description.size_bytes
+                    || !identity.sizes_before.as_slice().is_empty()
+                {
+                    // It is found out again at the next opening.
+                    let _it_may_stay_behind = described.catch_up(&identity);
+                }
+                (volume, recovered, Some(arena_path))
+            }
+        };
         let (below, growing) = (Rc::new(below), Rc::default());
-        let arena_path = Some(arena_path);
         Ok(OpenVolume {
             volume,
             recovered,

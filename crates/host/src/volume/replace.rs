@@ -51,7 +51,7 @@ pub struct Replacing {
 }
 
 impl Replacing {
-    /// Takes it, where there is such a folder.
+    /// Takes the lock, where there is such a folder.
     ///
     /// # Errors
     ///

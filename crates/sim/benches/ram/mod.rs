@@ -7,10 +7,11 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use evenkeel_engine::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
-use evenkeel_engine::env::{Arena, Env};
+use evenkeel_engine::env::Env;
 use evenkeel_engine::error::DeviceError;
 use evenkeel_engine::format::layout::Layout;
 use evenkeel_engine::options::{CreateOptions, OpenOptions};
+use evenkeel_engine::salvage::MemoryArena;
 use evenkeel_engine::volume::{Volume, create};
 use evenkeel_sim::executor::{Executor, SimEnv};
 use evenkeel_sim::random::Random;
@@ -19,7 +20,7 @@ pub const PAGE: u64 = 4096;
 pub const MIB: u64 = 1 << 20;
 
 pub type Memory = Rc<RefCell<Vec<u8>>>;
-pub type RamVolume = Volume<SimEnv, RamArena, RamDrive, RamDrive>;
+pub type RamVolume = Volume<SimEnv, MemoryArena, RamDrive, RamDrive>;
 
 /// A drive in memory. It takes virtual time, so that writers meet in a commit, and no other but for a copy.
 pub struct RamDrive {
@@ -86,23 +87,6 @@ impl Device for RamDrive {
 
 impl Drive for RamDrive {}
 
-/// An arena in memory, with no account of events.
-pub struct RamArena(RefCell<Vec<u8>>);
-
-impl Arena for RamArena {
-    fn len(&self) -> usize {
-        self.0.borrow().len()
-    }
-
-    fn store(&self, offset: usize, bytes: &[u8]) {
-        self.0.borrow_mut()[offset..offset + bytes.len()].copy_from_slice(bytes);
-    }
-
-    fn load(&self, offset: usize, into: &mut [u8]) {
-        into.copy_from_slice(&self.0.borrow()[offset..offset + into.len()]);
-    }
-}
-
 /// A volume in memory with a log of its own.
 pub struct Testbed {
     pub create: CreateOptions,
@@ -161,7 +145,7 @@ impl Testbed {
         let mut executor = Executor::new(2);
         let env = executor.env();
         let (home, log) = self.drives(&env);
-        let arena = RamArena(RefCell::new(vec![0; self.arena_bytes]));
+        let arena = MemoryArena::empty(self.arena_bytes);
         let ended = executor.block_on(async {
             let began = Instant::now();
             let volume = Volume::open(env.clone(), arena, Rc::clone(&home), log, true, self.open)

@@ -54,65 +54,45 @@ pub struct HeadsOf {
     pub is_closed: bool,
 }
 
-/// A head of either kind.
-trait Head: Copy {
-    fn decode(page: &[u8]) -> Option<Self>;
-    fn generation(&self) -> u64;
+/// What a copy of a head of either kind says of itself.
+#[derive(Debug, Clone, Copy)]
+struct HeadCopy {
+    generation: u64,
     /// The volume, the place, and how many places there are.
-    fn owner(&self) -> (u64, usize, usize);
+    owner: (u64, usize, usize),
 }
 
-impl Head for RingHead {
-    fn decode(page: &[u8]) -> Option<Self> {
-        Self::decode(page)
-    }
-
-    fn generation(&self) -> u64 {
-        self.generation
-    }
-
-    fn owner(&self) -> (u64, usize, usize) {
-        (self.volume, self.place.into(), self.places.into())
+impl From<RingHead> for HeadCopy {
+    fn from(RingHead { volume, generation, place, places, .. }: RingHead) -> Self {
+        Self { generation, owner: (volume, place.into(), places.into()) }
     }
 }
 
-impl Head for LogHead {
-    fn decode(page: &[u8]) -> Option<Self> {
-        Self::decode(page)
-    }
-
-    fn generation(&self) -> u64 {
-        self.generation
-    }
-
-    fn owner(&self) -> (u64, usize, usize) {
-        (self.volume, self.place.into(), self.places.into())
+impl From<LogHead> for HeadCopy {
+    fn from(LogHead { volume, generation, place, places, .. }: LogHead) -> Self {
+        Self { generation, owner: (volume, place.into(), places.into()) }
     }
 }
 
-type Found<H> = [Result<Option<H>, DeviceError>; COPIES];
+type Found = [Result<Option<HeadCopy>, DeviceError>; COPIES];
 
-async fn read_copies<H: Head, D: Device>(device: &D) -> Found<H> {
+async fn read_copies<H: Into<HeadCopy>>(device: &impl Device, decode: fn(&[u8]) -> Option<H>) -> Found {
     let mut found = [Ok(None), Ok(None)];
     for (offset, found) in (0..).step_by(PAGE).zip(&mut found) {
         let mut page = [0; PAGE];
-        *found = device.read(offset, &mut page).await.map(|()| H::decode(&page));
+        *found = device.read(offset, &mut page).await.map(|()| decode(&page).map(Into::into));
     }
     found
 }
 
 /// What is wrong with the copies of the head of one device, whose owner would be `owner`.
-fn wrong_copies<H: Head>(
-    found: &Found<H>,
-    owner: (u64, usize, usize),
-    is_closed: bool,
-) -> Vec<(usize, HeadFault)> {
+fn wrong_copies(found: &Found, owner: (u64, usize, usize), is_closed: bool) -> Vec<(usize, HeadFault)> {
     let is_at_place =
-        |copy: usize, head: &H| head.owner() == owner && head.generation() % COPIES as u64 == copy as u64;
+        |copy: usize, head: &HeadCopy| head.owner == owner && head.generation % COPIES as u64 == copy as u64;
     let ours: Vec<Option<u64>> = (0..COPIES)
         .map(|copy| {
             let head = found[copy].as_ref().ok()?.filter(|head| is_at_place(copy, head))?;
-            Some(head.generation())
+            Some(head.generation)
         })
         .collect();
     let newest = ours.iter().flatten().max();
@@ -123,7 +103,7 @@ fn wrong_copies<H: Head>(
         // All of it is another device's: that is told otherwise.
         Ok(Some(_)) if newest.is_none() => None,
         Ok(Some(head)) => {
-            let is_next_to = |newest: &u64| head.generation().abs_diff(*newest) <= 1;
+            let is_next_to = |newest: &u64| head.generation.abs_diff(*newest) <= 1;
             let is_right = is_at_place(copy, head) && (!is_closed || newest.is_some_and(is_next_to));
             (!is_right).then_some(HeadFault::Other)
         }
@@ -137,10 +117,10 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         let members = self.0.ring.members.iter().enumerate();
         let found = members.map(|(place, member)| async move {
             let device = member.device().ok().filter(|_| member.failure.borrow().is_none())?;
-            let answer = async { Ok(read_copies::<RingHead, _>(&*device).await) };
+            let answer = async { Ok(read_copies(&*device, RingHead::decode).await) };
             Some((place, self.0.ring.limited(answer).await.ok()?))
         });
-        named(collected(found).await, of, self.0.ring.members.len())
+        wrong_heads(found, of, self.0.ring.members.len()).await
     }
 }
 
@@ -150,10 +130,10 @@ impl<E: Env, L: Device, W: Witness> Logs<E, L, W> {
         let members = self.0.members.iter().enumerate();
         let found = members.map(|(place, member)| async move {
             let device = member.device.as_ref().filter(|_| member.failure.get().is_none())?;
-            let answer = async { Ok(read_copies::<LogHead, _>(device).await) };
+            let answer = async { Ok(read_copies(device, LogHead::decode).await) };
             Some((place, self.0.limited(answer).await.ok()?))
         });
-        named(collected(found).await, of, self.0.members.len())
+        wrong_heads(found, of, self.0.members.len()).await
     }
 
     /// Writes the next head of each log device that takes part and has a wrong copy of it: its turn is that copy's, and
@@ -174,26 +154,22 @@ impl<E: Env, L: Device, W: Witness> Logs<E, L, W> {
     }
 }
 
-async fn collected<H>(
-    found: impl Iterator<Item = impl Future<Output = Option<(usize, H)>>>,
-) -> Vec<(usize, H)> {
+/// What is wrong with the heads of `places` devices, those that were found, in the order of their places.
+async fn wrong_heads(
+    found: impl Iterator<Item = impl Future<Output = Option<(usize, Found)>>>,
+    of: HeadsOf,
+    places: usize,
+) -> Vec<WrongHead> {
     let all = std::cell::RefCell::new(Vec::new());
     join::all(found.map(|found| async {
-        let found = found.await;
-        all.borrow_mut().extend(found);
+        let Some((place, copies)) = found.await else { return };
+        let wrong = wrong_copies(&copies, (of.volume, place, places), of.is_closed);
+        all.borrow_mut().extend(wrong.into_iter().map(|(copy, fault)| WrongHead { place, copy, fault }));
     }))
     .await;
     let mut all = all.into_inner();
-    all.sort_by_key(|(place, _)| *place);
+    all.sort_by_key(|head| head.place);
     all
-}
-
-fn named<H: Head>(found: Vec<(usize, Found<H>)>, of: HeadsOf, places: usize) -> Vec<WrongHead> {
-    let each = found.iter().flat_map(|(place, copies)| {
-        let wrong = wrong_copies(copies, (of.volume, *place, places), of.is_closed);
-        wrong.into_iter().map(|(copy, fault)| WrongHead { place: *place, copy, fault })
-    });
-    each.collect()
 }
 
 #[cfg(test)]
@@ -202,17 +178,17 @@ mod tests {
 
     const OWNER: (u64, usize, usize) = (7, 1, 2);
 
-    fn head(generation: u64) -> Result<Option<LogHead>, DeviceError> {
-        Ok(Some(LogHead { volume: 7, generation, place: 1, places: 2, losses: 3 }))
+    fn head(generation: u64) -> Result<Option<HeadCopy>, DeviceError> {
+        Ok(Some(LogHead { volume: 7, generation, place: 1, places: 2, losses: 3 }.into()))
     }
 
     #[test]
     fn a_copy_is_wrong_unless_a_cut_may_have_left_it() {
         let torn = || Ok(None);
         let unreadable = DeviceError { doing: "read", errno: 5 };
-        let others = Ok(Some(LogHead { volume: 8, generation: 4, place: 1, places: 2, losses: 3 }));
+        let others = Ok(Some(LogHead { volume: 8, generation: 4, place: 1, places: 2, losses: 3 }.into()));
         type Faults<'a> = &'a [(usize, HeadFault)];
-        let cases: [(Found<LogHead>, Faults<'_>, Faults<'_>); 8] = [
+        let cases: [(Found, Faults<'_>, Faults<'_>); 8] = [
             ([head(4), head(5)], &[], &[]),
             ([head(6), head(5)], &[], &[]),
             ([torn(), head(5)], &[(0, HeadFault::Damaged)], &[]),

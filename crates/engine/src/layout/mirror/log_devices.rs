@@ -347,7 +347,7 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         answered.unwrap_or(Err(DeviceError { doing: "wait for a log device", errno: ETIMEDOUT }))
     }
 
-    /// Does it on every device that takes part; ends when those that failed are known to whoever comes later.
+    /// Sends a request to every device that takes part; ends when those that failed are known to whoever comes later.
     async fn on_all<F: Future<Output = Result<(), DeviceError>>>(
         &self,
         change: impl Fn(usize) -> F,

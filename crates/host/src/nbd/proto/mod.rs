@@ -51,7 +51,7 @@ pub mod option {
     pub const ABORT: u32 = 2;
     /// Names the exports.
     pub const LIST: u32 = 3;
-    /// Goes on with TLS.
+    /// Begins TLS on the connection.
     pub const STARTTLS: u32 = 5;
     /// Tells about an export.
     pub const INFO: u32 = 6;

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Kind;
 use super::watch::Watcher;
+use crate::service::counters::Counters;
 use crate::service::mirror_status::MirrorStatus;
-use crate::service::status::Counters;
 use crate::volume::replace::Slot;
 
 /// The worst that is so, and all of it.
