@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::format::record::{RecordBuilder, RecordKind, Tag};
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
 use crate::layout::{JournalStore, PageStore};
-use crate::log::Meaning;
+use crate::log::HeaderFields;
 use crate::planted::{Bug, is_planted};
 
 /// A range that nobody else writes to.
@@ -173,7 +173,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         for (page, &sum) in (first..end).zip(&sums) {
             builder.tag(&Tag::Page { page, sum });
         }
-        let meaning = Meaning { kind: RecordKind::Intent, through: 0 };
+        let meaning = HeaderFields { kind: RecordKind::Intent, through: 0 };
         let intent = match is_planted(Bug::NoIntent) {
             true => 0,
             false => self.append_control(meaning, &mut builder).await?,
@@ -194,7 +194,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         for (page, sum) in self.home.table.table_sums(first..end) {
             builder.tag(&Tag::TablePage { page, sum });
         }
-        let meaning = Meaning { kind: RecordKind::Complete, through: intent };
+        let meaning = HeaderFields { kind: RecordKind::Complete, through: intent };
         if !is_planted(Bug::NoCompletion) {
             self.append_control(meaning, &mut builder).await?;
         }
