@@ -19,7 +19,8 @@ use evenkeel_measure::reproduce::mirrors::stage::Stage;
 use evenkeel_measure::reproduce::mirrors::trace::{Played, Requests};
 
 /// Policies by name.
-const POLICIES: [(&str, Policy); 2] = [("turns", Policy::Turns), ("mixed", Policy::Mixed)];
+const POLICIES: [(&str, Policy); 3] =
+    [("turns", Policy::Turns), ("mixed", Policy::Mixed), ("auto", Policy::Auto)];
 
 /// Seconds of writes alone from which w is taken.
 const FLOOD_SECONDS: u64 = 20;
@@ -125,12 +126,15 @@ fn cells(stage: &Stage, about: &str, wanted: &Wanted) {
 
 fn main() {
     let wanted = Wanted::of(std::env::args().skip(1));
-    println!("drive, members, load; share of W_sep; policy | reads 99.9 %, ms, times | writes 50 %, 99 %, ms | MB/s | longest, s");
+    println!(
+        "drive, members, load; share of W_sep; policy | reads 99.9 %, ms, times | writes 50 %, 99 %, ms | MB/s | longest, s"
+    );
     for preset in &wanted.presets {
         for &members in &wanted.members {
             for load in &wanted.loads {
                 let requests = requests(load, wanted.volume_bytes);
-                let stage = Stage::new(preset, members, requests, wanted.volume_bytes).expect("drives of that name");
+                let stage =
+                    Stage::new(preset, members, requests, wanted.volume_bytes).expect("drives of that name");
                 let name = Path::new(load).file_stem().unwrap_or_default().to_string_lossy().into_owned();
                 cells(&stage, &format!("{preset} {members} {name}"), &wanted);
             }

@@ -13,7 +13,7 @@ use crate::units;
 #[command(next_help_heading = "Mirrors")]
 pub(crate) struct MirrorArgs {
     /// How reads and writes share the members
-    #[arg(long, value_enum, default_value = "turns")]
+    #[arg(long, value_enum, default_value = "auto")]
     pub(crate) policy: PolicyArg,
 
     /// How long a member writes, at most, before the next one's turn: longer turns suit drives that need long to come
@@ -61,6 +61,8 @@ fn scrub_every(text: &str) -> Result<ScrubEvery, String> {
 /// How reads and writes share the members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PolicyArg {
+    /// In turns where they help these drives under this load, mixed where they do not, as observed
+    Auto,
     /// In turns: who reads does not write
     Turns,
     /// Writes go to all at once, a read to the least busy; to compare with

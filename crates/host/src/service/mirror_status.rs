@@ -124,6 +124,7 @@ impl MirrorStatus {
         });
         Self {
             policy: match options.policy {
+                Policy::Auto => "auto",
                 Policy::Turns => "turns",
                 Policy::Mixed => "mixed",
                 Policy::ReadFirst => "read-first",

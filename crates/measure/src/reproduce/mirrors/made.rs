@@ -150,7 +150,10 @@ mod tests {
         for made in Made::ALL {
             let requests = made.requests(64 << 20, 3);
             let (reads, writes) = requests.counts();
-            assert!(reads >= REQUESTS / 4 && writes >= REQUESTS / 5, "{made:?}: {reads} reads, {writes} writes");
+            assert!(
+                reads >= REQUESTS / 4 && writes >= REQUESTS / 5,
+                "{made:?}: {reads} reads, {writes} writes"
+            );
             assert!(requests.write_bytes_per_s() > 0.0);
             assert_eq!(format!("{requests:?}"), format!("{:?}", made.requests(64 << 20, 3)));
             assert_ne!(format!("{requests:?}"), format!("{:?}", made.requests(64 << 20, 4)));

@@ -145,7 +145,8 @@ impl Requests {
         let writes: Rc<Vec<Request>> = Rc::new(self.all.iter().filter(|one| !one.is_read).copied().collect());
         let noise: Rc<Vec<u8>> =
             Rc::new((0..(1 << 20) + 4096u32).map(|at| (at.wrapping_mul(0x85EB_CA6B) >> 23) as u8).collect());
-        let (next, written, left) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)), Rc::new(Cell::new(under_way)));
+        let (next, written, left) =
+            (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)), Rc::new(Cell::new(under_way)));
         let end_ns = site.env.now_ns() + seconds * 1_000_000_000;
         let volume_bytes = self.volume_bytes;
         for _ in 0..under_way {
