@@ -1,13 +1,14 @@
 //! Reads and writes of mirrors under the policies, in virtual time, a line for each cell:
 //! `cargo xtask bench ring-board -- [PRESET]... [load=NAME|FILE,...] [members=N,...] [share=X,...] [policy=NAME,...]
-//! [seconds=N] [reads=N] [speed=X] [volume=MIB]`.
+//! [seconds=N] [reads=N] [speed=X] [volume=MIB] [fills=1]`.
 //!
 //! Loads are `postmark`, `tpcc` and `bursts`, or files with traces. A load is played so fast that its writes are this
 //! share of what turns can take home by the paper's bound: W_sep = w (N - 1) / N, where w is what the drives take of these
-//! writes alone. `speed=X` plays it so many times as fast as it is instead.
+//! writes alone. `speed=X` plays it so many times as fast as it is instead. `fills=1` tells what `auto` takes of writes alone.
 //!
 //! A cell has: reads at 99.9 %, in ms and over the same without writes; writes at 50 % and 99 %, in ms; bytes a second
-//! that were home in the end, the time until they were counted; the longest reply to any request, in s.
+//! that were home in the end, the time until they were counted; the longest reply to any request, in s; the share of
+//! the time in which no member was kept for reads alone.
 
 #![allow(clippy::print_stdout, reason = "a benchmark's output is its figures")]
 
@@ -35,6 +36,7 @@ struct Wanted {
     seconds: u64,
     reads: u64,
     speed: Option<f64>,
+    fills: bool,
     volume_bytes: u64,
 }
 
@@ -54,6 +56,7 @@ impl Wanted {
             seconds: 30,
             reads: 20_000,
             speed: None,
+            fills: false,
             volume_bytes: 256 << 20,
         };
         for word in words.filter(|word| !word.starts_with('-')) {
@@ -64,6 +67,7 @@ impl Wanted {
                 Some(("policy", names)) => wanted.policies = several(names),
                 Some(("seconds", number)) => wanted.seconds = number.parse().expect("seconds=N"),
                 Some(("reads", number)) => wanted.reads = number.parse().expect("reads=N"),
+                Some(("fills", word)) => wanted.fills = word == "1",
                 Some(("speed", number)) => wanted.speed = Some(number.parse().expect("speed=X")),
                 Some(("volume", mib)) => wanted.volume_bytes = mib.parse::<u64>().expect("volume=MIB") << 20,
                 Some((name, _)) => panic!("{name}: the options are at the head of ring_board.rs"),
@@ -87,13 +91,14 @@ fn requests(load: &str, volume_bytes: u64) -> Requests {
 fn told(cell: &str, name: &str, played: &Played, alone: &Played) {
     let p999 = played.reads.quantile_s(0.999);
     println!(
-        "{cell} {name:<6} | {:>8.2} {:>7.2} | {:>8.2} {:>9.2} | {:>6.1} | {:>6.2}{}",
+        "{cell} {name:<6} | {:>8.2} {:>7.2} | {:>8.2} {:>9.2} | {:>6.1} | {:>6.2} | {:>5.1} %{}",
         p999 * 1e3,
         p999 / alone.reads.quantile_s(0.999),
         played.writes.quantile_s(0.5) * 1e3,
         played.writes.quantile_s(0.99) * 1e3,
         played.home_bytes_per_s() / 1e6,
         played.longest_s(),
+        played.mixed_share * 100.0,
         if played.is_overrun { " | given up: more came than it took" } else { "" },
     );
 }
@@ -103,10 +108,15 @@ fn cells(stage: &Stage, about: &str, wanted: &Wanted) {
     let speeds: Vec<(String, f64)> = match wanted.speed {
         Some(speed) => vec![(format!("x{speed}"), speed)],
         None => {
-            let w = stage.write_rate(FLOOD_SECONDS).expect("a life");
+            let rate = |policy| stage.write_rate(policy, FLOOD_SECONDS).expect("a life");
+            let w = rate(Policy::Mixed);
             let members = stage.members() as f64;
             let bound = w * (members - 1.0) / members;
-            println!("# {about}: w = {:.1} MB/s, W_sep = {:.1} MB/s", w / 1e6, bound / 1e6);
+            let auto = match wanted.fills {
+                true => format!(", auto = {:.1} MB/s", rate(Policy::Auto) / 1e6),
+                false => String::new(),
+            };
+            println!("# {about}: w = {:.1} MB/s{auto}, W_sep = {:.1} MB/s", w / 1e6, bound / 1e6);
             wanted.shares.iter().map(|&share| (share.to_string(), share * bound / own_bytes_per_s)).collect()
         }
     };
@@ -127,7 +137,7 @@ fn cells(stage: &Stage, about: &str, wanted: &Wanted) {
 fn main() {
     let wanted = Wanted::of(std::env::args().skip(1));
     println!(
-        "drive, members, load; share of W_sep; policy | reads 99.9 %, ms, times | writes 50 %, 99 %, ms | MB/s | longest, s"
+        "drive, members, load; share of W_sep; policy | reads 99.9 %, ms, times | writes 50 %, 99 %, ms | MB/s | longest, s | mixed"
     );
     for preset in &wanted.presets {
         for &members in &wanted.members {

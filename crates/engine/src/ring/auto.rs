@@ -25,8 +25,8 @@ const UNREAD_FILL: f64 = 0.3;
 /// Turns fall behind where the room would be fuller than this, whoever writes but one,
 const BEHIND_FILL: f64 = 1.0;
 
-/// and is so full already: less may be a burst that it has room for.
-const BEHIND_FILL_NOW: f64 = 0.6;
+/// and is so full already: up to here hardly a write waits, and less may be a burst that it has room for.
+const BEHIND_FILL_NOW: f64 = 0.85;
 
 /// Turns are enough again for so much of what they take home,
 const ENOUGH_SHARE: f64 = 0.8;
@@ -49,8 +49,8 @@ const HOLD_TURNS: u64 = 2;
 /// and for so many at most where changes come one after another.
 const HOLD_TURNS_MAX: u64 = 60;
 
-/// One that stood for so many turns was no such.
-const STOOD_TURNS: u64 = 60;
+/// One that stood for so many turns was no such: more than the longest hold, which a load that swings waits out.
+const STOOD_TURNS: u64 = 2 * HOLD_TURNS_MAX;
 
 /// How members are shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

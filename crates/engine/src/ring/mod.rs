@@ -129,6 +129,8 @@ pub(crate) struct Ring<E, M> {
     pub(crate) members: Vec<Member<M>>,
     /// Reads so far: for the load, and to take turns among equals.
     pub(crate) reads: Cell<u64>,
+    /// Those of them that clients wait for.
+    client_reads: Cell<u64>,
     /// As many when the window was last chosen.
     reads_before: Cell<u64>,
     /// Whose turn comes next.
@@ -180,6 +182,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
             geometry: Cell::new(geometry),
             members: members.into_iter().map(|device| Member::new(device, options.depth_max)).collect(),
             reads: Cell::default(),
+            client_reads: Cell::default(),
             reads_before: Cell::default(),
             next_writer: Cell::default(),
             window: RefCell::new(window::Window::new(options.window, options.policy == Policy::Auto)),
@@ -261,6 +264,11 @@ impl<E: Env, M: Drive> Ring<E, M> {
     /// How full, of 1, is what holds the writes that the members have not taken yet.
     pub(crate) fn note_fill(&self, fill: f64) {
         self.backlog.note_fill(fill);
+    }
+
+    /// A client reads what is on the members.
+    pub(crate) fn note_client_read(&self) {
+        self.client_reads.set(self.client_reads.get() + 1);
     }
 
     /// An error where nobody is left.

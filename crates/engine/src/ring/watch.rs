@@ -109,7 +109,7 @@ pub(super) async fn probed<E: Env, M: Drive>(ring: &Ring<E, M>, frame: impl Futu
     }
     let interval_ns = (ring.options.turn_ns / PROBES).max(PROBE_INTERVAL_MIN_NS);
     let probes = async {
-        let mut reads = ring.reads.get();
+        let mut reads = ring.client_reads.get();
         let mut turn = 0;
         loop {
             ring.env.sleep(interval_ns).await;
@@ -118,10 +118,10 @@ pub(super) async fn probed<E: Env, M: Drive>(ring: &Ring<E, M>, frame: impl Futu
             let is_wanted =
                 member.role.get() == Role::Writing && member.is_in_sync() && ring.is_disturbed(member);
             // Where nobody reads, nobody wants to know.
-            if !is_wanted || (ring.reads.get() == reads && turn % 16 != 0) {
+            if !is_wanted || (ring.client_reads.get() == reads && turn % 16 != 0) {
                 continue;
             }
-            reads = ring.reads.get();
+            reads = ring.client_reads.get();
             if let Some(took_ns) = ring.probe(member).await {
                 ring.tails.note(true, took_ns);
             }
@@ -150,7 +150,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
         let came_bytes = in_sync().map(|member| member.gate.came_bytes()).max().unwrap_or(0);
         let turn_s = self.options.turn_ns as f64 / 1e9;
         seen.rate.note(now_ns, came_bytes, HALF_LIFE_TURNS * turn_s);
-        let reads = self.reads.get();
+        let reads = self.client_reads.get();
         let members = in_sync().count();
         let took = drain::bytes_per_s(in_sync().map(|member| member.drain.borrow().took(now_ns))) as f64;
         let rested_s = in_sync().map(|member| member.idle_latency.rested_ns.get() as f64 / 1e9).sum::<f64>();

@@ -64,13 +64,13 @@ impl Stage {
     }
 
     /// The bytes a second that its writes take home by themselves, as fast as all members together take them for so many
-    /// seconds: what the paper calls w.
+    /// seconds: mixed, what the paper calls w.
     ///
     /// # Errors
     ///
     /// [`Halted::Unavailable`] where the volume does not open.
-    pub fn write_rate(&self, seconds: u64) -> Result<f64, Halted> {
-        let options = RingOptions { policy: Policy::Mixed, ..RingOptions::default() };
+    pub fn write_rate(&self, policy: Policy, seconds: u64) -> Result<f64, Halted> {
+        let options = RingOptions { policy, ..RingOptions::default() };
         self.bed.live(options, async |site| {
             self.requests.flood(&site, FLOOD_UNDER_WAY, seconds).await; // what a new load costs at first is over
             self.requests.flood(&site, FLOOD_UNDER_WAY, seconds).await

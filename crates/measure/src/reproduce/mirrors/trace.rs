@@ -19,6 +19,9 @@ use crate::trace::{Access, Op, TraceError, TraceReader};
 /// How long the opening's own writes are given.
 const SETTLED_NS: u64 = 5_000_000_000;
 
+/// Between two looks whether a member is kept for reads.
+const LOOK_NS: u64 = 20_000_000;
+
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 
@@ -72,6 +75,8 @@ pub struct Played {
     pub took_ns: u64,
     /// From there until everything was home.
     pub home_ns: u64,
+    /// The share of the time in which no member was kept for reads alone.
+    pub mixed_share: f64,
     /// Most requests under way at once.
     pub under_way_max: u64,
     /// Whether it was given up: more came than could be served.
@@ -189,6 +194,7 @@ impl Requests {
         site.env.sleep(SETTLED_NS).await;
         let began_ns = site.env.now_ns();
         let state = Rc::new(State::new(play.long_ns, began_ns));
+        state.watch(site);
         let scaled = |ns: u64| (ns as f64 / play.speed) as u64;
         let (mut left, mut round) = (play.reads, 0);
         let noise: Rc<Vec<u8>> =
@@ -238,8 +244,12 @@ impl Requests {
             site.env.sleep(1_000_000).await;
         }
         let took_ns = site.env.now_ns() - began_ns;
+        state.is_over.set(true);
+        let (mixed, seen) = state.mixed.get();
+        let mixed_share = f64::from(mixed) / f64::from(seen.max(1));
         site.volume.checkpoint().await.expect("healthy drives");
         let home_ns = site.env.now_ns() - began_ns - took_ns;
+        site.env.sleep(LOOK_NS).await;
         let state = Rc::try_unwrap(state).map_err(|_| ()).expect("all requests have ended");
         Played {
             reads: state.reads.into_inner(),
@@ -247,6 +257,7 @@ impl Requests {
             written_bytes: state.written_bytes.get(),
             took_ns,
             home_ns,
+            mixed_share,
             under_way_max: state.under_way_max.get(),
             is_overrun,
         }
@@ -259,6 +270,9 @@ struct State {
     written_bytes: Cell<u64>,
     under_way: Cell<u64>,
     under_way_max: Cell<u64>,
+    /// How often no member was kept for reads, of so many looks.
+    mixed: Cell<(u32, u32)>,
+    is_over: Cell<bool>,
 }
 
 impl State {
@@ -269,7 +283,21 @@ impl State {
             written_bytes: Cell::default(),
             under_way: Cell::default(),
             under_way_max: Cell::default(),
+            mixed: Cell::default(),
+            is_over: Cell::default(),
         }
+    }
+
+    /// Looks again and again whether a member is kept for reads.
+    fn watch(self: &Rc<Self>, site: &Site) {
+        let (state, site) = (Rc::clone(self), site.clone());
+        site.env.clone().spawn(async move {
+            while !state.is_over.get() {
+                let (mixed, seen) = state.mixed.get();
+                state.mixed.set((mixed + u32::from(site.ring.window().0 == 0), seen + 1));
+                site.env.sleep(LOOK_NS).await;
+            }
+        });
     }
 
     fn begin(&self) {
