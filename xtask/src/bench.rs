@@ -67,6 +67,11 @@ const BENCHES: &[Bench] = &[
         about: "what the models of drives cost, and what they say; names of drives as arguments",
     },
     Bench {
+        name: "ring-board",
+        place: Place::Target("evenkeel-measure", "ring_board"),
+        about: "reads and writes of mirrors of modelled drives under each policy; drives, loads and members as arguments",
+    },
+    Bench {
         name: "nbd",
         place: Place::Target("evenkeel", "nbd"),
         about: "the served volume beside nbdkit and qemu-nbd; `-- --help` tells what can be chosen",

@@ -113,7 +113,7 @@ fn stage(preset: &str, trace: &Path, wanted: &Wanted) {
         trace.file_name().unwrap_or_default().to_string_lossy(),
         wanted.reads,
     );
-    let play = |policy, reads_only| stage.play(policy, speed, wanted.reads, reads_only).expect("a life");
+    let play = |policy, reads_only| stage.play(policy, speed, wanted.reads, 0, reads_only).expect("a life");
     let alone = play(Policy::Turns, true);
     told("reads alone", &alone, &alone);
     let policies = [

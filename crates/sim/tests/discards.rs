@@ -77,7 +77,7 @@ fn the_next_opening_asks_again() {
 
 #[test]
 fn a_member_that_fails_to_discard_counts_as_before_and_is_asked_no_more() {
-    for policy in [Policy::Turns, Policy::Mixed] {
+    for policy in [Policy::Auto, Policy::Turns, Policy::Mixed] {
         let mut plan = machine::mirror::Plan::mirror(2, 2);
         plan.ring.policy = policy;
         let (mut machine, mut expected) = machine::mirror::filled(plan, 5);

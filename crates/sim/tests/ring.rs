@@ -16,7 +16,7 @@ use machine::mirror::{Machine, PAGE, Plan, dead, filled, noise, silent};
 
 #[test]
 fn what_is_closed_is_on_every_member() {
-    for policy in [Policy::Turns, Policy::Mixed, Policy::ReadFirst, Policy::ReadAround] {
+    for policy in [Policy::Auto, Policy::Turns, Policy::Mixed, Policy::ReadFirst, Policy::ReadAround] {
         for members in 1..=3 {
             let mut plan = Plan::mirror(members, 2);
             plan.ring.policy = policy;

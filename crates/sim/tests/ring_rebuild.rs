@@ -15,7 +15,7 @@ use machine::mirror::{Machine, PAGE, Plan, filled, noise, silent, whole};
 
 #[test]
 fn a_member_that_fails_is_rebuilt_when_it_comes_back() {
-    for policy in [Policy::Turns, Policy::Mixed] {
+    for policy in [Policy::Auto, Policy::Turns, Policy::Mixed] {
         let mut plan = Plan::mirror(2, 1);
         plan.ring.policy = policy;
         let (mut machine, mut bytes) = filled(plan, 13);
@@ -117,7 +117,7 @@ fn members_of_different_sizes_come_and_go() {
 
 #[test]
 fn a_member_is_enough_alone_as_soon_as_it_was_rebuilt() {
-    for policy in [Policy::Turns, Policy::Mixed] {
+    for policy in [Policy::Auto, Policy::Turns, Policy::Mixed] {
         let mut plan = Plan::mirror(2, 1);
         plan.ring.policy = policy;
         let (mut machine, mut bytes) = filled(plan, 59);

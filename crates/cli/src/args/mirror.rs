@@ -13,7 +13,7 @@ use crate::units;
 #[command(next_help_heading = "Mirrors")]
 pub(crate) struct MirrorArgs {
     /// How reads and writes share the members
-    #[arg(long, value_enum, default_value = "turns")]
+    #[arg(long, value_enum, default_value = "auto")]
     pub(crate) policy: PolicyArg,
 
     /// Longest turn in which a member writes. Longer turns suit drives that stay slow for long after writes, and take more
@@ -60,7 +60,9 @@ fn scrub_every(text: &str) -> Result<ScrubEvery, String> {
 /// How reads and writes share the members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PolicyArg {
-    /// Members write in turns, and are read in between
+    /// In turns where they help these drives under this load, mixed where they do not, as observed
+    Auto,
+    /// In turns: who reads does not write
     Turns,
     /// Writes go to all members at once, a read to the least busy; for comparison
     Mixed,

@@ -146,6 +146,7 @@ fn ring_options(args: &MirrorArgs) -> RingOptions {
     let ns = |seconds: f64| (seconds * 1e9) as u64;
     RingOptions {
         policy: match args.policy {
+            PolicyArg::Auto => Policy::Auto,
             PolicyArg::Turns => Policy::Turns,
             PolicyArg::Mixed => Policy::Mixed,
             PolicyArg::ReadFirst => Policy::ReadFirst,

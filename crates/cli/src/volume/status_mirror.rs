@@ -34,7 +34,10 @@ pub(super) fn missing(volume: &Path, mirror: &MirrorStatus) -> Option<String> {
 /// The members, the log devices, and what was found of rot.
 pub(super) fn of_mirror(mirror: &MirrorStatus) -> String {
     let turns = match mirror.policy.as_str() {
-        "turns" => format!(
+        "auto" if mirror.readers == 0 => {
+            format!("auto: all {} read and write", format::counted(mirror.members_in_sync, "member"))
+        }
+        "auto" | "turns" => format!(
             "turns of {}, rest of {} at least; {} of {} only read",
             format::seconds(mirror.turn_s),
             format::seconds(mirror.rest_s),

@@ -107,6 +107,9 @@ pub trait PageStore: Replicated {
 
     /// How full, of 1, is what holds the writes that are not home here yet: the journal, or memory.
     fn note_fill(&self, fill: f64);
+
+    /// A client reads what is not in memory: other reads are the volume's own.
+    fn note_client_read(&self);
 }
 
 /// Where a volume's records and superblocks are.

@@ -69,6 +69,8 @@ impl<D: Drive> PageStore for D {
     fn note_superblock(&self, _generation: u64) {}
 
     fn note_fill(&self, _fill: f64) {}
+
+    fn note_client_read(&self) {}
 }
 
 impl<D: Drive> JournalStore for D {

@@ -48,8 +48,14 @@ pub(super) struct Forecast {
 
 impl Backlog {
     /// So full it is now, of 1.
-    pub(crate) fn note_fill(&self, fill: f64) {
+    pub(super) fn note_fill(&self, fill: f64) {
         self.fill.set(fill);
+    }
+
+    /// How full it is, and nothing of what becomes of it.
+    pub(super) fn now(&self) -> Forecast {
+        let fill = self.fill.get();
+        Forecast { is_full: fill >= FULL, fill, more: 0.0 }
     }
 
     /// What becomes of it within `needed_s`.

@@ -60,6 +60,12 @@ impl Drain {
         bytes_per_s([self.took(now_ns)])
     }
 
+    /// Whether something is under way, or was until so long ago.
+    pub(super) fn was_busy_within(&self, now_ns: u64, within_ns: u64) -> bool {
+        self.under_way.get() > 0
+            || (self.known_ns.get() > 0 && now_ns.saturating_sub(self.known_ns.get()) < within_ns)
+    }
+
     /// What was taken, and in how long.
     pub(super) fn took(&self, now_ns: u64) -> Transfer {
         Transfer { bytes: self.bytes.get(), busy_ns: self.busy_ns.get() + self.since_known_ns(now_ns) }

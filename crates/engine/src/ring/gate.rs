@@ -32,6 +32,8 @@ struct State {
     numbered: BTreeSet<u64>,
     waiting: VecDeque<Rc<Place>>,
     queued_bytes: u64,
+    /// Bytes that ever came.
+    came_bytes: u64,
     /// Sequence number of the last request that was let out.
     dispatch: u64,
     /// Whether one was given up while it was under way.
@@ -75,6 +77,7 @@ impl Gate {
         });
         let mut state = self.state.borrow_mut();
         state.queued_bytes += len;
+        state.came_bytes += len;
         state.waiting.push_back(Rc::clone(&place));
         drop(state);
         self.dispatch();
@@ -122,6 +125,11 @@ impl Gate {
     /// Bytes of the requests in the queue.
     pub(crate) fn queued_bytes(&self) -> u64 {
         self.state.borrow().queued_bytes
+    }
+
+    /// Bytes of all requests that ever came.
+    pub(super) fn came_bytes(&self) -> u64 {
+        self.state.borrow().came_bytes
     }
 
     /// Requests under way.

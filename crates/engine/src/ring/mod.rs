@@ -17,6 +17,7 @@
 //! 3. Of two overlapping writes the second begins when the first has ended; bytes that are put once more, to repair or to
 //!    rebuild, never overtake or undo a write ([`copying`]).
 
+mod auto;
 mod backlog;
 pub(crate) mod copying;
 mod drain;
@@ -25,7 +26,9 @@ mod idle_latency;
 mod member;
 mod requests;
 mod rest;
+mod tails;
 mod turns;
+mod watch;
 mod window;
 
 use std::cell::{Cell, RefCell};
@@ -56,6 +59,8 @@ pub(crate) const ETIMEDOUT: i32 = 110;
 /// How reads and writes share the members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
+    /// In turns where they help these drives under this load, mixed where they do not, as observed.
+    Auto,
     /// In turns: who reads does not write.
     Turns,
     /// Plain replication: writes go to all at once, a read to the least busy.
@@ -95,17 +100,10 @@ pub struct RingOptions {
     pub rebuild_piece_bytes: u64,
 }
 
-impl RingOptions {
-    /// Whether writes wait for a turn.
-    pub(crate) fn keeps_turns(&self) -> bool {
-        matches!(self.policy, Policy::Turns | Policy::ReadAround)
-    }
-}
-
 impl Default for RingOptions {
     fn default() -> Self {
         Self {
-            policy: Policy::Turns,
+            policy: Policy::Auto,
             turn_ns: 1_000_000_000,
             rest_ns: 100_000_000,
             rest_max_ns: 10_000_000_000,
@@ -131,6 +129,8 @@ pub(crate) struct Ring<E, M> {
     pub(crate) members: Vec<Member<M>>,
     /// Reads so far: for the load, and to take turns among equals.
     pub(crate) reads: Cell<u64>,
+    /// Those of them that clients wait for.
+    client_reads: Cell<u64>,
     /// As many when the window was last chosen.
     reads_before: Cell<u64>,
     /// Whose turn comes next.
@@ -138,6 +138,10 @@ pub(crate) struct Ring<E, M> {
     window: RefCell<window::Window>,
     /// What the members have to take home, and the room there is for it.
     backlog: backlog::Backlog,
+    /// Whether members take turns, where that is decided as things go.
+    mode: Cell<auto::Mode>,
+    /// What reads had to wait, by whether they met writes.
+    tails: tails::Tails,
     pub(crate) events: Rc<Events>,
     /// Something came, ended, or changed its role.
     pub(crate) changed: Rc<Notify>,
@@ -178,10 +182,13 @@ impl<E: Env, M: Drive> Ring<E, M> {
             geometry: Cell::new(geometry),
             members: members.into_iter().map(|device| Member::new(device, options.depth_max)).collect(),
             reads: Cell::default(),
+            client_reads: Cell::default(),
             reads_before: Cell::default(),
             next_writer: Cell::default(),
-            window: RefCell::new(window::Window::new(options.window)),
+            window: RefCell::new(window::Window::new(options.window, options.policy == Policy::Auto)),
             backlog: backlog::Backlog::default(),
+            mode: Cell::new(auto::Mode::Turns),
+            tails: tails::Tails::default(),
             events: Rc::default(),
             changed: Rc::default(),
         })
@@ -192,10 +199,26 @@ impl<E: Env, M: Drive> Ring<E, M> {
         DATA_OFFSET + self.options.log_bytes
     }
 
+    /// Whether writes wait for a turn now.
+    pub(crate) fn keeps_turns(&self) -> bool {
+        match self.options.policy {
+            Policy::Auto => self.mode.get() == auto::Mode::Turns,
+            Policy::Turns | Policy::ReadAround => true,
+            Policy::Mixed | Policy::ReadFirst => false,
+        }
+    }
+
+    /// Whether turns are as long as they are told to be, and members rest behind them.
+    fn has_full_turns(&self) -> bool {
+        matches!(self.options.policy, Policy::Turns | Policy::Auto)
+    }
+
     /// How many members read now, of those that take part.
     pub(crate) fn window(&self) -> (usize, usize) {
         let in_sync = || self.members.iter().filter(|member| member.is_in_sync());
-        (in_sync().filter(|member| member.role.get() == Role::Reading).count(), in_sync().count())
+        let is_mixed = self.options.policy == Policy::Auto && !self.keeps_turns();
+        let only_reads = |member: &&Member<M>| member.role.get() == Role::Reading && !is_mixed;
+        (in_sync().filter(only_reads).count(), in_sync().count())
     }
 
     /// Those that take part, with their places.
@@ -241,6 +264,11 @@ impl<E: Env, M: Drive> Ring<E, M> {
     /// How full, of 1, is what holds the writes that the members have not taken yet.
     pub(crate) fn note_fill(&self, fill: f64) {
         self.backlog.note_fill(fill);
+    }
+
+    /// A client reads what is on the members.
+    pub(crate) fn note_client_read(&self) {
+        self.client_reads.set(self.client_reads.get() + 1);
     }
 
     /// An error where nobody is left.

@@ -48,9 +48,10 @@ impl<E: Env, M: Drive> Ring<E, M> {
     pub(crate) fn busyness(&self, member: &Member<M>) -> (bool, usize) {
         let (reads, writes) = (member.reads_under_way.get(), member.gate.under_way());
         match self.options.policy {
+            Policy::Auto if !self.keeps_turns() => (false, reads + writes),
             Policy::Mixed => (false, reads + writes),
             Policy::ReadFirst => (false, reads),
-            Policy::Turns | Policy::ReadAround => {
+            Policy::Auto | Policy::Turns | Policy::ReadAround => {
                 (member.role.get() == Role::Writing && !is_planted(Bug::RingReadsWriter), reads)
             }
         }
@@ -69,8 +70,10 @@ impl<E: Env, M: Drive> Ring<E, M> {
         }
         let device = member.device()?;
         let under_way = UnderWay::begin(self, member);
+        let (began_ns, met_writes) = (self.env.now_ns(), self.is_disturbed(member));
         let read = self.limited(device.read(offset + self.data_offset(), into)).await;
         drop(under_way);
+        self.note_read(member, began_ns, met_writes, into.len());
         match read {
             Ok(()) => {
                 member.read_bytes.set(member.read_bytes.get() + into.len() as u64);

@@ -36,7 +36,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
             let now_ns = self.env.now_ns();
             let (rested_ns, quiet_ns) = (now_ns - began_ns, now_ns - quiet_since_ns);
             let is_over = quiet_ns >= self.options.rest_ns || rested_ns >= self.options.rest_max_ns;
-            if is_over || !member.is_in_sync() {
+            if is_over || !member.is_in_sync() || !self.keeps_turns() {
                 member.idle_latency.rested_ns.set(rested_ns);
                 return;
             }
@@ -50,7 +50,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
 
     /// How long a small read takes; `None` where there is none to be had. One that fails says nothing of the member: whoever
     /// needs what is there will find out.
-    async fn probe(&self, member: &Member<M>) -> Option<u64> {
+    pub(super) async fn probe(&self, member: &Member<M>) -> Option<u64> {
         let device = member.device().ok()?;
         let pages = self.geometry.get().size_bytes / PAGE_BYTES;
         let offset = self.data_offset() + self.env.random().checked_rem(pages)? * PAGE_BYTES;

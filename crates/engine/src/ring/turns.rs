@@ -16,7 +16,7 @@ use std::rc::{Rc, Weak};
 
 use super::member::{Member, MemberState, Role};
 use super::window::Load;
-use super::{Policy, Ring, drain};
+use super::{Policy, Ring, drain, watch};
 use crate::device::Drive;
 use crate::env::Env;
 use crate::join;
@@ -60,9 +60,10 @@ pub(crate) trait TakesTurns: Sized + 'static {
 /// From here on the policy holds: it is known which members may be trusted.
 pub(crate) fn start<L: TakesTurns>(layout: &Rc<L>) {
     let ring = layout.ring();
-    if !ring.options.keeps_turns() {
+    if !ring.keeps_turns() {
         return;
     }
+    watch::start(layout);
     ring.members.iter().for_each(|member| member.gate.close());
     let (changed, weak) = (Rc::clone(&ring.changed), Rc::downgrade(layout));
     ring.env.spawn(async move {
@@ -74,7 +75,14 @@ pub(crate) fn start<L: TakesTurns>(layout: &Rc<L>) {
                 false => weak.upgrade(),
             };
             let Some(layout) = next else { return };
-            frame(&*layout, &mut writers).await;
+            if layout.ring().keeps_turns() {
+                watch::probed(layout.ring(), frame(&*layout, &mut writers)).await;
+            } else {
+                mix(&*layout, &mut writers);
+                drop(layout);
+                let Some(layout) = changed.until(|| in_turns_again(&weak)).await else { return };
+                part(&*layout, &mut writers).await;
+            }
         }
     });
 }
@@ -115,6 +123,9 @@ async fn frame<L: TakesTurns>(layout: &L, writers: &mut VecDeque<usize>) {
         writers.push_back(place);
     }
     write_until_the_end(layout, writers).await;
+    if !ring.keeps_turns() {
+        return;
+    }
     // All that have nothing left leave; else the one that has written longest.
     let mut leaving: Vec<usize> =
         writers.iter().copied().filter(|&place| !ring.members[place].gate.has_queued()).collect();
@@ -124,6 +135,49 @@ async fn frame<L: TakesTurns>(layout: &L, writers: &mut VecDeque<usize>) {
     writers.retain(|place| !leaving.contains(place));
     let rests = ring.rests() && readers > 0;
     join::all(leaving.into_iter().map(|place| leave(layout, place, rests))).await;
+}
+
+/// All write as things come, and all read.
+fn mix<L: TakesTurns>(layout: &L, writers: &mut VecDeque<usize>) {
+    let ring = layout.ring();
+    for (place, member) in ring.members.iter().enumerate().filter(|(_, member)| member.is_in_sync()) {
+        member.role.set(Role::Reading);
+        if !writers.contains(&place) {
+            member.turns.set(member.turns.get() + 1);
+            member.gate.open();
+            layout.begin_turn(place);
+        }
+    }
+    writers.clear();
+    ring.changed.all();
+}
+
+/// The layout, once its members take turns again; `None` once nobody has it any more.
+#[allow(
+    clippy::option_option,
+    reason = "whether to go on waiting, and then whether there is anything to come"
+)]
+fn in_turns_again<L: TakesTurns>(layout: &Weak<L>) -> Option<Option<Rc<L>>> {
+    match layout.upgrade() {
+        None => Some(None),
+        Some(layout) => layout.ring().keeps_turns().then_some(Some(layout)),
+    }
+}
+
+/// All but one end what they have under way, and rest: from then on they are read, and that one writes.
+async fn part<L: TakesTurns>(layout: &L, writers: &mut VecDeque<usize>) {
+    let ring = layout.ring();
+    let mut places = ring.places_in_sync();
+    places.iter().for_each(|&place| ring.members[place].role.set(Role::Writing));
+    let first = ring.next_writer.get();
+    let stays = places.iter().copied().find(|&place| place >= first).or(places.first().copied());
+    places.retain(|&place| Some(place) != stays);
+    join::all(places.into_iter().map(|place| leave(layout, place, ring.rests()))).await;
+    if let Some(place) = stays.filter(|&place| ring.members[place].is_in_sync()) {
+        ring.members[place].gate.open();
+        layout.begin_turn(place);
+        writers.push_back(place);
+    }
 }
 
 /// The next member in the order of the ring that has something to write.
@@ -140,7 +194,7 @@ async fn enter<L: TakesTurns>(layout: &L, place: usize) {
     let ring = layout.ring();
     let member = &ring.members[place];
     member.role.set(Role::Writing);
-    if ring.options.policy == Policy::Turns && ring.window().0 > 0 {
+    if ring.has_full_turns() && ring.window().0 > 0 {
         let ended = ring.changed.until(|| (member.reads_under_way.get() == 0).then_some(()));
         join::first(ended, ring.env.sleep(READS_END_MAX_NS)).await;
     }
@@ -164,7 +218,7 @@ async fn write_until_the_end<L: TakesTurns>(layout: &L, writers: &VecDeque<usize
         let is_idle = || !member.gate.has_queued() && member.gate.under_way() == 0;
         !member.is_in_sync() || (is_idle() && !layout.prolongs_turn(*place))
     };
-    let all_done = ring.changed.until(|| writers.iter().all(is_done).then_some(()));
+    let all_done = ring.changed.until(|| (!ring.keeps_turns() || writers.iter().all(is_done)).then_some(()));
     join::first(all_done, ring.env.sleep(turn_ns)).await;
 }
 
@@ -181,7 +235,7 @@ async fn leave<L: TakesTurns>(layout: &L, place: usize, rests: bool) {
         member.gate.drained().await;
         layout.turn_drained(place).await;
     }
-    if member.is_in_sync() && (ring.options.policy == Policy::Turns || has_work(layout, place)) {
+    if member.is_in_sync() && (ring.has_full_turns() || has_work(layout, place)) {
         layout.settle(place).await;
     }
     if rests {
@@ -201,7 +255,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
     }
 
     /// How long the members need for what waits for them, one after the other.
-    fn needed_s(&self) -> f64 {
+    pub(super) fn needed_s(&self) -> f64 {
         let in_sync = || self.members.iter().filter(|member| member.is_in_sync());
         let now_ns = self.env.now_ns();
         // All together are known better than each: some may not have had a turn of late.
@@ -215,6 +269,6 @@ impl<E: Env, M: Drive> Ring<E, M> {
 
     /// Whether members rest behind their turns: others are read meanwhile.
     fn rests(&self) -> bool {
-        self.options.policy == Policy::Turns && self.members.len() > 1 && self.options.rest_ns > 0
+        self.has_full_turns() && self.members.len() > 1 && self.options.rest_ns > 0
     }
 }

@@ -62,11 +62,13 @@ pub(super) struct Window {
     unread: u32,
     /// Whether all write, until somebody reads.
     all_write: bool,
+    /// Whether as many write at once as are needed, not one more at a time; whether all do is decided elsewhere.
+    is_prompt: bool,
 }
 
 impl Window {
-    pub(super) fn new(options: WindowOptions) -> Self {
-        Self { options, more_writers: 0, behind: 0, ahead: 0, unread: 0, all_write: false }
+    pub(super) fn new(options: WindowOptions, is_prompt: bool) -> Self {
+        Self { options, more_writers: 0, behind: 0, ahead: 0, unread: 0, all_write: false, is_prompt }
     }
 
     /// How many members read in the next turn.
@@ -74,7 +76,7 @@ impl Window {
         let most = load.members.saturating_sub(1);
         self.unread = if load.reads == 0 { self.unread.saturating_add(1) } else { 0 };
         self.note(load);
-        let is_unread = self.unread >= self.options.unread_turns;
+        let is_unread = self.unread >= self.options.unread_turns && !self.is_prompt;
         self.all_write = is_unread && (self.all_write || self.behind >= self.options.behind_turns);
         if self.all_write {
             return 0;
@@ -83,6 +85,12 @@ impl Window {
             return fixed.min(most);
         }
         let writers_max = most.max(1); // one reads
+        if self.is_prompt {
+            let is_enough = |writers: &usize| load.forecast.fill_with(*writers) <= self.options.behind_fill;
+            let needed = (1..writers_max).find(is_enough).unwrap_or(writers_max);
+            self.more_writers = self.more_writers.max(needed - 1);
+            self.behind = 0;
+        }
         if self.behind >= self.options.behind_turns && 1 + self.more_writers < writers_max {
             (self.more_writers, self.behind) = (self.more_writers + 1, 0);
         }
@@ -115,7 +123,7 @@ mod tests {
 
     #[test]
     fn writers_that_stay_behind_get_help_and_give_it_back_only_after_long() {
-        let mut window = Window::new(WindowOptions::default());
+        let mut window = Window::new(WindowOptions::default(), false);
         let mut readers = |fill_then: f64, turns: usize| {
             (0..turns).map(|_| window.readers(load(4, 9, fill_then))).collect::<Vec<_>>()
         };
@@ -126,15 +134,26 @@ mod tests {
     }
 
     #[test]
+    fn as_many_write_at_once_as_are_needed_where_that_is_asked_for() {
+        let mut window = Window::new(WindowOptions::default(), true);
+        let mut readers = |fill_then: f64, turns: usize| {
+            (0..turns).map(|_| window.readers(load(5, 9, fill_then))).collect::<Vec<_>>()
+        };
+        assert_eq!(readers(3.0, 2), [2, 2]);
+        assert_eq!(readers(9.0, 2), [1, 1], "one always reads");
+        assert_eq!(readers(0.5, 7), [1, 1, 1, 1, 1, 2, 2], "and they are given back only after long");
+    }
+
+    #[test]
     fn room_that_is_full_is_behind_though_it_grows_no_more() {
-        let mut window = Window::new(WindowOptions::default());
+        let mut window = Window::new(WindowOptions::default(), false);
         let full = Load { members: 3, reads: 9, forecast: Forecast { is_full: true, fill: 1.0, more: 0.0 } };
         assert_eq!((0..20).map(|_| window.readers(full)).collect::<Vec<_>>()[..3], [2, 1, 1]);
     }
 
     #[test]
     fn a_load_that_swings_does_not_swing_the_window() {
-        let mut window = Window::new(WindowOptions::default());
+        let mut window = Window::new(WindowOptions::default(), false);
         let readers: Vec<_> =
             (0..20).map(|turn| window.readers(load(3, 9, if turn % 2 == 0 { 9.0 } else { 0.0 }))).collect();
         assert_eq!(readers, [2; 20]);
@@ -144,7 +163,7 @@ mod tests {
     fn all_write_when_nobody_reads_and_writers_are_behind_until_somebody_does() {
         let options = WindowOptions { unread_turns: 4, fixed: Some(2), ..WindowOptions::default() };
         let readers = |loads: [(u64, f64); 8]| {
-            let mut window = Window::new(options);
+            let mut window = Window::new(options, false);
             loads.map(|(reads, fill_then)| window.readers(load(3, reads, fill_then)))
         };
         let read = [5, 0, 0, 0, 0, 0, 1, 0];
@@ -160,8 +179,9 @@ mod tests {
         fn somebody_writes_and_whoever_reads_is_served(
             loads in proptest::collection::vec((1..6usize, 0..3u64, 0.0..9.0f64), 1..200),
             fixed in proptest::option::of(0..8usize),
+            is_prompt in any::<bool>(),
         ) {
-            let mut window = Window::new(WindowOptions { fixed, ..WindowOptions::default() });
+            let mut window = Window::new(WindowOptions { fixed, ..WindowOptions::default() }, is_prompt);
             for (members, reads, fill_then) in loads {
                 let readers = window.readers(load(members, reads, fill_then));
                 prop_assert!(readers < members, "somebody writes");

@@ -219,6 +219,8 @@ impl<D: Device> PageStore for Copies<D> {
     fn note_superblock(&self, _generation: u64) {}
 
     fn note_fill(&self, _fill: f64) {}
+
+    fn note_client_read(&self) {}
 }
 
 impl<D: Device> JournalStore for Copies<D> {

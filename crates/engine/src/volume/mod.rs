@@ -277,6 +277,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
             let chunk = &mut into[(at - offset) as usize..][..len as usize];
             // What is there at once is not waited for, and from there to the overlay nothing else runs.
             while !inner.home.try_read(at, chunk) {
+                inner.home.device.note_client_read();
                 match inner.home.read(at, chunk).await {
                     Ok(true) => break,
                     Ok(false) => {}
@@ -435,7 +436,8 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         }
         let fill = self.note_fill();
         let now_ns = self.env.now_ns();
-        let until_ns = self.admission.throttle.admit(now_ns, bytes, fill);
+        let is_small = bytes <= self.options.tuning.small_max_bytes;
+        let until_ns = self.admission.throttle.admit(now_ns, bytes, is_small, fill);
         if until_ns > now_ns {
             add(&self.counters.throttled_writes, 1);
             add(&self.counters.throttled_ns, until_ns - now_ns);

@@ -4,20 +4,26 @@
 //! memory, and when that is full, a write waits for the whole rest of the turns. So writes are slowed down before:
 //!
 //! ```text
-//!   rate │ free      ╲
-//!        │             ╲
-//!   2 d ─┤──────────────╲        d: what the drives took home a second, of late
-//!     d ─┤               ╲╲
-//!        └───────────┬─────┴──┬─► how full log and memory are
-//!                   1/2   3/4  1
+//!   rate │ free         ╲
+//!        │                ╲
+//!   2 d ─┤─────────────────╲     d: what the drives took home a second, of late
+//!     d ─┤                  ╲╲
+//!        └──────────────┬────┴─┬─► how full log and memory are
+//!                      3/4  7/8 1
 //! ```
 //!
-//! 1. Up to half full nobody waits. Beyond, what is accepted in a second falls to what the drives take home, and below
-//!    it, so that the end is approached and not run into.
+//! 1. Up to three quarters full nobody waits, and small writes do not up to nine tenths. Beyond, what is accepted in a
+//!    second falls to what the drives take home, and below it, so that the end is approached and not run into.
 //! 2. Waits are as long as what is written, in the order of coming: nobody pays for a large write of another by more
 //!    than its share.
 
 use std::cell::Cell;
+
+/// Up to here nobody waits,
+const FREE_FILL: f64 = 0.75;
+
+/// and up to here nobody who writes little.
+const SMALL_FREE_FILL: f64 = 0.9;
 
 /// What a pause is worth: so much of what would have been accepted in it comes at once.
 const BURST_NS: u64 = 5_000_000;
@@ -49,13 +55,16 @@ impl Throttle {
     }
 
     /// Until when a write of `bytes` that comes now is to wait, where the fullest of log and memory is `fill`, of 1.
-    pub(super) fn admit(&self, now_ns: u64, bytes: u64, fill: f64) -> u64 {
+    pub(super) fn admit(&self, now_ns: u64, bytes: u64, is_small: bool, fill: f64) -> u64 {
         let drain = self.drain_bytes_per_s.get();
-        if drain == 0.0 || fill <= 0.5 {
+        if drain == 0.0 || fill <= FREE_FILL {
             self.paid_ns.set(0);
             return now_ns;
         }
-        let rate = drain * ((1.0 - fill.min(1.0)) * 4.0).max(RATE_MIN);
+        if is_small && fill <= SMALL_FREE_FILL {
+            return now_ns;
+        }
+        let rate = drain * ((1.0 - fill.min(1.0)) * 8.0).max(RATE_MIN);
         let cost_ns = (bytes as f64 * 1e9 / rate) as u64;
         let since_ns = self.paid_ns.get().max(now_ns.saturating_sub(BURST_NS));
         let latest_ns = now_ns.saturating_add(WAIT_MAX_NS);
@@ -80,7 +89,7 @@ mod tests {
     fn accepted(throttle: &Throttle, fill: f64) -> u64 {
         let (mut now_ns, mut bytes) = (SECOND_NS, 0);
         while now_ns < 2 * SECOND_NS && bytes < 1000 * MIB {
-            now_ns = throttle.admit(now_ns, 4096, fill);
+            now_ns = throttle.admit(now_ns, 4096, false, fill);
             bytes += 4096;
         }
         bytes
@@ -89,14 +98,14 @@ mod tests {
     #[test]
     fn nobody_waits_before_a_drive_is_known_or_while_there_is_room() {
         let throttle = Throttle::default();
-        assert_eq!(throttle.admit(7, MIB, 0.99), 7);
+        assert_eq!(throttle.admit(7, MIB, false, 0.99), 7);
         throttle.note_drained(10 * MIB, SECOND_NS);
-        assert_eq!(accepted(&throttle, 0.5), 1000 * MIB);
+        assert_eq!(accepted(&throttle, 0.75), 1000 * MIB);
     }
 
     #[test]
     fn what_is_accepted_falls_to_what_the_drives_take_home_and_below() {
-        for (fill, expected) in [(0.501, 2.0), (0.75, 1.0), (0.875, 0.5), (1.0, 0.05)] {
+        for (fill, expected) in [(0.751, 2.0), (0.875, 1.0), (0.9375, 0.5), (1.0, 0.05)] {
             let throttle = Throttle::default();
             throttle.note_drained(10 * MIB, SECOND_NS);
             let found = accepted(&throttle, fill) as f64 / (10 * MIB) as f64;
@@ -105,11 +114,21 @@ mod tests {
     }
 
     #[test]
+    fn whoever_writes_little_waits_for_nobody_who_writes_much_while_there_is_room() {
+        let throttle = Throttle::default();
+        throttle.note_drained(MIB, SECOND_NS);
+        let large: Vec<u64> = (0..9).map(|_| throttle.admit(SECOND_NS, MIB, false, 0.85)).collect();
+        assert!(large[8] > SECOND_NS, "{large:?}");
+        assert_eq!(throttle.admit(SECOND_NS, 4096, true, 0.85), SECOND_NS);
+        assert!(throttle.admit(SECOND_NS, 4096, true, 0.95) > SECOND_NS);
+    }
+
+    #[test]
     fn a_drive_that_hung_lets_nobody_wait_long() {
         let throttle = Throttle::default();
         throttle.note_drained(4096, 60 * SECOND_NS);
         for _ in 0..10 {
-            let until_ns = throttle.admit(SECOND_NS, MIB, 1.0);
+            let until_ns = throttle.admit(SECOND_NS, MIB, false, 1.0);
             assert!(until_ns <= SECOND_NS + WAIT_MAX_NS);
         }
     }
@@ -118,9 +137,9 @@ mod tests {
     fn a_pause_is_not_saved_up() {
         let throttle = Throttle::default();
         throttle.note_drained(MIB, SECOND_NS);
-        throttle.admit(SECOND_NS, 4096, 0.75);
+        throttle.admit(SECOND_NS, 4096, false, 0.875);
         let later_ns = 100 * SECOND_NS;
-        let waits = (0..100).filter(|_| throttle.admit(later_ns, 4096, 0.75) > later_ns).count();
+        let waits = (0..100).filter(|_| throttle.admit(later_ns, 4096, false, 0.875) > later_ns).count();
         assert!(waits > 90, "{waits} of 100");
     }
 }

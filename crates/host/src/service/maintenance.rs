@@ -252,7 +252,8 @@ mod tests {
 
     use super::*;
 
-    const POLICIES: [Policy; 4] = [Policy::Turns, Policy::Mixed, Policy::ReadFirst, Policy::ReadAround];
+    const POLICIES: [Policy; 5] =
+        [Policy::Auto, Policy::Turns, Policy::Mixed, Policy::ReadFirst, Policy::ReadAround];
 
     /// Bytes of a ring that is watched, and of one write to it.
     const RING_BYTES: u64 = 1 << 20;

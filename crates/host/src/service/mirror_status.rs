@@ -11,7 +11,7 @@ use crate::volume::mirror::{Mirror, MirrorLog, MirrorMember};
 /// What a mirror's members do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MirrorStatus {
-    /// `turns`, `mixed`, `read-first` or `read-around`.
+    /// `auto`, `turns`, `mixed`, `read-first` or `read-around`.
     pub policy: String,
     /// How long a member writes, at most.
     pub turn_s: f64,
@@ -124,6 +124,7 @@ impl MirrorStatus {
         });
         Self {
             policy: match options.policy {
+                Policy::Auto => "auto",
                 Policy::Turns => "turns",
                 Policy::Mixed => "mixed",
                 Policy::ReadFirst => "read-first",

@@ -189,6 +189,10 @@ impl PageStore for HomeDevice {
     fn note_fill(&self, fill: f64) {
         of_home!(self, it => it.note_fill(fill));
     }
+
+    fn note_client_read(&self) {
+        of_home!(self, it => it.note_client_read());
+    }
 }
 
 impl JournalStore for LogDevice {

@@ -98,7 +98,15 @@ impl Seeded for Mirror {
 
 /// Turns so short that a run has many, and a rebuild of many pieces.
 pub(crate) fn draw_ring(random: &mut Random) -> RingOptions {
-    let policies = [Policy::Turns, Policy::Turns, Policy::Mixed, Policy::ReadFirst, Policy::ReadAround];
+    let policies = [
+        Policy::Turns,
+        Policy::Auto,
+        Policy::Turns,
+        Policy::Auto,
+        Policy::Mixed,
+        Policy::ReadFirst,
+        Policy::ReadAround,
+    ];
     RingOptions {
         policy: *random.pick(&policies),
         turn_ns: *random.pick(&[100_000, 1_000_000, 5_000_000]),

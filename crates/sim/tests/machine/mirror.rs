@@ -3,7 +3,7 @@
 use evenkeel_engine::device::{Device, Extent};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::format::layout::log_bytes_with_superblocks;
-use evenkeel_engine::ring::{MemberState, RingOptions, WindowOptions};
+use evenkeel_engine::ring::{MemberState, Policy, RingOptions, WindowOptions};
 use evenkeel_sim::drive::SimDrive;
 use evenkeel_sim::faults::Faults;
 use evenkeel_sim::image::SharedImage;
@@ -29,6 +29,7 @@ impl Plan {
             answer_max_ns: 1_000_000_000,
             rebuild_bytes_per_s: 1 << 40,
             window: WindowOptions::default(),
+            policy: Policy::Turns,
             ..RingOptions::default()
         };
         let mut plan = Self::of_pages_on(Mirror { members, logs, ring }, 64);

@@ -435,7 +435,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
 
     /// Who may write to the log now, a bit each.
     fn log_writers(&self) -> u64 {
-        let is_open = |place: usize| !self.ring.options.keeps_turns() || self.log.regions[place].open.get();
+        let is_open = |place: usize| !self.ring.keeps_turns() || self.log.regions[place].open.get();
         let in_sync = self.in_sync();
         (0..self.ring.members.len())
             .filter(|&place| has(in_sync, place) && is_open(place))

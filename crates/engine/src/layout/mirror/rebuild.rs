@@ -102,7 +102,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
                 member.gate.close();
                 member.state.set(MemberState::InSync);
                 self.0.log.regions[place].is_joining.set(false);
-                if ring.options.keeps_turns() {
+                if ring.keeps_turns() {
                     member.gate.drained().await;
                 } else {
                     member.gate.open();

@@ -10,7 +10,7 @@ use crate::format::ring_head::Mark;
 use crate::join;
 use crate::planted::{Bug, is_planted};
 use crate::ring::copying::CopyGuard;
-use crate::ring::{Change, EIO, Member, Policy, Ring, TakesTurns, Ticket};
+use crate::ring::{Change, EIO, Member, Ring, TakesTurns, Ticket};
 
 impl<E: Env, M: Drive> Inner<E, M> {
     /// Writes to every member that takes part, each in its turn; ends when all have it.
@@ -87,25 +87,20 @@ impl<E: Env, M: Drive> Inner<E, M> {
         }
         let is_behind =
             |place: usize| self.ring.members[place].is_in_sync() && self.heads[place].mark.get() < wanted;
-        match self.ring.options.policy {
-            Policy::Turns | Policy::ReadAround => {
+        let is_done = || match is_planted(Bug::RingFlushOfOne) && self.ring.keeps_turns() {
+            false => !(0..self.ring.members.len()).any(is_behind),
+            true => (0..self.ring.members.len()).any(|place| !is_behind(place)),
+        };
+        // One may have become in sync meanwhile that is behind; and turns may begin, or be kept no more.
+        while !is_done() {
+            if self.ring.keeps_turns() {
                 self.progress.flush_wanted.set(wanted.through);
                 self.ring.changed.all();
-                let is_done = || match is_planted(Bug::RingFlushOfOne) {
-                    false => !(0..self.ring.members.len()).any(is_behind),
-                    true => (0..self.ring.members.len()).any(|place| !is_behind(place)),
-                };
-                self.ring.changed.until(|| is_done().then_some(())).await;
+                self.ring.changed.until(|| (is_done() || !self.ring.keeps_turns()).then_some(())).await;
+            } else {
+                let behind = (0..self.ring.members.len()).filter(|&place| is_behind(place));
+                join::all(behind.map(|place| self.settle(place))).await;
             }
-            Policy::Mixed | Policy::ReadFirst => loop {
-                // One may have become in sync meanwhile that is behind.
-                let behind: Vec<usize> =
-                    (0..self.ring.members.len()).filter(|&place| is_behind(place)).collect();
-                if behind.is_empty() {
-                    break;
-                }
-                join::all(behind.into_iter().map(|place| self.settle(place))).await;
-            },
         }
         self.ring.check_alive()?;
         self.progress.flushed.set(self.progress.flushed.get().max(wanted));

@@ -202,4 +202,8 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
     fn note_fill(&self, fill: f64) {
         self.0.ring.note_fill(fill);
     }
+
+    fn note_client_read(&self) {
+        self.0.ring.note_client_read();
+    }
 }

@@ -126,6 +126,11 @@ impl Bed {
         Ok(bed)
     }
 
+    /// What it is made of.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
     fn make(&self) -> Result<(), Halted> {
         let options = CreateOptions {
             size_bytes: self.plan.volume_bytes,

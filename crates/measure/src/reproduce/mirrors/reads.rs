@@ -54,6 +54,11 @@ impl Reads {
         self.waits_ns.value_at_quantile(share) as f64 / 1e9
     }
 
+    /// The longest wait, in seconds.
+    pub fn longest_s(&self) -> f64 {
+        self.waits_ns.max() as f64 / 1e9
+    }
+
     /// The time in which some read was blocked.
     pub fn blocked_ns(&self) -> u64 {
         let mut spans = self.long.clone();

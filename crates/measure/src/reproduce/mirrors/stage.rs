@@ -24,6 +24,9 @@ const QUICK_UNDER_WAY_MAX: u64 = 1_000;
 /// and beyond which a policy does not serve what comes.
 const UNDER_WAY_MAX: u64 = 20_000;
 
+/// Writes under way while it is found how many the drives take.
+const FLOOD_UNDER_WAY: usize = 64;
+
 /// How often the interval that holds the speed is halved.
 const HALVINGS: u32 = 5;
 
@@ -55,29 +58,53 @@ impl Stage {
             seed: 7,
         };
         let mut stage = Self { bed: Bed::new(plan)?, requests, long_ns: u64::MAX };
-        let alone = stage.play(Policy::Turns, 1.0, MEDIAN_READS, true)?;
+        let alone = stage.play(Policy::Turns, 1.0, MEDIAN_READS, 0, true)?;
         stage.long_ns = (alone.reads.quantile_s(0.5) * BLOCKED_MEDIANS * 1e9) as u64;
         Ok(stage)
     }
 
-    /// Plays it so many times as fast as it was recorded, until so many reads are done.
+    /// The bytes a second that its writes take home by themselves, as fast as all members together take them for so many
+    /// seconds: mixed, what the paper calls w.
     ///
     /// # Errors
     ///
     /// [`Halted::Unavailable`] where the volume does not open.
-    pub fn play(&self, policy: Policy, speed: f64, reads: u64, reads_only: bool) -> Result<Played, Halted> {
-        self.play_up_to(UNDER_WAY_MAX, policy, speed, reads, reads_only)
+    pub fn write_rate(&self, policy: Policy, seconds: u64) -> Result<f64, Halted> {
+        let options = RingOptions { policy, ..RingOptions::default() };
+        self.bed.live(options, async |site| {
+            self.requests.flood(&site, FLOOD_UNDER_WAY, seconds).await; // what a new load costs at first is over
+            self.requests.flood(&site, FLOOD_UNDER_WAY, seconds).await
+        })
     }
 
-    fn play_up_to(
+    /// How many drives there are.
+    pub fn members(&self) -> usize {
+        self.bed.plan().members
+    }
+
+    /// Its requests.
+    pub fn requests(&self) -> &Requests {
+        &self.requests
+    }
+
+    /// Plays it so many times as fast as it was recorded, until so many reads are done and so many seconds are over.
+    ///
+    /// # Errors
+    ///
+    /// [`Halted::Unavailable`] where the volume does not open.
+    pub fn play(
         &self,
-        under_way_max: u64,
         policy: Policy,
         speed: f64,
         reads: u64,
+        seconds: u64,
         reads_only: bool,
     ) -> Result<Played, Halted> {
-        let play = Play { speed, reads, reads_only, long_ns: self.long_ns, under_way_max };
+        let (long_ns, under_way_max) = (self.long_ns, UNDER_WAY_MAX);
+        self.played(policy, Play { speed, reads, seconds, reads_only, long_ns, under_way_max })
+    }
+
+    fn played(&self, policy: Policy, play: Play) -> Result<Played, Halted> {
         let options = RingOptions { policy, ..RingOptions::default() };
         self.bed.live(options, async |site| self.requests.play(&site, play).await)
     }
@@ -93,7 +120,15 @@ impl Stage {
             if work.is_stopped() {
                 return Err(Halted::Stopped);
             }
-            let played = self.play_up_to(QUICK_UNDER_WAY_MAX, Policy::Mixed, speed, reads, false)?;
+            let play = Play {
+                speed,
+                reads,
+                seconds: 0,
+                reads_only: false,
+                long_ns: self.long_ns,
+                under_way_max: QUICK_UNDER_WAY_MAX,
+            };
+            let played = self.played(Policy::Mixed, play)?;
             tried(speed, played.blocked_share());
             Ok(played.blocked_share())
         };

@@ -19,6 +19,9 @@ use crate::trace::{Access, Op, TraceError, TraceReader};
 /// How long the opening's own writes are given.
 const SETTLED_NS: u64 = 5_000_000_000;
 
+/// Between two looks whether a member is kept for reads.
+const LOOK_NS: u64 = 20_000_000;
+
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 
@@ -33,12 +36,13 @@ pub struct Requests {
     volume_bytes: u64,
 }
 
+/// A request, due so long after the first one.
 #[derive(Debug, Clone, Copy)]
-struct Request {
-    at_ns: u64,
-    is_read: bool,
-    offset: u64,
-    len: u32,
+pub(super) struct Request {
+    pub(super) at_ns: u64,
+    pub(super) is_read: bool,
+    pub(super) offset: u64,
+    pub(super) len: u32,
 }
 
 /// How a trace is played.
@@ -46,8 +50,10 @@ struct Request {
 pub struct Play {
     /// Times are divided by this.
     pub speed: f64,
-    /// Ends after so many reads.
+    /// Ends after so many reads,
     pub reads: u64,
+    /// and not before so many seconds.
+    pub seconds: u64,
     /// Whether writes are left out.
     pub reads_only: bool,
     /// Reads that take longer are blocked.
@@ -67,6 +73,10 @@ pub struct Played {
     pub written_bytes: u64,
     /// From the first request to the end of the last.
     pub took_ns: u64,
+    /// From there until everything was home.
+    pub home_ns: u64,
+    /// The share of the time in which no member was kept for reads alone.
+    pub mixed_share: f64,
     /// Most requests under way at once.
     pub under_way_max: u64,
     /// Whether it was given up: more came than could be served.
@@ -74,6 +84,16 @@ pub struct Played {
 }
 
 impl Played {
+    /// Bytes written in a second, the time counted until everything is home.
+    pub fn home_bytes_per_s(&self) -> f64 {
+        self.written_bytes as f64 * 1e9 / (self.took_ns + self.home_ns).max(1) as f64
+    }
+
+    /// The longest that any request took, in seconds.
+    pub fn longest_s(&self) -> f64 {
+        self.reads.longest_s().max(self.writes.longest_s())
+    }
+
     /// The share of the time in which some read was blocked; all of it where more came than could be served.
     pub fn blocked_share(&self) -> f64 {
         match self.is_overrun {
@@ -104,9 +124,58 @@ impl Requests {
         };
         let all: Vec<Request> =
             accesses.iter().filter(|access| access.op != Op::Flush).map(request).collect();
+        Ok(Self::new(all, volume_bytes))
+    }
+
+    /// A round of these, in the order of their times.
+    pub(super) fn new(all: Vec<Request>, volume_bytes: u64) -> Self {
         let last_ns = all.last().map_or(0, |last| last.at_ns);
         let round_ns = last_ns + last_ns / (all.len().max(1) as u64);
-        Ok(Self { all, round_ns, volume_bytes })
+        Self { all, round_ns, volume_bytes }
+    }
+
+    /// Bytes written in a second at its own speed.
+    pub fn write_bytes_per_s(&self) -> f64 {
+        let writes = self.all.iter().filter(|request| !request.is_read);
+        writes.map(|request| f64::from(request.len)).sum::<f64>() * 1e9 / self.round_ns.max(1) as f64
+    }
+
+    /// Plays its writes alone, as fast as they are taken with so many under way, for so many seconds. Answers the bytes
+    /// that are home in a second, once what caches hide is over.
+    ///
+    /// # Panics
+    ///
+    /// If the volume fails: its drives are healthy.
+    pub async fn flood(&self, site: &Site, under_way: usize, seconds: u64) -> f64 {
+        let writes: Rc<Vec<Request>> = Rc::new(self.all.iter().filter(|one| !one.is_read).copied().collect());
+        let noise: Rc<Vec<u8>> =
+            Rc::new((0..(1 << 20) + 4096u32).map(|at| (at.wrapping_mul(0x85EB_CA6B) >> 23) as u8).collect());
+        let (next, written, left) =
+            (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)), Rc::new(Cell::new(under_way)));
+        let end_ns = site.env.now_ns() + seconds * 1_000_000_000;
+        let volume_bytes = self.volume_bytes;
+        for _ in 0..under_way {
+            let (site, writes, noise) = (site.clone(), Rc::clone(&writes), Rc::clone(&noise));
+            let (next, written, left) = (Rc::clone(&next), Rc::clone(&written), Rc::clone(&left));
+            site.env.clone().spawn(async move {
+                while site.env.now_ns() < end_ns {
+                    let number = next.replace(next.get() + 1);
+                    let (round, request) = (number / writes.len(), writes[number % writes.len()]);
+                    let offset = (request.offset + round as u64 * 0x0273_1000) % (volume_bytes - (1 << 20));
+                    let part = &noise[number * 31 % 4096..][..request.len as usize];
+                    let at = offset / 512 * 512;
+                    site.volume.write(at, part, Durability::Durable).await.expect("a healthy write");
+                    written.set(written.get() + u64::from(request.len));
+                }
+                left.set(left.get() - 1);
+            });
+        }
+        let began_ns = site.env.now_ns();
+        while left.get() > 0 {
+            site.env.sleep(1_000_000).await;
+        }
+        site.volume.checkpoint().await.expect("healthy drives");
+        written.get() as f64 * 1e9 / (site.env.now_ns() - began_ns) as f64
     }
 
     /// Reads, and writes, of one round.
@@ -125,6 +194,7 @@ impl Requests {
         site.env.sleep(SETTLED_NS).await;
         let began_ns = site.env.now_ns();
         let state = Rc::new(State::new(play.long_ns, began_ns));
+        state.watch(site);
         let scaled = |ns: u64| (ns as f64 / play.speed) as u64;
         let (mut left, mut round) = (play.reads, 0);
         let noise: Rc<Vec<u8>> =
@@ -162,8 +232,9 @@ impl Requests {
                     }
                     state.end(request.is_read, due_ns, site.env.now_ns());
                 });
-                left -= u64::from(request.is_read);
-                if left == 0 || is_overrun {
+                left = left.saturating_sub(u64::from(request.is_read));
+                let is_long_enough = due_ns - began_ns >= play.seconds * 1_000_000_000;
+                if (left == 0 && is_long_enough) || is_overrun {
                     break 'rounds is_overrun;
                 }
             }
@@ -173,12 +244,20 @@ impl Requests {
             site.env.sleep(1_000_000).await;
         }
         let took_ns = site.env.now_ns() - began_ns;
+        state.is_over.set(true);
+        let (mixed, seen) = state.mixed.get();
+        let mixed_share = f64::from(mixed) / f64::from(seen.max(1));
+        site.volume.checkpoint().await.expect("healthy drives");
+        let home_ns = site.env.now_ns() - began_ns - took_ns;
+        site.env.sleep(LOOK_NS).await;
         let state = Rc::try_unwrap(state).map_err(|_| ()).expect("all requests have ended");
         Played {
             reads: state.reads.into_inner(),
             writes: state.writes.into_inner(),
             written_bytes: state.written_bytes.get(),
             took_ns,
+            home_ns,
+            mixed_share,
             under_way_max: state.under_way_max.get(),
             is_overrun,
         }
@@ -191,6 +270,9 @@ struct State {
     written_bytes: Cell<u64>,
     under_way: Cell<u64>,
     under_way_max: Cell<u64>,
+    /// How often no member was kept for reads, of so many looks.
+    mixed: Cell<(u32, u32)>,
+    is_over: Cell<bool>,
 }
 
 impl State {
@@ -201,7 +283,21 @@ impl State {
             written_bytes: Cell::default(),
             under_way: Cell::default(),
             under_way_max: Cell::default(),
+            mixed: Cell::default(),
+            is_over: Cell::default(),
         }
+    }
+
+    /// Looks again and again whether a member is kept for reads.
+    fn watch(self: &Rc<Self>, site: &Site) {
+        let (state, site) = (Rc::clone(self), site.clone());
+        site.env.clone().spawn(async move {
+            while !state.is_over.get() {
+                let (mixed, seen) = state.mixed.get();
+                state.mixed.set((mixed + u32::from(site.ring.window().0 == 0), seen + 1));
+                site.env.sleep(LOOK_NS).await;
+            }
+        });
     }
 
     fn begin(&self) {

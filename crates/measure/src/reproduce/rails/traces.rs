@@ -111,7 +111,7 @@ fn point(file: &Path, settings: &Settings, work: &Work<'_>) -> Result<Option<Poi
         if work.is_stopped() {
             return Err(Halted::Stopped);
         }
-        stage.play(policy, speed, reads, reads_only)
+        stage.play(policy, speed, reads, 0, reads_only)
     };
     Ok(Some(Point {
         name: name_of(file),

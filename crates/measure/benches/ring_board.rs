@@ -1,0 +1,153 @@
+//! Reads and writes of mirrors under the policies, in virtual time, a line for each cell:
+//! `cargo xtask bench ring-board -- [PRESET]... [load=NAME|FILE,...] [members=N,...] [share=X,...] [policy=NAME,...]
+//! [seconds=N] [reads=N] [speed=X] [volume=MIB] [fills=1]`.
+//!
+//! Loads are `postmark`, `tpcc` and `bursts`, or files with traces. A load is played so fast that its writes are this
+//! share of what turns can take home by the paper's bound: W_sep = w (N - 1) / N, where w is what the drives take of these
+//! writes alone. `speed=X` plays it so many times as fast as it is instead. `fills=1` tells what `auto` takes of writes alone.
+//!
+//! A cell has: reads at 99.9 %, in ms and over the same without writes; writes at 50 % and 99 %, in ms; bytes a second
+//! that were home in the end, the time until they were counted; the longest reply to any request, in s; the share of
+//! the time in which no member was kept for reads alone.
+
+#![allow(clippy::print_stdout, reason = "a benchmark's output is its figures")]
+
+use std::path::Path;
+
+use evenkeel_engine::ring::Policy;
+use evenkeel_measure::reproduce::mirrors::made::Made;
+use evenkeel_measure::reproduce::mirrors::stage::Stage;
+use evenkeel_measure::reproduce::mirrors::trace::{Played, Requests};
+
+/// Policies by name.
+const POLICIES: [(&str, Policy); 3] =
+    [("turns", Policy::Turns), ("mixed", Policy::Mixed), ("auto", Policy::Auto)];
+
+/// Seconds of writes alone from which w is taken.
+const FLOOD_SECONDS: u64 = 20;
+
+/// What is asked for.
+struct Wanted {
+    presets: Vec<String>,
+    loads: Vec<String>,
+    members: Vec<usize>,
+    shares: Vec<f64>,
+    policies: Vec<String>,
+    seconds: u64,
+    reads: u64,
+    speed: Option<f64>,
+    fills: bool,
+    volume_bytes: u64,
+}
+
+fn several<T: std::str::FromStr>(words: &str) -> Vec<T> {
+    let one = |word: &str| word.parse().ok().unwrap_or_else(|| panic!("{word}: not what is expected here"));
+    words.split(',').map(one).collect()
+}
+
+impl Wanted {
+    fn of(words: impl Iterator<Item = String>) -> Self {
+        let mut wanted = Self {
+            presets: Vec::new(),
+            loads: Made::ALL.map(|made| made.name().to_owned()).into(),
+            members: vec![2],
+            shares: vec![0.7, 1.3],
+            policies: POLICIES.map(|(name, _)| name.to_owned()).into(),
+            seconds: 30,
+            reads: 20_000,
+            speed: None,
+            fills: false,
+            volume_bytes: 256 << 20,
+        };
+        for word in words.filter(|word| !word.starts_with('-')) {
+            match word.split_once('=') {
+                Some(("load", names)) => wanted.loads = several(names),
+                Some(("members", numbers)) => wanted.members = several(numbers),
+                Some(("share", numbers)) => wanted.shares = several(numbers),
+                Some(("policy", names)) => wanted.policies = several(names),
+                Some(("seconds", number)) => wanted.seconds = number.parse().expect("seconds=N"),
+                Some(("reads", number)) => wanted.reads = number.parse().expect("reads=N"),
+                Some(("fills", word)) => wanted.fills = word == "1",
+                Some(("speed", number)) => wanted.speed = Some(number.parse().expect("speed=X")),
+                Some(("volume", mib)) => wanted.volume_bytes = mib.parse::<u64>().expect("volume=MIB") << 20,
+                Some((name, _)) => panic!("{name}: the options are at the head of ring_board.rs"),
+                None => wanted.presets.push(word),
+            }
+        }
+        if wanted.presets.is_empty() {
+            wanted.presets = ["sata-2011", "sata-2008", "nvme-mlc"].map(str::to_owned).into();
+        }
+        wanted
+    }
+}
+
+fn requests(load: &str, volume_bytes: u64) -> Requests {
+    match Made::find(load) {
+        Some(made) => made.requests(volume_bytes, 11),
+        None => Requests::read(Path::new(load), volume_bytes).expect("the name of a load, or a trace"),
+    }
+}
+
+fn told(cell: &str, name: &str, played: &Played, alone: &Played) {
+    let p999 = played.reads.quantile_s(0.999);
+    println!(
+        "{cell} {name:<6} | {:>8.2} {:>7.2} | {:>8.2} {:>9.2} | {:>6.1} | {:>6.2} | {:>5.1} %{}",
+        p999 * 1e3,
+        p999 / alone.reads.quantile_s(0.999),
+        played.writes.quantile_s(0.5) * 1e3,
+        played.writes.quantile_s(0.99) * 1e3,
+        played.home_bytes_per_s() / 1e6,
+        played.longest_s(),
+        played.mixed_share * 100.0,
+        if played.is_overrun { " | given up: more came than it took" } else { "" },
+    );
+}
+
+fn cells(stage: &Stage, about: &str, wanted: &Wanted) {
+    let own_bytes_per_s = stage.requests().write_bytes_per_s();
+    let speeds: Vec<(String, f64)> = match wanted.speed {
+        Some(speed) => vec![(format!("x{speed}"), speed)],
+        None => {
+            let rate = |policy| stage.write_rate(policy, FLOOD_SECONDS).expect("a life");
+            let w = rate(Policy::Mixed);
+            let members = stage.members() as f64;
+            let bound = w * (members - 1.0) / members;
+            let auto = match wanted.fills {
+                true => format!(", auto = {:.1} MB/s", rate(Policy::Auto) / 1e6),
+                false => String::new(),
+            };
+            println!("# {about}: w = {:.1} MB/s{auto}, W_sep = {:.1} MB/s", w / 1e6, bound / 1e6);
+            wanted.shares.iter().map(|&share| (share.to_string(), share * bound / own_bytes_per_s)).collect()
+        }
+    };
+    for (share, speed) in speeds {
+        let play = |policy, reads_only| {
+            let seconds = if reads_only { 0 } else { wanted.seconds };
+            stage.play(policy, speed, wanted.reads, seconds, reads_only).expect("a life")
+        };
+        let alone = play(Policy::Turns, true);
+        for (name, policy) in POLICIES {
+            if wanted.policies.iter().any(|one| one == name) {
+                told(&format!("{about:<24} {share:>5}"), name, &play(policy, false), &alone);
+            }
+        }
+    }
+}
+
+fn main() {
+    let wanted = Wanted::of(std::env::args().skip(1));
+    println!(
+        "drive, members, load; share of W_sep; policy | reads 99.9 %, ms, times | writes 50 %, 99 %, ms | MB/s | longest, s | mixed"
+    );
+    for preset in &wanted.presets {
+        for &members in &wanted.members {
+            for load in &wanted.loads {
+                let requests = requests(load, wanted.volume_bytes);
+                let stage =
+                    Stage::new(preset, members, requests, wanted.volume_bytes).expect("drives of that name");
+                let name = Path::new(load).file_stem().unwrap_or_default().to_string_lossy().into_owned();
+                cells(&stage, &format!("{preset} {members} {name}"), &wanted);
+            }
+        }
+    }
+}
