@@ -41,6 +41,11 @@ impl Pace {
         if self.is_shared(now_ns) { record_max_bytes.min(shared_max_bytes) } else { record_max_bytes }
     }
 
+    /// Bytes that direct writes may take home at once: their writers wait for them, so that they are few by themselves.
+    pub(super) fn direct_max_bytes(&self, now_ns: u64) -> u64 {
+        if self.is_shared(now_ns) { self.tuning.shared_home_max_bytes } else { u64::MAX }
+    }
+
     /// Bytes that may be on their way home at once, of `writes_max` writes.
     pub(super) fn home_max_bytes(&self, now_ns: u64, writes_max: usize) -> u64 {
         let write_max_bytes = (self.tuning.home_write_pages_max as u64).saturating_mul(PAGE_BYTES);
@@ -62,13 +67,14 @@ mod tests {
             ..Tuning::default()
         };
         let pace = Pace::new(tuning);
-        let all = |now_ns: u64| (pace.bulk_max_bytes(now_ns, 1 << 20), pace.home_max_bytes(now_ns, 4));
-        let unshared = (1 << 20, 4 * 64 * 4096);
+        let home = |now_ns: u64| (pace.home_max_bytes(now_ns, 4), pace.direct_max_bytes(now_ns));
+        let all = |now_ns: u64| (pace.bulk_max_bytes(now_ns, 1 << 20), home(now_ns));
+        let unshared = (1 << 20, (4 * 64 * 4096, u64::MAX));
         assert_eq!(all(0), unshared, "none came yet");
         pace.note_small(5);
         for now_ns in [5, 4 + EXPECTED_FOR_NS] {
             assert!(pace.is_shared(now_ns));
-            assert_eq!(all(now_ns), (9000, 12_000));
+            assert_eq!(all(now_ns), (9000, (12_000, 12_000)));
         }
         assert!(!pace.is_shared(5 + EXPECTED_FOR_NS));
         assert_eq!(all(5 + EXPECTED_FOR_NS), unshared);
