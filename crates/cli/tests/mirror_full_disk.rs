@@ -1,4 +1,4 @@
-//! A mirror whose members or log devices are on a file system that gets full: who is left out, what clients hear, and what
+//! A mirror whose members or log devices are on a file system that gets full: who fails, what clients hear, and what
 //! there is once room was made.
 
 mod support;
@@ -94,15 +94,15 @@ fn holds(volume: &Volume<'_>, bytes: &[u8]) {
 /// With room again it is whole from the next start on.
 fn comes_back(scene: &Scene, volume: &Volume<'_>, bytes: &[u8]) {
     let server = serve(volume, TURNS);
-    patiently("what was left out", || (server.status().state.name == "ok").then_some(()));
+    patiently("what failed", || (server.status().state.name == "ok").then_some(()));
     holds(volume, bytes);
     stop(server);
     says(&scene.done("check disk").stdout, &[" 0 wrong, 0 mended"]);
 }
 
 #[test]
-fn a_member_whose_file_system_is_full_is_left_out_and_rebuilt_once_there_is_room() {
-    const NAME: &str = "a_member_whose_file_system_is_full_is_left_out_and_rebuilt_once_there_is_room";
+fn a_member_whose_file_system_is_full_fails_and_is_rebuilt_once_there_is_room() {
+    const NAME: &str = "a_member_whose_file_system_is_full_fails_and_is_rebuilt_once_there_is_room";
     let scene = Scene::new();
     let small = match Small::new(&scene) {
         Ok(small) => small,
@@ -127,9 +127,9 @@ fn a_member_whose_file_system_is_full_is_left_out_and_rebuilt_once_there_is_room
 }
 
 #[test]
-fn a_log_device_has_its_room_and_one_that_lost_it_is_left_out_and_made_whole_once_there_is_room() {
+fn a_log_device_has_its_room_and_one_that_lost_it_fails_and_is_made_whole_once_there_is_room() {
     const NAME: &str =
-        "a_log_device_has_its_room_and_one_that_lost_it_is_left_out_and_made_whole_once_there_is_room";
+        "a_log_device_has_its_room_and_one_that_lost_it_fails_and_is_made_whole_once_there_is_room";
     let scene = Scene::new();
     let small = match Small::new(&scene) {
         Ok(small) => small,

@@ -197,7 +197,7 @@ fn a_member_by_another_name_does_not_take_the_place_of_another_one() {
 }
 
 #[test]
-fn a_drive_that_hangs_is_left_out_after_its_time() {
+fn a_drive_that_hangs_fails_after_its_time() {
     let scene = Scene::new();
     let drives: Vec<Drive> = (0..2).map(|number| Drive::start(&scene, number)).collect();
     let volume = mirror_of(&scene, &drives);

@@ -220,16 +220,16 @@ bugs! {
     RingLogRolledBack = "ring-log-rolled-back",
     /// An opening ends in order, and the members are not told how far its log came.
     RingEndUntold = "ring-end-untold",
-    /// A member that was left out is not needed any more though the log still begins before what it holds.
+    /// A member that failed is not needed any more though the log still begins before what it holds.
     RingLogForgetsSoon = "ring-log-forgets-soon",
     /// What another copy holds is taken without a look at its sum.
     CopyUnchecked = "copy-unchecked",
-    /// A log device that failed is left out, and nobody else is told.
+    /// A log device fails, and nobody else is told.
     LogLossUntold = "log-loss-untold",
-    /// A log device that is not there at an opening is not counted as left out, nor are the members asked whether the log is
+    /// A log device that is not there at an opening does not count as failed, nor are the members asked whether the log is
     /// older than they know it to be, which would find that out too.
     LogAbsenceUntold = "log-absence-untold",
-    /// A log device that is not there counts as left out though the volume does not open.
+    /// A log device that is not there counts as failed though the volume does not open.
     LogLossNotedEarly = "log-loss-noted-early",
     /// A record goes to one log device only.
     LogWritesOne = "log-writes-one",

@@ -22,7 +22,7 @@
 //! aligned       memory that O_DIRECT accepts
 //! path_error    an error with its path
 //! remedy        what can be done about an error, for the program that runs to put into words
-//! patience      waiting for what a killed process still holds
+//! busy_timeout      waiting for what a killed process still holds
 //! ```
 //!
 //! Unsafe code stands only in `aligned`, `arena`, `drive/open`, `event_loop`, `net/process`, `process` (`allocator`, `group`,
@@ -31,6 +31,7 @@
 
 pub mod aligned;
 pub mod arena;
+mod busy;
 pub mod conditions;
 pub mod drive;
 pub mod embedded;
@@ -39,7 +40,6 @@ pub mod front;
 pub mod nbd;
 pub mod net;
 pub mod path_error;
-mod patience;
 pub mod process;
 pub mod program;
 pub mod remedy;

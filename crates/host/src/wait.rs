@@ -158,7 +158,7 @@ pub(crate) async fn yield_now() {
 }
 
 /// Which of two came first.
-pub(crate) enum Either<A, B> {
+pub(crate) enum Raced<A, B> {
     First(A),
     Second(B),
 }
@@ -167,13 +167,13 @@ pub(crate) enum Either<A, B> {
 pub(crate) async fn race<A, B>(
     first: impl Future<Output = A>,
     second: impl Future<Output = B>,
-) -> Either<A, B> {
+) -> Raced<A, B> {
     let (mut first, mut second) = (pin!(first), pin!(second));
     poll_fn(|context| {
         if let Poll::Ready(answer) = first.as_mut().poll(context) {
-            return Poll::Ready(Either::First(answer));
+            return Poll::Ready(Raced::First(answer));
         }
-        second.as_mut().poll(context).map(Either::Second)
+        second.as_mut().poll(context).map(Raced::Second)
     })
     .await
 }

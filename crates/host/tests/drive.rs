@@ -27,7 +27,7 @@ async fn create(event_loop: &Loop, path: &Path, fill: Fill, options: DriveOption
 
 /// Does not wait for what is in use.
 fn hasty() -> DriveOptions {
-    DriveOptions { patience: Duration::ZERO, ..DriveOptions::default() }
+    DriveOptions { busy_timeout: Duration::ZERO, ..DriveOptions::default() }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use evenkeel_engine::error::Error;
 use evenkeel_engine::format::PAGE_BYTES;
 use evenkeel_engine::format::layout::{Layout, SUMS_PER_TABLE_PAGE, SizesBefore};
 use evenkeel_engine::options::{CreateOptions, OpenOptions};
-use evenkeel_engine::salvage::{self, Known, OfHeads, Part, Remains};
+use evenkeel_engine::salvage::{self, Available, KnownVolume, MirrorHeads, Part};
 
 use crate::arena::{ArenaBytes, SimArena};
 use crate::cuts::Cuts;
@@ -132,7 +132,7 @@ impl Remaining {
 
     /// Whether a salvage gives what is there, and names what is not, within `nameable`.
     fn judge(&self, seed: u64, nameable: Extent) -> Result<(), Violation> {
-        let known = Known {
+        let known = KnownVolume {
             volume: VOLUME,
             size_bytes: self.bytes.len() as u64,
             atomic_max_bytes: 16384,
@@ -140,14 +140,14 @@ impl Remaining {
             sizes_before: SizesBefore::default(),
             separate_log: true,
             is_ring: false,
-            heads: OfHeads::default(),
+            heads: MirrorHeads::default(),
         };
         let (found, named) = run_whole(seed, async |env, cuts| {
             let device = SimDrive::open(Rc::clone(&self.home), env.clone(), cuts, DriveOptions::default());
             let home = vec![Part { device, offset: 0, place: 0 }];
             // It was stopped in order: nothing of the log is needed.
             let remains =
-                Remains { home, log: Vec::new(), is_log_in_parts: false, arena: None, causes: Vec::new() };
+                Available { home, log: Vec::new(), is_log_in_parts: false, arena: None, causes: Vec::new() };
             let opened = salvage::open(env, remains, &known, OpenOptions::default(), |_, _| ()).await?;
             let (mut found, mut named) = (vec![0; self.bytes.len()], opened.named.clone());
             opened.read(0, &mut found, &mut named).await;

@@ -10,7 +10,7 @@
 
 use std::rc::Rc;
 
-use evenkeel_engine::ring::Standing;
+use evenkeel_engine::ring::MemberState;
 
 use crate::drive::SimDrive;
 use crate::image::{Image, SharedImage};
@@ -89,13 +89,13 @@ impl<T: Testbed> GroundTruth<T> {
     }
 
     /// What the engine says of a device, once the volume is open.
-    pub(crate) fn standing(&self, number: usize) -> Option<Standing> {
-        self.opened.as_ref().map(|opened| self.testbed.status(opened, number).standing)
+    pub(crate) fn state(&self, number: usize) -> Option<MemberState> {
+        self.opened.as_ref().map(|opened| self.testbed.status(opened, number).state)
     }
 
     /// Whether the engine counts it.
     pub(crate) fn is_in_sync(&self, number: usize) -> bool {
-        self.standing(number) == Some(Standing::InSync)
+        self.state(number) == Some(MemberState::InSync)
     }
 
     /// Whether it must count, if the run ended now.

@@ -69,8 +69,8 @@ tally! {
     fell_silent = "fell silent",
     /// Devices of which a write or a flush failed, or that were full.
     failed = "failed a write or a flush",
-    /// Devices that were left out by whoever provides them.
-    left_out = "left out from outside",
+    /// Devices that a test failed.
+    failed_by_test = "failed from outside",
     /// Devices that lied about durability.
     lied = "lied about durability",
     /// Devices that lost a write.
@@ -122,7 +122,7 @@ impl Tally {
             Fault::Dies => &mut self.died,
             Fault::FallsSilent => &mut self.fell_silent,
             Fault::FailsWrite | Fault::IsFull | Fault::FailsFlush => &mut self.failed,
-            Fault::IsFailed => &mut self.left_out,
+            Fault::IsFailed => &mut self.failed_by_test,
             Fault::Lies => &mut self.lied,
             Fault::LosesWrite => &mut self.lost_writes,
             Fault::MisdirectsWrite => &mut self.misdirected_writes,

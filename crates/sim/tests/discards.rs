@@ -7,7 +7,7 @@ use std::rc::Rc;
 use evenkeel_engine::device::{Durability, Extent};
 use evenkeel_engine::error::DeviceError;
 use evenkeel_engine::events::{Event, Events};
-use evenkeel_engine::ring::{Policy, Standing};
+use evenkeel_engine::ring::{MemberState, Policy};
 use evenkeel_engine::volume::check;
 use evenkeel_sim::faults::{EIO, EOPNOTSUPP, EREMOTEIO, FailingDiscards, Faults};
 use machine::{PAGE, Plan, filled, patch};
@@ -92,7 +92,7 @@ fn a_member_that_fails_to_discard_counts_as_before_and_is_asked_no_more() {
             let discards: Vec<u64> = run.members.iter().map(|member| member.counters().discards).collect();
             assert_eq!(discards, [4, 2], "the second of the one that fails is its last");
             let members = ring.members();
-            assert!(members.iter().all(|member| member.standing == Standing::InSync), "{members:?}");
+            assert!(members.iter().all(|member| member.state == MemberState::InSync), "{members:?}");
             assert_eq!(members[0].discards_stopped, None);
             assert_eq!(
                 (members[1].discards_stopped, members[1].failed_discards),
@@ -117,7 +117,7 @@ fn members_that_all_fail_to_discard_are_a_mirror_all_the_same() {
         let (volume, ring, _logs) = run.open().await.unwrap();
         volume.write_zeroes(Extent::new(3 * PAGE, 20 * PAGE), Durability::Durable).await.unwrap();
         volume.close().await.unwrap();
-        assert!(ring.members().iter().all(|member| member.standing == Standing::InSync));
+        assert!(ring.members().iter().all(|member| member.state == MemberState::InSync));
         patch(&mut expected, 3 * PAGE, &[0; 20 * PAGE as usize]);
     });
     machine.power_cut();
@@ -126,7 +126,7 @@ fn members_that_all_fail_to_discard_are_a_mirror_all_the_same() {
 
 /// Nothing tells whether a discard that is not answered happens later, over what is written there by then.
 #[test]
-fn a_member_that_does_not_answer_a_discard_is_left_out() {
+fn a_member_that_does_not_answer_a_discard_fails() {
     let (mut machine, _) = machine::mirror::filled(machine::mirror::Plan::mirror(2, 2), 5);
     machine.run_whole(async |run| {
         let (volume, ring, _logs) = run.open().await.unwrap();
@@ -134,7 +134,7 @@ fn a_member_that_does_not_answer_a_discard_is_left_out() {
         let next = run.members[1].counters().operations;
         run.members[1].set_faults(machine::mirror::silent(next));
         volume.checkpoint().await.unwrap();
-        assert_eq!(ring.members()[1].standing, Standing::Out);
+        assert_eq!(ring.members()[1].state, MemberState::Out);
     });
 }
 

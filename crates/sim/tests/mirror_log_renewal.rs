@@ -209,7 +209,7 @@ fn a_log_device_that_belongs_to_the_members_is_not_overwritten() {
 }
 
 #[test]
-fn a_log_device_that_was_left_out_before_the_stop_does_not_count_later() {
+fn a_log_device_that_failed_before_the_stop_does_not_count_later() {
     let (mut machine, mut bytes) = filled(Plan::mirror(2, 2), SEED);
     machine.log_faults[0] = Faults { failing_writes: 6..u64::MAX, ..Faults::default() };
     let ended = machine.run(WHOLE_RUN, async |run| {
@@ -223,11 +223,11 @@ fn a_log_device_that_was_left_out_before_the_stop_does_not_count_later() {
     machine.power_cut();
     bytes[..8 * 4096].fill(7);
     machine.log_faults[0] = Faults::default();
-    let left_out = machine.logs[0].borrow().clone();
+    let failed = machine.logs[0].borrow().clone();
     lose_logs(&mut machine);
     machine.run_whole(async |run| renew(&run).await).unwrap();
     // It comes back beside one that was made anew: it is known to lack what came.
-    machine.logs[0] = Rc::new(RefCell::new(left_out));
+    machine.logs[0] = Rc::new(RefCell::new(failed));
     assert!(machine.contents() == bytes);
     works(&mut machine, &mut bytes, true);
 }

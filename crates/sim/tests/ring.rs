@@ -6,8 +6,8 @@ use evenkeel_engine::device::{Device, Durability};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::layout::Replicated;
-use evenkeel_engine::ring::{Policy, Role, Standing};
-use evenkeel_engine::volume::Mending;
+use evenkeel_engine::ring::{MemberState, Policy, Role};
+use evenkeel_engine::volume::ScrubMode;
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::faults::Faults;
 use evenkeel_sim::random::Random;
@@ -78,11 +78,11 @@ fn rot_on_one_member_is_never_served_and_a_scrub_mends_it_from_another() {
             let mut found = vec![0; bytes.len()];
             volume.read(0, &mut found).await.unwrap();
             assert!(found == bytes, "with a rotten member {place}");
-            let scrubbed = volume.scrub(Mending::Mend, u64::MAX).await.unwrap();
+            let scrubbed = volume.scrub(ScrubMode::Repair, u64::MAX).await.unwrap();
             assert!(scrubbed.wrong_copies > 0 && scrubbed.damaged_pages.is_empty(), "{scrubbed:?}");
             // What is mended is written in its member's turn.
             run.env.sleep(1_000_000_000).await;
-            let again = volume.scrub(Mending::Mend, u64::MAX).await.unwrap();
+            let again = volume.scrub(ScrubMode::Repair, u64::MAX).await.unwrap();
             assert_eq!((again.wrong_copies, again.copies_checked > 64), (0, true), "{again:?}");
         });
         machine.power_cut();
@@ -99,7 +99,7 @@ fn what_is_right_is_not_written_to_mend_another_copy() {
         let (volume, ring, _) = run.open().await.unwrap();
         volume.checkpoint().await.unwrap();
         let before = ring.members();
-        volume.scrub(Mending::Mend, u64::MAX).await.unwrap();
+        volume.scrub(ScrubMode::Repair, u64::MAX).await.unwrap();
         run.env.sleep(1_000_000_000).await;
         // A cut in the middle of a write may take old and new alike: the only good copy stays as it is.
         assert_eq!(ring.members()[0].written_bytes, before[0].written_bytes);
@@ -129,7 +129,7 @@ fn a_page_of_which_one_copy_was_not_looked_at_is_not_called_damaged() {
         });
         let mut wrong_copies = 0;
         for _ in 0..200 {
-            let report = volume.scrub(Mending::Leave, u64::MAX).await.unwrap();
+            let report = volume.scrub(ScrubMode::ReadOnly, u64::MAX).await.unwrap();
             assert!(report.damaged_pages.is_empty(), "the other has it: {report:?}");
             wrong_copies += report.wrong_copies;
         }
@@ -184,7 +184,7 @@ fn a_member_whose_flush_failed_at_the_opening_takes_no_part_in_that_run() {
     machine.member_faults[1] = Faults { failing_flushes: 0..1, ..Faults::default() };
     machine.run_whole(async |run| {
         let (volume, ring, _) = run.open().await.unwrap();
-        assert_eq!(ring.members()[1].standing, Standing::Out);
+        assert_eq!(ring.members()[1].state, MemberState::Out);
         volume.write(0, &bytes[..9000], Durability::Durable).await.unwrap();
         volume.close().await.unwrap();
     });

@@ -9,8 +9,8 @@ use std::rc::Rc;
 use evenkeel_engine::device::{Device, Durability};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
-use evenkeel_engine::ring::Standing;
-use evenkeel_engine::volume::{Mending, check};
+use evenkeel_engine::ring::MemberState;
+use evenkeel_engine::volume::{ScrubMode, check};
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::image::SharedImage;
 use evenkeel_sim::random::Random;
@@ -109,7 +109,7 @@ fn finish(machine: &mut Machine, size_bytes: u64, mut bytes: Vec<u8>) {
         assert!(read_all(&volume).await == bytes);
         let report = check(&volume).await.unwrap();
         assert!(report.is_clean(), "{report:?}");
-        let scrubbed = volume.scrub(Mending::Leave, u64::MAX).await.unwrap();
+        let scrubbed = volume.scrub(ScrubMode::ReadOnly, u64::MAX).await.unwrap();
         assert_eq!((scrubbed.wrong_copies, scrubbed.damaged_pages.len()), (0, 0));
         volume.close().await.unwrap();
     });
@@ -148,14 +148,14 @@ fn without_a_member_or_the_room_on_one_it_is_refused_and_goes_on_as_it_was() {
         volume.grow(size_bytes).await.unwrap();
         assert!(read_all(&volume).await[..bytes.len()] == bytes);
         // One that takes a member's place has to be as large.
-        ring.leave_out(0, evenkeel_engine::error::DeviceError { doing: "be replaced", errno: 5 });
+        ring.fail(0, evenkeel_engine::error::DeviceError { doing: "be replaced", errno: 5 });
         let small = evenkeel_sim::image::Image::shared(evenkeel_engine::device::Geometry {
             size_bytes: before + plan.data_offset(),
             ..run.members[0].geometry()
         });
         assert!(ring.replace(0, run.another(&small).into()).await.is_err());
         ring.replace(0, run.another(&members[0]).into()).await.unwrap();
-        while ring.members()[0].standing != Standing::InSync {
+        while ring.members()[0].state != MemberState::InSync {
             run.env.sleep(1_000_000).await;
         }
         volume.close().await.unwrap();
@@ -183,7 +183,7 @@ fn a_page_that_cannot_go_home_refuses_the_growth_and_the_members_stay_as_large_a
         assert_eq!((size_of(&ring), volume.size_bytes()), (before, PAGES * PAGE));
         assert!(volume.failure().is_none());
         // As large as members have to be, and no larger.
-        ring.leave_out(1, evenkeel_engine::error::DeviceError { doing: "be replaced", errno: 5 });
+        ring.fail(1, evenkeel_engine::error::DeviceError { doing: "be replaced", errno: 5 });
         let another = evenkeel_sim::image::Image::shared(evenkeel_engine::device::Geometry {
             size_bytes: before_bytes,
             ..run.members[0].geometry()

@@ -10,7 +10,7 @@ use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::layout::LOG_COPIES;
 use evenkeel_engine::format::ring_head;
-use evenkeel_engine::ring::{Standing, WindowOptions};
+use evenkeel_engine::ring::{MemberState, WindowOptions};
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::faults::Faults;
 use evenkeel_sim::random::Random;
@@ -169,7 +169,7 @@ fn a_member_that_is_lost_while_the_volume_is_served_is_not_needed_any_more_soon_
             volume.write(40_000, &second, Durability::Durable).await.unwrap();
             // Nobody else asks for the next one.
             run.env.sleep(500_000_000).await;
-            assert_eq!(ring.members()[lost].standing, Standing::Out);
+            assert_eq!(ring.members()[lost].state, MemberState::Out);
         });
         machine.power_cut();
         for (at, part) in [(0, &first), (20_000, &second), (40_000, &second)] {
@@ -185,7 +185,7 @@ fn a_member_that_is_lost_while_the_volume_is_served_is_not_needed_any_more_soon_
         machine.members_gone = vec![];
         machine.run_whole(async |run| {
             let (volume, ring, _) = run.open().await.unwrap();
-            while ring.members().iter().any(|member| member.standing != Standing::InSync) {
+            while ring.members().iter().any(|member| member.state != MemberState::InSync) {
                 run.env.sleep(1_000_000).await;
             }
             volume.close().await.unwrap();
@@ -202,10 +202,10 @@ fn a_member_that_was_replaced_while_the_volume_was_served_is_a_part_of_the_log_o
     machine.run_whole(async |run| {
         let (volume, ring, _) = run.open().await.unwrap();
         volume.write(0, &parts[0], Durability::Durable).await.unwrap();
-        ring.leave_out(1, evenkeel_engine::error::DeviceError { doing: "be replaced", errno: 5 });
+        ring.fail(1, evenkeel_engine::error::DeviceError { doing: "be replaced", errno: 5 });
         ring.replace(1, run.members[1].clone().into()).await.unwrap();
         volume.write(8192, &parts[1], Durability::Durable).await.unwrap();
-        while ring.members()[1].standing != Standing::InSync {
+        while ring.members()[1].state != MemberState::InSync {
             run.env.sleep(1_000_000).await;
         }
         // The other dies: what comes now is on the new one alone.

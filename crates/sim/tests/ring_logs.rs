@@ -8,7 +8,7 @@ use std::rc::Rc;
 use evenkeel_engine::device::Durability;
 use evenkeel_engine::error::Error;
 use evenkeel_engine::format::log_head;
-use evenkeel_engine::layout::mirror::log_devices::LogStanding;
+use evenkeel_engine::layout::mirror::log_devices::LogDeviceState;
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::faults::Faults;
 use evenkeel_sim::random::Random;
@@ -16,7 +16,7 @@ use evenkeel_sim::random::Random;
 use machine::mirror::{Machine, PAGE, Plan, filled, noise};
 
 #[test]
-fn a_log_device_that_was_left_out_alone_is_not_taken_for_the_log() {
+fn a_log_device_that_failed_is_not_taken_alone_for_the_log() {
     let (mut machine, mut bytes) = filled(Plan::mirror(2, 2), 19);
     machine.log_faults[0] = Faults { failing_writes: 6..u64::MAX, ..Faults::default() };
     machine.run_whole(async |run| {
@@ -30,7 +30,7 @@ fn a_log_device_that_was_left_out_alone_is_not_taken_for_the_log() {
     machine.log_faults[0] = Faults::default();
     machine.logs_gone = vec![1];
     let why = machine.refusal();
-    assert!(why.contains("left out"), "{why}");
+    assert!(why.contains("failed"), "{why}");
     // Beside the other it is mended, and then either will do.
     machine.logs_gone = vec![];
     assert!(machine.contents() == bytes);
@@ -51,7 +51,7 @@ fn a_log_device_that_was_not_there_for_an_opening_is_not_taken_for_the_log_alone
         bytes[..4096].fill(1);
         machine.logs_gone = vec![1];
         let why = machine.refusal();
-        assert!(why.contains("left out"), "{why}");
+        assert!(why.contains("failed"), "{why}");
         machine.logs_gone = vec![];
         assert!(machine.contents() == bytes);
         if last_acts {
@@ -186,7 +186,7 @@ fn a_log_device_whose_first_head_arrived_though_it_failed_is_not_taken_for_the_l
         machine.run_whole(async |run| {
             let (volume, _, logs) = run.open().await.unwrap();
             volume.write(5 * PAGE, &[5; 4096], Durability::Durable).await.unwrap();
-            has_failed += u32::from(logs.standings()[1].0 == LogStanding::Out);
+            has_failed += u32::from(logs.states()[1].0 == LogDeviceState::Out);
         });
         machine.power_cut();
         machine.log_faults[1] = Faults::default();

@@ -6,7 +6,7 @@ use evenkeel_engine::device::Durability;
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::format::ring_head;
-use evenkeel_engine::ring::{Policy, RebuildFound, Role, Standing};
+use evenkeel_engine::ring::{MemberState, Policy, RebuildFound, Role};
 use evenkeel_sim::faults::Faults;
 use evenkeel_sim::image::Image;
 use evenkeel_sim::random::Random;
@@ -14,7 +14,7 @@ use evenkeel_sim::random::Random;
 use machine::mirror::{Machine, PAGE, Plan, filled, noise, silent, whole};
 
 #[test]
-fn a_member_that_fails_is_left_out_and_rebuilt_when_it_comes_back() {
+fn a_member_that_fails_is_rebuilt_when_it_comes_back() {
     for policy in [Policy::Turns, Policy::Mixed] {
         let mut plan = Plan::mirror(2, 1);
         plan.ring.policy = policy;
@@ -25,7 +25,7 @@ fn a_member_that_fails_is_left_out_and_rebuilt_when_it_comes_back() {
             let (volume, ring, _) = run.open().await.unwrap();
             volume.write(8192, &part, Durability::Durable).await.unwrap();
             volume.checkpoint().await.unwrap();
-            assert_eq!(ring.members()[1].standing, Standing::Out);
+            assert_eq!(ring.members()[1].state, MemberState::Out);
             volume.checkpoint().await.unwrap();
         });
         machine.power_cut();
@@ -50,7 +50,7 @@ fn members_are_replaced_while_the_volume_is_used() {
     machine.members_gone = vec![2];
     machine.run_whole(async |run| {
         let (volume, ring, _) = run.open().await.unwrap();
-        assert_eq!(ring.members()[2].standing, Standing::Out);
+        assert_eq!(ring.members()[2].state, MemberState::Out);
         ring.replace(2, run.members[2].clone().into()).await.unwrap();
         for number in 0..50u8 {
             let at = u64::from(number) * 5000 % 250_000;
@@ -81,7 +81,7 @@ fn a_member_that_is_replaced_in_its_turn_is_rebuilt_behind_it() {
                 run.env.sleep(10_000).await;
             }
             run.env.sleep(delay_ns).await;
-            ring.leave_out(1, DeviceError { doing: "be left out", errno: 5 });
+            ring.fail(1, DeviceError { doing: "fail", errno: 5 });
             ring.replace(1, run.members[1].clone().into()).await.unwrap();
             whole(&ring, &run.env).await;
             volume.close().await.unwrap();
@@ -102,7 +102,7 @@ fn members_of_different_sizes_come_and_go() {
         machine.run_whole(async |run| {
             let (volume, ring, _) = run.open().await.unwrap();
             volume.write(round as u64 * 5000, &[round as u8; 5000], Durability::Buffered).await.unwrap();
-            while ring.members().iter().any(|member| matches!(member.standing, Standing::Rebuilding { .. })) {
+            while ring.members().iter().any(|member| matches!(member.state, MemberState::Rebuilding { .. })) {
                 run.env.sleep(1_000_000).await;
             }
             volume.close().await.unwrap();
@@ -150,10 +150,10 @@ fn a_member_that_is_replaced_again_while_it_is_rebuilt_is_rebuilt_from_the_start
     let blank = machine.run_whole(async |run| {
         let (volume, ring, _) = run.open().await.unwrap();
         ring.replace(1, run.members[1].clone().into()).await.unwrap();
-        while !matches!(ring.members()[1].standing, Standing::Rebuilding { done_bytes } if done_bytes > 90_000) {
+        while !matches!(ring.members()[1].state, MemberState::Rebuilding { done_bytes } if done_bytes > 90_000) {
             run.env.sleep(100_000).await;
         }
-        ring.leave_out(1, evenkeel_engine::error::DeviceError { doing: "be pulled", errno: 5 });
+        ring.fail(1, evenkeel_engine::error::DeviceError { doing: "be pulled", errno: 5 });
         let image = Image::shared(run.members[1].image().geometry());
         ring.replace(1, run.another(&image).into()).await.unwrap();
         whole(&ring, &run.env).await;
@@ -177,7 +177,7 @@ fn a_rebuild_says_nothing_of_the_drive_that_comes_after_its_own() {
             let (_volume, ring, _) = run.open().await.unwrap();
             ring.replace(1, run.members[1].clone().into()).await.unwrap();
             run.env.sleep(after_us * 1000).await;
-            ring.leave_out(1, DeviceError { doing: "be pulled", errno: 5 });
+            ring.fail(1, DeviceError { doing: "be pulled", errno: 5 });
             let image = Image::shared(run.members[1].image().geometry());
             ring.replace(1, run.another(&image).into()).await.unwrap();
             run.env.sleep(wait_us * 1000).await;
@@ -210,7 +210,7 @@ fn a_member_that_fell_silent_at_its_head_can_be_replaced_at_once() {
                 volume.write(number * 4096, &[3; 4096], Durability::Durable).await.unwrap();
                 volume.checkpoint().await.unwrap();
             }
-            assert_eq!(ring.members()[1].standing, Standing::Out, "silent from operation {from} on");
+            assert_eq!(ring.members()[1].state, MemberState::Out, "silent from operation {from} on");
             let image = Image::shared(run.members[1].image().geometry());
             ring.replace(1, run.another(&image).into()).await.unwrap();
             whole(&ring, &run.env).await;
@@ -235,13 +235,13 @@ fn what_a_member_did_not_answer_before_it_was_replaced_is_not_held_against_the_o
             });
         }
         run.env.sleep(10_000_000).await;
-        ring.leave_out(0, DeviceError { doing: "be pulled", errno: 5 });
+        ring.fail(0, DeviceError { doing: "be pulled", errno: 5 });
         let image = Image::shared(run.members[0].image().geometry());
         ring.replace(0, run.another(&image).into()).await.unwrap();
         // By now nobody waits for the old one any more.
         run.env.sleep(plan.ring.answer_max_ns).await;
-        let standing = ring.members()[0].standing;
-        assert!(matches!(standing, Standing::Rebuilding { .. }), "{standing:?}");
+        let state = ring.members()[0].state;
+        assert!(matches!(state, MemberState::Rebuilding { .. }), "{state:?}");
         whole(&ring, &run.env).await;
         volume.close().await.unwrap();
         image
@@ -267,7 +267,7 @@ fn a_member_is_replaced_while_its_head_hangs_in_the_one_before() {
                 }
             });
             run.env.sleep(after_us * 1000).await;
-            ring.leave_out(1, DeviceError { doing: "be pulled", errno: 5 });
+            ring.fail(1, DeviceError { doing: "be pulled", errno: 5 });
             let image = Image::shared(run.members[1].image().geometry());
             ring.replace(1, run.another(&image).into()).await.expect("the one before is nobody's concern");
             whole(&ring, &run.env).await;
@@ -403,13 +403,13 @@ fn a_new_member_of_a_volume_that_was_never_written_to_is_rebuilt_before_it_count
     let mut machine = Machine::new(plan, 37);
     machine.run_whole(async |run| {
         let (_volume, ring, _) = run.open().await.unwrap();
-        ring.leave_out(1, DeviceError { doing: "be replaced", errno: 5 });
+        ring.fail(1, DeviceError { doing: "be replaced", errno: 5 });
         ring.replace(1, run.members[1].clone().into()).await.unwrap();
     });
     machine.power_cut();
     machine.run_whole(async |run| {
         let (_volume, ring, _) = run.open().await.unwrap();
-        assert_ne!(ring.members()[1].standing, Standing::InSync);
+        assert_ne!(ring.members()[1].state, MemberState::InSync);
         whole(&ring, &run.env).await;
     });
 }

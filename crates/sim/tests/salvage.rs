@@ -19,7 +19,9 @@ use evenkeel_engine::format::layout::{
 use evenkeel_engine::format::record::{RecordKind, Tag, decode};
 use evenkeel_engine::format::superblock::Superblock;
 use evenkeel_engine::options::CreateOptions;
-use evenkeel_engine::salvage::{self, Cause, Condition, Known, List, MemoryArena, OfHeads, Part, Remains};
+use evenkeel_engine::salvage::{
+    self, Available, Cause, Condition, DamageList, KnownVolume, MemoryArena, MirrorHeads, Part,
+};
 use evenkeel_sim::cuts::{CutKind, CutPlan};
 use evenkeel_sim::drive::SimDrive;
 use evenkeel_sim::image::{Image, SharedImage};
@@ -33,7 +35,7 @@ const PAGES: u64 = 1100;
 struct Found {
     bytes: Vec<u8>,
     /// All that is named.
-    named: List,
+    named: DamageList,
     records: u64,
     is_closed: bool,
 }
@@ -48,8 +50,8 @@ impl Found {
     }
 }
 
-fn known(plan: &Plan, volume: u64) -> Known {
-    Known {
+fn known(plan: &Plan, volume: u64) -> KnownVolume {
+    KnownVolume {
         volume,
         size_bytes: plan.create.size_bytes,
         atomic_max_bytes: plan.create.atomic_max_bytes,
@@ -57,7 +59,7 @@ fn known(plan: &Plan, volume: u64) -> Known {
         sizes_before: SizesBefore::default(),
         separate_log: plan.separate_log,
         is_ring: false,
-        heads: OfHeads::default(),
+        heads: MirrorHeads::default(),
     }
 }
 
@@ -70,7 +72,7 @@ fn salvage(machine: &mut Machine, volume: u64, has_log: bool) -> Result<Found, E
         let executor = evenkeel_sim::executor::Executor::new(0);
         let cuts = evenkeel_sim::cuts::Cuts::none(executor.stop());
         let arena = evenkeel_sim::arena::SimArena::open(arena, executor.env(), cuts, 0);
-        let remains = Remains {
+        let available = Available {
             home: vec![part(&run.home)],
             log: if has_log && plan.separate_log { vec![part(&run.log)] } else { Vec::new() },
             is_log_in_parts: false,
@@ -78,7 +80,7 @@ fn salvage(machine: &mut Machine, volume: u64, has_log: bool) -> Result<Found, E
             causes: Vec::new(),
         };
         let opened =
-            salvage::open(run.env.clone(), remains, &known(&plan, volume), plan.open, |_, _| ()).await;
+            salvage::open(run.env.clone(), available, &known(&plan, volume), plan.open, |_, _| ()).await;
         let salvaged = opened?;
         let mut bytes = vec![0; salvaged.size_bytes() as usize];
         let mut named = salvaged.named.clone();

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use evenkeel_engine::device::{Durability, Extent};
 use evenkeel_engine::format::layout::{Layout, SUMS_PER_TABLE_PAGE, SizesBefore};
 use evenkeel_engine::format::{log_head, page_sum};
-use evenkeel_engine::salvage::{self, Condition, Known, List, MemoryArena};
+use evenkeel_engine::salvage::{self, Condition, DamageList, KnownVolume, MemoryArena};
 use evenkeel_sim::arena::SimArena;
 use evenkeel_sim::cuts::Cuts;
 use evenkeel_sim::drive::SimDrive;
@@ -120,7 +120,7 @@ fn harm(machine: &mut Machine, random: &mut Random, earlier: &[Image], harm: &mu
 }
 
 /// What salvage gives, and all that it names.
-fn salvage(machine: &mut Machine) -> Result<(Vec<u8>, List), evenkeel_engine::error::Error> {
+fn salvage(machine: &mut Machine) -> Result<(Vec<u8>, DamageList), evenkeel_engine::error::Error> {
     let (plan, arena) = (machine.plan, machine.arena.clone());
     let gone = (machine.members_gone.clone(), machine.logs_gone.clone());
     machine.run_whole(async |run| {
@@ -132,8 +132,8 @@ fn salvage(machine: &mut Machine) -> Result<(Vec<u8>, List), evenkeel_engine::er
         let executor = Executor::new(0);
         let arena = SimArena::open(arena, executor.env(), Cuts::none(executor.stop()), 0);
         let arena = Some(MemoryArena::copy_of(&arena));
-        let (remains, heads) = salvage::of_mirror(1, &members, &logs, plan.ring.log_bytes, arena).await;
-        let known = Known {
+        let (remains, heads) = salvage::find_mirror(1, &members, &logs, plan.ring.log_bytes, arena).await;
+        let known = KnownVolume {
             volume: 1,
             size_bytes: plan.create.size_bytes,
             atomic_max_bytes: plan.create.atomic_max_bytes,

@@ -30,7 +30,7 @@ pub(crate) struct MirrorArgs {
     #[arg(long, value_name = "TIME", value_parser = units::seconds, default_value = "2s")]
     pub(crate) rest_max: f64,
 
-    /// How long a member or log device may take over one request before it is left out
+    /// How long a member or log device may take over one request before it fails
     #[arg(long, value_name = "TIME", value_parser = units::seconds, default_value = "10s")]
     pub(crate) answer_max: f64,
 
@@ -77,11 +77,11 @@ pub(crate) enum PolicyArg {
 /// `evenkeel status` says how far that is. Otherwise, and always for a log device, that is done by the next start.
 /// NEW is made as by `evenkeel create`: a file that does not exist yet gets all its room, and nothing that exists is
 /// overwritten unless --destroy names it, nor before it is known that OLD can be replaced, nor where it seems to be
-/// another member of the volume. Where NEW is OLD, a member that was left out takes part again.
+/// another member of the volume. Where NEW is OLD, a member that failed takes part again.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
 Examples:
-  evenkeel status disk                              which member was left out, and why
+  evenkeel status disk                              which member failed, and why
   evenkeel replace disk member-1 /mnt/c/member      a file on another drive in its place
   evenkeel replace disk /dev/sdx /dev/sdy --destroy /dev/sdy
   evenkeel replace disk nbd://host/name nbd://host/name

@@ -2,7 +2,7 @@
 
 use evenkeel_engine::options::OpenOptions;
 use evenkeel_engine::ring::{Policy, RingOptions};
-use evenkeel_engine::volume::{CheckReport, FoundAtRest, SuperblockCopy};
+use evenkeel_engine::volume::{CheckReport, Inspection, SuperblockCopy};
 use evenkeel_host::event_loop::{Backend, Signals, race};
 use evenkeel_host::volume::description::Description;
 use evenkeel_host::volume::mirror::DamagedHead;
@@ -36,7 +36,7 @@ struct AtRest {
     /// What was written anew.
     written: Vec<String>,
     /// Whether there is anything left that `--repair` writes anew.
-    is_mendable: bool,
+    is_repairable: bool,
 }
 
 /// Reads all of a volume.
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     if !report.is_clean() {
         return Err(Failure::No(verdict(args, &report, copies.is_some())));
     }
-    if at_rest.is_mendable {
+    if at_rest.is_repairable {
         let (shown, vol) = (args.volume.display(), quoted(&args.volume));
         return Err(Failure::No(format!(
             "{shown}: damaged, but for its pages; write that anew: evenkeel check {vol} --repair, and look after the drive"
@@ -103,15 +103,15 @@ impl AtRest {
                     left.iter().any(|it| (&it.place, it.copy) == (&head.place, head.copy))
                 };
                 before.extend(heads.iter().filter(|head| !is_left(head)).map(words));
-                Self { left: left.iter().map(words).collect(), written: before, is_mendable: false }
+                Self { left: left.iter().map(words).collect(), written: before, is_repairable: false }
             }
             None => {
                 // Of a device without one that is whole it is not known how far it came.
                 let has_other =
                     |head: &DamagedHead| heads.iter().filter(|it| it.place == head.place).count() < 2;
-                let is_mendable = !before.is_empty() || heads.iter().any(has_other);
+                let is_repairable = !before.is_empty() || heads.iter().any(has_other);
                 before.extend(heads.iter().map(words));
-                Self { left: before, written: Vec::new(), is_mendable }
+                Self { left: before, written: Vec::new(), is_repairable }
             }
         }
     }
@@ -192,7 +192,7 @@ fn json(args: &CheckArgs, found: &Found) -> String {
 }
 
 /// What was damaged before the opening, each with the member that it is on.
-fn at_rest(found: &FoundAtRest, description: &Description) -> Vec<String> {
+fn at_rest(found: &Inspection, description: &Description) -> Vec<String> {
     let home = &description.members[0].place;
     let log = |number: usize| description.logs.get(number).map_or(home, |log| &log.place);
     let superblocks = found.damaged_superblocks.iter().map(|(copy, device)| match copy {

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
-use evenkeel_engine::layout::mirror::log_devices::LogStanding;
-use evenkeel_engine::ring::Standing;
-use evenkeel_engine::volume::{CheckReport, Mending, check};
+use evenkeel_engine::layout::mirror::log_devices::LogDeviceState;
+use evenkeel_engine::ring::MemberState;
+use evenkeel_engine::volume::{CheckReport, ScrubMode, check};
 use evenkeel_host::event_loop::Loop;
 use evenkeel_host::volume::OpenVolume;
 use evenkeel_host::volume::member::Place;
@@ -62,15 +62,15 @@ pub(super) async fn look(event_loop: &Loop, open: &OpenVolume, repair: bool) -> 
             event_loop.sleep(LOOK_NS).await;
         }
     }
-    let mending = if repair { Mending::Mend } else { Mending::Leave };
-    let first = open.volume.scrub(mending, u64::MAX).await?;
+    let mode = if repair { ScrubMode::Repair } else { ScrubMode::ReadOnly };
+    let first = open.volume.scrub(mode, u64::MAX).await?;
     let mut last = first.clone();
     for _ in 0..LOOKS {
         if !repair || last.wrong_copies == 0 {
             break;
         }
         event_loop.sleep(LOOK_NS).await;
-        last = open.volume.scrub(mending, u64::MAX).await?;
+        last = open.volume.scrub(mode, u64::MAX).await?;
     }
     // Which of the copies it happens to read says nothing that was not said by now.
     let mut report = check(&open.volume).await?;
@@ -93,7 +93,7 @@ fn wrong_on(mirror: &Mirror, wrong: &[u64]) -> Vec<(String, u64)> {
 }
 
 fn is_rebuilding(mirror: &Mirror) -> bool {
-    mirror.ring.members().iter().any(|member| matches!(member.standing, Standing::Rebuilding { .. }))
+    mirror.ring.members().iter().any(|member| matches!(member.state, MemberState::Rebuilding { .. }))
 }
 
 fn lacking(mirror: &Mirror) -> Vec<Lacking> {
@@ -102,15 +102,15 @@ fn lacking(mirror: &Mirror) -> Vec<Lacking> {
         why: why.unwrap_or_else(|| "not known why".to_owned()),
         is_rebuilt: false,
     };
-    let members = mirror.members().into_iter().filter_map(|member| match member.status.standing {
-        Standing::InSync => None,
-        Standing::Rebuilding { .. } => {
+    let members = mirror.members().into_iter().filter_map(|member| match member.status.state {
+        MemberState::InSync => None,
+        MemberState::Rebuilding { .. } => {
             let why = "it lacks writes".to_owned();
             Some(Lacking { place: member.place.to_string(), why, is_rebuilt: true })
         }
         _ => Some(left_out(&member.place, member.why)),
     });
-    let logs = mirror.log_devices().into_iter().filter(|log| log.standing != LogStanding::InSync);
+    let logs = mirror.log_devices().into_iter().filter(|log| log.state != LogDeviceState::InSync);
     members.chain(logs.map(|log| left_out(&log.place, log.why))).collect()
 }
 

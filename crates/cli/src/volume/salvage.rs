@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use evenkeel_engine::options::OpenOptions;
-use evenkeel_engine::salvage::List;
+use evenkeel_engine::salvage::DamageList;
 use evenkeel_host::arena::Content;
 use evenkeel_host::drive::is_among_devices;
 use evenkeel_host::event_loop::{Backend, Loop, race};
@@ -86,7 +86,7 @@ async fn copy(
     let out = out.map(|path| Out::open(path, size_bytes)).transpose()?;
     bar.set_message(if out.is_some() { "copying" } else { "reading" });
     bar.set_length(size_bytes);
-    let mut lost = List::default();
+    let mut lost = DamageList::default();
     let mut bytes = vec![0; PIECE_BYTES];
     let mut at = 0;
     while at < size_bytes {

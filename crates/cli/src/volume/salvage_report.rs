@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use evenkeel_engine::salvage::{Condition, List, Named};
+use evenkeel_engine::salvage::{Condition, DamageList, DamagedRange};
 use evenkeel_host::volume::Recovered;
 use evenkeel_host::volume::salvage::OpenSalvage;
 use evenkeel_measure::report::format;
@@ -22,7 +22,7 @@ pub(crate) struct Report {
     volume: PathBuf,
     out: Option<PathBuf>,
     size_bytes: u64,
-    named: List,
+    named: DamageList,
     missing: Vec<(String, String)>,
     records: u64,
     writes: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Report {
 
 impl Report {
     /// Of a volume that was read, or is about to be, with what is lost of it.
-    pub(crate) fn of(volume: PathBuf, out: Option<PathBuf>, open: &OpenSalvage, lost: List) -> Self {
+    pub(crate) fn of(volume: PathBuf, out: Option<PathBuf>, open: &OpenSalvage, lost: DamageList) -> Self {
         let salvaged = &open.salvaged;
         let mut named = salvaged.named.clone();
         named.append(&lost);
@@ -70,7 +70,7 @@ impl Report {
         for (place, why) in &self.missing {
             writeln!(text, "  without {}: {}", shown(place), shown(why)).expect("as above");
         }
-        for Named { extent, condition, cause } in self.named.ranges() {
+        for DamagedRange { extent, condition, cause } in self.named.ranges() {
             let (name, bytes) = (condition.name(), format::count(extent.len));
             let at = extent.offset;
             writeln!(text, "  {name:<9} {bytes} bytes from {at}: {cause}").expect("as above");
@@ -89,7 +89,7 @@ impl Report {
 
     /// For programs.
     pub(crate) fn json(&self) -> String {
-        let range = |named: &Named| {
+        let range = |named: &DamagedRange| {
             json!({
                 "condition": named.condition.name(),
                 "offset_bytes": named.extent.offset,

@@ -182,7 +182,7 @@ fn check_values(args: &ServeArgs) -> Result<(), Failure> {
     };
     within("--turn", turn, 0.01, 60.0)?;
     within("--rest-max", rest_max, 0.0, 60.0)?;
-    // What is left out for being late is lost until it is rebuilt: a busy drive is not that.
+    // What fails for being late is lost until it is rebuilt: a busy drive is not that.
     within("--answer-max", answer_max, 0.1, 3600.0)?;
     within("--scrub-every", args.mirror.scrub_every.0.unwrap_or(1.0), 1.0, f64::INFINITY)?;
     if rest > rest_max {

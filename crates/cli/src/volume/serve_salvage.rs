@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use evenkeel_engine::options::OpenOptions;
-use evenkeel_engine::salvage::List;
+use evenkeel_engine::salvage::DamageList;
 use evenkeel_host::event_loop::Backend;
 use evenkeel_host::nbd::uri::of_place;
 use evenkeel_host::net::SocketAccess;
@@ -28,7 +28,7 @@ pub(super) fn run(args: &ServeArgs, nbd: Vec<Address>, access: SocketAccess) -> 
     let folder = &args.volume;
     let served = event_loop.block_on(serve(&handle, folder, setup, options, |open, places| {
         let _no_service_manager = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
-        let mut text = Report::of(folder.clone(), None, open, List::default()).text();
+        let mut text = Report::of(folder.clone(), None, open, DamageList::default()).text();
         for place in places {
             let at = place.map_or_else(
                 || "on a socket without a path, handed over".to_owned(),

@@ -15,15 +15,15 @@
 //!    soon as its page has many: whoever asks for any of them asks for the newer one too. The arena is not told: a process
 //!    killed meanwhile finds both, and the newer one over the older, or marked as durable in its place.
 
+mod arena_contents;
 mod batch;
-mod holdings;
+mod fragments;
 #[cfg(test)]
 mod hostile_tests;
 mod index;
 #[cfg(test)]
 mod model_tests;
 mod overwritten;
-mod parts;
 pub(crate) mod queue;
 mod ring;
 mod steps;
@@ -43,12 +43,12 @@ use crate::format::unit::{Content, UnitExtent};
 use crate::options::Tuning;
 use crate::planted::{Bug, is_planted};
 
+pub use arena_contents::{ArenaContents, is_of_other_version};
 pub(crate) use batch::{Batch, BatchMax};
-pub use holdings::{Holdings, is_of_other_version};
+pub(crate) use fragments::{Fragment, pages_of};
+use fragments::{Fragments, record_bytes_of, tags_of};
 use index::Index;
 use overwritten::Scratch;
-pub(crate) use parts::{Part, pages_of};
-use parts::{Parts, record_bytes_of, tags_of};
 use queue::{Lane, Queue, Ticket, Tickets};
 pub(crate) use ring::Opening;
 pub(crate) use ring::arena_bytes_min;
@@ -61,7 +61,7 @@ struct Unit {
     /// Whether it only says that its bytes went home by another way; then it is in no list of the index.
     is_mark: bool,
     /// What still counts of it.
-    live: Parts,
+    live: Fragments,
     state: State,
 }
 
@@ -113,7 +113,7 @@ impl<A: Arena> Buffer<A> {
         opening: Opening,
         is_durable: impl Fn(u64) -> bool,
         is_sound: impl Fn(&[UnitExtent]) -> bool,
-    ) -> Result<(Self, u64, Vec<u64>), Holdings> {
+    ) -> Result<(Self, u64, Vec<u64>), ArenaContents> {
         let (ring, found) = Ring::open(arena, opening, is_sound)?;
         let first = ring.oldest();
         let mut buffer = Self {
@@ -200,10 +200,10 @@ impl<A: Arena> Buffer<A> {
 
     fn add(&mut self, sequence: u64, extents: &[UnitExtent], mut payload_at: usize) {
         debug_assert_eq!(sequence, self.first + self.units.len() as u64);
-        let (mut live, mut touched) = (Parts::new(), SmallVec::new());
+        let (mut live, mut touched) = (Fragments::new(), SmallVec::new());
         for extent in extents {
             let UnitExtent { offset, len, content } = *extent;
-            live.push(Part { offset, len, content, payload_at });
+            live.push(Fragment { offset, len, content, payload_at });
             touched.push(Extent::new(offset, len));
             payload_at += extent.payload_bytes() as usize;
         }

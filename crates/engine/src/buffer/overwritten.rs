@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use smallvec::SmallVec;
 
-use super::parts::{Part, pages_of, take_out};
+use super::fragments::{Fragment, pages_of, take_out};
 use super::ring::Mark;
 use super::{Batch, Buffer, State};
 use crate::device::Extent;
@@ -57,7 +57,7 @@ impl<A: Arena> Buffer<A> {
         if newer.extents.len() > ABSORB_EXTENTS_MAX {
             return;
         }
-        let holds = |part: &Part| {
+        let holds = |part: &Fragment| {
             let is_held = |extent: &Extent| match is_planted(Bug::AbsorbsWhatItTouches) {
                 true => extent.overlaps(&part.extent()),
                 false => extent.holds(&part.extent()),
@@ -88,7 +88,7 @@ impl<A: Arena> Buffer<A> {
         }
         let mut has_room = !found.is_empty();
         for page in crowded {
-            has_room |= self.thin_out(page);
+            has_room |= self.drop_overwritten(page);
         }
         if has_room {
             self.advance();
@@ -97,7 +97,7 @@ impl<A: Arena> Buffer<A> {
 
     /// Lets the idle units of a page go of which newer ones hold every byte; answers whether there were any. Units that are
     /// on other pages too stay.
-    fn thin_out(&mut self, page: u64) -> bool {
+    fn drop_overwritten(&mut self, page: u64) -> bool {
         let mut emptied = std::mem::take(&mut self.scratch.emptied);
         let mut covered = std::mem::take(&mut self.scratch.covered);
         emptied.clear();
@@ -106,8 +106,8 @@ impl<A: Arena> Buffer<A> {
         for &sequence in on_page.iter().rev() {
             self.steps.add(1);
             let Some(unit) = self.counting(sequence) else { continue };
-            let on_this_page = |part: &Part| pages_of(&part.extent()).eq([page]);
-            let holds = |part: &Part| {
+            let on_this_page = |part: &Fragment| pages_of(&part.extent()).eq([page]);
+            let holds = |part: &Fragment| {
                 let Piece { start, end, .. } = Piece::of(sequence, page, &part.extent());
                 match is_planted(Bug::AbsorbsWhatItTouches) {
                     true => covered.overlapping(start.into(), end.into()).next().is_some(),

@@ -20,7 +20,7 @@ pub(super) mod tests;
 
 use std::collections::VecDeque;
 
-use super::holdings::Holdings;
+use super::arena_contents::ArenaContents;
 use super::stored::{Stored, capacity_of, newest_head, unit_at};
 use crate::env::Arena;
 use crate::format::PAGE_BYTES;
@@ -93,13 +93,13 @@ impl<A: Arena> Ring<A> {
         arena: A,
         opening: Opening,
         is_sound: impl Fn(&[UnitExtent]) -> bool,
-    ) -> Result<(Self, Vec<Found>), Holdings> {
+    ) -> Result<(Self, Vec<Found>), ArenaContents> {
         let Opening { volume, epoch, next_epoch, log_end } = opening;
-        let is_foreign = |found: &Holdings| {
+        let is_foreign = |found: &ArenaContents| {
             (found.writes > 0 && !found.are_of(volume, epoch) && !found.are_superseded(volume, epoch))
                 || found.know_a_later_state(volume, epoch, log_end)
         };
-        if let Some(foreign) = Holdings::of(&arena).filter(is_foreign) {
+        if let Some(foreign) = ArenaContents::of(&arena).filter(is_foreign) {
             return Err(foreign);
         }
         let newest = newest_head(&arena);

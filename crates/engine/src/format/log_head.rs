@@ -34,7 +34,7 @@ pub struct LogHead {
     pub place: u16,
     /// How many there are.
     pub places: u16,
-    /// A number that grows whenever one of them is left out, from 1 on; 0 on one that never took part.
+    /// A number that grows whenever one of them fails, from 1 on; 0 on one that never took part.
     pub losses: u64,
 }
 

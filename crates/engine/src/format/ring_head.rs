@@ -47,7 +47,7 @@ pub struct LogPlaces {
 
 /// An opening of which the superblock is durable. Ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Begun {
+pub struct DurableOpening {
     /// Its number among all that were tried; 0 for none.
     pub opening: u64,
     /// [`LogPlaces::version`] when it began.
@@ -71,7 +71,7 @@ pub struct RingHead {
     pub size_bytes: u64,
     /// What is durable on it.
     pub mark: Mark,
-    /// How often a log device was left out so far, as far as this member was told.
+    /// How often a log device failed so far, as far as this member was told.
     pub log_losses: u64,
     /// Bytes of its region of the log, behind the heads; 0 where the log has devices of its own.
     pub log_bytes: u64,
@@ -82,7 +82,7 @@ pub struct RingHead {
     /// The opening in which this was written, of all that were tried.
     pub opening: u64,
     /// The newest opening that is known to have begun.
-    pub begun: Begun,
+    pub begun: DurableOpening,
     /// The newest superblock that is known to be durable on the log, by its generation.
     pub superblock: u64,
 }
@@ -159,7 +159,7 @@ impl RingHead {
             },
             is_in_log: fields.u64()? != 0,
             opening: 0,
-            begun: Begun::default(),
+            begun: DurableOpening::default(),
             superblock: 0,
         };
         found.log_places.emptied = fields.u64()?;
@@ -217,7 +217,7 @@ mod tests {
             log_places: LogPlaces { version: 4, needed: 0b101, empty_on: 0b111, emptied: 2 },
             is_in_log: true,
             opening: 5,
-            begun: Begun { opening: 4, version: 3, told },
+            begun: DurableOpening { opening: 4, version: 3, told },
             superblock: 9,
         }
     }

@@ -308,7 +308,7 @@ impl Frames {
         self.clean_frames += usize::from(frame.clean_since == 0);
         frame.clean_since = since;
         self.clean.push_back((page, since));
-        while self.spare.counted.now.get() > self.spare.max && self.let_oldest_go() {}
+        while self.spare.counted.now.get() > self.spare.max && self.evict_oldest() {}
         if self.clean.len() > 2 * self.clean_frames.max(1024) {
             let map = &self.map;
             self.clean.retain(|(page, since)| map.get(page).is_some_and(|frame| frame.clean_since == *since));
@@ -318,11 +318,11 @@ impl Frames {
     /// Sees to it that one more page is within bounds, if clean ones can make room.
     fn make_room(&mut self) {
         let is_full = |spare: &Spare| spare.pages.is_empty() && spare.counted.now.get() >= spare.max;
-        while is_full(&self.spare) && self.let_oldest_go() {}
+        while is_full(&self.spare) && self.evict_oldest() {}
     }
 
     /// Lets the oldest clean frame go; false where none may.
-    fn let_oldest_go(&mut self) -> bool {
+    fn evict_oldest(&mut self) -> bool {
         while self.clean_frames > self.clean_min {
             let Some((oldest, since)) = self.clean.pop_front() else { return false };
             let Entry::Occupied(entry) = self.map.entry(oldest) else { continue };

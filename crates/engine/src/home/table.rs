@@ -82,7 +82,7 @@ impl<H> Drop for Held<'_, H> {
             if let Some(page) = pages.map.get_mut(&number) {
                 page.holds -= 1;
             }
-            pages.spare_if_idle(number);
+            pages.evict_if_idle(number);
         }
     }
 }
@@ -128,7 +128,7 @@ impl<H: PageStore> Held<'_, H> {
 
 impl TablePages {
     /// Notes that a page may go, if so, and lets others go for it.
-    fn spare_if_idle(&mut self, number: u64) {
+    fn evict_if_idle(&mut self, number: u64) {
         let is_dirty = self.dirty.contains(&number);
         let Some(page) = self.map.get_mut(&number) else { return };
         if page.holds > 0 || page.is_spare || is_dirty {
@@ -159,7 +159,7 @@ impl TablePages {
         if dirty {
             self.dirty.insert(number);
         }
-        self.spare_if_idle(number);
+        self.evict_if_idle(number);
     }
 }
 

@@ -82,7 +82,7 @@ pub(crate) struct Slot {
 
 /// What a record says in its header besides its place.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Meaning {
+pub(crate) struct HeaderFields {
     pub(crate) kind: RecordKind,
     pub(crate) through: u64,
 }
@@ -172,7 +172,7 @@ impl<L: JournalStore> Log<L> {
     pub(crate) async fn write(
         &self,
         slot: Slot,
-        meaning: Meaning,
+        meaning: HeaderFields,
         builder: &mut RecordBuilder,
     ) -> Result<(), Error> {
         let header = Header {

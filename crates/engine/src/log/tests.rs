@@ -144,7 +144,7 @@ fn poll<T>(future: impl Future<Output = T>) -> Poll<T> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-const COMMIT: Meaning = Meaning { kind: RecordKind::Commit, through: 0 };
+const COMMIT: HeaderFields = HeaderFields { kind: RecordKind::Commit, through: 0 };
 
 #[test]
 fn a_record_that_no_reader_would_take_for_one_is_refused_and_nothing_is_acknowledged_after_it() {

@@ -27,15 +27,16 @@ pub(super) struct Drain {
 
 /// Bytes, and the time of being busy with them.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Took {
+pub(super) struct Transfer {
     bytes: u64,
     busy_ns: u64,
 }
 
 /// Bytes that these took in a second of being busy, at their mean; 0 before the first.
-pub(super) fn bytes_per_s(took: impl IntoIterator<Item = Took>) -> u64 {
-    let sum =
-        |(bytes, busy_ns), took: Took| (bytes + u128::from(took.bytes), busy_ns + u128::from(took.busy_ns));
+pub(super) fn bytes_per_s(took: impl IntoIterator<Item = Transfer>) -> u64 {
+    let sum = |(bytes, busy_ns), took: Transfer| {
+        (bytes + u128::from(took.bytes), busy_ns + u128::from(took.busy_ns))
+    };
     let (bytes, busy_ns) = took.into_iter().fold((0, 0), sum);
     u64::try_from((bytes * 1_000_000_000).checked_div(busy_ns).unwrap_or(0)).unwrap_or(u64::MAX)
 }
@@ -60,8 +61,8 @@ impl Drain {
     }
 
     /// What was taken, and in how long.
-    pub(super) fn took(&self, now_ns: u64) -> Took {
-        Took { bytes: self.bytes.get(), busy_ns: self.busy_ns.get() + self.since_known_ns(now_ns) }
+    pub(super) fn took(&self, now_ns: u64) -> Transfer {
+        Transfer { bytes: self.bytes.get(), busy_ns: self.busy_ns.get() + self.since_known_ns(now_ns) }
     }
 
     fn since_known_ns(&self, now_ns: u64) -> u64 {

@@ -4,7 +4,7 @@
 //!    way.
 //! 2. A request that is given up leaves its place to the next; one that is given up while it is under way is noted: what
 //!    the member holds is not known any more.
-//! 3. When the member is left out, all who wait are told.
+//! 3. When the member fails, all who wait are told.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -26,14 +26,14 @@ pub(crate) struct Gate {
 #[derive(Debug, Default)]
 struct State {
     open: bool,
-    left_out: bool,
+    failed: bool,
     under_way: usize,
     /// Sequence numbers of those of them that have one.
     numbered: BTreeSet<u64>,
     waiting: VecDeque<Rc<Place>>,
     queued_bytes: u64,
     /// Sequence number of the last request that was let out.
-    let_out: u64,
+    dispatch: u64,
     /// Whether one was given up while it was under way.
     abandoned: bool,
 }
@@ -45,7 +45,7 @@ struct Place {
     len: u64,
     granted: Cell<bool>,
     given_up: Cell<bool>,
-    /// Whether the member was left out while this waited.
+    /// Whether the member failed while this waited.
     refused: Cell<bool>,
     waker: RefCell<Waker>,
 }
@@ -77,14 +77,14 @@ impl Gate {
         state.queued_bytes += len;
         state.waiting.push_back(Rc::clone(&place));
         drop(state);
-        self.let_out();
+        self.dispatch();
         self.changed.all();
         Ticket { gate: Rc::clone(self), place, done: false }
     }
 
     pub(crate) fn open(&self) {
         self.state.borrow_mut().open = true;
-        self.let_out();
+        self.dispatch();
     }
 
     pub(crate) fn close(&self) {
@@ -92,10 +92,10 @@ impl Gate {
     }
 
     /// The member takes part no more, or does again.
-    pub(crate) fn leave_out(&self, is_out: bool) {
+    pub(crate) fn set_failed(&self, failed: bool) {
         let mut state = self.state.borrow_mut();
-        state.left_out = is_out;
-        if is_out {
+        state.failed = failed;
+        if failed {
             state.open = false;
             for place in std::mem::take(&mut state.waiting) {
                 place.refused.set(true);
@@ -111,7 +111,7 @@ impl Gate {
 
     /// Whoever comes from here on finds that everything up to this request is there.
     pub(crate) fn begin_behind(&self, sequence: u64) {
-        self.state.borrow_mut().let_out = sequence;
+        self.state.borrow_mut().dispatch = sequence;
     }
 
     /// Whether requests wait in the queue.
@@ -137,11 +137,11 @@ impl Gate {
     /// The last of the requests before which none is left to come or to end; `None` where one was given up.
     pub(crate) fn ended_through(&self) -> Option<u64> {
         let state = self.state.borrow();
-        let ended = state.numbered.first().map_or(state.let_out, |first| first - 1);
+        let ended = state.numbered.first().map_or(state.dispatch, |first| first - 1);
         (!state.abandoned).then_some(ended)
     }
 
-    fn let_out(&self) {
+    fn dispatch(&self) {
         let mut state = self.state.borrow_mut();
         while state.open && state.under_way < self.depth_max {
             let Some(place) = state.waiting.pop_front() else { return };
@@ -151,7 +151,7 @@ impl Gate {
             }
             state.under_way += 1;
             if place.sequence > 0 {
-                state.let_out = state.let_out.max(place.sequence);
+                state.dispatch = state.dispatch.max(place.sequence);
                 state.numbered.insert(place.sequence);
             }
             place.granted.set(true);
@@ -161,13 +161,13 @@ impl Gate {
 }
 
 impl Ticket {
-    /// Waits for the turn of this request; false if the member is left out.
+    /// Waits for the turn of this request; false if the member fails.
     pub(crate) async fn turn(&self) -> bool {
         poll_fn(|context| {
             if self.place.granted.get() {
                 return Poll::Ready(true);
             }
-            if self.place.refused.get() || self.gate.state.borrow().left_out {
+            if self.place.refused.get() || self.gate.state.borrow().failed {
                 return Poll::Ready(false);
             }
             self.place.waker.borrow_mut().clone_from(context.waker());
@@ -192,10 +192,10 @@ impl Drop for Ticket {
         } else {
             self.place.given_up.set(true);
             // A member that lacks a write must not say that it has all.
-            state.abandoned |= !state.left_out && self.place.sequence > 0;
+            state.abandoned |= !state.failed && self.place.sequence > 0;
         }
         drop(state);
-        self.gate.let_out();
+        self.gate.dispatch();
         self.gate.changed.all();
     }
 }
@@ -209,9 +209,9 @@ mod tests {
 
     use super::*;
 
-    fn is_let_out(ticket: &Ticket) -> Option<bool> {
+    fn is_dispatched(ticket: &Ticket) -> Option<bool> {
         match pin!(ticket.turn()).as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(is_let_out) => Some(is_let_out),
+            Poll::Ready(is_dispatched) => Some(is_dispatched),
             Poll::Pending => None,
         }
     }
@@ -220,10 +220,10 @@ mod tests {
     fn nobody_leaves_a_closed_gate_and_all_do_in_their_order_once_it_is_open() {
         let gate = Gate::new(2);
         let tickets: Vec<Ticket> = (1..=3).map(|sequence| gate.enqueue(sequence, 100)).collect();
-        assert!(tickets.iter().all(|ticket| is_let_out(ticket).is_none()));
+        assert!(tickets.iter().all(|ticket| is_dispatched(ticket).is_none()));
         assert_eq!((gate.queued_bytes(), gate.under_way(), gate.ended_through()), (300, 0, Some(0)));
         gate.open();
-        assert_eq!(tickets.iter().map(is_let_out).collect::<Vec<_>>(), [Some(true), Some(true), None]);
+        assert_eq!(tickets.iter().map(is_dispatched).collect::<Vec<_>>(), [Some(true), Some(true), None]);
         assert_eq!((gate.queued_bytes(), gate.under_way(), gate.ended_through()), (100, 2, Some(0)));
     }
 
@@ -247,22 +247,22 @@ mod tests {
         gate.open();
         drop(gate.enqueue(1, 1));
         assert_eq!(gate.ended_through(), None);
-        gate.leave_out(true);
-        gate.leave_out(false);
+        gate.set_failed(true);
+        gate.set_failed(false);
         gate.begin_behind(7);
         assert_eq!(gate.ended_through(), Some(7), "it was made whole since");
     }
 
     #[test]
-    fn who_waits_when_the_member_is_left_out_is_told_though_it_takes_part_again_by_then() {
+    fn who_waits_when_the_member_fails_is_told_though_it_takes_part_again_by_then() {
         let gate = Gate::new(1);
         let waiting = gate.enqueue(1, 1);
-        assert_eq!(is_let_out(&waiting), None);
-        gate.leave_out(true);
-        gate.leave_out(false);
+        assert_eq!(is_dispatched(&waiting), None);
+        gate.set_failed(true);
+        gate.set_failed(false);
         gate.open();
-        assert_eq!(is_let_out(&waiting), Some(false));
-        assert_eq!(is_let_out(&gate.enqueue(2, 1)), Some(true));
+        assert_eq!(is_dispatched(&waiting), Some(false));
+        assert_eq!(is_dispatched(&gate.enqueue(2, 1)), Some(true));
     }
 
     /// What is done to a gate.
@@ -320,16 +320,16 @@ mod tests {
                 // By the model: from the front, as long as it is open and there is room.
                 while is_open && out.len() < depth_max && !waiting.is_empty() {
                     let (sequence, _, ticket) = waiting.pop_front().expect("somebody waits");
-                    prop_assert_eq!(is_let_out(&ticket), Some(true));
+                    prop_assert_eq!(is_dispatched(&ticket), Some(true));
                     out.push((sequence, ticket));
                 }
-                prop_assert!(waiting.iter().all(|(_, _, ticket)| is_let_out(ticket).is_none()));
+                prop_assert!(waiting.iter().all(|(_, _, ticket)| is_dispatched(ticket).is_none()));
                 prop_assert_eq!(gate.under_way(), out.len());
                 prop_assert_eq!(gate.queued_bytes(), waiting.iter().map(|(_, len, _)| len).sum::<u64>());
                 let first_waiting = waiting.iter().map(|(sequence, ..)| *sequence).find(|&number| number > 0);
-                let let_out = first_waiting.map_or(issued, |first| first - 1);
+                let dispatch = first_waiting.map_or(issued, |first| first - 1);
                 let under_way = out.iter().map(|(sequence, _)| *sequence).filter(|&number| number > 0).min();
-                prop_assert_eq!(gate.ended_through(), Some(under_way.map_or(let_out, |first| first - 1)));
+                prop_assert_eq!(gate.ended_through(), Some(under_way.map_or(dispatch, |first| first - 1)));
             }
         }
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::drain::Drain;
 use super::gate::Gate;
-use super::looks::Looks;
+use super::idle_latency::IdleLatency;
 use crate::device::{Drive, FlushScope};
 use crate::error::DeviceError;
 
@@ -14,7 +14,7 @@ pub(crate) const ENXIO: i32 = 6;
 
 /// What a member is good for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum MemberState {
     /// It holds everything that was written to it, and may be read.
     InSync,
     /// It takes every write, and what was written before is copied to it; it is not read.
@@ -30,7 +30,7 @@ pub enum Standing {
     Out,
 }
 
-impl Standing {
+impl MemberState {
     /// Whether it is to get every write.
     pub(crate) fn takes_writes(self) -> bool {
         matches!(self, Self::InSync | Self::Rebuilding { .. })
@@ -50,10 +50,10 @@ pub enum Role {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemberStatus {
     /// What it is good for.
-    pub standing: Standing,
+    pub state: MemberState,
     /// What it does now.
     pub role: Role,
-    /// Why it was left out, if so.
+    /// Why it failed, if so.
     pub failure: Option<DeviceError>,
     /// Why it is asked to discard no more, if so: it counts all the same.
     pub discards_stopped: Option<DeviceError>,
@@ -86,11 +86,11 @@ pub struct RebuildFound {
 #[derive(Debug)]
 pub(crate) struct Member<M> {
     device: RefCell<Option<Rc<M>>>,
-    pub(crate) standing: Cell<Standing>,
+    pub(crate) state: Cell<MemberState>,
     pub(crate) role: Cell<Role>,
     pub(crate) gate: Rc<Gate>,
     pub(crate) reads_under_way: Cell<usize>,
-    /// Why it was left out, if it failed in this run.
+    /// Why it failed in this run, if it did.
     pub(crate) failure: RefCell<Option<DeviceError>>,
     /// Why the device in its place is asked to discard no more, if so.
     pub(super) discards_stopped: Cell<Option<DeviceError>>,
@@ -101,22 +101,22 @@ pub(crate) struct Member<M> {
     pub(super) read_bytes: Cell<u64>,
     pub(super) written_bytes: Cell<u64>,
     pub(super) turns: Cell<u64>,
-    pub(super) looks: Looks,
+    pub(super) idle_latency: IdleLatency,
     pub(crate) rebuild_found: Cell<RebuildFound>,
 }
 
 impl<M: Drive> Member<M> {
     /// Until it is known who may be trusted, all that are there count, and write.
     pub(super) fn new(device: Option<M>, depth_max: usize) -> Self {
-        let standing = if device.is_some() { Standing::InSync } else { Standing::Out };
+        let state = if device.is_some() { MemberState::InSync } else { MemberState::Out };
         let gate = Gate::new(depth_max);
         match device {
             Some(_) => gate.open(),
-            None => gate.leave_out(true),
+            None => gate.set_failed(true),
         }
         Self {
             device: RefCell::new(device.map(Rc::new)),
-            standing: Cell::new(standing),
+            state: Cell::new(state),
             role: Cell::new(Role::Reading),
             gate,
             reads_under_way: Cell::default(),
@@ -127,14 +127,14 @@ impl<M: Drive> Member<M> {
             read_bytes: Cell::default(),
             written_bytes: Cell::default(),
             turns: Cell::default(),
-            looks: Looks::default(),
+            idle_latency: IdleLatency::default(),
             rebuild_found: Cell::default(),
         }
     }
 
     pub(crate) fn status(&self, now_ns: u64) -> MemberStatus {
         MemberStatus {
-            standing: self.standing.get(),
+            state: self.state.get(),
             role: self.role.get(),
             failure: *self.failure.borrow(),
             discards_stopped: self.discards_stopped.get(),
@@ -149,7 +149,7 @@ impl<M: Drive> Member<M> {
     }
 
     pub(crate) fn is_in_sync(&self) -> bool {
-        self.standing.get() == Standing::InSync
+        self.state.get() == MemberState::InSync
     }
 
     /// Its device, if it is there.
@@ -163,7 +163,7 @@ impl<M: Drive> Member<M> {
         self.drain.replace(Rc::default());
         self.failure.replace(None);
         self.discards_stopped.set(None);
-        self.standing.set(Standing::Out);
+        self.state.set(MemberState::Out);
     }
 
     /// Whether this is the device in its place.

@@ -21,7 +21,7 @@ mod backlog;
 pub(crate) mod copying;
 mod drain;
 mod gate;
-mod looks;
+mod idle_latency;
 mod member;
 mod requests;
 mod rest;
@@ -42,7 +42,7 @@ use crate::planted::{Bug, is_planted};
 
 pub(crate) use gate::Ticket;
 pub(crate) use member::{ENXIO, Member};
-pub use member::{MemberStatus, RebuildFound, Role, Standing};
+pub use member::{MemberState, MemberStatus, RebuildFound, Role};
 pub(crate) use requests::Change;
 pub(crate) use turns::{TakesTurns, start};
 pub use window::WindowOptions;
@@ -73,7 +73,7 @@ pub struct RingOptions {
     pub policy: Policy,
     /// How long a member writes, at most, before the next one's turn: a frame.
     pub turn_ns: u64,
-    /// For how long it must have been quick after that before it is read; 0 not to look.
+    /// For how long it must have been quick after that before it is read; 0 not to probe it.
     pub rest_ns: u64,
     /// It is read after so long even if it is not.
     pub rest_max_ns: u64,
@@ -200,7 +200,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
 
     /// Those that take part, with their places.
     pub(crate) fn taking_part(&self) -> impl Iterator<Item = (usize, &Member<M>)> {
-        self.members.iter().enumerate().filter(|(_, member)| member.standing.get().takes_writes())
+        self.members.iter().enumerate().filter(|(_, member)| member.state.get().takes_writes())
     }
 
     /// The places of those that are in sync.
@@ -208,33 +208,33 @@ impl<E: Env, M: Drive> Ring<E, M> {
         (0..self.members.len()).filter(|&place| self.members[place].is_in_sync()).collect()
     }
 
-    /// The member takes part no more.
-    pub(crate) fn leave_out(&self, place: usize, error: DeviceError) {
+    /// Fails a member: it takes part no more.
+    pub(crate) fn fail(&self, place: usize, error: DeviceError) {
         let member = &self.members[place];
-        if !member.standing.get().takes_writes() {
+        if !member.state.get().takes_writes() {
             return;
         }
         if is_planted(Bug::RingKeepsFailed) {
             return;
         }
         member.failure.borrow_mut().get_or_insert(error);
-        let was_rebuilding = member.standing.replace(Standing::Out) != Standing::InSync;
+        let was_rebuilding = member.state.replace(MemberState::Out) != MemberState::InSync;
         self.events.note(Event::MemberLost { place, error, was_rebuilding });
-        member.gate.leave_out(true);
+        member.gate.set_failed(true);
         self.changed.all();
     }
 
-    /// Leaves a member out for what `device` answered, unless that was replaced meanwhile: then it is nobody's concern.
-    pub(crate) fn leave_out_for(&self, place: usize, device: &Rc<M>, error: DeviceError) {
+    /// Fails a member for what `device` answered, unless that was replaced meanwhile: then it is nobody's concern.
+    pub(crate) fn fail_device(&self, place: usize, device: &Rc<M>, error: DeviceError) {
         if self.members[place].has(device) {
-            self.leave_out(place, error);
+            self.fail(place, error);
         }
     }
 
     /// Gives up what waits for members that take no writes.
     pub(crate) fn give_up_queues(&self) {
-        for member in self.members.iter().filter(|member| !member.standing.get().takes_writes()) {
-            member.gate.leave_out(true);
+        for member in self.members.iter().filter(|member| !member.state.get().takes_writes()) {
+            member.gate.set_failed(true);
         }
     }
 

@@ -74,23 +74,23 @@ impl<E: Env, M: Drive> Ring<E, M> {
         match read {
             Ok(()) => {
                 member.read_bytes.set(member.read_bytes.get() + into.len() as u64);
-                // It may have been left out meanwhile, and another gone on without it.
+                // It may have failed meanwhile, and another gone on without it.
                 if member.is_in_sync() { Ok(()) } else { Err(DeviceError { doing: "read", errno: EIO }) }
             }
             Err(error) => {
                 if error.errno == ETIMEDOUT {
-                    self.leave_out_for(place, &device, error);
+                    self.fail_device(place, &device, error);
                 }
                 Err(error)
             }
         }
     }
 
-    /// As [`Self::change_device`], on whatever is in its place; a member that cannot is left out.
-    pub(crate) async fn change_or_leave_out(&self, place: usize, extent: Extent, change: Change<'_>) {
+    /// As [`Self::change_device`], on whatever device is in its place. A member that answers with an error fails.
+    pub(crate) async fn change_or_fail(&self, place: usize, extent: Extent, change: Change<'_>) {
         let Ok(device) = self.members[place].device() else { return };
         if let Err(error) = self.change_device(&device, place, extent, change).await {
-            self.leave_out_for(place, &device, error);
+            self.fail_device(place, &device, error);
         }
     }
 
@@ -147,7 +147,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
         join::all(in_sync.map(|(place, member)| async move {
             let Ok(device) = member.device() else { return };
             if let Err(error) = self.limited(device.flush(FlushScope::Whole)).await {
-                self.leave_out_for(place, &device, error);
+                self.fail_device(place, &device, error);
             }
         }))
         .await;
@@ -177,7 +177,7 @@ impl<E: Env, M: Drive> Drop for UnderWay<'_, E, M> {
         if left > 0 {
             return;
         }
-        if self.ring.options.policy == Policy::ReadFirst && self.member.standing.get().takes_writes() {
+        if self.ring.options.policy == Policy::ReadFirst && self.member.state.get().takes_writes() {
             self.member.gate.open();
         }
         self.ring.changed.all();

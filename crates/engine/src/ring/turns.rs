@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::rc::{Rc, Weak};
 
-use super::member::{Member, Role, Standing};
+use super::member::{Member, MemberState, Role};
 use super::window::Load;
 use super::{Policy, Ring, drain};
 use crate::device::Drive;
@@ -53,7 +53,7 @@ pub(crate) trait TakesTurns: Sized + 'static {
     /// Ends when what the layout began in a member's turn has ended.
     fn turn_drained(&self, place: usize) -> impl Future<Output = ()>;
 
-    /// Makes durable what ended on a member, and has it say so. A member that cannot is left out.
+    /// Makes durable what ended on a member, and has it say so. A member that answers with an error fails.
     fn settle(&self, place: usize) -> impl Future<Output = ()>;
 }
 
@@ -145,7 +145,7 @@ async fn enter<L: TakesTurns>(layout: &L, place: usize) {
         join::first(ended, ring.env.sleep(READS_END_MAX_NS)).await;
     }
     if ring.rests() {
-        ring.look_at_rest(member).await;
+        ring.probe_idle(member).await;
     }
     member.turns.set(member.turns.get() + 1);
     member.gate.open();
@@ -172,7 +172,7 @@ async fn leave<L: TakesTurns>(layout: &L, place: usize, rests: bool) {
     let ring = layout.ring();
     let member = &ring.members[place];
     // One that was replaced in its turn is being rebuilt, and takes writes at all times.
-    if member.standing.get().takes_writes() && !member.is_in_sync() {
+    if member.state.get().takes_writes() && !member.is_in_sync() {
         return;
     }
     member.gate.close();
@@ -187,7 +187,7 @@ async fn leave<L: TakesTurns>(layout: &L, place: usize, rests: bool) {
     if rests {
         ring.rest(member).await;
     }
-    if member.standing.get() == Standing::InSync {
+    if member.state.get() == MemberState::InSync {
         member.role.set(Role::Reading);
     }
     ring.changed.all();
@@ -208,7 +208,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
         let bytes_per_s = drain::bytes_per_s(in_sync().map(|member| member.drain.borrow().took(now_ns)));
         let seconds_of = |member: &Member<M>| match member.gate.queued_bytes() {
             0 => 0.0,
-            queued => queued as f64 / bytes_per_s as f64 + member.looks.rested_ns.get() as f64 / 1e9,
+            queued => queued as f64 / bytes_per_s as f64 + member.idle_latency.rested_ns.get() as f64 / 1e9,
         };
         if bytes_per_s == 0 { 0.0 } else { in_sync().map(seconds_of).sum() }
     }

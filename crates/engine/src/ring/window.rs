@@ -20,9 +20,9 @@ pub struct WindowOptions {
     /// And below which one writer fewer is enough, as full as it would be then.
     pub ahead_fill: f64,
     /// So many turns one after another must say the same before it is heeded: too few writers,
-    pub patience_behind: u32,
+    pub behind_turns: u32,
     /// or too many.
-    pub patience_ahead: u32,
+    pub ahead_turns: u32,
     /// After so many turns without a read all may write, if writers are too few.
     pub unread_turns: u32,
 }
@@ -33,8 +33,8 @@ impl Default for WindowOptions {
             fixed: None,
             behind_fill: 1.1,
             ahead_fill: 0.9,
-            patience_behind: 2,
-            patience_ahead: 6,
+            behind_turns: 2,
+            ahead_turns: 6,
             unread_turns: 30,
         }
     }
@@ -75,7 +75,7 @@ impl Window {
         self.unread = if load.reads == 0 { self.unread.saturating_add(1) } else { 0 };
         self.note(load);
         let is_unread = self.unread >= self.options.unread_turns;
-        self.all_write = is_unread && (self.all_write || self.behind >= self.options.patience_behind);
+        self.all_write = is_unread && (self.all_write || self.behind >= self.options.behind_turns);
         if self.all_write {
             return 0;
         }
@@ -83,10 +83,10 @@ impl Window {
             return fixed.min(most);
         }
         let writers_max = most.max(1); // one reads
-        if self.behind >= self.options.patience_behind && 1 + self.more_writers < writers_max {
+        if self.behind >= self.options.behind_turns && 1 + self.more_writers < writers_max {
             (self.more_writers, self.behind) = (self.more_writers + 1, 0);
         }
-        if self.ahead >= self.options.patience_ahead {
+        if self.ahead >= self.options.ahead_turns {
             (self.more_writers, self.ahead) = (self.more_writers.saturating_sub(1), 0);
         }
         self.more_writers = self.more_writers.min(writers_max - 1);

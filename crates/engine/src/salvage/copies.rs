@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 
-use super::anew::{self, Anew};
+use super::table_rebuild::{self, RebuiltTable};
 use crate::device::{Device, Durability, Extent, FlushScope, Geometry};
 use crate::error::{DeviceError, Error};
 use crate::format::layout::Layout;
@@ -41,7 +41,7 @@ pub struct Copies<D> {
     parts: Rc<[Part<D>]>,
     geometry: Geometry,
     is_in_parts: bool,
-    anew: Rc<RefCell<Anew>>,
+    anew: Rc<RefCell<RebuiltTable>>,
 }
 
 impl<D> Clone for Copies<D> {
@@ -88,8 +88,8 @@ impl<D: Device> Copies<D> {
         let Some((layout, number)) = made else { return false };
         // Boxed: every read would carry room for it.
         let page = Box::pin(async {
-            let said = anew::found(self, &layout, number).await;
-            anew::make(self, &layout, number, &said, None).await
+            let said = table_rebuild::stored_replicas(self, &layout, number).await;
+            table_rebuild::rebuild(self, &layout, number, &said, None).await
         });
         into.copy_from_slice(&page.await);
         true

@@ -5,9 +5,9 @@
 //! 2. Nothing is allocated by a number that a superblock says before the drive is known to be as large.
 
 use super::copies::Copies;
-use super::mirror::OfHeads;
-use super::named::Cause;
-use super::records::{self, Taken};
+use super::damage::Cause;
+use super::mirror::MirrorHeads;
+use super::records::{self, LogContents};
 use crate::device::Device;
 use crate::error::Error;
 use crate::format::layout::{
@@ -24,7 +24,7 @@ const TRIED_MAX: usize = 8;
 
 /// What is known of a volume without its superblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownVolume {
     /// The number that it was made with.
     pub volume: u64,
     /// Bytes that it offers.
@@ -40,10 +40,10 @@ pub struct Known {
     /// Whether the home device is a ring, whose superblocks are on the log devices.
     pub is_ring: bool,
     /// What the members of a ring know of it.
-    pub heads: OfHeads,
+    pub heads: MirrorHeads,
 }
 
-impl Known {
+impl KnownVolume {
     /// How it lies on a home device of so many bytes, or would if that were as large as it has to be; `None` where its
     /// numbers are those of no volume.
     fn layout_on(&self, home_bytes: u64) -> Option<Layout> {
@@ -113,7 +113,7 @@ impl FoundRoot {
 pub(super) async fn evidence<D: Device>(
     home: &Copies<D>,
     log: Option<&Copies<D>>,
-    known: &Known,
+    known: &KnownVolume,
 ) -> Evidence {
     let on_log = match log {
         Some(log) => superblocks(log, (0..LOG_COPIES).map(log_copy_offset), known).await,
@@ -181,22 +181,22 @@ pub(super) async fn evidence<D: Device>(
 pub(super) async fn discover<D: Device>(
     home: &Copies<D>,
     log: Option<&Copies<D>>,
-    known: &Known,
+    known: &KnownVolume,
     evidence: &Evidence,
-) -> Result<(State, Taken), Error> {
+) -> Result<(State, LogContents), Error> {
     let cut_short = || {
         Error::Unusable("the drive with the pages ends before their checksums do: nothing of them can be had from it, bring back a copy of it".to_owned())
     };
     let Some(newest) = evidence.candidates.first() else {
         let state = without_superblock(home, known).await?;
-        let taken = Taken::nothing(&state.superblock);
+        let taken = LogContents::nothing(&state.superblock);
         return Ok((state, taken));
     };
     let take = async |state: &State| match log {
         Some(log) if !state.superblock.is_closed => {
             records::take(log, &state.layout, &state.superblock).await
         }
-        _ => Taken::nothing(&state.superblock),
+        _ => LogContents::nothing(&state.superblock),
     };
     // Of one that was smaller the log says nothing of what came since.
     let is_as_large = |it: &&Superblock| (it.pages, it.home_bytes) == (newest.pages, newest.home_bytes);
@@ -247,7 +247,7 @@ fn as_tail_of(newest: &Superblock, older: &Superblock) -> Superblock {
 async fn superblocks<D: Device>(
     device: &Copies<D>,
     offsets: impl Iterator<Item = u64>,
-    known: &Known,
+    known: &KnownVolume,
 ) -> Vec<Superblock> {
     let mut found = Vec::new();
     for offset in offsets {
@@ -312,7 +312,7 @@ async fn find_root<D: Device>(home: &Copies<D>, layout: &Layout, superblock: &Su
 }
 
 /// What the description says of the volume, taken for its superblock: nothing vouches for the table of sums.
-async fn without_superblock<D: Device>(home: &Copies<D>, known: &Known) -> Result<State, Error> {
+async fn without_superblock<D: Device>(home: &Copies<D>, known: &KnownVolume) -> Result<State, Error> {
     let unusable = |why: &str| Error::Unusable(why.to_owned());
     let layout = known
         .layout_on(home.geometry().size_bytes / PAGE_BYTES * PAGE_BYTES)
@@ -359,7 +359,7 @@ mod tests {
                 let (now, before) = sizes.split_last().unwrap();
                 let sizes_before = SizesBefore::of(before).unwrap();
                 let layout = Layout::of(*now, &sizes_before, log_bytes, separate_log).unwrap();
-                let known = Known {
+                let known = KnownVolume {
                     volume: 1,
                     size_bytes: now.pages * PAGE_BYTES,
                     atomic_max_bytes: PAGE_BYTES,
@@ -367,7 +367,7 @@ mod tests {
                     sizes_before,
                     separate_log,
                     is_ring: false,
-                    heads: OfHeads::default(),
+                    heads: MirrorHeads::default(),
                 };
                 assert_eq!(known.layout_on(now.home_bytes), Some(layout.clone()));
                 // Of a drive that was cut short it is known where all of it was.

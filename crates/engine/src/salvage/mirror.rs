@@ -6,8 +6,8 @@
 //!    last, all of the volume may be older.
 
 use super::copies::Part;
-use super::named::Cause;
-use super::{MemoryArena, Remains};
+use super::damage::Cause;
+use super::{Available, MemoryArena};
 use crate::device::Device;
 use crate::format::log_head::{self, LogHead};
 use crate::format::ring_head::{self, Mark, RingHead};
@@ -17,7 +17,7 @@ use crate::layout::mirror::{LogNeeds, log_needs};
 
 /// What the heads of the members that are there know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct OfHeads {
+pub struct MirrorHeads {
     /// The newest superblock, by its generation; 0 where they know of none.
     pub superblock: u64,
     /// How far the one came that came furthest; `None` where one of them has no head that can be read.
@@ -35,13 +35,13 @@ struct Member<D> {
 
 /// What there is of the mirror of this number, of which these members and log devices are there. `region_bytes` are those
 /// of the log on each member, where it has no devices. Answers with it what the heads of the members know.
-pub async fn of_mirror<D: Device + Clone>(
+pub async fn find_mirror<D: Device + Clone>(
     volume: u64,
     members: &[Option<D>],
     logs: &[Option<D>],
     region_bytes: u64,
     arena: Option<MemoryArena>,
-) -> (Remains<D>, OfHeads) {
+) -> (Available<D>, MirrorHeads) {
     let mut found = Vec::new();
     for (place, device) in members.iter().enumerate() {
         let Some(device) = device.clone() else { continue };
@@ -56,7 +56,7 @@ pub async fn of_mirror<D: Device + Clone>(
             usize::from(head.place) == member.place && usize::from(head.places) == members.len()
         })
     };
-    let of_heads = OfHeads {
+    let of_heads = MirrorHeads {
         superblock: heads().map(|head| head.superblock).max().unwrap_or(0),
         mark: match found.iter().all(|member| member.head.is_some()) {
             true => heads().map(|head| head.mark).max(),
@@ -80,7 +80,7 @@ pub async fn of_mirror<D: Device + Clone>(
     let offset = ring_head::DATA_OFFSET + region_bytes;
     let part = |member: Member<D>| Part { device: member.device, offset, place: member.place };
     let home = found.into_iter().map(part).collect();
-    (Remains { home, log, is_log_in_parts: logs.is_empty(), arena, causes }, of_heads)
+    (Available { home, log, is_log_in_parts: logs.is_empty(), arena, causes }, of_heads)
 }
 
 /// The newest head of this volume, and whether the drive is another one's.

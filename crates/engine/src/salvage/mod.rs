@@ -19,25 +19,25 @@
 //!    read as the drive holds it.
 //! 4. What the drives hold is hostile: memory is bounded by their size, and nothing panics.
 
-mod anew;
 mod arena;
 mod copies;
+mod damage;
 mod discover;
 mod mirror;
-mod named;
 mod records;
 mod table;
+mod table_rebuild;
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
 pub use arena::MemoryArena;
 pub use copies::{Copies, Part};
-pub use discover::Known;
-pub use mirror::{OfHeads, of_mirror};
-pub use named::{Cause, Condition, List, Named, RANGES_MAX};
+pub use damage::{Cause, Condition, DamageList, DamagedRange, RANGES_MAX};
+pub use discover::KnownVolume;
+pub use mirror::{MirrorHeads, find_mirror};
 
-use crate::buffer::{Holdings, is_of_other_version};
+use crate::buffer::{ArenaContents, is_of_other_version};
 use crate::device::{Device, Extent};
 use crate::env::Env;
 use crate::error::Error;
@@ -46,8 +46,8 @@ use crate::layout::Replicated;
 use crate::layout::mirror::mark_of;
 use crate::log::Position;
 use crate::options::OpenOptions;
-use crate::volume::{Basis, Doubts, Volume, arena_bytes_min};
-use records::Taken;
+use crate::volume::{Basis, UnverifiedTable, Volume, arena_bytes_min};
+use records::LogContents;
 
 /// Sectors in which salvage reads.
 const SECTOR_BYTES: u32 = 512;
@@ -57,7 +57,7 @@ pub type SalvagedVolume<E, D> = Volume<E, MemoryArena, Copies<D>, Copies<D>>;
 
 /// What is there of a volume.
 #[derive(Debug)]
-pub struct Remains<D> {
+pub struct Available<D> {
     /// The home device, or the members of a ring, the one that is most trusted first.
     pub home: Vec<Part<D>>,
     /// The log devices that count, or the regions of the members with the log; not where the log lies on the home device.
@@ -75,7 +75,7 @@ pub struct Salvaged<E, D> {
     /// It reads, and takes no writes. Ranges that are lost fail.
     pub volume: SalvagedVolume<E, D>,
     /// What is not what it should be, as far as it is known without reading the pages.
-    pub named: List,
+    pub named: DamageList,
     /// Records of the log that were taken.
     pub records: u64,
     /// Writes that were taken from memory.
@@ -95,12 +95,12 @@ pub struct Salvaged<E, D> {
 /// [`Error::Unusable`] where nothing says how the volume lies on the drives.
 pub async fn open<E: Env, D: Device>(
     env: E,
-    remains: Remains<D>,
-    known: &Known,
+    available: Available<D>,
+    known: &KnownVolume,
     options: OpenOptions,
     progress: impl Fn(u64, u64),
 ) -> Result<Salvaged<E, D>, Error> {
-    let Remains { home, log, is_log_in_parts, arena, causes } = remains;
+    let Available { home, log, is_log_in_parts, arena, causes } = available;
     let home = Copies::new(home, SECTOR_BYTES, false);
     let log = match known.separate_log {
         true => Some(Copies::new(log, SECTOR_BYTES, is_log_in_parts)).filter(|log| log.replicas() > 0),
@@ -118,7 +118,7 @@ pub async fn open<E: Env, D: Device>(
     if is_stale {
         all_causes.push(Cause::MembersStale);
         // What it changed belongs over newer pages.
-        taken = Taken::nothing(&superblock);
+        taken = LogContents::nothing(&superblock);
     }
     match taken.damaged {
         // What it was to begin with is there no more: newer records are.
@@ -130,7 +130,7 @@ pub async fn open<E: Env, D: Device>(
         }
         None => {}
     }
-    let mut doubts = Doubts::default();
+    let mut doubts = UnverifiedTable::default();
     table::fill_root(&home, &state.layout, &mut state.root, &mut doubts).await;
 
     if arena.as_ref().is_some_and(is_of_other_version) {
@@ -138,7 +138,7 @@ pub async fn open<E: Env, D: Device>(
     }
     // Writes in memory belong over the newest state, and no other.
     let is_ours = |arena: &MemoryArena| {
-        Holdings::of(arena).is_some_and(|found| found.writes > 0 && found.volume == known.volume)
+        ArenaContents::of(arena).is_some_and(|found| found.writes > 0 && found.volume == known.volume)
     };
     let arena = arena.filter(is_ours);
     if arena.is_some() && !all_causes.is_empty() {
@@ -153,7 +153,7 @@ pub async fn open<E: Env, D: Device>(
     all_causes.extend(refused);
     let (volume, doubts) = opened;
 
-    let mut named = List::default();
+    let mut named = DamageList::default();
     let all = Extent::new(0, superblock.pages * PAGE_BYTES);
     all_causes.sort_unstable();
     all_causes.dedup();
@@ -192,13 +192,13 @@ struct Attempts<'a, E, D> {
     options: OpenOptions,
 }
 
-type Opened<E, D> = (SalvagedVolume<E, D>, Doubts);
+type Opened<E, D> = (SalvagedVolume<E, D>, UnverifiedTable);
 
 impl<E: Env, D: Device> Attempts<'_, E, D> {
     /// Opens it with the log and the arena; without what does not belong to it, and why then.
     async fn open(
         &self,
-        taken: Taken,
+        taken: LogContents,
         arena: Option<MemoryArena>,
     ) -> Result<(Opened<E, D>, Vec<Cause>), Error> {
         let has_arena = arena.is_some();
@@ -214,12 +214,13 @@ impl<E: Env, D: Device> Attempts<'_, E, D> {
                 return Ok((opened, refused));
             }
         }
-        let nothing = Taken { next: Position { ..end }, ..Taken::nothing(&self.state.superblock) };
+        let nothing =
+            LogContents { next: Position { ..end }, ..LogContents::nothing(&self.state.superblock) };
         refused.push(Cause::LogUnsound);
         Ok((self.open_with(nothing, None).await?, refused))
     }
 
-    async fn open_with(&self, taken: Taken, arena: Option<MemoryArena>) -> Result<Opened<E, D>, Error> {
+    async fn open_with(&self, taken: LogContents, arena: Option<MemoryArena>) -> Result<Opened<E, D>, Error> {
         let superblock = self.state.superblock;
         let arena = arena.unwrap_or_else(|| {
             MemoryArena::empty(
@@ -247,7 +248,7 @@ impl<E: Env, D: Device> Salvaged<E, D> {
     }
 
     /// Fills `into` from `offset`, both whole pages within the volume. What is lost is zeros there, and named in `lost`.
-    pub async fn read(&self, offset: u64, into: &mut [u8], lost: &mut List) {
+    pub async fn read(&self, offset: u64, into: &mut [u8], lost: &mut DamageList) {
         debug_assert!(offset.is_multiple_of(PAGE_BYTES) && into.len().is_multiple_of(PAGE));
         if self.volume.read(offset, into).await.is_ok() {
             return;

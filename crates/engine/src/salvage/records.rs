@@ -21,7 +21,7 @@ use crate::log::scan::{Scanned, scan};
 const PASSED_MAX: usize = 256;
 
 /// What the log holds.
-pub(super) struct Taken {
+pub(super) struct LogContents {
     pub(super) records: Vec<Scanned>,
     /// Where the next record goes.
     pub(super) next: Position,
@@ -31,7 +31,7 @@ pub(super) struct Taken {
     pub(super) passed: Vec<u64>,
 }
 
-impl Taken {
+impl LogContents {
     /// Nothing.
     pub(super) fn nothing(superblock: &Superblock) -> Self {
         let next = Position { offset: superblock.tail_offset, sequence: superblock.tail_sequence };
@@ -55,8 +55,12 @@ impl Taken {
 }
 
 /// Takes what there is, from the tail of this superblock on.
-pub(super) async fn take<D: Device>(log: &Copies<D>, layout: &Layout, superblock: &Superblock) -> Taken {
-    let mut taken = Taken::nothing(superblock);
+pub(super) async fn take<D: Device>(
+    log: &Copies<D>,
+    layout: &Layout,
+    superblock: &Superblock,
+) -> LogContents {
+    let mut taken = LogContents::nothing(superblock);
     let mut from = *superblock;
     loop {
         let found = scan(log, layout.log, &from).await;

@@ -8,17 +8,17 @@
 //!
 //! What the last kind of page says is taken where the drive bears it out ([`super::anew`]).
 
-use super::anew;
 use super::copies::Copies;
+use super::damage::{Cause, Condition, DamageList};
 use super::discover::FoundRoot;
-use super::named::{Cause, Condition, List};
+use super::table_rebuild;
 use crate::device::{Device, Extent};
 use crate::format::layout::{Layout, SUMS_PER_TABLE_PAGE};
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
 use crate::home::Home;
 use crate::layout::Replicated;
 use crate::planted::{Bug, is_planted};
-use crate::volume::Doubts;
+use crate::volume::UnverifiedTable;
 
 /// Pages that are read at once.
 const READ_PAGES_MAX: u64 = 64;
@@ -29,14 +29,18 @@ pub(super) async fn fill_root<D: Device>(
     home: &Copies<D>,
     layout: &Layout,
     root: &mut FoundRoot,
-    doubts: &mut Doubts,
+    doubts: &mut UnverifiedTable,
 ) {
     for number in 0..layout.table_pages() {
         if root.vouches_for(number) {
             continue;
         }
         let said = root.words[number as usize];
-        let found: Vec<u64> = anew::found(home, layout, number).await.iter().map(|it| page_sum(it)).collect();
+        let found: Vec<u64> = table_rebuild::stored_replicas(home, layout, number)
+            .await
+            .iter()
+            .map(|it| page_sum(it))
+            .collect();
         if !found.contains(&said) {
             doubts.unvouched.insert(number);
             // What cannot be read has a sum all the same, so that its pages are no zeros.
@@ -51,8 +55,8 @@ pub(super) async fn vouch<D: Device>(
     home: &Home<Copies<D>>,
     root: &FoundRoot,
     is_all_named: bool,
-    doubts: &Doubts,
-    list: &mut List,
+    doubts: &UnverifiedTable,
+    list: &mut DamageList,
     progress: &impl Fn(u64, u64),
 ) {
     let layout = home.layout();
@@ -85,8 +89,8 @@ pub(super) async fn vouch<D: Device>(
 /// Has a page of the table say what its pages sum to as the drives hold them; answers whether it said something else.
 async fn make_anew<D: Device>(home: &Home<Copies<D>>, number: u64, in_memory: Option<[u8; PAGE]>) -> bool {
     let layout = home.layout();
-    let said = anew::found(&home.device, &layout, number).await;
-    let made = anew::make(&home.device, &layout, number, &said, in_memory.as_ref()).await;
+    let said = table_rebuild::stored_replicas(&home.device, &layout, number).await;
+    let made = table_rebuild::rebuild(&home.device, &layout, number, &said, in_memory.as_ref()).await;
     let is_changed = !said.iter().chain(&in_memory).any(|said| *said == made);
     if in_memory.is_some() {
         home.table.recover(number, &made, false);

@@ -25,7 +25,7 @@ use crate::format::record::{RecordBuilder, RecordKind, TAG_BYTES, Tag};
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
 use crate::home::{Held, Outgoing, TableBytes};
 use crate::layout::{JournalStore, PageStore};
-use crate::log::Meaning;
+use crate::log::HeaderFields;
 use crate::planted::{Bug, is_planted};
 
 /// Between two looks whether the log wants a checkpoint.
@@ -288,7 +288,9 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             return Err(Error::Damaged { page: pages[0] });
         }
         add(&self.counters.carried_pages, pages.len() as u64);
-        self.append_control(Meaning { kind: RecordKind::Commit, through: 0 }, &mut builder).await.map(drop)
+        self.append_control(HeaderFields { kind: RecordKind::Commit, through: 0 }, &mut builder)
+            .await
+            .map(drop)
     }
 
     /// Puts the new sums into the table and, durably, into the log; answers the table pages to write.
@@ -365,7 +367,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             for image in record.iter().filter_map(|page| page.image) {
                 builder.payload(PAGE).copy_from_slice(image);
             }
-            self.append_control(Meaning { kind, through }, &mut builder).await?;
+            self.append_control(HeaderFields { kind, through }, &mut builder).await?;
             if is_planted(Bug::OnePieceSaid) {
                 break;
             }

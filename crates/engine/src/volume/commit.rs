@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::events::Event;
 use crate::format::record::{RecordBuilder, RecordKind, record_bytes};
 use crate::layout::{JournalStore, PageStore};
-use crate::log::{Meaning, Slot};
+use crate::log::{HeaderFields, Slot};
 use crate::notify::Line;
 use crate::planted::{Bug, is_planted};
 
@@ -156,7 +156,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     }
 
     async fn carry_out(self: Rc<Self>, slot: Slot, mut builder: RecordBuilder) {
-        let meaning = Meaning { kind: RecordKind::Commit, through: 0 };
+        let meaning = HeaderFields { kind: RecordKind::Commit, through: 0 };
         let began_ns = self.env.now_ns();
         let written = self.log.write(slot, meaning, &mut builder).await;
         let took_ns = self.env.now_ns().saturating_sub(began_ns);
@@ -237,7 +237,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     /// Appends a record that is not a commit, from the room kept for it.
     pub(super) async fn append_control(
         self: &Rc<Self>,
-        meaning: Meaning,
+        meaning: HeaderFields,
         builder: &mut RecordBuilder,
     ) -> Result<u64, Error> {
         let len = builder.bytes().len().next_multiple_of(self.log.sector_bytes()) as u64;

@@ -29,7 +29,7 @@ use crate::error::Error;
 use crate::format::record::{RecordBuilder, RecordKind, Tag, record_bytes};
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
 use crate::layout::{JournalStore, PageStore};
-use crate::log::Meaning;
+use crate::log::HeaderFields;
 use crate::notify::Notify;
 use crate::options::Journaling;
 use crate::planted::{Bug, is_planted};
@@ -322,7 +322,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         builder.clear();
         pages.iter().for_each(|&(page, sum)| builder.tag(&Tag::Page { page, sum }));
         table.iter().for_each(|&(page, sum)| builder.tag(&Tag::TablePage { page, sum }));
-        self.append_control(Meaning { kind, through: 0 }, &mut builder).await.map(drop)
+        self.append_control(HeaderFields { kind, through: 0 }, &mut builder).await.map(drop)
     }
 
     /// Makes an intent durable, with those of others.

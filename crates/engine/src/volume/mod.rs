@@ -23,8 +23,8 @@ mod gathering;
 mod grow;
 mod home_writes;
 mod identify;
+mod inspect;
 mod limits;
-mod look;
 mod open;
 mod pace;
 mod read_only;
@@ -58,22 +58,22 @@ use crate::notify::Notify;
 use crate::options::{Journaling, OpenOptions};
 use crate::planted::{Bug, is_planted};
 
-pub use crate::buffer::{Holdings, is_of_other_version};
+pub use crate::buffer::{ArenaContents, is_of_other_version};
 use admission::Admission;
 pub use check::{CheckReport, check};
 use commit::GroupCommit;
 pub use create::create;
 pub use grow::{Growth, plan_growth};
 pub use identify::{Identity, arena_bytes_min, identify};
+pub use inspect::{Inspection, inspect};
 pub use limits::{ATOMIC_MAX_BYTES, log_bytes_min};
-pub use look::{FoundAtRest, look};
 pub(crate) use read_only::Basis;
-pub(crate) use recover::Doubts;
+pub(crate) use recover::UnverifiedTable;
 pub use renew_log::{LogRenewal, check_log_is_lost, plan_log_renewal, renew_log};
 pub use renew_mirror_logs::{
     MirrorLogRenewal, check_mirror_log_is_lost, plan_mirror_log_renewal, renew_mirror_log,
 };
-pub use scrub::{Mending, ScrubReport};
+pub use scrub::{ScrubMode, ScrubReport};
 pub use superblocks::SuperblockCopy;
 use superblocks::Superblocks;
 use write_back::WriteBack;

@@ -25,7 +25,7 @@ use super::roots::read_root;
 use super::superblocks::{InForce, Superblocks};
 use super::write_back::WriteBack;
 use super::{Inner, Volume};
-use crate::buffer::{Buffer, Holdings, Opening, arena_bytes_min, is_of_other_version};
+use crate::buffer::{ArenaContents, Buffer, Opening, arena_bytes_min, is_of_other_version};
 use crate::counters::{Counters, add};
 use crate::device::{Extent, FlushScope};
 use crate::env::{Arena, Env};
@@ -162,13 +162,15 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
         };
         let opened = Buffer::open(arena, opening, is_durable, is_sound);
         let (mut buffer, replayed, durable) = opened.map_err(|held| match held {
-            Holdings { volume, writes, .. } if volume != superblock.volume => {
+            ArenaContents { volume, writes, .. } if volume != superblock.volume => {
                 Error::ForeignWrites { writes, is_later: false }
             }
-            Holdings { writes, acknowledged, .. } if held.are_of(superblock.volume, superblock.epoch) => {
+            ArenaContents { writes, acknowledged, .. }
+                if held.are_of(superblock.volume, superblock.epoch) =>
+            {
                 Error::OlderDevices { writes, acknowledged, log_end: opening.log_end }
             }
-            Holdings { writes, .. } => Error::ForeignWrites { writes, is_later: true },
+            ArenaContents { writes, .. } => Error::ForeignWrites { writes, is_later: true },
         })?;
         if is_beyond_log.get() {
             return Err(Error::Unusable("the arena holds a write that the log could never take".to_owned()));

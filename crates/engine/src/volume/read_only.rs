@@ -12,7 +12,7 @@ use super::admission::Admission;
 use super::commit::GroupCommit;
 use super::limits::Limits;
 use super::open::is_of_volume;
-use super::recover::{Doubts, durable_units, replay};
+use super::recover::{UnverifiedTable, durable_units, replay};
 use super::superblocks::Superblocks;
 use super::write_back::WriteBack;
 use super::{Inner, Volume};
@@ -59,7 +59,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
         arena: A,
         basis: Basis<H, L>,
         options: OpenOptions,
-    ) -> Result<(Self, Doubts), Error> {
+    ) -> Result<(Self, UnverifiedTable), Error> {
         let options = OpenOptions { tuning: options.tuning.sound(), ..options };
         let Basis { home, log, superblock, layout, root, records, next, unvouched } = basis;
         let counters = Rc::new(Counters::default());
@@ -78,7 +78,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
         let home_pages =
             Home::new(Rc::clone(&home), layout.clone(), Root::of(root), &options, Rc::clone(&counters));
         let dirty_pages_max = limits(true).dirty_pages_max.max(limits(false).dirty_pages_max);
-        let doubts = RefCell::new(Doubts { unvouched, ..Doubts::default() });
+        let doubts = RefCell::new(UnverifiedTable { unvouched, ..UnverifiedTable::default() });
         replay(&home_pages, &records, dirty_pages_max, false, Some(&doubts)).await?;
 
         let durable = durable_units(&records);

@@ -78,7 +78,7 @@ struct TableHistory {
 
 /// Pages of the table that the log speaks of and does not vouch for, where they are named and not refused.
 #[derive(Debug, Default)]
-pub(crate) struct Doubts {
+pub(crate) struct UnverifiedTable {
     /// Those for which no root vouches, whether the log speaks of them or not: whoever opens the volume says so.
     pub(crate) unvouched: BTreeSet<u64>,
     /// Those that are not what the log or the root says.
@@ -101,7 +101,7 @@ pub(super) async fn replay<H: PageStore>(
     records: &[Scanned],
     dirty_pages_max: usize,
     needs_images: bool,
-    doubts: Option<&RefCell<Doubts>>,
+    doubts: Option<&RefCell<UnverifiedTable>>,
 ) -> Result<(), Error> {
     let needs_images = needs_images && !is_planted(Bug::SumForImage);
     let (pages, table) = histories(home, records, dirty_pages_max)?;
@@ -216,7 +216,7 @@ async fn replay_table_page<H: PageStore>(
     number: u64,
     history: &TableHistory,
     needs_images: bool,
-    doubts: Option<&RefCell<Doubts>>,
+    doubts: Option<&RefCell<UnverifiedTable>>,
 ) -> Result<(), Error> {
     // Where a cut came before the record that speaks of the table's page, nothing of it was written: it is as the root
     // sums it.
@@ -329,7 +329,7 @@ async fn replay_page<H: PageStore>(
     records: &[Scanned],
     page: u64,
     history: &History,
-    doubts: Option<&RefCell<Doubts>>,
+    doubts: Option<&RefCell<UnverifiedTable>>,
 ) -> Result<(), Error> {
     let home = stored.home;
     if let Some(new_sum) = history.intent {
@@ -440,7 +440,7 @@ async fn replay_intent<H: PageStore>(
     stored: &mut Stored<'_, H>,
     page: u64,
     new_sum: u64,
-    doubts: Option<&RefCell<Doubts>>,
+    doubts: Option<&RefCell<UnverifiedTable>>,
 ) -> Result<(), Error> {
     let home = stored.home;
     let was_empty = match home.table.load_for(page).await {

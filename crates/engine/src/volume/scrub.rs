@@ -30,11 +30,11 @@ pub struct ScrubReport {
 
 /// What is done about copies that are wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mending {
+pub enum ScrubMode {
     /// They are written anew, from one that is right.
-    Mend,
+    Repair,
     /// They are counted.
-    Leave,
+    ReadOnly,
 }
 
 impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
@@ -44,8 +44,8 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
     /// # Errors
     ///
     /// The volume's failure, if it has one; damage is not an error.
-    pub async fn scrub(&self, mending: Mending, bytes_per_s: u64) -> Result<ScrubReport, Error> {
-        self.scrub_telling(mending, bytes_per_s, |_, _| ()).await
+    pub async fn scrub(&self, mode: ScrubMode, bytes_per_s: u64) -> Result<ScrubReport, Error> {
+        self.scrub_telling(mode, bytes_per_s, |_, _| ()).await
     }
 
     /// As [`Self::scrub`]; `tell` is told of each page, by its number, when it has been looked at, and what was found so
@@ -56,7 +56,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
     /// As [`Self::scrub`].
     pub async fn scrub_telling(
         &self,
-        mending: Mending,
+        mode: ScrubMode,
         bytes_per_s: u64,
         mut tell: impl FnMut(u64, &ScrubReport),
     ) -> Result<ScrubReport, Error> {
@@ -68,16 +68,16 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
             .flat_map(|slot| (0..inner.home.table.root_pages()).map(move |page| (slot, page)))
         {
             inner.check_readable()?;
-            inner.scrub_root_page(slot, page, mending, &mut report).await;
+            inner.scrub_root_page(slot, page, mode, &mut report).await;
             inner.rest_after(&report, began_ns, bytes_per_s).await;
         }
         let layout = inner.home.layout(); // what comes meanwhile was just made
         for number in 0..layout.table_pages() {
-            inner.scrub_table_page(number, mending, &mut report).await;
+            inner.scrub_table_page(number, mode, &mut report).await;
             let first = number * SUMS_PER_TABLE_PAGE;
             for page in first..(first + SUMS_PER_TABLE_PAGE).min(layout.pages) {
                 inner.check_readable()?;
-                inner.scrub_page(page, mending, &mut report).await;
+                inner.scrub_page(page, mode, &mut report).await;
                 tell(page, &report);
                 inner.rest_after(&report, began_ns, bytes_per_s).await;
             }
@@ -102,33 +102,31 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     }
 
     /// What is wrong in a place of the root is right in memory.
-    async fn scrub_root_page(&self, slot: u8, page: usize, mending: Mending, report: &mut ScrubReport) {
+    async fn scrub_root_page(&self, slot: u8, page: usize, mode: ScrubMode, report: &mut ScrubReport) {
         let table = &self.home.table;
         let sum = table.root_page_sum_at(slot, page);
         let is_settled =
             || table.expected_of_root(slot, page).is_settled && table.root_page_sum_at(slot, page) == sum;
         let offset = self.home.layout().roots[usize::from(slot)].offset + page as u64 * PAGE_BYTES;
-        if sum != 0 && self.scrub_copies(offset, sum, is_settled, mending, report).await {
+        if sum != 0 && self.scrub_copies(offset, sum, is_settled, mode, report).await {
             report.wrong_copies += 1;
-            if mending == Mending::Mend && is_settled() {
+            if mode == ScrubMode::Repair && is_settled() {
                 table.rewrite_root_page(slot, page);
             }
         }
     }
 
-    async fn scrub_table_page(&self, number: u64, mending: Mending, report: &mut ScrubReport) {
+    async fn scrub_table_page(&self, number: u64, mode: ScrubMode, report: &mut ScrubReport) {
         let sum = self.home.table.root_sum(number);
         let is_settled = || self.home.table.is_settled(number) && self.home.table.root_sum(number) == sum;
         if sum != 0
-            && self
-                .scrub_copies(self.home.layout().table_offset(number), sum, is_settled, mending, report)
-                .await
+            && self.scrub_copies(self.home.layout().table_offset(number), sum, is_settled, mode, report).await
         {
             report.damaged_table_pages.push(number);
         }
     }
 
-    async fn scrub_page(&self, page: u64, mending: Mending, report: &mut ScrubReport) {
+    async fn scrub_page(&self, page: u64, mode: ScrubMode, report: &mut ScrubReport) {
         let mut held = self.home.table.hold_none();
         if held.load_for(page).await.is_err() {
             return; // said of the table's page
@@ -136,7 +134,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         let sum = self.home.table.sum(page);
         let is_settled = || !self.home.is_dirty(page, page + 1) && self.home.table.sum(page) == sum;
         if sum != 0
-            && self.scrub_copies(self.home.layout().page_offset(page), sum, is_settled, mending, report).await
+            && self.scrub_copies(self.home.layout().page_offset(page), sum, is_settled, mode, report).await
         {
             report.damaged_pages.push(page);
         }
@@ -149,7 +147,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         offset: u64,
         sum: u64,
         is_settled: impl Fn() -> bool,
-        mending: Mending,
+        mode: ScrubMode,
         report: &mut ScrubReport,
     ) -> bool {
         let device = &*self.home.device;
@@ -184,8 +182,8 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             report.wrong_copies += wrong.len() as u64;
             report.wrong_by_copy.resize(device.replicas(), 0);
             wrong.iter().for_each(|&copy| report.wrong_by_copy[copy] += 1);
-            if mending == Mending::Mend {
-                self.mend_settled(offset, is_right, is_settled).await;
+            if mode == ScrubMode::Repair {
+                self.repair_settled(offset, is_right, is_settled).await;
             }
         }
         let there = (0..device.replicas()).filter(|&copy| device.has_replica(copy)).count();
@@ -193,7 +191,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     }
 
     /// Mends what is at `offset` from the first copy that is right, unless somebody writes there meanwhile.
-    async fn mend_settled(
+    async fn repair_settled(
         &self,
         offset: u64,
         is_right: impl Fn(&[u8]) -> bool,

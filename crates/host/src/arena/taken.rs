@@ -15,8 +15,8 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use super::SharedArena;
 use super::header::{HEADER_BYTES, NOTE_OFFSET, boot_id, mark, read_mark, total_bytes};
+use crate::busy::retry_while_busy;
 use crate::path_error::PathError;
-use crate::patience::until_released;
 use crate::stack::check_space;
 use crate::stack::stored_in_place;
 
@@ -64,7 +64,7 @@ impl Taken {
         let is_locked = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
         let file = loop {
             let file = options.open(path).map_err(failed("cannot open the arena"))?;
-            until_released(LOOKING, is_locked, || {
+            retry_while_busy(LOOKING, is_locked, || {
                 Ok(rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?)
             })
             .map_err(failed("the arena is in use by another process"))?;

@@ -18,11 +18,11 @@ use evenkeel_engine::device::{Extent, Geometry};
 use rustix::fs::{FlockOperation, OFlags};
 
 use super::{Doing, DurableWay, FileDrive, State};
+use crate::busy::retry_while_busy;
 use crate::durable_file::{direct_io_granule, is_block_device, odd_kind};
 use crate::event_loop::Loop;
 use crate::event_loop::pool::Pool;
 use crate::path_error::PathError;
-use crate::patience::until_released;
 use crate::stack::StackProbe;
 
 /// Sectors where nothing below says how large they are, and the largest that a disk's own size makes them: a
@@ -52,7 +52,7 @@ pub struct DriveOptions {
     pub pool_bytes: usize,
     /// How long to wait for a file or device that is in use: after a kill, the kernel ends the dead process's
     /// transfers first.
-    pub patience: Duration,
+    pub busy_timeout: Duration,
 }
 
 impl Default for DriveOptions {
@@ -66,14 +66,14 @@ impl Default for DriveOptions {
             promised_sector_bytes: None,
             keeps_room: false,
             pool_bytes: 4 << 20,
-            patience: Duration::from_secs(5),
+            busy_timeout: Duration::from_secs(5),
         }
     }
 }
 
 impl FileDrive {
     /// Opens the file or block device at `path`, for this drive alone. It blocks, for as long as
-    /// [`DriveOptions::patience`] says where the file is in use.
+    /// [`DriveOptions::busy_timeout`] says where the file is in use.
     ///
     /// # Errors
     ///
@@ -97,12 +97,12 @@ impl FileDrive {
         let mut open = OpenOptions::new();
         open.read(true).write(!options.read_only).custom_flags(flags.bits().cast_signed());
         let is_busy = |error: &io::Error| error.kind() == io::ErrorKind::ResourceBusy;
-        let mut file = until_released(options.patience, is_busy, || open.open(path)).map_err(failed(
-            if is_block_device { "cannot open (is it mounted or in use?)" } else { "cannot open" },
-        ))?;
+        let mut file = retry_while_busy(options.busy_timeout, is_busy, || open.open(path)).map_err(
+            failed(if is_block_device { "cannot open (is it mounted or in use?)" } else { "cannot open" }),
+        )?;
         if !is_block_device {
             let is_locked = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
-            until_released(options.patience, is_locked, || lock(&file, options.read_only))
+            retry_while_busy(options.busy_timeout, is_locked, || lock(&file, options.read_only))
                 .map_err(failed("in use by another process"))?;
         }
         if granule.is_some() && !is_block_device {

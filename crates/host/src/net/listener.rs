@@ -22,10 +22,10 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, 
 
 use super::Stream;
 use super::unix_path::{connect_unix_at_once, reach};
+use crate::busy::retry_while_busy;
 use crate::durable_file::odd_kind;
 use crate::event_loop::{Backend, Loop, SharedFd};
 use crate::path_error::PathError;
-use crate::patience::until_released;
 
 /// Connections that may wait to be accepted, if `net.core.somaxconn` allows it. Where there is no room, a client that does
 /// not wait for its connection is turned away: many that come and go shall not take all of it.
@@ -124,7 +124,7 @@ impl Listener {
     /// those of the system calls.
     pub fn unix_for(event_loop: &Loop, path: &Path, access: SocketAccess) -> Result<Self, PathError> {
         let failed = |doing| move |error: io::Error| PathError::new(path, doing, error);
-        let socket = until_released(PATIENCE, is_in_use, || {
+        let socket = retry_while_busy(PATIENCE, is_in_use, || {
             bind_unix(path, access).or_else(|error| {
                 if !is_in_use(&error) {
                     return Err(error);
@@ -147,7 +147,7 @@ impl Listener {
     ///
     /// Those of the name's resolution, `bind` and `listen`.
     pub fn tcp(event_loop: &Loop, address: impl ToSocketAddrs) -> io::Result<Self> {
-        let socket = until_released(PATIENCE, is_in_use, || TcpListener::bind(&address))?;
+        let socket = retry_while_busy(PATIENCE, is_in_use, || TcpListener::bind(&address))?;
         listen(&socket, BACKLOG)?;
         Self::from_fd(event_loop, socket.into())
     }

@@ -18,9 +18,9 @@ static DROPPED: AtomicU64 = AtomicU64::new(0);
 /// The offset of what has none.
 const NO_OFFSET: u64 = u64::MAX;
 
-/// Writes `line`, waiting for room for `patience` at most; false where it was dropped.
-pub fn say(line: &str, patience: Duration) -> bool {
-    say_among(line, patience, missing)
+/// Writes `line`, waiting for room for `timeout` at most; false where it was dropped.
+pub fn say(line: &str, timeout: Duration) -> bool {
+    say_among(line, timeout, missing)
 }
 
 /// How many lines were dropped, in words.
@@ -32,20 +32,20 @@ pub fn missing(lines: u64) -> String {
 }
 
 /// The same among lines of another form: `missing` says in it how many were dropped.
-pub fn say_among(line: &str, patience: Duration, missing: impl Fn(u64) -> String) -> bool {
+pub fn say_among(line: &str, timeout: Duration, missing: impl Fn(u64) -> String) -> bool {
     let dropped = DROPPED.swap(0, Ordering::Relaxed);
     let before = match dropped {
         0 => String::new(),
         lines => missing(lines) + "\n",
     };
-    let written = write_all(format!("{before}{line}\n").as_bytes(), patience);
+    let written = write_all(format!("{before}{line}\n").as_bytes(), timeout);
     if written.is_err() {
         DROPPED.fetch_add(dropped + 1, Ordering::Relaxed);
     }
     written.is_ok()
 }
 
-fn write_all(mut rest: &[u8], patience: Duration) -> io::Result<()> {
+fn write_all(mut rest: &[u8], timeout: Duration) -> io::Result<()> {
     let began = Instant::now();
     let error = io::stderr();
     let kind = FileType::from_raw_mode(fstat(&error)?.st_mode);
@@ -65,7 +65,7 @@ fn write_all(mut rest: &[u8], patience: Duration) -> io::Result<()> {
         match written {
             Ok(count) => rest = &rest[count..],
             Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => wait_for_room(patience.saturating_sub(began.elapsed()))?,
+            Err(Errno::AGAIN) => wait_for_room(timeout.saturating_sub(began.elapsed()))?,
             Err(error) => return Err(error.into()),
         }
     }
@@ -78,10 +78,10 @@ fn if_there_is_room(bytes: &[u8]) -> rustix::io::Result<usize> {
     write(io::stderr(), bytes)
 }
 
-fn wait_for_room(patience: Duration) -> rustix::io::Result<()> {
+fn wait_for_room(timeout: Duration) -> rustix::io::Result<()> {
     let error = io::stderr();
-    let patience = Timespec::try_from(patience).map_err(|_| Errno::INVAL)?;
-    match poll(&mut [PollFd::new(&error, PollFlags::OUT)], Some(&patience)) {
+    let timeout = Timespec::try_from(timeout).map_err(|_| Errno::INVAL)?;
+    match poll(&mut [PollFd::new(&error, PollFlags::OUT)], Some(&timeout)) {
         Ok(0) => Err(Errno::AGAIN),
         polled => polled.map(drop),
     }

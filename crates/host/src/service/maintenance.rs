@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use evenkeel_engine::env::Env;
-use evenkeel_engine::ring::{MemberStatus, Standing};
-use evenkeel_engine::volume::{Mending, ScrubReport};
+use evenkeel_engine::ring::{MemberState, MemberStatus};
+use evenkeel_engine::volume::{ScrubMode, ScrubReport};
 
 use super::events::watch::{Watcher, named};
 use super::events::{About, Kind};
@@ -180,7 +180,7 @@ async fn scrub_once(
         scrubbed.current.copies_checked = report.copies_checked;
         scrubbed.current.wrong_copies = report.wrong_copies;
     };
-    let ended = volume.scrub_telling(Mending::Mend, bytes_per_s, tell).await;
+    let ended = volume.scrub_telling(ScrubMode::Repair, bytes_per_s, tell).await;
     let mut scrubbed = scrubbed.borrow_mut();
     let (repaired, known) = (scrubbed.current.wrong_copies, scrubbed.before.damaged_pages.clone());
     scrubbed.end(env.now_ns());
@@ -205,7 +205,7 @@ impl Slowness {
         self.since_ns.resize(members.len(), None);
         self.seen.resize(members.len(), (0, 0));
         let drains =
-            |member: &MemberStatus| member.standing == Standing::InSync && member.drain_bytes_per_s > 0;
+            |member: &MemberStatus| member.state == MemberState::InSync && member.drain_bytes_per_s > 0;
         for (place, member) in members.iter().enumerate() {
             if !drains(member) {
                 self.since_ns[place] = None;
@@ -260,7 +260,7 @@ mod tests {
 
     fn member(drain_bytes_per_s: u64, written_bytes: u64) -> MemberStatus {
         MemberStatus {
-            standing: Standing::InSync,
+            state: MemberState::InSync,
             role: Role::Reading,
             failure: None,
             queued_bytes: 0,
@@ -293,7 +293,7 @@ mod tests {
         slowness.look(0, &[member(100, 1), member(10, 1)]);
         slowness.look(SLOW_FOR_NS, &[member(15, 2), member(10, 1)]);
         assert_eq!(slowness.slow(SLOW_FOR_NS), [false, true], "the second look knows nothing new");
-        let out = MemberStatus { standing: Standing::Out, ..member(10, 2) };
+        let out = MemberStatus { state: MemberState::Out, ..member(10, 2) };
         slowness.look(2 * SLOW_FOR_NS, &[member(100, 2), out]);
         assert_eq!(slowness.slow(2 * SLOW_FOR_NS), [false; 2]);
     }

@@ -1,7 +1,7 @@
 //! What the members and log devices of a served mirror do, as a part of its document.
 
-use evenkeel_engine::layout::mirror::log_devices::LogStanding;
-use evenkeel_engine::ring::{Policy, Role, Standing};
+use evenkeel_engine::layout::mirror::log_devices::LogDeviceState;
+use evenkeel_engine::ring::{MemberState, Policy, Role};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -115,7 +115,7 @@ impl MirrorStatus {
         let options = mirror.options();
         let (members, logs) = (mirror.members(), mirror.log_devices());
         let (readers, members_in_sync) = mirror.ring.window();
-        let logs_in_sync = logs.iter().filter(|log| log.standing == LogStanding::InSync).count();
+        let logs_in_sync = logs.iter().filter(|log| log.state == LogDeviceState::InSync).count();
         let size_bytes = evenkeel_engine::device::Device::geometry(&mirror.ring).size_bytes;
         let slow = maintenance.slow(now_ns);
         let scrubbed = maintenance.scrubbed.borrow();
@@ -153,18 +153,18 @@ impl MirrorStatus {
 
 fn member_status(member: &MirrorMember, slow: bool, size_bytes: u64) -> MemberStatus {
     let status = &member.status;
-    let rebuild_done_bytes = match status.standing {
-        Standing::Rebuilding { done_bytes } => Some(done_bytes),
+    let rebuild_done_bytes = match status.state {
+        MemberState::Rebuilding { done_bytes } => Some(done_bytes),
         _ => None,
     };
     MemberStatus {
         path: member.place.to_string(),
-        standing: match status.standing {
-            Standing::InSync => "in-sync",
-            Standing::Rebuilding { .. } => "rebuilding",
-            Standing::Stale => "stale",
-            Standing::Foreign => "foreign",
-            Standing::Out => "out",
+        standing: match status.state {
+            MemberState::InSync => "in-sync",
+            MemberState::Rebuilding { .. } => "rebuilding",
+            MemberState::Stale => "stale",
+            MemberState::Foreign => "foreign",
+            MemberState::Out => "out",
         }
         .to_owned(),
         role: match status.role {
@@ -190,11 +190,11 @@ fn member_status(member: &MirrorMember, slow: bool, size_bytes: u64) -> MemberSt
 fn log_status(log: &MirrorLog) -> LogStatus {
     LogStatus {
         path: log.place.to_string(),
-        standing: match log.standing {
-            LogStanding::InSync => "in-sync",
-            LogStanding::Stale => "stale",
-            LogStanding::Foreign => "foreign",
-            LogStanding::Out => "out",
+        standing: match log.state {
+            LogDeviceState::InSync => "in-sync",
+            LogDeviceState::Stale => "stale",
+            LogDeviceState::Foreign => "foreign",
+            LogDeviceState::Out => "out",
         }
         .to_owned(),
         failure: log.why.clone(),

@@ -104,7 +104,7 @@ async fn look_at(
     let asked_ns = event_loop.now_ns();
     // It changes nothing, and keeps nobody off: see number 0 in docs/nbd.md.
     let looker = Writer { volume: event_loop.random(), opening: 0, drive: 0, number: Some(0) };
-    let client = patiently(event_loop, options.patience, uri, Some(looker)).await;
+    let client = patiently(event_loop, options.busy_timeout, uri, Some(looker)).await;
     let client = client.map_err(|error| PathError::new(&place.shown(), "cannot connect", error))?;
     let took_ns = event_loop.now_ns() - asked_ns;
     let negotiated = *client.negotiated();
@@ -120,7 +120,7 @@ async fn look_at(
     if knows_writers {
         // Who looks may write to nothing; others may, unless a volume does.
         drop(drive);
-        let other = patiently(event_loop, options.patience, uri, None).await;
+        let other = patiently(event_loop, options.busy_timeout, uri, None).await;
         let other = other.map_err(|error| PathError::new(&place.shown(), "cannot connect", error))?;
         flags = other.negotiated().flags;
     } else if !request.unfenced && flags & transmission_flag::READ_ONLY == 0 {
@@ -151,14 +151,14 @@ async fn look_at(
 /// Connects, and again for a while where a server takes one connection at a time.
 async fn patiently(
     event_loop: &Loop,
-    patience: std::time::Duration,
+    busy_timeout: std::time::Duration,
     uri: &NbdUri,
     writer: Option<Writer>,
 ) -> io::Result<Client<Stream>> {
     let began = Instant::now();
     loop {
         match connect(event_loop, uri, writer).await {
-            Err(NotConnected { is_passing: true, .. }) if began.elapsed() < patience => {
+            Err(NotConnected { is_passing: true, .. }) if began.elapsed() < busy_timeout => {
                 event_loop.sleep(PAUSE_NS).await;
             }
             connected => return connected.map_err(|error| error.source),

@@ -1,7 +1,7 @@
 //! Nothing that an earlier process of a volume sent to an export is carried out once a later one has opened it.
 //!
 //! 1. The export's server ends what came before, as evenkeel's own does when the writer is named to it; or it takes one
-//!    connection at a time and is waited for, for as long as [`crate::drive::DriveOptions::patience`] says. A server that does neither is
+//!    connection at a time and is waited for, for as long as [`crate::drive::DriveOptions::busy_timeout`] says. A server that does neither is
 //!    refused, unless its owner answers for it.
 //! 2. Each opening names a number that is larger than those before it ([`Writer::number`]): what the drive itself says of its
 //!    openings. It is read before anybody's session is ended for it. So an opening that was superseded is refused when it

@@ -19,7 +19,7 @@ use evenkeel_engine::format::PAGE_BYTES;
 use evenkeel_engine::format::layout::GROWTHS_MAX;
 use evenkeel_engine::format::ring_head;
 use evenkeel_engine::options::OpenOptions;
-use evenkeel_engine::ring::{Policy, RingOptions, Standing};
+use evenkeel_engine::ring::{MemberState, Policy, RingOptions};
 use evenkeel_engine::volume::{Growth, Identity, plan_growth};
 use serde::{Deserialize, Serialize};
 
@@ -194,11 +194,11 @@ fn without(folder: &Path, place: &Place, why: &str, is_rebuilt: bool) -> VolumeE
 /// That all members of an open mirror take part, and lack nothing.
 fn check_members(folder: &Path, mirror: &Mirror) -> Result<(), VolumeError> {
     for member in mirror.members() {
-        let (is_rebuilt, what) = match member.status.standing {
-            Standing::InSync => continue,
-            Standing::Rebuilding { .. } => (true, "it is being rebuilt"),
-            Standing::Stale => (true, "it lacks writes"),
-            Standing::Foreign | Standing::Out => (false, "it takes no part"),
+        let (is_rebuilt, what) = match member.status.state {
+            MemberState::InSync => continue,
+            MemberState::Rebuilding { .. } => (true, "it is being rebuilt"),
+            MemberState::Stale => (true, "it lacks writes"),
+            MemberState::Foreign | MemberState::Out => (false, "it takes no part"),
         };
         let why = format!("{}: {}", member.place, member.why.as_deref().unwrap_or(what));
         return Err(without(folder, &member.place, &why, is_rebuilt));

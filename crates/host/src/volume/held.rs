@@ -47,7 +47,7 @@ impl Held {
                     volume.fail(&cut_short(place));
                 }
             }
-            Self::Mirror(mirror) => mirror.leave_out_cut_short(),
+            Self::Mirror(mirror) => mirror.fail_cut_short(),
         }
     }
 

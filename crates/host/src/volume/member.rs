@@ -154,7 +154,7 @@ fn no_member(place: &Place, error: &ClientError) -> PathError {
 }
 
 impl MemberDrive {
-    /// Opens what is at `place`; of `options`, an export heeds sectors, their promise, and patience.
+    /// Opens what is at `place`; of `options`, an export heeds sectors, their promise, and busy_timeout.
     ///
     /// # Errors
     ///
@@ -182,7 +182,7 @@ impl MemberDrive {
             let asked_ns = event_loop.now_ns();
             match purpose.connect(event_loop, uri).await.map(|it| (it, event_loop.now_ns() - asked_ns)) {
                 Ok(connected) => break connected,
-                Err(error) if error.is_passing && began.elapsed() < options.patience => {
+                Err(error) if error.is_passing && began.elapsed() < options.busy_timeout => {
                     event_loop.sleep(PAUSE_NS).await;
                 }
                 Err(error) => return Err(PathError::new(&place.shown(), "cannot connect", error.source)),

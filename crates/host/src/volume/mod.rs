@@ -49,7 +49,7 @@ use evenkeel_engine::format::PAGE_BYTES;
 use evenkeel_engine::layout::mirror::head_copies::HeadsOf;
 use evenkeel_engine::options::OpenOptions;
 use evenkeel_engine::ring::RingOptions;
-use evenkeel_engine::volume::{FoundAtRest, Identity, Volume, arena_bytes_min, identify, look};
+use evenkeel_engine::volume::{Identity, Inspection, Volume, arena_bytes_min, identify, inspect};
 
 use crate::arena::SharedArena;
 use crate::event_loop::Loop;
@@ -204,7 +204,7 @@ pub struct OpenVolume {
     /// What a cut or a kill had left to be done.
     pub recovered: Recovered,
     /// What of its superblocks and roots was damaged before it was opened: the opening writes them anew.
-    pub at_rest: FoundAtRest,
+    pub at_rest: Inspection,
     /// Which copies of the heads of a mirror were wrong then: the opening and the stop write those of members anew.
     pub damaged_heads: Vec<DamagedHead>,
     /// What others put where its arena would be, if they did.
@@ -417,7 +417,7 @@ impl LockedVolume {
             return Err(below.cause(folder, &description).await.unwrap_or(error));
         }
         may(&below, &identity).await?;
-        let at_rest = look(&*home, &*log, separate_log).await.map_err(engine_error)?;
+        let at_rest = inspect(&*home, &*log, separate_log).await.map_err(engine_error)?;
         let damaged_heads = match &below {
             Below::Single(..) => Vec::new(),
             Below::Mirror(mirror) => {
@@ -583,7 +583,7 @@ impl OpenVolume {
         let mirror = self.mirror().cloned();
         if let Some(mirror) = &mirror {
             let folder = self.folder().to_owned();
-            let mended = mirror.logs.mend_heads().await;
+            let mended = mirror.logs.repair_heads().await;
             mended.map_err(|source| VolumeError::Engine { folder, source: source.into() })?;
         }
         self.close().await?;

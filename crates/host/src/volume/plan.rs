@@ -23,11 +23,11 @@ use super::description::{Description, FILE_NAME, LayoutKind, NEXT_FILE_NAME, SIZ
 use super::member::Place;
 use super::{CONTROL_SOCKET, NBD_SOCKET, STATUS_SOCKET, VolumeError};
 use crate::arena::{self, DEFAULT_FOLDER};
+use crate::busy::retry_while_busy;
 use crate::conditions::Machine;
 use crate::drive::is_among_devices;
 use crate::durable_file::{is_block_device, odd_kind, size_bytes};
 use crate::path_error::PathError;
-use crate::patience::until_released;
 use crate::remedy::{Remedy, Setting};
 use crate::size_text::{exact_size, size};
 use crate::stack::stored_in_place;
@@ -556,7 +556,7 @@ fn check_unused(path: &Path) -> Result<(), VolumeError> {
     };
     let is_held =
         |error: &io::Error| matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ResourceBusy);
-    match until_released(PATIENCE, is_held, attempt) {
+    match retry_while_busy(PATIENCE, is_held, attempt) {
         Ok(()) => Ok(()),
         Err(error) if is_held(&error) => {
             refused(format!("{}: it is in use; stop what uses it, or unmount it, first", path.display()))

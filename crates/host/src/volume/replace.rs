@@ -360,7 +360,8 @@ impl Wish {
     /// Whether the new one was made a member of this volume, and not described or rebuilt before a cut.
     async fn is_begun(&self, event_loop: &Loop, description: &Description) -> bool {
         let Some(path) = self.new.path() else { return false };
-        let options = DriveOptions { read_only: true, patience: Duration::ZERO, ..DriveOptions::default() };
+        let options =
+            DriveOptions { read_only: true, busy_timeout: Duration::ZERO, ..DriveOptions::default() };
         let Ok(drive) = FileDrive::open(event_loop, path, options) else { return false };
         let found = labels(&drive).await;
         !found.is_empty() && found.iter().all(|label| label.volume == description.id.0 && label.is_blank)
@@ -386,7 +387,7 @@ async fn remains(event_loop: &Loop, folder: &Path, description: &Description, sl
     if path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         return Remains::Nothing;
     }
-    let options = DriveOptions { read_only: true, patience: Duration::ZERO, ..DriveOptions::default() };
+    let options = DriveOptions { read_only: true, busy_timeout: Duration::ZERO, ..DriveOptions::default() };
     match FileDrive::open(event_loop, &path, options) {
         Ok(file)
             if !file.is_block_device()

@@ -9,7 +9,9 @@ use std::path::Path;
 use std::rc::Rc;
 
 use evenkeel_engine::options::OpenOptions;
-use evenkeel_engine::salvage::{self, Cause, Known, MemoryArena, OfHeads, Part, Remains, Salvaged};
+use evenkeel_engine::salvage::{
+    self, Available, Cause, KnownVolume, MemoryArena, MirrorHeads, Part, Salvaged,
+};
 
 use super::arenas::{Arenas, Waiting};
 use super::description::{Description, LayoutKind, Member};
@@ -76,10 +78,10 @@ impl OpenSalvage {
         {
             return Err(error);
         }
-        let (mut remains, heads) = match is_ring {
+        let (mut available, heads) = match is_ring {
             true => {
                 let (volume, region_bytes) = (description.id.0, description.region_bytes());
-                salvage::of_mirror(volume, &members, &logs, region_bytes, arena).await
+                salvage::find_mirror(volume, &members, &logs, region_bytes, arena).await
             }
             false => {
                 let part = |(place, device): (usize, &Option<HomeDevice>)| {
@@ -87,13 +89,16 @@ impl OpenSalvage {
                 };
                 let home = members.iter().enumerate().filter_map(part).collect();
                 let log = logs.iter().enumerate().filter_map(part).collect();
-                (Remains { home, log, is_log_in_parts: false, arena, causes: Vec::new() }, OfHeads::default())
+                (
+                    Available { home, log, is_log_in_parts: false, arena, causes: Vec::new() },
+                    MirrorHeads::default(),
+                )
             }
         };
         if is_of_other_version {
-            remains.causes.push(Cause::ArenaOfOtherVersion);
+            available.causes.push(Cause::ArenaOfOtherVersion);
         }
-        if remains.home.is_empty() {
+        if available.home.is_empty() {
             let why = missing.iter().map(|(place, why)| format!("; {place}: {why}")).collect::<String>();
             return Err(VolumeError::Refused(format!(
                 "{}: no member with its pages is there{why}",
@@ -101,16 +106,16 @@ impl OpenSalvage {
             )));
         }
         let known = known(&description, heads);
-        let opened = salvage::open(event_loop.clone(), remains, &known, options, progress).await;
+        let opened = salvage::open(event_loop.clone(), available, &known, options, progress).await;
         let salvaged = opened.map_err(|source| VolumeError::Engine { folder, source })?;
         let memory_is_gone = !salvaged.follows_stop && !arena_is_there;
         Ok(Self { salvaged, missing, memory_is_gone, _locked: locked })
     }
 }
 
-fn known(description: &Description, heads: OfHeads) -> Known {
+fn known(description: &Description, heads: MirrorHeads) -> KnownVolume {
     let is_ring = description.layout == LayoutKind::Mirror;
-    Known {
+    KnownVolume {
         volume: description.id.0,
         size_bytes: description.size_bytes,
         atomic_max_bytes: description.atomic_max_bytes,

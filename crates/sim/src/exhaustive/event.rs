@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use evenkeel_engine::env::Env;
-use evenkeel_engine::ring::Standing;
+use evenkeel_engine::ring::MemberState;
 use evenkeel_engine::volume::check;
 
 use crate::faults::Fault;
@@ -115,13 +115,13 @@ impl<T: Testbed> Fixture<T> {
         {
             let truth = self.truth.borrow();
             for number in truth.of(Kind::Pages) {
-                let (device, standing) = (&truth.devices[number], truth.standing(number));
+                let (device, state) = (&truth.devices[number], truth.state(number));
                 // One that was put there just before the cut may not have been told of it.
                 let may_be_out =
-                    !device.is_well || standing == Some(Standing::Foreign) && !device.before.is_complete;
-                if device.is_there && !may_be_out && standing != Some(Standing::InSync) {
+                    !device.is_well || state == Some(MemberState::Foreign) && !device.before.is_complete;
+                if device.is_there && !may_be_out && state != Some(MemberState::InSync) {
                     let name = self.testbed.name(number);
-                    return Err(Violation::of(format!("{name} is well, and is {standing:?}")));
+                    return Err(Violation::of(format!("{name} is well, and is {state:?}")));
                 }
                 may_lack |= !device.is_well;
             }

@@ -3,7 +3,7 @@
 //! | what | what remains |
 //! |---|---|
 //! | of those with pages, only members are there that lack writes, or rotted | the volume refuses, or what it serves is right |
-//! | only log devices are there that were left out | the same |
+//! | only log devices are there that failed | the same |
 //! | the same pages rot on every member | these pages are reported, the others are served |
 //! | all members, all log devices, or both die or fall silent while it is used | it stops, and acknowledges nothing any more; once they are well, everything is there |
 //! | all log devices are what they were at some moment of the last opening, and it ended in order or went on for some checkpoints | it refuses; with what they were in the end, everything is there |

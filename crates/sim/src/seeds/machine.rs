@@ -8,7 +8,7 @@ use evenkeel_engine::device::{Durability, Extent};
 use evenkeel_engine::format::layout::{Layout, Size};
 use evenkeel_engine::format::superblock::Superblock;
 use evenkeel_engine::format::{PAGE, PAGE_BYTES};
-use evenkeel_engine::ring::Standing;
+use evenkeel_engine::ring::MemberState;
 
 use super::{Outcome, Seeded, Setup};
 use crate::arena::{ArenaBytes, SimArena};
@@ -320,13 +320,13 @@ impl<T: Seeded> Machine<T> {
         let rebuilt = truth.of(Kind::Pages).filter(lacked).filter(|&number| truth.is_in_sync(number));
         tally.rebuilt += rebuilt.count() as u64;
         let numbers = 0..truth.devices.len();
-        let left_out = numbers.clone().find(|&number| {
+        let failed = numbers.clone().find(|&number| {
             let device = &truth.devices[number];
             device.is_fine() && !device.lacks && device.before.is_clean && !truth.is_in_sync(number)
         });
         let given_up = numbers.filter(|_| within_redundancy).find(|&number| {
             let (device, status) = (&truth.devices[number], fixture.testbed.status(opened, number));
-            let has_failed = status.standing == Standing::Out && status.has_failed;
+            let has_failed = status.state == MemberState::Out && status.has_failed;
             device.is_fine() && device.lacks && has_failed
         });
         let accused = |number: Option<usize>, what: &str| {
@@ -335,7 +335,7 @@ impl<T: Seeded> Machine<T> {
         };
         offence
             .map(Violation::of)
-            .or(accused(left_out, "was left out"))
+            .or(accused(failed, "failed"))
             .or(accused(given_up, "its rebuild was given up"))
     }
 

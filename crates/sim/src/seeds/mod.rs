@@ -3,7 +3,7 @@
 //!
 //! 1. Drives lose and tear what was not flushed, in any order, because drives do. Otherwise they do what they promise,
 //!    but for the faults that the redundancy bears (`ground_truth.rs`): nothing acknowledged is lost then, nothing
-//!    wrong is served, commits are whole, no client sees an error, and no device that is well is left out.
+//!    wrong is served, commits are whole, no client sees an error, and no device that is well fails.
 //! 2. Where a record is on some drives only, one that is lost together with a cut may have held what no other has: then
 //!    the volume may refuse to open. If it opens, nothing is lost, whoever is missing.
 //! 3. In the end drives do worse. Which promises remain then, say [`mod@trouble`] for drives that nothing stands in for, and

@@ -8,9 +8,9 @@ use evenkeel_engine::format::layout::{LOG_COPIES, Layout, log_copy_offset};
 use evenkeel_engine::format::{PAGE_BYTES, log_head, ring_head};
 use evenkeel_engine::layout::mirror::MirrorJournal;
 use evenkeel_engine::layout::mirror::MirrorPages;
-use evenkeel_engine::layout::mirror::log_devices::{LogStanding, found_log};
+use evenkeel_engine::layout::mirror::log_devices::{LogDeviceState, found_log};
 use evenkeel_engine::options::{CreateOptions, OpenOptions};
-use evenkeel_engine::ring::{Policy, RingOptions, Standing};
+use evenkeel_engine::ring::{MemberState, Policy, RingOptions};
 use evenkeel_engine::volume::{Volume, create};
 
 use super::watch::{Member, Watch};
@@ -169,16 +169,16 @@ impl Testbed for Mirror {
         match self.kind(number) {
             Kind::Pages => {
                 let member = opened.ring.members()[place];
-                Status { standing: member.standing, has_failed: member.failure.is_some() }
+                Status { state: member.state, has_failed: member.failure.is_some() }
             }
             Kind::Log => {
-                let (standing, failure) = opened.logs.standings()[place];
-                let standing = match standing {
-                    LogStanding::InSync => Standing::InSync,
-                    LogStanding::Foreign => Standing::Foreign,
-                    LogStanding::Stale | LogStanding::Out => Standing::Out,
+                let (state, failure) = opened.logs.states()[place];
+                let state = match state {
+                    LogDeviceState::InSync => MemberState::InSync,
+                    LogDeviceState::Foreign => MemberState::Foreign,
+                    LogDeviceState::Stale | LogDeviceState::Out => MemberState::Out,
                 };
-                Status { standing, has_failed: failure.is_some() }
+                Status { state, has_failed: failure.is_some() }
             }
         }
     }
@@ -190,8 +190,8 @@ impl Testbed for Mirror {
     fn fail(&self, opened: &OpenMirror, number: usize, error: DeviceError) {
         let place = self.place(number);
         match self.kind(number) {
-            Kind::Pages => opened.ring.leave_out(place, error),
-            Kind::Log => opened.logs.leave_out(place, error),
+            Kind::Pages => opened.ring.fail(place, error),
+            Kind::Log => opened.logs.fail(place, error),
         }
     }
 

@@ -19,7 +19,7 @@ use evenkeel_engine::format::PAGE_BYTES;
 use evenkeel_engine::format::layout::{LOG_COPIES, Layout, log_bytes_with_superblocks, log_copy_offset};
 use evenkeel_engine::layout::{JournalStore, PageStore};
 use evenkeel_engine::options::{CreateOptions, OpenOptions};
-use evenkeel_engine::ring::Standing;
+use evenkeel_engine::ring::MemberState;
 use evenkeel_engine::volume::Volume;
 
 use crate::arena::SimArena;
@@ -47,7 +47,7 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy)]
 pub struct Status {
     /// What it is good for. A log device is in sync, foreign or out.
-    pub standing: Standing,
+    pub state: MemberState,
     /// Whether it takes no part because it failed.
     pub has_failed: bool,
 }

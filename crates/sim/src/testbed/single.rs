@@ -6,7 +6,7 @@ use evenkeel_engine::device::{Device, Extent};
 use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::format::layout::{HOME_COPIES, Layout};
 use evenkeel_engine::options::{CreateOptions, OpenOptions};
-use evenkeel_engine::ring::Standing;
+use evenkeel_engine::ring::MemberState;
 use evenkeel_engine::volume::{Volume, create};
 
 use super::{Kind, Status, Testbed, VolumeOn, log_drive_bytes, log_superblocks};
@@ -109,7 +109,7 @@ impl Testbed for Single {
     }
 
     fn status(&self, _home: &SimDrive, _number: usize) -> Status {
-        Status { standing: Standing::InSync, has_failed: false }
+        Status { state: MemberState::InSync, has_failed: false }
     }
 
     fn offered_bytes(&self, home: &SimDrive) -> u64 {

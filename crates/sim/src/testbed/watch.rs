@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use evenkeel_engine::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::error::DeviceError;
-use evenkeel_engine::ring::{Role, Standing};
+use evenkeel_engine::ring::{MemberState, Role};
 
 use super::SimRing;
 use crate::drive::SimDrive;
@@ -65,7 +65,7 @@ impl Watch {
         let under_way = |place: usize| writes.get(place).copied().unwrap_or(0);
         let is_free = |&other: &usize| {
             let member = &members[other];
-            member.standing == Standing::InSync && member.role == Role::Reading && under_way(other) == 0
+            member.state == MemberState::InSync && member.role == Role::Reading && under_way(other) == 0
         };
         if under_way(place) > 0
             && let Some(other) = (0..members.len()).find(is_free)

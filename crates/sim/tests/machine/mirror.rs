@@ -3,7 +3,7 @@
 use evenkeel_engine::device::{Device, Extent};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::format::layout::log_bytes_with_superblocks;
-use evenkeel_engine::ring::{RingOptions, Standing, WindowOptions};
+use evenkeel_engine::ring::{MemberState, RingOptions, WindowOptions};
 use evenkeel_sim::drive::SimDrive;
 use evenkeel_sim::faults::Faults;
 use evenkeel_sim::image::SharedImage;
@@ -134,7 +134,7 @@ pub fn silent(from: u64) -> Faults {
 
 /// Waits until every member counts.
 pub async fn whole(ring: &SimRing, env: &impl Env) {
-    while ring.members().iter().any(|member| member.standing != Standing::InSync) {
+    while ring.members().iter().any(|member| member.state != MemberState::InSync) {
         env.sleep(1_000_000).await;
     }
 }

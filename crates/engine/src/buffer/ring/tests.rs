@@ -55,7 +55,7 @@ fn writes_of_another_volume_or_of_a_later_opening_are_left_as_they_are() {
     let before = arena.0.borrow().clone();
     for (volume, epoch) in [(8, 2), (8, 9), (7, 1), (7, 0)] {
         let foreign = Ring::open(arena.clone(), opening(volume, epoch, epoch + 1), |_| true).err();
-        let held = Holdings { volume: 7, epoch: 2, next_epoch: 2, acknowledged: 0, writes: 1 };
+        let held = ArenaContents { volume: 7, epoch: 2, next_epoch: 2, acknowledged: 0, writes: 1 };
         assert_eq!(foreign, Some(held), "opened as {volume}, {epoch}");
         assert_eq!(*arena.0.borrow(), before);
     }
@@ -72,9 +72,9 @@ fn an_arena_is_begun_anew_where_no_write_waits_in_it_or_the_volume_went_on_witho
     let (again, _) = used();
     again.0.replace(ring.arena.0.borrow().clone());
     assert_eq!(open(again, 8, 2, 3).1.len(), 0);
-    assert_eq!(Holdings::of(&arena).map(|held| held.writes), Some(1));
-    assert_eq!(Holdings::of(&ring.arena).map(|held| held.writes), Some(0));
-    assert_eq!(Holdings::of(&memory(4096)), None);
+    assert_eq!(ArenaContents::of(&arena).map(|held| held.writes), Some(1));
+    assert_eq!(ArenaContents::of(&ring.arena).map(|held| held.writes), Some(0));
+    assert_eq!(ArenaContents::of(&memory(4096)), None);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn an_arena_that_knows_of_a_record_that_the_log_lacks_is_left_as_it_is_though_no
     for (epoch, log_end) in [(2, 4), (2, 0), (1, 9)] {
         let found =
             Ring::open(arena.clone(), Opening { log_end, ..opening(7, epoch, epoch + 1) }, |_| true).err();
-        let held = Holdings { volume: 7, epoch: 2, next_epoch: 2, acknowledged: 5, writes: 0 };
+        let held = ArenaContents { volume: 7, epoch: 2, next_epoch: 2, acknowledged: 5, writes: 0 };
         assert_eq!(found, Some(held), "opened as {epoch} up to {log_end}");
         assert_eq!(*arena.0.borrow(), before);
     }

@@ -6,7 +6,7 @@
 //! 3. What a cut may leave is no damage: of a volume that was not stopped in order, a copy may be torn.
 
 use super::MirrorPages;
-use super::log_devices::{LogStanding, Logs, Witness};
+use super::log_devices::{LogDeviceState, Logs, Witness};
 use crate::device::{Device, Drive};
 use crate::env::Env;
 use crate::error::DeviceError;
@@ -162,10 +162,10 @@ impl<E: Env, L: Device, W: Witness> Logs<E, L, W> {
     /// # Errors
     ///
     /// Where none takes part any more.
-    pub async fn mend_heads(&self) -> Result<(), DeviceError> {
+    pub async fn repair_heads(&self) -> Result<(), DeviceError> {
         let of = HeadsOf { volume: self.0.volume.get(), is_closed: true };
         for WrongHead { place, copy, .. } in self.wrong_heads(of).await {
-            let takes_part = self.0.members[place].standing.get() == LogStanding::InSync;
+            let takes_part = self.0.members[place].state.get() == LogDeviceState::InSync;
             if takes_part && self.0.next_copy(place) == Some(copy) {
                 self.0.write_head_again(place).await?;
             }

@@ -7,13 +7,13 @@ use super::{Inner, MirrorPages};
 use crate::device::{Drive, Durability, Geometry};
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
-use crate::format::ring_head::{Begun, HEAD_COPIES, LogPlaces, Mark, RingHead};
+use crate::format::ring_head::{DurableOpening, HEAD_COPIES, LogPlaces, Mark, RingHead};
 use crate::format::superblock::StoreState;
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::join;
 use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
-use crate::ring::{ENXIO, Standing};
+use crate::ring::{ENXIO, MemberState};
 
 /// Which opening of which volume this is.
 #[derive(Debug, Default)]
@@ -24,10 +24,10 @@ pub(super) struct Opening {
     /// This opening, of all that were tried.
     pub(super) number: Cell<u64>,
     /// The newest that began.
-    pub(super) begun: Cell<Begun>,
+    pub(super) begun: Cell<DurableOpening>,
     /// The newest superblock that is known to be durable, by its generation.
     pub(super) superblock: Cell<u64>,
-    /// How often a log device was left out so far.
+    /// How often a log device failed so far.
     pub(super) log_losses: Cell<u64>,
     /// Whether it is known which members may be trusted.
     pub(super) resumed: Cell<bool>,
@@ -71,17 +71,17 @@ impl Drop for HeadTaken {
 impl<E: Env, M: Drive> MirrorPages<E, M> {
     /// What each member is to a volume of this state, as [`crate::layout::PageStore::resume`] will find: nothing is written
     /// or begun.
-    pub async fn foresee(&self, volume: u64, state: StoreState) -> Vec<Standing> {
+    pub async fn predict_states(&self, volume: u64, state: StoreState) -> Vec<MemberState> {
         let heads = self.0.heads().await;
         let members = self.0.ring.members.iter().enumerate().zip(heads);
-        let each = members.map(|((place, member), head)| match member.standing.get().takes_writes() {
+        let each = members.map(|((place, member), head)| match member.state.get().takes_writes() {
             true => self.0.recognised(place, head, volume, state),
-            false => member.standing.get(),
+            false => member.state.get(),
         });
         each.collect()
     }
 
-    /// Notes, on every member at once, how often a log device was left out: who opens this ring later must find one of
+    /// Notes, on every member at once, how often a log device failed: who opens this ring later must find one of
     /// those that were not.
     ///
     /// # Errors
@@ -98,14 +98,14 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
             let Some(head) = head.filter(|head| head.volume == volume) else { return };
             let next = RingHead { generation: head.generation + 1, log_losses: losses, ..head };
             if let Err(error) = self.0.ring.limited(self.0.write_head(place, |_| next)).await {
-                self.0.ring.leave_out(place, error);
+                self.0.ring.fail(place, error);
             }
         }))
         .await;
         self.0.ring.check_alive()
     }
 
-    /// How often a log device of the volume of this number was left out, as the members know; and whether all of them
+    /// How often a log device of the volume of this number failed, as the members know; and whether all of them
     /// could be asked.
     pub async fn log_losses(&self, volume: u64) -> (u64, bool) {
         let heads = self.0.heads().await;
@@ -177,14 +177,14 @@ impl<E: Env, M: Drive> Inner<E, M> {
         }
     }
 
-    /// What each member says of itself, if it says anything; one that does not answer is left out.
+    /// What each member says of itself, if it says anything; a device that does not answer fails.
     pub(super) async fn heads(&self) -> Vec<Option<RingHead>> {
         let heads: Vec<Cell<Option<RingHead>>> = self.ring.members.iter().map(|_| Cell::default()).collect();
         let found = &heads;
         join::all(self.ring.taking_part().map(|(place, _)| async move {
             match self.ring.limited(async { Ok(self.read_head(place).await) }).await {
                 Ok(head) => found[place].set(head),
-                Err(error) => self.ring.leave_out(place, error),
+                Err(error) => self.ring.fail(place, error),
             }
         }))
         .await;
@@ -223,7 +223,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
             let Ok(device) = self.ring.members[place].device() else { return };
             let next = |before| self.head_behind(before, place, self.heads[place].mark.get());
             if let Err(error) = self.ring.limited(self.write_head(place, next)).await {
-                self.ring.leave_out_for(place, &device, error);
+                self.ring.fail_device(place, &device, error);
             }
         }))
         .await;
@@ -255,20 +255,20 @@ impl<E: Env, M: Drive> Inner<E, M> {
         head: Option<RingHead>,
         volume: u64,
         StoreState([in_sync, epoch, through, _]): StoreState,
-    ) -> Standing {
+    ) -> MemberState {
         let is_large_enough = self.ring.members[place].device().is_ok_and(|device| {
             device.geometry().size_bytes >= self.ring.geometry.get().size_bytes + self.ring.data_offset()
         });
         let Some(head) = head.filter(|head| self.is_ours(volume, place, head) && is_large_enough) else {
-            return Standing::Foreign;
+            return MemberState::Foreign;
         };
         // A head tells how far a member came from the first opening on. Before it, while the volume is made, only the
         // state does. From then on the state may be older than a member that was rebuilt.
         let took_part = in_sync >> place & 1 == 1 || epoch > 0;
         let is_fresh = head.mark >= Mark { epoch, through } || is_planted(Bug::RingTrustsStale);
         match took_part && is_fresh && self.log_counts(place) {
-            true => Standing::InSync,
-            false => Standing::Stale,
+            true => MemberState::InSync,
+            false => MemberState::Stale,
         }
     }
 }

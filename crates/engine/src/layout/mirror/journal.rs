@@ -4,7 +4,7 @@ use super::MirrorPages;
 use std::rc::Rc;
 
 use super::head_copies::{HeadsOf, WrongHead};
-use super::log_devices::{LogStanding, Logs};
+use super::log_devices::{LogDeviceState, Logs};
 use super::member_journal::MemberLog;
 use crate::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use crate::env::Env;
@@ -67,10 +67,10 @@ impl<E: Env, L: Device, M: Drive> MirrorJournal<E, L, M> {
         }
     }
 
-    /// As [`Logs::standings`]; none where there are no log devices.
-    pub fn standings(&self) -> Vec<(LogStanding, Option<DeviceError>)> {
+    /// As [`Logs::states`]; none where there are no log devices.
+    pub fn states(&self) -> Vec<(LogDeviceState, Option<DeviceError>)> {
         match self {
-            Self::Devices(logs) => logs.standings(),
+            Self::Devices(logs) => logs.states(),
             Self::Members(_) => Vec::new(),
         }
     }
@@ -83,14 +83,14 @@ impl<E: Env, L: Device, M: Drive> MirrorJournal<E, L, M> {
         }
     }
 
-    /// As [`Logs::mend_heads`].
+    /// As [`Logs::repair_heads`].
     ///
     /// # Errors
     ///
-    /// As [`Logs::mend_heads`].
-    pub async fn mend_heads(&self) -> Result<(), DeviceError> {
+    /// As [`Logs::repair_heads`].
+    pub async fn repair_heads(&self) -> Result<(), DeviceError> {
         match self {
-            Self::Devices(logs) => logs.mend_heads().await,
+            Self::Devices(logs) => logs.repair_heads().await,
             Self::Members(_) => Ok(()),
         }
     }
@@ -103,10 +103,10 @@ impl<E: Env, L: Device, M: Drive> MirrorJournal<E, L, M> {
         }
     }
 
-    /// As [`Logs::leave_out`].
-    pub fn leave_out(&self, place: usize, error: DeviceError) {
+    /// As [`Logs::fail`].
+    pub fn fail(&self, place: usize, error: DeviceError) {
         if let Self::Devices(logs) = self {
-            logs.leave_out(place, error);
+            logs.fail(place, error);
         }
     }
 }

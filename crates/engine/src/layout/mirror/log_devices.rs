@@ -6,7 +6,7 @@
 //!    out, alone, is never taken for the log.
 //! 3. Nobody is told before the volume is known to open ([`JournalStore::resume`]): a start that is refused, as something else
 //!    is missing too, changes nothing for those that were away.
-//! 4. A device that was left out and came back lacks records. It takes part again once those that count are on it
+//! 4. A device that failed and came back lacks records. It takes part again once those that count are on it
 //!    ([`Replicated::repair`], [`JournalStore::resume`]), and says so only then.
 //! 5. A device that is not the volume's is not written to.
 
@@ -46,7 +46,7 @@ pub(crate) fn loss_count(number: u64) -> u64 {
     number >> LOSSES_CHANCE_BITS
 }
 
-/// Who is told, so that it outlives them, that a log device was left out.
+/// Who is told, so that it outlives them, that a log device failed.
 pub trait Witness: 'static {
     /// Notes, durably, that there were so many losses of the volume of this number so far.
     fn note(&self, volume: u64, losses: u64) -> impl Future<Output = Result<(), DeviceError>>;
@@ -77,10 +77,10 @@ impl<E: Env, M: Drive> Witness for MirrorPages<E, M> {
 
 /// What a log device is good for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogStanding {
+pub enum LogDeviceState {
     /// It has every record that counts.
     InSync,
-    /// It was left out once, and may lack records.
+    /// It failed once, and may lack records.
     Stale,
     /// What is there is not this log: it has to be told by name that it may be overwritten.
     Foreign,
@@ -90,7 +90,7 @@ pub enum LogStanding {
 
 pub(super) struct Member<L> {
     pub(super) device: Option<L>,
-    pub(super) standing: Cell<LogStanding>,
+    pub(super) state: Cell<LogDeviceState>,
     head: Cell<Option<LogHead>>,
     pub(super) failure: Cell<Option<DeviceError>>,
 }
@@ -157,7 +157,7 @@ impl<E: Env, L: Device, W: Witness> Logs<E, L, W> {
             atomic_sectors: geometries().all(|geometry| geometry.atomic_sectors),
         };
         let member = |device: Option<L>| Member {
-            standing: Cell::new(if device.is_some() { LogStanding::InSync } else { LogStanding::Out }),
+            state: Cell::new(if device.is_some() { LogDeviceState::InSync } else { LogDeviceState::Out }),
             device,
             head: Cell::default(),
             failure: Cell::default(),
@@ -197,9 +197,9 @@ impl<E: Env, L: Device, W: Witness> Logs<E, L, W> {
         Ok(logs)
     }
 
-    /// What each device is good for, and why it was left out, if so.
-    pub fn standings(&self) -> Vec<(LogStanding, Option<DeviceError>)> {
-        self.0.members.iter().map(|member| (member.standing.get(), member.failure.get())).collect()
+    /// What each device is good for, and why it failed, if so.
+    pub fn states(&self) -> Vec<(LogDeviceState, Option<DeviceError>)> {
+        self.0.members.iter().map(|member| (member.state.get(), member.failure.get())).collect()
     }
 
     /// What happened to the devices.
@@ -209,8 +209,8 @@ impl<E: Env, L: Device, W: Witness> Logs<E, L, W> {
 
     /// Leaves a device out: whoever provides it may know of a failure before it shows. Nothing is acknowledged before
     /// that is noted.
-    pub fn leave_out(&self, place: usize, error: DeviceError) {
-        self.0.leave_out(place, error);
+    pub fn fail(&self, place: usize, error: DeviceError) {
+        self.0.fail(place, error);
     }
 }
 
@@ -266,7 +266,7 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         let ours = || heads().filter(|head| head.volume == volume && head.losses > 0);
         let Some(counting) = ours().filter(counts).max_by_key(|head| head.losses) else {
             return unusable(
-                "the log devices that are there were left out before the last writes: bring back one that was not",
+                "the log devices that are there failed before the last writes: bring back one that did not",
             );
         };
         let counting = counting.losses;
@@ -281,15 +281,15 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
                     && usize::from(head.place) == place
                     && usize::from(head.places) == self.members.len()
             };
-            member.standing.set(match member.head.get().filter(is_ours) {
-                None => LogStanding::Foreign,
-                Some(head) if is_counting(&head) => LogStanding::InSync,
-                Some(_) => LogStanding::Stale,
+            member.state.set(match member.head.get().filter(is_ours) {
+                None => LogDeviceState::Foreign,
+                Some(head) if is_counting(&head) => LogDeviceState::InSync,
+                Some(_) => LogDeviceState::Stale,
             });
         }
         // Who is not there to be mended will lack what comes now, though it was in sync until now.
         let is_missing =
-            |member: &Member<L>| matches!(member.standing.get(), LogStanding::Out | LogStanding::Foreign);
+            |member: &Member<L>| matches!(member.state.get(), LogDeviceState::Out | LogDeviceState::Foreign);
         let is_any_missing = self.members.iter().any(is_missing) && !is_planted(Bug::LogAbsenceUntold);
         self.volume.set(volume);
         self.number.set(counting);
@@ -298,7 +298,7 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         self.check_alive().map_err(Error::from)
     }
 
-    /// Reads the head of every device that is there; one that does not answer is left out.
+    /// Reads the head of every device that is there; a device that does not answer fails.
     async fn read_heads(&self) {
         join::all(self.in_sync().map(|(_, member)| async move {
             let Some(device) = &member.device else { return };
@@ -306,7 +306,7 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
                 Ok(head) => member.head.set(head),
                 Err(error) => {
                     member.failure.set(Some(error));
-                    member.standing.set(LogStanding::Out);
+                    member.state.set(LogDeviceState::Out);
                 }
             }
         }))
@@ -314,7 +314,7 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
     }
 
     fn in_sync(&self) -> impl Iterator<Item = (usize, &Member<L>)> {
-        let is_in_sync = |(_, member): &(usize, &Member<L>)| member.standing.get() == LogStanding::InSync;
+        let is_in_sync = |(_, member): &(usize, &Member<L>)| member.state.get() == LogDeviceState::InSync;
         self.members.iter().enumerate().filter(is_in_sync)
     }
 
@@ -329,9 +329,9 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         Err(failure.unwrap_or(DeviceError { doing: "reach a log device", errno: EIO }))
     }
 
-    fn leave_out(&self, place: usize, error: DeviceError) {
+    fn fail(&self, place: usize, error: DeviceError) {
         let member = &self.members[place];
-        let was_in_sync = member.standing.replace(LogStanding::Out) == LogStanding::InSync;
+        let was_in_sync = member.state.replace(LogDeviceState::Out) == LogDeviceState::InSync;
         member.failure.set(member.failure.get().or(Some(error)));
         if was_in_sync {
             self.events.note(Event::LogDeviceLost { place, error });
@@ -347,7 +347,7 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         answered.unwrap_or(Err(DeviceError { doing: "wait for a log device", errno: ETIMEDOUT }))
     }
 
-    /// Does it on every device that takes part; ends when what it left out, if so, is known to whoever comes later.
+    /// Does it on every device that takes part; ends when those that failed are known to whoever comes later.
     async fn on_all<F: Future<Output = Result<(), DeviceError>>>(
         &self,
         change: impl Fn(usize) -> F,
@@ -358,7 +358,7 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         let change = &change;
         join::all(places.iter().map(|&place| async move {
             if let Err(error) = self.limited(change(place)).await {
-                self.leave_out(place, error);
+                self.fail(place, error);
             }
         }))
         .await;
@@ -406,7 +406,7 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         let in_sync: Vec<usize> = self.in_sync().map(|(place, _)| place).collect();
         join::all(in_sync.into_iter().map(|place| async move {
             if let Err(error) = self.limited(self.write_head(place, losses)).await {
-                self.leave_out(place, error);
+                self.fail(place, error);
             }
         }))
         .await;
@@ -437,14 +437,14 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         self.noting.set(false);
         self.changed.all();
         if let Err(error) = written {
-            self.leave_out(place, error);
+            self.fail(place, error);
         }
         self.losses_noted().await
     }
 
     fn device(&self, place: usize) -> Result<&L, DeviceError> {
         let member = &self.members[place];
-        let may = matches!(member.standing.get(), LogStanding::InSync | LogStanding::Stale);
+        let may = matches!(member.state.get(), LogDeviceState::InSync | LogDeviceState::Stale);
         let there = member.device.as_ref().filter(|_| may);
         there.ok_or(DeviceError { doing: "reach a log device", errno: EIO })
     }
@@ -501,7 +501,7 @@ impl<E: Env, L: Device, W: Witness> Replicated for Logs<E, L, W> {
 
     /// Only of what takes part: others may hold records of a history that was given up.
     fn has_replica(&self, replica: usize) -> bool {
-        self.0.members[replica].standing.get() == LogStanding::InSync
+        self.0.members[replica].state.get() == LogDeviceState::InSync
     }
 
     fn is_scattered(&self) -> bool {
@@ -515,7 +515,7 @@ impl<E: Env, L: Device, W: Witness> Replicated for Logs<E, L, W> {
             && error.errno == ETIMEDOUT
         {
             // A scan would wait for it at every sector.
-            self.0.leave_out(replica, error);
+            self.0.fail(replica, error);
         }
         read
     }
@@ -533,9 +533,9 @@ impl<E: Env, L: Device, W: Witness> Replicated for Logs<E, L, W> {
             }
             let write = device.write(offset + DATA_OFFSET, bytes, Durability::Durable);
             if let Err(error) = self.0.limited(write).await {
-                match member.standing.get() {
-                    LogStanding::Stale => member.standing.set(LogStanding::Out),
-                    _ => self.0.leave_out(place, error),
+                match member.state.get() {
+                    LogDeviceState::Stale => member.state.set(LogDeviceState::Out),
+                    _ => self.0.fail(place, error),
                 }
             }
         }
@@ -567,13 +567,13 @@ impl<E: Env, L: Device, W: Witness> JournalStore for Logs<E, L, W> {
         self.0.resumed.set(true);
         // First those that have everything now: whoever is told of a loss must find all of them told.
         for (place, member) in self.0.members.iter().enumerate() {
-            if member.standing.get() != LogStanding::Stale {
+            if member.state.get() != LogDeviceState::Stale {
                 continue;
             }
             // Whatever it answers, its head may say from now on that it counts: if it fails, it was lost.
-            member.standing.set(LogStanding::InSync);
+            member.state.set(LogDeviceState::InSync);
             if let Err(error) = self.0.limited(self.0.write_head(place, self.0.number.get())).await {
-                self.0.leave_out(place, error);
+                self.0.fail(place, error);
             }
         }
         Ok(self.0.losses_noted().await?)

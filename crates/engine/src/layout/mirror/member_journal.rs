@@ -10,12 +10,12 @@
 //! turn of writing when it comes, and to no other; a scan takes each from whichever region has it. So reads never wait
 //! for the log, and what was acknowledged may be on one member alone until it is home on all of them.
 //!
-//! 1. A write is done when one member that takes part has it. One that fails is left out, and another is asked; where
+//! 1. A write is done when one member that takes part has it. Where one cannot take it, that member fails and another is asked; where
 //!    nobody is in a turn, one begins.
 //! 2. Heads say without whom records may be missing ([`LogPlaces`]). A member is named there, durably, on itself and on
 //!    one that was named before, before the first record goes to it. The volume is opened only if all are there that the
-//!    newest of the heads name, and only with what those hold: who was left out is never taken for the log.
-//! 3. A member that was left out stays named until a superblock on another one begins the log behind everything that it
+//!    newest of the heads name, and only with what those hold: who failed is never taken for the log.
+//! 3. A member that failed stays named until a superblock on another one begins the log behind everything that it
 //!    was given. Until then its loss, together with a cut, is the end of the volume; memory has what it had, and a
 //!    checkpoint is wanted at once ([`JournalStore::wants_checkpoint`]).
 //! 4. An empty log needs nobody: its superblock goes to all members, and then no head names anyone as needed. So a volume
@@ -43,7 +43,7 @@ use crate::format::superblock::Superblock;
 use crate::join;
 use crate::layout::{JournalStore, Remembered, Replicated, superblock_write};
 use crate::planted::{Bug, is_planted};
-use crate::ring::{EIO, ETIMEDOUT, Standing};
+use crate::ring::{EIO, ETIMEDOUT, MemberState};
 
 /// Invalid argument, as in errno(3).
 const EINVAL: i32 = 22;
@@ -256,12 +256,12 @@ impl<E: Env, M: Drive> MemberLog<E, M> {
                 .ring
                 .changed
                 .until(|| {
-                    let may_go_on = !log.noting.get() && inner.log_doors() != 0;
+                    let may_go_on = !log.noting.get() && inner.log_writers() != 0;
                     (may_go_on || inner.ring.check_alive().is_err()).then_some(())
                 })
                 .await;
             inner.ring.check_alive()?;
-            let open = inner.log_doors();
+            let open = inner.log_writers();
             if open & !log.noted.get() == 0 {
                 return Ok(open);
             }
@@ -293,7 +293,7 @@ impl<E: Env, M: Drive> MemberLog<E, M> {
         }
     }
 
-    /// Writes to all of these, and answers who has it; the others are left out.
+    /// Writes to all of these, and answers who has it; the others fail.
     async fn put(&self, places: u64, offset: u64, bytes: &[u8], durability: Durability) -> u64 {
         let inner = &*self.0.0;
         let written = Cell::new(0);
@@ -309,7 +309,7 @@ impl<E: Env, M: Drive> MemberLog<E, M> {
                             written.set(written.get() | 1 << place);
                         }
                         Ok(()) => {}
-                        Err(error) => inner.ring.leave_out_for(place, &device, error),
+                        Err(error) => inner.ring.fail_device(place, &device, error),
                     }
                 }
                 drop(under_way);
@@ -321,7 +321,7 @@ impl<E: Env, M: Drive> MemberLog<E, M> {
     }
 
     /// Writes a superblock and, where it begins the log behind everything that a member was given, says so.
-    async fn tell_superblock(&self, superblock: &Superblock) -> Result<(), DeviceError> {
+    async fn record_superblock(&self, superblock: &Superblock) -> Result<(), DeviceError> {
         let inner = &*self.0.0;
         let ((offset, durability), bytes) = (superblock_write(superblock), &superblock.encode());
         let is_empty = superblock.tail_sequence == superblock.acknowledged + 1;
@@ -419,7 +419,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
     /// Whether a member is given no records.
     fn is_out_of_log(&self, place: usize) -> bool {
         let member = &self.ring.members[place];
-        let is_joining = member.standing.get().takes_writes() && self.log.regions[place].is_joining.get();
+        let is_joining = member.state.get().takes_writes() && self.log.regions[place].is_joining.get();
         !member.is_in_sync() && !is_joining
     }
 
@@ -430,11 +430,11 @@ impl<E: Env, M: Drive> Inner<E, M> {
 
     /// Whether a record waits for somebody's turn.
     pub(super) fn wants_log(&self) -> bool {
-        self.log.waiting.get() > 0 && self.log_doors() == 0
+        self.log.waiting.get() > 0 && self.log_writers() == 0
     }
 
     /// Who may write to the log now, a bit each.
-    fn log_doors(&self) -> u64 {
+    fn log_writers(&self) -> u64 {
         let is_open = |place: usize| !self.ring.options.keeps_turns() || self.log.regions[place].open.get();
         let in_sync = self.in_sync();
         (0..self.ring.members.len())
@@ -535,7 +535,7 @@ impl<E: Env, M: Drive> Replicated for MemberLog<E, M> {
     /// Only those that count: others may hold records of a history that was given up.
     fn has_replica(&self, replica: usize) -> bool {
         let inner = &*self.0.0;
-        has(inner.log.counting.get(), replica) && inner.ring.members[replica].standing.get() != Standing::Out
+        has(inner.log.counting.get(), replica) && inner.ring.members[replica].state.get() != MemberState::Out
     }
 
     fn is_scattered(&self) -> bool {
@@ -550,7 +550,7 @@ impl<E: Env, M: Drive> Replicated for MemberLog<E, M> {
             && error.errno == ETIMEDOUT
         {
             // A scan would wait for it at every sector, whatever became of it as a member.
-            inner.ring.leave_out_for(replica, &device, error);
+            inner.ring.fail_device(replica, &device, error);
             inner.log.counting.set(inner.log.counting.get() & !(1 << replica));
         }
         let unread = &inner.log.regions[replica].unread;
@@ -593,7 +593,7 @@ impl<E: Env, M: Drive> JournalStore for MemberLog<E, M> {
                     (unread, _) => unread.is_some(),
                 };
                 let is_there = head.is_ok_and(|head| head.is_some()) && !is_read_now;
-                if !is_there || matches!(member.standing.get(), Standing::Out | Standing::Foreign) {
+                if !is_there || matches!(member.state.get(), MemberState::Out | MemberState::Foreign) {
                     gone.set(gone.get() | 1u64 << place);
                 }
             }
@@ -639,7 +639,7 @@ impl<E: Env, M: Drive> JournalStore for MemberLog<E, M> {
             return self.write(offset, &superblock.encode(), durability).await;
         }
         // Boxed: every checkpoint would carry room for it.
-        Box::pin(self.tell_superblock(superblock)).await
+        Box::pin(self.record_superblock(superblock)).await
     }
 
     fn wants_checkpoint(&self) -> bool {

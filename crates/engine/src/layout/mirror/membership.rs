@@ -2,7 +2,7 @@
 //!
 //! 1. One change at a time, each with a version of its own. What the heads say is decided in [`super::quorum`].
 //! 2. A change counts, and records are written under it, only once those have it on both copies of their heads on whom
-//!    it depends; whoever cannot be told is left out.
+//!    it depends; a member that cannot be told fails.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,9 +17,9 @@ use crate::join;
 use crate::ring::EIO;
 
 /// The right to change what heads say of the log, until this is dropped.
-pub(super) struct Noting<'a, E: Env, M: Drive>(&'a Inner<E, M>);
+pub(super) struct MembershipChange<'a, E: Env, M: Drive>(&'a Inner<E, M>);
 
-impl<E: Env, M: Drive> Drop for Noting<'_, E, M> {
+impl<E: Env, M: Drive> Drop for MembershipChange<'_, E, M> {
     fn drop(&mut self) {
         self.0.log.noting.set(false);
         self.0.ring.changed.all();
@@ -27,7 +27,7 @@ impl<E: Env, M: Drive> Drop for Noting<'_, E, M> {
 }
 
 impl<E: Env, M: Drive> Inner<E, M> {
-    /// Writes heads to these, and answers who has them; the others are left out.
+    /// Writes heads to these, and answers who has them; the others fail.
     pub(super) async fn tell(&self, places: u64) -> u64 {
         let told = Cell::new(0);
         let to = (0..self.ring.members.len()).filter(|&place| has(places, place));
@@ -38,7 +38,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
                 let next = |before| self.head_behind(before, place, self.heads[place].mark.get());
                 match self.ring.limited(self.write_head(place, next)).await {
                     Ok(()) => told.set(told.get() | 1u64 << place),
-                    Err(error) => self.ring.leave_out_for(place, &device, error),
+                    Err(error) => self.ring.fail_device(place, &device, error),
                 }
             }
         }))
@@ -47,9 +47,9 @@ impl<E: Env, M: Drive> Inner<E, M> {
     }
 
     /// Changes what heads say of the log, alone.
-    pub(super) async fn begin_noting(&self) -> Noting<'_, E, M> {
+    pub(super) async fn begin_noting(&self) -> MembershipChange<'_, E, M> {
         self.ring.changed.until(|| (!self.log.noting.replace(true)).then_some(())).await;
-        Noting(self)
+        MembershipChange(self)
     }
 
     /// Has the heads name everyone in sync.
@@ -58,7 +58,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         let joiners = self.in_sync() & !self.log.noted.get();
         let named = match self.log.places.get().needed {
             _ if joiners == 0 => self.ring.check_alive(),
-            0 => self.name_first(joiners).await,
+            0 => self.name_joiners(joiners).await,
             _ => self.name_one(joiners.trailing_zeros() as usize).await,
         };
         drop(noting);
@@ -66,7 +66,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
     }
 
     /// Has the heads name these, who hold an empty log.
-    async fn name_first(&self, joiners: u64) -> Result<(), DeviceError> {
+    async fn name_joiners(&self, joiners: u64) -> Result<(), DeviceError> {
         let log = &self.log;
         let before = log.places.get();
         let is_enough = |told: u64| is_enough(told | self.ring.options.given_up, before.empty_on);

@@ -43,7 +43,7 @@ use crate::events::Events;
 use crate::format::ring_head::Mark;
 use crate::format::superblock::StoreState;
 use crate::ring::copying::Copies;
-use crate::ring::{MemberStatus, Ring, RingOptions, Standing};
+use crate::ring::{MemberState, MemberStatus, Ring, RingOptions};
 
 use super::Verifier;
 use heads::{MemberHead, Opening};
@@ -140,8 +140,8 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
     }
 
     /// Leaves a member out: whoever provides it may know of a failure before it shows.
-    pub fn leave_out(&self, place: usize, error: DeviceError) {
-        self.0.ring.leave_out(place, error);
+    pub fn fail(&self, place: usize, error: DeviceError) {
+        self.0.ring.fail(place, error);
     }
 
     /// Puts another device in the place of a member that does not take part, and rebuilds it.
@@ -157,7 +157,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         if !self.0.opening.resumed.get() {
             return unusable("the volume is not open yet");
         }
-        if member.standing.get().takes_writes() {
+        if member.state.get().takes_writes() {
             return unusable("that member takes part: leave it out before it is replaced");
         }
         let (geometry, needed) = (device.geometry(), self.0.ring.geometry.get());
@@ -180,7 +180,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
             member.failure.borrow_mut().get_or_insert(error);
             return Err(error.into());
         }
-        member.standing.set(Standing::Stale);
+        member.state.set(MemberState::Stale);
         self.rebuild_stale();
         Ok(())
     }

@@ -15,7 +15,7 @@
 //! 4. What is in force counts up from one empty log to the next. Versions need not: those of namings that are passed
 //!    over may be higher.
 
-use crate::format::ring_head::{Begun, LogPlaces, RingHead};
+use crate::format::ring_head::{DurableOpening, LogPlaces, RingHead};
 use crate::planted::{Bug, is_planted};
 
 /// Why nobody can say which is in force.
@@ -50,7 +50,7 @@ pub(crate) struct Vote {
     /// The opening in which it was told so.
     pub(crate) opening: u64,
     /// The newest that it knows to have begun.
-    pub(crate) begun: Begun,
+    pub(crate) begun: DurableOpening,
 }
 
 /// Whose parts of the log count, as far as their heads tell.
@@ -194,7 +194,7 @@ mod tests {
     impl Ring {
         fn new(members: usize) -> Self {
             let empty = LogPlaces { empty_on: (1 << members) - 1, ..LogPlaces::default() };
-            let vote = Vote { places: empty, opening: 0, begun: Begun::default() };
+            let vote = Vote { places: empty, opening: 0, begun: DurableOpening::default() };
             Self {
                 members: vec![Member { vote, record: 0 }; members],
                 must_have: vec![0; members],
@@ -263,7 +263,7 @@ mod tests {
             mut places: LogPlaces,
             counting: u64,
             mut in_sync: Vec<usize>,
-            (opening, begun): (u64, Begun),
+            (opening, begun): (u64, DurableOpening),
             start: &Start,
         ) -> Result<(), Cut> {
             let bits = |places: &[usize]| places.iter().map(|place| 1u64 << place).sum::<u64>();
@@ -284,7 +284,7 @@ mod tests {
                 return Err(Cut);
             }
             // Its superblock comes.
-            let mut begun = Begun { opening, version: places.version, told: begun.told };
+            let mut begun = DurableOpening { opening, version: places.version, told: begun.told };
             in_sync.iter().for_each(|&place| begun.told[place] = opening);
             let now = |places, begun| Vote { places, opening, begun };
             for &place in &in_sync {

@@ -20,7 +20,7 @@ use crate::format::{PAGE, PAGE_BYTES};
 use crate::layout::{Expected, Verifier};
 use crate::planted::{Bug, is_planted};
 use crate::ring::copying::CopyGuard;
-use crate::ring::{EIO, RebuildFound, Role, Standing};
+use crate::ring::{EIO, MemberState, RebuildFound, Role};
 
 /// How long a piece that cannot be read rests before it is tried again.
 const PAUSE_NS: u64 = 100_000_000;
@@ -48,12 +48,12 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
     /// Begins to rebuild every member that is stale.
     pub(super) fn rebuild_stale(&self) {
         for (place, member) in self.0.ring.members.iter().enumerate() {
-            if member.standing.get() == Standing::Stale {
-                member.standing.set(Standing::Rebuilding { done_bytes: 0 });
+            if member.state.get() == MemberState::Stale {
+                member.state.set(MemberState::Rebuilding { done_bytes: 0 });
                 member.role.set(Role::Writing);
                 member.rebuild_found.take();
                 member.gate.begin_behind(self.0.progress.issued.get());
-                member.gate.leave_out(false);
+                member.gate.set_failed(false);
                 member.gate.open();
                 let Ok(device) = member.device() else { continue };
                 self.0.ring.events.note(Event::RebuildBegun { place });
@@ -100,7 +100,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         match made_whole.await {
             Ok(()) => {
                 member.gate.close();
-                member.standing.set(Standing::InSync);
+                member.state.set(MemberState::InSync);
                 self.0.log.regions[place].is_joining.set(false);
                 if ring.options.keeps_turns() {
                     member.gate.drained().await;
@@ -111,17 +111,17 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
                 ring.events.note(Event::RebuildEnded { place });
                 ring.changed.all();
             }
-            Err(error) => ring.leave_out_for(place, device, error),
+            Err(error) => ring.fail_device(place, device, error),
         }
     }
 
-    /// An error where the member was left out, or has another device, since this rebuild began.
+    /// An error where the member failed, or has another device, since this rebuild began.
     pub(crate) fn check_rebuilds(&self, place: usize, device: &Rc<M>) -> Result<(), DeviceError> {
         let member = &self.0.ring.members[place];
         let is_same = member.has(device) || is_planted(Bug::RingRebuildOutlives);
-        match is_same && matches!(member.standing.get(), Standing::Rebuilding { .. }) {
+        match is_same && matches!(member.state.get(), MemberState::Rebuilding { .. }) {
             true => Ok(()),
-            false => Err(DeviceError { doing: "rebuild a member that was left out", errno: EIO }),
+            false => Err(DeviceError { doing: "rebuild a member that failed", errno: EIO }),
         }
     }
 
@@ -147,7 +147,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
             }
             self.check_rebuilds(place, device)?;
             offset += extent.len;
-            member.standing.set(Standing::Rebuilding { done_bytes: offset });
+            member.state.set(MemberState::Rebuilding { done_bytes: offset });
             let due_ns = u128::from(copied_bytes) * 1_000_000_000
                 / u128::from(ring.options.rebuild_bytes_per_s.max(1));
             let took_ns = ring.env.now_ns().saturating_sub(began_ns);
@@ -183,7 +183,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         for left in (0..TRIES).rev() {
             match self.0.read(extent.offset, &mut bytes).await {
                 Ok(()) => {
-                    let found = self.put_right(extent.offset, &mut bytes, &*judging).await;
+                    let found = self.repair_from_others(extent.offset, &mut bytes, &*judging).await;
                     let is_copied = self.copy_to(place, device, &copy, &bytes).await?;
                     if is_copied {
                         self.found(place, found);
@@ -207,7 +207,12 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
     }
 
     /// Puts the pages from `offset` on, as one member holds them, right by what others do.
-    async fn put_right(&self, offset: u64, bytes: &mut [u8], verifier: &dyn Verifier) -> RebuildFound {
+    async fn repair_from_others(
+        &self,
+        offset: u64,
+        bytes: &mut [u8],
+        verifier: &dyn Verifier,
+    ) -> RebuildFound {
         let mut found = RebuildFound::default();
         if is_planted(Bug::RingRebuildUnchecked) {
             return found;

@@ -49,7 +49,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
 
     async fn change_one(&self, place: usize, ticket: Ticket, extent: Extent, change: Change<'_>) {
         if ticket.turn().await {
-            self.ring.change_or_leave_out(place, extent, change).await;
+            self.ring.change_or_fail(place, extent, change).await;
         }
         ticket.done();
         self.ring.changed.all();
@@ -69,7 +69,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
             let Ok(device) = self.ring.members[place].device() else { return };
             let write = device.write(offset + self.ring.data_offset(), bytes, Durability::Durable);
             if let Err(error) = self.ring.limited(write).await {
-                self.ring.leave_out_for(place, &device, error);
+                self.ring.fail_device(place, &device, error);
             }
         }))
         .await;
@@ -168,7 +168,7 @@ impl<E: Env, M: Drive> TakesTurns for Inner<E, M> {
         let Ok(device) = member.device() else { return };
         let _busy = self.ring.busy(place);
         if let Err(error) = settled.await {
-            self.ring.leave_out_for(place, &device, error);
+            self.ring.fail_device(place, &device, error);
         }
         self.ring.changed.all();
     }
@@ -177,7 +177,7 @@ impl<E: Env, M: Drive> TakesTurns for Inner<E, M> {
 impl<E: Env, M: Drive> MirrorPages<E, M> {
     /// Puts bytes once more where they belong, on every member in sync, in its turn; where somebody writes, newer ones
     /// come anyway.
-    pub(super) fn mend_later(&self, offset: u64, bytes: &[u8]) {
+    pub(super) fn repair_later(&self, offset: u64, bytes: &[u8]) {
         let (ring, bytes) = (self.clone(), bytes.to_vec());
         let extent = Extent::new(offset, bytes.len() as u64);
         // From now on, or not at all: later the bytes may be old.
@@ -193,7 +193,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
                 async move {
                     if ticket.turn().await && copy.begin() {
                         if inner.lacks(place, offset, bytes).await {
-                            inner.ring.change_or_leave_out(place, extent, Change::Write(&[bytes])).await;
+                            inner.ring.change_or_fail(place, extent, Change::Write(&[bytes])).await;
                         }
                         copy.end();
                     }
@@ -205,7 +205,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         });
     }
 
-    /// As [`Self::mend_later`], to one member that is rebuilt on this device, and waits for it; false where a write came
+    /// As [`Self::repair_later`], to one member that is rebuilt on this device, and waits for it; false where a write came
     /// meanwhile. What another rebuild made whole and durable is not written again: a cut might tear it.
     pub(super) async fn copy_to(
         &self,

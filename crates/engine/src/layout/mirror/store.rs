@@ -7,11 +7,11 @@ use crate::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
 use crate::format::layout::home_copy_offset;
-use crate::format::ring_head::Begun;
+use crate::format::ring_head::DurableOpening;
 use crate::format::superblock::{StoreState, Superblock};
 use crate::layout::{PageStore, Remembered, Replicated, StoreTraits, Verifier};
 use crate::planted::{Bug, is_planted};
-use crate::ring::{self, Member, Role, Standing};
+use crate::ring::{self, Member, MemberState, Role};
 
 impl<E: Env, M: Drive> Device for MirrorPages<E, M> {
     fn geometry(&self) -> Geometry {
@@ -72,7 +72,7 @@ impl<E: Env, M: Drive> Replicated for MirrorPages<E, M> {
     }
 
     async fn repair(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
-        self.mend_later(offset, bytes);
+        self.repair_later(offset, bytes);
         Ok(())
     }
 }
@@ -127,11 +127,11 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
         }
         for ((place, member), head) in ring.members.iter().enumerate().zip(&heads) {
             // One that failed to flush or to answer before is not asked again.
-            if !member.standing.get().takes_writes() {
+            if !member.state.get().takes_writes() {
                 continue;
             }
-            member.standing.set(mirror.recognised(place, *head, volume, state));
-            if let Some(head) = head.filter(|_| member.standing.get() != Standing::Foreign) {
+            member.state.set(mirror.recognised(place, *head, volume, state));
+            if let Some(head) = head.filter(|_| member.state.get() != MemberState::Foreign) {
                 mirror.heads[place].head.set(Some(head));
                 mirror.heads[place].mark.set(head.mark);
             }
@@ -162,7 +162,7 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
                 *told = opening;
             }
         }
-        mirror.opening.begun.set(Begun { opening, version, told });
+        mirror.opening.begun.set(DurableOpening { opening, version, told });
         mirror.write_heads().await
     }
 

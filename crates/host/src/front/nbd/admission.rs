@@ -21,7 +21,7 @@ use std::task::Poll;
 use evenkeel_engine::env::Env;
 
 use super::limits::{Limits, REQUEST_BYTES};
-use crate::wait::{Either, Notify, Signal, race};
+use crate::wait::{Notify, Raced, Signal, race};
 
 /// The part of admission that all connections share.
 #[derive(Debug, Default)]
@@ -135,8 +135,8 @@ impl Admission {
         }));
         loop {
             match race(admitted.as_mut(), env.sleep(self.limits.room_wait_max_ns)).await {
-                Either::First(ticket) => return Some(ticket),
-                Either::Second(()) => self.count_failed_wait(),
+                Raced::First(ticket) => return Some(ticket),
+                Raced::Second(()) => self.count_failed_wait(),
             }
             if is_divisible {
                 return None;
@@ -181,7 +181,7 @@ impl Admission {
         let mut work = pin!(work);
         loop {
             let (moved, waits) = (moved_bytes.get(), self.shared.failed_waits.get());
-            if let Either::First(done) = race(work.as_mut(), env.sleep(self.limits.stall_max_ns)).await {
+            if let Raced::First(done) = race(work.as_mut(), env.sleep(self.limits.stall_max_ns)).await {
                 return Some(done);
             }
             let holds_shared = self.shared_part(self.bytes.get()) > 0;

@@ -30,7 +30,7 @@ use super::send_queue::SendQueue;
 use super::tls::{TlsClient, Wire};
 use crate::nbd::proto::handshake::BlockSizes;
 use crate::net::ByteStream;
-use crate::wait::{Either, Notify, race};
+use crate::wait::{Notify, Raced, race};
 use pending::{Answer, Expected, Pending, Reply};
 
 pub use connect::{NotConnected, connect};
@@ -134,7 +134,7 @@ impl<S: ByteStream> Inner<S> {
         let failed = self.failed.until(|| self.failure.borrow().is_some().then_some(()));
         let mut failed = std::pin::pin!(failed);
         let pause_ns = (answer_max_ns / u64::from(LOOKS)).max(1);
-        while let Either::Second(()) = race(failed.as_mut(), env.sleep(pause_ns)).await {
+        while let Raced::Second(()) = race(failed.as_mut(), env.sleep(pause_ns)).await {
             if self.pending.borrow_mut().look() > LOOKS {
                 let waited_s = answer_max_ns.div_ceil(1_000_000_000);
                 let why = format!("the server has not answered a request for {waited_s} s");
@@ -187,8 +187,8 @@ impl<S: ByteStream> Client<S> {
     pub async fn connect<E: Env>(env: &E, stream: S, options: &ConnectOptions) -> Result<Self, ClientError> {
         let shaken = race(handshake::run(stream, options), env.sleep(options.handshake_max_ns)).await;
         let (wire, input, negotiated) = match shaken {
-            Either::First(shaken) => shaken?,
-            Either::Second(()) => return Err(ClientError::Broken("the handshake took too long".into())),
+            Raced::First(shaken) => shaken?,
+            Raced::Second(()) => return Err(ClientError::Broken("the handshake took too long".into())),
         };
         let inner = Rc::new(Inner {
             wire,

@@ -21,8 +21,8 @@ use evenkeel_engine::env::Env;
 use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::events::{Event, Events};
 use evenkeel_engine::format::PAGE_BYTES;
-use evenkeel_engine::layout::mirror::log_devices::LogStanding;
-use evenkeel_engine::ring::Standing;
+use evenkeel_engine::layout::mirror::log_devices::LogDeviceState;
+use evenkeel_engine::ring::MemberState;
 
 use super::{About, Kind, Reporter};
 use crate::event_loop::Loop;
@@ -368,7 +368,7 @@ impl Watcher {
 
     fn look_at_rebuilds(&self) {
         for (place, member) in self.members().into_iter().enumerate() {
-            let Standing::Rebuilding { done_bytes } = member.status.standing else { continue };
+            let MemberState::Rebuilding { done_bytes } = member.status.state else { continue };
             let size_bytes = self.mirror.as_ref().map_or(1, |it| it.ring.geometry().size_bytes).max(1);
             let steps = u64::try_from(u128::from(done_bytes) * u128::from(STEPS) / u128::from(size_bytes));
             let steps = steps.unwrap_or(STEPS).min(STEPS - 1);
@@ -422,9 +422,10 @@ fn missing(mirror: &Mirror) -> Vec<String> {
         format!("{kind} {number} ({place}): {}", why.as_deref().unwrap_or("not known why"))
     };
     let members = mirror.members().into_iter().enumerate();
-    let members = members.filter(|(_, it)| matches!(it.status.standing, Standing::Out | Standing::Foreign));
+    let members =
+        members.filter(|(_, it)| matches!(it.status.state, MemberState::Out | MemberState::Foreign));
     let logs = mirror.log_devices().into_iter().enumerate();
-    let logs = logs.filter(|(_, it)| it.standing != LogStanding::InSync);
+    let logs = logs.filter(|(_, it)| it.state != LogDeviceState::InSync);
     members
         .map(|(number, it)| told("member", number, &it.place, &it.why))
         .chain(logs.map(|(number, it)| told("log device", number, &it.place, &it.why)))

@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use evenkeel_engine::volume::{Holdings, is_of_other_version};
+use evenkeel_engine::volume::{ArenaContents, is_of_other_version};
 use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::holder::{Holder, holder};
@@ -278,7 +278,7 @@ impl FoundArena {
                 unknown(OTHER_VERSION)
             }
             Ok(Content::Arena(seen)) => {
-                self.writes = Some(Holdings::of(&seen).map_or(0, |held| held.writes));
+                self.writes = Some(ArenaContents::of(&seen).map_or(0, |held| held.writes));
                 let home = Home::parse(&seen.note());
                 self.judge_home(file);
                 self.whereabouts(volume, home.as_ref())

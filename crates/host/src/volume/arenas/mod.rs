@@ -38,7 +38,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use evenkeel_engine::volume::{Holdings, Identity, is_of_other_version};
+use evenkeel_engine::volume::{ArenaContents, Identity, is_of_other_version};
 
 use super::VolumeError;
 use super::description::{Description, LayoutKind, Member, VolumeId};
@@ -97,7 +97,7 @@ impl Arenas {
     /// order or never opened, or where the arena of its newest opening is in its folder.
     pub(super) fn knowing(self, identity: &Identity, was_stopped: bool) -> Self {
         let own = SharedArena::look(&self.folders[1].join(self.name()));
-        let held = own.ok().flatten().and_then(|seen| Holdings::of(&seen));
+        let held = own.ok().flatten().and_then(|seen| ArenaContents::of(&seen));
         let is_in_folder = held.is_some_and(|held| held.are_of(identity.volume, identity.epoch));
         let none_waits = was_stopped || identity.epoch == 0 || is_in_folder;
         Self { passed_over: self.to_pass_over(none_waits), ..self }
@@ -253,7 +253,7 @@ impl Arenas {
         if is_of_other_version(&seen) {
             return Err(cannot_tell_version(path));
         }
-        let Some(held) = Holdings::of(&seen) else { return Ok(false) };
+        let Some(held) = ArenaContents::of(&seen) else { return Ok(false) };
         // Where our home is, it is ours though no write waits in it: it may know of more than the members do.
         if held.writes == 0 && !matches!(whereabouts, Whereabouts::Here) {
             return Ok(false);
@@ -291,7 +291,7 @@ impl Arenas {
     }
 }
 
-fn cannot_tell(path: &Path, held: &Holdings, note: &[u8]) -> VolumeError {
+fn cannot_tell(path: &Path, held: &ArenaContents, note: &[u8]) -> VolumeError {
     let at = Home::parse(note).and_then(|home| home.at).unwrap_or_default();
     let why = format!(
         "it holds {} acknowledged writes of this volume, whose pages were at {}, and whether they are there still cannot \

@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use evenkeel_engine::volume::{Holdings, is_of_other_version};
+use evenkeel_engine::volume::{ArenaContents, is_of_other_version};
 use rustix::fs::OFlags;
 
 use super::Arenas;
@@ -91,7 +91,8 @@ impl Arenas {
     fn may_be_arena(&self, file: &File) -> bool {
         match Content::of(file) {
             Ok(Content::Arena(seen)) => {
-                is_of_other_version(&seen) || Holdings::of(&seen).is_some_and(|held| held.volume == self.id.0)
+                is_of_other_version(&seen)
+                    || ArenaContents::of(&seen).is_some_and(|held| held.volume == self.id.0)
             }
             Ok(Content::OtherVersion) | Err(_) => true,
             Ok(Content::OtherBoot | Content::CutShort | Content::Empty | Content::Foreign) => false,

@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use evenkeel_engine::volume::{Holdings, is_of_other_version};
+use evenkeel_engine::volume::{ArenaContents, is_of_other_version};
 use rustix::fs::OFlags;
 
 use super::{Arenas, Whereabouts, cannot_tell_version};
@@ -78,8 +78,8 @@ impl Arenas {
         let may_hold = |waiting: &Waiting| match waiting {
             Waiting::OtherVersion => true,
             Waiting::Arena(seen) => {
-                let holds = |held: Holdings| held.volume == self.id.0 && held.writes > 0;
-                is_of_other_version(seen) || Holdings::of(seen).is_some_and(holds)
+                let holds = |held: ArenaContents| held.volume == self.id.0 && held.writes > 0;
+                is_of_other_version(seen) || ArenaContents::of(seen).is_some_and(holds)
             }
         };
         for path in self.own_places() {

@@ -3,7 +3,7 @@
 //! 1. What is not there, cannot be reached in time, or is too small keeps nobody from opening the volume: the engine
 //!    knows whether the others hold everything. What somebody else uses, or this user may not open, or what can hold no
 //!    member (a folder, a socket) is a mistake and no loss: then nothing is opened, and nothing is left behind the others for it.
-//! 2. A member or log device whose connection breaks is left out at once, and not when a request of it fails.
+//! 2. A member or log device fails as soon as its connection breaks, and not at its next request.
 
 mod drive;
 
@@ -20,8 +20,8 @@ use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::join;
 use evenkeel_engine::layout::JournalStore;
 use evenkeel_engine::layout::mirror::head_copies::{HeadFault, HeadsOf, WrongHead};
-use evenkeel_engine::layout::mirror::log_devices::LogStanding;
-use evenkeel_engine::ring::{MemberStatus, RingOptions, Standing};
+use evenkeel_engine::layout::mirror::log_devices::LogDeviceState;
+use evenkeel_engine::ring::{MemberState, MemberStatus, RingOptions};
 use evenkeel_engine::volume::Identity;
 
 use super::VolumeError;
@@ -92,7 +92,7 @@ pub struct MirrorLog {
     /// Where it is.
     pub place: Place,
     /// What it is good for.
-    pub standing: LogStanding,
+    pub state: LogDeviceState,
     /// Why it takes no part, if so.
     pub why: Option<String>,
 }
@@ -181,11 +181,11 @@ impl Mirror {
     pub fn members(&self) -> Vec<MirrorMember> {
         let each = |(entry, status): (&Entry, MemberStatus)| MirrorMember {
             place: entry.place.clone(),
-            why: match status.standing {
-                Standing::InSync | Standing::Rebuilding { .. } => None,
-                Standing::Stale => Some("it lacks writes and waits to be rebuilt".to_owned()),
-                Standing::Foreign => Some("what is there is not this member".to_owned()),
-                Standing::Out => entry.why.clone().or_else(|| status.failure.map(in_words)),
+            why: match status.state {
+                MemberState::InSync | MemberState::Rebuilding { .. } => None,
+                MemberState::Stale => Some("it lacks writes and waits to be rebuilt".to_owned()),
+                MemberState::Foreign => Some("what is there is not this member".to_owned()),
+                MemberState::Out => entry.why.clone().or_else(|| status.failure.map(in_words)),
             },
             status,
         };
@@ -194,17 +194,17 @@ impl Mirror {
 
     /// Its log devices now.
     pub fn log_devices(&self) -> Vec<MirrorLog> {
-        let each = |(entry, (standing, failure)): (&Entry, (LogStanding, Option<DeviceError>))| MirrorLog {
+        let each = |(entry, (state, failure)): (&Entry, (LogDeviceState, Option<DeviceError>))| MirrorLog {
             place: entry.place.clone(),
-            standing,
-            why: match standing {
-                LogStanding::InSync => None,
-                LogStanding::Stale => Some("it lacks records".to_owned()),
-                LogStanding::Foreign => Some("what is there is not this log".to_owned()),
-                LogStanding::Out => entry.why.clone().or_else(|| failure.map(in_words)),
+            state,
+            why: match state {
+                LogDeviceState::InSync => None,
+                LogDeviceState::Stale => Some("it lacks records".to_owned()),
+                LogDeviceState::Foreign => Some("what is there is not this log".to_owned()),
+                LogDeviceState::Out => entry.why.clone().or_else(|| failure.map(in_words)),
             },
         };
-        self.log_entries.borrow().iter().zip(self.logs.standings()).map(each).collect()
+        self.log_entries.borrow().iter().zip(self.logs.states()).map(each).collect()
     }
 
     /// The copies of heads that are wrong, of the members and log devices that answer.
@@ -230,13 +230,13 @@ impl Mirror {
     }
 
     /// Leaves those out whose files were made shorter since they were opened.
-    pub(super) fn leave_out_cut_short(&self) {
+    pub(super) fn fail_cut_short(&self) {
         for (slot, error) in
             self.in_use().into_iter().filter_map(|(slot, drive)| Some((slot, drive.cut_short()?)))
         {
             match slot {
-                Slot::Member(place) => self.ring.leave_out(place, error),
-                Slot::Log(place) => self.logs.leave_out(place, error),
+                Slot::Member(place) => self.ring.fail(place, error),
+                Slot::Log(place) => self.logs.fail(place, error),
             }
         }
     }
@@ -251,12 +251,12 @@ impl Mirror {
     fn in_use(&self) -> Vec<(Slot, Rc<MemberDrive>)> {
         let (members, logs) = (self.members.borrow(), self.log_entries.borrow());
         let takes_part =
-            |it: &MemberStatus| matches!(it.standing, Standing::InSync | Standing::Rebuilding { .. });
+            |it: &MemberStatus| matches!(it.state, MemberState::InSync | MemberState::Rebuilding { .. });
         let members = members.iter().zip(self.ring.members()).enumerate();
         let members = members.filter(|(_, (_, status))| takes_part(status));
         let members = members.map(|(place, (entry, _))| (Slot::Member(place), entry));
-        let logs = logs.iter().zip(self.logs.standings()).enumerate();
-        let logs = logs.filter(|(_, (_, (standing, _)))| *standing == LogStanding::InSync);
+        let logs = logs.iter().zip(self.logs.states()).enumerate();
+        let logs = logs.filter(|(_, (_, (state, _)))| *state == LogDeviceState::InSync);
         let logs = logs.map(|(place, (entry, _))| (Slot::Log(place), entry));
         members.chain(logs).filter_map(|(slot, entry)| Some((slot, entry.drive.clone()?))).collect()
     }
@@ -264,9 +264,9 @@ impl Mirror {
     /// Members that hold everything, and log devices that do.
     pub(super) fn counting(&self) -> (Vec<Slot>, Vec<Slot>) {
         let members = self.ring.members().into_iter().enumerate();
-        let members = members.filter(|(_, it)| it.standing == Standing::InSync);
-        let logs = self.logs.standings().into_iter().enumerate();
-        let logs = logs.filter(|(_, (standing, _))| *standing == LogStanding::InSync);
+        let members = members.filter(|(_, it)| it.state == MemberState::InSync);
+        let logs = self.logs.states().into_iter().enumerate();
+        let logs = logs.filter(|(_, (state, _))| *state == LogDeviceState::InSync);
         (
             members.map(|(place, _)| Slot::Member(place)).collect(),
             logs.map(|(place, _)| Slot::Log(place)).collect(),
@@ -294,7 +294,7 @@ impl Mirror {
 
     /// Why it cannot be opened, where no member counts and what is there is not where it belongs.
     pub(super) async fn misplaced(&self, folder: &Path, description: &Description) -> Option<VolumeError> {
-        if self.ring.members().iter().any(|member| member.standing == Standing::InSync) {
+        if self.ring.members().iter().any(|member| member.state == MemberState::InSync) {
             return None;
         }
         let limit_ns = self.options.answer_max_ns;
@@ -305,8 +305,8 @@ impl Mirror {
     /// What is under way beside the volume's own requests comes to its end.
     pub(super) fn stop(&self) {
         for (place, member) in self.ring.members().iter().enumerate() {
-            if matches!(member.standing, Standing::Rebuilding { .. }) {
-                self.ring.leave_out(place, DeviceError { doing: STOPPED, errno: shutdown() });
+            if matches!(member.state, MemberState::Rebuilding { .. }) {
+                self.ring.fail(place, DeviceError { doing: STOPPED, errno: shutdown() });
             }
         }
     }
@@ -332,7 +332,7 @@ impl Mirror {
             }
             return MirrorDrive::new(drive, self.geometry).map_err(|unfit| unfit.at(&new.place));
         }
-        let options = DriveOptions { patience: LEAVING, ..new.options() };
+        let options = DriveOptions { busy_timeout: LEAVING, ..new.options() };
         let (purpose, limit_ns) = (self.opening.member(place, new.unfenced), self.options.answer_max_ns);
         match open_one(&self.event_loop, folder, new, options, limit_ns, purpose).await {
             Opened::There(drive) => {
@@ -346,37 +346,38 @@ impl Mirror {
     /// That what is at `new` can be opened from here, though it may have another size yet.
     pub(super) fn try_open(&self, folder: &Path, new: &Member) -> Result<(), VolumeError> {
         let Place::Path(path) = new.place.within(folder) else { return Ok(()) };
-        let options = DriveOptions { patience: LEAVING, ..new.options() };
+        let options = DriveOptions { busy_timeout: LEAVING, ..new.options() };
         FileDrive::open(&self.event_loop, &path, options)?;
         Ok(())
     }
 
     /// That a member can be given up, as another one holds everything.
     pub(super) fn check_others(&self, place: usize) -> Result<(), Error> {
-        check_others(place, "member", self.ring.members().iter().map(|it| it.standing == Standing::InSync))
+        check_others(place, "member", self.ring.members().iter().map(|it| it.state == MemberState::InSync))
     }
 
     /// The same of a log device.
     pub(super) fn check_other_logs(&self, place: usize) -> Result<(), Error> {
-        let standings = self.logs.standings();
-        check_others(place, "log device", standings.iter().map(|(it, _)| *it == LogStanding::InSync))
+        let states = self.logs.states();
+        check_others(place, "log device", states.iter().map(|(it, _)| *it == LogDeviceState::InSync))
     }
 
     /// Both, of a mirror of which nothing was written yet.
     pub(super) async fn check_others_of(&self, slot: Slot, identity: &Identity) -> Result<(), Error> {
         match slot {
             Slot::Member(place) => {
-                let members = self.ring.foresee(identity.volume, identity.home_state).await;
-                if !members.contains(&Standing::InSync) {
+                let members = self.ring.predict_states(identity.volume, identity.home_state).await;
+                if !members.contains(&MemberState::InSync) {
                     return Ok(()); // the volume is not opened then, and says what is missing
                 }
-                check_others(place, "member", members.iter().map(|it| *it == Standing::InSync))
+                check_others(place, "member", members.iter().map(|it| *it == MemberState::InSync))
             }
             Slot::Log(place) => {
                 // One that lacks records gets them as the volume is opened.
-                let may_hold = |it: LogStanding| matches!(it, LogStanding::InSync | LogStanding::Stale);
-                let standings = self.logs.standings();
-                check_others(place, "log device", standings.iter().map(|(it, _)| may_hold(*it)))
+                let may_hold =
+                    |it: LogDeviceState| matches!(it, LogDeviceState::InSync | LogDeviceState::Stale);
+                let states = self.logs.states();
+                check_others(place, "log device", states.iter().map(|(it, _)| may_hold(*it)))
             }
         }
     }
@@ -411,7 +412,7 @@ impl Mirror {
             let drive = Some(Rc::clone(drive.drive()));
             *entry = Entry { place: new.clone(), why: None, generation, drive };
         }
-        self.ring.leave_out(place, DeviceError { doing: REPLACED, errno: shutdown() });
+        self.ring.fail(place, DeviceError { doing: REPLACED, errno: shutdown() });
         // What it alone had of the log goes home first: what it holds may be overwritten now.
         let began_ns = self.event_loop.now_ns();
         while self.logs.wants_checkpoint() {
@@ -433,12 +434,12 @@ impl Mirror {
 
     fn watch_member(&self, place: usize) {
         let (ring, roll) = (self.ring.clone(), &self.members);
-        watch_over(&self.watch, &self.event_loop, roll, place, move |error| ring.leave_out(place, error));
+        watch_over(&self.watch, &self.event_loop, roll, place, move |error| ring.fail(place, error));
     }
 
     fn watch_log(&self, place: usize) {
         let (logs, roll) = (self.logs.clone(), &self.log_entries);
-        watch_over(&self.watch, &self.event_loop, roll, place, move |error| logs.leave_out(place, error));
+        watch_over(&self.watch, &self.event_loop, roll, place, move |error| logs.fail(place, error));
     }
 }
 
@@ -457,13 +458,13 @@ const TAKEN_HOME_MAX_NS: u64 = 60_000_000_000;
 /// Between two looks at that.
 const TAKEN_HOME_LOOK_NS: u64 = 10_000_000;
 
-/// What a member that another takes the place of is left out for.
+/// Why a member fails that another one replaces.
 const REPLACED: &str = "be replaced";
 
-/// What a member that is being rebuilt is left out for where the volume is closed.
+/// Why a member fails that is being rebuilt when the volume is closed.
 const STOPPED: &str = "rebuild a member";
 
-/// Whether a member was left out with this by its own volume, and did not fail. A server of one may say of itself that it
+/// Whether its own volume failed a member with this error, though the drive works. A server of one may say of itself that it
 /// shuts down, too.
 pub(crate) fn is_no_loss(error: &DeviceError) -> bool {
     error.errno == shutdown() && [REPLACED, STOPPED].contains(&error.doing)
@@ -479,7 +480,7 @@ fn watch_over(
     event_loop: &Loop,
     roll: &Roll,
     place: usize,
-    leave_out: impl Fn(DeviceError) + 'static,
+    fail: impl Fn(DeviceError) + 'static,
 ) {
     let Entry { generation, drive, .. } = roll.borrow()[place].clone();
     let (Some(drive), roll) = (drive, Rc::clone(roll)) else { return };
@@ -490,7 +491,7 @@ fn watch_over(
         }
         entries[place].why = Some(error.to_string());
         drop(entries);
-        leave_out(DeviceError { doing: "keep its connection", errno: error.errno() });
+        fail(DeviceError { doing: "keep its connection", errno: error.errno() });
     });
 }
 

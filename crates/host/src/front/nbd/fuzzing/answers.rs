@@ -74,7 +74,7 @@ pub fn fuzz_answers(data: &[u8]) -> Answered {
             pending::<Answered>().await
         };
         match race(asking, answering).await {
-            crate::wait::Either::First(told) | crate::wait::Either::Second(told) => told,
+            crate::wait::Raced::First(told) | crate::wait::Raced::Second(told) => told,
         }
     });
     told.unwrap_or_else(|halt| panic!("the client does not end: {halt}"))

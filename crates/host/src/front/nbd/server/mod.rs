@@ -36,7 +36,7 @@ use crate::nbd::buffer_pool::Pool;
 use crate::nbd::input::Input;
 use crate::nbd::tls::{TlsServer, Wire};
 use crate::net::ByteStream;
-use crate::wait::{Either, Notify, Signal, race};
+use crate::wait::{Notify, Raced, Signal, race};
 use long_changes::LongChanges;
 use transmission::Connection;
 use writers::{Access, Newest};
@@ -229,13 +229,13 @@ impl<E: Env, X: Export> Server<E, X> {
         let shaken =
             race(handshake::run(shared, link, stream, &mut input), race(link.stopping(), limit)).await;
         match shaken {
-            Either::First(Ok((wire, session))) => {
+            Raced::First(Ok((wire, session))) => {
                 link.is_open.set(true);
                 Connection::run(Rc::clone(shared), Rc::clone(link), wire, session, input).await
             }
-            Either::First(Err(ending)) => ending,
-            Either::Second(Either::First(stop)) => stop.into(),
-            Either::Second(Either::Second(())) => Ending::TimedOut("the handshake"),
+            Raced::First(Err(ending)) => ending,
+            Raced::Second(Raced::First(stop)) => stop.into(),
+            Raced::Second(Raced::Second(())) => Ending::TimedOut("the handshake"),
         }
     }
 

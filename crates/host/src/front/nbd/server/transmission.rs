@@ -26,7 +26,7 @@ use crate::nbd::proto::transmission::Request;
 use crate::nbd::send_queue::SendQueue;
 use crate::nbd::tls::Wire;
 use crate::net::ByteStream;
-use crate::wait::{Either, Signal, race};
+use crate::wait::{Raced, Signal, race};
 
 /// A connection in its transmission phase.
 pub(super) struct Connection<E, X, S: ByteStream> {
@@ -68,8 +68,8 @@ impl<E: Env, X: Export, S: ByteStream> Connection<E, X, S> {
         env.spawn(async move { sender.send_replies().await });
 
         let ending = match race(connection.read_requests(input), connection.link.stopping()).await {
-            Either::First(ending) => ending,
-            Either::Second(stop) => stop.into(),
+            Raced::First(ending) => ending,
+            Raced::Second(stop) => stop.into(),
         };
         let limits = &connection.shared.limits;
         // A client that is gone is not waited for, nor one whose place a later opening takes meanwhile.

@@ -106,7 +106,7 @@ impl fmt::Display for Cause {
 
 /// A range that is not what it should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Named {
+pub struct DamagedRange {
     /// The bytes of the volume.
     pub extent: Extent,
     /// What became of them.
@@ -117,20 +117,20 @@ pub struct Named {
 
 /// Such ranges, in the order of their coming.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct List {
-    ranges: Vec<Named>,
+pub struct DamageList {
+    ranges: Vec<DamagedRange>,
     is_coarse: bool,
 }
 
-impl List {
+impl DamageList {
     /// Adds a range; one that goes on where the last of its kind ended makes that longer.
     pub fn add(&mut self, extent: Extent, condition: Condition, cause: Cause) {
-        let is_alike = |last: &&mut Named| {
+        let is_alike = |last: &&mut DamagedRange| {
             (last.condition, last.cause) == (condition, cause) && last.extent.end() == extent.offset
         };
         match self.ranges.last_mut().filter(is_alike) {
             Some(last) => last.extent.len += extent.len,
-            None => self.ranges.push(Named { extent, condition, cause }),
+            None => self.ranges.push(DamagedRange { extent, condition, cause }),
         }
         if self.ranges.len() > RANGES_MAX {
             self.coarsen();
@@ -139,14 +139,14 @@ impl List {
 
     /// All of another list.
     pub fn append(&mut self, other: &Self) {
-        for Named { extent, condition, cause } in &other.ranges {
+        for DamagedRange { extent, condition, cause } in &other.ranges {
             self.add(*extent, *condition, *cause);
         }
         self.is_coarse |= other.is_coarse;
     }
 
     /// The ranges.
-    pub fn ranges(&self) -> &[Named] {
+    pub fn ranges(&self) -> &[DamagedRange] {
         &self.ranges
     }
 
@@ -183,12 +183,12 @@ impl List {
     fn coarsen(&mut self) {
         self.is_coarse = true;
         self.ranges.sort_unstable_by_key(|named| (named.condition, named.cause, named.extent));
-        let mut joined: Vec<Named> = Vec::with_capacity(self.ranges.len() / 2 + 1);
+        let mut joined: Vec<DamagedRange> = Vec::with_capacity(self.ranges.len() / 2 + 1);
         for pair in self.ranges.chunk_by(|a, b| (a.condition, a.cause) == (b.condition, b.cause)) {
             for two in pair.chunks(2) {
                 let end = two.iter().map(|named| named.extent.end()).max().unwrap_or(0);
                 let offset = two[0].extent.offset;
-                joined.push(Named { extent: Extent::new(offset, end - offset), ..two[0] });
+                joined.push(DamagedRange { extent: Extent::new(offset, end - offset), ..two[0] });
             }
         }
         self.ranges = joined;
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn what_goes_on_is_one_range_and_bytes_count_once() {
-        let mut list = List::default();
+        let mut list = DamageList::default();
         for page in 0..4 {
             list.add(Extent::new(page * 4096, 4096), Condition::Lost, Cause::PageDamaged);
         }
@@ -216,7 +216,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_list_that_is_too_long_names_no_less(step in 2..5_u64, count in 1..200_000_u64) {
-            let mut list = List::default();
+            let mut list = DamageList::default();
             for at in 0..count {
                 list.add(Extent::new(at * step, 1), Condition::Lost, Cause::PageDamaged);
             }

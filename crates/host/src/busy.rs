@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Tries until `attempt` succeeds, fails with something else than `is_held`, or `patience` is over.
-pub(crate) fn until_released<T>(
-    patience: Duration,
+/// Tries until `attempt` succeeds, fails with something else than `is_held`, or `busy_timeout` is over.
+pub(crate) fn retry_while_busy<T>(
+    busy_timeout: Duration,
     is_held: impl Fn(&io::Error) -> bool,
     mut attempt: impl FnMut() -> io::Result<T>,
 ) -> io::Result<T> {
     let began = Instant::now();
     loop {
         match attempt() {
-            Err(error) if is_held(&error) && began.elapsed() < patience => thread::sleep(PAUSE),
+            Err(error) if is_held(&error) && began.elapsed() < busy_timeout => thread::sleep(PAUSE),
             other => return other,
         }
     }

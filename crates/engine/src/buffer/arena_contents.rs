@@ -7,7 +7,7 @@ use crate::planted::{Bug, is_planted};
 
 /// What an arena holds, and of which opening of which volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Holdings {
+pub struct ArenaContents {
     /// The volume.
     pub volume: u64,
     /// The opening that used it last.
@@ -20,7 +20,7 @@ pub struct Holdings {
     pub writes: u64,
 }
 
-impl Holdings {
+impl ArenaContents {
     /// Of `arena`; `None` where it was never used.
     pub fn of(arena: &impl Arena) -> Option<Self> {
         let head = newest_head(arena)?;

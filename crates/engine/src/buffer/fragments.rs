@@ -9,9 +9,9 @@ use crate::format::{PAGE, PAGE_BYTES};
 use crate::planted::{Bug, is_planted};
 use crate::ranges::PageRanges;
 
-/// Part of a unit that still counts.
+/// Fragment of a unit that still counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct Fragment {
     pub(crate) offset: u64,
     pub(crate) len: u64,
     pub(crate) content: Content,
@@ -19,7 +19,7 @@ pub(crate) struct Part {
     pub(super) payload_at: usize,
 }
 
-impl Part {
+impl Fragment {
     pub(super) fn extent(&self) -> Extent {
         Extent::new(self.offset, self.len)
     }
@@ -32,7 +32,7 @@ impl Part {
     }
 }
 
-pub(super) type Parts = SmallVec<[Part; 2]>;
+pub(super) type Fragments = SmallVec<[Fragment; 2]>;
 
 /// Numbers of the pages that `extent` touches.
 pub(crate) fn pages_of(extent: &Extent) -> std::ops::Range<u64> {
@@ -43,18 +43,19 @@ pub(crate) fn pages_of(extent: &Extent) -> std::ops::Range<u64> {
 }
 
 /// Takes the bytes of `page` that `gone` holds out of `parts`; answers in how many pieces they were.
-pub(super) fn take_out(parts: &mut Parts, page: u64, gone: &PageRanges) -> usize {
+pub(super) fn take_out(parts: &mut Fragments, page: u64, gone: &PageRanges) -> usize {
     let whole = Extent::new(page * PAGE_BYTES, PAGE_BYTES);
-    let in_page = |part: &Part| {
+    let in_page = |part: &Fragment| {
         let shared = part.extent().intersection(&whole)?;
         Some(((shared.offset - whole.offset) as usize, (shared.end() - whole.offset) as usize))
     };
-    let is_met =
-        |part: &Part| in_page(part).is_some_and(|(start, end)| gone.overlapping(start, end).next().is_some());
+    let is_met = |part: &Fragment| {
+        in_page(part).is_some_and(|(start, end)| gone.overlapping(start, end).next().is_some())
+    };
     if !parts.iter().any(is_met) {
         return 0;
     }
-    let (mut kept, mut pieces) = (Parts::new(), 0);
+    let (mut kept, mut pieces) = (Fragments::new(), 0);
     for part in parts.iter() {
         let Some((start, end)) = in_page(part) else {
             kept.push(*part);
@@ -76,7 +77,7 @@ pub(super) fn take_out(parts: &mut Parts, page: u64, gone: &PageRanges) -> usize
 }
 
 /// Bytes of a record that a part takes.
-pub(super) fn record_bytes_of(part: &Part) -> usize {
+pub(super) fn record_bytes_of(part: &Fragment) -> usize {
     let tags = pages_of(&part.extent()).count();
     let payload = if part.content == Content::Data { part.len as usize } else { 0 };
     tags * TAG_BYTES + payload
@@ -84,7 +85,7 @@ pub(super) fn record_bytes_of(part: &Part) -> usize {
 
 /// The tags of a part, one a page (one for neighbouring pages that are discarded whole), and where their bytes
 /// are.
-pub(super) fn tags_of(part: &Part, tags: &mut Vec<Tag>, payloads: &mut Vec<usize>) {
+pub(super) fn tags_of(part: &Fragment, tags: &mut Vec<Tag>, payloads: &mut Vec<usize>) {
     for page in pages_of(&part.extent()) {
         let Some(piece) = part.within(&Extent::new(page * PAGE_BYTES, PAGE_BYTES)) else { continue };
         let (offset, len) = ((piece.offset % PAGE_BYTES) as u16, piece.len as u16);

@@ -14,7 +14,7 @@ use crate::layout::{JournalStore, PageStore, Replicated};
 
 /// What is damaged of the superblocks and the root, as the devices hold them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct FoundAtRest {
+pub struct Inspection {
     /// Each with the number of the device among those of its kind.
     pub damaged_superblocks: Vec<(SuperblockCopy, usize)>,
     /// Places of the root. Not where there are replicas, of which some may lack writes.
@@ -23,19 +23,19 @@ pub struct FoundAtRest {
     pub is_closed: bool,
 }
 
-/// Looks at every copy of the superblock and of the root on `home` and `log`, as they are told to
+/// Reads every copy of the superblock and of the root on `home` and `log`, as they are told to
 /// [`super::Volume::open`].
 ///
 /// # Errors
 ///
 /// [`Error::Unusable`] where they hold no volume, or each another.
-pub async fn look<H: PageStore, L: JournalStore>(
+pub async fn inspect<H: PageStore, L: JournalStore>(
     home: &H,
     log: &L,
     separate_log: bool,
-) -> Result<FoundAtRest, Error> {
+) -> Result<Inspection, Error> {
     let superblock = Superblocks::read(home, log, separate_log).await?.superblock;
-    let mut found = FoundAtRest { is_closed: superblock.is_closed, ..FoundAtRest::default() };
+    let mut found = Inspection { is_closed: superblock.is_closed, ..Inspection::default() };
     let mut torn = Vec::new();
     if home.traits().holds_superblocks {
         for copy in 0..HOME_COPIES {
@@ -75,14 +75,14 @@ pub async fn look<H: PageStore, L: JournalStore>(
     Ok(found)
 }
 
-/// Looks at one copy; one that is not whole, though it can be read, may be torn.
+/// Reads one copy; one that is not whole, though it can be read, may be torn.
 async fn examine<D: Replicated>(
     device: &D,
     copy: usize,
     offset: u64,
     at: (SuperblockCopy, usize),
     newest: &Superblock,
-    found: &mut FoundAtRest,
+    found: &mut Inspection,
     torn: &mut Vec<(SuperblockCopy, usize)>,
 ) {
     let number = match at.0 {

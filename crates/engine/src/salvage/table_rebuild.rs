@@ -25,12 +25,12 @@ const SUMS: usize = SECTOR / 8;
 
 /// Which pages of the table are made instead of read.
 #[derive(Debug, Default)]
-pub(super) struct Anew {
+pub(super) struct RebuiltTable {
     layout: Option<Rc<Layout>>,
     numbers: BTreeSet<u64>,
 }
 
-impl Anew {
+impl RebuiltTable {
     /// This one is, from now on.
     pub(super) fn add(&mut self, layout: Rc<Layout>, number: u64) {
         self.layout = Some(layout);
@@ -46,7 +46,11 @@ impl Anew {
 }
 
 /// The page of the table as each copy holds it that can be read.
-pub(super) async fn found<D: Device>(home: &Copies<D>, layout: &Layout, number: u64) -> Vec<[u8; PAGE]> {
+pub(super) async fn stored_replicas<D: Device>(
+    home: &Copies<D>,
+    layout: &Layout,
+    number: u64,
+) -> Vec<[u8; PAGE]> {
     let mut found = Vec::new();
     for part in home.parts() {
         let mut bytes = [0; PAGE];
@@ -58,7 +62,7 @@ pub(super) async fn found<D: Device>(home: &Copies<D>, layout: &Layout, number: 
 }
 
 /// The page of the table that `said` are copies of, made from what the drives hold; `logged` with what the log says over it.
-pub(super) async fn make<D: Device>(
+pub(super) async fn rebuild<D: Device>(
     home: &Copies<D>,
     layout: &Layout,
     number: u64,
@@ -73,26 +77,26 @@ pub(super) async fn make<D: Device>(
         bytes.resize((end - first) as usize * PAGE, 0);
         let is_read = layout.run_end(first, end) == end
             && home.read_raw(0, layout.page_offset(first), &mut bytes).await.is_ok();
-        let (mut looks, mut is_whole) = (Vec::with_capacity(SUMS), vec![false; said.len()]);
+        let (mut all, mut is_whole) = (Vec::with_capacity(SUMS), vec![false; said.len()]);
         for (place, page) in (first..end).enumerate() {
             let first_copy = is_read.then(|| bytes[place * PAGE..][..PAGE].as_ref());
             let at = sector * SUMS + place;
             let words = logged.into_iter().chain(said).map(|said| word(said, at));
-            let look = look(home, layout.page_offset(page), first_copy, words).await;
+            let examined = examine(home, layout.page_offset(page), first_copy, words).await;
             // What the log or another copy says does not prove what stands beside it here.
             for (is_whole, said) in is_whole.iter_mut().zip(said) {
-                *is_whole |= look.is_said && Some(word(said, at)) == look.sum;
+                *is_whole |= examined.is_said && Some(word(said, at)) == examined.sum;
             }
-            looks.push(look);
+            all.push(examined);
         }
-        for (place, look) in looks.into_iter().enumerate() {
+        for (place, examined) in all.into_iter().enumerate() {
             let at = sector * SUMS + place;
             let says_empty = said
                 .iter()
                 .zip(&is_whole)
                 .any(|(said, &is)| (is || is_planted(Bug::SalvageEmptyUnproven)) && word(said, at) == 0);
-            let sum = match look.sum {
-                _ if says_empty && !look.is_said => 0,
+            let sum = match examined.sum {
+                _ if says_empty && !examined.is_said => 0,
                 Some(sum) => sum,
                 None => said.first().map_or(1, |said| word(said, at).max(1)),
             };
@@ -110,7 +114,7 @@ struct Look {
     is_said: bool,
 }
 
-async fn look<D: Device>(
+async fn examine<D: Device>(
     home: &Copies<D>,
     offset: u64,
     first_copy: Option<&[u8]>,
