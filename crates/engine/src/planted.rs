@@ -134,6 +134,12 @@ bugs! {
     NoCompletion = "no-completion",
     /// A direct write does not wait until what the buffer holds of its pages is durable.
     DirectBeforeBuffered = "direct-before-buffered",
+    /// A direct write is completed in the log before its pages are home.
+    CompletedBeforeHome = "completed-before-home",
+    /// A direct write counts as named by a record, or flushed by a flush, that had begun when it came.
+    DirectJoinsLate = "direct-joins-late",
+    /// Direct writes of ranges that overlap run side by side.
+    DirectOverlaps = "direct-overlaps",
     /// A direct write leaves the old page in memory.
     FrameKept = "frame-kept",
     /// Room in the arena is used again before the new tail is stored.

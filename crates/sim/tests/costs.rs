@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use evenkeel_engine::device::{Durability, Extent, FlushScope};
 use evenkeel_engine::env::Env;
+use evenkeel_engine::join::all;
 use evenkeel_engine::options::Journaling;
 use evenkeel_sim::faults::Faults;
 use machine::{Machine, PAGE, Plan, filled, noise, patch, read};
@@ -92,6 +93,61 @@ fn a_large_write_goes_straight_home_in_one_piece() {
             assert_eq!(volume.counters().direct_writes, 1, "{journaling:?}");
         });
     }
+}
+
+#[test]
+fn large_writes_beside_each_other_share_their_intents_and_completions() {
+    let mut plan = Plan::of_pages(400);
+    plan.open.journaling = Journaling::Selective { threshold_bytes: 16384 };
+    let (mut machine, mut expected) = filled(plan, 3);
+    let writes: Vec<(u64, Vec<u8>)> =
+        (0..16).map(|number| (number * 20 * PAGE, noise(number, 10 * PAGE as usize))).collect();
+    for (offset, bytes) in &writes {
+        patch(&mut expected, *offset, bytes);
+    }
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
+        let before = (run.log.counters(), volume.counters());
+        let write = async |(offset, bytes): &(u64, Vec<u8>)| {
+            volume.write(*offset, bytes, Durability::Durable).await.unwrap();
+        };
+        all(writes.iter().map(write)).await;
+        let after = (run.log.counters(), volume.counters());
+        assert_eq!(after.1.direct_writes - before.1.direct_writes, 16);
+        assert_eq!(after.1.home_bytes - before.1.home_bytes, 160 * PAGE);
+        // One by one they would take 32 records and 16 flushes.
+        let records = after.0.writes - before.0.writes;
+        assert!((2..=16).contains(&records), "{records} records");
+        let flushes = after.1.home_flushes - before.1.home_flushes;
+        assert!((1..=8).contains(&flushes), "{flushes} flushes");
+    });
+    machine.power_cut();
+    assert!(machine.contents() == expected);
+}
+
+#[test]
+fn where_pages_wait_to_go_home_a_large_write_over_them_asks_for_no_checkpoint() {
+    let mut plan = Plan::of_pages(400);
+    plan.open.journaling = Journaling::Selective { threshold_bytes: 32 << 10 };
+    let (mut machine, mut expected) = filled(plan, 3);
+    machine.run_whole(async |run| {
+        let volume = run.open().await.unwrap();
+        let before = volume.counters();
+        for page in [30, 60, 62] {
+            let bytes = noise(page, 100);
+            volume.write(page * PAGE, &bytes, Durability::Durable).await.unwrap();
+        }
+        let bytes = noise(1, 60 * PAGE as usize);
+        volume.write(20 * PAGE, &bytes, Durability::Durable).await.unwrap();
+        let after = volume.counters();
+        assert_eq!(after.checkpoints - before.checkpoints, 0);
+        // Pages 20 to 29, 31 to 59 and 63 to 79; the one between 60 and 62 is not worth a way of its own.
+        assert_eq!(after.direct_writes - before.direct_writes, 3);
+        assert_eq!(after.home_bytes - before.home_bytes, (10 + 29 + 17) * PAGE);
+        patch(&mut expected, 20 * PAGE, &bytes);
+    });
+    machine.power_cut();
+    assert!(machine.contents() == expected);
 }
 
 #[test]

@@ -254,6 +254,15 @@ impl<A: Arena> Buffer<A> {
     /// Queues every unit that touches one of `ranges` for its commit; answers the tickets that must be durable for
     /// all of them to be.
     pub(crate) fn want(&mut self, ranges: &[Extent]) -> Tickets {
+        self.want_by(None, ranges)
+    }
+
+    /// The same, in this lane.
+    pub(crate) fn want_in(&mut self, lane: Lane, ranges: &[Extent]) -> Tickets {
+        self.want_by(Some(lane), ranges)
+    }
+
+    fn want_by(&mut self, lane: Option<Lane>, ranges: &[Extent]) -> Tickets {
         let mut wanted: SmallVec<[u64; 16]> = SmallVec::new();
         let mut tickets = Tickets::default();
         for extent in ranges.iter().filter(|extent| extent.len > 0) {
@@ -276,7 +285,7 @@ impl<A: Arena> Buffer<A> {
         wanted.sort_unstable();
         wanted.dedup();
         let bytes = wanted.iter().flat_map(|&sequence| &self.unit(sequence).live).map(|part| part.len).sum();
-        let lane = Lane::for_bytes(bytes, self.tuning.small_max_bytes);
+        let lane = lane.unwrap_or(Lane::for_bytes(bytes, self.tuning.small_max_bytes));
         for sequence in wanted {
             tickets = self.want_unit(sequence, lane).map_or(tickets, |ticket| tickets.and(ticket));
         }

@@ -42,7 +42,7 @@ pub enum RecordKind {
     Sums,
     /// As `Sums`, with the pages' full bytes, for drives that may leave a sector neither old nor new.
     Images,
-    /// The pages of the intent `through` are home and have these sums.
+    /// Pages of earlier intents are home and have these sums.
     Complete,
 }
 

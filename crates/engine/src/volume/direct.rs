@@ -3,25 +3,90 @@
 //! The order, and the crash that each step survives:
 //!
 //! 1. What the buffer holds of these pages is made durable and taken home, so that no delta older than the
-//!    intent is needed any more.
+//!    intent is needed any more. Where part of a write lies over such pages, that part goes through the log instead.
 //! 2. An intent with the new sums is made durable. From now on a page here may be old, new, or, within a page
 //!    that the cut met, some sectors of each: recovery sums what it finds anew.
 //! 3. The pages are written and flushed.
 //! 4. A completion with their sums is made durable, and only then the write is acknowledged.
+//!
+//! Those of ranges that do not overlap run side by side, between two checkpoints. Each of their steps but the write itself
+//! is one for all who need it at the time ([`super::gathering`]): a record of the log, or a flush. How many there are
+//! follows from the room in the log that is kept for them, and from [`super::pace`].
 
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 
 use super::Inner;
+use super::gathering::Gathering;
+use super::turn::{Turn, TurnGuard};
 use super::write::pieces;
+use crate::buffer::queue::Lane;
 use crate::counters::add;
 use crate::device::{Durability, Extent, FlushScope};
 use crate::env::{Arena, Env};
 use crate::error::Error;
-use crate::format::record::{RecordBuilder, RecordKind, Tag};
+use crate::format::record::{RecordBuilder, RecordKind, Tag, record_bytes};
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
 use crate::layout::{JournalStore, PageStore};
 use crate::log::HeaderFields;
+use crate::notify::Notify;
+use crate::options::Journaling;
 use crate::planted::{Bug, is_planted};
+
+/// The direct writes of a volume.
+#[derive(Default)]
+pub(super) struct DirectWrites {
+    /// Ranges that they hold: nobody else writes there meanwhile.
+    ranges: RefCell<Vec<Extent>>,
+    /// Held by whoever is the next to begin: a large one is not passed by small ones without end.
+    door: Turn,
+    begun: Cell<Load>,
+    /// One of them is done.
+    left: Notify,
+    intents: Gathering<Sums>,
+    flushes: Gathering<Vec<Extent>>,
+    completions: Gathering<Sums>,
+}
+
+/// Pages and their sums.
+type Sums = Vec<(u64, u64)>;
+
+/// What writes that have begun amount to.
+#[derive(Clone, Copy, Default)]
+struct Load {
+    writes: usize,
+    pages: usize,
+    /// Bytes of the log that their records take at most.
+    log_bytes: u64,
+}
+
+/// The right to write home beside others who have it.
+struct Begun<'a, E, A, H, L> {
+    inner: &'a Inner<E, A, H, L>,
+    load: Load,
+    _turn: TurnGuard<'a>,
+}
+
+impl<E, A, H, L> Drop for Begun<'_, E, A, H, L> {
+    fn drop(&mut self) {
+        let (direct, mine) = (&self.inner.write_back.direct, self.load);
+        let all = direct.begun.get();
+        direct.begun.set(Load {
+            writes: all.writes - mine.writes,
+            pages: all.pages - mine.pages,
+            log_bytes: all.log_bytes - mine.log_bytes,
+        });
+        direct.left.all();
+    }
+}
+
+impl DirectWrites {
+    /// Whether one of them holds some of this range.
+    pub(super) fn holds_some_of(&self, extent: &Extent) -> bool {
+        self.ranges.borrow().iter().any(|held| held.overlaps(extent))
+    }
+}
 
 /// A range that nobody else writes to.
 struct Hold<'a, E, A, H, L> {
@@ -31,7 +96,11 @@ struct Hold<'a, E, A, H, L> {
 
 impl<E, A, H, L> Drop for Hold<'_, E, A, H, L> {
     fn drop(&mut self) {
-        self.inner.write_back.direct.borrow_mut().retain(|held| *held != self.extent);
+        let mut ranges = self.inner.write_back.direct.ranges.borrow_mut();
+        if let Some(at) = ranges.iter().position(|held| *held == self.extent) {
+            ranges.swap_remove(at);
+        }
+        drop(ranges);
         self.inner.changed.all();
     }
 }
@@ -50,13 +119,23 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         let (head, rest) = bytes.split_at((first_whole - offset) as usize);
         let (whole, tail) = rest.split_at((end_whole - first_whole) as usize);
         self.write_buffered(offset, head).await?;
-        self.write_direct(first_whole, whole).await?;
         self.write_buffered(end_whole, tail).await?;
-        match durability {
-            Durability::Buffered => Ok(()),
-            // Both ends, and what could not go straight home.
-            Durability::Durable => self.make_durable(&[Extent::new(offset, bytes.len() as u64)]).await,
+        let is_durable = durability == Durability::Durable;
+        if is_durable {
+            // Beside the rest, and not behind it.
+            let ends =
+                [(offset, head), (end_whole, tail)].map(|(at, part)| Extent::new(at, part.len() as u64));
+            self.buffer.borrow_mut().want_in(Lane::Bulk, &ends);
+            self.pump_soon();
         }
+        self.write_direct(first_whole, whole).await?;
+        if !is_durable {
+            return Ok(());
+        }
+        // Both ends, and what could not go straight home.
+        let wanted = self.buffer.borrow_mut().want_in(Lane::Bulk, &[Extent::new(offset, bytes.len() as u64)]);
+        self.pump_soon();
+        self.wait_durable(wanted).await
     }
 
     /// Every page that the write touches straight home, whole: the baseline of ordered journaling.
@@ -80,13 +159,24 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         if is_home { Ok(()) } else { self.write_buffered(offset, bytes).await }
     }
 
-    async fn write_direct(self: &Rc<Self>, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        let piece_max = (self.admission.limits.get().dirty_pages_max / 2).max(1) * PAGE;
-        let mut offset = offset;
-        for piece in bytes.chunks(piece_max) {
-            let hold = self.hold(Extent::new(offset, piece.len() as u64)).await?;
-            let is_home = self.write_held(offset, piece).await?;
-            drop(hold);
+    async fn write_direct(self: &Rc<Self>, mut offset: u64, mut bytes: &[u8]) -> Result<(), Error> {
+        while !bytes.is_empty() {
+            let first = offset / PAGE_BYTES;
+            let end = first + (bytes.len() / PAGE) as u64;
+            let is_settled = self.is_settled(first);
+            let mut stop = (first + 1..end).find(|&page| self.is_settled(page) != is_settled).unwrap_or(end);
+            let goes_home = is_settled && (stop - first) * PAGE_BYTES >= self.direct_min_bytes();
+            if goes_home {
+                stop = stop.min(first + (self.admission.limits.get().dirty_pages_max / 2).max(1) as u64);
+            }
+            let piece;
+            (piece, bytes) = bytes.split_at((stop - first) as usize * PAGE);
+            let is_home = goes_home && {
+                let hold = self.hold(Extent::new(offset, piece.len() as u64)).await?;
+                let is_home = self.write_held(offset, piece).await?;
+                drop(hold);
+                is_home
+            };
             if !is_home {
                 self.write_buffered(offset, piece).await?;
             }
@@ -95,11 +185,26 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         Ok(())
     }
 
+    /// Whether all that is known of the page is home.
+    fn is_settled(&self, page: u64) -> bool {
+        !self.buffer.borrow().touches(page, page + 1) && !self.home.is_dirty(page, page + 1)
+    }
+
+    /// Bytes between two parts that go through the log for which a way of their own pays.
+    fn direct_min_bytes(&self) -> u64 {
+        match self.options.journaling {
+            Journaling::Selective { threshold_bytes } => threshold_bytes / 4,
+            _ => 0,
+        }
+    }
+
     async fn hold(&self, extent: Extent) -> Result<Hold<'_, E, A, H, L>, Error> {
         loop {
-            self.wait_not_direct(&extent).await?;
-            if !self.is_direct(&extent) {
-                self.write_back.direct.borrow_mut().push(extent);
+            if !is_planted(Bug::DirectOverlaps) {
+                self.wait_not_direct(&extent).await?;
+            }
+            if !self.is_direct(&extent) || is_planted(Bug::DirectOverlaps) {
+                self.write_back.direct.ranges.borrow_mut().push(extent);
                 return Ok(Hold { inner: self, extent });
             }
         }
@@ -114,11 +219,14 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             self.make_durable(&[extent]).await?;
         }
         self.mark_superseded(&extent).await?;
-        let turn = self.write_back.writer.take().await;
-        let guard = self.to_the_end();
-        let done = self.write_home(first, end, bytes).await;
-        guard.done();
-        drop(turn);
+        let done = async {
+            let Some(begun) = self.begin(first, end).await? else { return Ok(false) };
+            let guard = self.to_the_end();
+            let done = self.write_home(&begun, first..end, bytes).await;
+            guard.done();
+            done.map(|()| true)
+        };
+        let done = done.await;
         if let Err(error) = &done {
             self.latch(error.clone());
         }
@@ -144,65 +252,145 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             let run;
             (run, rest) = rest.split_at((stop - page) as usize * PAGE);
             let at = Extent::new(layout.page_offset(page), run.len() as u64);
-            self.home.device.write(at.offset, run, Durability::Buffered).await?;
+            self.write_back.pace.begin_home();
+            let written = self.home.device.write(at.offset, run, Durability::Buffered).await;
+            self.write_back.pace.end_home();
+            written?;
             runs.push(at);
             page = stop;
         }
         Ok(runs)
     }
 
-    async fn write_home(self: &Rc<Self>, first: u64, end: u64, bytes: &[u8]) -> Result<bool, Error> {
+    /// Waits until a write of these pages may begin, with a checkpoint if it takes one. `None` if they are dirty even then.
+    async fn begin(self: &Rc<Self>, first: u64, end: u64) -> Result<Option<Begun<'_, E, A, H, L>>, Error> {
+        let (direct, pages) = (&self.write_back.direct, (end - first) as usize);
+        let log_bytes = [pages, 2 * pages].map(|tags| record_bytes(tags, 0, self.log.sector_bytes()) as u64);
+        let load = Load { writes: 1, pages, log_bytes: log_bytes.iter().sum() };
+        let door = direct.door.take().await;
+        let mut turn = self.write_back.writer.share().await;
+        direct.left.until(|| self.has_room_beside(direct.begun.get(), load).then_some(())).await;
         self.check_alive()?;
-        let log_is_full = self.log.used_bytes() > self.admission.limits.get().commit_used_max;
-        let table_is_full = self.home.table.dirty_pages() > self.admission.limits.get().dirty_pages_max / 2;
-        if log_is_full || table_is_full || self.home.is_dirty(first, end) {
-            // Boxed: it holds superblocks, for which every write would carry room.
-            Box::pin(self.checkpoint_in_turn()).await?;
+        let needs_checkpoint = || {
+            let limits = self.admission.limits.get();
+            self.log.used_bytes() > limits.commit_used_max
+                || self.home.table.dirty_pages() > limits.dirty_pages_max / 2
+                || self.home.is_dirty(first, end)
+        };
+        if needs_checkpoint() {
+            drop(turn);
+            let alone = self.write_back.writer.take().await;
+            self.check_alive()?;
+            if needs_checkpoint() {
+                // Boxed: it holds superblocks, for which every write would carry room.
+                Box::pin(self.checkpoint_in_turn()).await?;
+            }
+            turn = alone.into_shared();
         }
         if self.home.is_dirty(first, end) {
-            return Ok(false);
+            return Ok(None);
         }
-        let lock = self.home.lock(first, end).await;
-        let mut held = self.home.table.hold_none();
-        for page in first..end {
-            held.load_for(page).await?;
+        let all = direct.begun.get();
+        direct.begun.set(Load {
+            writes: all.writes + load.writes,
+            pages: all.pages + load.pages,
+            log_bytes: all.log_bytes + load.log_bytes,
+        });
+        drop(door);
+        Ok(Some(Begun { inner: self, load, _turn: turn }))
+    }
+
+    /// Whether a write may begin beside those that have. Of what it needs of the log and of the table there is enough for
+    /// one of the largest, or for several that need no more together.
+    fn has_room_beside(&self, begun: Load, more: Load) -> bool {
+        if begun.writes == 0 {
+            return true;
         }
-        let sums: Vec<u64> = bytes.chunks_exact(PAGE).map(page_sum).collect();
+        let limits = self.admission.limits.get();
+        let pages = begun.pages + more.pages;
+        let home_max_bytes = self.write_back.pace.direct_max_bytes(self.env.now_ns());
+        pages <= limits.dirty_pages_max / 2
+            && begun.log_bytes + more.log_bytes <= limits.direct_log_max_bytes
+            && pages as u64 * PAGE_BYTES <= home_max_bytes
+    }
+
+    /// Logs what gathered of pages and their sums as one record.
+    async fn append_sums(
+        self: &Rc<Self>,
+        kind: RecordKind,
+        pages: &[(u64, u64)],
+        table: &[(u64, u64)],
+    ) -> Result<(), Error> {
         let mut builder = RecordBuilder::default();
         builder.clear();
-        for (page, &sum) in (first..end).zip(&sums) {
-            builder.tag(&Tag::Page { page, sum });
-        }
-        let meaning = HeaderFields { kind: RecordKind::Intent, through: 0 };
-        let intent = match is_planted(Bug::NoIntent) {
-            true => 0,
-            false => self.append_control(meaning, &mut builder).await?,
+        pages.iter().for_each(|&(page, sum)| builder.tag(&Tag::Page { page, sum }));
+        table.iter().for_each(|&(page, sum)| builder.tag(&Tag::TablePage { page, sum }));
+        self.append_control(HeaderFields { kind, through: 0 }, &mut builder).await.map(drop)
+    }
+
+    /// Makes an intent durable, with those of others.
+    async fn intend(self: &Rc<Self>, sums: &Sums) -> Result<(), Error> {
+        let act =
+            async |gathered: Vec<Sums>| self.append_sums(RecordKind::Intent, &gathered.concat(), &[]).await;
+        self.write_back.direct.intents.join(sums.clone(), || self.check_alive(), act).await
+    }
+
+    /// Flushes what was written, with what others wrote.
+    async fn flush_direct(self: &Rc<Self>, at_home: Vec<Extent>) -> Result<(), Error> {
+        let act = async |gathered: Vec<Vec<Extent>>| {
+            add(&self.counters.home_flushes, 1);
+            let flushed = self.home.device.flush(FlushScope::Ranges(&gathered.concat())).await;
+            flushed.map_err(Error::from).inspect_err(|error| self.latch(error.clone()))
         };
+        self.write_back.direct.flushes.join(at_home, || self.check_alive(), act).await
+    }
 
-        let at_home = self.write_runs(first, bytes).await?;
-        if !is_planted(Bug::NoDirectFlush) {
-            self.home.device.flush(FlushScope::Ranges(&at_home)).await?;
+    /// Puts the sums of pages that are home into the table and, with those of others, durably into the log.
+    async fn complete(self: &Rc<Self>, sums: &Sums) -> Result<(), Error> {
+        let act = async |gathered: Vec<Sums>| {
+            let mut sums = gathered.concat();
+            sums.sort_unstable(); // the table's pages are named once each
+            sums.iter().for_each(|&(page, sum)| self.home.table.set_sum(page, sum));
+            let table = self.home.table.table_sums(sums.iter().map(|&(page, _)| page));
+            match is_planted(Bug::NoCompletion) {
+                true => Ok(()),
+                false => self.append_sums(RecordKind::Complete, &sums, &table).await,
+            }
+        };
+        self.write_back.direct.completions.join(sums.clone(), || self.check_alive(), act).await
+    }
+
+    async fn write_home(
+        self: &Rc<Self>,
+        _begun: &Begun<'_, E, A, H, L>,
+        pages: Range<u64>,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        let lock = self.home.lock(pages.start, pages.end).await;
+        let mut held = self.home.table.hold_none();
+        for page in pages.clone() {
+            held.load_for(page).await?;
         }
+        let sums: Sums = pages.clone().zip(bytes.chunks_exact(PAGE).map(page_sum)).collect();
+        if !is_planted(Bug::NoIntent) {
+            self.intend(&sums).await?;
+        }
+        if is_planted(Bug::CompletedBeforeHome) {
+            self.complete(&sums).await?;
+        }
+        let at_home = self.write_runs(pages.start, bytes).await?;
         add(&self.counters.home_bytes, bytes.len() as u64);
-        add(&self.counters.home_flushes, 1);
-
-        builder.clear();
-        for (page, &sum) in (first..end).zip(&sums) {
-            self.home.table.set_sum(page, sum);
-            builder.tag(&Tag::Page { page, sum });
+        if !is_planted(Bug::NoDirectFlush) {
+            self.flush_direct(at_home).await?;
         }
-        for (page, sum) in self.home.table.table_sums(first..end) {
-            builder.tag(&Tag::TablePage { page, sum });
+        if !is_planted(Bug::CompletedBeforeHome) {
+            self.complete(&sums).await?;
         }
-        let meaning = HeaderFields { kind: RecordKind::Complete, through: intent };
-        if !is_planted(Bug::NoCompletion) {
-            self.append_control(meaning, &mut builder).await?;
-        }
-        for page in (first..end).filter(|_| !is_planted(Bug::FrameKept)) {
+        for page in pages.filter(|_| !is_planted(Bug::FrameKept)) {
             self.home.forget(page);
         }
         drop(lock);
         add(&self.counters.direct_writes, 1);
-        Ok(true)
+        Ok(())
     }
 }

@@ -68,6 +68,8 @@ pub(super) struct Limits {
     pub(super) image_pages_max: usize,
     /// Largest record that a checkpoint may log of pages that cannot go home.
     pub(super) carried_max: u64,
+    /// Bytes of the log that the records of direct writes side by side may take; a single one may take more.
+    pub(super) direct_log_max_bytes: u64,
     /// Whether checkpoints log whole pages before they write them.
     pub(super) needs_images: bool,
 }
@@ -78,7 +80,7 @@ impl Limits {
     /// A checkpoint logs a sum of each page that it takes home and of its table page; where drives may tear sectors,
     /// an image of each table page, and of each page of which the log does not hold every byte. Kept free is room
     /// for four times such records of the largest kind: those of the last checkpoint, which stay until the next tail;
-    /// those of the next; once more of a recovery; and the records of a direct write.
+    /// those of the next; once more of a recovery; and the records of direct writes.
     pub(super) fn of(
         log_bytes: u64,
         sector_bytes: usize,
@@ -116,6 +118,7 @@ impl Limits {
             image_pages_max,
             // Records of checkpoints take half of what is kept for them: `dirty_pages_max` is half of what fits.
             carried_max: (record_max / 2).min(COMMIT_MAX_BYTES as u64),
+            direct_log_max_bytes: record_max / 2,
             needs_images: needs_images && !is_planted(Bug::NoImages),
         }
     }

@@ -20,6 +20,7 @@ mod create;
 mod device;
 mod differences;
 mod direct;
+mod gathering;
 mod grow;
 mod home_writes;
 mod identify;

@@ -311,7 +311,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     }
 
     pub(super) fn is_direct(&self, extent: &Extent) -> bool {
-        self.write_back.direct.borrow().iter().any(|held| held.overlaps(extent))
+        self.write_back.direct.holds_some_of(extent)
     }
 
     /// Waits until no direct write holds the range.

@@ -1,21 +1,20 @@
 //! What is on its way home: who writes there, how fast, and which ranges others have to leave alone.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 
+use super::direct::DirectWrites;
 use super::pace::Pace;
 use super::turn::Turn;
-use crate::device::Extent;
 use crate::error::DeviceError;
 use crate::options::Tuning;
 
 /// The way home.
 pub(super) struct WriteBack {
     pub(super) pace: Pace,
-    /// Held by whoever writes home: one checkpoint or direct write at a time.
+    /// Held by whoever writes home: a checkpoint alone, direct writes side by side.
     pub(super) writer: Turn,
     pub(super) checkpoint_running: Cell<bool>,
-    /// Ranges that direct writes hold: nobody else writes there meanwhile.
-    pub(super) direct: RefCell<Vec<Extent>>,
+    pub(super) direct: DirectWrites,
     /// Why the home device is asked to discard no more, if so.
     pub(super) discards_stopped: Cell<Option<DeviceError>>,
 }
@@ -27,7 +26,7 @@ impl WriteBack {
             pace: Pace::new(tuning),
             writer: Turn::default(),
             checkpoint_running: Cell::new(false),
-            direct: RefCell::default(),
+            direct: DirectWrites::default(),
             discards_stopped: Cell::default(),
         }
     }

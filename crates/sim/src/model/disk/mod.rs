@@ -1,7 +1,8 @@
 //! A disk: one arm over turning platters, a track buffer, and a write cache that can be off.
 //!
-//! 1. The arm does one thing at a time; of what waits, what it reaches first goes first, but nothing waits longer
-//!    than [`PATIENCE_NS`] for that.
+//! 1. The arm does one thing at a time. Of the requests in the disk's queue, what it reaches first goes first, but once the
+//!    first of them has been passed over for [`PATIENCE_NS`], it is the next. What the queue has no place for waits at the
+//!    host, in the order of coming, and that time does not count: the disk does not know of it.
 //! 2. After a read the disk reads on into the track buffer until the arm is needed elsewhere; reads of what is there
 //!    need no arm.
 //! 3. With the write cache on a write is done when it is in the cache, and goes to the platters when the arm has
@@ -24,7 +25,8 @@ use crate::random::Random;
 use crate::sparse::SparseBytes;
 use platters::Platters;
 
-/// How long a request may be passed over.
+/// How long a request in the disk's queue may be passed over. Firmware bounds that, or the edges of the platters starve
+/// under load; no maker of these disks states the time. Half a second is what Linux's deadline scheduler grants a read.
 pub const PATIENCE_NS: u64 = 500_000_000;
 
 /// What crosses the link before or after the head passes; the rest crosses meanwhile.
@@ -48,7 +50,8 @@ struct Pass {
 #[derive(Debug, Clone)]
 struct Job {
     request: Request,
-    came_ns: u64,
+    /// Since when it is in the disk's queue, once it is.
+    queued_ns: Option<u64>,
     bytes: Option<Vec<u8>>,
 }
 
@@ -147,7 +150,7 @@ impl Disk {
         };
         let at_ns = self.link(now_ns + self.shape.command_ns, first_bytes);
         self.link(at_ns, in_bytes - first_bytes);
-        let job = Job { request, came_ns: at_ns, bytes: bytes.map(<[u8]>::to_vec) };
+        let job = Job { request, queued_ns: None, bytes: bytes.map(<[u8]>::to_vec) };
         self.arrivals.push_back((at_ns, job));
     }
 
@@ -288,9 +291,13 @@ impl Disk {
             return;
         }
         self.read_on();
+        let depth = self.queue.len().min(self.shape.queue_depth);
+        let now_ns = self.now_ns;
+        self.queue.iter_mut().take(depth).for_each(|job| {
+            job.queued_ns.get_or_insert(now_ns);
+        });
         let reach =
             |sectors: Sectors, is_write| self.platters.reach(self.track, self.now_ns, sectors.0, is_write);
-        let depth = self.queue.len().min(self.shape.queue_depth);
         let mut best: Option<(u64, Option<usize>, Sectors, u64)> = None;
         for (number, job) in self.queue.iter().take(depth).enumerate() {
             let sectors = sectors_of(&job.request);
@@ -303,7 +310,7 @@ impl Disk {
             if best.is_none_or(|best| at_ns < best.0) {
                 best = Some((at_ns, Some(number), sectors, 0));
             }
-            if number == 0 && job.came_ns + PATIENCE_NS < self.now_ns {
+            if number == 0 && job.queued_ns.is_some_and(|since_ns| since_ns + PATIENCE_NS < now_ns) {
                 break;
             }
         }

@@ -77,6 +77,7 @@ impl Setup<Single> {
             0..6 => setup.part_lanes(&mut rare),
             6..14 => setup.even_records(&mut rare),
             14..24 => setup.move_about(&mut rare),
+            24..32 => setup.write_large(&mut rare),
             _ => {}
         }
         setup.perhaps_growing()
@@ -104,6 +105,27 @@ impl Setup<Single> {
         self.habits.operations = operations_of_each(self.habits.clients, self.cuts);
         self.habits.atomic_max_bytes = 300;
         self.habits.large_share = 0.0;
+    }
+
+    /// Many clients whose writes go straight home side by side, on drives that take them.
+    fn write_large(&mut self, random: &mut Random) {
+        self.atomic_sectors = true;
+        self.create.atomic_max_bytes = 8192;
+        self.habits.atomic_max_bytes = 8192;
+        self.open.journaling = match random.chance(0.7) {
+            true => Journaling::Selective { threshold_bytes: 8192 },
+            false => Journaling::Ordered,
+        };
+        self.habits.atomic_writes = self.open.journaling != Journaling::Ordered;
+        self.create.log_bytes = draw_log_bytes(true, self.sector_bytes, random);
+        self.open.tuning = draw_tuning(true, self.sector_bytes, random);
+        // Those that only bulk waits for: else few of them would be side by side.
+        self.open.tuning.small_max_bytes = 0;
+        self.habits.stripe_bytes = 12_000 + random.below(12_000);
+        self.habits.large_share = 0.7;
+        let stripes = self.habits.places.known_bytes.div_ceil(self.habits.stripe_bytes);
+        self.habits.clients = (3 + random.below(4)).min(stripes);
+        self.habits.operations = operations_of_each(self.habits.clients, self.cuts);
     }
 
     /// A log and portions that are enough on drives of any kind.
