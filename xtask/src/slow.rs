@@ -142,6 +142,24 @@ const JOBS: &[Job] = &[
         cargo: &["xtask", "planted"],
         figures: &[" bugs planted, "],
     },
+    Job {
+        name: "files",
+        about: "10,000 cuts of a file system in use, and every bug that can be planted in it",
+        variables: &[],
+        cargo: &[
+            "test",
+            "--locked",
+            "-p",
+            "evenkeel-ext2",
+            "--features",
+            "planted",
+            "--test",
+            "cuts",
+            "--",
+            "--include-ignored",
+        ],
+        figures: &["test result: "],
+    },
 ];
 
 /// How a job ended.

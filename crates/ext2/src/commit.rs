@@ -156,6 +156,7 @@ impl<S: Store> Core<S> {
                         let goal = self.goal_behind(number, &inode, index).await?;
                         block = self.take_block(goal).await?;
                         self.map_set(&mut inode, index, block).await?;
+                        page.is_ahead.set(true);
                     }
                     put_page(&mut commit.batch, block, &page, is_fresh && !is_planted(Bug::FreshDataKeeps));
                     carried.page = Some(page);

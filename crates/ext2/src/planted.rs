@@ -52,6 +52,8 @@ bugs! {
     SyncUnawaited = "sync-unawaited",
     /// What a commit carried of a page counts as clean though it was written again meanwhile.
     RewriteLost = "rewrite-lost",
+    /// A read takes from a block what the commit under way is to put there.
+    ReadsBehind = "reads-behind",
     /// Data that is not committed keeps no room.
     Unreserved = "unreserved",
     /// The count of free blocks in the superblock does not follow.

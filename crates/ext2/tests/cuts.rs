@@ -134,6 +134,17 @@ fn what_was_synced_is_there_after_many_more_cuts() {
     });
 }
 
+#[test]
+#[ignore = "takes half an hour"]
+fn what_was_synced_is_there_after_10_000_cuts() {
+    play_seeds(10_000..20_000, |seed| Habits {
+        clients: 1 + seed % 4,
+        operations: 250,
+        requests: Some(seed * 17 % 600),
+        is_judged_by_e2fsck: seed % 10 == 0,
+    });
+}
+
 /// Writes sparse pages until there is no room, and makes all of it durable.
 fn fill() -> Result<(), String> {
     let store = MemoryStore::new(5 << 20);

@@ -4,6 +4,7 @@
 //! 2. Room for a page is reserved before it is written to.
 //! 3. A page that is written to while a commit carries it stays dirty with what was written since.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -66,11 +67,27 @@ pub(crate) struct Page {
     pub(crate) ranges: ByteRanges,
     /// Those of them that were written since the last commit that carries the page began.
     since: ByteRanges,
+    /// Whether it is mapped to a block that holds its zeros only once the commit under way is done: a read takes all of it
+    /// from here.
+    pub(crate) is_ahead: Cell<bool>,
 }
 
 impl Page {
     fn new() -> Self {
-        Self { bytes: Box::new([0; BLOCK]), ranges: ByteRanges::default(), since: ByteRanges::default() }
+        Self {
+            bytes: Box::new([0; BLOCK]),
+            ranges: ByteRanges::default(),
+            since: ByteRanges::default(),
+            is_ahead: Cell::default(),
+        }
+    }
+
+    /// What of it a read does not take from the store.
+    pub(crate) fn shown(&self) -> impl Iterator<Item = std::ops::Range<usize>> {
+        let is_whole = self.is_ahead.get() && !is_planted(Bug::ReadsBehind);
+        let whole = is_whole.then_some(0..BLOCK);
+        let parts = self.ranges.iter().filter(move |_| !is_whole);
+        whole.into_iter().chain(parts)
     }
 
     fn write(&mut self, at: usize, bytes: &[u8]) {

@@ -78,7 +78,7 @@ impl<S: Store> FileSystem<S> {
                 }
             }
             for (start, page) in &plan.pages {
-                for range in page.ranges.iter() {
+                for range in page.shown() {
                     let from = (start + range.start as i64).max(0);
                     let to = (start + range.end as i64).min(plan.len as i64);
                     if from < to {
