@@ -60,7 +60,23 @@ pub enum Comparison {
     Within(f64, f64),
 }
 
+/// By up to how much more, or less, a number of a paper's own testbed may be missed.
+const ABOUT: f64 = 1.5;
+
+/// What one value is over another from which on it is called more.
+const MORE: f64 = 1.05;
+
 impl Comparison {
+    /// What holds where a paper says "about" or names a number of its own testbed: up to half as much more, or as much less.
+    pub fn about(value: f64) -> Self {
+        Self::Within(value / ABOUT, value * ABOUT)
+    }
+
+    /// The same of a factor by which something gains: and it is a gain.
+    pub fn gain(factor: f64) -> Self {
+        Self::Within((factor / ABOUT).max(MORE), factor * ABOUT)
+    }
+
     /// What a value says. One that is no number bears nothing out.
     pub fn judge(self, value: f64) -> Verdict {
         let holds = match self {
