@@ -138,7 +138,7 @@ fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
          three moves of the arm, where the journal takes many requests with one."
             .to_owned(),
     ];
-    Ok(Figure { charts, tables: vec![table], claims, notes })
+    Ok(Figure { charts, tables: vec![table], claims, notes, ..Figure::default() })
 }
 
 pub(super) fn point(

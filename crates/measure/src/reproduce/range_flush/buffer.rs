@@ -175,7 +175,7 @@ fn figure(buffers: &[u64], by_way: &[&[Point]]) -> Figure {
             .to_owned(),
         "The paper's figure 1 shows FLUSH alone; RFLUSH stands beside it and is not judged by it.".to_owned(),
     ];
-    Figure { claims: claims(buffers, by_way), charts, tables: vec![table], notes }
+    Figure { claims: claims(buffers, by_way), charts, tables: vec![table], notes, ..Figure::default() }
 }
 
 /// The last point's value over the first one's.
