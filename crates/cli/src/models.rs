@@ -1,4 +1,8 @@
-//! Simulated drives by the words of a user: for `evenkeel drive`, and as targets of `evenkeel replay`.
+//! Simulated drives by the words of a user: for `evenkeel drive`, and as targets of `evenkeel replay`. A name is that of a
+//! preset, or of a file with a model of the user's own (`user`).
+
+pub(crate) mod fit;
+pub(crate) mod user;
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -10,7 +14,7 @@ use std::sync::Arc;
 use evenkeel_measure::report::format;
 use evenkeel_sim::model::disk::Disk;
 use evenkeel_sim::model::flash::Flash;
-use evenkeel_sim::model::presets::{self, DISKS, DiskPreset, PRESETS, Preset};
+use evenkeel_sim::model::presets::{self, DISKS, PRESETS, Parts};
 use evenkeel_sim::model::pump::SharedStorage;
 use evenkeel_sim::model::store::ByteStore;
 
@@ -84,53 +88,65 @@ pub(crate) fn list() -> String {
     lines.collect()
 }
 
-/// The size as which the drive of that name was sold, if there is one.
-pub(crate) fn sold_bytes(name: &str) -> Option<u64> {
-    let disk = || presets::find_disk(name).map(DiskPreset::size_bytes);
-    presets::find(name).map(Preset::size_bytes).or_else(disk)
+/// The parts of the drive of that name, or in that file.
+fn parts(name: &str) -> Result<Parts, String> {
+    if user::is_file(name) {
+        return user::read(Path::new(name)).map(|model| model.parts);
+    }
+    let flash = presets::find(name).map(|preset| Parts::Flash(preset.parts()));
+    flash.or_else(|| presets::find_disk(name).map(|preset| Parts::Disk(preset.parts()))).ok_or_else(|| {
+        format!("there is no drive `{name}`; `evenkeel drive --list` names them, or name a file that ends in .toml")
+    })
 }
 
-/// The name of a drive that there is.
+/// The size as which the drive of that name was sold.
+pub(crate) fn sold_bytes(name: &str) -> Result<u64, String> {
+    Ok(match parts(name)? {
+        Parts::Flash(shape) => shape.size_bytes,
+        Parts::Disk(shape) => shape.size_bytes,
+    })
+}
+
+/// The name of a drive that there is, or of a file.
 pub(crate) fn known(name: &str) -> Result<String, String> {
-    match sold_bytes(name) {
-        Some(_) => Ok(name.to_owned()),
-        None => Err("there is no such drive; `evenkeel drive --list` names them".to_owned()),
+    match user::is_file(name) {
+        true => Ok(name.to_owned()),
+        false => parts(name).map(|_| name.to_owned()),
     }
 }
 
 /// Whether it is of flash.
 pub(crate) fn is_flash(name: &str) -> bool {
-    presets::find(name).is_some()
+    matches!(parts(name), Ok(Parts::Flash(_)))
 }
 
 /// Makes a drive, with the past that is asked for.
 pub(crate) fn build(wanted: &Wanted<'_>) -> Result<Built, Failure> {
     let Wanted { name, size_bytes, prefix, .. } = *wanted;
     let unusable = |error| Failure::Unusable(format!("{prefix}size: {error}; choose another size"));
-    if let Some(preset) = presets::find(name) {
-        let mut flash = preset.flash(size_bytes).map_err(unusable)?;
-        if let Some(path) = wanted.load {
-            let file = File::open(path).map_err(|error| Failure::about(path, error))?;
-            flash.load(BufReader::new(file)).map_err(|error| {
-                Failure::about(path, format!("{error}; name the model and size that it was saved with"))
-            })?;
+    let shape = match parts(name).map_err(Failure::Unusable)? {
+        Parts::Flash(shape) => shape,
+        Parts::Disk(_) if wanted.overwrites.is_some() || wanted.load.is_some() => {
+            return Err(Failure::Unusable(format!(
+                "{name} is a disk: it has no garbage; leave {prefix}precondition and {prefix}load out"
+            )));
         }
-        if let Some(overwrites) = wanted.overwrites {
-            flash.precondition(overwrites, wanted.seed);
+        Parts::Disk(shape) => {
+            let shape = presets::sized_disk(shape, size_bytes).map_err(unusable)?;
+            return Ok(Built::Disk(Box::new(Disk::new(shape))));
         }
-        return Ok(Built::Flash(Box::new(flash)));
-    }
-    let Some(preset) = presets::find_disk(name) else {
-        return Err(Failure::Unusable(format!(
-            "there is no drive `{name}`; `evenkeel drive --list` names them"
-        )));
     };
-    if wanted.overwrites.is_some() || wanted.load.is_some() {
-        return Err(Failure::Unusable(format!(
-            "{name} is a disk: it has no garbage; leave {prefix}precondition and {prefix}load out"
-        )));
+    let mut flash = Flash::new(presets::sized(shape, size_bytes).map_err(unusable)?);
+    if let Some(path) = wanted.load {
+        let file = File::open(path).map_err(|error| Failure::about(path, error))?;
+        flash.load(BufReader::new(file)).map_err(|error| {
+            Failure::about(path, format!("{error}; name the model and size that it was saved with"))
+        })?;
     }
-    Ok(Built::Disk(Box::new(preset.disk(size_bytes).map_err(unusable)?)))
+    if let Some(overwrites) = wanted.overwrites {
+        flash.precondition(overwrites, wanted.seed);
+    }
+    Ok(Built::Flash(Box::new(flash)))
 }
 
 /// Writes a drive's past, so that it need not be made again.

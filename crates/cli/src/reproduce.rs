@@ -2,6 +2,7 @@
 
 mod machine;
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use evenkeel_host::interrupt::Interrupt;
@@ -11,10 +12,12 @@ use evenkeel_measure::reproduce::{
     self, Claim, Extent, FigureModule, Gallery, Halted, Measuring, Observer, Settings, Verdict, Work, csv,
     find, modules,
 };
+use evenkeel_sim::model::presets::{self, Parts};
 use indicatif::ProgressBar;
 
 use crate::args::ReproduceArgs;
 use crate::failure::Failure;
+use crate::models::user;
 use crate::outputs::Outputs;
 use crate::sim::{listen, progress_bar, workers};
 use crate::stdout::say;
@@ -46,6 +49,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     {
         return Err(Failure::about(folder, error));
     }
+    let replaced = replace_drives(&args.drive)?;
     let interrupt = listen()?;
     let outputs = Outputs::choose("reproduce", args.out.as_deref(), args.force)?;
     let extent = if args.quick { Extent::Small } else { Extent::Full };
@@ -66,7 +70,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     shown.bar.finish_and_clear();
     let gallery = match ran {
         Ok(gallery) if gallery.figures.is_empty() => return Err(Failure::Unusable(undrawn(&gallery))),
-        Ok(gallery) => gallery,
+        Ok(gallery) => gallery.with_replaced(replaced),
         Err(Halted::Stopped) => return Err(Failure::Interrupted),
         Err(Halted::Unavailable(reason)) => return Err(Failure::Unusable(reason)),
     };
@@ -78,6 +82,28 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     let written = outputs.write(&(json + "\n"), &rows, &gallery_page(&gallery))?;
     say(&format!("Wrote {}.\n", written.map(|path| path.display().to_string()).join(", ")))?;
     answer(&gallery)
+}
+
+/// Puts the models of these files in the place of their presets; answers what to say of it.
+fn replace_drives(files: &[PathBuf]) -> Result<Vec<String>, Failure> {
+    let mut parts: Vec<(String, Parts)> = Vec::new();
+    let mut said = Vec::new();
+    for file in files {
+        let model = user::read(file).map_err(Failure::Unusable)?;
+        if parts.iter().any(|(name, _)| *name == model.based_on) {
+            let name = &model.based_on;
+            return Err(Failure::Unusable(format!(
+                "{}: {name} is replaced twice; leave one out",
+                file.display()
+            )));
+        }
+        said.push(format!("{} in the place of {}", file.display(), model.based_on));
+        parts.push((model.based_on, model.parts));
+    }
+    if !parts.is_empty() {
+        presets::replace(parts).map_err(|error| Failure::Unusable(error.to_string()))?;
+    }
+    Ok(said)
 }
 
 /// Why there is not a single figure.

@@ -68,6 +68,35 @@ fn what_cannot_be_served_is_refused_in_a_line() {
 }
 
 #[test]
+fn a_model_of_ones_own_is_served_and_one_that_is_none_is_told_in_a_line() {
+    let scene = Scene::new();
+    let model = |name: &str, text: &str| std::fs::write(scene.path(name), text).unwrap();
+    model("nothing.toml", "channels = 4\n");
+    model("none.toml", "based_on = \"steady\"\n\nchannels = 0\n");
+    model("unknown.toml", "based_on = \"steady\"\n\nchanels = 4\n");
+    model("arm.toml", "based_on = \"sas-15k\"\nseek_mean_ms = 100\n");
+    for (name, parts) in [
+        ("missing.toml", ["missing.toml", "No such file"]),
+        ("nothing.toml", ["nothing.toml: it names no preset", "based_on"]),
+        ("none.toml", ["none.toml: channels is 0", "1 to 256"]),
+        ("unknown.toml", ["unknown.toml: line 3", "chanels"]),
+        ("arm.toml", ["arm.toml: the mean seek", "it takes"]),
+    ] {
+        says(&scene.refused(&format!("drive {name} --size 64m --nbd unix:s")), &parts);
+        says(&scene.refused(&format!("reproduce writes-ssd --drive {name} --out results")), &parts);
+    }
+    model("words.json", "no probe\n");
+    says(&scene.refused("drive --fit words.json"), &["words.json: ", "`evenkeel probe`"]);
+    assert!(!scene.path("results").exists());
+    model("mine.toml", "based_on = \"sata-2011\"\nchannels = 4\nprogram_us = 450\n");
+    drop(serve(&scene, "mine.toml --size 64m"));
+    let ran = scene.run("reproduce writes-ssd --quick --drive mine.toml --out results");
+    assert!(matches!(ran.code, Some(0 | 1)), "{ran:?}");
+    let document = scene.json("results/reproduce.json");
+    assert_eq!(document["replaced_drives"][0], "mine.toml in the place of sata-2011");
+}
+
+#[test]
 fn clients_are_told_which_drives_have_an_arm() {
     or_skip!(possible());
     for (model, has_arm) in [("sas-15k", "True"), ("nvme-mlc", "False")] {

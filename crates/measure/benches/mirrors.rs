@@ -101,7 +101,7 @@ fn stage(preset: &str, trace: &Path, wanted: &Wanted) {
     let requests = Requests::read(trace, wanted.volume_bytes).expect("a trace");
     let (reads, writes) = requests.counts();
     let stage =
-        Stage::new(preset, wanted.members, requests, wanted.volume_bytes).expect("drives of that name");
+        Stage::new(preset, wanted.members, requests, wanted.volume_bytes, 7).expect("drives of that name");
     let tried =
         |speed: f64, blocked: f64| eprintln!("# {speed:.0} times as fast: blocked {:.1} %", blocked * 100.0);
     let find = || stage.speed(wanted.reads.min(QUICK_READS), &Work::new(1, &Silent), tried);

@@ -8,9 +8,16 @@ use std::rc::Rc;
 use common_models::{MIB, drive};
 use evenkeel_engine::env::Env;
 use evenkeel_sim::executor::Executor;
-use evenkeel_sim::file_system::{Barrier, FileSystem, Metadata, PAGE_BYTES, Setup, nodes};
+use evenkeel_sim::file_system::{Barrier, FileSystem, FlushQueueing, Metadata, PAGE_BYTES, Setup, nodes};
 use evenkeel_sim::model::flash::Flash;
 use evenkeel_sim::random::Random;
+
+const ALL: [(Barrier, FlushQueueing); 4] = [
+    (Barrier::Flush, FlushQueueing::Queued),
+    (Barrier::Flush, FlushQueueing::Alone),
+    (Barrier::RangeFlush, FlushQueueing::Queued),
+    (Barrier::RangeFlush, FlushQueueing::Alone),
+];
 
 struct Story {
     executor: Executor,
@@ -19,13 +26,14 @@ struct Story {
 }
 
 /// A board that keeps dirty pages until somebody asks, and a cache whose flushers begin at once.
-fn story(barrier: Barrier) -> Story {
+fn story(barrier: Barrier, queueing: FlushQueueing) -> Story {
     let mut flash = drive("open-channel", 64 * MIB);
     flash.keep_contents();
     let drive = Rc::new(RefCell::new(flash));
     let executor = Executor::new(1);
     let setup = Setup {
         barrier,
+        queueing,
         metadata: Metadata::InTandem,
         inodes_max: 8,
         background_pages: 0,
@@ -40,8 +48,8 @@ fn story(barrier: Barrier) -> Story {
 
 #[test]
 fn a_cut_leaves_what_was_synced_and_nothing_of_what_was_not() {
-    for barrier in [Barrier::Flush, Barrier::HoldingFlush, Barrier::RangeFlush] {
-        let Story { mut executor, drive, file_system } = story(barrier);
+    for (barrier, queueing) in ALL {
+        let Story { mut executor, drive, file_system } = story(barrier, queueing);
         let [synced, other] = [file_system.create(), file_system.create()];
         let (run, env) = (file_system.clone(), executor.env());
         let version = executor.block_on(async move {
@@ -65,7 +73,7 @@ fn a_cut_leaves_what_was_synced_and_nothing_of_what_was_not() {
 #[test]
 fn a_range_flush_leaves_other_files_in_the_buffer_and_a_flush_does_not() {
     let left = |barrier| {
-        let Story { mut executor, drive, file_system } = story(barrier);
+        let Story { mut executor, drive, file_system } = story(barrier, FlushQueueing::Queued);
         let [synced, other] = [file_system.create(), file_system.create()];
         let (run, env) = (file_system.clone(), executor.env());
         let ended = executor.block_on(async move {
@@ -83,8 +91,8 @@ fn a_range_flush_leaves_other_files_in_the_buffer_and_a_flush_does_not() {
 
 #[test]
 fn only_a_flush_that_is_not_queued_holds_other_writes_up() {
-    let written_during_fsync = |barrier| {
-        let Story { mut executor, file_system, .. } = story(barrier);
+    let written_during_fsync = |(barrier, queueing)| {
+        let Story { mut executor, file_system, .. } = story(barrier, queueing);
         let [synced, other] = [file_system.create(), file_system.create()];
         let (run, env) = (file_system.clone(), executor.env());
         let (begun, done) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
@@ -109,14 +117,12 @@ fn only_a_flush_that_is_not_queued_holds_other_writes_up() {
         assert_eq!(ended, Ok(()));
         done.get()
     };
-    assert_eq!(written_during_fsync(Barrier::Flush), PAGE_BYTES);
-    assert_eq!(written_during_fsync(Barrier::RangeFlush), PAGE_BYTES);
-    assert_eq!(written_during_fsync(Barrier::HoldingFlush), 0);
+    assert_eq!(ALL.map(written_during_fsync), [PAGE_BYTES, 0, PAGE_BYTES, 0]);
 }
 
 #[test]
 fn writers_of_one_file_share_fsyncs() {
-    let Story { mut executor, file_system, .. } = story(Barrier::RangeFlush);
+    let Story { mut executor, file_system, .. } = story(Barrier::RangeFlush, FlushQueueing::Queued);
     let log = file_system.create();
     let (run, env) = (file_system.clone(), executor.env());
     let done = Rc::new(Cell::new(0));

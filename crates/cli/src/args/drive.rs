@@ -17,16 +17,17 @@ use crate::units;
 #[derive(Debug, ClapArgs)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DriveArgs {
-    /// Which drive; --list names them
-    #[arg(value_name = "MODEL", value_parser = models::known, required_unless_present_any = ["list", "cut", "status"])]
+    /// Which drive; --list names them. Or a file NAME.toml with a model of your own: based_on names a preset, and what the
+    /// file says of dies, latencies, over-provisioning, collection, flush, seek or rotation differs from it
+    #[arg(value_name = "MODEL", value_parser = models::known, required_unless_present_any = ["list", "cut", "status", "fit"])]
     pub(crate) model: Option<String>,
 
     /// Size of the drive, such as 8g
-    #[arg(long, value_name = "SIZE", value_parser = units::size, required_unless_present_any = ["list", "cut", "status"])]
+    #[arg(long, value_name = "SIZE", value_parser = units::size, required_unless_present_any = ["list", "cut", "status", "fit"])]
     pub(crate) size: Option<u64>,
 
     /// Where to listen: unix:SOCKET or tcp:HOST:PORT
-    #[arg(long, value_name = "WHERE", value_parser = parse_nbd, required_unless_present_any = ["list", "cut", "status"])]
+    #[arg(long, value_name = "WHERE", value_parser = parse_nbd, required_unless_present_any = ["list", "cut", "status", "fit"])]
     pub(crate) nbd: Option<NbdArg>,
 
     /// Keep what is written in this file instead of in memory: it is made, and gone when the command ends
@@ -61,6 +62,10 @@ pub(crate) struct DriveArgs {
     #[arg(long, exclusive = true, help_heading = "Instead of serving")]
     pub(crate) list: bool,
 
+    /// Print a model of your own, NAME.toml, that writes about as fast as the drive that this probe.json measured
+    #[arg(long, value_name = "FILE", exclusive = true, help_heading = "Instead of serving")]
+    pub(crate) fit: Option<PathBuf>,
+
     /// Pull the plug of the drive that is served there
     #[arg(long, value_name = "WHERE", value_parser = parse_nbd, exclusive = true, help_heading = "Instead of serving")]
     pub(crate) cut: Option<NbdArg>,
@@ -85,6 +90,8 @@ Examples:
   evenkeel drive sata-2011 --size 8g --precondition --nbd unix:/tmp/drive.sock
   nbd-client -unix /tmp/drive.sock /dev/nbd0        as a disk of this machine
   fio --name=try --ioengine=nbd --uri='nbd+unix:///?socket=/tmp/drive.sock' --rw=randread --time_based --runtime=10
+  evenkeel drive --fit probe.json > mine.toml       a model of a drive that was probed
+  evenkeel drive mine.toml --size 8g --nbd unix:/tmp/drive.sock
   evenkeel drive --cut unix:/tmp/drive.sock         pulls its plug; so does kill -USR1 PID
   evenkeel drive --status unix:/tmp/drive.sock | jq .lateness_s
 

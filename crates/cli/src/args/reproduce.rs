@@ -38,6 +38,10 @@ pub(crate) struct ReproduceArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) traces: Option<PathBuf>,
 
+    /// Put a drive model of your own in the place of the preset that its file NAME.toml is based on; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub(crate) drive: Vec<PathBuf>,
+
     /// Seed of all chance
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,

@@ -40,6 +40,9 @@ pub(crate) fn run(args: &DriveArgs) -> Result<(), Failure> {
     if let Some(place) = &args.status {
         return control::status(socket("--status", place)?);
     }
+    if let Some(path) = &args.fit {
+        return say(&models::fit::fit(path)?);
+    }
     let (Some(name), Some(size_bytes), Some(nbd)) = (&args.model, args.size, &args.nbd) else {
         return say(&models::list());
     };

@@ -63,9 +63,7 @@ impl ModelPlace {
         let unusable = |what: String| Failure::Unusable(format!("{text}: {what}"));
         let mut words = text.strip_prefix("sim:").unwrap_or(text).split(',');
         let name = words.next().unwrap_or_default();
-        let Some(sold_bytes) = models::sold_bytes(name) else {
-            return Err(unusable(format!("there is no drive `{name}`; `evenkeel drive --list` names them")));
-        };
+        let sold_bytes = models::sold_bytes(name).map_err(&unusable)?;
         let (mut size, mut past) = (None, None);
         for word in words {
             let (key, value) = word.split_once('=').map_or((word, None), |(key, value)| (key, Some(value)));
@@ -188,7 +186,7 @@ mod tests {
         assert_eq!((place.size_bytes, place.past), (3 << 30, Past::Overwritten(0.0)));
         assert_eq!(ModelPlace::parse("sim:nvme-mlc", 1).unwrap().size_bytes, SIZE_MIN_BYTES);
         assert_eq!(
-            Some(ModelPlace::parse("sim:sata-2008", u64::MAX).unwrap().size_bytes),
+            Ok(ModelPlace::parse("sim:sata-2008", u64::MAX).unwrap().size_bytes),
             models::sold_bytes("sata-2008")
         );
         assert_eq!(parsed("sim:sas-15k").past, Past::Fresh);

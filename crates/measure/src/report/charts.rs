@@ -17,7 +17,7 @@ mod spans;
 mod time;
 
 pub use bands::{Edge, band_chart};
-pub use lines::{curve_chart, line_chart, numbered_chart};
+pub use lines::{chart_beside, curve_chart, line_chart, numbered_chart};
 pub use rows::{Bar, BoxRow, Row, RowChart, box_chart, row_chart};
 pub use scatter::scatter_chart;
 pub use spans::{Span, span_chart};

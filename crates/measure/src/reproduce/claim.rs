@@ -60,7 +60,37 @@ pub enum Comparison {
     Within(f64, f64),
 }
 
+/// By up to how much more, or less, a number of a paper's own testbed may be missed.
+const ABOUT: f64 = 1.5;
+
+/// How far beyond its bound a value is taken for a mistake.
+const TOO_MUCH: f64 = 10.0;
+
+/// What one value is over another from which on it is called more.
+const MORE: f64 = 1.05;
+
 impl Comparison {
+    /// What holds where a paper says "about" or names a number of its own testbed: up to half as much more, or as much less.
+    pub fn about(value: f64) -> Self {
+        Self::Within(value / ABOUT, value * ABOUT)
+    }
+
+    /// What holds where a paper says that something is more, by this factor at least: up to ten times as much. Beyond, the
+    /// paper would have said so, and a mistake of the model is likelier.
+    pub fn more(factor: f64) -> Self {
+        Self::Within(factor, factor * TOO_MUCH)
+    }
+
+    /// The same where it is less.
+    pub fn less(factor: f64) -> Self {
+        Self::Within(factor / TOO_MUCH, factor)
+    }
+
+    /// The same of a factor by which something gains: and it is a gain.
+    pub fn gain(factor: f64) -> Self {
+        Self::Within((factor / ABOUT).max(MORE), factor * ABOUT)
+    }
+
     /// What a value says. One that is no number bears nothing out.
     pub fn judge(self, value: f64) -> Verdict {
         let holds = match self {
@@ -129,6 +159,13 @@ impl Claim {
         Self { paper_value: Some(value), ..self }
     }
 
+    /// It does not hold whatever its value: the run cannot bear it out.
+    #[must_use]
+    pub fn never(self, why: &str) -> Self {
+        let note = format!("{} It cannot hold: {why}.", self.note);
+        Self { verdict: Verdict::Fails, note: note.trim_start().to_owned(), ..self }
+    }
+
     /// With what the value is.
     #[must_use]
     pub fn note(self, note: impl Into<String>) -> Self {
@@ -150,6 +187,27 @@ mod tests {
             assert!(holding.into_iter().all(|value| comparison.judge(value) == Verdict::Holds));
             assert!(failing.into_iter().all(|value| comparison.judge(value) == Verdict::Fails));
         }
+    }
+
+    #[test]
+    fn what_is_far_beyond_what_the_paper_says_does_not_hold() {
+        for (comparison, holding, failing) in [
+            (Comparison::about(1.22), vec![1.22, 1.8, 0.9], vec![77.0, 0.8]),
+            (Comparison::gain(1.22), vec![1.22, 1.75, 1.05], vec![77.0, 1.9, 1.0]),
+            (Comparison::more(2.0), vec![2.0, 16.0], vec![277.0, 1.9]),
+            (Comparison::less(0.5), vec![0.5, 0.06], vec![0.01, 0.51]),
+        ] {
+            assert!(holding.into_iter().all(|value| comparison.judge(value) == Verdict::Holds));
+            assert!(failing.into_iter().all(|value| comparison.judge(value) == Verdict::Fails));
+        }
+    }
+
+    #[test]
+    fn a_run_that_bears_nothing_out_fails_its_claim_whatever_the_value() {
+        let claim = Claim::new("w", Unit::Times, Comparison::more(2.0), Kind::Predicted, 3.0);
+        let never = claim.note("a ratio.").never("the run was overrun");
+        assert_eq!((never.value, never.verdict), (Some(3.0), Verdict::Fails));
+        assert_eq!(never.note, "a ratio. It cannot hold: the run was overrun.");
     }
 
     #[test]

@@ -61,6 +61,9 @@ pub struct Gallery {
     pub evenkeel_version: String,
     /// What all of it depends on.
     pub settings: Settings,
+    /// Drive models of the user's own, and the presets in whose place they were.
+    #[serde(default)]
+    pub replaced_drives: Vec<String>,
     /// The papers whose figures these are.
     pub papers: Vec<PaperFacts>,
     /// Every claim, in the order of the figures.
@@ -80,6 +83,7 @@ impl Gallery {
             schema: SCHEMA.to_owned(),
             evenkeel_version: env!("CARGO_PKG_VERSION").to_owned(),
             settings,
+            replaced_drives: Vec::new(),
             papers: Vec::new(),
             claims: Vec::new(),
             figures: Vec::new(),
@@ -118,6 +122,12 @@ impl Gallery {
             self.papers.push(PaperFacts { paper: number, title, source });
         }
         self.not_reproduced.extend(self.never_reproduced.extract_if(.., |left| left.paper == number));
+    }
+
+    /// With what it says of drive models of the user's own.
+    #[must_use]
+    pub fn with_replaced(self, replaced_drives: Vec<String>) -> Self {
+        Self { replaced_drives, ..self }
     }
 
     /// The claims of a figure.

@@ -33,7 +33,7 @@ mod work;
 
 pub use claim::{Claim, Comparison, Kind, Verdict};
 pub use csv::csv;
-pub use figure::{Figure, Table};
+pub use figure::{Figure, PaperValues, Table};
 pub use gallery::{Gallery, NotReproduced, Reproduced, SCHEMA};
 pub use machine::{FileSystem, Machine, Measuring, Mounted, Wanted};
 pub use registry::{find, modules, not_reproduced, papers};

@@ -2,7 +2,7 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use super::{Claim, Extent, Gallery, Reproduced, Series, Table, Verdict};
+use super::{Chart, Claim, Extent, Figure, Gallery, Reproduced, Series, Table, Verdict};
 use crate::report::charts::{self, Swatch};
 use crate::report::format;
 use crate::report::page::{self, card};
@@ -26,20 +26,22 @@ pub fn gallery_page(gallery: &Gallery) -> String {
                 @if gallery.papers.len() == 1 { " paper" } @else { " papers" }
                 ", drawn again from evenkeel's own engine and models in virtual time."
             }
+            @for replaced in &gallery.replaced_drives { p.attention { "With a drive model of your own: " (replaced) "." } }
             @if gallery.settings.extent == Extent::Small {
                 p.attention { "A short run of few points: its values are not those of a whole one." }
             }
         }
-        @if !gallery.claims.is_empty() { (claims_in_short(gallery)) }
+        (contents(gallery))
+        @if !gallery.claims.is_empty() { div.anchor id="claims" { (claims_in_short(gallery)) } }
         @for paper in &gallery.papers {
-            h2.of { (paper.title) }
+            h2.of id=(format!("paper-{}", paper.paper)) { (paper.title) }
             p.muted { (paper.source) }
             @for figure in gallery.figures.iter().filter(|figure| figure.paper == paper.paper) {
                 (one(gallery, figure))
             }
         }
         @if !gallery.not_reproduced.is_empty() { (left_out(gallery)) }
-        (how_to_read())
+        div.anchor id="reading" { (how_to_read()) }
     };
     let provenance = html! {
         p {
@@ -132,10 +134,11 @@ fn one(gallery: &Gallery, figure: &Reproduced) -> Markup {
             @if !body.charts.is_empty() {
                 div.figures {
                     @for chart in &body.charts {
+                        @let values = paper_values(body, chart);
                         figure.card {
                             figcaption { h2 { (chart.title) } p { (chart.meaning) } }
-                            div.scroll { (PreEscaped(charts::line_chart(chart))) }
-                            (page::legend(&legend(&chart.series)))
+                            div.scroll { (PreEscaped(charts::chart_beside(chart, &values, &compared(body, chart)))) }
+                            (page::legend(&legend(&chart.series, &values)))
                         }
                     }
                 }
@@ -155,8 +158,27 @@ fn one(gallery: &Gallery, figure: &Reproduced) -> Markup {
     }
 }
 
-/// The series by name; a line that hides another, because it is the same, says so.
-fn legend(series: &[Series]) -> Vec<(Swatch, String)> {
+/// What the paper has in a chart.
+fn paper_values<'a>(figure: &'a Figure, chart: &Chart) -> Vec<&'a Series> {
+    figure
+        .paper_values
+        .iter()
+        .filter(|values| values.chart == chart.title)
+        .map(|values| &values.series)
+        .collect()
+}
+
+/// The other charts of a figure with the same axes: they are read side by side, and have one scale.
+fn compared<'a>(figure: &'a Figure, chart: &Chart) -> Vec<&'a Chart> {
+    let axes = |chart: &'a Chart| {
+        (&chart.x_name, chart.x_unit, chart.x_scale, &chart.y_name, chart.y_unit, chart.y_scale)
+    };
+    let found = figure.charts.iter().find(|one| *one == chart).map(axes);
+    figure.charts.iter().filter(|other| *other != chart && Some(axes(other)) == found).collect()
+}
+
+/// The series by name; a line that hides another, because it is the same, says so. Then values that the paper names.
+fn legend(series: &[Series], values: &[&Series]) -> Vec<(Swatch, String)> {
     let entry = |(number, one): (usize, &Series)| {
         let hidden = series[..number].iter().rev().find(|other| other.points == one.points);
         let name = match hidden {
@@ -165,7 +187,41 @@ fn legend(series: &[Series]) -> Vec<(Swatch, String)> {
         };
         (Swatch::Line(number), name)
     };
-    series.iter().enumerate().map(entry).collect()
+    let ours = series.iter().enumerate().map(entry);
+    ours.chain(values.iter().map(|values| (Swatch::Ring, values.name.clone()))).collect()
+}
+
+/// Papers and their figures, each with how many of its claims hold.
+fn contents(gallery: &Gallery) -> Markup {
+    let held = |figure: &Reproduced| {
+        let claims: Vec<&Claim> = gallery.claims_of(&figure.name).collect();
+        match claims.iter().filter(|claim| claim.verdict == Verdict::Holds).count() {
+            _ if claims.is_empty() => "no claims".to_owned(),
+            held => format!("{held} of {} hold", claims.len()),
+        }
+    };
+    html! {
+        nav.contents aria-label="Contents" {
+            @for paper in &gallery.papers {
+                section {
+                    h2 { a href=(format!("#paper-{}", paper.paper)) { (paper.title) } }
+                    ul {
+                        @for figure in gallery.figures.iter().filter(|figure| figure.paper == paper.paper) {
+                            li {
+                                a href=(format!("#{}", figure.name)) { (figure.name) }
+                                span.muted { " · " (figure.place) " · " (held(figure)) }
+                            }
+                        }
+                    }
+                }
+            }
+            p.muted {
+                a href="#claims" { "Claims" }
+                @if !gallery.not_reproduced.is_empty() { " · " a href="#not-reproduced" { "Not reproduced" } }
+                " · " a href="#reading" { "How to read this" }
+            }
+        }
+    }
 }
 
 fn claims_in_full(claims: &[&Claim]) -> Markup {
@@ -210,7 +266,7 @@ fn left_out(gallery: &Gallery) -> Markup {
             }
         }
     };
-    html! { div.left-out { (card("Not reproduced", content)) } }
+    html! { div.left-out.anchor id="not-reproduced" { (card("Not reproduced", content)) } }
 }
 
 fn how_to_read() -> Markup {
@@ -219,6 +275,10 @@ fn how_to_read() -> Markup {
             p {
                 b { "Paper" } " is the number that the paper names; where it says it in words only, so does the table. "
                 b { "Here" } " is ours, put beside " b { "Holds if" } "."
+            }
+            p {
+                "Rings in charts are the paper's values. Charts of a figure with the same axes have one scale. Of a run that was \
+                 overrun or cut short no claim holds."
             }
             p {
                 b { "Measured" } ": on a real file system or device. "
@@ -234,7 +294,7 @@ fn how_to_read() -> Markup {
 mod tests {
     use super::*;
     use crate::report::HOSTILE;
-    use crate::reproduce::{Comparison, Figure, Kind, NotReproduced, Scale, Settings, Unit};
+    use crate::reproduce::{Comparison, Kind, NotReproduced, Scale, Settings, Unit};
 
     fn gallery(text: &str) -> Gallery {
         let text = || text.to_owned();
@@ -256,12 +316,14 @@ mod tests {
             y_scale: Scale::Linear,
             series: vec![Series { name: text(), points: vec![(1024.0, 1e6), (4096.0, 3e6)] }],
         };
-        let figure = Figure {
+        let mut figure = Figure {
             charts: vec![chart],
             tables: vec![Table { title: text(), header: vec![text(); 2], rows: vec![vec![text(); 2]] }],
+            paper_values: Vec::new(),
             claims: Vec::new(),
             notes: vec![text()],
         };
+        figure.draw_paper(&text(), &text(), &[(2048.0, 2e6)]);
         let mut gallery: Gallery = serde_json::from_value(serde_json::json!({
             "schema": crate::reproduce::SCHEMA,
             "evenkeel_version": text(),
@@ -299,11 +361,29 @@ mod tests {
     }
 
     #[test]
+    fn the_contents_lead_to_every_figure_and_say_how_many_of_its_claims_hold() {
+        let page = gallery_page(&gallery("words of the paper"));
+        let contents = page.split("<nav").nth(1).and_then(|rest| rest.split("</nav>").next()).unwrap();
+        for target in ["paper-5", "okeanos-sample", "claims", "not-reproduced", "reading"] {
+            assert!(contents.contains(&format!("href=\"#{target}\"")), "{target}: {contents}");
+            assert!(page.contains(&format!("id=\"{target}\"")), "{target}");
+        }
+        assert!(contents.contains("1 of 3 hold"), "{contents}");
+        assert!(page.contains("the paper: words of the paper"));
+    }
+
+    #[test]
     fn a_line_that_hides_another_says_so() {
         let line = |name: &str, y| Series { name: name.to_owned(), points: vec![(1.0, y)] };
-        let entries = legend(&[line("data", 2.0), line("wasteless", 1.0), line("selective", 1.0)]);
+        let entries = legend(
+            &[line("data", 2.0), line("wasteless", 1.0), line("selective", 1.0)],
+            &[&line("the paper: data", 3.0)],
+        );
         let names: Vec<_> = entries.iter().map(|(_, name)| name.as_str()).collect();
-        assert_eq!(names, ["data", "wasteless", "selective, which is the same as wasteless"]);
+        assert_eq!(
+            names,
+            ["data", "wasteless", "selective, which is the same as wasteless", "the paper: data"]
+        );
     }
 
     #[test]

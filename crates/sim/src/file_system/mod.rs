@@ -39,13 +39,20 @@ pub const REQUEST_PAGES: usize = 32;
 /// What an fsync asks of the drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Barrier {
-    /// A flush of everything, beside other requests.
+    /// A flush of everything.
     Flush,
-    /// A flush of everything that nothing else goes beside, as a drive needs that cannot queue it (SATA): the host
-    /// waits for what is under way, flushes, and holds back what comes meanwhile.
-    HoldingFlush,
     /// A flush of what was written for the file.
     RangeFlush,
+}
+
+/// What becomes of other requests while a flush, of either kind, is carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlushQueueing {
+    /// They go beside it, as over NVMe.
+    Queued,
+    /// None does: the host waits for what is under way, flushes, and holds back what comes meanwhile, as a drive needs
+    /// that cannot queue a flush (SATA), or a driver that takes up one request at a time.
+    Alone,
 }
 
 /// What an fsync does with the file's node.
@@ -64,6 +71,8 @@ pub enum Metadata {
 pub struct Setup {
     /// What an fsync asks for.
     pub barrier: Barrier,
+    /// What becomes of other requests meanwhile.
+    pub queueing: FlushQueueing,
     /// What becomes of nodes.
     pub metadata: Metadata,
     /// Files that there can be: each has two places for its node at the beginning of the drive.

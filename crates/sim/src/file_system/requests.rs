@@ -2,7 +2,7 @@
 
 use evenkeel_engine::device::Extent;
 
-use super::{Barrier, File, FileSystem, PAGE_BYTES};
+use super::{Barrier, File, FileSystem, FlushQueueing, PAGE_BYTES};
 use crate::model::Operation;
 
 impl FileSystem {
@@ -31,17 +31,19 @@ impl FileSystem {
     pub(super) async fn barrier(&self, file: File) {
         let state = &*self.0;
         self.count(|counters| counters.flushes += 1);
-        match state.setup.barrier {
-            Barrier::Flush => self.ask(file, Operation::Flush, 0, 0, None).await,
-            Barrier::RangeFlush => self.ask(file, Operation::FlushStream, 0, 0, None).await,
-            Barrier::HoldingFlush => {
-                let holds = || (!state.holds_back.replace(true)).then_some(());
-                state.is_free.until(holds).await;
-                state.is_free.until(|| (state.under_way.get() == 0).then_some(())).await;
-                state.pump.ask(Operation::Flush, Extent::new(0, 0), None).await;
-                state.holds_back.set(false);
-                state.is_free.all();
-            }
+        let operation = match state.setup.barrier {
+            Barrier::Flush => Operation::Flush,
+            Barrier::RangeFlush => Operation::FlushStream,
+        };
+        if state.setup.queueing == FlushQueueing::Queued {
+            self.ask(file, operation, 0, 0, None).await;
+            return;
         }
+        let holds = || (!state.holds_back.replace(true)).then_some(());
+        state.is_free.until(holds).await;
+        state.is_free.until(|| (state.under_way.get() == 0).then_some(())).await;
+        state.pump.ask_for(file.0, operation, Extent::new(0, 0), None).await;
+        state.holds_back.set(false);
+        state.is_free.all();
     }
 }

@@ -1,5 +1,7 @@
 //! Drives by name.
 
+use std::sync::OnceLock;
+
 use super::SECTOR_BYTES;
 use super::disk::{Disk, DiskShape, presets as disk};
 use super::flash::shape::{Shape, ShapeError};
@@ -68,10 +70,52 @@ pub fn find(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
 
+/// A drive's parts and times that stand for those of a preset.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Parts {
+    /// Of a flash drive.
+    Flash(Shape),
+    /// Of a disk.
+    Disk(DiskShape),
+}
+
+static REPLACED: OnceLock<Vec<(String, Parts)>> = OnceLock::new();
+
+/// From now on the presets of these names have these parts, in the whole program: said once, before a drive is made.
+///
+/// # Errors
+///
+/// If there is no preset of that name and kind, if the parts are none of a drive, or if it was said before.
+pub fn replace(parts: Vec<(String, Parts)>) -> Result<(), ShapeError> {
+    for (name, parts) in &parts {
+        let is_known = match parts {
+            Parts::Flash(shape) => shape.check_parts().map(|()| find(name).is_some())?,
+            Parts::Disk(shape) => shape.check_parts().map(|()| find_disk(name).is_some())?,
+        };
+        if !is_known {
+            let kind = if matches!(parts, Parts::Flash(_)) { "flash drive" } else { "disk" };
+            return Err(ShapeError::parts(format!("{name} is the name of no {kind}")));
+        }
+    }
+    REPLACED.set(parts).map_err(|_| ShapeError::parts("drives were replaced before".to_owned()))
+}
+
+fn replaced(name: &str) -> Option<&'static Parts> {
+    REPLACED.get()?.iter().find(|(replaced, _)| replaced == name).map(|(_, parts)| parts)
+}
+
 impl Preset {
     /// Its size as it was sold.
     pub fn size_bytes(&self) -> u64 {
-        (self.shape)().size_bytes
+        self.parts().size_bytes
+    }
+
+    /// Its parts and times, at its own size, unscaled.
+    pub fn parts(&self) -> Shape {
+        match replaced(self.name) {
+            Some(Parts::Flash(shape)) => shape.clone(),
+            _ => (self.shape)(),
+        }
     }
 
     /// Its parts and times, for that size.
@@ -80,10 +124,7 @@ impl Preset {
     ///
     /// If the size is nothing, no multiple of 512, or too large.
     pub fn shape(&self, size_bytes: u64) -> Result<Shape, ShapeError> {
-        match size_bytes {
-            ..=SIZE_BYTES_MAX => (self.shape)().sized(size_bytes),
-            _ => Err(ShapeError::too_large(size_bytes, SIZE_BYTES_MAX)),
-        }
+        sized(self.parts(), size_bytes)
     }
 
     /// The drive, never written.
@@ -132,10 +173,47 @@ pub fn find_disk(name: &str) -> Option<&'static DiskPreset> {
 /// Larger drives are not modelled: what says where their bytes are takes memory for each of them, written or not.
 const SIZE_BYTES_MAX: u64 = 4 << 40;
 
+/// A flash drive of these parts in another size.
+///
+/// # Errors
+///
+/// If they are none of a drive, or the size is nothing, no multiple of 512, or too large.
+pub fn sized(shape: Shape, size_bytes: u64) -> Result<Shape, ShapeError> {
+    shape.check_parts()?;
+    match size_bytes {
+        ..=SIZE_BYTES_MAX => shape.sized(size_bytes),
+        _ => Err(ShapeError::too_large(size_bytes, SIZE_BYTES_MAX)),
+    }
+}
+
+/// A disk of these parts in another size.
+///
+/// # Errors
+///
+/// As [`sized`].
+pub fn sized_disk(shape: DiskShape, size_bytes: u64) -> Result<DiskShape, ShapeError> {
+    shape.check_parts()?;
+    if size_bytes == 0 || !size_bytes.is_multiple_of(SECTOR_BYTES) {
+        return Err(ShapeError::size(size_bytes));
+    }
+    if size_bytes > SIZE_BYTES_MAX {
+        return Err(ShapeError::too_large(size_bytes, SIZE_BYTES_MAX));
+    }
+    Ok(DiskShape { size_bytes, ..shape })
+}
+
 impl DiskPreset {
     /// Its size as it was sold.
     pub fn size_bytes(&self) -> u64 {
-        (self.shape)().size_bytes
+        self.parts().size_bytes
+    }
+
+    /// Its parts and times, at its own size.
+    pub fn parts(&self) -> DiskShape {
+        match replaced(self.name) {
+            Some(Parts::Disk(shape)) => shape.clone(),
+            _ => (self.shape)(),
+        }
     }
 
     /// The disk, never written, of this size: with fewer cylinders, over which seeks take what they take over all.
@@ -144,12 +222,44 @@ impl DiskPreset {
     ///
     /// If the size is nothing, no multiple of 512, or too large.
     pub fn disk(&self, size_bytes: u64) -> Result<Disk, ShapeError> {
-        if size_bytes == 0 || !size_bytes.is_multiple_of(SECTOR_BYTES) {
-            return Err(ShapeError::size(size_bytes));
+        Ok(Disk::new(sized_disk(self.parts(), size_bytes)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_preset_is_made_of_parts_that_can_be_and_others_are_refused() {
+        for preset in PRESETS {
+            assert_eq!(preset.parts().check_parts(), Ok(()), "{}", preset.name);
         }
-        if size_bytes > SIZE_BYTES_MAX {
-            return Err(ShapeError::too_large(size_bytes, SIZE_BYTES_MAX));
+        for preset in DISKS {
+            assert_eq!(preset.parts().check_parts(), Ok(()), "{}", preset.name);
         }
-        Ok(Disk::new(DiskShape { size_bytes, ..(self.shape)() }))
+        let base = PRESETS[0].parts();
+        for (wrong, word) in [
+            (Shape { channels: 0, ..base.clone() }, "channels is 0: it takes 1 to 256"),
+            (Shape { pages: 100, ..base.clone() }, "pages is 100: it takes a power of two"),
+            (Shape { frame_bytes: 16_384, page_bytes: 8192, ..base.clone() }, "more than a page of 8192"),
+            (Shape { link_bytes_per_s: 0, ..base.clone() }, "the link's bytes a second is 0"),
+            (Shape { buffer_bytes: 0, ..base.clone() }, "which holds a program, is 0"),
+            (Shape { spare_per_10000: 0, ..base.clone() }, "over-provisioning"),
+            (Shape { collect_at_blocks: 1, ..base.clone() }, "collect_at_blocks is 1"),
+            (Shape { erase_ns: u64::MAX, ..base }, "erase, in nanoseconds,"),
+        ] {
+            let error = wrong.check_parts().unwrap_err().to_string();
+            assert!(error.contains(word), "{error}");
+        }
+        let disk = DISKS[0].parts();
+        for (wrong, word) in [
+            (DiskShape { rpm: 0, ..disk.clone() }, "rpm is 0: it takes 100 to 100000"),
+            (DiskShape { track_bytes: [4096, 8192], ..disk.clone() }, "the inner track, in bytes, is 8192"),
+            (DiskShape { seek_ns: [3, 2, 1], ..disk }, "the mean seek"),
+        ] {
+            let error = wrong.check_parts().unwrap_err().to_string();
+            assert!(error.contains(word), "{error}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Line charts of the gallery: several series over one pair of axes, each linear or logarithmic.
 
-use crate::report::Chart;
+use crate::report::{Chart, Series};
 
 use super::canvas::MARKER_RADIUS;
 use super::canvas::{At, Canvas};
@@ -24,6 +24,30 @@ pub fn numbered_chart(chart: &Chart, numbers: &[usize]) -> String {
     svg(SIZE, &describe(chart), |canvas| draw(canvas, chart, numbers, true))
 }
 
+/// The same with values that are not ours in rings, joined where there are several, and on axes that cover other charts as
+/// well: those that it is compared with.
+pub fn chart_beside(chart: &Chart, values: &[&Series], others: &[&Chart]) -> String {
+    let mut words = describe(chart);
+    for series in values {
+        for point in &series.points {
+            let (y, x) = (chart.y_unit.show(point.1), chart.x_unit.show(point.0));
+            words += &format!(" {}: {y} at {x}.", series.name);
+        }
+    }
+    let mut covered = chart.clone();
+    covered.series.extend(others.iter().flat_map(|other| other.series.iter().cloned()));
+    covered.series.extend(values.iter().map(|&series| series.clone()));
+    svg(SIZE, &words, |canvas| {
+        let frame = frame(canvas, &covered);
+        draw_lines(canvas, &frame, chart, &(0..chart.series.len()).collect::<Vec<_>>(), true);
+        for series in values {
+            let line: Vec<_> = series.points.iter().filter_map(|&point| frame.at(point)).collect();
+            canvas.path(&line, Ink::Mark, 1.25, 0.8);
+            line.into_iter().for_each(|at| canvas.ring(at, MARKER_RADIUS * 1.5, Ink::Mark));
+        }
+    })
+}
+
 /// The same without markers: for curves, of which no point is a figure of its own.
 pub fn curve_chart(chart: &Chart) -> String {
     let numbers: Vec<usize> = (0..chart.series.len()).collect();
@@ -32,6 +56,10 @@ pub fn curve_chart(chart: &Chart) -> String {
 
 fn draw(canvas: &mut Canvas<'_>, chart: &Chart, numbers: &[usize], marks: bool) {
     let frame = frame(canvas, chart);
+    draw_lines(canvas, &frame, chart, numbers, marks);
+}
+
+fn draw_lines(canvas: &mut Canvas<'_>, frame: &Frame, chart: &Chart, numbers: &[usize], marks: bool) {
     for (&number, series) in numbers.iter().zip(&chart.series) {
         let line: Vec<_> = series.points.iter().filter_map(|&point| frame.at(point)).collect();
         canvas.path(&line, Ink::Series(number), 1.75, 1.0);
@@ -87,7 +115,7 @@ pub(crate) fn describe(chart: &Chart) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Scale, Series, Unit};
+    use crate::report::{Scale, Unit};
 
     fn chart(x_scale: Scale, y_scale: Scale, points: &[(f64, f64)]) -> Chart {
         Chart {
@@ -122,6 +150,22 @@ mod tests {
                 assert!(!svg.contains("<b>"));
             }
         }
+    }
+
+    #[test]
+    fn charts_that_are_compared_have_one_scale_and_values_of_others_have_rings() {
+        let small = chart(Scale::Linear, Scale::Linear, &[(0.0, 10.0), (1.0, 10.0)]);
+        let large = chart(Scale::Linear, Scale::Linear, &[(0.0, 1000.0), (1.0, 1000.0)]);
+        let ticks = |svg: &str| -> Vec<String> {
+            svg.split(">\n").skip(1).filter_map(|rest| Some(rest.split_once("\n<")?.0.to_owned())).collect()
+        };
+        let (alone, beside) = (line_chart(&small), chart_beside(&small, &[], &[&large]));
+        assert_eq!(ticks(&beside), ticks(&chart_beside(&large, &[], &[&small])));
+        assert_ne!(ticks(&beside), ticks(&alone));
+        let value = Series { name: "of the paper".to_owned(), points: vec![(0.5, 20.0)] };
+        let svg = chart_beside(&small, &[&value], &[]);
+        assert!(svg.contains("of the paper: 20 B at"), "{svg}");
+        assert_eq!(svg.matches("<circle").count(), beside.matches("<circle").count() + 1, "{svg}");
     }
 
     #[test]

@@ -43,19 +43,25 @@ pub struct Stage {
 
 impl Stage {
     /// A volume of `volume_bytes` on as many drives as `members`, twice as large each. Its log has half of them, and memory
-    /// room for a quarter of them that are not home.
+    /// room for a quarter of them that are not home. Chance follows from `seed`.
     ///
     /// # Errors
     ///
     /// [`Halted::Unavailable`] where there are no such drives.
-    pub fn new(preset: &str, members: usize, requests: Requests, volume_bytes: u64) -> Result<Self, Halted> {
+    pub fn new(
+        preset: &str,
+        members: usize,
+        requests: Requests,
+        volume_bytes: u64,
+        seed: u64,
+    ) -> Result<Self, Halted> {
         let plan = Plan {
             preset: preset.to_owned(),
             members,
             drive_bytes: 2 * volume_bytes,
             volume_bytes,
             log_bytes: volume_bytes / 2,
-            seed: 7,
+            seed,
         };
         let mut stage = Self { bed: Bed::new(plan)?, requests, long_ns: u64::MAX };
         let alone = stage.play(Policy::Turns, 1.0, MEDIAN_READS, 0, true)?;

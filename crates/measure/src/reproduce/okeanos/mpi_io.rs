@@ -110,7 +110,7 @@ fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
          the ratios can be compared and the values cannot."
             .to_owned(),
     ];
-    Ok(Figure { charts: vec![chart], tables: vec![table], claims, notes })
+    Ok(Figure { charts: vec![chart], tables: vec![table], claims, notes, ..Figure::default() })
 }
 
 fn per_s(outcome: &Outcome) -> f64 {

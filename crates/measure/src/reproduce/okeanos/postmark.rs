@@ -58,7 +58,7 @@ fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
         Claim::new(
             "Small files workload: wasteless increases transaction throughput (over ordered, ext3's default)",
             Unit::Times,
-            Comparison::AtLeast(1.05),
+            Comparison::more(1.05),
             Kind::Predicted,
             rate(Mode::Wasteless) / rate(Mode::Ext3),
         )
@@ -70,7 +70,7 @@ fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
         Claim::new(
             "Small files workload: wasteless increases transaction throughput (over data)",
             Unit::Times,
-            Comparison::AtLeast(1.05),
+            Comparison::more(1.05),
             Kind::Predicted,
             rate(Mode::Wasteless) / rate(Mode::Data),
         )

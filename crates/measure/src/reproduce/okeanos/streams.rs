@@ -48,6 +48,12 @@ impl Outcome {
         self.latencies_ns.iter().sum::<u64>() as f64 / self.latencies_ns.len() as f64 / 1e9
     }
 
+    /// Whether the streams were served as they came, one request of each in every period, but for a twentieth.
+    pub(super) fn is_served(&self, streams: u64, period_ns: u64) -> bool {
+        let came = streams as f64 * self.took_ns as f64 / period_ns as f64;
+        self.latencies_ns.len() as f64 >= 0.95 * came
+    }
+
     /// Requests done a second.
     pub(super) fn per_s(&self) -> f64 {
         self.latencies_ns.len() as f64 * 1e9 / self.took_ns as f64

@@ -140,7 +140,7 @@ fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
          it is far less."
             .to_owned(),
     ];
-    Ok(Figure { charts, tables: vec![table], claims, notes })
+    Ok(Figure { charts, tables: vec![table], claims, notes, ..Figure::default() })
 }
 
 pub(super) fn point(

@@ -1,10 +1,12 @@
 //! The paper's drives, by model and scaled.
 
-use evenkeel_sim::model::SECTOR_BYTES;
 use evenkeel_sim::model::flash::Flash;
+use evenkeel_sim::model::flash::shape::Shape;
 use evenkeel_sim::model::presets;
+use evenkeel_sim::model::{Operation, SECTOR_BYTES};
 
 use super::super::Settings;
+use super::bed::{Bed, Order, REQUEST_BYTES, SECOND_NS, Stream};
 
 /// Which of the paper's drives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +57,27 @@ impl Drive {
         let mut shape = preset.shape(size_bytes).expect("a size that it can have");
         shape.link_bytes_per_s = shape.link_bytes_per_s.min(LINK_BYTES_PER_S);
         Flash::new(shape)
+    }
+
+    /// As [`Self::overwritten`], of a model whose background work does not give way to reads.
+    pub(super) fn without_yielding(self, bytes: u64, settings: &Settings) -> Flash {
+        let shape = self.fresh(settings).shape().clone();
+        let mut flash = Flash::new(Shape { yields_to_reads_ns: None, ..shape });
+        flash.precondition_first(bytes, OVERWRITES, settings.seed);
+        flash
+    }
+
+    /// Bytes that one such drive takes, or gives, in each second when it does nothing else: two streams over its first
+    /// gigabytes, one in order and one at random, for so long that no buffer shows.
+    pub(super) fn alone(self, operation: Operation, gigabytes: u64, settings: &Settings) -> Vec<f64> {
+        let range_bytes = self.scaled(gigabytes, settings);
+        let stream = |order| Stream::new(operation, order, range_bytes, 1.0);
+        let streams = [stream(Order::Sequential), stream(Order::Random)];
+        let mut bed = Bed::new(self.overwritten(range_bytes, settings), &streams, settings.seed);
+        bed.run_for(settings.pick(60, 8) * SECOND_NS);
+        let log = bed.run_for(settings.pick(240, 16) * SECOND_NS);
+        let bytes = |per_s: f64| per_s * REQUEST_BYTES as f64;
+        log.windows(&[0, 1], SECOND_NS).into_iter().map(bytes).collect()
     }
 
     /// The drive after it was filled in order.

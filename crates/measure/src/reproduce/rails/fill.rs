@@ -80,7 +80,7 @@ fn figure(reads: &Log, writes: &Log, windows_before: usize) -> Figure {
         claim(
             "the throughput is high and virtually variance-free",
             Unit::Times,
-            Comparison::AtLeast(STABLE),
+            Comparison::Within(STABLE, 1.0),
             Kind::Predicted,
             evenness(&alone),
             "reads alone: least over most of nine tenths of the windows",
@@ -88,7 +88,7 @@ fn figure(reads: &Log, writes: &Log, windows_before: usize) -> Figure {
         claim(
             "random writes gives stable throughput up to a certain moment",
             Unit::Times,
-            Comparison::AtLeast(STABLE),
+            Comparison::Within(STABLE, 1.0),
             Kind::Predicted,
             evenness(before),
             "writes before data is moved: least over most of nine tenths of the windows",
@@ -97,7 +97,7 @@ fn figure(reads: &Log, writes: &Log, windows_before: usize) -> Figure {
             "The random write throughput achieved by the commodity drives [...] drops significantly after some number of \
              operations",
             Unit::Times,
-            Comparison::AtMost(0.5),
+            Comparison::less(0.5),
             Kind::Predicted,
             quantile(after, 0.5) / quantile(before, 0.5),
             "median of the windows of writes after data is moved, over that before",
@@ -105,7 +105,7 @@ fn figure(reads: &Log, writes: &Log, windows_before: usize) -> Figure {
         claim(
             "after which the performance degrades and becomes unpredictable",
             Unit::Times,
-            Comparison::AtMost(UNPREDICTABLE),
+            Comparison::Within(0.0, UNPREDICTABLE),
             Kind::Calibrated,
             evenness(after),
             &format!(

@@ -1,5 +1,7 @@
 //! What streams got done, and what it says: throughput over windows, and the time in which nothing was done.
 
+use hdrhistogram::Histogram;
+
 use super::super::Series;
 
 /// When requests were done, in a stretch of time.
@@ -11,17 +13,31 @@ pub(super) struct Log {
     done_ns: Vec<Vec<u64>>,
     /// By stream, the longest of its latencies.
     longest_ns: Vec<u64>,
+    /// By stream, all of them.
+    latencies_ns: Vec<Histogram<u64>>,
+}
+
+/// No latency, to within a hundredth.
+fn no_latencies() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 1 << 42, 2).expect("the bounds are sound")
 }
 
 impl Log {
     pub(super) fn new(from_ns: u64, to_ns: u64, streams: usize) -> Self {
-        Self { from_ns, to_ns, done_ns: vec![Vec::new(); streams], longest_ns: vec![0; streams] }
+        Self {
+            from_ns,
+            to_ns,
+            done_ns: vec![Vec::new(); streams],
+            longest_ns: vec![0; streams],
+            latencies_ns: vec![no_latencies(); streams],
+        }
     }
 
     pub(super) fn add(&mut self, stream: usize, begun_ns: u64, at_ns: u64) {
         self.done_ns[stream].push(at_ns - self.from_ns);
         let longest = &mut self.longest_ns[stream];
         *longest = (*longest).max(at_ns - begun_ns);
+        self.latencies_ns[stream].saturating_record((at_ns - begun_ns).max(1));
     }
 
     /// As [`Self::add`], unless it was done before the stretch began or after its end.
@@ -34,6 +50,11 @@ impl Log {
     /// The stretch ends here.
     pub(super) fn end_at(&mut self, to_ns: u64) {
         self.to_ns = to_ns;
+    }
+
+    /// How long the stretch is, in seconds.
+    pub(super) fn seconds(&self) -> f64 {
+        (self.to_ns - self.from_ns) as f64 / 1e9
     }
 
     /// When the last request of a stream was done, in seconds since the beginning.
@@ -54,12 +75,42 @@ impl Log {
         for (all, more) in self.longest_ns.iter_mut().zip(next.longest_ns) {
             *all = (*all).max(more);
         }
+        for (all, more) in self.latencies_ns.iter_mut().zip(next.latencies_ns) {
+            all.add(more).expect("histograms of one kind");
+        }
         self.to_ns += next.to_ns - next.from_ns;
     }
 
     /// The longest latency of a stream, in seconds.
     pub(super) fn longest_s(&self, stream: usize) -> f64 {
         self.longest_ns[stream] as f64 / 1e9
+    }
+
+    /// The latency that this share of a stream's requests do not exceed, in seconds.
+    pub(super) fn latency_s(&self, stream: usize, share: f64) -> f64 {
+        match self.latencies_ns[stream].is_empty() {
+            true => f64::NAN,
+            false => self.latencies_ns[stream].value_at_quantile(share) as f64 / 1e9,
+        }
+    }
+
+    /// How many requests of a stream were done.
+    #[cfg(test)]
+    pub(super) fn count(&self, stream: usize) -> u64 {
+        self.done_ns[stream].len() as u64
+    }
+
+    /// Requests of a stream done a second between two times, in seconds since the beginning.
+    pub(super) fn rate_between(&self, stream: usize, from_s: f64, to_s: f64) -> f64 {
+        let within = |&&at_ns: &&u64| (from_s..to_s).contains(&(at_ns as f64 / 1e9));
+        self.done_ns[stream].iter().filter(within).count() as f64 / (to_s - from_s)
+    }
+
+    /// When this share of a stream's requests were done, in seconds since the beginning.
+    pub(super) fn share_done_s(&self, stream: usize, share: f64) -> f64 {
+        let done = &self.done_ns[stream];
+        let last = done.len().saturating_sub(1);
+        done.get((share * last as f64) as usize).map_or(f64::NAN, |&at_ns| at_ns as f64 / 1e9)
     }
 
     /// Requests of some streams done a second, in each window of that length; what is left at the end is no window.
@@ -134,6 +185,11 @@ pub(super) fn quantile(values: &[f64], quantile: f64) -> f64 {
     sorted.sort_by(f64::total_cmp);
     let last = sorted.len().saturating_sub(1);
     sorted.get((quantile * last as f64).round() as usize).copied().unwrap_or(f64::NAN)
+}
+
+/// The mean; no number where there are none.
+pub(super) fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
 }
 
 /// How even values are: the least over the most of them, but for a twentieth at each end. 1 is a straight line, 0 says that

@@ -8,6 +8,8 @@
 //! lengths    figure 6: what the slowest windows get, against their length
 //! turns      figures 10 to 13: drives that read and write in turns
 //! bound      section 5: writes up to the bound W_sep, and beyond
+//! cache      section 4.2: what of the cache two drives in turns need
+//! more       section 4.3: more than three drives
 //! traces     figures 14 and 15: recorded loads, where there are any
 //!   bed      the load: streams over anything that takes requests, a drive or a policy over several
 //!   drive    the paper's drives, by model
@@ -22,10 +24,12 @@
 mod bed;
 mod blocked;
 mod bound;
+mod cache;
 mod drive;
 mod fill;
 mod lengths;
 mod log;
+mod more;
 mod ring;
 mod steady;
 mod streams;
@@ -49,6 +53,8 @@ pub(super) const MODULES: &[FigureModule] = &[
     turns::THREE,
     turns::STEADY_READS,
     bound::MODULE,
+    cache::MODULE,
+    more::MODULE,
     traces::MODULE,
 ];
 
@@ -77,6 +83,10 @@ const SETUP: [&str; 4] = [
 /// What claims about blocking say of their kind.
 const STOPS: &str = "That the whole drive stops to collect garbage is in the models of A and B because this paper says so \
                      (sections 3 and 4); how long and how often follows from their parts";
+
+/// What claims about reads of drive B after writes say of their kind.
+const YIELDS: &str = "That what nobody waits for gives way to reads is in the model of B because this paper says so of it \
+                      (section 4)";
 
 fn claim(words: &str, unit: Unit, holds_if: Comparison, kind: Kind, value: f64, note: &str) -> Claim {
     Claim::new(words, unit, holds_if, kind, value).note(note)

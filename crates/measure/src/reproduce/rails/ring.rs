@@ -1,9 +1,11 @@
 //! The testbed of rings: the engine's own ring over the paper's drives by model, and streams on it as fast as they can.
 //!
 //! 1. Only times are of interest: members keep their heads, and no other bytes.
-//! 2. A write is accepted as soon as the cache has room for it, and leaves the cache when every drive has it; that cache is
-//!    the 2 T w of the paper. Without turns there is none: a write ends when every drive has it.
-//! 3. The same seed and load give the same times.
+//! 2. A write is accepted as soon as the cache has room for it, and leaves the cache when every drive has it: then it is home.
+//!    Without turns there is no cache: a write is accepted when it is home.
+//! 3. A run in which less was accepted than the cache holds shows the cache and not the drives: it bears no claim out
+//!    ([`Ran::judged`]).
+//! 4. The same seed and load give the same times.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -20,14 +22,16 @@ use evenkeel_sim::executor::{Executor, SimEnv};
 use evenkeel_sim::model::device::{ModelDevice, SharedStorage};
 use evenkeel_sim::random::Random;
 
-use super::super::{Halted, Settings};
+use super::super::{Claim, Halted, Settings};
 use super::bed::{DEPTH, REQUEST_BYTES, SECOND_NS};
 use super::drive::Drive;
 use super::log::Log;
 
-/// Streams of the log: reads, writes.
+/// Streams of the log: reads; writes when they were accepted, and when every drive had them.
 pub(super) const READS: [usize; 1] = [0];
-pub(super) const WRITES: [usize; 1] = [1];
+pub(super) const ACCEPTED: [usize; 1] = [1];
+pub(super) const HOME: [usize; 1] = [2];
+const STREAMS: usize = 3;
 
 /// How long the streams run before figures are taken.
 const WARM_TURNS: u64 = 4;
@@ -46,8 +50,8 @@ pub(super) struct Load {
     pub(super) rest_ms: u64,
     /// Of the drive, in the paper's gigabytes, what requests lie in.
     pub(super) gigabytes: u64,
-    /// What a drive writes in a second, roughly: the cache is twice that for a turn.
-    pub(super) drive_bytes_per_s: u64,
+    /// Bytes of the cache.
+    pub(super) cache_bytes: u64,
     /// Writes that come in a second, whether those before them were accepted or not; `None` for as many as are accepted.
     pub(super) writes_per_s: Option<f64>,
     pub(super) until: Until,
@@ -60,6 +64,34 @@ pub(super) enum Until {
     Seconds(u64),
     /// When so many reads and so many writes are done.
     Done { reads: u64, writes: u64 },
+}
+
+/// What came of a load.
+#[derive(Debug)]
+pub(super) struct Ran {
+    pub(super) log: Log,
+    /// Bytes of the cache; none where there are no turns.
+    cache_bytes: Option<u64>,
+    /// Bytes of writes that were accepted, from the first on.
+    accepted_bytes: u64,
+    /// What the cache held at most and on average, while figures were taken.
+    pub(super) cached_bytes_max: u64,
+    pub(super) cached_bytes_mean: f64,
+}
+
+impl Ran {
+    /// How often the cache was filled by what was accepted; no end of times where there is no cache.
+    pub(super) fn cache_fills(&self) -> f64 {
+        self.cache_bytes.map_or(f64::INFINITY, |bytes| self.accepted_bytes as f64 / bytes as f64)
+    }
+
+    /// The claim, which cannot hold if the run is shorter than the cache takes to fill.
+    pub(super) fn judged(&self, claim: Claim) -> Claim {
+        match self.cache_fills() >= 1.0 {
+            true => claim,
+            false => claim.never("less was written than the cache in front of the drives holds"),
+        }
+    }
 }
 
 /// A member of which only the times count.
@@ -105,10 +137,10 @@ struct State {
     env: SimEnv,
     load: Load,
     range_bytes: u64,
-    cache_bytes: u64,
     log: RefCell<Log>,
     /// Bytes that some member has not written yet.
     cached: Cell<u64>,
+    accepted_bytes: Cell<u64>,
     /// Requests that are still to be sent, of each kind.
     left: [Cell<u64>; 2],
     under_way: Cell<u64>,
@@ -119,7 +151,7 @@ struct State {
 }
 
 /// Lets a load run; answers what was done when.
-pub(super) fn run(load: Load, settings: &Settings) -> Result<Log, Halted> {
+pub(super) fn run(load: Load, settings: &Settings) -> Result<Ran, Halted> {
     let mut executor = Executor::new(settings.seed);
     let env = executor.env();
     let range_bytes = load.drive.scaled(load.gigabytes, settings);
@@ -140,7 +172,7 @@ async fn streams(
     load: Load,
     range_bytes: u64,
     seed: u64,
-) -> Result<Log, Halted> {
+) -> Result<Ran, Halted> {
     let unavailable = |error: &dyn std::fmt::Display| Halted::Unavailable(error.to_string());
     let member = |model: &SharedStorage| {
         let device = ModelDevice::open(Rc::clone(model), env.clone(), Cuts::none(env.stop()));
@@ -177,9 +209,9 @@ async fn streams(
         env: env.clone(),
         load,
         range_bytes,
-        cache_bytes: 2 * load.turn_s * load.drive_bytes_per_s,
-        log: RefCell::new(Log::new(env.now_ns() + warm_ns, env.now_ns() + end_ns.min(1 << 60), 2)),
+        log: RefCell::new(Log::new(env.now_ns() + warm_ns, env.now_ns() + end_ns.min(1 << 60), STREAMS)),
         cached: Cell::default(),
+        accepted_bytes: Cell::default(),
         left: left.map(Cell::new),
         under_way: Cell::default(),
         write_due_ns: Cell::new(env.now_ns()),
@@ -194,15 +226,31 @@ async fn streams(
         env.spawn(async move { state.stream(number, random).await });
     }
     let began_ns = env.now_ns();
-    while state.under_way.get() > 0 && env.now_ns() - began_ns < end_ns {
+    let (mut cached_max, mut cached_sum, mut looks) = (0, 0, 0);
+    let is_done = || match load.until {
+        Until::Seconds(_) => env.now_ns() - began_ns >= end_ns,
+        Until::Done { .. } => state.under_way.get() == 0 && state.cached.get() == 0,
+    };
+    while !is_done() {
         env.sleep(SECOND_NS / 10).await;
+        if env.now_ns() - began_ns > warm_ns {
+            cached_max = state.cached.get().max(cached_max);
+            cached_sum += state.cached.get();
+            looks += 1;
+        }
     }
     state.stopped.set(true);
     let mut log = state.log.take();
     if let Until::Done { .. } = load.until {
         log.end_at(env.now_ns());
     }
-    Ok(log)
+    Ok(Ran {
+        log,
+        cache_bytes: matches!(load.policy, Policy::Turns).then_some(load.cache_bytes),
+        accepted_bytes: state.accepted_bytes.get(),
+        cached_bytes_max: cached_max,
+        cached_bytes_mean: cached_sum as f64 / f64::from(looks.max(1)),
+    })
 }
 
 impl State {
@@ -224,9 +272,9 @@ impl State {
             let began_ns = self.env.now_ns();
             match is_read {
                 true => self.read(place * REQUEST_BYTES).await,
-                false => Rc::clone(&self).write(place * REQUEST_BYTES).await,
+                false => Rc::clone(&self).write(place * REQUEST_BYTES, began_ns).await,
             }
-            self.log.borrow_mut().add_later(usize::from(!is_read), began_ns, self.env.now_ns());
+            self.note(if is_read { READS } else { ACCEPTED }, began_ns);
         }
         self.under_way.set(self.under_way.get() - 1);
     }
@@ -244,20 +292,30 @@ impl State {
         self.ring.read(offset, &mut into).await.expect("healthy drives");
     }
 
-    async fn write(self: Rc<Self>, offset: u64) {
+    fn note(&self, [stream]: [usize; 1], began_ns: u64) {
+        self.log.borrow_mut().add_later(stream, began_ns, self.env.now_ns());
+    }
+
+    async fn write(self: Rc<Self>, offset: u64, began_ns: u64) {
+        let accept = || self.accepted_bytes.set(self.accepted_bytes.get() + REQUEST_BYTES);
         if !matches!(self.load.policy, Policy::Turns) {
             self.ring.write(offset, &self.bytes, Durability::Buffered).await.expect("healthy drives");
+            accept();
+            self.note(HOME, began_ns);
             return;
         }
-        while self.cached.get() + REQUEST_BYTES > self.cache_bytes {
+        let cache_bytes = self.load.cache_bytes;
+        while self.cached.get() + REQUEST_BYTES > cache_bytes {
             self.env.sleep(1_000_000).await;
         }
         self.cached.set(self.cached.get() + REQUEST_BYTES);
-        self.ring.note_fill(self.cached.get() as f64 / self.cache_bytes as f64);
+        accept();
+        self.ring.note_fill(self.cached.get() as f64 / cache_bytes as f64);
         let state = Rc::clone(&self);
         self.env.spawn(async move {
             state.ring.write(offset, &state.bytes, Durability::Buffered).await.expect("healthy drives");
             state.cached.set(state.cached.get() - REQUEST_BYTES);
+            state.note(HOME, began_ns);
         });
     }
 }

@@ -8,7 +8,7 @@ use super::super::{
 use super::bed::{Bed, Order, SECOND_NS, Stream};
 use super::drive::Drive;
 use super::log::{Log, distribution, evenness, quantile};
-use super::{PAPER, SETUP, STABLE, STOPS, UNPREDICTABLE, WINDOW_NS, claim, over_time};
+use super::{PAPER, SETUP, STOPS, UNPREDICTABLE, WINDOW_NS, claim, over_time};
 
 /// Figure 3.
 pub(super) const MODULE: FigureModule = FigureModule {
@@ -124,34 +124,18 @@ fn figure(small: &Log, large: &Log) -> Figure {
         .collect(),
     };
     let even = |log: &Log, streams: &[usize]| evenness(&log.windows(streams, WINDOW_NS));
-    let least = |log: &Log, streams: [usize; 2]| {
-        streams.iter().map(|&stream| even(log, &[stream])).fold(f64::MAX, f64::min)
-    };
-    let claims = vec![
-        claim(
-            "Reads and writes over a range of 100MB lead to predictable write performance",
-            Unit::Times,
-            Comparison::AtLeast(STABLE),
-            Kind::Predicted,
-            least(small, WRITES),
-            "100 MB: least over most of nine tenths of the windows, of the stream of writes that is less even",
-        ),
-        claim(
-            "and the effect of writes on reads is small",
-            Unit::Times,
-            Comparison::AtLeast(STABLE),
-            Kind::Predicted,
-            least(small, READS),
-            "100 MB: the same of the streams of reads",
-        ),
-        claim(
-            "Performing writes over 200GB leads to unpredictable read throughput due to write-induced blocking events",
-            Unit::Times,
-            Comparison::AtMost(UNPREDICTABLE),
-            Kind::Calibrated,
-            even(large, &READS),
-            &format!("200 GB: least over most of nine tenths of the windows, all reads. {STOPS}"),
-        ),
+    let claims = vec![claim(
+        "Performing writes over 200GB leads to unpredictable read throughput due to write-induced blocking events",
+        Unit::Times,
+        Comparison::Within(0.0, UNPREDICTABLE),
+        Kind::Calibrated,
+        even(large, &READS),
+        &format!("200 GB: least over most of nine tenths of the windows, all reads. {STOPS}"),
+    )];
+    let notes = vec![
+        "That throughput over 100 MB is predictable is shown and not judged: they fit the drive's buffer of 128 MB, as the \
+         paper's did, and it could hardly come out otherwise."
+            .to_owned(),
     ];
-    Figure { charts, tables: vec![table], claims, ..Figure::default() }
+    Figure { charts, tables: vec![table], claims, notes, ..Figure::default() }
 }

@@ -1,6 +1,6 @@
 //! What single drives do, at a small scale: by counters and by the model's time.
 
-use super::super::{Extent, Settings};
+use super::super::{Extent, Settings, Verdict};
 use super::bed::{Bed, KIB, Order, REQUEST_BYTES, SECOND_NS, Stream};
 use super::drive::Drive;
 use super::fill::Half;
@@ -119,20 +119,59 @@ fn two_drives_in_turns_read_evenly_while_both_take_every_write() {
         turn_s: 1,
         rest_ms: 100,
         gigabytes: 200,
-        drive_bytes_per_s: 100_000_000,
+        cache_bytes: 80_000_000,
         writes_per_s: None,
         until: ring::Until::Seconds(8),
     };
     // Writes that come at a rate are accepted at that rate, and no others.
     let paced = ring::run(ring::Load { writes_per_s: Some(20.0), ..load }, &SMALL).unwrap();
-    let accepted: f64 = paced.windows(&ring::WRITES, WINDOW_NS).iter().sum();
+    let accepted: f64 = paced.log.windows(&ring::ACCEPTED, WINDOW_NS).iter().sum();
     assert!((158.0..=162.0).contains(&accepted), "{accepted} in 8 s");
+    // Not so many that the cache was ever filled: what it takes says nothing of the drives.
+    let claim = || claim("w", Unit::Times, Comparison::more(1.0), Kind::Predicted, 2.0, "n.");
+    assert!(paced.cache_fills() < 1.0, "{}", paced.cache_fills());
+    assert_eq!((claim().verdict, paced.judged(claim()).verdict), (Verdict::Holds, Verdict::Fails));
     let turns = ring::run(load, &SMALL).unwrap();
     let mixed =
         ring::run(ring::Load { policy: evenkeel_engine::ring::Policy::Mixed, ..load }, &SMALL).unwrap();
-    let reads = |log: &Log| log.windows(&ring::READS, WINDOW_NS);
-    let writes = |log: &Log| log.windows(&ring::WRITES, WINDOW_NS).iter().sum::<f64>();
+    let reads = |ran: &ring::Ran| ran.log.windows(&ring::READS, WINDOW_NS);
+    let writes = |ran: &ring::Ran| ran.log.windows(&ring::HOME, WINDOW_NS).iter().sum::<f64>();
+    assert!(turns.cache_fills() > 1.0);
+    assert_eq!(turns.judged(claim()).verdict, Verdict::Holds);
     assert!(evenness(&reads(&turns)) > STABLE, "{:?}", reads(&turns));
     assert!(evenness(&reads(&mixed)) < evenness(&reads(&turns)), "{:?}", reads(&mixed));
     assert!(writes(&turns) > 0.0);
+}
+
+#[test]
+fn a_run_goes_on_until_every_write_is_home() {
+    let load = ring::Load {
+        drive: Drive::B,
+        members: 2,
+        policy: evenkeel_engine::ring::Policy::Turns,
+        readers: 1,
+        turn_s: 1,
+        rest_ms: 100,
+        gigabytes: 200,
+        cache_bytes: 1_000_000_000,
+        writes_per_s: None,
+        until: ring::Until::Done { reads: 200, writes: 400 },
+    };
+    let log = ring::run(load, &SMALL).unwrap().log;
+    let done = |[stream]: [usize; 1]| (log.count(stream), log.last_s(stream));
+    let ((accepted, accepted_s), (home, home_s)) = (done(ring::ACCEPTED), done(ring::HOME));
+    assert_eq!((accepted, home), (400, 400));
+    assert!(home_s > 2.0 * accepted_s, "the cache takes 400 writes at once: {accepted_s} {home_s}");
+}
+
+#[test]
+fn latencies_are_kept_over_parts_of_a_run() {
+    let mut whole = Log::new(0, 10_000, 1);
+    (1..=100).for_each(|at| whole.add(0, 0, at * 100));
+    let mut next = Log::new(10_000, 20_000, 1);
+    (1..=100).for_each(|at| next.add(0, 10_000, 10_000 + at * 100));
+    whole.append(next);
+    assert_eq!(whole.count(0), 200);
+    let [half, most] = [0.5, 1.0].map(|share| whole.latency_s(0, share));
+    assert!((4.9e-6..5.1e-6).contains(&half) && (9.9e-6..10.2e-6).contains(&most), "{half} {most}");
 }

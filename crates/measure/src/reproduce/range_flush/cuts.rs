@@ -7,7 +7,9 @@ use std::rc::Rc;
 
 use evenkeel_engine::env::Env;
 use evenkeel_sim::executor::Halt;
-use evenkeel_sim::file_system::{Barrier, File, FileSystem, Metadata, PAGE_BYTES, Setup, nodes};
+use evenkeel_sim::file_system::{
+    Barrier, File, FileSystem, FlushQueueing, Metadata, PAGE_BYTES, Setup, nodes,
+};
 use evenkeel_sim::model::flash::Flash;
 use evenkeel_sim::model::presets;
 use evenkeel_sim::random::Random;
@@ -74,6 +76,7 @@ impl Damage {
 fn setup(barrier: Barrier, metadata: Metadata) -> Setup {
     Setup {
         barrier,
+        queueing: FlushQueueing::Alone,
         metadata,
         inodes_max: FILES as u32,
         background_pages: 16,

@@ -1,10 +1,10 @@
 //! Section 4.4: the devices beside each other, each under XFS.
 
 use super::super::{Claim, Comparison, Figure, FigureModule, Halted, Settings, Table, Unit, Work};
+use super::claim;
 use super::curve::{Curve, sweep};
 use super::device::Device;
 use super::stack::Stack;
-use super::{about, claim};
 
 /// The devices beside each other.
 pub(super) const MODULE: FigureModule = FigureModule {
@@ -62,7 +62,7 @@ const BEGINNING: &str = "the disk at its beginning, at its end it is half as fas
 fn claims(curves: &[Curve]) -> Vec<Claim> {
     let [hdd, ssd, card] = curves else { return Vec::new() };
     let times = |words: &str, paper: f64, value: f64, note: &str| {
-        claim(words, Unit::Times, about(paper), value, note).paper_value(paper)
+        claim(words, Unit::Times, Comparison::about(paper), value, note).paper_value(paper)
     };
     let faster = "with throughput and latency of SSD about 4x better";
     let card_words = "Maximum throughput of the SDCARD is about half of the HDD, but latency is about half";
@@ -76,7 +76,7 @@ fn claims(curves: &[Curve]) -> Vec<Claim> {
         claim(
             "the SSD device reaches its maximum throughput with smaller buffers than the HDD",
             Unit::Times,
-            Comparison::AtLeast(2.0),
+            Comparison::more(2.0),
             hdd.peak().buffer_bytes as f64 / ssd.peak().buffer_bytes as f64,
             "the buffer where the ratio is greatest, HDD over SSD: a doubling at least",
         ),

@@ -97,11 +97,20 @@ impl Curve {
         best.expect("sizes were swept")
     }
 
-    /// Of the three phases those that were found.
-    pub(super) fn phase_count(&self) -> f64 {
-        let Some(phases) = self.phases else { return 0.0 };
-        let found = [phases.constant_latency, phases.both_grow, phases.constant_throughput];
-        found.into_iter().flatten().count() as f64
+    /// The most throughput of the sweep.
+    pub(super) fn most_bytes_per_s(&self) -> f64 {
+        self.points.iter().map(|point| point.throughput_bytes_per_s).fold(0.0, f64::max)
+    }
+
+    /// By how much throughput grows over the second phase, over how much latency does, both as powers of the buffer; no
+    /// number where the three phases were not found.
+    pub(super) fn growth_in_second_phase(&self) -> f64 {
+        let Some(phases) = self.phases else { return f64::NAN };
+        let all = (phases.constant_latency, phases.both_grow, phases.constant_throughput);
+        let (Some(_), Some(second), Some(_)) = all else { return f64::NAN };
+        let (first, last) = (self.at(second.from_bytes as u64), self.at(second.to_bytes as u64));
+        let throughput = last.throughput_bytes_per_s / first.throughput_bytes_per_s;
+        throughput.ln() / (last.latency_s / first.latency_s).ln()
     }
 
     /// Where latency begins to grow.

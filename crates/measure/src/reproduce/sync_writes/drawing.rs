@@ -1,10 +1,10 @@
 //! The figures of one device: three charts and a table; and the claims that the paper makes of each device.
 
 use super::super::{Chart, Claim, Comparison, Figure, Scale, Series, Table, Unit};
+use super::claim;
 use super::curve::{Curve, Point, of};
 use super::device::Device;
 use super::stack::Stack;
-use super::{about, claim};
 
 /// Charts and table; claims are the caller's.
 pub(super) fn figure(device: Device, curves: &[Curve]) -> Figure {
@@ -69,17 +69,18 @@ pub(super) fn shared_claims(curves: &[Curve]) -> Vec<Claim> {
     let step = sizes.clone().zip(sizes.skip(1)).map(|(from, to)| to as f64 / from as f64).fold(1.0, f64::max);
     vec![
         claim(
-            "three distinct phases as application buffer size grows",
-            Unit::Count,
-            Comparison::AtLeast(3.0),
-            xfs.phase_count(),
-            "phases that the fit found, XFS",
-        )
-        .paper_value(3.0),
+            "three distinct phases as application buffer size grows [...] In the second phase throughput and latency increase \
+             proportionally",
+            Unit::Times,
+            Comparison::about(1.0),
+            xfs.growth_in_second_phase(),
+            "growth of throughput over that of latency, as powers, over the second of the three phases that the fit finds, \
+             XFS. That there are three follows from any fixed latency and bandwidth, and is not judged",
+        ),
         claim(
             "throughput reaches a maximum",
             Unit::Times,
-            Comparison::AtMost(1.25),
+            Comparison::Within(0.9, 1.25),
             xfs.largest().throughput_bytes_per_s / xfs.points[xfs.points.len() - 2].throughput_bytes_per_s,
             "throughput at the largest buffer over that at the one before, XFS",
         ),
@@ -100,7 +101,7 @@ pub(super) fn small_buffer_claims(curves: &[Curve]) -> Vec<Claim> {
         claim(
             "XFS has the best [latency], at about half of the latency of BTRFS",
             Unit::Times,
-            about(2.0),
+            Comparison::about(2.0),
             latency(Stack::Btrfs) / latency(Stack::Xfs),
             "latency of btrfs over that of XFS at the smallest buffer",
         )
@@ -108,7 +109,7 @@ pub(super) fn small_buffer_claims(curves: &[Curve]) -> Vec<Claim> {
         claim(
             "ext4 stays in the middle",
             Unit::Times,
-            Comparison::AtLeast(1.0),
+            Comparison::Within(1.0, 3.0),
             (latency(Stack::Btrfs) / latency(Stack::Ext4)).min(latency(Stack::Ext4) / latency(Stack::Xfs)),
             "the lesser of btrfs over ext4 and ext4 over XFS, in latency at the smallest buffer",
         ),

@@ -30,11 +30,6 @@ fn claim(words: &str, unit: Unit, holds_if: Comparison, value: f64, note: &str) 
     Claim::new(words, unit, holds_if, Kind::Predicted, value).note(note)
 }
 
-/// What holds where a paper says "about" or a number of its own testbed: up to half as much more, or as much less.
-fn about(value: f64) -> Comparison {
-    Comparison::Within(value / 1.5, value * 1.5)
-}
-
 /// iozone's kilobytes.
 fn kb(kilobytes: f64) -> f64 {
     kilobytes * 1024.0

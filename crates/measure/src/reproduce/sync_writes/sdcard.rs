@@ -4,7 +4,7 @@ use super::super::{Comparison, Figure, FigureModule, Halted, Settings, Unit, Wor
 use super::curve::{Curve, of, sweeps};
 use super::device::{Device, MIB};
 use super::stack::Stack;
-use super::{about, claim, drawing, kb, measured};
+use super::{claim, drawing, kb, measured};
 
 /// The memory card.
 pub(super) const MODULE: FigureModule = FigureModule {
@@ -28,6 +28,9 @@ fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
     let curves = sweeps(Device::SdCard, settings, work)?;
     let mut figure = drawing::figure(Device::SdCard, &curves);
     figure.claims = claims(&curves);
+    for (name, kilobytes) in [("XFS", 25_469.0), ("ext4", 24_368.0), ("F2FS", 16_321.0)] {
+        figure.draw_paper("SDCARD throughput", name, &[(MIB as f64, kb(kilobytes))]);
+    }
     measured::add_to(&mut figure, Device::SdCard, settings, work, claims)?;
     Ok(figure)
 }
@@ -43,7 +46,7 @@ fn own_claims(curves: &[Curve]) -> Vec<super::Claim> {
     let words = "With a buffer size of 1 MB XFS reaches 25469 kB/s while ext4 throughput is 24368 kB/s";
     let number = |stack: Stack, kilobytes: f64| {
         let note = format!("{} with buffers of 1 MB", stack.name());
-        claim(words, Unit::BytesPerS, about(kb(kilobytes)), throughput(stack), &note)
+        claim(words, Unit::BytesPerS, Comparison::about(kb(kilobytes)), throughput(stack), &note)
             .paper_value(kb(kilobytes))
     };
     vec![

@@ -5,6 +5,7 @@
 //! towards the inside, zone by zone.
 
 use crate::model::SECTOR_BYTES;
+use crate::model::flash::shape::ShapeError;
 
 /// Zones of all disks here: enough for the bandwidth to fall in small steps.
 const ZONES: u64 = 16;
@@ -36,6 +37,43 @@ pub struct DiskShape {
     pub queue_depth: usize,
     /// Bytes that can be addressed.
     pub size_bytes: u64,
+}
+
+impl DiskShape {
+    /// Whether a disk can be made of these parts, in any size.
+    ///
+    /// # Errors
+    ///
+    /// The first part that cannot be, in a line.
+    pub fn check_parts(&self) -> Result<(), ShapeError> {
+        const MS: u64 = 1_000_000;
+        let within = |name: &str, value: u64, least: u64, most: u64| match (least..=most).contains(&value) {
+            true => Ok(()),
+            false => Err(ShapeError::parts(format!("{name} is {value}: it takes {least} to {most}"))),
+        };
+        within("rpm", u64::from(self.rpm), 100, 100_000)?;
+        within("heads", u64::from(self.heads), 1, 64)?;
+        for (name, bytes) in
+            ["the outer track's bytes", "the inner track's bytes"].into_iter().zip(self.track_bytes)
+        {
+            within(name, bytes, 4096, 1 << 30)?;
+            if !bytes.is_multiple_of(SECTOR_BYTES) {
+                return Err(ShapeError::parts(format!("{name} are {bytes}: no whole sectors of 512 bytes")));
+            }
+        }
+        let [outer, inner] = self.track_bytes;
+        within("the inner track, in bytes,", inner, 4096, outer)?;
+        let [next, mean, full] = self.seek_ns;
+        within("the seek all the way, in nanoseconds,", full, 0, 1000 * MS)?;
+        within("the mean seek, in nanoseconds,", mean, next, full)?;
+        within("the seek to the next cylinder, in nanoseconds,", next, 0, mean)?;
+        within("changing heads, in nanoseconds,", self.switch_ns, 0, 100 * MS)?;
+        within("settling for a write, in nanoseconds,", self.write_settle_ns, 0, 100 * MS)?;
+        within("the cache, in bytes,", self.cache_bytes, 1 << 20, 64 << 30)?;
+        within("the link's bytes a second", self.link_bytes_per_s, 1_000, 1_000_000_000_000)?;
+        within("a command, in nanoseconds,", self.command_ns, 0, 1000 * MS)?;
+        within("queue_depth", self.queue_depth as u64, 1, 4096)
+    }
 }
 
 #[derive(Debug, Clone)]

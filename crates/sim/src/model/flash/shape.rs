@@ -110,6 +110,11 @@ impl ShapeError {
         Self(format!("{size_bytes} bytes are too many: this model takes {} GiB at most", most_bytes >> 30))
     }
 
+    /// What a drive cannot be made of.
+    pub(crate) fn parts(why: String) -> Self {
+        Self(why)
+    }
+
     /// There is no drive of that size.
     pub(crate) fn size(size_bytes: u64) -> Self {
         Self(format!("{size_bytes} bytes are no whole number of sectors of 512 bytes"))
@@ -225,23 +230,93 @@ impl Shape {
         per_s_to_ns(bytes, self.link_bytes_per_s)
     }
 
+    /// Whether a drive can be made of these parts, in any size.
+    ///
+    /// # Errors
+    ///
+    /// The first part that cannot be, in a line.
+    pub fn check_parts(&self) -> Result<(), ShapeError> {
+        let within = |name: &str, value: u64, least: u64, most: u64| match (least..=most).contains(&value) {
+            true => Ok(()),
+            false => Err(ShapeError::parts(format!("{name} is {value}: it takes {least} to {most}"))),
+        };
+        let power = |name: &str, value: u32| match value.is_power_of_two() {
+            true => Ok(()),
+            false => Err(ShapeError::parts(format!("{name} is {value}: it takes a power of two"))),
+        };
+        /// Ten seconds: nothing that a drive does takes longer.
+        const NS_MAX: u64 = 10_000_000_000;
+        const BYTES_PER_S: [u64; 2] = [1_000, 1_000_000_000_000];
+        for (name, value, most) in [
+            ("channels", self.channels, 256),
+            ("chips", self.chips, 256),
+            ("dies", self.dies, 64),
+            ("planes", self.planes, 16),
+            ("pages", self.pages, 1 << 16),
+        ] {
+            within(name, u64::from(value), 1, most)?;
+        }
+        within("pages", u64::from(self.pages), 4, 1 << 16)?;
+        within("page_bytes", u64::from(self.page_bytes), 512, 1 << 20)?;
+        within("frame_bytes", u64::from(self.frame_bytes), 512, 16_384)?;
+        for (name, value) in [
+            ("planes", self.planes),
+            ("pages", self.pages),
+            ("page_bytes", self.page_bytes),
+            ("frame_bytes", self.frame_bytes),
+        ] {
+            power(name, value)?;
+        }
+        if self.frame_bytes > self.page_bytes {
+            let Self { frame_bytes, page_bytes, .. } = self;
+            return Err(ShapeError::parts(format!(
+                "frame_bytes is {frame_bytes}, more than a page of {page_bytes}"
+            )));
+        }
+        within(
+            "frames of a program, a page on each plane,",
+            u64::from(self.frames_a_page() * self.planes),
+            1,
+            64,
+        )?;
+        within("units (channels, chips and dies)", u64::from(self.units()), 1, 16_384)?;
+        for (name, ns) in [
+            ("read", self.read_ns),
+            ("program", self.program_ns),
+            ("erase", self.erase_ns),
+            ("command", self.command_ns),
+            ("write command", self.write_command_ns),
+            ("latency", self.latency_ns),
+            ("suspending", self.suspend_ns.unwrap_or(0)),
+        ] {
+            within(&format!("{name}, in nanoseconds,"), ns, 0, NS_MAX)?;
+        }
+        let [least, most] = BYTES_PER_S;
+        within("the channels' bytes a second", self.channel_bytes_per_s, least, most)?;
+        within("the link's bytes a second", self.link_bytes_per_s, least, most)?;
+        let program = u64::from(self.frames_a_page() * self.planes) * u64::from(self.frame_bytes);
+        within("bytes of the buffer, which holds a program,", self.buffer_bytes, program, 64 << 30)?;
+        within("write_back_percent", u64::from(self.write_back_percent), 0, 100)?;
+        within(
+            "over-provisioning, in hundredths of a percent,",
+            u64::from(self.spare_per_10000),
+            100,
+            100_000,
+        )?;
+        // One free block is for collection itself.
+        within("collect_at_blocks", u64::from(self.collect_at_blocks), 2, 64)
+    }
+
     /// Asserts what the rest relies on: a preset or a test that breaks it is a bug.
     pub(crate) fn assert_sound(&self) {
-        let powers = [self.pages, self.page_bytes, self.frame_bytes, self.planes];
-        assert!(powers.iter().all(|number| number.is_power_of_two()), "{powers:?} are not all powers of two");
-        assert!((512..=16384).contains(&self.frame_bytes) && self.frame_bytes <= self.page_bytes);
-        assert!(
-            self.frames_a_page() * self.planes <= 64,
-            "more frames in one program than it has places for"
-        );
-        assert!(self.buffer_frames() >= self.frames_a_page() * self.planes, "the buffer holds no program");
-        assert!(self.collect_at_blocks >= 2, "one free block is for collection itself");
+        if let Err(error) = self.check_parts() {
+            panic!("{error}");
+        }
         assert!(self.size_bytes > 0, "a drive without a size");
         assert!(
             u64::from(self.plane_count()) * u64::from(self.blocks) * u64::from(self.frames_a_block())
                 <= FRAMES_MAX
         );
-        assert!(self.units() < u32::from(u16::MAX));
         let working = 3 * self.plane_count() * self.frames_a_block();
         assert!(self.logical_frames() + working <= self.frames(), "no room to collect garbage in");
     }
