@@ -143,8 +143,8 @@ fn main() {
         for &members in &wanted.members {
             for load in &wanted.loads {
                 let requests = requests(load, wanted.volume_bytes);
-                let stage =
-                    Stage::new(preset, members, requests, wanted.volume_bytes).expect("drives of that name");
+                let stage = Stage::new(preset, members, requests, wanted.volume_bytes, 7)
+                    .expect("drives of that name");
                 let name = Path::new(load).file_stem().unwrap_or_default().to_string_lossy().into_owned();
                 cells(&stage, &format!("{preset} {members} {name}"), &wanted);
             }
