@@ -157,9 +157,10 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
 
     async fn carry_out(self: Rc<Self>, slot: Slot, mut builder: RecordBuilder) {
         let meaning = HeaderFields { kind: RecordKind::Commit, through: 0 };
-        let began_ns = self.env.now_ns();
+        let (began_ns, began) = (self.env.now_ns(), self.write_back.pace.quiet());
         let written = self.log.write(slot, meaning, &mut builder).await;
         let took_ns = self.env.now_ns().saturating_sub(began_ns);
+        self.write_back.pace.note_record(began, took_ns);
         let mut commits = self.group_commit.commits.borrow_mut();
         commits.note_latency(took_ns);
         if let Some(commit) = commits.in_flight.iter_mut().find(|commit| commit.sequence == slot.sequence) {

@@ -252,7 +252,10 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             let run;
             (run, rest) = rest.split_at((stop - page) as usize * PAGE);
             let at = Extent::new(layout.page_offset(page), run.len() as u64);
-            self.home.device.write(at.offset, run, Durability::Buffered).await?;
+            self.write_back.pace.begin_home();
+            let written = self.home.device.write(at.offset, run, Durability::Buffered).await;
+            self.write_back.pace.end_home();
+            written?;
             runs.push(at);
             page = stop;
         }

@@ -81,6 +81,7 @@ impl<'a, E: Env, A: Arena, H: PageStore, L: JournalStore> HomeWrites<'a, E, A, H
         self.state.under_way.set(self.state.under_way.get() + 1);
         self.state.under_way_bytes.set(self.state.under_way_bytes.get() + len);
         let (inner, state) = (Rc::clone(self.inner), Rc::clone(&self.state));
+        inner.write_back.pace.begin_home();
         self.inner.env.spawn(async move {
             let device = &inner.home.device;
             let written = match &bytes {
@@ -93,6 +94,7 @@ impl<'a, E: Env, A: Arena, H: PageStore, L: JournalStore> HomeWrites<'a, E, A, H
             if let Err(error) = written {
                 state.failure.borrow_mut().get_or_insert(error.into());
             }
+            inner.write_back.pace.end_home();
             state.under_way.set(state.under_way.get() - 1);
             state.under_way_bytes.set(state.under_way_bytes.get() - len);
             state.changed.all();

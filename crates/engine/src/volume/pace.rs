@@ -3,6 +3,9 @@
 //! A drive serves what it was given first. While small durable writes come, no more than a little of what is large
 //! (bulk commits, pages on their way home) is given to it at once, so that a small one finds a short queue. When none
 //! come, large ones take what the drive has.
+//!
+//! What is little depends on the drive. One with an arm goes to the pages and back to the log for each little, and would do
+//! little else: where a record alone takes long, a little is as much longer.
 
 use std::cell::Cell;
 
@@ -12,17 +15,67 @@ use crate::options::Tuning;
 /// How long after a small write the next one is expected.
 const EXPECTED_FOR_NS: u64 = 20_000_000;
 
-/// When the last small write came.
+/// A record that takes this long by itself asks for no more than what is little at least.
+const QUICK_NS: u64 = 1_000_000;
+
+/// Records over which the moving mean goes, about.
+const MEAN_OVER: u64 = 8;
+
+/// When the last small write came, and how slow the drive is.
 #[derive(Debug)]
 pub(super) struct Pace {
     small_until_ns: Cell<u64>,
+    /// How long a record takes beside which nothing goes home, as a moving mean.
+    record_ns: Cell<u64>,
+    /// Writes home that are under way, and those that ever were.
+    home_under_way: Cell<usize>,
+    home_begun: Cell<u64>,
     tuning: Tuning,
 }
+
+/// When nothing was on its way home.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Quiet(u64);
 
 impl Pace {
     /// None came yet.
     pub(super) fn new(tuning: Tuning) -> Self {
-        Self { small_until_ns: Cell::default(), tuning }
+        Self {
+            small_until_ns: Cell::default(),
+            record_ns: Cell::default(),
+            home_under_way: Cell::default(),
+            home_begun: Cell::default(),
+            tuning,
+        }
+    }
+
+    /// A write home begins.
+    pub(super) fn begin_home(&self) {
+        self.home_under_way.set(self.home_under_way.get() + 1);
+        self.home_begun.set(self.home_begun.get() + 1);
+    }
+
+    /// One of them ended.
+    pub(super) fn end_home(&self) {
+        self.home_under_way.set(self.home_under_way.get() - 1);
+    }
+
+    /// Now, if nothing is on its way home.
+    pub(super) fn quiet(&self) -> Option<Quiet> {
+        (self.home_under_way.get() == 0).then_some(Quiet(self.home_begun.get()))
+    }
+
+    /// A record took so long that was begun at `began`. It says nothing of the drive where something went home meanwhile.
+    pub(super) fn note_record(&self, began: Option<Quiet>, took_ns: u64) {
+        if began.is_some() && began == self.quiet() {
+            self.record_ns.set((self.record_ns.get() * (MEAN_OVER - 1) + took_ns) / MEAN_OVER);
+        }
+    }
+
+    /// Bytes on their way home that are little.
+    fn shared_home_max_bytes(&self) -> u64 {
+        let times = (self.record_ns.get() / QUICK_NS).max(1);
+        self.tuning.shared_home_max_bytes.saturating_mul(times)
     }
 
     /// A small write is committed now.
@@ -43,14 +96,14 @@ impl Pace {
 
     /// Bytes that direct writes may take home at once: their writers wait for them, so that they are few by themselves.
     pub(super) fn direct_max_bytes(&self, now_ns: u64) -> u64 {
-        if self.is_shared(now_ns) { self.tuning.shared_home_max_bytes } else { u64::MAX }
+        if self.is_shared(now_ns) { self.shared_home_max_bytes() } else { u64::MAX }
     }
 
     /// Bytes that may be on their way home at once, of `writes_max` writes.
     pub(super) fn home_max_bytes(&self, now_ns: u64, writes_max: usize) -> u64 {
         let write_max_bytes = (self.tuning.home_write_pages_max as u64).saturating_mul(PAGE_BYTES);
         let unshared = write_max_bytes.saturating_mul(writes_max as u64);
-        if self.is_shared(now_ns) { unshared.min(self.tuning.shared_home_max_bytes) } else { unshared }
+        if self.is_shared(now_ns) { unshared.min(self.shared_home_max_bytes()) } else { unshared }
     }
 }
 
@@ -80,5 +133,29 @@ mod tests {
         assert_eq!(all(5 + EXPECTED_FOR_NS), unshared);
         pace.note_small(5 + EXPECTED_FOR_NS);
         assert_eq!(pace.bulk_max_bytes(6 + EXPECTED_FOR_NS, 1000), 1000, "no more than a record may carry");
+    }
+
+    #[test]
+    fn where_a_record_takes_long_by_itself_more_goes_home_beside_it() {
+        let tuning = Tuning { shared_home_max_bytes: 100_000, home_write_pages_max: 64, ..Tuning::default() };
+        let pace = Pace::new(tuning);
+        let note = |took_ns: u64| (0..100).for_each(|_| pace.note_record(pace.quiet(), took_ns));
+        let shared = || {
+            pace.note_small(0);
+            (pace.home_max_bytes(0, 1000), pace.direct_max_bytes(0), pace.home_max_bytes(0, 1))
+        };
+        assert_eq!(shared(), (100_000, 100_000, 100_000));
+        note(200_000);
+        assert_eq!(shared(), (100_000, 100_000, 100_000), "a quick drive");
+        note(4_100_000);
+        assert_eq!(shared(), (400_000, 400_000, 64 * PAGE_BYTES), "no more than without small writes");
+        let began = pace.quiet();
+        pace.begin_home();
+        pace.end_home();
+        (0..100).for_each(|_| pace.note_record(began, 60_000_000));
+        assert_eq!(shared().0, 400_000, "something went home meanwhile");
+        pace.begin_home();
+        (0..100).for_each(|_| pace.note_record(pace.quiet(), 60_000_000));
+        assert_eq!(shared().0, 400_000);
     }
 }
