@@ -37,8 +37,9 @@ pub(super) const SETUP: [&str; 5] = [
     "Assumed: the journal, 128 MB as ext3 makes it by default, is on the same disk; the 15 GB in use lie over the whole \
      range of seeks; dirty pages go home every 30 s, as Linux writes them back, or when the journal asks for it.",
     "Data is the engine's whole pages through the journal. Ordered is shown twice: as ext3 does it (whole pages straight \
-     home, side by side, then a descriptor, a block of inodes and a commit block in the journal for all that wait), \
-     which claims are judged by, and the engine's own, one write at a time with an intent before and a completion after.",
+     home, side by side; then, once the data of all writers of the transaction is there, a descriptor, blocks of inodes, \
+     bitmaps of what was allocated and a commit block in the journal), which claims are judged by, and the engine's own, \
+     side by side too, with an intent before and a completion after.",
     "But for that a file system's own metadata (inodes, bitmaps) is not written; sectors are written whole or not at all, \
      as ext3 presumes.",
 ];
@@ -116,7 +117,7 @@ impl From<Snapshot> for Traffic {
 
 enum Store {
     Volume(SiteVolume),
-    Ext3(Ext3),
+    Ext3(Box<Ext3>),
 }
 
 struct State {
@@ -168,7 +169,7 @@ impl Bed {
         let drive = self.drive(&executor);
         let story = async {
             let store = match mode.journaling() {
-                None => Store::Ext3(Ext3::new(drive, layout())),
+                None => Store::Ext3(Box::new(Ext3::new(drive, layout()))),
                 Some(_) => Store::Volume(self.open(&env, &drive, mode).await?),
             };
             let mut random = Random::new(self.seed);

@@ -52,7 +52,7 @@ pub(super) const MODULES: &[FigureModule] = &[
 enum Mode {
     /// Whole pages through the journal.
     Data,
-    /// Whole pages straight home, one write at a time, their sums through the journal: the engine's.
+    /// Whole pages straight home, side by side, their sums through the journal: the engine's.
     Ordered,
     /// What changed through the journal.
     Wasteless,

