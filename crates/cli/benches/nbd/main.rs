@@ -11,9 +11,10 @@
 //!   disk         the disk without any server
 //! ```
 //!
-//! 1. In each round every server has its turn of the same length, in shuffled order. All of them stay up; only
-//!    one has work.
-//! 2. A turn begins once the server before is at rest: nobody pays for what another left to be done.
+//! 1. In each round every server has its turn of the same length, in shuffled order. All of them are up; only one has
+//!    work.
+//! 2. A turn of the steady state ends when everything is home, behind one of a burst the server comes to rest: nobody pays
+//!    for what another left to be done.
 //! 3. A ratio is taken within a round; what is told of it is the median and the extremes over the rounds.
 //! 4. Every write has bytes of its own, and whatever is read was written before.
 
@@ -66,9 +67,15 @@ struct Args {
     /// Rounds
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Length of one server's turn
-    #[arg(long, default_value_t = 3.0)]
+    /// Length of one server's turn; longer where the volume makes fewer than three checkpoints in that
+    #[arg(long, default_value_t = 8.0)]
     seconds: f64,
+    /// Length of one server's turn in the second table, of bursts
+    #[arg(long, default_value_t = 1.5)]
+    burst_seconds: f64,
+    /// Leave out the table of the steady state
+    #[arg(long)]
+    only_bursts: bool,
     /// Size of each volume
     #[arg(long, default_value_t = 1024)]
     size_mib: u64,

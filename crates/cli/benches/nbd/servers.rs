@@ -16,6 +16,7 @@ use crate::{Args, Outcome, load};
 
 const START_MAX: Duration = Duration::from_secs(60);
 const REST_MAX: Duration = Duration::from_secs(20);
+const STOP_MAX: Duration = Duration::from_secs(120);
 
 /// A server program with its options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -227,12 +228,12 @@ impl Server {
         }
     }
 
-    /// Asks it to stop and waits until it has; what it had used in the end.
+    /// Asks it to stop and waits until it has, however long that takes; what it had used in the end.
     pub(crate) fn stop(self) -> Used {
         let mut used = self.used();
         self.terminate();
         let began = Instant::now();
-        while began.elapsed() < REST_MAX {
+        while began.elapsed() < STOP_MAX {
             let now = self.used();
             used = Used {
                 cpu_ticks: used.cpu_ticks.max(now.cpu_ticks),
@@ -279,7 +280,8 @@ pub(crate) fn field(text: &str, name: &str) -> u64 {
 pub(crate) struct Fleet {
     pub(crate) servers: Vec<Server>,
     pub(crate) size_bytes: u64,
-    _folder: tempfile::TempDir,
+    disk: Disk,
+    folder: tempfile::TempDir,
 }
 
 impl Fleet {
@@ -301,7 +303,26 @@ impl Fleet {
         }
         let start = |&kind: &Kind| Server::start(kind, folder.path(), disk, size_bytes, args);
         let servers = kinds.iter().map(start).collect::<Outcome<Vec<_>>>()?;
-        Ok(Self { servers, size_bytes, _folder: folder })
+        Ok(Self { servers, size_bytes, disk, folder })
+    }
+
+    /// Ends the server of this kind, waits until everything is home, and starts it anew. Answers how long it took until
+    /// everything was home, and what the server had used by then.
+    pub(crate) fn take_home(&mut self, kind: Kind, args: &Args) -> Outcome<(Duration, Used)> {
+        let place = self.servers.iter().position(|server| server.kind == kind).expect("it is up");
+        let server = self.servers.remove(place);
+        let file = self.folder.path().join(kind.name());
+        let began = Instant::now();
+        // A volume that is stopped in order has taken everything home.
+        let used = server.stop();
+        if kind.is_peer() {
+            let synced = fs::File::open(&file).and_then(|file| file.sync_all());
+            synced.map_err(|error| format!("{}: {error}", file.display()))?;
+        }
+        let took = began.elapsed();
+        let started = Server::start(kind, self.folder.path(), self.disk, self.size_bytes, args)?;
+        self.servers.insert(place, started);
+        Ok((took, used))
     }
 
     /// Reads every byte of all volumes: what a server that goes through the page cache finds there does not depend on
@@ -313,7 +334,18 @@ impl Fleet {
 
     /// The order of a round.
     pub(crate) fn shuffled(&self, random: &mut load::Random) -> Vec<&Server> {
-        let mut order: Vec<&Server> = self.servers.iter().collect();
+        let kinds = self.shuffled_kinds(random);
+        kinds.into_iter().map(|kind| self.server(kind)).collect()
+    }
+
+    /// The server of this kind.
+    pub(crate) fn server(&self, kind: Kind) -> &Server {
+        self.servers.iter().find(|server| server.kind == kind).expect("it is up")
+    }
+
+    /// The order of a round.
+    pub(crate) fn shuffled_kinds(&self, random: &mut load::Random) -> Vec<Kind> {
+        let mut order: Vec<Kind> = self.servers.iter().map(|server| server.kind).collect();
         for last in (1..order.len()).rev() {
             order.swap(last, (random.next() % (last as u64 + 1)) as usize);
         }
