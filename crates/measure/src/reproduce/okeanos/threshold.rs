@@ -136,7 +136,7 @@ fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
         best_of,
         "A request that goes straight home costs the arm a way of its own, about 4 ms here; one that goes through the journal \
          costs the time to write it once more, and goes home later together with its neighbours. On this disk, where streams \
-         append, the two are even at about 400 KB. Requests at random places have no neighbours, and flash has no arm: there \
+         append, the two are even at about 512 KB. Requests at random places have no neighbours, and flash has no arm: there \
          it is far less."
             .to_owned(),
     ];
