@@ -137,7 +137,8 @@ fn what_was_synced_is_there_after_many_more_cuts() {
 #[test]
 #[ignore = "takes half an hour"]
 fn what_was_synced_is_there_after_10_000_cuts() {
-    play_seeds(10_000..20_000, |seed| Habits {
+    let seeds = std::env::var("SEEDS").map_or(10_000, |seeds| seeds.parse().expect("SEEDS is a number"));
+    play_seeds(10_000..10_000 + seeds, |seed| Habits {
         clients: 1 + seed % 4,
         operations: 250,
         requests: Some(seed * 17 % 600),
