@@ -88,7 +88,7 @@ fn the_index_has_every_document() {
 
 #[test]
 fn each_test_that_a_guarantee_names_exists() {
-    let tests: String = ["sim", "cli"]
+    let tests: String = ["sim", "cli", "ext2"]
         .map(|name| files_below(&root().join("crates").join(name).join("tests"), "rs"))
         .concat()
         .iter()

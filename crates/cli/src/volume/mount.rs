@@ -10,6 +10,7 @@ use evenkeel_host::service::{self, Event, Options, ScrubOptions};
 
 use super::advice::advise;
 use super::serve::{run_options, told_end};
+use super::serve_limits::check_values;
 use super::{create, event_loop, recovered};
 use crate::args::{MountArgs, MountOptionArg};
 use crate::failure::Failure;
@@ -25,6 +26,7 @@ const COMMIT_EVERY_MIN_S: f64 = 0.1;
 /// Mounts a volume until it is unmounted, or a signal comes.
 pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     logging::begin(args.log_format, args.log_level, &args.volume);
+    check_values(&args.mirror, args.cache)?;
     if !(COMMIT_EVERY_MIN_S..=3600.0).contains(&args.commit_every) {
         return Err(Failure::Unusable("--commit-every: choose from 100ms to 1h, such as 5s".to_owned()));
     }

@@ -29,7 +29,7 @@ const DRAINED_BYTES_PER_S: f64 = 64.0 * 1024.0 * 1024.0;
 /// Serves a volume until a signal comes.
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     logging::begin(args.log_format, args.log_level, &args.volume);
-    check_values(args)?;
+    check_values(&args.mirror, args.cache)?;
     let nbd = addresses(args)?;
     let access = access(args, &nbd)?;
     if args.salvage {

@@ -1,9 +1,9 @@
-//! Refuses values of `evenkeel serve` with which no volume is served well.
+//! Refuses values of `evenkeel serve` and `mount` with which no volume is served well.
 
 use evenkeel_host::conditions::Machine;
 use evenkeel_measure::report::format;
 
-use crate::args::{MirrorArgs, ServeArgs};
+use crate::args::MirrorArgs;
 use crate::failure::Failure;
 
 /// Least memory for pages.
@@ -13,8 +13,8 @@ const CACHE_MIN_BYTES: u64 = 1 << 20;
 const RATE_MIN_BYTES_PER_S: f64 = 65_536.0;
 
 /// That nothing was typed with which no volume could be served well, such as milliseconds for seconds.
-pub(super) fn check_values(args: &ServeArgs) -> Result<(), Failure> {
-    let MirrorArgs { turn, rest, rest_max, answer_max, rebuild_rate, scrub_rate, .. } = args.mirror;
+pub(super) fn check_values(mirror: &MirrorArgs, cache_bytes: Option<u64>) -> Result<(), Failure> {
+    let &MirrorArgs { turn, rest, rest_max, answer_max, rebuild_rate, scrub_rate, .. } = mirror;
     let refused = |what: &str, why: &str| Err(Failure::Unusable(format!("{what}: {why}")));
     let within = |name: &str, value_s: f64, least_s: f64, most_s: f64| match value_s {
         _ if value_s < least_s => refused(
@@ -31,7 +31,7 @@ pub(super) fn check_values(args: &ServeArgs) -> Result<(), Failure> {
     within("--rest-max", rest_max, 0.0, 60.0)?;
     // What fails for being late is lost until it is rebuilt: a busy drive is not that.
     within("--answer-max", answer_max, 0.1, 3600.0)?;
-    within("--scrub-every", args.mirror.scrub_every.0.unwrap_or(1.0), 1.0, f64::INFINITY)?;
+    within("--scrub-every", mirror.scrub_every.0.unwrap_or(1.0), 1.0, f64::INFINITY)?;
     if rest > rest_max {
         let (rest, rest_max) = (format::seconds(rest), format::seconds(rest_max));
         return refused(
@@ -49,11 +49,11 @@ pub(super) fn check_values(args: &ServeArgs) -> Result<(), Failure> {
             );
         }
     }
-    if args.cache.is_some_and(|bytes| bytes < CACHE_MIN_BYTES) {
-        return refused(&format!("--cache {}", args.cache.unwrap_or(0)), "choose 1m at least, such as 64m");
+    if let Some(bytes) = cache_bytes.filter(|&bytes| bytes < CACHE_MIN_BYTES) {
+        return refused(&format!("--cache {bytes}"), "choose 1m at least, such as 64m");
     }
     let memory_bytes = Machine::this().memory_bytes;
-    if let Some(cache) = args.cache.filter(|&cache| memory_bytes > 0 && cache > memory_bytes) {
+    if let Some(cache) = cache_bytes.filter(|&cache| memory_bytes > 0 && cache > memory_bytes) {
         return refused(
             &format!("--cache {}", format::bytes_f64(cache as f64)),
             &format!(
