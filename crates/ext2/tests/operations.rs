@@ -454,30 +454,5 @@ fn an_fdatasync_of_bytes_that_were_there_commits_them_alone_and_their_time_later
 
 #[test]
 fn a_read_beside_a_commit_shows_zeros_where_nothing_was_written() {
-    let store = MemoryStore::new(16 << 20);
-    for block in 0..4096 {
-        store.patch(block * 4096, &[0xdd; 4096]);
-    }
-    run(evenkeel_ext2::format(&store, &common::format_options())).unwrap();
-    let files = mounted(store.clone());
-    let file = run(async {
-        let file = files.create(ROOT_INODE, b"file", 0o644, &ROOT).await.unwrap().inode;
-        files.write(file, 0, &[1; 100], &ROOT).await.unwrap();
-        files.setattr(file, &SetAttributes { size: Some(4096), ..Default::default() }).await.unwrap();
-        file
-    });
-    store.pause_each(3);
-    let (syncing, reading) = (files.clone(), files.clone());
-    let sync = Box::pin(async move { syncing.fsync(file).await.unwrap() });
-    let read = Box::pin(async move {
-        for _ in 0..10 {
-            let bytes = contents(&reading, file).await;
-            assert!(bytes[..100] == [1; 100] && bytes[100..].iter().all(|&byte| byte == 0));
-        }
-    });
-    let mut turn = 0;
-    common::run_all(vec![sync, read], |bound| {
-        turn += 1;
-        turn % bound
-    });
+    common::read_beside_a_commit();
 }

@@ -13,7 +13,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use evenkeel_ext2::store::Store;
-use evenkeel_ext2::{FileSystem, FormatOptions, MemoryStore, MountOptions, Timestamp, format};
+use evenkeel_ext2::{
+    Caller, FileSystem, FormatOptions, MemoryStore, MountOptions, ROOT_INODE, Timestamp, format,
+};
 
 /// Runs a future that waits for nothing but its turn.
 pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
@@ -125,4 +127,34 @@ pub(crate) fn debugfs(store: &MemoryStore, request: &str) -> Option<String> {
     write_image(store, &path);
     let output = Command::new("debugfs").args(["-R", request]).arg(&path).output().unwrap();
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Reads a file with a hole in its page while a commit puts that page on a block that held something.
+pub(crate) fn read_beside_a_commit() {
+    let store = MemoryStore::new(16 << 20);
+    for block in 0..4096 {
+        store.patch(block * 4096, &[0xdd; 4096]);
+    }
+    run(format(&store, &format_options())).unwrap();
+    let files = mounted(store.clone());
+    let file = run(async {
+        let file = files.create(ROOT_INODE, b"file", 0o644, &Caller::ROOT).await.unwrap().inode;
+        files.write(file, 3000, &[1; 100], &Caller::ROOT).await.unwrap();
+        file
+    });
+    store.pause_each(3);
+    let (syncing, reading) = (files.clone(), files.clone());
+    let sync = Box::pin(async move { syncing.fsync(file).await.unwrap() });
+    let read = Box::pin(async move {
+        for _ in 0..10 {
+            let mut bytes = [0xaa; 3100];
+            assert_eq!(reading.read(file, 0, &mut bytes).await, Ok(3100));
+            assert!(bytes[3000..] == [1; 100] && bytes[..3000].iter().all(|&byte| byte == 0));
+        }
+    });
+    let mut turn = 0;
+    run_all(vec![sync, read], |bound| {
+        turn += 1;
+        u64::from(bound > 1 && turn % 10 != 0)
+    });
 }
