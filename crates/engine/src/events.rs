@@ -1,8 +1,8 @@
 //! What happened below or in a volume that whoever runs it should hear of.
 //!
 //! 1. Events stay here in their order until they are taken. Beyond [`KEPT_MAX`] the new ones are dropped, and counted.
-//! 2. MembershipChange an event calls nobody: whoever takes it runs later, when nothing of the engine is half done. So an event
-//!    may ask the engine for its state at once.
+//! 2. Noting an event calls nobody: whoever takes it runs later, when nothing of the engine is half done. So it may ask the
+//!    engine for its state at once.
 //! 3. Changes of state are noted once each. Only failed reads repeat; [`crate::counters`] has their exact number.
 
 use std::cell::{Cell, RefCell};

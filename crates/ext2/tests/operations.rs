@@ -237,6 +237,11 @@ fn links_devices_and_attributes_are_kept() {
         files.setattr(file, &times).await.unwrap();
         let owner = SetAttributes { uid: Some(1), ..SetAttributes::default() };
         assert_eq!(files.setattr(file, &owner).await.unwrap().permissions, 0o755);
+        // Of everything but folders, as Linux does.
+        let pipe = files.mknod(ROOT_INODE, b"pipe", (Kind::Pipe, 0o6755), (0, 0), &caller).await.unwrap();
+        assert_eq!(files.setattr(pipe.inode, &owner).await.unwrap().permissions, 0o755);
+        let folder = files.mkdir(ROOT_INODE, b"folder", 0o2755, &caller).await.unwrap();
+        assert_eq!(files.setattr(folder.inode, &owner).await.unwrap().permissions, 0o2755);
         let unnamed = files.tmpfile(ROOT_INODE, 0o600, &caller).await.unwrap().inode;
         files.write(unnamed, 0, b"found a name", &caller).await.unwrap();
         files.link(unnamed, ROOT_INODE, b"named", &caller).await.unwrap();

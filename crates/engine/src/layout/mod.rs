@@ -11,8 +11,9 @@
 //!    another ([`read_right`]), and has the wrong one repaired.
 //! 2. What a store wants remembered ([`StoreState`]) is durable in the journal before anything is given up that a flush
 //!    of the store made unnecessary.
-//! 3. Stores are opened and closed in order: [`PageStore::resume`] and [`JournalStore::resume`] come before anything is
-//!    written, [`PageStore::begin`] before anything is acknowledged, [`PageStore::end`] behind everything.
+//! 3. Stores are opened and closed in order: [`PageStore::resume`] comes before pages are written, [`JournalStore::resume`]
+//!    before records are appended, [`PageStore::begin`] before anything is acknowledged, [`PageStore::end`] behind everything.
+//!    Before all of them an opening reads, repairs copies, and may write a superblock.
 
 pub mod mirror;
 mod replicas;
@@ -81,7 +82,7 @@ pub trait PageStore: Replicated {
     /// It is to hold a new volume of this number.
     fn init(&self, volume: u64) -> impl Future<Output = Result<(), DeviceError>>;
 
-    /// A volume is opened once more: `epoch` is more than that of any earlier opening. Comes before everything else.
+    /// A volume is opened once more: `epoch` is more than that of any earlier opening. No page is written before.
     fn resume(&self, remembered: Remembered, epoch: u64) -> impl Future<Output = Result<(), Error>>;
 
     /// The opening that [`Self::resume`] spoke of has its superblock, and nothing was acknowledged in it yet.

@@ -60,7 +60,7 @@ impl<S: Store> FileSystem<S> {
         if set.uid.is_some() || set.gid.is_some() {
             inode.uid = set.uid.unwrap_or(inode.uid);
             inode.gid = set.gid.unwrap_or(inode.gid);
-            if inode.kind() == Some(Kind::File) && set.permissions.is_none() {
+            if inode.kind() != Some(Kind::Folder) && set.permissions.is_none() {
                 inode.mode &= !SET_USER;
                 if inode.mode & GROUP_RUNS != 0 {
                     inode.mode &= !SET_GROUP;

@@ -216,8 +216,14 @@ impl<S: Store> Files<S> {
         .await
     }
 
-    pub(super) async fn fsync(&self, inode: u32) -> Result<(), Errno> {
-        self.counted(CommandKind::RangeFlush, 0, self.file_system.fsync(inode)).await
+    pub(super) async fn fsync(&self, inode: u32, only_data: bool) -> Result<(), Errno> {
+        self.counted(CommandKind::RangeFlush, 0, async {
+            match only_data {
+                true => self.file_system.fdatasync(inode).await,
+                false => self.file_system.fsync(inode).await,
+            }
+        })
+        .await
     }
 
     /// Makes everything durable.

@@ -296,11 +296,11 @@ impl<S: Store> Filesystem for Session<S> {
         _request: &Request,
         inode: INodeNo,
         _handle: FileHandle,
-        _only_data: bool,
+        only_data: bool,
         reply: ReplyEmpty,
     ) {
         self.ask(async move |files| {
-            answer!(reply, files.fsync(inode_of(inode)).await, () => reply.ok());
+            answer!(reply, files.fsync(inode_of(inode), only_data).await, () => reply.ok());
         });
     }
 
