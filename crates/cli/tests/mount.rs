@@ -115,20 +115,32 @@ fn a_tree_is_as_it_was_after_a_stop_and_e2fsck_finds_nothing() {
     mounted.stop();
 }
 
-/// Appends numbered records, each durable before the next, and replaces a small file now and then; how many records were
-/// durable before the server went.
-fn append_until_killed(folder: &Path, name: &str) -> u64 {
+/// What one writer knows to be durable.
+#[derive(Clone, Copy, Default)]
+struct Durable {
+    /// Records of its log.
+    records: u64,
+    /// The number in its small file.
+    state: u64,
+}
+
+/// Appends numbered records, each durable before the next, and replaces a small file now and then, until the server goes.
+fn append_until_killed(folder: &Path, name: &str, mut durable: Durable) -> Durable {
     let open = OpenOptions::new().append(true).create(true).open(folder.join(name));
-    let Ok(mut log) = open else { return 0 };
-    let mut done = log.metadata().map_or(0, |metadata| metadata.len() / 256);
+    let Ok(mut log) = open else { return durable };
+    let mut number = log.metadata().map_or(0, |metadata| metadata.len() / 256);
     loop {
-        let record: Vec<u8> = done.to_le_bytes().repeat(32);
+        let record: Vec<u8> = number.to_le_bytes().repeat(32);
         if log.write_all(&record).and_then(|()| log.sync_data()).is_err() {
-            return done;
+            return durable;
         }
-        done += 1;
-        if done.is_multiple_of(8) && replace(folder, name, done).is_err() {
-            return done;
+        number += 1;
+        durable.records = number;
+        if number.is_multiple_of(8) {
+            if replace(folder, name, number).is_err() {
+                return durable;
+            }
+            durable.state = number;
         }
     }
 }
@@ -149,31 +161,30 @@ fn what_was_synced_is_there_after_each_kill_and_files_are_replaced_whole() {
     }
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);
-    let mut durable = [0; 3];
+    let mut durable = [Durable::default(); 3];
     for round in 0..4 {
         let mut mounted = MountedVolume::mount(&volume, "--commit-every 200ms");
         for (writer, &durable) in durable.iter().enumerate() {
             let records = fs::read(mounted.at(&writer.to_string())).unwrap_or_default();
             let whole = records.len() as u64 / 256;
-            assert!(whole >= durable, "round {round}: {whole} of {durable} records");
+            assert!(whole >= durable.records, "round {round}: {whole} of {} records", durable.records);
             for (number, record) in records.chunks_exact(256).enumerate() {
                 assert_eq!(record, (number as u64).to_le_bytes().repeat(32), "round {round}");
             }
-            if durable >= 8 {
+            if durable.state > 0 {
                 let state = fs::read(mounted.at(&format!("{writer}.state"))).unwrap();
                 assert_eq!(state.len(), 4096);
                 assert_eq!(state, state[..8].repeat(512), "round {round}: a mixture");
-                assert!(u64::from_le_bytes(state[..8].try_into().unwrap()) >= durable / 8 * 8);
+                assert!(u64::from_le_bytes(state[..8].try_into().unwrap()) >= durable.state, "round {round}");
             }
         }
         let folder = mounted.at("");
         thread::scope(|scope| {
-            let writers: Vec<_> = (0..durable.len())
-                .map(|writer| {
-                    let folder = &folder;
-                    scope.spawn(move || append_until_killed(folder, &writer.to_string()))
-                })
-                .collect();
+            let start = |(writer, &durable): (usize, &Durable)| {
+                let folder = &folder;
+                scope.spawn(move || append_until_killed(folder, &writer.to_string(), durable))
+            };
+            let writers: Vec<_> = durable.iter().enumerate().map(start).collect();
             support::served::patiently("records", || {
                 let is_long = |writer: usize| {
                     folder
