@@ -129,6 +129,16 @@ pub(crate) fn debugfs(store: &MemoryStore, request: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Lets the others go on.
+async fn another_turn() {
+    let mut has_waited = false;
+    std::future::poll_fn(|_| match std::mem::replace(&mut has_waited, true) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    })
+    .await;
+}
+
 /// Reads a file with a hole in its page while a commit puts that page on a block that held something.
 pub(crate) fn read_beside_a_commit() {
     let store = MemoryStore::new(16 << 20);
@@ -144,9 +154,17 @@ pub(crate) fn read_beside_a_commit() {
     });
     store.pause_each(3);
     let (syncing, reading) = (files.clone(), files.clone());
-    let sync = Box::pin(async move { syncing.fsync(file).await.unwrap() });
+    let is_synced = Rc::new(Cell::new(false));
+    let synced = Rc::clone(&is_synced);
+    let sync = Box::pin(async move {
+        syncing.fsync(file).await.unwrap();
+        synced.set(true);
+    });
     let read = Box::pin(async move {
-        for _ in 0..10 {
+        let mut is_last = false;
+        while !is_last {
+            is_last = is_synced.get();
+            another_turn().await;
             let mut bytes = [0xaa; 3100];
             assert_eq!(reading.read(file, 0, &mut bytes).await, Ok(3100));
             assert!(bytes[3000..] == [1; 100] && bytes[..3000].iter().all(|&byte| byte == 0));
