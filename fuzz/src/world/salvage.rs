@@ -6,10 +6,10 @@ use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::error::DeviceError;
 use evenkeel_engine::format::layout::SizesBefore;
 use evenkeel_engine::format::log_head::LogHead;
-use evenkeel_engine::format::ring_head::{Begun, LogPlaces, MEMBERS_MAX, Mark, RingHead};
+use evenkeel_engine::format::ring_head::{DurableOpening, LogPlaces, MEMBERS_MAX, Mark, RingHead};
 use evenkeel_engine::format::{PAGE, PAGE_BYTES};
 use evenkeel_engine::options::OpenOptions;
-use evenkeel_engine::salvage::{self, Known, List, MemoryArena, OfHeads, Part, Remains};
+use evenkeel_engine::salvage::{self, Available, DamageList, KnownVolume, MemoryArena, MirrorHeads, Part};
 use evenkeel_sim::executor::Executor;
 
 use super::{Images, Memo, Memory, PAGES, POLLS_MAX, VOLUME};
@@ -67,11 +67,11 @@ impl Images {
             0 => PAGES * PAGE_BYTES,
             _ => (1 + choices.below(2000)) * PAGE_BYTES,
         };
-        let (remains, heads) = match mirror {
-            None => (self.alone(has_log, arena), OfHeads::default()),
+        let (available, heads) = match mirror {
+            None => (self.alone(has_log, arena), MirrorHeads::default()),
             Some(kind) => self.mirrored(kind, has_log, arena, choices),
         };
-        let known = Known {
+        let known = KnownVolume {
             volume: VOLUME,
             size_bytes,
             atomic_max_bytes: 8192,
@@ -88,18 +88,18 @@ impl Images {
         let is_whole = !is_changed && mirror.is_none() && has_log && shape & 64 == 0;
         let ended = executor.block_on(async move {
             let told = |done: u64, all: u64| assert!(done < all);
-            let salvaged = match salvage::open(env, remains, &known, options, told).await {
+            let salvaged = match salvage::open(env, available, &known, options, told).await {
                 Ok(salvaged) => salvaged,
                 Err(error) => return assert!(!is_whole, "{error}"),
             };
             let size_bytes = salvaged.size_bytes();
             let pages = (size_bytes / PAGE_BYTES).min(READ_MAX);
-            let mut lost = List::default();
+            let mut lost = DamageList::default();
             let mut found = vec![0; pages as usize * PAGE];
             salvaged.read(0, &mut found, &mut lost).await;
             let mut again = found.clone();
             for (offset, page) in (0..).step_by(PAGE).zip(again.chunks_mut(PAGE)) {
-                salvaged.read(offset, page, &mut List::default()).await;
+                salvaged.read(offset, page, &mut DamageList::default()).await;
             }
             assert!(found == again, "a page reads another way the second time");
             if let Some(last) = (size_bytes / PAGE_BYTES).checked_sub(1) {
@@ -115,11 +115,11 @@ impl Images {
     }
 
     /// What there is of it as a volume of one member.
-    fn alone(&mut self, has_log: bool, arena: Option<MemoryArena>) -> Remains<ReadOnly> {
+    fn alone(&mut self, has_log: bool, arena: Option<MemoryArena>) -> Available<ReadOnly> {
         let (home, log) = self.devices();
         let part = |device: Rc<Memory>| Part { device: ReadOnly(device), offset: 0, place: 0 };
         let has_log = has_log && self.separate_log;
-        Remains {
+        Available {
             home: vec![part(home)],
             log: if has_log { vec![part(log)] } else { Vec::new() },
             is_log_in_parts: false,
@@ -135,7 +135,7 @@ impl Images {
         has_log: bool,
         arena: Option<MemoryArena>,
         choices: &mut Choices<'_>,
-    ) -> (Remains<ReadOnly>, OfHeads) {
+    ) -> (Available<ReadOnly>, MirrorHeads) {
         let superblock = self.superblock().map_or(0, |found| found.generation);
         let region_bytes = match kind {
             Mirror::OnDevices => 0,
@@ -157,7 +157,7 @@ impl Images {
             }
             self.patch(choices);
         }
-        let told = salvage::of_mirror(VOLUME, &members, &logs, region_bytes, arena);
+        let told = salvage::find_mirror(VOLUME, &members, &logs, region_bytes, arena);
         super::block_on(told)
     }
 }
@@ -176,7 +176,7 @@ fn ring_head(place: u16, log_bytes: u64, superblock: u64, choices: &mut Choices<
         log_places: LogPlaces { version: 1, needed: 0, empty_on: 0b11, emptied: 1 },
         is_in_log: log_bytes > 0,
         opening: 1,
-        begun: Begun { opening: 1, version: 1, told: [1; MEMBERS_MAX] },
+        begun: DurableOpening { opening: 1, version: 1, told: [1; MEMBERS_MAX] },
         superblock,
     };
     changed(head.encode().to_vec(), 21 + MEMBERS_MAX as u64, b"evenring", choices)
