@@ -179,8 +179,10 @@ impl<S: Store> Front for Mounted<S> {
         while inner.inbox.requests() > 0 {
             inner.env.sleep(LOOK_NS).await;
         }
-        // Where it fails the volume did, whose closing tells why.
-        let _the_volume_tells = inner.files.sync_all().await;
+        if let Err(error) = inner.files.sync_all().await {
+            let why = inner.files.file_system.failure().await.unwrap_or_else(|| error.to_string());
+            tracing::error!(target: "evenkeel", "{}: what was not synced is lost: {why}", inner.at.display());
+        }
     }
 
     fn status(&self) -> FrontStatus {
