@@ -24,9 +24,9 @@ mod drain;
 mod gate;
 mod idle_latency;
 mod member;
+mod read_tails;
 mod requests;
 mod rest;
-mod tails;
 mod turns;
 mod watch;
 mod window;
@@ -141,7 +141,7 @@ pub(crate) struct Ring<E, M> {
     /// Whether members take turns, where that is decided as things go.
     mode: Cell<auto::Mode>,
     /// What reads had to wait, by whether they met writes.
-    tails: tails::Tails,
+    tails: read_tails::ReadTails,
     pub(crate) events: Rc<Events>,
     /// Something came, ended, or changed its role.
     pub(crate) changed: Rc<Notify>,
@@ -188,7 +188,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
             window: RefCell::new(window::Window::new(options.window, options.policy == Policy::Auto)),
             backlog: backlog::Backlog::default(),
             mode: Cell::new(auto::Mode::Turns),
-            tails: tails::Tails::default(),
+            tails: read_tails::ReadTails::default(),
             events: Rc::default(),
             changed: Rc::default(),
         })

@@ -5,9 +5,9 @@
 
 use std::cell::Cell;
 
+use super::fair_lock::FairLock;
 use super::limits::Limits;
 use super::throttle::Throttle;
-use super::turn::Turn;
 
 /// What a volume admits.
 pub(super) struct Admission {
@@ -18,7 +18,7 @@ pub(super) struct Admission {
     /// How many have looked at that, and not buffered their unit yet.
     pub(super) sizing: Cell<usize>,
     /// Held by whoever makes the volume larger.
-    pub(super) growing: Turn,
+    pub(super) growing: FairLock,
     pub(super) throttle: Throttle,
 }
 
@@ -29,7 +29,7 @@ impl Admission {
             limits: Cell::new(limits),
             allowed: Cell::new(limits),
             sizing: Cell::default(),
-            growing: Turn::default(),
+            growing: FairLock::default(),
             throttle: Throttle::default(),
         }
     }

@@ -10,7 +10,7 @@
 //! 4. A completion with their sums is made durable, and only then the write is acknowledged.
 //!
 //! Those of ranges that do not overlap run side by side, between two checkpoints. Each of their steps but the write itself
-//! is one for all who need it at the time ([`super::gathering`]): a record of the log, or a flush. How many there are
+//! is one for all who need it at the time ([`super::shared_step`]): a record of the log, or a flush. How many there are
 //! follows from the room in the log that is kept for them, and from [`super::pace`].
 
 use std::cell::{Cell, RefCell};
@@ -18,8 +18,8 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::Inner;
-use super::gathering::Gathering;
-use super::turn::{Turn, TurnGuard};
+use super::fair_lock::{FairGuard, FairLock};
+use super::shared_step::SharedStep;
 use super::write::pieces;
 use crate::buffer::queue::Lane;
 use crate::counters::add;
@@ -40,13 +40,13 @@ pub(super) struct DirectWrites {
     /// Ranges that they hold: nobody else writes there meanwhile.
     ranges: RefCell<Vec<Extent>>,
     /// Held by whoever is the next to begin: a large one is not passed by small ones without end.
-    door: Turn,
+    door: FairLock,
     begun: Cell<Load>,
     /// One of them is done.
     left: Notify,
-    intents: Gathering<Sums>,
-    flushes: Gathering<Vec<Extent>>,
-    completions: Gathering<Sums>,
+    intents: SharedStep<Sums>,
+    flushes: SharedStep<Vec<Extent>>,
+    completions: SharedStep<Sums>,
 }
 
 /// Pages and their sums.
@@ -65,7 +65,7 @@ struct Load {
 struct Begun<'a, E, A, H, L> {
     inner: &'a Inner<E, A, H, L>,
     load: Load,
-    _turn: TurnGuard<'a>,
+    _turn: FairGuard<'a>,
 }
 
 impl<E, A, H, L> Drop for Begun<'_, E, A, H, L> {
@@ -314,7 +314,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             && pages as u64 * PAGE_BYTES <= home_max_bytes
     }
 
-    /// Logs what gathered of pages and their sums as one record.
+    /// LogDeviceJournal what gathered of pages and their sums as one record.
     async fn append_sums(
         self: &Rc<Self>,
         kind: RecordKind,

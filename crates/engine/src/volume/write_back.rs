@@ -3,8 +3,8 @@
 use std::cell::Cell;
 
 use super::direct::DirectWrites;
+use super::fair_lock::FairLock;
 use super::pace::Pace;
-use super::turn::Turn;
 use crate::error::DeviceError;
 use crate::options::Tuning;
 
@@ -12,7 +12,7 @@ use crate::options::Tuning;
 pub(super) struct WriteBack {
     pub(super) pace: Pace,
     /// Held by whoever writes home: a checkpoint alone, direct writes side by side.
-    pub(super) writer: Turn,
+    pub(super) writer: FairLock,
     pub(super) checkpoint_running: Cell<bool>,
     pub(super) direct: DirectWrites,
     /// Why the home device is asked to discard no more, if so.
@@ -24,7 +24,7 @@ impl WriteBack {
     pub(super) fn new(tuning: Tuning) -> Self {
         Self {
             pace: Pace::new(tuning),
-            writer: Turn::default(),
+            writer: FairLock::default(),
             checkpoint_running: Cell::new(false),
             direct: DirectWrites::default(),
             discards_stopped: Cell::default(),

@@ -27,7 +27,7 @@ pub type LogDevices = MirrorJournal<Loop, MirrorDrive, MirrorDrive>;
 
 /// Where a volume's pages are. A clone is another handle to the same.
 #[derive(Debug, Clone)]
-pub enum HomeDevice {
+pub enum AnyPages {
     /// On one drive.
     Drive(Rc<MemberDrive>),
     /// On all members of a mirror.
@@ -36,7 +36,7 @@ pub enum HomeDevice {
 
 /// Where its journal is.
 #[derive(Debug)]
-pub enum LogDevice {
+pub enum AnyJournal {
     /// On one drive, which may have the pages too.
     Drive(Rc<MemberDrive>),
     /// With a mirror.
@@ -46,11 +46,11 @@ pub enum LogDevice {
 macro_rules! of_home {
     ($home:ident, $it:ident => $call:expr) => {
         match $home {
-            HomeDevice::Drive($it) => {
+            AnyPages::Drive($it) => {
                 let $it = &**$it;
                 $call
             }
-            HomeDevice::Ring($it) => $call,
+            AnyPages::Ring($it) => $call,
         }
     };
 }
@@ -58,11 +58,11 @@ macro_rules! of_home {
 macro_rules! of_log {
     ($log:ident, $it:ident => $call:expr) => {
         match $log {
-            LogDevice::Drive($it) => {
+            AnyJournal::Drive($it) => {
                 let $it = &**$it;
                 $call
             }
-            LogDevice::Mirror($it) => $call,
+            AnyJournal::Mirror($it) => $call,
         }
     };
 }
@@ -146,10 +146,10 @@ macro_rules! delegate_device {
     };
 }
 
-delegate_device!(HomeDevice, of_home);
-delegate_device!(LogDevice, of_log);
+delegate_device!(AnyPages, of_home);
+delegate_device!(AnyJournal, of_log);
 
-impl PageStore for HomeDevice {
+impl PageStore for AnyPages {
     fn traits(&self) -> StoreTraits {
         of_home!(self, it => it.traits())
     }
@@ -195,7 +195,7 @@ impl PageStore for HomeDevice {
     }
 }
 
-impl JournalStore for LogDevice {
+impl JournalStore for AnyJournal {
     async fn init(&self, volume: u64) -> Result<(), DeviceError> {
         of_log!(self, it => JournalStore::init(it, volume).await)
     }

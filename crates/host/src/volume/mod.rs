@@ -63,7 +63,7 @@ use arenas::{Arenas, PassedOver};
 pub(crate) use described::Described;
 pub use described::{is_in_use, user_of};
 use description::{Description, LayoutKind};
-use devices::{HomeDevice, LogDevice};
+use devices::{AnyJournal, AnyPages};
 use fencing::Opening;
 use grow::had_size;
 pub(crate) use held::{Held, Loss};
@@ -73,7 +73,7 @@ use mixed_up::{check_two_files, mixed_up, too_short};
 use plan::buffer_bytes_max;
 
 /// A volume of the engine on this machine's drives.
-pub type LocalVolume = Volume<Loop, SharedArena, HomeDevice, LogDevice>;
+pub type LocalVolume = Volume<Loop, SharedArena, AnyPages, AnyJournal>;
 
 /// How a volume is run.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -227,8 +227,8 @@ enum Below {
 
 /// The devices of a volume that is not open yet.
 struct Devices {
-    home: Rc<HomeDevice>,
-    log: Rc<LogDevice>,
+    home: Rc<AnyPages>,
+    log: Rc<AnyJournal>,
     separate_log: bool,
     below: Below,
 }
@@ -244,8 +244,8 @@ impl Devices {
         if description.layout == LayoutKind::Mirror {
             let mirror = Mirror::open(event_loop, folder, description, options.ring, opening).await?;
             return Ok(Self {
-                home: Rc::new(HomeDevice::Ring(mirror.ring.clone())),
-                log: Rc::new(LogDevice::Mirror(mirror.logs.clone())),
+                home: Rc::new(AnyPages::Ring(mirror.ring.clone())),
+                log: Rc::new(AnyJournal::Mirror(mirror.logs.clone())),
                 separate_log: true,
                 below: Below::Mirror(Box::new(mirror)),
             });
@@ -259,8 +259,8 @@ impl Devices {
         }
         let drive = |number: usize| Rc::clone(&members[number].1);
         let separate_log = members.len() > 1;
-        let home = Rc::new(HomeDevice::Drive(drive(0)));
-        let log = Rc::new(LogDevice::Drive(drive(members.len() - 1)));
+        let home = Rc::new(AnyPages::Drive(drive(0)));
+        let log = Rc::new(AnyJournal::Drive(drive(members.len() - 1)));
         Ok(Self { home, log, separate_log, below: Below::Single(Members(members), Watch::default()) })
     }
 }

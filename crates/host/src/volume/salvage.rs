@@ -15,7 +15,7 @@ use evenkeel_engine::salvage::{
 
 use super::arenas::{Arenas, Waiting};
 use super::description::{Description, LayoutKind, Member};
-use super::devices::HomeDevice;
+use super::devices::AnyPages;
 use super::fencing::Purpose;
 use super::member::{MemberDrive, Place};
 use super::mirror::is_mistake;
@@ -25,7 +25,7 @@ use crate::drive::DriveOptions;
 use crate::event_loop::Loop;
 
 /// What is salvaged of a volume on this machine.
-pub type LocalSalvaged = Salvaged<Loop, HomeDevice>;
+pub type LocalSalvaged = Salvaged<Loop, AnyPages>;
 
 /// A volume that is opened to be salvaged.
 pub struct OpenSalvage {
@@ -84,7 +84,7 @@ impl OpenSalvage {
                 salvage::find_mirror(volume, &members, &logs, region_bytes, arena).await
             }
             false => {
-                let part = |(place, device): (usize, &Option<HomeDevice>)| {
+                let part = |(place, device): (usize, &Option<AnyPages>)| {
                     device.clone().map(|device| Part { device, offset: 0, place })
                 };
                 let home = members.iter().enumerate().filter_map(part).collect();
@@ -132,14 +132,14 @@ async fn open_all(
     folder: &Path,
     members: &[Member],
     missing: &mut Vec<(Place, String)>,
-) -> Result<Vec<Option<HomeDevice>>, VolumeError> {
+) -> Result<Vec<Option<AnyPages>>, VolumeError> {
     let mut drives = Vec::new();
     for member in members {
         // In whatever sectors it has now.
         let options = DriveOptions { read_only: true, sector_bytes: None, ..member.options() };
         drives.push(
             match MemberDrive::open(event_loop, &member.place.within(folder), options, Purpose::Look).await {
-                Ok(drive) => Some(HomeDevice::Drive(Rc::new(drive))),
+                Ok(drive) => Some(AnyPages::Drive(Rc::new(drive))),
                 Err(error) if is_mistake(&error.source) => return Err(error.into()),
                 Err(error) => {
                     missing.push((member.place.clone(), format!("{}: {}", error.doing, error.source)));

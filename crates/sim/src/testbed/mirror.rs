@@ -13,7 +13,7 @@ use evenkeel_engine::options::{CreateOptions, OpenOptions};
 use evenkeel_engine::ring::{MemberState, Policy, RingOptions};
 use evenkeel_engine::volume::{Volume, create};
 
-use super::watch::{Member, Watch};
+use super::watch::{Watch, WatchedDrive};
 use super::{Kind, Status, Testbed, VolumeOn, log_drive_bytes, log_superblocks};
 use crate::arena::SimArena;
 use crate::drive::SimDrive;
@@ -21,9 +21,9 @@ use crate::executor::SimEnv;
 use crate::random::Random;
 
 /// The ring of a simulated volume.
-pub type SimRing = MirrorPages<SimEnv, Member>;
+pub type SimRing = MirrorPages<SimEnv, WatchedDrive>;
 /// Its log.
-pub type SimLogs = MirrorJournal<SimEnv, SimDrive, Member>;
+pub type SimLogs = MirrorJournal<SimEnv, SimDrive, WatchedDrive>;
 
 /// The members, then the log devices. One of each is enough.
 #[derive(Debug, Clone, Copy)]
@@ -65,7 +65,8 @@ impl Mirror {
         mut drives: Vec<Option<SimDrive>>,
     ) -> Result<(SimRing, Vec<Option<SimDrive>>), Error> {
         let devices = drives.split_off(self.members);
-        let member = |(place, drive): (usize, Option<SimDrive>)| Some(Member::new(drive?, place, watch));
+        let member =
+            |(place, drive): (usize, Option<SimDrive>)| Some(WatchedDrive::new(drive?, place, watch));
         let members = drives.into_iter().enumerate().map(member).collect();
         Ok((MirrorPages::new(env, members, self.ring)?, devices))
     }
@@ -196,7 +197,7 @@ impl Testbed for Mirror {
     }
 
     async fn replace(&self, opened: &OpenMirror, number: usize, drive: SimDrive) -> Result<(), Error> {
-        opened.ring.replace(number, Member::new(drive, number, &opened.watch)).await
+        opened.ring.replace(number, WatchedDrive::new(drive, number, &opened.watch)).await
     }
 
     async fn init_log(&self, number: usize, drive: &SimDrive, volume: u64) -> Result<(), DeviceError> {

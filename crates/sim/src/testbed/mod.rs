@@ -29,7 +29,7 @@ use crate::random::Random;
 
 pub use mirror::{Mirror, OpenMirror, SimLogs, SimRing};
 pub use single::{Single, home_and_log};
-pub use watch::Member;
+pub use watch::WatchedDrive;
 
 /// The volume on the drives of a testbed.
 pub type VolumeOn<T> = Volume<SimEnv, SimArena, <T as Testbed>::Home, <T as Testbed>::Log>;

@@ -1,4 +1,4 @@
-//! Members that watch the ring: whom it reads while who writes.
+//! Drives of members that watch the ring: whom it reads while who writes.
 //!
 //! In a run in which nothing is wrong with any device, a read waits for a member's writes only where there is no other
 //! choice: where turns are kept, no member that has writes under way is read while another that is in sync has none and
@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use evenkeel_engine::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
-use evenkeel_engine::error::DeviceError;
+use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::ring::{MemberState, Role};
 
 use super::SimRing;
@@ -100,15 +100,15 @@ impl Drop for WriteUnderWay {
     }
 }
 
-/// A member that watches.
+/// A member's drive that watches.
 #[derive(Clone)]
-pub struct Member {
+pub struct WatchedDrive {
     drive: SimDrive,
     place: usize,
     watch: Rc<Watch>,
 }
 
-impl Member {
+impl WatchedDrive {
     /// The drive at this place of a ring.
     pub(super) fn new(drive: SimDrive, place: usize, watch: &Rc<Watch>) -> Self {
         Self { drive, place, watch: Rc::clone(watch) }
@@ -116,13 +116,13 @@ impl Member {
 }
 
 /// One that nobody watches.
-impl From<SimDrive> for Member {
+impl From<SimDrive> for WatchedDrive {
     fn from(drive: SimDrive) -> Self {
         Self::new(drive, 0, &Rc::new(Watch::new(0, 0)))
     }
 }
 
-impl Device for Member {
+impl Device for WatchedDrive {
     fn geometry(&self) -> Geometry {
         self.drive.geometry()
     }
@@ -134,10 +134,31 @@ impl Device for Member {
         self.drive.read(offset, into).await
     }
 
+    async fn read_cached(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        if offset >= self.watch.data_from {
+            self.watch.note_read(self.place);
+        }
+        self.drive.read_cached(offset, into).await
+    }
+
+    fn try_read_cached(&self, offset: u64, into: &mut [u8]) -> usize {
+        self.drive.try_read_cached(offset, into)
+    }
+
     async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
         // Heads may be told of a lost log device, and superblocks of an empty log be written, at any time.
         let _counted = (offset >= self.watch.in_turns_from).then(|| self.watch.count_write(self.place));
         self.drive.write(offset, bytes, durability).await
+    }
+
+    async fn write_parts(
+        &self,
+        offset: u64,
+        parts: &[&[u8]],
+        durability: Durability,
+    ) -> Result<(), DeviceError> {
+        let _counted = (offset >= self.watch.in_turns_from).then(|| self.watch.count_write(self.place));
+        self.drive.write_parts(offset, parts, durability).await
     }
 
     async fn flush(&self, scope: FlushScope<'_>) -> Result<(), DeviceError> {
@@ -148,6 +169,16 @@ impl Device for Member {
         let _counted = self.watch.count_write(self.place);
         self.drive.discard(extent).await
     }
+
+    async fn write_zeroes(&self, extent: Extent, durability: Durability) -> Result<(), DeviceError> {
+        let _counted =
+            (extent.offset >= self.watch.in_turns_from).then(|| self.watch.count_write(self.place));
+        self.drive.write_zeroes(extent, durability).await
+    }
 }
 
-impl Drive for Member {}
+impl Drive for WatchedDrive {
+    async fn enlarge(&self, size_bytes: u64) -> Result<(), Error> {
+        self.drive.enlarge(size_bytes).await
+    }
+}

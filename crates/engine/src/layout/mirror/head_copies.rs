@@ -6,7 +6,7 @@
 //! 3. What a cut may leave is no damage: of a volume that was not stopped in order, a copy may be torn.
 
 use super::MirrorPages;
-use super::log_devices::{LogDeviceState, Logs, Witness};
+use super::log_devices::{LogDeviceJournal, LogDeviceState, Witness};
 use crate::device::{Device, Drive};
 use crate::env::Env;
 use crate::error::DeviceError;
@@ -124,7 +124,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
     }
 }
 
-impl<E: Env, L: Device, W: Witness> Logs<E, L, W> {
+impl<E: Env, L: Device, W: Witness> LogDeviceJournal<E, L, W> {
     /// The copies of the heads of log devices that are wrong, of those devices that answer.
     pub async fn wrong_heads(&self, of: HeadsOf) -> Vec<WrongHead> {
         let members = self.0.members.iter().enumerate();

@@ -4,8 +4,8 @@ use super::MirrorPages;
 use std::rc::Rc;
 
 use super::head_copies::{HeadsOf, WrongHead};
-use super::log_devices::{LogDeviceState, Logs};
-use super::member_journal::MemberLog;
+use super::log_devices::{LogDeviceJournal, LogDeviceState};
+use super::member_journal::MemberJournal;
 use crate::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
@@ -17,9 +17,9 @@ use crate::layout::{JournalStore, Remembered, Replicated};
 #[derive(Debug)]
 pub enum MirrorJournal<E, L, M> {
     /// On log devices.
-    Devices(Logs<E, L, MirrorPages<E, M>>),
+    Devices(LogDeviceJournal<E, L, MirrorPages<E, M>>),
     /// On the members.
-    Members(MemberLog<E, M>),
+    Members(MemberJournal<E, M>),
 }
 
 impl<E, L, M> Clone for MirrorJournal<E, L, M> {
@@ -37,7 +37,7 @@ impl<E: Env, L: Device, M: Drive> MirrorJournal<E, L, M> {
     ///
     /// # Errors
     ///
-    /// As [`Logs::new`].
+    /// As [`LogDeviceJournal::new`].
     pub fn new(
         env: E,
         devices: Vec<Option<L>>,
@@ -45,8 +45,8 @@ impl<E: Env, L: Device, M: Drive> MirrorJournal<E, L, M> {
         answer_max_ns: u64,
     ) -> Result<Self, Error> {
         match ring.holds_log() {
-            true => Ok(Self::Members(MemberLog::new(ring))),
-            false => Ok(Self::Devices(Logs::new(env, devices, ring, answer_max_ns)?)),
+            true => Ok(Self::Members(MemberJournal::new(ring))),
+            false => Ok(Self::Devices(LogDeviceJournal::new(env, devices, ring, answer_max_ns)?)),
         }
     }
 
@@ -54,7 +54,7 @@ impl<E: Env, L: Device, M: Drive> MirrorJournal<E, L, M> {
     ///
     /// # Errors
     ///
-    /// As [`Logs::open`] and [`MemberLog::open`].
+    /// As [`LogDeviceJournal::open`] and [`MemberJournal::open`].
     pub async fn open(
         env: E,
         devices: Vec<Option<L>>,
@@ -62,12 +62,12 @@ impl<E: Env, L: Device, M: Drive> MirrorJournal<E, L, M> {
         answer_max_ns: u64,
     ) -> Result<Self, Error> {
         match ring.holds_log() {
-            true => Ok(Self::Members(MemberLog::open(ring).await?)),
-            false => Ok(Self::Devices(Logs::open(env, devices, ring, answer_max_ns).await?)),
+            true => Ok(Self::Members(MemberJournal::open(ring).await?)),
+            false => Ok(Self::Devices(LogDeviceJournal::open(env, devices, ring, answer_max_ns).await?)),
         }
     }
 
-    /// As [`Logs::states`]; none where there are no log devices.
+    /// As [`LogDeviceJournal::states`]; none where there are no log devices.
     pub fn states(&self) -> Vec<(LogDeviceState, Option<DeviceError>)> {
         match self {
             Self::Devices(logs) => logs.states(),
@@ -75,7 +75,7 @@ impl<E: Env, L: Device, M: Drive> MirrorJournal<E, L, M> {
         }
     }
 
-    /// As [`Logs::wrong_heads`]; none where there are no log devices: members have heads of their own.
+    /// As [`LogDeviceJournal::wrong_heads`]; none where there are no log devices: members have heads of their own.
     pub async fn wrong_heads(&self, of: HeadsOf) -> Vec<WrongHead> {
         match self {
             Self::Devices(logs) => logs.wrong_heads(of).await,
@@ -83,11 +83,11 @@ impl<E: Env, L: Device, M: Drive> MirrorJournal<E, L, M> {
         }
     }
 
-    /// As [`Logs::repair_heads`].
+    /// As [`LogDeviceJournal::repair_heads`].
     ///
     /// # Errors
     ///
-    /// As [`Logs::repair_heads`].
+    /// As [`LogDeviceJournal::repair_heads`].
     pub async fn repair_heads(&self) -> Result<(), DeviceError> {
         match self {
             Self::Devices(logs) => logs.repair_heads().await,
@@ -95,7 +95,7 @@ impl<E: Env, L: Device, M: Drive> MirrorJournal<E, L, M> {
         }
     }
 
-    /// As [`Logs::events`]; none where there are no log devices.
+    /// As [`LogDeviceJournal::events`]; none where there are no log devices.
     pub fn events(&self) -> Option<Rc<Events>> {
         match self {
             Self::Devices(logs) => Some(logs.events()),
@@ -103,7 +103,7 @@ impl<E: Env, L: Device, M: Drive> MirrorJournal<E, L, M> {
         }
     }
 
-    /// As [`Logs::fail`].
+    /// As [`LogDeviceJournal::fail`].
     pub fn fail(&self, place: usize, error: DeviceError) {
         if let Self::Devices(logs) = self {
             logs.fail(place, error);

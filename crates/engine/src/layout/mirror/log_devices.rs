@@ -118,21 +118,21 @@ pub(super) struct Inner<E, L, W> {
 }
 
 /// The log devices. A clone is another handle to the same.
-pub struct Logs<E, L, W>(pub(super) Rc<Inner<E, L, W>>);
+pub struct LogDeviceJournal<E, L, W>(pub(super) Rc<Inner<E, L, W>>);
 
-impl<E, L, W> Clone for Logs<E, L, W> {
+impl<E, L, W> Clone for LogDeviceJournal<E, L, W> {
     fn clone(&self) -> Self {
         Self(Rc::clone(&self.0))
     }
 }
 
-impl<E, L, W> fmt::Debug for Logs<E, L, W> {
+impl<E, L, W> fmt::Debug for LogDeviceJournal<E, L, W> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Logs").field("devices", &self.0.members.len()).finish_non_exhaustive()
+        out.debug_struct("LogDeviceJournal").field("devices", &self.0.members.len()).finish_non_exhaustive()
     }
 }
 
-impl<E: Env, L: Device, W: Witness> Logs<E, L, W> {
+impl<E: Env, L: Device, W: Witness> LogDeviceJournal<E, L, W> {
     /// These devices, each at its place, for a new volume; `None` is one that is not there. One that does not answer
     /// within `answer_max_ns` has failed.
     ///
@@ -450,7 +450,7 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
     }
 }
 
-impl<E: Env, L: Device, W: Witness> Device for Logs<E, L, W> {
+impl<E: Env, L: Device, W: Witness> Device for LogDeviceJournal<E, L, W> {
     fn geometry(&self) -> Geometry {
         self.0.geometry
     }
@@ -494,7 +494,7 @@ impl<E: Env, L: Device, W: Witness> Device for Logs<E, L, W> {
     }
 }
 
-impl<E: Env, L: Device, W: Witness> Replicated for Logs<E, L, W> {
+impl<E: Env, L: Device, W: Witness> Replicated for LogDeviceJournal<E, L, W> {
     fn replicas(&self) -> usize {
         self.0.members.len()
     }
@@ -543,7 +543,7 @@ impl<E: Env, L: Device, W: Witness> Replicated for Logs<E, L, W> {
     }
 }
 
-impl<E: Env, L: Device, W: Witness> JournalStore for Logs<E, L, W> {
+impl<E: Env, L: Device, W: Witness> JournalStore for LogDeviceJournal<E, L, W> {
     async fn init(&self, volume: u64) -> Result<(), DeviceError> {
         self.0.volume.set(volume);
         for place in 0..self.0.members.len() {

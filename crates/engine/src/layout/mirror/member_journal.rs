@@ -129,17 +129,17 @@ impl LogState {
 }
 
 /// The log of a ring that holds it itself. A clone is another handle to the same.
-pub struct MemberLog<E, M>(MirrorPages<E, M>);
+pub struct MemberJournal<E, M>(MirrorPages<E, M>);
 
-impl<E, M> Clone for MemberLog<E, M> {
+impl<E, M> Clone for MemberJournal<E, M> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<E, M> fmt::Debug for MemberLog<E, M> {
+impl<E, M> fmt::Debug for MemberJournal<E, M> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_tuple("MemberLog").field(&self.0).finish()
+        out.debug_tuple("MemberJournal").field(&self.0).finish()
     }
 }
 
@@ -159,7 +159,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-impl<E: Env, M: Drive> MemberLog<E, M> {
+impl<E: Env, M: Drive> MemberJournal<E, M> {
     /// The log of a ring that is about to hold a new volume.
     pub fn new(ring: MirrorPages<E, M>) -> Self {
         Self(ring)
@@ -489,7 +489,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
     }
 }
 
-impl<E: Env, M: Drive> Device for MemberLog<E, M> {
+impl<E: Env, M: Drive> Device for MemberJournal<E, M> {
     fn geometry(&self) -> Geometry {
         Geometry { size_bytes: self.0.0.ring.options.log_bytes, ..self.0.0.ring.geometry.get() }
     }
@@ -527,7 +527,7 @@ impl<E: Env, M: Drive> Device for MemberLog<E, M> {
     }
 }
 
-impl<E: Env, M: Drive> Replicated for MemberLog<E, M> {
+impl<E: Env, M: Drive> Replicated for MemberJournal<E, M> {
     fn replicas(&self) -> usize {
         self.0.0.ring.members.len()
     }
@@ -568,7 +568,7 @@ impl<E: Env, M: Drive> Replicated for MemberLog<E, M> {
     }
 }
 
-impl<E: Env, M: Drive> JournalStore for MemberLog<E, M> {
+impl<E: Env, M: Drive> JournalStore for MemberJournal<E, M> {
     /// The ring does, as it is the same members.
     async fn init(&self, _volume: u64) -> Result<(), DeviceError> {
         Ok(())

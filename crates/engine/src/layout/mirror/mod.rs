@@ -5,8 +5,8 @@
 //!                                  written and flushed (replicate.rs), read (read.rs), rebuilt (rebuild.rs);
 //!                                  what a member says of itself (heads.rs)
 //!   MirrorJournal ─► JournalStore  records and superblocks (journal.rs)
-//!     Logs                         on log devices, all of them hold all of it (log_devices.rs)
-//!     MemberLog                    on the members, each holds what came in its turn (member_journal.rs);
+//!     LogDeviceJournal                         on log devices, all of them hold all of it (log_devices.rs)
+//!     MemberJournal                    on the members, each holds what came in its turn (member_journal.rs);
 //!                                  who has to be there to open it (quorum.rs), telling them so (membership.rs)
 //! ```
 //!

@@ -13,7 +13,7 @@ use evenkeel_engine::error::Error;
 use evenkeel_engine::format::layout::Layout;
 use evenkeel_engine::format::{PAGE_BYTES, log_head, ring_head};
 use evenkeel_engine::layout::mirror::MirrorPages;
-use evenkeel_engine::layout::mirror::log_devices::Logs;
+use evenkeel_engine::layout::mirror::log_devices::LogDeviceJournal;
 use evenkeel_engine::options::{CreateOptions, OpenOptions};
 use evenkeel_engine::ring::RingOptions;
 use evenkeel_engine::volume::{Volume, create};
@@ -26,7 +26,8 @@ use evenkeel_sim::model::presets;
 use crate::reproduce::Halted;
 
 /// A volume on modelled members.
-pub type MirrorVolume = Volume<SimEnv, SimArena, MirrorRing, Logs<SimEnv, ModelDevice, MirrorRing>>;
+pub type MirrorVolume =
+    Volume<SimEnv, SimArena, MirrorRing, LogDeviceJournal<SimEnv, ModelDevice, MirrorRing>>;
 
 /// Its ring.
 pub type MirrorRing = MirrorPages<SimEnv, ModelDevice>;
@@ -142,7 +143,12 @@ impl Bed {
         let made = executor.block_on(async {
             let ring =
                 MirrorPages::new(env.clone(), self.devices(&env, &self.members), RingOptions::default())?;
-            let logs = Logs::new(env.clone(), self.devices(&env, &self.logs), ring.clone(), u64::MAX >> 1)?;
+            let logs = LogDeviceJournal::new(
+                env.clone(),
+                self.devices(&env, &self.logs),
+                ring.clone(),
+                u64::MAX >> 1,
+            )?;
             create(&ring, &logs, true, options, self.plan.seed | 1).await
         });
         made.map_err(unavailable)?.map_err(unavailable)?;
@@ -187,7 +193,8 @@ impl Bed {
     async fn open(&self, env: &SimEnv, options: RingOptions) -> Result<Site, Error> {
         let ring = MirrorPages::new(env.clone(), self.devices(env, &self.members), options)?;
         let logs =
-            Logs::open(env.clone(), self.devices(env, &self.logs), ring.clone(), u64::MAX >> 1).await?;
+            LogDeviceJournal::open(env.clone(), self.devices(env, &self.logs), ring.clone(), u64::MAX >> 1)
+                .await?;
         let arena = SimArena::open(self.arena.clone(), env.clone(), Cuts::none(env.stop()), self.plan.seed);
         let open = OpenOptions {
             cached_pages_max: 64,

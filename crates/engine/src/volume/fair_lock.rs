@@ -1,15 +1,15 @@
-//! A turn that one task has alone, or several share.
+//! A lock that one task has alone, or several share, in the order of asking.
 //!
-//! It is given in the order of asking: whoever asks again at once does not pass those who wait.
+//! Whoever asks again at once does not pass those who wait.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use crate::notify::Notify;
 
-/// A turn that one task has alone, or several share.
+/// A lock that one task has alone, or several share.
 #[derive(Default)]
-pub(super) struct Turn {
+pub(super) struct FairLock {
     state: RefCell<State>,
     free: Notify,
 }
@@ -23,30 +23,30 @@ struct State {
     next_number: u64,
 }
 
-/// The turn, until this is dropped.
-pub(super) struct TurnGuard<'a> {
-    turn: &'a Turn,
+/// The lock, held until this is dropped.
+pub(super) struct FairGuard<'a> {
+    lock: &'a FairLock,
     is_alone: bool,
 }
 
 /// A place among those who wait, until this is dropped.
 struct Place<'a> {
-    turn: &'a Turn,
+    lock: &'a FairLock,
     number: u64,
 }
 
-impl Turn {
-    /// Waits for the turn, to have it alone.
-    pub(super) async fn take(&self) -> TurnGuard<'_> {
+impl FairLock {
+    /// Waits for the lock, to have it alone.
+    pub(super) async fn take(&self) -> FairGuard<'_> {
         self.take_as(true).await
     }
 
-    /// Waits for the turn, to have it with others who share it.
-    pub(super) async fn share(&self) -> TurnGuard<'_> {
+    /// Waits for the lock, to have it with others who share it.
+    pub(super) async fn share(&self) -> FairGuard<'_> {
         self.take_as(false).await
     }
 
-    async fn take_as(&self, is_alone: bool) -> TurnGuard<'_> {
+    async fn take_as(&self, is_alone: bool) -> FairGuard<'_> {
         let place = self.wait_behind_all();
         self.free
             .until(|| {
@@ -61,7 +61,7 @@ impl Turn {
             })
             .await;
         drop(place);
-        TurnGuard { turn: self, is_alone }
+        FairGuard { lock: self, is_alone }
     }
 
     fn wait_behind_all(&self) -> Place<'_> {
@@ -69,19 +69,19 @@ impl Turn {
         let number = state.next_number;
         state.next_number += 1;
         state.waiting.push_back(number);
-        Place { turn: self, number }
+        Place { lock: self, number }
     }
 }
 
-impl TurnGuard<'_> {
+impl FairGuard<'_> {
     /// From now on others who share it may come.
     pub(super) fn into_shared(mut self) -> Self {
         if std::mem::take(&mut self.is_alone) {
-            let mut state = self.turn.state.borrow_mut();
+            let mut state = self.lock.state.borrow_mut();
             state.is_taken_alone = false;
             state.sharers += 1;
             drop(state);
-            self.turn.free.all();
+            self.lock.free.all();
         }
         self
     }
@@ -89,25 +89,25 @@ impl TurnGuard<'_> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        let mut state = self.turn.state.borrow_mut();
+        let mut state = self.lock.state.borrow_mut();
         state.waiting.retain(|&number| number != self.number);
         let others_wait = !state.waiting.is_empty();
         drop(state);
         if others_wait {
-            self.turn.free.all();
+            self.lock.free.all();
         }
     }
 }
 
-impl Drop for TurnGuard<'_> {
+impl Drop for FairGuard<'_> {
     fn drop(&mut self) {
-        let mut state = self.turn.state.borrow_mut();
+        let mut state = self.lock.state.borrow_mut();
         match self.is_alone {
             true => state.is_taken_alone = false,
             false => state.sharers -= 1,
         }
         drop(state);
-        self.turn.free.all();
+        self.lock.free.all();
     }
 }
 
@@ -118,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    fn poll<'a>(future: &mut Pin<&mut impl Future<Output = TurnGuard<'a>>>) -> Option<TurnGuard<'a>> {
+    fn poll<'a>(future: &mut Pin<&mut impl Future<Output = FairGuard<'a>>>) -> Option<FairGuard<'a>> {
         match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(guard) => Some(guard),
             Poll::Pending => None,
@@ -127,12 +127,12 @@ mod tests {
 
     #[test]
     fn several_share_it_until_somebody_waits_for_it_alone_and_nobody_passes_another() {
-        let turn = Turn::default();
-        let first = poll(&mut pin!(turn.share())).expect("nobody has it");
-        let second = poll(&mut pin!(turn.share())).expect("it is shared");
-        let mut alone = pin!(turn.take());
+        let lock = FairLock::default();
+        let first = poll(&mut pin!(lock.share())).expect("nobody has it");
+        let second = poll(&mut pin!(lock.share())).expect("it is shared");
+        let mut alone = pin!(lock.take());
         assert!(poll(&mut alone).is_none());
-        let mut late = pin!(turn.share());
+        let mut late = pin!(lock.share());
         assert!(poll(&mut late).is_none(), "somebody waits before it");
         drop(first);
         assert!(poll(&mut alone).is_none(), "one has it still");
@@ -143,18 +143,18 @@ mod tests {
         let shared = alone.into_shared();
         let late = poll(&mut late).expect("it is shared now");
         drop((shared, late));
-        assert!(poll(&mut pin!(turn.take())).is_some());
+        assert!(poll(&mut pin!(lock.take())).is_some());
     }
 
     #[test]
     fn whoever_gives_up_waiting_keeps_nobody_out() {
-        let turn = Turn::default();
-        let first = poll(&mut pin!(turn.share())).expect("nobody has it");
+        let lock = FairLock::default();
+        let first = poll(&mut pin!(lock.share())).expect("nobody has it");
         {
-            let mut alone = pin!(turn.take());
+            let mut alone = pin!(lock.take());
             assert!(poll(&mut alone).is_none());
         }
-        assert!(poll(&mut pin!(turn.share())).is_some());
+        assert!(poll(&mut pin!(lock.share())).is_some());
         drop(first);
     }
 }

@@ -27,7 +27,7 @@ impl Default for Durations {
 
 /// Of members that write, and of others.
 #[derive(Debug, Default)]
-pub(super) struct Tails {
+pub(super) struct ReadTails {
     quiet: RefCell<Durations>,
     disturbed: RefCell<Durations>,
 }
@@ -67,7 +67,7 @@ impl Durations {
     }
 }
 
-impl Tails {
+impl ReadTails {
     /// A read took so long.
     pub(super) fn note(&self, is_disturbed: bool, took_ns: u64) {
         let durations = if is_disturbed { &self.disturbed } else { &self.quiet };
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn nothing_is_told_of_few() {
-        let tails = Tails::default();
+        let tails = ReadTails::default();
         (0..99).for_each(|_| tails.note(false, 100 * US));
         (0..500).for_each(|_| tails.note(true, 100 * US));
         assert_eq!(tails.disturbed_share(100), None);
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn reads_that_met_writes_are_compared_with_the_slowest_of_the_others() {
-        let tails = Tails::default();
+        let tails = ReadTails::default();
         for number in 0..2000 {
             tails.note(false, if number % 100 == 0 { 5000 * US } else { 100 * US });
             // Slower than most of the others, and no slower than one in a hundred of them.
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn what_was_long_ago_is_forgotten() {
-        let tails = Tails::default();
+        let tails = ReadTails::default();
         (0..1000).for_each(|_| tails.note(false, 100 * US));
         (0..10_000).for_each(|_| tails.note(true, 9000 * US));
         (0..400_000).for_each(|_| tails.note(true, 100 * US));

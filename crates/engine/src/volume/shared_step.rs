@@ -9,7 +9,7 @@ use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
 
 /// What several tasks need done.
-pub(super) struct Gathering<T> {
+pub(super) struct SharedStep<T> {
     waiting: RefCell<Vec<T>>,
     /// The group that gathers now.
     number: Cell<u64>,
@@ -19,7 +19,7 @@ pub(super) struct Gathering<T> {
     changed: Notify,
 }
 
-impl<T> Default for Gathering<T> {
+impl<T> Default for SharedStep<T> {
     fn default() -> Self {
         Self {
             waiting: RefCell::default(),
@@ -41,7 +41,7 @@ enum Role {
 }
 
 /// An action under way, until this is dropped.
-struct UnderWay<'a, T>(&'a Gathering<T>);
+struct UnderWay<'a, T>(&'a SharedStep<T>);
 
 impl<T> Drop for UnderWay<'_, T> {
     fn drop(&mut self) {
@@ -50,7 +50,7 @@ impl<T> Drop for UnderWay<'_, T> {
     }
 }
 
-impl<T> Gathering<T> {
+impl<T> SharedStep<T> {
     /// Has `item` among those for which `act` is called once, with all that gathered. `alive` fails from the time on at
     /// which an action failed or was given up halfway.
     pub(super) async fn join(
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn those_who_come_while_it_is_under_way_share_the_next() {
-        let gathering: Gathering<u32> = Gathering::default();
+        let step: SharedStep<u32> = SharedStep::default();
         let (acts, gate) = (RefCell::new(Vec::new()), Rc::new((Cell::new(0), Notify::default())));
         let act = async |items: Vec<u32>| {
             acts.borrow_mut().push(items);
@@ -112,8 +112,7 @@ mod tests {
             Ok(())
         };
         let mut context = Context::from_waker(Waker::noop());
-        let mut joined: Vec<_> =
-            (1..=3).map(|item| Box::pin(gathering.join(item, || Ok(()), &act))).collect();
+        let mut joined: Vec<_> = (1..=3).map(|item| Box::pin(step.join(item, || Ok(()), &act))).collect();
         let mut poll = |at: usize| joined[at].as_mut().poll(&mut context);
         assert!((0..3).all(|at| poll(at).is_pending()));
         assert_eq!(*acts.borrow(), [vec![1]]);
@@ -127,7 +126,7 @@ mod tests {
 
     #[test]
     fn all_of_a_group_fail_with_its_action() {
-        let gathering: Gathering<u32> = Gathering::default();
+        let step: SharedStep<u32> = SharedStep::default();
         let failure = RefCell::new(None);
         let alive = || failure.borrow().clone().map_or(Ok(()), Err);
         let act = async |_| {
@@ -136,13 +135,13 @@ mod tests {
             Err(error)
         };
         let mut context = Context::from_waker(Waker::noop());
-        let mut waits = pin!(gathering.join(1, alive, async |_| std::future::pending().await));
+        let mut waits = pin!(step.join(1, alive, async |_| std::future::pending().await));
         assert!(waits.as_mut().poll(&mut context).is_pending());
-        let mut second = pin!(gathering.join(2, alive, &act));
-        let mut third = pin!(gathering.join(3, alive, &act));
+        let mut second = pin!(step.join(2, alive, &act));
+        let mut third = pin!(step.join(3, alive, &act));
         assert!(second.as_mut().poll(&mut context).is_pending());
         assert!(third.as_mut().poll(&mut context).is_pending());
-        gathering.is_under_way.set(false); // as if the first were done
+        step.is_under_way.set(false); // as if the first were done
         assert_eq!(second.as_mut().poll(&mut context), Poll::Ready(Err(Error::OutOfRange)));
         assert_eq!(third.as_mut().poll(&mut context), Poll::Ready(Err(Error::OutOfRange)));
     }
