@@ -210,6 +210,9 @@ fn print(turns: &Turns, aimed_at: Option<&Case>) {
         });
         println!("To the best peer of each round: {median:.2} ({least:.2} to {most:.2}){aim}.");
     }
+    if let Some(Spread { median, least, most }) = ratio(|kind| kind == Kind::Before) {
+        println!("To the build before: {median:.2} ({least:.2} to {most:.2}).");
+    }
     if let Some(Spread { median, least, most }) = ratio(|kind| kind == Kind::Null) {
         println!("Share of what a server that does nothing reaches: {median:.2} ({least:.2} to {most:.2}).");
     }

@@ -82,9 +82,12 @@ struct Args {
     /// Where the offsets and the order come from
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only this server, without comparison: evenkeel, nbdkit, qemu-writeback, qemu-uring, null
+    /// Only this server, without peers: evenkeel, nbdkit, qemu-writeback, qemu-uring, null
     #[arg(long)]
     only: Vec<String>,
+    /// Another build of evenkeel, to be compared with in the same rounds
+    #[arg(long, value_name = "PROGRAM")]
+    before: Option<PathBuf>,
     /// More arguments for `evenkeel create`, divided by spaces
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     create_args: String,
@@ -129,7 +132,7 @@ fn run(args: &Args) -> Outcome {
     std::fs::create_dir_all(&args.folder).map_err(|error| format!("{}: {error}", args.folder.display()))?;
     let folder = tempfile::tempdir_in(&args.folder);
     let folder = folder.map_err(|error| format!("{}: {error}", args.folder.display()))?;
-    let kinds = servers::kinds(&args.only)?;
+    let kinds = servers::kinds(args)?;
     if args.wants("disk") {
         disk::measure(folder.path(), args.rounds, args.seconds)?;
     }

@@ -22,6 +22,8 @@ const STOP_MAX: Duration = Duration::from_secs(120);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Evenkeel,
+    /// Another build of evenkeel, to be compared with.
+    Before,
     Nbdkit,
     QemuWriteback,
     QemuUring,
@@ -30,12 +32,13 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Evenkeel, Self::Nbdkit, Self::QemuWriteback, Self::QemuUring, Self::Null];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Evenkeel, Self::Before, Self::Nbdkit, Self::QemuWriteback, Self::QemuUring, Self::Null];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Evenkeel => "evenkeel",
+            Self::Before => "before",
             Self::Nbdkit => "nbdkit",
             Self::QemuWriteback => "qemu-writeback",
             Self::QemuUring => "qemu-uring",
@@ -48,10 +51,23 @@ impl Kind {
         matches!(self, Self::Nbdkit | Self::QemuWriteback | Self::QemuUring)
     }
 
+    /// Whether it serves a volume of evenkeel's.
+    fn is_volume(self) -> bool {
+        matches!(self, Self::Evenkeel | Self::Before)
+    }
+
+    /// The program that makes and serves a volume.
+    fn evenkeel(self, args: &Args) -> &Path {
+        match (self, &args.before) {
+            (Self::Before, Some(program)) => program,
+            _ => Path::new(env!("CARGO_BIN_EXE_evenkeel")),
+        }
+    }
+
     /// The program to install, and its package.
     fn needs(self) -> Option<(&'static str, &'static str)> {
         match self {
-            Self::Evenkeel => None,
+            Self::Evenkeel | Self::Before => None,
             Self::Nbdkit | Self::Null => Some(("nbdkit", "nbdkit")),
             Self::QemuWriteback | Self::QemuUring => Some(("qemu-nbd", "qemu-utils")),
         }
@@ -59,11 +75,15 @@ impl Kind {
 }
 
 /// The servers of these names, or all; an error says what is not installed.
-pub(crate) fn kinds(names: &[String]) -> Outcome<Vec<Kind>> {
+pub(crate) fn kinds(args: &Args) -> Outcome<Vec<Kind>> {
+    let names = &args.only;
     if let Some(unknown) = names.iter().find(|name| Kind::ALL.iter().all(|kind| kind.name() != **name)) {
         return Err(format!("no server `{unknown}`; there is: {}", Kind::ALL.map(Kind::name).join(", ")));
     }
-    let is_wanted = |kind: &Kind| names.is_empty() || names.iter().any(|name| name == kind.name());
+    let is_wanted = |kind: &Kind| match kind {
+        Kind::Before => args.before.is_some(),
+        _ => names.is_empty() || names.iter().any(|name| name == kind.name()),
+    };
     let wanted: Vec<Kind> = Kind::ALL.into_iter().filter(is_wanted).collect();
     needed(wanted.iter().filter_map(|kind| kind.needs()).chain([("setpriv", "util-linux")]))?;
     Ok(wanted)
@@ -127,9 +147,9 @@ pub(crate) struct Used {
 impl Server {
     fn start(kind: Kind, folder: &Path, disk: Disk, size_bytes: u64, args: &Args) -> Outcome<Self> {
         let socket = folder.join(format!("{}.sock", kind.name()));
-        let (file, volume) = (folder.join(kind.name()), folder.join("volume"));
-        if kind == Kind::Evenkeel && !volume.exists() {
-            let mut create = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+        let (file, volume) = (folder.join(kind.name()), folder.join(format!("{}.volume", kind.name())));
+        if kind.is_volume() && !volume.exists() {
+            let mut create = Command::new(kind.evenkeel(args));
             create.arg("create").arg(&volume).args(["--size", &size_bytes.to_string()]);
             create.args(args.create_args.split_whitespace());
             let made = create.stdout(Stdio::null()).status().map_err(|error| format!("create: {error}"))?;
@@ -145,9 +165,9 @@ impl Server {
         let mut say = |more: &[&std::ffi::OsStr]| words.extend(more.iter().map(|&word| word.to_owned()));
         let size = size_bytes.to_string();
         match kind {
-            Kind::Evenkeel => {
+            Kind::Evenkeel | Kind::Before => {
                 let where_to = format!("unix:{}", socket.display());
-                say(&[env!("CARGO_BIN_EXE_evenkeel").as_ref(), "serve".as_ref(), volume.as_ref()]);
+                say(&[kind.evenkeel(args).as_ref(), "serve".as_ref(), volume.as_ref()]);
                 say(&["--nbd", &where_to].map(str::as_ref));
                 if disk == Disk::SlowFlushes {
                     say(&["--backend", "threads"].map(str::as_ref));
