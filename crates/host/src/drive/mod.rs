@@ -27,7 +27,7 @@ use std::rc::Rc;
 use evenkeel_engine::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::{DeviceError, Error};
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 use serde::{Deserialize, Serialize};
 
@@ -131,13 +131,14 @@ impl FileDrive {
     }
 
     /// Whether its file was made shorter than the drive since it was opened: it is failed from then on.
+    ///
+    /// Asked by `lseek`, not by `fstat`: once somebody has seen the time of the last change, Linux (6.13 and later) gives
+    /// the next write a new one, and io_uring hands every write that has to note one to a worker.
     pub fn is_cut_short(&self) -> bool {
         let state = &*self.0;
         if !state.is_block_device && !state.is_cut_short.get() {
-            let is_shorter =
-                |len: i64| u64::try_from(len).is_ok_and(|len| len < state.geometry.get().size_bytes);
-            let found = rustix::fs::fstat(&state.file);
-            state.is_cut_short.set(found.is_ok_and(|found| is_shorter(found.st_size)));
+            let len = rustix::fs::seek(&state.file, SeekFrom::End(0));
+            state.is_cut_short.set(len.is_ok_and(|len| len < state.geometry.get().size_bytes));
         }
         state.is_cut_short.get()
     }
