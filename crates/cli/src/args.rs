@@ -23,15 +23,15 @@ use crate::units;
 pub(crate) use arenas::{ArenasArgs, ArenasCommand, ArenasFreeArgs};
 pub(crate) use drive::{AfterCut, DriveArgs};
 pub(crate) use mirror::{MirrorArgs, PolicyArg, ReplaceArgs};
-pub(crate) use mount::{FileSystemArg, MountArgs, MountOptionArg};
+pub(crate) use mount::{MountArgs, MountOptionArg};
 pub(crate) use places::NbdArg;
 pub(crate) use replay::{ReplayArgs, Speed};
 pub(crate) use reproduce::ReproduceArgs;
 pub(crate) use salvage::{RenewLogArgs, SalvageArgs};
 pub(crate) use study::{StudyArgs, StudyCommand, StudyPlanArgs, StudyReportArgs, StudyRunArgs, WhichPlan};
 pub(crate) use volume::{
-    BackendArg, CheckArgs, CreateArgs, GrowArgs, JournalingArg, LayoutArg, LogFormatArg, LogLevelArg,
-    ServeArgs, StatusArgs,
+    BackendArg, CheckArgs, CreateArgs, FileSystemArg, GrowArgs, JournalingArg, LayoutArg, LogFormatArg,
+    LogLevelArg, ServeArgs, StatusArgs,
 };
 
 /// Makes synchronous writes fast and predictable.

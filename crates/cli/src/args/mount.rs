@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{Args as ClapArgs, ValueEnum};
+use clap::Args as ClapArgs;
 use evenkeel_host::front::fuse::MountFlag;
 
 use super::mirror::MirrorArgs;
@@ -72,13 +72,6 @@ Examples:
 
 Exit status: 0 everything is durable and home, 1 the volume failed or lost a file and says why, 2 wrong usage or what cannot be
 mounted, 130 ended at once: the next mount goes on where this one was.";
-
-/// A kind of file system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum FileSystemArg {
-    /// Revision 1, with nanoseconds, large files and hashed folders: e2fsck, debugfs and Linux know it
-    Ext2,
-}
 
 /// An option of a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

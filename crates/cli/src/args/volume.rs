@@ -6,7 +6,6 @@ use clap::{Args as ClapArgs, ValueEnum};
 use evenkeel_host::volume::member::Place;
 
 use super::mirror::MirrorArgs;
-use super::mount::FileSystemArg;
 use super::places::{AtomicSectorsArg, NbdArg, parse_host_port, parse_nbd, place};
 use crate::units;
 
@@ -346,4 +345,11 @@ pub(crate) struct GrowArgs {
     /// Say what it would take, and write nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+}
+
+/// A kind of file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FileSystemArg {
+    /// Revision 1, with nanoseconds, large files and hashed folders: e2fsck, debugfs and Linux know it
+    Ext2,
 }

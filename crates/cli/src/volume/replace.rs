@@ -3,7 +3,8 @@
 use evenkeel_host::event_loop::{Backend, EventLoop, Loop, Signals};
 use evenkeel_host::service::control;
 use evenkeel_host::volume::description::Description;
-use evenkeel_host::volume::replace::{Prepared, Replacement, Replacing, Slot, Wish, replace_unserved};
+use evenkeel_host::volume::replace::{Prepared, Replacement, Replacing, Wish, replace_unserved};
+use evenkeel_host::volume::slot::Slot;
 use evenkeel_host::volume::{LockedVolume, VolumeError};
 
 use super::create::in_memory;

@@ -24,6 +24,7 @@
 mod error;
 mod pending;
 mod queue;
+mod reply;
 mod volume_thread;
 
 use std::fmt;
@@ -266,7 +267,7 @@ impl Volume {
         pending
     }
 
-    fn ask<T>(&self, bytes: usize, job: impl FnOnce(pending::Reply<T>) -> Job) -> Pending<T> {
+    fn ask<T>(&self, bytes: usize, job: impl FnOnce(reply::Reply<T>) -> Job) -> Pending<T> {
         let (reply, pending) = pending::pair();
         pending.handed_to(Queue::submit(&self.handle.queue, job(reply), bytes))
     }

@@ -3,27 +3,14 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::{fmt, mem};
 
 use super::Error;
 use super::queue::Held;
-
-enum Slot<T> {
-    Empty,
-    /// Who is to be woken.
-    Awaited(Waker),
-    Answered(Result<T, Error>),
-    Taken,
-}
-
-type Shared<T> = Arc<Mutex<Slot<T>>>;
-
-fn lock<T>(shared: &Shared<T>) -> MutexGuard<'_, Slot<T>> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use super::reply::{Reply, Shared, Slot, lock};
 
 /// The answer to a request: await it, or [`wait`](Self::wait) for it.
 #[must_use = "what was asked for may fail, and is not done before its answer came"]
@@ -42,7 +29,7 @@ impl<T> fmt::Debug for Pending<T> {
 /// Both ends.
 pub(super) fn pair<T>() -> (Reply<T>, Pending<T>) {
     let shared = Arc::new(Mutex::new(Slot::Empty));
-    (Reply { shared: Arc::clone(&shared), given: false }, Pending { shared, held: None })
+    (Reply::new(&shared), Pending { shared, held: None })
 }
 
 impl<T> Pending<T> {
@@ -95,41 +82,6 @@ impl<T> Future for Pending<T> {
             Slot::Taken => panic!("an answer is polled after it was given"),
         }
         Poll::Pending
-    }
-}
-
-/// Whoever owes the answer. Dropped without one, the answer is [`Error::Stopped`].
-pub(super) struct Reply<T> {
-    shared: Shared<T>,
-    given: bool,
-}
-
-impl<T> fmt::Debug for Reply<T> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Reply").finish_non_exhaustive()
-    }
-}
-
-impl<T> Reply<T> {
-    /// Gives the answer.
-    pub(super) fn put(mut self, answer: Result<T, Error>) {
-        self.give(answer);
-    }
-
-    fn give(&mut self, answer: Result<T, Error>) {
-        self.given = true;
-        let before = mem::replace(&mut *lock(&self.shared), Slot::Answered(answer));
-        if let Slot::Awaited(waker) = before {
-            waker.wake();
-        }
-    }
-}
-
-impl<T> Drop for Reply<T> {
-    fn drop(&mut self) {
-        if !self.given {
-            self.give(Err(Error::Stopped));
-        }
     }
 }
 

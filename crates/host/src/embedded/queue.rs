@@ -14,7 +14,7 @@ use std::{fmt, mem};
 use evenkeel_engine::device::{Durability, Extent};
 
 use super::Status;
-use super::pending::Reply;
+use super::reply::Reply;
 
 /// What a request costs besides its bytes, about.
 const REQUEST_BYTES: usize = 512;

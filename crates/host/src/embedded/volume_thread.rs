@@ -11,8 +11,9 @@ use std::{mem, thread};
 use evenkeel_engine::device::FlushScope;
 use evenkeel_engine::env::Env;
 
-use super::pending::{self, Reply};
+use super::pending;
 use super::queue::{Admitted, Ending, Job, Queue};
+use super::reply::Reply;
 use super::{Creation, Description, Error, Facts, Options, Pending, Status, Volume};
 use crate::event_loop::{Backend, EventLoop, Loop};
 use crate::volume::{LocalVolume, OpenVolume};

@@ -24,9 +24,9 @@ use evenkeel_engine::ring::RingOptions;
 
 use super::VolumeError;
 use super::description::{Description, LayoutKind, Member, VolumeId};
-use super::devices::{LogDevices, MemberRing};
 use super::fencing::{Opening, Purpose};
 use super::member::{MemberDrive, Place};
+use super::mirror::{LogDevices, MemberRing};
 use super::mirror::{MirrorDrive, Unfit};
 use super::plan::same_thing;
 pub use super::plan::{Plan, PlannedMember, Request};

@@ -9,21 +9,12 @@ use std::rc::{Rc, Weak};
 use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::format::superblock::Superblock;
-use evenkeel_engine::layout::mirror::MirrorJournal;
-use evenkeel_engine::layout::mirror::MirrorPages;
 use evenkeel_engine::layout::{
     JournalStore, PageStore, Remembered, Replicated, StoreState, StoreTraits, Verifier,
 };
 
 use super::member::MemberDrive;
-use super::mirror::MirrorDrive;
-use crate::event_loop::Loop;
-
-/// The ring of a mirror's members.
-pub type MemberRing = MirrorPages<Loop, MirrorDrive>;
-
-/// The journal of a mirror: on log devices of its own, or on the members.
-pub type LogDevices = MirrorJournal<Loop, MirrorDrive, MirrorDrive>;
+use super::mirror::{LogDevices, MemberRing};
 
 /// Where a volume's pages are. A clone is another handle to the same.
 #[derive(Debug, Clone)]

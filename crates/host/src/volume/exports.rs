@@ -17,7 +17,7 @@ use super::create::{Plan, PlannedMember, Request};
 use super::fencing::check_takes_one;
 use super::label::labels;
 use super::member::Place;
-use super::replace::Slot;
+use super::slot::Slot;
 use crate::event_loop::Loop;
 use crate::nbd::client::{Client, NbdDrive, NotConnected, connect};
 use crate::nbd::proto::transmission_flag;

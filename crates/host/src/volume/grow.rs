@@ -27,7 +27,7 @@ use super::described::Described;
 use super::description::{Description, LayoutKind, Member, SIZE_MAX_BYTES};
 use super::member::{MemberDrive, Place};
 use super::mirror::Mirror;
-use super::replace::Slot;
+use super::slot::Slot;
 use super::{Below, Devices, LocalVolume, LockedVolume, OpenVolume, RunOptions, VolumeError, check_made_so};
 use crate::event_loop::Loop;
 use crate::remedy::Remedy;

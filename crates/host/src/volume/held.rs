@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::LocalVolume;
 use super::member::{MemberDrive, Place, cut_short};
 use super::mirror::Mirror;
-use super::replace::Slot;
+use super::slot::Slot;
 use crate::drive::OpenFile;
 
 /// What a volume may lose with its drives.

@@ -6,7 +6,7 @@ use evenkeel_engine::format::ring_head::{HEAD_COPIES, RingHead};
 use evenkeel_engine::format::superblock::Superblock;
 use evenkeel_engine::format::{PAGE, PAGE_BYTES};
 
-use super::replace::Slot;
+use super::slot::Slot;
 
 /// Bytes at the beginning of a drive without which it says nothing of itself.
 pub(super) const LABELS_BYTES: u64 = HEAD_COPIES * PAGE_BYTES;

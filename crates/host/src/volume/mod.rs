@@ -38,6 +38,7 @@ mod renew_mirror_logs;
 pub mod replace;
 pub mod rescue;
 pub mod salvage;
+pub mod slot;
 
 use std::io;
 use std::path::{Path, PathBuf};

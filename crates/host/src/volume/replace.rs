@@ -37,6 +37,7 @@ use super::member::{MemberDrive, Place};
 use super::mirror::{Mirror, MirrorDrive};
 use super::owner::owned_file;
 use super::plan::{Inode, Plan, PlannedMember};
+use super::slot::Slot;
 use super::{Below, LockedVolume, OpenVolume, RunOptions, VolumeError};
 use crate::drive::{DriveOptions, FileDrive};
 use crate::event_loop::Loop;
@@ -84,16 +85,6 @@ pub struct Wish {
     pub atomic_sectors: Option<bool>,
     /// Whether its owner answers for a new export whose server cannot keep earlier writers from it.
     pub unfenced: bool,
-}
-
-/// A place of a mirror.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Slot {
-    /// Of a member.
-    Member(usize),
-    /// Of a log device.
-    Log(usize),
 }
 
 /// What takes whose place: all that a server has to be told.

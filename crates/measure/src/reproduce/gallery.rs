@@ -5,22 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use super::claim::{Claim, Verdict};
 use super::figure::Figure;
-use super::registry;
+use super::registry::{self, NotReproduced};
 use super::{FigureModule, Measuring, Settings};
 
 /// What the document is.
 pub const SCHEMA: &str = "evenkeel.reproduce/1";
-
-/// What a paper shows and this does not.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct NotReproduced {
-    /// Number of the paper.
-    pub paper: u8,
-    /// What.
-    pub what: String,
-    /// Why.
-    pub reason: String,
-}
 
 /// A paper, as the document names it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -34,9 +34,9 @@ mod work;
 pub use claim::{Claim, Comparison, Kind, Verdict};
 pub use csv::csv;
 pub use figure::{Figure, PaperValues, Table};
-pub use gallery::{Gallery, NotReproduced, Reproduced, SCHEMA};
+pub use gallery::{Gallery, Reproduced, SCHEMA};
 pub use machine::{FileSystem, Machine, Measuring, Mounted, Wanted};
-pub use registry::{find, modules, not_reproduced, papers};
+pub use registry::{NotReproduced, find, modules, not_reproduced, papers};
 pub use work::{Halted, Observer, Silent, Work};
 
 pub use crate::report::{Chart, Scale, Series, Unit};

@@ -1,7 +1,20 @@
 //! Which figures there are, and what is not reproduced.
 
-use super::gallery::NotReproduced;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::{FigureModule, Measuring, Paper, okeanos, rails, range_flush, sync_writes};
+
+/// What a paper shows and this does not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NotReproduced {
+    /// Number of the paper.
+    pub paper: u8,
+    /// What.
+    pub what: String,
+    /// Why.
+    pub reason: String,
+}
 
 const PAPERS: &[Paper] = &[
     Paper {

@@ -7,7 +7,7 @@ use super::Kind;
 use super::watch::Watcher;
 use crate::service::counters::Counters;
 use crate::service::mirror_status::MirrorStatus;
-use crate::volume::replace::Slot;
+use crate::volume::slot::Slot;
 
 /// The worst that is so, and all of it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]

@@ -29,7 +29,7 @@ use crate::event_loop::Loop;
 use crate::net::SocketFile;
 use crate::remedy::Remedy;
 use crate::volume::mirror::{Mirror, MirrorMember, is_no_loss};
-use crate::volume::replace::Slot;
+use crate::volume::slot::Slot;
 use crate::volume::{Described, Held, LocalVolume, OpenVolume, Recovered};
 
 /// Time between two looks.

@@ -21,16 +21,16 @@ use evenkeel_engine::join;
 use evenkeel_engine::layout::JournalStore;
 use evenkeel_engine::layout::mirror::head_copies::{HeadFault, HeadsOf, WrongHead};
 use evenkeel_engine::layout::mirror::log_devices::LogDeviceState;
+use evenkeel_engine::layout::mirror::{MirrorJournal, MirrorPages};
 use evenkeel_engine::ring::{MemberState, MemberStatus, RingOptions};
 use evenkeel_engine::volume::Identity;
 
 use super::VolumeError;
 use super::description::{Description, FILE_NAME, Member};
-use super::devices::{LogDevices, MemberRing};
 use super::fencing::{Opening, Purpose};
 use super::label::labels;
 use super::member::{MemberDrive, Place, Watch};
-use super::replace::Slot;
+use super::slot::Slot;
 use crate::drive::{DriveOptions, FileDrive, OpenFile};
 use crate::durable_file::odd_kind;
 use crate::event_loop::{Loop, race};
@@ -56,6 +56,12 @@ struct Entry {
 
 /// Entries of one kind, by their places.
 type Roll = Rc<RefCell<Vec<Entry>>>;
+
+/// The ring of a mirror's members.
+pub type MemberRing = MirrorPages<Loop, MirrorDrive>;
+
+/// The journal of a mirror: on log devices of its own, or on the members.
+pub type LogDevices = MirrorJournal<Loop, MirrorDrive, MirrorDrive>;
 
 /// What lies below an open mirror. A clone is another handle to the same.
 #[derive(Debug, Clone)]

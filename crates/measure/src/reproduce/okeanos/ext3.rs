@@ -19,8 +19,8 @@ use evenkeel_engine::device::{Device, Durability};
 use evenkeel_engine::format::PAGE_BYTES;
 use evenkeel_engine::format::layout::Layout;
 
-use super::bed::Traffic;
 use super::drive::Drive;
+use super::written::Traffic;
 
 /// Inodes of a block.
 const INODES_A_BLOCK: u64 = 32;

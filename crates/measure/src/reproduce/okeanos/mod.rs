@@ -21,6 +21,7 @@ mod streams;
 mod tests;
 mod threshold;
 mod traffic;
+mod written;
 
 use evenkeel_engine::options::Journaling;
 

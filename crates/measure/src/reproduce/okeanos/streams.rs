@@ -6,7 +6,8 @@ use std::rc::Rc;
 use evenkeel_engine::env::Env;
 use evenkeel_engine::format::PAGE_BYTES;
 
-use super::bed::{Site, Traffic, VOLUME_BYTES};
+use super::bed::{Site, VOLUME_BYTES};
+use super::written::Traffic;
 
 /// Nanoseconds of a second.
 pub(super) const SECOND_NS: u64 = 1_000_000_000;

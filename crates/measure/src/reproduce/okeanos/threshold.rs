@@ -5,8 +5,9 @@ use std::rc::Rc;
 
 use evenkeel_engine::env::Env;
 
-use super::bed::{Bed, SETUP, Site, Traffic};
+use super::bed::{Bed, SETUP, Site};
 use super::streams::{SECOND_NS, file_bytes, file_offset};
+use super::written::Traffic;
 use super::{Mode, PAPER};
 use crate::report::format;
 use crate::reproduce::{

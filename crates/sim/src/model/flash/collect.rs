@@ -4,16 +4,7 @@
 use super::Flash;
 use super::ftl::{NONE, SLOT, Writer};
 use super::shape::Collection;
-use super::units::State;
-
-/// A block that is being collected.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct CollectJob {
-    pub(crate) block: u32,
-    pub(crate) plane: u32,
-    /// Frames before this one have been moved.
-    next: u32,
-}
+use super::units::{CollectJob, State};
 
 impl Flash {
     pub(crate) fn planes_of(&self, unit: usize) -> std::ops::Range<u32> {

@@ -33,7 +33,7 @@ use buffer::Buffer;
 use contents::Contents;
 use ftl::{Ftl, NONE, SLOT};
 use shape::{Collection, Shape};
-use stopping::Stop;
+use units::Stop;
 use units::{ReadJob, Unit};
 
 /// Reads of one unit that go before other work of it.

@@ -13,7 +13,7 @@ use super::super::schedule::Schedule;
 use super::buffer::Buffer;
 use super::contents::TORN;
 use super::ftl::{NONE, PADDING, SLOT};
-use super::stopping::Stop;
+use super::units::Stop;
 use super::units::{State, Unit};
 use super::{Flash, SOURCES};
 use crate::random::Random;

@@ -8,20 +8,8 @@
 //! 3. A round is as long as the longest of its collections: a block's moves and its erase.
 
 use super::buffer::SlotState;
-use super::units::State;
+use super::units::{State, Stop};
 use super::{ARRIVAL, Collection, Flash};
-
-/// How far the drive is with making room.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Stop {
-    /// There is room.
-    #[default]
-    None,
-    /// So many units collect a block, and nothing else is done.
-    Round(u32),
-    /// So many requests are answered before the next round.
-    Between(u32),
-}
 
 impl Flash {
     /// Whether nothing is done but collection.

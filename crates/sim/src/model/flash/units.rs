@@ -4,10 +4,8 @@ use std::collections::VecDeque;
 
 use super::super::schedule::NEVER;
 use super::buffer::SlotState;
-use super::collect::CollectJob;
 use super::ftl::{NONE, SLOT};
 use super::shape::Collection;
-use super::stopping::Stop;
 use super::{Flash, READS_IN_A_ROW};
 
 /// A page, or a part of one, to be read.
@@ -18,6 +16,27 @@ pub(crate) struct ReadJob {
     pub(crate) bytes: u32,
     /// The request, or [`SLOT`] and the slot that is completed by it.
     pub(crate) owner: u32,
+}
+
+/// How far the drive is with making room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Stop {
+    /// There is room.
+    #[default]
+    None,
+    /// So many units collect a block, and nothing else is done.
+    Round(u32),
+    /// So many requests are answered before the next round.
+    Between(u32),
+}
+
+/// A block that is being collected.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CollectJob {
+    pub(crate) block: u32,
+    pub(crate) plane: u32,
+    /// Frames before this one have been moved.
+    pub(super) next: u32,
 }
 
 /// What a unit does.

@@ -17,8 +17,8 @@ use crate::remedy::Remedy;
 use crate::service::events::{About, Kind};
 use crate::volume::Loss;
 use crate::volume::member::Place;
-use crate::volume::replace::Slot;
 use crate::volume::rescue;
+use crate::volume::slot::Slot;
 
 impl Watcher {
     /// Devices whose files were removed.
