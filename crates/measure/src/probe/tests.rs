@@ -151,7 +151,10 @@ fn the_parameters_of_a_line_are_said_as_ranges_that_hold_them() {
         assert!(high < 1.2 * low, "{model:?}");
     }
     let [of_model, of_phases]: [String; 2] = curve::sentences(&report).try_into().unwrap();
-    assert!(of_model.starts_with("Model: if a write costs l plus its bytes at B, l is 401 us to "), "{of_model}");
+    assert!(
+        of_model.starts_with("Model: if a write costs l plus its bytes at B, l is 401 us to "),
+        "{of_model}"
+    );
     // Latency of 1.5 times that of 4 KiB is at 202 KiB, 1 / 1.5 of the throughput of 16 MiB at 766 KiB.
     assert_eq!(
         of_phases,
