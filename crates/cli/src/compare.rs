@@ -14,7 +14,7 @@ use evenkeel_measure::report::format;
 use crate::args::CompareArgs;
 use crate::failure::Failure;
 use crate::outputs::{Outputs, is_same_file, write_whole};
-use crate::stdout::say;
+use crate::stdout::{say, tell};
 use crate::table;
 
 /// Compares every further probe with the first, prints the verdicts, writes what was asked for.
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
     let options = Options { common_sizes: args.common_sizes, drift: args.drift };
     let all = compare_sessions(&labelled, &options)
         .map_err(|unlike| Failure::about(&paths[unlike.place], format!("cannot be compared: {unlike}")))?;
-    say(&comparisons_text(&all))?;
+    tell(&comparisons_text(&all))?;
 
     let page = || comparison_page(&labelled, &all);
     if let Some(path) = &args.html {

@@ -28,7 +28,7 @@ use crate::args::{PercentileArg, ProbeArgs};
 use crate::failure::Failure;
 use crate::outputs::Outputs;
 use crate::progress::ProbeProgress;
-use crate::stdout::say;
+use crate::stdout::{say, tell};
 use text::{report_text, stack_line};
 
 /// Time for everything where somebody watches.
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<(), Failure> {
     leftovers::clear(&place, false)?;
     let mut target = HostTarget::new(place, &settings, interrupt.clone())?;
     let stack = target.stack().stack.clone();
-    say(&format!("{}\n", stack_line(&stack)))?;
+    tell(&format!("{}\n", stack_line(&stack)))?;
     let report = {
         let mut progress = ProbeProgress::new();
         probe::run(&settings, &mut target, stack, &interrupt, &mut progress)
@@ -72,10 +72,10 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<(), Failure> {
     let report = signed(report?);
     let written = write_results(&outputs, &report)?;
     let names = written.map(|path| path.display().to_string()).join(", ");
-    say(&format!("{}\nWrote {names}.\n", report_text(&report, args.wide)))?;
+    tell(&format!("{}\nWrote {names}.\n", report_text(&report, args.wide)))?;
     if let (Some(record_bytes), None, Some(chosen)) = (args.record_size, &report.batching, buffer(&report)) {
         let (record, chosen) = (format::bytes(record_bytes), format::bytes(chosen));
-        say(&format!("A record of {record} does not fit in a buffer of {chosen}.\n"))?;
+        tell(&format!("A record of {record} does not fit in a buffer of {chosen}.\n"))?;
     }
     if let Some(like) = report.like.as_ref().filter(|like| like.verdict == Some(Enough::Fail)) {
         return Err(Failure::No(like.sentence()));

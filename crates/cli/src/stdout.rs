@@ -1,10 +1,11 @@
 //! Standard output and error.
 //!
 //! 1. What cannot be printed is one line and an exit code, not a panic.
-//! 2. Nothing that is printed moves the cursor or does anything else to a terminal: a name may have any characters.
+//! 2. On a terminal sentences break between words, at 80 columns; what is read by a program is as it was.
+//! 3. Nothing that is printed moves the cursor or does anything else to a terminal: a name may have any characters.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -49,6 +50,41 @@ pub(crate) fn say(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// As [`say`], for tables and sentences that people read: on a terminal the latter are folded.
+pub(crate) fn tell(text: &str) -> Result<(), Failure> {
+    if io::stdout().is_terminal() { say(&folded(text)) } else { say(text) }
+}
+
+/// What every terminal shows in a line.
+const COLUMNS: usize = 80;
+
+/// `text` with longer lines broken between words. A row of a table, whose columns lie two blanks apart, stays whole.
+fn folded(text: &str) -> String {
+    let mut folded = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let is_row = line.trim().contains("  ");
+        if is_row || line.trim_end().chars().count() <= COLUMNS {
+            folded.push_str(line);
+            continue;
+        }
+        let indent = &line[..line.len() - line.trim_start().len()];
+        let mut column = 0;
+        for word in line.split_whitespace() {
+            let length = word.chars().count();
+            if column > 0 && column + 1 + length > COLUMNS {
+                folded.push('\n');
+                column = 0;
+            }
+            let before = if column == 0 { indent } else { " " };
+            folded.push_str(before);
+            folded.push_str(word);
+            column += before.chars().count() + length;
+        }
+        folded.push_str(if line.ends_with('\n') { "\n" } else { "" });
+    }
+    folded
+}
+
 /// As [`say`], for a server: whoever reads this may take its time, and clients are not to wait for that.
 pub(crate) fn announce(text: String) {
     let _nobody_listens = thread::Builder::new().spawn(move || say(&text));
@@ -68,6 +104,24 @@ pub(crate) fn mention(line: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sentences_are_folded_between_words_and_rows_of_tables_are_not() {
+        let sentence = "A write of 256 KiB takes 323 us. ".repeat(9);
+        let row = format!("{}\n", ["64 KiB"; 20].join("  "));
+        let text = format!("\n{row}\n  {}\nshort  row\n{}", sentence.trim(), "x".repeat(100));
+        let lines = folded(&text);
+        let lines: Vec<&str> = lines.split('\n').collect();
+        assert_eq!((lines[1], lines.last()), (row.trim(), Some(&"x".repeat(100).as_str())));
+        let prose = &lines[3..lines.len() - 2];
+        assert!(
+            prose.len() == 4 && prose.iter().all(|line| line.len() <= 80 && line.starts_with("  ")),
+            "{prose:?}"
+        );
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(&prose.join(" ")), words(&sentence));
+        assert_eq!(folded("short\n\nshort"), "short\n\nshort");
+    }
 
     #[test]
     fn what_does_something_to_a_terminal_is_escaped_and_the_rest_is_as_it_was() {

@@ -68,7 +68,16 @@ fn the_report_has_every_field_that_programs_rely_on() {
         assert_eq!(point["writes"], writes);
         assert!(point["runs"].as_u64().unwrap() >= 2);
     }
-    let model = ["fixed_latency_s", "bandwidth_bytes_per_s", "optimum_bytes", "r2"];
+    let model = [
+        "fixed_latency_s",
+        "bandwidth_bytes_per_s",
+        "optimum_bytes",
+        "r2",
+        "fixed_latency_interval_s",
+        "bandwidth_interval_bytes_per_s",
+        "optimum_interval_bytes",
+        "residual_max",
+    ];
     // A noisy machine may show no line and no phases: then both are null, and still there.
     has(&report, &["model", "phases"]);
     if !report["model"].is_null() {

@@ -13,7 +13,7 @@ use crate::args::ProbeArgs;
 use crate::failure::Failure;
 use crate::outputs::Outputs;
 use crate::progress::ProbeProgress;
-use crate::stdout::say;
+use crate::stdout::tell;
 
 /// Stalls that the terminal shows: the longest.
 const STALLS_SHOWN: usize = 10;
@@ -37,7 +37,7 @@ pub(super) fn run(args: &ProbeArgs, place: Place, settings: &Settings, time_s: f
     leftovers::clear(&place, false)?;
     let mut target = HostTarget::new(place, settings, interrupt.clone())?;
     let stack = target.stack().stack.clone();
-    say(&format!("{}\n", stack_line(&stack)))?;
+    tell(&format!("{}\n", stack_line(&stack)))?;
     let report = {
         let mut progress = ProbeProgress::new();
         soak(settings, &mut target, stack, time_s, &interrupt, &mut progress)
@@ -50,7 +50,7 @@ pub(super) fn run(args: &ProbeArgs, place: Place, settings: &Settings, time_s: f
     let csv = report.windows_csv().map_err(|error| unwritable(&error))?;
     let written = outputs.write(&(json + "\n"), &csv, &soak_page(&report))?;
     let names = written.map(|path| path.display().to_string()).join(", ");
-    say(&format!("{}\nWrote {names}.\n", text(&report)))
+    tell(&format!("{}\nWrote {names}.\n", text(&report)))
 }
 
 fn text(report: &SoakReport) -> String {

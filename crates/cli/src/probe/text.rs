@@ -1,9 +1,8 @@
 //! A probe's report as text for a terminal.
 
 use evenkeel_host::stack::Stack;
-use evenkeel_measure::probe::report::{
-    Batching, Matrix, Phases, Point, ProbeReport, Rule, Warning, WarningCode,
-};
+use evenkeel_measure::probe::curve;
+use evenkeel_measure::probe::report::{Batching, Matrix, Point, ProbeReport, Rule, Warning, WarningCode};
 use evenkeel_measure::report::format;
 
 use crate::table;
@@ -30,18 +29,9 @@ pub(crate) fn report_text(report: &ProbeReport, wide: bool) -> String {
             text += &points_table(&report.points, wide);
         }
     }
-    if let Some(model) = &report.model {
-        text += &format!(
-            "\nModel: a write{} costs {} plus its bytes at {} (r2 {:.3}); the ratio peaks at {}.\n",
-            if report.writers > 1 { " of one writer" } else { "" },
-            format::seconds(model.fixed_latency_s),
-            format::rate(model.bandwidth_bytes_per_s),
-            model.r2,
-            format::bytes_f64(model.optimum_bytes)
-        );
-    }
-    if let Some(line) = report.phases.as_ref().and_then(phases_line) {
-        text += &format!("{line}\n");
+    let sentences = curve::sentences(report);
+    if !sentences.is_empty() {
+        text += &format!("\n{}\n", sentences.join("\n"));
     }
     if !others.is_empty() {
         text.push('\n');
@@ -67,8 +57,12 @@ pub(crate) fn report_text(report: &ProbeReport, wide: bool) -> String {
         };
         text += &format!("\n{}\n", format::sentence(&reason));
         if recommendation.rule == Rule::BestRatio {
-            text += "The best ratio is about half of the top throughput at about twice the least latency; a goal of \
-                     your own (--min-throughput, --max-latency) serves better.\n";
+            text += if report.model.is_some() {
+                "On a line l + x/B the best ratio is half of the top throughput at twice the least latency; a goal of \
+                 your own (--min-throughput, --max-latency) serves better.\n"
+            } else {
+                "A goal of your own (--min-throughput, --max-latency) serves better.\n"
+            };
         }
     }
     if let Some(like) = &report.like {
@@ -78,17 +72,6 @@ pub(crate) fn report_text(report: &ProbeReport, wide: bool) -> String {
         text += &format!("{}\n", batching_lines(batching));
     }
     text
-}
-
-fn phases_line(phases: &Phases) -> Option<String> {
-    let constant_latency = phases
-        .constant_latency
-        .map(|range| format!("latency is constant up to {}", format::bytes_f64(range.to_bytes)));
-    let constant_throughput = phases
-        .constant_throughput
-        .map(|range| format!("throughput is constant from {} on", format::bytes_f64(range.from_bytes)));
-    let parts: Vec<String> = [constant_latency, constant_throughput].into_iter().flatten().collect();
-    (!parts.is_empty()).then(|| format!("Phases: {}.", parts.join("; ")))
 }
 
 fn points_table(points: &[Point], wide: bool) -> String {

@@ -14,7 +14,7 @@ use crate::compare::{comparisons_text, judge};
 use crate::failure::Failure;
 use crate::outputs::Outputs;
 use crate::progress::ProbeProgress;
-use crate::stdout::say;
+use crate::stdout::{say, tell};
 
 /// Measures all paths, compares the first with each other, writes pairs.json, pairs.csv and pairs.html.
 pub(super) fn run(args: &ProbeArgs) -> Result<(), Failure> {
@@ -43,7 +43,7 @@ pub(super) fn run(args: &ProbeArgs) -> Result<(), Failure> {
     let stacks: Vec<_> = targets.iter().map(|target| target.stack().stack.clone()).collect();
     let names = names(&args.paths);
     for (name, stack) in names.iter().zip(&stacks) {
-        say(&format!("{name}: {}\n", stack_line(stack)))?;
+        tell(&format!("{name}: {}\n", stack_line(stack)))?;
     }
     let measured = {
         let mut progress = ProbeProgress::new();
@@ -54,9 +54,9 @@ pub(super) fn run(args: &ProbeArgs) -> Result<(), Failure> {
     let labelled: Vec<(String, &ProbeReport)> = names.iter().cloned().zip(&probes).collect();
     let comparison = compare_pairs(&labelled);
     for (name, report) in &labelled {
-        say(&format!("\n{name}: {}", report_text(report, args.wide)))?;
+        tell(&format!("\n{name}: {}", report_text(report, args.wide)))?;
     }
-    say(&format!("\n{}", comparisons_text(&comparison)))?;
+    tell(&format!("\n{}", comparisons_text(&comparison)))?;
 
     let unwritable =
         |error: &dyn std::fmt::Display| Failure::Unusable(format!("cannot write the results: {error}"));

@@ -18,7 +18,7 @@ use super::address;
 use crate::args::StudyReportArgs;
 use crate::failure::Failure;
 use crate::outputs::write_whole;
-use crate::stdout::say;
+use crate::stdout::{say, tell};
 use crate::table::lay_out_with_text;
 
 /// Reads a study, says what it found, and writes the report.
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &StudyReportArgs) -> Result<(), Failure> {
             .map_err(|what| Failure::Unusable(format!("--window: {what}")))?;
     }
     std::fs::create_dir_all(folder).map_err(|error| Failure::about(folder, error))?;
-    say(&summary(&report))?;
+    tell(&summary(&report))?;
     let files = write(&report, folder)?;
     let [first, others @ ..] = &files[..] else { return Ok(()) };
     say(&format!("Wrote {} and {} more beside it.\n", first.display(), others.len()))

@@ -17,6 +17,18 @@ pub struct Model {
     pub optimum_bytes: f64,
     /// Share of the variance of log latency that the line explains.
     pub r2: f64,
+    /// Where l of a typical run lies, at the level of the page; `null` in older documents, as all intervals here.
+    #[serde(default)]
+    pub fixed_latency_interval_s: Option<[f64; 2]>,
+    /// Where B of a typical run lies.
+    #[serde(default)]
+    pub bandwidth_interval_bytes_per_s: Option<[f64; 2]>,
+    /// Where l times B lies.
+    #[serde(default)]
+    pub optimum_interval_bytes: Option<[f64; 2]>,
+    /// By which share the latency of a typical run lies off the line, where it does most. The intervals are as much wider.
+    #[serde(default)]
+    pub residual_max: Option<f64>,
 }
 
 /// A share of the points that may be grossly wrong without a say in the start of the fit.
@@ -64,6 +76,10 @@ pub fn fit_model(points: &[(f64, f64)]) -> Option<Model> {
         bandwidth_bytes_per_s,
         optimum_bytes: line.fixed_s * bandwidth_bytes_per_s,
         r2: r2(points, line)?,
+        fixed_latency_interval_s: None,
+        bandwidth_interval_bytes_per_s: None,
+        optimum_interval_bytes: None,
+        residual_max: None,
     };
     let figures = [model.bandwidth_bytes_per_s, model.optimum_bytes, model.r2];
     figures.iter().all(|figure| figure.is_finite()).then_some(model)

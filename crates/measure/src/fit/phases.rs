@@ -7,8 +7,8 @@ use super::broken_line::{BrokenLine, LogPoint};
 use super::robust::{huber_loss, scale};
 use super::{all_positive, distinct_sizes};
 
-/// Where the latency curve changes its nature; bounds are buffer sizes in bytes, and a phase the measured
-/// sizes do not reach is `null`.
+/// Where the latency curve changes its nature; bounds are buffer sizes in bytes, and a phase that is not there, or not
+/// shown by the runs, is `null`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Phases {
     /// Latency constant, throughput growing with the buffer.
@@ -20,6 +20,11 @@ pub struct Phases {
     /// Slope of log latency over log size in the middle phase (0: constant latency, 1: constant
     /// throughput).
     pub middle_slope: f64,
+    /// What is constant in a phase is shown to grow by less than this factor over it, and what grows, by more from the
+    /// smallest size, or to the largest; sizes of which neither is shown are in no phase. `null` where phases are fitted,
+    /// and not tested.
+    #[serde(default)]
+    pub growth_max: Option<f64>,
 }
 
 /// A range of buffer sizes.
@@ -185,6 +190,7 @@ fn report(points: &[(f64, f64)], line: BrokenLine, shape: Shape) -> Phases {
         both_grow: range(shape.both_grow, from, to),
         constant_throughput: range(shape.constant_throughput, to, last),
         middle_slope,
+        growth_max: None,
     }
 }
 

@@ -5,6 +5,7 @@
 //! difference, however the machine drifts or remembers, and whatever the runs' distribution. Which one is best is seen in
 //! the same runs; so a test is one of all the pairs that might have been looked at.
 
+use super::curve::SIZES_MIN;
 use super::report::{Point, RunData};
 use super::settings::Settings;
 use crate::stats;
@@ -15,6 +16,9 @@ pub(crate) const PAGE_ERROR_RATE: f64 = 0.05;
 /// The chance of any false verdict in all that is said.
 pub const PAIRS_ERROR_RATE: f64 = 0.01;
 
+/// The share of a page's that the curve over sizes has: its phases, and the parameters of its line.
+const CURVE_ERROR_RATE: f64 = 0.01;
+
 /// The share of that which each kind of statement of one of `probes` probes has: whether sizes differ, which a model is held
 /// to as well; whether goals are met, or records durable sooner; whether ways of writing differ. Probes that are measured
 /// together share it with their comparison.
@@ -23,7 +27,13 @@ pub(super) fn level_of_probe(settings: &Settings, probes: usize) -> f64 {
     let others = [settings.is_matrix(), settings.goals.are_any() || is_for_records];
     let kinds = 1 + others.into_iter().filter(|&is_there| is_there).count();
     let compared = if probes > 1 { PAIRS_ERROR_RATE } else { 0.0 };
-    (PAGE_ERROR_RATE - compared) / (kinds * probes.max(1)) as f64
+    let curve = if settings.buffer_sizes.len() < SIZES_MIN { 0.0 } else { CURVE_ERROR_RATE };
+    (PAGE_ERROR_RATE - compared - curve) / (kinds * probes.max(1)) as f64
+}
+
+/// The share that the curve of one of `probes` probes has.
+pub(super) fn level_of_curve(probes: usize) -> f64 {
+    CURVE_ERROR_RATE / probes.max(1) as f64
 }
 
 /// The pairs of the runs of one round each; repeats of disturbed runs belong to no round. Those with a disturbed run are left
@@ -37,6 +47,24 @@ pub(super) fn rounds<'a>(one: &'a Point, other: &'a Point) -> Vec<(&'a RunData, 
         sessions.into_iter().flat_map(|session| of(one, session).zip(of(other, session))).collect();
     let is_clean = |(a, b): &&(&RunData, &RunData)| a.disturbance.is_none() && b.disturbance.is_none();
     let clean: Vec<_> = all.iter().filter(is_clean).copied().collect();
+    if 2 * clean.len() > all.len() { clean } else { all }
+}
+
+/// The runs of every round that all of `points` have, one of each point. Those with a disturbed run are left out as long as
+/// most remain.
+pub(super) fn rounds_of_all(points: &[Point]) -> Vec<Vec<&RunData>> {
+    let sessions: std::collections::BTreeSet<u32> =
+        points.iter().flat_map(|point| &point.run_data).map(|run| run.session).collect();
+    let mut all: Vec<Vec<&RunData>> = Vec::new();
+    for session in sessions {
+        let is_of_round = |run: &&RunData| run.session == session && !run.repeat;
+        let runs: Vec<Vec<&RunData>> =
+            points.iter().map(|point| point.run_data.iter().filter(is_of_round).collect()).collect();
+        let common = runs.iter().map(Vec::len).min().unwrap_or(0);
+        all.extend((0..common).map(|round| runs.iter().map(|of_point| of_point[round]).collect()));
+    }
+    let is_clean = |round: &&Vec<&RunData>| round.iter().all(|run| run.disturbance.is_none());
+    let clean: Vec<_> = all.iter().filter(is_clean).cloned().collect();
     if 2 * clean.len() > all.len() { clean } else { all }
 }
 

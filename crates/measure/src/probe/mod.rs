@@ -25,6 +25,7 @@ mod batching;
 pub mod budget;
 pub mod credits;
 pub mod csv;
+pub mod curve;
 mod disturbance;
 mod goals;
 mod group_commit;
@@ -50,7 +51,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use evenkeel_host::interrupt::Interrupt;
 use evenkeel_host::stack::Stack;
 
-use crate::fit::{model::fit_model, phases::fit_phases};
 use report::{MatrixCell, Point, ProbeReport};
 use session::Measured;
 use settings::Settings;
@@ -101,9 +101,10 @@ pub fn run_together<T: Target>(
     let measured = session::measure(settings, targets, interrupt, observer)?;
     let duration_s = now_s(targets) - started_s;
     let all = stacks.into_iter().zip(&measured);
-    let level = apart::level_of_probe(settings, measured.len());
+    let probes = measured.len();
+    let levels = [apart::level_of_probe(settings, probes), apart::level_of_curve(probes)];
     Ok(all
-        .map(|(stack, measured)| conclude(settings, stack, measured, level, started_unix_s, duration_s))
+        .map(|(stack, measured)| conclude(settings, stack, measured, levels, started_unix_s, duration_s))
         .collect())
 }
 
@@ -119,7 +120,7 @@ fn conclude(
     settings: &Settings,
     stack: Stack,
     measured: &Measured,
-    level: f64,
+    [level, level_of_curve]: [f64; 2],
     started_unix_s: u64,
     duration_s: f64,
 ) -> ProbeReport {
@@ -147,10 +148,9 @@ fn conclude(
     let alike = |point: &&Point| point.method == combination.method;
     let like_the_rest: Vec<Point> = points.iter().filter(alike).cloned().collect();
     let compared = if like_the_rest.is_empty() { &points } else { &like_the_rest };
-    let curve: Vec<(f64, f64)> =
-        compared.iter().map(|point| (point.buffer_bytes as f64, point.latency_s.mean)).collect();
-    let model = fit_model(&curve);
-    let phases = fit_phases(&curve);
+    let (model, phases) = curve::shown(compared, level_of_curve);
+    // Whether a line is called one that does not fit is tested by itself, whatever is said of its parameters.
+    let fitted = curve::fitted(compared);
     let unmeasured: Vec<u64> = measured
         .points
         .iter()
@@ -166,7 +166,7 @@ fn conclude(
     let below =
         recommend::best(compared).map_or_else(Vec::new, |best| recommend::shown_below(compared, best, level));
     let warnings =
-        warnings::all(settings, &stack, compared, matrix.as_ref(), model.as_ref(), &below, measured);
+        warnings::all(settings, &stack, compared, matrix.as_ref(), fitted.as_ref(), &below, measured);
     ProbeReport {
         schema: report::SCHEMA.to_owned(),
         evenkeel_version: env!("CARGO_PKG_VERSION").to_owned(),

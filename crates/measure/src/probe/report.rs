@@ -58,9 +58,9 @@ pub struct ProbeReport {
     pub quick: bool,
     /// One entry a buffer size, ascending.
     pub points: Vec<Point>,
-    /// The line latency = l + x/B, where enough points allow a fit.
+    /// The line latency = l + x/B, where the runs show both parameters.
     pub model: Option<Model>,
-    /// The three phases of the latency curve, where enough points allow a fit.
+    /// The phases of the latency curve, as far as the runs show them.
     pub phases: Option<Phases>,
     /// The buffer to use.
     pub recommendation: Option<Recommendation>,

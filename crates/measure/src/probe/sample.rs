@@ -144,12 +144,19 @@ pub(crate) fn following(line: &Line, path: &str) -> ProbeReport {
             bandwidth_bytes_per_s: line.bandwidth_bytes_per_s,
             optimum_bytes: optimum,
             r2: 0.9987,
+            fixed_latency_interval_s: Some([0.97, 1.04].map(|factor| factor * line.fixed_latency_s)),
+            bandwidth_interval_bytes_per_s: Some(
+                [0.96, 1.03].map(|factor| factor * line.bandwidth_bytes_per_s),
+            ),
+            optimum_interval_bytes: Some([0.94, 1.07].map(|factor| factor * optimum)),
+            residual_max: Some(0.012),
         }),
         phases: Some(Phases {
             constant_latency: range(4096.0, optimum / 5.0),
             both_grow: range(optimum / 5.0, optimum * 5.0),
             constant_throughput: range(optimum * 5.0, 16_777_216.0),
             middle_slope: 0.52,
+            growth_max: Some(1.5),
         }),
         recommendation: Some(Recommendation {
             buffer_bytes: Some(best),
@@ -297,12 +304,17 @@ pub(crate) fn odd() -> ProbeReport {
         bandwidth_bytes_per_s: 0.0,
         optimum_bytes: f64::NAN,
         r2: f64::NAN,
+        fixed_latency_interval_s: Some([f64::NAN, -1.0]),
+        bandwidth_interval_bytes_per_s: None,
+        optimum_interval_bytes: Some([f64::INFINITY, 0.0]),
+        residual_max: Some(f64::NAN),
     });
     report.phases = Some(Phases {
         constant_latency: Some(PhaseRange { from_bytes: f64::NAN, to_bytes: 0.0 }),
         both_grow: Some(PhaseRange { from_bytes: 1e9, to_bytes: 1.0 }),
         constant_throughput: None,
         middle_slope: f64::NAN,
+        growth_max: Some(f64::NAN),
     });
     report.recommendation.as_mut().unwrap().buffer_bytes = None;
     ProbeReport { started_unix_s: u64::MAX, duration_s: f64::NAN, ..report }

@@ -6,10 +6,11 @@ use evenkeel_host::method::{FileState, Method};
 use evenkeel_host::stack::Stack;
 
 pub(crate) use super::honest_disk::honest_disk;
+use super::page::probe_page;
 use super::report::{ProbeReport, Rule, WarningCode};
 use super::settings::{Combination, Goals, LatencyBound, Records, Settings};
 use super::target::{Observation, RunOrder, Target, TargetError};
-use super::{Observer, Progress};
+use super::{Observer, Progress, curve};
 
 /// A stack in virtual time: fixed latency, bandwidth, and what the test adds.
 pub(crate) struct VirtualStack {
@@ -123,6 +124,51 @@ fn a_stack_of_known_cost_is_recommended_its_known_optimum() {
     let middle = phases.both_grow.unwrap();
     assert!(middle.from_bytes < 400e3 && 400e3 < middle.to_bytes, "{phases:?}");
     assert!(report.warnings.is_empty(), "{:?}", report.warnings);
+}
+
+#[test]
+fn three_runs_a_size_show_neither_phases_nor_a_line_and_the_page_says_so() {
+    let report = plain_probe(&Settings { runs: 3, ..Settings::paper(PLAIN) });
+    assert_eq!((report.model, report.phases), (None, None));
+    let said = curve::sentences(&report);
+    assert_eq!(said, ["The phases, and l and B of a line l + x/B, cannot be said from 3 runs a size."]);
+    assert!(probe_page(&report).contains(&said[0]));
+}
+
+#[test]
+fn the_parameters_of_a_line_are_said_as_ranges_that_hold_them() {
+    let report = plain_probe(&Settings::paper(PLAIN));
+    let model = report.model.unwrap();
+    // A typical run takes 1.01 times as long as the fastest.
+    let ranges = [
+        (model.fixed_latency_interval_s, model.fixed_latency_s, 404e-6),
+        (model.bandwidth_interval_bytes_per_s, model.bandwidth_bytes_per_s, 990e6),
+        (model.optimum_interval_bytes, model.optimum_bytes, 400e3),
+    ];
+    for (range, fitted, truth) in ranges {
+        let [low, high] = range.unwrap();
+        assert!(low <= truth && truth <= high && low <= fitted && fitted <= high, "{model:?}");
+        assert!(high < 1.2 * low, "{model:?}");
+    }
+    let [of_model, of_phases]: [String; 2] = curve::sentences(&report).try_into().unwrap();
+    assert!(
+        of_model.starts_with("Model: if a write costs l plus its bytes at B, l is 401 us to "),
+        "{of_model}"
+    );
+    // Latency of 1.5 times that of 4 KiB is at 202 KiB, 1 / 1.5 of the throughput of 16 MiB at 766 KiB.
+    assert_eq!(
+        of_phases,
+        "Phases: latency grows by less than half up to 128 KiB; both grow from 256 KiB to 512 KiB; throughput grows by \
+         less than half from 1 MiB on."
+    );
+}
+
+#[test]
+fn phases_that_were_fitted_and_not_tested_are_not_shown() {
+    let mut report = plain_probe(&Settings::paper(PLAIN));
+    assert!(probe_page(&report).contains("I constant latency"));
+    report.phases.as_mut().unwrap().growth_max = None;
+    assert!(!probe_page(&report).contains("I constant latency"));
 }
 
 #[test]

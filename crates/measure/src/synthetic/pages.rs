@@ -27,6 +27,10 @@ pub enum Page {
     Advice,
     /// The advice of a probe of a fixed cost and a bandwidth, at which two sizes have the same ratio.
     Line,
+    /// The same, whether its fixed cost and its bandwidth are said.
+    Parameters,
+    /// The curve of a probe in which latency grows as the square root of the size: no phase but one, and no line.
+    Power,
     /// A goal of throughput, which every size just meets or just misses.
     Throughput,
     /// A goal of latency, which every size just meets or just misses.
@@ -47,9 +51,11 @@ pub enum Page {
 
 impl Page {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Advice,
         Self::Line,
+        Self::Parameters,
+        Self::Power,
         Self::Throughput,
         Self::Latency,
         Self::Records,
@@ -66,6 +72,8 @@ impl Page {
         match self {
             Self::Advice => "advice",
             Self::Line => "line",
+            Self::Parameters => "parameters",
+            Self::Power => "power",
             Self::Throughput => "throughput",
             Self::Latency => "latency",
             Self::Records => "records",
@@ -108,17 +116,17 @@ pub fn alarms(
 
 /// One page.
 #[derive(Debug, Clone, Copy)]
-struct Probe {
-    page: Page,
-    noise: Noise,
-    difference: f64,
-    seed: u64,
+pub(super) struct Probe {
+    pub(super) page: Page,
+    pub(super) noise: Noise,
+    pub(super) difference: f64,
+    pub(super) seed: u64,
 }
 
 /// Buffers: few writes in a run make a page soon, and the first has enough of them for a p99.
 const SIZES: [u64; 6] = [128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
 /// The size that differs.
-const ODD: u64 = 512 << 10;
+pub(super) const ODD: u64 = 512 << 10;
 /// What a write of [`ODD`] takes.
 const WRITE_S: f64 = 2e-3;
 /// Goals are missed or met by so little.
@@ -169,7 +177,9 @@ impl Probe {
             ..Settings::paper(PLAIN)
         };
         match self.page {
-            Page::Line => Settings { buffer_sizes: LINE_SIZES.to_vec(), ..plain },
+            Page::Line | Page::Parameters | Page::Power => {
+                Settings { buffer_sizes: LINE_SIZES.to_vec(), ..plain }
+            }
             Page::Throughput => {
                 let rate = ODD as f64 / self.typical_s() * (1.0 + self.beyond());
                 let goals = Goals { min_throughput_bytes_per_s: Some(rate), ..Goals::default() };
@@ -204,7 +214,7 @@ impl Probe {
     }
 
     /// The median over runs of what a write takes, where the noise is on [`WRITE_S`].
-    fn typical_s(&self) -> f64 {
+    pub(super) fn typical_s(&self) -> f64 {
         WRITE_S * median_factor(self.noise)
     }
 
@@ -218,7 +228,7 @@ impl Probe {
         self.seed.is_multiple_of(2)
     }
 
-    fn cost(&self) -> Cost {
+    pub(super) fn cost(&self) -> Cost {
         let faster = 1.0 + self.difference;
         let square_root = |size: u64| WRITE_S * (size as f64 / ODD as f64).sqrt();
         match self.page {
@@ -226,7 +236,7 @@ impl Probe {
             Page::Advice => {
                 Box::new(move |_, size| square_root(size) / if size == ODD { faster } else { 1.0 })
             }
-            Page::Line => {
+            Page::Line | Page::Parameters => {
                 // The ratio of 512 KiB and of 1 MiB is the same: the fixed cost is what a size between them takes.
                 Box::new(|_, size| WRITE_S * (1.0 + size as f64 / (ODD as f64 * std::f64::consts::SQRT_2)))
             }
@@ -241,7 +251,9 @@ impl Probe {
                 let write_s = limit_s / P99_FACTOR / median_factor(self.noise) * (1.0 + self.beyond());
                 Box::new(move |_, _| write_s)
             }
-            Page::Pairs | Page::Sessions | Page::Repeated => Box::new(move |_, size| square_root(size)),
+            Page::Power | Page::Pairs | Page::Sessions | Page::Repeated => {
+                Box::new(move |_, size| square_root(size))
+            }
         }
     }
 
@@ -262,7 +274,7 @@ impl Probe {
         run_together(settings, stacks, disks, &Interrupt::default(), &mut Nobody).unwrap_or_default()
     }
 
-    fn alone(&self) -> Option<ProbeReport> {
+    pub(super) fn alone(&self) -> Option<ProbeReport> {
         let settings = self.settings();
         let mut stack = self.stack(&self.machine(&settings, 1), 1.0);
         Self::reports(&settings, std::slice::from_mut(&mut stack)).pop()
@@ -315,7 +327,7 @@ impl Probe {
                 let is_first =
                     report.warnings.first().is_some_and(|first| first.code == WarningCode::MostlyDisturbed);
                 let lacks_warning = self.noise == Noise::Busy && !is_first;
-                let differs = self.difference > 0.0 && self.page != Page::Line;
+                let differs = self.difference > 0.0 || self.has_curve();
                 Rates::of_page(wrong, lacks_warning || (differs && !is_found))
             }
         }
@@ -324,6 +336,7 @@ impl Probe {
     /// What a probe's own page says that is false, and whether it says what is so.
     fn judge_own(&self, report: &ProbeReport) -> (Vec<&'static str>, bool) {
         let mut wrong = self.false_warnings(report);
+        wrong.extend(self.false_curve(report));
         let mut is_found = false;
         if let Some(chosen) = &report.recommendation {
             let (false_ones, found) = self.judge_advice(report, chosen);
@@ -357,36 +370,15 @@ impl Probe {
 
     /// Warnings that draw a conclusion which is none.
     fn false_warnings(&self, report: &ProbeReport) -> Vec<&'static str> {
-        let is_line = self.page == Page::Line;
         let of = |code: WarningCode| match code {
             WarningCode::MostlyDisturbed | WarningCode::Disturbed => {
                 (self.noise != Noise::Busy).then_some("disturbed")
             }
-            WarningCode::ModelDisagrees => is_line.then_some("model"),
+            WarningCode::ModelDisagrees => self.is_line().then_some("disagrees"),
             WarningCode::TooFastToBeTrue => Some("too-fast"),
             _ => None,
         };
-        let mut wrong: Vec<&'static str> =
-            report.warnings.iter().filter_map(|warning| of(warning.code)).collect();
-        if is_line && self.has_false_phase(report) {
-            wrong.push("phase");
-        }
-        wrong
-    }
-
-    /// A phase of constant latency over which it truly doubles, or of constant throughput likewise.
-    fn has_false_phase(&self, report: &ProbeReport) -> bool {
-        let Some(phases) = &report.phases else { return false };
-        let cost = self.cost();
-        let write_s = |size: f64| cost(PLAIN, size as u64);
-        let latency = phases
-            .constant_latency
-            .is_some_and(|range| write_s(range.to_bytes) > 2.0 * write_s(range.from_bytes));
-        let rate = |size: f64| size / write_s(size);
-        let throughput = phases
-            .constant_throughput
-            .is_some_and(|range| rate(range.to_bytes) > 2.0 * rate(range.from_bytes));
-        latency || throughput
+        report.warnings.iter().filter_map(|warning| of(warning.code)).collect()
     }
 
     fn judge_advice(&self, report: &ProbeReport, chosen: &Recommendation) -> (Vec<&'static str>, bool) {
@@ -398,7 +390,7 @@ impl Probe {
         };
         let sizes = || report.points.iter().map(|point| point.buffer_bytes);
         let is_sure = |size: u64| !chosen.undecided_bytes.contains(&size);
-        let mut is_found = false;
+        let is_found;
         match self.page {
             Page::Throughput | Page::Latency => {
                 // Sizes that are not named miss the goal, those chosen meet it; which of them is looked at depends.
@@ -417,11 +409,12 @@ impl Probe {
                     None => self.is_missed_goal() && sizes().all(is_sure),
                 };
             }
-            Page::Line => {
+            Page::Line | Page::Parameters => {
                 // Two have the highest ratio.
                 if ![ODD, 2 * ODD].into_iter().all(is_named) {
                     wrong.push("tie");
                 }
+                is_found = self.finds_curve(report);
             }
             _ => {
                 let odd_alone = matches!(self.page, Page::Advice | Page::Records) && self.difference > 0.0;
@@ -433,10 +426,11 @@ impl Probe {
                 if !odd_alone && draws.iter().any(|words| chosen.reason.contains(words)) {
                     wrong.push("grows");
                 }
-                is_found = odd_alone
+                let is_alone = odd_alone
                     && chosen.buffer_bytes == Some(ODD)
                     && chosen.also_bytes.is_empty()
                     && chosen.undecided_bytes.is_empty();
+                is_found = is_alone || (self.page == Page::Power && self.finds_curve(report));
             }
         }
         (wrong, is_found)

@@ -154,6 +154,10 @@ fn summary(reports: &[Labelled<'_>]) -> Markup {
 fn summarised(report: &ProbeReport) -> [Option<String>; 8] {
     let chosen = report.recommendation.as_ref().and_then(|recommendation| recommendation.buffer_bytes);
     let point = chosen.and_then(|size| at(report, size));
+    let [fixed, bandwidth, optimum] = match &report.model {
+        Some(model) => words::parameters(model).map(Some),
+        None => [const { None }; 3],
+    };
     let over = |figure: fn(&Point) -> f64, better: fn(f64, f64) -> f64| {
         report.points.iter().map(figure).filter(|value| value.is_finite()).reduce(better)
     };
@@ -163,9 +167,9 @@ fn summarised(report: &ProbeReport) -> [Option<String>; 8] {
         point.map(|point| format::seconds(point.latency_s.mean)),
         over(|point| point.throughput_bytes_per_s.mean, f64::max).map(format::rate),
         over(|point| point.latency_s.mean, f64::min).map(format::seconds),
-        report.model.map(|model| format::seconds(model.fixed_latency_s)),
-        report.model.map(|model| format::rate(model.bandwidth_bytes_per_s)),
-        report.model.map(|model| format::bytes_f64(model.optimum_bytes)),
+        fixed,
+        bandwidth,
+        optimum,
     ]
 }
 

@@ -5,6 +5,7 @@ use maud::{Markup, PreEscaped, html};
 
 use super::figure::{self, Figure};
 use super::plot::Plot;
+use crate::probe::curve;
 use crate::probe::report::ProbeReport;
 use crate::report::charts::{Swatch, svg};
 use crate::report::format;
@@ -17,7 +18,7 @@ const SIZE: (u32, u32) = (420, 330);
 pub(super) fn probe_chart(report: &ProbeReport, figure: Figure) -> String {
     let label = describe(figure, &[("this stack", report)]);
     svg(SIZE, &label, |canvas| {
-        let mut plot = Plot::new(canvas, SIZE, figure, &[report], report.phases.is_some());
+        let mut plot = Plot::new(canvas, SIZE, figure, &[report], curve::shown_phases(report).is_some());
         plot.phases(report);
         plot.grid();
         plot.band(report);
@@ -61,7 +62,7 @@ pub(super) fn charts(report: &ProbeReport) -> Markup {
     if report.recommendation.as_ref().is_some_and(|chosen| chosen.buffer_bytes.is_some()) {
         entries.push((Swatch::Recommended, "recommended buffer".to_owned()));
     }
-    if let Some(phases) = &report.phases {
+    if let Some(phases) = curve::shown_phases(report) {
         let each = [
             (phases.constant_latency, "I constant latency"),
             (phases.both_grow, "II both grow"),

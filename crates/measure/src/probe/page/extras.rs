@@ -39,7 +39,7 @@ pub(super) fn batching(report: &ProbeReport) -> Markup {
         }
         (facts(&list))
         @if batching.group_commit_records.is_some() {
-            p.muted { "Group commit without a timer: what arrives during one write joins the next." }
+            p.muted { "Group commit without a timer: what arrives during one write joins the next; so many if a write takes l + x/B." }
         }
     };
     card("Batching", content)

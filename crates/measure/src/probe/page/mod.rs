@@ -81,10 +81,9 @@ mod tests {
             "over a written file, 512 KiB at a time",
             "7,245,861,122,908",
             "2026-01-31 12:00 UTC",
-            "209.7 MB/s",
+            "201 MB/s to 216 MB/s",
         ] {
-            let part = part.replace("209.7", "210");
-            assert!(page.contains(&part), "{part}");
+            assert!(page.contains(part), "{part}");
         }
         for warning in &report.warnings {
             assert!(page.contains(&warning.message), "{}", warning.message);

@@ -1,5 +1,6 @@
 //! One chart: its axes, and the layers that are laid over each other.
 
+use crate::probe::curve;
 use crate::probe::report::{PhaseRange, ProbeReport};
 use crate::report::format;
 
@@ -88,9 +89,9 @@ impl<'canvas, 'svg> Plot<'canvas, 'svg> {
         self.canvas.text(caption, (middle, height), Align::Middle, Ink::Text, TEXT, false);
     }
 
-    /// The three phases, shaded and named above the chart.
+    /// The phases that are shown, shaded and named above the chart.
     pub(super) fn phases(&mut self, report: &ProbeReport) {
-        let Some(phases) = &report.phases else { return };
+        let Some(phases) = curve::shown_phases(report) else { return };
         let each = [
             (phases.constant_latency, "I", ["constant", "latency"]),
             (phases.both_grow, "II", ["both", "grow"]),
@@ -102,14 +103,15 @@ impl<'canvas, 'svg> Plot<'canvas, 'svg> {
                 range.filter(valid).map(|range| (which, range, number, words))
             })
             .collect();
-        for (at, &(which, range, number, words)) in present.iter().enumerate() {
-            // Phases end at measured sizes; the shades meet half-way, and the outermost reach the edges, as
-            // nothing says that a phase ends with the sizes measured.
-            let meet = |one: PhaseRange, next: PhaseRange| {
-                f64::midpoint(self.across.place(one.to_bytes), self.across.place(next.from_bytes))
-            };
-            let from = if at == 0 { self.left } else { meet(present[at - 1].1, range) };
-            let to = present.get(at + 1).map_or(self.right, |next| meet(range, next.1));
+        for (which, range, number, words) in present {
+            // Phases end at measured sizes, and the shades half-way to the next: sizes of no phase have none. The
+            // outermost reach the edges, as nothing says that a phase ends with the sizes measured.
+            let half_way =
+                |size: u64, end: f64| f64::midpoint(self.across.place(size as f64), self.across.place(end));
+            let before = self.sizes.iter().rev().find(|&&size| (size as f64) < range.from_bytes);
+            let after = self.sizes.iter().find(|&&size| size as f64 > range.to_bytes);
+            let from = before.map_or(self.left, |&size| half_way(size, range.from_bytes));
+            let to = after.map_or(self.right, |&size| half_way(size, range.to_bytes));
             let top = self.top - 30.0;
             let corners = [(from, top), (to, top), (to, self.bottom), (from, self.bottom)];
             self.canvas.fill(&corners, Ink::Phase(which), 1.0);

@@ -2,7 +2,8 @@
 
 use maud::{Markup, html};
 
-use crate::probe::report::{PhaseRange, Point, ProbeReport, Rule, Warning, WarningCode};
+use crate::probe::curve;
+use crate::probe::report::{Model, PhaseRange, Point, ProbeReport, Rule, Warning, WarningCode};
 use crate::report::format;
 use crate::report::page::{Fact, card, facts, known};
 
@@ -237,46 +238,51 @@ fn options(options: &str) -> Markup {
 
 /// The fitted line and the phases, in words and numbers.
 pub(super) fn model(report: &ProbeReport) -> Markup {
+    let facts_shown = [model_facts(report), phase_facts(report)].concat();
     let content = html! {
-        @match &report.model {
-            None => p { "Too few points, or too unlike a line, to fit latency = l + x/B." },
-            Some(model) => {
-                p {
-                    "A synchronous write of x bytes takes about " b { "l + x/B" } ": a fixed "
-                    b { (format::seconds(model.fixed_latency_s)) }
-                    " however little it carries, and its bytes at "
-                    b { (format::rate(model.bandwidth_bytes_per_s)) } " on top."
-                }
-                (facts(&model_facts(report)))
-            }
-        }
-        @if report.phases.is_some() {
-            h3 { "Phases" }
-            (facts(&phase_facts(report)))
+        @for sentence in curve::sentences(report) { p { (sentence) } }
+        @if facts_shown.is_empty() {
+            p.muted { "The measured points show neither a line nor phases." }
+        } @else {
+            (facts(&facts_shown))
         }
     };
     card("The model", content)
 }
 
-/// The parameters of the fitted line, where there is one.
+/// The parameters of the fitted line, where there is one, with where they may lie.
 pub(crate) fn model_facts(report: &ProbeReport) -> Vec<Fact> {
     let Some(model) = &report.model else {
         return Vec::new();
     };
+    let [fixed, bandwidth, optimum] = parameters(model);
     vec![
-        ("l, fixed latency", html! { (format::seconds(model.fixed_latency_s)) }),
+        ("l, fixed latency", html! { (fixed) }),
         (
             if report.writers > 1 { "B, bandwidth of one writer" } else { "B, bandwidth" },
-            html! { (format::rate(model.bandwidth_bytes_per_s)) },
+            html! { (bandwidth) },
         ),
-        ("l × B, best ratio", html! { (format::bytes_f64(model.optimum_bytes)) }),
+        ("l × B, best ratio", html! { (optimum) }),
         ("R² of log latency", html! { (r2(model.r2)) }),
     ]
 }
 
-/// The ranges of the phases, where they were found.
+/// l, B and their product: where each may lie, or the fitted ones of an older document, which say that they are fitted.
+pub(crate) fn parameters(model: &Model) -> [String; 3] {
+    let named = |fitted: f64, interval: Option<[f64; 2]>, name: fn(f64) -> String| match interval {
+        Some(ends) => curve::between(ends, name),
+        None => format!("fitted {}, no interval", name(fitted)),
+    };
+    [
+        named(model.fixed_latency_s, model.fixed_latency_interval_s, format::seconds),
+        named(model.bandwidth_bytes_per_s, model.bandwidth_interval_bytes_per_s, format::rate),
+        named(model.optimum_bytes, model.optimum_interval_bytes, format::bytes_f64),
+    ]
+}
+
+/// The ranges of the phases, where they are shown.
 pub(crate) fn phase_facts(report: &ProbeReport) -> Vec<Fact> {
-    let Some(phases) = &report.phases else {
+    let Some(phases) = curve::shown_phases(report) else {
         return Vec::new();
     };
     vec![
@@ -284,7 +290,7 @@ pub(crate) fn phase_facts(report: &ProbeReport) -> Vec<Fact> {
         ("II both grow", range(phases.both_grow)),
         ("III constant throughput", range(phases.constant_throughput)),
         (
-            "Slope in II",
+            "Slope, typical runs",
             html! {
                 (format::number_short(phases.middle_slope))
                 span.muted { " (0: constant latency, 1: constant throughput)" }
@@ -302,7 +308,7 @@ fn range(range: Option<PhaseRange>) -> Markup {
         Some(range) => {
             html! { (format::bytes_f64(range.from_bytes)) " to " (format::bytes_f64(range.to_bytes)) }
         }
-        None => html! { span.muted { "not reached by the sizes measured" } },
+        None => html! { span.muted { "not shown by these runs and sizes" } },
     }
 }
 
@@ -314,9 +320,9 @@ pub(crate) fn how_to_read() -> Markup {
                 b { "The trade. " }
                 "A larger buffer spreads the fixed cost of a synchronous write over more bytes, so \
                  throughput grows, but each write, and each record waiting in it, takes longer. \
-                 Throughput over latency weighs one against the other. It peaks where a write's bytes \
-                 take as long as its fixed cost: at half of the top throughput and twice the least \
-                 latency. In proportion, a larger buffer gains less throughput than it costs latency, and \
+                 Throughput over latency weighs one against the other. On a line l + x/B it peaks where \
+                 a write's bytes take as long as its fixed cost: at half of the top throughput and twice \
+                 the least latency. In proportion, a larger buffer gains less throughput than it costs latency, and \
                  a smaller one loses more throughput than it saves latency."
             }
             p {
@@ -324,7 +330,14 @@ pub(crate) fn how_to_read() -> Markup {
                 "While the fixed cost rules, latency stays constant and throughput grows with the buffer: \
                  a larger buffer is free. Where the bytes rule, throughput stays constant and only \
                  latency grows: a larger buffer is in vain. Between the two both grow, and there the \
-                 choice lies."
+                 choice lies. Latency or throughput counts as constant where it is shown to grow by less \
+                 than half over four times the size or more. Sizes of which the runs do not show what \
+                 they do are in no phase, and not shaded."
+            }
+            p {
+                b { "The line. " }
+                "l and B are ranges of what a typical run may have, as much wider as the points lie off the \
+                 line. Phases and ranges are wrong on at most 1 page in 100."
             }
             p {
                 b { "Intervals. " }
