@@ -390,8 +390,7 @@ impl Probe {
         };
         let sizes = || report.points.iter().map(|point| point.buffer_bytes);
         let is_sure = |size: u64| !chosen.undecided_bytes.contains(&size);
-        let is_found;
-        match self.page {
+        let is_found = match self.page {
             Page::Throughput | Page::Latency => {
                 // Sizes that are not named miss the goal, those chosen meet it; which of them is looked at depends.
                 let meets = |size: u64| chosen.buffer_bytes == Some(size);
@@ -404,17 +403,17 @@ impl Probe {
                 if said.into_iter().any(|size| meets(size) == self.is_missed_goal()) {
                     wrong.push("goal");
                 }
-                is_found = match chosen.buffer_bytes {
+                match chosen.buffer_bytes {
                     Some(size) => !self.is_missed_goal() && is_sure(size),
                     None => self.is_missed_goal() && sizes().all(is_sure),
-                };
+                }
             }
             Page::Line | Page::Parameters => {
                 // Two have the highest ratio.
                 if ![ODD, 2 * ODD].into_iter().all(is_named) {
                     wrong.push("tie");
                 }
-                is_found = self.finds_curve(report);
+                self.finds_curve(report)
             }
             _ => {
                 let odd_alone = matches!(self.page, Page::Advice | Page::Records) && self.difference > 0.0;
@@ -430,9 +429,9 @@ impl Probe {
                     && chosen.buffer_bytes == Some(ODD)
                     && chosen.also_bytes.is_empty()
                     && chosen.undecided_bytes.is_empty();
-                is_found = is_alone || (self.page == Page::Power && self.finds_curve(report));
+                is_alone || (self.page == Page::Power && self.finds_curve(report))
             }
-        }
+        };
         (wrong, is_found)
     }
 
