@@ -499,7 +499,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         }
         let mut sums: Sums = Vec::with_capacity((range.end - range.start) as usize);
         for (page, bytes) in range.clone().zip(pages.each()) {
-            if pages.are_fresh && sums.len() % self.options.tuning.turn_pages_max == 0 {
+            if pages.are_fresh && sums.len().is_multiple_of(self.options.tuning.turn_pages_max) {
                 self.env.sleep(0).await;
             }
             sums.push((page, page_sum(bytes)));
