@@ -43,6 +43,8 @@ macro_rules! with_counters {
             checkpoints,
             /// Large writes that went straight home.
             direct_writes,
+            /// Bytes of these.
+            direct_bytes,
             /// Times a write waited for room in the buffer.
             buffer_waits,
             /// Writes that were slowed down to what a mirror's members take home.

@@ -126,6 +126,8 @@ bugs! {
     NoTrim = "no-trim",
     /// What is overwritten in the middle of a unit takes the rest of it along.
     TrimKeepsFront = "trim-keeps-front",
+    /// Pages that are written straight home keep their contents meanwhile though the drives need images.
+    FreshOverContents = "fresh-over-contents",
     /// A direct write goes home without an intent in the log.
     NoIntent = "no-intent",
     /// A direct write is acknowledged without a flush of the home device.

@@ -42,6 +42,10 @@ pub(crate) struct Request {
     pub(crate) reserved: u64,
     /// Whether times are left to a later commit where nothing else of the inode changes.
     pub(crate) is_data_only: bool,
+    /// Whether the file has more that is not committed, behind these pages.
+    pub(crate) is_part: bool,
+    /// Whether nobody waits for it but who writes much.
+    pub(crate) is_in_background: bool,
 }
 
 /// A request in the queue, and whether it is done.
@@ -59,15 +63,29 @@ pub(crate) struct Commit {
     pages: Vec<(u32, u64, Rc<Page>)>,
     freed: Vec<std::ops::Range<u32>>,
     pub(crate) done: Vec<Rc<Asked>>,
+    /// Whether nobody waits for it but who writes much.
+    pub(crate) is_in_background: bool,
     /// Bytes of data in it.
     pub(crate) data_bytes: u64,
 }
 
 impl<S: Store> Core<S> {
-    /// Begins a commit with what is asked for, as far as it fits; what is left stays in `queue`.
-    pub(crate) async fn begin_commit(&mut self, queue: &mut Vec<Rc<Asked>>) -> Result<Commit, Errno> {
-        let mut commit = Commit::default();
-        for asked in std::mem::take(queue) {
+    /// Begins a commit with what is asked for, as far as it fits; what is left stays in `queue`. What nobody waits for stays
+    /// too, unless the commit is `in_background` itself: then it comes behind all else.
+    pub(crate) async fn begin_commit(
+        &mut self,
+        queue: &mut Vec<Rc<Asked>>,
+        in_background: bool,
+    ) -> Result<Commit, Errno> {
+        let mut commit = Commit { is_in_background: in_background, ..Commit::default() };
+        let is_late = |asked: &Rc<Asked>| asked.request.borrow().is_in_background;
+        let (late, mut taken): (Vec<_>, Vec<_>) = std::mem::take(queue).into_iter().partition(is_late);
+        commit.is_in_background &= taken.is_empty();
+        match in_background {
+            true => taken.extend(late),
+            false => *queue = late,
+        }
+        for asked in taken {
             let mut request = asked.request.take();
             let applied = self.apply(&mut request, &mut commit).await;
             asked.request.replace(request);
@@ -173,7 +191,8 @@ impl<S: Store> Core<S> {
             request.next += 1;
         }
         let is_all = request.next == request.pages.len();
-        let covered = if is_all { request.size } else { end.min(request.size) };
+        let is_end = is_all && !request.is_part;
+        let covered = if is_end { request.size } else { end.min(request.size) };
         if !is_planted(Bug::SizeLate) {
             inode.size = inode.size.max(covered);
         }
@@ -181,7 +200,7 @@ impl<S: Store> Core<S> {
             return Ok(is_all);
         }
         if let Some(node) = self.nodes.get_mut(&number)
-            && is_all
+            && is_end
             && let Some(written) = node.written
         {
             (inode.mtime, inode.ctime) = (written, written.max(inode.ctime));

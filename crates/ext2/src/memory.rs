@@ -22,6 +22,12 @@ pub struct Asked {
     pub commit_changes: u64,
     /// Bytes written by the way, to be flushed.
     pub written_bytes: u64,
+    /// Bytes written to blocks of which nobody needed what they held.
+    pub fresh_bytes: u64,
+    /// Commits, of those counted above, that nobody waits for but who writes much.
+    pub background_commits: u64,
+    /// Most bytes of one of the others.
+    pub awaited_max_bytes: u64,
     /// Reads.
     pub reads: u64,
 }
@@ -244,6 +250,19 @@ impl Store for MemoryStore {
         Ok(())
     }
 
+    async fn write_fresh(&self, offset: u64, blocks: &[&[u8]]) -> Result<(), StoreError> {
+        let bytes = blocks.concat();
+        let extent = Extent::new(offset, bytes.len() as u64);
+        self.check(extent)?;
+        if !offset.is_multiple_of(BLOCK_BYTES) || !extent.len.is_multiple_of(BLOCK_BYTES) {
+            return Err(StoreError("a block is not written whole".to_owned()));
+        }
+        self.change().await?;
+        self.count(|asked| asked.fresh_bytes += extent.len);
+        self.write_now(extent, Some(&bytes));
+        self.flush(&[extent]).await
+    }
+
     async fn zero(&self, extent: Extent) -> Result<(), StoreError> {
         self.check(extent)?;
         self.change().await?;
@@ -271,6 +290,23 @@ impl Store for MemoryStore {
     }
 
     async fn commit(&self, changes: &[Change<'_>]) -> Result<(), StoreError> {
+        let bytes = |change: &Change<'_>| match change {
+            Change::Write { bytes, .. } => bytes.len() as u64,
+            Change::Zero(_) => 0,
+        };
+        let bytes = changes.iter().map(bytes).sum();
+        self.count(|asked| asked.awaited_max_bytes = asked.awaited_max_bytes.max(bytes));
+        self.commit_now(changes).await
+    }
+
+    async fn commit_in_background(&self, changes: &[Change<'_>]) -> Result<(), StoreError> {
+        self.count(|asked| asked.background_commits += 1);
+        self.commit_now(changes).await
+    }
+}
+
+impl MemoryStore {
+    async fn commit_now(&self, changes: &[Change<'_>]) -> Result<(), StoreError> {
         let mut carried = 0;
         let mut pages = 0;
         for change in changes {

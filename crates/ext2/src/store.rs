@@ -33,6 +33,10 @@ pub trait Store: 'static {
     /// Writes `bytes`, which a power cut may lose or tear until a flush covers them.
     fn write(&self, offset: u64, bytes: &[u8]) -> impl Future<Output = Result<(), StoreError>>;
 
+    /// Writes whole blocks from `offset` on, durably, of which nobody needs what they hold: until it is done, a power cut may
+    /// leave of each sector what it held, zeros, or what is written. What others wait for goes first.
+    fn write_fresh(&self, offset: u64, blocks: &[&[u8]]) -> impl Future<Output = Result<(), StoreError>>;
+
     /// Zeroes a range, which a power cut may undo or tear until a flush covers it. Whole blocks take no room any more.
     fn zero(&self, extent: Extent) -> impl Future<Output = Result<(), StoreError>>;
 
@@ -42,4 +46,9 @@ pub trait Store: 'static {
     /// Makes all changes, at once and durably: after a power cut all of them are there or none. Where two of them
     /// overlap, the later one holds.
     fn commit(&self, changes: &[Change<'_>]) -> impl Future<Output = Result<(), StoreError>>;
+
+    /// As [`Self::commit`], where nobody waits for it but who writes much.
+    fn commit_in_background(&self, changes: &[Change<'_>]) -> impl Future<Output = Result<(), StoreError>> {
+        self.commit(changes)
+    }
 }

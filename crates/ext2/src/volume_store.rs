@@ -30,6 +30,10 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Store for Volume<E, A, H, 
         Self::write(self, offset, bytes, Durability::Buffered).await.map_err(told)
     }
 
+    async fn write_fresh(&self, offset: u64, blocks: &[&[u8]]) -> Result<(), StoreError> {
+        Self::write_fresh(self, offset, blocks).await.map_err(told)
+    }
+
     async fn zero(&self, extent: Extent) -> Result<(), StoreError> {
         self.write_zeroes(extent, Durability::Buffered).await.map_err(told)
     }
@@ -40,5 +44,9 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Store for Volume<E, A, H, 
 
     async fn commit(&self, changes: &[Change<'_>]) -> Result<(), StoreError> {
         self.commit_changes(changes).await.map_err(told)
+    }
+
+    async fn commit_in_background(&self, changes: &[Change<'_>]) -> Result<(), StoreError> {
+        Self::commit_in_background(self, changes).await.map_err(told)
     }
 }

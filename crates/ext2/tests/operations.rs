@@ -2,12 +2,16 @@
 
 mod common;
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use common::{clock, debugfs, e2fsck, formatted, mounted, run};
 use evenkeel_ext2::format::hash::half_md4;
 use evenkeel_ext2::{
     Caller, Errno, FileSystem, Kind, MemoryStore, MountOptions, ROOT_INODE, RenameMode, Seek, SetAttributes,
     Timestamp, XattrMode,
 };
+use evenkeel_sim::random::Random;
 
 const ROOT: Caller = Caller::ROOT;
 
@@ -431,6 +435,106 @@ fn data_beyond_the_bound_goes_to_its_blocks_by_itself() {
 }
 
 #[test]
+fn an_fsync_beside_a_stream_commits_its_own_bytes_and_none_of_the_stream_which_goes_past_commits() {
+    const STREAM: u64 = 48 << 20;
+    let store = formatted(128 << 20);
+    let options = MountOptions { dirty_bytes_max: 4 << 20, ..MountOptions::default() };
+    let files = run(FileSystem::mount(store.clone(), options, clock())).unwrap();
+    let (stream, small) = run(async {
+        let stream = files.create(ROOT_INODE, b"stream", 0o666, &ROOT).await.unwrap().inode;
+        let small = files.create(ROOT_INODE, b"small", 0o666, &ROOT).await.unwrap().inode;
+        files.sync_all().await.unwrap();
+        (stream, small)
+    });
+    store.pause_each(2);
+    let before = store.asked();
+    let (is_over, syncs) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
+    let background = Box::pin(async { files.write_out_in_background().await });
+    let streaming = Box::pin(async {
+        for part in 0..STREAM >> 20 {
+            files.write(stream, part << 20, &vec![7; 1 << 20], &ROOT).await.unwrap();
+            assert!(files.activity().await.dirty_pages <= (4 << 20) / 4096 + 256);
+        }
+        is_over.set(true);
+    });
+    let syncing = Box::pin(async {
+        let mut at = 0;
+        while !is_over.get() {
+            files.write(small, at, &[3; 100], &ROOT).await.unwrap();
+            files.fsync(small).await.unwrap();
+            (at, _) = (at + 100, syncs.set(syncs.get() + 1));
+        }
+        files.end_background();
+    });
+    let mut turns = Random::new(1);
+    let tasks: Vec<std::pin::Pin<Box<dyn Future<Output = ()> + '_>>> = vec![background, streaming, syncing];
+    common::run_all(tasks, |bound| turns.below(bound));
+    let after = store.asked();
+    assert!(syncs.get() > 20, "{}", syncs.get());
+    let fresh_bytes = after.fresh_bytes - before.fresh_bytes;
+    assert!(fresh_bytes >= STREAM - (4 << 20), "{fresh_bytes}");
+    assert_eq!(after.written_bytes, before.written_bytes, "nothing was written twice");
+    let commit_bytes = after.commit_bytes - before.commit_bytes;
+    assert!(commit_bytes < STREAM / 100 + 400 * syncs.get(), "{commit_bytes} bytes of {} syncs", syncs.get());
+    // Inode, sizes and times; a block may be new.
+    assert!(after.awaited_max_bytes < 2000, "{after:?}");
+    run(async {
+        store.pause_each(0);
+        files.sync_all().await.unwrap();
+        let left = mounted(store.after_power_cut(|| false));
+        assert!(contents(&left, stream).await == vec![7; STREAM as usize]);
+    });
+    judged(&store);
+}
+
+#[test]
+fn a_part_of_a_file_that_was_written_out_is_as_long_as_what_is_committed() {
+    let store = formatted(64 << 20);
+    let options = MountOptions { dirty_bytes_max: 1 << 20, ..MountOptions::default() };
+    let files = run(FileSystem::mount(store.clone(), options, clock())).unwrap();
+    run(async {
+        let file = files.create(ROOT_INODE, b"file", 0o666, &ROOT).await.unwrap().inode;
+        files.sync_all().await.unwrap();
+        let mut len = 0;
+        for part in 0..24_u64 {
+            files.write(file, part * 200_000, &[part as u8 + 1; 200_000], &ROOT).await.unwrap();
+            let left = mounted(store.after_power_cut(|| false));
+            let found = contents(&left, file).await;
+            assert!(found.len() >= len && found.len() as u64 <= (part + 1) * 200_000);
+            let is_right = |(at, &byte): (usize, &u8)| byte == (at / 200_000) as u8 + 1;
+            assert!(found.iter().enumerate().all(is_right), "after {part} parts");
+            len = found.len();
+        }
+        assert!(len > 2 << 20, "{len} bytes were written out");
+        files.fsync(file).await.unwrap();
+        assert_eq!(contents(&mounted(store.after_power_cut(|| false)), file).await.len(), 24 * 200_000);
+    });
+    judged(&store);
+}
+
+#[test]
+fn small_files_without_end_are_bounded_in_memory_and_several_share_a_commit() {
+    let store = formatted(64 << 20);
+    let options = MountOptions { dirty_bytes_max: 1 << 20, ..MountOptions::default() };
+    let files = run(FileSystem::mount(store.clone(), options, clock())).unwrap();
+    store.pause_each(1);
+    run(async {
+        let before = store.asked().commits;
+        for number in 0..2000_u32 {
+            let name = format!("file-{number}").into_bytes();
+            let file = files.create(ROOT_INODE, &name, 0o666, &ROOT).await.unwrap().inode;
+            files.write(file, 0, &[1; 3000], &ROOT).await.unwrap();
+            files.forget(file, 1).await.unwrap();
+            assert!(files.activity().await.dirty_pages <= 257);
+        }
+        let commits = store.asked().commits - before;
+        assert!(commits < 500, "{commits} commits");
+        files.sync_all().await.unwrap();
+    });
+    judged(&store);
+}
+
+#[test]
 fn an_fdatasync_of_bytes_that_were_there_commits_them_alone_and_their_time_later() {
     let store = formatted(16 << 20);
     let files = mounted(store.clone());
@@ -460,4 +564,23 @@ fn an_fdatasync_of_bytes_that_were_there_commits_them_alone_and_their_time_later
 #[test]
 fn a_read_beside_a_commit_shows_zeros_where_nothing_was_written() {
     common::read_beside_a_commit();
+}
+
+#[test]
+fn whoever_writes_little_does_not_write_out_what_another_wrote_until_there_is_no_room() {
+    let store = formatted(64 << 20);
+    let options = MountOptions { dirty_bytes_max: 4 << 20, ..MountOptions::default() };
+    let files = run(FileSystem::mount(store.clone(), options, clock())).unwrap();
+    run(async {
+        let large = files.create(ROOT_INODE, b"large", 0o666, &ROOT).await.unwrap().inode;
+        let small = files.create(ROOT_INODE, b"small", 0o666, &ROOT).await.unwrap().inode;
+        files.write(large, 0, &vec![1; 7 << 19], &ROOT).await.unwrap();
+        assert_eq!(store.asked().fresh_bytes, 0);
+        for part in 0..60 {
+            files.write(small, part * 4096, &[2; 4096], &ROOT).await.unwrap();
+        }
+        assert_eq!(store.asked().fresh_bytes, 0, "small writes are let in beyond what a stream may take");
+        files.write(large, 7 << 19, &[1; 4096], &ROOT).await.unwrap();
+        assert_eq!(store.asked().fresh_bytes, 1 << 20, "the stream writes out a group");
+    });
 }

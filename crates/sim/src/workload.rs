@@ -11,6 +11,7 @@ use std::rc::Rc;
 use evenkeel_engine::device::{Durability, Extent, FlushScope};
 use evenkeel_engine::env::{Arena, Env};
 use evenkeel_engine::error::Error;
+use evenkeel_engine::format::PAGE_BYTES;
 use evenkeel_engine::join::all;
 use evenkeel_engine::layout::{JournalStore, PageStore};
 use evenkeel_engine::volume::Volume;
@@ -150,10 +151,38 @@ impl<T: Testbed> Workload<T> {
         let len_max = if is_large { self.habits.stripe_bytes } else { self.habits.atomic_max_bytes };
         let extent = self.own_extent(client, random, len_max);
         let fill = if random.chance(0.15) { Fill::Same } else { Fill::Own };
+        if is_large
+            && fill == Fill::Own
+            && durability == Durability::Durable
+            && let Some(pages) = self.fresh_pages(extent)
+        {
+            return self.write_fresh(pages).await;
+        }
         let atomic = self.habits.atomic_writes && extent.len <= self.habits.atomic_max_bytes;
         let (number, parts) = self.oracle.borrow_mut().issue(&[extent], fill, atomic);
         self.volume.write(self.places().on_volume(extent.offset), &parts[0], durability).await?;
         self.acknowledge(number, durability == Durability::Durable);
+        Ok(())
+    }
+
+    /// The whole pages of an extent, where it is their turn to be written as what nobody needs.
+    fn fresh_pages(&self, extent: Extent) -> Option<Extent> {
+        let first = extent.offset.next_multiple_of(PAGE_BYTES);
+        let end = extent.end() / PAGE_BYTES * PAGE_BYTES;
+        let is_fresh = first < end
+            && (first / PAGE_BYTES).is_multiple_of(2)
+            && self.places().on_volume(first).is_multiple_of(PAGE_BYTES);
+        is_fresh.then(|| Extent::new(first, end - first))
+    }
+
+    /// Until it is done, the pages may be empty, or hold what they held.
+    async fn write_fresh(&self, pages: Extent) -> Result<(), Error> {
+        let (emptied, _) = self.oracle.borrow_mut().issue(&[pages], Fill::Zero, false);
+        let (number, parts) = self.oracle.borrow_mut().issue(&[pages], Fill::Own, false);
+        let each: Vec<&[u8]> = parts[0].chunks(PAGE_BYTES as usize).collect();
+        self.volume.write_fresh(self.places().on_volume(pages.offset), &each).await?;
+        self.acknowledge(emptied, true);
+        self.acknowledge(number, true);
         Ok(())
     }
 

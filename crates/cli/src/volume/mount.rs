@@ -7,6 +7,7 @@ use evenkeel_host::front::fuse::format::MountOptions;
 use evenkeel_host::net::SocketAccess;
 use evenkeel_host::program::is_root;
 use evenkeel_host::service::{self, Event, Options, ScrubOptions};
+use evenkeel_host::volume::description::Description;
 
 use super::advice::advise;
 use super::serve::{run_options, told_end};
@@ -40,7 +41,10 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     }
     let journaling = Journaling::Selective { threshold_bytes: STRAIGHT_HOME_BYTES };
     let open = run_options(&args.volume, journaling, args.cache, &args.mirror)?;
-    let mut file_system = MountOptions::default();
+    let (description, _) = Description::read(&args.volume)?;
+    // Where its drives keep their room, being told of free blocks would take more of the volume than it gives.
+    let discards = description.members.iter().any(|member| member.sparse);
+    let mut file_system = MountOptions { discards, ..MountOptions::default() };
     if let Some(bytes) = args.cache {
         file_system.cache_bytes = usize::try_from(bytes / 2).unwrap_or(usize::MAX);
     }

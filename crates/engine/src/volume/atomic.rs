@@ -61,6 +61,20 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
     ///
     /// As [`Self::write`]; [`Error::TooLarge`] beyond [`Self::commit_max_bytes`] or [`Self::commit_pages_max`].
     pub async fn commit_changes(&self, changes: &[Change<'_>]) -> Result<(), Error> {
+        self.commit_as(changes, false).await
+    }
+
+    /// As [`Self::commit_changes`], where nobody is held up: where no small writes come, this is none that large ones give
+    /// way to from then on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::commit_changes`].
+    pub async fn commit_in_background(&self, changes: &[Change<'_>]) -> Result<(), Error> {
+        self.commit_as(changes, true).await
+    }
+
+    async fn commit_as(&self, changes: &[Change<'_>], is_in_background: bool) -> Result<(), Error> {
         let inner = &self.0;
         inner.check_alive()?;
         let (mut extents, mut bytes) = (Vec::new(), Vec::new());
@@ -100,7 +114,10 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
         if is_planted(Bug::CommitUnawaited) {
             return Ok(());
         }
-        let lane = Lane::for_bytes(payload_bytes as u64, inner.options.tuning.small_max_bytes);
+        let lane = match is_in_background && !inner.write_back.pace.is_shared(inner.env.now_ns()) {
+            true => Lane::Bulk,
+            false => Lane::for_bytes(payload_bytes as u64, inner.options.tuning.small_max_bytes),
+        };
         let ticket = inner.buffer.borrow_mut().want_unit(sequence, lane);
         let wanted = ticket.map_or_else(Tickets::default, |ticket| Tickets::default().and(ticket));
         Inner::pump_soon(inner);

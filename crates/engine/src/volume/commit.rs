@@ -257,6 +257,11 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
 }
 
 impl Commits {
+    /// Whether none is under way, nor waits for room.
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_flight.is_empty() && self.ready.is_none()
+    }
+
     /// For how long a batch has been waiting for room.
     pub(super) fn waiting_ns(&self, now_ns: u64) -> u64 {
         self.waiting_since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns))

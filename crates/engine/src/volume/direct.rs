@@ -9,6 +9,10 @@
 //! 3. The pages are written and flushed.
 //! 4. A completion with their sums is made durable, and only then the write is acknowledged.
 //!
+//! Where drives may leave a sector neither old nor new, only pages are written so of which nobody needs what they hold
+//! ([`super::fresh`]): the log says that they are empty before it says what they are to be, and recovery leaves those empty
+//! whose completion it does not find.
+//!
 //! Those of ranges that do not overlap run side by side, between two checkpoints. Each of their steps but the write itself
 //! is one for all who need it at the time ([`super::shared_step`]): a record of the log, or a flush. How many there are
 //! follows from the room in the log that is kept for them, and from [`super::pace`].
@@ -18,6 +22,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::Inner;
+use super::checkpoint::runs;
 use super::fair_lock::{FairGuard, FairLock};
 use super::shared_step::SharedStep;
 use super::write::pieces;
@@ -28,6 +33,7 @@ use crate::env::{Arena, Env};
 use crate::error::Error;
 use crate::format::record::{RecordBuilder, RecordKind, Tag, record_bytes};
 use crate::format::{PAGE, PAGE_BYTES, page_sum};
+use crate::join::{all, first};
 use crate::layout::{JournalStore, PageStore};
 use crate::log::HeaderFields;
 use crate::notify::Notify;
@@ -49,8 +55,57 @@ pub(super) struct DirectWrites {
     completions: SharedStep<Sums>,
 }
 
+/// How long what can wait gives way to small writes that come without end.
+const GIVE_WAY_NS: u64 = 2_000_000;
+
 /// Pages and their sums.
 type Sums = Vec<(u64, u64)>;
+
+/// Whole pages in a row that go straight home.
+#[derive(Clone, Copy)]
+pub(super) struct Pages<'a> {
+    pub(super) first: u64,
+    /// Their bytes, each part whole pages.
+    pub(super) parts: &'a [&'a [u8]],
+    /// Whether nobody needs what they hold, and their writer can wait: while small writes come, they are given to the drive
+    /// little by little.
+    pub(super) are_fresh: bool,
+}
+
+impl<'a> Pages<'a> {
+    /// Those of a write that somebody waits for.
+    fn waited_for(first: u64, parts: &'a [&'a [u8]]) -> Self {
+        Self { first, parts, are_fresh: false }
+    }
+
+    fn each(&self) -> impl Iterator<Item = &'a [u8]> {
+        self.parts.iter().flat_map(|part| part.chunks_exact(PAGE))
+    }
+
+    pub(super) fn extent(&self) -> Extent {
+        let bytes: usize = self.parts.iter().map(|part| part.len()).sum();
+        Extent::new(self.first * PAGE_BYTES, bytes as u64)
+    }
+
+    fn range(&self) -> Range<u64> {
+        self.first..self.extent().end() / PAGE_BYTES
+    }
+
+    /// The bytes of some of them.
+    fn bytes_of(&self, pages: Range<u64>) -> Vec<&'a [u8]> {
+        let wanted = ((pages.start - self.first) as usize * PAGE)..((pages.end - self.first) as usize * PAGE);
+        let mut start = 0;
+        let mut found = Vec::new();
+        for part in self.parts {
+            let (from, to) = (wanted.start.max(start), wanted.end.min(start + part.len()));
+            if from < to {
+                found.push(&part[from - start..to - start]);
+            }
+            start += part.len();
+        }
+        found
+    }
+}
 
 /// What writes that have begun amount to.
 #[derive(Clone, Copy, Default)]
@@ -89,7 +144,7 @@ impl DirectWrites {
 }
 
 /// A range that nobody else writes to.
-struct Hold<'a, E, A, H, L> {
+pub(super) struct Hold<'a, E, A, H, L> {
     inner: &'a Inner<E, A, H, L>,
     extent: Extent,
 }
@@ -154,7 +209,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         let hold = self.hold(whole).await?;
         self.home.load(pages.start, pages.end).await?;
         let composed = self.compose(&extent, bytes);
-        let is_home = self.write_held(whole.offset, &composed).await?;
+        let is_home = self.write_held(&Pages::waited_for(pages.start, &[&composed])).await?;
         drop(hold);
         if is_home { Ok(()) } else { self.write_buffered(offset, bytes).await }
     }
@@ -173,7 +228,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             (piece, bytes) = bytes.split_at((stop - first) as usize * PAGE);
             let is_home = goes_home && {
                 let hold = self.hold(Extent::new(offset, piece.len() as u64)).await?;
-                let is_home = self.write_held(offset, piece).await?;
+                let is_home = self.write_held(&Pages::waited_for(first, &[piece])).await?;
                 drop(hold);
                 is_home
             };
@@ -191,14 +246,14 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     }
 
     /// Bytes between two parts that go through the log for which a way of their own pays.
-    fn direct_min_bytes(&self) -> u64 {
+    pub(super) fn direct_min_bytes(&self) -> u64 {
         match self.options.journaling {
             Journaling::Selective { threshold_bytes } => threshold_bytes / 4,
             _ => 0,
         }
     }
 
-    async fn hold(&self, extent: Extent) -> Result<Hold<'_, E, A, H, L>, Error> {
+    pub(super) async fn hold(&self, extent: Extent) -> Result<Hold<'_, E, A, H, L>, Error> {
         loop {
             if !is_planted(Bug::DirectOverlaps) {
                 self.wait_not_direct(&extent).await?;
@@ -210,21 +265,20 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         }
     }
 
-    /// Writes whole pages of a range that is held; answers false where that cannot be, because changes of a damaged
-    /// page are still in the log.
-    async fn write_held(self: &Rc<Self>, offset: u64, bytes: &[u8]) -> Result<bool, Error> {
-        let extent = Extent::new(offset, bytes.len() as u64);
-        let (first, end) = (offset / PAGE_BYTES, extent.end() / PAGE_BYTES);
+    /// Writes whole pages of a range that is held; answers false where that cannot be: changes of a damaged page are still
+    /// in the log, or the drives need images and a page has contents.
+    pub(super) async fn write_held(self: &Rc<Self>, pages: &Pages<'_>) -> Result<bool, Error> {
+        let (extent, range) = (pages.extent(), pages.range());
         if !is_planted(Bug::DirectBeforeBuffered) {
             self.make_durable(&[extent]).await?;
         }
         self.mark_superseded(&extent).await?;
         let done = async {
-            let Some(begun) = self.begin(first, end).await? else { return Ok(false) };
+            let Some(begun) = self.begin(range.start, range.end).await? else { return Ok(false) };
             let guard = self.to_the_end();
-            let done = self.write_home(&begun, first..end, bytes).await;
+            let done = self.write_home(&begun, pages).await;
             guard.done();
-            done.map(|()| true)
+            done
         };
         let done = done.await;
         if let Err(error) = &done {
@@ -244,22 +298,75 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     }
 
     /// Writes whole pages home, in as many pieces as they lie in there; answers where.
-    async fn write_runs(&self, first: u64, bytes: &[u8]) -> Result<Vec<Extent>, Error> {
-        let (layout, end) = (self.home.layout(), first + (bytes.len() / PAGE) as u64);
-        let (mut page, mut rest, mut runs) = (first, bytes, Vec::new());
+    async fn write_runs(self: &Rc<Self>, pages: &Pages<'_>) -> Result<Vec<Extent>, Error> {
+        let (layout, Range { start: mut page, end }) = (self.home.layout(), pages.range());
+        let mut runs = Vec::new();
         while page < end {
             let stop = layout.run_end(page, end);
-            let run;
-            (run, rest) = rest.split_at((stop - page) as usize * PAGE);
-            let at = Extent::new(layout.page_offset(page), run.len() as u64);
-            self.write_back.pace.begin_home();
-            let written = self.home.device.write(at.offset, run, Durability::Buffered).await;
-            self.write_back.pace.end_home();
-            written?;
+            let at = Extent::new(layout.page_offset(page), (stop - page) * PAGE_BYTES);
+            match pages.are_fresh {
+                true => self.write_portions(pages, page..stop, at.offset).await?,
+                false => self.write_portion(at.offset, &pages.bytes_of(page..stop)).await?,
+            }
             runs.push(at);
             page = stop;
         }
         Ok(runs)
+    }
+
+    async fn write_portion(&self, offset: u64, parts: &[&[u8]]) -> Result<(), Error> {
+        self.write_back.pace.begin_home();
+        let written = self.home.device.write_parts(offset, parts, Durability::Buffered).await;
+        self.write_back.pace.end_home();
+        Ok(written?)
+    }
+
+    /// Writes pages that lie in a row at `offset`: several portions at once, or one small one between small writes where
+    /// those come.
+    async fn write_portions(
+        self: &Rc<Self>,
+        pages: &Pages<'_>,
+        range: Range<u64>,
+        offset: u64,
+    ) -> Result<(), Error> {
+        let mut page = range.start;
+        while page < range.end {
+            self.give_way().await;
+            let (portion_bytes, at_once) = self.write_back.pace.portions(self.env.now_ns());
+            let portion_pages = (portion_bytes / PAGE_BYTES).max(1);
+            let failure = RefCell::new(None);
+            let mut writes = Vec::new();
+            while page < range.end && writes.len() < at_once {
+                let stop = range.end.min(page + portion_pages);
+                let (at, parts) = (offset + (page - range.start) * PAGE_BYTES, pages.bytes_of(page..stop));
+                let failure = &failure;
+                writes.push(async move {
+                    if let Err(error) = self.write_portion(at, &parts).await {
+                        failure.borrow_mut().get_or_insert(error);
+                    }
+                });
+                page = stop;
+            }
+            all(writes.into_iter()).await;
+            failure.take().map_or(Ok(()), Err)?;
+        }
+        Ok(())
+    }
+
+    /// Lets small writes that are under way or wait come to their end, but not for ever.
+    async fn give_way(self: &Rc<Self>) {
+        if !self.write_back.pace.is_shared(self.env.now_ns()) {
+            return;
+        }
+        let is_free = || {
+            let is_idle =
+                self.group_commit.commits.borrow().is_idle() && !self.buffer.borrow().has_queued(false);
+            (is_idle || self.log.failure().is_some()).then_some(())
+        };
+        if is_free().is_none() {
+            let _others_have_had_their_turn =
+                first(self.changed.until(is_free), self.env.sleep(GIVE_WAY_NS)).await;
+        }
     }
 
     /// Waits until a write of these pages may begin, with a checkpoint if it takes one. `None` if they are dirty even then.
@@ -328,6 +435,18 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         self.append_control(HeaderFields { kind, through: 0 }, &mut builder).await.map(drop)
     }
 
+    /// Says durably that pages are empty. No frame says so: what follows is done before the next checkpoint.
+    async fn append_emptied(self: &Rc<Self>, pages: &[u64]) -> Result<(), Error> {
+        let mut builder = RecordBuilder::default();
+        builder.clear();
+        for run in runs(pages) {
+            builder.tag(&Tag::Discard { page: run.start, count: (run.end - run.start) as u32 });
+        }
+        self.append_control(HeaderFields { kind: RecordKind::Commit, through: 0 }, &mut builder)
+            .await
+            .map(drop)
+    }
+
     /// Makes an intent durable, with those of others.
     async fn intend(self: &Rc<Self>, sums: &Sums) -> Result<(), Error> {
         let act =
@@ -360,37 +479,61 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         self.write_back.direct.completions.join(sums.clone(), || self.check_alive(), act).await
     }
 
+    /// False where it cannot be, because the drives need images and somebody may need what a page holds.
     async fn write_home(
         self: &Rc<Self>,
         _begun: &Begun<'_, E, A, H, L>,
-        pages: Range<u64>,
-        bytes: &[u8],
-    ) -> Result<(), Error> {
-        let lock = self.home.lock(pages.start, pages.end).await;
+        pages: &Pages<'_>,
+    ) -> Result<bool, Error> {
+        let range = pages.range();
+        let lock = self.home.lock(range.start, range.end).await;
         let mut held = self.home.table.hold_none();
-        for page in pages.clone() {
+        for page in range.clone() {
             held.load_for(page).await?;
         }
-        let sums: Sums = pages.clone().zip(bytes.chunks_exact(PAGE).map(page_sum)).collect();
+        let needs_images = self.admission.limits.get().needs_images && !is_planted(Bug::FreshOverContents);
+        let has_contents = |page: &u64| needs_images && self.home.table.sum(*page) != 0;
+        let full: Vec<u64> = range.clone().filter(has_contents).collect();
+        if !full.is_empty() && !pages.are_fresh {
+            return Ok(false);
+        }
+        let mut sums: Sums = Vec::with_capacity((range.end - range.start) as usize);
+        for (page, bytes) in range.clone().zip(pages.each()) {
+            if pages.are_fresh && sums.len().is_multiple_of(self.options.tuning.turn_pages_max) {
+                self.env.sleep(0).await;
+            }
+            sums.push((page, page_sum(bytes)));
+        }
+        if pages.are_fresh {
+            self.give_way().await;
+        }
+        if !full.is_empty() {
+            self.append_emptied(&full).await?;
+        }
         if !is_planted(Bug::NoIntent) {
             self.intend(&sums).await?;
         }
         if is_planted(Bug::CompletedBeforeHome) {
             self.complete(&sums).await?;
         }
-        let at_home = self.write_runs(pages.start, bytes).await?;
-        add(&self.counters.home_bytes, bytes.len() as u64);
+        let at_home = self.write_runs(pages).await?;
+        let extent = pages.extent();
+        add(&self.counters.home_bytes, extent.len);
+        if pages.are_fresh {
+            self.give_way().await;
+        }
         if !is_planted(Bug::NoDirectFlush) {
             self.flush_direct(at_home).await?;
         }
         if !is_planted(Bug::CompletedBeforeHome) {
             self.complete(&sums).await?;
         }
-        for page in pages.filter(|_| !is_planted(Bug::FrameKept)) {
+        for page in range.filter(|_| !is_planted(Bug::FrameKept)) {
             self.home.forget(page);
         }
         drop(lock);
         add(&self.counters.direct_writes, 1);
-        Ok(())
+        add(&self.counters.direct_bytes, extent.len);
+        Ok(true)
     }
 }

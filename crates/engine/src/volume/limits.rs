@@ -72,6 +72,8 @@ pub(super) struct Limits {
     pub(super) direct_log_max_bytes: u64,
     /// Whether checkpoints log whole pages before they write them.
     pub(super) needs_images: bool,
+    /// Whether pages without contents may be written straight home: a checkpoint has room for the sums of any of them.
+    pub(super) takes_fresh: bool,
 }
 
 impl Limits {
@@ -99,16 +101,17 @@ impl Limits {
         let of_full_records = (record_max as usize).saturating_sub(kinds * beside) as u128;
         let half = (of_full_records * full_bytes as u128 / (full_bytes + beside) as u128) as usize / 2;
         // One half is for the pages, the other for the table's, of which each page may change one.
-        let (image_pages_max, dirty_pages_max) = match needs_images {
-            false => (usize::MAX, half / TAG_BYTES),
+        let (image_pages_max, dirty_pages_max, takes_fresh) = match needs_images {
+            false => (usize::MAX, half / TAG_BYTES, true),
             true => {
                 let image = TAG_BYTES + PAGE;
                 let whole_table = usize::try_from(table_pages).unwrap_or(usize::MAX).saturating_mul(image);
-                let others = match whole_table <= half / 2 {
+                let is_table_small = whole_table <= half / 2;
+                let others = match is_table_small {
                     true => (half - whole_table) / TAG_BYTES,
                     false => half / (image + TAG_BYTES),
                 };
-                (half / image, others)
+                (half / image, others, is_table_small)
             }
         };
         let kept_bytes = if is_planted(Bug::NoReserve) { 0 } else { 4 * record_max };
@@ -120,6 +123,7 @@ impl Limits {
             carried_max: (record_max / 2).min(COMMIT_MAX_BYTES as u64),
             direct_log_max_bytes: record_max / 2,
             needs_images: needs_images && !is_planted(Bug::NoImages),
+            takes_fresh,
         }
     }
 

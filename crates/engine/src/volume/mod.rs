@@ -21,6 +21,7 @@ mod device;
 mod differences;
 mod direct;
 mod fair_lock;
+mod fresh;
 mod grow;
 mod home_writes;
 mod identify;

@@ -21,6 +21,9 @@ const QUICK_NS: u64 = 1_000_000;
 /// Records over which the moving mean goes, about.
 const MEAN_OVER: u64 = 8;
 
+/// Portions of one large write at once, where no small writes come.
+const PORTIONS: usize = 8;
+
 /// When the last small write came, and how slow the drive is.
 #[derive(Debug)]
 pub(super) struct Pace {
@@ -99,6 +102,14 @@ impl Pace {
         if self.is_shared(now_ns) { self.shared_home_max_bytes() } else { u64::MAX }
     }
 
+    /// How a large write whose writer can wait is given to the drive: bytes of a portion, and how many of them at once.
+    pub(super) fn portions(&self, now_ns: u64) -> (u64, usize) {
+        match self.is_shared(now_ns) {
+            true => (self.shared_home_max_bytes() / 4, 1),
+            false => ((self.tuning.home_write_pages_max as u64).saturating_mul(PAGE_BYTES), PORTIONS),
+        }
+    }
+
     /// Bytes that may be on their way home at once, of `writes_max` writes.
     pub(super) fn home_max_bytes(&self, now_ns: u64, writes_max: usize) -> u64 {
         let write_max_bytes = (self.tuning.home_write_pages_max as u64).saturating_mul(PAGE_BYTES);
@@ -133,6 +144,8 @@ mod tests {
         assert_eq!(all(5 + EXPECTED_FOR_NS), unshared);
         pace.note_small(5 + EXPECTED_FOR_NS);
         assert_eq!(pace.bulk_max_bytes(6 + EXPECTED_FOR_NS, 1000), 1000, "no more than a record may carry");
+        assert_eq!(pace.portions(6 + EXPECTED_FOR_NS), (3000, 1), "a quarter of what is little");
+        assert_eq!(pace.portions(5 + 2 * EXPECTED_FOR_NS), (64 * PAGE_BYTES, PORTIONS));
     }
 
     #[test]

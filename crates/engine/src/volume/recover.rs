@@ -6,6 +6,7 @@
 //! | sums of a checkpoint    | old and new sectors, mixed         | the deltas make it whole; the sum proves it |
 //! | image of a checkpoint   | anything                           | the image, and later deltas over it        |
 //! | intent                  | old or new, or sectors of each     | as found, summed anew                      |
+//! | intent, and it needs images | anything: it had no contents   | nothing: it has no contents                |
 //! | completion              | the page as the completion sums it | as commits only                            |
 //!
 //! A page whose place was never written may hold anything: it counts as zeros unless a sum proves otherwise.
@@ -42,6 +43,8 @@ struct History {
     image: Option<(u64, Image)>,
     /// The sum that a direct write without completion would have given it.
     intent: Option<u64>,
+    /// Whether the log says that it was empty before that write.
+    was_emptied: bool,
 }
 
 /// Of every page of which more than commits speaks.
@@ -165,7 +168,11 @@ fn histories<H: PageStore>(
                 Tag::Page { page, sum } => {
                     let history = histories.entry(page).or_default();
                     match scanned.header.kind {
-                        RecordKind::Intent => *history = History { intent: Some(sum), ..History::default() },
+                        RecordKind::Intent => {
+                            let last = history.changes.last();
+                            let was_emptied = last.is_some_and(|it| matches!(it.tag, Tag::Discard { .. }));
+                            *history = History { intent: Some(sum), was_emptied, ..History::default() };
+                        }
                         RecordKind::Complete => {
                             history.intent = None;
                             table_history(&mut table, page).sums.push((page, sum));
@@ -333,7 +340,7 @@ async fn replay_page<H: PageStore>(
 ) -> Result<(), Error> {
     let home = stored.home;
     if let Some(new_sum) = history.intent {
-        return replay_intent(stored, page, new_sum, doubts).await;
+        return replay_intent(stored, page, (new_sum, history.was_emptied), doubts).await;
     }
     let Some(announced) = history.checkpoint else {
         for change in &history.changes {
@@ -439,15 +446,21 @@ fn makes_whole(records: &[Scanned], changes: &[Change], sum: u64, bytes: &mut [u
 async fn replay_intent<H: PageStore>(
     stored: &mut Stored<'_, H>,
     page: u64,
-    new_sum: u64,
+    (new_sum, was_emptied): (u64, bool),
     doubts: Option<&RefCell<UnverifiedTable>>,
 ) -> Result<(), Error> {
     let home = stored.home;
     let was_empty = match home.table.load_for(page).await {
+        _ if was_emptied => true,
         _ if doubts.is_some_and(|it| it.borrow().unvouched.contains(&(page / SUMS_PER_TABLE_PAGE))) => false,
         Err(_) if doubts.is_some() => false,
         loaded => loaded.map(|()| home.table.sum(page) == 0)?,
     };
+    if was_empty && stored.needs_images {
+        // Its write was not acknowledged, and what a cut left of it would need an image.
+        home.recover(page, &[0; PAGE], true, None);
+        return Ok(());
+    }
     // What cannot be read now is found again when it is read.
     let Ok(bytes) = stored.page(page).await else { return Ok(()) };
     if was_empty && page_sum(bytes) != new_sum {

@@ -171,6 +171,11 @@ impl Node {
         self.slots.keys().copied().collect()
     }
 
+    /// The first of them.
+    pub(crate) fn first_dirty_indexes(&self, count: usize) -> Vec<u64> {
+        self.slots.keys().take(count).copied().collect()
+    }
+
     /// A page that is not committed.
     pub(crate) fn page(&self, index: u64) -> Option<&Rc<Page>> {
         self.slots.get(&index).map(|slot| &slot.page)
@@ -195,7 +200,7 @@ impl Node {
 }
 
 /// Pages that one turn of a write takes at most.
-const TURN_PAGES: u64 = 256;
+pub(crate) const TURN_PAGES: u64 = 256;
 
 impl<S: Store> Core<S> {
     /// Writes as much as one turn may; how much that was.

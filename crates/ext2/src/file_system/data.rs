@@ -4,13 +4,13 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::FileSystem;
+use super::write_out::Part;
 use crate::attributes::Caller;
 use crate::commit::{Carried, Request};
 use crate::core::{Core, INDEX_END, Page};
 use crate::error::Errno;
-use crate::format::inode::{FLAG_IMMUTABLE, Inode, Kind};
-use crate::format::{BLOCK, BLOCK_BYTES, FILE_BYTES_MAX, POINTERS};
-use crate::planted::{Bug, is_planted};
+use crate::format::inode::{FLAG_IMMUTABLE, Kind};
+use crate::format::{BLOCK_BYTES, FILE_BYTES_MAX, POINTERS};
 use crate::store::{Extent, Store};
 
 /// What is looked for in a file.
@@ -22,14 +22,8 @@ pub enum Seek {
     Hole,
 }
 
-/// Pages that are written to their blocks at once.
-const PLACED_PAGES: usize = 1024;
-
-/// Bytes of one write to the store.
-const WRITE_BYTES: usize = 1 << 20;
-
-/// Ranges of a page from which on all of it is written: a change each would cost more.
-const RANGES_MAX: usize = 24;
+/// Pages that are given blocks at once.
+const EMPTY_PAGES: u64 = 1024;
 
 /// Times that a read begins again because blocks were unmapped meanwhile, before it holds everything up.
 const READS_MAX: usize = 8;
@@ -148,7 +142,8 @@ impl<S: Store> FileSystem<S> {
             }
             let at = offset + done as u64;
             let written = core.write_some(number, at, &bytes[done..], caller.is_privileged).await;
-            let is_over = core.dirty_pages > self.0.options.dirty_bytes_max / BLOCK;
+            let is_over = self.is_over(&core, number);
+            let is_much = core.dirty_pages > self.much_dirty_pages();
             match core.done(written) {
                 Ok(0) => break,
                 Ok(count) => done += count,
@@ -159,27 +154,14 @@ impl<S: Store> FileSystem<S> {
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error),
             }
+            if is_much {
+                self.0.write_out.want();
+            }
             if is_over {
-                self.write_back(number).await?;
+                self.write_out_excess(number).await?;
             }
         }
         Ok(done)
-    }
-
-    /// Commits data of a file, so that there is less that is not: of the one that is written to, if that has much.
-    async fn write_back(&self, number: u32) -> Result<(), Errno> {
-        let chosen = {
-            let core = self.0.core.lock().await;
-            let much = self.0.options.dirty_bytes_max / BLOCK / 4;
-            let dirty = |node: &crate::core::Node| node.dirty_pages();
-            match core.nodes.get(&number).is_some_and(|node| dirty(node) >= much) {
-                true => number,
-                false => {
-                    core.nodes.iter().max_by_key(|(_, node)| dirty(node)).map_or(number, |(&most, _)| most)
-                }
-            }
-        };
-        self.sync_if_there(chosen).await
     }
 
     /// Makes a file or a folder durable: its data, its inode, and what its names depend on; nothing of another file's data.
@@ -209,7 +191,7 @@ impl<S: Store> FileSystem<S> {
             core.inode(number).await?.kind()
         };
         match kind {
-            Some(Kind::File) => self.sync_file(number, is_data_only).await,
+            Some(Kind::File) => self.sync_file(number, Part::All { is_data_only }).await,
             _ => self.commit(None).await,
         }
     }
@@ -229,7 +211,7 @@ impl<S: Store> FileSystem<S> {
             core.nodes.iter().filter(|(_, node)| is_dirty(node)).map(|(&number, _)| number).collect()
         };
         for number in files {
-            self.sync_if_there(number).await?;
+            self.sync_if_there(number, Part::All { is_data_only: false }).await?;
         }
         self.commit(None).await
     }
@@ -241,169 +223,6 @@ impl<S: Store> FileSystem<S> {
     /// As [`Self::fsync`].
     pub async fn unmount(self) -> Result<(), Errno> {
         self.sync_all().await
-    }
-
-    async fn sync_file(&self, number: u32, is_data_only: bool) -> Result<(), Errno> {
-        let lock = self.sync_lock(number).await?;
-        let held = lock.lock().await;
-        let is_still_it = {
-            let core = self.look().await;
-            core.nodes.get(&number).is_some_and(|node| Rc::ptr_eq(&node.sync, &lock))
-        };
-        if !is_still_it {
-            // It was freed meanwhile: nobody has it open.
-            return Ok(());
-        }
-        let synced = self.sync_held(number, is_data_only).await;
-        drop(held);
-        drop(lock);
-        self.0.core.lock().await.tidy(number);
-        synced
-    }
-
-    /// As [`Self::sync_file`], of a file that may be gone by now.
-    async fn sync_if_there(&self, number: u32) -> Result<(), Errno> {
-        match self.sync_file(number, false).await {
-            Err(Errno::Stale | Errno::Invalid | Errno::IsFolder) => Ok(()),
-            other => other,
-        }
-    }
-
-    /// As [`Self::sync_file`], by whoever has the file's lock.
-    async fn sync_held(&self, number: u32, is_data_only: bool) -> Result<(), Errno> {
-        let request = {
-            let mut core = self.look().await;
-            let inode = core.file(number).await?;
-            let node = core.node(number, inode.size);
-            let indexes = node.dirty_indexes();
-            let bytes: u64 = indexes
-                .iter()
-                .filter_map(|&index| node.page(index))
-                .map(|page| page.ranges.bytes() as u64)
-                .sum();
-            let size = node.size;
-            let is_torn =
-                |index: &u64| node.page(*index).is_some_and(|page| page.ranges.iter().count() > RANGES_MAX);
-            let has_torn = indexes.iter().any(is_torn);
-            if indexes.is_empty() {
-                None
-            } else if bytes <= self.0.options.small_max_bytes && !has_torn {
-                let carried = |index| Carried { index, placed: None, is_in_place: false, page: None };
-                let pages = indexes.into_iter().map(carried).collect();
-                Some((Request { number, pages, next: 0, size, reserved: 0, is_data_only }, Vec::new()))
-            } else {
-                Some((
-                    Request { number, pages: Vec::new(), next: 0, size, reserved: 0, is_data_only },
-                    indexes,
-                ))
-            }
-        };
-        if is_planted(Bug::SyncUnawaited) {
-            return Ok(());
-        }
-        let Some((mut request, indexes)) = request else {
-            if !is_data_only {
-                self.settle_times(number).await?;
-            }
-            return self.commit(None).await;
-        };
-        for part in indexes.chunks(PLACED_PAGES) {
-            let placed = {
-                let mut core = self.change().await?;
-                let placed = Self::place(&mut core, number, part).await;
-                core.done(placed)?
-            };
-            self.write_placed(&placed).await?;
-            request.pages.extend(placed);
-        }
-        self.commit(Some(request)).await
-    }
-
-    /// Finds blocks for pages.
-    async fn place(core: &mut Core<S>, number: u32, indexes: &[u64]) -> Result<Vec<Carried>, Errno> {
-        let inode = core.file(number).await?;
-        let mut placed = Vec::with_capacity(indexes.len());
-        let mut run = 0..0;
-        let mut next_index = None;
-        for (at, &index) in indexes.iter().enumerate() {
-            let Some(page) = core.nodes.get_mut(&number).and_then(|node| node.snapshot(index)) else {
-                continue;
-            };
-            let block = core.map_one(&inode, index).await?;
-            if block != 0 {
-                placed.push(Carried { index, placed: Some(block), is_in_place: true, page: Some(page) });
-                continue;
-            }
-            if run.is_empty() {
-                let goal = match next_index == Some(index) {
-                    true => run.start,
-                    false => core.goal_behind(number, &inode, index).await?,
-                };
-                let wanted = Self::unmapped_from(core, &inode, &indexes[at..]).await?;
-                run = core.place_run(goal, wanted).await?;
-            }
-            placed.push(Carried { index, placed: Some(run.start), is_in_place: false, page: Some(page) });
-            run.start += 1;
-            next_index = Some(index + 1);
-        }
-        debug_assert!(run.is_empty());
-        Ok(placed)
-    }
-
-    /// How many of the first pages are not mapped.
-    async fn unmapped_from(core: &mut Core<S>, inode: &Inode, indexes: &[u64]) -> Result<u32, Errno> {
-        let mut count = 0;
-        for &index in indexes {
-            if core.map_one(inode, index).await? != 0 {
-                break;
-            }
-            count += 1;
-        }
-        Ok(count.max(1))
-    }
-
-    /// Writes pages to their blocks, and flushes those.
-    async fn write_placed(&self, placed: &[Carried]) -> Result<(), Errno> {
-        let mut flushed: Vec<Extent> = Vec::new();
-        let mut pending: Vec<u8> = Vec::new();
-        let mut start = 0;
-        let mut written = 0;
-        let mut failed = false;
-        for Carried { placed, page, is_in_place, .. } in placed {
-            let (Some(block), Some(page)) = (placed, page) else { continue };
-            let at = u64::from(*block) * BLOCK_BYTES;
-            match flushed.last_mut() {
-                Some(last) if last.end() == at => last.len += BLOCK_BYTES,
-                _ => flushed.push(Extent::new(at, BLOCK_BYTES)),
-            }
-            if *is_in_place && !page.ranges.is_whole() {
-                for range in page.ranges.iter() {
-                    written += range.len() as u64;
-                    let offset = at + range.start as u64;
-                    failed |= self.0.store.write(offset, &page.bytes[range]).await.is_err();
-                }
-                continue;
-            }
-            if start + pending.len() as u64 != at || pending.len() >= WRITE_BYTES {
-                failed |= !pending.is_empty() && self.0.store.write(start, &pending).await.is_err();
-                pending.clear();
-                start = at;
-            }
-            pending.extend_from_slice(&page.bytes[..]);
-            written += BLOCK_BYTES;
-        }
-        failed |= !pending.is_empty() && self.0.store.write(start, &pending).await.is_err();
-        if !is_planted(Bug::DataUnflushed) {
-            failed |= self.0.store.flush(&flushed).await.is_err();
-        }
-        let mut activity = self.0.activity.get();
-        activity.written_bytes += written;
-        self.0.activity.set(activity);
-        if failed {
-            self.0.core.lock().await.fail("data could not be written");
-            return Err(Errno::Io);
-        }
-        Ok(())
     }
 
     /// Gives a range of a file blocks, zeroed where there were none; makes the file longer if `extends`.
@@ -429,7 +248,7 @@ impl<S: Store> FileSystem<S> {
         self.extend_to(number, end, extends).await?;
         let mut index = offset / BLOCK_BYTES;
         while index < end.div_ceil(BLOCK_BYTES) {
-            let stop = end.div_ceil(BLOCK_BYTES).min(index + PLACED_PAGES as u64);
+            let stop = end.div_ceil(BLOCK_BYTES).min(index + EMPTY_PAGES);
             let request = self
                 .with_room(async || {
                     let mut core = self.change().await?;
@@ -486,7 +305,7 @@ impl<S: Store> FileSystem<S> {
             if core.done(extended)? {
                 return Ok(());
             }
-            self.sync_held(number, false).await?;
+            self.sync_held(number, Part::All { is_data_only: false }).await?;
         }
     }
 
@@ -527,7 +346,7 @@ impl<S: Store> FileSystem<S> {
             pages.push(Carried { index, placed: Some(run.start), is_in_place: false, page: None });
             run.start += 1;
         }
-        Ok(Request { number, pages, next: 0, size: inode.size, reserved, is_data_only: false })
+        Ok(Request { number, pages, size: inode.size, reserved, ..Request::default() })
     }
 
     /// The first place from `offset` on that is data, or a hole.

@@ -4,6 +4,7 @@ mod attributes;
 mod data;
 mod names;
 mod space;
+mod write_out;
 
 use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
@@ -17,6 +18,7 @@ use crate::format::inode::{Inode, Timestamp};
 use crate::format::superblock::Counts;
 use crate::lock::{Guard, Lock};
 use crate::store::Store;
+use write_out::Wanted;
 
 pub use attributes::XattrMode;
 pub use data::Seek;
@@ -29,7 +31,8 @@ pub struct MountOptions {
     pub is_read_only: bool,
     /// Bytes of clean metadata in memory.
     pub cache_bytes: usize,
-    /// Bytes of data that are not committed in memory; who writes more waits.
+    /// Bytes of data that are not committed in memory; who writes more waits. From half of it on it is written out by
+    /// [`FileSystem::write_out_in_background`].
     pub dirty_bytes_max: usize,
     /// Bytes of one file up to which its data goes into the commit. More of it goes to its blocks first.
     pub small_max_bytes: u64,
@@ -57,6 +60,7 @@ struct Inner<S> {
     committing: Lock<()>,
     unmaps: Rc<Cell<u64>>,
     activity: Cell<Activity>,
+    write_out: Wanted,
     /// A commit or an operation was given up halfway.
     was_given_up: Cell<bool>,
 }
@@ -160,6 +164,7 @@ impl<S: Store> FileSystem<S> {
             committing: Lock::default(),
             unmaps,
             activity: Cell::default(),
+            write_out: Wanted::default(),
             was_given_up: Cell::default(),
         }));
         if !options.is_read_only {
@@ -275,6 +280,7 @@ impl<S: Store> FileSystem<S> {
 
     /// Commits all dirty metadata, and what is asked for with it.
     async fn commit(&self, mine: Option<Request>) -> Result<(), Errno> {
+        let in_background = mine.as_ref().is_some_and(|mine| mine.is_in_background);
         let mine =
             mine.map(|request| Rc::new(Asked { request: RefCell::new(request), is_done: Cell::new(false) }));
         if let Some(mine) = &mine {
@@ -285,7 +291,7 @@ impl<S: Store> FileSystem<S> {
             if mine.as_ref().is_some_and(|mine| mine.is_done.get()) {
                 break;
             }
-            self.commit_once().await?;
+            self.commit_once(in_background).await?;
             if mine.is_none() {
                 break;
             }
@@ -294,7 +300,7 @@ impl<S: Store> FileSystem<S> {
         self.give_back().await
     }
 
-    async fn commit_once(&self) -> Result<(), Errno> {
+    async fn commit_once(&self, in_background: bool) -> Result<(), Errno> {
         let halfway = Halfway(&self.0.was_given_up);
         let commit = {
             let mut core = self.0.core.lock().await;
@@ -303,7 +309,7 @@ impl<S: Store> FileSystem<S> {
                 return Err(Errno::Io);
             }
             let mut queue = self.0.queue.take();
-            let begun = core.begin_commit(&mut queue).await;
+            let begun = core.begin_commit(&mut queue, in_background).await;
             queue.append(&mut self.0.queue.borrow_mut());
             self.0.queue.replace(queue);
             match begun {
@@ -317,6 +323,9 @@ impl<S: Store> FileSystem<S> {
         };
         let done = match commit.batch.is_empty() {
             true => Ok(()),
+            false if commit.is_in_background => {
+                self.0.store.commit_in_background(&commit.batch.changes()).await
+            }
             false => self.0.store.commit(&commit.batch.changes()).await,
         };
         let mut core = self.0.core.lock().await;

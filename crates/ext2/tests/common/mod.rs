@@ -31,7 +31,7 @@ pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
 
 /// Runs futures side by side until all are done, each turn of the one that `choose` names.
 pub(crate) fn run_all(
-    mut futures: Vec<std::pin::Pin<Box<dyn Future<Output = ()>>>>,
+    mut futures: Vec<std::pin::Pin<Box<dyn Future<Output = ()> + '_>>>,
     mut choose: impl FnMut(u64) -> u64,
 ) {
     let mut context = Context::from_waker(Waker::noop());

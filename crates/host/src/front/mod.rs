@@ -36,7 +36,11 @@ pub trait Front: Clone + 'static {
     }
 
     /// Takes no more requests. Ends when every connection has ended, in order.
-    fn stop(&self) -> impl Future<Output = ()>;
+    ///
+    /// # Errors
+    ///
+    /// Something that it was to make durable at its end is lost.
+    fn stop(&self) -> impl Future<Output = Result<(), VolumeError>>;
 
     /// Sessions and counters of this moment.
     fn status(&self) -> FrontStatus;

@@ -249,8 +249,8 @@ fn maintain(event_loop: &Loop, open: &OpenVolume, scrub: ScrubOptions, watcher: 
 async fn stop(signals: &Signals, front: &impl Front, open: OpenVolume) -> Result<bool, VolumeError> {
     let closed = race(
         async {
-            front.stop().await;
-            Some(open.close().await)
+            let ended = front.stop().await;
+            Some(open.close().await.and(ended))
         },
         async {
             // A terminal that closes may tell its shell and the kernel, and both tell the server.

@@ -63,9 +63,9 @@ pub async fn run(
     }
     ready(&open, places);
     let _came = signals.next().await;
-    race(front.stop(), async {
+    let ended = race(front.stop(), async {
         let _again = signals.next().await;
-    })
-    .await;
-    Ok(true)
+        Ok(())
+    });
+    ended.await.map(|()| true)
 }

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 
 use evenkeel_engine::env::Env;
+use evenkeel_engine::error::Error;
 use evenkeel_ext2::Store;
 use fuser::SessionUnmounter;
 
@@ -132,8 +133,10 @@ impl<S: Store> Mounted<S> {
         Ok(())
     }
 
-    /// Makes durable what nobody asks for, every so often.
+    /// Makes durable what nobody asks for, every so often, and writes out data while there is much of it.
     pub(super) fn commit_now_and_then(&self, every_ns: u64) {
+        let written_out = self.0.files.file_system.clone();
+        self.0.env.spawn(async move { written_out.write_out_in_background().await });
         let (files, session) = (Rc::clone(&self.0.files), Arc::clone(&self.0.session));
         self.0.env.spawn(async move {
             while !session.has_come() {
@@ -169,7 +172,7 @@ impl<S: Store> Front for Mounted<S> {
         self.0.session.come().await;
     }
 
-    async fn stop(&self) {
+    async fn stop(&self) -> Result<(), VolumeError> {
         let inner = &self.0;
         if !inner.session.has_come() {
             self.unmount().await;
@@ -179,10 +182,12 @@ impl<S: Store> Front for Mounted<S> {
         while inner.inbox.requests() > 0 {
             inner.env.sleep(LOOK_NS).await;
         }
-        if let Err(error) = inner.files.sync_all().await {
-            let why = inner.files.file_system.failure().await.unwrap_or_else(|| error.to_string());
-            tracing::error!(target: "evenkeel", "{}: what was not synced is lost: {why}", inner.at.display());
-        }
+        inner.files.file_system.end_background();
+        let Err(error) = inner.files.sync_all().await else { return Ok(()) };
+        let why = inner.files.file_system.failure().await.unwrap_or_else(|| error.to_string());
+        let reason = format!("what was not synced is lost: {why}");
+        tracing::error!(target: "evenkeel", "{}: {reason}", inner.at.display());
+        Err(VolumeError::Engine { folder: inner.at.clone(), source: Error::Latched(reason.into()) })
     }
 
     fn status(&self) -> FrontStatus {

@@ -37,6 +37,27 @@ const SET_USER: u16 = 0o4000;
 const SET_GROUP: u16 = 0o2000;
 const GROUP_RUNS: u16 = 0o10;
 
+/// What a write makes durable before it is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Synced {
+    /// As fdatasync does: `O_DSYNC`.
+    Data,
+    /// As fsync does: `O_SYNC`.
+    All,
+}
+
+impl Synced {
+    /// What a file asks for that was opened with these flags.
+    pub(super) fn of_flags(flags: i32) -> Option<Self> {
+        match flags {
+            // O_SYNC has the bit of O_DSYNC too.
+            flags if flags & libc::O_SYNC == libc::O_SYNC => Some(Self::All),
+            flags if flags & libc::O_DSYNC != 0 => Some(Self::Data),
+            _ => None,
+        }
+    }
+}
+
 /// The file system, and what was asked of it.
 pub(super) struct Files<S: Store> {
     pub(super) file_system: FileSystem<S>,
@@ -200,7 +221,7 @@ impl<S: Store> Files<S> {
         offset: u64,
         bytes: &[u8],
         caller: &Caller,
-        is_durable: bool,
+        durable: Option<Synced>,
         takes_privileges: bool,
     ) -> Result<usize, Errno> {
         if takes_privileges {
@@ -208,8 +229,10 @@ impl<S: Store> Files<S> {
         }
         self.counted(CommandKind::Write, bytes.len() as u64, async {
             let written = self.file_system.write(inode, offset, bytes, caller).await?;
-            if is_durable {
-                self.file_system.fsync(inode).await?;
+            match durable {
+                Some(Synced::Data) => self.file_system.fdatasync(inode).await?,
+                Some(Synced::All) => self.file_system.fsync(inode).await?,
+                None => {}
             }
             Ok(written)
         })
@@ -388,5 +411,17 @@ impl<S: Store> Files<S> {
                 cookie = entry.cookie;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn o_dsync_asks_for_data_and_o_sync_for_all() {
+        assert_eq!(Synced::of_flags(libc::O_WRONLY), None);
+        assert_eq!(Synced::of_flags(libc::O_RDWR | libc::O_DSYNC), Some(Synced::Data));
+        assert_eq!(Synced::of_flags(libc::O_RDWR | libc::O_SYNC), Some(Synced::All));
     }
 }

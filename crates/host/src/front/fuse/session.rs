@@ -24,7 +24,7 @@ use fuser::{
 
 use super::attributes::{chosen_time, inode_of, told};
 use super::inbox::Inbox;
-use super::requests::{ATTRIBUTES_KEPT, Files};
+use super::requests::{ATTRIBUTES_KEPT, Files, Synced};
 
 /// Longest write of one request. The kernel divides longer ones.
 const WRITE_MAX_BYTES: u32 = 1 << 20;
@@ -270,11 +270,12 @@ impl<S: Store> Filesystem for Session<S> {
     ) {
         let (bytes, caller) = (data.to_vec(), caller(request));
         // What the kernel writes back of mapped files belongs to nobody's request.
-        let is_durable = flags.0 & libc::O_DSYNC != 0 && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let is_written_back = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let durable = Synced::of_flags(flags.0).filter(|_| !is_written_back);
         let takes_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         Inbox::put(&self.0, data.len(), async move |files: Rc<Files<S>>| {
             let written =
-                files.write(inode_of(inode), offset, &bytes, &caller, is_durable, takes_privileges).await;
+                files.write(inode_of(inode), offset, &bytes, &caller, durable, takes_privileges).await;
             answer!(reply, written, count => reply.written(count as u32));
         });
     }

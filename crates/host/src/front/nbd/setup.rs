@@ -53,8 +53,9 @@ impl<X: Export> Front for Server<Loop, X> {
         }
     }
 
-    async fn stop(&self) {
+    async fn stop(&self) -> Result<(), VolumeError> {
         Self::stop(self).await;
+        Ok(())
     }
 
     fn status(&self) -> FrontStatus {
