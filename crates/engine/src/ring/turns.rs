@@ -154,13 +154,13 @@ async fn frame<L: TakesTurns>(layout: &L, writers: &mut VecDeque<usize>) -> bool
         ring.changed.until(|| (!ring.keeps_turns()).then_some(())).await;
         is_mixed = true;
         mix(layout, writers);
-        pending::<()>().await
+        pending::<()>().await;
     };
     // Nor do records that wait for a member.
     let relieving = async {
         relieve(layout, relief).await;
         relieved = relief;
-        pending::<()>().await
+        pending::<()>().await;
     };
     let meanwhile = async {
         join::first(mixed, relieving).await;
