@@ -2,6 +2,9 @@
 
 mod machine;
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use evenkeel_engine::device::{Device, Durability};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
@@ -276,5 +279,68 @@ fn what_the_members_take_home_in_a_second_is_told_in_bytes() {
         let rate = 40.0 * 4096.0 * 1e9 / (run.env.now_ns() - began_ns) as f64;
         let told = volume.occupancy().drain_bytes_per_s as f64;
         assert!((rate / 2.0..2.0 * rate).contains(&told), "{told} and not {rate}");
+    });
+}
+
+#[test]
+fn all_write_at_once_where_turns_fall_behind_though_one_flushes_for_long() {
+    let mut plan = Plan::mirror(2, 1);
+    (plan.ring.policy, plan.ring.answer_max_ns) = (Policy::Auto, 60_000_000_000);
+    let (mut machine, _) = filled(plan, 113);
+    machine.plan.latency.flush_ns = 500_000_000;
+    machine.run_whole(async |run| {
+        let (volume, ring, _) = run.open().await.unwrap();
+        for number in 0..8 {
+            let (volume, env, mut random) = (volume.clone(), run.env.clone(), Random::new(number));
+            run.env.spawn(async move {
+                loop {
+                    env.sleep(4_000_000).await;
+                    let bytes = noise(random.number(), PAGE as usize);
+                    volume.write(random.below(24) * PAGE, &bytes, Durability::Durable).await.unwrap();
+                }
+            });
+        }
+        let (reading, env, mut random) = (volume.clone(), run.env.clone(), Random::new(113));
+        run.env.spawn(async move {
+            loop {
+                env.sleep(100_000).await;
+                reading.read((24 + random.below(40)) * PAGE, &mut [0; 512]).await.unwrap();
+            }
+        });
+        while ring.window() != (0, 2) {
+            run.env.sleep(50_000).await;
+        }
+        let before = ring.members();
+        assert!(before.iter().any(|member| member.queued_bytes > 0), "one waits for its turn");
+        run.env.sleep(20_000_000).await;
+        for (before, after) in before.iter().zip(ring.members()) {
+            assert!(before.queued_bytes == 0 || after.written_bytes > before.written_bytes, "it waits still");
+        }
+    });
+}
+
+#[test]
+fn writes_that_wait_for_room_get_it_in_the_order_of_their_coming() {
+    let mut plan = Plan::mirror(2, 1);
+    plan.create.log_bytes = 8 << 20;
+    let (mut machine, _) = filled(plan, 127);
+    machine.run_whole(async |run| {
+        let (volume, ..) = run.open().await.unwrap();
+        let done = Rc::new(RefCell::new(Vec::new()));
+        for number in 0..200 {
+            let (volume, done) = (volume.clone(), Rc::clone(&done));
+            run.env.spawn(async move {
+                let bytes = noise(number, if number % 3 == 0 { 16384 } else { 500 });
+                volume.write(number % 60 * PAGE, &bytes, Durability::Buffered).await.unwrap();
+                done.borrow_mut().push(number);
+            });
+            run.env.sleep(1000).await;
+        }
+        while done.borrow().len() < 200 {
+            run.env.sleep(1_000_000).await;
+        }
+        assert!(volume.counters().buffer_waits > 0, "some waited");
+        let overtaken = done.borrow().windows(2).filter(|pair| pair[1] < pair[0]).count();
+        assert_eq!(overtaken, 0, "{:?}", done.borrow());
     });
 }

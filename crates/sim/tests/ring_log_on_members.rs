@@ -8,7 +8,7 @@ use std::rc::Rc;
 use evenkeel_engine::device::Durability;
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
-use evenkeel_engine::format::layout::LOG_COPIES;
+use evenkeel_engine::format::layout::{LOG_COPIES, log_bytes_with_superblocks};
 use evenkeel_engine::format::ring_head;
 use evenkeel_engine::ring::{MemberState, WindowOptions};
 use evenkeel_sim::cuts::{CutKind, CutPlan};
@@ -272,4 +272,23 @@ fn a_member_that_falls_silent_with_its_head_gone_is_not_waited_for_at_every_sect
             assert!(took_ns < 30_000_000_000, "{rots_us} us, and {silent_us} later: {took_ns} ns");
         });
     }
+}
+
+#[test]
+fn a_record_waits_no_longer_than_half_a_turn_for_a_member_that_flushes() {
+    let mut plan = Plan::with_log_on_members(2);
+    plan.create.log_bytes = 8 << 20;
+    plan.ring.log_bytes = log_bytes_with_superblocks(plan.create.log_bytes);
+    let (mut machine, _) = filled(plan, 41);
+    machine.plan.latency.flush_ns = 100_000_000;
+    machine.run_whole(async |run| {
+        let (volume, ..) = run.open().await.unwrap();
+        let mut longest_ns = 0;
+        for number in 0..2000 {
+            let began_ns = run.env.now_ns();
+            volume.write(number % 60 * PAGE, &noise(number, 512), Durability::Durable).await.unwrap();
+            longest_ns = longest_ns.max(run.env.now_ns() - began_ns);
+        }
+        assert!(longest_ns < 20_000_000, "{longest_ns} ns");
+    });
 }

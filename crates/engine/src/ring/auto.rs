@@ -10,7 +10,7 @@
 //! ```
 //!
 //! 1. Turns are kept where reads are slower at their tail on members that write, and turns take home what comes.
-//! 2. As long as nobody reads, all write once the room for what is not home fills.
+//! 2. As long as nobody reads, all write once the room for what is not home fills, or a record comes for the members.
 //! 3. A way that was left for what it did comes back only after a while, and after twice as long each time; what nobody
 //!    read is no such reason.
 
@@ -69,6 +69,8 @@ pub(super) struct Observed {
     pub(super) members: usize,
     /// Reads since the last decision.
     pub(super) reads: u64,
+    /// Records since then that the members hold: in turns each would wait for a writer.
+    pub(super) records: u64,
     /// How full the room gets.
     pub(super) forecast: Forecast,
     /// Bytes that came in a second, over those that turns take home in a second.
@@ -145,7 +147,7 @@ impl Auto {
             return Some(Reason::Behind);
         }
         if observed.now_ns.saturating_sub(self.read_ns) >= self.turns_ns(UNREAD_TURNS) {
-            let is_much = forecast.is_full || forecast.fill_with(1) > UNREAD_FILL;
+            let is_much = forecast.is_full || forecast.fill_with(1) > UNREAD_FILL || observed.records > 0;
             let stays = self.mixed_for.is_some() && forecast.fill > 0.0;
             return (is_much || stays).then_some(Reason::Unread);
         }
@@ -175,7 +177,7 @@ mod tests {
 
     fn observed(tick: u64, reads: u64, fill: f64, load: f64, harmed: Option<f64>) -> Observed {
         let forecast = Forecast { is_full: fill >= 0.99, fill, more: 0.0 };
-        Observed { now_ns: tick * TICK_NS, members: 2, reads, forecast, load, harmed }
+        Observed { now_ns: tick * TICK_NS, members: 2, reads, records: 0, forecast, load, harmed }
     }
 
     /// The modes of one observation after another, as letters.
@@ -222,6 +224,18 @@ mod tests {
         all.extend([(0, 0.5, 0.7, Some(0.05)); 8]);
         all.extend([(1, 0.5, 0.7, Some(0.05)); 2]);
         assert_eq!(modes(all), "ttttmmmmmtt");
+    }
+
+    #[test]
+    fn all_write_where_nobody_reads_and_records_come_for_the_members() {
+        let mut auto = Auto::new(SECOND_NS);
+        let mut mode = |tick: u64, reads: u64, records: u64| {
+            auto.decide(Observed { records, ..observed(tick, reads, 0.01, 0.1, Some(0.05)) })
+        };
+        assert_eq!(mode(100, 9, 9), Mode::Turns, "somebody reads");
+        assert_eq!(mode(104, 0, 0), Mode::Turns, "none came");
+        assert_eq!(mode(105, 0, 9), Mode::Mixed);
+        assert_eq!(mode(106, 9, 9), Mode::Turns);
     }
 
     #[test]

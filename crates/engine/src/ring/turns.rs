@@ -9,9 +9,11 @@
 //!    nobody has read for long, they do not rest.
 //! 2. The next one enters when the one before has left: so many read as were chosen, during the change too.
 //! 3. A turn ends early when nothing is left to write. While nothing waits, all read.
+//! 4. Once turns are kept no more, all write at once, whatever a member that leaves its turn is about. A record that waits
+//!    for a member waits for that no longer than half a turn.
 
 use std::collections::VecDeque;
-use std::future::Future;
+use std::future::{Future, pending};
 use std::rc::{Rc, Weak};
 
 use super::member::{Member, MemberState, Role};
@@ -28,6 +30,9 @@ const READS_END_MAX_NS: u64 = 100_000_000;
 /// A turn where none are kept: about as long as a drive takes for what is under way.
 const QUANTUM_NS: u64 = 5_000_000;
 
+/// So much of a turn a record waits at most for a member that leaves its turn, before another begins.
+const RECORD_WAIT_SHARE: u64 = 2;
+
 /// A layout whose members take turns: what it has to do in them that their queues do not know of.
 pub(crate) trait TakesTurns: Sized + 'static {
     /// Time and chance.
@@ -40,6 +45,12 @@ pub(crate) trait TakesTurns: Sized + 'static {
 
     /// Whether a member that is in sync has to take a turn though nothing is in its queue.
     fn wants_turn(&self, place: usize) -> bool;
+
+    /// Records that came for the members so far, where they hold the journal: each waits for a member that may write.
+    fn records(&self) -> u64;
+
+    /// Whether one of them waits, and no member may be given it.
+    fn has_record_waiting(&self) -> bool;
 
     /// A member's turn has begun.
     fn begin_turn(&self, place: usize);
@@ -75,9 +86,11 @@ pub(crate) fn start<L: TakesTurns>(layout: &Rc<L>) {
                 false => weak.upgrade(),
             };
             let Some(layout) = next else { return };
-            if layout.ring().keeps_turns() {
-                watch::probed(layout.ring(), frame(&*layout, &mut writers)).await;
-            } else {
+            let is_mixed = match layout.ring().keeps_turns() {
+                true => watch::probed(layout.ring(), frame(&*layout, &mut writers)).await,
+                false => true,
+            };
+            if is_mixed {
                 mix(&*layout, &mut writers);
                 drop(layout);
                 let Some(layout) = changed.until(|| in_turns_again(&weak)).await else { return };
@@ -108,8 +121,8 @@ fn has_work<L: TakesTurns>(layout: &L, place: usize) -> bool {
     member.is_in_sync() && (member.gate.has_queued() || layout.wants_turn(place))
 }
 
-/// One frame: the window moves on by one place.
-async fn frame<L: TakesTurns>(layout: &L, writers: &mut VecDeque<usize>) {
+/// One frame: the window moves on by one place. Answers whether all write from now on.
+async fn frame<L: TakesTurns>(layout: &L, writers: &mut VecDeque<usize>) -> bool {
     let ring = layout.ring();
     writers.retain(|&place| ring.members[place].is_in_sync());
     let in_sync = ring.members.iter().filter(|member| member.is_in_sync()).count();
@@ -124,7 +137,7 @@ async fn frame<L: TakesTurns>(layout: &L, writers: &mut VecDeque<usize>) {
     }
     write_until_the_end(layout, writers).await;
     if !ring.keeps_turns() {
-        return;
+        return true;
     }
     // All that have nothing left leave; else the one that has written longest.
     let mut leaving: Vec<usize> =
@@ -134,7 +147,52 @@ async fn frame<L: TakesTurns>(layout: &L, writers: &mut VecDeque<usize>) {
     }
     writers.retain(|place| !leaving.contains(place));
     let rests = ring.rests() && readers > 0;
-    join::all(leaving.into_iter().map(|place| leave(layout, place, rests))).await;
+    let relief = ring.places_in_sync().into_iter().find(|at| !writers.contains(at) && !leaving.contains(at));
+    let (mut is_mixed, mut relieved) = (false, None);
+    // A flush takes as long as it takes: those that wait for their turn do not wait for it once all write.
+    let mixed = async {
+        ring.changed.until(|| (!ring.keeps_turns()).then_some(())).await;
+        is_mixed = true;
+        mix(layout, writers);
+        pending::<()>().await;
+    };
+    // Nor do records that wait for a member.
+    let relieving = async {
+        relieve(layout, relief).await;
+        relieved = relief;
+        pending::<()>().await;
+    };
+    let meanwhile = async {
+        join::first(mixed, relieving).await;
+    };
+    join::first(join::all(leaving.into_iter().map(|place| leave(layout, place, rests))), meanwhile).await;
+    if let Some(place) = relieved.filter(|_| !is_mixed) {
+        writers.push_back(place);
+    }
+    is_mixed
+}
+
+/// Begins the turn of this member once a record has waited too long for one that leaves its turn.
+async fn relieve<L: TakesTurns>(layout: &L, place: Option<usize>) {
+    let Some(place) = place else { return pending().await };
+    let ring = layout.ring();
+    let mut is_late = false;
+    while !is_late {
+        ring.changed.until(|| layout.has_record_waiting().then_some(())).await;
+        ring.env.sleep(ring.options.turn_ns / RECORD_WAIT_SHARE).await;
+        is_late = layout.has_record_waiting();
+    }
+    begin(layout, place);
+}
+
+/// The member writes from now on, and is not read where another can be.
+fn begin<L: TakesTurns>(layout: &L, place: usize) {
+    let member = &layout.ring().members[place];
+    member.role.set(Role::Writing);
+    member.turns.set(member.turns.get() + 1);
+    member.gate.open();
+    layout.begin_turn(place);
+    layout.ring().changed.all();
 }
 
 /// All write as things come, and all read.
@@ -146,9 +204,9 @@ fn mix<L: TakesTurns>(layout: &L, writers: &mut VecDeque<usize>) {
             member.turns.set(member.turns.get() + 1);
             member.gate.open();
             layout.begin_turn(place);
+            writers.push_back(place);
         }
     }
-    writers.clear();
     ring.changed.all();
 }
 
@@ -167,6 +225,7 @@ fn in_turns_again<L: TakesTurns>(layout: &Weak<L>) -> Option<Option<Rc<L>>> {
 /// All but one end what they have under way, and rest: from then on they are read, and that one writes.
 async fn part<L: TakesTurns>(layout: &L, writers: &mut VecDeque<usize>) {
     let ring = layout.ring();
+    writers.clear();
     let mut places = ring.places_in_sync();
     places.iter().for_each(|&place| ring.members[place].role.set(Role::Writing));
     let first = ring.next_writer.get();
@@ -201,10 +260,7 @@ async fn enter<L: TakesTurns>(layout: &L, place: usize) {
     if ring.rests() {
         ring.probe_idle(member).await;
     }
-    member.turns.set(member.turns.get() + 1);
-    member.gate.open();
-    layout.begin_turn(place);
-    ring.changed.all();
+    begin(layout, place);
 }
 
 async fn write_until_the_end<L: TakesTurns>(layout: &L, writers: &VecDeque<usize>) {
@@ -232,8 +288,14 @@ async fn leave<L: TakesTurns>(layout: &L, place: usize, rests: bool) {
     member.gate.close();
     layout.end_turn(place);
     if !is_planted(Bug::RingLeavesUndrained) {
-        member.gate.drained().await;
-        layout.turn_drained(place).await;
+        let drained = async {
+            member.gate.drained().await;
+            layout.turn_drained(place).await;
+        };
+        join::first(drained, ring.changed.until(|| (!ring.keeps_turns()).then_some(()))).await;
+    }
+    if !ring.keeps_turns() {
+        return;
     }
     if member.is_in_sync() && (ring.has_full_turns() || has_work(layout, place)) {
         layout.settle(place).await;

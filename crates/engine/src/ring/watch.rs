@@ -59,9 +59,11 @@ impl Rate {
 }
 
 /// What was seen at the last decision.
+#[derive(Default)]
 struct Seen {
     rate: Rate,
     reads: u64,
+    records: u64,
     decisions: u64,
     room: Backlog,
     /// How much more of the room is taken until what waits is home, as it was a turn ago at most.
@@ -78,13 +80,16 @@ pub(super) fn start<L: TakesTurns>(layout: &Rc<L>) {
     let turn_ns = ring.options.turn_ns;
     ring.env.spawn(async move {
         let mut auto = Auto::new(turn_ns);
-        let mut seen =
-            Seen { rate: Rate::default(), reads: 0, decisions: 0, room: Backlog::default(), more: 0.0 };
-        while changed.until(|| is_at_work(&weak)).await {
+        let mut seen = Seen::default();
+        while changed.until(|| is_at_work(&weak, seen.records)).await {
             env.sleep((turn_ns / DECISIONS).max(1)).await;
             let Some(layout) = weak.upgrade() else { return };
             let ring = layout.ring();
-            let mode = auto.decide(ring.observed(&mut seen));
+            let records = layout.records();
+            let mode = auto.decide(Observed {
+                records: records - std::mem::replace(&mut seen.records, records),
+                ..ring.observed(&mut seen)
+            });
             if ring.mode.replace(mode) != mode {
                 ring.changed.all();
             }
@@ -92,9 +97,12 @@ pub(super) fn start<L: TakesTurns>(layout: &Rc<L>) {
     });
 }
 
-/// True once something waits to be written, false once nobody has the layout any more.
-fn is_at_work<L: TakesTurns>(layout: &Weak<L>) -> Option<bool> {
+/// True once something waits to be written, or came beyond so many records; false once nobody has the layout any more.
+fn is_at_work<L: TakesTurns>(layout: &Weak<L>, records: u64) -> Option<bool> {
     let Some(layout) = layout.upgrade() else { return Some(false) };
+    if layout.records() > records {
+        return Some(true);
+    }
     let has_work = |place: usize| {
         let gate = &layout.ring().members[place].gate;
         gate.has_queued() || gate.under_way() > 0 || layout.wants_turn(place)
@@ -102,8 +110,8 @@ fn is_at_work<L: TakesTurns>(layout: &Weak<L>) -> Option<bool> {
     (0..layout.ring().members.len()).any(has_work).then_some(true)
 }
 
-/// Probes members that write for as long as this lasts.
-pub(super) async fn probed<E: Env, M: Drive>(ring: &Ring<E, M>, frame: impl Future<Output = ()>) {
+/// Probes members that write for as long as this lasts, and answers what it does.
+pub(super) async fn probed<E: Env, M: Drive, T>(ring: &Ring<E, M>, frame: impl Future<Output = T>) -> T {
     if ring.options.policy != Policy::Auto || ring.members.len() < 2 {
         return frame.await;
     }
@@ -127,7 +135,7 @@ pub(super) async fn probed<E: Env, M: Drive>(ring: &Ring<E, M>, frame: impl Futu
             }
         }
     };
-    join::first(frame, probes).await;
+    join::first(frame, probes).await.expect("probes come to no end")
 }
 
 impl<E: Env, M: Drive> Ring<E, M> {
@@ -161,6 +169,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
             now_ns,
             members,
             reads: reads - std::mem::replace(&mut seen.reads, reads),
+            records: 0,
             forecast: self.room(seen),
             load: if home_bytes_per_s > 0.0 { seen.rate.bytes_per_s() / home_bytes_per_s } else { 0.0 },
             harmed: self.tails.disturbed_share(READS_MIN),

@@ -1,7 +1,8 @@
 //! What a volume admits: how large a write and a batch may be, and how much may wait to be taken home.
 //!
 //! 1. What is admitted fits the limits of the volume as it is, and from the begin of a growth on as it will be.
-//! 2. Whoever has looked at the limits has its unit buffered before they become smaller.
+//! 2. Writes that wait for room in the buffer get it in the order of their coming, where drives take long turns.
+//! 3. Whoever has looked at the limits has its unit buffered before they become smaller.
 
 use std::cell::Cell;
 
@@ -19,6 +20,8 @@ pub(super) struct Admission {
     pub(super) sizing: Cell<usize>,
     /// Held by whoever makes the volume larger.
     pub(super) growing: FairLock,
+    /// Held by the first of those that wait for room in the buffer.
+    pub(super) room: FairLock,
     pub(super) throttle: Throttle,
 }
 
@@ -30,6 +33,7 @@ impl Admission {
             allowed: Cell::new(limits),
             sizing: Cell::default(),
             growing: FairLock::default(),
+            room: FairLock::default(),
             throttle: Throttle::default(),
         }
     }

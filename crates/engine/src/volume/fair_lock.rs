@@ -46,6 +46,12 @@ impl FairLock {
         self.take_as(false).await
     }
 
+    /// Whether nobody has it, nor waits for it.
+    pub(super) fn is_free(&self) -> bool {
+        let state = self.state.borrow();
+        !state.is_taken_alone && state.sharers == 0 && state.waiting.is_empty()
+    }
+
     async fn take_as(&self, is_alone: bool) -> FairGuard<'_> {
         let place = self.wait_behind_all();
         self.free
@@ -143,7 +149,11 @@ mod tests {
         let shared = alone.into_shared();
         let late = poll(&mut late).expect("it is shared now");
         drop((shared, late));
-        assert!(poll(&mut pin!(lock.take())).is_some());
+        assert!(lock.is_free());
+        let alone = poll(&mut pin!(lock.take())).expect("it is free");
+        assert!(!lock.is_free());
+        drop(alone);
+        assert!(lock.is_free());
     }
 
     #[test]

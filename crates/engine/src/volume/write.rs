@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use super::Inner;
 use super::differences::differences;
+use super::fair_lock::FairGuard;
 use crate::counters::add;
 use crate::device::Extent;
 use crate::env::{Arena, Env};
@@ -36,8 +37,10 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     /// Buffers what differs from the durable bytes as one unit.
     pub(super) async fn buffer_changes(self: &Rc<Self>, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let extent = Extent::new(offset, bytes.len() as u64);
+        let mut place = None;
         loop {
             self.wait_not_direct(&extent).await?;
+            self.wait_in_line(&mut place, false).await;
             let changed = self.changed_extents(&extent, bytes);
             if changed.is_empty() {
                 return Ok(());
@@ -49,8 +52,22 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             if self.try_buffer(&changed, &parts)?.is_some() {
                 return Ok(());
             }
-            self.wait_for_room(&changed, &parts).await?;
+            if !self.wait_in_line(&mut place, true).await {
+                self.wait_for_room(&changed, &parts).await?;
+            }
         }
+    }
+
+    /// Waits for a place in front of all who wait for room, where writes are deferred: if there is none, or if somebody waits
+    /// already. Answers whether it waited. Nobody writes straight home there, so that the first waits for none of the others.
+    async fn wait_in_line<'a>(&'a self, place: &mut Option<FairGuard<'a>>, is_full: bool) -> bool {
+        let line = &self.admission.room;
+        let waits =
+            place.is_none() && self.home.device.traits().defers_writes && (is_full || !line.is_free());
+        if waits {
+            *place = Some(line.take().await);
+        }
+        waits
     }
 
     /// The parts of a write that differ from what is durable. Bytes that a unit not yet durable touches count as
@@ -245,10 +262,12 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         extents: &[UnitExtent],
         bytes: &[&[u8]],
     ) -> Result<u64, Error> {
+        let mut place = None;
         loop {
             for extent in extents {
                 self.wait_not_direct(&Extent::new(extent.offset, extent.len)).await?;
             }
+            self.wait_in_line(&mut place, false).await;
             let is_free = |extent: &UnitExtent| !self.is_direct(&Extent::new(extent.offset, extent.len));
             if !extents.iter().all(is_free) {
                 continue;
@@ -256,7 +275,9 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             if let Some(sequence) = self.try_buffer(extents, bytes)? {
                 return Ok(sequence);
             }
-            self.wait_for_room(extents, bytes).await?;
+            if !self.wait_in_line(&mut place, true).await {
+                self.wait_for_room(extents, bytes).await?;
+            }
         }
     }
 

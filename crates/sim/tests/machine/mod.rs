@@ -21,6 +21,7 @@ use evenkeel_sim::drive::{DriveOptions, SimDrive};
 use evenkeel_sim::executor::{Executor, Halt, SimEnv};
 use evenkeel_sim::faults::Faults;
 use evenkeel_sim::image::{Image, Payload, SharedImage};
+use evenkeel_sim::latency::Latency;
 use evenkeel_sim::random::Random;
 use evenkeel_sim::testbed::{Kind, Testbed, VolumeOn};
 
@@ -42,6 +43,8 @@ pub struct PlanOn<T> {
     pub arena_bytes: usize,
     /// Pages that the first drives have more than they need.
     pub extra_pages: [u64; 3],
+    /// How long drives take in runs.
+    pub latency: Latency,
 }
 
 impl<T> PlanOn<T> {
@@ -55,6 +58,7 @@ impl<T> PlanOn<T> {
             open: OpenOptions::default(),
             arena_bytes: 256 << 10,
             extra_pages: [0; 3],
+            latency: Latency::default(),
         }
     }
 }
@@ -187,8 +191,8 @@ impl<L: Layout> MachineOn<L> {
         for (number, image) in self.images().into_iter().enumerate() {
             let (seed, faults) = (self.random.number(), self.faults(number));
             let is_there = faults.is_some();
-            let options =
-                DriveOptions { seed, faults: faults.unwrap_or_default(), ..DriveOptions::default() };
+            let (faults, latency) = (faults.unwrap_or_default(), plan.latency);
+            let options = DriveOptions { seed, faults, latency, ..DriveOptions::default() };
             let drive = SimDrive::open(image, env.clone(), cuts.clone(), options);
             drives.push(is_there.then(|| drive.clone()));
             all.push(drive);

@@ -102,6 +102,8 @@ pub(super) struct LogState {
     pub(super) noting: Cell<bool>,
     /// Writes that wait for a member's turn.
     waiting: Cell<usize>,
+    /// Records that came so far.
+    pub(super) records: Cell<u64>,
     /// The first record of this opening, written or not; 0 in a new volume.
     first: Cell<u64>,
 }
@@ -117,6 +119,7 @@ impl LogState {
             counting: Cell::default(),
             noting: Cell::default(),
             waiting: Cell::default(),
+            records: Cell::default(),
             first: Cell::default(),
         }
     }
@@ -278,6 +281,7 @@ impl<E: Env, M: Drive> MemberJournal<E, M> {
         sequence: u64,
     ) -> Result<u64, DeviceError> {
         let inner = &*self.0.0;
+        inner.log.records.set(inner.log.records.get() + u64::from(sequence > 0));
         loop {
             let writers = self.writers().await?;
             let writers = if is_planted(Bug::RingLogWritesReaders) { inner.in_sync() } else { writers };

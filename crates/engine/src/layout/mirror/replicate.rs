@@ -123,6 +123,14 @@ impl<E: Env, M: Drive> TakesTurns for Inner<E, M> {
         is_behind || self.wants_log()
     }
 
+    fn records(&self) -> u64 {
+        self.log.records.get()
+    }
+
+    fn has_record_waiting(&self) -> bool {
+        self.wants_log()
+    }
+
     fn begin_turn(&self, place: usize) {
         self.log.regions[place].begin_turn(self.ring.members[place].is_in_sync());
     }

@@ -2,7 +2,8 @@
 //!
 //! 1. The same seed and story give the same times.
 //! 2. The drives have been filled and overwritten before the volume is made, as drives in use are.
-//! 3. The log is on drives of its own, which take a durable write in about the time that one with capacitors takes.
+//! 3. The log is on drives of its own, which take a durable write in about the time that one with capacitors takes; or on
+//!    the members, where that is asked for.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,10 +11,9 @@ use std::rc::Rc;
 use evenkeel_engine::device::{Device, Durability};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
-use evenkeel_engine::format::layout::Layout;
+use evenkeel_engine::format::layout::{Layout, log_bytes_with_superblocks};
 use evenkeel_engine::format::{PAGE_BYTES, log_head, ring_head};
-use evenkeel_engine::layout::mirror::MirrorPages;
-use evenkeel_engine::layout::mirror::log_devices::LogDeviceJournal;
+use evenkeel_engine::layout::mirror::{MirrorJournal, MirrorPages};
 use evenkeel_engine::options::{CreateOptions, OpenOptions};
 use evenkeel_engine::ring::RingOptions;
 use evenkeel_engine::volume::{Volume, create};
@@ -26,8 +26,7 @@ use evenkeel_sim::model::presets;
 use crate::reproduce::Halted;
 
 /// A volume on modelled members.
-pub type MirrorVolume =
-    Volume<SimEnv, SimArena, MirrorRing, LogDeviceJournal<SimEnv, ModelDevice, MirrorRing>>;
+pub type MirrorVolume = Volume<SimEnv, SimArena, MirrorRing, MirrorJournal<SimEnv, ModelDevice, ModelDevice>>;
 
 /// Its ring.
 pub type MirrorRing = MirrorPages<SimEnv, ModelDevice>;
@@ -54,8 +53,30 @@ pub struct Plan {
     pub volume_bytes: u64,
     /// Bytes of the log.
     pub log_bytes: u64,
+    /// Whether the members hold it.
+    pub log_on_members: bool,
     /// Chance.
     pub seed: u64,
+}
+
+impl Plan {
+    /// A volume of `volume_bytes` on drives twice as large each, with a log of half of them. Chance follows from `seed`.
+    pub fn of(preset: &str, members: usize, volume_bytes: u64, seed: u64) -> Self {
+        Self {
+            preset: preset.to_owned(),
+            members,
+            drive_bytes: 2 * volume_bytes,
+            volume_bytes,
+            log_bytes: volume_bytes / 2,
+            log_on_members: false,
+            seed,
+        }
+    }
+
+    /// Bytes of each member that hold the log.
+    fn ring_log_bytes(&self) -> u64 {
+        if self.log_on_members { log_bytes_with_superblocks(self.log_bytes) } else { 0 }
+    }
 }
 
 /// Drives with a new volume on them, which outlive runs.
@@ -110,7 +131,8 @@ impl Bed {
             Ok::<SharedStorage, Halted>(Rc::new(RefCell::new(flash)))
         };
         let home_bytes = Layout::home_bytes_for(plan.volume_bytes / PAGE_BYTES, plan.log_bytes, true)
-            + ring_head::DATA_OFFSET;
+            + ring_head::DATA_OFFSET
+            + plan.ring_log_bytes();
         if home_bytes > plan.drive_bytes {
             return Err(unavailable("the volume does not fit the drives"));
         }
@@ -119,7 +141,8 @@ impl Bed {
             .collect::<Result<Vec<_>, _>>()?;
         let log_preset = presets::find("steady").ok_or_else(|| unavailable("no such preset"))?;
         let log_bytes = (plan.log_bytes + log_head::DATA_OFFSET + 2 * PAGE_BYTES).next_multiple_of(256 << 20);
-        let logs = (0..plan.members as u64)
+        let logs = if plan.log_on_members { 0 } else { plan.members as u64 };
+        let logs = (0..logs)
             .map(|log| drive(plan.seed + log, log_bytes, log_preset, 0.0))
             .collect::<Result<Vec<_>, _>>()?;
         let bed = Self { plan, members, logs, arena: ArenaBytes::new(ARENA_BYTES) };
@@ -141,14 +164,11 @@ impl Bed {
         let mut executor = Executor::new(self.plan.seed);
         let env = executor.env();
         let made = executor.block_on(async {
-            let ring =
-                MirrorPages::new(env.clone(), self.devices(&env, &self.members), RingOptions::default())?;
-            let logs = LogDeviceJournal::new(
-                env.clone(),
-                self.devices(&env, &self.logs),
-                ring.clone(),
-                u64::MAX >> 1,
-            )?;
+            let ring_options =
+                RingOptions { log_bytes: self.plan.ring_log_bytes(), ..RingOptions::default() };
+            let ring = MirrorPages::new(env.clone(), self.devices(&env, &self.members), ring_options)?;
+            let devices = self.devices(&env, &self.logs);
+            let logs = MirrorJournal::new(env.clone(), devices, ring.clone(), u64::MAX >> 1)?;
             create(&ring, &logs, true, options, self.plan.seed | 1).await
         });
         made.map_err(unavailable)?.map_err(unavailable)?;
@@ -191,10 +211,10 @@ impl Bed {
     }
 
     async fn open(&self, env: &SimEnv, options: RingOptions) -> Result<Site, Error> {
+        let options = RingOptions { log_bytes: self.plan.ring_log_bytes(), ..options };
         let ring = MirrorPages::new(env.clone(), self.devices(env, &self.members), options)?;
-        let logs =
-            LogDeviceJournal::open(env.clone(), self.devices(env, &self.logs), ring.clone(), u64::MAX >> 1)
-                .await?;
+        let devices = self.devices(env, &self.logs);
+        let logs = MirrorJournal::open(env.clone(), devices, ring.clone(), u64::MAX >> 1).await?;
         let arena = SimArena::open(self.arena.clone(), env.clone(), Cuts::none(env.stop()), self.plan.seed);
         let open = OpenOptions {
             cached_pages_max: 64,

@@ -3,6 +3,7 @@
 use evenkeel_engine::ring::{Policy, RingOptions};
 
 use super::bed::{Bed, Plan};
+use super::clients::{Clients, Wrote};
 use super::trace::{Play, Played, Requests};
 use crate::reproduce::{Halted, Work};
 
@@ -55,14 +56,15 @@ impl Stage {
         volume_bytes: u64,
         seed: u64,
     ) -> Result<Self, Halted> {
-        let plan = Plan {
-            preset: preset.to_owned(),
-            members,
-            drive_bytes: 2 * volume_bytes,
-            volume_bytes,
-            log_bytes: volume_bytes / 2,
-            seed,
-        };
+        Self::on(Plan::of(preset, members, volume_bytes, seed), requests)
+    }
+
+    /// The same on what is made by a plan.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::new`].
+    pub fn on(plan: Plan, requests: Requests) -> Result<Self, Halted> {
         let mut stage = Self { bed: Bed::new(plan)?, requests, long_ns: u64::MAX };
         let alone = stage.play(Policy::Turns, 1.0, MEDIAN_READS, 0, true)?;
         stage.long_ns = (alone.reads.quantile_s(0.5) * BLOCKED_MEDIANS * 1e9) as u64;
@@ -81,6 +83,16 @@ impl Stage {
             self.requests.flood(&site, FLOOD_UNDER_WAY, seconds).await; // what a new load costs at first is over
             self.requests.flood(&site, FLOOD_UNDER_WAY, seconds).await
         })
+    }
+
+    /// Lets clients write that wait each for its own write, beside reads.
+    ///
+    /// # Errors
+    ///
+    /// [`Halted::Unavailable`] where the volume does not open.
+    pub fn write_by_clients(&self, policy: Policy, clients: Clients) -> Result<Wrote, Halted> {
+        let options = RingOptions { policy, ..RingOptions::default() };
+        self.bed.live(options, async |site| clients.write(&site, self.bed.plan().volume_bytes).await)
     }
 
     /// How many drives there are.
