@@ -58,9 +58,9 @@ fn a_cut_leaves_of_fresh_pages_what_they_held_nothing_or_all_that_was_written() 
                         assert!(is_nothing || found == new || found == old, "{what}");
                     }
                     if found[fresh.clone()] == bytes {
-                        written += 1
+                        written += 1;
                     } else {
-                        kept += 1
+                        kept += 1;
                     }
                     machine.run_whole(async |run| {
                         let volume = run.open().await.unwrap();
