@@ -17,7 +17,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::soak::Window;
+use super::soak_window::Window;
 use crate::report::format;
 use crate::stats::{median, quantile};
 

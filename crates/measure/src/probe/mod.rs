@@ -42,6 +42,7 @@ pub(crate) mod sample;
 mod session;
 pub mod settings;
 pub mod soak;
+pub mod soak_window;
 pub mod target;
 pub mod timed_loop;
 mod warnings;

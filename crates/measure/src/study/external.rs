@@ -9,7 +9,7 @@ use evenkeel_host::interrupt::Interrupt;
 use evenkeel_host::program::Program;
 use serde::Deserialize;
 
-use super::worker::{Answer, latencies};
+use super::answer::{Answer, latencies};
 use super::workload::engine::Timing;
 use super::workload::operation::Operation;
 use super::workload::recorder::Counts;

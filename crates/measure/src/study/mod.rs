@@ -20,6 +20,7 @@
 //! ```
 
 pub mod analysis;
+pub mod answer;
 pub mod claims;
 pub mod data;
 pub mod external;

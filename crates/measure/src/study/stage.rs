@@ -20,12 +20,13 @@ use evenkeel_host::program::{Program, ProgramError};
 use evenkeel_host::scratch::ScratchFile;
 use evenkeel_host::{device_image, fiemap};
 
+use super::answer::Answer;
 use super::hold::{self, Holders};
 use super::plan::{Kind, Plan, Workload};
 use super::runner::{Stage, StageError, Task};
 use super::steps::Step;
 use super::store::Record;
-use super::worker::{Answer, Job};
+use super::worker::Job;
 use super::workload::tree::seed_of;
 
 /// The name of the mark that the loop device's file is elsewhere.

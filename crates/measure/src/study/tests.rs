@@ -8,13 +8,13 @@ use evenkeel_host::fiemap::Extent;
 use evenkeel_host::interrupt::Interrupt;
 use rusqlite::Connection;
 
+use super::answer::Answer;
 use super::plan::Plan;
 use super::plan::space::Configuration;
 use super::runner::{self, Observer, Progress, RunError, Stage, StageError, Task};
 use super::schedule;
 use super::steps::{self, Place, Shown, Step};
 use super::store::{Begun, Claim, DATABASE, EXTENTS_MAX, Record, SqliteStore, Store, StoreError, Tally};
-use super::worker::Answer;
 
 const PLAN: &str = r#"
 name = "story"

@@ -2,7 +2,8 @@
 
 use maud::{PreEscaped, html};
 
-use crate::probe::soak::{SoakReport, Stall, Window};
+use crate::probe::soak::{SoakReport, Stall};
+use crate::probe::soak_window::Window;
 use crate::report::charts::{self, Swatch};
 use crate::report::format;
 use crate::report::page::{self, card};

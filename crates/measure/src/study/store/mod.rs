@@ -24,10 +24,10 @@ pub use self::postgres::address::{Address, AddressError};
 pub use self::postgres::{PostgresStore, Seat};
 pub use self::schema::{SCHEMA, postgres_schema};
 pub use self::sqlite::SqliteStore;
+use super::answer::Answer;
 use super::plan::Plan;
 use super::plan::space::Configuration;
 use super::schedule::Planned;
-use super::worker::Answer;
 
 /// The database's name in the folder of a study.
 pub const DATABASE: &str = "study.db";

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Begun, EXTENTS_MAX, Record, StoreError, evenly};
-use crate::study::worker::Answer;
+use crate::study::answer::Answer;
 
 /// What a column holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,13 +16,13 @@ use hdrhistogram::serialization::{Serializer, V2Serializer};
 
 use super::cluster::Cluster;
 use super::{Address, PostgresStore, Seat};
+use crate::study::answer::Latency;
 use crate::study::plan::Plan;
 use crate::study::plan::space::Configuration;
 use crate::study::schedule::{self, Planned};
 use crate::study::store::{
     Begun, Claim, Claimed, EXTENTS_MAX, Kept, Record, SqliteStore, Store, StoreError, Tally,
 };
-use crate::study::worker::Latency;
 use crate::study::{data, read};
 
 pub(super) const PLAN: &str = r#"
