@@ -13,7 +13,7 @@ macro_rules! with_counters {
             writes,
             /// Requests to write zeros or to discard.
             zeroes,
-            /// Bytes of these.
+            /// Bytes of large writes that went straight home.
             zeroed_bytes,
             /// Bytes that equalled what was durable already.
             equal_bytes,
@@ -43,7 +43,7 @@ macro_rules! with_counters {
             checkpoints,
             /// Large writes that went straight home.
             direct_writes,
-            /// Bytes of these.
+            /// Bytes of large writes that went straight home.
             direct_bytes,
             /// Times a write waited for room in the buffer.
             buffer_waits,
