@@ -7,6 +7,8 @@
 //!
 //! Damage of the medium, as apart from what the drive does, is done to the image:
 //! [`crate::image::Image::rot`] and [`crate::image::Image::make_unreadable`].
+//!
+//! This file and `drive` import each other: a fault is due by what a drive counted.
 
 use std::ops::Range;
 

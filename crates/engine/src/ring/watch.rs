@@ -2,6 +2,8 @@
 //!
 //! 1. Nothing is observed while nothing waits to be written, and nothing is decided.
 //! 2. In turns, small reads of our own tell what reads of a member that writes would take: nobody else's meet it.
+//!
+//! This file and `turns` import each other: members are probed within a frame, and turns ask here for the mode.
 
 use std::future::Future;
 use std::rc::{Rc, Weak};

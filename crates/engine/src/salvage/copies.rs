@@ -4,6 +4,8 @@
 //! 2. Every read lies within the drive and is made of its sectors, whatever was asked for. What lies beyond its end
 //!    cannot be read.
 //! 3. A page of the table that is made anew reads as it was made.
+//!
+//! Files here import one another in a circle: a table is rebuilt from the copies that it is needed to judge.
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};

@@ -3,6 +3,8 @@
 //! 1. A socket operation is tried at once, unless the last attempt found nothing, and again whenever epoll tells of a
 //!    change; it never blocks, whatever the flags of its descriptor (a listener's must say so: see `net`).
 //! 2. Operations on one socket in one direction end in the order in which they were asked for.
+//!
+//! This file, `reactor` and `workers` import one another: threads answer for a reactor that hands work to them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;

@@ -6,6 +6,8 @@
 //! 2. Each opening names a number that is larger than those before it ([`Writer::number`]): what the drive itself says of its
 //!    openings. It is read before anybody's session is ended for it. So an opening that was superseded is refused when it
 //!    comes back, for a member that is replaced too: there it names no more than it was told when it began.
+//!
+//! This file, `member` and `description` import one another: a description names members, each fenced by what it says.
 
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,4 +1,6 @@
 //! What a user asks of a probe, checked.
+//!
+//! Files here import one another in a circle: a kind of probe is a setting, and what it found a part of the report.
 
 use evenkeel_host::method::{FileState, Method};
 use schemars::JsonSchema;

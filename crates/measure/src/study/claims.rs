@@ -5,6 +5,8 @@
 //!    for the whole page: each kind of claim that a study can give rise to has its part of the level, and what is claimed
 //!    of a kind shares that part.
 //! 2. What is not claimed is said of the runs that there are, as a description.
+//!
+//! This file and `report` import each other: findings are part of the report from which claims are made.
 
 use schemars::JsonSchema;
 use serde::Serialize;
