@@ -262,7 +262,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         Ok(())
     }
 
-    /// LogDeviceJournal once more what is known of pages whose rest is damaged or cannot be read: they cannot go home until they
+    /// Logs once more what is known of pages whose rest is damaged or cannot be read: they cannot go home until they
     /// are written whole, and the tail must not pass what was acknowledged of them. One bad page keeps no volume
     /// shut.
     async fn carry(self: &Rc<Self>, pages: &[u64]) -> Result<(), Error> {
@@ -345,7 +345,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         Ok(table)
     }
 
-    /// LogDeviceJournal what was announced in as many records as it takes: none so large that a commit would wait for it long.
+    /// Logs what was announced in as many records as it takes: none so large that a commit would wait for it long.
     async fn announce_all<'a>(
         self: &Rc<Self>,
         kind: RecordKind,

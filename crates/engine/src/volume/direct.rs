@@ -421,7 +421,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             && pages as u64 * PAGE_BYTES <= home_max_bytes
     }
 
-    /// LogDeviceJournal what gathered of pages and their sums as one record.
+    /// Logs what gathered of pages and their sums as one record.
     async fn append_sums(
         self: &Rc<Self>,
         kind: RecordKind,

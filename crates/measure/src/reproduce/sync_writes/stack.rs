@@ -65,7 +65,7 @@ pub(super) struct Mounted {
     drive: Drive,
     /// Where the next file begins.
     next_file: u64,
-    /// LogDeviceJournal and trees.
+    /// Logs and trees.
     circles: [Circle; 2],
 }
 
