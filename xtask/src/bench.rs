@@ -76,6 +76,11 @@ const BENCHES: &[Bench] = &[
         place: Place::Target("evenkeel", "nbd"),
         about: "the served volume beside nbdkit and qemu-nbd; `-- --help` tells what can be chosen",
     },
+    Bench {
+        name: "mount",
+        place: Place::Target("evenkeel", "mount"),
+        about: "a mounted volume beside other file systems: appends and syncs, alone and beside neighbours",
+    },
 ];
 
 /// What is asked of `bench`.

@@ -1,7 +1,8 @@
 //! Commits: the data of files that are synced, and all metadata that is dirty.
 //!
 //! One commit is under way at a time. What asks for one meanwhile shares the next. Large data is written to its blocks and
-//! flushed before the commit that maps them; small data is in the commit.
+//! flushed before the commit that maps them; small data is in the commit. Where nobody waits for large data, commits that
+//! somebody waits for map a little of it each: it needs none of its own then.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,7 +16,10 @@ use crate::planted::{Bug, is_planted};
 use crate::store::{CHANGE_BYTES, Extent, Store};
 
 /// Pages of one file that a commit maps at most: others wait for it, and it is as long as it takes.
-const MAPPED_PAGES: usize = 2048;
+const MAPPED_PAGES: usize = 1024;
+
+/// Pages for which nobody waits that a commit maps at most for which somebody does.
+const RIDING_PAGES: usize = 128;
 
 /// A page of a file that a commit maps or carries.
 #[derive(Debug)]
@@ -70,8 +74,8 @@ pub(crate) struct Commit {
 }
 
 impl<S: Store> Core<S> {
-    /// Begins a commit with what is asked for, as far as it fits; what is left stays in `queue`. What nobody waits for stays
-    /// too, unless the commit is `in_background` itself: then it comes behind all else.
+    /// Begins a commit with what is asked for, as far as it fits; what is left stays in `queue`. What nobody waits for comes
+    /// behind all else, and is no more than [`RIDING_PAGES`] unless the commit is `in_background` itself.
     pub(crate) async fn begin_commit(
         &mut self,
         queue: &mut Vec<Rc<Asked>>,
@@ -79,15 +83,23 @@ impl<S: Store> Core<S> {
     ) -> Result<Commit, Errno> {
         let mut commit = Commit { is_in_background: in_background, ..Commit::default() };
         let is_late = |asked: &Rc<Asked>| asked.request.borrow().is_in_background;
-        let (late, mut taken): (Vec<_>, Vec<_>) = std::mem::take(queue).into_iter().partition(is_late);
+        let (late, taken): (Vec<_>, Vec<_>) = std::mem::take(queue).into_iter().partition(is_late);
         commit.is_in_background &= taken.is_empty();
-        match in_background {
-            true => taken.extend(late),
-            false => *queue = late,
-        }
-        for asked in taken {
+        let mut riding_pages = if in_background { usize::MAX } else { RIDING_PAGES };
+        for asked in taken.into_iter().chain(late) {
             let mut request = asked.request.take();
-            let applied = self.apply(&mut request, &mut commit).await;
+            let mapped_max = match request.is_in_background {
+                true => riding_pages.min(MAPPED_PAGES),
+                false => MAPPED_PAGES,
+            };
+            let carried_before = request.next;
+            let applied = match mapped_max {
+                0 => Ok(false),
+                _ => self.apply(&mut request, &mut commit, mapped_max).await,
+            };
+            if request.is_in_background {
+                riding_pages = riding_pages.saturating_sub(request.next - carried_before);
+            }
             asked.request.replace(request);
             if applied? {
                 commit.done.push(asked);
@@ -134,8 +146,13 @@ impl<S: Store> Core<S> {
         Ok(())
     }
 
-    /// Maps and carries pages of a file as far as they fit; whether that was all.
-    async fn apply(&mut self, request: &mut Request, commit: &mut Commit) -> Result<bool, Errno> {
+    /// Maps and carries pages of a file as far as they fit, and maps no more than so many; whether that was all.
+    async fn apply(
+        &mut self,
+        request: &mut Request,
+        commit: &mut Commit,
+        mapped_max: usize,
+    ) -> Result<bool, Errno> {
         let number = request.number;
         let mut inode = self.inode(number).await?;
         if inode.kind() != Some(Kind::File) {
@@ -154,7 +171,7 @@ impl<S: Store> Core<S> {
             let is_too_much = commit.batch.cost() + bytes + changes as u64 * CHANGE_BYTES > limits.bytes / 2
                 || commit.batch.pages() + changes > limits.pages / 2;
             mapped += usize::from(carried.placed.is_some());
-            if self.is_full() || mapped > MAPPED_PAGES || is_too_much && !commit.pages.is_empty() {
+            if self.is_full() || mapped > mapped_max || is_too_much && !commit.pages.is_empty() {
                 break;
             }
             match carried.placed {

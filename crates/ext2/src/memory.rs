@@ -303,6 +303,14 @@ impl Store for MemoryStore {
         self.count(|asked| asked.background_commits += 1);
         self.commit_now(changes).await
     }
+
+    async fn wait_beside_small_commits(&self) -> bool {
+        // Long enough for a commit beside it.
+        for _ in 0..self.0.pauses.get() * 8 {
+            crate::lock::yield_once().await;
+        }
+        self.0.pauses.get() > 0
+    }
 }
 
 impl MemoryStore {

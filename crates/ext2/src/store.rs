@@ -51,4 +51,10 @@ pub trait Store: 'static {
     fn commit_in_background(&self, changes: &[Change<'_>]) -> impl Future<Output = Result<(), StoreError>> {
         self.commit(changes)
     }
+
+    /// Waits a little where commits come for which somebody waits: they can carry what can wait. False at once where none
+    /// are to be expected.
+    fn wait_beside_small_commits(&self) -> impl Future<Output = bool> {
+        std::future::ready(false)
+    }
 }

@@ -49,4 +49,8 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Store for Volume<E, A, H, 
     async fn commit_in_background(&self, changes: &[Change<'_>]) -> Result<(), StoreError> {
         Self::commit_in_background(self, changes).await.map_err(told)
     }
+
+    async fn wait_beside_small_commits(&self) -> bool {
+        self.wait_beside_small_writes().await
+    }
 }

@@ -45,6 +45,11 @@ pub(crate) struct MountArgs {
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     pub(crate) cache: Option<u64>,
 
+    /// Memory for data that no program has synced; who writes more waits for the disk. From half of it on, and after
+    /// --commit-every, it is written out in the background [default: a tenth of the memory that is free, 64m to 1g]
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    pub(crate) write_back: Option<u64>,
+
     /// Metrics for Prometheus at http://HOST:PORT/metrics
     #[arg(long, value_name = "HOST:PORT", value_parser = super::places::parse_host_port)]
     pub(crate) metrics: Option<String>,

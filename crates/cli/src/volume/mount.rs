@@ -1,6 +1,7 @@
 //! `evenkeel mount`.
 
 use evenkeel_engine::options::Journaling;
+use evenkeel_host::conditions::memory;
 use evenkeel_host::event_loop::Backend;
 use evenkeel_host::front::fuse::FuseSetup;
 use evenkeel_host::front::fuse::format::MountOptions;
@@ -8,6 +9,7 @@ use evenkeel_host::net::SocketAccess;
 use evenkeel_host::program::is_root;
 use evenkeel_host::service::{self, Event, Options, ScrubOptions};
 use evenkeel_host::volume::description::Description;
+use evenkeel_measure::report::format;
 
 use super::advice::advise;
 use super::serve::{run_options, told_end};
@@ -24,6 +26,35 @@ const STRAIGHT_HOME_BYTES: u64 = 256 << 10;
 /// The shortest time after which what nobody makes durable is made durable.
 const COMMIT_EVERY_MIN_S: f64 = 0.1;
 
+/// What is chosen for data that nobody has synced: a tenth of what is free, between these.
+const WRITE_BACK_BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=1 << 30;
+
+/// Least memory for such data.
+const WRITE_BACK_MIN_BYTES: u64 = 1 << 20;
+
+/// Memory for data that nobody has synced.
+fn write_back_bytes(wanted_bytes: Option<u64>) -> Result<usize, Failure> {
+    let free_bytes = memory::available_bytes();
+    let bytes = match wanted_bytes {
+        Some(bytes) if bytes < WRITE_BACK_MIN_BYTES => {
+            return Err(Failure::Unusable(format!("--write-back {bytes}: choose 1m at least, such as 256m")));
+        }
+        Some(bytes) if free_bytes.is_some_and(|free_bytes| bytes > free_bytes) => {
+            let (wanted, free) = (bytes as f64, free_bytes.unwrap_or_default() as f64);
+            let (wanted, free) = (format::bytes_f64(wanted), format::bytes_f64(free));
+            return Err(Failure::Unusable(format!(
+                "--write-back {wanted}: {free} of memory are free; choose less, such as 256m"
+            )));
+        }
+        Some(bytes) => bytes,
+        None => {
+            let tenth_bytes = free_bytes.unwrap_or_default() / 10;
+            tenth_bytes.clamp(*WRITE_BACK_BYTES.start(), *WRITE_BACK_BYTES.end())
+        }
+    };
+    Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
 /// Mounts a volume until it is unmounted, or a signal comes.
 pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     logging::begin(args.log_format, args.log_level, &args.volume);
@@ -31,6 +62,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     if !(COMMIT_EVERY_MIN_S..=3600.0).contains(&args.commit_every) {
         return Err(Failure::Unusable("--commit-every: choose from 100ms to 1h, such as 5s".to_owned()));
     }
+    let write_back_bytes = write_back_bytes(args.write_back)?;
     if let Some(size_bytes) = args.create {
         create::with_file_system(&args.volume, size_bytes)?;
     }
@@ -44,7 +76,8 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     let (description, _) = Description::read(&args.volume)?;
     // Where its drives keep their room, being told of free blocks would take more of the volume than it gives.
     let discards = description.members.iter().any(|member| member.sparse);
-    let mut file_system = MountOptions { discards, ..MountOptions::default() };
+    let mut file_system =
+        MountOptions { discards, dirty_bytes_max: write_back_bytes, ..MountOptions::default() };
     if let Some(bytes) = args.cache {
         file_system.cache_bytes = usize::try_from(bytes / 2).unwrap_or(usize::MAX);
     }

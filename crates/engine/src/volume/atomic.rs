@@ -74,6 +74,17 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
         self.commit_as(changes, true).await
     }
 
+    /// Waits about as long as a small write takes, where such writes come: whoever can wait may go with them. False at once
+    /// where none are to be expected.
+    pub async fn wait_beside_small_writes(&self) -> bool {
+        let (env, pace) = (&self.0.env, &self.0.write_back.pace);
+        if !pace.is_shared(env.now_ns()) {
+            return false;
+        }
+        env.sleep(pace.small_write_ns()).await;
+        true
+    }
+
     async fn commit_as(&self, changes: &[Change<'_>], is_in_background: bool) -> Result<(), Error> {
         let inner = &self.0;
         inner.check_alive()?;

@@ -336,6 +336,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             let portion_pages = (portion_bytes / PAGE_BYTES).max(1);
             let failure = RefCell::new(None);
             let mut writes = Vec::new();
+            let first_page = page;
             while page < range.end && writes.len() < at_once {
                 let stop = range.end.min(page + portion_pages);
                 let (at, parts) = (offset + (page - range.start) * PAGE_BYTES, pages.bytes_of(page..stop));
@@ -347,7 +348,12 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
                 });
                 page = stop;
             }
+            let (began_ns, is_alone) = (self.env.now_ns(), writes.len() == 1);
+            let portion = page - first_page;
             all(writes.into_iter()).await;
+            if is_alone {
+                self.write_back.pace.note_portion(portion, self.env.now_ns() - began_ns);
+            }
             failure.take().map_or(Ok(()), Err)?;
         }
         Ok(())

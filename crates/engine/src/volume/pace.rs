@@ -24,6 +24,9 @@ const MEAN_OVER: u64 = 8;
 /// Portions of one large write at once, where no small writes come.
 const PORTIONS: usize = 8;
 
+/// How long a small write takes at least, from its client and back: what lies between two records.
+const SMALL_WRITE_MIN_NS: u64 = 1_000_000;
+
 /// When the last small write came, and how slow the drive is.
 #[derive(Debug)]
 pub(super) struct Pace {
@@ -33,6 +36,8 @@ pub(super) struct Pace {
     /// Writes home that are under way, and those that ever were.
     home_under_way: Cell<usize>,
     home_begun: Cell<u64>,
+    /// How long a page of a portion takes, as a moving mean of portions of which one was under way at a time; 0 unknown.
+    portion_page_ns: Cell<u64>,
     tuning: Tuning,
 }
 
@@ -48,6 +53,7 @@ impl Pace {
             record_ns: Cell::default(),
             home_under_way: Cell::default(),
             home_begun: Cell::default(),
+            portion_page_ns: Cell::default(),
             tuning,
         }
     }
@@ -103,11 +109,31 @@ impl Pace {
     }
 
     /// How a large write whose writer can wait is given to the drive: bytes of a portion, and how many of them at once.
+    /// Beside small writes a portion is a quarter of what is little, or more where the drive takes more in the time of a
+    /// record.
     pub(super) fn portions(&self, now_ns: u64) -> (u64, usize) {
-        match self.is_shared(now_ns) {
-            true => (self.shared_home_max_bytes() / 4, 1),
-            false => ((self.tuning.home_write_pages_max as u64).saturating_mul(PAGE_BYTES), PORTIONS),
+        let unshared = (self.tuning.home_write_pages_max as u64).saturating_mul(PAGE_BYTES);
+        if !self.is_shared(now_ns) {
+            return (unshared, PORTIONS);
         }
+        let least = self.shared_home_max_bytes() / 4;
+        let pages = self.record_ns.get().checked_div(self.portion_page_ns.get()).unwrap_or(0);
+        (pages.saturating_mul(PAGE_BYTES).min(unshared).max(least), 1)
+    }
+
+    /// A portion that was alone took so long.
+    pub(super) fn note_portion(&self, pages: u64, took_ns: u64) {
+        let Some(page_ns) = took_ns.checked_div(pages) else { return };
+        let mean_ns = match self.portion_page_ns.get() {
+            0 => page_ns,
+            mean_ns => (mean_ns * (MEAN_OVER - 1) + page_ns) / MEAN_OVER,
+        };
+        self.portion_page_ns.set(mean_ns.max(1));
+    }
+
+    /// How long a small write takes, about, with what its client does.
+    pub(super) fn small_write_ns(&self) -> u64 {
+        SMALL_WRITE_MIN_NS.max(self.record_ns.get().saturating_mul(2))
     }
 
     /// Bytes that may be on their way home at once, of `writes_max` writes.
@@ -146,6 +172,24 @@ mod tests {
         assert_eq!(pace.bulk_max_bytes(6 + EXPECTED_FOR_NS, 1000), 1000, "no more than a record may carry");
         assert_eq!(pace.portions(6 + EXPECTED_FOR_NS), (3000, 1), "a quarter of what is little");
         assert_eq!(pace.portions(5 + 2 * EXPECTED_FOR_NS), (64 * PAGE_BYTES, PORTIONS));
+    }
+
+    #[test]
+    fn a_portion_takes_about_as_long_as_a_record_alone() {
+        let tuning =
+            Tuning { shared_home_max_bytes: 16 * PAGE_BYTES, home_write_pages_max: 64, ..Tuning::default() };
+        let pace = Pace::new(tuning);
+        pace.note_small(0);
+        (0..100).for_each(|_| pace.note_record(pace.quiet(), 100_000));
+        assert_eq!(pace.portions(0), (4 * PAGE_BYTES, 1), "nothing is known of the drive");
+        (0..100).for_each(|_| pace.note_portion(4, 4 * 5_000));
+        let (bytes, at_once) = pace.portions(0);
+        assert!((18..=20).contains(&(bytes / PAGE_BYTES)), "{bytes}");
+        assert_eq!(at_once, 1);
+        (0..100).for_each(|_| pace.note_portion(20, 20 * 100));
+        assert_eq!(pace.portions(0), (64 * PAGE_BYTES, 1), "no more than of one write");
+        (0..100).for_each(|_| pace.note_portion(64, 64 * 90_000));
+        assert_eq!(pace.portions(0), (4 * PAGE_BYTES, 1), "no less than a quarter of what is little");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::error::Errno;
 use crate::format::inode::{FLAG_APPEND, FLAG_IMMUTABLE, Inode, Timestamp};
 use crate::format::{BLOCK, BLOCK_BYTES, BlockBytes, FILE_BYTES_MAX};
 use crate::lock::Lock;
+use crate::payload::{Payload, Piece};
 use crate::planted::{Bug, is_planted};
 use crate::store::Store;
 
@@ -96,6 +97,13 @@ impl Page {
         self.since.insert(at, at + bytes.len());
     }
 
+    /// With bytes in all of it, of which nothing is committed.
+    fn whole(bytes: Box<BlockBytes>, is_ahead: bool) -> Self {
+        let mut whole = ByteRanges::default();
+        whole.insert(0, BLOCK);
+        Self { bytes, ranges: whole.clone(), since: whole, is_ahead: Cell::new(is_ahead) }
+    }
+
     fn clip(&mut self, len: usize) {
         self.bytes[len..].fill(0);
         self.ranges.clip(len);
@@ -107,6 +115,37 @@ impl Page {
 struct Slot {
     page: Rc<Page>,
     is_reserved: bool,
+}
+
+impl Slot {
+    fn new(is_reserved: bool, at: usize, piece: Piece) -> Self {
+        let page = match piece {
+            Piece::Whole(bytes) => Page::whole(bytes, false),
+            Piece::Part(bytes) => {
+                let mut page = Page::new();
+                page.write(at, &bytes);
+                page
+            }
+        };
+        Self { page: Rc::new(page), is_reserved }
+    }
+
+    /// Puts bytes of a write into the page, from byte `at` on.
+    fn put(&mut self, at: usize, piece: Piece) {
+        match piece {
+            Piece::Whole(bytes) => self.page = Rc::new(Page::whole(bytes, self.page.is_ahead.get())),
+            Piece::Part(bytes) => Rc::make_mut(&mut self.page).write(at, &bytes),
+        }
+    }
+}
+
+/// Room for a page.
+#[derive(Debug, Clone, Copy)]
+enum Room {
+    /// The page is there.
+    There,
+    /// It is not: room was reserved for it, unless it is mapped.
+    New { is_reserved: bool },
 }
 
 /// What is known of a file besides its inode.
@@ -166,14 +205,9 @@ impl Node {
         self.slots.len()
     }
 
-    /// Numbers of the pages that are not committed.
-    pub(crate) fn dirty_indexes(&self) -> Vec<u64> {
-        self.slots.keys().copied().collect()
-    }
-
-    /// The first of them.
-    pub(crate) fn first_dirty_indexes(&self, count: usize) -> Vec<u64> {
-        self.slots.keys().take(count).copied().collect()
+    /// The first pages that are not committed, with their numbers.
+    pub(crate) fn first_dirty(&self, count: usize) -> impl Iterator<Item = (u64, &Rc<Page>)> {
+        self.slots.iter().take(count).map(|(&index, slot)| (index, &slot.page))
     }
 
     /// A page that is not committed.
@@ -199,18 +233,18 @@ impl Node {
     }
 }
 
-/// Pages that one turn of a write takes at most.
-pub(crate) const TURN_PAGES: u64 = 256;
+/// Pages that one turn of a write takes at most: whoever waits for a sync waits for no longer.
+pub(crate) const TURN_PAGES: u64 = 16;
 
 impl<S: Store> Core<S> {
     /// Writes as much as one turn may; how much that was.
     pub(crate) async fn write_some(
         &mut self,
         number: u32,
-        offset: u64,
-        bytes: &[u8],
+        payload: &mut Payload,
         is_privileged: bool,
     ) -> Result<usize, Errno> {
+        let offset = payload.offset();
         let mut inode = self.file(number).await?;
         if inode.flags & FLAG_IMMUTABLE != 0 {
             return Err(Errno::NotPermitted);
@@ -222,8 +256,7 @@ impl<S: Store> Core<S> {
         if offset >= FILE_BYTES_MAX {
             return Err(Errno::FileTooLarge);
         }
-        let len = (bytes.len() as u64).min(FILE_BYTES_MAX - offset);
-        if len == 0 {
+        if payload.is_empty() {
             return Ok(0);
         }
         if offset > size {
@@ -231,25 +264,23 @@ impl<S: Store> Core<S> {
         }
         let now = self.now();
         let mut done = 0;
-        while done < len && done < TURN_PAGES * BLOCK_BYTES {
-            let at = offset + done;
-            let in_page = (at % BLOCK_BYTES) as usize;
-            let part = (BLOCK - in_page).min((len - done) as usize);
-            let put = self.put_page(
-                number,
-                &inode,
-                (at / BLOCK_BYTES, in_page),
-                &bytes[done as usize..][..part],
-                is_privileged,
-            );
-            match put.await {
-                Ok(()) => done += part as u64,
+        while let Some(piece) = payload.first()
+            && done < TURN_PAGES * BLOCK_BYTES
+            && payload.offset() < FILE_BYTES_MAX
+        {
+            let (at, len) = (payload.offset(), piece.len() as u64);
+            let has_room = match self.make_room(number, &inode, at / BLOCK_BYTES, is_privileged).await {
+                Ok(has_room) => has_room,
                 Err(Errno::NoSpace) if done > 0 => break,
                 Err(error) => return Err(error),
+            };
+            if let Some(piece) = payload.take_first() {
+                self.put_piece(number, &inode, at, piece, has_room);
             }
             let node = self.node(number, inode.size);
-            node.size = node.size.max(at + part as u64);
+            node.size = node.size.max(at + len);
             node.written = Some(now);
+            done += len;
         }
         if is_planted(Bug::SizeEarly) {
             inode.size = self.node(number, inode.size).size;
@@ -289,31 +320,45 @@ impl<S: Store> Core<S> {
         if range.is_empty() || !has_page && self.map_one(inode, index).await? == 0 {
             return Ok(());
         }
-        let zeros = [0; BLOCK];
-        self.put_page(number, inode, (index, range.start), &zeros[range], is_privileged).await
+        let has_room = self.make_room(number, inode, index, is_privileged).await?;
+        let zeros = Piece::Part(vec![0; range.len()]);
+        self.put_piece(number, inode, index * BLOCK_BYTES + range.start as u64, zeros, has_room);
+        Ok(())
     }
 
-    async fn put_page(
+    /// Puts bytes of a page into it, for which there is room.
+    fn put_piece(&mut self, number: u32, inode: &Inode, offset: u64, piece: Piece, has_room: Room) {
+        let (index, at) = (offset / BLOCK_BYTES, (offset % BLOCK_BYTES) as usize);
+        let node = self.node(number, inode.size);
+        match has_room {
+            Room::New { is_reserved } => {
+                node.slots.insert(index, Slot::new(is_reserved, at, piece));
+                self.dirty_pages += 1;
+            }
+            Room::There => {
+                if let Some(slot) = node.slots.get_mut(&index) {
+                    slot.put(at, piece);
+                }
+            }
+        }
+    }
+
+    /// Sees to it that there is room for a page.
+    async fn make_room(
         &mut self,
         number: u32,
         inode: &Inode,
-        (index, in_page): (u64, usize),
-        bytes: &[u8],
+        index: u64,
         is_privileged: bool,
-    ) -> Result<(), Errno> {
-        if self.node(number, inode.size).page(index).is_none() {
-            let is_reserved = self.map_one(inode, index).await? == 0;
-            if is_reserved {
-                self.reserve(number, inode, index, is_privileged)?;
-            }
-            let slot = Slot { page: Rc::new(Page::new()), is_reserved };
-            self.node(number, inode.size).slots.insert(index, slot);
-            self.dirty_pages += 1;
+    ) -> Result<Room, Errno> {
+        if self.node(number, inode.size).page(index).is_some() {
+            return Ok(Room::There);
         }
-        if let Some(slot) = self.node(number, inode.size).slots.get_mut(&index) {
-            Rc::make_mut(&mut slot.page).write(in_page, bytes);
+        let is_reserved = self.map_one(inode, index).await? == 0;
+        if is_reserved {
+            self.reserve(number, inode, index, is_privileged)?;
         }
-        Ok(())
+        Ok(Room::New { is_reserved })
     }
 
     fn reserve(&mut self, number: u32, inode: &Inode, index: u64, is_privileged: bool) -> Result<(), Errno> {

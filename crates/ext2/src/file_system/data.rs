@@ -11,6 +11,8 @@ use crate::core::{Core, INDEX_END, Page};
 use crate::error::Errno;
 use crate::format::inode::{FLAG_IMMUTABLE, Kind};
 use crate::format::{BLOCK_BYTES, FILE_BYTES_MAX, POINTERS};
+use crate::lock::yield_once;
+use crate::payload::Payload;
 use crate::store::{Extent, Store};
 
 /// What is looked for in a file.
@@ -130,9 +132,23 @@ impl<S: Store> FileSystem<S> {
         bytes: &[u8],
         caller: &Caller,
     ) -> Result<usize, Errno> {
-        offset.checked_add(bytes.len() as u64).ok_or(Errno::FileTooLarge)?;
+        self.write_payload(number, Payload::new(offset, bytes), caller).await
+    }
+
+    /// As [`Self::write`], of bytes that were divided into pages before.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::write`].
+    pub async fn write_payload(
+        &self,
+        number: u32,
+        mut payload: Payload,
+        caller: &Caller,
+    ) -> Result<usize, Errno> {
+        payload.offset().checked_add(payload.len()).ok_or(Errno::FileTooLarge)?;
         let (mut done, mut has_made_room) = (0, false);
-        while done < bytes.len() {
+        while !payload.is_empty() {
             let mut core = self.change().await?;
             if let Some(node) = core.nodes.get(&number).filter(|node| node.is_unmapping) {
                 let lock = Rc::clone(&node.sync);
@@ -140,8 +156,7 @@ impl<S: Store> FileSystem<S> {
                 lock.lock().await;
                 continue;
             }
-            let at = offset + done as u64;
-            let written = core.write_some(number, at, &bytes[done..], caller.is_privileged).await;
+            let written = core.write_some(number, &mut payload, caller.is_privileged).await;
             let is_over = self.is_over(&core, number);
             let is_much = core.dirty_pages > self.much_dirty_pages();
             match core.done(written) {
@@ -159,6 +174,8 @@ impl<S: Store> FileSystem<S> {
             }
             if is_over {
                 self.write_out_excess(number).await?;
+            } else if !payload.is_empty() {
+                yield_once().await;
             }
         }
         Ok(done)

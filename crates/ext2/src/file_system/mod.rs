@@ -286,6 +286,9 @@ impl<S: Store> FileSystem<S> {
         if let Some(mine) = &mine {
             self.0.queue.borrow_mut().push(Rc::clone(mine));
         }
+        if in_background && let Some(mine) = &mine {
+            self.ride(mine).await;
+        }
         let turn = self.0.committing.lock().await;
         loop {
             if mine.as_ref().is_some_and(|mine| mine.is_done.get()) {
@@ -298,6 +301,17 @@ impl<S: Store> FileSystem<S> {
         }
         drop(turn);
         self.give_back().await
+    }
+
+    /// Lets commits for which somebody waits carry this one's, while such commits come.
+    async fn ride(&self, mine: &Asked) {
+        let carried = || mine.request.borrow().next;
+        loop {
+            let before = carried();
+            if !self.0.store.wait_beside_small_commits().await || mine.is_done.get() || carried() == before {
+                break;
+            }
+        }
     }
 
     async fn commit_once(&self, in_background: bool) -> Result<(), Errno> {

@@ -20,6 +20,7 @@ use crate::core::{Core, Node};
 use crate::error::Errno;
 use crate::format::inode::Inode;
 use crate::format::{BLOCK, BLOCK_BYTES};
+use crate::lock::yield_once;
 use crate::planted::{Bug, is_planted};
 use crate::store::{Extent, Store};
 
@@ -33,7 +34,7 @@ const GROUP_PAGES_MIN: usize = 16;
 const WRITE_TURN_PAGES: usize = crate::core::TURN_PAGES as usize;
 
 /// Pages that are given blocks before others have their turn.
-const TURN_PAGES: usize = 256;
+const TURN_PAGES: usize = 32;
 
 /// Pages of several files that are written out together: one commit carries them.
 const SHARED_PAGES: usize = 64;
@@ -228,10 +229,16 @@ impl<S: Store> FileSystem<S> {
         let mut core = self.look().await;
         let inode = core.file(number).await?;
         let node = core.node(number, inode.size);
-        let indexes = match part {
-            Part::All { .. } => node.dirty_indexes(),
-            Part::Group => node.first_dirty_indexes(self.group_pages()),
+        let pages_max = match part {
+            Part::All { .. } => usize::MAX,
+            Part::Group => self.group_pages(),
         };
+        let (mut indexes, mut bytes, mut has_torn) = (Vec::new(), 0, false);
+        for (index, page) in node.first_dirty(pages_max) {
+            indexes.push(index);
+            bytes += page.ranges.bytes() as u64;
+            has_torn |= page.ranges.iter().count() > RANGES_MAX;
+        }
         let is_part = indexes.len() < node.dirty_pages();
         let end = indexes.last().map_or(0, |last| (last + 1) * BLOCK_BYTES);
         let mut request = Request {
@@ -242,9 +249,6 @@ impl<S: Store> FileSystem<S> {
             is_in_background: matches!(part, Part::Group),
             ..Request::default()
         };
-        let pages = || indexes.iter().filter_map(|&index| node.page(index));
-        let bytes: u64 = pages().map(|page| page.ranges.bytes() as u64).sum();
-        let has_torn = pages().any(|page| page.ranges.iter().count() > RANGES_MAX);
         if bytes > self.0.options.small_max_bytes || has_torn {
             return Ok((request, indexes));
         }
@@ -261,6 +265,7 @@ impl<S: Store> FileSystem<S> {
                 let mut core = self.change().await?;
                 let found = Self::place(&mut core, request.number, part).await;
                 placed.extend(core.done(found)?);
+                yield_once().await;
             }
             self.write_placed(&placed).await?;
             request.pages.extend(placed);

@@ -1,6 +1,7 @@
 //! What the machine was like meanwhile: load, processors, memory, temperature.
 
 pub mod cpu;
+pub mod memory;
 
 use std::fs;
 use std::path::Path;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use evenkeel_engine::env::Env;
 use evenkeel_ext2::{
-    Attributes, Caller, Errno, FileSystem, Kind, RenameMode, Seek, SetAttributes, Statistics, Store,
+    Attributes, Caller, Errno, FileSystem, Kind, Payload, RenameMode, Seek, SetAttributes, Statistics, Store,
     XattrMode,
 };
 use fuser::{Generation, RenameFlags, ReplyDirectory, ReplyDirectoryPlus};
@@ -218,8 +218,7 @@ impl<S: Store> Files<S> {
     pub(super) async fn write(
         &self,
         inode: u32,
-        offset: u64,
-        bytes: &[u8],
+        payload: Payload,
         caller: &Caller,
         durable: Option<Synced>,
         takes_privileges: bool,
@@ -227,8 +226,8 @@ impl<S: Store> Files<S> {
         if takes_privileges {
             self.take_privileges(inode, false).await?;
         }
-        self.counted(CommandKind::Write, bytes.len() as u64, async {
-            let written = self.file_system.write(inode, offset, bytes, caller).await?;
+        self.counted(CommandKind::Write, payload.len(), async {
+            let written = self.file_system.write_payload(inode, payload, caller).await?;
             match durable {
                 Some(Synced::Data) => self.file_system.fdatasync(inode).await?,
                 Some(Synced::All) => self.file_system.fsync(inode).await?,

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use evenkeel_ext2::{Caller, SetAttributes, Store};
+use evenkeel_ext2::{Caller, Payload, SetAttributes, Store};
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
     InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
@@ -27,7 +27,7 @@ use super::inbox::Inbox;
 use super::requests::{ATTRIBUTES_KEPT, Files, Synced};
 
 /// Longest write of one request. The kernel divides longer ones.
-const WRITE_MAX_BYTES: u32 = 1 << 20;
+const WRITE_MAX_BYTES: u32 = 256 << 10;
 
 /// What else the kernel is asked to do, where it can.
 const WANTED: [InitFlags; 7] = [
@@ -268,14 +268,13 @@ impl<S: Store> Filesystem for Session<S> {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let (bytes, caller) = (data.to_vec(), caller(request));
+        let (payload, caller) = (Payload::new(offset, data), caller(request));
         // What the kernel writes back of mapped files belongs to nobody's request.
         let is_written_back = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         let durable = Synced::of_flags(flags.0).filter(|_| !is_written_back);
         let takes_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         Inbox::put(&self.0, data.len(), async move |files: Rc<Files<S>>| {
-            let written =
-                files.write(inode_of(inode), offset, &bytes, &caller, durable, takes_privileges).await;
+            let written = files.write(inode_of(inode), payload, &caller, durable, takes_privileges).await;
             answer!(reply, written, count => reply.written(count as u32));
         });
     }

@@ -1,0 +1,147 @@
+//! A mounted volume beside other file systems of the same disk: `cargo xtask bench mount [-- OPTIONS]`.
+//!
+//! ```text
+//! main           what to run; rounds
+//!   places       each file system: a mounted volume, or a folder that is there already
+//!   append       processes that append and sync, as threads: the same for all
+//!   streams      how many appends a second, from how many files, and bytes written for each
+//!   neighbour    how long a sync takes beside somebody who writes or removes much
+//!   picture      that as an SVG
+//! ```
+//!
+//! 1. In each round every file system has its turn, in shuffled order; only one has work.
+//! 2. A turn ends when what it left to be written is written: nobody pays for another's.
+//! 3. A ratio is taken within a round; what is told of it is the median and the extremes over the rounds.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    missing_docs,
+    reason = "a benchmark's output is for its reader"
+)]
+
+mod append;
+mod neighbour;
+mod picture;
+mod places;
+mod streams;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use places::{Beside, Place};
+
+/// What went wrong, in words.
+type Outcome<T = ()> = Result<T, String>;
+
+/// A mounted volume beside other file systems.
+#[derive(Debug, Parser)]
+#[command(
+    name = "cargo xtask bench mount --",
+    after_help = "Examples:
+  cargo xtask loopfs up --help                    makes file systems to compare with
+  cargo xtask bench mount -- --folder /data/bench --beside ext4=/mnt/fs/ext4 --beside xfs=/mnt/fs/xfs"
+)]
+struct Args {
+    /// What to measure; both if none is named
+    #[arg(value_parser = ["streams", "neighbour"])]
+    cases: Vec<String>,
+    /// Folder of the volume; its file system and disk are what is measured
+    #[arg(long, default_value = env!("CARGO_TARGET_TMPDIR"))]
+    folder: PathBuf,
+    /// Another file system, mounted on FOLDER; bytes written are those of its block device
+    #[arg(long, value_name = "NAME=FOLDER")]
+    beside: Vec<Beside>,
+    /// Another build of evenkeel, to be compared with in the same rounds
+    #[arg(long, value_name = "PROGRAM")]
+    before: Option<PathBuf>,
+    /// Rounds
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Length of a turn
+    #[arg(long, default_value_t = 4.0)]
+    seconds: f64,
+    /// Files that are appended to at once
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 8, 32, 100, 1000])]
+    streams: Vec<usize>,
+    /// Size of the volume
+    #[arg(long, default_value_t = 4096)]
+    size_mib: u64,
+    /// Bytes that a neighbour streams
+    #[arg(long, default_value_t = 512)]
+    stream_mib: usize,
+    /// Files that a neighbour removes
+    #[arg(long, default_value_t = 50_000)]
+    removed_files: usize,
+    /// Where the order comes from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// More arguments for `evenkeel mount`, divided by spaces
+    #[arg(long, default_value = "", allow_hyphen_values = true)]
+    mount_args: String,
+    /// File for a picture of the neighbour's figures
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// cargo's own
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+impl Args {
+    fn wants(&self, name: &str) -> bool {
+        self.cases.is_empty() || self.cases.iter().any(|case| case == name)
+    }
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Outcome {
+    std::fs::create_dir_all(&args.folder).map_err(|error| format!("{}: {error}", args.folder.display()))?;
+    let folder = tempfile::tempdir_in(&args.folder);
+    let folder = folder.map_err(|error| format!("{}: {error}", args.folder.display()))?;
+    let mut places = vec![Place::mounted("evenkeel", None, folder.path(), args)?];
+    if let Some(before) = &args.before {
+        places.push(Place::mounted("before", Some(before), folder.path(), args)?);
+    }
+    for beside in &args.beside {
+        places.push(Place::there(beside)?);
+    }
+    if args.wants("streams") {
+        streams::measure(&places, args)?;
+    }
+    if args.wants("neighbour") {
+        neighbour::measure(&places, args)?;
+    }
+    Ok(())
+}
+
+/// The order in which places have their turns in a round.
+fn order(count: usize, seed: u64, round: usize) -> Vec<usize> {
+    use rand::SeedableRng;
+    use rand::seq::SliceRandom;
+    let mut order: Vec<usize> = (0..count).collect();
+    order.shuffle(&mut rand::rngs::StdRng::seed_from_u64(seed.wrapping_add(round as u64)));
+    order
+}
+
+/// The median, if there is one.
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// The least and the most.
+fn extremes(values: &[f64]) -> (f64, f64) {
+    values.iter().fold((f64::INFINITY, 0.0), |(least, most), &value| (value.min(least), value.max(most)))
+}
