@@ -47,9 +47,6 @@ use session::Session;
 /// The type of such a mount in the mount table.
 pub const FILE_SYSTEM_TYPE: &str = "fuse.evenkeel";
 
-/// Threads that read requests: while one copies the bytes of a large write, another takes what comes beside it.
-const READERS: usize = 2;
-
 /// How a file system is mounted.
 #[derive(Debug, Clone)]
 pub struct FuseSetup {
@@ -139,7 +136,6 @@ impl FuseSetup {
             if is_read_only { MountOption::RO } else { MountOption::RW },
         ];
         config.mount_options.extend(self.flags.iter().map(|&flag| MountOption::from(flag)));
-        config.n_threads = Some(READERS);
         config.acl = if self.is_for_all { SessionACL::All } else { SessionACL::Owner };
         config
     }
