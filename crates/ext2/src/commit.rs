@@ -18,6 +18,9 @@ use crate::store::{CHANGE_BYTES, Extent, Store};
 /// Pages of one file that a commit maps at most: others wait for it, and it is as long as it takes.
 const MAPPED_PAGES: usize = 1024;
 
+/// Pages whose blocks are taken at once.
+const TAKEN_PAGES: usize = 32;
+
 /// Pages for which nobody waits that a commit maps at most for which somebody does.
 const RIDING_PAGES: usize = 128;
 
@@ -161,23 +164,33 @@ impl<S: Store> Core<S> {
         let limits = self.store.limits();
         let old = inode;
         let (mut end, mut mapped) = (0, 0);
-        while let Some(carried) = request.pages.get_mut(request.next) {
+        // Blocks that were taken together, of which some are yet to be mapped.
+        let mut taken = 0..0;
+        while let Some(carried) = request.pages.get(request.next) {
             let index = carried.index;
-            let page = self.nodes.get(&number).and_then(|node| node.page(index));
-            let (bytes, changes) = page
-                .filter(|_| carried.placed.is_none())
-                .map_or((0, 0), |page| (page.ranges.bytes() as u64, 2 * page.ranges.iter().count() + 1));
+            let page = match carried.placed {
+                Some(_) => None,
+                None => self.nodes.get(&number).and_then(|node| node.page(index)),
+            };
+            let (bytes, changes) =
+                page.map_or((0, 0), |page| (page.ranges.bytes() as u64, 2 * page.ranges.iter().count() + 1));
             // A half is for the metadata.
             let is_too_much = commit.batch.cost() + bytes + changes as u64 * CHANGE_BYTES > limits.bytes / 2
                 || commit.batch.pages() + changes > limits.pages / 2;
             mapped += usize::from(carried.placed.is_some());
-            if self.is_full() || mapped > mapped_max || is_too_much && !commit.pages.is_empty() {
+            // What was taken is mapped by the same commit.
+            let is_taken = carried.placed.is_some_and(|block| taken.contains(&block));
+            let is_enough = self.is_full() || mapped > mapped_max || is_too_much && !commit.pages.is_empty();
+            if is_enough && !is_taken {
                 break;
             }
             match carried.placed {
                 Some(_) if carried.is_in_place => {}
                 Some(block) => {
-                    self.take_placed(block).await?;
+                    if !taken.contains(&block) {
+                        taken = placed_run(&request.pages[request.next..], mapped_max - mapped + 1);
+                        self.take_placed(taken.clone()).await?;
+                    }
                     self.map_set(&mut inode, index, block).await?;
                 }
                 None => {
@@ -194,9 +207,10 @@ impl<S: Store> Core<S> {
                         page.is_ahead.set(true);
                     }
                     put_page(&mut commit.batch, block, &page, is_fresh && !is_planted(Bug::FreshDataKeeps));
-                    carried.page = Some(page);
+                    request.pages[request.next].page = Some(page);
                 }
             }
+            let carried = &request.pages[request.next];
             self.release(number, index);
             if let Some(page) = &carried.page {
                 end = index * BLOCK_BYTES + page.ranges.end() as u64;
@@ -240,6 +254,20 @@ impl<S: Store> Core<S> {
         };
         Ok(if before != 0 { before.saturating_add(1) } else { self.goal_of(number, inode) })
     }
+}
+
+/// Blocks in a row in which the first pages were placed, which lie in a row too: of so many pages at most, and of no more
+/// than [`TAKEN_PAGES`], since all of them are mapped by one commit.
+fn placed_run(pages: &[Carried], pages_max: usize) -> std::ops::Range<u32> {
+    let Some((first, block)) = pages.first().and_then(|first| Some((first.index, first.placed?))) else {
+        return 0..0;
+    };
+    let follows = |(at, carried): &(usize, &Carried)| {
+        let is_next = carried.index == first + *at as u64;
+        is_next && !carried.is_in_place && carried.placed == block.checked_add(*at as u32)
+    };
+    let count = pages.iter().take(pages_max.min(TAKEN_PAGES)).enumerate().take_while(follows).count();
+    block..block + count as u32
 }
 
 /// Puts the bytes of a page into a commit; if its block is newly taken, with zeros beside them.

@@ -162,19 +162,24 @@ impl<S: Store> Core<S> {
         Ok(run)
     }
 
-    /// Takes a block that was placed.
-    pub(crate) async fn take_placed(&mut self, block: u32) -> Result<(), Errno> {
-        let number = block / self.geometry.blocks_per_group;
-        self.load(self.groups[number as usize].block_bitmap).await?;
-        self.unplace(block);
-        self.take_run(block..block + 1);
+    /// Takes blocks that were placed.
+    pub(crate) async fn take_placed(&mut self, run: Range<u32>) -> Result<(), Errno> {
+        let mut at = run.start;
+        while at < run.end {
+            let number = at / self.geometry.blocks_per_group;
+            let end = run.end.min(self.geometry.group_start(number) + self.geometry.group_blocks(number));
+            self.load(self.groups[number as usize].block_bitmap).await?;
+            self.unplace(at..end);
+            self.take_run(at..end);
+            at = end;
+        }
         Ok(())
     }
 
-    /// A block that was placed is not needed.
-    pub(crate) fn unplace(&mut self, block: u32) {
-        self.held.remove(block..block + 1);
-        self.placed_blocks -= 1;
+    /// Blocks that were placed are not needed.
+    pub(crate) fn unplace(&mut self, run: Range<u32>) {
+        self.placed_blocks -= u64::from(run.end - run.start);
+        self.held.remove(run);
     }
 
     /// Takes blocks of one group that are free, whose bitmap is loaded.

@@ -25,7 +25,7 @@ use crate::planted::{Bug, is_planted};
 use crate::store::{Extent, Store};
 
 /// Pages of a group at most.
-const GROUP_PAGES: usize = 1024;
+const GROUP_PAGES: usize = 256;
 
 /// Pages of a group at least.
 const GROUP_PAGES_MIN: usize = 16;
@@ -34,7 +34,7 @@ const GROUP_PAGES_MIN: usize = 16;
 const WRITE_TURN_PAGES: usize = crate::core::TURN_PAGES as usize;
 
 /// Pages that are given blocks before others have their turn.
-const TURN_PAGES: usize = 32;
+const TURN_PAGES: usize = 16;
 
 /// Pages of several files that are written out together: one commit carries them.
 const SHARED_PAGES: usize = 64;
@@ -236,8 +236,10 @@ impl<S: Store> FileSystem<S> {
         let (mut indexes, mut bytes, mut has_torn) = (Vec::new(), 0, false);
         for (index, page) in node.first_dirty(pages_max) {
             indexes.push(index);
-            bytes += page.ranges.bytes() as u64;
-            has_torn |= page.ranges.iter().count() > RANGES_MAX;
+            if bytes <= self.0.options.small_max_bytes {
+                bytes += page.ranges.bytes() as u64;
+                has_torn |= page.ranges.iter().count() > RANGES_MAX;
+            }
         }
         let is_part = indexes.len() < node.dirty_pages();
         let end = indexes.last().map_or(0, |last| (last + 1) * BLOCK_BYTES);

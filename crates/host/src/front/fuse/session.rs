@@ -26,8 +26,8 @@ use super::attributes::{chosen_time, inode_of, told};
 use super::inbox::Inbox;
 use super::requests::{ATTRIBUTES_KEPT, Files, Synced};
 
-/// Longest write of one request. The kernel divides longer ones.
-const WRITE_MAX_BYTES: u32 = 256 << 10;
+/// Longest write of one request. The kernel divides longer ones: what is asked beside it waits for no longer one.
+const WRITE_MAX_BYTES: u32 = 128 << 10;
 
 /// What else the kernel is asked to do, where it can.
 const WANTED: [InitFlags; 7] = [
