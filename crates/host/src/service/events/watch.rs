@@ -28,6 +28,7 @@ use super::{About, Kind, Reporter};
 use crate::event_loop::Loop;
 use crate::net::SocketFile;
 use crate::remedy::Remedy;
+use crate::size_text::exact_size;
 use crate::volume::mirror::{Mirror, MirrorMember, is_no_loss};
 use crate::volume::slot::Slot;
 use crate::volume::{Described, Held, LocalVolume, OpenVolume, Recovered};
@@ -238,13 +239,20 @@ impl Watcher {
                 let message = format!("commits waited {:.1} s for room in the log", waited_ns as f64 / 1e9);
                 self.reporter.report(Kind::CommitsWaited, &About::default(), message);
             }
-            Event::RebuildBegun { place } => {
+            Event::RebuildBegun { place, lacks_bytes } => {
                 let mut seen = self.seen.borrow_mut();
                 seen.rebuilds.insert(place, Rebuild { began_ns: now_ns, steps: 0 });
                 seen.since_ns.insert(Slot::Member(place), now_ns);
                 drop(seen);
                 let (name, about) = self.member(place);
-                self.reporter.report(Kind::RebuildBegun, &about, format!("rebuild of {name} begun"));
+                let message = match lacks_bytes {
+                    None => format!("rebuild of {name} begun"),
+                    Some(bytes) => format!(
+                        "rebuild of {name} begun: it was away, and lacks {} of regions at most",
+                        exact_size(bytes)
+                    ),
+                };
+                self.reporter.report(Kind::RebuildBegun, &about, message);
             }
             Event::RebuildEnded { place } => self.report_ended_rebuild(place, now_ns),
             Event::MemberLost { place, error, was_rebuilding } => {
