@@ -48,8 +48,6 @@ bugs! {
     RingRejoinMissesRegion = "ring-rejoin-misses-region",
     /// A member that came back is taken for one that lacks nothing.
     RingRejoinTrustsStale = "ring-rejoin-trusts-stale",
-    /// A member that came back is caught up from whatever write it came to, though less is known of what changed.
-    RingRejoinFromAnywhere = "ring-rejoin-from-anywhere",
     /// That a region changed is noted once the write has ended.
     RingDirtyNotedLate = "ring-dirty-noted-late",
     /// What an earlier opening changed is not kept in mind.

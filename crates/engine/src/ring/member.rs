@@ -75,6 +75,8 @@ pub struct MemberStatus {
     pub lacks_bytes: Option<u64>,
     /// How long ago it failed, if it does not take part since.
     pub away_ns: Option<u64>,
+    /// Bytes that rebuilds copied to it.
+    pub copied_bytes: u64,
 }
 
 /// What a rebuild found wrong.
@@ -109,6 +111,8 @@ pub(crate) struct Member<M> {
     pub(crate) rebuild_found: Cell<RebuildFound>,
     /// Bytes of the regions that its last rebuild had to copy; `None` where that copied everything.
     pub(crate) lacks_bytes: Cell<Option<u64>>,
+    /// Bytes that rebuilds copied to it.
+    pub(crate) copied_bytes: Cell<u64>,
     /// When it failed.
     pub(super) failed_ns: Cell<Option<u64>>,
 }
@@ -138,6 +142,7 @@ impl<M: Drive> Member<M> {
             idle_latency: IdleLatency::default(),
             rebuild_found: Cell::default(),
             lacks_bytes: Cell::default(),
+            copied_bytes: Cell::default(),
             failed_ns: Cell::default(),
         }
     }
@@ -157,6 +162,7 @@ impl<M: Drive> Member<M> {
             rebuild_found: self.rebuild_found.get(),
             lacks_bytes: self.lacks_bytes.get(),
             away_ns: self.away_ns(now_ns),
+            copied_bytes: self.copied_bytes.get(),
         }
     }
 
@@ -181,6 +187,13 @@ impl<M: Drive> Member<M> {
         self.failure.replace(None);
         self.discards_stopped.set(None);
         self.state.set(MemberState::Out);
+    }
+
+    /// Gives its device up, where it takes no part.
+    pub(crate) fn let_go(&self) {
+        if !self.state.get().takes_writes() {
+            self.device.replace(None);
+        }
     }
 
     /// Whether this is the device in its place.

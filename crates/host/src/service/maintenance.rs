@@ -274,6 +274,7 @@ mod tests {
             discards_stopped: None,
             lacks_bytes: None,
             away_ns: None,
+            copied_bytes: 0,
         }
     }
 

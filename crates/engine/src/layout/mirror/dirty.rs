@@ -147,8 +147,7 @@ impl Dirty {
     pub(super) fn behind(&self, mark: Mark) -> Option<Lacking> {
         let state = self.0.borrow();
         // Before its first flush a member says nothing of what it holds.
-        let is_told = mark >= state.known_since || mark.epoch == state.epoch;
-        let is_known = mark.epoch > 0 && (is_told || is_planted(Bug::RingRejoinFromAnywhere));
+        let is_known = mark.epoch > 0 && (mark >= state.known_since || mark.epoch == state.epoch);
         is_known.then(|| Lacking { region_bytes: state.region_bytes, lacks: state.changed_behind(mark) })
     }
 

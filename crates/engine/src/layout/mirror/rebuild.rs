@@ -168,6 +168,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
             if self.is_needed(extent, verifier).await {
                 while !self.copy_piece(place, device, extent, verifier).await? {}
                 copied_bytes += extent.len;
+                member.copied_bytes.set(member.copied_bytes.get() + extent.len);
                 if lacking.is_some() && is_planted(Bug::RingRejoinClearsEarly) {
                     self.0.dirty.forget(extent);
                 }

@@ -31,6 +31,13 @@ pub enum Rejoined {
 }
 
 impl<E: Env, M: Drive> MirrorPages<E, M> {
+    /// Gives the device of a member up that takes no part: whoever provides it may open it anew.
+    pub fn let_go(&self, place: usize) {
+        if let Some(member) = self.0.ring.members.get(place) {
+            member.let_go();
+        }
+    }
+
     /// Takes a member back that does not take part, and is on `device`.
     ///
     /// # Errors

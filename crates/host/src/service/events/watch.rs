@@ -160,6 +160,11 @@ impl Watcher {
         self.seen.borrow_mut().stopping = true;
     }
 
+    /// Whether it stops.
+    pub(in crate::service) fn is_stopping(&self) -> bool {
+        self.seen.borrow().stopping
+    }
+
     /// The time since when a device is lost, being rebuilt, or without its file, in ns of the loop.
     pub(in crate::service) fn since_ns(&self, slot: Slot) -> u64 {
         self.seen.borrow().since_ns.get(&slot).copied().unwrap_or(self.began_ns)
@@ -308,9 +313,12 @@ impl Watcher {
         drop(seen);
         let (name, about) = self.member(place);
         let took_s = now_ns.saturating_sub(began_ns) as f64 / 1e9;
-        let message = format!("rebuild of {name} ended after {took_s:.0} s: it holds everything");
-        self.reporter.report(Kind::RebuildEnded, &about, message);
         let Some(member) = self.members().into_iter().nth(place) else { return };
+        let message = match member.status.lacks_bytes {
+            None => format!("rebuild of {name} ended after {took_s:.0} s: it holds everything"),
+            Some(_) => format!("{name} is taken back after {took_s:.0} s: it holds everything"),
+        };
+        self.reporter.report(Kind::RebuildEnded, &about, message);
         let found = member.status.rebuild_found;
         if found.wrong_copies > 0 {
             let message = format!(
