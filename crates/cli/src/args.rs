@@ -22,7 +22,7 @@ use crate::units;
 
 pub(crate) use arenas::{ArenasArgs, ArenasCommand, ArenasFreeArgs};
 pub(crate) use drive::{AfterCut, DriveArgs};
-pub(crate) use mirror::{MirrorArgs, PolicyArg, ReplaceArgs};
+pub(crate) use mirror::{MirrorArgs, PolicyArg, RejoinArg, ReplaceArgs};
 pub(crate) use mount::{MountArgs, MountOptionArg};
 pub(crate) use places::NbdArg;
 pub(crate) use replay::{ReplayArgs, Speed};

@@ -17,7 +17,7 @@ const SIZE: usize = 32 << 20;
 const FLAGS: &str = "--layout mirror --size 32m --log-size 16m --buffer 8m --atomic-sectors yes";
 
 /// Turns so short that there are many.
-const TURNS: &str = "--turn 20ms --rest 1ms --rest-max 20ms";
+const TURNS: &str = "--rejoin off --turn 20ms --rest 1ms --rest-max 20ms";
 
 /// An export of evenkeel's own on the socket `far-N`, in a process that can be killed.
 struct Far {

@@ -19,7 +19,7 @@ use support::{Scene, or_skip, says};
 const FLAGS: &str = "--layout mirror --size 256m --buffer 4m --atomic-sectors yes --sparse";
 
 /// Turns so short that there are many.
-const TURNS: &str = "--turn 20ms --rest 1ms --rest-max 20ms";
+const TURNS: &str = "--rejoin off --turn 20ms --rest 1ms --rest-max 20ms";
 
 /// Largest write that goes through the log.
 const WRITE: usize = 16 << 10;

@@ -19,7 +19,7 @@ const SIZE: usize = 24 << 20;
 /// What the drives hold besides is little.
 const FLAGS: &str = "--layout mirror --size 24m --log-size 16m --buffer 8m";
 
-const TURNS: &str = "--turn 100ms --rest 5ms --rest-max 100ms --answer-max 60s";
+const TURNS: &str = "--rejoin off --turn 100ms --rest 5ms --rest-max 100ms --answer-max 60s";
 
 /// A simulated drive on the socket `drive-N`.
 struct Drive {

@@ -20,7 +20,7 @@ const FLAGS: &str = "--layout mirror --size 16m --log-size 16m --buffer 8m --ato
 /// What a new one has to promise that the others do.
 const ATOMIC: &str = "--atomic-sectors yes";
 
-const TURNS: &str = "--turn 20ms --rest 1ms --rest-max 20ms";
+const TURNS: &str = "--rejoin off --turn 20ms --rest 1ms --rest-max 20ms";
 
 /// A mirror that was written whole.
 fn written(scene: &Scene) -> Volume<'_> {

@@ -52,6 +52,8 @@ pub enum Event {
     RebuildBegun {
         /// Which, by its place.
         place: usize,
+        /// Bytes of the regions that it lacks at most; `None` where everything is copied.
+        lacks_bytes: Option<u64>,
     },
     /// A member of a ring holds everything.
     RebuildEnded {
@@ -112,11 +114,11 @@ mod tests {
     fn events_come_in_their_order_and_those_beyond_the_bound_are_counted() {
         let events = Events::default();
         for place in 0..KEPT_MAX + 3 {
-            events.note(Event::RebuildBegun { place });
+            events.note(Event::RebuildBegun { place, lacks_bytes: None });
         }
         assert_eq!(events.dropped(), 3);
         for place in 0..KEPT_MAX {
-            assert_eq!(events.take(), Some(Event::RebuildBegun { place }));
+            assert_eq!(events.take(), Some(Event::RebuildBegun { place, lacks_bytes: None }));
         }
         assert_eq!(events.take(), None);
         events.note(Event::RebuildEnded { place: 7 });

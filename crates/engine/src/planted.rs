@@ -42,6 +42,16 @@ impl Bug {
 }
 
 bugs! {
+    /// That a region changed is forgotten once it is copied to a member that came back, before that is durable.
+    RingRejoinClearsEarly = "ring-rejoin-clears-early",
+    /// One of the regions that a member lacks that came back is not copied.
+    RingRejoinMissesRegion = "ring-rejoin-misses-region",
+    /// A member that came back is taken for one that lacks nothing.
+    RingRejoinTrustsStale = "ring-rejoin-trusts-stale",
+    /// That a region changed is noted once the write has ended.
+    RingDirtyNotedLate = "ring-dirty-noted-late",
+    /// What an earlier opening changed is not kept in mind.
+    RingDirtyForgotten = "ring-dirty-forgotten",
     /// Where no root vouches for the sums of pages, they are taken as they are.
     SalvageTrustsUnvouched = "salvage-trusts-unvouched",
     /// A sum that was wiped says that its page is empty.

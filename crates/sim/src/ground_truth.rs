@@ -6,7 +6,7 @@
 //!    ([`Testbed::needed`]); whatever befalls the others must not matter.
 //! 3. One that lied, rotted or lost writes is not clean, and has not everything however much the engine counts it: until
 //!    it was rebuilt, until a log was opened with it, or until it was healed. One that is rebuilt gets nothing of what is
-//!    wrong on others.
+//!    wrong on others. One that was away and took only what it had missed is as clean as it was.
 
 use std::rc::Rc;
 
@@ -105,8 +105,16 @@ impl<T: Testbed> GroundTruth<T> {
             && match (&self.opened, device.kind) {
                 (None, _) => device.before.is_complete,
                 (Some(_), Kind::Log) => self.is_in_sync(number),
-                (Some(_), Kind::Pages) => (device.lacks || device.before.is_clean) && self.is_in_sync(number),
+                (Some(_), Kind::Pages) => {
+                    (self.is_rebuilt(number) || device.before.is_clean) && self.is_in_sync(number)
+                }
             }
+    }
+
+    /// Whether all that it holds was copied to it in this run, or is about to be.
+    fn is_rebuilt(&self, number: usize) -> bool {
+        let is_caught_up = |opened: &T::Opened| self.testbed.status(opened, number).is_caught_up;
+        self.devices[number].lacks && !self.opened.as_ref().is_some_and(is_caught_up)
     }
 
     /// Whether enough others of its kind have everything, so that it may be lost.
@@ -147,11 +155,17 @@ impl<T: Testbed> GroundTruth<T> {
         (device.lacks, device.was_replaced) = (true, true);
     }
 
+    /// The drive of this one, which was away, is there again.
+    pub(crate) fn rejoined(&mut self, number: usize) {
+        let device = &mut self.devices[number];
+        (device.is_there, device.is_well, device.lacks) = (true, true, true);
+    }
+
     /// What the run leaves.
     pub(crate) fn settle(&self) -> Vec<Disk> {
         let settled = self.devices.iter().enumerate().map(|(number, device)| {
             let is_complete = self.is_complete(number);
-            let is_rebuilt = device.lacks && self.is_in_sync(number);
+            let is_rebuilt = self.is_rebuilt(number) && self.is_in_sync(number);
             Disk {
                 image: Rc::clone(&device.image),
                 is_clean: !device.is_harmed && (is_complete || is_rebuilt || device.before.is_clean),

@@ -87,6 +87,10 @@ tally! {
     replaced = "replaced",
     /// Members that were rebuilt.
     rebuilt = "rebuilt",
+    /// Members that came back while the volume was open.
+    rejoined = "came back while it was open",
+    /// Runs after which a member had taken only what it had missed.
+    caught_up = "took only what they had missed",
     /// Devices to which a killed process still had writes on their way.
     late = "had writes of a killed process on their way",
     /// Scrubs to their end.

@@ -142,11 +142,11 @@ fn members_and_log_devices_that_are_lost_and_rebuilds_are_noted_once_each() {
         ring.replace(1, failing.clone().into()).await.unwrap();
         failing.set_faults(machine::mirror::dead());
         let begun = of_ring.next().await;
-        assert_eq!(begun, Event::RebuildBegun { place: 1 });
+        assert_eq!(begun, Event::RebuildBegun { place: 1, lacks_bytes: None });
         let failed = of_ring.next().await;
         assert!(matches!(failed, Event::MemberLost { place: 1, was_rebuilding: true, .. }), "{failed:?}");
         ring.replace(1, run.another(&other).into()).await.unwrap();
-        assert_eq!(of_ring.next().await, Event::RebuildBegun { place: 1 });
+        assert_eq!(of_ring.next().await, Event::RebuildBegun { place: 1, lacks_bytes: None });
         assert_eq!(of_ring.next().await, Event::RebuildEnded { place: 1 });
         volume.close().await.unwrap();
         assert_eq!((all(&of_ring), all(&of_logs)), (Vec::new(), Vec::new()));

@@ -37,6 +37,10 @@ pub(crate) struct MirrorArgs {
     #[arg(long, value_name = "RATE", value_parser = units::rate, default_value = "64MiB/s")]
     pub(crate) rebuild_rate: f64,
 
+    /// Whether a member that was lost and answers again is taken back without being told to, with what it missed
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(crate) rejoin: RejoinArg,
+
     /// Bytes that a scrub reads in a second to find damage, at most
     #[arg(long, value_name = "RATE", value_parser = units::rate, default_value = "4MiB/s")]
     pub(crate) scrub_rate: f64,
@@ -44,6 +48,15 @@ pub(crate) struct MirrorArgs {
     /// From the start of one scrub to the start of the next; `never` for none
     #[arg(long, value_name = "TIME", value_parser = scrub_every, default_value = "24h")]
     pub(crate) scrub_every: ScrubEvery,
+}
+
+/// What becomes of members that answer again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RejoinArg {
+    /// It is taken back after a quiet time, which doubles up to a minute each time that it is lost again
+    Auto,
+    /// A person decides: `evenkeel replace VOL X X`
+    Off,
 }
 
 /// How often, in seconds, if ever.

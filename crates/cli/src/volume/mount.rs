@@ -15,7 +15,7 @@ use super::advice::advise;
 use super::serve::{run_options, told_end};
 use super::serve_limits::check_values;
 use super::{create, event_loop, recovered};
-use crate::args::{MountArgs, MountOptionArg};
+use crate::args::{MountArgs, MountOptionArg, RejoinArg};
 use crate::failure::Failure;
 use crate::logging;
 use crate::stdout::{announce, shown};
@@ -105,6 +105,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
             every_s: args.mirror.scrub_every.0,
             bytes_per_s: args.mirror.scrub_rate as u64,
         },
+        rejoins: args.mirror.rejoin == RejoinArg::Auto,
         tell_end: logging::tell_last_words,
         advise,
     };

@@ -14,7 +14,7 @@ use super::advice::advise;
 use super::listening::{access, addresses, nbd_setup, on_read_only, shown};
 use super::serve_limits::check_values;
 use super::{event_loop, recovered, serve_salvage, with_salvage};
-use crate::args::{BackendArg, JournalingArg, MirrorArgs, PolicyArg, ServeArgs};
+use crate::args::{BackendArg, JournalingArg, MirrorArgs, PolicyArg, RejoinArg, ServeArgs};
 use crate::failure::Failure;
 use crate::logging;
 use crate::stdout::announce;
@@ -53,6 +53,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
             every_s: args.mirror.scrub_every.0,
             bytes_per_s: args.mirror.scrub_rate as u64,
         },
+        rejoins: args.mirror.rejoin == RejoinArg::Auto,
         tell_end: logging::tell_last_words,
         advise,
     };

@@ -67,9 +67,15 @@ fn row(member: &MemberStatus) -> [String; 6] {
         ("in-sync", ..) => member.role.clone(),
         ("rebuilding", Some(done), Some(size)) => {
             let share = format::percent(done as f64 / size.max(1) as f64);
-            format!("is rebuilt: {share} of {}", format::bytes(size))
+            let does = if member.lacks_bytes.is_some() { "is taken back" } else { "is rebuilt" };
+            format!("{does}: {share} of {}", format::bytes(size))
         }
-        (standing, ..) => told(standing, member.failure.as_deref()),
+        (standing, ..) => {
+            let told = told(standing, member.failure.as_deref());
+            let away = member.away_s.map(|away_s| format!(", away for {}", format::duration(away_s)));
+            let lacks = member.lacks_bytes.map(|lacks| format!(", lacks {} at most", format::bytes(lacks)));
+            [told, away.unwrap_or_default(), lacks.unwrap_or_default()].concat()
+        }
     };
     if member.rebuild_damaged_pages > 0 {
         let pages = format::counted(member.rebuild_damaged_pages, "page");

@@ -3,6 +3,7 @@
 //! Encoders and decoders are pure functions. A decoder takes any bytes: lengths and counts are checked
 //! before anything is sliced or reserved by them.
 
+pub mod dirty_regions;
 pub mod layout;
 pub mod log_head;
 pub mod record;
@@ -39,9 +40,14 @@ fn encode_head(magic: u64, version: u64, words: impl IntoIterator<Item = u64>) -
     for (place, word) in page.chunks_exact_mut(8).zip([magic, 0, version].into_iter().chain(words)) {
         place.copy_from_slice(&word.to_le_bytes());
     }
+    seal_head(&mut page);
+    page
+}
+
+/// Gives a page that begins as [`encode_head`] has it the sum of what it holds.
+fn seal_head(page: &mut [u8; PAGE]) {
     let sum = XxHash3_64::oneshot(&page[16..]);
     page[8..16].copy_from_slice(&sum.to_le_bytes());
-    page
 }
 
 /// The words of a page that [`encode_head`] made.

@@ -2,7 +2,8 @@
 //!
 //! Two copies, written in turns: a torn write never takes the one before it.
 
-use super::{PAGE, PAGE_BYTES, encode_head, head_fields};
+use super::dirty_regions::DirtyRegions;
+use super::{PAGE, PAGE_BYTES, encode_head, head_fields, seal_head};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"evenring");
 
@@ -121,6 +122,14 @@ impl RingHead {
         encode_head(MAGIC, VERSION, words.into_iter().chain(self.begun.told))
     }
 
+    /// The same, with what is told of regions that changed.
+    pub fn encode_with(&self, regions: &DirtyRegions) -> [u8; PAGE] {
+        let mut page = self.encode();
+        regions.put(&mut page);
+        seal_head(&mut page);
+        page
+    }
+
     /// The head in a page; `None` where there is none that is whole.
     pub fn decode(page: &[u8]) -> Option<Self> {
         let mut fields = head_fields(MAGIC, VERSION, page)?;
@@ -210,6 +219,19 @@ mod tests {
     }
 
     #[test]
+    fn a_head_with_regions_is_the_same_head_and_one_without_tells_of_none() {
+        let regions = DirtyRegions {
+            since: Mark { epoch: 2, through: 7 },
+            region_bytes: 8192,
+            changed: vec![true, false, true, true, false, false, false, false, false, true],
+        };
+        let page = sample().encode_with(&regions);
+        assert_eq!(RingHead::decode(&page), Some(sample()));
+        assert_eq!(DirtyRegions::of(&page), Some(regions));
+        assert_eq!(DirtyRegions::of(&sample().encode()), None);
+    }
+
+    #[test]
     fn a_later_opening_counts_more_than_any_write_of_an_earlier_one() {
         assert!(Mark { epoch: 2, through: 0 } > Mark { epoch: 1, through: 1 << 40 });
         assert!(Mark { epoch: 2, through: 5 } > Mark { epoch: 2, through: 4 });
@@ -245,8 +267,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_single_wrong_bit_anywhere_is_seen(byte in 0..PAGE, bit in 0..8) {
-            let mut page = sample().encode();
+        fn a_single_wrong_bit_anywhere_is_seen(byte in 0..PAGE, bit in 0..8, with_regions: bool) {
+            let regions = DirtyRegions { since: Mark::default(), region_bytes: 4096, changed: vec![true; 999] };
+            let mut page = if with_regions { sample().encode_with(&regions) } else { sample().encode() };
             page[byte] ^= 1u8 << bit;
             prop_assert_eq!(RingHead::decode(&page), None);
         }

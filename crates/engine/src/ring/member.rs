@@ -71,6 +71,12 @@ pub struct MemberStatus {
     pub drain_bytes_per_s: u64,
     /// What was found wrong of what it was, or is, rebuilt from.
     pub rebuild_found: RebuildFound,
+    /// Bytes of the regions that it lacks at most, or had to copy in its last rebuild; `None` where it is or was rebuilt whole.
+    pub lacks_bytes: Option<u64>,
+    /// How long ago it failed, if it does not take part since.
+    pub away_ns: Option<u64>,
+    /// Bytes that rebuilds copied to it.
+    pub copied_bytes: u64,
 }
 
 /// What a rebuild found wrong.
@@ -103,6 +109,12 @@ pub(crate) struct Member<M> {
     pub(super) turns: Cell<u64>,
     pub(super) idle_latency: IdleLatency,
     pub(crate) rebuild_found: Cell<RebuildFound>,
+    /// Bytes of the regions that its last rebuild had to copy; `None` where that copied everything.
+    pub(crate) lacks_bytes: Cell<Option<u64>>,
+    /// Bytes that rebuilds copied to it.
+    pub(crate) copied_bytes: Cell<u64>,
+    /// When it failed.
+    pub(super) failed_ns: Cell<Option<u64>>,
 }
 
 impl<M: Drive> Member<M> {
@@ -129,6 +141,9 @@ impl<M: Drive> Member<M> {
             turns: Cell::default(),
             idle_latency: IdleLatency::default(),
             rebuild_found: Cell::default(),
+            lacks_bytes: Cell::default(),
+            copied_bytes: Cell::default(),
+            failed_ns: Cell::default(),
         }
     }
 
@@ -145,7 +160,15 @@ impl<M: Drive> Member<M> {
             turns: self.turns.get(),
             drain_bytes_per_s: self.drain.borrow().bytes_per_s(now_ns),
             rebuild_found: self.rebuild_found.get(),
+            lacks_bytes: self.lacks_bytes.get(),
+            away_ns: self.away_ns(now_ns),
+            copied_bytes: self.copied_bytes.get(),
         }
+    }
+
+    fn away_ns(&self, now_ns: u64) -> Option<u64> {
+        let is_away = !self.state.get().takes_writes();
+        self.failed_ns.get().filter(|_| is_away).map(|failed_ns| now_ns.saturating_sub(failed_ns))
     }
 
     pub(crate) fn is_in_sync(&self) -> bool {
@@ -158,12 +181,19 @@ impl<M: Drive> Member<M> {
     }
 
     /// Puts another device in its place, of which nothing is known.
-    pub(crate) fn replace(&self, device: M) {
-        self.device.replace(Some(Rc::new(device)));
+    pub(crate) fn replace(&self, device: Rc<M>) {
+        self.device.replace(Some(device));
         self.drain.replace(Rc::default());
         self.failure.replace(None);
         self.discards_stopped.set(None);
         self.state.set(MemberState::Out);
+    }
+
+    /// Gives its device up, where it takes no part.
+    pub(crate) fn let_go(&self) {
+        if !self.state.get().takes_writes() {
+            self.device.replace(None);
+        }
     }
 
     /// Whether this is the device in its place.

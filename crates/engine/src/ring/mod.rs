@@ -241,6 +241,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
             return;
         }
         member.failure.borrow_mut().get_or_insert(error);
+        member.failed_ns.set(Some(self.env.now_ns()));
         let was_rebuilding = member.state.replace(MemberState::Out) != MemberState::InSync;
         self.events.note(Event::MemberLost { place, error, was_rebuilding });
         member.gate.set_failed(true);

@@ -272,6 +272,9 @@ mod tests {
             rebuild_found: RebuildFound::default(),
             failed_discards: 0,
             discards_stopped: None,
+            lacks_bytes: None,
+            away_ns: None,
+            copied_bytes: 0,
         }
     }
 

@@ -168,7 +168,7 @@ fn render(watched: &Watched) -> String {
 fn write_members(out: &mut String, mirror: &MirrorStatus) {
     let number = |truth: bool| f64::from(u8::from(truth));
     type Of<T> = fn(&T, &dyn Fn(bool) -> f64) -> f64;
-    let of_members: [(&str, &str, &str, Of<MemberStatus>); 11] = [
+    let of_members: [(&str, &str, &str, Of<MemberStatus>); 14] = [
         ("member_in_sync", "gauge", "1 where it holds everything.", |it, number| {
             number(it.standing == "in-sync")
         }),
@@ -194,6 +194,18 @@ fn write_members(out: &mut String, mirror: &MirrorStatus) {
             "Pages that no member held as they should be when it was rebuilt.",
             |it, _| it.rebuild_damaged_pages as f64,
         ),
+        ("member_away_seconds", "gauge", "Since it was lost; 0 where it takes part.", |it, _| {
+            it.away_s.unwrap_or(0.0)
+        }),
+        (
+            "member_lacks_bytes",
+            "gauge",
+            "Bytes of the regions that it lacks at most, where it is away and need not be rebuilt whole.",
+            |it, _| if it.standing == "in-sync" { 0.0 } else { it.lacks_bytes.unwrap_or(0) as f64 },
+        ),
+        ("member_copied_bytes_total", "counter", "Bytes that rebuilds copied to it.", |it, _| {
+            it.copied_bytes as f64
+        }),
         ("member_read_bytes_total", "counter", "Bytes read from it.", |it, _| it.read_bytes as f64),
         ("member_written_bytes_total", "counter", "Bytes written to it.", |it, _| it.written_bytes as f64),
         ("member_turns_total", "counter", "Turns of writing that it had.", |it, _| it.turns as f64),

@@ -71,6 +71,15 @@ pub struct MemberStatus {
     /// Pages that no member did.
     #[serde(default)]
     pub rebuild_damaged_pages: u64,
+    /// Since it was lost, where it takes no part.
+    #[serde(default)]
+    pub away_s: Option<f64>,
+    /// Bytes of regions that it lacks at most, or was given when it came back; null where it is rebuilt whole.
+    #[serde(default)]
+    pub lacks_bytes: Option<u64>,
+    /// Bytes that rebuilds copied to it since the volume was opened.
+    #[serde(default)]
+    pub copied_bytes: u64,
 }
 
 /// One log device.
@@ -182,9 +191,12 @@ fn member_status(member: &MirrorMember, slow: bool, size_bytes: u64) -> MemberSt
         turns: status.turns,
         drain_bytes_per_s: status.drain_bytes_per_s,
         rebuild_done_bytes,
-        rebuild_size_bytes: rebuild_done_bytes.map(|_| size_bytes),
+        rebuild_size_bytes: rebuild_done_bytes.map(|_| status.lacks_bytes.unwrap_or(size_bytes)),
         rebuild_wrong_copies: status.rebuild_found.wrong_copies,
         rebuild_damaged_pages: status.rebuild_found.damaged_pages,
+        away_s: status.away_ns.map(|away_ns| away_ns as f64 / 1e9),
+        lacks_bytes: status.lacks_bytes,
+        copied_bytes: status.copied_bytes,
     }
 }
 

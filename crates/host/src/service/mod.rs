@@ -10,6 +10,7 @@
 //! control      orders to replace a member or to grow, over another socket
 //! events       what an operator should hear of: lines, counts, and what is wrong now
 //! maintenance  of a mirror: scrubs, and members that are slow
+//! rejoin       of a mirror: members that answer again
 //! salvage      a damaged volume, to be read only
 //! ```
 //!
@@ -28,6 +29,7 @@ mod maintenance;
 mod metrics;
 pub mod mirror_status;
 mod opening;
+mod rejoin;
 pub mod salvage;
 pub mod status;
 
@@ -85,6 +87,8 @@ pub struct Options {
     pub open: RunOptions,
     /// How a mirror is scrubbed.
     pub scrub: ScrubOptions,
+    /// Whether members of a mirror that answer again are taken back.
+    pub rejoins: bool,
     /// Says why the process ends where nothing else can, since its loop is held.
     pub tell_end: fn(&str),
     /// What an operator is told to do, in the words of the program that serves.
@@ -200,6 +204,9 @@ pub async fn run(
         control::Workers { replacer: open.replacer(), grower: open.grower(), advise: options.advise };
     control::serve(event_loop, listeners.control, workers);
     let maintenance = maintain(event_loop, &open, options.scrub, &watcher);
+    if let (true, Some(mirror), Some(replacer)) = (options.rejoins, open.mirror(), open.replacer()) {
+        rejoin::begin(event_loop, mirror, replacer, &watcher);
+    }
     let watched = status::Watched::new(
         event_loop,
         &open,

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use evenkeel_engine::device::{Device, Extent, Geometry};
 use evenkeel_engine::error::Error;
+use evenkeel_engine::layout::mirror::Rejoined;
 use evenkeel_engine::layout::mirror::log_devices::found_log;
 use evenkeel_engine::options::OpenOptions;
 use evenkeel_engine::ring::{Policy, RingOptions};
@@ -34,7 +35,7 @@ use super::description::{Description, LayoutKind, Member};
 use super::fencing::{Opening, Purpose};
 use super::label::{LABELS_BYTES, Label, labels};
 use super::member::{MemberDrive, Place};
-use super::mirror::{Mirror, MirrorDrive};
+use super::mirror::{Mirror, MirrorDrive, NotTaken};
 use super::owner::owned_file;
 use super::plan::{Inode, Plan, PlannedMember};
 use super::slot::Slot;
@@ -544,6 +545,19 @@ impl Replacer {
             let Replacement { new, old, .. } = replacement;
             VolumeError::Undescribed(format!("{} takes the place of {old}, but {error}", new.place))
         })
+    }
+
+    /// Takes the member at `place` back that was away, if it answers and is the same. Nothing is done where it is not away.
+    pub(crate) async fn rejoin(&self, place: usize) -> Result<Rejoined, NotTaken> {
+        let _nobody_else_does = self.mirror.replacing.take().await;
+        if !self.mirror.is_away(place) {
+            return Err(NotTaken::NotThere("another is in its place by now".to_owned()));
+        }
+        let description = self.described.description();
+        let Some(described) = description.members.get(place) else {
+            return Err(NotTaken::NotThere("the volume has no such member".to_owned()));
+        };
+        self.mirror.rejoin_member(self.described.folder(), place, described).await
     }
 
     /// Which member that is, if it is one and is still there.

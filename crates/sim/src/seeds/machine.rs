@@ -318,7 +318,10 @@ impl<T: Seeded> Machine<T> {
         tally.watched_reads += reads;
         let lacked = |number: &usize| truth.devices[*number].lacks;
         let rebuilt = truth.of(Kind::Pages).filter(lacked).filter(|&number| truth.is_in_sync(number));
-        tally.rebuilt += rebuilt.count() as u64;
+        let rebuilt: Vec<usize> = rebuilt.collect();
+        let is_caught_up = |number: &&usize| fixture.testbed.status(opened, **number).is_caught_up;
+        tally.caught_up += rebuilt.iter().filter(is_caught_up).count() as u64;
+        tally.rebuilt += rebuilt.len() as u64;
         let numbers = 0..truth.devices.len();
         let failed = numbers.clone().find(|&number| {
             let device = &truth.devices[number];

@@ -27,6 +27,8 @@ struct Background {
     ends_rebuilt: bool,
     /// Whether it ends soon after one failed.
     ends_failed: bool,
+    /// What becomes of devices that are away, if they come back while it goes on.
+    comes_back: Option<Random>,
     random: Random,
 }
 
@@ -38,12 +40,16 @@ impl Background {
         };
         let ends_rebuilt = plan.at_event.is_some() && random.chance(0.5);
         let ends_failed = plan.at_event.is_some() && setup.ends_failed();
-        Self { faults, ends_rebuilt, ends_failed, random }
+        let comes_back = random.clone().chance(setup.comes_back_share()).then(|| random.clone().fork());
+        Self { faults, ends_rebuilt, ends_failed, comes_back, random }
     }
 
     fn begin<T: Seeded>(&mut self, fixture: &Rc<Fixture<T>>) {
         let (env, random) = (&fixture.env, &mut self.random);
         env.spawn(Rc::clone(fixture).fail_some(self.faults, random.fork(), Vec::new()));
+        if let Some(random) = self.comes_back.take() {
+            env.spawn(Rc::clone(fixture).take_back(random));
+        }
         if self.ends_rebuilt {
             env.spawn(Rc::clone(fixture).end_with_a_rebuild(random.fork()));
         }

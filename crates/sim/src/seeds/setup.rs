@@ -78,6 +78,11 @@ impl<T: Seeded> Setup<T> {
         self.testbed.is_log_spread() && Random::new(self.seed ^ 0x1e7f).chance(0.4)
     }
 
+    /// Share of the runs in which devices that are away come back while they go on.
+    pub(super) fn comes_back_share(&self) -> f64 {
+        if Random::new(self.seed ^ 0xbac4).chance(0.6) { 0.8 } else { 0.0 }
+    }
+
     /// Of a drive of so many bytes.
     pub(super) fn geometry(&self, size_bytes: u64) -> Geometry {
         let Self { sector_bytes, atomic_sectors, .. } = *self;

@@ -170,7 +170,11 @@ impl Testbed for Mirror {
         match self.kind(number) {
             Kind::Pages => {
                 let member = opened.ring.members()[place];
-                Status { state: member.state, has_failed: member.failure.is_some() }
+                Status {
+                    state: member.state,
+                    has_failed: member.failure.is_some(),
+                    is_caught_up: member.lacks_bytes.is_some(),
+                }
             }
             Kind::Log => {
                 let (state, failure) = opened.logs.states()[place];
@@ -179,7 +183,7 @@ impl Testbed for Mirror {
                     LogDeviceState::Foreign => MemberState::Foreign,
                     LogDeviceState::Stale | LogDeviceState::Out => MemberState::Out,
                 };
-                Status { state, has_failed: failure.is_some() }
+                Status { state, has_failed: failure.is_some(), is_caught_up: false }
             }
         }
     }
@@ -198,6 +202,10 @@ impl Testbed for Mirror {
 
     async fn replace(&self, opened: &OpenMirror, number: usize, drive: SimDrive) -> Result<(), Error> {
         opened.ring.replace(number, WatchedDrive::new(drive, number, &opened.watch)).await
+    }
+
+    async fn rejoin(&self, opened: &OpenMirror, number: usize, drive: SimDrive) -> Result<(), Error> {
+        opened.ring.rejoin(number, WatchedDrive::new(drive, number, &opened.watch)).await.map(drop)
     }
 
     async fn init_log(&self, number: usize, drive: &SimDrive, volume: u64) -> Result<(), DeviceError> {

@@ -50,6 +50,8 @@ pub struct Status {
     pub state: MemberState,
     /// Whether it takes no part because it failed.
     pub has_failed: bool,
+    /// Whether it was given only what it had missed when it came back last.
+    pub is_caught_up: bool,
 }
 
 /// Some drives and how a volume comes to lie on them. Drives have numbers: those with pages first, then those of the log.
@@ -123,6 +125,14 @@ pub trait Testbed: Debug + Copy + 'static {
 
     /// Puts another drive in the place of one with pages, while the volume is open.
     fn replace(
+        &self,
+        opened: &Self::Opened,
+        number: usize,
+        drive: SimDrive,
+    ) -> impl Future<Output = Result<(), Error>>;
+
+    /// Has a drive with pages that was away take part again, while the volume is open.
+    fn rejoin(
         &self,
         opened: &Self::Opened,
         number: usize,

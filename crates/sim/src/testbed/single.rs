@@ -109,7 +109,7 @@ impl Testbed for Single {
     }
 
     fn status(&self, _home: &SimDrive, _number: usize) -> Status {
-        Status { state: MemberState::InSync, has_failed: false }
+        Status { state: MemberState::InSync, has_failed: false, is_caught_up: false }
     }
 
     fn offered_bytes(&self, home: &SimDrive) -> u64 {
@@ -119,6 +119,10 @@ impl Testbed for Single {
     fn fail(&self, _home: &SimDrive, _number: usize, _error: DeviceError) {}
 
     async fn replace(&self, _home: &SimDrive, number: usize, _drive: SimDrive) -> Result<(), Error> {
+        unreachable!("nothing stands in for {}", self.name(number))
+    }
+
+    async fn rejoin(&self, _home: &SimDrive, number: usize, _drive: SimDrive) -> Result<(), Error> {
         unreachable!("nothing stands in for {}", self.name(number))
     }
 

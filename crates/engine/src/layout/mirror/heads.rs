@@ -3,10 +3,12 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use super::dirty::Kept;
 use super::{Inner, MirrorPages};
 use crate::device::{Drive, Durability, Geometry};
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
+use crate::format::dirty_regions::DirtyRegions;
 use crate::format::ring_head::{DurableOpening, HEAD_COPIES, LogPlaces, Mark, RingHead};
 use crate::format::superblock::StoreState;
 use crate::format::{PAGE, PAGE_BYTES};
@@ -39,6 +41,10 @@ pub(super) struct MemberHead {
     /// What is durable on it, and it knows.
     pub(super) mark: Cell<Mark>,
     pub(super) head: Cell<Option<RingHead>>,
+    /// What its head told of regions that changed, when it was read last.
+    pub(super) told: RefCell<Option<DirtyRegions>>,
+    /// From where on the regions are kept in mind that it lacks, while it is not in sync.
+    pub(super) kept: Cell<Kept>,
     turn: RefCell<Rc<HeadTurn>>,
 }
 
@@ -48,6 +54,15 @@ impl MemberHead {
         self.turn.replace(Rc::default());
         self.head.set(None);
         self.mark.set(Mark::default());
+        self.kept.set(Kept::Nothing);
+    }
+
+    /// The member is there again, and this is its head.
+    pub(super) fn come_back(&self, head: RingHead) {
+        self.turn.replace(Rc::default());
+        self.head.set(Some(head));
+        self.mark.set(head.mark);
+        self.kept.set(Kept::FromMark);
     }
 }
 
@@ -119,6 +134,11 @@ impl<E: Env, M: Drive> Inner<E, M> {
     /// Reads the head of a member: the newest that is whole.
     pub(super) async fn read_head(&self, place: usize) -> Option<RingHead> {
         let device = self.ring.members[place].device().ok()?;
+        self.read_head_of(place, &device).await
+    }
+
+    /// The same of a device that is to be the member at `place`.
+    pub(super) async fn read_head_of(&self, place: usize, device: &M) -> Option<RingHead> {
         let mut best: Option<RingHead> = None;
         for copy in 0..HEAD_COPIES {
             let mut page = [0; PAGE];
@@ -127,6 +147,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
                 && best.is_none_or(|best| best.generation < found.generation)
             {
                 best = Some(found);
+                self.heads[place].told.replace(DirtyRegions::of(&page));
             }
         }
         best
@@ -146,7 +167,10 @@ impl<E: Env, M: Drive> Inner<E, M> {
             return Err(DeviceError { doing: "write to a member that was replaced", errno: ENXIO });
         }
         let head = next(known.head.get());
-        device.write(head.offset(), &head.encode(), Durability::Durable).await?;
+        // Before it is known what changed, a head goes on to say what it said.
+        let regions = self.told_regions().or_else(|| known.told.borrow().clone());
+        let page = regions.map_or_else(|| head.encode(), |regions| head.encode_with(&regions));
+        device.write(head.offset(), &page, Durability::Durable).await?;
         // What was written to a device that was replaced meanwhile says nothing of the new one.
         if member.has(&device) {
             known.head.set(Some(head));
@@ -207,6 +231,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         }
         let before = self.ring.geometry.get();
         self.ring.geometry.set(Geometry { size_bytes, ..before });
+        self.dirty.resize(size_bytes, self.ring.options.rebuild_piece_bytes);
         // Who puts a drive in a member's place before the next flush knows how large it has to be.
         let written = self.write_heads().await;
         let checked = check_all();

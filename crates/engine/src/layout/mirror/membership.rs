@@ -108,11 +108,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         }
         log.places.set(LogPlaces { version: log.next_version(), needed, empty_on: 0, ..before });
         // It was told of this opening as it was named.
-        let mut begun = self.opening.begun.get();
-        if begun.opening == self.opening.number.get() {
-            begun.told[place] = begun.opening;
-            self.opening.begun.set(begun);
-        }
+        self.note_told(place);
         // Those who do not know of it would be taken for enough.
         if self.tell_for_good(self.in_sync()).await & before.needed == 0 {
             return Err(DeviceError { doing: "tell a member who holds the log", errno: EIO });

@@ -3,7 +3,8 @@
 //! ```text
 //!   MirrorPages ───► PageStore     pages on all members (store.rs), in turns that the ring gives (crate::ring):
 //!                                  written and flushed (replicate.rs), read (read.rs), rebuilt (rebuild.rs);
-//!                                  what a member says of itself (heads.rs)
+//!                                  what a member says of itself (heads.rs), what one lacks that is away (dirty.rs),
+//!                                  and what one is that comes back (rejoin.rs)
 //!   MirrorJournal ─► JournalStore  records and superblocks (journal.rs)
 //!     LogDeviceJournal                         on log devices, all of them hold all of it (log_devices.rs)
 //!     MemberJournal                    on the members, each holds what came in its turn (member_journal.rs);
@@ -20,6 +21,7 @@
 //! 4. The journal alone holds superblocks, with what the mirror wants remembered: who took part, and how far they came.
 //!    Members are told of each superblock by the next flush or the end: no older one is taken for it later.
 
+mod dirty;
 pub mod head_copies;
 mod heads;
 mod journal;
@@ -29,6 +31,7 @@ mod membership;
 mod quorum;
 mod read;
 mod rebuild;
+mod rejoin;
 mod replicate;
 mod store;
 
@@ -43,13 +46,15 @@ use crate::events::Events;
 use crate::format::ring_head::Mark;
 use crate::format::superblock::StoreState;
 use crate::ring::copying::Copies;
-use crate::ring::{MemberState, MemberStatus, Ring, RingOptions};
+use crate::ring::{Member, MemberState, MemberStatus, Ring, RingOptions};
 
 use super::Verifier;
+use dirty::Dirty;
 use heads::{MemberHead, Opening};
 pub use journal::MirrorJournal;
 use member_journal::LogState;
 pub(crate) use quorum::{LogNeeds, log_needs};
+pub use rejoin::Rejoined;
 
 /// How far the members came that took part, as a superblock remembers it.
 pub(crate) fn mark_of(StoreState([_, epoch, through, _]): StoreState) -> Mark {
@@ -80,6 +85,8 @@ struct Inner<E, M> {
     progress: Progress,
     /// Writes that not all members have, and bytes that are put once more.
     copies: Rc<Copies>,
+    /// The regions that changed, for members that are away.
+    dirty: Dirty,
     /// The journal, where the members hold it.
     log: LogState,
     /// Who knows the sums of what the members hold.
@@ -113,6 +120,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
             heads: (0..places).map(|_| MemberHead::default()).collect(),
             progress: Progress::default(),
             copies: Rc::default(),
+            dirty: Dirty::default(),
             log: LogState::new(places),
             verifier: RefCell::default(),
         })))
@@ -126,7 +134,15 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
     /// What each member does and did.
     pub fn members(&self) -> Vec<MemberStatus> {
         let now_ns = self.0.ring.env.now_ns();
-        self.0.ring.members.iter().map(|member| member.status(now_ns)).collect()
+        let status = |(place, member): (usize, &Member<M>)| {
+            let status = member.status(now_ns);
+            let lacks_bytes = match status.state {
+                MemberState::Out => self.lacking_bytes(place),
+                _ => status.lacks_bytes,
+            };
+            MemberStatus { lacks_bytes, ..status }
+        };
+        self.0.ring.members.iter().enumerate().map(status).collect()
     }
 
     /// What happened to its members.
@@ -150,6 +166,12 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
     ///
     /// [`Error::Unusable`] where the member takes part, or the device is too small; that of the device.
     pub async fn replace(&self, place: usize, device: M) -> Result<(), Error> {
+        self.check_fits(place, &device)?;
+        self.replace_shared(place, Rc::new(device)).await
+    }
+
+    /// That a device may take the place of a member, which does not take part.
+    fn check_fits(&self, place: usize, device: &M) -> Result<(), Error> {
         let unusable = |why: &str| Err(Error::Unusable(why.to_owned()));
         let Some(member) = self.0.ring.members.get(place) else {
             return unusable("the ring has no such member");
@@ -168,10 +190,16 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         {
             return unusable("the new member promises less of its sectors than the ring does");
         }
-        member.replace(device);
+        Ok(())
+    }
+
+    /// As [`Self::replace`], with a device that fits.
+    async fn replace_shared(&self, place: usize, device: Rc<M>) -> Result<(), Error> {
+        let unusable = |why: &str| Err(Error::Unusable(why.to_owned()));
+        let member = &self.0.ring.members[place];
+        member.replace(Rc::clone(&device));
         self.0.heads[place].forget();
         self.0.log.regions[place].leave();
-        let device = member.device()?;
         let founded = self.0.ring.limited(self.0.init_head(place)).await;
         if !member.has(&device) {
             return unusable("another device was put there meanwhile");

@@ -1,4 +1,5 @@
-//! Members that lack writes are made whole while the ring serves.
+//! Members that lack writes are made whole while the ring serves: one that was away takes the regions that changed, any
+//! other takes everything.
 //!
 //! 1. From its begin on the member takes every write; what was there before is copied piece by piece, each at a moment
 //!    when nobody writes there, and again if somebody came meanwhile.
@@ -10,6 +11,7 @@
 
 use std::rc::{Rc, Weak};
 
+use super::dirty::{Kept, Lacking};
 use super::{Inner, MirrorPages};
 use crate::device::{Drive, Extent, FlushScope};
 use crate::env::Env;
@@ -56,24 +58,35 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
                 member.gate.set_failed(false);
                 member.gate.open();
                 let Ok(device) = member.device() else { continue };
-                self.0.ring.events.note(Event::RebuildBegun { place });
+                // As of now: what comes later it is given.
+                let lacking = self.0.lacking(place);
+                let size_bytes = self.0.ring.geometry.get().size_bytes;
+                let lacks_bytes = lacking.as_ref().map(|lacking| lacking.bytes(size_bytes));
+                member.lacks_bytes.set(lacks_bytes);
+                self.0.ring.events.note(Event::RebuildBegun { place, lacks_bytes });
                 let (changed, weak, device) =
                     (Rc::clone(&self.0.ring.changed), Rc::downgrade(&self.0), Rc::downgrade(&device));
                 self.0.ring.env.spawn(async move {
                     if let Some((ring, verifier)) = changed.until(|| verifier_of(&weak)).await
                         && let Some(device) = device.upgrade()
                     {
-                        ring.rebuild(place, &device, &verifier).await;
+                        ring.rebuild(place, &device, lacking, &verifier).await;
                     }
                 });
             }
         }
     }
 
-    async fn rebuild(self, place: usize, device: &Rc<M>, verifier: &Weak<dyn Verifier>) {
+    async fn rebuild(
+        self,
+        place: usize,
+        device: &Rc<M>,
+        lacking: Option<Lacking>,
+        verifier: &Weak<dyn Verifier>,
+    ) {
         let (ring, member) = (&self.0.ring, &self.0.ring.members[place]);
         let made_whole = async {
-            self.copy_everything(place, device, verifier).await?;
+            self.copy_what_it_lacks(place, device, lacking.as_ref(), verifier).await?;
             self.empty_region(place, device).await?;
             let mut is_named = ring.options.log_bytes == 0;
             loop {
@@ -101,6 +114,8 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
             Ok(()) => {
                 member.gate.close();
                 member.state.set(MemberState::InSync);
+                self.0.heads[place].kept.set(Kept::FromMark);
+                self.0.note_told(place);
                 self.0.log.regions[place].is_joining.set(false);
                 if ring.keeps_turns() {
                     member.gate.drained().await;
@@ -125,29 +140,42 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         }
     }
 
-    async fn copy_everything(
+    /// Copies the regions that it lacks, or everything where that is not known.
+    async fn copy_what_it_lacks(
         &self,
         place: usize,
         device: &Rc<M>,
+        lacking: Option<&Lacking>,
         verifier: &Weak<dyn Verifier>,
     ) -> Result<(), DeviceError> {
         let (ring, member) = (&self.0.ring, &self.0.ring.members[place]);
         let began_ns = ring.env.now_ns();
         let piece_bytes = ring.options.rebuild_piece_bytes.max(PAGE_BYTES);
         let size_bytes = ring.geometry.get().size_bytes;
-        let (mut offset, mut copied_bytes) = (0, 0);
+        let (mut offset, mut copied_bytes, mut done_bytes) = (0, 0, 0);
+        if lacking.is_some() && is_planted(Bug::RingRejoinTrustsStale) {
+            return Ok(());
+        }
         while offset < size_bytes {
             if is_planted(Bug::RingRebuildEndsEarly) && offset > 0 {
                 return Ok(());
             }
             let extent = Extent::new(offset, piece_bytes.min(size_bytes - offset));
+            offset += extent.len;
+            if lacking.is_some_and(|lacking| !lacking.overlaps(extent)) {
+                continue;
+            }
             if self.is_needed(extent, verifier).await {
                 while !self.copy_piece(place, device, extent, verifier).await? {}
                 copied_bytes += extent.len;
+                member.copied_bytes.set(member.copied_bytes.get() + extent.len);
+                if lacking.is_some() && is_planted(Bug::RingRejoinClearsEarly) {
+                    self.0.dirty.forget(extent);
+                }
             }
             self.check_rebuilds(place, device)?;
-            offset += extent.len;
-            member.state.set(MemberState::Rebuilding { done_bytes: offset });
+            done_bytes += extent.len;
+            member.state.set(MemberState::Rebuilding { done_bytes });
             let due_ns = u128::from(copied_bytes) * 1_000_000_000
                 / u128::from(ring.options.rebuild_bytes_per_s.max(1));
             let took_ns = ring.env.now_ns().saturating_sub(began_ns);

@@ -32,6 +32,12 @@ impl<E: Env, M: Drive> Inner<E, M> {
         self.ring.check_alive()?;
         let sequence = self.progress.issued.get() + 1;
         self.progress.issued.set(sequence);
+        // Before any member has it: no head says that it is home and not that it changed something. What is discarded is
+        // never read.
+        let is_written = matches!(change, Change::Write(_));
+        if is_written && !is_planted(Bug::RingDirtyNotedLate) {
+            self.dirty.note(extent, sequence);
+        }
         // All at once: every member has the writes in the same order.
         let takes_it =
             |place: usize| self.ring.members[place].is_in_sync() || !is_planted(Bug::RingRebuildMissesWrites);
@@ -43,6 +49,9 @@ impl<E: Env, M: Drive> Inner<E, M> {
         let changes =
             tickets.into_iter().map(|(place, ticket)| self.change_one(place, ticket, extent, change));
         join::all(changes).await;
+        if is_written && is_planted(Bug::RingDirtyNotedLate) {
+            self.dirty.note(extent, sequence);
+        }
         drop(writing);
         self.ring.check_alive()
     }

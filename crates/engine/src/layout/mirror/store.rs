@@ -144,6 +144,7 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
                     .to_owned(),
             ));
         }
+        self.begin_dirty(&heads);
         mirror.progress.flushed.set(needed);
         ring.give_up_queues();
         opening.resumed.set(true);

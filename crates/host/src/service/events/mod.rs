@@ -83,6 +83,8 @@ kinds! {
     ReadOnly = "read-only", ERROR;
     /// A member takes part no more.
     MemberLost = "member-lost", ERROR;
+    /// A member answers again, and is not taken back as it is.
+    MemberRefused = "member-refused", WARN;
     /// A drive failed to discard, and is asked no more.
     DiscardsStopped = "discards-stopped", WARN;
     /// The volume's description was removed.

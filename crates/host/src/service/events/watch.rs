@@ -28,6 +28,7 @@ use super::{About, Kind, Reporter};
 use crate::event_loop::Loop;
 use crate::net::SocketFile;
 use crate::remedy::Remedy;
+use crate::size_text::exact_size;
 use crate::volume::mirror::{Mirror, MirrorMember, is_no_loss};
 use crate::volume::slot::Slot;
 use crate::volume::{Described, Held, LocalVolume, OpenVolume, Recovered};
@@ -159,6 +160,11 @@ impl Watcher {
         self.seen.borrow_mut().stopping = true;
     }
 
+    /// Whether it stops.
+    pub(in crate::service) fn is_stopping(&self) -> bool {
+        self.seen.borrow().stopping
+    }
+
     /// The time since when a device is lost, being rebuilt, or without its file, in ns of the loop.
     pub(in crate::service) fn since_ns(&self, slot: Slot) -> u64 {
         self.seen.borrow().since_ns.get(&slot).copied().unwrap_or(self.began_ns)
@@ -238,13 +244,20 @@ impl Watcher {
                 let message = format!("commits waited {:.1} s for room in the log", waited_ns as f64 / 1e9);
                 self.reporter.report(Kind::CommitsWaited, &About::default(), message);
             }
-            Event::RebuildBegun { place } => {
+            Event::RebuildBegun { place, lacks_bytes } => {
                 let mut seen = self.seen.borrow_mut();
                 seen.rebuilds.insert(place, Rebuild { began_ns: now_ns, steps: 0 });
                 seen.since_ns.insert(Slot::Member(place), now_ns);
                 drop(seen);
                 let (name, about) = self.member(place);
-                self.reporter.report(Kind::RebuildBegun, &about, format!("rebuild of {name} begun"));
+                let message = match lacks_bytes {
+                    None => format!("rebuild of {name} begun"),
+                    Some(bytes) => format!(
+                        "rebuild of {name} begun: it was away, and lacks {} of regions at most",
+                        exact_size(bytes)
+                    ),
+                };
+                self.reporter.report(Kind::RebuildBegun, &about, message);
             }
             Event::RebuildEnded { place } => self.report_ended_rebuild(place, now_ns),
             Event::MemberLost { place, error, was_rebuilding } => {
@@ -300,9 +313,12 @@ impl Watcher {
         drop(seen);
         let (name, about) = self.member(place);
         let took_s = now_ns.saturating_sub(began_ns) as f64 / 1e9;
-        let message = format!("rebuild of {name} ended after {took_s:.0} s: it holds everything");
-        self.reporter.report(Kind::RebuildEnded, &about, message);
         let Some(member) = self.members().into_iter().nth(place) else { return };
+        let message = match member.status.lacks_bytes {
+            None => format!("rebuild of {name} ended after {took_s:.0} s: it holds everything"),
+            Some(_) => format!("{name} is taken back after {took_s:.0} s: it holds everything"),
+        };
+        self.reporter.report(Kind::RebuildEnded, &about, message);
         let found = member.status.rebuild_found;
         if found.wrong_copies > 0 {
             let message = format!(

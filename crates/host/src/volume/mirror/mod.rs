@@ -6,6 +6,7 @@
 //! 2. A member or log device fails as soon as its connection breaks, and not at its next request.
 
 mod drive;
+mod rejoin;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -39,6 +40,7 @@ use crate::size_text::exact_size;
 use crate::wait::Turn;
 
 pub use drive::{MirrorDrive, Unfit};
+pub(crate) use rejoin::NotTaken;
 
 /// How long whoever made or looked at a drive just now may still hold it: the kernel closes what was used a little later.
 const LEAVING: Duration = Duration::from_millis(250);
