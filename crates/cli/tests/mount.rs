@@ -395,6 +395,23 @@ fn a_program_that_goes_on_through_kills_never_reaches_what_lies_beneath() {
     judge(&volume);
 }
 
+#[test]
+fn a_mount_that_the_kernel_remembers_is_replaced_after_a_kill() {
+    if let Err(why) = possible() {
+        return skip("a_mount_that_the_kernel_remembers_is_replaced_after_a_kill", &why);
+    }
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let mut mounted = MountedVolume::mount(&volume, "");
+    fs::write(mounted.at("file"), b"before").unwrap();
+    File::open(mounted.at("")).unwrap().sync_all().unwrap();
+    mounted.at("").metadata().unwrap();
+    mounted.server.kill();
+    mounted.server = MountedVolume::serve(&volume, "");
+    assert_eq!(scene.names("mnt"), BTreeSet::from(["file".to_owned(), "lost+found".to_owned()]));
+    mounted.stop();
+}
+
 /// Nothing is mounted there at the end of a test, however it ends: a server without a mount ends, too.
 struct Detached(PathBuf);
 

@@ -7,6 +7,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::statfs;
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
@@ -31,9 +32,8 @@ pub(super) struct MountPoint {
 /// It is no folder, something is mounted there, or it holds something and `covers_files` is not set.
 pub(super) fn look(path: &Path, source: &str, covers_files: bool) -> Result<MountPoint, VolumeError> {
     let refused = |why: &str| VolumeError::Refused(format!("{}: {why}", path.display()));
-    if let Err(error) = std::fs::metadata(path)
-        && error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error())
-    {
+    // The kernel remembers for long what a folder is like; how full a file system is it asks its server each time.
+    if let Err(Errno::NOTCONN | Errno::CONNABORTED) = statfs(path) {
         return dead(path, source);
     }
     let metadata =
