@@ -89,7 +89,7 @@ pub(crate) fn volume() -> &'static str {
 }
 
 /// Whether standard error goes to the system's journal, as that says of itself.
-fn is_journal() -> bool {
+pub(crate) fn is_journal() -> bool {
     let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };
     let found = std::fs::metadata("/proc/self/fd/2");
     found.is_ok_and(|found| stream == format!("{}:{}", found.dev(), found.ino()))

@@ -1,7 +1,8 @@
 //! The `evenkeel` command: parse, call, print.
 //!
 //! Exit codes: 0 done, 1 the answer is no, 2 wrong usage or unusable input, 75 stopped by what may pass (`study run` only),
-//! 130 interrupted; whatever is not 0 comes with one line on standard error that says what to do next.
+//! 130 interrupted; whatever is not 0 comes with one line on standard error that says what to do next. As `mount.evenkeel` it
+//! ends as mount(8) does.
 
 mod args;
 mod compare;
@@ -10,6 +11,7 @@ mod failure;
 mod logging;
 mod manual;
 mod models;
+mod mount_helper;
 mod outputs;
 mod probe;
 mod progress;
@@ -30,6 +32,9 @@ use clap::Parser;
 use args::{Args, Command};
 
 fn main() -> ExitCode {
+    if mount_helper::is_meant() {
+        return mount_helper::run();
+    }
     let answer = match Args::parse().command {
         Command::Probe(args) => probe::run(&args),
         Command::Compare(args) => compare::run(&args),

@@ -2,14 +2,21 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
+use evenkeel_host::program::is_root;
+use evenkeel_host::service::status::Status;
+
+use support::metrics::{address, metric, scrape};
 use support::root::{programs, run};
 use support::served::{Server, Volume, noise};
 use support::{Scene, says, skip};
@@ -26,9 +33,13 @@ impl<'a> MountedVolume<'a> {
     fn mount(volume: &'a Volume<'a>, flags: &str) -> Self {
         let at = volume.scene.path("mnt");
         let _there_already_is_fine = fs::create_dir(&at);
+        Self { volume, server: Self::serve(volume, flags) }
+    }
+
+    /// A server of its own, once it has mounted the volume.
+    fn serve(volume: &Volume<'_>, flags: &str) -> Server {
         let command = volume.scene.command(&format!("mount disk mnt {flags}"));
-        let server = Server::start(volume.folder(), volume.scene.path("stderr"), command).ready();
-        Self { volume, server }
+        Server::start(volume.folder(), volume.scene.path("stderr"), command).ready()
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -238,6 +249,41 @@ const fn libc_o_dsync() -> i32 {
 }
 
 #[test]
+fn status_and_metrics_tell_of_fsyncs_and_of_room() {
+    if let Err(why) = possible() {
+        return skip("status_and_metrics_tell_of_fsyncs_and_of_room", &why);
+    }
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let mounted = MountedVolume::mount(&volume, "--commit-every 1h --metrics 127.0.0.1:0");
+    let figures = || mounted.server.status().file_system.unwrap();
+    let before = figures();
+    assert_eq!((before.fsyncs, before.inodes > before.free_inodes), (0, true), "{before:?}");
+    assert!(before.size_bytes > before.free_bytes && before.free_bytes > before.available_bytes);
+
+    let mut file = File::create(mounted.at("file")).unwrap();
+    file.write_all(&[7; 1_000_000]).unwrap();
+    let written = figures();
+    assert!(written.dirty_bytes >= 1_000_000, "{written:?}");
+    assert!(before.free_bytes - written.free_bytes >= 1_000_000, "{written:?}");
+    file.sync_all().unwrap();
+    file.write_all(&[7; 100]).unwrap();
+    file.sync_data().unwrap();
+    let after = figures();
+    assert_eq!((after.fsyncs, after.dirty_bytes), (2, 0));
+    assert_eq!(before.free_inodes - after.free_inodes, 1);
+    assert!(after.written_bytes + after.data_bytes >= 1_000_100 && after.metadata_bytes > 0, "{after:?}");
+    assert!(after.commits > before.commits && after.fsync_latency_s.p99 > 0.0, "{after:?}");
+    says(&scene.done("status disk").stdout, &["files", "inodes", "fsyncs", "2, ", "of metadata"]);
+
+    let (_, body) = scrape(&address(&mounted.server), "/metrics");
+    assert_eq!(metric(&body, "evenkeel_file_system_fsyncs_total"), 2.0);
+    assert_eq!(metric(&body, "evenkeel_file_system_free_inodes"), after.free_inodes as f64);
+    assert_eq!(metric(&body, "evenkeel_file_system_size_bytes"), after.size_bytes as f64);
+    mounted.stop();
+}
+
+#[test]
 fn a_folder_that_holds_something_and_a_volume_without_a_file_system_are_refused() {
     if let Err(why) = possible() {
         return skip("a_folder_that_holds_something_and_a_volume_without_a_file_system_are_refused", &why);
@@ -293,4 +339,149 @@ fn names_of_any_bytes_and_what_a_file_says_of_itself_come_back() {
     }
     mounted.stop();
     judge(&volume);
+}
+
+/// Whether a mount can be replaced without a moment between: root's rights, and Linux 6.5.
+fn can_replace() -> Result<(), String> {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").map_err(|error| error.to_string())?;
+    let numbers: Vec<u32> = release.split('.').take(2).filter_map(|number| number.parse().ok()).collect();
+    match is_root() && numbers >= vec![6, 5] {
+        true => possible(),
+        false => Err(format!("root and Linux 6.5 are needed; this is {}", release.trim())),
+    }
+}
+
+#[test]
+fn a_program_that_goes_on_through_kills_never_reaches_what_lies_beneath() {
+    if let Err(why) = can_replace() {
+        return skip("a_program_that_goes_on_through_kills_never_reaches_what_lies_beneath", &why);
+    }
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let mut mounted = MountedVolume::mount(&volume, "--commit-every 1h");
+    let is_over = AtomicBool::new(false);
+    let files = AtomicU64::new(0);
+    thread::scope(|scope| {
+        let folder = mounted.at("");
+        let (is_over, files) = (&is_over, &files);
+        let program = scope.spawn(move || {
+            let mut failures = BTreeSet::new();
+            for number in 0_u64.. {
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+                match fs::write(folder.join(format!("file {}", number % 100)), b"mine") {
+                    Ok(()) => drop(files.fetch_add(1, Ordering::Relaxed)),
+                    Err(error) => drop(failures.insert(error.raw_os_error())),
+                }
+            }
+            failures
+        });
+        for _ in 0..6 {
+            let before = files.load(Ordering::Relaxed);
+            support::served::patiently("files", || {
+                (files.load(Ordering::Relaxed) > before + 20).then_some(())
+            });
+            mounted.server.kill();
+            mounted.server = MountedVolume::serve(&volume, "--commit-every 1h");
+        }
+        is_over.store(true, Ordering::Relaxed);
+        let failures = program.join().unwrap();
+        let known = [libc::ENOTCONN, libc::ECONNABORTED, libc::EIO].map(Some);
+        assert!(failures.iter().all(|failure| known.contains(failure)), "{failures:?}");
+    });
+    // Which sees that nothing was made in the folder beneath.
+    mounted.stop();
+    judge(&volume);
+}
+
+#[test]
+fn a_mount_that_the_kernel_remembers_is_replaced_after_a_kill() {
+    if let Err(why) = possible() {
+        return skip("a_mount_that_the_kernel_remembers_is_replaced_after_a_kill", &why);
+    }
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let mut mounted = MountedVolume::mount(&volume, "");
+    fs::write(mounted.at("file"), b"before").unwrap();
+    File::open(mounted.at("")).unwrap().sync_all().unwrap();
+    mounted.at("").metadata().unwrap();
+    mounted.server.kill();
+    mounted.server = MountedVolume::serve(&volume, "");
+    assert_eq!(scene.names("mnt"), BTreeSet::from(["file".to_owned(), "lost+found".to_owned()]));
+    mounted.stop();
+}
+
+/// Nothing is mounted there at the end of a test, however it ends: a server without a mount ends, too.
+struct Detached(PathBuf);
+
+impl Drop for Detached {
+    fn drop(&mut self) {
+        let _gone_already_is_fine = run("umount", &["--lazy", &self.0.display().to_string()]);
+    }
+}
+
+/// `mount.evenkeel`, as mount(8) calls it.
+fn helper(scene: &Scene) -> Command {
+    let name = scene.path("mount.evenkeel");
+    if !name.exists() {
+        symlink(env!("CARGO_BIN_EXE_evenkeel"), &name).unwrap();
+    }
+    let mut command = Command::new(name);
+    command.current_dir(scene.folder()).stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn mount_8_finds_it_mounted_and_a_server_that_outlives_the_helper() {
+    if let Err(why) = possible() {
+        return skip("mount_8_finds_it_mounted_and_a_server_that_outlives_the_helper", &why);
+    }
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    fs::create_dir(scene.path("mnt")).unwrap();
+    let options = "defaults,noatime,nofail,_netdev,x-systemd.device-timeout=5s,commit=1,cache=32m";
+    let _gone_at_the_end = Detached(scene.path("mnt"));
+    // A caller that reads both pipes to their ends gets on.
+    let ran = helper(&scene).args(["disk", "mnt", "-n", "-o", "rw", "-o", options]).output().unwrap();
+    assert_eq!(
+        (ran.status.code(), &ran.stdout[..], &ran.stderr[..]),
+        (Some(0), &b""[..], &b""[..]),
+        "{ran:?}"
+    );
+    fs::write(scene.path("mnt").join("file"), b"from a program").unwrap();
+    let status = Status::ask(&volume.folder()).unwrap();
+    assert_eq!(status.chosen.cache_bytes, 32 << 20);
+
+    let at = scene.path("mnt").display().to_string();
+    run("umount", &[&at]).unwrap_or_else(|why| panic!("{why}"));
+    // It makes everything durable, and ends.
+    support::served::patiently("its end", || Status::ask(&volume.folder()).is_err().then_some(()));
+    support::served::patiently("the volume", || (scene.run("check disk").code == Some(0)).then_some(()));
+    let mounted = MountedVolume::mount(&volume, "-o ro");
+    assert_eq!(fs::read(mounted.at("file")).unwrap(), b"from a program");
+    mounted.stop();
+}
+
+#[test]
+fn mount_8_hears_in_one_line_why_nothing_is_mounted() {
+    let scene = Scene::new();
+    fs::create_dir(scene.path("mnt")).unwrap();
+    let ended = |arguments: &[&str]| {
+        let ran = helper(&scene).args(arguments).output().unwrap();
+        assert_eq!(ran.stdout, b"", "{ran:?}");
+        (ran.status.code(), String::from_utf8(ran.stderr).unwrap())
+    };
+    let (code, said) = ended(&["disk", "mnt", "-o", "defaults"]);
+    assert_eq!((code, said.lines().count()), (Some(32), 1), "{said}");
+    says(&said, &["disk", "no volume"]);
+    let (code, said) = ended(&["disk", "mnt", "-o", "defaults,data=journal"]);
+    assert_eq!((code, said.lines().count()), (Some(1), 1), "{said}");
+    says(&said, &["data=journal"]);
+    let (code, said) = ended(&["disk", "mnt", "-o", "remount,ro"]);
+    assert_eq!((code, said.lines().count()), (Some(1), 1), "{said}");
+    says(&said, &["mount it again"]);
+    assert_eq!(ended(&["disk"]).0, Some(1));
+    // What is not known is passed over where that is asked for, and nothing is done where that is.
+    assert_eq!(ended(&["disk", "mnt", "-sf", "-o", "data=journal"]), (Some(0), String::new()));
 }

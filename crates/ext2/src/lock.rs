@@ -1,6 +1,6 @@
 //! A lock whose waiters come in the order in which they asked, for one thread.
 
-use std::cell::{Cell, RefCell, RefMut};
+use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::ops::{Deref, DerefMut};
@@ -29,6 +29,11 @@ impl<T> Lock<T> {
     /// Waits for its turn.
     pub(crate) fn lock(&self) -> Locking<'_, T> {
         Locking { lock: self, ticket: None }
+    }
+
+    /// The value, if no task has it.
+    pub(crate) fn glance(&self) -> Option<Ref<'_, T>> {
+        self.value.try_borrow().ok()
     }
 
     fn wake_next(&self) {

@@ -28,7 +28,8 @@ pub(crate) struct MountArgs {
     pub(crate) mount_point: PathBuf,
 
     /// Options as mount(8) has them: ro, rw, allow_other, nonempty, dev, nodev, suid, nosuid, exec, noexec, noatime (times of
-    /// reading are never written)
+    /// reading are never written), and for fstab cache=SIZE, commit=TIME and metrics=HOST:PORT, which are --cache,
+    /// --commit-every and --metrics. What fstab says to others (defaults, nofail, _netdev, x-systemd.*) does nothing
     #[arg(short = 'o', long = "options", value_name = "OPTIONS", value_delimiter = ',')]
     pub(crate) options: Vec<MountOptionArg>,
 
@@ -79,7 +80,7 @@ Exit status: 0 everything is durable and home, 1 the volume failed or lost a fil
 mounted, 130 ended at once: the next mount goes on where this one was.";
 
 /// An option of a mount.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum MountOptionArg {
     /// Nothing is written.
     ReadOnly,
@@ -91,6 +92,12 @@ pub(crate) enum MountOptionArg {
     NonEmpty,
     /// Nothing to do.
     AsItIs,
+    /// As `--cache`.
+    Cache(u64),
+    /// As `--commit-every`.
+    CommitEvery(f64),
+    /// As `--metrics`.
+    Metrics(String),
     /// What the kernel lets programs do.
     Flag(MountFlag),
 }
@@ -99,12 +106,19 @@ impl FromStr for MountOptionArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if let Some((name, value)) = text.split_once('=') {
+            match name {
+                "cache" => return units::size(value).map(Self::Cache),
+                "commit" => return commit_every(value).map(Self::CommitEvery),
+                "metrics" => return super::places::parse_host_port(value).map(Self::Metrics),
+                _ => {}
+            }
+        }
         Ok(match text {
             "ro" => Self::ReadOnly,
             "rw" => Self::ReadWrite,
             "allow_other" => Self::AllowOther,
             "nonempty" => Self::NonEmpty,
-            "noatime" | "default_permissions" | "defaults" => Self::AsItIs,
             "dev" => Self::Flag(MountFlag::Dev),
             "nodev" => Self::Flag(MountFlag::NoDev),
             "suid" => Self::Flag(MountFlag::Suid),
@@ -114,11 +128,92 @@ impl FromStr for MountOptionArg {
             "sync" | "dirsync" => {
                 return Err(format!("`{text}` is not there: a program's fsync is cheap; leave it out"));
             }
+            "remount" => {
+                return Err("a mount keeps its options: unmount it, and mount it again".to_owned());
+            }
+            _ if is_for_others(text) => Self::AsItIs,
             _ => {
                 return Err(format!(
                     "`{text}` is no option of this file system; `evenkeel mount --help` names them"
                 ));
             }
         })
+    }
+}
+
+/// Whether an option says what this file system does anyway, or something to mount(8) or a service manager.
+fn is_for_others(text: &str) -> bool {
+    let name = text.split_once('=').map_or(text, |(name, _)| name);
+    let is_private = ["x-", "X-"].iter().any(|start| name.starts_with(start));
+    is_private
+        || matches!(
+            name,
+            "defaults"
+                | "noatime"
+                | "nodiratime"
+                | "relatime"
+                | "norelatime"
+                | "lazytime"
+                | "nolazytime"
+                | "default_permissions"
+                | "async"
+                | "auto"
+                | "noauto"
+                | "user"
+                | "nouser"
+                | "users"
+                | "nousers"
+                | "owner"
+                | "noowner"
+                | "group"
+                | "nogroup"
+                | "nofail"
+                | "_netdev"
+                | "silent"
+                | "loud"
+                | "comment"
+        )
+}
+
+/// A time as file systems have it in fstab: whole seconds, unless a unit is there.
+fn commit_every(text: &str) -> Result<f64, String> {
+    match text.parse::<u32>() {
+        Ok(seconds) => Ok(seconds.into()),
+        Err(_) => units::seconds_with_unit(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_of_fstab_are_taken_and_others_are_refused() {
+        for text in [
+            "defaults",
+            "nofail",
+            "_netdev",
+            "x-systemd.automount",
+            "x-gvfs-name=Files",
+            "user=me",
+            "relatime",
+        ] {
+            assert_eq!(text.parse(), Ok(MountOptionArg::AsItIs), "{text}");
+        }
+        assert_eq!("cache=1m".parse(), Ok(MountOptionArg::Cache(1 << 20)));
+        assert_eq!("commit=30".parse(), Ok(MountOptionArg::CommitEvery(30.0)));
+        assert_eq!("commit=200ms".parse(), Ok(MountOptionArg::CommitEvery(0.2)));
+        assert_eq!("metrics=[::1]:80".parse(), Ok(MountOptionArg::Metrics("[::1]:80".to_owned())));
+        for (text, why) in [
+            ("remount", "mount it again"),
+            ("sync", "cheap"),
+            ("data=journal", "no option"),
+            ("cache", "no option"),
+            ("cache=much", "much"),
+            ("metrics=80", "80"),
+        ] {
+            let refused = text.parse::<MountOptionArg>().unwrap_err();
+            assert!(refused.contains(why), "{text}: {refused}");
+        }
     }
 }

@@ -58,8 +58,9 @@ fn write_back_bytes(wanted_bytes: Option<u64>) -> Result<usize, Failure> {
 /// Mounts a volume until it is unmounted, or a signal comes.
 pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     logging::begin(args.log_format, args.log_level, &args.volume);
-    check_values(&args.mirror, args.cache)?;
-    if !(COMMIT_EVERY_MIN_S..=3600.0).contains(&args.commit_every) {
+    let Settings { cache, commit_every_s, metrics } = Settings::of(args);
+    check_values(&args.mirror, cache)?;
+    if !(COMMIT_EVERY_MIN_S..=3600.0).contains(&commit_every_s) {
         return Err(Failure::Unusable("--commit-every: choose from 100ms to 1h, such as 5s".to_owned()));
     }
     let write_back_bytes = write_back_bytes(args.write_back)?;
@@ -72,13 +73,13 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         return Err(Failure::Unusable("-o ro,rw: choose one of the two".to_owned()));
     }
     let journaling = Journaling::Selective { threshold_bytes: STRAIGHT_HOME_BYTES };
-    let open = run_options(&args.volume, journaling, args.cache, &args.mirror)?;
+    let open = run_options(&args.volume, journaling, cache, &args.mirror)?;
     let (description, _) = Description::read(&args.volume)?;
     // Where its drives keep their room, being told of free blocks would take more of the volume than it gives.
     let discards = description.members.iter().any(|member| member.sparse);
     let mut file_system =
         MountOptions { discards, dirty_bytes_max: write_back_bytes, ..MountOptions::default() };
-    if let Some(bytes) = args.cache {
+    if let Some(bytes) = cache {
         file_system.cache_bytes = usize::try_from(bytes / 2).unwrap_or(usize::MAX);
     }
     let flags = args.options.iter().filter_map(|option| match option {
@@ -93,12 +94,12 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         is_for_all: has(MountOptionArg::AllowOther) || is_root(),
         flags: flags.collect(),
         file_system,
-        commit_every_ns: (args.commit_every * 1e9) as u64,
+        commit_every_ns: (commit_every_s * 1e9) as u64,
     };
     let options = Options {
         clients: Vec::new(),
         access: SocketAccess { mode: None, group: None },
-        metrics: args.metrics.clone(),
+        metrics,
         read_only: is_read_only,
         open,
         scrub: ScrubOptions {
@@ -128,4 +129,28 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     let handle = event_loop.handle();
     let ended = event_loop.block_on(service::run(&handle, &args.volume, setup, options, tell));
     told_end(&args.volume, ended)
+}
+
+/// What flags and options say of the same.
+struct Settings {
+    cache: Option<u64>,
+    commit_every_s: f64,
+    metrics: Option<String>,
+}
+
+impl Settings {
+    /// An option counts more than a flag, and the last one most.
+    fn of(args: &MountArgs) -> Self {
+        let mut settings =
+            Self { cache: args.cache, commit_every_s: args.commit_every, metrics: args.metrics.clone() };
+        for option in &args.options {
+            match option {
+                MountOptionArg::Cache(bytes) => settings.cache = Some(*bytes),
+                MountOptionArg::CommitEvery(seconds) => settings.commit_every_s = *seconds,
+                MountOptionArg::Metrics(place) => settings.metrics = Some(place.clone()),
+                _ => {}
+            }
+        }
+        settings
+    }
 }

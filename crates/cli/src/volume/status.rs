@@ -165,6 +165,28 @@ fn text(status: &Status) -> String {
             ),
         );
     }
+    if let Some(it) = &status.file_system {
+        line(
+            "files",
+            format!(
+                "{} of {} free, and {} of {} inodes",
+                format::bytes_f64(it.free_bytes as f64),
+                format::bytes_f64(it.size_bytes as f64),
+                format::count(it.free_inodes),
+                format::count(it.inodes)
+            ),
+        );
+        let (count, latency) = (it.fsyncs.max(1) as f64, &it.fsync_latency_s);
+        let text = format!(
+            "{}, {} a second lately; 99 % below {}; {} of data and {} of metadata written for each",
+            format::count(it.fsyncs),
+            format::number(it.fsyncs_per_s),
+            format::seconds(latency.p99),
+            format::bytes_f64((it.data_bytes + it.written_bytes) as f64 / count),
+            format::bytes_f64(it.metadata_bytes as f64 / count)
+        );
+        line("fsyncs", if it.fsyncs > 0 { text } else { "none so far".to_owned() });
+    }
     if let Some(reason) = &status.failure {
         line("FAILED", shown(reason));
     }

@@ -44,11 +44,11 @@ fn flip(bitmap: &mut BlockBytes, range: Range<u32>) {
 }
 
 impl<S: Store> Core<S> {
-    pub(crate) fn free_blocks(&mut self) -> u64 {
+    pub(crate) fn free_blocks(&self) -> u64 {
         u64::from(Counts::free_blocks(self.cache.get(0)))
     }
 
-    pub(crate) fn free_inodes(&mut self) -> u32 {
+    pub(crate) fn free_inodes(&self) -> u32 {
         Counts::free_inodes(self.cache.get(0))
     }
 

@@ -204,7 +204,10 @@ impl<S: Store> FileSystem<S> {
 
     /// What it did so far.
     pub async fn activity(&self) -> Activity {
-        let core = self.0.core.lock().await;
+        self.activity_of(&*self.0.core.lock().await)
+    }
+
+    fn activity_of(&self, core: &Core<S>) -> Activity {
         Activity {
             dirty_pages: core.dirty_pages as u64,
             cached_blocks: core.cache.len() as u64,
@@ -215,7 +218,16 @@ impl<S: Store> FileSystem<S> {
 
     /// How full it is.
     pub async fn statistics(&self) -> Statistics {
-        let mut core = self.0.core.lock().await;
+        Self::statistics_of(&*self.0.core.lock().await)
+    }
+
+    /// How full it is, and what it did so far; `None` while an operation is in the middle of something.
+    pub fn glance(&self) -> Option<(Statistics, Activity)> {
+        let core = self.0.core.glance()?;
+        Some((Self::statistics_of(&core), self.activity_of(&core)))
+    }
+
+    fn statistics_of(core: &Core<S>) -> Statistics {
         let geometry = core.geometry.clone();
         let fixed = |group| u64::from(geometry.group_head_blocks(group) + 2 + geometry.inode_table_blocks());
         let overhead: u64 = (0..geometry.groups()).map(fixed).sum();

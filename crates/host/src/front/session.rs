@@ -84,4 +84,35 @@ pub struct FrontStatus {
     pub connections_evicted: u64,
     /// Those there are.
     pub connections: Vec<ConnectionStatus>,
+    /// The file system, where it is one that is mounted.
+    pub file_system: Option<FileSystemFigures>,
+}
+
+/// A mounted file system as a status page shows it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct FileSystemFigures {
+    /// Bytes of its blocks, without those of its tables.
+    pub size_bytes: u64,
+    /// Bytes of free ones.
+    pub free_bytes: u64,
+    /// Bytes of those of them that anybody may take.
+    pub available_bytes: u64,
+    /// Inodes.
+    pub inodes: u64,
+    /// Free ones.
+    pub free_inodes: u64,
+    /// Calls of fsync and fdatasync a second, lately.
+    pub fsyncs_per_s: f64,
+    /// Commits.
+    pub commits: u64,
+    /// Bytes of data that commits carried.
+    pub data_bytes: u64,
+    /// Bytes of metadata that commits carried.
+    pub metadata_bytes: u64,
+    /// Bytes of data that were written to their blocks before a commit.
+    pub written_bytes: u64,
+    /// Bytes of data that are not committed.
+    pub dirty_bytes: u64,
+    /// Files in memory.
+    pub known_files: u64,
 }

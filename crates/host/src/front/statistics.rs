@@ -108,6 +108,41 @@ impl Statistics {
     }
 }
 
+/// The seconds over which a rate is taken.
+const LATELY_S: u64 = 10;
+
+const NS_PER_S: u64 = 1_000_000_000;
+
+/// How much of something there was in each of the last seconds.
+pub(crate) struct Lately {
+    began_ns: u64,
+    /// A second of the clock, and how much there was in it: each in the place of its remainder.
+    seconds: [Cell<(u64, u64)>; LATELY_S as usize + 1],
+}
+
+impl Lately {
+    pub(crate) fn new(now_ns: u64) -> Self {
+        Self { began_ns: now_ns, seconds: [const { Cell::new((0, 0)) }; LATELY_S as usize + 1] }
+    }
+
+    /// There was one more.
+    pub(crate) fn count(&self, now_ns: u64) {
+        let second = now_ns / NS_PER_S;
+        let cell = &self.seconds[(second % (LATELY_S + 1)) as usize];
+        let (of, count) = cell.get();
+        cell.set((second, if of == second { count + 1 } else { 1 }));
+    }
+
+    /// How many there were a second, in the last ten whole ones or, at first, since the beginning.
+    pub(crate) fn per_s(&self, now_ns: u64) -> f64 {
+        let second = now_ns / NS_PER_S;
+        let seconds = (second - self.began_ns / NS_PER_S).min(LATELY_S);
+        let counted = self.seconds.iter().map(Cell::get);
+        let counted = counted.filter(|&(of, _)| of < second && of + seconds >= second);
+        counted.map(|(_, count)| count).sum::<u64>() as f64 / seconds.max(1) as f64
+    }
+}
+
 /// Figures that grow. A clone counts into the same ones.
 #[derive(Clone)]
 pub(crate) struct Counting(Rc<[KindCells; CommandKind::ALL.len()]>);
@@ -162,5 +197,29 @@ impl Counting {
                 }
             }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_that_of_the_last_ten_whole_seconds() {
+        let lately = Lately::new(5 * NS_PER_S);
+        assert_eq!(lately.per_s(5 * NS_PER_S), 0.0);
+        for _ in 0..30 {
+            lately.count(5 * NS_PER_S + 17);
+        }
+        // The second is not over yet; then one is; then three are.
+        assert_eq!(lately.per_s(6 * NS_PER_S - 1), 0.0);
+        assert_eq!(lately.per_s(6 * NS_PER_S), 30.0);
+        assert_eq!(lately.per_s(8 * NS_PER_S), 10.0);
+        for second in 6..=20 {
+            lately.count(second * NS_PER_S);
+        }
+        assert_eq!(lately.per_s(20 * NS_PER_S), 1.0);
+        assert_eq!(lately.per_s(26 * NS_PER_S), 0.5);
+        assert_eq!(lately.per_s(40 * NS_PER_S), 0.0);
     }
 }

@@ -8,7 +8,7 @@ use evenkeel_engine::env::Env;
 
 use super::events::state::StateStatus;
 use super::mirror_status::{MemberStatus, MirrorStatus};
-use super::status::{SharedWatched, Watched};
+use super::status::{FileSystemStatus, SharedWatched, Watched};
 use crate::event_loop::{Loop, race};
 use crate::front::statistics::{CommandKind, CommandStatistics};
 use crate::net::{ByteStream, Listener, Stream};
@@ -157,11 +157,39 @@ fn render(watched: &Watched) -> String {
     write_metric(&mut out, "moved_files", "gauge", help, watched.moved_files() as f64);
     let help = "For how long commits have been waiting for room in the log; 0 where they do not.";
     write_metric(&mut out, "commits_wait_seconds", "gauge", help, watched.commits_wait_s());
+    if let Some(file_system) = &document.file_system {
+        write_file_system(&mut out, file_system);
+    }
     if let Some(mirror) = &document.mirror {
         write_members(&mut out, mirror);
     }
     write_requests(&mut out, watched);
     out
+}
+
+/// How full a mounted file system is, and what it does; how long its fsyncs take is told of all requests.
+fn write_file_system(out: &mut String, it: &FileSystemStatus) {
+    for (name, kind, help, value) in [
+        ("size_bytes", "gauge", "Bytes of blocks of the file system, without its tables.", it.size_bytes),
+        ("free_bytes", "gauge", "Bytes of free ones.", it.free_bytes),
+        ("available_bytes", "gauge", "Bytes of those of them that anybody may take.", it.available_bytes),
+        ("inodes", "gauge", "Inodes of the file system.", it.inodes),
+        ("free_inodes", "gauge", "Free ones.", it.free_inodes),
+        ("dirty_bytes", "gauge", "Bytes of data of files that are not committed.", it.dirty_bytes),
+        ("known_files", "gauge", "Files in memory.", it.known_files),
+        ("fsyncs_total", "counter", "Calls of fsync and fdatasync answered.", it.fsyncs),
+        ("commits_total", "counter", "Commits of the file system.", it.commits),
+        ("data_bytes_total", "counter", "Bytes of data that they carried.", it.data_bytes),
+        ("metadata_bytes_total", "counter", "Bytes of metadata that they carried.", it.metadata_bytes),
+        (
+            "written_bytes_total",
+            "counter",
+            "Bytes of data that were written to their blocks before a commit.",
+            it.written_bytes,
+        ),
+    ] {
+        write_metric(out, &format!("file_system_{name}"), kind, help, value as f64);
+    }
 }
 
 /// What a mirror's members and log devices do.

@@ -19,8 +19,8 @@ use super::mirror_status::MirrorStatus;
 use crate::drive::DurableWay;
 use crate::event_loop::{Backend, Loop};
 use crate::front::Front;
-use crate::front::session::FrontStatus;
-use crate::front::statistics::{CommandKind, Statistics};
+use crate::front::session::{FileSystemFigures, FrontStatus};
+use crate::front::statistics::{CommandKind, CommandStatistics, Statistics};
 use crate::net::connect_unix_blocking;
 use crate::volume::description::Description;
 use crate::volume::member::Place;
@@ -62,6 +62,9 @@ pub struct Status {
     pub counters: Counters,
     /// What its clients asked for, since it was opened.
     pub requests: Vec<Requests>,
+    /// The file system, where it is mounted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_system: Option<FileSystemStatus>,
     /// What a mirror's members do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mirror: Option<MirrorStatus>,
@@ -174,6 +177,61 @@ pub struct Requests {
     pub bytes: u64,
     /// From the request's last byte to the reply's first, of those that were carried out.
     pub latency_s: Latency,
+}
+
+/// A mounted file system.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FileSystemStatus {
+    /// Bytes of its blocks, without those of its tables.
+    pub size_bytes: u64,
+    /// Bytes of free ones.
+    pub free_bytes: u64,
+    /// Bytes of those of them that anybody may take.
+    pub available_bytes: u64,
+    /// Inodes.
+    pub inodes: u64,
+    /// Free ones.
+    pub free_inodes: u64,
+    /// Calls of fsync and fdatasync that were answered.
+    pub fsyncs: u64,
+    /// How many came a second, in the last ten seconds.
+    pub fsyncs_per_s: f64,
+    /// How long they took.
+    pub fsync_latency_s: Latency,
+    /// Commits.
+    pub commits: u64,
+    /// Bytes of data that commits carried.
+    pub data_bytes: u64,
+    /// Bytes of metadata that commits carried.
+    pub metadata_bytes: u64,
+    /// Bytes of data that were written to their blocks before a commit.
+    pub written_bytes: u64,
+    /// Bytes of data that are not committed.
+    pub dirty_bytes: u64,
+    /// Files in memory.
+    pub known_files: u64,
+}
+
+impl FileSystemStatus {
+    fn of(figures: &FileSystemFigures, statistics: &Statistics) -> Self {
+        let fsync = statistics.of(CommandKind::RangeFlush);
+        Self {
+            size_bytes: figures.size_bytes,
+            free_bytes: figures.free_bytes,
+            available_bytes: figures.available_bytes,
+            inodes: figures.inodes,
+            free_inodes: figures.free_inodes,
+            fsyncs: fsync.requests,
+            fsyncs_per_s: figures.fsyncs_per_s,
+            fsync_latency_s: latency(fsync),
+            commits: figures.commits,
+            data_bytes: figures.data_bytes,
+            metadata_bytes: figures.metadata_bytes,
+            written_bytes: figures.written_bytes,
+            dirty_bytes: figures.dirty_bytes,
+            known_files: figures.known_files,
+        }
+    }
 }
 
 /// Latencies: the mean, and bounds that the share stayed below, each a power of two of nanoseconds.
@@ -352,6 +410,7 @@ impl Watched {
             },
             counters,
             requests: requests(&server.statistics),
+            file_system: server.file_system.map(|it| FileSystemStatus::of(&it, &server.statistics)),
             mirror: mirror_status,
         }
     }
@@ -399,21 +458,25 @@ fn places<'a>(places: impl Iterator<Item = &'a Place>) -> String {
 fn requests(statistics: &Statistics) -> Vec<Requests> {
     let each = CommandKind::ALL.iter().map(|&kind| {
         let of = statistics.of(kind);
-        let below = |share| of.latency_quantile_ns(share).unwrap_or(0) as f64 / 1e9;
         Requests {
             kind: kind.name().to_owned(),
             requests: of.requests,
             errors: of.errors,
             bytes: of.bytes,
-            latency_s: Latency {
-                mean: of.latency_sum_ns as f64 / of.timed().max(1) as f64 / 1e9,
-                p50: below(0.5),
-                p99: below(0.99),
-                p999: below(0.999),
-            },
+            latency_s: latency(of),
         }
     });
     each.filter(|kind| kind.requests > 0).collect()
+}
+
+fn latency(of: &CommandStatistics) -> Latency {
+    let below = |share| of.latency_quantile_ns(share).unwrap_or(0) as f64 / 1e9;
+    Latency {
+        mean: of.latency_sum_ns as f64 / of.timed().max(1) as f64 / 1e9,
+        p50: below(0.5),
+        p99: below(0.99),
+        p999: below(0.999),
+    }
 }
 
 /// Shared by those who tell.

@@ -10,6 +10,7 @@
 //!     ext2       the crate evenkeel-ext2, over the volume and its commits
 //! format         makes one
 //! mount_point    the folder on which it is mounted
+//! replacement    mounts it in place of one whose server is gone
 //! ```
 //!
 //! 1. Mounting is the last step: whatever can be refused is refused before a program sees anything.
@@ -17,13 +18,15 @@
 //!    that.
 //! 3. A stop detaches the file system first, lets files that are open end for a moment, and makes everything
 //!    durable. It is the same where it is unmounted from outside, which does not wait for that: the kernel does not let it.
-//! 4. A kill leaves a mount without a server, where every call fails with `ENOTCONN`; the next start takes it away.
+//! 4. A kill leaves a mount without a server, where calls fail with `ENOTCONN` or, if they were under way, `ECONNABORTED`; the
+//!    next start replaces it. What lies under both is not seen meanwhile, where the kernel and the user's rights allow that.
 
 mod attributes;
 pub mod format;
 mod inbox;
 mod mount_point;
 mod mounted;
+mod replacement;
 mod requests;
 mod session;
 
@@ -35,12 +38,14 @@ use evenkeel_ext2::{FileSystem, MountOptions, Store};
 use fuser::{Config, MountOption, SessionACL};
 
 use super::FrontSetup;
-use super::statistics::Counting;
 use crate::event_loop::Loop;
 use crate::path_error::PathError;
 use crate::volume::VolumeError;
 use inbox::Inbox;
+use mount_point::MountPoint;
 pub use mounted::Mounted;
+use mounted::Unmounts;
+use replacement::Unattached;
 use requests::Files;
 use session::Session;
 
@@ -105,18 +110,16 @@ impl<S: Store> FrontSetup<S> for FuseSetup {
         store: S,
         is_read_only: bool,
     ) -> Result<Self::Front, VolumeError> {
-        let at = mount_point::prepare(&self.mount_point, &self.source, self.covers_files)?;
+        let place = mount_point::look(&self.mount_point, &self.source, self.covers_files)?;
         let options = MountOptions { is_read_only, ..self.file_system };
         let file_system = FileSystem::mount(store, options, attributes::now)
             .await
             .map_err(|error| VolumeError::Refused(error.to_string()))?;
-        let files = Rc::new(Files { file_system, counting: Counting::new(), env: event_loop.clone() });
+        let files = Rc::new(Files::new(file_system, event_loop));
         let inbox = Inbox::new();
-        let config = self.config(is_read_only);
-        let session = fuser::Session::new(Session(Arc::clone(&inbox)), &at, &config)
-            .map_err(|error| PathError::new(&self.mount_point, "cannot be mounted on", error))?;
-        let mounted = Mounted::new(event_loop, at, files, inbox);
-        mounted.run(session)?;
+        let (session, unmounts) = self.session(&place, &inbox, is_read_only)?;
+        let mounted = Mounted::new(event_loop, place.at, files, inbox);
+        mounted.run(session, unmounts)?;
         if !is_read_only {
             mounted.commit_now_and_then(self.commit_every_ns);
         }
@@ -125,6 +128,34 @@ impl<S: Store> FrontSetup<S> for FuseSetup {
 }
 
 impl FuseSetup {
+    /// Mounts it: from then on programs may use it.
+    fn session<S: Store>(
+        &self,
+        place: &MountPoint,
+        inbox: &Arc<Inbox<Rc<Files<S>>>>,
+        is_read_only: bool,
+    ) -> Result<(fuser::Session<Session<S>>, Unmounts), VolumeError> {
+        let config = self.config(is_read_only);
+        let cannot = |error| PathError::new(&self.mount_point, "cannot be mounted on", error);
+        if place.is_taken_by_dead {
+            let replaced = Unattached::new(self, is_read_only).and_then(|(device, unattached)| {
+                unattached.replace(&place.at)?;
+                Ok(device)
+            });
+            if let Ok(device) = replaced {
+                let session = Session(Arc::clone(inbox));
+                let session = fuser::Session::from_fd(session, device, config.acl, config).map_err(cannot)?;
+                return Ok((session, Unmounts::ByPath));
+            }
+            let why = "cannot be unmounted, though its server is gone";
+            mount_point::detach(&place.at).map_err(|error| PathError::new(&self.mount_point, why, error))?;
+            // What programs made there by now is hidden, as all that was there before.
+            mount_point::look(&place.at, &self.source, true)?;
+        }
+        let session = fuser::Session::new(Session(Arc::clone(inbox)), &place.at, &config).map_err(cannot)?;
+        Ok((session, Unmounts::ByFuser))
+    }
+
     fn config(&self, is_read_only: bool) -> Config {
         let mut config = Config::default();
         let kind = FILE_SYSTEM_TYPE.strip_prefix("fuse.").expect("a type of FUSE");

@@ -1,12 +1,13 @@
 //! The folder on which a file system is mounted.
 //!
 //! 1. Nothing is hidden that the user did not name: a folder that holds something is refused unless that is asked for.
-//! 2. What a server of the same volume left there that was killed is taken away; any other mount, or one that is served, is
+//! 2. What a server of the same volume left there that was killed is replaced; any other mount, or one that is served, is
 //!    not.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::statfs;
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
@@ -15,17 +16,25 @@ use crate::path_error::PathError;
 use crate::stack::mounts;
 use crate::volume::VolumeError;
 
-/// Looks whether the file system of `source` can be mounted at `path`; where that is.
+/// A folder on which a file system can be mounted.
+#[derive(Debug)]
+pub(super) struct MountPoint {
+    /// Where it is, absolute and free of links.
+    pub(super) at: PathBuf,
+    /// Whether the mount of a server that is gone is there, to be replaced.
+    pub(super) is_taken_by_dead: bool,
+}
+
+/// Looks whether the file system of `source` can be mounted at `path`.
 ///
 /// # Errors
 ///
 /// It is no folder, something is mounted there, or it holds something and `covers_files` is not set.
-pub(super) fn prepare(path: &Path, source: &str, covers_files: bool) -> Result<PathBuf, VolumeError> {
+pub(super) fn look(path: &Path, source: &str, covers_files: bool) -> Result<MountPoint, VolumeError> {
     let refused = |why: &str| VolumeError::Refused(format!("{}: {why}", path.display()));
-    if let Err(error) = std::fs::metadata(path)
-        && error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error())
-    {
-        take_away(path, source)?;
+    // The kernel remembers for long what a folder is like; how full a file system is it asks its server each time.
+    if let Err(Errno::NOTCONN | Errno::CONNABORTED) = statfs(path) {
+        return dead(path, source);
     }
     let metadata =
         std::fs::metadata(path).map_err(|error| PathError::new(path, "cannot be mounted on", error))?;
@@ -45,14 +54,14 @@ pub(super) fn prepare(path: &Path, source: &str, covers_files: bool) -> Result<P
             "it is not empty, and would be hidden; name an empty folder, or add -o nonempty",
         ));
     }
-    Ok(at)
+    Ok(MountPoint { at, is_taken_by_dead: false })
 }
 
-/// Unmounts what a server of `source` left that is gone.
-fn take_away(path: &Path, source: &str) -> Result<(), VolumeError> {
-    let mount = without_entering(path)
-        .and_then(|at| mounts::mounted_at(&at))
-        .map_err(|error| PathError::new(path, "cannot be looked at", error))?;
+/// The same where the server of what is mounted there is gone: it must have been one of `source`.
+fn dead(path: &Path, source: &str) -> Result<MountPoint, VolumeError> {
+    let cannot_be_looked_at = |error| PathError::new(path, "cannot be looked at", error);
+    let at = without_entering(path).map_err(cannot_be_looked_at)?;
+    let mount = mounts::mounted_at(&at).map_err(cannot_be_looked_at)?;
     let is_ours = mount.as_ref().is_some_and(|mount| {
         mount.source == source && [FILE_SYSTEM_TYPE, "fuse"].contains(&mount.file_system.as_str())
     });
@@ -64,8 +73,7 @@ fn take_away(path: &Path, source: &str) -> Result<(), VolumeError> {
             path.display()
         )));
     }
-    detach(path)
-        .map_err(|error| PathError::new(path, "cannot be unmounted, though its server is gone", error).into())
+    Ok(MountPoint { at, is_taken_by_dead: true })
 }
 
 /// Where a folder is, absolute and free of links, though what is mounted there does not answer.

@@ -48,8 +48,22 @@ struct Inner<S: Store> {
     files: Rc<Files<S>>,
     inbox: Arc<Inbox<Rc<Files<S>>>>,
     began_ns: u64,
-    unmounter: RefCell<Option<SessionUnmounter>>,
+    unmounter: RefCell<Option<Unmounter>>,
     session: Arc<Ending>,
+}
+
+/// Who takes a mount away at its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unmounts {
+    /// The crate that made it.
+    ByFuser,
+    /// This module made it, and knows where it is.
+    ByPath,
+}
+
+enum Unmounter {
+    Fuser(SessionUnmounter),
+    Path,
 }
 
 /// Something on another thread that ends.
@@ -105,9 +119,16 @@ impl<S: Store> Mounted<S> {
     }
 
     /// Reads requests on a thread, and carries them out here.
-    pub(super) fn run(&self, mut session: fuser::Session<Session<S>>) -> Result<(), VolumeError> {
+    pub(super) fn run(
+        &self,
+        mut session: fuser::Session<Session<S>>,
+        unmounts: Unmounts,
+    ) -> Result<(), VolumeError> {
         let inner = &self.0;
-        inner.unmounter.replace(Some(session.unmount_callable()));
+        inner.unmounter.replace(Some(match unmounts {
+            Unmounts::ByFuser => Unmounter::Fuser(session.unmount_callable()),
+            Unmounts::ByPath => Unmounter::Path,
+        }));
         let ends = EndsWithThread(Arc::clone(&inner.session));
         std::thread::Builder::new()
             .name("fuse".to_owned())
@@ -149,14 +170,17 @@ impl<S: Store> Mounted<S> {
 
     /// Unmounts it; what is open stays usable. On a thread: the kernel may have requests before that is done.
     async fn unmount(&self) {
-        let Some(mut unmounter) = self.0.unmounter.take() else { return };
+        let Some(unmounter) = self.0.unmounter.take() else { return };
         let at = self.0.at.clone();
         let done = Arc::<Ending>::default();
         let ends = EndsWithThread(Arc::clone(&done));
         let spawned =
             std::thread::Builder::new().name("unmount".to_owned()).spawn(move || -> io::Result<()> {
                 let _ends = ends;
-                unmounter.unmount().or_else(|_busy| detach(&at))
+                match unmounter {
+                    Unmounter::Fuser(mut it) => it.unmount().or_else(|_busy| detach(&at)),
+                    Unmounter::Path => detach(&at),
+                }
             });
         done.come().await;
         if let Ok(thread) = spawned
@@ -213,6 +237,7 @@ impl<S: Store> Front for Mounted<S> {
             connections_refused: 0,
             connections_evicted: 0,
             connections: vec![connection],
+            file_system: Some(inner.files.figures()),
         }
     }
 }

@@ -5,6 +5,7 @@
 //! 2. An fsync takes what its file needs and nothing of another's data; a write to a file that was opened with `O_SYNC` or
 //!    `O_DSYNC` is durable when it is answered.
 
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
@@ -18,10 +19,14 @@ use fuser::{Generation, RenameFlags, ReplyDirectory, ReplyDirectoryPlus};
 
 use super::attributes::{decoded_device, file_type, number_of, told};
 use crate::event_loop::Loop;
-use crate::front::statistics::{CommandKind, Counting};
+use crate::front::session::FileSystemFigures;
+use crate::front::statistics::{CommandKind, Counting, Lately};
 
 /// How long the kernel may keep what it was told of a name or a file.
 pub(super) const ATTRIBUTES_KEPT: Duration = Duration::from_secs(3600);
+
+/// Bytes of a block.
+const BLOCK_BYTES: u64 = 4096;
 
 /// Entries of a folder that are looked for at once.
 const ENTRIES: usize = 128;
@@ -63,9 +68,44 @@ pub(super) struct Files<S: Store> {
     pub(super) file_system: FileSystem<S>,
     pub(super) counting: Counting,
     pub(super) env: Loop,
+    fsyncs: Lately,
+    /// As they were when nothing was in the middle of something.
+    figures: Cell<FileSystemFigures>,
 }
 
 impl<S: Store> Files<S> {
+    pub(super) fn new(file_system: FileSystem<S>, env: &Loop) -> Self {
+        Self {
+            file_system,
+            counting: Counting::new(),
+            env: env.clone(),
+            fsyncs: Lately::new(env.now_ns()),
+            figures: Cell::default(),
+        }
+    }
+
+    /// How full the file system is, and what it does.
+    pub(super) fn figures(&self) -> FileSystemFigures {
+        let fsyncs_per_s = self.fsyncs.per_s(self.env.now_ns());
+        if let Some((it, did)) = self.file_system.glance() {
+            self.figures.set(FileSystemFigures {
+                size_bytes: it.blocks * BLOCK_BYTES,
+                free_bytes: it.free_blocks * BLOCK_BYTES,
+                available_bytes: it.available_blocks * BLOCK_BYTES,
+                inodes: it.inodes,
+                free_inodes: it.free_inodes,
+                fsyncs_per_s,
+                commits: did.commits,
+                data_bytes: did.data_bytes,
+                metadata_bytes: did.metadata_bytes,
+                written_bytes: did.written_bytes,
+                dirty_bytes: did.dirty_pages * BLOCK_BYTES,
+                known_files: did.known_files,
+            });
+        }
+        FileSystemFigures { fsyncs_per_s, ..self.figures.get() }
+    }
+
     async fn counted<T>(
         &self,
         kind: CommandKind,
@@ -239,6 +279,7 @@ impl<S: Store> Files<S> {
     }
 
     pub(super) async fn fsync(&self, inode: u32, only_data: bool) -> Result<(), Errno> {
+        self.fsyncs.count(self.env.now_ns());
         self.counted(CommandKind::RangeFlush, 0, async {
             match only_data {
                 true => self.file_system.fdatasync(inode).await,

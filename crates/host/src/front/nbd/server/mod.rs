@@ -283,6 +283,7 @@ impl<E: Env, X: Export> Server<E, X> {
             connections_refused: shared.refused.get(),
             connections_evicted: shared.evicted.get(),
             connections,
+            file_system: None,
         }
     }
 }
