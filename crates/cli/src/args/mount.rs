@@ -210,7 +210,7 @@ mod tests {
             ("data=journal", "no option"),
             ("cache", "no option"),
             ("cache=much", "much"),
-            ("metrics=80", "80"),
+            ("metrics=80", "HOST:PORT is wanted"),
         ] {
             let refused = text.parse::<MountOptionArg>().unwrap_err();
             assert!(refused.contains(why), "{text}: {refused}");
