@@ -234,7 +234,7 @@ impl Node {
 }
 
 /// Pages that one turn of a write takes at most: whoever waits for a sync waits for no longer.
-pub(crate) const TURN_PAGES: u64 = 16;
+const TURN_PAGES: u64 = 16;
 
 impl<S: Store> Core<S> {
     /// Writes as much as one turn may; how much that was.

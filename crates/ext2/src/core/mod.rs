@@ -24,7 +24,7 @@ mod xattrs;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-pub(crate) use data::{Node, Page, TURN_PAGES};
+pub(crate) use data::{Node, Page};
 pub(crate) use folder::Listed;
 pub(crate) use map::INDEX_END;
 pub(crate) use names::NewFile;

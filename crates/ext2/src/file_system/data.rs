@@ -173,7 +173,8 @@ impl<S: Store> FileSystem<S> {
                 self.0.write_out.want();
             }
             if is_over {
-                self.write_out_excess(number).await?;
+                // A group is no less than a turn of a write takes.
+                self.write_out_some(Some(number)).await?;
             } else if !payload.is_empty() {
                 yield_once().await;
             }

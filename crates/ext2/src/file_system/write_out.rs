@@ -30,9 +30,6 @@ const GROUP_PAGES: usize = 256;
 /// Pages of a group at least.
 const GROUP_PAGES_MIN: usize = 16;
 
-/// Pages that one turn of a write takes at most.
-const WRITE_TURN_PAGES: usize = crate::core::TURN_PAGES as usize;
-
 /// Pages that are given blocks before others have their turn.
 const TURN_PAGES: usize = 16;
 
@@ -123,18 +120,6 @@ impl<S: Store> FileSystem<S> {
 
     fn group_pages(&self) -> usize {
         (self.0.options.dirty_bytes_max / BLOCK / 4).clamp(GROUP_PAGES_MIN, GROUP_PAGES)
-    }
-
-    /// Writes out about as much as one turn of a write of this file takes, if there is too much.
-    pub(super) async fn write_out_excess(&self, number: u32) -> Result<(), Errno> {
-        for _ in 0..WRITE_TURN_PAGES.div_ceil(self.group_pages()) {
-            let is_over = self.is_over(&*self.0.core.lock().await, number);
-            if !is_over {
-                break;
-            }
-            self.write_out_some(Some(number)).await?;
-        }
-        Ok(())
     }
 
     /// Writes out a group of pages: of the file that is written to, if that has as many, or of those that have most.
