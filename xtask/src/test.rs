@@ -75,6 +75,7 @@ const NEEDS: &[Need] = &[
         sign: Sign::Program("nbdkit"),
         tests: "those that cut a drive's power, or have it elsewhere",
     },
+    Need { package: "xz-utils", sign: Sign::Program("xz"), tests: "that of volumes of earlier versions" },
     Need {
         package: "openssl",
         sign: Sign::Program("openssl"),

@@ -275,13 +275,6 @@ async fn end_of(env: &Loop, line: &str, mut child: Child) -> Ran {
     Ran::of(line, child.wait_with_output().unwrap())
 }
 
-async fn some_requests(env: &Loop, load: &Load, count: u64) {
-    let until = load.answered.get() + count;
-    while load.answered.get() < until && load.refusals.borrow().is_empty() {
-        env.sleep(500_000).await;
-    }
-}
-
 #[test]
 fn one_that_is_served_grows_under_load_and_who_connects_then_sees_it() {
     for flags in [FLAGS, MIRROR_FLAGS] {
@@ -295,7 +288,7 @@ fn one_that_is_served_grows_under_load_and_who_connects_then_sees_it() {
             let (load, server, scene, socket) = (Rc::clone(&load), &mut server, &scene, &socket);
             async move {
                 let early = connect(&env, socket).await;
-                some_requests(&env, &load, 100).await;
+                load.goes_on(&env, 100).await;
                 for size in [40, 70_u64] {
                     let line = format!("grow disk --size {size}m");
                     let ran = end_of(&env, &line, started(scene, &line)).await;
@@ -307,7 +300,7 @@ fn one_that_is_served_grows_under_load_and_who_connects_then_sees_it() {
                     let last = (size << 20) - 4096;
                     late.write(last, &[7; 4096], evenkeel_engine::device::Durability::Durable).await.unwrap();
                     assert_eq!(server.status().volume.size_bytes, size << 20);
-                    some_requests(&env, &load, 100).await;
+                    load.goes_on(&env, 100).await;
                 }
                 server.kill();
             }

@@ -8,8 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::rc::Rc;
 
-use evenkeel_engine::env::Env;
-use evenkeel_host::event_loop::{Backend, EventLoop, Loop};
+use evenkeel_host::event_loop::{Backend, EventLoop};
 use evenkeel_host::service::mirror_status::{MemberStatus, MirrorStatus};
 
 use support::load::{Load, contents, read_all, write};
@@ -41,14 +40,6 @@ fn member(server: &Server, name: &str) -> MemberStatus {
     found.unwrap_or_else(|| panic!("no {name} in {members:?}")).clone()
 }
 
-/// Lets the load go on for some requests.
-async fn some_requests(env: &Loop, load: &Load, count: u64) {
-    let until = load.answered.get() + count;
-    while load.answered.get() < until && load.refusals.borrow().is_empty() {
-        env.sleep(500_000).await;
-    }
-}
-
 /// One life of the server, under load, up to its kill.
 fn life_under_load(volume: &Volume<'_>, load: &Rc<Load>, flags: &str) {
     let mut server = volume.serve(flags);
@@ -57,7 +48,7 @@ fn life_under_load(volume: &Volume<'_>, load: &Rc<Load>, flags: &str) {
         let (load, server) = (Rc::clone(load), &mut server);
         async move {
             let count = 300 + load.draw().below(1000);
-            some_requests(&env, &load, count).await;
+            load.goes_on(&env, count).await;
             server.kill();
         }
     });

@@ -61,24 +61,16 @@ fn lives() -> impl Iterator<Item = usize> {
     (0..).take_while(move |&life| until.map_or(life < kills, |until| Instant::now() < until))
 }
 
-/// Lets the load go on for some requests.
-async fn some_requests(env: &Loop, load: &Load, count: u64) {
-    let until = load.answered.get() + count;
-    while load.answered.get() < until && load.refusals.borrow().is_empty() {
-        env.sleep(500_000).await;
-    }
-}
-
 /// Ends the server at that moment of the load.
 async fn end(env: &Loop, load: &Load, server: &mut Server, moment: Moment) {
     let mut chance = load.draw();
-    some_requests(env, load, 200 + chance.below(1500)).await;
+    load.goes_on(env, 200 + chance.below(1500)).await;
     match moment {
         Moment::Load | Moment::Recovery => server.kill(),
         Moment::Checkpoint => {
             let began = server.status().counters.home_bytes;
             while server.status().counters.home_bytes == began {
-                some_requests(env, load, 20).await;
+                load.goes_on(env, 20).await;
             }
             server.kill();
         }
