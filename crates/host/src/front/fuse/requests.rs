@@ -123,9 +123,9 @@ impl<S: Store> Files<S> {
         self.file_system.lookup(parent, name).await
     }
 
-    pub(super) async fn forget(&self, inode: u32, lookups: u64) {
+    pub(super) async fn forget(&self, forgotten: &[(u32, u64)]) {
         // The file system is read-only where it fails: whoever asks next hears of that.
-        let _nobody_to_tell = self.file_system.forget(inode, lookups).await;
+        let _nobody_to_tell = self.file_system.forget_all(forgotten).await;
     }
 
     pub(super) async fn getattr(&self, inode: u32) -> Result<Attributes, Errno> {
@@ -444,7 +444,7 @@ impl<S: Store> Files<S> {
                 );
                 if is_full {
                     if is_counted {
-                        self.forget(attributes.inode, 1).await;
+                        self.forget(&[(attributes.inode, 1)]).await;
                     }
                     return reply.ok();
                 }

@@ -95,7 +95,7 @@ impl<S: Store> Filesystem for Session<S> {
     }
 
     fn forget(&self, _request: &Request, inode: INodeNo, lookups: u64) {
-        self.ask(async move |files| files.forget(inode_of(inode), lookups).await);
+        self.0.forget(inode_of(inode), lookups);
     }
 
     fn getattr(&self, _request: &Request, inode: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
