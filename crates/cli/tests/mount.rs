@@ -275,6 +275,11 @@ fn status_and_metrics_tell_of_fsyncs_and_of_room() {
     assert!(after.written_bytes + after.data_bytes >= 1_000_100 && after.metadata_bytes > 0, "{after:?}");
     assert!(after.commits > before.commits && after.fsync_latency_s.p99 > 0.0, "{after:?}");
     says(&scene.done("status disk").stdout, &["files", "inodes", "fsyncs", "2, ", "of metadata"]);
+    let waiter = after.waiters.iter().find(|it| it.fsyncs == 2).unwrap();
+    assert!(waiter.waited_s > 0.0, "{waiter:?}");
+    let own = format!("/proc/self/task/{}/comm", waiter.thread);
+    assert_eq!(waiter.program.as_deref(), Some(fs::read_to_string(own).unwrap().trim_end()));
+    says(&scene.done("status disk").stdout, &["waited most", &format!("({})", waiter.thread), "in 2"]);
 
     let (_, body) = scrape(&address(&mounted.server), "/metrics");
     assert_eq!(metric(&body, "evenkeel_file_system_fsyncs_total"), 2.0);
@@ -296,6 +301,7 @@ fn a_folder_that_holds_something_and_a_volume_without_a_file_system_are_refused(
     says(&scene.refused("mount disk full/file"), &["no folder"]);
     says(&scene.refused("mount disk nowhere"), &["nowhere"]);
     says(&scene.refused("mount disk full -o ro,rw"), &["choose one"]);
+    says(&scene.refused("mount disk full --write-back 64m -o nonempty,write_back=4k"), &["1m at least"]);
     says(&scene.misused("mount disk full -o sync"), &["sync"]);
 
     let mounted = MountedVolume::mount(&volume, "");
@@ -440,7 +446,7 @@ fn mount_8_finds_it_mounted_and_a_server_that_outlives_the_helper() {
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);
     fs::create_dir(scene.path("mnt")).unwrap();
-    let options = "defaults,noatime,nofail,_netdev,x-systemd.device-timeout=5s,commit=1,cache=32m";
+    let options = "defaults,noatime,nofail,_netdev,x-systemd.device-timeout=5s,commit=1,cache=32m,nosuid";
     let _gone_at_the_end = Detached(scene.path("mnt"));
     // A caller that reads both pipes to their ends gets on.
     let ran = helper(&scene).args(["disk", "mnt", "-n", "-o", "rw", "-o", options]).output().unwrap();
@@ -449,6 +455,13 @@ fn mount_8_finds_it_mounted_and_a_server_that_outlives_the_helper() {
         (Some(0), &b""[..], &b""[..]),
         "{ran:?}"
     );
+    let mounted_with = |option: &str| {
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let at = scene.path("mnt").display().to_string();
+        let line = table.lines().find(|line| line.split(' ').nth(4) == Some(&at)).unwrap().to_owned();
+        line.split(' ').nth(5).unwrap().split(',').any(|it| it == option)
+    };
+    assert_eq!((mounted_with("nodev"), mounted_with("nosuid")), (!is_root(), true));
     fs::write(scene.path("mnt").join("file"), b"from a program").unwrap();
     let status = Status::ask(&volume.folder()).unwrap();
     assert_eq!(status.chosen.cache_bytes, 32 << 20);

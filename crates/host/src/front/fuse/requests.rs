@@ -18,6 +18,7 @@ use evenkeel_ext2::{
 use fuser::{Generation, RenameFlags, ReplyDirectory, ReplyDirectoryPlus};
 
 use super::attributes::{decoded_device, file_type, number_of, told};
+use super::waiters::Waiters;
 use crate::event_loop::Loop;
 use crate::front::session::FileSystemFigures;
 use crate::front::statistics::{CommandKind, Counting, Lately};
@@ -63,12 +64,28 @@ impl Synced {
     }
 }
 
+/// A thread that waits.
+struct Waits<'a> {
+    waiters: &'a Waiters,
+    env: &'a Loop,
+    thread: u32,
+    began_ns: u64,
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        let now_ns = self.env.now_ns();
+        self.waiters.count(now_ns, self.thread, now_ns.saturating_sub(self.began_ns));
+    }
+}
+
 /// The file system, and what was asked of it.
 pub(super) struct Files<S: Store> {
     pub(super) file_system: FileSystem<S>,
     pub(super) counting: Counting,
     pub(super) env: Loop,
     fsyncs: Lately,
+    waiters: Waiters,
     /// As they were when nothing was in the middle of something.
     figures: Cell<FileSystemFigures>,
 }
@@ -80,13 +97,15 @@ impl<S: Store> Files<S> {
             counting: Counting::new(),
             env: env.clone(),
             fsyncs: Lately::new(env.now_ns()),
+            waiters: Waiters::default(),
             figures: Cell::default(),
         }
     }
 
     /// How full the file system is, and what it does.
     pub(super) fn figures(&self) -> FileSystemFigures {
-        let fsyncs_per_s = self.fsyncs.per_s(self.env.now_ns());
+        let now_ns = self.env.now_ns();
+        let (fsyncs_per_s, waiters) = (self.fsyncs.per_s(now_ns), self.waiters.most(now_ns));
         if let Some((it, did)) = self.file_system.glance() {
             self.figures.set(FileSystemFigures {
                 size_bytes: it.blocks * BLOCK_BYTES,
@@ -101,9 +120,10 @@ impl<S: Store> Files<S> {
                 written_bytes: did.written_bytes,
                 dirty_bytes: did.dirty_pages * BLOCK_BYTES,
                 known_files: did.known_files,
+                waiters,
             });
         }
-        FileSystemFigures { fsyncs_per_s, ..self.figures.get() }
+        FileSystemFigures { fsyncs_per_s, waiters, ..self.figures.get() }
     }
 
     async fn counted<T>(
@@ -259,13 +279,14 @@ impl<S: Store> Files<S> {
         &self,
         inode: u32,
         payload: Payload,
-        caller: &Caller,
+        (caller, thread): (&Caller, u32),
         durable: Option<Synced>,
         takes_privileges: bool,
     ) -> Result<usize, Errno> {
         if takes_privileges {
             self.take_privileges(inode, false).await?;
         }
+        let _waits = durable.map(|_| self.waits(thread));
         self.counted(CommandKind::Write, payload.len(), async {
             let written = self.file_system.write_payload(inode, payload, caller).await?;
             match durable {
@@ -278,8 +299,9 @@ impl<S: Store> Files<S> {
         .await
     }
 
-    pub(super) async fn fsync(&self, inode: u32, only_data: bool) -> Result<(), Errno> {
+    pub(super) async fn fsync(&self, inode: u32, only_data: bool, thread: u32) -> Result<(), Errno> {
         self.fsyncs.count(self.env.now_ns());
+        let _waits = self.waits(thread);
         self.counted(CommandKind::RangeFlush, 0, async {
             match only_data {
                 true => self.file_system.fdatasync(inode).await,
@@ -287,6 +309,11 @@ impl<S: Store> Files<S> {
             }
         })
         .await
+    }
+
+    /// A thread waits from now on, until what is answered is dropped.
+    fn waits(&self, thread: u32) -> Waits<'_> {
+        Waits { waiters: &self.waiters, env: &self.env, thread, began_ns: self.env.now_ns() }
     }
 
     /// Makes everything durable.

@@ -268,13 +268,14 @@ impl<S: Store> Filesystem for Session<S> {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let (payload, caller) = (Payload::new(offset, data), caller(request));
+        let (payload, caller, thread) = (Payload::new(offset, data), caller(request), request.pid());
         // What the kernel writes back of mapped files belongs to nobody's request.
         let is_written_back = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         let durable = Synced::of_flags(flags.0).filter(|_| !is_written_back);
         let takes_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         Inbox::put(&self.0, data.len(), async move |files: Rc<Files<S>>| {
-            let written = files.write(inode_of(inode), payload, &caller, durable, takes_privileges).await;
+            let written =
+                files.write(inode_of(inode), payload, (&caller, thread), durable, takes_privileges).await;
             answer!(reply, written, count => reply.written(count as u32));
         });
     }
@@ -293,14 +294,15 @@ impl<S: Store> Filesystem for Session<S> {
 
     fn fsync(
         &self,
-        _request: &Request,
+        request: &Request,
         inode: INodeNo,
         _handle: FileHandle,
         only_data: bool,
         reply: ReplyEmpty,
     ) {
+        let thread = request.pid();
         self.ask(async move |files| {
-            answer!(reply, files.fsync(inode_of(inode), only_data).await, () => reply.ok());
+            answer!(reply, files.fsync(inode_of(inode), only_data, thread).await, () => reply.ok());
         });
     }
 
