@@ -347,6 +347,40 @@ fn names_of_any_bytes_and_what_a_file_says_of_itself_come_back() {
     judge(&volume);
 }
 
+#[test]
+fn who_changes_a_program_of_another_takes_from_it_that_it_runs_as_its_owner() {
+    let name = "who_changes_a_program_of_another_takes_from_it_that_it_runs_as_its_owner";
+    let needed = possible().and_then(|()| programs(&["setpriv", "dd", "fallocate"]));
+    if let Err(why) = needed.and_then(|()| is_root().then_some(()).ok_or_else(|| "root is needed".to_owned()))
+    {
+        return skip(name, &why);
+    }
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let mounted = MountedVolume::mount(&volume, "");
+    let file = mounted.at("program");
+    let at = file.display().to_string();
+    let (from, to) = ("if=/dev/zero", format!("of={at}"));
+    let changes: [&[&str]; 5] = [
+        &["dd", from, &to, "bs=4k", "count=1", "conv=notrunc"],
+        &["dd", from, &to, "bs=4k", "count=1", "conv=notrunc", "oflag=direct"],
+        &["fallocate", "--length", "9000", &at],
+        &["fallocate", "--punch-hole", "--length", "4096", &at],
+        &["fallocate", "--zero-range", "--length", "4096", &at],
+    ];
+    for change in changes {
+        fs::write(&file, [7; 8192]).unwrap();
+        let mode = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);
+        fs::set_permissions(&file, mode(0o6777)).unwrap();
+        assert_eq!(file.metadata().unwrap().mode() & 0o7777, 0o6777);
+        let as_nobody = [&["--reuid", "65534", "--regid", "65534", "--clear-groups"][..], change].concat();
+        run("setpriv", &as_nobody).unwrap_or_else(|why| panic!("{change:?}: {why}"));
+        assert_eq!(file.metadata().unwrap().mode() & 0o7777, 0o777, "{change:?}");
+    }
+    mounted.stop();
+    judge(&volume);
+}
+
 /// Whether a mount can be replaced without a moment between: root's rights, and Linux 6.5.
 fn can_replace() -> Result<(), String> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").map_err(|error| error.to_string())?;

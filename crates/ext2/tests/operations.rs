@@ -232,6 +232,31 @@ fn a_file_that_is_known_and_has_nothing_dirty_takes_a_number_alone() {
 }
 
 #[test]
+fn a_number_of_a_file_leads_to_it_until_it_is_gone() {
+    let store = formatted(16 << 20);
+    let files = mounted(store.clone());
+    run(async {
+        let file = files.create(ROOT_INODE, b"file", 0o644, &ROOT).await.unwrap();
+        let folder = files.mkdir(ROOT_INODE, b"folder", 0o755, &ROOT).await.unwrap();
+        for found in [&file, &folder] {
+            let again = files.lookup(found.inode, b".").await.unwrap();
+            assert_eq!((again.inode, again.generation), (found.inode, found.generation));
+        }
+        assert_eq!(files.lookup(file.inode, b"..").await, Err(Errno::NotFolder));
+        files.unlink(ROOT_INODE, b"file").await.unwrap();
+        assert_eq!(files.lookup(file.inode, b".").await, Err(Errno::Stale));
+        files.forget(file.inode, 1).await.unwrap();
+        assert!(files.getattr(file.inode).await.is_ok(), "it was looked up twice");
+        files.forget(file.inode, 1).await.unwrap();
+        for number in [0, 1, 7, file.inode, u32::MAX] {
+            assert_eq!(files.lookup(number, b".").await, Err(Errno::Stale), "{number}");
+        }
+        files.sync_all().await.unwrap();
+    });
+    judged(&store);
+}
+
+#[test]
 fn renames_replace_exchange_and_refuse() {
     let store = formatted(16 << 20);
     let files = mounted(store.clone());

@@ -28,11 +28,11 @@ fn new_file(kind: Kind, permissions: u16, caller: &Caller) -> NewFile<'static> {
 }
 
 impl<S: Store> FileSystem<S> {
-    /// The file with a name; counts as a lookup.
+    /// The file with a name; counts as a lookup. `.` is `parent` itself, whatever kind of file that is.
     ///
     /// # Errors
     ///
-    /// [`Errno::NotFound`]; as of all operations, [`Errno::Io`] where the store fails and [`Errno::Damaged`] where what is
+    /// [`Errno::NotFound`], [`Errno::Stale`] of `.` where it has no name any more; as of all operations, [`Errno::Io`] where the store fails and [`Errno::Damaged`] where what is
     /// there cannot be.
     pub async fn lookup(&self, parent: u32, name: &[u8]) -> Result<Attributes, Errno> {
         let mut core = self.look().await;

@@ -126,6 +126,7 @@ impl<S: Store> Mounted<S> {
         unmounts: Unmounts,
     ) -> Result<(), VolumeError> {
         let inner = &self.0;
+        inner.files.set_notifier(session.notifier());
         inner.unmounter.replace(Some(match unmounts {
             Unmounts::ByFuser => Unmounter::Fuser(session.unmount_callable()),
             Unmounts::ByPath => Unmounter::Path,

@@ -5,7 +5,7 @@
 //! 2. An fsync takes what its file needs and nothing of another's data; a write to a file that was opened with `O_SYNC` or
 //!    `O_DSYNC` is durable when it is answered.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use evenkeel_ext2::{
     Attributes, Caller, Errno, FileSystem, Kind, Payload, RenameMode, Seek, SetAttributes, Statistics, Store,
     XattrMode,
 };
-use fuser::{Generation, RenameFlags, ReplyDirectory, ReplyDirectoryPlus};
+use fuser::{Generation, Notifier, RenameFlags, ReplyDirectory, ReplyDirectoryPlus};
 
 use super::attributes::{decoded_device, file_type, number_of, told};
 use super::waiters::Waiters;
@@ -86,6 +86,8 @@ pub(super) struct Files<S: Store> {
     pub(super) env: Loop,
     fsyncs: Lately,
     waiters: Waiters,
+    /// What the kernel is told through.
+    notifier: OnceCell<Notifier>,
     /// As they were when nothing was in the middle of something.
     figures: Cell<FileSystemFigures>,
 }
@@ -98,8 +100,14 @@ impl<S: Store> Files<S> {
             env: env.clone(),
             fsyncs: Lately::new(env.now_ns()),
             waiters: Waiters::default(),
+            notifier: OnceCell::new(),
             figures: Cell::default(),
         }
+    }
+
+    /// Gives what the kernel is told through, once.
+    pub(super) fn set_notifier(&self, notifier: Notifier) {
+        let _there_is_one_session = self.notifier.set(notifier);
     }
 
     /// How full the file system is, and what it does.
@@ -165,6 +173,7 @@ impl<S: Store> Files<S> {
     }
 
     /// Takes from a file what lets it run with another's rights: bits, unless a privileged caller writes, and capabilities.
+    /// The kernel is told, since it does not ask for attributes after each change of data.
     async fn take_privileges(&self, inode: u32, keeps_bits: bool) -> Result<(), Errno> {
         let attributes = self.file_system.getattr(inode).await?;
         if attributes.kind != Kind::File {
@@ -177,6 +186,10 @@ impl<S: Store> Files<S> {
         if !keeps_bits && permissions != attributes.permissions {
             let set = SetAttributes { permissions: Some(permissions), ..SetAttributes::default() };
             self.file_system.setattr(inode, &set).await?;
+            if let Some(notifier) = self.notifier.get() {
+                // Of attributes alone, so that the kernel does not wait for what it reads. Where it knows of none, it fails.
+                let _knows_it_or_not = notifier.inval_inode(number_of(inode), -1, 0);
+            }
         }
         match self.file_system.getxattr(inode, CAPABILITIES).await {
             Ok(_) => self.file_system.removexattr(inode, CAPABILITIES).await,
@@ -329,6 +342,7 @@ impl<S: Store> Files<S> {
         mode: i32,
         caller: &Caller,
     ) -> Result<(), Errno> {
+        self.take_privileges(inode, caller.is_privileged).await?;
         let extends = mode & libc::FALLOC_FL_KEEP_SIZE == 0;
         match mode & !libc::FALLOC_FL_KEEP_SIZE {
             0 => self.file_system.fallocate(inode, offset, len, extends, caller).await,

@@ -34,11 +34,13 @@ const WANTED: [InitFlags; 7] = [
     InitFlags::FUSE_PARALLEL_DIROPS,
     InitFlags::FUSE_DO_READDIRPLUS,
     InitFlags::FUSE_READDIRPLUS_AUTO,
-    InitFlags::FUSE_ASYNC_DIO,
     InitFlags::FUSE_CACHE_SYMLINKS,
     // Else each write asks for an attribute first, to know whether it has to take privileges away.
     InitFlags::FUSE_HANDLE_KILLPRIV_V2,
     InitFlags::FUSE_EXPLICIT_INVAL_DATA,
+    // Files are found by their handles: inodes keep their numbers, and each use of one has a generation.
+    InitFlags::FUSE_EXPORT_SUPPORT,
+    // Not FUSE_ASYNC_DIO: a direct write that ends later leaves in the page cache what another program reads meanwhile.
 ];
 
 /// A session with the kernel.
