@@ -3,7 +3,9 @@
 //! 1. It ends when programs can use the file system, and leaves a server in the background: `evenkeel mount` in a process group
 //!    of its own. Where that cannot mount, its words are the helper's.
 //! 2. Exit codes are those of mount(8): 0 mounted, 1 wrong usage, 2 no process can be started, 32 it could not be mounted.
-//! 3. The server keeps nothing of its caller but a standard error that is the system's journal: a pipe that a caller reads to
+//! 3. mount(8) names what is not let, and nothing of what is: called by root, devices and set-user-ID bits count where it does
+//!    not name their opposites.
+//! 4. The server keeps nothing of its caller but a standard error that is the system's journal: a pipe that a caller reads to
 //!    its end has one.
 
 use std::ffi::OsStr;
@@ -13,6 +15,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
 
 use clap::Parser;
+use evenkeel_host::program::is_root;
 
 use crate::args::MountOptionArg;
 use crate::{logging, stdout};
@@ -114,7 +117,10 @@ fn server(args: &HelperArgs, options: &[String]) -> io::Result<Server> {
 
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("mount");
-    for option in options {
+    let allowed = [("dev", "nodev"), ("suid", "nosuid")].into_iter();
+    let allowed =
+        allowed.filter(|(_, opposite)| is_root() && !options.iter().any(|option| option == opposite));
+    for option in allowed.map(|(option, _)| option).chain(options.iter().map(String::as_str)) {
         command.args(["-o", option]);
     }
     let child = command

@@ -275,6 +275,11 @@ fn status_and_metrics_tell_of_fsyncs_and_of_room() {
     assert!(after.written_bytes + after.data_bytes >= 1_000_100 && after.metadata_bytes > 0, "{after:?}");
     assert!(after.commits > before.commits && after.fsync_latency_s.p99 > 0.0, "{after:?}");
     says(&scene.done("status disk").stdout, &["files", "inodes", "fsyncs", "2, ", "of metadata"]);
+    let waiter = after.waiters.iter().find(|it| it.fsyncs == 2).unwrap();
+    assert!(waiter.waited_s > 0.0, "{waiter:?}");
+    let own = format!("/proc/self/task/{}/comm", waiter.thread);
+    assert_eq!(waiter.program.as_deref(), Some(fs::read_to_string(own).unwrap().trim_end()));
+    says(&scene.done("status disk").stdout, &["waited most", &format!("({})", waiter.thread), "in 2"]);
 
     let (_, body) = scrape(&address(&mounted.server), "/metrics");
     assert_eq!(metric(&body, "evenkeel_file_system_fsyncs_total"), 2.0);
@@ -296,6 +301,7 @@ fn a_folder_that_holds_something_and_a_volume_without_a_file_system_are_refused(
     says(&scene.refused("mount disk full/file"), &["no folder"]);
     says(&scene.refused("mount disk nowhere"), &["nowhere"]);
     says(&scene.refused("mount disk full -o ro,rw"), &["choose one"]);
+    says(&scene.refused("mount disk full --write-back 64m -o nonempty,write_back=4k"), &["1m at least"]);
     says(&scene.misused("mount disk full -o sync"), &["sync"]);
 
     let mounted = MountedVolume::mount(&volume, "");
@@ -336,6 +342,40 @@ fn names_of_any_bytes_and_what_a_file_says_of_itself_come_back() {
     assert_eq!(names, 2000);
     for number in (0..2000).step_by(3) {
         fs::remove_file(mounted.at(&format!("file {number}"))).unwrap();
+    }
+    mounted.stop();
+    judge(&volume);
+}
+
+#[test]
+fn who_changes_a_program_of_another_takes_from_it_that_it_runs_as_its_owner() {
+    let name = "who_changes_a_program_of_another_takes_from_it_that_it_runs_as_its_owner";
+    let needed = possible().and_then(|()| programs(&["setpriv", "dd", "fallocate"]));
+    if let Err(why) = needed.and_then(|()| is_root().then_some(()).ok_or_else(|| "root is needed".to_owned()))
+    {
+        return skip(name, &why);
+    }
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let mounted = MountedVolume::mount(&volume, "");
+    let file = mounted.at("program");
+    let at = file.display().to_string();
+    let (from, to) = ("if=/dev/zero", format!("of={at}"));
+    let changes: [&[&str]; 5] = [
+        &["dd", from, &to, "bs=4k", "count=1", "conv=notrunc"],
+        &["dd", from, &to, "bs=4k", "count=1", "conv=notrunc", "oflag=direct"],
+        &["fallocate", "--length", "9000", &at],
+        &["fallocate", "--punch-hole", "--length", "4096", &at],
+        &["fallocate", "--zero-range", "--length", "4096", &at],
+    ];
+    for change in changes {
+        fs::write(&file, [7; 8192]).unwrap();
+        let mode = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);
+        fs::set_permissions(&file, mode(0o6777)).unwrap();
+        assert_eq!(file.metadata().unwrap().mode() & 0o7777, 0o6777);
+        let as_nobody = [&["--reuid", "65534", "--regid", "65534", "--clear-groups"][..], change].concat();
+        run("setpriv", &as_nobody).unwrap_or_else(|why| panic!("{change:?}: {why}"));
+        assert_eq!(file.metadata().unwrap().mode() & 0o7777, 0o777, "{change:?}");
     }
     mounted.stop();
     judge(&volume);
@@ -440,7 +480,7 @@ fn mount_8_finds_it_mounted_and_a_server_that_outlives_the_helper() {
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);
     fs::create_dir(scene.path("mnt")).unwrap();
-    let options = "defaults,noatime,nofail,_netdev,x-systemd.device-timeout=5s,commit=1,cache=32m";
+    let options = "defaults,noatime,nofail,_netdev,x-systemd.device-timeout=5s,commit=1,cache=32m,nosuid";
     let _gone_at_the_end = Detached(scene.path("mnt"));
     // A caller that reads both pipes to their ends gets on.
     let ran = helper(&scene).args(["disk", "mnt", "-n", "-o", "rw", "-o", options]).output().unwrap();
@@ -449,6 +489,13 @@ fn mount_8_finds_it_mounted_and_a_server_that_outlives_the_helper() {
         (Some(0), &b""[..], &b""[..]),
         "{ran:?}"
     );
+    let mounted_with = |option: &str| {
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let at = scene.path("mnt").display().to_string();
+        let line = table.lines().find(|line| line.split(' ').nth(4) == Some(&at)).unwrap().to_owned();
+        line.split(' ').nth(5).unwrap().split(',').any(|it| it == option)
+    };
+    assert_eq!((mounted_with("nodev"), mounted_with("nosuid")), (!is_root(), true));
     fs::write(scene.path("mnt").join("file"), b"from a program").unwrap();
     let status = Status::ask(&volume.folder()).unwrap();
     assert_eq!(status.chosen.cache_bytes, 32 << 20);

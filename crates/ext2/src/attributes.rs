@@ -137,4 +137,6 @@ pub struct Activity {
     pub cached_blocks: u64,
     /// Files that are known now.
     pub known_files: u64,
+    /// Files with data or times that are not committed, or that something is done with, now: what takes memory of its own.
+    pub busy_files: u64,
 }

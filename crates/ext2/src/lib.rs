@@ -58,7 +58,7 @@ mod volume_store;
 
 pub use attributes::{Activity, Attributes, Caller, FolderEntry, SetAttributes, Statistics};
 pub use error::{Errno, MountError, StoreError};
-pub use file_system::{FileSystem, MountOptions, RenameMode, Seek, XattrMode};
+pub use file_system::{FORGOTTEN_MAX, FileSystem, MountOptions, RenameMode, Seek, XattrMode};
 pub use format::inode::{Kind, Timestamp};
 pub use format::{FILE_BYTES_MAX, LINKS_MAX, NAME_MAX, ROOT_INODE};
 pub use memory::{Asked, MemoryStore};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::cache::Cache;
-use crate::core::{Clock, Core, Orphans};
+use crate::core::{Clock, Core, Known, Orphans, Unmapped};
 use crate::error::{Errno, MountError};
 use crate::extents::BlockSet;
 use crate::format::group::{self, Group};
@@ -62,7 +62,9 @@ impl<S: Store> Core<S> {
             geometry,
             groups,
             cache,
+            known: Known::default(),
             nodes: BTreeMap::new(),
+            unmapped: Unmapped::default(),
             held: BlockSet::default(),
             placed_blocks: 0,
             freed: BlockSet::default(),

@@ -180,6 +180,83 @@ fn folders_of_many_entries_are_found_listed_and_removed() {
 }
 
 #[test]
+fn a_file_that_is_known_and_has_nothing_dirty_takes_a_number_alone() {
+    const COUNT: u32 = 400;
+    let store = formatted(64 << 20);
+    let files = mounted(store.clone());
+    run(async {
+        let mut known = Vec::new();
+        for number in 0..COUNT {
+            let name = format!("{number}").into_bytes();
+            let file = files.create(ROOT_INODE, &name, 0o644, &ROOT).await.unwrap().inode;
+            files.write(file, 0, &[1; 8192], &ROOT).await.unwrap();
+            match number % 8 {
+                0 => files.fsync(file).await.unwrap(),
+                1 => files.fdatasync(file).await.unwrap(),
+                _ => {}
+            }
+            known.push((file, 1));
+        }
+        files.sync_all().await.unwrap();
+        let counts = async || {
+            let activity = files.activity().await;
+            (activity.known_files, activity.busy_files)
+        };
+        assert_eq!(counts().await, (u64::from(COUNT), 0));
+        for (number, &(file, _)) in known.iter().enumerate() {
+            let set = |size| SetAttributes { size: Some(size), ..SetAttributes::default() };
+            match number % 5 {
+                0 => drop(files.setattr(file, &set(0)).await.unwrap()),
+                1 => drop(files.setattr(file, &set(20_000)).await.unwrap()),
+                2 => files.punch_hole(file, 4096, 4096).await.unwrap(),
+                3 => files.fallocate(file, 0, 30_000, true, &ROOT).await.unwrap(),
+                _ => drop(files.lookup(ROOT_INODE, format!("{number}").as_bytes()).await.unwrap()),
+            }
+            assert_eq!(contents(&files, file).await.is_empty(), number % 5 == 0);
+            assert_eq!(counts().await, (u64::from(COUNT), 0), "after step {number}");
+        }
+        // An unlinked file goes when the last of those that know of it forgets it.
+        files.unlink(ROOT_INODE, b"7").await.unwrap();
+        files.unlink(ROOT_INODE, b"4").await.unwrap();
+        let free = files.statistics().await.free_inodes;
+        files.forget_all(&known).await.unwrap();
+        assert_eq!(counts().await, (u64::from(COUNT / 5), 0), "one lookup of two is taken back");
+        assert_eq!(files.statistics().await.free_inodes, free + 1);
+        known.reverse();
+        files.forget_all(&known).await.unwrap();
+        assert_eq!(counts().await, (0, 0));
+        assert_eq!(files.statistics().await.free_inodes, free + 2);
+        files.sync_all().await.unwrap();
+    });
+    judged(&store);
+}
+
+#[test]
+fn a_number_of_a_file_leads_to_it_until_it_is_gone() {
+    let store = formatted(16 << 20);
+    let files = mounted(store.clone());
+    run(async {
+        let file = files.create(ROOT_INODE, b"file", 0o644, &ROOT).await.unwrap();
+        let folder = files.mkdir(ROOT_INODE, b"folder", 0o755, &ROOT).await.unwrap();
+        for found in [&file, &folder] {
+            let again = files.lookup(found.inode, b".").await.unwrap();
+            assert_eq!((again.inode, again.generation), (found.inode, found.generation));
+        }
+        assert_eq!(files.lookup(file.inode, b"..").await, Err(Errno::NotFolder));
+        files.unlink(ROOT_INODE, b"file").await.unwrap();
+        assert_eq!(files.lookup(file.inode, b".").await, Err(Errno::Stale));
+        files.forget(file.inode, 1).await.unwrap();
+        assert!(files.getattr(file.inode).await.is_ok(), "it was looked up twice");
+        files.forget(file.inode, 1).await.unwrap();
+        for number in [0, 1, 7, file.inode, u32::MAX] {
+            assert_eq!(files.lookup(number, b".").await, Err(Errno::Stale), "{number}");
+        }
+        files.sync_all().await.unwrap();
+    });
+    judged(&store);
+}
+
+#[test]
 fn renames_replace_exchange_and_refuse() {
     let store = formatted(16 << 20);
     let files = mounted(store.clone());

@@ -28,8 +28,9 @@ pub(crate) struct MountArgs {
     pub(crate) mount_point: PathBuf,
 
     /// Options as mount(8) has them: ro, rw, allow_other, nonempty, dev, nodev, suid, nosuid, exec, noexec, noatime (times of
-    /// reading are never written), and for fstab cache=SIZE, commit=TIME and metrics=HOST:PORT, which are --cache,
-    /// --commit-every and --metrics. What fstab says to others (defaults, nofail, _netdev, x-systemd.*) does nothing
+    /// reading are never written), and for fstab cache=SIZE, write_back=SIZE, commit=TIME and metrics=HOST:PORT, which are
+    /// --cache, --write-back, --commit-every and --metrics. What fstab says to others (defaults, nofail, _netdev,
+    /// x-systemd.*) does nothing
     #[arg(short = 'o', long = "options", value_name = "OPTIONS", value_delimiter = ',')]
     pub(crate) options: Vec<MountOptionArg>,
 
@@ -94,6 +95,8 @@ pub(crate) enum MountOptionArg {
     AsItIs,
     /// As `--cache`.
     Cache(u64),
+    /// As `--write-back`.
+    WriteBack(u64),
     /// As `--commit-every`.
     CommitEvery(f64),
     /// As `--metrics`.
@@ -109,6 +112,7 @@ impl FromStr for MountOptionArg {
         if let Some((name, value)) = text.split_once('=') {
             match name {
                 "cache" => return units::size(value).map(Self::Cache),
+                "write_back" => return units::size(value).map(Self::WriteBack),
                 "commit" => return commit_every(value).map(Self::CommitEvery),
                 "metrics" => return super::places::parse_host_port(value).map(Self::Metrics),
                 _ => {}
@@ -201,6 +205,7 @@ mod tests {
             assert_eq!(text.parse(), Ok(MountOptionArg::AsItIs), "{text}");
         }
         assert_eq!("cache=1m".parse(), Ok(MountOptionArg::Cache(1 << 20)));
+        assert_eq!("write_back=2m".parse(), Ok(MountOptionArg::WriteBack(2 << 20)));
         assert_eq!("commit=30".parse(), Ok(MountOptionArg::CommitEvery(30.0)));
         assert_eq!("commit=200ms".parse(), Ok(MountOptionArg::CommitEvery(0.2)));
         assert_eq!("metrics=[::1]:80".parse(), Ok(MountOptionArg::Metrics("[::1]:80".to_owned())));
@@ -210,6 +215,7 @@ mod tests {
             ("data=journal", "no option"),
             ("cache", "no option"),
             ("cache=much", "much"),
+            ("write_back=all", "all"),
             ("metrics=80", "HOST:PORT is wanted"),
         ] {
             let refused = text.parse::<MountOptionArg>().unwrap_err();

@@ -58,12 +58,12 @@ fn write_back_bytes(wanted_bytes: Option<u64>) -> Result<usize, Failure> {
 /// Mounts a volume until it is unmounted, or a signal comes.
 pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     logging::begin(args.log_format, args.log_level, &args.volume);
-    let Settings { cache, commit_every_s, metrics } = Settings::of(args);
+    let Settings { cache, write_back, commit_every_s, metrics } = Settings::of(args);
     check_values(&args.mirror, cache)?;
     if !(COMMIT_EVERY_MIN_S..=3600.0).contains(&commit_every_s) {
         return Err(Failure::Unusable("--commit-every: choose from 100ms to 1h, such as 5s".to_owned()));
     }
-    let write_back_bytes = write_back_bytes(args.write_back)?;
+    let write_back_bytes = write_back_bytes(write_back)?;
     if let Some(size_bytes) = args.create {
         create::with_file_system(&args.volume, size_bytes)?;
     }
@@ -134,6 +134,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
 /// What flags and options say of the same.
 struct Settings {
     cache: Option<u64>,
+    write_back: Option<u64>,
     commit_every_s: f64,
     metrics: Option<String>,
 }
@@ -141,11 +142,16 @@ struct Settings {
 impl Settings {
     /// An option counts more than a flag, and the last one most.
     fn of(args: &MountArgs) -> Self {
-        let mut settings =
-            Self { cache: args.cache, commit_every_s: args.commit_every, metrics: args.metrics.clone() };
+        let mut settings = Self {
+            cache: args.cache,
+            write_back: args.write_back,
+            commit_every_s: args.commit_every,
+            metrics: args.metrics.clone(),
+        };
         for option in &args.options {
             match option {
                 MountOptionArg::Cache(bytes) => settings.cache = Some(*bytes),
+                MountOptionArg::WriteBack(bytes) => settings.write_back = Some(*bytes),
                 MountOptionArg::CommitEvery(seconds) => settings.commit_every_s = *seconds,
                 MountOptionArg::Metrics(place) => settings.metrics = Some(place.clone()),
                 _ => {}

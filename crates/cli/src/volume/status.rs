@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io;
 
 use evenkeel_host::service::events::state::{Reason, StateStatus};
-use evenkeel_host::service::status::Status;
+use evenkeel_host::service::status::{Status, WaiterStatus};
 use evenkeel_host::volume::description::Description;
 use evenkeel_host::volume::rescue::{Deprived, deprived_process};
 use evenkeel_host::volume::{STATUS_SOCKET, has_waiting_writes, is_in_use, user_of};
@@ -16,6 +16,9 @@ use crate::args::StatusArgs;
 use crate::failure::Failure;
 use crate::stdout::{say, shown};
 use crate::table::lay_out;
+
+/// Of those that waited most, how many are shown.
+const WAITERS_SHOWN: usize = 3;
 
 /// Asks the volume's server, and prints its answer.
 pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
@@ -186,6 +189,19 @@ fn text(status: &Status) -> String {
             format::bytes_f64(it.metadata_bytes as f64 / count)
         );
         line("fsyncs", if it.fsyncs > 0 { text } else { "none so far".to_owned() });
+        let waiter = |it: &WaiterStatus| {
+            let program = it.program.as_deref().map_or_else(|| "gone by now".to_owned(), shown);
+            format!(
+                "{program} ({}) {} in {}",
+                it.thread,
+                format::seconds(it.waited_s),
+                format::count(it.fsyncs)
+            )
+        };
+        if !it.waiters.is_empty() {
+            let most: Vec<String> = it.waiters.iter().take(WAITERS_SHOWN).map(waiter).collect();
+            line("waited most", most.join(", "));
+        }
     }
     if let Some(reason) = &status.failure {
         line("FAILED", shown(reason));

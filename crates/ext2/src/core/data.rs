@@ -151,10 +151,6 @@ enum Room {
 /// What is known of a file besides its inode.
 #[derive(Debug)]
 pub(crate) struct Node {
-    /// How often the front was told of it, and has not forgotten.
-    pub(crate) lookups: u64,
-    /// How often it is open.
-    pub(crate) opens: u64,
     /// Bytes of the file, those that are not committed counted.
     pub(crate) size: u64,
     slots: BTreeMap<u64, Slot>,
@@ -165,8 +161,6 @@ pub(crate) struct Node {
     pub(crate) written: Option<Timestamp>,
     /// Held while its data becomes durable, and while it is unmapped.
     pub(crate) sync: Rc<Lock<()>>,
-    /// Counts what was unmapped.
-    pub(crate) version: u64,
     /// It is being made shorter: whoever writes waits for [`Self::sync`].
     pub(crate) is_unmapping: bool,
 }
@@ -174,30 +168,19 @@ pub(crate) struct Node {
 impl Node {
     pub(crate) fn new(size: u64) -> Self {
         Self {
-            lookups: 0,
-            opens: 0,
             size,
             slots: BTreeMap::new(),
             reserved_pages: 0,
             regions: BTreeMap::new(),
             written: None,
             sync: Rc::default(),
-            version: 0,
             is_unmapping: false,
         }
     }
 
     /// Whether it says nothing that the inode does not.
     pub(crate) fn is_idle(&self) -> bool {
-        !self.is_known()
-            && Rc::strong_count(&self.sync) == 1
-            && self.slots.is_empty()
-            && self.written.is_none()
-    }
-
-    /// Whether somebody has it open, or was told of it.
-    pub(crate) fn is_known(&self) -> bool {
-        self.lookups > 0 || self.opens > 0
+        Rc::strong_count(&self.sync) == 1 && self.slots.is_empty() && self.written.is_none()
     }
 
     /// Pages that are not committed.

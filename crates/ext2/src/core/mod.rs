@@ -15,6 +15,7 @@ mod data;
 mod folder;
 mod index;
 mod inode;
+mod known;
 mod map;
 mod names;
 mod orphans;
@@ -26,6 +27,7 @@ use std::rc::Rc;
 
 pub(crate) use data::{Node, Page};
 pub(crate) use folder::Listed;
+pub(crate) use known::{Known, Unmapped};
 pub(crate) use map::INDEX_END;
 pub(crate) use names::NewFile;
 pub(crate) use orphans::Orphans;
@@ -52,8 +54,12 @@ pub(crate) struct Core<S> {
     pub(crate) geometry: Geometry,
     pub(crate) groups: Vec<Group>,
     pub(crate) cache: Cache,
-    /// Files that somebody knows of, or with data that is not committed.
+    /// Files that somebody knows of.
+    pub(crate) known: Known,
+    /// Files with data or times that are not committed, or that are being synced or made shorter.
     pub(crate) nodes: BTreeMap<u32, Node>,
+    /// Of which files blocks were unmapped lately.
+    pub(crate) unmapped: Unmapped,
     /// Blocks that may not be taken though their bitmap says that they are free.
     pub(crate) held: BlockSet,
     /// How many of them data is being written to.

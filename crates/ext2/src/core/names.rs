@@ -86,6 +86,10 @@ impl<S: Store> Core<S> {
         if name.len() > NAME_MAX {
             return Err(Errno::NameTooLong);
         }
+        if name == b"." {
+            let inode = self.inode(parent).await?;
+            return if inode.links > 0 { Ok((parent, inode)) } else { Err(Errno::Stale) };
+        }
         let folder = self.folder(parent).await?;
         let found = self.find(&folder, name).await?.ok_or(Errno::NotFound)?;
         let inode = self.named(found.inode).await?;

@@ -111,9 +111,7 @@ impl<S: Store> Core<S> {
             let stop = (*from + window).min(end);
             self.unmap(inode, *from..stop).await?;
             *from = stop;
-            if let Some(node) = self.nodes.get_mut(&number) {
-                node.version += 1;
-            }
+            self.unmapped.note(number, self.unmaps.get());
         }
         Ok(!can_map || *from >= end)
     }

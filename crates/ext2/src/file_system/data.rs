@@ -40,8 +40,6 @@ struct Piece {
 /// What a read is made of.
 struct Plan {
     len: usize,
-    /// What was unmapped of the file so far, if that is counted.
-    version: Option<u64>,
     pieces: Vec<Piece>,
     /// Pages to lay over: where in the read the page begins, perhaps before it.
     pages: Vec<(i64, Rc<Page>)>,
@@ -66,12 +64,11 @@ impl<S: Store> FileSystem<S> {
                     None => part.fill(0),
                 }
             }
-            if held.is_none() && self.0.unmaps.get() != unmaps {
-                let core = self.look().await;
-                let version = core.nodes.get(&number).map(|node| node.version);
-                if version.is_none() || version != plan.version {
-                    continue;
-                }
+            if held.is_none()
+                && self.0.unmaps.get() != unmaps
+                && self.look().await.unmapped.may_have(number, unmaps)
+            {
+                continue;
             }
             for (start, page) in &plan.pages {
                 for range in page.shown() {
@@ -92,8 +89,7 @@ impl<S: Store> FileSystem<S> {
         let inode = core.file(number).await?;
         let size = core.nodes.get(&number).map_or(inode.size, |node| node.size);
         let len = (len as u64).min(size.saturating_sub(offset)) as usize;
-        let version = core.nodes.get(&number).map(|node| node.version);
-        let mut plan = Plan { len, version, pieces: Vec::new(), pages: Vec::new() };
+        let mut plan = Plan { len, pieces: Vec::new(), pages: Vec::new() };
         let mut done = 0;
         while done < len {
             let at = offset + done as u64;
@@ -224,7 +220,8 @@ impl<S: Store> FileSystem<S> {
             return Ok(());
         }
         let files: Vec<u32> = {
-            let core = self.0.core.lock().await;
+            let mut core = self.0.core.lock().await;
+            core.nodes.retain(|_, node| !node.is_idle());
             let is_dirty = |node: &crate::core::Node| node.dirty_pages() > 0 || node.written.is_some();
             core.nodes.iter().filter(|(_, node)| is_dirty(node)).map(|(&number, _)| number).collect()
         };
@@ -261,8 +258,17 @@ impl<S: Store> FileSystem<S> {
         if end > FILE_BYTES_MAX {
             return Err(Errno::FileTooLarge);
         }
-        let lock = self.sync_lock(number).await?;
-        let _held = lock.lock().await;
+        let allocate = async || self.fallocate_held(number, (offset, end), extends, caller).await;
+        self.with_sync_lock(number, allocate).await
+    }
+
+    async fn fallocate_held(
+        &self,
+        number: u32,
+        (offset, end): (u64, u64),
+        extends: bool,
+        caller: &Caller,
+    ) -> Result<(), Errno> {
         self.extend_to(number, end, extends).await?;
         let mut index = offset / BLOCK_BYTES;
         while index < end.div_ceil(BLOCK_BYTES) {

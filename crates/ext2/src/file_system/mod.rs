@@ -22,7 +22,7 @@ use write_out::Wanted;
 
 pub use attributes::XattrMode;
 pub use data::Seek;
-pub use names::RenameMode;
+pub use names::{FORGOTTEN_MAX, RenameMode};
 
 /// How a file system is mounted.
 #[derive(Debug, Clone, Copy)]
@@ -211,7 +211,8 @@ impl<S: Store> FileSystem<S> {
         Activity {
             dirty_pages: core.dirty_pages as u64,
             cached_blocks: core.cache.len() as u64,
-            known_files: core.nodes.len() as u64,
+            known_files: core.known.len() as u64,
+            busy_files: core.nodes.len() as u64,
             ..self.0.activity.get()
         }
     }
@@ -286,7 +287,7 @@ impl<S: Store> FileSystem<S> {
     /// Answers a file to the front, which knows of it from now on.
     fn tell(core: &mut Core<S>, number: u32, inode: &Inode) -> Result<Attributes, Errno> {
         let attributes = Self::attributes_of(core, number, inode)?;
-        core.node(number, inode.size).lookups += 1;
+        core.known.look_up(number);
         Ok(attributes)
     }
 

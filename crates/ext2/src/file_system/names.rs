@@ -19,17 +19,20 @@ pub enum RenameMode {
     Exchange,
 }
 
+/// Files whose lookups are taken back before others have their turn.
+pub const FORGOTTEN_MAX: usize = 128;
+
 fn new_file(kind: Kind, permissions: u16, caller: &Caller) -> NewFile<'static> {
     let Caller { uid, gid, is_privileged } = *caller;
     NewFile { kind, permissions, uid, gid, device: (0, 0), target: &[], is_privileged }
 }
 
 impl<S: Store> FileSystem<S> {
-    /// The file with a name; counts as a lookup.
+    /// The file with a name; counts as a lookup. `.` is `parent` itself, whatever kind of file that is.
     ///
     /// # Errors
     ///
-    /// [`Errno::NotFound`]; as of all operations, [`Errno::Io`] where the store fails and [`Errno::Damaged`] where what is
+    /// [`Errno::NotFound`], [`Errno::Stale`] of `.` where it has no name any more; as of all operations, [`Errno::Io`] where the store fails and [`Errno::Damaged`] where what is
     /// there cannot be.
     pub async fn lookup(&self, parent: u32, name: &[u8]) -> Result<Attributes, Errno> {
         let mut core = self.look().await;
@@ -43,12 +46,29 @@ impl<S: Store> FileSystem<S> {
     ///
     /// Those of freeing it. The lookups are taken back in any case.
     pub async fn forget(&self, number: u32, lookups: u64) -> Result<(), Errno> {
-        {
-            let mut core = self.0.core.lock().await;
-            let Some(node) = core.nodes.get_mut(&number) else { return Ok(()) };
-            node.lookups = node.lookups.saturating_sub(lookups);
+        let is_to_be_ended = self.0.core.lock().await.forget(number, lookups);
+        if is_to_be_ended { self.end_if_unknown(number).await } else { Ok(()) }
+    }
+
+    /// As [`Self::forget`], of many files: others wait for no more than [`FORGOTTEN_MAX`] of them at a time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::forget`], of the first one that fails; all lookups are taken back in any case.
+    pub async fn forget_all(&self, forgotten: &[(u32, u64)]) -> Result<(), Errno> {
+        let mut result = Ok(());
+        let mut to_be_ended = Vec::new();
+        for part in forgotten.chunks(FORGOTTEN_MAX) {
+            {
+                let mut core = self.0.core.lock().await;
+                let ended = part.iter().filter(|&&(number, lookups)| core.forget(number, lookups));
+                to_be_ended.extend(ended.map(|&(number, _)| number));
+            }
+            for number in to_be_ended.drain(..) {
+                result = result.and(self.end_if_unknown(number).await);
+            }
         }
-        self.end_if_unknown(number).await
+        result
     }
 
     /// Makes a file; counts as a lookup.
@@ -250,7 +270,7 @@ impl<S: Store> FileSystem<S> {
     pub async fn open(&self, number: u32) -> Result<Attributes, Errno> {
         let mut core = self.look().await;
         let inode = core.inode(number).await?;
-        core.node(number, inode.size).opens += 1;
+        core.known.open(number);
         Self::attributes_of(&core, number, &inode)
     }
 
@@ -260,11 +280,7 @@ impl<S: Store> FileSystem<S> {
     ///
     /// Those of freeing it.
     pub async fn release(&self, number: u32) -> Result<(), Errno> {
-        {
-            let mut core = self.0.core.lock().await;
-            let Some(node) = core.nodes.get_mut(&number) else { return Ok(()) };
-            node.opens = node.opens.saturating_sub(1);
-        }
+        self.0.core.lock().await.known.close(number);
         self.end_if_unknown(number).await
     }
 }

@@ -18,6 +18,21 @@ impl<S: Store> FileSystem<S> {
         Ok(Rc::clone(&core.node(number, inode.size).sync))
     }
 
+    /// Does something with a file while nobody else makes it durable or unmaps it.
+    pub(super) async fn with_sync_lock<T>(
+        &self,
+        number: u32,
+        act: impl AsyncFnOnce() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let lock = self.sync_lock(number).await?;
+        let held = lock.lock().await;
+        let result = act().await;
+        drop(held);
+        drop(lock);
+        self.0.core.lock().await.tidy(number);
+        result
+    }
+
     /// Does something that may find no room; then once more, when what is free can be taken.
     pub(super) async fn with_room<T>(&self, act: impl AsyncFn() -> Result<T, Errno>) -> Result<T, Errno> {
         match act().await {
@@ -40,8 +55,10 @@ impl<S: Store> FileSystem<S> {
         if size > FILE_BYTES_MAX {
             return Err(Errno::FileTooLarge);
         }
-        let lock = self.sync_lock(number).await?;
-        let _held = lock.lock().await;
+        self.with_sync_lock(number, async || self.truncate_held(number, size).await).await
+    }
+
+    async fn truncate_held(&self, number: u32, size: u64) -> Result<(), Errno> {
         let mut core = self.change().await?;
         let begun = async {
             let mut inode = core.file(number).await?;
@@ -107,12 +124,12 @@ impl<S: Store> FileSystem<S> {
     /// [`Errno::Invalid`] of an empty range.
     pub async fn punch_hole(&self, number: u32, offset: u64, len: u64) -> Result<(), Errno> {
         let end = offset.checked_add(len).filter(|end| *end > offset).ok_or(Errno::Invalid)?;
-        self.with_room(async || self.punch(number, offset, end).await).await
+        let punch =
+            async || self.with_sync_lock(number, async || self.punch_held(number, offset, end).await).await;
+        self.with_room(punch).await
     }
 
-    async fn punch(&self, number: u32, offset: u64, end: u64) -> Result<(), Errno> {
-        let lock = self.sync_lock(number).await?;
-        let _held = lock.lock().await;
+    async fn punch_held(&self, number: u32, offset: u64, end: u64) -> Result<(), Errno> {
         let mut core = self.change().await?;
         let (first, last) = (offset.div_ceil(BLOCK_BYTES), end.min(FILE_BYTES_MAX) / BLOCK_BYTES);
         let begun = async {
@@ -149,13 +166,13 @@ impl<S: Store> FileSystem<S> {
     pub(super) async fn end_if_unknown(&self, number: u32) -> Result<(), Errno> {
         {
             let mut core = self.0.core.lock().await;
-            let is_known = core.nodes.get(&number).is_some_and(crate::core::Node::is_known);
+            let is_known = core.known.has(number);
             if !is_known && core.is_orphan(number) && !self.0.options.is_read_only {
                 drop(core);
                 return self.end_orphan(number).await;
             }
             core.tidy(number);
-            let is_left = |node: &crate::core::Node| !node.is_known() && node.dirty_pages() == 0;
+            let is_left = |node: &crate::core::Node| !is_known && node.dirty_pages() == 0;
             if !core.nodes.get(&number).is_some_and(is_left) {
                 return Ok(());
             }
@@ -192,7 +209,7 @@ impl<S: Store> FileSystem<S> {
         let mut from = None;
         loop {
             let mut core = self.change().await?;
-            let is_known = core.nodes.get(&number).is_some_and(crate::core::Node::is_known);
+            let is_known = core.known.has(number);
             if is_known || !core.is_orphan(number) {
                 return core.done(Ok(()));
             }

@@ -88,6 +88,20 @@ pub struct FrontStatus {
     pub file_system: Option<FileSystemFigures>,
 }
 
+/// Threads that are told to have waited most.
+pub const WAITERS_MAX: usize = 5;
+
+/// A thread that waited for what it made durable, in the last 30 to 60 seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WaiterFigures {
+    /// Its number, which is the process's where that has one thread.
+    pub thread: u32,
+    /// How often it waited.
+    pub fsyncs: u64,
+    /// For how long in all, in nanoseconds.
+    pub waited_ns: u64,
+}
+
 /// A mounted file system as a status page shows it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct FileSystemFigures {
@@ -115,4 +129,6 @@ pub struct FileSystemFigures {
     pub dirty_bytes: u64,
     /// Files in memory.
     pub known_files: u64,
+    /// Who waited most, lately: the first one most.
+    pub waiters: [Option<WaiterFigures>; WAITERS_MAX],
 }

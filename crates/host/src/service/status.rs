@@ -19,7 +19,7 @@ use super::mirror_status::MirrorStatus;
 use crate::drive::DurableWay;
 use crate::event_loop::{Backend, Loop};
 use crate::front::Front;
-use crate::front::session::{FileSystemFigures, FrontStatus};
+use crate::front::session::{FileSystemFigures, FrontStatus, WaiterFigures};
 use crate::front::statistics::{CommandKind, CommandStatistics, Statistics};
 use crate::net::connect_unix_blocking;
 use crate::volume::description::Description;
@@ -180,7 +180,7 @@ pub struct Requests {
 }
 
 /// A mounted file system.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FileSystemStatus {
     /// Bytes of its blocks, without those of its tables.
     pub size_bytes: u64,
@@ -210,6 +210,35 @@ pub struct FileSystemStatus {
     pub dirty_bytes: u64,
     /// Files in memory.
     pub known_files: u64,
+    /// Who waited most for what it made durable in the last 30 to 60 seconds; the first one most, five at most.
+    #[serde(default)]
+    pub waiters: Vec<WaiterStatus>,
+}
+
+/// A thread that waited for what it made durable.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WaiterStatus {
+    /// Its number, which is the process's where that has one thread.
+    pub thread: u32,
+    /// What it is called, if it is there still.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// How often it waited: for fsync, fdatasync, and writes with `O_SYNC` or `O_DSYNC`.
+    pub fsyncs: u64,
+    /// For how long in all.
+    pub waited_s: f64,
+}
+
+impl WaiterStatus {
+    fn of(figures: &WaiterFigures) -> Self {
+        let name = std::fs::read(format!("/proc/{}/comm", figures.thread)).ok();
+        Self {
+            thread: figures.thread,
+            program: name.map(|name| String::from_utf8_lossy(name.trim_ascii_end()).into_owned()),
+            fsyncs: figures.fsyncs,
+            waited_s: figures.waited_ns as f64 / 1e9,
+        }
+    }
 }
 
 impl FileSystemStatus {
@@ -230,6 +259,7 @@ impl FileSystemStatus {
             written_bytes: figures.written_bytes,
             dirty_bytes: figures.dirty_bytes,
             known_files: figures.known_files,
+            waiters: figures.waiters.iter().flatten().map(WaiterStatus::of).collect(),
         }
     }
 }

@@ -6,7 +6,7 @@
 //!   session      the kernel's requests, read on a thread of their own (crate `fuser`)
 //!   inbox        from there to the event loop, bounded in bytes
 //!   mounted      carries them out as tasks, commits now and then, unmounts
-//!   requests     what each does with the file system; attributes: its words in the kernel's
+//!   requests     what each does with the file system; attributes: its words in the kernel's; waiters: who waited for it
 //!     ext2       the crate evenkeel-ext2, over the volume and its commits
 //! format         makes one
 //! mount_point    the folder on which it is mounted
@@ -29,6 +29,7 @@ mod mounted;
 mod replacement;
 mod requests;
 mod session;
+mod waiters;
 
 use std::path::PathBuf;
 use std::rc::Rc;

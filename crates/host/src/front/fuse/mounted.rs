@@ -14,7 +14,7 @@ use std::task::{Poll, Waker};
 
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
-use evenkeel_ext2::Store;
+use evenkeel_ext2::{FORGOTTEN_MAX, Store};
 use fuser::SessionUnmounter;
 
 use super::inbox::{Inbox, UNDER_WAY_MAX_BYTES};
@@ -26,6 +26,7 @@ use crate::front::Front;
 use crate::front::session::{ConnectionStatus, FrontStatus};
 use crate::path_error::PathError;
 use crate::volume::VolumeError;
+use crate::wait::yield_now;
 
 /// How long a stop waits for files that are open.
 const OPEN_FILES_MAX_NS: u64 = 2_000_000_000;
@@ -125,6 +126,7 @@ impl<S: Store> Mounted<S> {
         unmounts: Unmounts,
     ) -> Result<(), VolumeError> {
         let inner = &self.0;
+        inner.files.set_notifier(session.notifier());
         inner.unmounter.replace(Some(match unmounts {
             Unmounts::ByFuser => Unmounter::Fuser(session.unmount_callable()),
             Unmounts::ByPath => Unmounter::Path,
@@ -138,6 +140,17 @@ impl<S: Store> Mounted<S> {
                 let _unmounted = session.run();
             })
             .map_err(|error| PathError::new(&inner.at, "has no thread for its requests", error))?;
+        let (files, inbox) = (Rc::clone(&inner.files), Arc::clone(&inner.inbox));
+        inner.env.spawn(async move {
+            let mut forgotten = Vec::new();
+            while let Some(room) = Inbox::take_forgotten(&inbox, FORGOTTEN_MAX, &mut forgotten).await {
+                files.forget(&forgotten).await;
+                forgotten.clear();
+                drop(room);
+                // Those that wait for something else come in between.
+                yield_now().await;
+            }
+        });
         let (files, inbox, env) = (Rc::clone(&inner.files), Arc::clone(&inner.inbox), inner.env.clone());
         inner.env.spawn(async move {
             let mut batch = Vec::new();

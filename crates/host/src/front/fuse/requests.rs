@@ -5,7 +5,7 @@
 //! 2. An fsync takes what its file needs and nothing of another's data; a write to a file that was opened with `O_SYNC` or
 //!    `O_DSYNC` is durable when it is answered.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
@@ -15,9 +15,10 @@ use evenkeel_ext2::{
     Attributes, Caller, Errno, FileSystem, Kind, Payload, RenameMode, Seek, SetAttributes, Statistics, Store,
     XattrMode,
 };
-use fuser::{Generation, RenameFlags, ReplyDirectory, ReplyDirectoryPlus};
+use fuser::{Generation, Notifier, RenameFlags, ReplyDirectory, ReplyDirectoryPlus};
 
 use super::attributes::{decoded_device, file_type, number_of, told};
+use super::waiters::Waiters;
 use crate::event_loop::Loop;
 use crate::front::session::FileSystemFigures;
 use crate::front::statistics::{CommandKind, Counting, Lately};
@@ -63,12 +64,30 @@ impl Synced {
     }
 }
 
+/// A thread that waits.
+struct Waits<'a> {
+    waiters: &'a Waiters,
+    env: &'a Loop,
+    thread: u32,
+    began_ns: u64,
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        let now_ns = self.env.now_ns();
+        self.waiters.count(now_ns, self.thread, now_ns.saturating_sub(self.began_ns));
+    }
+}
+
 /// The file system, and what was asked of it.
 pub(super) struct Files<S: Store> {
     pub(super) file_system: FileSystem<S>,
     pub(super) counting: Counting,
     pub(super) env: Loop,
     fsyncs: Lately,
+    waiters: Waiters,
+    /// What the kernel is told through.
+    notifier: OnceCell<Notifier>,
     /// As they were when nothing was in the middle of something.
     figures: Cell<FileSystemFigures>,
 }
@@ -80,13 +99,21 @@ impl<S: Store> Files<S> {
             counting: Counting::new(),
             env: env.clone(),
             fsyncs: Lately::new(env.now_ns()),
+            waiters: Waiters::default(),
+            notifier: OnceCell::new(),
             figures: Cell::default(),
         }
     }
 
+    /// Gives what the kernel is told through, once.
+    pub(super) fn set_notifier(&self, notifier: Notifier) {
+        let _there_is_one_session = self.notifier.set(notifier);
+    }
+
     /// How full the file system is, and what it does.
     pub(super) fn figures(&self) -> FileSystemFigures {
-        let fsyncs_per_s = self.fsyncs.per_s(self.env.now_ns());
+        let now_ns = self.env.now_ns();
+        let (fsyncs_per_s, waiters) = (self.fsyncs.per_s(now_ns), self.waiters.most(now_ns));
         if let Some((it, did)) = self.file_system.glance() {
             self.figures.set(FileSystemFigures {
                 size_bytes: it.blocks * BLOCK_BYTES,
@@ -101,9 +128,10 @@ impl<S: Store> Files<S> {
                 written_bytes: did.written_bytes,
                 dirty_bytes: did.dirty_pages * BLOCK_BYTES,
                 known_files: did.known_files,
+                waiters,
             });
         }
-        FileSystemFigures { fsyncs_per_s, ..self.figures.get() }
+        FileSystemFigures { fsyncs_per_s, waiters, ..self.figures.get() }
     }
 
     async fn counted<T>(
@@ -123,9 +151,9 @@ impl<S: Store> Files<S> {
         self.file_system.lookup(parent, name).await
     }
 
-    pub(super) async fn forget(&self, inode: u32, lookups: u64) {
+    pub(super) async fn forget(&self, forgotten: &[(u32, u64)]) {
         // The file system is read-only where it fails: whoever asks next hears of that.
-        let _nobody_to_tell = self.file_system.forget(inode, lookups).await;
+        let _nobody_to_tell = self.file_system.forget_all(forgotten).await;
     }
 
     pub(super) async fn getattr(&self, inode: u32) -> Result<Attributes, Errno> {
@@ -145,6 +173,7 @@ impl<S: Store> Files<S> {
     }
 
     /// Takes from a file what lets it run with another's rights: bits, unless a privileged caller writes, and capabilities.
+    /// The kernel is told, since it does not ask for attributes after each change of data.
     async fn take_privileges(&self, inode: u32, keeps_bits: bool) -> Result<(), Errno> {
         let attributes = self.file_system.getattr(inode).await?;
         if attributes.kind != Kind::File {
@@ -157,6 +186,10 @@ impl<S: Store> Files<S> {
         if !keeps_bits && permissions != attributes.permissions {
             let set = SetAttributes { permissions: Some(permissions), ..SetAttributes::default() };
             self.file_system.setattr(inode, &set).await?;
+            if let Some(notifier) = self.notifier.get() {
+                // Of attributes alone, so that the kernel does not wait for what it reads. Where it knows of none, it fails.
+                let _knows_it_or_not = notifier.inval_inode(number_of(inode), -1, 0);
+            }
         }
         match self.file_system.getxattr(inode, CAPABILITIES).await {
             Ok(_) => self.file_system.removexattr(inode, CAPABILITIES).await,
@@ -259,13 +292,14 @@ impl<S: Store> Files<S> {
         &self,
         inode: u32,
         payload: Payload,
-        caller: &Caller,
+        (caller, thread): (&Caller, u32),
         durable: Option<Synced>,
         takes_privileges: bool,
     ) -> Result<usize, Errno> {
         if takes_privileges {
             self.take_privileges(inode, false).await?;
         }
+        let _waits = durable.map(|_| self.waits(thread));
         self.counted(CommandKind::Write, payload.len(), async {
             let written = self.file_system.write_payload(inode, payload, caller).await?;
             match durable {
@@ -278,8 +312,9 @@ impl<S: Store> Files<S> {
         .await
     }
 
-    pub(super) async fn fsync(&self, inode: u32, only_data: bool) -> Result<(), Errno> {
+    pub(super) async fn fsync(&self, inode: u32, only_data: bool, thread: u32) -> Result<(), Errno> {
         self.fsyncs.count(self.env.now_ns());
+        let _waits = self.waits(thread);
         self.counted(CommandKind::RangeFlush, 0, async {
             match only_data {
                 true => self.file_system.fdatasync(inode).await,
@@ -287,6 +322,11 @@ impl<S: Store> Files<S> {
             }
         })
         .await
+    }
+
+    /// A thread waits from now on, until what is answered is dropped.
+    fn waits(&self, thread: u32) -> Waits<'_> {
+        Waits { waiters: &self.waiters, env: &self.env, thread, began_ns: self.env.now_ns() }
     }
 
     /// Makes everything durable.
@@ -302,6 +342,7 @@ impl<S: Store> Files<S> {
         mode: i32,
         caller: &Caller,
     ) -> Result<(), Errno> {
+        self.take_privileges(inode, caller.is_privileged).await?;
         let extends = mode & libc::FALLOC_FL_KEEP_SIZE == 0;
         match mode & !libc::FALLOC_FL_KEEP_SIZE {
             0 => self.file_system.fallocate(inode, offset, len, extends, caller).await,
@@ -444,7 +485,7 @@ impl<S: Store> Files<S> {
                 );
                 if is_full {
                     if is_counted {
-                        self.forget(attributes.inode, 1).await;
+                        self.forget(&[(attributes.inode, 1)]).await;
                     }
                     return reply.ok();
                 }

@@ -34,11 +34,13 @@ const WANTED: [InitFlags; 7] = [
     InitFlags::FUSE_PARALLEL_DIROPS,
     InitFlags::FUSE_DO_READDIRPLUS,
     InitFlags::FUSE_READDIRPLUS_AUTO,
-    InitFlags::FUSE_ASYNC_DIO,
     InitFlags::FUSE_CACHE_SYMLINKS,
     // Else each write asks for an attribute first, to know whether it has to take privileges away.
     InitFlags::FUSE_HANDLE_KILLPRIV_V2,
     InitFlags::FUSE_EXPLICIT_INVAL_DATA,
+    // Files are found by their handles: inodes keep their numbers, and each use of one has a generation.
+    InitFlags::FUSE_EXPORT_SUPPORT,
+    // Not FUSE_ASYNC_DIO: a direct write that ends later leaves in the page cache what another program reads meanwhile.
 ];
 
 /// A session with the kernel.
@@ -95,7 +97,7 @@ impl<S: Store> Filesystem for Session<S> {
     }
 
     fn forget(&self, _request: &Request, inode: INodeNo, lookups: u64) {
-        self.ask(async move |files| files.forget(inode_of(inode), lookups).await);
+        self.0.forget(inode_of(inode), lookups);
     }
 
     fn getattr(&self, _request: &Request, inode: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
@@ -268,13 +270,14 @@ impl<S: Store> Filesystem for Session<S> {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let (payload, caller) = (Payload::new(offset, data), caller(request));
+        let (payload, caller, thread) = (Payload::new(offset, data), caller(request), request.pid());
         // What the kernel writes back of mapped files belongs to nobody's request.
         let is_written_back = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         let durable = Synced::of_flags(flags.0).filter(|_| !is_written_back);
         let takes_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         Inbox::put(&self.0, data.len(), async move |files: Rc<Files<S>>| {
-            let written = files.write(inode_of(inode), payload, &caller, durable, takes_privileges).await;
+            let written =
+                files.write(inode_of(inode), payload, (&caller, thread), durable, takes_privileges).await;
             answer!(reply, written, count => reply.written(count as u32));
         });
     }
@@ -293,14 +296,15 @@ impl<S: Store> Filesystem for Session<S> {
 
     fn fsync(
         &self,
-        _request: &Request,
+        request: &Request,
         inode: INodeNo,
         _handle: FileHandle,
         only_data: bool,
         reply: ReplyEmpty,
     ) {
+        let thread = request.pid();
         self.ask(async move |files| {
-            answer!(reply, files.fsync(inode_of(inode), only_data).await, () => reply.ok());
+            answer!(reply, files.fsync(inode_of(inode), only_data, thread).await, () => reply.ok());
         });
     }
 
