@@ -57,6 +57,11 @@ const BENCHES: &[Bench] = &[
         about: "many logs, durable each: an embedded volume beside the crate raft-engine",
     },
     Bench {
+        name: "erasure",
+        place: Place::Target("evenkeel-erasure", "erasure"),
+        about: "GB/s of the erasure code's kernels: encode, rebuild, update; rounds as an argument",
+    },
+    Bench {
         name: "engine",
         place: Place::Target("evenkeel-sim", "engine"),
         about: "what the engine costs over drives in memory: bytes, processor, flushes, recovery",

@@ -10,6 +10,7 @@ use evenkeel_engine::env::Env;
 use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::format::dirty_regions::DirtyRegions;
 use evenkeel_engine::format::ring_head::{HEAD_COPIES, RingHead};
+use evenkeel_engine::format::stripes::Stripes;
 use evenkeel_engine::layout::mirror::Rejoined;
 use evenkeel_engine::ring::{MemberState, Policy};
 use evenkeel_sim::image::{Image, SharedImage};
@@ -122,6 +123,25 @@ fn forget_regions(image: &SharedImage) {
         assert!(DirtyRegions::of(&page).is_some(), "it tells of regions");
         overwrite(image, copy * PAGE, |bytes| bytes.copy_from_slice(&head.encode()), PAGE);
     }
+}
+
+#[test]
+fn a_member_of_a_ring_with_stripes_is_none_of_a_mirror() {
+    let (mut machine, bytes) = filled(plan(Policy::Auto, 3), 209);
+    for copy in 0..HEAD_COPIES {
+        let mut page = [0; PAGE as usize];
+        machine.members[0].borrow().read(copy * PAGE, &mut page);
+        let head = RingHead::decode(&page).expect("a head that is whole");
+        let head = RingHead { stripes: Stripes::new(2, 1, 64 << 10), ..head };
+        overwrite(&machine.members[0], copy * PAGE, |bytes| bytes.copy_from_slice(&head.encode()), PAGE);
+    }
+    let states = machine.run_whole(async |run| {
+        let (_volume, ring, _) = run.open().await.unwrap();
+        ring.members().iter().map(|member| member.state).collect::<Vec<_>>()
+    });
+    machine.power_cut();
+    assert_eq!(states, [MemberState::Foreign, MemberState::InSync, MemberState::InSync]);
+    assert!(machine.contents() == bytes);
 }
 
 #[test]

@@ -178,6 +178,7 @@ fn ring_head(place: u16, log_bytes: u64, superblock: u64, choices: &mut Choices<
         opening: 1,
         begun: DurableOpening { opening: 1, version: 1, told: [1; MEMBERS_MAX] },
         superblock,
+        stripes: None,
     };
     changed(head.encode().to_vec(), 21 + MEMBERS_MAX as u64, b"evenring", choices)
 }

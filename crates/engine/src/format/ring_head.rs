@@ -1,14 +1,21 @@
 //! The head of a ring's member: which place in which ring it has, and how much of what was written it holds.
 //!
 //! Two copies, written in turns: a torn write never takes the one before it.
+//!
+//! Version 1 is that of a mirror's member. Version 2 is that of a ring with stripes, and says their shape; who knows version 1
+//! alone finds no head there, and takes the member for none of its own.
 
 use super::dirty_regions::DirtyRegions;
+use super::stripes::Stripes;
 use super::{PAGE, PAGE_BYTES, encode_head, head_fields, seal_head};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"evenring");
 
-/// Version of this format.
+/// Version of the head of a mirror's member.
 const VERSION: u64 = 1;
+
+/// Version of the head of a member of a ring with stripes.
+const VERSION_STRIPES: u64 = 2;
 
 /// What counts openings, writes or heads ends below this.
 const COUNT_END: u64 = 1 << 62;
@@ -84,6 +91,8 @@ pub struct RingHead {
     pub begun: DurableOpening,
     /// The newest superblock that is known to be durable on the log, by its generation.
     pub superblock: u64,
+    /// The stripes over the ring's members; `None` where each member holds everything.
+    pub stripes: Option<Stripes>,
 }
 
 impl RingHead {
@@ -119,7 +128,9 @@ impl RingHead {
             self.superblock,
             self.begun.version,
         ];
-        encode_head(MAGIC, VERSION, words.into_iter().chain(self.begun.told))
+        let version = if self.stripes.is_some() { VERSION_STRIPES } else { VERSION };
+        let stripes = self.stripes.iter().flat_map(Stripes::words);
+        encode_head(MAGIC, version, words.into_iter().chain(self.begun.told).chain(stripes))
     }
 
     /// The same, with what is told of regions that changed.
@@ -132,7 +143,9 @@ impl RingHead {
 
     /// The head in a page; `None` where there is none that is whole.
     pub fn decode(page: &[u8]) -> Option<Self> {
-        let mut fields = head_fields(MAGIC, VERSION, page)?;
+        let of_mirror = head_fields(MAGIC, VERSION, page);
+        let has_stripes = of_mirror.is_none();
+        let mut fields = of_mirror.or_else(|| head_fields(MAGIC, VERSION_STRIPES, page))?;
         let mut found = Self {
             volume: fields.u64()?,
             generation: fields.u64()?,
@@ -152,6 +165,7 @@ impl RingHead {
             opening: 0,
             begun: DurableOpening::default(),
             superblock: 0,
+            stripes: None,
         };
         found.log_places.emptied = fields.u64()?;
         found.opening = fields.u64()?;
@@ -160,6 +174,13 @@ impl RingHead {
         found.begun.version = fields.u64()?;
         for told in &mut found.begun.told {
             *told = fields.u64()?;
+        }
+        if has_stripes {
+            let stripes = Stripes::of(&mut fields)?;
+            if stripes.members() != usize::from(found.places) {
+                return None;
+            }
+            found.stripes = Some(stripes);
         }
         let RingHead { generation, mark, log_losses, log_bytes, log_places, .. } = found;
         let counts = [generation, mark.epoch, mark.through, log_losses, log_bytes];
@@ -210,12 +231,45 @@ mod tests {
             opening: 5,
             begun: DurableOpening { opening: 4, version: 3, told },
             superblock: 9,
+            stripes: None,
         }
+    }
+
+    fn sample_of_stripes() -> RingHead {
+        RingHead { stripes: Stripes::new(2, 1, 64 << 10), ..sample() }
     }
 
     #[test]
     fn what_is_written_is_read() {
         assert_eq!(RingHead::decode(&sample().encode()), Some(sample()));
+        assert_eq!(RingHead::decode(&sample_of_stripes().encode()), Some(sample_of_stripes()));
+    }
+
+    #[test]
+    fn a_head_with_stripes_is_none_to_who_knows_of_none_and_one_without_is_as_it_was() {
+        let (without, with) = (sample().encode(), sample_of_stripes().encode());
+        assert!(head_fields(MAGIC, 1, &with).is_none());
+        assert!(head_fields(MAGIC, 1, &without).is_some());
+        // What lies behind the fields of a head of a mirror is no shape of stripes, whatever it is.
+        let mut page = without;
+        page[424..448].copy_from_slice(&with[424..448]);
+        seal_head(&mut page);
+        assert_eq!(RingHead::decode(&page), Some(sample()));
+    }
+
+    #[test]
+    fn stripes_that_nobody_makes_are_refused_though_the_sum_fits() {
+        let page = sample_of_stripes().encode();
+        let words = |at: usize| u64::from_le_bytes(page[at..at + 8].try_into().expect("a word"));
+        assert_eq!([424, 432, 440].map(words), [2, 1, 64 << 10]);
+        let unsound =
+            [(424, 3), (424, 1), (424, u64::MAX), (432, 0), (432, 2), (440, 0), (440, 4097), (440, 2 << 20)];
+        for (at, word) in unsound {
+            let mut page = page;
+            page[at..at + 8].copy_from_slice(&word.to_le_bytes());
+            seal_head(&mut page);
+            assert_eq!(RingHead::decode(&page), None, "{word} at {at}");
+        }
     }
 
     #[test]
@@ -267,9 +321,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_single_wrong_bit_anywhere_is_seen(byte in 0..PAGE, bit in 0..8, with_regions: bool) {
+        fn a_single_wrong_bit_anywhere_is_seen(
+            byte in 0..PAGE, bit in 0..8, with_regions: bool, with_stripes: bool,
+        ) {
+            let sample = if with_stripes { sample_of_stripes() } else { sample() };
             let regions = DirtyRegions { since: Mark::default(), region_bytes: 4096, changed: vec![true; 999] };
-            let mut page = if with_regions { sample().encode_with(&regions) } else { sample().encode() };
+            let mut page = if with_regions { sample.encode_with(&regions) } else { sample.encode() };
             page[byte] ^= 1u8 << bit;
             prop_assert_eq!(RingHead::decode(&page), None);
         }

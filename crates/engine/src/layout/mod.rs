@@ -15,6 +15,7 @@
 //!    before records are appended, [`PageStore::begin`] before anything is acknowledged, [`PageStore::end`] behind everything.
 //!    Before all of them an opening reads, repairs copies, and may write a superblock.
 
+pub mod erasure;
 pub mod mirror;
 mod replicas;
 mod single;

@@ -89,8 +89,10 @@ async fn member_head<D: Device + Clone>(device: &D, volume: u64) -> (Option<Ring
     for page in pages(device, ring_head::HEAD_COPIES).await {
         heads.extend(RingHead::decode(&page));
     }
-    let is_foreign = !heads.is_empty() && heads.iter().all(|head| head.volume != volume);
-    (heads.into_iter().filter(|head| head.volume == volume).max_by_key(|head| head.generation), is_foreign)
+    // A member with stripes holds parts of pages, and nothing that is right in its place.
+    let is_ours = |head: &RingHead| head.volume == volume && head.stripes.is_none();
+    let is_foreign = !heads.is_empty() && !heads.iter().any(is_ours);
+    (heads.into_iter().filter(is_ours).max_by_key(|head| head.generation), is_foreign)
 }
 
 /// The first pages of a drive that can be read.

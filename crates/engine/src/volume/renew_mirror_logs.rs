@@ -53,6 +53,7 @@ pub async fn plan_mirror_log_renewal<M: Device>(
             head.volume == volume
                 && usize::from(head.place) == place
                 && usize::from(head.places) == members.len()
+                && head.stripes.is_none()
         };
         let mut both = read_heads(member).await;
         both.retain(is_ours);

@@ -198,6 +198,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
             opening: self.opening.number.get(),
             begun: self.opening.begun.get(),
             superblock: self.opening.superblock.get(),
+            stripes: None,
         }
     }
 
@@ -271,6 +272,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
             && usize::from(head.place) == place
             && usize::from(head.places) == self.ring.members.len()
             && head.log_bytes == self.ring.options.log_bytes
+            && head.stripes.is_none()
     }
 
     /// What a member with this head is to a volume of this state.

@@ -189,6 +189,7 @@ impl<E: Env, M: Drive> MemberJournal<E, M> {
                     && head.log_bytes == inner.ring.options.log_bytes
                     && usize::from(head.place) == *place
                     && usize::from(head.places) == inner.ring.members.len()
+                    && head.stripes.is_none()
             })
         };
         let mut votes = vec![None; inner.ring.members.len()];
