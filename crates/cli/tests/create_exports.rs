@@ -4,23 +4,13 @@ mod support;
 
 use std::process::{Command, Stdio};
 
+use support::far::{Drive, uri};
 use support::load::{contents, write};
 use support::root::{programs, system};
-use support::served::{Ended, Server, Volume, noise, patiently};
+use support::served::{Ended, Volume, noise, patiently};
 use support::{Scene, or_skip, says};
 
 const FLAGS: &str = "--size 16m --log-size 16m --buffer 1m";
-
-/// An export of evenkeel's own on the socket `far`.
-fn far(scene: &Scene) -> (Server, String) {
-    let command = scene.command("drive sata-2011 --size 64m --nbd unix:far");
-    let server = Server::start(scene.folder().to_owned(), scene.path("far-stderr"), command).ready();
-    (server, uri(scene, "far"))
-}
-
-fn uri(scene: &Scene, socket: &str) -> String {
-    format!("nbd+unix:///?socket={}", scene.path(socket).display())
-}
 
 /// That this cannot be made, by a dry run and in earnest, and nothing is; answers what the dry run says.
 #[track_caller]
@@ -37,7 +27,8 @@ fn refused_both(scene: &Scene, line: &str, parts: &[&str]) {
 #[test]
 fn a_dry_run_says_what_an_export_is_and_what_it_holds_and_disturbs_nobody() {
     let scene = Scene::new();
-    let (_far, uri) = far(&scene);
+    let far = Drive::start(&scene, 0);
+    let uri = &far.uri;
     let line = format!("create disk {FLAGS} --member {uri} --destroy {uri}");
     let told = scene.done(&format!("{line} --dry-run")).stdout;
     says(
@@ -72,17 +63,19 @@ fn a_dry_run_says_what_an_export_is_and_what_it_holds_and_disturbs_nobody() {
 #[test]
 fn an_export_that_is_too_small_or_not_there_is_refused_by_a_dry_run_too() {
     let scene = Scene::new();
-    let (mut far, uri) = far(&scene);
+    let mut far = Drive::start(&scene, 0);
+    let uri = far.uri.clone();
     let large = format!("create disk --size 100m --log-size 16m --buffer 1m --member {uri} --destroy {uri}");
     refused_both(&scene, &large, &[&uri, "it has ", " are needed"]);
-    far.kill();
+    far.server.kill();
     refused_both(&scene, &large.replace("100m", "16m"), &[&uri, "cannot connect"]);
 }
 
 #[test]
 fn an_export_of_a_mirror_is_looked_at_like_any_other() {
     let scene = Scene::new();
-    let (_far, uri) = far(&scene);
+    let far = Drive::start(&scene, 0);
+    let uri = &far.uri;
     let line = format!("create disk --layout mirror {FLAGS} --member near --member {uri} --destroy {uri}");
     says(&scene.done(&format!("{line} --dry-run")).stdout, &["it holds no volume"]);
     scene.done(&line);
@@ -104,7 +97,7 @@ fn servers_of_others_are_told_apart_by_what_they_take() {
         process
     };
     let create = |socket: &str| {
-        let uri = uri(&scene, socket);
+        let uri = uri(&scene.path(socket));
         format!("create disk {FLAGS} --member {uri} --destroy {uri}")
     };
     let _many = nbdkit("many", &["memory", "64m"]);

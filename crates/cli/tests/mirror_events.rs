@@ -7,9 +7,10 @@ use std::os::unix::fs::FileExt;
 use std::process::Stdio;
 
 use support::events::{count, is_in_state, lines_of, once, serve, stop};
+use support::far::Drive;
 use support::load::{contents, write};
 use support::root::{programs, system};
-use support::served::{Ended, Server, Volume, noise, patiently};
+use support::served::{Ended, Volume, noise, patiently};
 use support::{Scene, or_skip, says};
 
 const SIZE: usize = 32 << 20;
@@ -19,27 +20,10 @@ const FLAGS: &str = "--layout mirror --size 32m --log-size 16m --buffer 8m --ato
 /// Turns so short that there are many.
 const TURNS: &str = "--rejoin off --turn 20ms --rest 1ms --rest-max 20ms";
 
-/// An export of evenkeel's own on the socket `far-N`, in a process that can be killed.
-struct Far {
-    uri: String,
-    server: Server,
-}
-
-impl Far {
-    fn start(scene: &Scene, number: usize) -> Self {
-        let socket = format!("far-{number}");
-        let command =
-            scene.command(&format!("drive sata-2011 --size 64m --seed {number} --nbd unix:{socket}"));
-        let stderr = scene.path(&format!("stderr-{number}"));
-        let server = Server::start(scene.folder().to_owned(), stderr, command).ready();
-        Self { uri: format!("nbd+unix:///?socket={}", scene.path(&socket).display()), server }
-    }
-}
-
 #[test]
 fn a_member_whose_server_is_killed_and_the_one_that_takes_its_place_are_told_of_once_each() {
     let scene = Scene::new();
-    let mut drives: Vec<Far> = (0..2).map(|number| Far::start(&scene, number)).collect();
+    let mut drives: Vec<Drive> = (0..2).map(|number| Drive::start(&scene, number)).collect();
     let members: Vec<String> =
         drives.iter().map(|it| format!("--member {0} --destroy {0}", it.uri)).collect();
     let volume = Volume::create(
@@ -55,7 +39,7 @@ fn a_member_whose_server_is_killed_and_the_one_that_takes_its_place_are_told_of_
     says(&shown, &[&format!("degraded: member 1 ({}) lost ", drives[1].uri), " ago: "]);
     // What was lost stays lost: nothing more is told of it.
     write(&volume.socket(), 0, &noise(2, 1 << 20));
-    drives.push(Far::start(&scene, 2));
+    drives.push(Drive::start(&scene, 2));
     let (old, new) = (drives[1].uri.clone(), drives[2].uri.clone());
     scene.done(&format!("replace disk {old} {new} --destroy {new}"));
     once(&server, "rebuild-begun", "INFO", &["rebuild of member 1 (", &new, "begun"]);
@@ -70,7 +54,7 @@ fn a_member_whose_server_is_killed_and_the_one_that_takes_its_place_are_told_of_
 #[test]
 fn a_rebuild_that_its_member_does_not_survive_and_one_that_the_server_does_not_are_told_of() {
     let scene = Scene::new();
-    let mut drives: Vec<Far> = (0..2).map(|number| Far::start(&scene, number)).collect();
+    let mut drives: Vec<Drive> = (0..2).map(|number| Drive::start(&scene, number)).collect();
     let volume = Volume::create(&scene, FLAGS);
     let server = serve(&volume, &format!("{TURNS} --rebuild-rate 1MiB/s"));
     write(&volume.socket(), 0, &noise(1, SIZE));
@@ -94,7 +78,7 @@ fn a_rebuild_that_its_member_does_not_survive_and_one_that_the_server_does_not_a
 #[test]
 fn a_log_device_whose_server_is_killed_is_told_of_once() {
     let scene = Scene::new();
-    let mut far = Far::start(&scene, 0);
+    let mut far = Drive::start(&scene, 0);
     let logs = format!("--log near-log --log {0} --destroy {0}", far.uri);
     let volume = Volume::create(&scene, &format!("{FLAGS} {logs}"));
     let server = serve(&volume, TURNS);

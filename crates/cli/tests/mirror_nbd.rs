@@ -4,14 +4,13 @@ mod support;
 
 use std::rc::Rc;
 
-use evenkeel_engine::env::Env;
 use evenkeel_host::event_loop::{Backend, EventLoop};
-use evenkeel_host::service::mirror_status::MemberStatus;
 
+use support::far::{Drive, members, until_standing};
 use support::load::{Load, contents, read_all, write};
 use support::model::Death;
 use support::root::{programs, run};
-use support::served::{Ended, Server, Volume, noise, patiently};
+use support::served::{Ended, Volume, noise, patiently};
 use support::{Scene, or_skip, says};
 
 const SIZE: usize = 24 << 20;
@@ -21,49 +20,11 @@ const FLAGS: &str = "--layout mirror --size 24m --log-size 16m --buffer 8m";
 
 const TURNS: &str = "--rejoin off --turn 100ms --rest 5ms --rest-max 100ms --answer-max 60s";
 
-/// A simulated drive on the socket `drive-N`.
-struct Drive {
-    socket: String,
-    server: Server,
-}
-
-impl Drive {
-    fn start(scene: &Scene, number: usize) -> Self {
-        let socket = format!("drive-{number}");
-        let command =
-            scene.command(&format!("drive sata-2011 --size 64m --seed {number} --nbd unix:{socket}"));
-        let stderr = scene.path(&format!("stderr-{number}"));
-        let server = Server::start(scene.folder().to_owned(), stderr, command).ready();
-        Self { socket, server }
-    }
-
-    fn uri(&self, scene: &Scene) -> String {
-        format!("nbd+unix:///?socket={}", scene.path(&self.socket).display())
-    }
-
-    fn cut(&self, scene: &Scene) {
-        scene.done(&format!("drive --cut unix:{}", self.socket));
-    }
-}
-
 /// A mirror of these drives, with its log devices in its folder.
 fn mirror_of<'a>(scene: &'a Scene, drives: &[Drive]) -> Volume<'a> {
-    let members: Vec<String> = drives
-        .iter()
-        .map(|drive| drive.uri(scene))
-        .map(|uri| format!("--member {uri} --destroy {uri}"))
-        .collect();
+    let members: Vec<String> =
+        drives.iter().map(|drive| format!("--member {0} --destroy {0}", drive.uri)).collect();
     Volume::create(scene, &format!("{FLAGS} {}", members.join(" ")))
-}
-
-#[track_caller]
-fn members(server: &Server) -> Vec<MemberStatus> {
-    server.status().mirror.expect("a mirror tells of its members").members
-}
-
-#[track_caller]
-fn until_standing(server: &Server, place: usize, standing: &str) -> MemberStatus {
-    patiently(standing, || Some(members(server).swap_remove(place)).filter(|it| it.standing == standing))
 }
 
 #[test]
@@ -77,30 +38,19 @@ fn drives_are_cut_killed_and_replaced_under_load_and_no_client_is_told() {
     load.run(&event_loop, &volume.socket(), |env| {
         let (load, server, scene, drives) = (Rc::clone(&load), &mut server, &scene, &mut drives);
         async move {
-            let some_requests = async |count: u64| {
-                let until = load.answered.get() + count;
-                while load.answered.get() < until && load.refusals.borrow().is_empty() {
-                    env.sleep(500_000).await;
-                }
-            };
-            let standing = async |place: usize, wanted: &str| {
-                while members(server)[place].standing != wanted && load.refusals.borrow().is_empty() {
-                    env.sleep(5_000_000).await;
-                }
-            };
-            some_requests(500).await;
+            load.goes_on(&env, 500).await;
             drives[1].cut(scene);
-            standing(1, "out").await;
-            some_requests(500).await;
+            load.until_standing(&env, server, 1, "out").await;
+            load.goes_on(&env, 500).await;
             drives.push(Drive::start(scene, 3));
-            let (old, new) = (drives[1].uri(scene), drives[3].uri(scene));
+            let (old, new) = (drives[1].uri.clone(), drives[3].uri.clone());
             let replaced = scene.done(&format!("replace disk {old} {new} --destroy {new}"));
             says(&replaced.stdout, &["it is being rebuilt"]);
-            standing(1, "in-sync").await;
-            some_requests(500).await;
+            load.until_standing(&env, server, 1, "in-sync").await;
+            load.goes_on(&env, 500).await;
             drives[0].server.kill();
-            standing(0, "out").await;
-            some_requests(500).await;
+            load.until_standing(&env, server, 0, "out").await;
+            load.goes_on(&env, 500).await;
             server.kill();
         }
     });
@@ -125,7 +75,7 @@ fn a_drive_that_comes_back_from_a_cut_takes_part_again_when_it_is_named_again() 
     let out = until_standing(&server, 1, "out");
     assert!(out.failure.is_some(), "{out:?}");
     write(&volume.socket(), 4096, &noise(2, 1_000_000));
-    let uri = drives[1].uri(&scene);
+    let uri = drives[1].uri.clone();
     scene.done(&format!("replace disk {uri} {uri}"));
     until_standing(&server, 1, "in-sync");
     let mut expected = noise(1, SIZE);
@@ -141,14 +91,14 @@ fn a_lost_drive_is_named_as_a_shell_takes_it() {
     let scene = Scene::new();
     let mut drives: Vec<Drive> = (0..2).map(|number| Drive::start(&scene, number)).collect();
     let _volume = mirror_of(&scene, &drives);
-    let lost = drives.pop().unwrap().uri(&scene);
+    let lost = drives.pop().unwrap().uri.clone();
     says(&scene.run("check disk").complaint(), &[&format!("evenkeel replace disk '{lost}' NEW")]);
 }
 
 /// The same export by other names.
 fn aliases(scene: &Scene, drive: &Drive) -> [String; 3] {
     std::os::unix::fs::symlink(&drive.socket, scene.path("link")).unwrap();
-    let (uri, folder) = (drive.uri(scene), scene.folder().display());
+    let (uri, folder) = (&drive.uri, scene.folder().display());
     [
         uri.replace("///?", "//?"),
         format!("nbd+unix:///?socket={folder}/./{}", drive.socket),
@@ -160,7 +110,7 @@ fn aliases(scene: &Scene, drive: &Drive) -> [String; 3] {
 fn an_export_by_two_names_is_not_taken_for_two_members() {
     let scene = Scene::new();
     let drives: Vec<Drive> = (0..2).map(|number| Drive::start(&scene, number)).collect();
-    let (uri, other) = (drives[0].uri(&scene), drives[1].uri(&scene));
+    let (uri, other) = (drives[0].uri.clone(), drives[1].uri.clone());
     for alias in aliases(&scene, &drives[0]) {
         let destroyed = format!("--size 24m --log-size 16m --buffer 8m --destroy {uri} --destroy {alias}");
         for line in [
@@ -183,7 +133,7 @@ fn a_member_by_another_name_does_not_take_the_place_of_another_one() {
     let volume = mirror_of(&scene, &drives);
     let server = volume.serve(TURNS);
     write(&volume.socket(), 0, &noise(1, SIZE));
-    let (kept, replaced) = (drives[0].uri(&scene), drives[1].uri(&scene));
+    let (kept, replaced) = (drives[0].uri.clone(), drives[1].uri.clone());
     let aliases = aliases(&scene, &drives[0]);
     let refuse = || {
         for alias in &aliases {
@@ -251,7 +201,7 @@ fn fio_sees_no_error_while_a_drive_is_cut_and_replaced() {
     drives[2].cut(&scene);
     until_standing(&server, 2, "out");
     drives.push(Drive::start(&scene, 3));
-    let (old, new) = (drives[2].uri(&scene), drives[3].uri(&scene));
+    let (old, new) = (drives[2].uri.clone(), drives[3].uri.clone());
     scene.done(&format!("replace disk {old} {new} --destroy {new}"));
     until_standing(&server, 2, "in-sync");
     ends_well(load);

@@ -3,17 +3,16 @@
 mod support;
 
 use std::fs;
-use std::path::PathBuf;
 use std::rc::Rc;
 
 use evenkeel_engine::env::Env;
 use evenkeel_host::event_loop::{Backend, EventLoop};
-use evenkeel_host::service::mirror_status::MemberStatus;
 
 use support::events::{count, lines_of, once, serve, stop};
+use support::far::{FarVolume, members, until_standing};
 use support::load::{Load, contents, read_all, write};
 use support::model::Death;
-use support::served::{Server, Volume, arenas_of, noise, patiently};
+use support::served::{Volume, noise, patiently};
 use support::{Scene, says};
 
 const MIB: usize = 1 << 20;
@@ -27,49 +26,10 @@ const REQUEST: usize = 16 * MIB;
 
 const FLAGS: &str = "--layout mirror --size 96m --log-size 16m --buffer 8m --sparse";
 
+/// Of the volumes that are its members.
+const FAR_FLAGS: &str = "--size 128m --log-size 16m --buffer 8m --sparse";
+
 const TURNS: &str = "--turn 20ms --rest 1ms --rest-max 20ms --answer-max 60s";
-
-/// A volume on a file, served to be a member, in a process that can be killed.
-struct Far<'a> {
-    scene: &'a Scene,
-    number: usize,
-    server: Server,
-}
-
-impl<'a> Far<'a> {
-    fn create(scene: &'a Scene, number: usize) -> Self {
-        scene.done(&format!("create far-{number} --size 128m --log-size 16m --buffer 8m --sparse"));
-        Self { scene, number, server: Self::start(scene, number) }
-    }
-
-    fn start(scene: &Scene, number: usize) -> Server {
-        let socket = Self::socket(scene, number);
-        let command = scene.command(&format!("serve far-{number} --nbd unix:{}", socket.display()));
-        let stderr = scene.path(&format!("stderr-{number}"));
-        Server::start(scene.path(&format!("far-{number}")), stderr, command).ready()
-    }
-
-    fn socket(scene: &Scene, number: usize) -> PathBuf {
-        scene.path(&format!("far-{number}.sock"))
-    }
-
-    fn uri(&self) -> String {
-        format!("nbd+unix:///?socket={}", Self::socket(self.scene, self.number).display())
-    }
-
-    fn starts_again(&mut self) {
-        self.server = Self::start(self.scene, self.number);
-    }
-}
-
-impl Drop for Far<'_> {
-    fn drop(&mut self) {
-        self.server.kill();
-        for arena in arenas_of(&self.scene.path(&format!("far-{}", self.number))) {
-            let _gone_already_is_fine = fs::remove_file(arena);
-        }
-    }
-}
 
 /// Writes all of these at `offset`.
 fn fill(volume: &Volume<'_>, offset: usize, bytes: &[u8]) {
@@ -87,21 +47,12 @@ fn stopped<'a>(scene: &'a Scene, bytes: &[u8]) -> Volume<'a> {
     volume
 }
 
-#[track_caller]
-fn members(server: &Server) -> Vec<MemberStatus> {
-    server.status().mirror.expect("a mirror tells of its members").members
-}
-
-#[track_caller]
-fn until_standing(server: &Server, place: usize, standing: &str) -> MemberStatus {
-    patiently(standing, || Some(members(server).swap_remove(place)).filter(|it| it.standing == standing))
-}
-
 #[test]
 fn a_member_that_is_killed_under_load_and_back_takes_what_it_missed_and_no_client_is_told() {
     let scene = Scene::new();
-    let mut far: Vec<Far<'_>> = (0..3).map(|number| Far::create(&scene, number)).collect();
-    let named: Vec<String> = far.iter().map(|it| format!("--member {0} --destroy {0}", it.uri())).collect();
+    let mut far: Vec<FarVolume<'_>> =
+        (0..3).map(|number| FarVolume::create(&scene, &format!("far-{number}"), FAR_FLAGS, "")).collect();
+    let named: Vec<String> = far.iter().map(|it| format!("--member {0} --destroy {0}", it.uri)).collect();
     let volume = Volume::create(&scene, &format!("{FLAGS} {}", named.join(" ")));
     let rest = noise(7, SIZE - LOAD);
     let server = volume.serve(TURNS);
@@ -114,27 +65,16 @@ fn a_member_that_is_killed_under_load_and_back_takes_what_it_missed_and_no_clien
     load.run(&event_loop, &volume.socket(), |env| {
         let (load, server, far) = (Rc::clone(&load), &mut server, &mut far);
         async move {
-            let some_requests = async |count: u64| {
-                let until = load.answered.get() + count;
-                while load.answered.get() < until && load.refusals.borrow().is_empty() {
-                    env.sleep(500_000).await;
-                }
-            };
-            let standing = async |place: usize, wanted: &str| {
-                while members(server)[place].standing != wanted && load.refusals.borrow().is_empty() {
-                    env.sleep(5_000_000).await;
-                }
-            };
-            some_requests(300).await;
+            load.goes_on(&env, 300).await;
             far[1].server.kill();
-            standing(1, "out").await;
+            load.until_standing(&env, server, 1, "out").await;
             env.sleep(5_000_000_000).await;
-            some_requests(300).await;
+            load.goes_on(&env, 300).await;
             let away = members(server)[1].clone();
             assert!(away.away_s.is_some() && away.lacks_bytes.is_some(), "{away:?}");
-            far[1].starts_again();
-            standing(1, "in-sync").await;
-            some_requests(300).await;
+            far[1].restart();
+            load.until_standing(&env, server, 1, "in-sync").await;
+            load.goes_on(&env, 300).await;
             let back = members(server)[1].clone();
             assert!(back.lacks_bytes.is_some() && back.away_s.is_none(), "{back:?}");
             // Beside the load there are the sums of its pages.
@@ -142,9 +82,9 @@ fn a_member_that_is_killed_under_load_and_back_takes_what_it_missed_and_no_clien
             // From here on it is relied on alone.
             far[0].server.kill();
             far[2].server.kill();
-            standing(0, "out").await;
-            standing(2, "out").await;
-            some_requests(100).await;
+            load.until_standing(&env, server, 0, "out").await;
+            load.until_standing(&env, server, 2, "out").await;
+            load.goes_on(&env, 100).await;
             server.kill();
         }
     });
@@ -154,8 +94,8 @@ fn a_member_that_is_killed_under_load_and_back_takes_what_it_missed_and_no_clien
     assert!(found.split_off(LOAD) == rest, "what nobody wrote to is other bytes");
     load.model.borrow_mut().judge(found, Death::Kill);
     // The others are taken back as soon as they are there.
-    far[0].starts_again();
-    far[2].starts_again();
+    far[0].restart();
+    far[2].restart();
     server.until_in_sync(true);
     server.stop();
     says(&scene.done("check disk").stdout, &[" 0 damaged", " 0 wrong"]);

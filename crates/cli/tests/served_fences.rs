@@ -15,42 +15,18 @@ use evenkeel_host::nbd::client::connect as connect_nbd;
 use evenkeel_host::nbd::proto::writer::Writer;
 use evenkeel_host::nbd::uri::NbdUri;
 
+use support::far::{FarVolume, uri};
 use support::load::{contents, write};
 use support::root::{programs, system};
-use support::served::{Peer, Server, Volume, arenas_of, noise, patiently};
+use support::served::{Peer, Volume, noise, patiently};
 use support::{Scene, or_skip, says};
 
 /// What the volume has beside its member.
 const NEAR: &str = "--size 16m --log-size 16m --buffer 4m";
 
 /// A volume `far` that is served to any number of clients.
-struct Far<'a> {
-    scene: &'a Scene,
-    server: Server,
-    socket: PathBuf,
-}
-
-impl<'a> Far<'a> {
-    fn create(scene: &'a Scene) -> Self {
-        scene.done("create far --size 32m --log-size 16m --buffer 4m");
-        let socket = scene.path("far.sock");
-        let command = scene.command(&format!("serve far --nbd unix:{}", socket.display()));
-        let server = Server::start(scene.path("far"), scene.path("far-stderr"), command).ready();
-        Self { scene, server, socket }
-    }
-}
-
-impl Drop for Far<'_> {
-    fn drop(&mut self) {
-        self.server.kill();
-        for arena in arenas_of(&self.scene.path("far")) {
-            let _gone_already_is_fine = std::fs::remove_file(arena);
-        }
-    }
-}
-
-fn uri(socket: &Path) -> String {
-    format!("nbd+unix:///?socket={}", socket.display())
+fn far(scene: &Scene) -> FarVolume<'_> {
+    FarVolume::create(scene, "far", "--size 32m --log-size 16m --buffer 4m", "")
 }
 
 /// A network between a volume and its member's server. It holds back what the connections there are send from a moment on,
@@ -149,7 +125,7 @@ fn give_back(mut from: UnixStream, mut to: UnixStream) {
 #[test]
 fn what_a_killed_server_sent_late_does_not_land_after_the_next_ones_writes() {
     let scene = Scene::new();
-    let far = Far::create(&scene);
+    let far = far(&scene);
     let network = Network::new(&scene, &far.socket);
     let member = uri(&network.socket);
     let volume = Volume::create(&scene, &format!("{NEAR} --member {member} --destroy {member}"));
@@ -231,8 +207,8 @@ fn a_server_that_takes_several_connections_is_refused_unless_its_owner_answers_f
 #[test]
 fn two_volumes_do_not_share_an_export() {
     let scene = Scene::new();
-    let far = Far::create(&scene);
-    let member = uri(&far.socket);
+    let far = far(&scene);
+    let member = far.uri.clone();
     let volume = Volume::create(&scene, &format!("{NEAR} --member {member} --destroy {member}"));
     let server = volume.serve("");
     write(&volume.socket(), 0, b"contents");
@@ -254,8 +230,8 @@ fn two_volumes_do_not_share_an_export() {
 fn an_earlier_opening_does_not_come_back() {
     for layout in ["", "--layout mirror --member disk/near"] {
         let scene = Scene::new();
-        let far = Far::create(&scene);
-        let member = uri(&far.socket);
+        let far = far(&scene);
+        let member = far.uri.clone();
         let options = format!("{NEAR} --member {member} --destroy {member} {layout}");
         let volume = Volume::create(&scene, &options);
         volume.serve("").stop();

@@ -10,56 +10,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use support::far::FarVolume;
 use support::load::{contents, write};
 use support::root::{programs, system};
-use support::served::{Peer, Server, Volume, arenas_of, noise, patiently};
+use support::served::{Peer, Volume, noise, patiently};
 use support::{Scene, or_skip, says};
 
 /// What the far volume or export has, and what the near one needs of it.
-const FAR: &str = "create far --size 64m --log-size 16m --buffer 8m";
+const FAR: &str = "--size 64m --log-size 16m --buffer 8m";
 const NEAR: &str = "--size 32m --log-size 16m --buffer 4m";
 
 /// A volume `far` served by itself, to one client at a time: what a killed client had on its way is over before the
 /// next one comes.
-struct Far<'a> {
-    scene: &'a Scene,
-    server: Server,
-}
-
-impl<'a> Far<'a> {
-    fn create(scene: &'a Scene) -> Self {
-        scene.done(FAR);
-        Self { scene, server: Self::start(scene) }
-    }
-
-    fn start(scene: &Scene) -> Server {
-        let socket = Self::socket_in(scene);
-        let command = scene.command(&format!("serve far --connections 1 --nbd unix:{}", socket.display()));
-        Server::start(scene.path("far"), scene.path("far-stderr"), command).ready()
-    }
-
-    fn socket_in(scene: &Scene) -> PathBuf {
-        scene.path("far.sock")
-    }
-
-    fn uri(&self) -> String {
-        format!("nbd+unix:///?socket={}", Self::socket_in(self.scene).display())
-    }
-
-    /// Killed and started again.
-    fn restart(&mut self) {
-        self.server.kill();
-        self.server = Self::start(self.scene);
-    }
-}
-
-impl Drop for Far<'_> {
-    fn drop(&mut self) {
-        self.server.kill();
-        for arena in arenas_of(&self.scene.path("far")) {
-            let _gone_already_is_fine = std::fs::remove_file(arena);
-        }
-    }
+fn far(scene: &Scene) -> FarVolume<'_> {
+    FarVolume::create(scene, "far", FAR, "--connections 1")
 }
 
 /// That `socket` serves `bytes` at `offset`.
@@ -75,8 +39,8 @@ fn holds(socket: &Path, offset: usize, bytes: &[u8]) {
 #[test]
 fn a_volume_whose_pages_are_elsewhere_survives_kills_of_its_server() {
     let scene = Scene::new();
-    let far = Far::create(&scene);
-    let uri = far.uri();
+    let far = far(&scene);
+    let uri = far.uri.clone();
     let volume = Volume::create(&scene, &format!("{NEAR} --member {uri} --destroy {uri}"));
     says(&scene.text("disk/volume.toml"), &[&format!("path = \"{uri}\"")]);
     for seed in 0..3 {
@@ -138,8 +102,8 @@ fn pass_on(mut from: UnixStream, mut to: UnixStream, is_silent: &AtomicBool) {
 #[test]
 fn a_member_whose_server_says_no_more_is_lost_in_time_and_so_ends_a_server_that_was_told_to_stop() {
     let scene = Scene::new();
-    let far = Far::create(&scene);
-    let between = Between::new(&scene, Far::socket_in(&scene));
+    let far = far(&scene);
+    let between = Between::new(&scene, far.socket.clone());
     let uri = between.uri();
     let volume = Volume::create(&scene, &format!("{NEAR} --member {uri} --destroy {uri}"));
     let mut server = volume.serve("");
@@ -163,11 +127,12 @@ fn a_member_whose_server_says_no_more_is_lost_in_time_and_so_ends_a_server_that_
 #[test]
 fn a_lost_member_is_named_and_the_volume_is_whole_once_both_are_started_anew() {
     let scene = Scene::new();
-    let mut far = Far::create(&scene);
-    let uri = far.uri();
+    let mut far = far(&scene);
+    let uri = far.uri.clone();
     let volume = Volume::create(&scene, &format!("{NEAR} --member {uri} --destroy {uri}"));
     let mut server = volume.serve("");
     write(&volume.socket(), 1000, &noise(1, 300_000));
+    far.server.kill();
     far.restart();
     let failure = patiently("the loss of the member", || server.status().failure);
     says(&failure, &[&uri, "the member is lost", "serve the volume anew"]);
@@ -188,8 +153,8 @@ fn a_lost_member_is_named_and_the_volume_is_whole_once_both_are_started_anew() {
 #[test]
 fn without_its_member_a_volume_is_not_opened_and_nothing_is_made() {
     let scene = Scene::new();
-    let far = Far::create(&scene);
-    let uri = far.uri();
+    let far = far(&scene);
+    let uri = far.uri.clone();
     // As with a block device: never without its name.
     let refused = scene.refused(&format!("create disk {NEAR} --member {uri}"));
     says(&refused, &[&uri, "would be overwritten", "--destroy 'nbd+unix:///"]);

@@ -3,8 +3,10 @@
 //!
 //! Without the feature `planted` no bug can be planted, and nothing of this is left in the program.
 
-/// Makes the enumeration, and the list and names that go with it.
-macro_rules! bugs {
+/// Makes the enumeration of a crate's bugs, their list and names, and what plants one of them in this thread: there where the
+/// crate that lists them has the feature `planted`, and nothing otherwise.
+#[macro_export]
+macro_rules! planted_bugs {
     ($($(#[$about:meta])* $bug:ident = $name:literal,)*) => {
         /// A bug that can be planted.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +25,30 @@ macro_rules! bugs {
                 }
             }
         }
+
+        #[cfg(feature = "planted")]
+        thread_local! {
+            static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
+        }
+
+        /// From now on what runs in this thread has this bug, or none.
+        #[cfg(feature = "planted")]
+        pub fn plant(bug: Option<Bug>) {
+            PLANTED.set(bug);
+        }
+
+        /// Whether what runs in this thread has the bug.
+        #[cfg(feature = "planted")]
+        pub fn is_planted(bug: Bug) -> bool {
+            PLANTED.get() == Some(bug)
+        }
+
+        /// Whether what runs in this thread has the bug: never, and the compiler knows.
+        #[cfg(not(feature = "planted"))]
+        #[inline(always)]
+        pub const fn is_planted(_bug: Bug) -> bool {
+            false
+        }
     };
 }
 
@@ -32,16 +58,14 @@ impl Bug {
         let parts = ["ring-", "copy-", "log-loss-", "log-absence-", "log-writes-one", "log-not-mended"];
         parts.iter().any(|part| self.name().starts_with(part))
     }
-}
 
-impl Bug {
     /// Whether it is in what salvages a volume.
     pub fn needs_salvage(self) -> bool {
         self.name().starts_with("salvage-")
     }
 }
 
-bugs! {
+crate::planted_bugs! {
     /// That a region changed is forgotten once it is copied to a member that came back, before that is durable.
     RingRejoinClearsEarly = "ring-rejoin-clears-early",
     /// One of the regions that a member lacks that came back is not copied.
@@ -257,28 +281,4 @@ bugs! {
     LogWritesOne = "log-writes-one",
     /// Records that one log device lacks are not put there before the log goes on.
     LogNotMended = "log-not-mended",
-}
-
-#[cfg(feature = "planted")]
-thread_local! {
-    static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
-}
-
-/// From now on this thread's volumes have this bug, or none.
-#[cfg(feature = "planted")]
-pub fn plant(bug: Option<Bug>) {
-    PLANTED.set(bug);
-}
-
-/// Whether this thread's volumes have the bug.
-#[cfg(feature = "planted")]
-pub fn is_planted(bug: Bug) -> bool {
-    PLANTED.get() == Some(bug)
-}
-
-/// Whether this thread's volumes have the bug: never, and the compiler knows.
-#[cfg(not(feature = "planted"))]
-#[inline(always)]
-pub const fn is_planted(_bug: Bug) -> bool {
-    false
 }

@@ -2,30 +2,7 @@
 //!
 //! Without the feature `planted` no bug can be planted, and nothing of this is left in the program.
 
-/// Makes the enumeration, and the list and names that go with it.
-macro_rules! bugs {
-    ($($(#[$about:meta])* $bug:ident = $name:literal,)*) => {
-        /// A bug that can be planted.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum Bug {
-            $($(#[$about])* $bug,)*
-        }
-
-        impl Bug {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$bug),*];
-
-            /// What it is called.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$bug => $name,)*
-                }
-            }
-        }
-    };
-}
-
-bugs! {
+evenkeel_engine::planted_bugs! {
     /// A block of metadata that is newly taken is compared with zeros, whatever the store has there.
     FreshIsZero = "fresh-is-zero",
     /// A block of data that is newly taken keeps what was there beside the bytes written.
@@ -60,28 +37,4 @@ bugs! {
     CountsLate = "counts-late",
     /// A leaf of a folder's index is split without regard to names of the same hash.
     SplitUnsorted = "split-unsorted",
-}
-
-#[cfg(feature = "planted")]
-thread_local! {
-    static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
-}
-
-/// From now on this thread's file systems have this bug, or none.
-#[cfg(feature = "planted")]
-pub fn plant(bug: Option<Bug>) {
-    PLANTED.set(bug);
-}
-
-/// Whether this thread's file systems have the bug.
-#[cfg(feature = "planted")]
-pub fn is_planted(bug: Bug) -> bool {
-    PLANTED.get() == Some(bug)
-}
-
-/// Whether this thread's file systems have the bug: never, and the compiler knows.
-#[cfg(not(feature = "planted"))]
-#[inline(always)]
-pub const fn is_planted(_bug: Bug) -> bool {
-    false
 }

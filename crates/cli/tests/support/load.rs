@@ -11,8 +11,9 @@ use evenkeel_host::event_loop::{Backend, EventLoop, Loop};
 use evenkeel_host::nbd::client::{Client, ClientError, ConnectOptions};
 use evenkeel_host::net::{Stream, connect_unix};
 
+use super::far::members;
 use super::model::{Model, extent};
-use super::served::Chance;
+use super::served::{Chance, Server};
 
 const CONNECTIONS: usize = 4;
 
@@ -74,6 +75,21 @@ impl Load {
                 env.sleep(1_000_000).await;
             }
         });
+    }
+
+    /// Waits until so many more requests are answered, or one is refused.
+    pub(crate) async fn goes_on(&self, env: &Loop, requests: u64) {
+        let until = self.answered.get() + requests;
+        while self.answered.get() < until && self.refusals.borrow().is_empty() {
+            env.sleep(500_000).await;
+        }
+    }
+
+    /// Waits until a member is what it is to be, or a request is refused.
+    pub(crate) async fn until_standing(&self, env: &Loop, server: &Server, place: usize, standing: &str) {
+        while members(server)[place].standing != standing && self.refusals.borrow().is_empty() {
+            env.sleep(5_000_000).await;
+        }
     }
 
     /// A source of chance of its own.

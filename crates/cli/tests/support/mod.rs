@@ -8,6 +8,7 @@
 
 pub(crate) mod attached;
 pub(crate) mod events;
+pub(crate) mod far;
 pub(crate) mod load;
 pub(crate) mod metrics;
 pub(crate) mod model;
