@@ -70,6 +70,9 @@ pub struct Tuning {
     pub announced_max_bytes: usize,
     /// Pages that a checkpoint writes home at once; at least 1.
     pub home_write_pages_max: usize,
+    /// Pages that have to come home before a checkpoint that is under way gives the room of their records back, where each
+    /// drive has its turn; at least 1. In a large log a 24th of its room has to.
+    pub homecoming_pages_min: usize,
     /// Neighbouring pages without contents that a checkpoint gives back at once; at least 1.
     pub discard_pages_max: u64,
     /// Bytes in a commit that nobody may be waiting for, while small writes come; at least 1.
@@ -91,6 +94,7 @@ impl Tuning {
             turn_pages_max: self.turn_pages_max.max(1),
             announced_max_bytes: self.announced_max_bytes.min(RECORD_BYTES_MAX / 4),
             home_write_pages_max: self.home_write_pages_max.max(1),
+            homecoming_pages_min: self.homecoming_pages_min.max(1),
             discard_pages_max: self.discard_pages_max.max(1),
             shared_bulk_max_bytes: self.shared_bulk_max_bytes.max(1),
             ..self
@@ -108,6 +112,7 @@ impl Default for Tuning {
             turn_pages_max: 128,
             announced_max_bytes: 128 << 10,
             home_write_pages_max: 64,
+            homecoming_pages_min: 512,
             // 16 MiB: few enough discards, and none that keeps a drive for long.
             discard_pages_max: 4096,
             shared_bulk_max_bytes: 192 << 10,

@@ -224,6 +224,12 @@ crate::planted_bugs! {
     RingTrustsStale = "ring-trusts-stale",
     /// A flush of a ring is done once one member's is.
     RingFlushOfOne = "ring-flush-of-one",
+    /// A write of a ring counts as durable everywhere once one member has it durably.
+    RingSettledByOne = "ring-settled-by-one",
+    /// A write of a ring counts as durable once all members have it, though none has flushed.
+    RingEndedIsSettled = "ring-ended-is-settled",
+    /// A checkpoint to a ring gives the room of records back before what they changed is home.
+    RingTailTooSoon = "ring-tail-too-soon",
     /// A member that writes is read beside those that do not.
     RingReadsWriter = "ring-reads-writer",
     /// A head names writes that are under way.

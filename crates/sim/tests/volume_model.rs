@@ -127,6 +127,7 @@ const SMALL_PORTIONS: Tuning = Tuning {
     announced_max_bytes: 40_000,
     home_write_pages_max: 2,
     discard_pages_max: 2,
+    homecoming_pages_min: 1,
     shared_bulk_max_bytes: 4096,
     shared_home_max_bytes: 4096,
     kept_pages_max: 1,

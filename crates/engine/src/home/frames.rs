@@ -35,7 +35,7 @@ pub(super) struct PagesInMemory {
 }
 
 impl Page {
-    fn new(bytes: &[u8; PAGE], counted: &Rc<PagesInMemory>) -> PageBytes {
+    pub(super) fn new(bytes: &[u8; PAGE], counted: &Rc<PagesInMemory>) -> PageBytes {
         counted.now.set(counted.now.get() + 1);
         counted.peak.set(counted.peak.get().max(counted.now.get()));
         Rc::new(Self { bytes: *bytes, counted: Rc::clone(counted) })
@@ -71,6 +71,8 @@ pub(super) struct Frame {
     pub(super) empty: bool,
     /// Whether something of it is not home yet.
     pub(super) dirty: bool,
+    /// While it is dirty, the first record with a change of it that is not home, and on no way there.
+    dirty_since: u64,
     /// Whether a checkpoint is writing it.
     pub(super) writing: bool,
     /// While it is dirty, which of its bytes the log holds by themselves: those that commits changed since the last
@@ -92,12 +94,29 @@ pub(crate) struct Outgoing {
     pub(crate) covered: bool,
     /// Its sum, where the log holds it already.
     pub(crate) logged_sum: Option<u64>,
+    /// The first record with a change of it that is not home; 0 where that is not known.
+    pub(crate) dirty_since: u64,
+}
+
+/// What is said of a page that is put in place whole.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Put {
+    /// The record that has it; 0 where that is not known.
+    pub(super) record: u64,
+    /// Whether the page has no contents.
+    pub(super) empty: bool,
+    /// Whether the log holds all of it.
+    pub(super) covered: bool,
+    /// Its sum, where the log holds it.
+    pub(super) logged_sum: Option<u64>,
 }
 
 /// All frames, and which of them may go.
 pub(super) struct Frames {
     map: PageMap<Frame>,
     dirty: usize,
+    /// Pages on their way home.
+    writing: usize,
     /// Dirty frames of which the log does not hold every byte.
     uncovered: usize,
     /// Clean frames in the order of their coming, with their place in it. An entry whose frame has another place
@@ -117,6 +136,7 @@ impl Frames {
         Self {
             map: PageMap::default(),
             dirty: 0,
+            writing: 0,
             uncovered: 0,
             clean: VecDeque::new(),
             next_clean: 1,
@@ -150,6 +170,11 @@ impl Frames {
         self.dirty
     }
 
+    /// Number of pages on their way home.
+    pub(super) fn writing(&self) -> usize {
+        self.writing
+    }
+
     /// Number of dirty frames of which the log does not hold every byte.
     pub(super) fn uncovered(&self) -> usize {
         self.uncovered
@@ -163,13 +188,13 @@ impl Frames {
         pages
     }
 
-    /// Puts `bytes` at `start` of a page.
-    pub(super) fn patch(&mut self, page: u64, start: usize, bytes: &[u8]) {
+    /// Puts `bytes` at `start` of a page, as this record has it.
+    pub(super) fn patch(&mut self, page: u64, start: usize, bytes: &[u8], record: u64) {
         if let Ok(whole) = <&[u8; PAGE]>::try_from(bytes) {
-            return self.put(page, whole, false, true, None);
+            return self.put(page, whole, Put { record, covered: true, ..Put::default() });
         }
         let end = start + bytes.len();
-        let (frame, spare) = self.change(page, start, end);
+        let (frame, spare) = self.change(page, start, end, record);
         spare.own(&mut frame.bytes)[start..end].copy_from_slice(bytes);
     }
 
@@ -179,22 +204,15 @@ impl Frames {
         unlogged.map(|(&page, frame)| (page, frame.empty || frame.covered.is_full())).collect()
     }
 
-    /// Puts zeros from `start` to before `end` of a page.
-    pub(super) fn zero(&mut self, page: u64, start: usize, end: usize) {
-        let (frame, spare) = self.change(page, start, end);
+    /// Puts zeros from `start` to before `end` of a page, as this record has it.
+    pub(super) fn zero(&mut self, page: u64, start: usize, end: usize, record: u64) {
+        let (frame, spare) = self.change(page, start, end, record);
         spare.own(&mut frame.bytes)[start..end].fill(0);
     }
 
-    /// Puts the whole of a page in place: `covered` where the log holds all of it, `logged_sum` where it holds its
-    /// sum.
-    pub(super) fn put(
-        &mut self,
-        page: u64,
-        bytes: &[u8; PAGE],
-        empty: bool,
-        covered: bool,
-        logged_sum: Option<u64>,
-    ) {
+    /// Puts the whole of a page in place.
+    pub(super) fn put(&mut self, page: u64, bytes: &[u8; PAGE], how: Put) {
+        let Put { record, empty, covered, logged_sum } = how;
         self.make_room();
         let frame = match self.map.entry(page) {
             Entry::Occupied(entry) => {
@@ -213,15 +231,18 @@ impl Frames {
         frame.known = PageRanges::full();
         frame.empty = empty;
         self.uncovered -= usize::from(frame.is_uncovered());
-        self.dirty += usize::from(!frame.dirty);
-        frame.dirty = true;
+        if !frame.dirty {
+            frame.dirty = true;
+            frame.dirty_since = record;
+            self.dirty += 1;
+        }
         frame.covered = if covered { PageRanges::full() } else { PageRanges::default() };
         self.uncovered += usize::from(frame.is_uncovered());
         frame.logged_sum = logged_sum;
     }
 
-    /// The frame of a page that is about to change from `start` to before `end`.
-    fn change(&mut self, page: u64, start: usize, end: usize) -> (&mut Frame, &mut Spare) {
+    /// The frame of a page that is about to change from `start` to before `end` by this record.
+    fn change(&mut self, page: u64, start: usize, end: usize, record: u64) -> (&mut Frame, &mut Spare) {
         self.make_room();
         let frame = self.map.entry(page).or_insert_with(|| {
             let nothing = self.spare.copy_of(&[0; PAGE]);
@@ -231,6 +252,7 @@ impl Frames {
         self.uncovered -= usize::from(frame.is_uncovered());
         if !frame.dirty {
             frame.dirty = true;
+            frame.dirty_since = record;
             frame.covered = PageRanges::default();
             self.dirty += 1;
         }
@@ -273,8 +295,10 @@ impl Frames {
             frame.dirty = false;
             frame.writing = true;
             self.dirty -= 1;
-            let (bytes, empty) = (Rc::clone(&frame.bytes), frame.empty);
-            outgoing.push(Outgoing { page, bytes, empty, covered, logged_sum: frame.logged_sum });
+            self.writing += 1;
+            let Frame { empty, logged_sum, dirty_since, .. } = *frame;
+            let bytes = Rc::clone(&frame.bytes);
+            outgoing.push(Outgoing { page, bytes, empty, covered, logged_sum, dirty_since });
         }
         outgoing
     }
@@ -283,6 +307,7 @@ impl Frames {
     pub(super) fn done_outgoing(&mut self, gone: Outgoing) {
         let Some(frame) = self.map.get_mut(&gone.page) else { return };
         frame.writing = false;
+        self.writing -= 1;
         frame.logged_sum = frame.logged_sum.filter(|_| frame.dirty);
         let is_clean = !frame.dirty;
         self.spare.take_back(gone.bytes);
@@ -348,6 +373,7 @@ impl Frame {
             known,
             empty: false,
             dirty: false,
+            dirty_since: 0,
             writing: false,
             covered: PageRanges::default(),
             logged_sum: None,

@@ -27,7 +27,7 @@ use crate::format::{PAGE, PAGE_BYTES};
 use crate::layout::{Expected, PageStore};
 use crate::options::{CACHED_PAGES_MIN, OpenOptions, clean_min, table_pages_max};
 
-use frames::Frames;
+use frames::{Frames, Put};
 pub(crate) use frames::{Outgoing, PageBytes};
 pub(crate) use locks::PageLock;
 use locks::PageLocks;
@@ -48,6 +48,12 @@ pub(crate) struct Home<H> {
     kept_pages_max: u64,
     locks: PageLocks,
     counters: Rc<Counters>,
+}
+
+/// A page of zeros in memory that nobody counts.
+#[cfg(test)]
+pub(crate) fn test_page() -> PageBytes {
+    frames::Page::new(&[0; PAGE], &Rc::default())
 }
 
 impl<H: PageStore> Home<H> {
@@ -108,7 +114,12 @@ impl<H: PageStore> Home<H> {
         self.frames.borrow().dirty()
     }
 
-    /// Those of them of which the log does not hold every byte.
+    /// Pages on their way home.
+    pub(crate) fn writing_pages(&self) -> usize {
+        self.frames.borrow().writing()
+    }
+
+    /// Dirty frames of which the log does not hold every byte.
     pub(crate) fn uncovered_pages(&self) -> usize {
         self.frames.borrow().uncovered()
     }
@@ -150,21 +161,23 @@ impl<H: PageStore> Home<H> {
         look(&frame.bytes)
     }
 
-    /// Takes the changes of a commit, in the order of commits.
-    pub(crate) fn apply(&self, tags: &[Tag], payload: &[u8]) {
+    /// Takes the changes of a commit, in the order of commits; `record` is the number of its record, or 0 where nobody
+    /// has to know.
+    pub(crate) fn apply(&self, tags: &[Tag], payload: &[u8], record: u64) {
         let mut frames = self.frames.borrow_mut();
         let mut payload = payload;
         for tag in tags {
             let (bytes, rest) = payload.split_at(tag.payload_bytes());
             payload = rest;
             match *tag {
-                Tag::Delta { page, offset, .. } => frames.patch(page, usize::from(offset), bytes),
+                Tag::Delta { page, offset, .. } => frames.patch(page, usize::from(offset), bytes, record),
                 Tag::Zero { page, offset, len } => {
-                    frames.zero(page, usize::from(offset), usize::from(offset + len));
+                    frames.zero(page, usize::from(offset), usize::from(offset + len), record);
                 }
                 Tag::Discard { page, count } => {
+                    let how = Put { record, empty: true, covered: true, logged_sum: None };
                     for page in page..page + u64::from(count) {
-                        frames.put(page, &[0; PAGE], true, true, None);
+                        frames.put(page, &[0; PAGE], how);
                     }
                 }
                 Tag::Units { .. } | Tag::Page { .. } | Tag::TablePage { .. } => {}
@@ -174,7 +187,7 @@ impl<H: PageStore> Home<H> {
 
     /// Puts the whole of a page in place, as recovery found it; `logged_sum` where the log holds its sum.
     pub(crate) fn recover(&self, page: u64, bytes: &[u8; PAGE], empty: bool, logged_sum: Option<u64>) {
-        self.frames.borrow_mut().put(page, bytes, empty, false, logged_sum);
+        self.frames.borrow_mut().put(page, bytes, Put { empty, logged_sum, ..Put::default() });
     }
 
     /// Waits until nobody reads or writes any of the pages on the device, and keeps it so.

@@ -100,7 +100,16 @@ pub trait PageStore: Replicated {
     /// not before it knows.
     fn verify_with(&self, verifier: Weak<dyn Verifier>);
 
-    /// What is to be remembered of it as of the last flush.
+    /// As [`Device::write_parts`], not durably. Answers the number that the write has among all of this opening, by which
+    /// [`Self::settled_beyond`] speaks of it; 0 where the store does not defer writes.
+    fn write_numbered(&self, offset: u64, parts: &[&[u8]]) -> impl Future<Output = Result<u64, DeviceError>>;
+
+    /// Ends once more of the first writes than `number` are durable in every replica that counts, and answers how many: a
+    /// store that defers writes makes them so now and then. It never ends where the store does not defer writes. Whoever
+    /// waits may give up.
+    fn settled_beyond(&self, number: u64) -> impl Future<Output = u64>;
+
+    /// What is to be remembered of it as of the last flush, or of what [`Self::settled_beyond`] answered since.
     fn state(&self) -> StoreState;
 
     /// The superblock of this generation is durable. Whatever the store writes of itself from now on may say so: whoever

@@ -288,16 +288,20 @@ impl<L: JournalStore> Log<L> {
         Position { offset: if offset == self.zone.len { 0 } else { offset }, sequence }
     }
 
-    /// Gives the room of all records before `sequence` back: a durable superblock names it as the tail.
-    pub(crate) fn advance_tail(&self, sequence: u64) {
+    /// Gives the room of all records before `sequence` back: a durable superblock names it as the tail. Answers how many
+    /// bytes that are.
+    pub(crate) fn advance_tail(&self, sequence: u64) -> u64 {
         let mut state = self.state.borrow_mut();
+        let used_before = state.used_bytes;
         while state.next_sequence - (state.live.len() as u64) < sequence {
             let Some(gone) = state.live.pop_front() else { break };
             state.used_bytes -= gone.len + gone.skipped;
         }
         let first_skipped = state.live.front_mut().map_or(0, |first| std::mem::take(&mut first.skipped));
         state.used_bytes -= first_skipped;
+        let given_back = used_before - state.used_bytes;
         drop(state);
         self.changed.all();
+        given_back
     }
 }

@@ -11,7 +11,7 @@
 //!            now          what waits is home: there is room again
 //! ```
 //!
-//! 1. Room comes back with the end of a checkpoint, not byte by byte: how fast it is taken is seen while it grows only.
+//! 1. Room comes back in steps, as members settle: how fast it is taken is seen while it grows only.
 //! 2. What is full already takes no more, and so grows no more: that is looked at by itself.
 
 use std::cell::Cell;

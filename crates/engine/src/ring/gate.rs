@@ -19,6 +19,8 @@ use crate::notify::Notify;
 pub(crate) struct Gate {
     state: RefCell<State>,
     depth_max: usize,
+    /// While the member makes so many bytes durable, no more than twice as many leave that are not.
+    settled_bytes: u64,
     /// Something left the queue, ended, or came.
     pub(crate) changed: Notify,
 }
@@ -28,6 +30,11 @@ struct State {
     open: bool,
     failed: bool,
     under_way: usize,
+    under_way_bytes: u64,
+    /// Bytes of those that ended since the member was last asked to make them durable.
+    unsettled_bytes: u64,
+    /// Bytes that it makes durable now.
+    settling_bytes: u64,
     /// Sequence numbers of those of them that have one.
     numbered: BTreeSet<u64>,
     waiting: VecDeque<Rc<Place>>,
@@ -60,9 +67,21 @@ pub(crate) struct Ticket {
     done: bool,
 }
 
+/// Bytes that a member makes durable.
+#[derive(Debug)]
+pub(crate) struct Settling {
+    gate: Rc<Gate>,
+    bytes: u64,
+}
+
 impl Gate {
-    pub(crate) fn new(depth_max: usize) -> Rc<Self> {
-        Rc::new(Self { state: RefCell::default(), depth_max: depth_max.max(1), changed: Notify::default() })
+    pub(crate) fn new(depth_max: usize, settled_bytes: u64) -> Rc<Self> {
+        Rc::new(Self {
+            state: RefCell::default(),
+            depth_max: depth_max.max(1),
+            settled_bytes,
+            changed: Notify::default(),
+        })
     }
 
     /// A place at the end of the queue.
@@ -137,6 +156,20 @@ impl Gate {
         self.state.borrow().under_way
     }
 
+    /// Whether so much has ended that the member should make it durable, where it does not at the end of a turn.
+    pub(super) fn is_settle_due(&self) -> bool {
+        let state = self.state.borrow();
+        state.settling_bytes == 0 && state.unsettled_bytes >= self.settled_bytes
+    }
+
+    /// The member is about to make durable what ended so far, until this is dropped.
+    pub(crate) fn begin_settle(self: &Rc<Self>) -> Settling {
+        let mut state = self.state.borrow_mut();
+        let bytes = std::mem::take(&mut state.unsettled_bytes);
+        state.settling_bytes += bytes;
+        Settling { gate: Rc::clone(self), bytes }
+    }
+
     /// Waits until none is under way.
     pub(crate) async fn drained(&self) {
         self.changed.until(|| (self.under_way() == 0).then_some(())).await;
@@ -151,13 +184,15 @@ impl Gate {
 
     fn dispatch(&self) {
         let mut state = self.state.borrow_mut();
-        while state.open && state.under_way < self.depth_max {
+        while state.open && state.under_way < self.depth_max && !state.has_much_unsettled(self.settled_bytes)
+        {
             let Some(place) = state.waiting.pop_front() else { return };
             state.queued_bytes = state.queued_bytes.saturating_sub(place.len);
             if place.given_up.get() {
                 continue;
             }
             state.under_way += 1;
+            state.under_way_bytes += place.len;
             if place.sequence > 0 {
                 state.dispatch = state.dispatch.max(place.sequence);
                 state.numbered.insert(place.sequence);
@@ -165,6 +200,20 @@ impl Gate {
             place.granted.set(true);
             place.waker.borrow().wake_by_ref();
         }
+    }
+}
+
+impl Drop for Settling {
+    fn drop(&mut self) {
+        self.gate.state.borrow_mut().settling_bytes -= self.bytes;
+        self.gate.dispatch();
+    }
+}
+
+impl State {
+    fn has_much_unsettled(&self, settled_bytes: u64) -> bool {
+        let not_durable = self.settling_bytes + self.unsettled_bytes + self.under_way_bytes;
+        self.settling_bytes > 0 && not_durable >= settled_bytes.saturating_mul(2)
     }
 }
 
@@ -195,6 +244,8 @@ impl Drop for Ticket {
         let mut state = self.gate.state.borrow_mut();
         if self.place.granted.get() {
             state.under_way -= 1;
+            state.under_way_bytes -= self.place.len;
+            state.unsettled_bytes += self.place.len;
             state.numbered.remove(&self.place.sequence);
             state.abandoned |= !self.done;
         } else {
@@ -226,7 +277,7 @@ mod tests {
 
     #[test]
     fn nobody_leaves_a_closed_gate_and_all_do_in_their_order_once_it_is_open() {
-        let gate = Gate::new(2);
+        let gate = Gate::new(2, u64::MAX);
         let tickets: Vec<Ticket> = (1..=3).map(|sequence| gate.enqueue(sequence, 100)).collect();
         assert!(tickets.iter().all(|ticket| is_dispatched(ticket).is_none()));
         assert_eq!((gate.queued_bytes(), gate.under_way(), gate.ended_through()), (300, 0, Some(0)));
@@ -237,7 +288,7 @@ mod tests {
 
     #[test]
     fn what_ended_behind_one_that_is_under_way_is_not_named() {
-        let gate = Gate::new(8);
+        let gate = Gate::new(8, u64::MAX);
         gate.open();
         let mut tickets: Vec<Ticket> = (1..=4).map(|sequence| gate.enqueue(sequence, 1)).collect();
         tickets.pop().expect("four").done();
@@ -250,8 +301,24 @@ mod tests {
     }
 
     #[test]
+    fn a_member_that_makes_much_durable_is_not_given_much_more() {
+        let gate = Gate::new(8, 100);
+        gate.open();
+        gate.enqueue(1, 60).done();
+        assert!(!gate.is_settle_due());
+        gate.enqueue(2, 60).done();
+        assert!(gate.is_settle_due());
+        let settling = gate.begin_settle();
+        assert!(!gate.is_settle_due(), "it does so already");
+        let tickets: Vec<Ticket> = (3..=5).map(|sequence| gate.enqueue(sequence, 60)).collect();
+        assert_eq!(tickets.iter().map(is_dispatched).collect::<Vec<_>>(), [Some(true), Some(true), None]);
+        drop(settling);
+        assert_eq!(is_dispatched(&tickets[2]), Some(true));
+    }
+
+    #[test]
     fn one_that_is_given_up_under_way_leaves_nothing_known() {
-        let gate = Gate::new(8);
+        let gate = Gate::new(8, u64::MAX);
         gate.open();
         drop(gate.enqueue(1, 1));
         assert_eq!(gate.ended_through(), None);
@@ -263,7 +330,7 @@ mod tests {
 
     #[test]
     fn who_waits_when_the_member_fails_is_told_though_it_takes_part_again_by_then() {
-        let gate = Gate::new(1);
+        let gate = Gate::new(1, u64::MAX);
         let waiting = gate.enqueue(1, 1);
         assert_eq!(is_dispatched(&waiting), None);
         gate.set_failed(true);
@@ -301,7 +368,7 @@ mod tests {
         fn the_gate_lets_out_in_order_no_more_than_it_may_and_knows_what_ended(
             steps in steps(), depth_max in 1..5usize,
         ) {
-            let gate = Gate::new(depth_max);
+            let gate = Gate::new(depth_max, u64::MAX);
             let (mut waiting, mut out) = (VecDeque::new(), Vec::new());
             let (mut issued, mut is_open) = (0, false);
             for step in steps {
@@ -344,7 +411,7 @@ mod tests {
 
     #[test]
     fn whoever_waits_for_the_end_of_all_is_told() {
-        let gate = Gate::new(1);
+        let gate = Gate::new(1, u64::MAX);
         gate.open();
         let ticket = gate.enqueue(1, 1);
         let mut drained: Pin<Box<dyn Future<Output = ()>>> = Box::pin(gate.drained());

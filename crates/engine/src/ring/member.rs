@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use super::RingOptions;
 use super::drain::Drain;
 use super::gate::Gate;
 use super::idle_latency::IdleLatency;
@@ -119,9 +120,9 @@ pub(crate) struct Member<M> {
 
 impl<M: Drive> Member<M> {
     /// Until it is known who may be trusted, all that are there count, and write.
-    pub(super) fn new(device: Option<M>, depth_max: usize) -> Self {
+    pub(super) fn new(device: Option<M>, options: &RingOptions) -> Self {
         let state = if device.is_some() { MemberState::InSync } else { MemberState::Out };
-        let gate = Gate::new(depth_max);
+        let gate = Gate::new(options.depth_max, options.settled_bytes);
         match device {
             Some(_) => gate.open(),
             None => gate.set_failed(true),

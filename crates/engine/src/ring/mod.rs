@@ -86,6 +86,8 @@ pub struct RingOptions {
     pub window: WindowOptions,
     /// Writes under way on a member at once.
     pub depth_max: usize,
+    /// Bytes that a member makes durable at once where no turn ends. Nobody has to choose them; a simulation does.
+    pub settled_bytes: u64,
     /// How long a member may take over one request before it counts as failed.
     pub answer_max_ns: u64,
     /// Bytes a second that a rebuild copies, at most.
@@ -109,6 +111,7 @@ impl Default for RingOptions {
             rest_max_ns: 10_000_000_000,
             window: WindowOptions::default(),
             depth_max: 32,
+            settled_bytes: 4 << 20,
             answer_max_ns: 30_000_000_000,
             rebuild_bytes_per_s: 64 << 20,
             log_bytes: 0,
@@ -180,7 +183,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
             env,
             options,
             geometry: Cell::new(geometry),
-            members: members.into_iter().map(|device| Member::new(device, options.depth_max)).collect(),
+            members: members.into_iter().map(|device| Member::new(device, &options)).collect(),
             reads: Cell::default(),
             client_reads: Cell::default(),
             reads_before: Cell::default(),

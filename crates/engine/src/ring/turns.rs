@@ -71,6 +71,9 @@ pub(crate) trait TakesTurns: Sized + 'static {
 /// From here on the policy holds: it is known which members may be trusted.
 pub(crate) fn start<L: TakesTurns>(layout: &Rc<L>) {
     let ring = layout.ring();
+    if ring.options.policy != Policy::Turns {
+        (0..ring.members.len()).for_each(|place| settle_again_and_again(layout, place));
+    }
     if !ring.keeps_turns() {
         return;
     }
@@ -98,6 +101,29 @@ pub(crate) fn start<L: TakesTurns>(layout: &Rc<L>) {
             }
         }
     });
+}
+
+/// Where no turn ends, has a member make durable what it was given whenever that is much: what all have durably needs no
+/// room elsewhere.
+fn settle_again_and_again<L: TakesTurns>(layout: &Rc<L>, place: usize) {
+    let (changed, weak) = (Rc::clone(&layout.ring().changed), Rc::downgrade(layout));
+    layout.ring().env.spawn(async move {
+        while let Some(layout) = changed.until(|| settle_due(&weak, place)).await {
+            layout.settle(place).await;
+        }
+    });
+}
+
+/// The layout, once a member should settle; `None` once nobody has it any more.
+#[allow(
+    clippy::option_option,
+    reason = "whether to go on waiting, and then whether there is anything to come"
+)]
+fn settle_due<L: TakesTurns>(layout: &Weak<L>, place: usize) -> Option<Option<Rc<L>>> {
+    let Some(layout) = layout.upgrade() else { return Some(None) };
+    let (ring, member) = (layout.ring(), &layout.ring().members[place]);
+    let is_due = !ring.keeps_turns() && member.is_in_sync() && member.gate.is_settle_due();
+    is_due.then_some(Some(layout))
 }
 
 /// The layout, once one of its members has something to write; `None` once nobody has it any more.

@@ -7,7 +7,7 @@
 //!    in the log make them whole, and these records tell whether they did.
 //! 2. Pages and table go home, what changed of the root to the place that does not count, and the device is flushed.
 //! 3. A superblock that names the new root and tail is made durable. Until then recovery starts from the old
-//!    tail and does all of it again.
+//!    tail and does all of it again, or from where the tail was moved to meanwhile ([`super::homecoming`]).
 //! 4. Only then is the room of the older records used again, and the same written to the other place of the root
 //!    ([`super::roots`]).
 
@@ -16,6 +16,7 @@ use std::rc::Rc;
 
 use super::Inner;
 use super::home_writes::{HomeWrites, Outbound};
+use super::homecoming::{Homecoming, in_order_of_age};
 use crate::counters::add;
 use crate::device::FlushScope;
 use crate::env::{Arena, Env};
@@ -68,12 +69,10 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         let mut sums = self.home.table.hold_none();
         let (pages, stuck) = self.load_dirty(&mut sums).await?;
         let guard = self.to_the_end();
-        let began_ns = self.env.now_ns();
+        self.admission.throttle.begin_drain(self.env.now_ns());
         let taken_home = self.take_home(&pages, &stuck, &mut sums, next).await;
         guard.done();
         if self.home.device.traits().defers_writes {
-            let took_ns = self.env.now_ns().saturating_sub(began_ns);
-            self.admission.throttle.note_drained(pages.len() as u64 * PAGE_BYTES, took_ns);
             self.note_fill();
         }
         if taken_home.is_err() {
@@ -91,7 +90,11 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         next: Option<&Rc<Layout>>,
     ) -> Result<(), Error> {
         let through = self.log.acknowledged();
-        let outgoing = self.home.take_outgoing(pages);
+        let mut outgoing = self.home.take_outgoing(pages);
+        let comes_in_parts = next.is_none() && stuck.is_empty() && self.comes_home_in_parts(&outgoing);
+        if comes_in_parts {
+            in_order_of_age(&mut outgoing, self.homecoming_step_pages(), self.homecoming_group_pages());
+        }
         self.pump_soon(); // a commit that waited for frames has them now
         let table = self.announce(&outgoing, through, sums).await?;
 
@@ -105,7 +108,13 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             // A store with nothing to flush writes nothing of itself, and it is to know of the superblock before.
             self.home.table.rewrite_root_page(slot, 0);
         }
-        self.write_home_pages(&outgoing, &table, slot).await?;
+        let writes = self.begin_home_pages(&outgoing, &table, slot).await;
+        let mut coming = Homecoming::new(outgoing);
+        if comes_in_parts {
+            self.give_back_as_they_come(&writes, &mut coming).await?;
+        }
+        writes.all_done().await?;
+        self.home.table.root_is_written();
         let is_flushed =
             next.is_none() || !(is_planted(Bug::GrowthUnflushed) || is_planted(Bug::RingGrowthUnflushed));
         if is_flushed && !is_planted(Bug::NoHomeFlush) && !is_planted(Bug::TailBeforeFlush) {
@@ -142,10 +151,10 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             self.home.device.flush(FlushScope::Whole).await?;
         }
         self.home.table.superblock_is_current();
-        self.log.advance_tail(tail.sequence);
-        let mut outgoing = outgoing.into_iter();
-        while outgoing.len() > 0 {
-            self.home.done_outgoing(outgoing.by_ref().take(self.options.tuning.turn_pages_max));
+        self.note_given_back(self.log.advance_tail(tail.sequence), true);
+        let mut left = coming.into_left().peekable();
+        while left.peek().is_some() {
+            self.home.done_outgoing(left.by_ref().take(self.options.tuning.turn_pages_max));
             self.env.sleep(0).await;
         }
         if !self.home.device.traits().is_replicated {
@@ -153,6 +162,14 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         }
         add(&self.counters.checkpoints, 1);
         Ok(())
+    }
+
+    /// Whether room comes back as pages come home ([`super::homecoming`]). A log that is spread over the members has its
+    /// superblocks in their turns: there it does not.
+    fn comes_home_in_parts(&self, outgoing: &[Outgoing]) -> bool {
+        self.home.device.traits().defers_writes
+            && !self.log.is_scattered()
+            && outgoing.iter().all(|page| page.logged_sum.is_none())
     }
 
     /// Refuses with [`Error::Damaged`] where a page that is dirty now cannot go home. Nothing is written.
@@ -375,25 +392,29 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         Ok(())
     }
 
-    /// Writes pages in order of address, neighbours together, then the table's, and what a place of the root that does
+    /// Writes pages in their order, neighbours together, then the table's, and what a place of the root that does
     /// not count lacks; pages without contents are not written but given back. Not yet durably. All of it is begun before any of
     /// it is waited for, as far as the drive takes it: a ring's members get it in one turn each.
-    async fn write_home_pages(
-        self: &Rc<Self>,
+    async fn begin_home_pages<'a>(
+        self: &'a Rc<Self>,
         outgoing: &[Outgoing],
         table: &[(u64, TableBytes)],
         root_slot: u8,
-    ) -> Result<(), Error> {
+    ) -> HomeWrites<'a, E, A, H, L> {
         let (writes, layout) = (HomeWrites::new(self), self.home.layout());
-        let stored: Vec<&Outgoing> = outgoing.iter().filter(|page| !page.empty).collect();
         let is_split = is_planted(Bug::RunAcrossSegments);
-        let follows = |page: &&Outgoing, next: &&Outgoing| {
-            let next = next.page;
-            next == page.page + 1 && (is_split || layout.run_end(page.page, next + 1) > next)
+        let follows = |page: &Outgoing, next: &Outgoing| {
+            let is_next = next.page == page.page + 1 && page.empty == next.empty;
+            is_next && (is_split || layout.run_end(page.page, next.page + 1) > next.page)
         };
-        for run in
-            stored.chunk_by(follows).flat_map(|run| run.chunks(self.options.tuning.home_write_pages_max))
-        {
+        let runs_of_any = outgoing.chunk_by(follows);
+        let mut place = 0;
+        for run in runs_of_any.flat_map(|run| run.chunks(self.options.tuning.home_write_pages_max)) {
+            let places = place..place + run.len();
+            place = places.end;
+            if run[0].empty {
+                continue;
+            }
             let bytes = match run {
                 [page] if is_planted(Bug::YieldTakesChanged) && self.home.is_known(page.page) => {
                     Outbound::Bytes(self.home.with_page(page.page, |bytes| bytes.to_vec()))
@@ -401,7 +422,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
                 run => Outbound::Pages(run.iter().map(|page| Rc::clone(&page.bytes)).collect()),
             };
             add(&self.counters.home_bytes, run.len() as u64 * PAGE_BYTES);
-            writes.begin(layout.page_offset(run[0].page), bytes).await;
+            writes.begin_places(layout.page_offset(run[0].page), bytes, places).await;
         }
         for (number, bytes) in table {
             add(&self.counters.table_bytes, PAGE_BYTES);
@@ -409,7 +430,8 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             writes.begin(layout.table_offset(*number), bytes).await;
         }
         self.begin_root(&writes, root_slot).await;
-        let empty: Vec<u64> = outgoing.iter().filter(|page| page.empty).map(|page| page.page).collect();
+        let mut empty: Vec<u64> = outgoing.iter().filter(|page| page.empty).map(|page| page.page).collect();
+        empty.sort_unstable();
         let pages_max = self.options.tuning.discard_pages_max;
         for run in runs(&empty) {
             let mut first = run.start;
@@ -422,9 +444,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
                 first = end;
             }
         }
-        writes.all_done().await?;
-        self.home.table.root_is_written();
-        Ok(())
+        writes
     }
 }
 

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::Inner;
-use super::limits::Limits;
+use super::limits::Waiting;
 use crate::buffer::queue::Lane;
 use crate::buffer::{Batch, BatchMax};
 use crate::counters::add;
@@ -97,8 +97,9 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             None => self.next_batch(&mut commits)?,
         };
         let len = record_bytes(batch.tags.len(), batch.payload_bytes, self.log.sector_bytes()) as u64;
-        let waiting = (self.home.dirty_pages(), self.home.uncovered_pages());
-        let has_frames = commits.has_frames(waiting, &batch, &self.admission.limits.get());
+        let with_batch = commits.with_batch(self.waiting(), &batch);
+        let defers_writes = self.home.device.traits().defers_writes;
+        let has_frames = self.admission.limits.get().has_frames(with_batch, defers_writes);
         let slot =
             has_frames.then(|| self.log.reserve(len, self.admission.limits.get().commit_used_max)).flatten();
         let Some(slot) = slot else {
@@ -200,7 +201,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
             }
             let Some(commit) = next.and_then(|next| commits.in_flight.remove(next)) else { break };
             let builder = commit.builder.expect("an acknowledged record is written");
-            self.home.apply(&commit.batch.tags, builder.payload_written());
+            self.home.apply(&commit.batch.tags, builder.payload_written(), commit.sequence);
             self.buffer.borrow_mut().complete(&commit.batch);
             commits.idle_batches.push(commit.batch);
             commits.idle_builders.push(builder);
@@ -277,19 +278,20 @@ impl Commits {
         useful.clamp(1, allowed_max.max(1))
     }
 
-    /// Whether there are frames for what `batch` changes, beside those that wait for a checkpoint (and those of them of
-    /// which the log does not hold every byte) and those of the commits under way.
-    fn has_frames(&self, waiting: (usize, usize), batch: &Batch, limits: &Limits) -> bool {
+    /// What waits for a checkpoint once `batch` and the commits under way have taken effect.
+    fn with_batch(&self, waiting: Waiting, batch: &Batch) -> Waiting {
         let batches = self.in_flight.iter().map(|commit| &commit.batch).chain([batch]);
-        let (pages, uncovered) = batches.fold(waiting, |(pages, uncovered), batch| {
-            (pages + batch.pages, uncovered + batch.partial_pages)
-        });
-        pages <= limits.dirty_pages_max && uncovered <= limits.image_pages_max
+        batches.fold(waiting, |waiting, batch| Waiting {
+            dirty: waiting.dirty + batch.pages,
+            uncovered: waiting.uncovered + batch.partial_pages,
+            ..waiting
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::limits::Limits;
     use super::*;
 
     #[test]
@@ -318,7 +320,10 @@ mod tests {
         }
         let limits = Limits::of(64 << 20, 512, 1, true, 128 << 10);
         let (pages_max, images_max) = (limits.dirty_pages_max, limits.image_pages_max);
-        let has_frames = |pages, uncovered| commits.has_frames((pages, uncovered), &changing(9, 3), &limits);
+        let has_frames = |dirty, uncovered| {
+            let waiting = Waiting { dirty, writing: 0, uncovered };
+            limits.has_frames(commits.with_batch(waiting, &changing(9, 3)), false)
+        };
         assert!(has_frames(pages_max - 21, images_max - 9), "they are just enough");
         assert!(!has_frames(pages_max - 20, images_max - 9), "one page too many");
         assert!(!has_frames(pages_max - 21, images_max - 8), "one image too many");

@@ -5,11 +5,14 @@
 //!    its place nobody reads, as the sums there say that there is nothing.
 
 use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::ops::Range;
 use std::rc::Rc;
+use std::task::Poll;
 
 use super::Inner;
 use crate::counters::add;
-use crate::device::{Durability, Extent};
+use crate::device::Extent;
 use crate::env::{Arena, Env};
 use crate::error::{DeviceError, Error};
 use crate::events::Event;
@@ -60,6 +63,9 @@ struct WritesState {
     under_way: Cell<usize>,
     under_way_bytes: Cell<u64>,
     failure: RefCell<Option<Error>>,
+    /// Pages of a checkpoint that all drives have, by their places in it, each with the number of its write.
+    ended: RefCell<Vec<(u64, Range<usize>)>>,
+    ended_pages: Cell<usize>,
     changed: Notify,
 }
 
@@ -70,6 +76,11 @@ impl<'a, E: Env, A: Arena, H: PageStore, L: JournalStore> HomeWrites<'a, E, A, H
 
     /// Begins a write once there is a place for it; after a failure none is begun.
     pub(super) async fn begin(&self, offset: u64, bytes: Outbound) {
+        self.begin_places(offset, bytes, 0..0).await;
+    }
+
+    /// The same, of the pages at these places of a checkpoint.
+    pub(super) async fn begin_places(&self, offset: u64, bytes: Outbound, places: Range<usize>) {
         let len = bytes.len();
         self.state.changed.until(|| self.has_place(len).then_some(())).await;
         if self.state.failure.borrow().is_some() {
@@ -82,23 +93,34 @@ impl<'a, E: Env, A: Arena, H: PageStore, L: JournalStore> HomeWrites<'a, E, A, H
         self.state.under_way_bytes.set(self.state.under_way_bytes.get() + len);
         let (inner, state) = (Rc::clone(self.inner), Rc::clone(&self.state));
         inner.write_back.pace.begin_home();
-        self.inner.env.spawn(async move {
+        let mut write = Box::pin(async move {
             let device = &inner.home.device;
             let written = match &bytes {
                 Outbound::Nothing(len) => {
                     let discarded = device.discard(Extent::new(offset, *len)).await;
-                    inner.note_discard(discarded)
+                    inner.note_discard(discarded).map(|()| 0)
                 }
-                bytes => device.write_parts(offset, &bytes.parts(), Durability::Buffered).await,
+                bytes => device.write_numbered(offset, &bytes.parts()).await,
             };
-            if let Err(error) = written {
-                state.failure.borrow_mut().get_or_insert(error.into());
+            match written {
+                Ok(number) if !places.is_empty() => {
+                    state.ended_pages.set(state.ended_pages.get() + places.len());
+                    state.ended.borrow_mut().push((number, places));
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    state.failure.borrow_mut().get_or_insert(error.into());
+                }
             }
             inner.write_back.pace.end_home();
             state.under_way.set(state.under_way.get() - 1);
             state.under_way_bytes.set(state.under_way_bytes.get() - len);
             state.changed.all();
         });
+        // As far as it goes at once: writes come to the drives in the order in which they are begun.
+        if poll_fn(|context| Poll::Ready(write.as_mut().poll(context).is_pending())).await {
+            self.inner.env.spawn(write);
+        }
     }
 
     fn has_place(&self, len: u64) -> bool {
@@ -112,8 +134,27 @@ impl<'a, E: Env, A: Arena, H: PageStore, L: JournalStore> HomeWrites<'a, E, A, H
         writes == 0 || (writes < writes_max && bytes + len <= bytes_max)
     }
 
-    pub(super) async fn all_done(self) -> Result<(), Error> {
+    /// Waits until so many more pages, or all writes, have ended; false for the latter.
+    pub(super) async fn more_ended(&self, pages: usize) -> bool {
+        let state = &self.state;
+        let is_over = || state.under_way.get() == 0;
+        let enough = || is_over() || state.ended_pages.get() >= pages;
+        state.changed.until(|| enough().then(|| !is_over())).await
+    }
+
+    /// Waits until all writes have ended.
+    pub(super) async fn until_ended(&self) {
         self.state.changed.until(|| (self.state.under_way.get() == 0).then_some(())).await;
+    }
+
+    /// Pages that have ended since this was asked before, by their places, with the numbers of their writes.
+    pub(super) fn take_ended(&self) -> Vec<(u64, Range<usize>)> {
+        self.state.ended_pages.set(0);
+        self.state.ended.take()
+    }
+
+    pub(super) async fn all_done(self) -> Result<(), Error> {
+        self.until_ended().await;
         self.state.failure.take().map_or(Ok(()), Err)
     }
 }

@@ -57,13 +57,26 @@ fn limits_of(log_bytes: u64, sector_bytes: u32, table_pages: u64, atomic_sectors
     Limits::of(log_bytes, sector_bytes as usize, table_pages, !atomic_sectors, announced_max_bytes)
 }
 
+/// Pages in memory that are not home.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Waiting {
+    /// Those that wait for a checkpoint,
+    pub(super) dirty: usize,
+    /// those that one writes,
+    pub(super) writing: usize,
+    /// and of the first, those of which the log does not hold every byte.
+    pub(super) uncovered: usize,
+}
+
 /// What the size of the log allows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     /// Bytes of the log that commits may fill; the rest is kept for checkpoints and direct writes.
     pub(super) commit_used_max: u64,
-    /// Frames that may wait for a checkpoint.
+    /// Frames that may wait for a checkpoint where it takes all of them before any comes home.
     pub(super) dirty_pages_max: usize,
+    /// Pages that one checkpoint may name.
+    named_pages_max: usize,
     /// Of them, those that it may have to log an image of.
     pub(super) image_pages_max: usize,
     /// Largest record that a checkpoint may log of pages that cannot go home.
@@ -118,6 +131,7 @@ impl Limits {
         Self {
             commit_used_max: log_bytes - kept_bytes,
             dirty_pages_max: dirty_pages_max.min(DIRTY_PAGES_MAX),
+            named_pages_max: dirty_pages_max.min(DIRTY_PAGES_MAX),
             image_pages_max,
             // Records of checkpoints take half of what is kept for them: `dirty_pages_max` is half of what fits.
             carried_max: (record_max / 2).min(COMMIT_MAX_BYTES as u64),
@@ -157,12 +171,36 @@ impl Limits {
         self.dirty_pages_max.min(self.image_pages_max) - self.stuck_pages_max()
     }
 
-    /// How full the fullest is, of 1: the log, memory, or what a checkpoint may have to log an image of.
-    pub(super) fn fill(&self, log_used_bytes: u64, dirty_pages: usize, uncovered_pages: usize) -> f64 {
+    /// How full the fullest is, of 1, where pages come home one after the other: the log, memory, or what a checkpoint may
+    /// have to log an image of.
+    pub(super) fn fill(&self, log_used_bytes: u64, waiting: Waiting) -> f64 {
         let of = |used: u64, max: u64| used as f64 / max.max(1) as f64;
+        let Waiting { dirty, writing, uncovered } = waiting;
         of(log_used_bytes, self.commit_used_max)
-            .max(of(dirty_pages as u64, self.dirty_pages_max as u64))
-            .max(of(uncovered_pages as u64, self.image_pages_max as u64))
+            .max(of((dirty + writing) as u64, self.held_pages_max() as u64))
+            .max(of(dirty as u64, self.named_pages_max as u64))
+            .max(of(uncovered as u64, self.image_pages_max as u64))
+    }
+
+    /// Whether there may be so many pages in memory that are not home. Where they come home one after the other, those on
+    /// their way and those that wait share the memory of both.
+    pub(super) fn has_frames(&self, waiting: Waiting, defers_writes: bool) -> bool {
+        let Waiting { dirty, writing, uncovered } = waiting;
+        let has_memory = !defers_writes || dirty + writing <= self.held_pages_max();
+        has_memory && dirty <= self.dirty_max(defers_writes) && uncovered <= self.image_pages_max
+    }
+
+    /// Frames that may wait for a checkpoint: where pages come home one after the other, as many as one may name.
+    pub(super) fn dirty_max(&self, defers_writes: bool) -> usize {
+        match defers_writes {
+            false => self.dirty_pages_max,
+            true => self.named_pages_max.max(self.dirty_pages_max).min(self.held_pages_max()),
+        }
+    }
+
+    /// Pages that may be in memory for a checkpoint, under way or next.
+    fn held_pages_max(&self) -> usize {
+        self.dirty_pages_max.saturating_mul(2)
     }
 
     /// Whether a checkpoint is due, so that no commit has to wait for it.
@@ -270,12 +308,28 @@ mod tests {
         let (log, pages, images) =
             (limits.commit_used_max / 2, limits.dirty_pages_max / 2, limits.image_pages_max / 2);
         assert!(!limits.is_half_full(log, pages, images));
-        assert!(limits.fill(log, pages, images) <= 0.5);
+        let waiting = |dirty, uncovered| Waiting { dirty, writing: 0, uncovered };
+        assert!(limits.fill(log, waiting(pages, images)) <= 0.5);
         for (log, pages, images) in [(log + 1, 0, 0), (0, pages + 1, 0), (0, 0, images + 1)] {
             assert!(limits.is_half_full(log, pages, images), "{log} bytes, {pages} pages, {images} images");
-            let fill = limits.fill(log, pages, images);
+            let fill = limits.fill(log, waiting(pages, images));
             assert!((0.5..0.51).contains(&fill), "{fill} by {log} bytes, {pages} pages, {images} images");
         }
+    }
+
+    #[test]
+    fn pages_that_come_home_one_after_the_other_leave_their_memory_to_those_that_wait() {
+        let limits = Limits::of(64 << 20, 512, 1, false, 128 << 10).within(1000, 4096);
+        let has_frames =
+            |dirty, writing, defers| limits.has_frames(Waiting { dirty, writing, uncovered: 0 }, defers);
+        assert!(has_frames(1000, 1000, true) && !has_frames(1000, 1001, true));
+        assert!(has_frames(1900, 100, true) && !has_frames(1900, 101, true));
+        assert!(
+            has_frames(1000, 1000, false) && !has_frames(1001, 0, false),
+            "all of them come home at once"
+        );
+        assert_eq!(limits.fill(0, Waiting { dirty: 500, writing: 500, uncovered: 0 }), 0.5);
+        assert_eq!((limits.dirty_max(true), limits.dirty_max(false)), (2000, 1000));
     }
 
     /// Bytes of the log that announcing so many of one kind takes, as a checkpoint cuts them into records.

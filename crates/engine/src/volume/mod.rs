@@ -24,6 +24,7 @@ mod fair_lock;
 mod fresh;
 mod grow;
 mod home_writes;
+mod homecoming;
 mod identify;
 mod inspect;
 mod limits;
@@ -69,6 +70,7 @@ pub use differences::differences;
 pub use grow::{Growth, plan_growth};
 pub use identify::{Identity, arena_bytes_min, identify};
 pub use inspect::{Inspection, inspect};
+use limits::Waiting;
 pub use limits::{ATOMIC_MAX_BYTES, log_bytes_min};
 pub(crate) use read_only::Basis;
 pub(crate) use recover::UnverifiedTable;
@@ -187,6 +189,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
         let inner = &self.0;
         let (buffer_used, buffer_bytes) = inner.buffer.borrow().fill();
         let (pages, pages_peak) = inner.home.pages_in_memory();
+        let defers_writes = inner.home.device.traits().defers_writes;
         Occupancy {
             buffer_used_bytes: buffer_used as u64,
             buffer_bytes: buffer_bytes as u64,
@@ -194,7 +197,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
             log_max_bytes: inner.admission.limits.get().commit_used_max,
             log_bytes: inner.home.layout().log.len,
             dirty_bytes: inner.home.dirty_pages() as u64 * PAGE_BYTES,
-            dirty_max_bytes: inner.admission.limits.get().dirty_pages_max as u64 * PAGE_BYTES,
+            dirty_max_bytes: inner.admission.limits.get().dirty_max(defers_writes) as u64 * PAGE_BYTES,
             table_bytes: inner.home.table.loaded_pages() as u64 * PAGE_BYTES,
             pages_bytes: pages as u64 * PAGE_BYTES,
             pages_peak_bytes: pages_peak as u64 * PAGE_BYTES,
@@ -447,10 +450,18 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         }
     }
 
+    /// Pages in memory that are not home.
+    fn waiting(&self) -> Waiting {
+        Waiting {
+            dirty: self.home.dirty_pages(),
+            writing: self.home.writing_pages(),
+            uncovered: self.home.uncovered_pages(),
+        }
+    }
+
     /// Tells the home device how full the fullest is, of 1, of what commits may use.
     fn note_fill(&self) -> f64 {
-        let (dirty, uncovered) = (self.home.dirty_pages(), self.home.uncovered_pages());
-        let fill = self.admission.limits.get().fill(self.log.used_bytes(), dirty, uncovered);
+        let fill = self.admission.limits.get().fill(self.log.used_bytes(), self.waiting());
         self.home.device.note_fill(fill);
         fill
     }

@@ -473,7 +473,7 @@ async fn replay_intent<H: PageStore>(
 }
 
 fn apply<H: PageStore>(home: &Home<H>, records: &[Scanned], change: &Change) {
-    home.apply(std::slice::from_ref(&change.tag), payload_of(records, change));
+    home.apply(std::slice::from_ref(&change.tag), payload_of(records, change), 0);
 }
 
 fn payload_of<'a>(records: &'a [Scanned], change: &Change) -> &'a [u8] {

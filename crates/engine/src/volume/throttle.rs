@@ -34,24 +34,51 @@ const RATE_MIN: f64 = 0.05;
 /// No write waits longer for others: a drive that hung once says little of the next minute.
 const WAIT_MAX_NS: u64 = 100_000_000;
 
+/// Room that came back counts once it took so long,
+const SEEN_MIN_NS: u64 = 250_000_000;
+
+/// and after so long half of what was before is forgotten.
+const HALF_LIFE_S: f64 = 1.0;
+
 /// The rate of one volume.
 #[derive(Debug, Default)]
 pub(super) struct Throttle {
-    /// Bytes a second that the drives took home, as a mean that forgets half of itself with each checkpoint.
+    /// Bytes of the log that came back in a second while something went home, as a mean that forgets.
     drain_bytes_per_s: Cell<f64>,
+    /// Bytes that came back since something goes home, or since it counted, and since when.
+    given_back: Cell<(u64, u64)>,
     /// When what was accepted so far is paid for.
     paid_ns: Cell<u64>,
 }
 
 impl Throttle {
-    /// A checkpoint took so many bytes home in so long.
-    pub(super) fn note_drained(&self, bytes: u64, took_ns: u64) {
+    /// Something goes home from now on.
+    pub(super) fn begin_drain(&self, now_ns: u64) {
+        self.given_back.set((0, now_ns));
+    }
+
+    /// So many bytes of the log came back; `is_last` where nothing goes home any more.
+    pub(super) fn note_given_back(&self, now_ns: u64, bytes: u64, is_last: bool) {
+        let (before, since_ns) = self.given_back.get();
+        let (bytes, took_ns) = (before + bytes, now_ns.saturating_sub(since_ns));
+        match took_ns >= SEEN_MIN_NS || is_last {
+            true => {
+                self.note_drained(bytes, took_ns);
+                self.given_back.set((0, now_ns));
+            }
+            false => self.given_back.set((bytes, since_ns)),
+        }
+    }
+
+    /// The drives took so many bytes home in so long.
+    fn note_drained(&self, bytes: u64, took_ns: u64) {
         if bytes == 0 || took_ns == 0 {
             return;
         }
-        let rate = bytes as f64 * 1e9 / took_ns as f64;
-        let before = self.drain_bytes_per_s.get();
-        self.drain_bytes_per_s.set(if before == 0.0 { rate } else { (before + rate) / 2.0 });
+        let took_s = took_ns as f64 / 1e9;
+        let (before, rate) = (self.drain_bytes_per_s.get(), bytes as f64 / took_s);
+        let left = if before == 0.0 { 0.0 } else { 0.5_f64.powf(took_s / HALF_LIFE_S) };
+        self.drain_bytes_per_s.set(before * left + rate * (1.0 - left));
     }
 
     /// Until when a write of `bytes` that comes now is to wait, where the fullest of log and memory is `fill`, of 1.

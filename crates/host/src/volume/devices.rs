@@ -169,6 +169,14 @@ impl PageStore for AnyPages {
         of_home!(self, it => it.verify_with(verifier));
     }
 
+    async fn write_numbered(&self, offset: u64, parts: &[&[u8]]) -> Result<u64, DeviceError> {
+        of_home!(self, it => it.write_numbered(offset, parts).await)
+    }
+
+    async fn settled_beyond(&self, number: u64) -> u64 {
+        of_home!(self, it => it.settled_beyond(number).await)
+    }
+
     fn state(&self) -> StoreState {
         of_home!(self, it => it.state())
     }

@@ -35,6 +35,7 @@ fn least(random: &mut Random) -> Tuning {
         turn_pages_max: 1,
         home_write_pages_max: 1 + random.index(2),
         discard_pages_max: 2,
+        homecoming_pages_min: 1,
         shared_bulk_max_bytes: 1,
         shared_home_max_bytes: 1,
         kept_pages_max: 1,

@@ -107,7 +107,7 @@ pub(crate) fn draw_ring(random: &mut Random) -> RingOptions {
         Policy::ReadFirst,
         Policy::ReadAround,
     ];
-    RingOptions {
+    let ring = RingOptions {
         policy: *random.pick(&policies),
         turn_ns: *random.pick(&[100_000, 1_000_000, 5_000_000]),
         rest_ns: *random.pick(&[0, 50_000, 500_000]),
@@ -122,5 +122,8 @@ pub(crate) fn draw_ring(random: &mut Random) -> RingOptions {
         given_up: 0,
         rebuild_bytes_per_s: *random.pick(&[1 << 24, 1 << 27, 1 << 40]),
         rebuild_piece_bytes: *random.pick(&[4096, 20_480, 65_536, 256 << 10]),
-    }
+        ..RingOptions::default()
+    };
+    // As much as a rebuild copies, so that no seed is another for it.
+    RingOptions { settled_bytes: ring.rebuild_piece_bytes, ..ring }
 }

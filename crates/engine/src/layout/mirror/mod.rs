@@ -100,7 +100,7 @@ struct Progress {
     issued: Cell<u64>,
     /// What a flush waits for, of those.
     flush_wanted: Cell<u64>,
-    /// What a completed flush covered.
+    /// What a completed flush covered, or was found durable on all since.
     flushed: Cell<Mark>,
 }
 

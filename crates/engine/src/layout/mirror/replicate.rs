@@ -13,20 +13,20 @@ use crate::ring::copying::CopyGuard;
 use crate::ring::{Change, EIO, Member, Ring, TakesTurns, Ticket};
 
 impl<E: Env, M: Drive> Inner<E, M> {
-    /// Writes to every member that takes part, each in its turn; ends when all have it.
-    pub(super) async fn write(&self, offset: u64, parts: &[&[u8]]) -> Result<(), DeviceError> {
+    /// Writes to every member that takes part, each in its turn; ends when all have it, and answers its number.
+    pub(super) async fn write(&self, offset: u64, parts: &[&[u8]]) -> Result<u64, DeviceError> {
         let len = parts.iter().map(|part| part.len() as u64).sum();
         self.change(Extent::new(offset, len), Change::Write(parts)).await
     }
 
     /// Discards on every member that takes part, each in its turn.
-    pub(super) async fn discard(&self, extent: Extent) -> Result<(), DeviceError> {
+    pub(super) async fn discard(&self, extent: Extent) -> Result<u64, DeviceError> {
         self.change(extent, Change::Discard).await
     }
 
-    async fn change(&self, extent: Extent, change: Change<'_>) -> Result<(), DeviceError> {
+    async fn change(&self, extent: Extent, change: Change<'_>) -> Result<u64, DeviceError> {
         if extent.len == 0 {
-            return self.ring.check_alive();
+            return self.ring.check_alive().map(|()| 0);
         }
         let writing = self.copies.begin_write(extent).await;
         self.ring.check_alive()?;
@@ -53,7 +53,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
             self.dirty.note(extent, sequence);
         }
         drop(writing);
-        self.ring.check_alive()
+        self.ring.check_alive().map(|()| sequence)
     }
 
     async fn change_one(&self, place: usize, ticket: Ticket, extent: Extent, change: Change<'_>) {
@@ -82,6 +82,24 @@ impl<E: Env, M: Drive> Inner<E, M> {
             }
         }))
         .await;
+    }
+
+    /// How many of the first writes every member in sync has durably, and says so by its head; `None` where none is.
+    fn settled(&self) -> Option<u64> {
+        let epoch = self.opening.epoch.get();
+        let through = |place: usize| Some(self.heads[place].mark.get()).filter(|mark| mark.epoch == epoch);
+        let of_each = self.ring.places_in_sync().into_iter();
+        let of_each = of_each.map(|place| through(place).map_or(0, |mark| mark.through));
+        match is_planted(Bug::RingSettledByOne) {
+            false => of_each.min(),
+            true => of_each.max(),
+        }
+    }
+
+    /// How many of the first writes every member in sync has, durably or not.
+    fn ended(&self) -> Option<u64> {
+        let ended = |place: usize| self.ring.members[place].gate.ended_through().unwrap_or(0);
+        self.ring.places_in_sync().into_iter().map(ended).min()
     }
 
     /// Makes durable, on every member in sync, what was done before.
@@ -160,6 +178,7 @@ impl<E: Env, M: Drive> TakesTurns for Inner<E, M> {
 
     async fn settle(&self, place: usize) {
         let member = &self.ring.members[place];
+        let _settling = member.gate.begin_settle();
         let ended = match is_planted(Bug::RingMarksUnderWay) {
             false => member.gate.ended_through(),
             true => Some(self.progress.issued.get()),
@@ -187,6 +206,23 @@ impl<E: Env, M: Drive> TakesTurns for Inner<E, M> {
 }
 
 impl<E: Env, M: Drive> MirrorPages<E, M> {
+    /// As [`crate::layout::PageStore::settled_beyond`]: members settle at the ends of turns and, where there are none, by
+    /// themselves.
+    pub(super) async fn wait_settled(&self, number: u64) -> u64 {
+        let inner = &self.0;
+        let is_beyond = |count: Option<u64>| count.filter(|&count| count > number);
+        let settled = || {
+            is_beyond(match is_planted(Bug::RingEndedIsSettled) {
+                false => inner.settled(),
+                true => inner.ended(),
+            })
+        };
+        let settled = inner.ring.changed.until(settled).await;
+        let mark = Mark { epoch: inner.opening.epoch.get(), through: settled };
+        inner.progress.flushed.set(inner.progress.flushed.get().max(mark));
+        settled
+    }
+
     /// Puts bytes once more where they belong, on every member in sync, in its turn; where somebody writes, newer ones
     /// come anyway.
     pub(super) fn repair_later(&self, offset: u64, bytes: &[u8]) {

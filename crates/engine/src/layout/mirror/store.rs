@@ -44,7 +44,7 @@ impl<E: Env, M: Drive> Device for MirrorPages<E, M> {
     }
 
     async fn discard(&self, extent: Extent) -> Result<(), DeviceError> {
-        self.0.discard(extent).await
+        self.0.discard(extent).await.map(drop)
     }
 }
 
@@ -187,6 +187,14 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
     fn verify_with(&self, verifier: Weak<dyn Verifier>) {
         self.0.verifier.replace(Some(verifier));
         self.0.ring.changed.all();
+    }
+
+    async fn write_numbered(&self, offset: u64, parts: &[&[u8]]) -> Result<u64, DeviceError> {
+        self.0.write(offset, parts).await
+    }
+
+    async fn settled_beyond(&self, number: u64) -> u64 {
+        self.wait_settled(number).await
     }
 
     fn state(&self) -> StoreState {
