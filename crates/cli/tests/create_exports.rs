@@ -46,7 +46,7 @@ fn a_dry_run_says_what_an_export_is_and_what_it_holds_and_disturbs_nobody() {
     write(&volume.socket(), 0, &noise(1, 100_000));
     // Somebody's volume writes to it.
     let other = line.replacen("disk", "other", 1);
-    refused_both(&scene, &other, &[&uri, "volume"]);
+    refused_both(&scene, &other, &[uri, "volume"]);
     says(
         &scene.run(&format!("{other} --dry-run")).stderr,
         &["a volume that is being served writes to it: stop that one"],

@@ -364,6 +364,12 @@ impl<H: PageStore> Table<H> {
         pages.dirty.iter().copied().filter(|number| !is_logged(number)).collect()
     }
 
+    /// Whether a table page differs from what is home whose sum a recovery found in the log.
+    pub(crate) fn has_logged(&self) -> bool {
+        let pages = self.pages.borrow();
+        pages.dirty.iter().any(|number| pages.map.get(number).is_some_and(|page| page.logged_sum.is_some()))
+    }
+
     /// Number of table pages that differ from what is home.
     pub(crate) fn dirty_pages(&self) -> usize {
         self.pages.borrow().dirty.len()

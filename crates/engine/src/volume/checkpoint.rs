@@ -165,11 +165,13 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
     }
 
     /// Whether room comes back as pages come home ([`super::homecoming`]). A log that is spread over the members has its
-    /// superblocks in their turns: there it does not.
+    /// superblocks in their turns: there it does not. Nor where a sum of this checkpoint, of a page or of a page of the table,
+    /// is in a record that the tail would pass.
     fn comes_home_in_parts(&self, outgoing: &[Outgoing]) -> bool {
         self.home.device.traits().defers_writes
             && !self.log.is_scattered()
             && outgoing.iter().all(|page| page.logged_sum.is_none())
+            && !self.home.table.has_logged()
     }
 
     /// Refuses with [`Error::Damaged`] where a page that is dirty now cannot go home. Nothing is written.
