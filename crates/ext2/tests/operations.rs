@@ -232,6 +232,28 @@ fn a_file_that_is_known_and_has_nothing_dirty_takes_a_number_alone() {
 }
 
 #[test]
+fn an_unmount_leaves_no_file_without_a_name_whoever_still_knew_of_it() {
+    let store = formatted(16 << 20);
+    let files = mounted(store.clone());
+    run(async {
+        let free = files.statistics().await.free_inodes;
+        for name in [b"open", b"told"] {
+            let file = files.create(ROOT_INODE, name, 0o644, &ROOT).await.unwrap();
+            files.write(file.inode, 0, &[7; 9000], &ROOT).await.unwrap();
+            files.fsync(file.inode).await.unwrap();
+            if name == b"open" {
+                files.open(file.inode).await.unwrap();
+            }
+            files.unlink(ROOT_INODE, name).await.unwrap();
+        }
+        assert_eq!(files.statistics().await.free_inodes, free - 2);
+        files.unmount().await.unwrap();
+        assert_eq!(files.statistics().await.free_inodes, free);
+    });
+    judged(&store);
+}
+
+#[test]
 fn a_number_of_a_file_leads_to_it_until_it_is_gone() {
     let store = formatted(16 << 20);
     let files = mounted(store.clone());

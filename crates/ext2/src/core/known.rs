@@ -30,6 +30,11 @@ impl Known {
         self.lookups.contains_key(&number) || self.opens.contains_key(&number)
     }
 
+    /// Nobody knows of anything.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
     /// The front was told of it once more.
     pub(crate) fn look_up(&mut self, number: u32) {
         *self.lookups.entry(number).or_default() += 1;

@@ -231,12 +231,23 @@ impl<S: Store> FileSystem<S> {
         self.commit(None).await
     }
 
-    /// Makes everything durable, at the end.
+    /// Makes everything durable, at the end: nobody uses a file any more. All lookups and openings are taken back, and files
+    /// without a name are freed, as the front may have been told of the end before it took back the last ones.
     ///
     /// # Errors
     ///
     /// As [`Self::fsync`].
-    pub async fn unmount(self) -> Result<(), Errno> {
+    pub async fn unmount(&self) -> Result<(), Errno> {
+        let orphans = {
+            let mut core = self.0.core.lock().await;
+            core.known.clear();
+            core.orphans.list()
+        };
+        if !self.0.options.is_read_only {
+            for number in orphans {
+                self.end_orphan(number).await?;
+            }
+        }
         self.sync_all().await
     }
 

@@ -220,7 +220,7 @@ impl<S: Store> Front for Mounted<S> {
             inner.env.sleep(LOOK_NS).await;
         }
         inner.files.file_system.end_background();
-        let Err(error) = inner.files.sync_all().await else { return Ok(()) };
+        let Err(error) = inner.files.unmount().await else { return Ok(()) };
         let why = inner.files.file_system.failure().await.unwrap_or_else(|| error.to_string());
         let reason = format!("what was not synced is lost: {why}");
         tracing::error!(target: "evenkeel", "{}: {reason}", inner.at.display());

@@ -334,6 +334,11 @@ impl<S: Store> Files<S> {
         self.counted(CommandKind::Flush, 0, self.file_system.sync_all()).await
     }
 
+    /// Makes everything durable, and leaves no file without a name: nobody uses one any more.
+    pub(super) async fn unmount(&self) -> Result<(), Errno> {
+        self.counted(CommandKind::Flush, 0, self.file_system.unmount()).await
+    }
+
     pub(super) async fn fallocate(
         &self,
         inode: u32,
