@@ -75,6 +75,8 @@ fn create_says_what_may_be_lost_and_makes_files_for_what_nobody_named() {
     let scene = Scene::new();
     let made = scene.done(&format!("create disk {FLAGS}")).stdout;
     says(&made, &["losses that it survives: 1 ", "2 members and 2 log devices"]);
+    says(&made, &["power cuts that it survives: all", "a write of up to 16 KiB"]);
+    says(&made, &["costs: ", "what changed goes to 2 log devices, and each changed page later to 2 members"]);
     says(&made, &["share a file system", "survives the loss of none"]);
     assert_eq!(
         scene.names("disk"),

@@ -180,7 +180,26 @@ fn told(request: &Request, plan: &Plan, made: &str, lost: &str) -> String {
     }
     text.push_str(&in_memory(plan.places().map(|planned| &planned.place)));
     text.push_str(&survived(request.layout, plan));
+    text.push_str(&costs(request, plan));
     text
+}
+
+/// Which cuts it survives, the room that it takes, and where each write goes.
+fn costs(request: &Request, plan: &Plan) -> String {
+    let room_bytes: u64 = plan.places().map(|planned| planned.bytes).sum();
+    let members = format::counted(plan.members.len() as u64, "member");
+    let logs = match plan.logs.len() {
+        0 => format!("the log on {members}"),
+        logs => format::counted(logs as u64, "log device"),
+    };
+    format!(
+        "  power cuts that it survives: all; what is durable stays, and a write of up to {} is whole or not there\n  \
+         costs: {} of room, {:.2} for each byte of it; what changed goes to {logs}, and each changed page later to \
+         {members}\n",
+        format::bytes(request.atomic_max_bytes),
+        format::bytes(room_bytes),
+        room_bytes as f64 / request.size_bytes as f64,
+    )
 }
 
 /// A line for each of these places that is in the machine's memory.
