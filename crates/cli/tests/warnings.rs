@@ -37,7 +37,7 @@ fn memory_is_too_fast_to_be_true() {
 fn a_size_that_cannot_be_direct_falls_back_to_the_page_cache_and_says_so() {
     const NAME: &str = "a_size_that_cannot_be_direct_falls_back_to_the_page_cache_and_says_so";
     let scene = Scene::new();
-    let ran = scene.done("probe data --sizes 1000,1m --runs 2 --time 8s");
+    let ran = scene.done("probe data --sizes 1000,1m --runs 2 --time 2m");
     let report = scene.json("probe.json");
     if report["stack"]["in_memory"] == true {
         return skip(NAME, "the build is in memory");
