@@ -1,6 +1,7 @@
 //! Seeds of mirrors.
 
 use evenkeel_engine::options::{CreateOptions, Journaling, OpenOptions};
+use evenkeel_engine::format::stripes::Stripes;
 use evenkeel_engine::ring::{Policy, RingOptions, WindowOptions};
 
 use super::beyond::Beyond;
@@ -96,6 +97,20 @@ impl Seeded for Mirror {
     }
 }
 
+/// What a seed stands for on a ring with stripes.
+pub fn draw_striped(seed: u64, cuts: u32, (data, parity): (usize, usize)) -> Setup<Mirror> {
+    let mut setup = Mirror::draw(seed, cuts, Some(data + parity));
+    let mut random = Random::new(seed ^ 0x57a1);
+    setup.testbed.ring.stripes = Stripes::new(data, parity, *random.pick(&[4096, 8192, 16384, 65_536]));
+    (setup.testbed.ring.log_bytes, setup.testbed.logs) = (0, *random.pick(&[1, 2, 2, 3]));
+    setup.create.size_bytes = setup.habits.places.volume_bytes();
+    setup.growths = Growths { first_bytes: setup.habits.places.volume_bytes(), ..Growths::default() };
+    if setup.ending == Beyond::RotEverywhere {
+        setup.ending = Beyond::Nothing;
+    }
+    setup
+}
+
 /// Turns so short that a run has many, and a rebuild of many pieces.
 pub(crate) fn draw_ring(random: &mut Random) -> RingOptions {
     let policies = [
@@ -122,5 +137,6 @@ pub(crate) fn draw_ring(random: &mut Random) -> RingOptions {
         given_up: 0,
         rebuild_bytes_per_s: *random.pick(&[1 << 24, 1 << 27, 1 << 40]),
         rebuild_piece_bytes: *random.pick(&[4096, 20_480, 65_536, 256 << 10]),
+        stripes: None,
     }
 }

@@ -60,7 +60,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
                 let Ok(device) = member.device() else { continue };
                 // As of now: what comes later it is given.
                 let lacking = self.0.lacking(place);
-                let size_bytes = self.0.ring.geometry.get().size_bytes;
+                let size_bytes = self.0.member_bytes(self.0.ring.geometry.get().size_bytes);
                 let lacks_bytes = lacking.as_ref().map(|lacking| lacking.bytes(size_bytes));
                 member.lacks_bytes.set(lacks_bytes);
                 self.0.ring.events.note(Event::RebuildBegun { place, lacks_bytes });
@@ -151,7 +151,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         let (ring, member) = (&self.0.ring, &self.0.ring.members[place]);
         let began_ns = ring.env.now_ns();
         let piece_bytes = ring.options.rebuild_piece_bytes.max(PAGE_BYTES);
-        let size_bytes = ring.geometry.get().size_bytes;
+        let size_bytes = self.0.member_bytes(ring.geometry.get().size_bytes);
         let (mut offset, mut copied_bytes, mut done_bytes) = (0, 0, 0);
         if lacking.is_some() && is_planted(Bug::RingRejoinTrustsStale) {
             return Ok(());
@@ -186,7 +186,8 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
 
     /// Whether any page there has contents. One that gets some from here on is written on the new member too.
     async fn is_needed(&self, extent: Extent, verifier: &Weak<dyn Verifier>) -> bool {
-        let Some(verifier) = verifier.upgrade() else { return true };
+        // TODO stripes: which rows have contents
+        let Some(verifier) = verifier.upgrade().filter(|_| self.0.striping.is_none()) else { return true };
         for offset in (extent.offset..extent.end()).step_by(PAGE) {
             if !verifier.expects(offset).await.is_empty {
                 return true;
@@ -208,6 +209,10 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
             verifier.upgrade().ok_or(DeviceError { doing: "rebuild without a volume", errno: EIO })?;
         let copy = self.0.copies.copy(extent).await;
         let mut bytes = vec![0; extent.len as usize];
+        if let Some(striping) = &self.0.striping {
+            self.0.compute_member(striping, place, extent, &mut bytes, &*judging).await?;
+            return self.copy_to(place, device, &copy, &bytes).await;
+        }
         for left in (0..TRIES).rev() {
             match self.0.read(extent.offset, &mut bytes).await {
                 Ok(()) => {

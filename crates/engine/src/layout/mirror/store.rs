@@ -50,10 +50,16 @@ impl<E: Env, M: Drive> Device for MirrorPages<E, M> {
 
 impl<E: Env, M: Drive> Replicated for MirrorPages<E, M> {
     fn replicas(&self) -> usize {
-        self.0.ring.members.len()
+        match &self.0.striping {
+            None => self.0.ring.members.len(),
+            Some(striping) => 1 + striping.stripes.parity(),
+        }
     }
 
     fn has_replica(&self, replica: usize) -> bool {
+        if self.0.striping.is_some() {
+            return replica == 0 || self.0.ring.members.iter().all(Member::is_in_sync);
+        }
         self.0.ring.members[replica].is_in_sync()
     }
 
@@ -62,16 +68,25 @@ impl<E: Env, M: Drive> Replicated for MirrorPages<E, M> {
     }
 
     async fn read_replica(&self, replica: usize, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        self.0.ring.read_from(replica, offset, into).await
+        match &self.0.striping {
+            None => self.0.ring.read_from(replica, offset, into).await,
+            Some(striping) => self.0.read_version(striping, replica, offset, into).await,
+        }
     }
 
     async fn replica_idle(&self, replica: usize) {
+        if self.0.striping.is_some() {
+            return;
+        }
         let member = &self.0.ring.members[replica];
         let is_idle = || !member.is_in_sync() || member.role.get() == Role::Reading;
         self.0.ring.changed.until(|| is_idle().then_some(())).await;
     }
 
     async fn repair(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        if let Some(striping) = &self.0.striping {
+            return self.repair_stripes(striping, offset, bytes).await;
+        }
         self.repair_later(offset, bytes);
         Ok(())
     }
@@ -122,7 +137,7 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
         for member in &ring.members {
             if let Ok(device) = member.device() {
                 let _one_that_is_smaller_is_not_recognised =
-                    device.enlarge(home_bytes + ring.data_offset()).await;
+                    device.enlarge(mirror.member_bytes(home_bytes) + ring.data_offset()).await;
             }
         }
         for ((place, member), head) in ring.members.iter().enumerate().zip(&heads) {
@@ -144,6 +159,11 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
                     .to_owned(),
             ));
         }
+        if let Some(striping) = &mirror.striping {
+            mirror.replay_stripes(striping, volume).await?;
+            ring.flush_all().await;
+            ring.check_alive()?;
+        }
         self.begin_dirty(&heads);
         mirror.progress.flushed.set(needed);
         ring.give_up_queues();
@@ -164,13 +184,16 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
             }
         }
         mirror.opening.begun.set(DurableOpening { opening, version, told });
+        if let Some(striping) = &mirror.striping {
+            striping.log.begin(mirror.opening.volume.get()).await?;
+        }
         mirror.write_heads().await
     }
 
     /// At once on all members: nobody reads any more.
     async fn end(&self, last: Option<&Superblock>) -> Result<(), DeviceError> {
         // A journal on the members has it there already.
-        if let Some(last) = last.filter(|_| !self.holds_log()) {
+        if let Some(last) = last.filter(|_| !self.holds_log() && self.0.striping.is_none()) {
             let offset = home_copy_offset(last.home_bytes, (last.generation % 2) as usize);
             self.0.leave_on_all(offset, &last.encode()).await;
         }

@@ -1,0 +1,420 @@
+//! Stripes over the members: what is read, written and put once more where each member holds a part.
+//!
+//! 1. A change of a stripe is one write of the ring: the data shards and all parity shards, each on its member in its turn.
+//!    It is in the stripe log before ([`super::stripe_log`]).
+//! 2. Of two changes of the same rows the second begins when the first has ended. So members in sync hold one version of a row,
+//!    or a change of it is under way, of which all new bytes are in memory.
+//! 3. What a member holds that is not to be read is computed from K others of one version: what is under way is taken from
+//!    memory. Where a change began meanwhile, it is read again.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use evenkeel_erasure::Code;
+
+use super::stripe_log::StripeLog;
+use super::{Inner, MirrorPages};
+use crate::device::{Drive, Extent};
+use crate::env::Env;
+use crate::error::DeviceError;
+use crate::format::stripe_record::ShardRange;
+use crate::format::stripes::Stripes;
+use crate::format::{PAGE, PAGE_BYTES};
+use crate::join;
+use crate::layout::Verifier;
+use crate::layout::erasure::geometry::{Piece, Shard};
+use crate::ring::{Change, EIO, Ticket};
+
+/// What a ring with stripes has beside that of a mirror.
+pub(super) struct Striping {
+    pub(super) stripes: Stripes,
+    pub(super) code: Code,
+    pub(super) log: StripeLog,
+    /// Changes that not all members have.
+    pending: RefCell<Vec<Rc<Pending>>>,
+    /// Reads that compute what a member holds.
+    computing: RefCell<Vec<Rc<Computing>>>,
+}
+
+/// A change under way: the new bytes of some shards.
+struct Pending {
+    stripe: u64,
+    shards: Vec<(ShardRange, Vec<u8>)>,
+}
+
+struct Computing {
+    /// From the begin of the members' shards.
+    rows: Extent,
+    is_spoiled: Cell<bool>,
+}
+
+impl Striping {
+    pub(super) fn new(stripes: Stripes) -> Self {
+        let code = Code::new(stripes.data(), stripes.parity()).expect("a shape of stripes is one of a code");
+        Self {
+            stripes,
+            code,
+            log: StripeLog::default(),
+            pending: RefCell::default(),
+            computing: RefCell::default(),
+        }
+    }
+
+    /// The new bytes of a page of a shard, where a change of it is under way.
+    fn pending_page(&self, shard: Shard, within: u64) -> Option<[u8; PAGE]> {
+        let pending = self.pending.borrow();
+        let ranges = pending.iter().filter(|it| it.stripe == shard.stripe).flat_map(|it| &it.shards);
+        let mut found = ranges.filter(|(range, _)| range.number == shard.number);
+        let (range, bytes) = found.find(|(range, _)| (range.within..range.within + range.len).contains(&within))?;
+        bytes[(within - range.within) as usize..][..PAGE].try_into().ok()
+    }
+
+    fn begin_pending(&self, pending: &Rc<Pending>, rows: Extent) {
+        self.pending.borrow_mut().push(Rc::clone(pending));
+        for computing in self.computing.borrow().iter().filter(|it| it.rows.overlaps(&rows)) {
+            computing.is_spoiled.set(true);
+        }
+    }
+
+    fn end_pending(&self, pending: &Rc<Pending>) {
+        self.pending.borrow_mut().retain(|it| !Rc::ptr_eq(it, pending));
+    }
+}
+
+/// The least rows, from the begin of the members' shards, that hold all of these.
+fn hull(pieces: &[Piece]) -> Extent {
+    let first = pieces.iter().map(|piece| piece.on_member.offset).min().unwrap_or(0);
+    let end = pieces.iter().map(|piece| piece.on_member.end()).max().unwrap_or(0);
+    Extent::new(first, end - first)
+}
+
+impl<E: Env, M: Drive> Inner<E, M> {
+    /// As [`Ring::member_bytes`].
+    pub(super) fn member_bytes(&self, size_bytes: u64) -> u64 {
+        self.ring.member_bytes(size_bytes)
+    }
+
+    /// Writes to the stripes there.
+    pub(super) async fn write_stripes(
+        &self,
+        striping: &Striping,
+        extent: Extent,
+        parts: &[&[u8]],
+    ) -> Result<(), DeviceError> {
+        let bytes = parts.concat();
+        let failure = Cell::new(None);
+        let change = |(stripe, part): (u64, Extent)| {
+            let at = (part.offset - extent.offset) as usize;
+            let (bytes, failure) = (&bytes[at..at + part.len as usize], &failure);
+            async move {
+                if let Err(error) = self.change_stripe(striping, stripe, part, bytes).await {
+                    failure.set(Some(error));
+                }
+            }
+        };
+        join::all(striping.stripes.by_stripe(extent).map(change)).await;
+        failure.take().map_or(Ok(()), Err)
+    }
+
+    async fn change_stripe(
+        &self,
+        striping: &Striping,
+        stripe: u64,
+        part: Extent,
+        bytes: &[u8],
+    ) -> Result<(), DeviceError> {
+        let stripes = striping.stripes;
+        let pieces: Vec<Piece> = stripes.pieces(part).collect();
+        let rows = hull(&pieces);
+        let shard_start = stripe * stripes.shard_bytes();
+        let writing = self.copies.begin_write(rows).await;
+        self.ring.check_alive()?;
+        // What the row holds, with what changes.
+        let mut data = Vec::with_capacity(stripes.data());
+        for number in 0..stripes.data() {
+            let mut row = vec![0; rows.len as usize];
+            let shard = Shard { stripe, number };
+            let is_whole = pieces.iter().any(|piece| piece.shard == shard && piece.on_member == rows);
+            if !is_whole {
+                self.read_shard(striping, shard, rows, &mut row).await?;
+            }
+            for piece in pieces.iter().filter(|piece| piece.shard == shard) {
+                let at = (piece.on_member.offset - rows.offset) as usize;
+                let from = (piece.extent.offset - part.offset) as usize;
+                let len = piece.extent.len as usize;
+                row[at..at + len].copy_from_slice(&bytes[from..from + len]);
+            }
+            data.push(row);
+        }
+        let parity = self.encode(striping, &data, rows.len)?;
+        let mut shards: Vec<(ShardRange, Vec<u8>)> = Vec::new();
+        for piece in &pieces {
+            let within = piece.on_member.offset - shard_start;
+            let range = ShardRange { number: piece.shard.number, within, len: piece.extent.len };
+            let from = (piece.extent.offset - part.offset) as usize;
+            shards.push((range, bytes[from..from + piece.extent.len as usize].to_vec()));
+        }
+        for (number, bytes) in (stripes.data()..).zip(parity) {
+            shards.push((ShardRange { number, within: rows.offset - shard_start, len: rows.len }, bytes));
+        }
+        let ranges = shards.iter().map(|(range, _)| *range).collect();
+        let body = shards.iter().map(|(_, bytes)| &bytes[..]).collect::<Vec<_>>().concat();
+        let record = striping.log.append(self.opening.volume.get(), stripe, ranges, &body).await?;
+        self.ring.check_alive()?;
+
+        let pending = Rc::new(Pending { stripe, shards });
+        striping.begin_pending(&pending, rows);
+        let sequence = self.progress.issued.get() + 1;
+        self.progress.issued.set(sequence);
+        striping.log.note_write(record, sequence);
+        self.dirty.note(rows, sequence);
+        // All at once: every member has the writes in the same order, also those to which it is nothing.
+        let shard_of = |place| {
+            let number = stripes.shard_on(stripe, place).number;
+            pending.shards.iter().filter(move |(range, _)| range.number == number)
+        };
+        let tickets: Vec<(usize, Ticket)> = self
+            .ring
+            .taking_part()
+            .map(|(place, member)| {
+                let len = shard_of(place).map(|(range, _)| range.len).sum();
+                (place, member.gate.enqueue(sequence, len))
+            })
+            .collect();
+        self.ring.changed.all();
+        join::all(tickets.into_iter().map(|(place, ticket)| {
+            let writes: Vec<_> = shard_of(place).collect();
+            async move {
+                if ticket.turn().await {
+                    for (range, bytes) in writes {
+                        let extent = Extent::new(shard_start + range.within, range.len);
+                        self.ring.change_or_fail(place, extent, Change::Write(&[bytes])).await;
+                    }
+                }
+                ticket.done();
+                self.ring.changed.all();
+            }
+        }))
+        .await;
+        striping.end_pending(&pending);
+        drop(writing);
+        self.ring.check_alive()
+    }
+
+    pub(super) fn encode(
+        &self,
+        striping: &Striping,
+        data: &[Vec<u8>],
+        len: u64,
+    ) -> Result<Vec<Vec<u8>>, DeviceError> {
+        let mut parity = vec![vec![0; len as usize]; striping.stripes.parity()];
+        let inputs: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
+        let mut outputs: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
+        let encoded = striping.code.encode(&inputs, &mut outputs);
+        encoded.map_err(|_| DeviceError { doing: "encode a stripe", errno: EIO })?;
+        Ok(parity)
+    }
+
+    /// Fills `into` from the stripes there.
+    pub(super) async fn read_stripes(
+        &self,
+        striping: &Striping,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<(), DeviceError> {
+        let mut rest = into;
+        for piece in striping.stripes.pieces(Extent::new(offset, rest.len() as u64)) {
+            let (this, next) = rest.split_at_mut(piece.extent.len as usize);
+            self.read_shard(striping, piece.shard, piece.on_member, this).await?;
+            rest = next;
+        }
+        Ok(())
+    }
+
+    /// Fills `into` with some rows of a shard: from its member, or from others where that one writes or cannot.
+    pub(super) async fn read_shard(
+        &self,
+        striping: &Striping,
+        shard: Shard,
+        rows: Extent,
+        into: &mut [u8],
+    ) -> Result<(), DeviceError> {
+        let place = striping.stripes.place_of(shard);
+        let member = &self.ring.members[place];
+        let is_idle = |place: usize| {
+            let member = &self.ring.members[place];
+            member.is_in_sync() && !self.ring.busyness(member).0
+        };
+        let others = (0..striping.stripes.members()).filter(|&other| other != place && is_idle(other)).count();
+        let mut failure = None;
+        let is_read_around = others >= striping.stripes.data() && !is_idle(place);
+        if member.is_in_sync() && !is_read_around {
+            match self.ring.read_from(place, rows.offset, into).await {
+                Ok(()) => return Ok(()),
+                Err(error) => failure = Some(error),
+            }
+        }
+        match self.compute_shard(striping, shard, rows, None, into).await {
+            Ok(()) => Ok(()),
+            Err(_) if is_read_around => self.ring.read_from(place, rows.offset, into).await,
+            Err(error) => Err(failure.unwrap_or(error)),
+        }
+    }
+
+    /// Fills `into` with some rows of a shard as others have them, without its own member. With `parity`, that parity shard is
+    /// among them.
+    pub(super) async fn compute_shard(
+        &self,
+        striping: &Striping,
+        shard: Shard,
+        rows: Extent,
+        parity: Option<usize>,
+        into: &mut [u8],
+    ) -> Result<(), DeviceError> {
+        let mut offset = rows.offset;
+        let mut rest = into;
+        while !rest.is_empty() {
+            let len = (PAGE_BYTES - offset % PAGE_BYTES).min(rest.len() as u64) as usize;
+            let (this, next) = rest.split_at_mut(len);
+            let page = self.compute_page(striping, shard, offset / PAGE_BYTES * PAGE_BYTES, parity).await?;
+            this.copy_from_slice(&page[(offset % PAGE_BYTES) as usize..][..len]);
+            (offset, rest) = (offset + len as u64, next);
+        }
+        Ok(())
+    }
+
+    async fn compute_page(
+        &self,
+        striping: &Striping,
+        shard: Shard,
+        offset: u64,
+        parity: Option<usize>,
+    ) -> Result<[u8; PAGE], DeviceError> {
+        loop {
+            let rows = Extent::new(offset, PAGE_BYTES);
+            let computing = Rc::new(Computing { rows, is_spoiled: Cell::default() });
+            striping.computing.borrow_mut().push(Rc::clone(&computing));
+            let computed = self.compute_once(striping, shard, offset, parity).await;
+            striping.computing.borrow_mut().retain(|it| !Rc::ptr_eq(it, &computing));
+            if !computing.is_spoiled.get() {
+                return computed;
+            }
+        }
+    }
+
+    async fn compute_once(
+        &self,
+        striping: &Striping,
+        shard: Shard,
+        offset: u64,
+        parity: Option<usize>,
+    ) -> Result<[u8; PAGE], DeviceError> {
+        let stripes = striping.stripes;
+        let within = offset - shard.stripe * stripes.shard_bytes();
+        let mut present: Vec<(usize, [u8; PAGE])> = Vec::new();
+        let of = |number| Shard { stripe: shard.stripe, number };
+        let mut wanted: Vec<usize> = (0..stripes.members()).filter(|&number| number != shard.number).collect();
+        // First what is in memory, then who is not busy, then data.
+        let rank = |&number: &usize| {
+            let is_chosen = parity.is_some_and(|parity| number == stripes.data() + parity);
+            let is_pending = striping.pending_page(of(number), within).is_some();
+            let busyness = self.ring.busyness(&self.ring.members[stripes.place_of(of(number))]);
+            let is_other_parity = parity.is_some() && number >= stripes.data();
+            (!is_chosen, is_other_parity, !is_pending, busyness, number)
+        };
+        wanted.sort_by_key(rank);
+        let mut failure = DeviceError { doing: "compute what a member holds", errno: EIO };
+        for number in wanted {
+            if present.len() == stripes.data() {
+                break;
+            }
+            let mut page = [0; PAGE];
+            match striping.pending_page(of(number), within) {
+                Some(pending) => page = pending,
+                None => {
+                    let place = stripes.place_of(of(number));
+                    if let Err(error) = self.ring.read_from(place, offset, &mut page).await {
+                        failure = error;
+                        continue;
+                    }
+                }
+            }
+            present.push((number, page));
+        }
+        let present: Vec<(usize, &[u8])> = present.iter().map(|(number, page)| (*number, &page[..])).collect();
+        let mut page = [0; PAGE];
+        match striping.code.reconstruct(&present, &mut [(shard.number, &mut page)]) {
+            Ok(()) => Ok(page),
+            Err(_) => Err(failure),
+        }
+    }
+
+    /// Writes once more what the stripe log has, to all members that are in sync.
+    pub(super) async fn replay_stripes(&self, striping: &Striping, volume: u64) -> Result<(), DeviceError> {
+        let stripes = striping.stripes;
+        let size_bytes = self.member_bytes(self.ring.geometry.get().size_bytes);
+        for (record, body) in striping.log.scan(volume, &stripes).await {
+            let mut at = 0;
+            for range in &record.ranges {
+                let bytes = &body[at..at + range.len as usize];
+                at += range.len as usize;
+                let place = stripes.place_of(Shard { stripe: record.stripe, number: range.number });
+                let start = record.stripe.checked_mul(stripes.shard_bytes());
+                let Some(start) = start.filter(|start| start + stripes.shard_bytes() <= size_bytes) else {
+                    continue;
+                };
+                if self.ring.members[place].is_in_sync() {
+                    let extent = Extent::new(start + range.within, range.len);
+                    self.ring.change_or_fail(place, extent, Change::Write(&[bytes])).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the member at `place` is to hold in these rows.
+    pub(super) async fn compute_member(
+        &self,
+        striping: &Striping,
+        place: usize,
+        rows: Extent,
+        into: &mut [u8],
+        verifier: &dyn Verifier,
+    ) -> Result<(), DeviceError> {
+        let stripes = striping.stripes;
+        for (page, offset) in into.chunks_exact_mut(PAGE).zip((rows.offset..).step_by(PAGE)) {
+            let stripe = stripes.stripe_on_member(offset);
+            let shard = stripes.shard_on(stripe, place);
+            self.compute_shard(striping, shard, Extent::new(offset, PAGE_BYTES), None, page).await?;
+            let _unchecked = verifier;
+        }
+        Ok(())
+    }
+
+    /// Fills `into` as its member holds it, or by another parity shard each.
+    pub(super) async fn read_version(
+        &self,
+        striping: &Striping,
+        version: usize,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<(), DeviceError> {
+        let mut rest = into;
+        for piece in striping.stripes.pieces(Extent::new(offset, rest.len() as u64)) {
+            let (this, next) = rest.split_at_mut(piece.extent.len as usize);
+            match version.checked_sub(1) {
+                None => self.ring.read_from(piece.place, piece.on_member.offset, this).await?,
+                parity => self.compute_shard(striping, piece.shard, piece.on_member, parity, this).await?,
+            }
+            rest = next;
+        }
+        Ok(())
+    }
+}
+
+impl<E: Env, M: Drive> MirrorPages<E, M> {
+    /// Puts bytes once more where they belong, and parity by them.
+    pub(super) async fn repair_stripes(&self, striping: &Striping, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.0.write_stripes(striping, Extent::new(offset, bytes.len() as u64), &[bytes]).await
+    }
+}
