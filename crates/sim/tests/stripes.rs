@@ -74,7 +74,10 @@ fn members_that_were_away_are_rebuilt_and_then_others_may_be_lost() {
             });
             machine.power_cut();
             machine.members_gone = (first..first + parity).map(|place| place % (data + parity)).collect();
-            assert!(machine.contents() == bytes, "{data}+{parity}, {lost:?} rebuilt, without {first} and more");
+            assert!(
+                machine.contents() == bytes,
+                "{data}+{parity}, {lost:?} rebuilt, without {first} and more"
+            );
         }
     }
 }

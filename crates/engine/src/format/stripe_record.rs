@@ -54,7 +54,8 @@ impl StripeRecord {
     /// The record with its bytes.
     pub fn encode(&self, body: &[u8]) -> Vec<u8> {
         let ranges = self.ranges.iter().flat_map(|range| [range.number as u64, range.within, range.len]);
-        let words = [self.volume, self.sequence, self.floor, self.stripe, sum(body), self.ranges.len() as u64];
+        let words =
+            [self.volume, self.sequence, self.floor, self.stripe, sum(body), self.ranges.len() as u64];
         let head = encode_head(MAGIC, VERSION, words.into_iter().chain(ranges));
         [&head[..], body].concat()
     }
@@ -79,9 +80,8 @@ impl StripeRecord {
                 && (range.within | range.len).is_multiple_of(PAGE_BYTES);
             ranges.extend(is_sound.then_some(range));
         }
-        let is_sound = ranges.len() == count
-            && sequence.max(stripe) < COUNT_END
-            && (1..=sequence).contains(&floor);
+        let is_sound =
+            ranges.len() == count && sequence.max(stripe) < COUNT_END && (1..=sequence).contains(&floor);
         is_sound.then_some(Self { volume, sequence, floor, stripe, ranges, body_sum })
     }
 

@@ -1,7 +1,7 @@
 //! Seeds of mirrors.
 
-use evenkeel_engine::options::{CreateOptions, Journaling, OpenOptions};
 use evenkeel_engine::format::stripes::Stripes;
+use evenkeel_engine::options::{CreateOptions, Journaling, OpenOptions};
 use evenkeel_engine::ring::{Policy, RingOptions, WindowOptions};
 
 use super::beyond::Beyond;

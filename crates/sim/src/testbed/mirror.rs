@@ -7,8 +7,8 @@ use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::format::layout::{LOG_COPIES, Layout, log_copy_offset};
 use evenkeel_engine::format::{PAGE_BYTES, log_head, ring_head};
 use evenkeel_engine::layout::mirror::MirrorJournal;
-use evenkeel_engine::layout::mirror::{MirrorPages, RegionOfLog};
 use evenkeel_engine::layout::mirror::log_devices::{LogDeviceState, found_log};
+use evenkeel_engine::layout::mirror::{MirrorPages, RegionOfLog};
 use evenkeel_engine::options::{CreateOptions, OpenOptions};
 use evenkeel_engine::ring::{MemberState, Policy, RingOptions};
 use evenkeel_engine::volume::{Volume, create};
@@ -63,7 +63,11 @@ impl Mirror {
 
     fn watch(&self) -> Rc<Watch> {
         let superblocks = if self.is_log_spread() { LOG_COPIES as u64 * PAGE_BYTES } else { 0 };
-        Rc::new(Watch::new(self.data_offset(Kind::Pages), ring_head::DATA_OFFSET + superblocks))
+        Rc::new(Watch::new(
+            self.needed(Kind::Pages),
+            self.data_offset(Kind::Pages),
+            ring_head::DATA_OFFSET + superblocks,
+        ))
     }
 
     fn ring_and_devices(
@@ -89,9 +93,11 @@ impl Testbed for Mirror {
 
     fn drives(&self, create: &CreateOptions) -> Vec<(Kind, u64)> {
         let home_bytes = self.home_bytes(create);
-        let share_bytes = self.ring.stripes.map_or(home_bytes, |it| it.member_bytes(home_bytes).expect("it fits"));
+        let share_bytes =
+            self.ring.stripes.map_or(home_bytes, |it| it.member_bytes(home_bytes).expect("it fits"));
         let member = (Kind::Pages, share_bytes + self.data_offset(Kind::Pages));
-        let log = (Kind::Log, log_drive_bytes(create) + self.data_offset(Kind::Log) + self.stripe_log_bytes());
+        let log =
+            (Kind::Log, log_drive_bytes(create) + self.data_offset(Kind::Log) + self.stripe_log_bytes());
         [vec![member; self.members], vec![log; self.logs]].concat()
     }
 

@@ -210,7 +210,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         let copy = self.0.copies.copy(extent).await;
         let mut bytes = vec![0; extent.len as usize];
         if let Some(striping) = &self.0.striping {
-            self.0.compute_member(striping, place, extent, &mut bytes, &*judging).await?;
+            self.0.compute_member(striping, place, extent, &mut bytes).await?;
             return self.copy_to(place, device, &copy, &bytes).await;
         }
         for left in (0..TRIES).rev() {

@@ -52,13 +52,13 @@ impl<E: Env, M: Drive> Replicated for MirrorPages<E, M> {
     fn replicas(&self) -> usize {
         match &self.0.striping {
             None => self.0.ring.members.len(),
-            Some(striping) => 1 + striping.stripes.parity(),
+            Some(striping) => striping.versions(),
         }
     }
 
     fn has_replica(&self, replica: usize) -> bool {
         if self.0.striping.is_some() {
-            return replica == 0 || self.0.ring.members.iter().all(Member::is_in_sync);
+            return self.0.ring.check_alive().is_ok();
         }
         self.0.ring.members[replica].is_in_sync()
     }

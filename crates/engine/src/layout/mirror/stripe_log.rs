@@ -200,7 +200,9 @@ impl<E: Env, L: Device, W: Witness> StripeRegion for RegionOfLog<E, L, W> {
     }
 
     fn write<'a>(&'a self, offset: u64, bytes: &'a [u8]) -> Answer<'a, ()> {
-        Box::pin(async move { self.logs()?.write(self.zone.offset + offset, bytes, Durability::Durable).await })
+        Box::pin(
+            async move { self.logs()?.write(self.zone.offset + offset, bytes, Durability::Durable).await },
+        )
     }
 
     fn read<'a>(&'a self, copy: usize, offset: u64, into: &'a mut [u8]) -> Answer<'a, ()> {

@@ -8,7 +8,7 @@
 //!    memory. Where a change began meanwhile, it is read again.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use evenkeel_erasure::Code;
 
@@ -21,7 +21,7 @@ use crate::format::stripe_record::ShardRange;
 use crate::format::stripes::Stripes;
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::join;
-use crate::layout::Verifier;
+use crate::layout::Expected;
 use crate::layout::erasure::geometry::{Piece, Shard};
 use crate::ring::{Change, EIO, Ticket};
 
@@ -65,8 +65,23 @@ impl Striping {
         let pending = self.pending.borrow();
         let ranges = pending.iter().filter(|it| it.stripe == shard.stripe).flat_map(|it| &it.shards);
         let mut found = ranges.filter(|(range, _)| range.number == shard.number);
-        let (range, bytes) = found.find(|(range, _)| (range.within..range.within + range.len).contains(&within))?;
+        let (range, bytes) =
+            found.find(|(range, _)| (range.within..range.within + range.len).contains(&within))?;
         bytes[(within - range.within) as usize..][..PAGE].try_into().ok()
+    }
+
+    /// Ways to get a page: from its member, and from others with each choice of as many left out as may be lost beside it.
+    pub(super) fn versions(&self) -> usize {
+        let (others, out) = (self.stripes.members() - 1, self.stripes.parity() - 1);
+        1 + (0..out).fold(1, |ways, step| ways * (others - step) / (step + 1))
+    }
+
+    /// The shards that the choice of this number leaves out, a bit each, of those beside `number`.
+    fn left_out(&self, number: usize, choice: usize) -> u64 {
+        let out = self.stripes.parity() as u32 - 1;
+        let all = 0u64..1 << self.stripes.members();
+        let mut choices = all.filter(|bits| bits.count_ones() == out && bits >> number & 1 == 0);
+        choices.nth(choice).unwrap_or(0)
     }
 
     fn begin_pending(&self, pending: &Rc<Pending>, rows: Extent) {
@@ -136,7 +151,14 @@ impl<E: Env, M: Drive> Inner<E, M> {
             let shard = Shard { stripe, number };
             let is_whole = pieces.iter().any(|piece| piece.shard == shard && piece.on_member == rows);
             if !is_whole {
-                self.read_shard(striping, shard, rows, &mut row).await?;
+                for (page, offset) in row.chunks_exact_mut(PAGE).zip((rows.offset..).step_by(PAGE)) {
+                    let is_overwritten = |piece: &&Piece| {
+                        piece.shard == shard && piece.on_member.holds(&Extent::new(offset, PAGE_BYTES))
+                    };
+                    if pieces.iter().find(is_overwritten).is_none() {
+                        page.copy_from_slice(&self.right_page(striping, shard, offset).await?);
+                    }
+                }
             }
             for piece in pieces.iter().filter(|piece| piece.shard == shard) {
                 let at = (piece.on_member.offset - rows.offset) as usize;
@@ -245,7 +267,8 @@ impl<E: Env, M: Drive> Inner<E, M> {
             let member = &self.ring.members[place];
             member.is_in_sync() && !self.ring.busyness(member).0
         };
-        let others = (0..striping.stripes.members()).filter(|&other| other != place && is_idle(other)).count();
+        let others =
+            (0..striping.stripes.members()).filter(|&other| other != place && is_idle(other)).count();
         let mut failure = None;
         let is_read_around = others >= striping.stripes.data() && !is_idle(place);
         if member.is_in_sync() && !is_read_around {
@@ -254,21 +277,21 @@ impl<E: Env, M: Drive> Inner<E, M> {
                 Err(error) => failure = Some(error),
             }
         }
-        match self.compute_shard(striping, shard, rows, None, into).await {
+        match self.compute_shard(striping, shard, rows, 0, into).await {
             Ok(()) => Ok(()),
             Err(_) if is_read_around => self.ring.read_from(place, rows.offset, into).await,
             Err(error) => Err(failure.unwrap_or(error)),
         }
     }
 
-    /// Fills `into` with some rows of a shard as others have them, without its own member. With `parity`, that parity shard is
-    /// among them.
+    /// Fills `into` with some rows of a shard as others have them, without its own member. Shards of `left_out`, a bit each,
+    /// are taken only where others cannot be.
     pub(super) async fn compute_shard(
         &self,
         striping: &Striping,
         shard: Shard,
         rows: Extent,
-        parity: Option<usize>,
+        left_out: u64,
         into: &mut [u8],
     ) -> Result<(), DeviceError> {
         let mut offset = rows.offset;
@@ -276,7 +299,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         while !rest.is_empty() {
             let len = (PAGE_BYTES - offset % PAGE_BYTES).min(rest.len() as u64) as usize;
             let (this, next) = rest.split_at_mut(len);
-            let page = self.compute_page(striping, shard, offset / PAGE_BYTES * PAGE_BYTES, parity).await?;
+            let page = self.compute_page(striping, shard, offset / PAGE_BYTES * PAGE_BYTES, left_out).await?;
             this.copy_from_slice(&page[(offset % PAGE_BYTES) as usize..][..len]);
             (offset, rest) = (offset + len as u64, next);
         }
@@ -288,13 +311,13 @@ impl<E: Env, M: Drive> Inner<E, M> {
         striping: &Striping,
         shard: Shard,
         offset: u64,
-        parity: Option<usize>,
+        left_out: u64,
     ) -> Result<[u8; PAGE], DeviceError> {
         loop {
             let rows = Extent::new(offset, PAGE_BYTES);
             let computing = Rc::new(Computing { rows, is_spoiled: Cell::default() });
             striping.computing.borrow_mut().push(Rc::clone(&computing));
-            let computed = self.compute_once(striping, shard, offset, parity).await;
+            let computed = self.compute_once(striping, shard, offset, left_out).await;
             striping.computing.borrow_mut().retain(|it| !Rc::ptr_eq(it, &computing));
             if !computing.is_spoiled.get() {
                 return computed;
@@ -307,20 +330,19 @@ impl<E: Env, M: Drive> Inner<E, M> {
         striping: &Striping,
         shard: Shard,
         offset: u64,
-        parity: Option<usize>,
+        left_out: u64,
     ) -> Result<[u8; PAGE], DeviceError> {
         let stripes = striping.stripes;
         let within = offset - shard.stripe * stripes.shard_bytes();
         let mut present: Vec<(usize, [u8; PAGE])> = Vec::new();
         let of = |number| Shard { stripe: shard.stripe, number };
-        let mut wanted: Vec<usize> = (0..stripes.members()).filter(|&number| number != shard.number).collect();
+        let mut wanted: Vec<usize> =
+            (0..stripes.members()).filter(|&number| number != shard.number).collect();
         // First what is in memory, then who is not busy, then data.
         let rank = |&number: &usize| {
-            let is_chosen = parity.is_some_and(|parity| number == stripes.data() + parity);
             let is_pending = striping.pending_page(of(number), within).is_some();
             let busyness = self.ring.busyness(&self.ring.members[stripes.place_of(of(number))]);
-            let is_other_parity = parity.is_some() && number >= stripes.data();
-            (!is_chosen, is_other_parity, !is_pending, busyness, number)
+            (left_out >> number & 1, !is_pending, busyness, number)
         };
         wanted.sort_by_key(rank);
         let mut failure = DeviceError { doing: "compute what a member holds", errno: EIO };
@@ -341,7 +363,8 @@ impl<E: Env, M: Drive> Inner<E, M> {
             }
             present.push((number, page));
         }
-        let present: Vec<(usize, &[u8])> = present.iter().map(|(number, page)| (*number, &page[..])).collect();
+        let present: Vec<(usize, &[u8])> =
+            present.iter().map(|(number, page)| (*number, &page[..])).collect();
         let mut page = [0; PAGE];
         match striping.code.reconstruct(&present, &mut [(shard.number, &mut page)]) {
             Ok(()) => Ok(page),
@@ -379,19 +402,64 @@ impl<E: Env, M: Drive> Inner<E, M> {
         place: usize,
         rows: Extent,
         into: &mut [u8],
-        verifier: &dyn Verifier,
     ) -> Result<(), DeviceError> {
         let stripes = striping.stripes;
         for (page, offset) in into.chunks_exact_mut(PAGE).zip((rows.offset..).step_by(PAGE)) {
-            let stripe = stripes.stripe_on_member(offset);
-            let shard = stripes.shard_on(stripe, place);
-            self.compute_shard(striping, shard, Extent::new(offset, PAGE_BYTES), None, page).await?;
-            let _unchecked = verifier;
+            let shard = stripes.shard_on(stripes.stripe_on_member(offset), place);
+            if shard.number < stripes.data() {
+                page.copy_from_slice(&self.right_page(striping, shard, offset).await?);
+                continue;
+            }
+            let mut data = Vec::with_capacity(stripes.data());
+            for number in 0..stripes.data() {
+                let shard = Shard { stripe: shard.stripe, number };
+                data.push(self.right_page(striping, shard, offset).await?.to_vec());
+            }
+            let parity = self.encode(striping, &data, PAGE_BYTES)?;
+            page.copy_from_slice(&parity[shard.number - stripes.data()]);
         }
         Ok(())
     }
 
-    /// Fills `into` as its member holds it, or by another parity shard each.
+    /// A page of a data shard as it should be, where any way to get it gives that; else as it is found. One that cannot be had
+    /// at all is zeros: it is lost wherever it is.
+    async fn right_page(
+        &self,
+        striping: &Striping,
+        shard: Shard,
+        offset: u64,
+    ) -> Result<[u8; PAGE], DeviceError> {
+        let stripes = striping.stripes;
+        let within = offset - shard.stripe * stripes.shard_bytes();
+        let home =
+            shard.stripe * stripes.stripe_bytes() + shard.number as u64 * stripes.shard_bytes() + within;
+        let verifier = self.verifier.borrow().as_ref().and_then(Weak::upgrade);
+        let expected = match verifier {
+            Some(verifier) => verifier.expects(home).await,
+            None => Expected::NOTHING,
+        };
+        let rows = Extent::new(offset, PAGE_BYTES);
+        let (mut page, mut found) = ([0; PAGE], None);
+        if self.read_shard(striping, shard, rows, &mut page).await.is_ok() {
+            if expected.is_right(&page) {
+                return Ok(page);
+            }
+            found = Some(page);
+        }
+        for version in 0..striping.versions() {
+            let read = self.read_version(striping, version, home, &mut page).await;
+            if read.is_ok() {
+                if expected.is_right(&page) {
+                    return Ok(page);
+                }
+                found = found.or(Some(page));
+            }
+        }
+        self.ring.check_alive()?;
+        Ok(found.unwrap_or([0; PAGE]))
+    }
+
+    /// Fills `into` as its member holds it, or as others do, those of one choice left out.
     pub(super) async fn read_version(
         &self,
         striping: &Striping,
@@ -403,8 +471,13 @@ impl<E: Env, M: Drive> Inner<E, M> {
         for piece in striping.stripes.pieces(Extent::new(offset, rest.len() as u64)) {
             let (this, next) = rest.split_at_mut(piece.extent.len as usize);
             match version.checked_sub(1) {
-                None => self.ring.read_from(piece.place, piece.on_member.offset, this).await?,
-                parity => self.compute_shard(striping, piece.shard, piece.on_member, parity, this).await?,
+                None if self.ring.members[piece.place].is_in_sync() => {
+                    self.ring.read_from(piece.place, piece.on_member.offset, this).await?;
+                }
+                choice => {
+                    let left_out = striping.left_out(piece.shard.number, choice.unwrap_or(0));
+                    self.compute_shard(striping, piece.shard, piece.on_member, left_out, this).await?;
+                }
             }
             rest = next;
         }
@@ -414,7 +487,12 @@ impl<E: Env, M: Drive> Inner<E, M> {
 
 impl<E: Env, M: Drive> MirrorPages<E, M> {
     /// Puts bytes once more where they belong, and parity by them.
-    pub(super) async fn repair_stripes(&self, striping: &Striping, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+    pub(super) async fn repair_stripes(
+        &self,
+        striping: &Striping,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), DeviceError> {
         self.0.write_stripes(striping, Extent::new(offset, bytes.len() as u64), &[bytes]).await
     }
 }
