@@ -151,6 +151,9 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         let (ring, member) = (&self.0.ring, &self.0.ring.members[place]);
         let began_ns = ring.env.now_ns();
         let piece_bytes = ring.options.rebuild_piece_bytes.max(PAGE_BYTES);
+        // A piece is computed from many reads, and a write meanwhile has it computed again.
+        let piece_bytes =
+            if self.0.striping.is_some() { piece_bytes.min(4 * PAGE_BYTES) } else { piece_bytes };
         let size_bytes = self.0.member_bytes(ring.geometry.get().size_bytes);
         let (mut offset, mut copied_bytes, mut done_bytes) = (0, 0, 0);
         if lacking.is_some() && is_planted(Bug::RingRejoinTrustsStale) {

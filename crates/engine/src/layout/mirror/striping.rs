@@ -277,7 +277,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
                 Err(error) => failure = Some(error),
             }
         }
-        match self.compute_shard(striping, shard, rows, 0, into).await {
+        match self.compute_shard(striping, shard, rows, None, into).await {
             Ok(()) => Ok(()),
             Err(_) if is_read_around => self.ring.read_from(place, rows.offset, into).await,
             Err(error) => Err(failure.unwrap_or(error)),
@@ -291,7 +291,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         striping: &Striping,
         shard: Shard,
         rows: Extent,
-        left_out: u64,
+        left_out: Option<u64>,
         into: &mut [u8],
     ) -> Result<(), DeviceError> {
         let mut offset = rows.offset;
@@ -311,7 +311,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         striping: &Striping,
         shard: Shard,
         offset: u64,
-        left_out: u64,
+        left_out: Option<u64>,
     ) -> Result<[u8; PAGE], DeviceError> {
         loop {
             let rows = Extent::new(offset, PAGE_BYTES);
@@ -330,7 +330,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         striping: &Striping,
         shard: Shard,
         offset: u64,
-        left_out: u64,
+        left_out: Option<u64>,
     ) -> Result<[u8; PAGE], DeviceError> {
         let stripes = striping.stripes;
         let within = offset - shard.stripe * stripes.shard_bytes();
@@ -342,7 +342,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         let rank = |&number: &usize| {
             let is_pending = striping.pending_page(of(number), within).is_some();
             let busyness = self.ring.busyness(&self.ring.members[stripes.place_of(of(number))]);
-            (left_out >> number & 1, !is_pending, busyness, number)
+            (left_out.unwrap_or(0) >> number & 1, !is_pending, busyness, number)
         };
         wanted.sort_by_key(rank);
         let mut failure = DeviceError { doing: "compute what a member holds", errno: EIO };
@@ -355,6 +355,9 @@ impl<E: Env, M: Drive> Inner<E, M> {
                 Some(pending) => page = pending,
                 None => {
                     let place = stripes.place_of(of(number));
+                    if left_out.is_some() {
+                        self.idle(place).await;
+                    }
                     if let Err(error) = self.ring.read_from(place, offset, &mut page).await {
                         failure = error;
                         continue;
@@ -403,22 +406,40 @@ impl<E: Env, M: Drive> Inner<E, M> {
         rows: Extent,
         into: &mut [u8],
     ) -> Result<(), DeviceError> {
+        let failure = Cell::new(None);
+        let pages = into.chunks_exact_mut(PAGE).zip((rows.offset..).step_by(PAGE));
+        join::all(pages.map(|(page, offset)| {
+            let failure = &failure;
+            async move {
+                match self.compute_member_page(striping, place, offset).await {
+                    Ok(bytes) => page.copy_from_slice(&bytes),
+                    Err(error) => failure.set(Some(error)),
+                }
+            }
+        }))
+        .await;
+        failure.take().map_or(Ok(()), Err)
+    }
+
+    async fn compute_member_page(
+        &self,
+        striping: &Striping,
+        place: usize,
+        offset: u64,
+    ) -> Result<[u8; PAGE], DeviceError> {
         let stripes = striping.stripes;
-        for (page, offset) in into.chunks_exact_mut(PAGE).zip((rows.offset..).step_by(PAGE)) {
-            let shard = stripes.shard_on(stripes.stripe_on_member(offset), place);
-            if shard.number < stripes.data() {
-                page.copy_from_slice(&self.right_page(striping, shard, offset).await?);
-                continue;
-            }
-            let mut data = Vec::with_capacity(stripes.data());
-            for number in 0..stripes.data() {
-                let shard = Shard { stripe: shard.stripe, number };
-                data.push(self.right_page(striping, shard, offset).await?.to_vec());
-            }
-            let parity = self.encode(striping, &data, PAGE_BYTES)?;
-            page.copy_from_slice(&parity[shard.number - stripes.data()]);
+        let shard = stripes.shard_on(stripes.stripe_on_member(offset), place);
+        if shard.number < stripes.data() {
+            return self.right_page(striping, shard, offset).await;
         }
-        Ok(())
+        let mut data = Vec::with_capacity(stripes.data());
+        for number in 0..stripes.data() {
+            let shard = Shard { stripe: shard.stripe, number };
+            data.push(self.right_page(striping, shard, offset).await?.to_vec());
+        }
+        let parity = self.encode(striping, &data, PAGE_BYTES)?;
+        let bytes = parity[shard.number - stripes.data()].as_slice().try_into();
+        bytes.map_err(|_| DeviceError { doing: "encode a page", errno: EIO })
     }
 
     /// A page of a data shard as it should be, where any way to get it gives that; else as it is found. One that cannot be had
@@ -446,7 +467,8 @@ impl<E: Env, M: Drive> Inner<E, M> {
             }
             found = Some(page);
         }
-        for version in 0..striping.versions() {
+        // Its member last: it was read already, if it is not busy.
+        for version in (1..striping.versions()).chain([0]) {
             let read = self.read_version(striping, version, home, &mut page).await;
             if read.is_ok() {
                 if expected.is_right(&page) {
@@ -457,6 +479,13 @@ impl<E: Env, M: Drive> Inner<E, M> {
         }
         self.ring.check_alive()?;
         Ok(found.unwrap_or([0; PAGE]))
+    }
+
+    /// Waits until a member is in nobody's way, though not for ever.
+    async fn idle(&self, place: usize) {
+        let is_idle = || !self.ring.busyness(&self.ring.members[place]).0;
+        let limit = self.ring.env.sleep(self.ring.options.turn_ns.saturating_mul(4));
+        join::first(self.ring.changed.until(|| is_idle().then_some(())), limit).await;
     }
 
     /// Fills `into` as its member holds it, or as others do, those of one choice left out.
@@ -472,11 +501,12 @@ impl<E: Env, M: Drive> Inner<E, M> {
             let (this, next) = rest.split_at_mut(piece.extent.len as usize);
             match version.checked_sub(1) {
                 None if self.ring.members[piece.place].is_in_sync() => {
+                    self.idle(piece.place).await;
                     self.ring.read_from(piece.place, piece.on_member.offset, this).await?;
                 }
                 choice => {
                     let left_out = striping.left_out(piece.shard.number, choice.unwrap_or(0));
-                    self.compute_shard(striping, piece.shard, piece.on_member, left_out, this).await?;
+                    self.compute_shard(striping, piece.shard, piece.on_member, Some(left_out), this).await?;
                 }
             }
             rest = next;
