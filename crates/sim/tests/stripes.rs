@@ -97,5 +97,13 @@ fn within_the_redundancy_nothing_is_lost() {
             }
         }
     }
+    if std::env::var("STORY").is_ok() {
+        let (story, _) = evenkeel_sim::seeds::tell(draw_striped(
+            first,
+            2,
+            (number("K", 4) as usize, number("M", 2) as usize),
+        ));
+        story.iter().for_each(|line| println!("{line}"));
+    }
     assert!(broken.is_empty(), "{} broken: {}", broken.len(), broken[..broken.len().min(30)].join("\n"));
 }

@@ -146,6 +146,8 @@ impl<E: Env, M: Drive> Inner<E, M> {
         self.ring.check_alive()?;
         // What the row holds, with what changes.
         let mut data = Vec::with_capacity(stripes.data());
+        // Shards of which something is wrong that nobody writes now: parity is to be that of what is there.
+        let mut is_harmed = vec![false; stripes.data()];
         for number in 0..stripes.data() {
             let mut row = vec![0; rows.len as usize];
             let shard = Shard { stripe, number };
@@ -156,7 +158,9 @@ impl<E: Env, M: Drive> Inner<E, M> {
                         piece.shard == shard && piece.on_member.holds(&Extent::new(offset, PAGE_BYTES))
                     };
                     if pieces.iter().find(is_overwritten).is_none() {
-                        page.copy_from_slice(&self.right_page(striping, shard, offset).await?);
+                        let (is_wrong, right) = self.right_page(striping, shard, offset).await?;
+                        page.copy_from_slice(&right);
+                        is_harmed[number] |= is_wrong;
                     }
                 }
             }
@@ -170,11 +174,17 @@ impl<E: Env, M: Drive> Inner<E, M> {
         }
         let parity = self.encode(striping, &data, rows.len)?;
         let mut shards: Vec<(ShardRange, Vec<u8>)> = Vec::new();
-        for piece in &pieces {
-            let within = piece.on_member.offset - shard_start;
-            let range = ShardRange { number: piece.shard.number, within, len: piece.extent.len };
-            let from = (piece.extent.offset - part.offset) as usize;
-            shards.push((range, bytes[from..from + piece.extent.len as usize].to_vec()));
+        for (number, row) in data.into_iter().enumerate() {
+            let piece = pieces.iter().find(|piece| piece.shard.number == number);
+            let range = match (piece, is_harmed[number]) {
+                (_, true) => rows,
+                (Some(piece), false) => piece.on_member,
+                (None, false) => continue,
+            };
+            let at = (range.offset - rows.offset) as usize;
+            let bytes = row[at..at + range.len as usize].to_vec();
+            let within = range.offset - shard_start;
+            shards.push((ShardRange { number, within, len: range.len }, bytes));
         }
         for (number, bytes) in (stripes.data()..).zip(parity) {
             shards.push((ShardRange { number, within: rows.offset - shard_start, len: rows.len }, bytes));
@@ -344,12 +354,12 @@ impl<E: Env, M: Drive> Inner<E, M> {
             let busyness = self.ring.busyness(&self.ring.members[stripes.place_of(of(number))]);
             (left_out.unwrap_or(0) >> number & 1, !is_pending, busyness, number)
         };
-        wanted.sort_by_key(rank);
         let mut failure = DeviceError { doing: "compute what a member holds", errno: EIO };
-        for number in wanted {
-            if present.len() == stripes.data() {
-                break;
-            }
+        // Who is next is asked each time: whose turn it is changes meanwhile.
+        while present.len() < stripes.data() {
+            let next = (0..wanted.len()).min_by_key(|&at| rank(&wanted[at]));
+            let Some(next) = next else { break };
+            let number = wanted.swap_remove(next);
             let mut page = [0; PAGE];
             match striping.pending_page(of(number), within) {
                 Some(pending) => page = pending,
@@ -430,12 +440,12 @@ impl<E: Env, M: Drive> Inner<E, M> {
         let stripes = striping.stripes;
         let shard = stripes.shard_on(stripes.stripe_on_member(offset), place);
         if shard.number < stripes.data() {
-            return self.right_page(striping, shard, offset).await;
+            return Ok(self.right_page(striping, shard, offset).await?.1);
         }
         let mut data = Vec::with_capacity(stripes.data());
         for number in 0..stripes.data() {
             let shard = Shard { stripe: shard.stripe, number };
-            data.push(self.right_page(striping, shard, offset).await?.to_vec());
+            data.push(self.right_page(striping, shard, offset).await?.1.to_vec());
         }
         let parity = self.encode(striping, &data, PAGE_BYTES)?;
         let bytes = parity[shard.number - stripes.data()].as_slice().try_into();
@@ -443,13 +453,13 @@ impl<E: Env, M: Drive> Inner<E, M> {
     }
 
     /// A page of a data shard as it should be, where any way to get it gives that; else as it is found. One that cannot be had
-    /// at all is zeros: it is lost wherever it is.
+    /// at all is zeros: it is lost wherever it is. Answers also whether its member should be given it.
     async fn right_page(
         &self,
         striping: &Striping,
         shard: Shard,
         offset: u64,
-    ) -> Result<[u8; PAGE], DeviceError> {
+    ) -> Result<(bool, [u8; PAGE]), DeviceError> {
         let stripes = striping.stripes;
         let within = offset - shard.stripe * stripes.shard_bytes();
         let home =
@@ -461,9 +471,10 @@ impl<E: Env, M: Drive> Inner<E, M> {
         };
         let rows = Extent::new(offset, PAGE_BYTES);
         let (mut page, mut found) = ([0; PAGE], None);
+        let is_there = || self.ring.members[stripes.place_of(shard)].is_in_sync();
         if self.read_shard(striping, shard, rows, &mut page).await.is_ok() {
             if expected.is_right(&page) {
-                return Ok(page);
+                return Ok((false, page));
             }
             found = Some(page);
         }
@@ -472,13 +483,13 @@ impl<E: Env, M: Drive> Inner<E, M> {
             let read = self.read_version(striping, version, home, &mut page).await;
             if read.is_ok() {
                 if expected.is_right(&page) {
-                    return Ok(page);
+                    return Ok((version > 0 && is_there(), page));
                 }
                 found = found.or(Some(page));
             }
         }
         self.ring.check_alive()?;
-        Ok(found.unwrap_or([0; PAGE]))
+        Ok((found.is_none(), found.unwrap_or([0; PAGE])))
     }
 
     /// Waits until a member is in nobody's way, though not for ever.
