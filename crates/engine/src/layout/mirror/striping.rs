@@ -365,8 +365,13 @@ impl<E: Env, M: Drive> Inner<E, M> {
                 Some(pending) => page = pending,
                 None => {
                     let place = stripes.place_of(of(number));
+                    let is_busy = |place: usize| self.ring.busyness(&self.ring.members[place]).0;
+                    let own = stripes.place_of(shard);
                     if left_out.is_some() {
                         self.idle(place).await;
+                    } else if is_busy(place) && self.ring.members[own].is_in_sync() && !is_busy(own) {
+                        // Whose turn it was is over meanwhile.
+                        return Err(failure);
                     }
                     if let Err(error) = self.ring.read_from(place, offset, &mut page).await {
                         failure = error;
@@ -452,8 +457,8 @@ impl<E: Env, M: Drive> Inner<E, M> {
         bytes.map_err(|_| DeviceError { doing: "encode a page", errno: EIO })
     }
 
-    /// A page of a data shard as it should be, where any way to get it gives that; else as it is found. One that cannot be had
-    /// at all is zeros: it is lost wherever it is. Answers also whether its member should be given it.
+    /// A page of a data shard as it should be, where any way to get it gives that; else as it is found. Answers also whether its
+    /// member should be given it.
     async fn right_page(
         &self,
         striping: &Striping,
@@ -488,8 +493,9 @@ impl<E: Env, M: Drive> Inner<E, M> {
                 found = found.or(Some(page));
             }
         }
-        self.ring.check_alive()?;
-        Ok((found.is_none(), found.unwrap_or([0; PAGE])))
+        // What is not known must not become a part of parity.
+        let unknown = DeviceError { doing: "read what a stripe holds", errno: EIO };
+        found.map(|page| (false, page)).ok_or(unknown)
     }
 
     /// Waits until a member is in nobody's way, though not for ever.
