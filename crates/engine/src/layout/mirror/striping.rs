@@ -272,16 +272,9 @@ impl<E: Env, M: Drive> Inner<E, M> {
         into: &mut [u8],
     ) -> Result<(), DeviceError> {
         let place = striping.stripes.place_of(shard);
-        let member = &self.ring.members[place];
-        let is_idle = |place: usize| {
-            let member = &self.ring.members[place];
-            member.is_in_sync() && !self.ring.busyness(member).0
-        };
-        let others =
-            (0..striping.stripes.members()).filter(|&other| other != place && is_idle(other)).count();
         let mut failure = None;
-        let is_read_around = others >= striping.stripes.data() && !is_idle(place);
-        if member.is_in_sync() && !is_read_around {
+        let is_read_around = !self.is_idle(place) && self.idle_members(striping) >= striping.stripes.data();
+        if self.ring.members[place].is_in_sync() && !is_read_around {
             match self.ring.read_from(place, rows.offset, into).await {
                 Ok(()) => return Ok(()),
                 Err(error) => failure = Some(error),
@@ -368,7 +361,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
                     let is_busy = |place: usize| self.ring.busyness(&self.ring.members[place]).0;
                     let own = stripes.place_of(shard);
                     if left_out.is_some() {
-                        self.idle(place).await;
+                        self.idle(striping, place).await;
                     } else if is_busy(place) && self.ring.members[own].is_in_sync() && !is_busy(own) {
                         // Whose turn it was is over meanwhile.
                         return Err(failure);
@@ -498,11 +491,23 @@ impl<E: Env, M: Drive> Inner<E, M> {
         found.map(|page| (false, page)).ok_or(unknown)
     }
 
-    /// Waits until a member is in nobody's way, though not for ever.
-    async fn idle(&self, place: usize) {
-        let is_idle = || !self.ring.busyness(&self.ring.members[place]).0;
-        let limit = self.ring.env.sleep(self.ring.options.turn_ns.saturating_mul(4));
-        join::first(self.ring.changed.until(|| is_idle().then_some(())), limit).await;
+    /// That a member can be read, and is in nobody's way.
+    fn is_idle(&self, place: usize) -> bool {
+        let member = &self.ring.members[place];
+        member.is_in_sync() && !self.ring.busyness(member).0
+    }
+
+    fn idle_members(&self, striping: &Striping) -> usize {
+        (0..striping.stripes.members()).filter(|&place| self.is_idle(place)).count()
+    }
+
+    /// Waits until a member is in nobody's way, cannot be read, or too few only read for a way around it.
+    async fn idle(&self, striping: &Striping, place: usize) {
+        let may_be_asked = || {
+            let is_in_sync = self.ring.members[place].is_in_sync();
+            self.is_idle(place) || !is_in_sync || self.idle_members(striping) < striping.stripes.data()
+        };
+        self.ring.changed.until(|| may_be_asked().then_some(())).await;
     }
 
     /// Fills `into` as its member holds it, or as others do, those of one choice left out.
@@ -518,7 +523,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
             let (this, next) = rest.split_at_mut(piece.extent.len as usize);
             match version.checked_sub(1) {
                 None if self.ring.members[piece.place].is_in_sync() => {
-                    self.idle(piece.place).await;
+                    self.idle(striping, piece.place).await;
                     self.ring.read_from(piece.place, piece.on_member.offset, this).await?;
                 }
                 choice => {
