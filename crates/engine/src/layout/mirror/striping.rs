@@ -42,6 +42,17 @@ struct Pending {
     shards: Vec<(ShardRange, Vec<u8>)>,
 }
 
+/// Why a shard is computed: who is asked, and when.
+#[derive(Clone, Copy)]
+pub(super) enum Reason {
+    /// Its member has its turn: for no longer than that.
+    InTurn,
+    /// Its member cannot be read.
+    Lacking,
+    /// To see it as others have it, those last that are left out, a bit each: each of them when it is in nobody's way.
+    Version(u64),
+}
+
 struct Computing {
     /// From the begin of the members' shards.
     rows: Extent,
@@ -272,29 +283,28 @@ impl<E: Env, M: Drive> Inner<E, M> {
         into: &mut [u8],
     ) -> Result<(), DeviceError> {
         let place = striping.stripes.place_of(shard);
-        let mut failure = None;
         let is_read_around = !self.is_idle(place) && self.idle_members(striping) >= striping.stripes.data();
-        if self.ring.members[place].is_in_sync() && !is_read_around {
+        if is_read_around && self.compute_shard(striping, shard, rows, Reason::InTurn, into).await.is_ok() {
+            return Ok(());
+        }
+        let mut failure = None;
+        if self.ring.members[place].is_in_sync() {
             match self.ring.read_from(place, rows.offset, into).await {
                 Ok(()) => return Ok(()),
                 Err(error) => failure = Some(error),
             }
         }
-        match self.compute_shard(striping, shard, rows, None, into).await {
-            Ok(()) => Ok(()),
-            Err(_) if is_read_around => self.ring.read_from(place, rows.offset, into).await,
-            Err(error) => Err(failure.unwrap_or(error)),
-        }
+        let computed = self.compute_shard(striping, shard, rows, Reason::Lacking, into).await;
+        computed.map_err(|error| failure.unwrap_or(error))
     }
 
-    /// Fills `into` with some rows of a shard as others have them, without its own member. Shards of `left_out`, a bit each,
-    /// are taken only where others cannot be.
+    /// Fills `into` with some rows of a shard as others have them, without its own member.
     pub(super) async fn compute_shard(
         &self,
         striping: &Striping,
         shard: Shard,
         rows: Extent,
-        left_out: Option<u64>,
+        reason: Reason,
         into: &mut [u8],
     ) -> Result<(), DeviceError> {
         let mut offset = rows.offset;
@@ -302,7 +312,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         while !rest.is_empty() {
             let len = (PAGE_BYTES - offset % PAGE_BYTES).min(rest.len() as u64) as usize;
             let (this, next) = rest.split_at_mut(len);
-            let page = self.compute_page(striping, shard, offset / PAGE_BYTES * PAGE_BYTES, left_out).await?;
+            let page = self.compute_page(striping, shard, offset / PAGE_BYTES * PAGE_BYTES, reason).await?;
             this.copy_from_slice(&page[(offset % PAGE_BYTES) as usize..][..len]);
             (offset, rest) = (offset + len as u64, next);
         }
@@ -314,13 +324,13 @@ impl<E: Env, M: Drive> Inner<E, M> {
         striping: &Striping,
         shard: Shard,
         offset: u64,
-        left_out: Option<u64>,
+        reason: Reason,
     ) -> Result<[u8; PAGE], DeviceError> {
         loop {
             let rows = Extent::new(offset, PAGE_BYTES);
             let computing = Rc::new(Computing { rows, is_spoiled: Cell::default() });
             striping.computing.borrow_mut().push(Rc::clone(&computing));
-            let computed = self.compute_once(striping, shard, offset, left_out).await;
+            let computed = self.compute_once(striping, shard, offset, reason).await;
             striping.computing.borrow_mut().retain(|it| !Rc::ptr_eq(it, &computing));
             if !computing.is_spoiled.get() {
                 return computed;
@@ -333,7 +343,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         striping: &Striping,
         shard: Shard,
         offset: u64,
-        left_out: Option<u64>,
+        reason: Reason,
     ) -> Result<[u8; PAGE], DeviceError> {
         let stripes = striping.stripes;
         let within = offset - shard.stripe * stripes.shard_bytes();
@@ -342,10 +352,11 @@ impl<E: Env, M: Drive> Inner<E, M> {
         let mut wanted: Vec<usize> =
             (0..stripes.members()).filter(|&number| number != shard.number).collect();
         // First what is in memory, then who is not busy, then data.
+        let left_out = if let Reason::Version(left_out) = reason { left_out } else { 0 };
         let rank = |&number: &usize| {
             let is_pending = striping.pending_page(of(number), within).is_some();
             let busyness = self.ring.busyness(&self.ring.members[stripes.place_of(of(number))]);
-            (left_out.unwrap_or(0) >> number & 1, !is_pending, busyness, number)
+            (left_out >> number & 1, !is_pending, busyness, number)
         };
         let mut failure = DeviceError { doing: "compute what a member holds", errno: EIO };
         // Who is next is asked each time: whose turn it is changes meanwhile.
@@ -358,13 +369,13 @@ impl<E: Env, M: Drive> Inner<E, M> {
                 Some(pending) => page = pending,
                 None => {
                     let place = stripes.place_of(of(number));
-                    let is_busy = |place: usize| self.ring.busyness(&self.ring.members[place]).0;
-                    let own = stripes.place_of(shard);
-                    if left_out.is_some() {
-                        self.idle(striping, place).await;
-                    } else if is_busy(place) && self.ring.members[own].is_in_sync() && !is_busy(own) {
+                    match reason {
+                        Reason::Version(_) => self.idle(striping, place).await,
                         // Whose turn it was is over meanwhile.
-                        return Err(failure);
+                        Reason::InTurn if !self.is_idle(place) && self.is_idle(stripes.place_of(shard)) => {
+                            return Err(failure);
+                        }
+                        Reason::InTurn | Reason::Lacking => {}
                     }
                     if let Err(error) = self.ring.read_from(place, offset, &mut page).await {
                         failure = error;
@@ -528,7 +539,14 @@ impl<E: Env, M: Drive> Inner<E, M> {
                 }
                 choice => {
                     let left_out = striping.left_out(piece.shard.number, choice.unwrap_or(0));
-                    self.compute_shard(striping, piece.shard, piece.on_member, Some(left_out), this).await?;
+                    self.compute_shard(
+                        striping,
+                        piece.shard,
+                        piece.on_member,
+                        Reason::Version(left_out),
+                        this,
+                    )
+                    .await?;
                 }
             }
             rest = next;
