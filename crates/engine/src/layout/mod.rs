@@ -180,6 +180,11 @@ impl Expected {
         }
     }
 
+    /// Whether it is known which bytes are right.
+    pub fn is_known(&self) -> bool {
+        self.sums.is_some()
+    }
+
     /// Whether these bytes are right, as far as is known.
     pub fn is_right(&self, page: &[u8]) -> bool {
         self.sums.is_none_or(|sums| sums.contains(&page_sum(page)))

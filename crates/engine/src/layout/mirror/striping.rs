@@ -274,28 +274,29 @@ impl<E: Env, M: Drive> Inner<E, M> {
         Ok(())
     }
 
-    /// Fills `into` with some rows of a shard: from its member, or from others where that one writes or cannot.
+    /// Fills `into` with some rows of a shard: from its member, or from others where that one writes or cannot. Answers
+    /// whether it was from others.
     pub(super) async fn read_shard(
         &self,
         striping: &Striping,
         shard: Shard,
         rows: Extent,
         into: &mut [u8],
-    ) -> Result<(), DeviceError> {
+    ) -> Result<bool, DeviceError> {
         let place = striping.stripes.place_of(shard);
         let is_read_around = !self.is_idle(place) && self.idle_members(striping) >= striping.stripes.data();
         if is_read_around && self.compute_shard(striping, shard, rows, Reason::InTurn, into).await.is_ok() {
-            return Ok(());
+            return Ok(true);
         }
         let mut failure = None;
         if self.ring.members[place].is_in_sync() {
             match self.ring.read_from(place, rows.offset, into).await {
-                Ok(()) => return Ok(()),
+                Ok(()) => return Ok(false),
                 Err(error) => failure = Some(error),
             }
         }
         let computed = self.compute_shard(striping, shard, rows, Reason::Lacking, into).await;
-        computed.map_err(|error| failure.unwrap_or(error))
+        computed.map(|()| true).map_err(|error| failure.unwrap_or(error))
     }
 
     /// Fills `into` with some rows of a shard as others have them, without its own member.
@@ -480,10 +481,20 @@ impl<E: Env, M: Drive> Inner<E, M> {
         };
         let rows = Extent::new(offset, PAGE_BYTES);
         let (mut page, mut found) = ([0; PAGE], None);
-        let is_there = || self.ring.members[stripes.place_of(shard)].is_in_sync();
-        if self.read_shard(striping, shard, rows, &mut page).await.is_ok() {
-            if expected.is_right(&page) {
+        let place = stripes.place_of(shard);
+        let is_there = || self.ring.members[place].is_in_sync();
+        if !expected.is_known() && is_there() {
+            // Nothing says what is right: parity is to be that of what is there.
+            self.idle(striping, place).await;
+            if self.ring.read_from(place, offset, &mut page).await.is_ok() {
                 return Ok((false, page));
+            }
+        }
+        if let Ok(is_from_others) = self.read_shard(striping, shard, rows, &mut page).await {
+            if expected.is_right(&page) {
+                // Its member is to hold the same.
+                let is_guess = is_from_others && !expected.is_known();
+                return Ok((is_guess && is_there(), page));
             }
             found = Some(page);
         }
