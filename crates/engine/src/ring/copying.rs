@@ -46,13 +46,16 @@ pub(crate) struct CopyGuard {
 impl Copies {
     /// Waits until nobody writes there, nor copies.
     pub(crate) async fn begin_write(self: &Rc<Self>, extent: Extent) -> Writing {
-        self.changed
-            .until(|| {
-                let is_free = !self.is_written(&extent) && !self.is_copied(&extent);
-                is_free.then(|| self.writes.borrow_mut().insert(extent.offset, extent.len))
-            })
-            .await;
-        Writing { copies: Rc::clone(self), offset: extent.offset }
+        self.changed.until(|| self.try_write(extent)).await
+    }
+
+    /// Writes there from now on, if nobody writes or copies.
+    pub(crate) fn try_write(self: &Rc<Self>, extent: Extent) -> Option<Writing> {
+        let is_free = !self.is_written(&extent) && !self.is_copied(&extent);
+        is_free.then(|| {
+            self.writes.borrow_mut().insert(extent.offset, extent.len);
+            Writing { copies: Rc::clone(self), offset: extent.offset }
+        })
     }
 
     /// Copies there from now on, if nobody writes or copies.

@@ -84,10 +84,10 @@ impl<E: Env, M: Drive> Replicated for MirrorPages<E, M> {
     }
 
     async fn repair(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
-        if let Some(striping) = &self.0.striping {
-            return self.repair_stripes(striping, offset, bytes).await;
+        match &self.0.striping {
+            None => self.repair_later(offset, bytes),
+            Some(striping) => self.repair_stripes(striping, offset, bytes),
         }
-        self.repair_later(offset, bytes);
         Ok(())
     }
 }

@@ -23,6 +23,7 @@ use crate::format::{PAGE, PAGE_BYTES};
 use crate::join;
 use crate::layout::Expected;
 use crate::layout::erasure::geometry::{Piece, Shard};
+use crate::ring::copying::Writing;
 use crate::ring::{Change, EIO, Ticket};
 
 /// What a ring with stripes has beside that of a mirror.
@@ -69,6 +70,11 @@ impl Striping {
             pending: RefCell::default(),
             computing: RefCell::default(),
         }
+    }
+
+    /// The rows that a change of these bytes of one stripe is of.
+    fn rows(&self, part: Extent) -> Extent {
+        hull(&self.stripes.pieces(part).collect::<Vec<_>>())
     }
 
     /// The new bytes of a page of a shard, where a change of it is under way.
@@ -133,7 +139,8 @@ impl<E: Env, M: Drive> Inner<E, M> {
             let at = (part.offset - extent.offset) as usize;
             let (bytes, failure) = (&bytes[at..at + part.len as usize], &failure);
             async move {
-                if let Err(error) = self.change_stripe(striping, stripe, part, bytes).await {
+                let writing = self.copies.begin_write(striping.rows(part)).await;
+                if let Err(error) = self.change_stripe(striping, stripe, part, bytes, writing).await {
                     failure.set(Some(error));
                 }
             }
@@ -148,12 +155,12 @@ impl<E: Env, M: Drive> Inner<E, M> {
         stripe: u64,
         part: Extent,
         bytes: &[u8],
+        writing: Writing,
     ) -> Result<(), DeviceError> {
         let stripes = striping.stripes;
         let pieces: Vec<Piece> = stripes.pieces(part).collect();
         let rows = hull(&pieces);
         let shard_start = stripe * stripes.shard_bytes();
-        let writing = self.copies.begin_write(rows).await;
         self.ring.check_alive()?;
         // What the row holds, with what changes.
         let mut data = Vec::with_capacity(stripes.data());
@@ -567,13 +574,20 @@ impl<E: Env, M: Drive> Inner<E, M> {
 }
 
 impl<E: Env, M: Drive> MirrorPages<E, M> {
-    /// Puts bytes once more where they belong, and parity by them.
-    pub(super) async fn repair_stripes(
-        &self,
-        striping: &Striping,
-        offset: u64,
-        bytes: &[u8],
-    ) -> Result<(), DeviceError> {
-        self.0.write_stripes(striping, Extent::new(offset, bytes.len() as u64), &[bytes]).await
+    /// Puts bytes once more where they belong, and parity by them. Nobody waits for it: whoever asks may be about to change
+    /// the same rows. Where somebody writes, what is wrong is written with that.
+    pub(super) fn repair_stripes(&self, striping: &Striping, offset: u64, bytes: &[u8]) {
+        let extent = Extent::new(offset, bytes.len() as u64);
+        for (stripe, part) in striping.stripes.by_stripe(extent) {
+            // From now on, or not at all: later the bytes may be old.
+            let Some(writing) = self.0.copies.try_write(striping.rows(part)) else { continue };
+            let at = (part.offset - offset) as usize;
+            let (ring, bytes) = (self.clone(), bytes[at..at + part.len as usize].to_vec());
+            self.0.ring.env.spawn(async move {
+                let Some(striping) = &ring.0.striping else { return };
+                // What members cannot take they fail for; what the log cannot, it says itself.
+                let _told = ring.0.change_stripe(striping, stripe, part, &bytes, writing).await;
+            });
+        }
     }
 }
