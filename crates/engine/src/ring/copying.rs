@@ -123,6 +123,14 @@ impl Drop for CopyGuard {
     }
 }
 
+impl Writing {
+    /// What is written.
+    pub(crate) fn extent(&self) -> Extent {
+        let len = self.copies.writes.borrow().get(&self.offset).copied();
+        Extent::new(self.offset, len.unwrap_or(0))
+    }
+}
+
 impl Drop for Writing {
     fn drop(&mut self) {
         self.copies.writes.borrow_mut().remove(&self.offset);

@@ -12,6 +12,7 @@
 use std::rc::{Rc, Weak};
 
 use super::dirty::{Kept, Lacking};
+use super::striping::Striping;
 use super::{Inner, MirrorPages};
 use crate::device::{Drive, Extent, FlushScope};
 use crate::env::Env;
@@ -208,14 +209,13 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         extent: Extent,
         verifier: &Weak<dyn Verifier>,
     ) -> Result<bool, DeviceError> {
+        if let Some(striping) = &self.0.striping {
+            return self.copy_rows(striping, place, device, extent).await;
+        }
         let judging =
             verifier.upgrade().ok_or(DeviceError { doing: "rebuild without a volume", errno: EIO })?;
         let copy = self.0.copies.copy(extent).await;
         let mut bytes = vec![0; extent.len as usize];
-        if let Some(striping) = &self.0.striping {
-            self.0.compute_member(striping, place, extent, &mut bytes).await?;
-            return self.copy_to(place, device, &copy, &bytes).await;
-        }
         for left in (0..TRIES).rev() {
             match self.0.read(extent.offset, &mut bytes).await {
                 Ok(()) => {
@@ -238,6 +238,38 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         for offset in (extent.offset..extent.end()).step_by(PAGE) {
             let page = Extent::new(offset, PAGE_BYTES);
             while !Box::pin(self.copy_piece(place, device, page, verifier)).await? {}
+        }
+        Ok(true)
+    }
+
+    /// As [`Self::copy_piece`], of rows of stripes.
+    async fn copy_rows(
+        &self,
+        striping: &Striping,
+        place: usize,
+        device: &Rc<M>,
+        extent: Extent,
+    ) -> Result<bool, DeviceError> {
+        let mut bytes = vec![0; extent.len as usize];
+        for _ in 0..TRIES {
+            let copy = self.0.copies.copy(extent).await;
+            if self.0.compute_member(striping, place, extent, &mut bytes).await.is_ok() {
+                return self.copy_to(place, device, &copy, &bytes).await;
+            }
+            drop(copy);
+            self.0.ring.check_alive()?;
+            if self.0.mend_rows(striping, extent).await.is_err() {
+                self.0.ring.env.sleep(PAUSE_NS).await;
+            }
+            self.check_rebuilds(place, device)?;
+        }
+        if extent.len <= PAGE_BYTES {
+            self.found(place, RebuildFound { damaged_pages: 1, ..RebuildFound::default() });
+            return Ok(true);
+        }
+        for offset in (extent.offset..extent.end()).step_by(PAGE) {
+            let page = Extent::new(offset, PAGE_BYTES);
+            while !Box::pin(self.copy_rows(striping, place, device, page)).await? {}
         }
         Ok(true)
     }

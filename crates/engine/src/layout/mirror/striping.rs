@@ -54,6 +54,27 @@ pub(super) enum Reason {
     Version(u64),
 }
 
+/// What a page of a data shard holds.
+enum Found {
+    /// These bytes.
+    Page([u8; PAGE]),
+    /// These, and its member is to be given them.
+    Instead([u8; PAGE]),
+    /// Nobody can read it, and it is not known that anybody needs it.
+    NothingNeeded,
+}
+
+const UNKNOWN: DeviceError = DeviceError { doing: "read what a stripe holds", errno: EIO };
+
+impl Found {
+    fn page(self) -> Result<[u8; PAGE], DeviceError> {
+        match self {
+            Self::Page(page) | Self::Instead(page) => Ok(page),
+            Self::NothingNeeded => Err(UNKNOWN),
+        }
+    }
+}
+
 struct Computing {
     /// From the begin of the members' shards.
     rows: Extent,
@@ -159,7 +180,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
     ) -> Result<(), DeviceError> {
         let stripes = striping.stripes;
         let pieces: Vec<Piece> = stripes.pieces(part).collect();
-        let rows = hull(&pieces);
+        let rows = writing.extent();
         let shard_start = stripe * stripes.shard_bytes();
         self.ring.check_alive()?;
         // What the row holds, with what changes.
@@ -176,7 +197,12 @@ impl<E: Env, M: Drive> Inner<E, M> {
                         piece.shard == shard && piece.on_member.holds(&Extent::new(offset, PAGE_BYTES))
                     };
                     if pieces.iter().find(is_overwritten).is_none() {
-                        let (is_wrong, right) = self.right_page(striping, shard, offset).await?;
+                        let (is_wrong, right) = match self.right_page(striping, shard, offset).await? {
+                            Found::Page(page) => (false, page),
+                            Found::Instead(page) => (true, page),
+                            // Nobody needs what it held: from now on it holds something again.
+                            Found::NothingNeeded => (true, [0; PAGE]),
+                        };
                         page.copy_from_slice(&right);
                         is_harmed[number] |= is_wrong;
                     }
@@ -457,26 +483,20 @@ impl<E: Env, M: Drive> Inner<E, M> {
         let stripes = striping.stripes;
         let shard = stripes.shard_on(stripes.stripe_on_member(offset), place);
         if shard.number < stripes.data() {
-            return Ok(self.right_page(striping, shard, offset).await?.1);
+            return self.right_page(striping, shard, offset).await?.page();
         }
         let mut data = Vec::with_capacity(stripes.data());
         for number in 0..stripes.data() {
             let shard = Shard { stripe: shard.stripe, number };
-            data.push(self.right_page(striping, shard, offset).await?.1.to_vec());
+            data.push(self.right_page(striping, shard, offset).await?.page()?.to_vec());
         }
         let parity = self.encode(striping, &data, PAGE_BYTES)?;
         let bytes = parity[shard.number - stripes.data()].as_slice().try_into();
         bytes.map_err(|_| DeviceError { doing: "encode a page", errno: EIO })
     }
 
-    /// A page of a data shard as it should be, where any way to get it gives that; else as it is found. Answers also whether its
-    /// member should be given it.
-    async fn right_page(
-        &self,
-        striping: &Striping,
-        shard: Shard,
-        offset: u64,
-    ) -> Result<(bool, [u8; PAGE]), DeviceError> {
+    /// A page of a data shard as it should be, where any way to get it gives that; else as it is found.
+    async fn right_page(&self, striping: &Striping, shard: Shard, offset: u64) -> Result<Found, DeviceError> {
         let stripes = striping.stripes;
         let within = offset - shard.stripe * stripes.shard_bytes();
         let home =
@@ -494,14 +514,14 @@ impl<E: Env, M: Drive> Inner<E, M> {
             // Nothing says what is right: parity is to be that of what is there.
             self.idle(striping, place).await;
             if self.ring.read_from(place, offset, &mut page).await.is_ok() {
-                return Ok((false, page));
+                return Ok(Found::Page(page));
             }
         }
         if let Ok(is_from_others) = self.read_shard(striping, shard, rows, &mut page).await {
             if expected.is_right(&page) {
                 // Its member is to hold the same.
-                let is_guess = is_from_others && !expected.is_known();
-                return Ok((is_guess && is_there(), page));
+                let is_guess = is_from_others && !expected.is_known() && is_there();
+                return Ok(if is_guess { Found::Instead(page) } else { Found::Page(page) });
             }
             found = Some(page);
         }
@@ -510,14 +530,18 @@ impl<E: Env, M: Drive> Inner<E, M> {
             let read = self.read_version(striping, version, home, &mut page).await;
             if read.is_ok() {
                 if expected.is_right(&page) {
-                    return Ok((version > 0 && is_there(), page));
+                    let is_instead = version > 0 && is_there();
+                    return Ok(if is_instead { Found::Instead(page) } else { Found::Page(page) });
                 }
                 found = found.or(Some(page));
             }
         }
-        // What is not known must not become a part of parity.
-        let unknown = DeviceError { doing: "read what a stripe holds", errno: EIO };
-        found.map(|page| (false, page)).ok_or(unknown)
+        match found {
+            Some(page) => Ok(Found::Page(page)),
+            None if !expected.is_known() => Ok(Found::NothingNeeded),
+            // What is not known must not become a part of parity.
+            None => Err(UNKNOWN),
+        }
     }
 
     /// That a member can be read, and is in nobody's way.
@@ -528,6 +552,16 @@ impl<E: Env, M: Drive> Inner<E, M> {
 
     fn idle_members(&self, striping: &Striping) -> usize {
         (0..striping.stripes.members()).filter(|&place| self.is_idle(place)).count()
+    }
+
+    /// Gives each row there one version again, of which a page cannot be read that nobody needs.
+    pub(super) async fn mend_rows(&self, striping: &Striping, rows: Extent) -> Result<(), DeviceError> {
+        for offset in (rows.offset..rows.end()).step_by(PAGE) {
+            let writing = self.copies.begin_write(Extent::new(offset, PAGE_BYTES)).await;
+            let (stripe, nothing) = (striping.stripes.stripe_on_member(offset), Extent::new(0, 0));
+            self.change_stripe(striping, stripe, nothing, &[], writing).await?;
+        }
+        Ok(())
     }
 
     /// Waits until a member is in nobody's way, cannot be read, or too few only read for a way around it.
