@@ -611,6 +611,10 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
     /// Puts bytes once more where they belong, and parity by them. Nobody waits for it: whoever asks may be about to change
     /// the same rows. Where somebody writes, what is wrong is written with that.
     pub(super) fn repair_stripes(&self, striping: &Striping, offset: u64, bytes: &[u8]) {
+        // Beside a page that is wrong and not known to be, parity would become that of the wrong one.
+        if self.0.verifier.borrow().is_none() {
+            return;
+        }
         let extent = Extent::new(offset, bytes.len() as u64);
         for (stripe, part) in striping.stripes.by_stripe(extent) {
             // From now on, or not at all: later the bytes may be old.
