@@ -126,17 +126,20 @@ impl StripeLog {
         }
     }
 
-    /// The records that count, in order. What is written from here on lies behind them.
-    pub(super) async fn scan(&self, volume: u64, stripes: &Stripes) -> Vec<Found> {
-        let Some(region) = self.region() else { return Vec::new() };
+    /// The records that count, in order. What is written from here on lies behind them. One copy has to be read whole: where
+    /// the newest records cannot be, those before them do not count either.
+    pub(super) async fn scan(&self, volume: u64, stripes: &Stripes) -> Result<Vec<Found>, DeviceError> {
+        let Some(region) = self.region() else { return Ok(Vec::new()) };
         let mut found: BTreeMap<u64, (u64, Found)> = BTreeMap::new();
+        let mut whole = Err(DeviceError { doing: "read the log of stripes", errno: EIO });
         for copy in region.copies() {
-            let mut offset = 0;
+            let (mut offset, mut failure) = (0, None);
             while offset < region.size_bytes() {
                 let mut page = [0; PAGE];
                 let at = offset;
                 offset += PAGE_BYTES;
-                if region.read(copy, at, &mut page).await.is_err() {
+                if let Err(error) = region.read(copy, at, &mut page).await {
+                    failure = Some(error);
                     continue;
                 }
                 let Some(record) = StripeRecord::decode(&page, stripes).filter(|it| it.volume == volume)
@@ -146,20 +149,25 @@ impl StripeLog {
                 let end = offset.checked_add(record.body_bytes()).filter(|&end| end <= region.size_bytes());
                 let Some(end) = end else { continue };
                 let mut body = vec![0; record.body_bytes() as usize];
-                if region.read(copy, offset, &mut body).await.is_ok() && record.is_body(&body) {
+                if let Err(error) = region.read(copy, offset, &mut body).await {
+                    failure = Some(error);
+                } else if record.is_body(&body) {
                     offset = end;
                     found.insert(record.sequence, (end, (record, body)));
                 }
             }
+            whole = whole.or(failure.map_or(Ok(()), Err));
         }
+        whole?;
         let Some((&newest, (end, (record, _)))) = found.last_key_value() else {
             self.next.set(1);
-            return Vec::new();
+            return Ok(Vec::new());
         };
         let floor = record.floor;
         self.next.set(newest + 1);
         self.at.set(*end);
-        found.into_values().map(|(_, found)| found).filter(|(record, _)| record.sequence >= floor).collect()
+        let found = found.into_values().map(|(_, found)| found);
+        Ok(found.filter(|(record, _)| record.sequence >= floor).collect())
     }
 
     /// Leaves a record that needs none before it.

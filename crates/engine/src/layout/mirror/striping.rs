@@ -432,7 +432,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
     pub(super) async fn replay_stripes(&self, striping: &Striping, volume: u64) -> Result<(), DeviceError> {
         let stripes = striping.stripes;
         let size_bytes = self.member_bytes(self.ring.geometry.get().size_bytes);
-        for (record, body) in striping.log.scan(volume, &stripes).await {
+        for (record, body) in striping.log.scan(volume, &stripes).await? {
             let mut at = 0;
             for range in &record.ranges {
                 let bytes = &body[at..at + range.len as usize];
