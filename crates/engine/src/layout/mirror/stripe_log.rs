@@ -172,6 +172,10 @@ impl StripeLog {
 
     /// Leaves a record that needs none before it.
     pub(super) async fn begin(&self, volume: u64) -> Result<(), DeviceError> {
+        // A log device that is stale may hold records that were under way when it was lost: these are older, whatever
+        // their number.
+        let most = self.region().map_or(0, |region| region.size_bytes() / PAGE_BYTES);
+        self.next.set(self.next.get().saturating_add(most));
         let record = self.append(volume, 0, Vec::new(), &[]).await?;
         self.note_write(record, 0);
         self.note_flushed(0);
