@@ -387,6 +387,12 @@ impl<E: Env, M: Drive> Inner<E, M> {
             (0..stripes.members()).filter(|&number| number != shard.number).collect();
         // First what is in memory, then who is not busy, then data.
         let left_out = if let Reason::Version(left_out) = reason { left_out } else { 0 };
+        // Where a shard cannot be read, none that is left out stands in for it: a scrub is to see that.
+        let is_there = |number: usize| self.ring.members[stripes.place_of(of(number))].is_in_sync();
+        let is_asked = |&number: &usize| left_out >> number & 1 == 0;
+        if wanted.iter().filter(|&number| is_asked(number) && is_there(*number)).count() >= stripes.data() {
+            wanted.retain(is_asked);
+        }
         let rank = |&number: &usize| {
             let is_pending = striping.pending_page(of(number), within).is_some();
             let busyness = self.ring.busyness(&self.ring.members[stripes.place_of(of(number))]);
