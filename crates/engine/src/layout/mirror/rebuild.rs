@@ -157,6 +157,8 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
             if self.0.striping.is_some() { piece_bytes.min(4 * PAGE_BYTES) } else { piece_bytes };
         let size_bytes = self.0.member_bytes(ring.geometry.get().size_bytes);
         let (mut offset, mut copied_bytes, mut done_bytes) = (0, 0, 0);
+        let is_forgotten_early =
+            is_planted(Bug::RingRejoinClearsEarly) || is_planted(Bug::StripesRegionForgottenEarly);
         if lacking.is_some() && is_planted(Bug::RingRejoinTrustsStale) {
             return Ok(());
         }
@@ -173,7 +175,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
                 while !self.copy_piece(place, device, extent, verifier).await? {}
                 copied_bytes += extent.len;
                 member.copied_bytes.set(member.copied_bytes.get() + extent.len);
-                if lacking.is_some() && is_planted(Bug::RingRejoinClearsEarly) {
+                if lacking.is_some() && is_forgotten_early {
                     self.0.dirty.forget(extent);
                 }
             }
@@ -250,6 +252,11 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         device: &Rc<M>,
         extent: Extent,
     ) -> Result<bool, DeviceError> {
+        let stripe = striping.stripes.stripe_on_member(extent.offset);
+        let is_parity = striping.stripes.shard_on(stripe, place).number >= striping.stripes.data();
+        if is_parity && is_planted(Bug::StripesRebuildStale) {
+            return Ok(true);
+        }
         let mut bytes = vec![0; extent.len as usize];
         for _ in 0..TRIES {
             let copy = self.0.copies.copy(extent).await;

@@ -21,6 +21,7 @@ use crate::format::stripe_record::{ShardRange, StripeRecord};
 use crate::format::stripes::Stripes;
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::layout::Replicated;
+use crate::planted::{Bug, is_planted};
 
 use crate::ring::EIO;
 
@@ -81,7 +82,7 @@ impl StripeLog {
         ranges: Vec<ShardRange>,
         body: &[u8],
     ) -> Result<u64, DeviceError> {
-        let Some(region) = self.region() else { return Ok(0) };
+        let Some(region) = self.region().filter(|_| !is_planted(Bug::StripesUnlogged)) else { return Ok(0) };
         let len = PAGE_BYTES + body.len() as u64;
         let sequence = self.next.get().max(1);
         let offset = self.place(region.size_bytes(), len)?;
@@ -113,6 +114,7 @@ impl StripeLog {
 
     /// This write of the ring takes a record home.
     pub(super) fn note_write(&self, record: u64, write: u64) {
+        let write = if is_planted(Bug::StripesFreedEarly) { 0 } else { write };
         if let Some(live) = self.live.borrow().iter().find(|live| live.sequence == record) {
             live.write.set(Some(write));
         }
@@ -158,12 +160,12 @@ impl StripeLog {
             }
             whole = whole.or(failure.map_or(Ok(()), Err));
         }
-        whole?;
+        whole.or_else(|error| if is_planted(Bug::StripesReplayUnread) { Ok(()) } else { Err(error) })?;
         let Some((&newest, (end, (record, _)))) = found.last_key_value() else {
             self.next.set(1);
             return Ok(Vec::new());
         };
-        let floor = record.floor;
+        let floor = if is_planted(Bug::StripesReplayOlder) { 0 } else { record.floor };
         self.next.set(newest + 1);
         self.at.set(*end);
         let found = found.into_values().map(|(_, found)| found);

@@ -23,6 +23,7 @@ use crate::format::{PAGE, PAGE_BYTES};
 use crate::join;
 use crate::layout::Expected;
 use crate::layout::erasure::geometry::{Piece, Shard};
+use crate::planted::{Bug, is_planted};
 use crate::ring::copying::Writing;
 use crate::ring::{Change, EIO, Ticket};
 
@@ -100,6 +101,9 @@ impl Striping {
 
     /// The new bytes of a page of a shard, where a change of it is under way.
     fn pending_page(&self, shard: Shard, within: u64) -> Option<[u8; PAGE]> {
+        if is_planted(Bug::StripesMixVersions) {
+            return None;
+        }
         let pending = self.pending.borrow();
         let ranges = pending.iter().filter(|it| it.stripe == shard.stripe).flat_map(|it| &it.shards);
         let mut found = ranges.filter(|(range, _)| range.number == shard.number);
@@ -366,7 +370,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
             striping.computing.borrow_mut().push(Rc::clone(&computing));
             let computed = self.compute_once(striping, shard, offset, reason).await;
             striping.computing.borrow_mut().retain(|it| !Rc::ptr_eq(it, &computing));
-            if !computing.is_spoiled.get() {
+            if !computing.is_spoiled.get() || is_planted(Bug::StripesMixVersions) {
                 return computed;
             }
         }
@@ -450,7 +454,13 @@ impl<E: Env, M: Drive> Inner<E, M> {
                 };
                 if self.ring.members[place].is_in_sync() {
                     let extent = Extent::new(start + range.within, range.len);
-                    self.ring.change_or_fail(place, extent, Change::Write(&[bytes])).await;
+                    let mut bytes = bytes.to_vec();
+                    if is_planted(Bug::StripesParityTwice) && range.number >= stripes.data() {
+                        let mut there = vec![0; bytes.len()];
+                        self.ring.read_from(place, extent.offset, &mut there).await?;
+                        bytes.iter_mut().zip(there).for_each(|(byte, there)| *byte ^= there);
+                    }
+                    self.ring.change_or_fail(place, extent, Change::Write(&[&bytes])).await;
                 }
             }
         }
@@ -509,8 +519,8 @@ impl<E: Env, M: Drive> Inner<E, M> {
             shard.stripe * stripes.stripe_bytes() + shard.number as u64 * stripes.shard_bytes() + within;
         let verifier = self.verifier.borrow().as_ref().and_then(Weak::upgrade);
         let expected = match verifier {
-            Some(verifier) => verifier.expects(home).await,
-            None => Expected::NOTHING,
+            Some(verifier) if !is_planted(Bug::StripesUnchecked) => verifier.expects(home).await,
+            _ => Expected::NOTHING,
         };
         let rows = Extent::new(offset, PAGE_BYTES);
         let (mut page, mut found) = ([0; PAGE], None);
