@@ -105,7 +105,7 @@ pub trait PageStore: Replicated {
 
     /// The superblock of this generation is durable. Whatever the store writes of itself from now on may say so: whoever
     /// later finds none but older ones knows that it was lost.
-    fn note_superblock(&self, generation: u64);
+    fn note_superblock(&self, generation: u64, state: StoreState);
 
     /// How full, of 1, is what holds the writes that are not home here yet: the journal, or memory.
     fn note_fill(&self, fill: f64);

@@ -2,7 +2,7 @@
 
 use std::rc::Weak;
 
-use super::{MirrorPages, mark_of};
+use super::{MirrorPages, in_sync_of, mark_of};
 use crate::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
@@ -160,6 +160,7 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
             ));
         }
         if let Some(striping) = &mirror.striping {
+            striping.told.set(in_sync_of(state));
             mirror.replay_stripes(striping, volume).await?;
             ring.flush_all().await;
             ring.check_alive()?;
@@ -185,7 +186,8 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
         }
         mirror.opening.begun.set(DurableOpening { opening, version, told });
         if let Some(striping) = &mirror.striping {
-            striping.log.begin(mirror.opening.volume.get()).await?;
+            let is_needed = mirror.has_untold_loss(striping);
+            striping.log.begin(mirror.opening.volume.get(), is_needed).await?;
         }
         mirror.write_heads().await
     }
@@ -219,8 +221,14 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
         StoreState([in_sync, flushed.epoch, flushed.through, self.0.opening.log_losses.get()])
     }
 
-    fn note_superblock(&self, generation: u64) {
+    fn note_superblock(&self, generation: u64, state: StoreState) {
         self.0.opening.superblock.set(generation);
+        if let Some(striping) = &self.0.striping {
+            striping.told.set(in_sync_of(state));
+            if mark_of(state).epoch == self.0.opening.epoch.get() {
+                striping.log.note_flushed(mark_of(state).through);
+            }
+        }
     }
 
     fn note_fill(&self, fill: f64) {

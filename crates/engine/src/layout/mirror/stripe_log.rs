@@ -1,11 +1,12 @@
 //! The stripe log: what stripes hold once what is under way is home, on the log devices.
 //!
-//! 1. A change is durable here before any shard of it is written, and stays until all of it is home and durable.
+//! 1. A change is durable here before any shard of it is written, and stays until all of it is home and durable, and a
+//!    superblock says who lacks it of those that the one before has in sync.
 //! 2. After an opening, every record that counts is written home again, in order. Those that count are the newest, and all
 //!    back to the oldest that was needed when it was written. No other change of the same bytes is newer than the last of
 //!    them: writing them again gives every stripe one version.
-//! 3. An opening leaves a record that needs none before it on every log device that takes part from then on: what one of them
-//!    has of earlier openings, which may lack records, counts no more.
+//! 3. An opening leaves a record that needs none of earlier openings on every log device that takes part from then on: what one
+//!    of them has of those, which may lack records, counts no more. What is still needed is written once more before.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -60,6 +61,8 @@ pub(super) struct StripeLog {
     next: Cell<u64>,
     at: Cell<u64>,
     live: RefCell<VecDeque<Live>>,
+    /// What an opening found, until it has begun.
+    found: RefCell<Vec<Found>>,
 }
 
 /// A record and its bytes.
@@ -168,19 +171,38 @@ impl StripeLog {
         let floor = if is_planted(Bug::StripesReplayOlder) { 0 } else { record.floor };
         self.next.set(newest + 1);
         self.at.set(*end);
-        let found = found.into_values().map(|(_, found)| found);
-        Ok(found.filter(|(record, _)| record.sequence >= floor).collect())
+        let mut counting = Vec::new();
+        for (end, (record, body)) in found.into_values().filter(|(_, (record, _))| record.sequence >= floor) {
+            let offset = end - PAGE_BYTES - body.len() as u64;
+            let live = Live { sequence: record.sequence, offset, write: Cell::new(Some(0)) };
+            self.live.borrow_mut().push_back(live);
+            counting.push((record, body));
+        }
+        Ok(counting)
     }
 
-    /// Leaves a record that needs none before it.
-    pub(super) async fn begin(&self, volume: u64) -> Result<(), DeviceError> {
+    /// The records that count, for as long as the opening may have to write them once more.
+    pub(super) fn keep(&self, found: Vec<Found>) {
+        self.found.replace(found);
+    }
+
+    /// Leaves a record that needs none of earlier openings; what `is_needed` of these is written once more.
+    pub(super) async fn begin(&self, volume: u64, is_needed: bool) -> Result<(), DeviceError> {
         // A log device that is stale may hold records that were under way when it was lost: these are older, whatever
         // their number.
         let most = self.region().map_or(0, |region| region.size_bytes() / PAGE_BYTES);
         self.next.set(self.next.get().saturating_add(most));
+        let earlier = self.live.borrow().len();
+        for (record, body) in self.found.take().into_iter().filter(|_| is_needed) {
+            let again = self.append(volume, record.stripe, record.ranges, &body).await?;
+            self.note_write(again, 0);
+        }
+        self.live.borrow_mut().drain(..earlier);
         let record = self.append(volume, 0, Vec::new(), &[]).await?;
         self.note_write(record, 0);
-        self.note_flushed(0);
+        if !is_needed {
+            self.note_flushed(0);
+        }
         Ok(())
     }
 }

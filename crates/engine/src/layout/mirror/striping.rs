@@ -32,6 +32,8 @@ pub(super) struct Striping {
     pub(super) stripes: Stripes,
     pub(super) code: Code,
     pub(super) log: StripeLog,
+    /// The members that the superblock in force has in sync, a bit each.
+    pub(super) told: Cell<u64>,
     /// Changes that not all members have.
     pending: RefCell<Vec<Rc<Pending>>>,
     /// Reads that compute what a member holds.
@@ -89,6 +91,7 @@ impl Striping {
             stripes,
             code,
             log: StripeLog::default(),
+            told: Cell::default(),
             pending: RefCell::default(),
             computing: RefCell::default(),
         }
@@ -438,11 +441,19 @@ impl<E: Env, M: Drive> Inner<E, M> {
         }
     }
 
+    /// Whether a member is lost that the next opening would take for one that has everything.
+    pub(super) fn has_untold_loss(&self, striping: &Striping) -> bool {
+        let is_in_sync = |place: usize| self.ring.members[place].is_in_sync();
+        let told = striping.told.get();
+        (0..self.ring.members.len()).any(|place| told >> place & 1 == 1 && !is_in_sync(place))
+    }
+
     /// Writes once more what the stripe log has, to all members that are in sync.
     pub(super) async fn replay_stripes(&self, striping: &Striping, volume: u64) -> Result<(), DeviceError> {
         let stripes = striping.stripes;
         let size_bytes = self.member_bytes(self.ring.geometry.get().size_bytes);
-        for (record, body) in striping.log.scan(volume, &stripes).await? {
+        let found = striping.log.scan(volume, &stripes).await?;
+        for (record, body) in &found {
             let mut at = 0;
             for range in &record.ranges {
                 let bytes = &body[at..at + range.len as usize];
@@ -464,6 +475,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
                 }
             }
         }
+        striping.log.keep(found);
         Ok(())
     }
 
