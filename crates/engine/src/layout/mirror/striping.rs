@@ -193,9 +193,9 @@ impl<E: Env, M: Drive> Inner<E, M> {
         // What the row holds, with what changes.
         let mut data = Vec::with_capacity(stripes.data());
         // Shards of which something is wrong that nobody writes now: parity is to be that of what is there.
-        let mut is_harmed = vec![false; stripes.data()];
+        let mut is_harmed = Vec::with_capacity(stripes.data());
         for number in 0..stripes.data() {
-            let mut row = vec![0; rows.len as usize];
+            let (mut row, mut is_row_harmed) = (vec![0; rows.len as usize], false);
             let shard = Shard { stripe, number };
             let is_whole = pieces.iter().any(|piece| piece.shard == shard && piece.on_member == rows);
             if !is_whole {
@@ -211,7 +211,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
                             Found::NothingNeeded => (true, [0; PAGE]),
                         };
                         page.copy_from_slice(&right);
-                        is_harmed[number] |= is_wrong;
+                        is_row_harmed |= is_wrong;
                     }
                 }
             }
@@ -222,6 +222,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
                 row[at..at + len].copy_from_slice(&bytes[from..from + len]);
             }
             data.push(row);
+            is_harmed.push(is_row_harmed);
         }
         let parity = self.encode(striping, &data, rows.len)?;
         let mut shards: Vec<(ShardRange, Vec<u8>)> = Vec::new();
