@@ -134,7 +134,10 @@ pub(crate) fn main(args: &Args) -> Outcome {
     prepare();
     let skipped = fresh_skip_file()?;
     // One test that fails hides no other.
-    let mut cargo = run::cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
+    let mut cargo = run::cargo(&["test", "--locked", "--no-fail-fast"]);
+    if !names_packages(passed_on) {
+        cargo.arg("--workspace");
+    }
     let mut outcome = run::hand_over(cargo.args(passed_on).env(SKIPPED_VARIABLE, &skipped));
     if outcome.is_ok() && passed_on.is_empty() {
         outcome = fuzz::test(&skipped);
@@ -142,6 +145,12 @@ pub(crate) fn main(args: &Args) -> Outcome {
     let text = fs::read_to_string(&skipped).map_err(context(format!("cannot read {}", skipped.display())))?;
     print!("{}", skip_report(&text));
     outcome
+}
+
+/// Whether arguments for `cargo test` name packages: `--workspace` beside them would be all of them.
+fn names_packages(passed_on: &[String]) -> bool {
+    let of_cargo = passed_on.iter().take_while(|arg| *arg != "--");
+    of_cargo.into_iter().any(|arg| arg.starts_with("-p") || arg.starts_with("--package"))
 }
 
 /// The second tier: what takes hours.
@@ -261,6 +270,13 @@ mod tests {
     fn a_module_that_nobody_has_is_missing() {
         assert!(!Sign::Module("evenkeel_no_such_module").is_there());
         assert!(!Sign::Program("evenkeel-no-such-program").is_there());
+    }
+
+    #[test]
+    fn packages_are_named_before_what_the_tests_are_told() {
+        let names = |line: &str| names_packages(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        assert!(names("-p evenkeel") && names("--lib --package=evenkeel -- --nocapture"));
+        assert!(!names("--lib") && !names("mount -- -p"));
     }
 
     #[test]
