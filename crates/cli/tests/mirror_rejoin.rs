@@ -136,7 +136,9 @@ fn what_somebody_else_put_there_is_left_alone_and_what_is_older_is_rebuilt_whole
     let server = serve(&volume, TURNS);
     write(&volume.socket(), 2 * MIB as u64, &noise(3, MIB));
     let strange = noise(9, fs::metadata(&away).unwrap().len() as usize);
-    fs::write(&member, &strange).unwrap();
+    // Put there whole: a file that is half there would be refused for its size.
+    fs::write(scene.path("strange"), &strange).unwrap();
+    fs::rename(scene.path("strange"), &member).unwrap();
     once(
         &server,
         "member-refused",
