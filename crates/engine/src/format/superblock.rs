@@ -94,6 +94,13 @@ impl Superblock {
         Remembered { volume, superblock: generation, home_bytes, state: home_state }
     }
 
+    /// The log begins with this record of the current epoch: all before it is home.
+    pub fn move_tail(&mut self, offset: u64, sequence: u64) {
+        self.tail_offset = offset;
+        self.tail_sequence = sequence;
+        self.tail_epoch = self.epoch;
+    }
+
     /// It has another size, and had this one before.
     ///
     /// # Panics

@@ -140,9 +140,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
                 superblock.root_slot = slot;
                 superblock.whole_root_sum = None;
                 superblock.root_sums = root_sums;
-                superblock.tail_offset = tail.offset;
-                superblock.tail_sequence = tail.sequence;
-                superblock.tail_epoch = superblock.epoch;
+                superblock.move_tail(tail.offset, tail.sequence);
                 superblock.acknowledged = acknowledged;
                 superblock.home_state = home_state;
             })
@@ -199,9 +197,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         let tail = self.log.position_of(acknowledged + 1);
         self.superblocks
             .advance(|superblock| {
-                superblock.tail_offset = tail.offset;
-                superblock.tail_sequence = tail.sequence;
-                superblock.tail_epoch = superblock.epoch;
+                superblock.move_tail(tail.offset, tail.sequence);
                 superblock.acknowledged = acknowledged;
                 superblock.is_closed = true;
             })

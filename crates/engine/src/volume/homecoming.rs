@@ -155,9 +155,7 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Inner<E, A, H, L> {
         let home_state = self.home.device.state();
         self.superblocks
             .advance(|superblock| {
-                superblock.tail_offset = tail.offset;
-                superblock.tail_sequence = tail.sequence;
-                superblock.tail_epoch = superblock.epoch;
+                superblock.move_tail(tail.offset, tail.sequence);
                 superblock.acknowledged = acknowledged;
                 superblock.home_state = home_state;
             })
