@@ -31,6 +31,8 @@ evenkeel_engine::planted_bugs! {
     RewriteLost = "rewrite-lost",
     /// A read takes from a block what the commit under way is to put there.
     ReadsBehind = "reads-behind",
+    /// A read shows what it took from a block though the file lost that block meanwhile.
+    UnmapUnseen = "unmap-unseen",
     /// Data that is not committed keeps no room.
     Unreserved = "unreserved",
     /// The count of free blocks in the superblock does not follow.

@@ -202,6 +202,9 @@ mod planted {
         if std::panic::catch_unwind(common::read_beside_a_commit).is_err() {
             return Some((0, "a read beside a commit shows what was there before".to_owned()));
         }
+        if std::panic::catch_unwind(common::read_beside_an_unmapping).is_err() {
+            return Some((0, "a read shows bytes of the file that got the blocks".to_owned()));
+        }
         match std::panic::catch_unwind(fill) {
             Ok(Ok(())) => {}
             Ok(Err(why)) => return Some((0, why.chars().take(150).collect())),

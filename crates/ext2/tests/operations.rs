@@ -663,6 +663,11 @@ fn an_fdatasync_of_bytes_that_were_there_commits_them_alone_and_their_time_later
 }
 
 #[test]
+fn a_read_beside_an_unmapping_shows_no_bytes_of_who_got_the_blocks() {
+    common::read_beside_an_unmapping();
+}
+
+#[test]
 fn a_read_beside_a_commit_shows_zeros_where_nothing_was_written() {
     common::read_beside_a_commit();
 }

@@ -14,7 +14,8 @@ use std::task::{Context, Poll, Waker};
 
 use evenkeel_ext2::store::Store;
 use evenkeel_ext2::{
-    Caller, FileSystem, FormatOptions, MemoryStore, MountOptions, ROOT_INODE, Timestamp, format,
+    Caller, FileSystem, FormatOptions, MemoryStore, MountOptions, ROOT_INODE, SetAttributes, Timestamp,
+    format,
 };
 
 /// Runs a future that waits for nothing but its turn.
@@ -174,5 +175,53 @@ pub(crate) fn read_beside_a_commit() {
     run_all(vec![sync, read], |bound| {
         turn += 1;
         u64::from(bound > 1 && turn % 10 != 0)
+    });
+}
+
+/// Reads a file slowly while it loses its blocks to another file, again and again.
+pub(crate) fn read_beside_an_unmapping() {
+    const LEN: usize = 8 * 4096;
+    // So few blocks that those of one file are soon those of the other.
+    let store = formatted(1 << 20);
+    let files = mounted(store.clone());
+    let (one, other) = run(async {
+        let one = files.create(ROOT_INODE, b"one", 0o644, &Caller::ROOT).await.unwrap().inode;
+        let other = files.create(ROOT_INODE, b"other", 0o644, &Caller::ROOT).await.unwrap().inode;
+        (one, other)
+    });
+    store.pause_each(2);
+    let (writing, reading) = (files.clone(), files.clone());
+    let (is_over, is_reading) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
+    let (over, begun) = (Rc::clone(&is_over), Rc::clone(&is_reading));
+    let write = Box::pin(async move {
+        for _ in 0..20 {
+            for (file, byte) in [(one, 1), (other, 2)] {
+                writing.write(file, 0, &[byte; LEN], &Caller::ROOT).await.unwrap();
+                writing.fsync(file).await.unwrap();
+                is_reading.set(false);
+                while file == one && !is_reading.get() {
+                    another_turn().await;
+                }
+                let set = SetAttributes { size: Some(0), ..SetAttributes::default() };
+                writing.setattr(file, &set).await.unwrap();
+                writing.fsync(file).await.unwrap();
+            }
+        }
+        over.set(true);
+    });
+    let read = Box::pin(async move {
+        while !is_over.get() {
+            another_turn().await;
+            begun.set(true);
+            let mut bytes = [0; LEN];
+            let len = reading.read(one, 0, &mut bytes).await.unwrap();
+            assert!(bytes[..len].iter().all(|&byte| byte == 1), "bytes of another file");
+        }
+    });
+    // The reader has a turn now and then: what it reads is long gone when it has it.
+    let mut turn = 0;
+    run_all(vec![write, read], |bound| {
+        turn += 1;
+        u64::from(bound > 1 && turn % 30 == 0)
     });
 }
