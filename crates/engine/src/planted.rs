@@ -59,6 +59,11 @@ impl Bug {
         parts.iter().any(|part| self.name().starts_with(part))
     }
 
+    /// Whether it is in what only a ring with stripes has.
+    pub fn needs_stripes(self) -> bool {
+        self.name().starts_with("stripes-")
+    }
+
     /// Whether it is in what salvages a volume.
     pub fn needs_salvage(self) -> bool {
         self.name().starts_with("salvage-")
@@ -66,6 +71,24 @@ impl Bug {
 }
 
 crate::planted_bugs! {
+    /// Shards of a stripe are written without a record of the change.
+    StripesUnlogged = "stripes-unlogged",
+    /// The record of a change is overwritten before the change is durable on all members.
+    StripesFreedEarly = "stripes-freed-early",
+    /// A page is computed from shards of which some have a change and some have not.
+    StripesMixVersions = "stripes-mix-versions",
+    /// What a change adds to parity is added again after an opening.
+    StripesParityTwice = "stripes-parity-twice",
+    /// A member that is rebuilt keeps the parity shards that it had.
+    StripesRebuildStale = "stripes-rebuild-stale",
+    /// That a region changed is forgotten once it is copied to a member that came back, before that is durable.
+    StripesRegionForgottenEarly = "stripes-region-forgotten-early",
+    /// A stripe is computed from what is read, right or wrong.
+    StripesUnchecked = "stripes-unchecked",
+    /// Records count that are older than the oldest that was needed.
+    StripesReplayOlder = "stripes-replay-older",
+    /// Where the newest records cannot be read, those before them count.
+    StripesReplayUnread = "stripes-replay-unread",
     /// That a region changed is forgotten once it is copied to a member that came back, before that is durable.
     RingRejoinClearsEarly = "ring-rejoin-clears-early",
     /// One of the regions that a member lacks that came back is not copied.

@@ -9,6 +9,7 @@ pub mod log_head;
 pub mod record;
 pub mod ring_head;
 pub mod root;
+pub mod stripe_record;
 pub mod stripes;
 pub mod superblock;
 pub mod unit;

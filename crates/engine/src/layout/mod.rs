@@ -114,7 +114,7 @@ pub trait PageStore: Replicated {
 
     /// The superblock of this generation is durable. Whatever the store writes of itself from now on may say so: whoever
     /// later finds none but older ones knows that it was lost.
-    fn note_superblock(&self, generation: u64);
+    fn note_superblock(&self, generation: u64, state: StoreState);
 
     /// How full, of 1, is what holds the writes that are not home here yet: the journal, or memory.
     fn note_fill(&self, fill: f64);
@@ -187,6 +187,11 @@ impl Expected {
             true => Self { is_empty: sums == [0; 2] && is_settled, ..Self::NOTHING },
             false => Self { sums: Some(sums), is_settled, is_empty: false },
         }
+    }
+
+    /// Whether it is known which bytes are right.
+    pub fn is_known(&self) -> bool {
+        self.sums.is_some()
     }
 
     /// Whether these bytes are right, as far as is known.

@@ -75,7 +75,7 @@ impl<D: Drive> PageStore for D {
         StoreState::default()
     }
 
-    fn note_superblock(&self, _generation: u64) {}
+    fn note_superblock(&self, _generation: u64, _state: StoreState) {}
 
     fn note_fill(&self, _fill: f64) {}
 

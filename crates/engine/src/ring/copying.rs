@@ -46,13 +46,16 @@ pub(crate) struct CopyGuard {
 impl Copies {
     /// Waits until nobody writes there, nor copies.
     pub(crate) async fn begin_write(self: &Rc<Self>, extent: Extent) -> Writing {
-        self.changed
-            .until(|| {
-                let is_free = !self.is_written(&extent) && !self.is_copied(&extent);
-                is_free.then(|| self.writes.borrow_mut().insert(extent.offset, extent.len))
-            })
-            .await;
-        Writing { copies: Rc::clone(self), offset: extent.offset }
+        self.changed.until(|| self.try_write(extent)).await
+    }
+
+    /// Writes there from now on, if nobody writes or copies.
+    pub(crate) fn try_write(self: &Rc<Self>, extent: Extent) -> Option<Writing> {
+        let is_free = !self.is_written(&extent) && !self.is_copied(&extent);
+        is_free.then(|| {
+            self.writes.borrow_mut().insert(extent.offset, extent.len);
+            Writing { copies: Rc::clone(self), offset: extent.offset }
+        })
     }
 
     /// Copies there from now on, if nobody writes or copies.
@@ -117,6 +120,14 @@ impl Drop for CopyGuard {
     fn drop(&mut self) {
         self.copies.copying.borrow_mut().retain(|copying| !Rc::ptr_eq(copying, &self.copying));
         self.copies.changed.all();
+    }
+}
+
+impl Writing {
+    /// What is written.
+    pub(crate) fn extent(&self) -> Extent {
+        let len = self.copies.writes.borrow().get(&self.offset).copied();
+        Extent::new(self.offset, len.unwrap_or(0))
     }
 }
 

@@ -40,6 +40,7 @@ use crate::error::{DeviceError, Error};
 use crate::events::{Event, Events};
 use crate::format::PAGE_BYTES;
 use crate::format::ring_head::{DATA_OFFSET, MEMBERS_MAX};
+use crate::format::stripes::Stripes;
 use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
 
@@ -100,6 +101,8 @@ pub struct RingOptions {
     /// Bytes that a rebuild copies at once: whole pages. Nobody has to choose them; a simulation does, so that a small volume
     /// is rebuilt in as many pieces as a large one.
     pub rebuild_piece_bytes: u64,
+    /// The stripes over the members; `None` where each member holds everything. Fixed when the ring is made.
+    pub stripes: Option<Stripes>,
 }
 
 impl Default for RingOptions {
@@ -117,6 +120,7 @@ impl Default for RingOptions {
             log_bytes: 0,
             given_up: 0,
             rebuild_piece_bytes: 256 << 10,
+            stripes: None,
         }
     }
 }
@@ -167,12 +171,22 @@ impl<E: Env, M: Drive> Ring<E, M> {
         if members.len() > MEMBERS_MAX {
             return unusable("a ring has 32 members at most");
         }
+        if options.stripes.is_some_and(|stripes| stripes.members() != members.len()) {
+            return unusable("a ring has as many members as its stripes have shards");
+        }
         let geometries = || members.iter().flatten().map(Device::geometry);
         let Some(smallest) = geometries().map(|geometry| geometry.size_bytes).min() else {
             return unusable("none of the ring's members is there");
         };
         let Some(size_bytes) = smallest.checked_sub(DATA_OFFSET + options.log_bytes) else {
             return unusable("a member of the ring is too small to be one");
+        };
+        let size_bytes = match options.stripes {
+            None => Some(size_bytes),
+            Some(stripes) => stripes.offered_bytes(size_bytes),
+        };
+        let Some(size_bytes) = size_bytes else {
+            return unusable("the members of the ring are too large");
         };
         let geometry = Geometry {
             size_bytes: size_bytes / PAGE_BYTES * PAGE_BYTES,
@@ -200,6 +214,14 @@ impl<E: Env, M: Drive> Ring<E, M> {
     /// Where on a member what it offers to the layout begins.
     pub(crate) fn data_offset(&self) -> u64 {
         DATA_OFFSET + self.options.log_bytes
+    }
+
+    /// Bytes that each member holds for the layout where the ring offers so many.
+    pub(crate) fn member_bytes(&self, size_bytes: u64) -> u64 {
+        match self.options.stripes {
+            None => size_bytes,
+            Some(stripes) => stripes.member_bytes(size_bytes).unwrap_or(u64::MAX / 2),
+        }
     }
 
     /// Whether writes wait for a turn now.
@@ -278,9 +300,13 @@ impl<E: Env, M: Drive> Ring<E, M> {
     /// An error where nobody is left.
     pub(crate) fn check_alive(&self) -> Result<(), DeviceError> {
         let mut failure = None;
+        let mut needed = self.options.stripes.map_or(1, |stripes| stripes.data());
         for member in &self.members {
             if member.is_in_sync() {
-                return Ok(());
+                needed -= 1;
+                if needed == 0 {
+                    return Ok(());
+                }
             }
             failure = failure.or(*member.failure.borrow());
         }

@@ -52,7 +52,7 @@ impl<E: Env, M: Drive> Ring<E, M> {
     /// needs what is there will find out.
     pub(super) async fn probe(&self, member: &Member<M>) -> Option<u64> {
         let device = member.device().ok()?;
-        let pages = self.geometry.get().size_bytes / PAGE_BYTES;
+        let pages = self.member_bytes(self.geometry.get().size_bytes) / PAGE_BYTES;
         let offset = self.data_offset() + self.env.random().checked_rem(pages)? * PAGE_BYTES;
         let began_ns = self.env.now_ns();
         let mut page = [0; PAGE];

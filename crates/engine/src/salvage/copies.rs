@@ -227,7 +227,7 @@ impl<D: Device> PageStore for Copies<D> {
         StoreState::default()
     }
 
-    fn note_superblock(&self, _generation: u64) {}
+    fn note_superblock(&self, _generation: u64, _state: StoreState) {}
 
     fn note_fill(&self, _fill: f64) {}
 

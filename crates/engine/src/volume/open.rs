@@ -216,14 +216,14 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
             changed: Notify::default(),
         });
         inner.watch_log();
+        let verifier: Rc<dyn Verifier> = Rc::<Inner<E, A, H, L>>::clone(&inner);
+        inner.home.device.verify_with(Rc::downgrade(&verifier));
         match inner.checkpoint().await {
             // More pages are damaged under changes than can be carried. What is whole can be read; nothing is written
             // any more, and the log keeps what it holds.
             Ok(()) | Err(Error::Damaged { .. }) => {}
             Err(error) => return Err(error),
         }
-        let verifier: Rc<dyn Verifier> = Rc::<Inner<E, A, H, L>>::clone(&inner);
-        inner.home.device.verify_with(Rc::downgrade(&verifier));
         Ok(Self(inner))
     }
 }

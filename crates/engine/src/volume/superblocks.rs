@@ -134,7 +134,7 @@ impl<H: PageStore, L: JournalStore> Superblocks<H, L> {
         change(&mut next);
         next.generation += 1;
         write_generation(&*self.home, &*self.log, &next).await?;
-        self.home.note_superblock(next.generation);
+        self.home.note_superblock(next.generation, next.home_state);
         add(&self.counters.table_bytes, 2 * PAGE_BYTES);
         self.previous.set(Some(self.current.replace(next)));
         Ok(())

@@ -181,8 +181,8 @@ impl PageStore for AnyPages {
         of_home!(self, it => it.state())
     }
 
-    fn note_superblock(&self, generation: u64) {
-        of_home!(self, it => it.note_superblock(generation));
+    fn note_superblock(&self, generation: u64, state: StoreState) {
+        of_home!(self, it => it.note_superblock(generation, state));
     }
 
     fn note_fill(&self, fill: f64) {

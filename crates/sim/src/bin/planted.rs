@@ -87,6 +87,11 @@ fn first_caught(bug: Bug) -> Option<(u64, String)> {
 /// What a seed of the layout that has the bug's part of the engine shows, in one line.
 fn seen_by(seed: u64, bug: Bug) -> Option<String> {
     let run: fn(u64) -> Result<(), Violation> = match bug.needs_ring() {
+        _ if bug.needs_stripes() => |seed| {
+            let shape = if seed % 2 == 0 { (2, 1) } else { (4, 2) };
+            let cuts = if seed % 4 < 2 { CUTS } else { RING_CUTS };
+            seeds::run(seeds::draw_striped(seed, cuts, shape)).map(drop)
+        },
         true => |seed| {
             // What is rebuilt wrong shows once the new member is relied on alone: that takes three, and more runs.
             let (cuts, members) = if seed % 2 == 0 { (CUTS, None) } else { (RING_CUTS, Some(3)) };

@@ -79,7 +79,8 @@ impl<T: Seeded> Machine<T> {
         let there = |number: &usize| fates[*number] == Fate::Well && !relied_on.contains(number);
         let (complete, lacking): (Vec<usize>, Vec<usize>) =
             self.of(Kind::Pages).filter(there).partition(|&number| self.disks[number].is_complete);
-        if complete.is_empty() || lacking.is_empty() || self.random.coin() {
+        let is_striped = self.setup.testbed.needed(Kind::Pages) > 1;
+        if is_striped || complete.is_empty() || lacking.is_empty() || self.random.coin() {
             return;
         }
         let source = *self.random.pick(&complete);

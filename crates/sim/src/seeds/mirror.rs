@@ -1,5 +1,6 @@
 //! Seeds of mirrors.
 
+use evenkeel_engine::format::stripes::Stripes;
 use evenkeel_engine::options::{CreateOptions, Journaling, OpenOptions};
 use evenkeel_engine::ring::{Policy, RingOptions, WindowOptions};
 
@@ -94,6 +95,20 @@ impl Seeded for Mirror {
     fn end(machine: &mut Machine<Self>) -> Result<(), Violation> {
         machine.go_beyond(machine.setup.ending)
     }
+}
+
+/// What a seed stands for on a ring with stripes.
+pub fn draw_striped(seed: u64, cuts: u32, (data, parity): (usize, usize)) -> Setup<Mirror> {
+    let mut setup = Mirror::draw(seed, cuts, Some(data + parity));
+    let mut random = Random::new(seed ^ 0x57a1);
+    setup.testbed.ring.stripes = Stripes::new(data, parity, *random.pick(&[4096, 8192, 16384, 65_536]));
+    (setup.testbed.ring.log_bytes, setup.testbed.logs) = (0, *random.pick(&[1, 2, 2, 3]));
+    setup.create.size_bytes = setup.habits.places.volume_bytes();
+    setup.growths = Growths { first_bytes: setup.habits.places.volume_bytes(), ..Growths::default() };
+    if setup.ending == Beyond::RotEverywhere {
+        setup.ending = Beyond::Nothing;
+    }
+    setup
 }
 
 /// Turns so short that a run has many, and a rebuild of many pieces.

@@ -7,8 +7,8 @@ use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::format::layout::{LOG_COPIES, Layout, log_copy_offset};
 use evenkeel_engine::format::{PAGE_BYTES, log_head, ring_head};
 use evenkeel_engine::layout::mirror::MirrorJournal;
-use evenkeel_engine::layout::mirror::MirrorPages;
 use evenkeel_engine::layout::mirror::log_devices::{LogDeviceState, found_log};
+use evenkeel_engine::layout::mirror::{MirrorPages, RegionOfLog};
 use evenkeel_engine::options::{CreateOptions, OpenOptions};
 use evenkeel_engine::ring::{MemberState, Policy, RingOptions};
 use evenkeel_engine::volume::{Volume, create};
@@ -46,7 +46,15 @@ pub struct OpenMirror {
     watch: Rc<Watch>,
 }
 
+/// Bytes behind the journal of each log device, where changes of stripes are logged.
+const STRIPE_LOG_BYTES: u64 = 8 << 20;
+
 impl Mirror {
+    /// Bytes of the log of stripes on each log device.
+    fn stripe_log_bytes(&self) -> u64 {
+        if self.ring.stripes.is_some() { STRIPE_LOG_BYTES } else { 0 }
+    }
+
     /// The same without log devices: the log is on the members, of a volume that is made so.
     pub(crate) fn with_log_on_members(self, create: &CreateOptions) -> Self {
         let ring = RingOptions { log_bytes: log_drive_bytes(create), ..self.ring };
@@ -55,7 +63,11 @@ impl Mirror {
 
     fn watch(&self) -> Rc<Watch> {
         let superblocks = if self.is_log_spread() { LOG_COPIES as u64 * PAGE_BYTES } else { 0 };
-        Rc::new(Watch::new(self.data_offset(Kind::Pages), ring_head::DATA_OFFSET + superblocks))
+        Rc::new(Watch::new(
+            self.needed(Kind::Pages),
+            self.data_offset(Kind::Pages),
+            ring_head::DATA_OFFSET + superblocks,
+        ))
     }
 
     fn ring_and_devices(
@@ -80,8 +92,12 @@ impl Testbed for Mirror {
     const IS_REDUNDANT: bool = true;
 
     fn drives(&self, create: &CreateOptions) -> Vec<(Kind, u64)> {
-        let member = (Kind::Pages, self.home_bytes(create) + self.data_offset(Kind::Pages));
-        let log = (Kind::Log, log_drive_bytes(create) + self.data_offset(Kind::Log));
+        let home_bytes = self.home_bytes(create);
+        let share_bytes =
+            self.ring.stripes.map_or(home_bytes, |it| it.member_bytes(home_bytes).expect("it fits"));
+        let member = (Kind::Pages, share_bytes + self.data_offset(Kind::Pages));
+        let log =
+            (Kind::Log, log_drive_bytes(create) + self.data_offset(Kind::Log) + self.stripe_log_bytes());
         [vec![member; self.members], vec![log; self.logs]].concat()
     }
 
@@ -98,8 +114,11 @@ impl Testbed for Mirror {
         format!("{word} {}", self.place(number))
     }
 
-    fn needed(&self, _kind: Kind) -> usize {
-        1
+    fn needed(&self, kind: Kind) -> usize {
+        match (kind, self.ring.stripes) {
+            (Kind::Pages, Some(stripes)) => stripes.data(),
+            _ => 1,
+        }
     }
 
     fn has_separate_log(&self) -> bool {
@@ -127,6 +146,11 @@ impl Testbed for Mirror {
 
     fn any_zone(&self, kind: Kind, layout: &Layout, random: &mut Random) -> Extent {
         let shifted = |zone: Extent| Extent::new(zone.offset + self.data_offset(kind), zone.len);
+        if let (Kind::Pages, Some(stripes)) = (kind, self.ring.stripes) {
+            let share_bytes = stripes.member_bytes(layout.home_bytes).expect("it fits");
+            let page = random.below(share_bytes / PAGE_BYTES);
+            return shifted(Extent::new(page * PAGE_BYTES, PAGE_BYTES));
+        }
         match (kind, random.below(10)) {
             (Kind::Pages, 0 | 1) => Extent::new(0, ring_head::DATA_OFFSET),
             (Kind::Pages, 2) => shifted(layout.segments[0].table),
@@ -160,6 +184,11 @@ impl Testbed for Mirror {
         let watch = self.watch();
         let (ring, devices) = self.ring_and_devices(env.clone(), &watch, drives)?;
         let logs = SimLogs::open(env.clone(), devices, ring.clone(), self.ring.answer_max_ns).await?;
+        if let (Some(_), SimLogs::Devices(devices)) = (self.ring.stripes, &logs) {
+            let size_bytes = logs.geometry().size_bytes;
+            let zone = Extent::new(size_bytes - STRIPE_LOG_BYTES, STRIPE_LOG_BYTES);
+            ring.log_stripes_in(Rc::new(RegionOfLog::new(devices, zone)));
+        }
         let (home, log) = (Rc::new(ring.clone()), Rc::new(logs.clone()));
         let volume = Volume::open(env, arena, home, log, true, options).await?;
         Ok((volume, OpenMirror { ring, logs, watch }))

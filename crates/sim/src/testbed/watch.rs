@@ -23,6 +23,8 @@ pub(super) struct Watch {
     writes: RefCell<Vec<usize>>,
     offence: RefCell<Option<String>>,
     reads: Cell<u64>,
+    /// How many members it takes to read.
+    needed: usize,
     /// Where on a member its pages begin: the log is read by recovery and by checks.
     data_from: u64,
     /// Where on a member what is written comes only in its turn: behind heads, and superblocks of the log.
@@ -31,9 +33,17 @@ pub(super) struct Watch {
 
 impl Watch {
     /// Members do not watch yet.
-    pub(super) fn new(data_from: u64, in_turns_from: u64) -> Self {
+    pub(super) fn new(needed: usize, data_from: u64, in_turns_from: u64) -> Self {
         let (ring, writes) = (RefCell::default(), RefCell::default());
-        Self { ring, writes, offence: RefCell::default(), reads: Cell::default(), data_from, in_turns_from }
+        Self {
+            ring,
+            writes,
+            offence: RefCell::default(),
+            reads: Cell::default(),
+            needed,
+            data_from,
+            in_turns_from,
+        }
     }
 
     /// From now on members watch.
@@ -68,10 +78,11 @@ impl Watch {
             member.state == MemberState::InSync && member.role == Role::Reading && under_way(other) == 0
         };
         if under_way(place) > 0
-            && let Some(other) = (0..members.len()).find(is_free)
+            && let free = (0..members.len()).filter(is_free).collect::<Vec<_>>()
+            && free.len() >= self.needed
         {
             let what = format!(
-                "member {place} is read, in the role {:?} with {} writes under way, though member {other} only reads",
+                "member {place} is read, in the role {:?} with {} writes under way, though {free:?} only read",
                 members[place].role,
                 under_way(place)
             );
@@ -118,7 +129,7 @@ impl WatchedDrive {
 /// One that nobody watches.
 impl From<SimDrive> for WatchedDrive {
     fn from(drive: SimDrive) -> Self {
-        Self::new(drive, 0, &Rc::new(Watch::new(0, 0)))
+        Self::new(drive, 0, &Rc::new(Watch::new(1, 0, 0)))
     }
 }
 

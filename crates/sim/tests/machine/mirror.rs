@@ -11,6 +11,7 @@ use evenkeel_sim::testbed::{Kind, Mirror, OpenMirror, Testbed, VolumeOn};
 
 use super::{Disks, Layout, MachineOn, PlanOn, RunOn};
 pub use super::{PAGE, WHOLE_RUN, filled, noise};
+use evenkeel_engine::format::stripes::Stripes;
 
 pub use evenkeel_sim::testbed::{SimLogs, SimRing};
 pub type RingVolume = VolumeOn<Mirror>;
@@ -34,6 +35,13 @@ impl Plan {
         };
         let mut plan = Self::of_pages_on(Mirror { members, logs, ring }, 64);
         plan.open.cached_pages_max = 16;
+        plan
+    }
+
+    /// A small volume on a ring with stripes.
+    pub fn striped(data: usize, parity: usize, logs: usize) -> Self {
+        let mut plan = Self::mirror(data + parity, logs);
+        plan.ring.stripes = Stripes::new(data, parity, 4096);
         plan
     }
 

@@ -215,7 +215,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         let counting = || (0..inner.heads.len()).filter(counts).map(|place| &inner.heads[place]);
         let told = counting().filter_map(|head| head.told.borrow().clone()).max_by_key(|told| told.since);
         let held_by_all = counting().map(|head| head.mark.get()).min().unwrap_or_default();
-        let sizes = (self.geometry().size_bytes, inner.ring.options.rebuild_piece_bytes);
+        let sizes = (inner.member_bytes(self.geometry().size_bytes), inner.ring.options.rebuild_piece_bytes);
         inner.dirty.begin(inner.opening.epoch.get(), sizes, told.as_ref(), held_by_all);
         for (place, known) in inner.heads.iter().enumerate() {
             let kept = match (inner.ring.members[place].state.get(), heads[place]) {
@@ -232,6 +232,6 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
     pub(super) fn lacking_bytes(&self, place: usize) -> Option<u64> {
         let is_in_sync = self.0.ring.members[place].is_in_sync();
         let lacking = (!is_in_sync).then(|| self.0.lacking(place)).flatten()?;
-        Some(lacking.bytes(self.geometry().size_bytes))
+        Some(lacking.bytes(self.0.member_bytes(self.geometry().size_bytes)))
     }
 }

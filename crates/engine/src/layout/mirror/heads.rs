@@ -198,7 +198,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
             opening: self.opening.number.get(),
             begun: self.opening.begun.get(),
             superblock: self.opening.superblock.get(),
-            stripes: None,
+            stripes: self.ring.options.stripes,
         }
     }
 
@@ -225,14 +225,14 @@ impl<E: Env, M: Drive> Inner<E, M> {
             ))),
         };
         check_all()?;
-        let member_bytes = size_bytes + self.ring.data_offset();
+        let member_bytes = self.member_bytes(size_bytes) + self.ring.data_offset();
         for (place, member) in self.ring.members.iter().enumerate() {
             let enlarged = member.device()?.enlarge(member_bytes).await;
             enlarged.map_err(|error| Error::Unusable(format!("member {place}: {error}")))?;
         }
         let before = self.ring.geometry.get();
         self.ring.geometry.set(Geometry { size_bytes, ..before });
-        self.dirty.resize(size_bytes, self.ring.options.rebuild_piece_bytes);
+        self.dirty.resize(self.member_bytes(size_bytes), self.ring.options.rebuild_piece_bytes);
         // Who puts a drive in a member's place before the next flush knows how large it has to be.
         let written = self.write_heads().await;
         let checked = check_all();
@@ -272,7 +272,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
             && usize::from(head.place) == place
             && usize::from(head.places) == self.ring.members.len()
             && head.log_bytes == self.ring.options.log_bytes
-            && head.stripes.is_none()
+            && head.stripes == self.ring.options.stripes
     }
 
     /// What a member with this head is to a volume of this state.
@@ -284,7 +284,8 @@ impl<E: Env, M: Drive> Inner<E, M> {
         StoreState([in_sync, epoch, through, _]): StoreState,
     ) -> MemberState {
         let is_large_enough = self.ring.members[place].device().is_ok_and(|device| {
-            device.geometry().size_bytes >= self.ring.geometry.get().size_bytes + self.ring.data_offset()
+            device.geometry().size_bytes
+                >= self.member_bytes(self.ring.geometry.get().size_bytes) + self.ring.data_offset()
         });
         let Some(head) = head.filter(|head| self.is_ours(volume, place, head) && is_large_enough) else {
             return MemberState::Foreign;

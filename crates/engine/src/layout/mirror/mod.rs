@@ -34,6 +34,8 @@ mod rebuild;
 mod rejoin;
 mod replicate;
 mod store;
+mod stripe_log;
+mod striping;
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -55,10 +57,17 @@ pub use journal::MirrorJournal;
 use member_journal::LogState;
 pub(crate) use quorum::{LogNeeds, log_needs};
 pub use rejoin::Rejoined;
+pub use stripe_log::{RegionOfLog, StripeRegion};
+use striping::Striping;
 
 /// How far the members came that took part, as a superblock remembers it.
 pub(crate) fn mark_of(StoreState([_, epoch, through, _]): StoreState) -> Mark {
     Mark { epoch, through }
+}
+
+/// Which members took part, as a superblock remembers it, a bit each.
+pub(crate) fn in_sync_of(StoreState([in_sync, ..]): StoreState) -> u64 {
+    in_sync
 }
 
 /// The mirror. A clone is another handle to the same.
@@ -89,6 +98,8 @@ struct Inner<E, M> {
     dirty: Dirty,
     /// The journal, where the members hold it.
     log: LogState,
+    /// What there is of stripes.
+    striping: Option<Striping>,
     /// Who knows the sums of what the members hold.
     verifier: RefCell<Option<Weak<dyn Verifier>>>,
 }
@@ -122,8 +133,16 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
             copies: Rc::default(),
             dirty: Dirty::default(),
             log: LogState::new(places),
+            striping: options.stripes.map(Striping::new),
             verifier: RefCell::default(),
         })))
+    }
+
+    /// Where changes of stripes are logged, set before the volume is opened.
+    pub fn log_stripes_in(&self, region: Rc<dyn StripeRegion>) {
+        if let Some(striping) = &self.0.striping {
+            striping.log.set_region(region);
+        }
     }
 
     /// Whether the members hold the journal too.
@@ -183,7 +202,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
             return unusable("that member takes part: leave it out before it is replaced");
         }
         let (geometry, needed) = (device.geometry(), self.0.ring.geometry.get());
-        if geometry.size_bytes < needed.size_bytes + self.0.ring.data_offset() {
+        if geometry.size_bytes < self.0.member_bytes(needed.size_bytes) + self.0.ring.data_offset() {
             return unusable("the new member is smaller than the ring");
         }
         if geometry.sector_bytes > needed.sector_bytes || (needed.atomic_sectors && !geometry.atomic_sectors)

@@ -9,6 +9,9 @@ use crate::ring::EIO;
 impl<E: Env, M: Drive> Inner<E, M> {
     /// Fills `into` from one of the members.
     pub(super) async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        if let Some(striping) = &self.striping {
+            return self.read_stripes(striping, offset, into).await;
+        }
         let ring = &self.ring;
         let mut asked = 0u64;
         let mut failure = None;

@@ -12,6 +12,7 @@
 use std::rc::{Rc, Weak};
 
 use super::dirty::{Kept, Lacking};
+use super::striping::Striping;
 use super::{Inner, MirrorPages};
 use crate::device::{Drive, Extent, FlushScope};
 use crate::env::Env;
@@ -60,7 +61,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
                 let Ok(device) = member.device() else { continue };
                 // As of now: what comes later it is given.
                 let lacking = self.0.lacking(place);
-                let size_bytes = self.0.ring.geometry.get().size_bytes;
+                let size_bytes = self.0.member_bytes(self.0.ring.geometry.get().size_bytes);
                 let lacks_bytes = lacking.as_ref().map(|lacking| lacking.bytes(size_bytes));
                 member.lacks_bytes.set(lacks_bytes);
                 self.0.ring.events.note(Event::RebuildBegun { place, lacks_bytes });
@@ -151,8 +152,13 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         let (ring, member) = (&self.0.ring, &self.0.ring.members[place]);
         let began_ns = ring.env.now_ns();
         let piece_bytes = ring.options.rebuild_piece_bytes.max(PAGE_BYTES);
-        let size_bytes = ring.geometry.get().size_bytes;
+        // A piece is computed from many reads, and a write meanwhile has it computed again.
+        let piece_bytes =
+            if self.0.striping.is_some() { piece_bytes.min(4 * PAGE_BYTES) } else { piece_bytes };
+        let size_bytes = self.0.member_bytes(ring.geometry.get().size_bytes);
         let (mut offset, mut copied_bytes, mut done_bytes) = (0, 0, 0);
+        let is_forgotten_early =
+            is_planted(Bug::RingRejoinClearsEarly) || is_planted(Bug::StripesRegionForgottenEarly);
         if lacking.is_some() && is_planted(Bug::RingRejoinTrustsStale) {
             return Ok(());
         }
@@ -169,7 +175,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
                 while !self.copy_piece(place, device, extent, verifier).await? {}
                 copied_bytes += extent.len;
                 member.copied_bytes.set(member.copied_bytes.get() + extent.len);
-                if lacking.is_some() && is_planted(Bug::RingRejoinClearsEarly) {
+                if lacking.is_some() && is_forgotten_early {
                     self.0.dirty.forget(extent);
                 }
             }
@@ -186,7 +192,8 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
 
     /// Whether any page there has contents. One that gets some from here on is written on the new member too.
     async fn is_needed(&self, extent: Extent, verifier: &Weak<dyn Verifier>) -> bool {
-        let Some(verifier) = verifier.upgrade() else { return true };
+        // TODO stripes: which rows have contents
+        let Some(verifier) = verifier.upgrade().filter(|_| self.0.striping.is_none()) else { return true };
         for offset in (extent.offset..extent.end()).step_by(PAGE) {
             if !verifier.expects(offset).await.is_empty {
                 return true;
@@ -204,6 +211,9 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         extent: Extent,
         verifier: &Weak<dyn Verifier>,
     ) -> Result<bool, DeviceError> {
+        if let Some(striping) = &self.0.striping {
+            return self.copy_rows(striping, place, device, extent).await;
+        }
         let judging =
             verifier.upgrade().ok_or(DeviceError { doing: "rebuild without a volume", errno: EIO })?;
         let copy = self.0.copies.copy(extent).await;
@@ -230,6 +240,43 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         for offset in (extent.offset..extent.end()).step_by(PAGE) {
             let page = Extent::new(offset, PAGE_BYTES);
             while !Box::pin(self.copy_piece(place, device, page, verifier)).await? {}
+        }
+        Ok(true)
+    }
+
+    /// As [`Self::copy_piece`], of rows of stripes.
+    async fn copy_rows(
+        &self,
+        striping: &Striping,
+        place: usize,
+        device: &Rc<M>,
+        extent: Extent,
+    ) -> Result<bool, DeviceError> {
+        let stripe = striping.stripes.stripe_on_member(extent.offset);
+        let is_parity = striping.stripes.shard_on(stripe, place).number >= striping.stripes.data();
+        if is_parity && is_planted(Bug::StripesRebuildStale) {
+            return Ok(true);
+        }
+        let mut bytes = vec![0; extent.len as usize];
+        for _ in 0..TRIES {
+            let copy = self.0.copies.copy(extent).await;
+            if self.0.compute_member(striping, place, extent, &mut bytes).await.is_ok() {
+                return self.copy_to(place, device, &copy, &bytes).await;
+            }
+            drop(copy);
+            self.0.ring.check_alive()?;
+            if self.0.mend_rows(striping, extent).await.is_err() {
+                self.0.ring.env.sleep(PAUSE_NS).await;
+            }
+            self.check_rebuilds(place, device)?;
+        }
+        if extent.len <= PAGE_BYTES {
+            self.found(place, RebuildFound { damaged_pages: 1, ..RebuildFound::default() });
+            return Ok(true);
+        }
+        for offset in (extent.offset..extent.end()).step_by(PAGE) {
+            let page = Extent::new(offset, PAGE_BYTES);
+            while !Box::pin(self.copy_rows(striping, place, device, page)).await? {}
         }
         Ok(true)
     }

@@ -28,6 +28,13 @@ impl<E: Env, M: Drive> Inner<E, M> {
         if extent.len == 0 {
             return self.ring.check_alive().map(|()| 0);
         }
+        if let Some(striping) = &self.striping {
+            return match change {
+                Change::Write(parts) => self.write_stripes(striping, extent, parts).await,
+                // Parity is that of what is there, whether anybody reads it or not.
+                Change::Discard => self.ring.check_alive().map(|()| 0),
+            };
+        }
         let writing = self.copies.begin_write(extent).await;
         self.ring.check_alive()?;
         let sequence = self.progress.issued.get() + 1;
@@ -131,6 +138,9 @@ impl<E: Env, M: Drive> Inner<E, M> {
         }
         self.ring.check_alive()?;
         self.progress.flushed.set(self.progress.flushed.get().max(wanted));
+        if let Some(striping) = self.striping.as_ref().filter(|striping| !self.has_untold_loss(striping)) {
+            striping.log.note_flushed(wanted.through);
+        }
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::rc::Weak;
 
-use super::{MirrorPages, mark_of};
+use super::{MirrorPages, in_sync_of, mark_of};
 use crate::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
@@ -50,10 +50,16 @@ impl<E: Env, M: Drive> Device for MirrorPages<E, M> {
 
 impl<E: Env, M: Drive> Replicated for MirrorPages<E, M> {
     fn replicas(&self) -> usize {
-        self.0.ring.members.len()
+        match &self.0.striping {
+            None => self.0.ring.members.len(),
+            Some(striping) => striping.versions(),
+        }
     }
 
     fn has_replica(&self, replica: usize) -> bool {
+        if self.0.striping.is_some() {
+            return self.0.ring.check_alive().is_ok();
+        }
         self.0.ring.members[replica].is_in_sync()
     }
 
@@ -62,17 +68,26 @@ impl<E: Env, M: Drive> Replicated for MirrorPages<E, M> {
     }
 
     async fn read_replica(&self, replica: usize, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
-        self.0.ring.read_from(replica, offset, into).await
+        match &self.0.striping {
+            None => self.0.ring.read_from(replica, offset, into).await,
+            Some(striping) => self.0.read_version(striping, replica, offset, into).await,
+        }
     }
 
     async fn replica_idle(&self, replica: usize) {
+        if self.0.striping.is_some() {
+            return;
+        }
         let member = &self.0.ring.members[replica];
         let is_idle = || !member.is_in_sync() || member.role.get() == Role::Reading;
         self.0.ring.changed.until(|| is_idle().then_some(())).await;
     }
 
     async fn repair(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
-        self.repair_later(offset, bytes);
+        match &self.0.striping {
+            None => self.repair_later(offset, bytes),
+            Some(striping) => self.repair_stripes(striping, offset, bytes),
+        }
         Ok(())
     }
 }
@@ -122,7 +137,7 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
         for member in &ring.members {
             if let Ok(device) = member.device() {
                 let _one_that_is_smaller_is_not_recognised =
-                    device.enlarge(home_bytes + ring.data_offset()).await;
+                    device.enlarge(mirror.member_bytes(home_bytes) + ring.data_offset()).await;
             }
         }
         for ((place, member), head) in ring.members.iter().enumerate().zip(&heads) {
@@ -144,6 +159,12 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
                     .to_owned(),
             ));
         }
+        if let Some(striping) = &mirror.striping {
+            striping.told.set(in_sync_of(state));
+            mirror.replay_stripes(striping, volume).await?;
+            ring.flush_all().await;
+            ring.check_alive()?;
+        }
         self.begin_dirty(&heads);
         mirror.progress.flushed.set(needed);
         ring.give_up_queues();
@@ -164,13 +185,17 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
             }
         }
         mirror.opening.begun.set(DurableOpening { opening, version, told });
+        if let Some(striping) = &mirror.striping {
+            let is_needed = mirror.has_untold_loss(striping);
+            striping.log.begin(mirror.opening.volume.get(), is_needed).await?;
+        }
         mirror.write_heads().await
     }
 
     /// At once on all members: nobody reads any more.
     async fn end(&self, last: Option<&Superblock>) -> Result<(), DeviceError> {
         // A journal on the members has it there already.
-        if let Some(last) = last.filter(|_| !self.holds_log()) {
+        if let Some(last) = last.filter(|_| !self.holds_log() && self.0.striping.is_none()) {
             let offset = home_copy_offset(last.home_bytes, (last.generation % 2) as usize);
             self.0.leave_on_all(offset, &last.encode()).await;
         }
@@ -204,8 +229,14 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
         StoreState([in_sync, flushed.epoch, flushed.through, self.0.opening.log_losses.get()])
     }
 
-    fn note_superblock(&self, generation: u64) {
+    fn note_superblock(&self, generation: u64, state: StoreState) {
         self.0.opening.superblock.set(generation);
+        if let Some(striping) = &self.0.striping {
+            striping.told.set(in_sync_of(state));
+            if mark_of(state).epoch == self.0.opening.epoch.get() {
+                striping.log.note_flushed(mark_of(state).through);
+            }
+        }
     }
 
     fn note_fill(&self, fill: f64) {

@@ -1,0 +1,159 @@
+//! A record of the stripe log: what a stripe holds once a change is home.
+//!
+//! A page says which shards change where, the new bytes follow. A record is written before any of them goes home, and its
+//! room is used again when all of them are home and durable. So after a cut, what is home of the change is old, new or torn,
+//! and all of it can be written again; no other shard of the stripe is needed for that.
+
+use twox_hash::XxHash3_64;
+
+use super::stripes::Stripes;
+use super::{PAGE, PAGE_BYTES, encode_head, head_fields};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"evenstrp");
+
+/// Version of this format.
+const VERSION: u64 = 1;
+
+/// What counts records or openings ends below this.
+const COUNT_END: u64 = 1 << 62;
+
+/// Some bytes of one shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShardRange {
+    /// Which shard of the stripe.
+    pub number: usize,
+    /// From where in the shard: whole pages.
+    pub within: u64,
+    /// How many bytes.
+    pub len: u64,
+}
+
+/// What the first page of a record says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StripeRecord {
+    /// The volume's number.
+    pub volume: u64,
+    /// Counts the records of a volume, from 1.
+    pub sequence: u64,
+    /// The oldest record that was still needed when this one was written: itself at most.
+    pub floor: u64,
+    /// The stripe.
+    pub stripe: u64,
+    /// What changes: the bytes follow in this order.
+    pub ranges: Vec<ShardRange>,
+    /// The sum of these bytes.
+    pub body_sum: u64,
+}
+
+impl StripeRecord {
+    /// Bytes that follow the first page.
+    pub fn body_bytes(&self) -> u64 {
+        self.ranges.iter().map(|range| range.len).sum()
+    }
+
+    /// The record with its bytes.
+    pub fn encode(&self, body: &[u8]) -> Vec<u8> {
+        let ranges = self.ranges.iter().flat_map(|range| [range.number as u64, range.within, range.len]);
+        let words =
+            [self.volume, self.sequence, self.floor, self.stripe, sum(body), self.ranges.len() as u64];
+        let head = encode_head(MAGIC, VERSION, words.into_iter().chain(ranges));
+        [&head[..], body].concat()
+    }
+
+    /// What a page says that begins a record of stripes of this shape; `None` where it begins none.
+    pub fn decode(page: &[u8], stripes: &Stripes) -> Option<Self> {
+        let mut fields = head_fields(MAGIC, VERSION, page)?;
+        let (volume, sequence, floor) = (fields.u64()?, fields.u64()?, fields.u64()?);
+        let (stripe, body_sum) = (fields.u64()?, fields.u64()?);
+        let count = usize::try_from(fields.u64()?).ok().filter(|&count| count <= stripes.members())?;
+        let mut ranges = Vec::with_capacity(count);
+        for _ in 0..count {
+            let range = ShardRange {
+                number: usize::try_from(fields.u64()?).ok()?,
+                within: fields.u64()?,
+                len: fields.u64()?,
+            };
+            let end = range.within.checked_add(range.len)?;
+            let is_sound = range.number < stripes.members()
+                && range.len > 0
+                && end <= stripes.shard_bytes()
+                && (range.within | range.len).is_multiple_of(PAGE_BYTES);
+            ranges.extend(is_sound.then_some(range));
+        }
+        let is_sound =
+            ranges.len() == count && sequence.max(stripe) < COUNT_END && (1..=sequence).contains(&floor);
+        is_sound.then_some(Self { volume, sequence, floor, stripe, ranges, body_sum })
+    }
+
+    /// Whether these are the bytes that follow.
+    pub fn is_body(&self, body: &[u8]) -> bool {
+        body.len() as u64 == self.body_bytes() && sum(body) == self.body_sum
+    }
+}
+
+fn sum(body: &[u8]) -> u64 {
+    XxHash3_64::oneshot(body)
+}
+
+const _: () = assert!((3 + 6 + 3 * 32) * 8 <= PAGE);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sample() -> (StripeRecord, Vec<u8>) {
+        let ranges = vec![
+            ShardRange { number: 1, within: 4096, len: 8192 },
+            ShardRange { number: 2, within: 0, len: 12288 },
+        ];
+        let body: Vec<u8> = (0..20480u32).map(|at| at as u8).collect();
+        let body_sum = sum(&body);
+        (StripeRecord { volume: 7, sequence: 9, floor: 4, stripe: 3, ranges, body_sum }, body)
+    }
+
+    fn stripes() -> Stripes {
+        Stripes::new(2, 1, 16384).expect("sound")
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let (record, body) = sample();
+        let bytes = record.encode(&body);
+        let found = StripeRecord::decode(&bytes[..PAGE], &stripes()).expect("a record");
+        assert_eq!(found, record);
+        assert!(found.is_body(&bytes[PAGE..]) && !found.is_body(&bytes[PAGE + 1..]));
+    }
+
+    #[test]
+    fn numbers_that_nobody_writes_are_refused_though_the_sum_fits() {
+        type Break = (&'static str, fn(&mut StripeRecord));
+        let breaks: [Break; 9] = [
+            ("no record after it", |it| it.sequence = u64::MAX),
+            ("a floor above it", |it| it.floor = 10),
+            ("no floor", |it| it.floor = 0),
+            ("no stripe after it", |it| it.stripe = u64::MAX),
+            ("a shard that there is not", |it| it.ranges[0].number = 3),
+            ("no bytes", |it| it.ranges[0].len = 0),
+            ("half a page", |it| it.ranges[0].within = 2048),
+            ("more than a shard", |it| it.ranges[1].len = 20480),
+            ("more than there is", |it| it.ranges[1].within = u64::MAX - 4095),
+        ];
+        for (what, change) in breaks {
+            let (mut record, body) = sample();
+            change(&mut record);
+            assert_eq!(StripeRecord::decode(&record.encode(&body)[..PAGE], &stripes()), None, "{what}");
+        }
+        let (mut record, body) = sample();
+        record.ranges = vec![record.ranges[0]; 4];
+        assert_eq!(StripeRecord::decode(&record.encode(&body)[..PAGE], &stripes()), None, "too many");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_decoder_panic(bytes in proptest::collection::vec(any::<u8>(), 0..5000)) {
+            prop_assert_eq!(StripeRecord::decode(&bytes, &stripes()), None);
+        }
+    }
+}
