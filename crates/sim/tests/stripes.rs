@@ -82,7 +82,9 @@ fn members_that_were_away_are_rebuilt_and_then_others_may_be_lost() {
     }
 }
 
+/// `FIRST=N SEEDS=N` choose the seeds, `STORY=1 K=2 M=1` tells the story of the first.
 #[test]
+#[allow(clippy::print_stdout, reason = "the story of a seed is for whoever asks for it")]
 fn within_the_redundancy_nothing_is_lost() {
     let number = |name, or| std::env::var(name).map_or(or, |value: String| value.parse().unwrap());
     let (first, seeds) = (number("FIRST", 0u64), number("SEEDS", 200u64));
