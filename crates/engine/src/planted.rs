@@ -85,6 +85,8 @@ crate::planted_bugs! {
     StripesRegionForgottenEarly = "stripes-region-forgotten-early",
     /// A stripe is computed from what is read, right or wrong.
     StripesUnchecked = "stripes-unchecked",
+    /// Parity becomes that of what a page held before, though others have what it is to hold.
+    StripesTakeOlder = "stripes-take-older",
     /// Records count that are older than the oldest that was needed.
     StripesReplayOlder = "stripes-replay-older",
     /// Where the newest records cannot be read, those before them count.

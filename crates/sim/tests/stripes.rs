@@ -87,7 +87,7 @@ fn members_that_were_away_are_rebuilt_and_then_others_may_be_lost() {
 #[allow(clippy::print_stdout, reason = "the story of a seed is for whoever asks for it")]
 fn within_the_redundancy_nothing_is_lost() {
     let number = |name, or| std::env::var(name).map_or(or, |value: String| value.parse().unwrap());
-    let (first, seeds) = (number("FIRST", 0u64), number("SEEDS", 200u64));
+    let (first, seeds) = (number("FIRST", 0u64), number("SEEDS", 300u64));
     let told = (number("K", 4) as usize, number("M", 2) as usize);
     let shapes = if std::env::var("STORY").is_ok() { vec![told] } else { vec![(2, 1), (4, 2)] };
     let mut broken = Vec::new();

@@ -547,11 +547,17 @@ impl<E: Env, M: Drive> Inner<E, M> {
                 return Ok(Found::Page(page));
             }
         }
+        // What it held before is right only where nobody has what it is to hold: its member may have lost that silently.
+        let mut before = None;
         if let Ok(is_from_others) = self.read_shard(striping, shard, rows, &mut page).await {
             if expected.is_right(&page) {
                 // Its member is to hold the same.
                 let is_guess = is_from_others && !expected.is_known() && is_there();
-                return Ok(if is_guess { Found::Instead(page) } else { Found::Page(page) });
+                let right = if is_guess { Found::Instead(page) } else { Found::Page(page) };
+                if expected.is_newest(&page) || is_planted(Bug::StripesTakeOlder) {
+                    return Ok(right);
+                }
+                before = Some(right);
             }
             found = Some(page);
         }
@@ -561,16 +567,21 @@ impl<E: Env, M: Drive> Inner<E, M> {
             if read.is_ok() {
                 if expected.is_right(&page) {
                     let is_instead = version > 0 && is_there();
-                    return Ok(if is_instead { Found::Instead(page) } else { Found::Page(page) });
+                    let right = if is_instead { Found::Instead(page) } else { Found::Page(page) };
+                    if expected.is_newest(&page) {
+                        return Ok(right);
+                    }
+                    before = before.or(Some(right));
                 }
                 found = found.or(Some(page));
             }
         }
-        match found {
-            Some(page) => Ok(Found::Page(page)),
-            None if !expected.is_known() => Ok(Found::NothingNeeded),
+        match (before, found) {
+            (Some(right), _) => Ok(right),
+            (None, Some(page)) => Ok(Found::Page(page)),
+            (None, None) if !expected.is_known() => Ok(Found::NothingNeeded),
             // What is not known must not become a part of parity.
-            None => Err(UNKNOWN),
+            (None, None) => Err(UNKNOWN),
         }
     }
 
