@@ -30,7 +30,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         }
         if let Some(striping) = &self.striping {
             return match change {
-                Change::Write(parts) => self.write_stripes(striping, extent, parts).await,
+                Change::Write(parts) => Box::pin(self.write_stripes(striping, extent, parts)).await,
                 // Parity is that of what is there, whether anybody reads it or not.
                 Change::Discard => self.ring.check_alive().map(|()| 0),
             };

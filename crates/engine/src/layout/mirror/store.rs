@@ -70,7 +70,7 @@ impl<E: Env, M: Drive> Replicated for MirrorPages<E, M> {
     async fn read_replica(&self, replica: usize, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         match &self.0.striping {
             None => self.0.ring.read_from(replica, offset, into).await,
-            Some(striping) => self.0.read_version(striping, replica, offset, into).await,
+            Some(striping) => Box::pin(self.0.read_version(striping, replica, offset, into)).await,
         }
     }
 
@@ -161,7 +161,7 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
         }
         if let Some(striping) = &mirror.striping {
             striping.told.set(in_sync_of(state));
-            mirror.replay_stripes(striping, volume).await?;
+            Box::pin(mirror.replay_stripes(striping, volume)).await?;
             ring.flush_all().await;
             ring.check_alive()?;
         }
