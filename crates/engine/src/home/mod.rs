@@ -240,7 +240,7 @@ impl<H: PageStore> Home<H> {
             let mut held = self.table.hold_none();
             return match held.load_for(page).await {
                 Ok(()) => Expected::of(self.table.sums(page), !self.is_dirty(page, page + 1)),
-                Err(_) => Expected::NOTHING,
+                Err(_) => Expected::UNTOLD,
             };
         }
         if let Some(number) = layout.table_page_at(offset) {

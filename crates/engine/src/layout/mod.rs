@@ -175,17 +175,22 @@ pub struct Expected {
     pub is_settled: bool,
     /// Whether the page has no contents, and nobody is about to give it any: what is there is never read.
     pub is_empty: bool,
+    /// Whether the sums cannot be read now: somebody may need the bytes.
+    pub is_untold: bool,
 }
 
 impl Expected {
-    /// Nothing is known, or nobody needs the bytes.
-    pub const NOTHING: Self = Self { sums: None, is_settled: false, is_empty: false };
+    /// Nobody needs the bytes, as far as is known.
+    pub const NOTHING: Self = Self { sums: None, is_settled: false, is_empty: false, is_untold: false };
+
+    /// What the page is to hold cannot be read.
+    pub const UNTOLD: Self = Self { is_untold: true, ..Self::NOTHING };
 
     /// The sums of a page before and after it is written; 0 where it has no contents.
     pub fn of(sums: [u64; 2], is_settled: bool) -> Self {
         match sums.contains(&0) {
             true => Self { is_empty: sums == [0; 2] && is_settled, ..Self::NOTHING },
-            false => Self { sums: Some(sums), is_settled, is_empty: false },
+            false => Self { sums: Some(sums), is_settled, ..Self::NOTHING },
         }
     }
 

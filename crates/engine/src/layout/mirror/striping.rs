@@ -579,7 +579,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         match (before, found) {
             (Some(right), _) => Ok(right),
             (None, Some(page)) => Ok(Found::Page(page)),
-            (None, None) if !expected.is_known() => Ok(Found::NothingNeeded),
+            (None, None) if !expected.is_known() && !expected.is_untold => Ok(Found::NothingNeeded),
             // What is not known must not become a part of parity.
             (None, None) => Err(UNKNOWN),
         }
