@@ -177,11 +177,14 @@ pub struct Expected {
     pub is_empty: bool,
     /// Whether the sums cannot be read now: somebody may need the bytes.
     pub is_untold: bool,
+    /// The sum of what it is about to hold, where it had no contents.
+    first: Option<u64>,
 }
 
 impl Expected {
     /// Nobody needs the bytes, as far as is known.
-    pub const NOTHING: Self = Self { sums: None, is_settled: false, is_empty: false, is_untold: false };
+    pub const NOTHING: Self =
+        Self { sums: None, is_settled: false, is_empty: false, is_untold: false, first: None };
 
     /// What the page is to hold cannot be read.
     pub const UNTOLD: Self = Self { is_untold: true, ..Self::NOTHING };
@@ -189,7 +192,11 @@ impl Expected {
     /// The sums of a page before and after it is written; 0 where it has no contents.
     pub fn of(sums: [u64; 2], is_settled: bool) -> Self {
         match sums.contains(&0) {
-            true => Self { is_empty: sums == [0; 2] && is_settled, ..Self::NOTHING },
+            true => Self {
+                is_empty: sums == [0; 2] && is_settled,
+                first: Some(sums[1]).filter(|&newer| newer != 0),
+                ..Self::NOTHING
+            },
             false => Self { sums: Some(sums), is_settled, ..Self::NOTHING },
         }
     }
@@ -207,5 +214,11 @@ impl Expected {
     /// Whether they are so whatever becomes of a write that is under way.
     pub fn is_newest(&self, page: &[u8]) -> bool {
         self.sums.is_none_or(|[_, newer]| newer == page_sum(page))
+    }
+
+    /// Whether they are what the page holds once the write has ended that is under way: also where any bytes are right until
+    /// then.
+    pub fn is_what_comes(&self, page: &[u8]) -> bool {
+        self.is_newest(page) && self.first.is_none_or(|first| first == page_sum(page))
     }
 }
