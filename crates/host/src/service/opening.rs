@@ -13,8 +13,8 @@ use signal_hook::iterator::{Handle, Signals};
 use crate::interrupt::EXIT_INTERRUPTED;
 use crate::stop_signals::{STOP_SIGNALS, honoured};
 
-/// How long the loop has to hear of a signal by itself.
-const HEARD_WITHIN: Duration = Duration::from_secs(2);
+/// How long the loop has to hear of a signal by itself: much less than it waits for a file that somebody else has.
+const HEARD_WITHIN: Duration = Duration::from_secs(1);
 
 /// A guard: while it lives, a signal ends the process where the loop does not.
 pub(super) struct Opening {
