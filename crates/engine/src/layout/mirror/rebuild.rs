@@ -192,7 +192,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
 
     /// Whether any page there has contents. One that gets some from here on is written on the new member too.
     async fn is_needed(&self, extent: Extent, verifier: &Weak<dyn Verifier>) -> bool {
-        // TODO stripes: which rows have contents
+        // Of stripes a member holds rows: one is needed though a page of it may have no contents.
         let Some(verifier) = verifier.upgrade().filter(|_| self.0.striping.is_none()) else { return true };
         for offset in (extent.offset..extent.end()).step_by(PAGE) {
             if !verifier.expects(offset).await.is_empty {
