@@ -6,13 +6,10 @@ use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::rc::Rc;
 
-use evenkeel_host::event_loop::{Backend, EventLoop};
 use evenkeel_host::service::mirror_status::{MemberStatus, MirrorStatus};
 
-use support::load::{Load, contents, read_all, write};
-use support::model::Death;
+use support::load::{Load, contents, write};
 use support::served::{Server, Volume, noise, patiently};
 use support::{Scene, says};
 
@@ -38,36 +35,6 @@ fn member(server: &Server, name: &str) -> MemberStatus {
     let members = mirror(server).members;
     let found = members.iter().find(|member| member.path.ends_with(name));
     found.unwrap_or_else(|| panic!("no {name} in {members:?}")).clone()
-}
-
-/// One life of the server, under load, up to its kill.
-fn life_under_load(volume: &Volume<'_>, load: &Rc<Load>, flags: &str) {
-    let mut server = volume.serve(flags);
-    let event_loop = EventLoop::new(Backend::Auto).unwrap();
-    load.run(&event_loop, &volume.socket(), |env| {
-        let (load, server) = (Rc::clone(load), &mut server);
-        async move {
-            let count = 300 + load.draw().below(1000);
-            load.goes_on(&env, count).await;
-            server.kill();
-        }
-    });
-    assert!(load.refusals.borrow().is_empty(), "{:?}", load.refusals.borrow());
-}
-
-/// That the volume at this server is what the model knows of it.
-fn judge(volume: &Volume<'_>, load: &Load) {
-    let found = read_all(&EventLoop::new(Backend::Auto).unwrap(), &volume.socket());
-    load.model.borrow_mut().judge(found, Death::Kill);
-}
-
-/// What is in the folder `disk` under this name is somewhere else until it is brought back.
-fn take_away(scene: &Scene, name: &str) {
-    fs::rename(scene.path("disk").join(name), scene.path(name)).unwrap();
-}
-
-fn bring_back(scene: &Scene, name: &str) {
-    fs::rename(scene.path(name), scene.path("disk").join(name)).unwrap();
 }
 
 #[test]
@@ -105,12 +72,12 @@ fn no_acknowledged_write_goes_with_a_kill_a_member_and_a_log_device() {
     let load = Load::new(SIZE, std::process::id().into());
     for (life, policy) in ["turns", "mixed", "turns", "read-first", "read-around", "turns"].iter().enumerate()
     {
-        life_under_load(&volume, &load, &format!("{TURNS} --policy {policy}"));
+        load.lives_and_is_killed(&volume, &format!("{TURNS} --policy {policy}"));
         let (lost, lost_log) = (format!("member-{}", life % 2), format!("log-{}", life / 2 % 2));
-        take_away(&scene, &lost);
-        take_away(&scene, &lost_log);
+        scene.take_away(&lost);
+        scene.take_away(&lost_log);
         let server = volume.serve(TURNS);
-        judge(&volume, &load);
+        load.judge_after_kill(&volume);
         let status = server.status();
         assert_eq!(status.volume.losses_survived, 0);
         let missing = status.mirror.unwrap();
@@ -120,8 +87,8 @@ fn no_acknowledged_write_goes_with_a_kill_a_member_and_a_log_device() {
         assert_eq!(told.code, Some(1), "{told:?}");
         says(&told.complaint(), &[&lost, &lost_log, "No such file", "evenkeel replace disk "]);
         server.stop();
-        bring_back(&scene, &lost);
-        bring_back(&scene, &lost_log);
+        scene.bring_back(&lost);
+        scene.bring_back(&lost_log);
         let server = volume.serve(TURNS);
         server.until_in_sync(false);
         assert_eq!(server.status().volume.losses_survived, 1);
@@ -137,18 +104,18 @@ fn a_member_that_missed_writes_is_rebuilt_and_never_served_alone() {
     let server = volume.serve(TURNS);
     write(&volume.socket(), 0, &noise(1, SIZE));
     server.stop();
-    take_away(&scene, "member-1");
+    scene.take_away("member-1");
     let server = volume.serve(TURNS);
     write(&volume.socket(), 5_000_000, &noise(2, 3_000_000));
     server.stop();
-    bring_back(&scene, "member-1");
-    take_away(&scene, "member-0");
+    scene.bring_back("member-1");
+    scene.take_away("member-0");
     says(
         &scene.refused("serve disk"),
         &["none of the ring's members that are there holds everything", "member-0: cannot open"],
     );
     says(&scene.refused("check disk"), &["none of the ring's members"]);
-    bring_back(&scene, "member-0");
+    scene.bring_back("member-0");
     let server = volume.serve(&format!("{TURNS} --rebuild-rate 1MiB/s"));
     let rebuilt = member(&server, "member-1");
     assert_eq!((rebuilt.standing.as_str(), rebuilt.failure), ("rebuilding", None));
@@ -156,7 +123,7 @@ fn a_member_that_missed_writes_is_rebuilt_and_never_served_alone() {
     assert!((3_000_000..SIZE as u64 / 2).contains(&rebuilt.rebuild_size_bytes.unwrap()));
     server.until_in_sync(false);
     server.stop();
-    take_away(&scene, "member-0");
+    scene.take_away("member-0");
     let server = volume.serve(TURNS);
     let mut expected = noise(1, SIZE);
     expected[5_000_000..8_000_000].copy_from_slice(&noise(2, 3_000_000));
@@ -345,10 +312,10 @@ fn a_start_that_cannot_listen_takes_nothing_from_a_log_device_that_was_away() {
     for listens in
         ["--nbd unix:nowhere/nbd.sock".to_owned(), format!("--nbd tcp:{port}"), format!("--metrics {port}")]
     {
-        take_away(&scene, "log-1");
+        scene.take_away("log-1");
         let refused = scene.run(&format!("serve disk {listens}"));
         assert_eq!(refused.code, Some(2), "{refused:?}");
-        bring_back(&scene, "log-1");
+        scene.bring_back("log-1");
     }
     fs::remove_file(scene.path("disk/log-0")).unwrap();
     let server = volume.serve(TURNS);

@@ -36,5 +36,6 @@ pub mod planted;
 mod ranges;
 pub mod ring;
 pub mod salvage;
+mod shared_step;
 pub mod size_text;
 pub mod volume;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, ValueEnum};
+use evenkeel_host::volume::layout_kind::LayoutName;
 use evenkeel_host::volume::member::Place;
 
 use super::mirror::MirrorArgs;
@@ -46,9 +47,17 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     pub(crate) log_size: Option<u64>,
 
-    /// How pages are laid over members
-    #[arg(long, value_enum, default_value = "single")]
-    pub(crate) layout: LayoutArg,
+    /// How pages are laid over members: single, mirror, or rs:K+M
+    ///
+    /// single: one member; its loss is the volume's. mirror: two or more members that hold the same and read and write in
+    /// turns; one of them, and one of the log devices, is enough. rs:K+M, such as rs:4+2: K+M members that hold K parts of
+    /// data and M of parity, in turns as well; any K of them, and one of the log devices, are enough.
+    #[arg(long, value_name = "LAYOUT", default_value = "single")]
+    pub(crate) layout: LayoutName,
+
+    /// Bytes of a shard, what one member holds of a stripe of layout rs:K+M: 64k unless given
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    pub(crate) shard: Option<u64>,
 
     /// Largest atomic write: after a power cut it is there whole or not at all. It cannot be changed later
     #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "16k")]
@@ -101,18 +110,10 @@ Examples:
   evenkeel create db --size 400g --layout mirror --member /dev/sdx --member /dev/sdy --destroy /dev/sdx \\
       --destroy /dev/sdy --log /mnt/a/db-log --log /mnt/b/db-log
                                                     a mirror that survives the loss of a drive of either kind
+  evenkeel create db --size 400g --layout rs:4+2 --dry-run
+                                                    what stripes of four data and two parity shards take and survive
 
 Exit status: 0 done, 1 made though it could not be said, 2 wrong usage or what cannot be made, 130 interrupted; then nothing is left behind.";
-
-/// How pages are laid over members.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum LayoutArg {
-    /// One member; its loss is the volume's
-    Single,
-    /// Two or more members that hold the same and read and write in turns; one of them, and one of the log devices, is
-    /// enough
-    Mirror,
-}
 
 /// Serve a volume over NBD
 ///

@@ -87,6 +87,10 @@ pub(super) async fn look(event_loop: &Loop, open: &OpenVolume, repair: bool) -> 
 }
 
 fn wrong_on(mirror: &Mirror, wrong: &[u64]) -> Vec<(String, u64)> {
+    if mirror.options().stripes.is_some() {
+        // There it is a way to compute a page that is wrong, and any of several members may be why.
+        return Vec::new();
+    }
     let members = mirror.members();
     let named = members.iter().zip(wrong).filter(|(_, wrong)| **wrong > 0);
     named.map(|(member, &wrong)| (member.place.to_string(), wrong)).collect()

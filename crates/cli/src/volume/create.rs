@@ -13,13 +13,13 @@ use evenkeel_host::event_loop::{Backend, race};
 use evenkeel_host::front::fuse::format::format_volume;
 use evenkeel_host::volume::RunOptions;
 use evenkeel_host::volume::create::{Plan, PlannedMember, Request, create};
-use evenkeel_host::volume::description::LayoutKind;
 use evenkeel_host::volume::exports::look_at_exports;
+use evenkeel_host::volume::layout_kind::{LayoutKind, LayoutName, SHARD_BYTES, Striped};
 use evenkeel_host::volume::member::Place;
 use evenkeel_measure::report::format;
 
 use super::{event_loop, progress_bar, quoted, stop_signals};
-use crate::args::{Args, Command, CreateArgs, FileSystemArg, LayoutArg};
+use crate::args::{Args, Command, CreateArgs, FileSystemArg};
 use crate::failure::Failure;
 use crate::stdout::{say, shown};
 
@@ -45,9 +45,21 @@ pub(super) fn with_file_system(volume: &Path, size_bytes: u64) -> Result<(), Fai
 
 /// Makes a volume, or says what would be made.
 pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
-    let (layout, (least, most)) = match args.layout {
-        LayoutArg::Single => (LayoutKind::Single, LOG_BYTES),
-        LayoutArg::Mirror => (LayoutKind::Mirror, MIRROR_LOG_BYTES),
+    let (least, most) = if args.layout == LayoutName::Single { LOG_BYTES } else { MIRROR_LOG_BYTES };
+    let log_bytes = args.log_size.unwrap_or((args.size / 8).clamp(least, most));
+    let layout = match (args.layout, args.shard) {
+        (LayoutName::Single, None) => LayoutKind::Single,
+        (LayoutName::Mirror, None) => LayoutKind::Mirror,
+        (LayoutName::Striped { data, parity }, shard) => {
+            let stripes = LayoutName::stripes(data, parity, shard.unwrap_or(SHARD_BYTES));
+            let stripes = stripes.map_err(|why| Failure::Unusable(format!("--shard: {why}")))?;
+            LayoutKind::Striped(Striped::new(stripes, log_bytes))
+        }
+        (layout, Some(_)) => {
+            let why =
+                format!("--shard: layout {layout} has no shards; leave it out, or choose --layout rs:4+2");
+            return Err(Failure::Unusable(why));
+        }
     };
     let request = Request {
         folder: args.volume.clone(),
@@ -56,7 +68,7 @@ pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
         members: args.member.clone(),
         logs: args.log.clone(),
         log_on_members: args.log_on_members,
-        log_bytes: args.log_size.unwrap_or((args.size / 8).clamp(least, most)),
+        log_bytes,
         atomic_max_bytes: args.atomic_max,
         buffer_bytes: args.buffer,
         sparse: args.sparse,
@@ -179,7 +191,7 @@ fn told(request: &Request, plan: &Plan, made: &str, lost: &str) -> String {
             .expect("a string takes all");
     }
     text.push_str(&in_memory(plan.places().map(|planned| &planned.place)));
-    text.push_str(&survived(request.layout, plan));
+    text.push_str(&survived(plan));
     text.push_str(&costs(request, plan));
     text
 }
@@ -192,10 +204,19 @@ fn costs(request: &Request, plan: &Plan) -> String {
         0 => format!("the log on {members}"),
         logs => format::counted(logs as u64, "log device"),
     };
+    let home = match plan.layout.striped() {
+        None => format!("each changed page later to {members}"),
+        Some(Striped { stripes, .. }) => {
+            let parity = format::counted(stripes.parity() as u64, "page");
+            let others = stripes.parity() + 1;
+            format!(
+                "each changed page later with {parity} of parity there once more, and to {others} of {members}"
+            )
+        }
+    };
     format!(
         "  power cuts that it survives: all; what is durable stays, and a write of up to {} is whole or not there\n  \
-         costs: {} of room, {:.2} for each byte of it; what changed goes to {logs}, and each changed page later to \
-         {members}\n",
+         costs: {} of room, {:.2} for each byte of it; what changed goes to {logs}, and {home}\n",
         format::bytes(request.atomic_max_bytes),
         format::bytes(room_bytes),
         room_bytes as f64 / request.size_bytes as f64,
@@ -213,8 +234,8 @@ pub(super) fn in_memory<'a>(places: impl Iterator<Item = &'a Place>) -> String {
 }
 
 /// What may be lost, and what of that is worth less than it looks.
-fn survived(layout: LayoutKind, plan: &Plan) -> String {
-    if layout == LayoutKind::Single {
+fn survived(plan: &Plan) -> String {
+    if !plan.layout.is_ring() {
         return "  losses of members that it survives: none (layout single)\n".to_owned();
     }
     let (members, logs) = (plan.members.len(), plan.logs.len());
@@ -229,9 +250,14 @@ fn survived(layout: LayoutKind, plan: &Plan) -> String {
     }
     let (places, carriers) = (plan.losses_survived(), plan.carriers_survived());
     let mut text = format!(
-        "  losses that it survives: {places} (layout mirror: {} and {}, of each of which one has to remain)\n",
+        "  losses that it survives: {places} (layout {}: {} and {}, of {} to remain)\n",
+        plan.layout,
         format::counted(members as u64, "member"),
-        format::counted(logs as u64, "log device")
+        format::counted(logs as u64, "log device"),
+        match plan.layout.members_needed() {
+            1 => "each of which one has".to_owned(),
+            needed => format!("which {needed} and one have"),
+        }
     );
     if carriers < places {
         let shared = "  several of them share a file system or drive, which fails as one: of these it survives the loss of";

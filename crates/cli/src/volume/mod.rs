@@ -109,7 +109,7 @@ fn with_salvage(volume: &Path, error: VolumeError) -> Failure {
 
 /// The same of a volume of which it is known what becomes of its log.
 fn with_salvage_alone(volume: &Path, error: VolumeError, renewed: &str) -> Failure {
-    let is_damage = is_damage(volume, &error);
+    let is_damage = is_damage(volume, &error) && can_be_salvaged(volume);
     if let VolumeError::Path(path) = &error
         && matches!(path.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     {
@@ -122,6 +122,11 @@ fn with_salvage_alone(volume: &Path, error: VolumeError, renewed: &str) -> Failu
         )),
         failure => failure,
     }
+}
+
+/// Whether `salvage` reads volumes of that layout.
+fn can_be_salvaged(volume: &Path) -> bool {
+    Description::read(volume).is_ok_and(|(description, _)| description.layout.striped().is_none())
 }
 
 /// Whether a part of the volume is damaged or missing, for all that is known.

@@ -7,7 +7,7 @@ use evenkeel_engine::options::{Journaling, OpenOptions};
 use evenkeel_engine::ring::{Policy, RingOptions};
 use evenkeel_host::event_loop::Backend;
 use evenkeel_host::service::{self, Ended, Event, Options, ScrubOptions};
-use evenkeel_host::volume::description::{Description, LayoutKind};
+use evenkeel_host::volume::description::Description;
 use evenkeel_host::volume::{RunOptions, VolumeError};
 
 use super::advice::advise;
@@ -97,13 +97,14 @@ pub(super) fn run_options(
     mirror: &MirrorArgs,
 ) -> Result<RunOptions, Failure> {
     let (description, _) = Description::read(volume)?;
-    let cache_bytes = cache_bytes.unwrap_or_else(|| match description.layout {
-        LayoutKind::Single => CACHE_BYTES,
-        LayoutKind::Mirror => CACHE_BYTES + (4.0 * mirror.turn * DRAINED_BYTES_PER_S) as u64,
+    let is_ring = description.layout.is_ring();
+    let cache_bytes = cache_bytes.unwrap_or_else(|| match is_ring {
+        false => CACHE_BYTES,
+        true => CACHE_BYTES + (4.0 * mirror.turn * DRAINED_BYTES_PER_S) as u64,
     });
-    let dirty_pages_max = match description.layout {
-        LayoutKind::Single => OpenOptions::default().dirty_pages_max,
-        LayoutKind::Mirror => usize::MAX, // as many as the cache and the log allow
+    let dirty_pages_max = match is_ring {
+        false => OpenOptions::default().dirty_pages_max,
+        true => usize::MAX, // as many as the cache and the log allow
     };
     let volume = OpenOptions { journaling, dirty_pages_max, ..OpenOptions::default() }
         .with_pages_max(usize::try_from(cache_bytes / 4096).unwrap_or(usize::MAX));

@@ -12,8 +12,8 @@ use evenkeel_host::nbd::client::{Client, ClientError, ConnectOptions};
 use evenkeel_host::net::{Stream, connect_unix};
 
 use super::far::members;
-use super::model::{Model, extent};
-use super::served::{Chance, Server};
+use super::model::{Death, Model, extent};
+use super::served::{Chance, Server, Volume};
 
 const CONNECTIONS: usize = 4;
 
@@ -48,6 +48,27 @@ impl Load {
             answered: Cell::new(0),
             refusals: RefCell::default(),
         })
+    }
+
+    /// One life of the server, under load, up to its kill.
+    pub(crate) fn lives_and_is_killed(self: &Rc<Self>, volume: &Volume<'_>, flags: &str) {
+        let mut server = volume.serve(flags);
+        let event_loop = EventLoop::new(Backend::Auto).unwrap();
+        self.run(&event_loop, &volume.socket(), |env| {
+            let (load, server) = (Rc::clone(self), &mut server);
+            async move {
+                let count = 300 + load.draw().below(1000);
+                load.goes_on(&env, count).await;
+                server.kill();
+            }
+        });
+        assert!(self.refusals.borrow().is_empty(), "{:?}", self.refusals.borrow());
+    }
+
+    /// That the volume, which is served again after a kill, is what the model knows of it.
+    pub(crate) fn judge_after_kill(&self, volume: &Volume<'_>) {
+        let found = read_all(&EventLoop::new(Backend::Auto).unwrap(), &volume.socket());
+        self.model.borrow_mut().judge(found, Death::Kill);
     }
 
     /// Connects and sets the clients to work; `meanwhile` sees to their end: the server's.

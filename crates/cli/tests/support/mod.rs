@@ -60,6 +60,15 @@ impl Scene {
         memory.is_dir().then(|| Self::below(memory))
     }
 
+    /// What is in the folder `disk` under this name is somewhere else until it is brought back.
+    pub(crate) fn take_away(&self, name: &str) {
+        fs::rename(self.path("disk").join(name), self.path(name)).unwrap();
+    }
+
+    pub(crate) fn bring_back(&self, name: &str) {
+        fs::rename(self.path(name), self.path("disk").join(name)).unwrap();
+    }
+
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }

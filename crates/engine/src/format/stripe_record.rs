@@ -6,6 +6,7 @@
 
 use twox_hash::XxHash3_64;
 
+use super::ring_head::Mark;
 use super::stripes::Stripes;
 use super::{PAGE, PAGE_BYTES, encode_head, head_fields};
 
@@ -37,6 +38,8 @@ pub struct StripeRecord {
     pub sequence: u64,
     /// The oldest record that was still needed when this one was written: itself at most.
     pub floor: u64,
+    /// How far every member had come durably that was in sync when this one was written: another one had failed.
+    pub settled: Mark,
     /// The stripe.
     pub stripe: u64,
     /// What changes: the bytes follow in this order.
@@ -54,9 +57,10 @@ impl StripeRecord {
     /// The record with its bytes.
     pub fn encode(&self, body: &[u8]) -> Vec<u8> {
         let ranges = self.ranges.iter().flat_map(|range| [range.number as u64, range.within, range.len]);
-        let words =
-            [self.volume, self.sequence, self.floor, self.stripe, sum(body), self.ranges.len() as u64];
-        let head = encode_head(MAGIC, VERSION, words.into_iter().chain(ranges));
+        let Mark { epoch, through } = self.settled;
+        let words = [self.volume, self.sequence, self.floor, epoch, through, self.stripe, sum(body)];
+        let words = words.into_iter().chain([self.ranges.len() as u64]).chain(ranges);
+        let head = encode_head(MAGIC, VERSION, words);
         [&head[..], body].concat()
     }
 
@@ -64,6 +68,7 @@ impl StripeRecord {
     pub fn decode(page: &[u8], stripes: &Stripes) -> Option<Self> {
         let mut fields = head_fields(MAGIC, VERSION, page)?;
         let (volume, sequence, floor) = (fields.u64()?, fields.u64()?, fields.u64()?);
+        let settled = Mark { epoch: fields.u64()?, through: fields.u64()? };
         let (stripe, body_sum) = (fields.u64()?, fields.u64()?);
         let count = usize::try_from(fields.u64()?).ok().filter(|&count| count <= stripes.members())?;
         let mut ranges = Vec::with_capacity(count);
@@ -80,9 +85,11 @@ impl StripeRecord {
                 && (range.within | range.len).is_multiple_of(PAGE_BYTES);
             ranges.extend(is_sound.then_some(range));
         }
-        let is_sound =
-            ranges.len() == count && sequence.max(stripe) < COUNT_END && (1..=sequence).contains(&floor);
-        is_sound.then_some(Self { volume, sequence, floor, stripe, ranges, body_sum })
+        let counts = [sequence, stripe, settled.epoch, settled.through];
+        let is_sound = ranges.len() == count
+            && counts.iter().all(|&count| count < COUNT_END)
+            && (1..=sequence).contains(&floor);
+        is_sound.then_some(Self { volume, sequence, floor, settled, stripe, ranges, body_sum })
     }
 
     /// Whether these are the bytes that follow.
@@ -95,7 +102,7 @@ fn sum(body: &[u8]) -> u64 {
     XxHash3_64::oneshot(body)
 }
 
-const _: () = assert!((3 + 6 + 3 * 32) * 8 <= PAGE);
+const _: () = assert!((3 + 8 + 3 * 32) * 8 <= PAGE);
 
 #[cfg(test)]
 mod tests {
@@ -110,7 +117,8 @@ mod tests {
         ];
         let body: Vec<u8> = (0..20480u32).map(|at| at as u8).collect();
         let body_sum = sum(&body);
-        (StripeRecord { volume: 7, sequence: 9, floor: 4, stripe: 3, ranges, body_sum }, body)
+        let settled = Mark { epoch: 2, through: 5 };
+        (StripeRecord { volume: 7, sequence: 9, floor: 4, settled, stripe: 3, ranges, body_sum }, body)
     }
 
     fn stripes() -> Stripes {
@@ -129,11 +137,13 @@ mod tests {
     #[test]
     fn numbers_that_nobody_writes_are_refused_though_the_sum_fits() {
         type Break = (&'static str, fn(&mut StripeRecord));
-        let breaks: [Break; 9] = [
+        let breaks: [Break; 11] = [
             ("no record after it", |it| it.sequence = u64::MAX),
             ("a floor above it", |it| it.floor = 10),
             ("no floor", |it| it.floor = 0),
             ("no stripe after it", |it| it.stripe = u64::MAX),
+            ("no opening after it", |it| it.settled.epoch = u64::MAX),
+            ("no write after it", |it| it.settled.through = u64::MAX),
             ("a shard that there is not", |it| it.ranges[0].number = 3),
             ("no bytes", |it| it.ranges[0].len = 0),
             ("half a page", |it| it.ranges[0].within = 2048),

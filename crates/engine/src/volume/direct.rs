@@ -14,7 +14,7 @@
 //! whose completion it does not find.
 //!
 //! Those of ranges that do not overlap run side by side, between two checkpoints. Each of their steps but the write itself
-//! is one for all who need it at the time ([`super::shared_step`]): a record of the log, or a flush. How many there are
+//! is one for all who need it at the time ([`crate::shared_step`]): a record of the log, or a flush. How many there are
 //! follows from the room in the log that is kept for them, and from [`super::pace`].
 
 use std::cell::{Cell, RefCell};
@@ -24,7 +24,6 @@ use std::rc::Rc;
 use super::Inner;
 use super::checkpoint::runs;
 use super::fair_lock::{FairGuard, FairLock};
-use super::shared_step::SharedStep;
 use super::write::pieces;
 use crate::buffer::queue::Lane;
 use crate::counters::add;
@@ -39,6 +38,7 @@ use crate::log::HeaderFields;
 use crate::notify::Notify;
 use crate::options::Journaling;
 use crate::planted::{Bug, is_planted};
+use crate::shared_step::SharedStep;
 
 /// The direct writes of a volume.
 #[derive(Default)]

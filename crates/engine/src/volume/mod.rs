@@ -36,7 +36,6 @@ mod renew_log;
 mod renew_mirror_logs;
 mod roots;
 mod scrub;
-mod shared_step;
 mod superblocks;
 mod throttle;
 mod write;

@@ -220,8 +220,7 @@ pub async fn run(
     if let Some((listener, _)) = listeners.metrics {
         metrics::serve(event_loop, listener, watched);
     }
-    let ready =
-        format!("ready: clients may connect to this volume of layout {}", open.description().layout.name());
+    let ready = format!("ready: clients may connect to this volume of layout {}", open.description().layout);
     reporter.report(Kind::Ready, &About::default(), ready);
     tell(Event::Ready { volume: &open, places, metrics });
     race(front.ended(), async {

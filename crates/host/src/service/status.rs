@@ -398,7 +398,7 @@ impl Watched {
             volume: VolumeStatus {
                 path: self.path.clone(),
                 id: description.id.to_string(),
-                layout: description.layout.name().to_owned(),
+                layout: description.layout.to_string(),
                 size_bytes: volume.size_bytes(),
                 atomic_max_bytes: description.atomic_max_bytes,
                 home,

@@ -116,7 +116,7 @@ pub async fn create(
         size_bytes: request.size_bytes,
         atomic_max_bytes: request.atomic_max_bytes,
         buffer_bytes: request.buffer_bytes,
-        log_bytes: (request.layout == LayoutKind::Mirror).then_some(request.log_bytes),
+        log_bytes: request.layout.is_ring().then_some(request.log_bytes),
         home_bytes: None,
         sizes_before: SizesBefore::default(),
         members: described(&plan.members, &members),
@@ -180,7 +180,7 @@ async fn write_volume(
         let each = drives.iter().map(|drive| MirrorDrive::new(Rc::clone(drive), geometry).map(Some));
         each.collect::<Result<Vec<_>, Unfit>>().map_err(|unfit| Error::Unusable(unfit.why))
     };
-    let ring = RingOptions { log_bytes: description.region_bytes(), ..RingOptions::default() };
+    let ring = description.ring_options(RingOptions::default());
     let members = alike(members, description.member_geometry())?;
     let home = MemberRing::new(event_loop.clone(), members, ring)?;
     let logs = alike(logs, description.log_geometry())?;

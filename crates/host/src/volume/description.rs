@@ -12,17 +12,20 @@ use std::ops::RangeInclusive;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-use evenkeel_engine::device::Geometry;
+use evenkeel_engine::device::{Extent, Geometry};
 use evenkeel_engine::format::PAGE_BYTES;
 use evenkeel_engine::format::layout::{Layout, Size, SizesBefore, log_bytes_with_superblocks};
 use evenkeel_engine::format::log_head::{self, LOGS_MAX};
 use evenkeel_engine::format::ring_head::{self, MEMBERS_MAX};
 use evenkeel_engine::format::superblock::Superblock;
+use evenkeel_engine::ring::RingOptions;
 use evenkeel_engine::volume::ATOMIC_MAX_BYTES;
 use rustix::fs::{FlockOperation, OFlags};
 use serde::{Deserialize, Serialize};
 
 use super::VolumeError;
+use super::layout_kind::LayoutName;
+pub use super::layout_kind::{LayoutKind, Striped};
 use super::member::Place;
 use crate::drive::{DriveOptions, DurableWay};
 use crate::durable_file::odd_kind;
@@ -90,12 +93,16 @@ pub struct Description {
 struct Written {
     format: u32,
     id: VolumeId,
-    layout: LayoutKind,
+    layout: LayoutName,
     size_bytes: u64,
     atomic_max_bytes: u64,
     buffer_bytes: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     log_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    shard_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stripe_log_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     home_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -123,19 +130,22 @@ struct GrownFrom {
 impl From<Description> for Written {
     fn from(it: Description) -> Self {
         let (mut members, mut logs) = (it.members, it.logs);
-        let log_on_members = it.layout == LayoutKind::Mirror && logs.is_empty();
-        let (home, log) = match it.layout {
-            LayoutKind::Single => (members.pop(), logs.pop()),
-            LayoutKind::Mirror => (None, None),
+        let log_on_members = it.layout.is_ring() && logs.is_empty();
+        let (home, log) = match it.layout.is_ring() {
+            false => (members.pop(), logs.pop()),
+            true => (None, None),
         };
+        let striped = it.layout.striped();
         Self {
             format: FORMAT,
             id: it.id,
-            layout: it.layout,
+            layout: it.layout.into(),
             size_bytes: it.size_bytes,
             atomic_max_bytes: it.atomic_max_bytes,
             buffer_bytes: it.buffer_bytes,
             log_bytes: it.log_bytes,
+            shard_bytes: striped.map(|it| it.stripes.shard_bytes()),
+            stripe_log_bytes: striped.map(|it| it.log_bytes),
             home_bytes: it.home_bytes,
             home,
             log,
@@ -212,35 +222,49 @@ impl TryFrom<Written> for Description {
             ));
         }
         it.check_numbers()?;
-        let (members, logs) = match (it.layout, it.home) {
-            (LayoutKind::Single, Some(home)) if it.member.is_empty() && it.log_device.is_empty() => {
+        let layout = it.layout.with(it.shard_bytes, it.stripe_log_bytes)?;
+        let (members, logs) = match (layout.is_ring(), it.home) {
+            (false, Some(home)) if it.member.is_empty() && it.log_device.is_empty() => {
                 (vec![home], it.log.into_iter().collect())
             }
-            (LayoutKind::Single, _) => return Err("a volume of layout single has one [home]".to_owned()),
-            (LayoutKind::Mirror, None) if it.log.is_none() => (it.member, it.log_device),
-            (LayoutKind::Mirror, _) => {
-                return Err("a mirror has [[member]] and [[log_device]], no [home] and no [log]".to_owned());
+            (false, _) => return Err("a volume of layout single has one [home]".to_owned()),
+            (true, None) if it.log.is_none() => (it.member, it.log_device),
+            (true, _) => {
+                return Err(format!(
+                    "a volume of layout {layout} has [[member]] and [[log_device]], no [home] and no [log]"
+                ));
             }
         };
-        if it.layout == LayoutKind::Mirror {
+        if layout.is_ring() {
             let (most, logs_most) = (MEMBERS_MAX, LOGS_MAX);
-            if !(2..=most).contains(&members.len()) || logs.len() > logs_most {
+            let fits = |members: usize| match layout.striped() {
+                Some(Striped { stripes, .. }) => members == stripes.members(),
+                None => (2..=most).contains(&members),
+            };
+            if !fits(members.len()) || logs.len() > logs_most {
+                let wanted =
+                    layout.striped().map_or(format!("2 to {most}"), |it| it.stripes.members().to_string());
                 return Err(format!(
-                    "a mirror has 2 to {most} [[member]] and {logs_most} [[log_device]] at most"
+                    "a volume of layout {layout} has {wanted} [[member]] and {logs_most} [[log_device]] at most"
                 ));
             }
             if logs.is_empty() != it.log_on_members {
-                return Err("a mirror has either [[log_device]] or log_on_members = true".to_owned());
+                return Err(format!(
+                    "a volume of layout {layout} has either [[log_device]] or log_on_members = true"
+                ));
+            }
+            if layout.striped().is_some() && logs.is_empty() {
+                return Err(format!("a volume of layout {layout} has [[log_device]]"));
             }
             if it.log_bytes.is_none() {
-                return Err("a mirror has log_bytes".to_owned());
+                return Err(format!("a volume of layout {layout} has log_bytes"));
             }
         }
         let sizes_before = sizes_before(&it.grown_from)
             .ok_or("no volume grew as [[grown_from]] says: put that back, or remove all of them")?;
         Ok(Self {
             id: it.id,
-            layout: it.layout,
+            layout,
             size_bytes: it.size_bytes,
             atomic_max_bytes: it.atomic_max_bytes,
             buffer_bytes: it.buffer_bytes,
@@ -275,26 +299,6 @@ impl TryFrom<String> for VolumeId {
 
     fn try_from(text: String) -> Result<Self, String> {
         u64::from_str_radix(&text, 16).map(Self).map_err(|_| format!("`{text}` is no volume's number"))
-    }
-}
-
-/// How pages are laid over members.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LayoutKind {
-    /// One home member.
-    Single,
-    /// Several members that hold the same, and read and write in turns.
-    Mirror,
-}
-
-impl LayoutKind {
-    /// As it is written.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Single => "single",
-            Self::Mirror => "mirror",
-        }
     }
 }
 
@@ -339,14 +343,14 @@ impl Description {
     /// What each member of a mirror offers the ring, head included.
     pub fn member_geometry(&self) -> Geometry {
         let made_with = || Layout::home_bytes_for(self.size_bytes / PAGE_BYTES, 0, true);
-        let home_bytes = self.home_bytes.unwrap_or_else(made_with);
+        let home_bytes = self.layout.member_bytes(self.home_bytes.unwrap_or_else(made_with));
         let before_bytes = ring_head::DATA_OFFSET.saturating_add(self.region_bytes());
         shape(&self.members, home_bytes.saturating_add(before_bytes))
     }
 
     /// Bytes of the log on each member of a mirror that has it there; else 0.
     pub fn region_bytes(&self) -> u64 {
-        match self.layout == LayoutKind::Mirror && self.logs.is_empty() {
+        match self.layout.is_ring() && self.logs.is_empty() {
             true => region_bytes(self.log_bytes.unwrap_or(0)),
             false => 0,
         }
@@ -354,8 +358,20 @@ impl Description {
 
     /// What each log device of a mirror offers, head included.
     pub fn log_geometry(&self) -> Geometry {
-        let log_bytes = log_bytes_with_superblocks(self.log_bytes.unwrap_or(0));
-        shape(&self.logs, log_bytes.saturating_add(log_head::DATA_OFFSET))
+        let Extent { offset, len } = self.stripe_log();
+        shape(&self.logs, offset.saturating_add(len).saturating_add(log_head::DATA_OFFSET))
+    }
+
+    /// Where changes of stripes are logged on each log device, behind its head and the journal; empty where there are none.
+    pub fn stripe_log(&self) -> Extent {
+        let bytes = self.layout.striped().map_or(0, |striped| striped.log_bytes);
+        Extent::new(log_bytes_with_superblocks(self.log_bytes.unwrap_or(0)), bytes)
+    }
+
+    /// How its members are run, beyond what is chosen each time.
+    pub fn ring_options(&self, chosen: RingOptions) -> RingOptions {
+        let stripes = self.layout.striped().map(|striped| striped.stripes);
+        RingOptions { log_bytes: self.region_bytes(), stripes, ..chosen }
     }
 
     /// Writes it into `folder`, durably. Nothing is replaced.

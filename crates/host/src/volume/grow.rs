@@ -24,7 +24,7 @@ use evenkeel_engine::volume::{Growth, Identity, plan_growth};
 use serde::{Deserialize, Serialize};
 
 use super::described::Described;
-use super::description::{Description, LayoutKind, Member, SIZE_MAX_BYTES};
+use super::description::{Description, Member, SIZE_MAX_BYTES};
 use super::member::{MemberDrive, Place};
 use super::mirror::Mirror;
 use super::slot::Slot;
@@ -234,9 +234,16 @@ fn needed(
     description: &Description,
     growth: &Growth,
 ) -> Result<Vec<Needed>, VolumeError> {
-    let before_bytes = match description.layout {
-        LayoutKind::Single => 0,
-        LayoutKind::Mirror => ring_head::DATA_OFFSET + description.region_bytes(),
+    if description.layout.striped().is_some() {
+        return Err(VolumeError::Refused(format!(
+            "{}: a volume of layout {} does not grow; make a larger one and copy the contents",
+            folder.display(),
+            description.layout
+        )));
+    }
+    let before_bytes = match description.layout.is_ring() {
+        false => 0,
+        true => ring_head::DATA_OFFSET + description.region_bytes(),
     };
     let drives = below.home_drives(folder, description)?;
     let each = drives.into_iter().map(|(place, drive)| {
@@ -415,10 +422,7 @@ impl Described {
         let mut description = before.clone();
         description.size_bytes = found.size_bytes;
         description.log_bytes = Some(before.log_bytes.unwrap_or(found.log_bytes));
-        description.home_bytes = match before.layout {
-            LayoutKind::Single => None,
-            LayoutKind::Mirror => Some(found.home_bytes),
-        };
+        description.home_bytes = before.layout.is_ring().then_some(found.home_bytes);
         description.sizes_before = found.sizes_before;
         if description == before {
             return Ok(());

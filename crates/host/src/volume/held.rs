@@ -72,8 +72,14 @@ impl Held {
             }
             Self::Mirror(mirror) => mirror.counting(),
         };
-        let are_lost = |slots: &[Slot]| !slots.is_empty() && slots.iter().all(|slot| lost.contains(slot));
-        match (are_lost(&members), are_lost(&logs)) {
+        let needed = match self {
+            Self::Single(_) => 1,
+            Self::Mirror(mirror) => mirror.members_needed(),
+        };
+        let are_lost = |slots: &[Slot], needed: usize| {
+            slots.len() >= needed && slots.iter().filter(|slot| !lost.contains(slot)).count() < needed
+        };
+        match (are_lost(&members, needed), are_lost(&logs, 1)) {
             (true, _) => Some(Loss::Pages),
             (false, true) => Some(Loss::Log),
             (false, false) => None,

@@ -28,6 +28,7 @@ pub mod grow;
 mod held;
 mod kept;
 mod label;
+pub mod layout_kind;
 pub mod member;
 pub mod mirror;
 mod mixed_up;
@@ -63,7 +64,7 @@ use crate::wait::Turn;
 use arenas::{Arenas, PassedOver};
 pub(crate) use described::Described;
 pub use described::{is_in_use, user_of};
-use description::{Description, LayoutKind};
+use description::Description;
 use devices::{AnyJournal, AnyPages};
 use fencing::Opening;
 use grow::had_size;
@@ -242,7 +243,7 @@ impl Devices {
         options: &RunOptions,
     ) -> Result<Self, VolumeError> {
         let opening = Opening::new(event_loop, description.id.0).keeping(options.keeps_writes);
-        if description.layout == LayoutKind::Mirror {
+        if description.layout.is_ring() {
             let mirror = Mirror::open(event_loop, folder, description, options.ring, opening).await?;
             return Ok(Self {
                 home: Rc::new(AnyPages::Ring(mirror.ring.clone())),

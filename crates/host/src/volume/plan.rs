@@ -4,7 +4,7 @@
 //!    what somebody uses, what is no place for a member, and what finds no room.
 //! 2. One line says what is wrong, of which option, and what would do.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -91,7 +91,9 @@ pub struct PlannedMember {
 /// What [`create`](super::create::create) will do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// The home member, or those of a mirror.
+    /// How pages are laid over the members.
+    pub layout: LayoutKind,
+    /// The home member, or those of a ring.
     pub members: Vec<PlannedMember>,
     /// The log devices: none where the log is on the home member.
     pub logs: Vec<PlannedMember>,
@@ -146,17 +148,21 @@ impl Request {
             Layout::home_bytes_for(pages, self.log_bytes, !logs.is_empty() || self.log_on_members);
         let (member_head, log_head) = match self.layout {
             LayoutKind::Single => (0, 0),
-            LayoutKind::Mirror => (ring_head::DATA_OFFSET, log_head::DATA_OFFSET),
+            LayoutKind::Mirror | LayoutKind::Striped(_) => (ring_head::DATA_OFFSET, log_head::DATA_OFFSET),
         };
         let region = if self.log_on_members { region_bytes(self.log_bytes) } else { 0 };
-        let member_bytes = home_bytes.saturating_add(member_head).saturating_add(region);
-        let log_bytes = log_bytes_with_superblocks(self.log_bytes).saturating_add(log_head);
+        let share_bytes = self.layout.member_bytes(home_bytes);
+        let member_bytes = share_bytes.saturating_add(member_head).saturating_add(region);
+        let stripe_log_bytes = self.layout.striped().map_or(0, |striped| striped.log_bytes);
+        let log_bytes = log_bytes_with_superblocks(self.log_bytes)
+            .saturating_add(stripe_log_bytes)
+            .saturating_add(log_head);
         let planned = |places: Vec<Place>, bytes: u64, setting: Setting| {
             let each = places.into_iter().map(|place| self.plan_member(place, bytes, Some(setting)));
             each.collect::<Result<Vec<_>, _>>()
         };
         let members = planned(members, member_bytes, Setting::Size)?;
-        let plan = Plan { members, logs: planned(logs, log_bytes, Setting::LogSize)? };
+        let plan = Plan { layout: self.layout, members, logs: planned(logs, log_bytes, Setting::LogSize)? };
         self.check_destroyed(&plan)?;
         plan.check_distinct()?;
         if !self.sparse {
@@ -192,11 +198,15 @@ impl Request {
                 let log = if is_on_device { Vec::new() } else { vec![inside("log")] };
                 (members, named(&self.logs, log))
             }
-            LayoutKind::Mirror => {
-                let members = named(&self.members, numbered("member", 2));
+            LayoutKind::Mirror | LayoutKind::Striped(_) => {
+                let striped = self.layout.striped();
+                let count = striped.map_or(2, |striped| striped.stripes.members());
+                let members = named(&self.members, numbered("member", count));
+                // As many as may be lost of the members, and one more.
+                let logs = striped.map_or(members.len(), |striped| striped.stripes.parity() + 1);
                 let logs = match self.log_on_members {
                     true => self.logs.clone(),
-                    false => named(&self.logs, numbered("log", members.len())),
+                    false => named(&self.logs, numbered("log", logs)),
                 };
                 (members, logs)
             }
@@ -212,14 +222,24 @@ impl Request {
             LayoutKind::Single if self.log_on_members => refused(
                 "only a mirror keeps its log on its members; on one that is a block device it is where no log is named".into(),
             ),
+            LayoutKind::Striped(_) if self.log_on_members => refused(format!(
+                "layout {} logs changes of stripes on log devices; leave out that the log is on the members", self.layout
+            )),
+            LayoutKind::Striped(striped) if members.len() != striped.stripes.members() => refused(format!(
+                "layout {} has {} members, one for each shard of a stripe, and not {}; name so many, or none for files in \
+                 the folder",
+                self.layout,
+                striped.stripes.members(),
+                members.len()
+            )),
             LayoutKind::Mirror if self.log_on_members && !logs.is_empty() => {
                 refused("log devices and a log on the members exclude each other: leave one of them out".into())
             }
             LayoutKind::Mirror if members.len() < 2 => refused(
                 "one member is no mirror; name another, or none for two files in the folder".into(),
             ),
-            LayoutKind::Mirror if members.len() > most || logs.len() > logs_most => {
-                refused(format!("a mirror has {most} members and {logs_most} log devices at most"))
+            LayoutKind::Mirror | LayoutKind::Striped(_) if members.len() > most || logs.len() > logs_most => {
+                refused(format!("a volume has {most} members and {logs_most} log devices at most"))
             }
             _ => Ok((members, logs)),
         }
@@ -439,16 +459,28 @@ impl Plan {
     /// How many members and log devices may be lost, each by itself and together with a cut, with nothing lost. Of a log
     /// on the members: none, since a record may be on one member alone.
     pub fn losses_survived(&self) -> usize {
-        self.members.len().min(self.logs.len()).saturating_sub(1)
+        let members = self.members.len().saturating_sub(self.layout.members_needed());
+        members.min(self.logs.len().saturating_sub(1))
     }
 
     /// The same of what they lie on: file systems, devices and servers, as far as these can be told apart.
     pub fn carriers_survived(&self) -> usize {
-        let carriers = |members: &[PlannedMember]| {
-            let carriers: BTreeSet<String> = members.iter().map(PlannedMember::carrier).collect();
-            carriers.len()
+        let survived = |members: &[PlannedMember], needed: usize| {
+            let mut on_each: BTreeMap<String, usize> = BTreeMap::new();
+            for member in members {
+                *on_each.entry(member.carrier()).or_default() += 1;
+            }
+            // Those first with which most is lost.
+            let mut lost: Vec<usize> = on_each.into_values().collect();
+            lost.sort_unstable_by(|one, other| other.cmp(one));
+            let mut left = members.len();
+            let remains = |&lost: &usize| {
+                left = left.saturating_sub(lost);
+                left >= needed
+            };
+            lost.iter().copied().take_while(remains).count()
         };
-        carriers(&self.members).min(carriers(&self.logs)).saturating_sub(1)
+        survived(&self.members, self.layout.members_needed()).min(survived(&self.logs, 1))
     }
 
     /// That no two are one file or device by two names.

@@ -7,7 +7,6 @@ use evenkeel_engine::volume::{
     MirrorLogRenewal, check_mirror_log_is_lost, plan_mirror_log_renewal, renew_mirror_log,
 };
 
-use super::description::LayoutKind;
 use super::member::MemberDrive;
 use super::member::Place;
 use super::mirror::is_mistake;
@@ -18,7 +17,7 @@ use crate::event_loop::Loop;
 impl LockedVolume {
     /// Whether the volume is a mirror.
     pub(super) fn is_mirror(&self) -> bool {
-        self.description().layout == LayoutKind::Mirror
+        self.description().layout.is_ring()
     }
 
     pub(super) async fn look_at_lost_mirror_logs(
@@ -29,6 +28,13 @@ impl LockedVolume {
         let (folder, description) = (self.folder(), self.description());
         let shown = folder.display();
         let engine_error = |source| VolumeError::Engine { folder: folder.to_owned(), source };
+        if description.layout.striped().is_some() {
+            return refused(format!(
+                "{shown}: log devices of layout {} cannot be made once more: nothing on its members tells that it was \
+                 stopped in order; bring one of them back",
+                description.layout
+            ));
+        }
         if description.logs.is_empty() {
             return refused(format!("{shown}: its log lies on its members, and is not lost alone"));
         }

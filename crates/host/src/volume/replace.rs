@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 
 use super::create::{Made, Request, describe, make_member};
 use super::described::Described;
-use super::description::{Description, LayoutKind, Member};
+use super::description::{Description, Member};
 use super::fencing::{Opening, Purpose};
 use super::label::{LABELS_BYTES, Label, labels};
 use super::member::{MemberDrive, Place};
@@ -251,7 +251,7 @@ impl Wish {
         folder: &Path,
         description: &Description,
     ) -> Result<Option<Prepared>, VolumeError> {
-        if description.layout != LayoutKind::Mirror {
+        if !description.layout.is_ring() {
             return refused(format!(
                 "{}: layout single has nothing to copy to another member; copy its file while it is not served, and change \
                  volume.toml",
@@ -322,7 +322,8 @@ impl Wish {
         }
         let planned = request.plan_member(place, geometry.size_bytes, None)?;
         if !request.sparse {
-            Plan { members: vec![planned.clone()], logs: Vec::new() }.check_room()?;
+            Plan { layout: description.layout, members: vec![planned.clone()], logs: Vec::new() }
+                .check_room()?;
         }
         if !planned.overwrites {
             let planned = Planned { request, member: planned, geometry, found: None, like };

@@ -14,7 +14,7 @@ use evenkeel_engine::salvage::{
 };
 
 use super::arenas::{Arenas, Waiting};
-use super::description::{Description, LayoutKind, Member};
+use super::description::{Description, Member};
 use super::devices::AnyPages;
 use super::fencing::Purpose;
 use super::member::{MemberDrive, Place};
@@ -69,7 +69,14 @@ impl OpenSalvage {
             None => (None, false),
         };
         let arena_is_there = Arenas::of(&folder, &description).is_any_there();
-        let is_ring = description.layout == LayoutKind::Mirror;
+        if description.layout.striped().is_some() {
+            return Err(VolumeError::Refused(format!(
+                "{}: salvage reads layouts single and mirror, and not {}: bring back members until it opens",
+                folder.display(),
+                description.layout
+            )));
+        }
+        let is_ring = description.layout.is_ring();
         if let ([Some(home)], false) = (&members[..], is_ring)
             && let Some(error) = {
                 let log = logs.first().and_then(Option::as_ref);
@@ -114,7 +121,7 @@ impl OpenSalvage {
 }
 
 fn known(description: &Description, heads: MirrorHeads) -> KnownVolume {
-    let is_ring = description.layout == LayoutKind::Mirror;
+    let is_ring = description.layout.is_ring();
     KnownVolume {
         volume: description.id.0,
         size_bytes: description.size_bytes,

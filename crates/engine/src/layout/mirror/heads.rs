@@ -87,6 +87,11 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
     /// What each member is to a volume of this state, as [`crate::layout::PageStore::resume`] will find: nothing is written
     /// or begun.
     pub async fn predict_states(&self, volume: u64, state: StoreState) -> Vec<MemberState> {
+        let state = match Box::pin(self.0.logged_changes(volume, state)).await {
+            Ok((state, _)) => state,
+            // Nobody is known to have everything then.
+            Err(_) => return self.0.ring.members.iter().map(|_| MemberState::Stale).collect(),
+        };
         let heads = self.0.heads().await;
         let members = self.0.ring.members.iter().enumerate().zip(heads);
         let each = members.map(|((place, member), head)| match member.state.get().takes_writes() {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use super::head_copies::{HeadsOf, WrongHead};
 use super::log_devices::{LogDeviceJournal, LogDeviceState};
 use super::member_journal::MemberJournal;
+use super::stripe_log::RegionOfLog;
 use crate::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
@@ -100,6 +101,16 @@ impl<E: Env, L: Device, M: Drive> MirrorJournal<E, L, M> {
         match self {
             Self::Devices(logs) => Some(logs.events()),
             Self::Members(_) => None,
+        }
+    }
+
+    /// Has changes of stripes logged in a zone of the log devices, before the volume is opened. Members hold no such zone.
+    pub fn log_stripes_of(&self, ring: &MirrorPages<E, M>, zone: Extent)
+    where
+        L: 'static,
+    {
+        if let Self::Devices(logs) = self {
+            ring.log_stripes_in(Rc::new(RegionOfLog::new(logs, zone)));
         }
     }
 

@@ -65,11 +65,6 @@ pub(crate) fn mark_of(StoreState([_, epoch, through, _]): StoreState) -> Mark {
     Mark { epoch, through }
 }
 
-/// Which members took part, as a superblock remembers it, a bit each.
-pub(crate) fn in_sync_of(StoreState([in_sync, ..]): StoreState) -> u64 {
-    in_sync
-}
-
 /// The mirror. A clone is another handle to the same.
 pub struct MirrorPages<E, M>(Rc<Inner<E, M>>);
 

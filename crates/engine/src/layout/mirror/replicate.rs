@@ -138,9 +138,6 @@ impl<E: Env, M: Drive> Inner<E, M> {
         }
         self.ring.check_alive()?;
         self.progress.flushed.set(self.progress.flushed.get().max(wanted));
-        if let Some(striping) = self.striping.as_ref().filter(|striping| !self.has_untold_loss(striping)) {
-            striping.log.note_flushed(wanted.through);
-        }
         Ok(())
     }
 }

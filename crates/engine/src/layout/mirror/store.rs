@@ -2,7 +2,7 @@
 
 use std::rc::Weak;
 
-use super::{MirrorPages, in_sync_of, mark_of};
+use super::{MirrorPages, mark_of};
 use crate::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
@@ -15,7 +15,9 @@ use crate::ring::{self, Member, MemberState, Role};
 
 impl<E: Env, M: Drive> Device for MirrorPages<E, M> {
     fn geometry(&self) -> Geometry {
-        self.0.ring.geometry.get()
+        let geometry = self.0.ring.geometry.get();
+        // What a cut tears of a stripe is in the log of stripes.
+        Geometry { atomic_sectors: geometry.atomic_sectors || self.0.striping.is_some(), ..geometry }
     }
 
     async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
@@ -57,10 +59,10 @@ impl<E: Env, M: Drive> Replicated for MirrorPages<E, M> {
     }
 
     fn has_replica(&self, replica: usize) -> bool {
-        if self.0.striping.is_some() {
-            return self.0.ring.check_alive().is_ok();
+        match &self.0.striping {
+            None => self.0.ring.members[replica].is_in_sync(),
+            Some(_) => self.0.ring.check_alive().is_ok(),
         }
-        self.0.ring.members[replica].is_in_sync()
     }
 
     fn is_scattered(&self) -> bool {
@@ -109,10 +111,11 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
     async fn resume(&self, remembered: Remembered, epoch: u64) -> Result<(), Error> {
         let (mirror, ring, opening) = (&*self.0, &self.0.ring, &self.0.opening);
         let Remembered { volume, superblock, home_bytes, state } = remembered;
-        let StoreState([.., log_losses]) = state;
-        let needed = mark_of(state);
         opening.volume.set(volume);
         opening.epoch.set(epoch);
+        let (state, logged) = Box::pin(mirror.logged_changes(volume, state)).await?;
+        let needed = mark_of(state);
+        let StoreState([.., log_losses]) = state;
         opening.log_losses.set(log_losses.max(self.log_losses(volume).await.0));
         let heads = mirror.heads().await;
         let ours = || {
@@ -153,15 +156,19 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
         }
         ring.flush_all().await;
         if ring.check_alive().is_err() {
-            return Err(Error::Unusable(
-                "none of the ring's members that are there holds everything that was made durable: bring back one \
-                 that does"
-                    .to_owned(),
-            ));
+            let needed = ring.options.stripes.map_or(1, |stripes| stripes.data());
+            let holders = match (ring.places_in_sync().len(), needed) {
+                (_, 1) => "none of the ring's members that are there holds".to_owned(),
+                (found, needed) => {
+                    format!("of the ring's members {needed} are needed, and {found} that are there hold")
+                }
+            };
+            return Err(Error::Unusable(format!(
+                "{holders} everything that was made durable: bring back one that does"
+            )));
         }
         if let Some(striping) = &mirror.striping {
-            striping.told.set(in_sync_of(state));
-            Box::pin(mirror.replay_stripes(striping, volume)).await?;
+            Box::pin(mirror.replay_stripes(striping, &logged)).await?;
             ring.flush_all().await;
             ring.check_alive()?;
         }
@@ -186,8 +193,7 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
         }
         mirror.opening.begun.set(DurableOpening { opening, version, told });
         if let Some(striping) = &mirror.striping {
-            let is_needed = mirror.has_untold_loss(striping);
-            striping.log.begin(mirror.opening.volume.get(), is_needed).await?;
+            Box::pin(mirror.begin_stripes(striping)).await?;
         }
         mirror.write_heads().await
     }
@@ -232,10 +238,7 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
     fn note_superblock(&self, generation: u64, state: StoreState) {
         self.0.opening.superblock.set(generation);
         if let Some(striping) = &self.0.striping {
-            striping.told.set(in_sync_of(state));
-            if mark_of(state).epoch == self.0.opening.epoch.get() {
-                striping.log.note_flushed(mark_of(state).through);
-            }
+            striping.log.note_told(mark_of(state));
         }
     }
 

@@ -1,12 +1,15 @@
 //! The stripe log: what stripes hold once what is under way is home, on the log devices.
 //!
-//! 1. A change is durable here before any shard of it is written, and stays until all of it is home and durable, and a
-//!    superblock says who lacks it of those that the one before has in sync.
+//! 1. A change is durable here before any shard of it is written. It stays until all members in sync have all of it durably,
+//!    and a record or a superblock says so durably. Then whoever has come less far counts no more: it lacks nothing that is
+//!    not known to lack something.
 //! 2. After an opening, every record that counts is written home again, in order. Those that count are the newest, and all
 //!    back to the oldest that was needed when it was written. No other change of the same bytes is newer than the last of
 //!    them: writing them again gives every stripe one version.
-//! 3. An opening leaves a record that needs none of earlier openings on every log device that takes part from then on: what one
-//!    of them has of those, which may lack records, counts no more. What is still needed is written once more before.
+//! 3. An opening leaves a record that needs none before it on every log device that takes part from then on: what one
+//!    of them has of those, which may lack records, counts no more.
+//! 4. Records of changes that come together are one write. Where there is no room for one, [`StripeLog::append`] says so:
+//!    room comes back by a flush of the members. Room for a record without changes is always kept, that says so.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -18,16 +21,19 @@ use super::log_devices::{self, LogDeviceJournal, Witness};
 use crate::device::{Device, Durability, Extent};
 use crate::env::Env;
 use crate::error::DeviceError;
+use crate::format::ring_head::Mark;
 use crate::format::stripe_record::{ShardRange, StripeRecord};
 use crate::format::stripes::Stripes;
 use crate::format::{PAGE, PAGE_BYTES};
+use crate::join;
 use crate::layout::Replicated;
+use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
-
 use crate::ring::EIO;
+use crate::shared_step::SharedStep;
 
 /// No space left on device, as in errno(3).
-const ENOSPC: i32 = 28;
+pub(super) const ENOSPC: i32 = 28;
 
 type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, DeviceError>> + 'a>>;
 
@@ -52,21 +58,61 @@ struct Live {
     sequence: u64,
     offset: u64,
     /// The write of the ring that takes it home, once it has a number.
-    write: Cell<Option<u64>>,
+    write: Cell<Option<Mark>>,
+}
+
+impl Live {
+    fn is_home(&self, settled: Mark) -> bool {
+        self.write.get().is_some_and(|write| write <= settled)
+    }
+}
+
+/// A record, encoded, and where it goes.
+struct Placed {
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+/// What a record is of.
+pub(super) struct Entry<'a> {
+    pub(super) stripe: u64,
+    pub(super) ranges: &'a [ShardRange],
+    /// The new bytes of these, one after the other.
+    pub(super) body: &'a [u8],
+}
+
+impl Entry<'_> {
+    /// Changes nothing.
+    const NOTHING: Self = Self { stripe: 0, ranges: &[], body: &[] };
 }
 
 #[derive(Default)]
 pub(super) struct StripeLog {
     region: RefCell<Option<Rc<dyn StripeRegion>>>,
+    volume: Cell<u64>,
     next: Cell<u64>,
     at: Cell<u64>,
     live: RefCell<VecDeque<Live>>,
-    /// What an opening found, until it has begun.
-    found: RefCell<Vec<Found>>,
+    writes: SharedStep<Placed>,
+    /// Why it takes no records any more, if so.
+    failure: Cell<Option<DeviceError>>,
+    /// A record was numbered, or room came back.
+    changed: Notify,
 }
 
 /// A record and its bytes.
 pub(super) type Found = (StripeRecord, Vec<u8>);
+
+/// Nothing is written after this is dropped, unless the write ended.
+struct Unended<'a>(&'a StripeLog);
+
+impl Drop for Unended<'_> {
+    fn drop(&mut self) {
+        let failed = DeviceError { doing: "write a change of a stripe to its end", errno: EIO };
+        self.0.failure.set(self.0.failure.get().or(Some(failed)));
+        self.0.changed.all();
+    }
+}
 
 impl StripeLog {
     pub(super) fn set_region(&self, region: Rc<dyn StripeRegion>) {
@@ -77,63 +123,127 @@ impl StripeLog {
         self.region.borrow().clone()
     }
 
-    /// Makes a change durable; answers the number of its record, or 0 where there is no log yet as the volume is being made.
-    pub(super) async fn append(
+    fn check_alive(&self) -> Result<(), DeviceError> {
+        self.failure.get().map_or(Ok(()), Err)
+    }
+
+    /// Makes a change durable, once all members in sync have come as far as `settled`; answers the number of its record, or 0
+    /// where there is no log yet as the volume is being made; `None` where there is no room now.
+    pub(super) async fn append(&self, entry: Entry<'_>, settled: Mark) -> Result<Option<u64>, DeviceError> {
+        let Some(region) = self.region().filter(|_| !is_planted(Bug::StripesUnlogged)) else {
+            return Ok(Some(0));
+        };
+        let len = PAGE_BYTES + entry.body.len() as u64;
+        if len + PAGE_BYTES > region.size_bytes() {
+            return Err(DeviceError { doing: "log a change of a stripe", errno: ENOSPC });
+        }
+        let Some(offset) = self.place(region.size_bytes(), len, PAGE_BYTES) else { return Ok(None) };
+        self.write(&*region, offset, entry, settled).await.map(Some)
+    }
+
+    async fn write(
         &self,
-        volume: u64,
-        stripe: u64,
-        ranges: Vec<ShardRange>,
-        body: &[u8],
+        region: &dyn StripeRegion,
+        offset: u64,
+        Entry { stripe, ranges, body }: Entry<'_>,
+        settled: Mark,
     ) -> Result<u64, DeviceError> {
-        let Some(region) = self.region().filter(|_| !is_planted(Bug::StripesUnlogged)) else { return Ok(0) };
-        let len = PAGE_BYTES + body.len() as u64;
         let sequence = self.next.get().max(1);
-        let offset = self.place(region.size_bytes(), len)?;
         self.next.set(sequence + 1);
         self.live.borrow_mut().push_back(Live { sequence, offset, write: Cell::default() });
-        self.at.set(offset + len);
-        let floor = self.live.borrow().front().map_or(sequence, |live| live.sequence);
-        let record = StripeRecord { volume, sequence, floor, stripe, ranges, body_sum: 0 };
-        region.write(offset, &record.encode(body)).await?;
+        self.at.set(offset + PAGE_BYTES + body.len() as u64);
+        let floor = self.live.borrow().iter().find(|live| !live.is_home(settled)).map(|live| live.sequence);
+        let (volume, ranges, floor) = (self.volume.get(), ranges.to_vec(), floor.unwrap_or(sequence));
+        let record = StripeRecord { volume, sequence, floor, settled, stripe, ranges, body_sum: 0 };
+        let placed = Placed { offset, bytes: record.encode(body) };
+        let write_all = async |placed: Vec<Placed>| {
+            let unended = Unended(self);
+            let failure = Cell::new(None);
+            join::all(runs(placed).into_iter().map(|run| {
+                let failure = &failure;
+                async move {
+                    if let Err(error) = region.write(run.offset, &run.bytes).await {
+                        failure.set(Some(error));
+                    }
+                }
+            }))
+            .await;
+            match failure.take() {
+                None => std::mem::forget(unended),
+                Some(error) => self.failure.set(Some(error)),
+            }
+            self.check_alive()
+        };
+        self.writes.join(placed, || self.check_alive(), write_all).await?;
+        self.note_told(settled);
         Ok(sequence)
     }
 
-    /// Where so many bytes lie that are behind the last ones, and overwrite none that are needed.
-    fn place(&self, size_bytes: u64, len: u64) -> Result<u64, DeviceError> {
-        let full = DeviceError { doing: "log a change of a stripe", errno: ENOSPC };
+    /// Where so many bytes lie that are behind the last ones, with `kept` more behind them, and overwrite none that are
+    /// needed.
+    fn place(&self, size_bytes: u64, len: u64, kept: u64) -> Option<u64> {
         let live = self.live.borrow();
-        let (at, oldest) = (self.at.get(), live.front().map(|live| live.offset));
-        let fits = |offset: u64, end: u64| offset.checked_add(len).is_some_and(|to| to <= end);
-        match oldest {
-            None if fits(at, size_bytes) => Ok(at),
-            None if fits(0, size_bytes) => Ok(0),
-            Some(oldest) if oldest < at && fits(at, size_bytes) => Ok(at),
-            // Not up to the oldest: the end never meets it.
-            Some(oldest) if oldest < at && fits(0, oldest.saturating_sub(1)) => Ok(0),
-            Some(oldest) if oldest >= at && fits(at, oldest.saturating_sub(1)) => Ok(at),
-            _ => Err(full),
-        }
+        let at = self.at.get();
+        let fits = |offset: u64, end: u64| offset.checked_add(len + kept).is_some_and(|to| to <= end);
+        let (first, second) = match live.front().map(|live| live.offset) {
+            None => ((at, size_bytes), (0, size_bytes)),
+            Some(oldest) if oldest < at => ((at, size_bytes), (0, oldest)),
+            Some(oldest) => ((at, oldest), (at, oldest)),
+        };
+        [first, second].into_iter().find(|&(offset, end)| fits(offset, end)).map(|(offset, _)| offset)
     }
 
     /// This write of the ring takes a record home.
-    pub(super) fn note_write(&self, record: u64, write: u64) {
-        let write = if is_planted(Bug::StripesFreedEarly) { 0 } else { write };
+    pub(super) fn note_write(&self, record: u64, write: Mark) {
+        let write = if is_planted(Bug::StripesFreedEarly) { Mark::default() } else { write };
         if let Some(live) = self.live.borrow().iter().find(|live| live.sequence == record) {
             live.write.set(Some(write));
         }
+        self.changed.all();
     }
 
-    /// Everything up to this write is home and durable.
-    pub(super) fn note_flushed(&self, through: u64) {
+    /// It is durable that all members in sync have come as far.
+    pub(super) fn note_told(&self, settled: Mark) {
         let mut live = self.live.borrow_mut();
-        while live.front().is_some_and(|live| live.write.get().is_some_and(|write| write <= through)) {
+        while live.front().is_some_and(|live| live.is_home(settled)) {
             live.pop_front();
         }
     }
 
+    /// The number of the oldest record whose room is not used again.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        self.live.borrow().front().map(|live| live.sequence)
+    }
+
+    /// Waits until the oldest record has a write that takes it home.
+    pub(super) async fn oldest_is_numbered(&self) -> Result<(), DeviceError> {
+        let is_numbered = || self.live.borrow().front().is_none_or(|live| live.write.get().is_some());
+        let is_over = || (is_numbered() || self.failure.get().is_some()).then_some(());
+        self.changed.until(is_over).await;
+        self.check_alive()
+    }
+
+    /// Makes durable that all members in sync have come as far, where records need no more than that for their room.
+    pub(super) async fn tell(&self, settled: Mark) -> Result<(), DeviceError> {
+        let is_home = self.live.borrow().front().is_some_and(|live| live.is_home(settled));
+        let Some(region) = self.region().filter(|_| is_home) else { return Ok(()) };
+        let Some(offset) = self.place(region.size_bytes(), PAGE_BYTES, 0) else { return Ok(()) };
+        let record = self.write(&*region, offset, Entry::NOTHING, settled).await?;
+        self.note_write(record, settled);
+        Ok(())
+    }
+
     /// The records that count, in order. What is written from here on lies behind them. One copy has to be read whole: where
     /// the newest records cannot be, those before them do not count either.
-    pub(super) async fn scan(&self, volume: u64, stripes: &Stripes) -> Result<Vec<Found>, DeviceError> {
+    ///
+    /// They stay until all members in sync say that they came as far as `replayed`.
+    pub(super) async fn scan(
+        &self,
+        volume: u64,
+        stripes: &Stripes,
+        replayed: Mark,
+    ) -> Result<Vec<Found>, DeviceError> {
+        self.volume.set(volume);
         let Some(region) = self.region() else { return Ok(Vec::new()) };
         let mut found: BTreeMap<u64, (u64, Found)> = BTreeMap::new();
         let mut whole = Err(DeviceError { doing: "read the log of stripes", errno: EIO });
@@ -171,40 +281,41 @@ impl StripeLog {
         let floor = if is_planted(Bug::StripesReplayOlder) { 0 } else { record.floor };
         self.next.set(newest + 1);
         self.at.set(*end);
+        self.live.borrow_mut().clear();
         let mut counting = Vec::new();
         for (end, (record, body)) in found.into_values().filter(|(_, (record, _))| record.sequence >= floor) {
             let offset = end - PAGE_BYTES - body.len() as u64;
-            let live = Live { sequence: record.sequence, offset, write: Cell::new(Some(0)) };
+            let live = Live { sequence: record.sequence, offset, write: Cell::new(Some(replayed)) };
             self.live.borrow_mut().push_back(live);
             counting.push((record, body));
         }
         Ok(counting)
     }
 
-    /// The records that count, for as long as the opening may have to write them once more.
-    pub(super) fn keep(&self, found: Vec<Found>) {
-        self.found.replace(found);
-    }
-
-    /// Leaves a record that needs none of earlier openings; what `is_needed` of these is written once more.
-    pub(super) async fn begin(&self, volume: u64, is_needed: bool) -> Result<(), DeviceError> {
+    /// Leaves a record that needs none of earlier openings: all members in sync have come as far as `settled`, and say so.
+    pub(super) async fn begin(&self, settled: Mark) -> Result<(), DeviceError> {
+        let Some(region) = self.region() else { return Ok(()) };
         // A log device that is stale may hold records that were under way when it was lost: these are older, whatever
         // their number.
-        let most = self.region().map_or(0, |region| region.size_bytes() / PAGE_BYTES);
-        self.next.set(self.next.get().saturating_add(most));
-        let earlier = self.live.borrow().len();
-        for (record, body) in self.found.take().into_iter().filter(|_| is_needed) {
-            let again = self.append(volume, record.stripe, record.ranges, &body).await?;
-            self.note_write(again, 0);
-        }
-        self.live.borrow_mut().drain(..earlier);
-        let record = self.append(volume, 0, Vec::new(), &[]).await?;
-        self.note_write(record, 0);
-        if !is_needed {
-            self.note_flushed(0);
-        }
+        self.next.set(self.next.get().saturating_add(region.size_bytes() / PAGE_BYTES));
+        let full = DeviceError { doing: "begin the log of stripes", errno: ENOSPC };
+        let offset = self.place(region.size_bytes(), PAGE_BYTES, 0).ok_or(full)?;
+        let record = self.write(&*region, offset, Entry::NOTHING, settled).await?;
+        self.note_write(record, settled);
         Ok(())
     }
+}
+
+/// Records that follow one another, as one.
+fn runs(placed: Vec<Placed>) -> Vec<Placed> {
+    let mut runs: Vec<Placed> = Vec::new();
+    for next in placed {
+        match runs.last_mut() {
+            Some(run) if run.offset + run.bytes.len() as u64 == next.offset => run.bytes.extend(next.bytes),
+            _ => runs.push(next),
+        }
+    }
+    runs
 }
 
 /// A zone of the log devices, behind the journal, for as long as they are there.

@@ -12,13 +12,15 @@ use std::rc::{Rc, Weak};
 
 use evenkeel_erasure::Code;
 
-use super::stripe_log::StripeLog;
-use super::{Inner, MirrorPages};
+use super::stripe_log::{ENOSPC, Entry, Found as Logged, StripeLog};
+use super::{Inner, MirrorPages, mark_of};
 use crate::device::{Drive, Extent};
 use crate::env::Env;
 use crate::error::DeviceError;
+use crate::format::ring_head::Mark;
 use crate::format::stripe_record::ShardRange;
 use crate::format::stripes::Stripes;
+use crate::format::superblock::StoreState;
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::join;
 use crate::layout::Expected;
@@ -26,14 +28,15 @@ use crate::layout::erasure::geometry::{Piece, Shard};
 use crate::planted::{Bug, is_planted};
 use crate::ring::copying::Writing;
 use crate::ring::{Change, EIO, Ticket};
+use crate::shared_step::SharedStep;
 
 /// What a ring with stripes has beside that of a mirror.
 pub(super) struct Striping {
     pub(super) stripes: Stripes,
     pub(super) code: Code,
     pub(super) log: StripeLog,
-    /// The members that the superblock in force has in sync, a bit each.
-    pub(super) told: Cell<u64>,
+    /// Room in the log comes back for all who wait for it.
+    room: SharedStep<()>,
     /// Changes that not all members have.
     pending: RefCell<Vec<Rc<Pending>>>,
     /// Reads that compute what a member holds.
@@ -91,7 +94,7 @@ impl Striping {
             stripes,
             code,
             log: StripeLog::default(),
-            told: Cell::default(),
+            room: SharedStep::default(),
             pending: RefCell::default(),
             computing: RefCell::default(),
         }
@@ -242,16 +245,16 @@ impl<E: Env, M: Drive> Inner<E, M> {
         for (number, bytes) in (stripes.data()..).zip(parity) {
             shards.push((ShardRange { number, within: rows.offset - shard_start, len: rows.len }, bytes));
         }
-        let ranges = shards.iter().map(|(range, _)| *range).collect();
+        let ranges: Vec<ShardRange> = shards.iter().map(|(range, _)| *range).collect();
         let body = shards.iter().map(|(_, bytes)| &bytes[..]).collect::<Vec<_>>().concat();
-        let record = striping.log.append(self.opening.volume.get(), stripe, ranges, &body).await?;
+        let record = self.log_change(striping, stripe, &ranges, &body).await?;
         self.ring.check_alive()?;
 
         let pending = Rc::new(Pending { stripe, shards });
         striping.begin_pending(&pending, rows);
         let sequence = self.progress.issued.get() + 1;
         self.progress.issued.set(sequence);
-        striping.log.note_write(record, sequence);
+        striping.log.note_write(record, Mark { epoch: self.opening.epoch.get(), through: sequence });
         self.dirty.note(rows, sequence);
         // All at once: every member has the writes in the same order, also those to which it is nothing.
         let shard_of = |place| {
@@ -284,6 +287,37 @@ impl<E: Env, M: Drive> Inner<E, M> {
         striping.end_pending(&pending);
         drop(writing);
         self.ring.check_alive().map(|()| sequence)
+    }
+
+    /// Makes a change durable in the stripe log, where there is room for it: it waits for that.
+    async fn log_change(
+        &self,
+        striping: &Striping,
+        stripe: u64,
+        ranges: &[ShardRange],
+        body: &[u8],
+    ) -> Result<u64, DeviceError> {
+        loop {
+            let entry = Entry { stripe, ranges, body };
+            if let Some(record) = striping.log.append(entry, self.progress.flushed.get()).await? {
+                return Ok(record);
+            }
+            let free = async |_: Vec<()>| self.free_log(striping).await;
+            striping.room.join((), || self.ring.check_alive(), free).await?;
+        }
+    }
+
+    /// Gives room in the stripe log back: what it holds is made durable on the members.
+    async fn free_log(&self, striping: &Striping) -> Result<(), DeviceError> {
+        let oldest = striping.log.oldest();
+        striping.log.oldest_is_numbered().await?;
+        self.flush().await?;
+        striping.log.tell(self.progress.flushed.get()).await?;
+        let is_stuck = oldest.is_some() && striping.log.oldest() == oldest;
+        match is_stuck {
+            false => Ok(()),
+            true => Err(DeviceError { doing: "find room in the log of stripes", errno: ENOSPC }),
+        }
     }
 
     pub(super) fn encode(
@@ -443,19 +477,43 @@ impl<E: Env, M: Drive> Inner<E, M> {
         }
     }
 
-    /// Whether a member is lost that the next opening would take for one that has everything.
-    pub(super) fn has_untold_loss(&self, striping: &Striping) -> bool {
-        let is_in_sync = |place: usize| self.ring.members[place].is_in_sync();
-        let told = striping.told.get();
-        (0..self.ring.members.len()).any(|place| told >> place & 1 == 1 && !is_in_sync(place))
+    /// The changes that are to be written once more, and what the newest makes of the state that a superblock remembers: who
+    /// failed before may be known by the log of stripes alone.
+    pub(super) async fn logged_changes(
+        &self,
+        volume: u64,
+        state: StoreState,
+    ) -> Result<(StoreState, Vec<Logged>), DeviceError> {
+        let Some(striping) = &self.striping else { return Ok((state, Vec::new())) };
+        let replayed = Mark { epoch: self.opening.epoch.get(), through: 0 };
+        let logged = striping.log.scan(volume, &striping.stripes, replayed).await?;
+        let settled = logged.iter().map(|(record, _)| record.settled).max().unwrap_or_default();
+        let needed = mark_of(state).max(settled);
+        let StoreState([in_sync, .., log_losses]) = state;
+        Ok((StoreState([in_sync, needed.epoch, needed.through, log_losses]), logged))
+    }
+
+    /// What was written once more is needed no more: all members in sync have it, and say so by their heads.
+    pub(super) async fn begin_stripes(&self, striping: &Striping) -> Result<(), DeviceError> {
+        let settled = Mark { epoch: self.opening.epoch.get(), through: 0 };
+        for place in self.ring.places_in_sync() {
+            let mark = &self.heads[place].mark;
+            mark.set(mark.get().max(settled));
+        }
+        self.write_heads().await?;
+        self.progress.flushed.set(self.progress.flushed.get().max(settled));
+        striping.log.begin(settled).await
     }
 
     /// Writes once more what the stripe log has, to all members that are in sync.
-    pub(super) async fn replay_stripes(&self, striping: &Striping, volume: u64) -> Result<(), DeviceError> {
+    pub(super) async fn replay_stripes(
+        &self,
+        striping: &Striping,
+        found: &[Logged],
+    ) -> Result<(), DeviceError> {
         let stripes = striping.stripes;
         let size_bytes = self.member_bytes(self.ring.geometry.get().size_bytes);
-        let found = striping.log.scan(volume, &stripes).await?;
-        for (record, body) in &found {
+        for (record, body) in found {
             let mut at = 0;
             for range in &record.ranges {
                 let bytes = &body[at..at + range.len as usize];
@@ -477,7 +535,6 @@ impl<E: Env, M: Drive> Inner<E, M> {
                 }
             }
         }
-        striping.log.keep(found);
         Ok(())
     }
 
@@ -617,7 +674,8 @@ impl<E: Env, M: Drive> Inner<E, M> {
         self.ring.changed.until(|| may_be_asked().then_some(())).await;
     }
 
-    /// Fills `into` as its member holds it, or as others do, those of one choice left out.
+    /// Fills `into` as its member holds it, or as others do, those of one choice left out. Where too few others are in sync,
+    /// there is no other version than that of its member.
     pub(super) async fn read_version(
         &self,
         striping: &Striping,
@@ -628,7 +686,9 @@ impl<E: Env, M: Drive> Inner<E, M> {
         let mut rest = into;
         for piece in striping.stripes.pieces(Extent::new(offset, rest.len() as u64)) {
             let (this, next) = rest.split_at_mut(piece.extent.len as usize);
-            match version.checked_sub(1) {
+            let others = self.ring.places_in_sync().into_iter().filter(|&place| place != piece.place).count();
+            let is_computed = others >= striping.stripes.data();
+            match version.checked_sub(1).filter(|_| is_computed) {
                 None if self.ring.members[piece.place].is_in_sync() => {
                     self.idle(striping, piece.place).await;
                     self.ring.read_from(piece.place, piece.on_member.offset, this).await?;

@@ -41,7 +41,7 @@ use std::path::{Path, PathBuf};
 use evenkeel_engine::volume::{ArenaContents, Identity, is_of_other_version};
 
 use super::VolumeError;
-use super::description::{Description, LayoutKind, Member, VolumeId};
+use super::description::{Description, Member, VolumeId};
 use crate::arena::{DEFAULT_FOLDER, OF_OTHER_VERSION, SharedArena};
 use crate::path_error::PathError;
 use home::Home;
@@ -83,8 +83,7 @@ impl Arenas {
     pub(super) fn of(folder: &Path, description: &Description) -> Self {
         let folders = [PathBuf::from(DEFAULT_FOLDER), folder.to_owned()];
         let is_inside = |member: &Member| member.place.path().is_some_and(Path::is_relative);
-        let may_be_shared =
-            description.layout == LayoutKind::Mirror && !description.members.iter().all(is_inside);
+        let may_be_shared = description.layout.is_ring() && !description.members.iter().all(is_inside);
         let home = Home::of(folder, description);
         let users = waiting::users(folder, description);
         let closed_to_others = passed_over::is_closed_to_others(folder, description);

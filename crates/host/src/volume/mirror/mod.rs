@@ -129,7 +129,7 @@ impl Mirror {
         options: RingOptions,
         opening: Opening,
     ) -> Result<Self, VolumeError> {
-        let options = RingOptions { log_bytes: description.region_bytes(), ..options };
+        let options = description.ring_options(options);
         let limit_ns = options.answer_max_ns;
         let all = async |members: &[Member], geometry, has_log, purpose: &dyn Fn(usize, bool) -> Purpose| {
             open_all(event_loop, folder, members, geometry, has_log, limit_ns, purpose).await
@@ -146,6 +146,14 @@ impl Mirror {
             let missing = format!("{}{}", missing(&members), missing(&log_entries));
             VolumeError::Refused(format!("{}: {error}{missing}", folder.display()))
         };
+        let (needed, found) = (description.layout.members_needed(), drives.iter().flatten().count());
+        if needed > 1 && found < needed {
+            return Err(VolumeError::Incomplete(format!(
+                "{}: {found} of its members are there, and {needed} are needed: bring back others{}",
+                folder.display(),
+                missing(&members)
+            )));
+        }
         let ring = MemberRing::new(event_loop.clone(), drives, options).map_err(unusable)?;
         let logs = match LogDevices::open(event_loop.clone(), log_drives, ring.clone(), limit_ns).await {
             Ok(logs) => logs,
@@ -160,6 +168,7 @@ impl Mirror {
                 return Err(misplaced(folder, roll, slot, &strangers).unwrap_or_else(lost));
             }
         };
+        logs.log_stripes_of(&ring, description.stripe_log());
         let watch = Rc::new(Watch::default());
         let event_loop = event_loop.clone();
         let replacing = Rc::new(Turn::default());
@@ -269,6 +278,11 @@ impl Mirror {
         members.chain(logs).filter_map(|(slot, entry)| Some((slot, entry.drive.clone()?))).collect()
     }
 
+    /// Members that have to remain.
+    pub(super) fn members_needed(&self) -> usize {
+        self.options.stripes.map_or(1, |stripes| stripes.data())
+    }
+
     /// Members that hold everything, and log devices that do.
     pub(super) fn counting(&self) -> (Vec<Slot>, Vec<Slot>) {
         let members = self.ring.members().into_iter().enumerate();
@@ -291,8 +305,8 @@ impl Mirror {
         let removed = self.removed();
         let count = |slots: Vec<Slot>| slots.iter().filter(|slot| !removed.contains(slot)).count();
         let (members, logs) = self.counting();
-        let (members, logs) = (count(members), count(logs));
-        u32::try_from(members.min(logs).saturating_sub(1)).unwrap_or(u32::MAX)
+        let members = count(members).saturating_sub(self.members_needed());
+        u32::try_from(members.min(count(logs).saturating_sub(1))).unwrap_or(u32::MAX)
     }
 
     /// What takes no part and why, for an error that came of it; empty where all do.
@@ -361,13 +375,14 @@ impl Mirror {
 
     /// That a member can be given up, as another one holds everything.
     pub(super) fn check_others(&self, place: usize) -> Result<(), Error> {
-        check_others(place, "member", self.ring.members().iter().map(|it| it.state == MemberState::InSync))
+        let hold_all = self.ring.members().into_iter().map(|it| it.state == MemberState::InSync);
+        check_others(place, "member", self.members_needed(), hold_all)
     }
 
     /// The same of a log device.
     pub(super) fn check_other_logs(&self, place: usize) -> Result<(), Error> {
         let states = self.logs.states();
-        check_others(place, "log device", states.iter().map(|(it, _)| *it == LogDeviceState::InSync))
+        check_others(place, "log device", 1, states.iter().map(|(it, _)| *it == LogDeviceState::InSync))
     }
 
     /// Both, of a mirror of which nothing was written yet.
@@ -378,14 +393,15 @@ impl Mirror {
                 if !members.contains(&MemberState::InSync) {
                     return Ok(()); // the volume is not opened then, and says what is missing
                 }
-                check_others(place, "member", members.iter().map(|it| *it == MemberState::InSync))
+                let hold_all = members.iter().map(|it| *it == MemberState::InSync);
+                check_others(place, "member", self.members_needed(), hold_all)
             }
             Slot::Log(place) => {
                 // One that lacks records gets them as the volume is opened.
                 let may_hold =
                     |it: LogDeviceState| matches!(it, LogDeviceState::InSync | LogDeviceState::Stale);
                 let states = self.logs.states();
-                check_others(place, "log device", states.iter().map(|(it, _)| may_hold(*it)))
+                check_others(place, "log device", 1, states.iter().map(|(it, _)| may_hold(*it)))
             }
         }
     }
@@ -451,12 +467,21 @@ impl Mirror {
     }
 }
 
-fn check_others(place: usize, kind: &str, hold_all: impl Iterator<Item = bool>) -> Result<(), Error> {
-    match hold_all.enumerate().any(|(other, holds_all)| other != place && holds_all) {
-        true => Ok(()),
-        false => {
+fn check_others(
+    place: usize,
+    kind: &str,
+    needed: usize,
+    hold_all: impl Iterator<Item = bool>,
+) -> Result<(), Error> {
+    let others = hold_all.enumerate().filter(|&(other, holds_all)| other != place && holds_all).count();
+    match (others, needed) {
+        _ if others >= needed => Ok(()),
+        (0, _) => {
             Err(Error::Unusable(format!("no other {kind} holds everything: this one cannot be given up")))
         }
+        _ => Err(Error::Unusable(format!(
+            "{others} others hold everything, and {needed} are needed: this {kind} cannot be given up"
+        ))),
     }
 }
 

@@ -4,12 +4,11 @@
 
 use std::cell::{Cell, RefCell};
 
-use crate::error::Error;
 use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
 
 /// What several tasks need done.
-pub(super) struct SharedStep<T> {
+pub(crate) struct SharedStep<T> {
     waiting: RefCell<Vec<T>>,
     /// The group that gathers now.
     number: Cell<u64>,
@@ -32,12 +31,12 @@ impl<T> Default for SharedStep<T> {
 }
 
 /// What one of a group does.
-enum Role {
+enum Role<E> {
     /// Acts for all of it.
     Leader,
     /// Nothing any more.
     Served,
-    Failed(Error),
+    Failed(E),
 }
 
 /// An action under way, until this is dropped.
@@ -53,12 +52,12 @@ impl<T> Drop for UnderWay<'_, T> {
 impl<T> SharedStep<T> {
     /// Has `item` among those for which `act` is called once, with all that gathered. `alive` fails from the time on at
     /// which an action failed or was given up halfway.
-    pub(super) async fn join(
+    pub(crate) async fn join<E>(
         &self,
         item: T,
-        alive: impl Fn() -> Result<(), Error>,
-        act: impl AsyncFnOnce(Vec<T>) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+        alive: impl Fn() -> Result<(), E>,
+        act: impl AsyncFnOnce(Vec<T>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut mine = self.number.get();
         self.waiting.borrow_mut().push(item);
         if is_planted(Bug::DirectJoinsLate) && self.is_under_way.get() {
@@ -100,6 +99,7 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     use super::*;
+    use crate::error::Error;
 
     #[test]
     fn those_who_come_while_it_is_under_way_share_the_next() {
@@ -109,7 +109,7 @@ mod tests {
             acts.borrow_mut().push(items);
             let number = acts.borrow().len();
             gate.1.until(|| (gate.0.get() >= number).then_some(())).await;
-            Ok(())
+            Ok::<(), Error>(())
         };
         let mut context = Context::from_waker(Waker::noop());
         let mut joined: Vec<_> = (1..=3).map(|item| Box::pin(step.join(item, || Ok(()), &act))).collect();
