@@ -7,6 +7,8 @@
 //!    hold it each, where that waits for the next checkpoint or the end.
 //! 3. What a place holds that was not written in this opening is known only if it was read, on every copy that the
 //!    device keeps. All else is written anew.
+//! 4. What the superblock in force vouches for in its place is right there, also where a copy is wrong: until it is written
+//!    anew, nothing else is taken for right.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,6 +29,8 @@ pub(crate) struct Root {
     touched: BTreeSet<usize>,
     /// Of each place the sum of every page there; 0 where that is not known.
     places: [Vec<u64>; 2],
+    /// What is right there though a copy is wrong, of pages of which 0 is said.
+    vouched: BTreeMap<(u8, usize), u64>,
     /// What was there before, of pages that are being written.
     replaced: BTreeMap<(u8, usize), u64>,
 }
@@ -41,6 +45,7 @@ impl Root {
             page_sums: vec![0; pages],
             touched: (0..pages).collect(),
             places: [vec![0; pages], vec![0; pages]],
+            vouched: BTreeMap::new(),
             replaced: BTreeMap::new(),
         };
         root.sum_pages();
@@ -95,6 +100,11 @@ impl Root {
         self.places[usize::from(slot)][page] = sum;
     }
 
+    /// The superblock says that a place holds this there, and not every copy of the device does.
+    pub(crate) fn vouch_for(&mut self, slot: u8, page: usize, sum: u64) {
+        self.vouched.insert((slot, page), sum);
+    }
+
     /// The pages of a place that differ from memory, ascending. They are being written from now on.
     pub(super) fn begin_writing(&mut self, slot: u8) -> Vec<usize> {
         self.sum_pages();
@@ -102,8 +112,9 @@ impl Root {
         let is_other = |&page: &usize| self.places[place][page] != self.page_sums[page];
         let differ: Vec<usize> = (0..self.page_sums.len()).filter(is_other).collect();
         for &page in &differ {
+            let vouched = self.vouched.remove(&(slot, page)).unwrap_or(0);
             let before = std::mem::replace(&mut self.places[place][page], self.page_sums[page]);
-            self.replaced.insert((slot, page), before);
+            self.replaced.insert((slot, page), before.max(vouched));
             if is_planted(Bug::RootLacksBefore) {
                 self.places[1 - place][page] = self.page_sums[page];
             }
@@ -119,9 +130,10 @@ impl Root {
     /// What a page of a place is known to hold.
     pub(super) fn expected_at(&self, slot: u8, page: usize) -> Expected {
         let Some(&now) = self.places[usize::from(slot)].get(page) else { return Expected::NOTHING };
-        match self.replaced.get(&(slot, page)) {
-            Some(&before) => Expected::of([before, now], false),
-            None => Expected::of([now; 2], now != 0),
+        match (self.replaced.get(&(slot, page)), self.vouched.get(&(slot, page))) {
+            (Some(&before), _) => Expected::of([before, now], false),
+            (None, Some(&vouched)) => Expected::of([vouched; 2], false),
+            (None, None) => Expected::of([now; 2], now != 0),
         }
     }
 
@@ -182,5 +194,21 @@ mod tests {
         let expected = root.expected_at(0, 0);
         assert!(expected.is_settled && !expected.is_right(&old) && expected.is_right(&new));
         assert!(root.expected_at(0, 1) == Expected::NOTHING);
+    }
+
+    #[test]
+    fn what_the_superblock_vouches_for_is_right_until_it_was_written_anew() {
+        let mut root = Root::of(vec![0; SUMS]);
+        let (old, old_sum) = (root.page(0), root.page_sums()[0]);
+        root.vouch_for(1, 0, old_sum);
+        root.set_sum(3, 4);
+        let new = root.page(0);
+        let expected = root.expected_at(1, 0);
+        assert!(expected.is_known() && expected.is_right(&old) && !expected.is_right(&new));
+        assert_eq!(root.begin_writing(1), [0], "a copy is wrong");
+        let expected = root.expected_at(1, 0);
+        assert!(expected.is_right(&old) && expected.is_right(&new) && !expected.is_settled);
+        root.written();
+        assert!(!root.expected_at(1, 0).is_right(&old));
     }
 }

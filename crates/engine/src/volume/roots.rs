@@ -64,6 +64,8 @@ pub(super) async fn read_root<H: PageStore>(
         let wrong = look_at(device, zone, slot, &mut root).await;
         // Another copy of the device may be lost before this place is written anew.
         for page in wrong.into_iter().filter(|_| slot == named && device.traits().is_replicated) {
+            let sum = root.page_sums()[page];
+            root.vouch_for(slot, page, sum);
             device.repair(zone.offset + (page * PAGE) as u64, &root.page(page)).await?;
         }
     }

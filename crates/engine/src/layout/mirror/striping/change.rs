@@ -1,0 +1,222 @@
+//! A change of a stripe: its rows are read, laid over with what is new and encoded; logged; and written to each member in its
+//! turn.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use super::super::stripe_log::{ENOSPC, Entry};
+use super::super::{Inner, MirrorPages};
+use super::right_page::Found;
+use super::{Pending, Striping};
+use crate::device::{Drive, Extent};
+use crate::env::Env;
+use crate::error::DeviceError;
+use crate::format::ring_head::Mark;
+use crate::format::stripe_record::ShardRange;
+use crate::format::{PAGE, PAGE_BYTES};
+use crate::join;
+use crate::layout::erasure::geometry::{Piece, Shard};
+use crate::ring::copying::Writing;
+use crate::ring::{Change, Ticket};
+
+impl<E: Env, M: Drive> Inner<E, M> {
+    /// Writes to the stripes there; answers the last of the numbers that its changes have, one for each stripe.
+    pub(in crate::layout::mirror) async fn write_stripes(
+        &self,
+        striping: &Striping,
+        extent: Extent,
+        parts: &[&[u8]],
+    ) -> Result<u64, DeviceError> {
+        let bytes = parts.concat();
+        let (failure, last) = (Cell::new(None), Cell::new(0));
+        let change = |(stripe, part): (u64, Extent)| {
+            let at = (part.offset - extent.offset) as usize;
+            let (bytes, failure, last) = (&bytes[at..at + part.len as usize], &failure, &last);
+            async move {
+                let writing = self.copies.begin_write(striping.rows(part)).await;
+                match self.change_stripe(striping, stripe, part, bytes, writing).await {
+                    Ok(number) => last.set(number.max(last.get())),
+                    Err(error) => failure.set(Some(error)),
+                }
+            }
+        };
+        join::all(striping.stripes.by_stripe(extent).map(change)).await;
+        failure.take().map_or(Ok(last.get()), Err)
+    }
+
+    pub(super) async fn change_stripe(
+        &self,
+        striping: &Striping,
+        stripe: u64,
+        part: Extent,
+        bytes: &[u8],
+        writing: Writing,
+    ) -> Result<u64, DeviceError> {
+        let stripes = striping.stripes;
+        let pieces: Vec<Piece> = stripes.pieces(part).collect();
+        let rows = writing.extent();
+        let shard_start = stripe * stripes.shard_bytes();
+        self.ring.check_alive()?;
+        // What the row holds, with what changes.
+        let mut data = Vec::with_capacity(stripes.data());
+        // Shards of which something is wrong that nobody writes now: parity is to be that of what is there.
+        let mut is_harmed = Vec::with_capacity(stripes.data());
+        for number in 0..stripes.data() {
+            let (mut row, mut is_row_harmed) = (vec![0; rows.len as usize], false);
+            let shard = Shard { stripe, number };
+            let is_whole = pieces.iter().any(|piece| piece.shard == shard && piece.on_member == rows);
+            if !is_whole {
+                for (page, offset) in row.chunks_exact_mut(PAGE).zip((rows.offset..).step_by(PAGE)) {
+                    let is_overwritten = |piece: &&Piece| {
+                        piece.shard == shard && piece.on_member.holds(&Extent::new(offset, PAGE_BYTES))
+                    };
+                    if pieces.iter().find(is_overwritten).is_none() {
+                        let (is_wrong, right) = match self.right_page(striping, shard, offset).await? {
+                            Found::Page(page) => (false, page),
+                            Found::Instead(page) => (true, page),
+                            // Nobody needs what it held: from now on it holds something again.
+                            Found::NothingNeeded => (true, [0; PAGE]),
+                        };
+                        page.copy_from_slice(&right);
+                        is_row_harmed |= is_wrong;
+                    }
+                }
+            }
+            for piece in pieces.iter().filter(|piece| piece.shard == shard) {
+                let at = (piece.on_member.offset - rows.offset) as usize;
+                let from = (piece.extent.offset - part.offset) as usize;
+                let len = piece.extent.len as usize;
+                row[at..at + len].copy_from_slice(&bytes[from..from + len]);
+            }
+            data.push(row);
+            is_harmed.push(is_row_harmed);
+        }
+        let parity = self.encode(striping, &data, rows.len)?;
+        let mut shards: Vec<(ShardRange, Vec<u8>)> = Vec::new();
+        for (number, row) in data.into_iter().enumerate() {
+            let piece = pieces.iter().find(|piece| piece.shard.number == number);
+            let range = match (piece, is_harmed[number]) {
+                (_, true) => rows,
+                (Some(piece), false) => piece.on_member,
+                (None, false) => continue,
+            };
+            let at = (range.offset - rows.offset) as usize;
+            let bytes = row[at..at + range.len as usize].to_vec();
+            let within = range.offset - shard_start;
+            shards.push((ShardRange { number, within, len: range.len }, bytes));
+        }
+        for (number, bytes) in (stripes.data()..).zip(parity) {
+            shards.push((ShardRange { number, within: rows.offset - shard_start, len: rows.len }, bytes));
+        }
+        let ranges: Vec<ShardRange> = shards.iter().map(|(range, _)| *range).collect();
+        let body = shards.iter().map(|(_, bytes)| &bytes[..]).collect::<Vec<_>>().concat();
+        let record = self.log_change(striping, stripe, &ranges, &body).await?;
+        self.ring.check_alive()?;
+
+        let pending = Rc::new(Pending { stripe, shards });
+        striping.begin_pending(&pending, rows);
+        let sequence = self.progress.issued.get() + 1;
+        self.progress.issued.set(sequence);
+        striping.log.note_write(record, Mark { epoch: self.opening.epoch.get(), through: sequence });
+        self.dirty.note(rows, sequence);
+        // All at once: every member has the writes in the same order, also those to which it is nothing.
+        let shard_of = |place| {
+            let number = stripes.shard_on(stripe, place).number;
+            pending.shards.iter().filter(move |(range, _)| range.number == number)
+        };
+        let tickets: Vec<(usize, Ticket)> = self
+            .ring
+            .taking_part()
+            .map(|(place, member)| {
+                let len = shard_of(place).map(|(range, _)| range.len).sum();
+                (place, member.gate.enqueue(sequence, len))
+            })
+            .collect();
+        self.ring.changed.all();
+        join::all(tickets.into_iter().map(|(place, ticket)| {
+            let writes: Vec<_> = shard_of(place).collect();
+            async move {
+                if ticket.turn().await {
+                    for (range, bytes) in writes {
+                        let extent = Extent::new(shard_start + range.within, range.len);
+                        self.ring.change_or_fail(place, extent, Change::Write(&[bytes])).await;
+                    }
+                }
+                ticket.done();
+                self.ring.changed.all();
+            }
+        }))
+        .await;
+        striping.end_pending(&pending);
+        drop(writing);
+        self.ring.check_alive().map(|()| sequence)
+    }
+
+    /// Makes a change durable in the stripe log, where there is room for it: it waits for that.
+    pub(super) async fn log_change(
+        &self,
+        striping: &Striping,
+        stripe: u64,
+        ranges: &[ShardRange],
+        body: &[u8],
+    ) -> Result<u64, DeviceError> {
+        loop {
+            let entry = Entry { stripe, ranges, body };
+            if let Some(record) = striping.log.append(entry, self.progress.flushed.get()).await? {
+                return Ok(record);
+            }
+            let free = async |_: Vec<()>| self.free_log(striping).await;
+            striping.room.join((), || self.ring.check_alive(), free).await?;
+        }
+    }
+
+    /// Gives room in the stripe log back: what it holds is made durable on the members.
+    pub(super) async fn free_log(&self, striping: &Striping) -> Result<(), DeviceError> {
+        let oldest = striping.log.oldest();
+        striping.log.oldest_is_numbered().await?;
+        self.flush().await?;
+        striping.log.tell(self.progress.flushed.get()).await?;
+        let is_stuck = oldest.is_some() && striping.log.oldest() == oldest;
+        match is_stuck {
+            false => Ok(()),
+            true => Err(DeviceError { doing: "find room in the log of stripes", errno: ENOSPC }),
+        }
+    }
+
+    /// Gives each row there one version again, of which a page cannot be read that nobody needs.
+    pub(in crate::layout::mirror) async fn mend_rows(
+        &self,
+        striping: &Striping,
+        rows: Extent,
+    ) -> Result<(), DeviceError> {
+        for offset in (rows.offset..rows.end()).step_by(PAGE) {
+            let writing = self.copies.begin_write(Extent::new(offset, PAGE_BYTES)).await;
+            let (stripe, nothing) = (striping.stripes.stripe_on_member(offset), Extent::new(0, 0));
+            self.change_stripe(striping, stripe, nothing, &[], writing).await?;
+        }
+        Ok(())
+    }
+}
+
+impl<E: Env, M: Drive> MirrorPages<E, M> {
+    /// Puts bytes once more where they belong, and parity by them. Nobody waits for it: whoever asks may be about to change
+    /// the same rows. Where somebody writes, what is wrong is written with that.
+    pub(in crate::layout::mirror) fn repair_stripes(&self, striping: &Striping, offset: u64, bytes: &[u8]) {
+        // Beside a page that is wrong and not known to be, parity would become that of the wrong one.
+        if self.0.verifier.borrow().is_none() {
+            return;
+        }
+        let extent = Extent::new(offset, bytes.len() as u64);
+        for (stripe, part) in striping.stripes.by_stripe(extent) {
+            // From now on, or not at all: later the bytes may be old.
+            let Some(writing) = self.0.copies.try_write(striping.rows(part)) else { continue };
+            let at = (part.offset - offset) as usize;
+            let (ring, bytes) = (self.clone(), bytes[at..at + part.len as usize].to_vec());
+            self.0.ring.env.spawn(async move {
+                let Some(striping) = &ring.0.striping else { return };
+                // What members cannot take they fail for; what the log cannot, it says itself.
+                let _told = ring.0.change_stripe(striping, stripe, part, &bytes, writing).await;
+            });
+        }
+    }
+}

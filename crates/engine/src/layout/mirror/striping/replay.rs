@@ -1,0 +1,79 @@
+//! What an opening does with the stripe log: what it holds is written home once more, and then needed no more.
+
+use super::super::stripe_log::Found as Logged;
+use super::super::{Inner, mark_of};
+use super::Striping;
+use crate::device::{Drive, Extent};
+use crate::env::Env;
+use crate::error::DeviceError;
+use crate::format::ring_head::Mark;
+use crate::format::superblock::StoreState;
+use crate::layout::erasure::geometry::Shard;
+use crate::planted::{Bug, is_planted};
+use crate::ring::Change;
+
+impl<E: Env, M: Drive> Inner<E, M> {
+    /// The changes that are to be written once more, and what the newest makes of the state that a superblock remembers: who
+    /// failed before may be known by the log of stripes alone.
+    pub(in crate::layout::mirror) async fn logged_changes(
+        &self,
+        volume: u64,
+        state: StoreState,
+    ) -> Result<(StoreState, Vec<Logged>), DeviceError> {
+        let Some(striping) = &self.striping else { return Ok((state, Vec::new())) };
+        let replayed = Mark { epoch: self.opening.epoch.get(), through: 0 };
+        let logged = striping.log.scan(volume, &striping.stripes, replayed).await?;
+        let settled = logged.iter().map(|(record, _)| record.settled).max().unwrap_or_default();
+        let needed = mark_of(state).max(settled);
+        let StoreState([in_sync, .., log_losses]) = state;
+        Ok((StoreState([in_sync, needed.epoch, needed.through, log_losses]), logged))
+    }
+
+    /// What was written once more is needed no more: all members in sync have it, and say so by their heads.
+    pub(in crate::layout::mirror) async fn begin_stripes(
+        &self,
+        striping: &Striping,
+    ) -> Result<(), DeviceError> {
+        let settled = Mark { epoch: self.opening.epoch.get(), through: 0 };
+        for place in self.ring.places_in_sync() {
+            let mark = &self.heads[place].mark;
+            mark.set(mark.get().max(settled));
+        }
+        self.write_heads().await?;
+        self.progress.flushed.set(self.progress.flushed.get().max(settled));
+        striping.log.begin(settled).await
+    }
+
+    /// Writes once more what the stripe log has, to all members that are in sync.
+    pub(in crate::layout::mirror) async fn replay_stripes(
+        &self,
+        striping: &Striping,
+        found: &[Logged],
+    ) -> Result<(), DeviceError> {
+        let stripes = striping.stripes;
+        let size_bytes = self.member_bytes(self.ring.geometry.get().size_bytes);
+        for (record, body) in found {
+            let mut at = 0;
+            for range in &record.ranges {
+                let bytes = &body[at..at + range.len as usize];
+                at += range.len as usize;
+                let place = stripes.place_of(Shard { stripe: record.stripe, number: range.number });
+                let start = record.stripe.checked_mul(stripes.shard_bytes());
+                let Some(start) = start.filter(|start| start + stripes.shard_bytes() <= size_bytes) else {
+                    continue;
+                };
+                if self.ring.members[place].is_in_sync() {
+                    let extent = Extent::new(start + range.within, range.len);
+                    let mut bytes = bytes.to_vec();
+                    if is_planted(Bug::StripesParityTwice) && range.number >= stripes.data() {
+                        let mut there = vec![0; bytes.len()];
+                        self.ring.read_from(place, extent.offset, &mut there).await?;
+                        bytes.iter_mut().zip(there).for_each(|(byte, there)| *byte ^= there);
+                    }
+                    self.ring.change_or_fail(place, extent, Change::Write(&[&bytes])).await;
+                }
+            }
+        }
+        Ok(())
+    }
+}

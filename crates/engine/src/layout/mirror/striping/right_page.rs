@@ -1,0 +1,151 @@
+//! Which bytes of a page are right, of those that can be read: what parity and rebuilt members are made of.
+
+use std::cell::Cell;
+use std::rc::Weak;
+
+use super::super::Inner;
+use super::Striping;
+use crate::device::{Drive, Extent};
+use crate::env::Env;
+use crate::error::DeviceError;
+use crate::format::{PAGE, PAGE_BYTES};
+use crate::join;
+use crate::layout::Expected;
+use crate::layout::erasure::geometry::Shard;
+use crate::planted::{Bug, is_planted};
+use crate::ring::EIO;
+
+/// What a page of a data shard holds.
+pub(super) enum Found {
+    /// These bytes.
+    Page([u8; PAGE]),
+    /// These, and its member is to be given them.
+    Instead([u8; PAGE]),
+    /// Nobody can read it, and it is not known that anybody needs it.
+    NothingNeeded,
+}
+
+const UNKNOWN: DeviceError = DeviceError { doing: "read what a stripe holds", errno: EIO };
+
+impl Found {
+    pub(super) fn page(self) -> Result<[u8; PAGE], DeviceError> {
+        match self {
+            Self::Page(page) | Self::Instead(page) => Ok(page),
+            Self::NothingNeeded => Err(UNKNOWN),
+        }
+    }
+}
+
+impl<E: Env, M: Drive> Inner<E, M> {
+    /// What the member at `place` is to hold in these rows.
+    pub(in crate::layout::mirror) async fn compute_member(
+        &self,
+        striping: &Striping,
+        place: usize,
+        rows: Extent,
+        into: &mut [u8],
+    ) -> Result<(), DeviceError> {
+        let failure = Cell::new(None);
+        let pages = into.chunks_exact_mut(PAGE).zip((rows.offset..).step_by(PAGE));
+        join::all(pages.map(|(page, offset)| {
+            let failure = &failure;
+            async move {
+                match self.compute_member_page(striping, place, offset).await {
+                    Ok(bytes) => page.copy_from_slice(&bytes),
+                    Err(error) => failure.set(Some(error)),
+                }
+            }
+        }))
+        .await;
+        failure.take().map_or(Ok(()), Err)
+    }
+
+    pub(super) async fn compute_member_page(
+        &self,
+        striping: &Striping,
+        place: usize,
+        offset: u64,
+    ) -> Result<[u8; PAGE], DeviceError> {
+        let stripes = striping.stripes;
+        let shard = stripes.shard_on(stripes.stripe_on_member(offset), place);
+        if shard.number < stripes.data() {
+            return self.right_page(striping, shard, offset).await?.page();
+        }
+        let mut data = Vec::with_capacity(stripes.data());
+        for number in 0..stripes.data() {
+            let shard = Shard { stripe: shard.stripe, number };
+            data.push(self.right_page(striping, shard, offset).await?.page()?.to_vec());
+        }
+        let parity = self.encode(striping, &data, PAGE_BYTES)?;
+        let bytes = parity[shard.number - stripes.data()].as_slice().try_into();
+        bytes.map_err(|_| DeviceError { doing: "encode a page", errno: EIO })
+    }
+
+    /// A page of a data shard as it should be, where any way to get it gives that; else as it is found.
+    pub(super) async fn right_page(
+        &self,
+        striping: &Striping,
+        shard: Shard,
+        offset: u64,
+    ) -> Result<Found, DeviceError> {
+        let stripes = striping.stripes;
+        let within = offset - shard.stripe * stripes.shard_bytes();
+        let home =
+            shard.stripe * stripes.stripe_bytes() + shard.number as u64 * stripes.shard_bytes() + within;
+        let verifier = self.verifier.borrow().as_ref().and_then(Weak::upgrade);
+        let expected = match verifier {
+            Some(verifier) if !is_planted(Bug::StripesUnchecked) => verifier.expects(home).await,
+            _ => Expected::NOTHING,
+        };
+        let rows = Extent::new(offset, PAGE_BYTES);
+        let (mut page, mut found) = ([0; PAGE], None);
+        let place = stripes.place_of(shard);
+        let is_there = || self.ring.members[place].is_in_sync();
+        // What it held before is right only where nobody has what it is to hold: its member may have lost that silently.
+        let mut before = None;
+        if !expected.is_known() && is_there() {
+            // Nothing says what is right: parity is to be that of what is there.
+            self.idle(striping, place).await;
+            if self.ring.read_from(place, offset, &mut page).await.is_ok() {
+                if expected.is_what_comes(&page) || is_planted(Bug::StripesTakeOlder) {
+                    return Ok(Found::Page(page));
+                }
+                before = Some(Found::Page(page));
+            }
+        }
+        if let Ok(is_from_others) = self.read_shard(striping, shard, rows, &mut page).await {
+            if expected.is_right(&page) {
+                // Its member is to hold the same.
+                let is_guess = is_from_others && !expected.is_known() && is_there();
+                let right = if is_guess { Found::Instead(page) } else { Found::Page(page) };
+                if expected.is_what_comes(&page) || is_planted(Bug::StripesTakeOlder) {
+                    return Ok(right);
+                }
+                before = before.or(Some(right));
+            }
+            found = Some(page);
+        }
+        // Its member last: it was read already, if it is not busy.
+        for version in (1..striping.versions()).chain([0]) {
+            let read = self.read_version(striping, version, home, &mut page).await;
+            if read.is_ok() {
+                if expected.is_right(&page) {
+                    let is_instead = version > 0 && is_there();
+                    let right = if is_instead { Found::Instead(page) } else { Found::Page(page) };
+                    if expected.is_what_comes(&page) {
+                        return Ok(right);
+                    }
+                    before = before.or(Some(right));
+                }
+                found = found.or(Some(page));
+            }
+        }
+        match (before, found) {
+            (Some(right), _) => Ok(right),
+            (None, Some(page)) => Ok(Found::Page(page)),
+            (None, None) if !expected.is_known() && !expected.is_untold => Ok(Found::NothingNeeded),
+            // What is not known must not become a part of parity.
+            (None, None) => Err(UNKNOWN),
+        }
+    }
+}
