@@ -24,6 +24,7 @@ use crate::format::PAGE;
 use crate::format::layout::{LOG_COPIES, log_copy_offset};
 use crate::format::log_head::{DATA_OFFSET, LogHead};
 use crate::format::superblock::Superblock;
+use crate::join;
 use crate::layout::{LiveRecord, LiveRecords, Replicated};
 use crate::planted::{Bug, is_planted};
 
@@ -327,7 +328,7 @@ impl<E: Env, L: Device, W: Witness> LogCopy<E, L, W> {
                     let due_ns = u128::from(copied_bytes) * 1_000_000_000 / u128::from(bytes_per_s.max(1));
                     let took_ns = inner.env.now_ns().saturating_sub(began_ns);
                     let ahead_ns = u64::try_from(due_ns).unwrap_or(u64::MAX).saturating_sub(took_ns);
-                    inner.env.sleep(ahead_ns).await;
+                    self.pause(ahead_ns).await;
                 }
                 // Others may have its room by now.
                 _ if !self.is_live(front)? => {}
@@ -340,10 +341,17 @@ impl<E: Env, L: Device, W: Witness> LogCopy<E, L, W> {
                 }
                 _ => {
                     tries += 1;
-                    inner.env.sleep(PAUSE_NS).await;
+                    self.pause(PAUSE_NS).await;
                 }
             }
         }
+    }
+
+    /// Ends after so long, or once the device is given up.
+    async fn pause(&self, duration_ns: u64) {
+        let inner = &*self.logs.0;
+        let given_up = inner.changed.until(|| self.joining.failure.get().map(drop));
+        join::first(given_up, inner.env.sleep(duration_ns)).await;
     }
 
     /// Records from `next` on that lie one behind another: some, unless none has to be copied any more.

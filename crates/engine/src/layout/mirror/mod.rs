@@ -28,6 +28,7 @@ mod heads;
 mod journal;
 mod log_copy;
 pub mod log_devices;
+mod log_losses;
 pub mod member_journal;
 mod membership;
 mod quorum;
