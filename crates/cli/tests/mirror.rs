@@ -221,7 +221,6 @@ fn members_and_log_devices_are_replaced_served_or_not() {
         ("replace disk member-7 new", ["member-7: no member", "member-0, member-1, log-0, log-1"]),
         ("replace disk member-0 precious", ["precious: it exists", "--destroy precious"]),
         ("replace disk member-0 disk/member-1", ["disk/member-1: it is a member", "name another"]),
-        ("replace disk log-0 new --atomic-sectors yes", ["log-0 is a log device", "stop its server"]),
         ("replace disk member-0 new", ["keep sectors whole", "--atomic-sectors yes"]),
         ("replace gone member-0 new", ["gone: no volume is here", "evenkeel create"]),
     ] {

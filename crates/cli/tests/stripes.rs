@@ -153,7 +153,13 @@ fn what_stripes_cannot_do_is_refused_in_words() {
     let server = volume.serve(TURNS);
     write(&volume.socket(), 0, &noise(5, SIZE));
     says(&scene.refused("grow disk --size 64m"), &["rs:4+2 does not grow", "copy the contents"]);
+    for new in ["log-0", "new"] {
+        let line = format!("replace disk log-0 {new} --destroy disk/log-0 {ATOMIC}");
+        says(&scene.refused(&line), &["changes of stripes are logged", "stop its server"]);
+    }
+    assert_eq!(server.status().volume.losses_survived, 2);
     server.stop();
+    scene.done(&format!("replace disk log-0 new {ATOMIC}"));
     says(&scene.refused("grow disk --size 64m"), &["rs:4+2 does not grow", "copy the contents"]);
     says(&scene.refused("salvage disk found"), &["single and mirror, and not rs:4+2"]);
     says(&scene.refused("renew-log disk"), &["rs:4+2 cannot be made once more", "bring one of them back"]);

@@ -60,6 +60,23 @@ pub enum Event {
         /// Which, by its place.
         place: usize,
     },
+    /// What the log devices hold is copied to another one from now on, which is to take the place of one.
+    LogCopyBegun {
+        /// Which, by its place.
+        place: usize,
+    },
+    /// The other one has everything, and the place.
+    LogCopyEnded {
+        /// Which, by its place.
+        place: usize,
+    },
+    /// The other one does not get the place.
+    LogCopyFailed {
+        /// Which, by its place.
+        place: usize,
+        /// Why.
+        error: Error,
+    },
     /// A log device takes part no more.
     LogDeviceLost {
         /// Which, by its place.

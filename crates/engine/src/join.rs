@@ -1,7 +1,7 @@
 //! Waiting for several at once.
 
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 
 /// Runs all of them side by side, in the caller's task; ends when all have ended.
@@ -10,6 +10,18 @@ pub async fn all<F: Future<Output = ()>>(futures: impl Iterator<Item = F>) {
     poll_fn(|context| {
         under_way.retain_mut(|future| future.as_mut().poll(context).is_pending());
         if under_way.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+/// Runs both side by side, in the caller's task; ends when both have ended.
+pub async fn both(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    let (mut one_ended, mut other_ended) = (false, false);
+    poll_fn(|context| {
+        one_ended = one_ended || one.as_mut().poll(context).is_ready();
+        other_ended = other_ended || other.as_mut().poll(context).is_ready();
+        if one_ended && other_ended { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
 }

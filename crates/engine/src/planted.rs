@@ -55,7 +55,8 @@ macro_rules! planted_bugs {
 impl Bug {
     /// Whether it is in what only a volume with several members or log devices has.
     pub fn needs_ring(self) -> bool {
-        let parts = ["ring-", "copy-", "log-loss-", "log-absence-", "log-writes-one", "log-not-mended"];
+        let parts =
+            ["ring-", "copy-", "log-loss-", "log-absence-", "log-writes-one", "log-not-mended", "log-copy-"];
         parts.iter().any(|part| self.name().starts_with(part))
     }
 
@@ -304,6 +305,18 @@ crate::planted_bugs! {
     LogLossNotedEarly = "log-loss-noted-early",
     /// A record goes to one log device only.
     LogWritesOne = "log-writes-one",
+    /// A log device that is copied to counts before all records are there.
+    LogCopyCountsEarly = "log-copy-counts-early",
+    /// A log device that was copied to counts before that is durable.
+    LogCopyUnflushed = "log-copy-unflushed",
+    /// A log device that is copied to is not given what is written meanwhile.
+    LogCopyMissesWrites = "log-copy-misses-writes",
+    /// What is copied to a log device is taken from another without a look at its sums.
+    LogCopyUnchecked = "log-copy-unchecked",
+    /// A record is copied to a log device though its room was given back, and may hold another by now.
+    LogCopyOvertakes = "log-copy-overtakes",
+    /// A log device whose place another one took goes on counting.
+    LogCopyOldCounts = "log-copy-old-counts",
     /// Records that one log device lacks are not put there before the log goes on.
     LogNotMended = "log-not-mended",
 }

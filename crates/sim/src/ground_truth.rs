@@ -75,12 +75,14 @@ pub(crate) struct GroundTruth<T: Testbed> {
     /// Whether, since the volume was last open before this run, a device was replaced that may have held what no other
     /// has.
     lacked: bool,
+    /// What was of the log until another one took its place in this run, and its place.
+    pub(crate) retired: Option<(usize, SharedImage)>,
 }
 
 impl<T: Testbed> GroundTruth<T> {
     /// Of a run that is about to begin.
     pub(crate) fn new(testbed: T, devices: Vec<Device>, lacked: bool) -> Self {
-        Self { testbed, devices, opened: None, lacked }
+        Self { testbed, devices, opened: None, lacked, retired: None }
     }
 
     /// The numbers of those of one kind.
@@ -153,6 +155,17 @@ impl<T: Testbed> GroundTruth<T> {
         (device.image, device.drive) = (image, drive);
         (device.is_there, device.is_well, device.is_harmed) = (true, true, false);
         (device.lacks, device.was_replaced) = (true, true);
+    }
+
+    /// Another drive has everything of the log, and takes the place of this one.
+    pub(crate) fn log_replaced(&mut self, number: usize, image: SharedImage, drive: SimDrive, is_well: bool) {
+        let device = &mut self.devices[number];
+        let before = std::mem::replace(&mut device.image, image);
+        if !Rc::ptr_eq(&before, &device.image) {
+            self.retired = Some((number, before));
+        }
+        device.drive = drive;
+        (device.is_there, device.is_well, device.is_harmed) = (true, is_well, false);
     }
 
     /// The drive of this one, which was away, is there again.

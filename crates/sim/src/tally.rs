@@ -85,6 +85,12 @@ tally! {
     rolled_back = "were what they had been",
     /// Devices that were replaced.
     replaced = "replaced",
+    /// Log devices whose place another one took while the volume was open.
+    logs_replaced = "log devices replaced while it was open",
+    /// Devices that were copied to for that, and given up.
+    log_copies_given_up = "copies of log devices given up",
+    /// Starts with a log device that had been replaced, and no other, which were refused.
+    refused_retired = "starts refused with a replaced log device",
     /// Members that were rebuilt.
     rebuilt = "rebuilt",
     /// Members that came back while the volume was open.

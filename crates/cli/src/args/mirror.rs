@@ -87,8 +87,9 @@ pub(crate) enum PolicyArg {
 
 /// Put another drive in the place of a mirror's member or log device
 ///
-/// A member may be replaced while the volume is served: what it holds is copied to the new one meanwhile, and
-/// `evenkeel status` says how far that is. Otherwise, and always for a log device, that is done by the next start.
+/// Both may be replaced while the volume is served: what the others hold is copied to the new one meanwhile, and
+/// `evenkeel status` says how far that is. A member is given up at once, a log device keeps its place until the new one
+/// has everything. While nobody serves the volume, the next start does the rest.
 /// NEW is made as by `evenkeel create`: a file that does not exist yet gets all its room, and nothing that exists is
 /// overwritten unless --destroy names it, nor before it is known that OLD can be replaced, nor where it seems to be
 /// another member of the volume. Where NEW is OLD, a member that failed takes part again.
@@ -98,10 +99,11 @@ Examples:
   evenkeel status disk                              which member failed, and why
   evenkeel replace disk member-1 /mnt/c/member      a file on another drive in its place
   evenkeel replace disk /dev/sdx /dev/sdy --destroy /dev/sdy
+  evenkeel replace disk log-0 /mnt/d/log            another log device, while clients write
   evenkeel replace disk nbd://host/name nbd://host/name
                                                     the server of that member is back
 
-Exit status: 0 it is replaced (its rebuild may have only begun), 2 wrong usage or what cannot be replaced, 130
+Exit status: 0 it is replaced (what is copied to NEW may have only begun), 2 wrong usage or what cannot be replaced, 130
 interrupted; then nothing has changed, unless the line says that NEW has.")]
 pub(crate) struct ReplaceArgs {
     /// The volume's folder

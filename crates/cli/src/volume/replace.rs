@@ -50,16 +50,25 @@ pub(crate) fn run(args: &ReplaceArgs) -> Result<(), Failure> {
         .map_err(|error| told_of_loss(args, &prepared, error))?;
     prepared.keep();
     let vol = quoted(&args.volume);
+    let (old, new) = (shown(&args.old), shown(&replacement.new.place));
     let next = match (replacement.slot, is_served) {
         (Slot::Member(_), true) => {
             format!("it is being rebuilt: `evenkeel status {vol}` tells how far it is")
         }
         (Slot::Member(_), false) => format!("it is rebuilt while it is served: evenkeel serve {vol}"),
-        (Slot::Log(_), _) => format!("it takes part from the next start on: evenkeel serve {vol}"),
+        (Slot::Log(_), true) => {
+            format!("{old} keeps its place until then: `evenkeel status {vol}` tells how far it is")
+        }
+        (Slot::Log(_), false) => format!("it takes part from the next start on: evenkeel serve {vol}"),
     };
-    let (old, new) = (shown(&args.old), shown(&replacement.new.place));
+    let done = match (replacement.slot, is_served) {
+        (Slot::Log(_), true) => {
+            format!("what the log devices hold is copied to {new}, which takes the place of {old} then")
+        }
+        _ => format!("{new} takes the place of {old}"),
+    };
     let warning = in_memory([&replacement.new.place].into_iter());
-    say(&format!("{new} takes the place of {old}\n{warning}next: {next}\n"))
+    say(&format!("{done}\n{warning}next: {next}\n"))
 }
 
 fn wish(args: &ReplaceArgs) -> Wish {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use evenkeel_host::service::mirror_status::{MemberStatus, MirrorStatus};
+use evenkeel_host::service::mirror_status::{LogStatus, MemberStatus, MirrorStatus};
 use evenkeel_measure::report::format;
 
 use super::quoted;
@@ -14,6 +14,11 @@ use crate::table::lay_out_with_text;
 pub(super) fn missing(volume: &Path, mirror: &MirrorStatus) -> Option<String> {
     let missing = mirror.missing();
     let Some((first, _)) = missing.first() else {
+        let copied_to = mirror.logs.iter().find(|log| log.standing != "in-sync" && log.copied_to.is_some());
+        if let Some(log) = copied_to {
+            let path = shown(&log.path);
+            return Some(format!("{}: without {path}, until another has its place", volume.display()));
+        }
         let rebuilding = mirror.members.iter().find(|member| member.standing == "rebuilding")?;
         return Some(format!(
             "{}: {} does not count before it is rebuilt",
@@ -50,11 +55,7 @@ pub(super) fn of_mirror(mirror: &MirrorStatus) -> String {
     text.push_str(&format!("  {:<10} {}\n", "rot", found(mirror)));
     let rows: Vec<[String; 6]> = mirror.members.iter().map(row).collect();
     text.push_str(&lay_out_with_text(["member", "waits", "written", "drains", "read", "does"], &rows));
-    let rows: Vec<[String; 2]> = mirror
-        .logs
-        .iter()
-        .map(|log| [shown(&log.path), told(&log.standing, log.failure.as_deref())])
-        .collect();
+    let rows: Vec<[String; 2]> = mirror.logs.iter().map(|log| [shown(&log.path), does_of_log(log)]).collect();
     if !rows.is_empty() {
         text.push_str(&lay_out_with_text(["log device", "does"], &rows));
     }
@@ -90,6 +91,14 @@ fn row(member: &MemberStatus) -> [String; 6] {
         bytes(member.read_bytes),
         does,
     ]
+}
+
+fn does_of_log(log: &LogStatus) -> String {
+    let does = told(&log.standing, log.failure.as_deref());
+    let Some(copy) = &log.copied_to else { return does };
+    let share = format::percent(copy.done_records as f64 / copy.records.max(1) as f64);
+    let records = format::counted(copy.records, "record");
+    format!("{does}; {} is to take its place: {share} of {records}", shown(&copy.path))
 }
 
 fn told(standing: &str, why: Option<&str>) -> String {

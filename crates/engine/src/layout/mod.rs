@@ -149,6 +149,40 @@ pub trait JournalStore: Replicated {
 
     /// Whether its records should be made unnecessary soon, because some are on replicas that failed.
     fn wants_checkpoint(&self) -> bool;
+
+    /// Who can tell which records count, from now on: for a store that copies by itself what it holds. It does not before
+    /// it knows.
+    fn copy_with(&self, records: Weak<dyn LiveRecords>);
+}
+
+/// A record of a journal store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LiveRecord {
+    /// Its number.
+    pub sequence: u64,
+    /// Where it begins.
+    pub offset: u64,
+    /// Bytes of it.
+    pub len: u64,
+}
+
+/// Who knows which records of a journal store count: those from the tail on.
+pub trait LiveRecords {
+    /// Where the room for records ends.
+    fn room_end(&self) -> u64;
+
+    /// The number of the next record that room is taken for.
+    fn next_sequence(&self) -> u64;
+
+    /// Ends once every record before `sequence` is durable.
+    fn durable_before(&self, sequence: u64) -> Pin<Box<dyn Future<Output = Result<(), Error>> + '_>>;
+
+    /// The first record from `sequence` on that is durable and not behind the tail. It stays where it is until the tail has
+    /// passed it.
+    fn first_from(&self, sequence: u64) -> Option<LiveRecord>;
+
+    /// Whether `bytes` are that record, whole.
+    fn is_it(&self, record: LiveRecord, bytes: &[u8]) -> bool;
 }
 
 /// Where a journal store has the copy of this superblock, and how it writes it. Its generations take turns, so that a cut

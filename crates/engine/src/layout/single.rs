@@ -6,7 +6,8 @@ use std::future::pending;
 use std::rc::Weak;
 
 use super::{
-    JournalStore, PageStore, Remembered, Replicated, StoreState, StoreTraits, Verifier, superblock_write,
+    JournalStore, LiveRecords, PageStore, Remembered, Replicated, StoreState, StoreTraits, Verifier,
+    superblock_write,
 };
 use crate::device::{Drive, Durability};
 use crate::error::{DeviceError, Error};
@@ -113,4 +114,6 @@ impl<D: Drive> JournalStore for D {
     fn wants_checkpoint(&self) -> bool {
         false
     }
+
+    fn copy_with(&self, _records: Weak<dyn LiveRecords>) {}
 }

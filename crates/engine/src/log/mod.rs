@@ -21,13 +21,13 @@ mod tests;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use crate::counters::{Counters, add};
 use crate::device::{Durability, Extent};
 use crate::error::Error;
 use crate::format::record::{Header, RECORD_BYTES_MAX, RecordBuilder, RecordKind, decode};
-use crate::layout::JournalStore;
+use crate::layout::{JournalStore, LiveRecord, LiveRecords};
 use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
 
@@ -258,16 +258,35 @@ impl<L: JournalStore> Log<L> {
         (sequence <= self.acknowledged.get()).then_some((sequence, live.offset, live.len))
     }
 
+    /// The number of the next record.
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.state.borrow().next_sequence
+    }
+
+    /// Has the device know who can tell which records count.
+    pub(crate) fn copy_with(&self, records: Weak<dyn LiveRecords>) {
+        self.device.copy_with(records);
+    }
+
+    /// As [`Self::live_from`], as it lies on the device.
+    pub(crate) fn first_live_from(&self, sequence: u64) -> Option<LiveRecord> {
+        let (sequence, offset, len) = self.live_from(sequence)?;
+        Some(LiveRecord { sequence, offset: self.zone.offset + offset, len })
+    }
+
+    /// Whether `bytes` are this record, whole.
+    pub(crate) fn is_record(&self, LiveRecord { sequence, len, .. }: LiveRecord, bytes: &[u8]) -> bool {
+        decode(bytes, self.volume, self.sector_bytes).is_some_and(|record| {
+            (record.header.sequence, u64::from(record.header.len_bytes)) == (sequence, len)
+        })
+    }
+
     /// Whether the record at this place can be read: from the replica that answers or, of a log that is scattered, from
     /// any of them.
     pub(crate) async fn is_whole(&self, (sequence, offset, len): (u64, u64, u64)) -> bool {
         let mut bytes = vec![0; len as usize];
-        let is_it = |bytes: &[u8]| {
-            decode(bytes, self.volume, self.sector_bytes).is_some_and(|record| {
-                (record.header.sequence, u64::from(record.header.len_bytes)) == (sequence, len)
-            })
-        };
         let offset = self.zone.offset + offset;
+        let is_it = |bytes: &[u8]| self.is_record(LiveRecord { sequence, offset, len }, bytes);
         if !self.device.is_scattered() {
             return self.device.read(offset, &mut bytes).await.is_ok() && is_it(&bytes);
         }

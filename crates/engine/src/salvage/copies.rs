@@ -16,7 +16,9 @@ use crate::device::{Device, Durability, Extent, FlushScope, Geometry};
 use crate::error::{DeviceError, Error};
 use crate::format::layout::Layout;
 use crate::format::superblock::Superblock;
-use crate::layout::{JournalStore, PageStore, Remembered, Replicated, StoreState, StoreTraits, Verifier};
+use crate::layout::{
+    JournalStore, LiveRecords, PageStore, Remembered, Replicated, StoreState, StoreTraits, Verifier,
+};
 
 /// Input or output error, as in errno(3).
 const EIO: i32 = 5;
@@ -258,4 +260,6 @@ impl<D: Device> JournalStore for Copies<D> {
     fn wants_checkpoint(&self) -> bool {
         false
     }
+
+    fn copy_with(&self, _records: Weak<dyn LiveRecords>) {}
 }

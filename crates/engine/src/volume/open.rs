@@ -36,7 +36,7 @@ use crate::format::record::RecordKind;
 use crate::format::superblock::Superblock;
 use crate::format::unit::UnitExtent;
 use crate::home::Home;
-use crate::layout::{Expected, JournalStore, PageStore, Verifier};
+use crate::layout::{Expected, JournalStore, LiveRecord, LiveRecords, PageStore, Verifier};
 use crate::log::Log;
 use crate::log::cases::Decision;
 use crate::log::scan::{Scan, Scanned, scan};
@@ -218,6 +218,8 @@ impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Volume<E, A, H, L> {
         inner.watch_log();
         let verifier: Rc<dyn Verifier> = Rc::<Inner<E, A, H, L>>::clone(&inner);
         inner.home.device.verify_with(Rc::downgrade(&verifier));
+        let records: Rc<dyn LiveRecords> = Rc::<Inner<E, A, H, L>>::clone(&inner);
+        inner.log.copy_with(Rc::downgrade(&records));
         match inner.checkpoint().await {
             // More pages are damaged under changes than can be carried. What is whole can be read; nothing is written
             // any more, and the log keeps what it holds.
@@ -271,6 +273,28 @@ fn used_bytes(found: &Scan, log_bytes: u64) -> u64 {
 impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Verifier for Inner<E, A, H, L> {
     fn expects(&self, offset: u64) -> Pin<Box<dyn Future<Output = Expected> + '_>> {
         Box::pin(self.home.expects(offset))
+    }
+}
+
+impl<E: Env, A: Arena, H: PageStore, L: JournalStore> LiveRecords for Inner<E, A, H, L> {
+    fn room_end(&self) -> u64 {
+        self.home.layout().log.end()
+    }
+
+    fn next_sequence(&self) -> u64 {
+        self.log.next_sequence()
+    }
+
+    fn durable_before(&self, sequence: u64) -> Pin<Box<dyn Future<Output = Result<(), Error>> + '_>> {
+        Box::pin(self.log.wait_acknowledged(sequence - 1))
+    }
+
+    fn first_from(&self, sequence: u64) -> Option<LiveRecord> {
+        self.log.first_live_from(sequence)
+    }
+
+    fn is_it(&self, record: LiveRecord, bytes: &[u8]) -> bool {
+        self.log.is_record(record, bytes)
     }
 }
 

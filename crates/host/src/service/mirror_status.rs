@@ -91,6 +91,20 @@ pub struct LogStatus {
     pub standing: String,
     /// Why it takes no part, if so.
     pub failure: Option<String>,
+    /// What is to take its place, while it is copied to.
+    #[serde(default)]
+    pub copied_to: Option<LogCopy>,
+}
+
+/// What is to take the place of a log device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LogCopy {
+    /// Where it is.
+    pub path: String,
+    /// Records of the log that are there, or need not be any more.
+    pub done_records: u64,
+    /// And that had to be when it began.
+    pub records: u64,
 }
 
 /// What scrubs found since the volume was opened.
@@ -114,7 +128,8 @@ impl MirrorStatus {
     /// Members and log devices that take no part, and get none by themselves: each with why.
     pub fn missing(&self) -> Vec<(&str, &str)> {
         let members = self.members.iter().map(|it| (&it.path, &it.standing, &it.failure));
-        let logs = self.logs.iter().map(|it| (&it.path, &it.standing, &it.failure));
+        let logs = self.logs.iter().filter(|it| it.copied_to.is_none());
+        let logs = logs.map(|it| (&it.path, &it.standing, &it.failure));
         let takes_part = |standing: &str| matches!(standing, "in-sync" | "rebuilding");
         let missing = members.chain(logs).filter(|(_, standing, _)| !takes_part(standing));
         missing.map(|(path, _, why)| (path.as_str(), why.as_deref().unwrap_or("not known why"))).collect()
@@ -211,5 +226,10 @@ fn log_status(log: &MirrorLog) -> LogStatus {
         }
         .to_owned(),
         failure: log.why.clone(),
+        copied_to: log.copied_to.as_ref().map(|(place, copy)| LogCopy {
+            path: place.to_string(),
+            done_records: copy.done_records,
+            records: copy.records,
+        }),
     }
 }

@@ -10,7 +10,7 @@ use evenkeel_engine::device::{Device, Durability, Extent, FlushScope, Geometry};
 use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::format::superblock::Superblock;
 use evenkeel_engine::layout::{
-    JournalStore, PageStore, Remembered, Replicated, StoreState, StoreTraits, Verifier,
+    JournalStore, LiveRecords, PageStore, Remembered, Replicated, StoreState, StoreTraits, Verifier,
 };
 
 use super::member::MemberDrive;
@@ -223,5 +223,9 @@ impl JournalStore for AnyJournal {
 
     fn wants_checkpoint(&self) -> bool {
         of_log!(self, it => it.wants_checkpoint())
+    }
+
+    fn copy_with(&self, records: Weak<dyn LiveRecords>) {
+        of_log!(self, it => it.copy_with(records));
     }
 }

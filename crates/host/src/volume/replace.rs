@@ -490,6 +490,11 @@ fn is_same(folder: &Path, described: &Place, named: &Place) -> bool {
     }
 }
 
+/// Why the description does not name a log device that has everything.
+fn undescribed(error: &VolumeError) -> Error {
+    Error::Unusable(error.to_string())
+}
+
 fn engine_error(folder: &Path, source: Error) -> VolumeError {
     match source {
         Error::Unusable(why) | Error::Unsuited(why) => {
@@ -515,19 +520,27 @@ impl OpenVolume {
 }
 
 impl Replacer {
-    /// Whether a member can be replaced now, as far as is known before anything is touched.
+    /// Whether a member or log device can be replaced now, as far as is known before anything is touched.
     ///
     /// # Errors
     ///
     /// As [`Self::replace`].
     pub fn consider(&self, question: &Question) -> Result<(), VolumeError> {
         let folder = self.described.folder();
-        let place = self.member_place(question.slot, &question.old)?;
-        self.mirror.check_others(place).map_err(|source| engine_error(folder, source))?;
+        check_slot(folder, &self.described.description(), question.slot, &question.old)?;
+        let can_go = match question.slot {
+            Slot::Member(place) => self.mirror.check_others(place),
+            Slot::Log(place) => {
+                let by_itself = question.new.as_ref().is_some_and(|new| new.place == question.old);
+                self.mirror.check_log_can_go(place, by_itself)
+            }
+        };
+        can_go.map_err(|source| engine_error(folder, source))?;
         question.new.as_ref().map_or(Ok(()), |new| self.mirror.try_open(folder, new))
     }
 
-    /// Puts another drive in the place of a member, while the volume is used; its rebuild begins.
+    /// Puts another drive in the place of a member, while the volume is used; its rebuild begins. A log device keeps its place
+    /// until the other one has everything: from here on it is copied to.
     ///
     /// # Errors
     ///
@@ -536,11 +549,19 @@ impl Replacer {
     pub async fn replace(&self, replacement: &Replacement) -> Result<(), VolumeError> {
         let _nobody_else_does = self.mirror.replacing.take().await;
         let (folder, slot) = (self.described.folder(), replacement.slot);
-        let place = self.member_place(slot, &replacement.old)?;
         let (new, description) = (&replacement.new, self.described.description());
-        let drive = self.mirror.open_member(folder, place, new, &replacement.old).await?;
+        check_slot(folder, &description, slot, &replacement.old)?;
+        let drive = self.mirror.open_new(folder, slot, new, &replacement.old).await?;
         check_drive(&description, &drive, replacement).await?;
-        let replaced = self.mirror.replace_member(place, &new.place, drive).await;
+        let replaced = match slot {
+            Slot::Member(place) => self.mirror.replace_member(place, &new.place, drive).await,
+            Slot::Log(place) => {
+                let (by, replacement) = (self.clone(), replacement.clone());
+                let describe = move || by.describe(&replacement).map_err(|error| undescribed(&error));
+                let begun = self.mirror.replace_log(place, &new.place, drive, describe).await;
+                return begun.map_err(|source| engine_error(folder, source));
+            }
+        };
         replaced.map_err(|source| engine_error(folder, source))?;
         self.describe(replacement).map_err(|error| {
             let Replacement { new, old, .. } = replacement;
@@ -559,18 +580,6 @@ impl Replacer {
             return Err(NotTaken::NotThere("the volume has no such member".to_owned()));
         };
         self.mirror.rejoin_member(self.described.folder(), place, described).await
-    }
-
-    /// Which member that is, if it is one and is still there.
-    fn member_place(&self, slot: Slot, old: &Place) -> Result<usize, VolumeError> {
-        check_slot(self.described.folder(), &self.described.description(), slot, old)?;
-        match slot {
-            Slot::Member(place) => Ok(place),
-            Slot::Log(_) => refused(format!(
-                "{}: {old} is a log device, which is replaced while the volume is not served: stop its server first",
-                self.described.folder().display()
-            )),
-        }
     }
 
     fn describe(&self, replacement: &Replacement) -> Result<(), VolumeError> {

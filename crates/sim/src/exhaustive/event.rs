@@ -25,7 +25,7 @@ enum What {
     Back,
     /// They fail in the middle of the run.
     Fail,
-    /// They fail, and blank ones take the places of those with pages.
+    /// They fail, and blank ones take their places.
     Replaced,
 }
 
@@ -93,9 +93,12 @@ impl Event {
                 continue;
             }
             fixture.inject(drive, Fault::IsFailed, &mut random);
-            if self.what == What::Replaced && fixture.testbed.kind(drive) == Kind::Pages {
+            if self.what == What::Replaced {
                 fixture.env.sleep(random.below(HAPPENS_WITHIN_NS)).await;
-                fixture.replace_blank(&opened, drive, seed).await;
+                match fixture.testbed.kind(drive) {
+                    Kind::Pages => fixture.replace_blank(&opened, drive, seed).await,
+                    Kind::Log => fixture.replace_log_blank(drive, seed).await,
+                }
             }
         }
     }

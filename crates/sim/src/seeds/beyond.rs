@@ -7,6 +7,7 @@
 //! | the same pages rot on every member | these pages are reported, the others are served |
 //! | all members, all log devices, or both die or fall silent while it is used | it stops, and acknowledges nothing any more; once they are well, everything is there |
 //! | all log devices are what they were at some moment of the last opening, and it ended in order or went on for some checkpoints | it refuses; with what they were in the end, everything is there |
+//! | a start with the log device alone whose place another one took in the last run (`Machine::start_with_retired`) | as of the first two; where it refuses, the game goes on as if it had not been tried |
 //! | a start without those that have everything (`Machine::false_start`), between any two runs | as of the first two; where it refuses, the game goes on as if it had not been tried |
 
 use std::cell::{OnceCell, RefCell};
@@ -25,6 +26,7 @@ use super::rules::Rules;
 use crate::cuts::{CutKind, CutPlan};
 use crate::faults::Fault;
 use crate::fixture::Run;
+use crate::ground_truth::Disk;
 use crate::image::Image;
 use crate::oracle::{Floor, Violation};
 use crate::random::Random;
@@ -154,6 +156,27 @@ impl<T: Seeded> Machine<T> {
             self.outcome.members.false_starts += 1;
             self.settle(CutKind::Kill);
         }
+        Ok(refused)
+    }
+
+    /// Somebody starts the volume with a log device that another one had taken the place of in the last run, and no other:
+    /// it served well for as long as it had the place, and looks like it. Answers whether it refused.
+    pub(super) fn start_with_retired(&mut self) -> Result<bool, Violation> {
+        let Some((number, mut image)) = self.retired.take() else { return Ok(true) };
+        let testbed = self.setup.testbed;
+        image.power_cut(&mut self.past_random);
+        let before = self.disks.clone();
+        self.disks[number] = Disk::clean(Rc::new(RefCell::new(image)), false);
+        let fates = self.without(|other| testbed.kind(other) == Kind::Log && other != number);
+        self.note(|| format!("{} is the one that was replaced", testbed.name(number)));
+        let random = self.random.clone();
+        let refused = self.look_without(&fates)?.refused;
+        if refused {
+            self.disks = before;
+            self.outcome.members.refused_retired += 1;
+            self.settle(CutKind::Kill);
+        }
+        self.random = random;
         Ok(refused)
     }
 

@@ -96,6 +96,8 @@ pub struct Machine<T: Seeded> {
     pub(super) lacks: bool,
     /// What happened so far, if anyone wants to know.
     pub(super) story: Option<Vec<String>>,
+    /// What was of the log until another one took its place in the last run, and its place.
+    pub(super) retired: Option<(usize, Image)>,
     /// What some device was before some run.
     pub(super) past: Option<(usize, Image)>,
     /// Of devices that are what they were.
@@ -139,6 +141,7 @@ impl<T: Seeded> Machine<T> {
             outcome: Outcome::default(),
             lacks: false,
             story: None,
+            retired: None,
             past: None,
             past_random: Random::new(setup.seed ^ 0x9a57),
             copy_at: None,
@@ -289,6 +292,7 @@ impl<T: Seeded> Machine<T> {
         let seen = fixture.violation.take().or(self.judge_devices(fixture, within_redundancy));
         let mut truth = fixture.truth.borrow_mut();
         self.lacks = truth.lacks();
+        self.retired = truth.retired.take().map(|(number, image)| (number, image.borrow().clone()));
         self.disks = truth.settle();
         if fixture.is_healed.get() {
             self.outcome.members.healed += 1;

@@ -201,6 +201,9 @@ fn run_all<T: Seeded>(machine: &mut Machine<T>) -> Result<(), Violation> {
             if number > 0 && machine.random.chance(FALSE_STARTS) && !machine.false_start()? {
                 return Ok(()); // it was served, and what it served was right: nobody else has everything any more
             }
+            if number > 0 && !machine.start_with_retired()? {
+                return Ok(()); // as above
+            }
             machine.roll_back();
             match machine.random.chance(if is_to_be_cut { 0.1 } else { 0.5 }) {
                 true => work = Work::Heal,

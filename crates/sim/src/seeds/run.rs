@@ -29,6 +29,8 @@ struct Background {
     ends_failed: bool,
     /// What becomes of devices that are away, if they come back while it goes on.
     comes_back: Option<Random>,
+    /// What becomes of those of the log, if they are replaced meanwhile.
+    replaces_logs: Option<Random>,
     random: Random,
 }
 
@@ -41,7 +43,9 @@ impl Background {
         let ends_rebuilt = plan.at_event.is_some() && random.chance(0.5);
         let ends_failed = plan.at_event.is_some() && setup.ends_failed();
         let comes_back = random.clone().chance(setup.comes_back_share()).then(|| random.clone().fork());
-        Self { faults, ends_rebuilt, ends_failed, comes_back, random }
+        let mut of_logs = Random::new(random.clone().number() ^ 0x10c5);
+        let replaces_logs = of_logs.chance(setup.logs_replaced_share()).then_some(of_logs);
+        Self { faults, ends_rebuilt, ends_failed, comes_back, replaces_logs, random }
     }
 
     fn begin<T: Seeded>(&mut self, fixture: &Rc<Fixture<T>>) {
@@ -49,6 +53,9 @@ impl Background {
         env.spawn(Rc::clone(fixture).fail_some(self.faults, random.fork(), Vec::new()));
         if let Some(random) = self.comes_back.take() {
             env.spawn(Rc::clone(fixture).take_back(random));
+        }
+        if let Some(random) = self.replaces_logs.take() {
+            env.spawn(Rc::clone(fixture).replace_logs(random));
         }
         if self.ends_rebuilt {
             env.spawn(Rc::clone(fixture).end_with_a_rebuild(random.fork()));

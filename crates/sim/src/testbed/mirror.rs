@@ -233,6 +233,21 @@ impl Testbed for Mirror {
         opened.ring.replace(number, WatchedDrive::new(drive, number, &opened.watch)).await
     }
 
+    async fn replace_log(
+        &self,
+        opened: &OpenMirror,
+        number: usize,
+        drive: SimDrive,
+        name: impl FnOnce(),
+    ) -> Result<(), Error> {
+        let copy = opened.logs.replace(self.place(number), drive).await?;
+        let named = || {
+            name();
+            Ok(())
+        };
+        copy.complete(self.ring.rebuild_bytes_per_s, named).await
+    }
+
     async fn rejoin(&self, opened: &OpenMirror, number: usize, drive: SimDrive) -> Result<(), Error> {
         opened.ring.rejoin(number, WatchedDrive::new(drive, number, &opened.watch)).await.map(drop)
     }

@@ -131,6 +131,16 @@ pub trait Testbed: Debug + Copy + 'static {
         drive: SimDrive,
     ) -> impl Future<Output = Result<(), Error>>;
 
+    /// Puts another drive in the place of one of the log's, while the volume is open; ends when it has the place, or was
+    /// given up. `name` is told that it counts, and has the place from then on.
+    fn replace_log(
+        &self,
+        opened: &Self::Opened,
+        number: usize,
+        drive: SimDrive,
+        name: impl FnOnce(),
+    ) -> impl Future<Output = Result<(), Error>>;
+
     /// Has a drive with pages that was away take part again, while the volume is open.
     fn rejoin(
         &self,

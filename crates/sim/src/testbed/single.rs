@@ -122,6 +122,16 @@ impl Testbed for Single {
         unreachable!("nothing stands in for {}", self.name(number))
     }
 
+    async fn replace_log(
+        &self,
+        _home: &SimDrive,
+        number: usize,
+        _drive: SimDrive,
+        _name: impl FnOnce(),
+    ) -> Result<(), Error> {
+        unreachable!("nothing stands in for {}", self.name(number))
+    }
+
     async fn rejoin(&self, _home: &SimDrive, number: usize, _drive: SimDrive) -> Result<(), Error> {
         unreachable!("nothing stands in for {}", self.name(number))
     }

@@ -129,8 +129,8 @@ impl<E: Env, L: Device, W: Witness> LogDeviceJournal<E, L, W> {
     pub async fn wrong_heads(&self, of: HeadsOf) -> Vec<WrongHead> {
         let members = self.0.members.iter().enumerate();
         let found = members.map(|(place, member)| async move {
-            let device = member.device.as_ref().filter(|_| member.failure.get().is_none())?;
-            let answer = async { Ok(read_copies(device, LogHead::decode).await) };
+            let device = member.device().filter(|_| member.failure.get().is_none())?;
+            let answer = async { Ok(read_copies(&*device, LogHead::decode).await) };
             Some((place, self.0.limited(answer).await.ok()?))
         });
         wrong_heads(found, of, self.0.members.len()).await

@@ -1,9 +1,10 @@
 //! The journal of a mirror: on log devices of its own, or on its members.
 
 use super::MirrorPages;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use super::head_copies::{HeadsOf, WrongHead};
+use super::log_copy::{LogCopy, LogCopyStatus};
 use super::log_devices::{LogDeviceJournal, LogDeviceState};
 use super::member_journal::MemberJournal;
 use super::stripe_log::RegionOfLog;
@@ -12,7 +13,7 @@ use crate::env::Env;
 use crate::error::{DeviceError, Error};
 use crate::events::Events;
 use crate::format::superblock::Superblock;
-use crate::layout::{JournalStore, Remembered, Replicated};
+use crate::layout::{JournalStore, LiveRecords, Remembered, Replicated};
 
 /// The journal of a mirror with members `M`, and log devices `L` if it has any. A clone is another handle to the same.
 #[derive(Debug)]
@@ -111,6 +112,38 @@ impl<E: Env, L: Device, M: Drive> MirrorJournal<E, L, M> {
     {
         if let Self::Devices(logs) = self {
             ring.log_stripes_in(Rc::new(RegionOfLog::new(logs, zone)));
+        }
+    }
+
+    /// As [`LogDeviceJournal::replace`], where no stripes are logged there.
+    ///
+    /// # Errors
+    ///
+    /// As [`LogDeviceJournal::replace`]; [`Error::Unusable`] where there are no log devices, or stripes are logged there.
+    pub async fn replace(&self, place: usize, device: L) -> Result<LogCopy<E, L, MirrorPages<E, M>>, Error> {
+        let unusable = |why: &str| Err(Error::Unusable(why.to_owned()));
+        match self {
+            Self::Devices(logs) if logs.0.witness.has_stripes() => unusable(
+                "changes of stripes are logged on its log devices, and are not copied to another: replace it while the volume \
+                 is not served",
+            ),
+            Self::Devices(logs) => logs.replace(place, device).await,
+            Self::Members(_) => unusable("its log is on its members, and has no devices"),
+        }
+    }
+
+    /// As [`LogDeviceJournal::copying`].
+    pub fn copying(&self) -> Option<LogCopyStatus> {
+        match self {
+            Self::Devices(logs) => logs.copying(),
+            Self::Members(_) => None,
+        }
+    }
+
+    /// As [`LogDeviceJournal::stop_copying`].
+    pub fn stop_copying(&self, error: DeviceError) {
+        if let Self::Devices(logs) = self {
+            logs.stop_copying(error);
         }
     }
 
@@ -230,5 +263,9 @@ impl<E: Env, L: Device, M: Drive> JournalStore for MirrorJournal<E, L, M> {
 
     fn wants_checkpoint(&self) -> bool {
         ask!(self, it => it.wants_checkpoint())
+    }
+
+    fn copy_with(&self, records: Weak<dyn LiveRecords>) {
+        ask!(self, it => it.copy_with(records));
     }
 }

@@ -9,13 +9,17 @@
 //! 4. A device that failed and came back lacks records. It takes part again once those that count are on it
 //!    ([`Replicated::repair`], [`JournalStore::resume`]), and says so only then.
 //! 5. A device that is not the volume's is not written to.
+//! 6. One that is to take another's place is given every write, and counts for nobody before it has everything
+//!    ([`super::log_copy`]).
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::Future;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use super::MirrorPages;
+use super::log_copy::Joining;
+pub(crate) use super::log_losses::loss_count;
 use crate::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
@@ -24,7 +28,7 @@ use crate::format::log_head::{DATA_OFFSET, HEAD_COPIES, LOGS_MAX, LogHead};
 use crate::format::superblock::Superblock;
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::join;
-use crate::layout::{JournalStore, Remembered, Replicated, superblock_write};
+use crate::layout::{JournalStore, LiveRecords, Remembered, Replicated, superblock_write};
 use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
 
@@ -36,15 +40,6 @@ const ETIMEDOUT: i32 = 110;
 
 /// What stands for no loss.
 pub(crate) const UNLOST: u64 = 1;
-
-/// Bits of the number that stands for the losses that are chance; those above count. Two devices that were each the last,
-/// one after the other, must not come to the same.
-const LOSSES_CHANCE_BITS: u32 = 32;
-
-/// How many losses a number stands for.
-pub(crate) fn loss_count(number: u64) -> u64 {
-    number >> LOSSES_CHANCE_BITS
-}
 
 /// Who is told, so that it outlives them, that a log device failed.
 pub trait Witness: 'static {
@@ -89,32 +84,51 @@ pub enum LogDeviceState {
 }
 
 pub(super) struct Member<L> {
-    pub(super) device: Option<L>,
+    pub(super) device: RefCell<Option<Rc<L>>>,
     pub(super) state: Cell<LogDeviceState>,
-    head: Cell<Option<LogHead>>,
+    pub(super) head: Cell<Option<LogHead>>,
     pub(super) failure: Cell<Option<DeviceError>>,
 }
 
+impl<L> Member<L> {
+    /// What is there.
+    pub(super) fn device(&self) -> Option<Rc<L>> {
+        self.device.borrow().clone()
+    }
+
+    /// Whether this is there.
+    pub(super) fn has(&self, device: &Rc<L>) -> bool {
+        self.device.borrow().as_ref().is_some_and(|there| Rc::ptr_eq(there, device))
+    }
+}
+
 pub(super) struct Inner<E, L, W> {
-    env: E,
-    witness: W,
-    geometry: Geometry,
+    pub(super) env: E,
+    pub(super) witness: W,
+    pub(super) geometry: Geometry,
     answer_max_ns: u64,
     pub(super) members: Vec<Member<L>>,
     pub(super) volume: Cell<u64>,
     /// What stands for the losses so far, on the heads and with the witness.
-    number: Cell<u64>,
-    noted: Cell<u64>,
+    pub(super) number: Cell<u64>,
+    pub(super) noted: Cell<u64>,
     /// Losses that are not noted yet.
-    losses: Cell<u64>,
+    pub(super) losses: Cell<u64>,
     /// Whether the volume is new, or known to open: losses are noted from then on.
-    resumed: Cell<bool>,
+    pub(super) resumed: Cell<bool>,
     /// Whether somebody notes them now.
-    noting: Cell<bool>,
+    pub(super) noting: Cell<bool>,
     /// Why no loss can be noted any more, if so.
-    failure: RefCell<Option<DeviceError>>,
-    events: Rc<Events>,
-    changed: Notify,
+    pub(super) failure: RefCell<Option<DeviceError>>,
+    pub(super) events: Rc<Events>,
+    pub(super) changed: Notify,
+    /// What is to take the place of a device, while it is copied to.
+    pub(super) joining: RefCell<Option<Rc<Joining<L>>>>,
+    /// Who knows which records count.
+    pub(super) records: RefCell<Option<Weak<dyn LiveRecords>>>,
+    /// Superblocks that were begun to be written, and that ended.
+    pub(super) superblocks_begun: Cell<u64>,
+    pub(super) superblocks_ended: Cell<u64>,
 }
 
 /// The log devices. A clone is another handle to the same.
@@ -158,7 +172,7 @@ impl<E: Env, L: Device, W: Witness> LogDeviceJournal<E, L, W> {
         };
         let member = |device: Option<L>| Member {
             state: Cell::new(if device.is_some() { LogDeviceState::InSync } else { LogDeviceState::Out }),
-            device,
+            device: RefCell::new(device.map(Rc::new)),
             head: Cell::default(),
             failure: Cell::default(),
         };
@@ -177,6 +191,10 @@ impl<E: Env, L: Device, W: Witness> LogDeviceJournal<E, L, W> {
             failure: RefCell::default(),
             events: Rc::default(),
             changed: Notify::default(),
+            joining: RefCell::default(),
+            records: RefCell::default(),
+            superblocks_begun: Cell::default(),
+            superblocks_ended: Cell::default(),
         })))
     }
 
@@ -301,8 +319,8 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
     /// Reads the head of every device that is there; a device that does not answer fails.
     async fn read_heads(&self) {
         join::all(self.in_sync().map(|(_, member)| async move {
-            let Some(device) = &member.device else { return };
-            match self.limited(async { Ok(read_log_head(device).await) }).await {
+            let Some(device) = member.device() else { return };
+            match self.limited(async { Ok(read_log_head(&*device).await) }).await {
                 Ok(head) => member.head.set(head),
                 Err(error) => {
                     member.failure.set(Some(error));
@@ -313,12 +331,12 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         .await;
     }
 
-    fn in_sync(&self) -> impl Iterator<Item = (usize, &Member<L>)> {
+    pub(super) fn in_sync(&self) -> impl Iterator<Item = (usize, &Member<L>)> {
         let is_in_sync = |(_, member): &(usize, &Member<L>)| member.state.get() == LogDeviceState::InSync;
         self.members.iter().enumerate().filter(is_in_sync)
     }
 
-    fn check_alive(&self) -> Result<(), DeviceError> {
+    pub(super) fn check_alive(&self) -> Result<(), DeviceError> {
         if let Some(error) = *self.failure.borrow() {
             return Err(error);
         }
@@ -329,13 +347,21 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         Err(failure.unwrap_or(DeviceError { doing: "reach a log device", errno: EIO }))
     }
 
-    fn fail(&self, place: usize, error: DeviceError) {
+    pub(super) fn fail(&self, place: usize, error: DeviceError) {
         let member = &self.members[place];
         let was_in_sync = member.state.replace(LogDeviceState::Out) == LogDeviceState::InSync;
         member.failure.set(member.failure.get().or(Some(error)));
         if was_in_sync {
             self.events.note(Event::LogDeviceLost { place, error });
             self.losses.set(self.losses.get() + 1);
+        }
+    }
+
+    /// A device failed, in whichever place it is by now; nobody is the worse for one that has none any more.
+    pub(super) fn fail_device(&self, device: &Rc<L>, error: DeviceError) {
+        match self.members.iter().position(|member| member.has(device)) {
+            Some(place) => self.fail(place, error),
+            None => self.fail_joining(device, error),
         }
     }
 
@@ -347,105 +373,45 @@ impl<E: Env, L: Device, W: Witness> Inner<E, L, W> {
         answered.unwrap_or(Err(DeviceError { doing: "wait for a log device", errno: ETIMEDOUT }))
     }
 
-    /// Sends a request to every device that takes part; ends when those that failed are known to whoever comes later.
+    /// Sends a request to every device that takes part, and to one that is about to; ends when those that failed are known to
+    /// whoever comes later. `extent` is what it writes.
     async fn on_all<F: Future<Output = Result<(), DeviceError>>>(
         &self,
-        change: impl Fn(usize) -> F,
+        extent: Option<Extent>,
+        change: impl Fn(Rc<L>) -> F,
     ) -> Result<(), DeviceError> {
-        let places: Vec<usize> = self.in_sync().map(|(place, _)| place).collect();
-        let places =
-            &places[..if is_planted(Bug::LogWritesOne) { places.len().min(1) } else { places.len() }];
+        let mut devices: Vec<Rc<L>> = self.in_sync().filter_map(|(_, member)| member.device()).collect();
+        if is_planted(Bug::LogWritesOne) {
+            devices.truncate(1);
+        }
+        let joining = self.joining.borrow().clone().filter(|_| !is_planted(Bug::LogCopyMissesWrites));
+        let copied = async {
+            if let Some(joining) = &joining {
+                // In one order with what is copied there.
+                let is_free = || (!joining.is_copied(extent)).then_some(());
+                let change = async {
+                    self.changed.until(is_free).await;
+                    change(Rc::clone(&joining.device)).await
+                };
+                if let Err(error) = self.limited(change).await {
+                    self.fail_device(&joining.device, error);
+                }
+            }
+        };
         let change = &change;
-        join::all(places.iter().map(|&place| async move {
-            if let Err(error) = self.limited(change(place)).await {
-                self.fail(place, error);
+        let taking_part = join::all(devices.into_iter().map(|device| async move {
+            if let Err(error) = self.limited(change(Rc::clone(&device))).await {
+                self.fail_device(&device, error);
             }
-        }))
-        .await;
+        }));
+        join::both(taking_part, copied).await;
         self.losses_noted().await
     }
 
-    /// Notes the losses that are not, and waits until all are; before the volume is known to open, they are counted only.
-    async fn losses_noted(&self) -> Result<(), DeviceError> {
-        self.check_alive()?;
-        if !self.resumed.get() {
-            return Ok(());
-        }
-        let is_told = || self.losses.get() == 0 && self.number.get() == self.noted.get();
-        while !is_told() && !is_planted(Bug::LogLossUntold) {
-            if self.noting.replace(true) {
-                self.changed.until(|| (!self.noting.get()).then_some(())).await;
-                self.check_alive()?;
-                continue;
-            }
-            // A number that an earlier opening came to and could not tell is told first: the witness is never more than one
-            // behind.
-            let is_new = self.number.get() == self.noted.get();
-            let losses = if is_new { self.losses.get() } else { 0 };
-            let chance = self.env.random() & ((1 << LOSSES_CHANCE_BITS) - 1);
-            let next = (loss_count(self.noted.get()) + 1) << LOSSES_CHANCE_BITS | chance;
-            let number = if is_new { next } else { self.number.get() };
-            match self.note(number).await {
-                Ok(()) => {
-                    self.noted.set(number);
-                    self.losses.set(self.losses.get() - losses);
-                }
-                Err(error) => {
-                    self.failure.replace(Some(error));
-                }
-            }
-            self.noting.set(false);
-            self.changed.all();
-            self.check_alive()?;
-        }
-        Ok(())
-    }
-
-    async fn note(&self, losses: u64) -> Result<(), DeviceError> {
-        self.number.set(losses);
-        let in_sync: Vec<usize> = self.in_sync().map(|(place, _)| place).collect();
-        join::all(in_sync.into_iter().map(|place| async move {
-            if let Err(error) = self.limited(self.write_head(place, losses)).await {
-                self.fail(place, error);
-            }
-        }))
-        .await;
-        self.check_alive()?;
-        self.witness.note(self.volume.get(), losses).await
-    }
-
-    async fn write_head(&self, place: usize, losses: u64) -> Result<(), DeviceError> {
-        let member = &self.members[place];
-        let Some(device) = &member.device else { return Ok(()) };
-        let generation = member.head.get().map_or(0, |head| head.generation + 1);
-        let (volume, places) = (self.volume.get(), self.members.len() as u16);
-        let head = LogHead { volume, generation, place: place as u16, places, losses };
-        device.write(head.offset(), &head.encode(), Durability::Durable).await?;
-        member.head.set(Some(head));
-        Ok(())
-    }
-
-    /// Which copy of its head a device writes next, if it has one that is whole.
-    pub(super) fn next_copy(&self, place: usize) -> Option<usize> {
-        self.members[place].head.get().map(|head| ((head.generation + 1) % HEAD_COPIES) as usize)
-    }
-
-    /// Writes the next head of a device, that says what the one before does; while nobody notes a loss.
-    pub(super) async fn write_head_again(&self, place: usize) -> Result<(), DeviceError> {
-        self.changed.until(|| (!self.noting.replace(true)).then_some(())).await;
-        let written = self.limited(self.write_head(place, self.number.get())).await;
-        self.noting.set(false);
-        self.changed.all();
-        if let Err(error) = written {
-            self.fail(place, error);
-        }
-        self.losses_noted().await
-    }
-
-    fn device(&self, place: usize) -> Result<&L, DeviceError> {
+    fn device(&self, place: usize) -> Result<Rc<L>, DeviceError> {
         let member = &self.members[place];
         let may = matches!(member.state.get(), LogDeviceState::InSync | LogDeviceState::Stale);
-        let there = member.device.as_ref().filter(|_| may);
+        let there = member.device().filter(|_| may);
         there.ok_or(DeviceError { doing: "reach a log device", errno: EIO })
     }
 }
@@ -468,11 +434,10 @@ impl<E: Env, L: Device, W: Witness> Device for LogDeviceJournal<E, L, W> {
     }
 
     async fn write(&self, offset: u64, bytes: &[u8], durability: Durability) -> Result<(), DeviceError> {
-        self.0
-            .on_all(|place| async move {
-                self.0.device(place)?.write(offset + DATA_OFFSET, bytes, durability).await
-            })
-            .await
+        let extent = Extent::new(offset, bytes.len() as u64);
+        let write =
+            |device: Rc<L>| async move { device.write(offset + DATA_OFFSET, bytes, durability).await };
+        self.0.on_all(Some(extent), write).await
     }
 
     async fn flush(&self, scope: FlushScope<'_>) -> Result<(), DeviceError> {
@@ -485,7 +450,7 @@ impl<E: Env, L: Device, W: Witness> Device for LogDeviceJournal<E, L, W> {
                 FlushScope::Ranges(&shifted)
             }
         };
-        self.0.on_all(|place| async move { self.0.device(place)?.flush(scope).await }).await
+        self.0.on_all(None, |device: Rc<L>| async move { device.flush(scope).await }).await
     }
 
     /// The devices are not told: of a log each place is written anew, and a hint must not leave one of them out.
@@ -549,7 +514,7 @@ impl<E: Env, L: Device, W: Witness> JournalStore for LogDeviceJournal<E, L, W> {
         for place in 0..self.0.members.len() {
             // Of both copies of the head, the one before may be another volume's.
             for _ in 0..HEAD_COPIES {
-                self.0.write_head(place, self.0.number.get()).await?;
+                self.0.write_head_at(place).await?;
             }
         }
         Ok(())
@@ -572,7 +537,7 @@ impl<E: Env, L: Device, W: Witness> JournalStore for LogDeviceJournal<E, L, W> {
             }
             // Whatever it answers, its head may say from now on that it counts: if it fails, it was lost.
             member.state.set(LogDeviceState::InSync);
-            if let Err(error) = self.0.limited(self.0.write_head(place, self.0.number.get())).await {
+            if let Err(error) = self.0.limited(self.0.write_head_at(place)).await {
                 self.0.fail(place, error);
             }
         }
@@ -591,10 +556,20 @@ impl<E: Env, L: Device, W: Witness> JournalStore for LogDeviceJournal<E, L, W> {
 
     async fn write_superblock(&self, superblock: &Superblock) -> Result<(), DeviceError> {
         let (offset, durability) = superblock_write(superblock);
-        self.write(offset, &superblock.encode(), durability).await
+        self.0.superblocks_begun.set(self.0.superblocks_begun.get() + 1);
+        let written = self.write(offset, &superblock.encode(), durability).await;
+        self.0.superblocks_ended.set(self.0.superblocks_ended.get() + 1);
+        if self.0.joining.borrow().is_some() {
+            self.0.changed.all();
+        }
+        written
     }
 
     fn wants_checkpoint(&self) -> bool {
         false
+    }
+
+    fn copy_with(&self, records: Weak<dyn LiveRecords>) {
+        self.0.records.replace(Some(records));
     }
 }

@@ -31,7 +31,7 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use super::quorum::{Undecided, Vote, has, in_force, is_enough};
 use super::{Inner, MirrorPages};
@@ -41,7 +41,7 @@ use crate::error::{DeviceError, Error};
 use crate::format::ring_head::{DATA_OFFSET, LogPlaces, RingHead};
 use crate::format::superblock::Superblock;
 use crate::join;
-use crate::layout::{JournalStore, Remembered, Replicated, superblock_write};
+use crate::layout::{JournalStore, LiveRecords, Remembered, Replicated, superblock_write};
 use crate::planted::{Bug, is_planted};
 use crate::ring::{EIO, ETIMEDOUT, MemberState};
 
@@ -653,4 +653,6 @@ impl<E: Env, M: Drive> JournalStore for MemberJournal<E, M> {
             && (0..inner.ring.members.len())
                 .any(|place| has(inner.log.places.get().needed, place) && inner.is_out_of_log(place))
     }
+
+    fn copy_with(&self, _records: Weak<dyn LiveRecords>) {}
 }

@@ -6,7 +6,8 @@
 //!                                  what a member says of itself (heads.rs), what one lacks that is away (dirty.rs),
 //!                                  and what one is that comes back (rejoin.rs)
 //!   MirrorJournal ─► JournalStore  records and superblocks (journal.rs)
-//!     LogDeviceJournal                         on log devices, all of them hold all of it (log_devices.rs)
+//!     LogDeviceJournal                         on log devices, all of them hold all of it (log_devices.rs);
+//!                                  another one is copied to and takes the place of one (log_copy.rs)
 //!     MemberJournal                    on the members, each holds what came in its turn (member_journal.rs);
 //!                                  who has to be there to open it (quorum.rs), telling them so (membership.rs)
 //! ```
@@ -25,7 +26,9 @@ mod dirty;
 pub mod head_copies;
 mod heads;
 mod journal;
+mod log_copy;
 pub mod log_devices;
+mod log_losses;
 pub mod member_journal;
 mod membership;
 mod quorum;
@@ -54,6 +57,7 @@ use super::Verifier;
 use dirty::Dirty;
 use heads::{MemberHead, Opening};
 pub use journal::MirrorJournal;
+pub use log_copy::{LogCopy, LogCopyStatus};
 use member_journal::LogState;
 pub(crate) use quorum::{LogNeeds, log_needs};
 pub use rejoin::Rejoined;
@@ -143,6 +147,11 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
     /// Whether the members hold the journal too.
     pub fn holds_log(&self) -> bool {
         self.0.ring.options.log_bytes > 0
+    }
+
+    /// Whether the log devices hold a log of stripes, too.
+    pub(crate) fn has_stripes(&self) -> bool {
+        self.0.striping.is_some()
     }
 
     /// What each member does and did.

@@ -95,6 +95,14 @@ kinds! {
     MemberMoved = "member-moved", ERROR;
     /// A log device takes part no more.
     LogDeviceLost = "log-device-lost", ERROR;
+    /// What the log devices hold is copied to one that is to take the place of another.
+    LogCopyBegun = "log-copy-begun", INFO;
+    /// It has the place.
+    LogCopyEnded = "log-copy-ended", INFO;
+    /// It does not get the place.
+    LogCopyFailed = "log-copy-failed", ERROR;
+    /// The server stops before it has the place.
+    LogCopyStopped = "log-copy-stopped", INFO;
     /// A log device's file was removed.
     LogDeviceRemoved = "log-device-removed", ERROR;
     /// A log device's path leads to another file than the one in use, or to none.

@@ -264,6 +264,19 @@ impl Watcher {
                 self.seen.borrow_mut().rebuilds.remove(&place);
                 self.report_lost_member(place, &error, was_rebuilding, now_ns);
             }
+            Event::LogCopyBegun { place } => {
+                let (name, about) = self.log_device(place);
+                let message = format!("what the log devices hold is copied to one that is to replace {name}");
+                self.reporter.report(Kind::LogCopyBegun, &about, message);
+            }
+            Event::LogCopyEnded { place } => {
+                self.seen.borrow_mut().since_ns.remove(&Slot::Log(place));
+                let (name, about) = self.log_device(place);
+                let message = format!("{name} holds everything, and has its place");
+                self.reporter.report(Kind::LogCopyEnded, &about, message);
+            }
+            Event::LogCopyFailed { place, error } => self.report_failed_log_copy(place, &error),
+            Event::LogDeviceLost { error, .. } if is_no_loss(&error) => {}
             Event::LogDeviceLost { place, error } => {
                 self.seen.borrow_mut().since_ns.insert(Slot::Log(place), now_ns);
                 let Some(log) = self.mirror.as_ref().and_then(|it| it.log_devices().into_iter().nth(place))
@@ -275,6 +288,16 @@ impl Watcher {
                 self.reporter.report(Kind::LogDeviceLost, &About::device(&log.place), message);
             }
         }
+    }
+
+    fn report_failed_log_copy(&self, place: usize, error: &Error) {
+        let (name, about) = self.log_device(place);
+        if matches!(error, Error::Device(error) if is_no_loss(error)) && self.is_stopping() {
+            let message = format!("{name} is not replaced before the server stops: replace it once more");
+            return self.reporter.report(Kind::LogCopyStopped, &about, message);
+        }
+        let message = format!("{name} is not replaced: {}", reason(error));
+        self.reporter.report(Kind::LogCopyFailed, &about, message);
     }
 
     fn report_stopped_discards(&self, place: usize, error: DeviceError) {
@@ -415,6 +438,12 @@ impl Watcher {
 
     fn members(&self) -> Vec<MirrorMember> {
         self.mirror.as_ref().map(Mirror::members).unwrap_or_default()
+    }
+
+    /// What a log device is called.
+    fn log_device(&self, place: usize) -> (String, About) {
+        let slot = Slot::Log(place);
+        (self.subject(slot), self.held.place(slot).map_or_else(About::default, About::device))
     }
 
     /// What a member is called.

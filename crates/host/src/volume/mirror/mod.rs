@@ -6,6 +6,7 @@
 //! 2. A member or log device fails as soon as its connection breaks, and not at its next request.
 
 mod drive;
+mod log_replacement;
 mod rejoin;
 
 use std::cell::RefCell;
@@ -22,7 +23,7 @@ use evenkeel_engine::join;
 use evenkeel_engine::layout::JournalStore;
 use evenkeel_engine::layout::mirror::head_copies::{HeadFault, HeadsOf, WrongHead};
 use evenkeel_engine::layout::mirror::log_devices::LogDeviceState;
-use evenkeel_engine::layout::mirror::{MirrorJournal, MirrorPages};
+use evenkeel_engine::layout::mirror::{LogCopyStatus, MirrorJournal, MirrorPages};
 use evenkeel_engine::ring::{MemberState, MemberStatus, RingOptions};
 use evenkeel_engine::volume::Identity;
 
@@ -76,8 +77,11 @@ pub struct Mirror {
     pub logs: LogDevices,
     options: RingOptions,
     geometry: Geometry,
+    log_geometry: Geometry,
     members: Roll,
     log_entries: Roll,
+    /// Where that is which is to take the place of a log device, while it is copied to.
+    new_log: Rc<RefCell<Option<Place>>>,
     watch: Rc<Watch>,
     /// Of whoever replaces a member: the next one finds what the one before it came to.
     pub(super) replacing: Rc<Turn>,
@@ -103,6 +107,8 @@ pub struct MirrorLog {
     pub state: LogDeviceState,
     /// Why it takes no part, if so.
     pub why: Option<String>,
+    /// What is to take its place, while it is copied to, and how far that is.
+    pub copied_to: Option<(Place, LogCopyStatus)>,
 }
 
 /// A copy of a head that is wrong.
@@ -141,7 +147,8 @@ impl Mirror {
             all(&description.members, geometry, description.logs.is_empty(), &to_member).await?;
         let numbers = drives.iter().flatten().filter_map(|drive| drive.drive().opening_number());
         let opening = opening.known_by(numbers.max());
-        let (log_drives, log_entries, _) = all(&description.logs, log_geometry, true, &to_log).await?;
+        let (log_drives, log_entries, log_geometry) =
+            all(&description.logs, log_geometry, true, &to_log).await?;
         let unusable = |error: Error| {
             let missing = format!("{}{}", missing(&members), missing(&log_entries));
             VolumeError::Refused(format!("{}: {error}{missing}", folder.display()))
@@ -179,8 +186,10 @@ impl Mirror {
             logs,
             options,
             geometry,
+            log_geometry,
             members,
             log_entries,
+            new_log: Rc::default(),
             watch,
             replacing,
         };
@@ -211,7 +220,9 @@ impl Mirror {
 
     /// Its log devices now.
     pub fn log_devices(&self) -> Vec<MirrorLog> {
-        let each = |(entry, (state, failure)): (&Entry, (LogDeviceState, Option<DeviceError>))| MirrorLog {
+        type At<'a> = (usize, (&'a Entry, (LogDeviceState, Option<DeviceError>)));
+        let copying = self.logs.copying();
+        let each = |(place, (entry, (state, failure))): At<'_>| MirrorLog {
             place: entry.place.clone(),
             state,
             why: match state {
@@ -220,8 +231,11 @@ impl Mirror {
                 LogDeviceState::Foreign => Some("what is there is not this log".to_owned()),
                 LogDeviceState::Out => entry.why.clone().or_else(|| failure.map(in_words)),
             },
+            copied_to: copying
+                .filter(|copy| copy.place == place)
+                .and_then(|copy| Some((self.new_log.borrow().clone()?, copy))),
         };
-        self.log_entries.borrow().iter().zip(self.logs.states()).map(each).collect()
+        self.log_entries.borrow().iter().zip(self.logs.states()).enumerate().map(each).collect()
     }
 
     /// The copies of heads that are wrong, of the members and log devices that answer.
@@ -331,18 +345,29 @@ impl Mirror {
                 self.ring.fail(place, DeviceError { doing: STOPPED, errno: shutdown() });
             }
         }
+        self.logs.stop_copying(DeviceError { doing: COPY_STOPPED, errno: shutdown() });
     }
 
-    /// Opens what is to be the member at `place`, and hardly waits for who has it: the volume is served meanwhile.
-    pub(super) async fn open_member(
+    /// Opens what is to be the member or log device at `slot`, and hardly waits for who has it: the volume is served
+    /// meanwhile.
+    pub(super) async fn open_new(
         &self,
         folder: &Path,
-        place: usize,
+        slot: Slot,
         new: &Member,
         old: &Place,
     ) -> Result<MirrorDrive, VolumeError> {
         let refused = |why: String| VolumeError::Refused(format!("{}: {why}", new.place));
-        let held = self.members.borrow()[place].drive.clone();
+        let (held, geometry, purpose) = match slot {
+            Slot::Member(place) => {
+                let held = self.members.borrow()[place].drive.clone();
+                (held, self.geometry, self.opening.member(place, new.unfenced))
+            }
+            Slot::Log(place) => {
+                let held = self.log_entries.borrow()[place].drive.clone();
+                (held, self.log_geometry, self.opening.log(place, new.unfenced))
+            }
+        };
         // A file that was made anew is another one under the same name.
         let is_of_use = |drive: &Rc<MemberDrive>| {
             new.place == *old && drive.failure().is_none() && drive.is_still_at_its_place()
@@ -352,14 +377,12 @@ impl Mirror {
                 let restored = file.restore_length().await;
                 restored.map_err(|error| refused(format!("cannot make it as large as it was: {error}")))?;
             }
-            return MirrorDrive::new(drive, self.geometry).map_err(|unfit| unfit.at(&new.place));
+            return MirrorDrive::new(drive, geometry).map_err(|unfit| unfit.at(&new.place));
         }
         let options = DriveOptions { busy_timeout: LEAVING, ..new.options() };
-        let (purpose, limit_ns) = (self.opening.member(place, new.unfenced), self.options.answer_max_ns);
+        let limit_ns = self.options.answer_max_ns;
         match open_one(&self.event_loop, folder, new, options, limit_ns, purpose).await {
-            Opened::There(drive) => {
-                MirrorDrive::new(drive, self.geometry).map_err(|unfit| unfit.at(&new.place))
-            }
+            Opened::There(drive) => MirrorDrive::new(drive, geometry).map_err(|unfit| unfit.at(&new.place)),
             Opened::Missing(why) => Err(refused(why)),
             Opened::Mistake(error) => Err(error.into()),
         }
@@ -497,10 +520,13 @@ const REPLACED: &str = "be replaced";
 /// Why a member fails that is being rebuilt when the volume is closed.
 const STOPPED: &str = "rebuild a member";
 
+/// Why a log device is copied to no more when the volume is closed.
+const COPY_STOPPED: &str = "copy to a log device";
+
 /// Whether its own volume failed a member with this error, though the drive works. A server of one may say of itself that it
 /// shuts down, too.
 pub(crate) fn is_no_loss(error: &DeviceError) -> bool {
-    error.errno == shutdown() && [REPLACED, STOPPED].contains(&error.doing)
+    error.errno == shutdown() && [REPLACED, STOPPED, COPY_STOPPED].contains(&error.doing)
 }
 
 /// Cannot send after shutdown, as in errno(3).
