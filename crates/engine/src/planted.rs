@@ -311,10 +311,6 @@ crate::planted_bugs! {
     LogCopyUnflushed = "log-copy-unflushed",
     /// A log device that is copied to is not given what is written meanwhile.
     LogCopyMissesWrites = "log-copy-misses-writes",
-    /// What is copied to a log device is taken from another without a look at its sums.
-    LogCopyUnchecked = "log-copy-unchecked",
-    /// A record is copied to a log device though its room was given back, and may hold another by now.
-    LogCopyOvertakes = "log-copy-overtakes",
     /// A log device whose place another one took goes on counting.
     LogCopyOldCounts = "log-copy-old-counts",
     /// Records that one log device lacks are not put there before the log goes on.
