@@ -277,17 +277,35 @@ pub(crate) enum BackendArg {
 Examples:
   evenkeel status disk
   evenkeel status disk --json | jq .occupancy
+  evenkeel status disk --watch                      what it does now, every second, until Ctrl-C
+  evenkeel status disk --watch --interval 10s >log  a line every 10 s
+  evenkeel status disk --watch --json --count 60 | jq .recent.syncs.p99_s
 
-Exit status: 0 it is well, 1 it failed, found pages that are damaged in every copy, lacks a member or log device, rebuilds
+With --watch, rates and latencies are those of the last interval. A latency is a bound that the share stayed below, a power of
+two of nanoseconds: the truth may be half as long. A server that goes away is waited for, once it answered.
+
+Exit status: with --watch, 0 at Ctrl-C and after --count; 1 it is not being served when the watch begins. Otherwise 0 it is well, 1 it failed, found pages that are damaged in every copy, lacks a member or log device, rebuilds
 one, or is not being served, 2 no volume.")]
 pub(crate) struct StatusArgs {
     /// The volume's folder
     #[arg(value_name = "VOL")]
     pub(crate) volume: PathBuf,
 
-    /// Everything, as JSON
+    /// Everything, as JSON; with --watch a document in each line
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Show what it does now, again and again, until Ctrl-C: on a terminal in place, elsewhere as a line for each interval
+    #[arg(long)]
+    pub(crate) watch: bool,
+
+    /// How long the intervals of --watch are
+    #[arg(long, value_name = "TIME", value_parser = units::seconds_with_unit, default_value = "1s", requires = "watch")]
+    pub(crate) interval: f64,
+
+    /// End --watch after so many intervals
+    #[arg(long, value_name = "N", value_parser = units::count, requires = "watch")]
+    pub(crate) count: Option<u64>,
 }
 
 /// Read all of a volume and compare it with its checksums

@@ -5,7 +5,7 @@
 //! listen       the addresses, and who connects there
 //! opening      ends the process at a signal where opening the volume holds the loop
 //! status       what it does, as one document: over a socket in the volume's folder; mirror_status what a mirror's members do
-//! counters     those of the engine, in that document
+//! counters     those of the engine, in that document; latencies of requests; recent what was done between two documents
 //! metrics      the same for Prometheus, over HTTP
 //! control      orders to replace a member or to grow, over another socket
 //! events       what an operator should hear of: lines, counts, and what is wrong now
@@ -24,13 +24,17 @@
 pub mod control;
 mod counters;
 pub mod events;
+mod latencies;
 mod listen;
 mod maintenance;
 mod metrics;
 pub mod mirror_status;
 mod opening;
+pub mod recent;
 mod rejoin;
 pub mod salvage;
+#[cfg(test)]
+mod samples;
 pub mod status;
 
 use std::os::fd::OwnedFd;
