@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, ValueEnum};
 use evenkeel_host::volume::member::Place;
 
+use super::http::HttpArgs;
 use super::mirror::MirrorArgs;
 use super::places::{AtomicSectorsArg, NbdArg, parse_host_port, parse_nbd, place};
 use crate::units;
@@ -150,13 +151,16 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_host_port)]
     pub(crate) metrics: Option<String>,
 
+    #[command(flatten)]
+    pub(crate) http: HttpArgs,
+
     /// Refuse writes
     #[arg(long)]
     pub(crate) read_only: bool,
 
     /// Serve what there is of a damaged volume, to be read only, and write nothing to it; what is lost reads as an error.
     /// See `evenkeel salvage`
-    #[arg(long, conflicts_with_all = ["metrics", "cache"])]
+    #[arg(long, conflicts_with_all = ["metrics", "http", "cache"])]
     pub(crate) salvage: bool,
 
     /// Which bytes are journaled
@@ -205,6 +209,7 @@ Examples:
   nbdfuse mnt/disk --unix disk/nbd.sock &           as a file, for mkfs and a loop device
   qemu-img convert -n image.qcow2 'nbd+unix:///?socket=disk/nbd.sock'
   evenkeel serve disk --nbd tcp:0.0.0.0:10809 --tls /etc/pki/nbd --metrics 127.0.0.1:9100
+  evenkeel serve disk --http 127.0.0.1:9101         a page that shows what it does: http://127.0.0.1:9101/
   evenkeel serve disk --log-format json 2>>events   what happens, for programs
 
 Exit status: 0 everything is durable and home, 1 the volume failed or lost a file and says why, 2 wrong usage or a volume that
