@@ -6,7 +6,7 @@
 //!   answers    what is answered
 //!   exchange   moments of the volume, between its loop and this one
 //!   history    what it did in the last minutes
-//!   page/      what a browser shows
+//!   page       what a browser shows: its files, in page/
 //! ```
 //!
 //! 1. The volume's loop only takes moments: one at a time, with a pause between, however many ask. All else is done here.
@@ -17,6 +17,7 @@
 mod answers;
 mod exchange;
 pub mod history;
+mod page;
 mod request;
 
 use std::cell::RefCell;
@@ -274,7 +275,10 @@ impl Desk {
                 let text = serde_json::to_vec(&history).expect("names and numbers can be written");
                 Answer::found(answers::JSON, text)
             }
-            (_, Offer::Everything) => Answer::nothing("there are /status.json, /history.json and /metrics"),
+            (path, Offer::Everything) => match page::file(path) {
+                Some((content_type, text)) => Answer::found(content_type, text),
+                None => Answer::nothing("there are /, /status.json, /history.json and /metrics"),
+            },
         }
     }
 }
