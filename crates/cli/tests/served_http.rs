@@ -125,6 +125,8 @@ fn nothing_but_a_look_at_a_known_path_by_a_known_name_is_answered() {
     let (head, body) = ask("HEAD", &http, "/status.json");
     says(&head, &["200", "Content-Length: "]);
     assert_eq!(body, "");
+    let refused = answer_to(&http, b"HEAD / HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+    assert!(refused.starts_with("HTTP/1.1 421") && refused.ends_with("\r\n\r\n"), "{refused}");
     let says_whatever_else =
         ["nosniff", "default-src 'none'", "frame-ancestors 'none'", "no-store", "same-origin"];
     says(&head, &says_whatever_else);

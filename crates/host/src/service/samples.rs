@@ -1,7 +1,9 @@
 //! Status documents for tests.
 
 use super::latencies::{Latency, Requests};
+use super::scrape::Scrape;
 use super::status::Status;
+use crate::front::statistics::Statistics;
 
 /// A volume that was just opened, and that nobody asked for anything.
 pub(super) fn status() -> Status {
@@ -34,5 +36,17 @@ pub(super) fn requests(kind: &str, latency_counts: &[u64]) -> Requests {
         bytes: requests.saturating_mul(4096),
         latency_s: Latency { mean: 0.0, p50: 0.0, p99: 0.0, p999: 0.0 },
         latency_counts: latency_counts.to_vec(),
+    }
+}
+
+/// A moment of that volume.
+pub(super) fn scrape() -> Scrape {
+    Scrape {
+        document: status(),
+        statistics: Statistics::default(),
+        event_counts: Vec::new(),
+        removed_files: 0,
+        moved_files: 0,
+        commits_wait_s: 0.0,
     }
 }

@@ -136,3 +136,82 @@ impl Exchange {
         waiting.into_values().chain(taker).for_each(Waker::wake);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::event_loop::{Backend, EventLoop, race};
+    use crate::service::samples::scrape;
+
+    #[test]
+    fn all_who_ask_at_one_time_share_a_moment_and_who_asks_later_gets_a_later_one() {
+        let event_loop = EventLoop::new(Backend::Threads).unwrap();
+        let env = event_loop.handle();
+        let (exchange, taken) = (Arc::new(Exchange::default()), Rc::new(Cell::new(0)));
+        let answered = Rc::new(Cell::new(0));
+        for _ in 0..100 {
+            let (exchange, answered) = (Arc::clone(&exchange), Rc::clone(&answered));
+            env.spawn(async move {
+                assert!(exchange.ask().await.is_some());
+                answered.set(answered.get() + 1);
+            });
+        }
+        let giver = {
+            let (exchange, taken, env) = (Arc::clone(&exchange), Rc::clone(&taken), env.clone());
+            async move {
+                let take = || {
+                    taken.set(taken.get() + 1);
+                    scrape()
+                };
+                exchange.give(&env, take).await;
+            }
+        };
+        env.spawn(giver);
+        event_loop.block_on(async {
+            assert!(exchange.ask().await.is_some());
+            assert!(exchange.ask().await.is_some());
+        });
+        assert_eq!((answered.get(), taken.get()), (100, 2));
+    }
+
+    #[test]
+    fn who_gives_up_leaves_nothing_behind_and_at_the_end_nobody_waits() {
+        let event_loop = EventLoop::new(Backend::Threads).unwrap();
+        let exchange = Exchange::default();
+        event_loop.block_on(async {
+            for _ in 0..100 {
+                let given_up = race(async { exchange.ask().await.is_some() }, async { true }).await;
+                assert!(given_up);
+            }
+            assert!(exchange.inner().waiting.is_empty());
+            let close = async {
+                exchange.close();
+                exchange.closed().await;
+                false
+            };
+            assert!(!race(async { exchange.ask().await.is_some() }, close).await);
+            assert!(exchange.ask().await.is_none(), "nor does anybody who comes later");
+        });
+    }
+
+    #[test]
+    fn another_thread_is_answered() {
+        let exchange = Arc::new(Exchange::default());
+        let asker = {
+            let exchange = Arc::clone(&exchange);
+            std::thread::spawn(move || {
+                let event_loop = EventLoop::new(Backend::Threads).unwrap();
+                let uptime_s =
+                    event_loop.block_on(exchange.ask()).map(|scrape| scrape.document.server.uptime_s);
+                exchange.close();
+                uptime_s
+            })
+        };
+        let event_loop = EventLoop::new(Backend::Threads).unwrap();
+        event_loop.block_on(exchange.give(&event_loop.handle(), scrape));
+        assert_eq!(asker.join().unwrap(), Some(scrape().document.server.uptime_s));
+    }
+}

@@ -244,18 +244,18 @@ impl Desk {
     /// Hears a request; what is to be answered, if anything.
     async fn hear(&self, stream: &Stream, env: &Loop) -> Option<Vec<u8>> {
         let head = race(async { Some(read_head(stream).await) }, nothing_after(env, HEAD_MAX_NS)).await?;
-        let request = match head? {
-            Ok(head) => Request::parse(&head, &self.hosts),
+        let head = match head? {
+            Ok(head) => head,
             Err(answer) => return Some(answer.into_bytes(true)),
         };
-        Some(match request {
+        Some(match Request::parse(&head, &self.hosts) {
             Ok(request) => {
                 let made =
                     race(async { Some(self.answer(&request).await) }, nothing_after(env, ANSWER_MAX_NS))
                         .await;
                 made.unwrap_or_else(Answer::busy).into_bytes(request.wants_body)
             }
-            Err(why) => Answer::refused(why, self.advise).into_bytes(true),
+            Err(why) => Answer::refused(why, self.advise).into_bytes(!head.starts_with(b"HEAD ")),
         })
     }
 
