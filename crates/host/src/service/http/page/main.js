@@ -79,6 +79,11 @@ for (const [key, name] of [["buffer", "Buffer: writes that are not durable"], ["
   by("meters").append(meters[key].element);
 }
 
+for (const [key, name] of [["files", "Room in use"], ["inodes", "Inodes in use"], ["unsynced", "Data that no program has synced, of the room"]]) {
+  meters[key] = meter(name);
+  by("files").append(meters[key].element);
+}
+
 by("legend").append(
   ...[["reading", "only reads"], ["writing", "writes"], ["rebuilding", "is rebuilt"], ["out", "takes no part"]].flatMap(([key, text]) => [
     made("span", {}, made("i", { className: `key ${key}` }), text),
@@ -187,6 +192,21 @@ const drawMirror = ({ mirror }) => {
   say(by("scrub"), `Policy ${mirror.policy}. Scrub: ${state}; ${scrub.mended_copies} copies repaired, ${scrub.damaged_pages} pages damaged in every copy.`);
 };
 
+const drawFiles = ({ file_system: files }) => {
+  by("files-card").hidden = !files;
+  if (!files) return;
+  const used = files.size_bytes - files.free_bytes;
+  const inodes = files.inodes - files.free_inodes;
+  const count = (many) => many.toLocaleString("en");
+  meters.files.set(used / Math.max(1, files.size_bytes), `${bytes(used)} of ${bytes(files.size_bytes)}`);
+  meters.inodes.set(inodes / Math.max(1, files.inodes), `${count(inodes)} of ${count(files.inodes)}`);
+  meters.unsynced.set(files.dirty_bytes / Math.max(1, files.size_bytes), bytes(files.dirty_bytes));
+  rows(
+    by("waiters"),
+    files.waiters.map((it) => [it.program ?? "gone by now", `${it.thread}`, count(it.fsyncs), seconds(it.waited_s)]),
+  );
+};
+
 const drawStatus = (status) => {
   const { volume, server, state } = status;
   document.title = `${state.name}: ${volume.path}`;
@@ -218,6 +238,7 @@ const draw = () => {
   if (lastStatus) {
     drawStatus(lastStatus);
     drawMirror(lastStatus);
+    drawFiles(lastStatus);
   }
 };
 
