@@ -2,6 +2,7 @@
 
 mod arenas;
 mod drive;
+mod http;
 mod mirror;
 mod mount;
 mod places;
@@ -22,6 +23,7 @@ use crate::units;
 
 pub(crate) use arenas::{ArenasArgs, ArenasCommand, ArenasFreeArgs};
 pub(crate) use drive::{AfterCut, DriveArgs};
+pub(crate) use http::HttpArgs;
 pub(crate) use mirror::{MirrorArgs, PolicyArg, RejoinArg, ReplaceArgs};
 pub(crate) use mount::{MountArgs, MountOptionArg};
 pub(crate) use places::NbdArg;

@@ -18,6 +18,7 @@ mod progress;
 mod replay;
 mod reproduce;
 mod schema;
+mod screen;
 mod sim;
 mod stdout;
 mod study;

@@ -2,7 +2,8 @@
 //!
 //! 1. What cannot be printed is one line and an exit code, not a panic.
 //! 2. On a terminal sentences break between words, at 80 columns; what is read by a program is as it was.
-//! 3. Nothing that is printed moves the cursor or does anything else to a terminal: a name may have any characters.
+//! 3. Nothing that is printed moves the cursor or does anything else to a terminal, but for [`crate::screen`]: a name may
+//!    have any characters.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -40,13 +41,19 @@ fn escaped(text: &str, kept: &[char]) -> String {
 /// Prints `text`, in lines. A reader that has seen enough (`| head`) is no failure: the work goes on without
 /// it.
 pub(crate) fn say(text: &str) -> Result<(), Failure> {
+    say_to_reader(text).map(drop)
+}
+
+/// As [`say`], for work that is done for its reader alone: whether there is one.
+pub(crate) fn say_to_reader(text: &str) -> Result<bool, Failure> {
     let text = escaped(text, &['\n', '\t']);
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => {
             Err(Failure::about(Path::new("standard output"), format!("{error}; redirect it elsewhere")))
         }
-        _ => Ok(()),
     }
 }
 

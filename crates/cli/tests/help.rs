@@ -34,6 +34,7 @@ fn the_schema_of_each_document_is_printed() {
         "check",
         "compare",
         "drive",
+        "history",
         "pairs",
         "probe",
         "replay",

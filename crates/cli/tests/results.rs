@@ -13,6 +13,7 @@ use std::process::Command;
 use evenkeel_measure::study::store::SCHEMA;
 use made_up::Shape;
 use support::load::write;
+use support::metrics::scrape;
 use support::served::{Server, Volume, noise};
 use support::{Scene, skip};
 
@@ -90,9 +91,13 @@ fn volumes(scene: &Scene) {
     for layout in ["", "--layout mirror --atomic-sectors yes"] {
         let name = if layout.is_empty() { "single" } else { "mirror" };
         let volume = Volume::create(scene, &format!("{sizes} {layout}"));
-        let server = volume.serve("");
+        let server = volume.serve("--http 127.0.0.1:0");
         write(&volume.socket(), 0, &noise);
         print(scene, "status disk --json", &format!("status-{name}"));
+        print(scene, "status disk --watch --json --count 1", &format!("status-{name}-watched"));
+        let address = server.told("page: http://");
+        let history = scrape(address.trim_end_matches('/'), "/history.json").1;
+        fs::write(scene.path(&format!("documents/history-{name}.json")), history).unwrap();
         server.stop();
         print(scene, "check disk --json", &format!("check-{name}"));
         damage_page(scene, &noise);

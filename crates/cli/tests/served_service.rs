@@ -82,7 +82,7 @@ fn metrics_count_what_clients_did() {
     let (head, body) = ask("HEAD", &address, "/metrics");
     says(&head, &["HTTP/1.1 200 OK", "Content-Length: "]);
     assert_eq!(body, "");
-    says(&ask("POST", &address, "/metrics").0, &["404"]);
+    says(&ask("POST", &address, "/metrics").0, &["405"]);
     says(&scrape(&address, "/").0, &["404"]);
     // Whoever asks for something else, or for nothing, hurts nobody.
     TcpStream::connect(&address).unwrap().write_all(&[0xff; 20_000]).unwrap();

@@ -53,7 +53,9 @@ mod wait;
 pub mod writing;
 
 pub use conditions::cpu;
-pub use process::{allocator, bus_error, group, interrupt, standard_error, stop_signals, writeback};
+pub use process::{
+    allocator, bus_error, group, interrupt, standard_error, stop_signals, terminal, writeback,
+};
 pub use program::memory_bound;
 pub use scratch::{device_image, kernel_setting, loop_device, mounted, undo};
 pub use stack::{block_device, fiemap};

@@ -37,6 +37,10 @@ pub enum Remedy {
     LetGroupIn,
     /// Listen for this machine only, or serve with TLS.
     ListenLocally,
+    /// Say that other machines may see the page.
+    ShowToOthers,
+    /// Say by which names browsers may ask for the page.
+    NamePage,
     /// Put another drive in the place of a member or log device.
     ReplaceDevice,
     /// Copy the pages of a volume whose log is lost.

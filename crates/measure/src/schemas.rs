@@ -5,6 +5,7 @@
 //! 2. A document that grows by a field keeps its number; one that loses a field, or changes one's meaning, gets the next.
 //!    Either is noted in `schemas/versions.tsv`.
 
+use evenkeel_host::service::http::history::History;
 use evenkeel_host::service::status::Status;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
@@ -18,10 +19,11 @@ use crate::reproduce::Gallery;
 use crate::study::report::StudyReport;
 
 /// Each document's name and its schema, in the order of names.
-pub const ALL: [(&str, &str); 11] = [
+pub const ALL: [(&str, &str); 12] = [
     ("check", include_str!("../../../schemas/check.json")),
     ("compare", include_str!("../../../schemas/compare.json")),
     ("drive", include_str!("../../../schemas/drive.json")),
+    ("history", include_str!("../../../schemas/history.json")),
     ("pairs", include_str!("../../../schemas/pairs.json")),
     ("probe", include_str!("../../../schemas/probe.json")),
     ("replay", include_str!("../../../schemas/replay.json")),
@@ -48,6 +50,7 @@ pub fn generated() -> Vec<(&'static str, Schema)> {
     vec![
         ("compare", of::<Comparisons>()),
         ("drive", of::<DriveStatus>()),
+        ("history", of::<History>()),
         ("pairs", of::<Pairs>()),
         ("probe", of::<ProbeReport>()),
         ("replay", of::<ReplayReport>()),

@@ -106,6 +106,29 @@ def _members(status: Mapping[str, Any]) -> Iterable[Row]:
             yield {"kind": kind, **flat(device)}
 
 
+_SAMPLE = ("number", "uptime_s", "state", "buffer_share", "log_share", "dirty_share")
+_RECENT = ("over_s", "commits_per_s", "writes_per_commit", "checkpoints_per_s", "log_bytes_per_s", "home_bytes_per_s")
+_ACTIVITY = ("per_s", "errors_per_s", "bytes_per_s", "p50_s", "p99_s", "p999_s")
+
+
+def _samples(history: Mapping[str, Any]) -> Iterable[Row]:
+    for sample in history["samples"]:
+        # Of the first sample there is nothing.
+        recent = sample["recent"] or {}
+        row = {name: sample[name] for name in _SAMPLE}
+        row.update({name: recent.get(name) for name in _RECENT})
+        for kind in ("reads", "writes", "syncs"):
+            activity = recent.get(kind) or {}
+            row.update({f"{kind}_{name}": activity.get(name) for name in _ACTIVITY})
+        yield row
+
+
+def _member_samples(history: Mapping[str, Any]) -> Iterable[Row]:
+    for sample in history["samples"]:
+        for place, member in enumerate(sample["members"]):
+            yield {"number": sample["number"], "member": place, **flat(member)}
+
+
 def _curves(gallery: Mapping[str, Any]) -> Iterable[Row]:
     for figure in gallery["figures"]:
         for chart in figure["charts"]:
@@ -170,6 +193,7 @@ DOCUMENTS: Dict[str, Kind] = {
             "devices": _members,
         },
     ),
+    "history": Kind(1, {"samples": _samples, "members": _member_samples}),
     "check": Kind(1, {"damaged": _list("damaged", "pages"), "unchecked": _list("damaged", "unchecked")}),
     "drive": Kind(1, {"lateness": _lateness}),
     "salvage": Kind(1, {"ranges": _list("ranges"), "missing": _list("missing")}),

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use clap::Args as ClapArgs;
 use evenkeel_host::front::fuse::MountFlag;
 
+use super::http::HttpArgs;
 use super::mirror::MirrorArgs;
 use super::volume::{LogFormatArg, LogLevelArg};
 use crate::units;
@@ -28,8 +29,8 @@ pub(crate) struct MountArgs {
     pub(crate) mount_point: PathBuf,
 
     /// Options as mount(8) has them: ro, rw, allow_other, nonempty, dev, nodev, suid, nosuid, exec, noexec, noatime (times of
-    /// reading are never written), and for fstab cache=SIZE, write_back=SIZE, commit=TIME and metrics=HOST:PORT, which are
-    /// --cache, --write-back, --commit-every and --metrics. What fstab says to others (defaults, nofail, _netdev,
+    /// reading are never written), and for fstab cache=SIZE, write_back=SIZE, commit=TIME, metrics=HOST:PORT and
+    /// http=HOST:PORT, which are --cache, --write-back, --commit-every, --metrics and --http. What fstab says to others (defaults, nofail, _netdev,
     /// x-systemd.*) does nothing
     #[arg(short = 'o', long = "options", value_name = "OPTIONS", value_delimiter = ',')]
     pub(crate) options: Vec<MountOptionArg>,
@@ -56,6 +57,9 @@ pub(crate) struct MountArgs {
     #[arg(long, value_name = "HOST:PORT", value_parser = super::places::parse_host_port)]
     pub(crate) metrics: Option<String>,
 
+    #[command(flatten)]
+    pub(crate) http: HttpArgs,
+
     /// How events are told on standard error
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
     pub(crate) log_format: LogFormatArg,
@@ -74,7 +78,7 @@ Examples:
   evenkeel mount files mnt                          mount it again
   evenkeel mount files mnt -o ro                    to be read only
   sudo evenkeel mount files /srv/db -o allow_other  for every user, as permissions go
-  evenkeel status files                             what it does
+  evenkeel status files --watch                     what it does now; or on a page, with --http 127.0.0.1:9101
   umount mnt                                        or fusermount3 -u mnt: everything is made durable
 
 Exit status: 0 everything is durable and home, 1 the volume failed or lost a file and says why, 2 wrong usage or what cannot be
@@ -101,6 +105,8 @@ pub(crate) enum MountOptionArg {
     CommitEvery(f64),
     /// As `--metrics`.
     Metrics(String),
+    /// As `--http`.
+    Http(String),
     /// What the kernel lets programs do.
     Flag(MountFlag),
 }
@@ -115,6 +121,7 @@ impl FromStr for MountOptionArg {
                 "write_back" => return units::size(value).map(Self::WriteBack),
                 "commit" => return commit_every(value).map(Self::CommitEvery),
                 "metrics" => return super::places::parse_host_port(value).map(Self::Metrics),
+                "http" => return super::places::parse_host_port(value).map(Self::Http),
                 _ => {}
             }
         }
@@ -208,6 +215,7 @@ mod tests {
         assert_eq!("write_back=2m".parse(), Ok(MountOptionArg::WriteBack(2 << 20)));
         assert_eq!("commit=30".parse(), Ok(MountOptionArg::CommitEvery(30.0)));
         assert_eq!("commit=200ms".parse(), Ok(MountOptionArg::CommitEvery(0.2)));
+        assert_eq!("http=localhost:80".parse(), Ok(MountOptionArg::Http("localhost:80".to_owned())));
         assert_eq!("metrics=[::1]:80".parse(), Ok(MountOptionArg::Metrics("[::1]:80".to_owned())));
         for (text, why) in [
             ("remount", "mount it again"),

@@ -6,6 +6,7 @@ use clap::{Args as ClapArgs, ValueEnum};
 use evenkeel_host::volume::layout_kind::LayoutName;
 use evenkeel_host::volume::member::Place;
 
+use super::http::HttpArgs;
 use super::mirror::MirrorArgs;
 use super::places::{AtomicSectorsArg, NbdArg, parse_host_port, parse_nbd, place};
 use crate::units;
@@ -151,13 +152,16 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_host_port)]
     pub(crate) metrics: Option<String>,
 
+    #[command(flatten)]
+    pub(crate) http: HttpArgs,
+
     /// Refuse writes
     #[arg(long)]
     pub(crate) read_only: bool,
 
     /// Serve what there is of a damaged volume, to be read only, and write nothing to it; what is lost reads as an error.
     /// See `evenkeel salvage`
-    #[arg(long, conflicts_with_all = ["metrics", "cache"])]
+    #[arg(long, conflicts_with_all = ["metrics", "http", "cache"])]
     pub(crate) salvage: bool,
 
     /// Which bytes are journaled
@@ -206,6 +210,7 @@ Examples:
   nbdfuse mnt/disk --unix disk/nbd.sock &           as a file, for mkfs and a loop device
   qemu-img convert -n image.qcow2 'nbd+unix:///?socket=disk/nbd.sock'
   evenkeel serve disk --nbd tcp:0.0.0.0:10809 --tls /etc/pki/nbd --metrics 127.0.0.1:9100
+  evenkeel serve disk --http 127.0.0.1:9101         a page that shows what it does: http://127.0.0.1:9101/
   evenkeel serve disk --log-format json 2>>events   what happens, for programs
 
 Exit status: 0 everything is durable and home, 1 the volume failed or lost a file and says why, 2 wrong usage or a volume that
@@ -278,17 +283,35 @@ pub(crate) enum BackendArg {
 Examples:
   evenkeel status disk
   evenkeel status disk --json | jq .occupancy
+  evenkeel status disk --watch                      what it does now, every second, until Ctrl-C
+  evenkeel status disk --watch --interval 10s >log  a line every 10 s
+  evenkeel status disk --watch --json --count 60 | jq .recent.syncs.p99_s
 
-Exit status: 0 it is well, 1 it failed, found pages that are damaged in every copy, lacks a member or log device, rebuilds
+With --watch, rates and latencies are those of the last interval. A latency is a bound that the share stayed below, a power of
+two of nanoseconds: the truth may be half as long. A server that goes away is waited for, once it answered.
+
+Exit status: with --watch, 0 at Ctrl-C and after --count; 1 it is not being served when the watch begins. Otherwise 0 it is well, 1 it failed, found pages that are damaged in every copy, lacks a member or log device, rebuilds
 one, or is not being served, 2 no volume.")]
 pub(crate) struct StatusArgs {
     /// The volume's folder
     #[arg(value_name = "VOL")]
     pub(crate) volume: PathBuf,
 
-    /// Everything, as JSON
+    /// Everything, as JSON; with --watch a document in each line
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Show what it does now, again and again, until Ctrl-C: on a terminal in place, elsewhere as a line for each interval
+    #[arg(long)]
+    pub(crate) watch: bool,
+
+    /// How long the intervals of --watch are
+    #[arg(long, value_name = "TIME", value_parser = units::seconds_with_unit, default_value = "1s", requires = "watch")]
+    pub(crate) interval: f64,
+
+    /// End --watch after so many intervals
+    #[arg(long, value_name = "N", value_parser = units::count, requires = "watch")]
+    pub(crate) count: Option<u64>,
 }
 
 /// Read all of a volume and compare it with its checksums

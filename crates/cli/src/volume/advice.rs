@@ -9,6 +9,8 @@ pub(crate) fn advise(remedy: &Remedy) -> Option<String> {
             "let a group in instead (--socket-mode 660 --socket-group GROUP), or use --tls".to_owned()
         }
         Remedy::ListenLocally => "listen on 127.0.0.1, or use --tls".to_owned(),
+        Remedy::ShowToOthers => "or --http-public, where they are to see it".to_owned(),
+        Remedy::NamePage => "or serve it with --http-name NAME".to_owned(),
         Remedy::ReplaceDevice => "put another in its place with `evenkeel replace`".to_owned(),
         Remedy::SalvagePages { folder, renews_log } => {
             let renew = match renews_log {

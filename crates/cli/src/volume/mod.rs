@@ -17,6 +17,7 @@ mod serve_limits;
 mod serve_salvage;
 mod status;
 mod status_mirror;
+mod watch;
 
 use std::io;
 use std::path::Path;

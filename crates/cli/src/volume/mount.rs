@@ -15,7 +15,7 @@ use super::advice::advise;
 use super::serve::{run_options, told_end};
 use super::serve_limits::check_values;
 use super::{create, event_loop, recovered};
-use crate::args::{MountArgs, MountOptionArg, RejoinArg};
+use crate::args::{HttpArgs, MountArgs, MountOptionArg, RejoinArg};
 use crate::failure::Failure;
 use crate::logging;
 use crate::stdout::{announce, shown};
@@ -58,7 +58,7 @@ fn write_back_bytes(wanted_bytes: Option<u64>) -> Result<usize, Failure> {
 /// Mounts a volume until it is unmounted, or a signal comes.
 pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     logging::begin(args.log_format, args.log_level, &args.volume);
-    let Settings { cache, write_back, commit_every_s, metrics } = Settings::of(args);
+    let Settings { cache, write_back, commit_every_s, metrics, http } = Settings::of(args);
     check_values(&args.mirror, cache)?;
     if !(COMMIT_EVERY_MIN_S..=3600.0).contains(&commit_every_s) {
         return Err(Failure::Unusable("--commit-every: choose from 100ms to 1h, such as 5s".to_owned()));
@@ -100,6 +100,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         clients: Vec::new(),
         access: SocketAccess { mode: None, group: None },
         metrics,
+        http: http.options(),
         read_only: is_read_only,
         open,
         scrub: ScrubOptions {
@@ -115,11 +116,12 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     let event_loop = event_loop(Backend::Auto)?;
     let at = args.mount_point.clone();
     let tell = move |event: Event<'_>| match event {
-        Event::Ready { volume, metrics, .. } => {
+        Event::Ready { volume, metrics, http, .. } => {
             let _no_service_manager = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
             let mut text = recovered(volume.recovered);
             text.push_str(&format!("ready: mounted on {}\n", shown(at.display())));
             metrics.iter().for_each(|at| text.push_str(&format!("metrics: http://{at}/metrics\n")));
+            http.iter().for_each(|at| text.push_str(&format!("page: http://{at}/\n")));
             announce(text);
         }
         Event::Stopping => {
@@ -137,6 +139,7 @@ struct Settings {
     write_back: Option<u64>,
     commit_every_s: f64,
     metrics: Option<String>,
+    http: HttpArgs,
 }
 
 impl Settings {
@@ -147,6 +150,7 @@ impl Settings {
             write_back: args.write_back,
             commit_every_s: args.commit_every,
             metrics: args.metrics.clone(),
+            http: args.http.clone(),
         };
         for option in &args.options {
             match option {
@@ -154,6 +158,7 @@ impl Settings {
                 MountOptionArg::WriteBack(bytes) => settings.write_back = Some(*bytes),
                 MountOptionArg::CommitEvery(seconds) => settings.commit_every_s = *seconds,
                 MountOptionArg::Metrics(place) => settings.metrics = Some(place.clone()),
+                MountOptionArg::Http(place) => settings.http.http = Some(place.clone()),
                 _ => {}
             }
         }

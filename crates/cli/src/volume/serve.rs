@@ -47,6 +47,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         clients: nbd,
         access,
         metrics: args.metrics.clone(),
+        http: args.http.options(),
         read_only: args.read_only,
         open,
         scrub: ScrubOptions {
@@ -71,13 +72,14 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let event_loop = event_loop(backend)?;
     let has_tls = args.tls.is_some();
     let tell = move |event: Event<'_>| match event {
-        Event::Ready { volume, places, metrics } => {
+        Event::Ready { volume, places, metrics, http } => {
             let _no_service_manager = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
             let mut text = recovered(volume.recovered);
             places
                 .iter()
                 .for_each(|at| writeln!(text, "ready: {}", shown(at.as_ref(), has_tls)).expect("as above"));
             metrics.iter().for_each(|at| writeln!(text, "metrics: http://{at}/metrics").expect("as above"));
+            http.iter().for_each(|at| writeln!(text, "page: http://{at}/").expect("as above"));
             announce(text);
         }
         Event::Stopping => {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io;
+use std::path::Path;
 
 use evenkeel_host::service::events::state::{Reason, StateStatus};
 use evenkeel_host::service::status::{Status, WaiterStatus};
@@ -11,7 +12,7 @@ use evenkeel_host::volume::{STATUS_SOCKET, has_waiting_writes, is_in_use, user_o
 use evenkeel_measure::report::format;
 
 use super::status_mirror::{missing, of_mirror};
-use super::{deprived, quoted};
+use super::{deprived, quoted, watch};
 use crate::args::StatusArgs;
 use crate::failure::Failure;
 use crate::stdout::{say, shown};
@@ -26,44 +27,10 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
         Some(line) => Failure::No(line),
         None => error.into(),
     })?;
-    let status = match Status::ask(&args.volume) {
-        Ok(status) => status,
-        Err(error) if is_unserved(&error) => {
-            let waiting = match has_waiting_writes(&args.volume, &description) {
-                Ok(true) => "; writes that were acknowledged wait in memory for the next start".to_owned(),
-                Ok(false) => String::new(),
-                Err(error) => format!("; {}", shown(error)),
-            };
-            let shown = args.volume.display();
-            if is_in_use(&args.volume) {
-                let process = user_of(&args.volume);
-                if let Some(found) = process.and_then(|process| deprived_process(process, &args.volume)) {
-                    let Deprived { process, command } = found;
-                    return Err(Failure::No(format!(
-                        "{shown}: files of it were removed while process {process} serves it, and are lost when that ends: \
-                         put all of them back, and then serve the volume anew: `{command}`"
-                    )));
-                }
-                let by = process.map(|process| format!(" by process {process}")).unwrap_or_default();
-                return Err(Failure::No(format!(
-                    "{shown}: it is in use{by}, and nothing tells its state: its server is starting, or was started with \
-                     --salvage and said then what is damaged; or its socket {STATUS_SOCKET} was removed: stop it with SIGTERM \
-                     and serve the volume anew; or `check` or another command has it"
-                )));
-            }
-            return Err(Failure::No(format!(
-                "{shown}: it is not being served{waiting}; start it with `evenkeel serve {}`",
-                quoted(&args.volume)
-            )));
-        }
-        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-            let shown = args.volume.display();
-            return Err(Failure::No(format!("{shown}: its server does not answer; look whether it hangs")));
-        }
-        Err(error) => {
-            return Err(Failure::about(&args.volume, format!("its server gives no status: {error}")));
-        }
-    };
+    if args.watch {
+        return watch::run(args, &description);
+    }
+    let status = Status::ask(&args.volume).map_err(|error| unanswered(&args.volume, &description, &error))?;
     say(&if args.json { status.to_json() } else { text(&status) })?;
     if let Some(reason) = &status.failure {
         return Err(Failure::No(format!("{}: it failed: {reason}", args.volume.display())));
@@ -78,8 +45,44 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     }
 }
 
+/// Why there is no status, and what to do.
+pub(super) fn unanswered(volume: &Path, description: &Description, error: &io::Error) -> Failure {
+    let shown_volume = volume.display();
+    if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) {
+        return Failure::No(format!("{shown_volume}: its server does not answer; look whether it hangs"));
+    }
+    if !is_unserved(error) {
+        return Failure::about(volume, format!("its server gives no status: {error}"));
+    }
+    if is_in_use(volume) {
+        let process = user_of(volume);
+        if let Some(found) = process.and_then(|process| deprived_process(process, volume)) {
+            let Deprived { process, command } = found;
+            return Failure::No(format!(
+                "{shown_volume}: files of it were removed while process {process} serves it, and are lost when that ends: \
+                 put all of them back, and then serve the volume anew: `{command}`"
+            ));
+        }
+        let by = process.map(|process| format!(" by process {process}")).unwrap_or_default();
+        return Failure::No(format!(
+            "{shown_volume}: it is in use{by}, and nothing tells its state: its server is starting, or was started with \
+             --salvage and said then what is damaged; or its socket {STATUS_SOCKET} was removed: stop it with SIGTERM \
+             and serve the volume anew; or `check` or another command has it"
+        ));
+    }
+    let waiting = match has_waiting_writes(volume, description) {
+        Ok(true) => "; writes that were acknowledged wait in memory for the next start".to_owned(),
+        Ok(false) => String::new(),
+        Err(error) => format!("; {}", shown(error)),
+    };
+    Failure::No(format!(
+        "{shown_volume}: it is not being served{waiting}; start it with `evenkeel serve {}`",
+        quoted(volume)
+    ))
+}
+
 /// Nobody listens, or a process that was just killed did.
-fn is_unserved(error: &io::Error) -> bool {
+pub(super) fn is_unserved(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
     matches!(error.kind(), NotFound | ConnectionRefused | ConnectionReset | BrokenPipe | UnexpectedEof)
 }
@@ -97,7 +100,8 @@ fn state(state: &StateStatus) -> Vec<String> {
     }
 }
 
-fn text(status: &Status) -> String {
+/// What `status` prints.
+pub(super) fn text(status: &Status) -> String {
     let (volume, server, counters) = (&status.volume, &status.server, &status.counters);
     let mut text = format!(
         "{} of {}, layout {}, survives the loss of {}{}\n",

@@ -84,14 +84,22 @@ impl CommandStatistics {
 
     /// A bound that the share `quantile` of the requests stayed below; `None` where there were none.
     pub fn latency_quantile_ns(&self, quantile: f64) -> Option<u64> {
-        let rank = (self.timed() as f64 * quantile).ceil().max(1.0) as u64;
-        let mut seen = 0;
-        let bucket = self.latency.iter().position(|&requests| {
-            seen += requests;
-            seen >= rank
-        })?;
-        Some(2 << bucket)
+        quantile_bound_ns(&self.latency, quantile)
     }
+}
+
+/// A bound that the share `quantile` of what a histogram of latencies counts stayed below; `None` where it counts nothing.
+/// Buckets beyond [`LATENCY_BUCKETS`] are passed over.
+pub fn quantile_bound_ns(latency: &[u64], quantile: f64) -> Option<u64> {
+    let latency = &latency[..latency.len().min(LATENCY_BUCKETS)];
+    let timed = latency.iter().fold(0_u64, |sum, &requests| sum.saturating_add(requests));
+    let rank = (timed as f64 * quantile).ceil().max(1.0) as u64;
+    let mut seen = 0_u64;
+    let bucket = latency.iter().position(|&requests| {
+        seen = seen.saturating_add(requests);
+        seen >= rank
+    })?;
+    Some(2 << bucket)
 }
 
 /// The figures of a connection, or of a front end, at one moment.

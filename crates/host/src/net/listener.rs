@@ -147,9 +147,8 @@ impl Listener {
     ///
     /// Those of the name's resolution, `bind` and `listen`.
     pub fn tcp(event_loop: &Loop, address: impl ToSocketAddrs) -> io::Result<Self> {
-        let socket = retry_while_busy(PATIENCE, is_in_use, || TcpListener::bind(&address))?;
-        listen(&socket, BACKLOG)?;
-        Self::from_fd(event_loop, socket.into())
+        let (socket, _) = bind_tcp(address)?;
+        Self::from_fd(event_loop, socket)
     }
 
     /// Takes a socket that listens already, as a service manager hands it over.
@@ -222,6 +221,14 @@ impl Drop for Listener {
             let _gone_already_is_fine = fs::remove_file(&file.path);
         }
     }
+}
+
+/// A socket that listens on a TCP address, for a loop that may not be there yet; and its address.
+pub(crate) fn bind_tcp(address: impl ToSocketAddrs) -> io::Result<(OwnedFd, SocketAddr)> {
+    let socket = retry_while_busy(PATIENCE, is_in_use, || TcpListener::bind(&address))?;
+    listen(&socket, BACKLOG)?;
+    let at = socket.local_addr()?;
+    Ok((socket.into(), at))
 }
 
 fn is_in_use(error: &io::Error) -> bool {

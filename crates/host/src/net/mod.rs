@@ -21,8 +21,8 @@ use rustix::net::sockopt;
 use crate::event_loop::{Loop, SharedFd};
 use crate::path_error::PathError;
 
-pub(crate) use listener::SocketFile;
 pub use listener::{Listener, Place, SocketAccess};
+pub(crate) use listener::{SocketFile, bind_tcp};
 pub(crate) use unix_path::connect_unix_at_once;
 pub use unix_path::connect_unix_blocking;
 

@@ -8,6 +8,7 @@
 //! bus_error       the line of a process that ends by SIGBUS
 //! writeback       a server that file systems of its own machine stand on
 //! standard_error  lines that nobody need read
+//! terminal        how large the terminal is
 //! group           groups of users by name
 //! ```
 
@@ -18,4 +19,5 @@ pub(crate) mod held_back;
 pub mod interrupt;
 pub mod standard_error;
 pub mod stop_signals;
+pub mod terminal;
 pub mod writeback;

@@ -1,11 +1,12 @@
 //! Where a server listens, and how it takes connections.
 
-use std::net::SocketAddr;
+use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
 
 use evenkeel_engine::env::Env;
 
 use super::events::{About, Kind, Reporter};
+use super::http::{HttpOptions, Site};
 use super::{ACCEPT_AGAIN_NS, Address};
 use crate::event_loop::Loop;
 use crate::front::Front;
@@ -22,8 +23,10 @@ pub(super) struct Listeners {
     pub(super) control: Listener,
     /// The socket for whoever asks for the status.
     pub(super) status: Listener,
-    /// The socket for scrapes, and its address.
-    pub(super) metrics: Option<(Listener, SocketAddr)>,
+    /// The socket for scrapes.
+    pub(super) metrics: Option<Site>,
+    /// The socket for browsers.
+    pub(super) http: Option<Site>,
 }
 
 impl Listeners {
@@ -38,13 +41,15 @@ impl Listeners {
         clients: Vec<Address>,
         access: SocketAccess,
         metrics: Option<&str>,
+        http: Option<&HttpOptions>,
     ) -> Result<Self, VolumeError> {
         let in_folder = |name: &str| Listener::unix(event_loop, &volume.folder().join(name));
         Ok(Self {
             clients: listen_for_clients(event_loop, clients, access)?,
             control: in_folder(CONTROL_SOCKET)?,
             status: in_folder(STATUS_SOCKET)?,
-            metrics: metrics.map(|address| listen_for_scrapes(event_loop, address)).transpose()?,
+            metrics: metrics.map(listen_for_scrapes).transpose()?,
+            http: http.map(listen_for_browsers).transpose()?,
         })
     }
 
@@ -88,11 +93,22 @@ fn listen_for_client(
     }
 }
 
-fn listen_for_scrapes(event_loop: &Loop, address: &str) -> Result<(Listener, SocketAddr), VolumeError> {
-    let refused = |error| VolumeError::Refused(format!("cannot listen for scrapes on {address}: {error}"));
-    let listener = Listener::tcp(event_loop, address).map_err(refused)?;
-    let at = listener.tcp_address().map_err(refused)?;
-    Ok((listener, at))
+fn listen_for_scrapes(address: &str) -> Result<Site, VolumeError> {
+    Site::of_metrics(address)
+        .map_err(|error| VolumeError::Refused(format!("cannot listen for scrapes on {address}: {error}")))
+}
+
+fn listen_for_browsers(options: &HttpOptions) -> Result<Site, VolumeError> {
+    Site::of_page(options).map_err(|error| {
+        let refused =
+            |why: String| VolumeError::Refused(format!("cannot show the page on {}: {why}", options.address));
+        match error.kind() == ErrorKind::PermissionDenied && !options.is_public {
+            true => {
+                refused("other machines reach it; choose 127.0.0.1".to_owned()).with(Remedy::ShowToOthers)
+            }
+            false => refused(error.to_string()),
+        }
+    })
 }
 
 /// Tells of addresses that other machines or all users reach, where nothing protects them.
@@ -164,13 +180,17 @@ pub(super) fn accept<F: Front>(
     });
 }
 
-/// Tells of metrics that other machines reach.
-pub(super) fn warn_of_open_metrics(reporter: &Reporter, listeners: &Listeners) {
-    if let Some((_, at)) = listeners.metrics.as_ref().filter(|(_, at)| !at.ip().to_canonical().is_loopback())
-    {
-        let why = format!(
-            "{at}: other machines may read the metrics there; listen on 127.0.0.1 unless they are to"
-        );
-        reporter.report(Kind::MetricsForAll, &About::default(), why);
+/// Tells of metrics, and of a page, that other machines reach.
+pub(super) fn warn_of_open_sites(reporter: &Reporter, listeners: &Listeners) {
+    for (site, kind, what) in [
+        (&listeners.metrics, Kind::MetricsForAll, "the metrics"),
+        (&listeners.http, Kind::PageForAll, "the page, with names of files and devices"),
+    ] {
+        if let Some(Site { at, .. }) = site.as_ref().filter(|site| !site.at.ip().to_canonical().is_loopback())
+        {
+            let why =
+                format!("{at}: other machines may read {what} there; listen on 127.0.0.1 unless they are to");
+            reporter.report(kind, &About::default(), why);
+        }
     }
 }

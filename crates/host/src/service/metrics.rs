@@ -1,94 +1,19 @@
-//! The status for Prometheus: its text format, over as much HTTP as a scrape needs.
+//! The status for Prometheus, in its text format.
 
-use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::rc::Rc;
-
-use evenkeel_engine::env::Env;
 
 use super::events::state::StateStatus;
 use super::mirror_status::{MemberStatus, MirrorStatus};
-use super::status::{FileSystemStatus, SharedWatched, Watched};
-use crate::event_loop::{Loop, race};
-use crate::front::statistics::{CommandKind, CommandStatistics};
-use crate::net::{ByteStream, Listener, Stream};
-
-/// Longest request that is read.
-const REQUEST_MAX_BYTES: usize = 8 << 10;
-
-/// How long a scrape may take.
-const SCRAPE_MAX_NS: u64 = 5_000_000_000;
-
-/// Scrapes at a time.
-const SCRAPES_MAX: usize = 8;
+use super::scrape::Scrape;
+use super::status::FileSystemStatus;
+use crate::front::statistics::{CommandKind, CommandStatistics, Statistics};
 
 /// Buckets of latencies that are told: from 2 µs to 34 s.
 const BUCKETS: std::ops::RangeInclusive<usize> = 10..=34;
 
-/// Answers scrapes for as long as the loop runs. Beyond [`SCRAPES_MAX`] the oldest makes room: whoever connects and asks
-/// for nothing keeps nobody waiting.
-pub(super) fn serve(event_loop: &Loop, listener: Listener, watched: SharedWatched) {
-    let env = event_loop.clone();
-    let mut open: VecDeque<Rc<Stream>> = VecDeque::new();
-    event_loop.spawn(async move {
-        loop {
-            let Ok(stream) = listener.accept().await else {
-                env.sleep(super::ACCEPT_AGAIN_NS).await;
-                continue;
-            };
-            let stream = Rc::new(stream);
-            open.retain(|stream| Rc::strong_count(stream) > 1);
-            if open.len() == SCRAPES_MAX
-                && let Some(oldest) = open.pop_front()
-            {
-                oldest.shutdown();
-            }
-            open.push_back(Rc::clone(&stream));
-            let (watched, limit) = (watched.clone(), env.clone());
-            env.spawn(async move {
-                race(answer(&stream, &watched), limit.sleep(SCRAPE_MAX_NS)).await;
-                stream.shutdown();
-            });
-        }
-    });
-}
-
-async fn answer(stream: &Stream, watched: &Watched) {
-    let mut request = vec![0; REQUEST_MAX_BYTES];
-    let mut len = 0;
-    while !request[..len].windows(4).any(|end| end == b"\r\n\r\n") {
-        if len == request.len() {
-            return;
-        }
-        let (read, buffer) = stream.read(request, len).await;
-        request = buffer;
-        match read {
-            Ok(more) if more > 0 => len += more,
-            _ => return,
-        }
-    }
-    let (asked, wants_body) = match (request.strip_prefix(b"GET "), request.strip_prefix(b"HEAD ")) {
-        (Some(asked), _) => (asked, true),
-        (_, Some(asked)) => (asked, false),
-        _ => (&request[..0], true),
-    };
-    let (status, body) = match asked.starts_with(b"/metrics ") || asked.starts_with(b"/metrics?") {
-        true => ("200 OK", render(watched)),
-        false => ("404 Not Found", "the metrics are at /metrics\n".to_owned()),
-    };
-    let mut answer = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n",
-        body.len()
-    );
-    if wants_body {
-        answer.push_str(&body);
-    }
-    let _a_reader_that_left_is_fine = stream.write(answer.into_bytes()).await;
-}
-
-fn render(watched: &Watched) -> String {
-    let document = watched.document();
+/// What a scrape gets.
+pub(super) fn render(scrape: &Scrape) -> String {
+    let document = &scrape.document;
     let mut out = String::new();
     for (name, help, value) in document.counters.each() {
         // Prometheus counts time in seconds.
@@ -147,23 +72,23 @@ fn render(watched: &Watched) -> String {
         writeln!(out, "evenkeel_state{{state=\"{name}\"}} {value}").expect("as above");
     }
     write_head(&mut out, "events_total", "counter", "What an operator should hear of, by its kind.");
-    for (event, count) in watched.event_counts() {
+    for (event, count) in &scrape.event_counts {
         writeln!(out, "evenkeel_events_total{{event=\"{event}\"}} {count}").expect("as above");
     }
     write_metric(&mut out, "uptime_seconds", "gauge", "Since the volume was opened.", server.uptime_s);
     let help = "Members and log devices whose file was removed while it is in use.";
-    write_metric(&mut out, "removed_files", "gauge", help, watched.removed_files() as f64);
+    write_metric(&mut out, "removed_files", "gauge", help, scrape.removed_files as f64);
     let help = "Members and log devices whose path leads to another file than the one in use, or to none.";
-    write_metric(&mut out, "moved_files", "gauge", help, watched.moved_files() as f64);
+    write_metric(&mut out, "moved_files", "gauge", help, scrape.moved_files as f64);
     let help = "For how long commits have been waiting for room in the log; 0 where they do not.";
-    write_metric(&mut out, "commits_wait_seconds", "gauge", help, watched.commits_wait_s());
+    write_metric(&mut out, "commits_wait_seconds", "gauge", help, scrape.commits_wait_s);
     if let Some(file_system) = &document.file_system {
         write_file_system(&mut out, file_system);
     }
     if let Some(mirror) = &document.mirror {
         write_members(&mut out, mirror);
     }
-    write_requests(&mut out, watched);
+    write_requests(&mut out, &scrape.statistics);
     out
 }
 
@@ -292,8 +217,7 @@ fn write_metric(out: &mut String, name: &str, kind: &str, help: &str, value: f64
 }
 
 /// What clients asked for: the same lines from the first scrape on, whatever they ask for.
-fn write_requests(out: &mut String, watched: &Watched) {
-    let statistics = watched.statistics();
+fn write_requests(out: &mut String, statistics: &Statistics) {
     for (name, help, of_kind) in [
         ("requests", "Requests answered.", (|of| of.requests) as fn(&CommandStatistics) -> u64),
         ("request_errors", "Requests answered with an error.", |of| of.errors),

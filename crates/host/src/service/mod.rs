@@ -5,8 +5,9 @@
 //! listen       the addresses, and who connects there
 //! opening      ends the process at a signal where opening the volume holds the loop
 //! status       what it does, as one document: over a socket in the volume's folder; mirror_status what a mirror's members do
-//! counters     those of the engine, in that document
-//! metrics      the same for Prometheus, over HTTP
+//! counters     those of the engine, in that document; latencies of requests; recent what was done between two documents
+//! metrics      the same for Prometheus, of one moment (scrape)
+//! http         both, and a page, over HTTP, in a thread of its own
 //! control      orders to replace a member or to grow, over another socket
 //! events       what an operator should hear of: lines, counts, and what is wrong now
 //! maintenance  of a mirror: scrubs, and members that are slow
@@ -24,13 +25,19 @@
 pub mod control;
 mod counters;
 pub mod events;
+pub mod http;
+mod latencies;
 mod listen;
 mod maintenance;
 mod metrics;
 pub mod mirror_status;
 mod opening;
+pub mod recent;
 mod rejoin;
 pub mod salvage;
+#[cfg(test)]
+mod samples;
+mod scrape;
 pub mod status;
 
 use std::os::fd::OwnedFd;
@@ -50,6 +57,7 @@ use crate::volume::{LocalVolume, LockedVolume, OpenVolume, RunOptions, VolumeErr
 
 use events::watch::{CopyCommand, Watcher};
 use events::{About, Kind, Reporter};
+use http::HttpOptions;
 use listen::Listeners;
 use maintenance::Maintenance;
 pub use maintenance::ScrubOptions;
@@ -81,6 +89,8 @@ pub struct Options {
     pub access: SocketAccess,
     /// `HOST:PORT` of the metrics.
     pub metrics: Option<String>,
+    /// Where the page is, if anywhere.
+    pub http: Option<HttpOptions>,
     /// Whether writes are refused.
     pub read_only: bool,
     /// How the volume is run.
@@ -123,6 +133,8 @@ pub enum Event<'a> {
         places: Vec<Option<Place>>,
         /// The address of the metrics.
         metrics: Option<std::net::SocketAddr>,
+        /// The address of the page.
+        http: Option<std::net::SocketAddr>,
     },
     /// A signal came; the volume is being closed.
     Stopping,
@@ -145,8 +157,8 @@ pub async fn run(
     let reporter = Reporter::new(event_loop, folder.display().to_string(), options.advise);
     let locked = LockedVolume::lock(folder)?;
     let listeners = {
-        let metrics = options.metrics.as_deref();
-        Listeners::take(event_loop, &locked, options.clients, options.access, metrics)?
+        let (metrics, http) = (options.metrics.as_deref(), options.http.as_ref());
+        Listeners::take(event_loop, &locked, options.clients, options.access, metrics, http)?
     };
     reporter.report(
         Kind::Starting,
@@ -157,7 +169,7 @@ pub async fn run(
     if !setup.has_tls() {
         listen::warn_of_open_addresses(&reporter, places.iter().flatten().cloned(), options.access);
     }
-    listen::warn_of_open_metrics(&reporter, &listeners);
+    listen::warn_of_open_sites(&reporter, &listeners);
     let opening = Opening::begin(options.tell_end).map_err(cannot_listen)?;
     let opened = race(async { Some(locked.open(event_loop, options.open).await) }, async {
         let _came = signals.next().await;
@@ -195,7 +207,7 @@ pub async fn run(
             return Ok(Ended::BeforeServing);
         }
     };
-    let metrics = listeners.metrics.as_ref().map(|(_, at)| *at);
+    let [metrics, http] = [&listeners.metrics, &listeners.http].map(|site| site.as_ref().map(|site| site.at));
     // Nobody is accepted before the loop runs again.
     for listener in listeners.clients {
         listen::accept(event_loop, listener, front.clone(), reporter.clone());
@@ -217,12 +229,18 @@ pub async fn run(
     );
     let watched = Rc::new(watched);
     serve_status(event_loop, listeners.status, Rc::clone(&watched));
-    if let Some((listener, _)) = listeners.metrics {
-        metrics::serve(event_loop, listener, watched);
-    }
+    let sites = listeners.metrics.into_iter().chain(listeners.http).collect();
+    let begun = http::serve(event_loop, sites, watched, options.advise);
+    let _answers_until_the_end = match begun {
+        Ok(server) => server,
+        Err(error) => {
+            open.close().await?;
+            return Err(VolumeError::Refused(format!("cannot answer over HTTP: {error}")));
+        }
+    };
     let ready = format!("ready: clients may connect to this volume of layout {}", open.description().layout);
     reporter.report(Kind::Ready, &About::default(), ready);
-    tell(Event::Ready { volume: &open, places, metrics });
+    tell(Event::Ready { volume: &open, places, metrics, http });
     race(front.ended(), async {
         let _came = signals.next().await;
     })

@@ -14,13 +14,16 @@ pub use super::counters::Counters;
 use super::events::EventStatus;
 use super::events::state::{self, StateStatus};
 use super::events::watch::Watcher;
+pub use super::latencies::{Latency, Requests};
+use super::latencies::{latency, requests};
 use super::maintenance::Maintenance;
 use super::mirror_status::MirrorStatus;
+use super::recent::Recent;
 use crate::drive::DurableWay;
 use crate::event_loop::{Backend, Loop};
 use crate::front::Front;
 use crate::front::session::{FileSystemFigures, FrontStatus, WaiterFigures};
-use crate::front::statistics::{CommandKind, CommandStatistics, Statistics};
+use crate::front::statistics::{CommandKind, Statistics};
 use crate::net::connect_unix_blocking;
 use crate::volume::description::Description;
 use crate::volume::member::Place;
@@ -68,6 +71,9 @@ pub struct Status {
     /// What a mirror's members do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mirror: Option<MirrorStatus>,
+    /// What it did lately, where somebody watches it: since the document before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recent: Option<Recent>,
 }
 
 /// Which volume.
@@ -164,21 +170,6 @@ pub struct Occupancy {
     pub pages_max_bytes: u64,
 }
 
-/// One kind of requests.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Requests {
-    /// Which.
-    pub kind: String,
-    /// Answered.
-    pub requests: u64,
-    /// Of them, failed.
-    pub errors: u64,
-    /// Bytes of the others.
-    pub bytes: u64,
-    /// From the request's last byte to the reply's first, of those that were carried out.
-    pub latency_s: Latency,
-}
-
 /// A mounted file system.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FileSystemStatus {
@@ -264,25 +255,17 @@ impl FileSystemStatus {
     }
 }
 
-/// Latencies: the mean, and bounds that the share stayed below, each a power of two of nanoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Latency {
-    /// Mean.
-    pub mean: f64,
-    /// Half of them.
-    pub p50: f64,
-    /// 99 of 100.
-    pub p99: f64,
-    /// 999 of 1,000.
-    pub p999: f64,
-}
-
 impl Status {
     /// As text.
     pub fn to_json(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).expect("names and numbers can be written");
         text.push('\n');
         text
+    }
+
+    /// As text in one line, without its end.
+    pub fn to_json_line(&self) -> String {
+        serde_json::to_string(self).expect("as above")
     }
 
     /// Asks the server of the volume in `folder`.
@@ -442,6 +425,7 @@ impl Watched {
             requests: requests(&server.statistics),
             file_system: server.file_system.map(|it| FileSystemStatus::of(&it, &server.statistics)),
             mirror: mirror_status,
+            recent: None,
         }
     }
 
@@ -483,30 +467,6 @@ impl Watched {
 /// The places of members, as one text.
 fn places<'a>(places: impl Iterator<Item = &'a Place>) -> String {
     places.map(ToString::to_string).collect::<Vec<_>>().join(", ")
-}
-
-fn requests(statistics: &Statistics) -> Vec<Requests> {
-    let each = CommandKind::ALL.iter().map(|&kind| {
-        let of = statistics.of(kind);
-        Requests {
-            kind: kind.name().to_owned(),
-            requests: of.requests,
-            errors: of.errors,
-            bytes: of.bytes,
-            latency_s: latency(of),
-        }
-    });
-    each.filter(|kind| kind.requests > 0).collect()
-}
-
-fn latency(of: &CommandStatistics) -> Latency {
-    let below = |share| of.latency_quantile_ns(share).unwrap_or(0) as f64 / 1e9;
-    Latency {
-        mean: of.latency_sum_ns as f64 / of.timed().max(1) as f64 / 1e9,
-        p50: below(0.5),
-        p99: below(0.99),
-        p999: below(0.999),
-    }
 }
 
 /// Shared by those who tell.

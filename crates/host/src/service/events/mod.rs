@@ -69,6 +69,8 @@ kinds! {
     SocketForAll = "socket-for-all", WARN;
     /// Other machines may read the metrics.
     MetricsForAll = "metrics-for-all", WARN;
+    /// Other machines may read the page.
+    PageForAll = "page-for-all", WARN;
     /// A socket's file was removed, or another is in its place.
     SocketRemoved = "socket-removed", ERROR;
     /// Members or log devices are missing from the beginning.
