@@ -589,6 +589,39 @@ fn an_fsync_beside_a_stream_commits_its_own_bytes_and_none_of_the_stream_which_g
 }
 
 #[test]
+fn a_stream_beside_which_nobody_syncs_needs_a_commit_for_more_and_more_of_it_until_somebody_does() {
+    let store = formatted(256 << 20);
+    let files = run(FileSystem::mount(store.clone(), MountOptions::default(), clock())).unwrap();
+    let commits_of = async |file: u32, from: u64, mib: u64| {
+        let before = store.asked();
+        for part in from..from + mib {
+            files.write(file, part << 20, &vec![part as u8; 1 << 20], &ROOT).await.unwrap();
+        }
+        store.asked().background_commits - before.background_commits
+    };
+    run(async {
+        let stream = files.create(ROOT_INODE, b"stream", 0o666, &ROOT).await.unwrap().inode;
+        let small = files.create(ROOT_INODE, b"small", 0o666, &ROOT).await.unwrap().inode;
+        // The memory for it is full from here on.
+        commits_of(stream, 0, 56).await;
+        assert_eq!(commits_of(stream, 56, 64).await, 64);
+        let unsynced = commits_of(stream, 120, 32).await;
+        assert!((8..=10).contains(&unsynced), "{unsynced}");
+        files.write(small, 0, &[3; 100], &ROOT).await.unwrap();
+        files.fsync(small).await.unwrap();
+        let synced = commits_of(stream, 152, 32).await;
+        assert!((28..=32).contains(&synced), "{synced}");
+        files.sync_all().await.unwrap();
+        let found = contents(&mounted(store.after_power_cut(|| false)), stream).await;
+        assert!(
+            found.chunks(1 << 20).enumerate().all(|(part, bytes)| bytes.iter().all(|&it| it == part as u8))
+        );
+        assert_eq!(found.len(), 184 << 20);
+    });
+    judged(&store);
+}
+
+#[test]
 fn a_part_of_a_file_that_was_written_out_is_as_long_as_what_is_committed() {
     let store = formatted(64 << 20);
     let options = MountOptions { dirty_bytes_max: 1 << 20, ..MountOptions::default() };

@@ -202,6 +202,7 @@ impl<S: Store> FileSystem<S> {
         if self.0.options.is_read_only {
             return Ok(());
         }
+        self.0.write_out.note_sync();
         let kind = {
             let mut core = self.look().await;
             core.inode(number).await?.kind()

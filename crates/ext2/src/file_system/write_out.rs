@@ -1,7 +1,8 @@
 //! Data of files on its way to the store: to blocks of its own where it is much, in the commit where it is little.
 //!
 //! 1. Much data goes in groups of pages, each placed, written and mapped before the next: an fsync of another file waits for
-//!    the commit of one at most, and that commit carries none of the group's data.
+//!    the commit of one at most, and that commit carries none of the group's data. Groups become larger once nobody has synced
+//!    for many of them: what each costs besides its bytes, a flush and a commit, is then paid more rarely.
 //! 2. A group is the first of its file's pages, so that the size on the store never covers what is not committed.
 //! 3. From half of `dirty_bytes_max` on data is written out in the background. Whoever writes when there is nearly that much
 //!    writes out a group himself, and who has little only at the bound itself: memory is bounded, and a stream is paid for
@@ -24,8 +25,14 @@ use crate::lock::yield_once;
 use crate::planted::{Bug, is_planted};
 use crate::store::{Extent, Store};
 
-/// Pages of a group at most.
+/// Pages of a group at most, where somebody may sync another file.
 const GROUP_PAGES: usize = 256;
+
+/// The same, where nobody has for [`GROUPS_UNSYNCED`] groups.
+const GROUP_PAGES_UNSYNCED: usize = 1024;
+
+/// Groups without a sync from which on none is expected: at some hundred MB/s they take a few tenths of a second.
+const GROUPS_UNSYNCED: u32 = 64;
 
 /// Pages of a group at least.
 const GROUP_PAGES_MIN: usize = 16;
@@ -57,6 +64,8 @@ pub(super) struct Wanted {
     is_wanted: Cell<bool>,
     is_over: Cell<bool>,
     waits: RefCell<Option<Waker>>,
+    /// Groups since somebody synced.
+    groups: Cell<u32>,
 }
 
 impl Wanted {
@@ -66,6 +75,15 @@ impl Wanted {
         if let Some(waker) = self.waits.take() {
             waker.wake();
         }
+    }
+
+    /// Somebody syncs.
+    pub(super) fn note_sync(&self) {
+        self.groups.set(0);
+    }
+
+    fn note_group(&self) {
+        self.groups.set(self.groups.get().saturating_add(1));
     }
 
     /// Waits until there is; false once it is over.
@@ -114,12 +132,18 @@ impl<S: Store> FileSystem<S> {
     pub(super) fn is_over(&self, core: &Core<S>, number: u32) -> bool {
         let pages_max = self.0.options.dirty_bytes_max / BLOCK;
         let own = core.nodes.get(&number).map_or(0, Node::dirty_pages);
-        let allowed = if own >= self.group_pages() { pages_max / 8 * 7 } else { pages_max };
+        let allowed = if own >= self.group_pages_within(GROUP_PAGES) { pages_max / 8 * 7 } else { pages_max };
         core.dirty_pages > allowed
     }
 
+    /// Pages of the next group.
     fn group_pages(&self) -> usize {
-        (self.0.options.dirty_bytes_max / BLOCK / 4).clamp(GROUP_PAGES_MIN, GROUP_PAGES)
+        let is_unsynced = self.0.write_out.groups.get() >= GROUPS_UNSYNCED;
+        self.group_pages_within(if is_unsynced { GROUP_PAGES_UNSYNCED } else { GROUP_PAGES })
+    }
+
+    fn group_pages_within(&self, pages_max: usize) -> usize {
+        (self.0.options.dirty_bytes_max / BLOCK / 4).clamp(GROUP_PAGES_MIN, pages_max)
     }
 
     /// Writes out a group of pages: of the file that is written to, if that has as many, or of those that have most.
@@ -128,7 +152,7 @@ impl<S: Store> FileSystem<S> {
         {
             let core = self.0.core.lock().await;
             let dirty = |number: &u32| core.nodes.get(number).map_or(0, Node::dirty_pages);
-            match written.filter(|number| dirty(number) >= self.group_pages()) {
+            match written.filter(|number| dirty(number) >= self.group_pages_within(GROUP_PAGES)) {
                 Some(number) => chosen.push(number),
                 None => {
                     let nodes = core.nodes.iter().map(|(&number, node)| (node.dirty_pages(), number));
@@ -187,8 +211,9 @@ impl<S: Store> FileSystem<S> {
         }
         let Part::All { is_data_only } = part else { return self.sync_group(number).await };
         // Those that it has now; what is written meanwhile may be without end.
-        let dirty = self.look().await.nodes.get(&number).map_or(0, Node::dirty_pages);
-        for _ in 0..dirty.saturating_sub(1) / self.group_pages() {
+        let mut dirty = self.look().await.nodes.get(&number).map_or(0, Node::dirty_pages);
+        while dirty > self.group_pages() {
+            dirty -= self.group_pages();
             self.sync_group(number).await?;
         }
         let (request, placed) = self.request(number, part).await?;
@@ -203,10 +228,11 @@ impl<S: Store> FileSystem<S> {
 
     async fn sync_group(&self, number: u32) -> Result<(), Errno> {
         let (request, placed) = self.request(number, Part::Group).await?;
-        match request.pages.is_empty() && placed.is_empty() {
-            true => Ok(()),
-            false => self.carry_out(request, placed).await,
+        if request.pages.is_empty() && placed.is_empty() {
+            return Ok(());
         }
+        self.0.write_out.note_group();
+        self.carry_out(request, placed).await
     }
 
     /// What is to be committed of a file, and which of its pages are placed before.

@@ -3,9 +3,9 @@
 //!
 //! ```text
 //! a program ── system call ── kernel ── /dev/fuse
-//!   session      the kernel's requests, read on a thread of their own (crate `fuser`)
-//!   inbox        from there to the event loop, bounded in bytes
-//!   mounted      carries them out as tasks, commits now and then, unmounts
+//!   device       reads requests and hands answers over, on the event loop's thread; abi: their layouts
+//!   session      makes a task of each; under_way, forgotten: how many there are, bounded
+//!   mounted      commits now and then, unmounts
 //!   requests     what each does with the file system; attributes: its words in the kernel's; waiters: who waited for it
 //!     ext2       the crate evenkeel-ext2, over the volume and its commits
 //! format         makes one
@@ -21,19 +21,23 @@
 //! 4. A kill leaves a mount without a server, where calls fail with `ENOTCONN` or, if they were under way, `ECONNABORTED`; the
 //!    next start replaces it. What lies under both is not seen meanwhile, where the kernel and the user's rights allow that.
 
+mod abi;
 mod attributes;
+mod device;
+mod forgotten;
 pub mod format;
-mod inbox;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod mount_point;
 mod mounted;
 mod replacement;
 mod requests;
 mod session;
+mod under_way;
 mod waiters;
 
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use evenkeel_ext2::{FileSystem, MountOptions, Store};
 use fuser::{Config, MountOption, SessionACL};
@@ -42,13 +46,12 @@ use super::FrontSetup;
 use crate::event_loop::Loop;
 use crate::path_error::PathError;
 use crate::volume::VolumeError;
-use inbox::Inbox;
 use mount_point::MountPoint;
 pub use mounted::Mounted;
 use mounted::Unmounts;
 use replacement::Unattached;
 use requests::Files;
-use session::Session;
+use session::Handshake;
 
 /// The type of such a mount in the mount table.
 pub const FILE_SYSTEM_TYPE: &str = "fuse.evenkeel";
@@ -117,10 +120,9 @@ impl<S: Store> FrontSetup<S> for FuseSetup {
             .await
             .map_err(|error| VolumeError::Refused(error.to_string()))?;
         let files = Rc::new(Files::new(file_system, event_loop));
-        let inbox = Inbox::new();
-        let (session, unmounts) = self.session(&place, &inbox, is_read_only)?;
-        let mounted = Mounted::new(event_loop, place.at, files, inbox);
-        mounted.run(session, unmounts)?;
+        let (mount, unmounts) = self.mount(&place, is_read_only)?;
+        let mounted = Mounted::new(event_loop, place.at, files);
+        mounted.run(mount, unmounts, self.allowed())?;
         if !is_read_only {
             mounted.commit_now_and_then(self.commit_every_ns);
         }
@@ -130,12 +132,11 @@ impl<S: Store> FrontSetup<S> for FuseSetup {
 
 impl FuseSetup {
     /// Mounts it: from then on programs may use it.
-    fn session<S: Store>(
+    fn mount(
         &self,
         place: &MountPoint,
-        inbox: &Arc<Inbox<Rc<Files<S>>>>,
         is_read_only: bool,
-    ) -> Result<(fuser::Session<Session<S>>, Unmounts), VolumeError> {
+    ) -> Result<(fuser::Session<Handshake>, Unmounts), VolumeError> {
         let config = self.config(is_read_only);
         let cannot = |error| PathError::new(&self.mount_point, "cannot be mounted on", error);
         if place.is_taken_by_dead {
@@ -144,17 +145,20 @@ impl FuseSetup {
                 Ok(device)
             });
             if let Ok(device) = replaced {
-                let session = Session(Arc::clone(inbox));
-                let session = fuser::Session::from_fd(session, device, config.acl, config).map_err(cannot)?;
-                return Ok((session, Unmounts::ByPath));
+                let mount = fuser::Session::from_fd(Handshake, device, config.acl, config).map_err(cannot)?;
+                return Ok((mount, Unmounts::ByPath));
             }
             let why = "cannot be unmounted, though its server is gone";
             mount_point::detach(&place.at).map_err(|error| PathError::new(&self.mount_point, why, error))?;
             // What programs made there by now is hidden, as all that was there before.
             mount_point::look(&place.at, &self.source, true)?;
         }
-        let session = fuser::Session::new(Session(Arc::clone(inbox)), &place.at, &config).map_err(cannot)?;
-        Ok((session, Unmounts::ByFuser))
+        let mount = fuser::Session::new(Handshake, &place.at, &config).map_err(cannot)?;
+        Ok((mount, Unmounts::ByFuser))
+    }
+
+    fn allowed(&self) -> SessionACL {
+        if self.is_for_all { SessionACL::All } else { SessionACL::Owner }
     }
 
     fn config(&self, is_read_only: bool) -> Config {
@@ -168,7 +172,7 @@ impl FuseSetup {
             if is_read_only { MountOption::RO } else { MountOption::RW },
         ];
         config.mount_options.extend(self.flags.iter().map(|&flag| MountOption::from(flag)));
-        config.acl = if self.is_for_all { SessionACL::All } else { SessionACL::Owner };
+        config.acl = self.allowed();
         config
     }
 }

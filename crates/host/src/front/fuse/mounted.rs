@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,12 +16,14 @@ use std::task::{Poll, Waker};
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
 use evenkeel_ext2::{FORGOTTEN_MAX, Store};
-use fuser::SessionUnmounter;
+use fuser::{SessionACL, SessionUnmounter};
 
-use super::inbox::{Inbox, UNDER_WAY_MAX_BYTES};
+use super::device::Device;
+use super::forgotten::Forgotten;
 use super::mount_point::detach;
 use super::requests::Files;
-use super::session::Session;
+use super::session::{Handshake, Session};
+use super::under_way::{UNDER_WAY_MAX_BYTES, UnderWay};
 use crate::event_loop::{Loop, race};
 use crate::front::Front;
 use crate::front::session::{ConnectionStatus, FrontStatus};
@@ -47,7 +50,8 @@ struct Inner<S: Store> {
     env: Loop,
     at: PathBuf,
     files: Rc<Files<S>>,
-    inbox: Arc<Inbox<Rc<Files<S>>>>,
+    under_way: Rc<UnderWay>,
+    forgotten: Rc<Forgotten>,
     began_ns: u64,
     unmounter: RefCell<Option<Unmounter>>,
     session: Arc<Ending>,
@@ -107,61 +111,60 @@ impl Drop for EndsWithThread {
 }
 
 impl<S: Store> Mounted<S> {
-    pub(super) fn new(env: &Loop, at: PathBuf, files: Rc<Files<S>>, inbox: Arc<Inbox<Rc<Files<S>>>>) -> Self {
+    pub(super) fn new(env: &Loop, at: PathBuf, files: Rc<Files<S>>) -> Self {
         Self(Rc::new(Inner {
             env: env.clone(),
             at,
             files,
-            inbox,
+            under_way: Rc::default(),
+            forgotten: Rc::default(),
             began_ns: env.now_ns(),
             unmounter: RefCell::new(None),
             session: Arc::default(),
         }))
     }
 
-    /// Reads requests on a thread, and carries them out here.
+    /// Takes requests from the kernel, and carries them out.
     pub(super) fn run(
         &self,
-        mut session: fuser::Session<Session<S>>,
+        mut mount: fuser::Session<Handshake>,
         unmounts: Unmounts,
+        allowed: SessionACL,
     ) -> Result<(), VolumeError> {
         let inner = &self.0;
-        inner.files.set_notifier(session.notifier());
+        let cannot = |error| PathError::new(&inner.at, "cannot be served", error);
+        let device = mount.as_fd().try_clone_to_owned().map_err(cannot)?;
+        inner.files.set_notifier(mount.notifier());
         inner.unmounter.replace(Some(match unmounts {
-            Unmounts::ByFuser => Unmounter::Fuser(session.unmount_callable()),
+            Unmounts::ByFuser => Unmounter::Fuser(mount.unmount_callable()),
             Unmounts::ByPath => Unmounter::Path,
         }));
-        let ends = EndsWithThread(Arc::clone(&inner.session));
-        std::thread::Builder::new()
-            .name("fuse".to_owned())
-            .spawn(move || {
-                let _ends = ends;
-                // Also where it fails: then nothing more is read, and the mount goes.
-                let _unmounted = session.run();
-            })
-            .map_err(|error| PathError::new(&inner.at, "has no thread for its requests", error))?;
-        let (files, inbox) = (Rc::clone(&inner.files), Arc::clone(&inner.inbox));
+        let session = Session {
+            env: inner.env.clone(),
+            device: Device::new(&inner.env, device).map_err(|error| cannot(error.into()))?,
+            files: Rc::clone(&inner.files),
+            under_way: Rc::clone(&inner.under_way),
+            forgotten: Rc::clone(&inner.forgotten),
+            allowed,
+            buffers: Rc::default(),
+        };
+        let (env, ends) = (inner.env.clone(), EndsWithThread(Arc::clone(&inner.session)));
         inner.env.spawn(async move {
-            let mut forgotten = Vec::new();
-            while let Some(room) = Inbox::take_forgotten(&inbox, FORGOTTEN_MAX, &mut forgotten).await {
-                files.forget(&forgotten).await;
-                forgotten.clear();
+            session.run().await;
+            // Nothing more is taken, so the mount goes: on a thread, for the kernel may wait for what nobody answers.
+            let _gone = env.blocking(move || drop((mount, ends))).await;
+        });
+        let (files, forgotten) = (Rc::clone(&inner.files), Rc::clone(&inner.forgotten));
+        let under_way = Rc::clone(&inner.under_way);
+        inner.env.spawn(async move {
+            let mut some = Vec::new();
+            while forgotten.take(FORGOTTEN_MAX, &mut some).await {
+                let room = under_way.enter(0);
+                files.forget(&some).await;
+                some.clear();
                 drop(room);
                 // Those that wait for something else come in between.
                 yield_now().await;
-            }
-        });
-        let (files, inbox, env) = (Rc::clone(&inner.files), Arc::clone(&inner.inbox), inner.env.clone());
-        inner.env.spawn(async move {
-            let mut batch = Vec::new();
-            while inbox.take(&mut batch).await {
-                for (begin, room) in batch.drain(..) {
-                    let request = begin(Rc::clone(&files));
-                    env.spawn(async move {
-                        request.await;
-                        drop(room);
-                    });
-                }
             }
         });
         Ok(())
@@ -215,8 +218,9 @@ impl<S: Store> Front for Mounted<S> {
             self.unmount().await;
             race(inner.session.come(), inner.env.sleep(OPEN_FILES_MAX_NS)).await;
         }
-        inner.inbox.close();
-        while inner.inbox.requests() > 0 {
+        inner.under_way.close();
+        inner.forgotten.close();
+        while inner.under_way.requests() > 0 {
             inner.env.sleep(LOOK_NS).await;
         }
         inner.files.file_system.end_background();
@@ -229,7 +233,7 @@ impl<S: Store> Front for Mounted<S> {
 
     fn status(&self) -> FrontStatus {
         let inner = &self.0;
-        let (in_flight, peak) = inner.inbox.under_way_bytes();
+        let (in_flight, peak) = inner.under_way.bytes();
         let statistics = inner.files.counting.snapshot();
         let connection = ConnectionStatus {
             id: 1,
@@ -237,7 +241,7 @@ impl<S: Store> Front for Mounted<S> {
             began_ns: inner.began_ns,
             is_open: !inner.session.has_come(),
             has_tls: false,
-            requests_in_flight: u32::try_from(inner.inbox.requests()).unwrap_or(u32::MAX),
+            requests_in_flight: u32::try_from(inner.under_way.requests()).unwrap_or(u32::MAX),
             in_flight_bytes: in_flight as u64,
             statistics,
         };

@@ -6,8 +6,6 @@
 //!    `O_DSYNC` is durable when it is answered.
 
 use std::cell::{Cell, OnceCell};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use evenkeel_engine::env::Env;
@@ -15,9 +13,11 @@ use evenkeel_ext2::{
     Attributes, Caller, Errno, FileSystem, Kind, Payload, RenameMode, Seek, SetAttributes, Statistics, Store,
     XattrMode,
 };
-use fuser::{Generation, Notifier, RenameFlags, ReplyDirectory, ReplyDirectoryPlus};
+use fuser::{INodeNo, Notifier};
 
-use super::attributes::{decoded_device, file_type, number_of, told};
+use super::abi::reply::Listing;
+use super::attributes::{decoded_device, entry_of, kind_of, number_of};
+use super::session::Synced;
 use super::waiters::Waiters;
 use crate::event_loop::Loop;
 use crate::front::session::FileSystemFigures;
@@ -42,27 +42,6 @@ const CAPABILITIES: &[u8] = b"security.capability";
 const SET_USER: u16 = 0o4000;
 const SET_GROUP: u16 = 0o2000;
 const GROUP_RUNS: u16 = 0o10;
-
-/// What a write makes durable before it is answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Synced {
-    /// As fdatasync does: `O_DSYNC`.
-    Data,
-    /// As fsync does: `O_SYNC`.
-    All,
-}
-
-impl Synced {
-    /// What a file asks for that was opened with these flags.
-    pub(super) fn of_flags(flags: i32) -> Option<Self> {
-        match flags {
-            // O_SYNC has the bit of O_DSYNC too.
-            flags if flags & libc::O_SYNC == libc::O_SYNC => Some(Self::All),
-            flags if flags & libc::O_DSYNC != 0 => Some(Self::Data),
-            _ => None,
-        }
-    }
-}
 
 /// A thread that waits.
 struct Waits<'a> {
@@ -188,7 +167,7 @@ impl<S: Store> Files<S> {
             self.file_system.setattr(inode, &set).await?;
             if let Some(notifier) = self.notifier.get() {
                 // Of attributes alone, so that the kernel does not wait for what it reads. Where it knows of none, it fails.
-                let _knows_it_or_not = notifier.inval_inode(number_of(inode), -1, 0);
+                let _knows_it_or_not = notifier.inval_inode(INodeNo(number_of(inode)), -1, 0);
             }
         }
         match self.file_system.getxattr(inode, CAPABILITIES).await {
@@ -268,16 +247,11 @@ impl<S: Store> Files<S> {
         self.file_system.rmdir(parent, name).await
     }
 
-    pub(super) async fn rename(
-        &self,
-        old: (u32, &[u8]),
-        new: (u32, &[u8]),
-        flags: RenameFlags,
-    ) -> Result<(), Errno> {
+    pub(super) async fn rename(&self, old: (u32, &[u8]), new: (u32, &[u8]), flags: u32) -> Result<(), Errno> {
         let mode = match flags {
-            flags if flags.is_empty() => RenameMode::Replace,
-            RenameFlags::RENAME_NOREPLACE => RenameMode::NoReplace,
-            RenameFlags::RENAME_EXCHANGE => RenameMode::Exchange,
+            0 => RenameMode::Replace,
+            libc::RENAME_NOREPLACE => RenameMode::NoReplace,
+            libc::RENAME_EXCHANGE => RenameMode::Exchange,
             _ => return Err(Errno::Invalid),
         };
         self.file_system.rename(old, new, mode).await
@@ -434,15 +408,17 @@ impl<S: Store> Files<S> {
         self.file_system.removexattr(inode, name).await
     }
 
-    /// Lists a folder from `cookie` on, as far as the reply takes it.
-    pub(super) async fn readdir(&self, folder: u32, mut cookie: u64, mut reply: ReplyDirectory) {
+    /// Lists a folder from `cookie` on, as far as there is room.
+    pub(super) async fn readdir(
+        &self,
+        folder: u32,
+        mut cookie: u64,
+        into: &mut Listing,
+    ) -> Result<(), Errno> {
         loop {
-            let entries = match self.file_system.readdir(folder, cookie, ENTRIES).await {
-                Ok(entries) => entries,
-                Err(errno) => return reply.error(fuser::Errno::from_i32(errno.number())),
-            };
+            let entries = self.file_system.readdir(folder, cookie, ENTRIES).await?;
             if entries.is_empty() {
-                return reply.ok();
+                return Ok(());
             }
             for entry in entries {
                 let kind = match entry.kind {
@@ -452,9 +428,8 @@ impl<S: Store> Files<S> {
                         Err(_) => continue,
                     },
                 };
-                let name = OsStr::from_bytes(&entry.name);
-                if reply.add(number_of(entry.inode), entry.cookie, file_type(kind), name) {
-                    return reply.ok();
+                if !into.add(number_of(entry.inode), entry.cookie, kind_of(kind), &entry.name) {
+                    return Ok(());
                 }
                 cookie = entry.cookie;
             }
@@ -462,14 +437,21 @@ impl<S: Store> Files<S> {
     }
 
     /// As [`Self::readdir`], with the attributes of each file, which the kernel knows of from then on.
-    pub(super) async fn readdirplus(&self, folder: u32, mut cookie: u64, mut reply: ReplyDirectoryPlus) {
+    pub(super) async fn readdirplus(
+        &self,
+        folder: u32,
+        mut cookie: u64,
+        into: &mut Listing,
+    ) -> Result<(), Errno> {
         loop {
             let entries = match self.file_system.readdir(folder, cookie, ENTRIES).await {
                 Ok(entries) => entries,
-                Err(errno) => return reply.error(fuser::Errno::from_i32(errno.number())),
+                // What it knows of by now it has to be told of.
+                Err(_) if !into.is_empty() => return Ok(()),
+                Err(errno) => return Err(errno),
             };
             if entries.is_empty() {
-                return reply.ok();
+                return Ok(());
             }
             for entry in entries {
                 // The kernel does not count these two.
@@ -480,34 +462,14 @@ impl<S: Store> Files<S> {
                 };
                 // Removed meanwhile, perhaps.
                 let Ok(attributes) = attributes else { continue };
-                let is_full = reply.add(
-                    number_of(attributes.inode),
-                    entry.cookie,
-                    OsStr::from_bytes(&entry.name),
-                    &ATTRIBUTES_KEPT,
-                    &told(&attributes),
-                    Generation(attributes.generation.into()),
-                );
-                if is_full {
+                if !into.add_entry(&entry_of(&attributes), entry.cookie, &entry.name) {
                     if is_counted {
                         self.forget(&[(attributes.inode, 1)]).await;
                     }
-                    return reply.ok();
+                    return Ok(());
                 }
                 cookie = entry.cookie;
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn o_dsync_asks_for_data_and_o_sync_for_all() {
-        assert_eq!(Synced::of_flags(libc::O_WRONLY), None);
-        assert_eq!(Synced::of_flags(libc::O_RDWR | libc::O_DSYNC), Some(Synced::Data));
-        assert_eq!(Synced::of_flags(libc::O_RDWR | libc::O_SYNC), Some(Synced::All));
     }
 }

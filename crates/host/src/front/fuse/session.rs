@@ -1,33 +1,42 @@
-//! What the kernel asks, handed over to the event loop: each call takes what it needs out of the kernel's buffer, and
-//! [`Files`] carries it out and answers.
+//! What the kernel asks, taken from it by the event loop: each request becomes a task, in which [`Files`] carries it out, and
+//! which answers.
 //!
-//! 1. Nothing here waits for the volume; only for room in the [`Inbox`].
+//! 1. Nothing here waits for the volume; only for room in [`UnderWay`] and [`Forgotten`], and so does the kernel then.
 //! 2. Files are not opened or closed as far as the kernel can do without: it keeps the inode meanwhile, and tells when it
 //!    forgets it.
+//! 3. The crate `fuser` mounts, agrees with the kernel on what both can do, and unmounts. It reads no request after that.
 
-use std::ffi::OsStr;
+use std::cell::RefCell;
 use std::future::Future;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::time::SystemTime;
 
-use evenkeel_ext2::{Caller, Payload, SetAttributes, Store};
-use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
-};
+use evenkeel_engine::env::Env;
+use evenkeel_ext2::{Caller, Errno, Payload, SetAttributes, Store};
+use fuser::{Filesystem, InitFlags, KernelConfig, Request, SessionACL};
+use rustix::process::getuid;
 
-use super::attributes::{chosen_time, inode_of, told};
-use super::inbox::Inbox;
-use super::requests::{ATTRIBUTES_KEPT, Files, Synced};
+use super::abi::reply::{self, Answer, Listing};
+use super::abi::request::{Head, Operation, WRITE_HEAD_BYTES};
+use super::attributes::{chosen_time, entry_of, inode_of, told};
+use super::device::{Device, Reply};
+use super::forgotten::Forgotten;
+use super::requests::{ATTRIBUTES_KEPT, Files};
+use super::under_way::UnderWay;
+use crate::event_loop::Loop;
+use crate::wait::yield_now;
 
-/// Longest write of one request. The kernel divides longer ones: what is asked beside it waits for no longer one.
-const WRITE_MAX_BYTES: u32 = 128 << 10;
+/// Longest write of one request, and read. The kernel divides longer ones: what is asked beside it waits for no longer one.
+const WRITE_MAX_BYTES: usize = 128 << 10;
+
+/// Bytes of the longest request.
+const REQUEST_MAX_BYTES: usize = WRITE_HEAD_BYTES + WRITE_MAX_BYTES;
+
+/// Buffers of reads that are kept.
+const BUFFERS_MAX: usize = 16;
+
+/// Requests that are taken from the kernel at once, before those that are there go on.
+const TAKEN_AT_ONCE: usize = 64;
 
 /// What else the kernel is asked to do, where it can.
 const WANTED: [InitFlags; 7] = [
@@ -43,436 +52,354 @@ const WANTED: [InitFlags; 7] = [
     // Not FUSE_ASYNC_DIO: a direct write that ends later leaves in the page cache what another program reads meanwhile.
 ];
 
-/// A session with the kernel.
-pub(super) struct Session<S: Store>(pub(super) Arc<Inbox<Rc<Files<S>>>>);
+/// What is agreed on with the kernel.
+#[derive(Debug)]
+pub(super) struct Handshake;
 
-impl<S: Store> Session<S> {
-    fn ask<F>(&self, begin: impl FnOnce(Rc<Files<S>>) -> F + Send + 'static)
-    where
-        F: Future<Output = ()> + 'static,
-    {
-        Inbox::put(&self.0, 0, begin);
-    }
-}
-
-fn caller(request: &Request) -> Caller {
-    Caller { uid: request.uid(), gid: request.gid(), is_privileged: request.uid() == 0 }
-}
-
-fn owned(name: &OsStr) -> Vec<u8> {
-    name.as_bytes().to_vec()
-}
-
-/// Answers with `$reply.$method` of what `$files` answers, or with its error.
-macro_rules! answer {
-    ($reply:ident, $result:expr, $value:pat => $answer:expr) => {
-        match $result {
-            Ok($value) => $answer,
-            Err(errno) => $reply.error(told_errno(errno)),
-        }
-    };
-}
-
-fn told_errno(errno: evenkeel_ext2::Errno) -> Errno {
-    Errno::from_i32(errno.number())
-}
-
-impl<S: Store> Filesystem for Session<S> {
+impl Filesystem for Handshake {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let capabilities = config.capabilities();
         for wanted in WANTED.into_iter().filter(|&wanted| capabilities.contains(wanted)) {
             let _it_can = config.add_capabilities(wanted);
         }
-        let _it_is_allowed = config.set_max_write(WRITE_MAX_BYTES);
+        let _it_is_allowed = config.set_max_write(WRITE_MAX_BYTES as u32);
         Ok(())
     }
+}
 
-    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let name = owned(name);
-        self.ask(async move |files| {
-            answer!(reply, files.lookup(inode_of(parent), &name).await, it => {
-                reply.entry(&ATTRIBUTES_KEPT, &told(&it), Generation(it.generation.into()));
-            });
-        });
+/// What a write makes durable before it is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Synced {
+    /// As fdatasync does: `O_DSYNC`.
+    Data,
+    /// As fsync does: `O_SYNC`.
+    All,
+}
+
+impl Synced {
+    /// What a file asks for that was opened with these flags.
+    pub(super) fn of_flags(flags: i32) -> Option<Self> {
+        match flags {
+            // O_SYNC has the bit of O_DSYNC too.
+            flags if flags & libc::O_SYNC == libc::O_SYNC => Some(Self::All),
+            flags if flags & libc::O_DSYNC != 0 => Some(Self::Data),
+            _ => None,
+        }
+    }
+}
+
+/// A session with the kernel.
+pub(super) struct Session<S: Store> {
+    pub(super) env: Loop,
+    pub(super) device: Rc<Device>,
+    pub(super) files: Rc<Files<S>>,
+    pub(super) under_way: Rc<UnderWay>,
+    pub(super) forgotten: Rc<Forgotten>,
+    pub(super) allowed: SessionACL,
+    /// Memory of reads that were answered.
+    pub(super) buffers: Rc<RefCell<Vec<Vec<u8>>>>,
+}
+
+impl<S: Store> Session<S> {
+    /// Takes requests until nothing is mounted any more, or the kernel says what makes no sense.
+    pub(super) async fn run(&self) {
+        let mut buffer = vec![0; REQUEST_MAX_BYTES.next_multiple_of(4096)];
+        loop {
+            for _ in 0..TAKEN_AT_ONCE {
+                self.under_way.has_room().await;
+                self.forgotten.has_room().await;
+                match self.device.read(&mut buffer) {
+                    Ok(Some(len)) if self.begin(&buffer[..len]) => {}
+                    Ok(None) => {
+                        if self.device.has_request().await.is_err() {
+                            return;
+                        }
+                    }
+                    Ok(Some(_)) | Err(_) => return,
+                }
+            }
+            yield_now().await;
+        }
     }
 
-    fn forget(&self, _request: &Request, inode: INodeNo, lookups: u64) {
-        self.0.forget(inode_of(inode), lookups);
-    }
-
-    fn getattr(&self, _request: &Request, inode: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
-        self.ask(async move |files| {
-            answer!(reply, files.getattr(inode_of(inode)).await, it => reply.attr(&ATTRIBUTES_KEPT, &told(&it)));
-        });
-    }
-
-    fn setattr(
-        &self,
-        request: &Request,
-        inode: INodeNo,
-        mode: Option<u32>,
-        uid: Option<u32>,
-        gid: Option<u32>,
-        size: Option<u64>,
-        atime: Option<TimeOrNow>,
-        mtime: Option<TimeOrNow>,
-        _ctime: Option<SystemTime>,
-        _handle: Option<FileHandle>,
-        _crtime: Option<SystemTime>,
-        _chgtime: Option<SystemTime>,
-        _bkuptime: Option<SystemTime>,
-        _flags: Option<BsdFileFlags>,
-        reply: ReplyAttr,
-    ) {
-        let caller = caller(request);
-        let set = SetAttributes {
-            permissions: mode.map(|mode| (mode & 0o7777) as u16),
-            uid,
-            gid,
-            size,
-            atime: atime.map(chosen_time),
-            mtime: mtime.map(chosen_time),
+    /// Begins a request; false if it is the last.
+    fn begin(&self, request: &[u8]) -> bool {
+        let Ok(head) = Head::decode(request) else { return false };
+        let reply = Reply::new(&self.device, head.unique);
+        let Ok(operation) = Operation::decode(head.opcode, request) else {
+            reply.error(libc::EIO);
+            return true;
         };
-        self.ask(async move |files| {
-            answer!(reply, files.setattr(inode_of(inode), set, caller).await, it => {
-                reply.attr(&ATTRIBUTES_KEPT, &told(&it));
-            });
+        // The kernel asks no one else either; but whoever mounts for himself alone does not rely on that.
+        let is_foreign = self.allowed == SessionACL::Owner && head.uid != getuid().as_raw();
+        if is_foreign && !operation.is_of_kernel() {
+            reply.error(libc::EACCES);
+            return true;
+        }
+        match operation {
+            Operation::Destroy => {
+                reply.answer(Answer::default());
+                return false;
+            }
+            Operation::Forget { lookups } => {
+                reply.none();
+                self.forgotten.add(inode_of(head.node), lookups);
+            }
+            Operation::ForgetAll(forgets) => {
+                reply.none();
+                forgets.iter().for_each(|(node, lookups)| self.forgotten.add(inode_of(node), lookups));
+            }
+            // Files are asked to be opened once: then the kernel opens by itself, and keeps what it has of the file. So it is with
+            // closing: that makes nothing durable.
+            Operation::Other | Operation::Interrupt => reply.error(libc::ENOSYS),
+            Operation::Release => reply.answer(Answer::default()),
+            operation => self.carry_out(reply, &head, operation),
+        }
+        true
+    }
+
+    fn carry_out(&self, reply: Reply, head: &Head, operation: Operation<'_>) {
+        let (node, thread) = (inode_of(head.node), head.thread);
+        let caller = Caller { uid: head.uid, gid: head.gid, is_privileged: head.uid == 0 };
+        match operation {
+            Operation::Lookup { name } => {
+                let name = name.to_vec();
+                self.ask(reply, 0, async move |files: Rc<Files<S>>| {
+                    files.lookup(node, &name).await.map(|it| reply::entry(&entry_of(&it)))
+                });
+            }
+            Operation::GetAttributes => self.ask(reply, 0, async move |files: Rc<Files<S>>| {
+                files.getattr(node).await.map(|it| reply::attributes(&told(&it), ATTRIBUTES_KEPT))
+            }),
+            Operation::SetAttributes(it) => {
+                let set = SetAttributes {
+                    permissions: it.mode.map(|mode| (mode & 0o7777) as u16),
+                    uid: it.uid,
+                    gid: it.gid,
+                    size: it.size,
+                    atime: it.atime.map(chosen_time),
+                    mtime: it.mtime.map(chosen_time),
+                };
+                self.ask(reply, 0, async move |files: Rc<Files<S>>| {
+                    let it = files.setattr(node, set, caller).await?;
+                    Ok(reply::attributes(&told(&it), ATTRIBUTES_KEPT))
+                });
+            }
+            Operation::ReadLink => {
+                self.ask(reply, 0, async move |files: Rc<Files<S>>| files.readlink(node).await);
+            }
+            Operation::SymLink { name, target } => {
+                let (name, target) = (name.to_vec(), target.to_vec());
+                self.ask(reply, 0, async move |files: Rc<Files<S>>| {
+                    let it = files.symlink(node, &name, &target, &caller).await?;
+                    Ok(reply::entry(&entry_of(&it)))
+                });
+            }
+            Operation::MakeNode { name, mode, device } => {
+                let name = name.to_vec();
+                self.ask(reply, 0, async move |files: Rc<Files<S>>| {
+                    let it = files.mknod(node, &name, mode, device, &caller).await?;
+                    Ok(reply::entry(&entry_of(&it)))
+                });
+            }
+            Operation::MakeFolder { name, mode } => {
+                let name = name.to_vec();
+                self.ask(reply, 0, async move |files: Rc<Files<S>>| {
+                    let it = files.mkdir(node, &name, mode, &caller).await?;
+                    Ok(reply::entry(&entry_of(&it)))
+                });
+            }
+            Operation::Unlink { name } => {
+                let name = name.to_vec();
+                self.ask(reply, 0, async move |files: Rc<Files<S>>| {
+                    files.unlink(node, &name).await.map(done)
+                });
+            }
+            Operation::RemoveFolder { name } => {
+                let name = name.to_vec();
+                self.ask(reply, 0, async move |files: Rc<Files<S>>| files.rmdir(node, &name).await.map(done));
+            }
+            Operation::Rename { name, new_parent, new_name, flags } => {
+                let (name, new_name) = (name.to_vec(), new_name.to_vec());
+                self.ask(reply, 0, async move |files: Rc<Files<S>>| {
+                    let (old, new) = ((node, &name[..]), (inode_of(new_parent), &new_name[..]));
+                    files.rename(old, new, flags).await.map(done)
+                });
+            }
+            Operation::Link { node: linked, new_name } => {
+                let name = new_name.to_vec();
+                self.ask(reply, 0, async move |files: Rc<Files<S>>| {
+                    let it = files.link(inode_of(linked), node, &name, &caller).await?;
+                    Ok(reply::entry(&entry_of(&it)))
+                });
+            }
+            Operation::Create { name, mode } => {
+                let name = name.to_vec();
+                self.ask(reply, 0, async move |files: Rc<Files<S>>| {
+                    let it = files.create(node, &name, mode, &caller).await?;
+                    Ok(reply::created(&entry_of(&it)))
+                });
+            }
+            Operation::Read { len, .. } if len as usize > WRITE_MAX_BYTES => reply.error(libc::EINVAL),
+            Operation::Read { offset, len } => self.read(reply, node, offset, len as usize),
+            Operation::Write(it) => {
+                let (payload, len) = (Payload::new(it.offset, it.data), it.data.len());
+                // What the kernel writes back of mapped files belongs to nobody's request.
+                let durable = Synced::of_flags(it.open_flags).filter(|_| !it.is_written_back);
+                let takes_privileges = it.takes_privileges;
+                self.ask(reply, len, async move |files: Rc<Files<S>>| {
+                    let written =
+                        files.write(node, payload, (&caller, thread), durable, takes_privileges).await?;
+                    Ok(reply::count(written as u32))
+                });
+            }
+            Operation::Sync { is_data_only } => {
+                self.ask(reply, 0, async move |files: Rc<Files<S>>| {
+                    files.fsync(node, is_data_only, thread).await.map(done)
+                });
+            }
+            Operation::Statistics => self.ask(reply, 0, async move |files: Rc<Files<S>>| {
+                let it = files.statistics().await;
+                Ok(reply::statistics(&reply::Statistics {
+                    blocks: it.blocks,
+                    free_blocks: it.free_blocks,
+                    available_blocks: it.available_blocks,
+                    inodes: it.inodes,
+                    free_inodes: it.free_inodes,
+                    block_bytes: 4096,
+                    name_max_bytes: evenkeel_ext2::NAME_MAX as u32,
+                }))
+            }),
+            Operation::SetXattr { name, value, flags } => {
+                let (name, value) = (name.to_vec(), value.to_vec());
+                self.ask(reply, value.len(), async move |files: Rc<Files<S>>| {
+                    files.setxattr(node, &name, &value, flags).await.map(done)
+                });
+            }
+            Operation::GetXattr { name, len } => {
+                let name = name.to_vec();
+                self.ask(reply, 0, async move |files: Rc<Files<S>>| {
+                    fitting(files.getxattr(node, &name).await?, len)
+                });
+            }
+            Operation::ListXattr { len } => {
+                self.ask(reply, 0, async move |files: Rc<Files<S>>| {
+                    fitting(files.listxattr(node).await?, len)
+                });
+            }
+            Operation::RemoveXattr { name } => {
+                let name = name.to_vec();
+                self.ask(reply, 0, async move |files: Rc<Files<S>>| {
+                    files.removexattr(node, &name).await.map(done)
+                });
+            }
+            Operation::List { offset, len, is_plus } => {
+                let len = (len as usize).min(WRITE_MAX_BYTES);
+                self.ask(reply, len, async move |files: Rc<Files<S>>| {
+                    let mut listing = Listing::new(len);
+                    match is_plus {
+                        true => files.readdirplus(node, offset, &mut listing).await?,
+                        false => files.readdir(node, offset, &mut listing).await?,
+                    }
+                    Ok(listing)
+                });
+            }
+            Operation::Allocate { offset, len, mode } => {
+                self.ask(reply, 0, async move |files: Rc<Files<S>>| {
+                    files.fallocate(node, offset, len, mode, &caller).await.map(done)
+                });
+            }
+            Operation::Seek { offset, whence } => {
+                self.ask(reply, 0, async move |files: Rc<Files<S>>| {
+                    files.seek(node, offset, whence).await.map(reply::offset)
+                });
+            }
+            Operation::Copy(it) => self.ask(reply, 0, async move |files: Rc<Files<S>>| {
+                let (from, to) = ((node, it.from_offset), (inode_of(it.to), it.to_offset));
+                files.copy(from, to, it.len, &caller).await.map(reply::count)
+            }),
+            // They are done before.
+            Operation::Forget { .. }
+            | Operation::ForgetAll(_)
+            | Operation::Release
+            | Operation::Destroy
+            | Operation::Interrupt
+            | Operation::Other => {}
+        }
+    }
+
+    /// Reads, into memory that is used again.
+    fn read(&self, reply: Reply, node: u32, offset: u64, len: usize) {
+        let buffers = Rc::clone(&self.buffers);
+        let memory = buffers.borrow_mut().pop().unwrap_or_default();
+        self.carry(len, async move |files: Rc<Files<S>>| {
+            let mut answer = Answer::of_len(memory, len);
+            match files.read(node, offset, answer.body()).await {
+                Ok(count) => {
+                    answer.truncate(count);
+                    let memory = reply.answer_whole(answer).await;
+                    let mut buffers = buffers.borrow_mut();
+                    if buffers.len() < BUFFERS_MAX {
+                        buffers.push(memory);
+                    }
+                }
+                Err(errno) => reply.error(errno.number()),
+            }
         });
     }
 
-    fn readlink(&self, _request: &Request, inode: INodeNo, reply: ReplyData) {
-        self.ask(async move |files| {
-            answer!(reply, files.readlink(inode_of(inode)).await, target => reply.data(&target));
-        });
-    }
-
-    fn mknod(
+    /// Carries a request out, which brings or wants so many `bytes`, and answers.
+    fn ask<A: Into<Answer>, F>(
         &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        _umask: u32,
-        device: u32,
-        reply: ReplyEntry,
-    ) {
-        let (name, caller) = (owned(name), caller(request));
-        self.ask(async move |files| {
-            answer!(reply, files.mknod(inode_of(parent), &name, mode, device, &caller).await, it => {
-                reply.entry(&ATTRIBUTES_KEPT, &told(&it), Generation(it.generation.into()));
-            });
+        reply: Reply,
+        bytes: usize,
+        begin: impl FnOnce(Rc<Files<S>>) -> F + 'static,
+    ) where
+        F: Future<Output = Result<A, Errno>> + 'static,
+    {
+        self.carry(bytes, async move |files: Rc<Files<S>>| match begin(files).await {
+            Ok(answer) => reply.answer(answer.into()),
+            Err(errno) => reply.error(errno.number()),
         });
     }
 
-    fn mkdir(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        _umask: u32,
-        reply: ReplyEntry,
-    ) {
-        let (name, caller) = (owned(name), caller(request));
-        self.ask(async move |files| {
-            answer!(reply, files.mkdir(inode_of(parent), &name, mode, &caller).await, it => {
-                reply.entry(&ATTRIBUTES_KEPT, &told(&it), Generation(it.generation.into()));
-            });
-        });
-    }
-
-    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let name = owned(name);
-        self.ask(async move |files| {
-            answer!(reply, files.unlink(inode_of(parent), &name).await, () => reply.ok());
-        });
-    }
-
-    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let name = owned(name);
-        self.ask(async move |files| {
-            answer!(reply, files.rmdir(inode_of(parent), &name).await, () => reply.ok());
-        });
-    }
-
-    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        let (name, target, caller) = (owned(name), owned(target.as_os_str()), caller(request));
-        self.ask(async move |files| {
-            answer!(reply, files.symlink(inode_of(parent), &name, &target, &caller).await, it => {
-                reply.entry(&ATTRIBUTES_KEPT, &told(&it), Generation(it.generation.into()));
-            });
-        });
-    }
-
-    fn rename(
-        &self,
-        _request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        new_parent: INodeNo,
-        new_name: &OsStr,
-        flags: RenameFlags,
-        reply: ReplyEmpty,
-    ) {
-        let (name, new_name) = (owned(name), owned(new_name));
-        self.ask(async move |files| {
-            let (old, new) = ((inode_of(parent), &name[..]), (inode_of(new_parent), &new_name[..]));
-            answer!(reply, files.rename(old, new, flags).await, () => reply.ok());
-        });
-    }
-
-    fn link(&self, request: &Request, inode: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let (name, caller) = (owned(name), caller(request));
-        self.ask(async move |files| {
-            answer!(reply, files.link(inode_of(inode), inode_of(parent), &name, &caller).await, it => {
-                reply.entry(&ATTRIBUTES_KEPT, &told(&it), Generation(it.generation.into()));
-            });
-        });
-    }
-
-    fn open(&self, _request: &Request, _inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        // Asked once: then the kernel opens by itself, and keeps what it has of the file.
-        reply.error(Errno::ENOSYS);
-    }
-
-    fn opendir(&self, _request: &Request, _inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        reply.error(Errno::ENOSYS);
-    }
-
-    fn read(
-        &self,
-        _request: &Request,
-        inode: INodeNo,
-        _handle: FileHandle,
-        offset: u64,
-        size: u32,
-        _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        Inbox::put(&self.0, size as usize, async move |files: Rc<Files<S>>| {
-            let mut bytes = vec![0; size as usize];
-            answer!(reply, files.read(inode_of(inode), offset, &mut bytes).await, count => {
-                reply.data(&bytes[..count]);
-            });
-        });
-    }
-
-    fn write(
-        &self,
-        request: &Request,
-        inode: INodeNo,
-        _handle: FileHandle,
-        offset: u64,
-        data: &[u8],
-        write_flags: WriteFlags,
-        flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
-        let (payload, caller, thread) = (Payload::new(offset, data), caller(request), request.pid());
-        // What the kernel writes back of mapped files belongs to nobody's request.
-        let is_written_back = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
-        let durable = Synced::of_flags(flags.0).filter(|_| !is_written_back);
-        let takes_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        Inbox::put(&self.0, data.len(), async move |files: Rc<Files<S>>| {
-            let written =
-                files.write(inode_of(inode), payload, (&caller, thread), durable, takes_privileges).await;
-            answer!(reply, written, count => reply.written(count as u32));
-        });
-    }
-
-    fn flush(
-        &self,
-        _request: &Request,
-        _inode: INodeNo,
-        _handle: FileHandle,
-        _lock_owner: LockOwner,
-        reply: ReplyEmpty,
-    ) {
-        // Asked once: a close makes nothing durable.
-        reply.error(Errno::ENOSYS);
-    }
-
-    fn fsync(
-        &self,
-        request: &Request,
-        inode: INodeNo,
-        _handle: FileHandle,
-        only_data: bool,
-        reply: ReplyEmpty,
-    ) {
-        let thread = request.pid();
-        self.ask(async move |files| {
-            answer!(reply, files.fsync(inode_of(inode), only_data, thread).await, () => reply.ok());
-        });
-    }
-
-    fn fsyncdir(
-        &self,
-        request: &Request,
-        inode: INodeNo,
-        handle: FileHandle,
-        only_data: bool,
-        reply: ReplyEmpty,
-    ) {
-        self.fsync(request, inode, handle, only_data, reply);
-    }
-
-    fn readdir(
-        &self,
-        _request: &Request,
-        inode: INodeNo,
-        _handle: FileHandle,
-        offset: u64,
-        reply: ReplyDirectory,
-    ) {
-        self.ask(async move |files| files.readdir(inode_of(inode), offset, reply).await);
-    }
-
-    fn readdirplus(
-        &self,
-        _request: &Request,
-        inode: INodeNo,
-        _handle: FileHandle,
-        offset: u64,
-        reply: ReplyDirectoryPlus,
-    ) {
-        self.ask(async move |files| files.readdirplus(inode_of(inode), offset, reply).await);
-    }
-
-    fn statfs(&self, _request: &Request, _inode: INodeNo, reply: ReplyStatfs) {
-        self.ask(async move |files| {
-            let it = files.statistics().await;
-            reply.statfs(
-                it.blocks,
-                it.free_blocks,
-                it.available_blocks,
-                it.inodes,
-                it.free_inodes,
-                4096,
-                evenkeel_ext2::NAME_MAX as u32,
-                4096,
-            );
-        });
-    }
-
-    fn setxattr(
-        &self,
-        _request: &Request,
-        inode: INodeNo,
-        name: &OsStr,
-        value: &[u8],
-        flags: i32,
-        _position: u32,
-        reply: ReplyEmpty,
-    ) {
-        let (name, value) = (owned(name), value.to_vec());
-        self.ask(async move |files| {
-            answer!(reply, files.setxattr(inode_of(inode), &name, &value, flags).await, () => reply.ok());
-        });
-    }
-
-    fn getxattr(&self, _request: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let name = owned(name);
-        self.ask(async move |files| {
-            answer!(reply, files.getxattr(inode_of(inode), &name).await, value => fitting(reply, size, &value));
-        });
-    }
-
-    fn listxattr(&self, _request: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
-        self.ask(async move |files| {
-            answer!(reply, files.listxattr(inode_of(inode)).await, names => fitting(reply, size, &names));
-        });
-    }
-
-    fn removexattr(&self, _request: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let name = owned(name);
-        self.ask(async move |files| {
-            answer!(reply, files.removexattr(inode_of(inode), &name).await, () => reply.ok());
-        });
-    }
-
-    fn create(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        _umask: u32,
-        _flags: i32,
-        reply: ReplyCreate,
-    ) {
-        let (name, caller) = (owned(name), caller(request));
-        self.ask(async move |files| {
-            answer!(reply, files.create(inode_of(parent), &name, mode, &caller).await, it => {
-                reply.created(
-                    &ATTRIBUTES_KEPT,
-                    &told(&it),
-                    Generation(it.generation.into()),
-                    FileHandle(0),
-                    FopenFlags::FOPEN_KEEP_CACHE,
-                );
-            });
-        });
-    }
-
-    fn fallocate(
-        &self,
-        request: &Request,
-        inode: INodeNo,
-        _handle: FileHandle,
-        offset: u64,
-        len: u64,
-        mode: i32,
-        reply: ReplyEmpty,
-    ) {
-        let caller = caller(request);
-        self.ask(async move |files| {
-            answer!(reply, files.fallocate(inode_of(inode), offset, len, mode, &caller).await, () => reply.ok());
-        });
-    }
-
-    fn lseek(
-        &self,
-        _request: &Request,
-        inode: INodeNo,
-        _handle: FileHandle,
-        offset: i64,
-        whence: i32,
-        reply: ReplyLseek,
-    ) {
-        self.ask(async move |files| {
-            answer!(reply, files.seek(inode_of(inode), offset, whence).await, at => reply.offset(at));
-        });
-    }
-
-    fn copy_file_range(
-        &self,
-        request: &Request,
-        from: INodeNo,
-        _from_handle: FileHandle,
-        from_offset: u64,
-        to: INodeNo,
-        _to_handle: FileHandle,
-        to_offset: u64,
-        len: u64,
-        _flags: CopyFileRangeFlags,
-        reply: ReplyWrite,
-    ) {
-        let caller = caller(request);
-        self.ask(async move |files| {
-            let (from, to) = ((inode_of(from), from_offset), (inode_of(to), to_offset));
-            answer!(reply, files.copy(from, to, len, &caller).await, count => reply.written(count));
+    /// Makes a task of what `begin` begins; a closed session drops it.
+    fn carry<F>(&self, bytes: usize, begin: impl FnOnce(Rc<Files<S>>) -> F)
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        let Some(room) = self.under_way.enter(bytes.saturating_add(size_of::<F>())) else { return };
+        // In its place from the beginning: it is large, and would be moved as it is.
+        let request = Box::pin(begin(Rc::clone(&self.files)));
+        self.env.spawn(async move {
+            request.await;
+            drop(room);
         });
     }
 }
 
-/// A value, its size where that is asked for, or that it does not fit.
-fn fitting(reply: ReplyXattr, size: u32, value: &[u8]) {
-    match size {
-        0 => reply.size(value.len() as u32),
-        size if value.len() > size as usize => reply.error(Errno::ERANGE),
-        _ => reply.data(value),
+/// What has no answer but that all went well.
+fn done((): ()) -> Answer {
+    Answer::default()
+}
+
+/// A value, or its size where that is asked for.
+fn fitting(value: Vec<u8>, len: u32) -> Result<Answer, Errno> {
+    match len {
+        0 => Ok(reply::count(value.len() as u32).into()),
+        len if value.len() > len as usize => Err(Errno::Range),
+        _ => Ok(value.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn o_dsync_asks_for_data_and_o_sync_for_all() {
+        assert_eq!(Synced::of_flags(libc::O_WRONLY), None);
+        assert_eq!(Synced::of_flags(libc::O_RDWR | libc::O_DSYNC), Some(Synced::Data));
+        assert_eq!(Synced::of_flags(libc::O_RDWR | libc::O_SYNC), Some(Synced::All));
     }
 }
