@@ -202,6 +202,11 @@ impl StripeLog {
         self.changed.all();
     }
 
+    /// No write takes a record home: an opening has to. Nobody waits for its number.
+    pub(super) fn note_unwritten(&self, record: u64) {
+        self.note_write(record, Mark { epoch: u64::MAX, through: u64::MAX });
+    }
+
     /// It is durable that all members in sync have come as far.
     pub(super) fn note_told(&self, settled: Mark) {
         let mut live = self.live.borrow_mut();

@@ -111,7 +111,10 @@ impl<E: Env, M: Drive> Inner<E, M> {
         let ranges: Vec<ShardRange> = shards.iter().map(|(range, _)| *range).collect();
         let body = shards.iter().map(|(_, bytes)| &bytes[..]).collect::<Vec<_>>().concat();
         let record = self.log_change(striping, stripe, &ranges, &body).await?;
-        self.ring.check_alive()?;
+        if let Err(error) = self.ring.check_alive() {
+            striping.log.note_unwritten(record);
+            return Err(error);
+        }
 
         let pending = Rc::new(Pending { stripe, shards });
         striping.begin_pending(&pending, rows);
