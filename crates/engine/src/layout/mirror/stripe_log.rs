@@ -35,6 +35,9 @@ use crate::shared_step::SharedStep;
 /// No space left on device, as in errno(3).
 pub(super) const ENOSPC: i32 = 28;
 
+/// What an opening reads of a copy at once.
+const AHEAD_BYTES: u64 = 1 << 20;
+
 type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, DeviceError>> + 'a>>;
 
 /// Where the stripe log is.
@@ -100,8 +103,12 @@ pub(super) struct StripeLog {
     changed: Notify,
 }
 
-/// A record and its bytes.
-pub(super) type Found = (StripeRecord, Vec<u8>);
+/// A record that counts.
+pub(super) struct Logged {
+    pub(super) record: StripeRecord,
+    /// Where its bytes begin, on each copy that has it.
+    body_at: u64,
+}
 
 /// Nothing is written after this is dropped, unless the write ended.
 struct Unended<'a>(&'a StripeLog);
@@ -247,18 +254,19 @@ impl StripeLog {
         volume: u64,
         stripes: &Stripes,
         replayed: Mark,
-    ) -> Result<Vec<Found>, DeviceError> {
+    ) -> Result<Vec<Logged>, DeviceError> {
         self.volume.set(volume);
         let Some(region) = self.region() else { return Ok(Vec::new()) };
-        let mut found: BTreeMap<u64, (u64, Found)> = BTreeMap::new();
+        let mut found: BTreeMap<u64, Logged> = BTreeMap::new();
         let mut whole = Err(DeviceError { doing: "read the log of stripes", errno: EIO });
         for copy in region.copies() {
             let (mut offset, mut failure) = (0, None);
+            let mut ahead = Ahead { region: &*region, copy, start: 0, bytes: Vec::new() };
             while offset < region.size_bytes() {
                 let mut page = [0; PAGE];
                 let at = offset;
                 offset += PAGE_BYTES;
-                if let Err(error) = region.read(copy, at, &mut page).await {
+                if let Err(error) = ahead.read(at, &mut page).await {
                     failure = Some(error);
                     continue;
                 }
@@ -268,33 +276,48 @@ impl StripeLog {
                 };
                 let end = offset.checked_add(record.body_bytes()).filter(|&end| end <= region.size_bytes());
                 let Some(end) = end else { continue };
-                let mut body = vec![0; record.body_bytes() as usize];
-                if let Err(error) = region.read(copy, offset, &mut body).await {
+                let (body_at, mut body) = (offset, vec![0; record.body_bytes() as usize]);
+                if let Err(error) = ahead.read(offset, &mut body).await {
                     failure = Some(error);
                 } else if record.is_body(&body) {
                     offset = end;
-                    found.insert(record.sequence, (end, (record, body)));
+                    found.insert(record.sequence, Logged { record, body_at });
                 }
             }
             whole = whole.or(failure.map_or(Ok(()), Err));
         }
         whole.or_else(|error| if is_planted(Bug::StripesReplayUnread) { Ok(()) } else { Err(error) })?;
-        let Some((&newest, (end, (record, _)))) = found.last_key_value() else {
+        let Some((&newest, Logged { record, body_at })) = found.last_key_value() else {
             self.next.set(1);
             return Ok(Vec::new());
         };
         let floor = if is_planted(Bug::StripesReplayOlder) { 0 } else { record.floor };
         self.next.set(newest + 1);
-        self.at.set(*end);
+        self.at.set(body_at + record.body_bytes());
         self.live.borrow_mut().clear();
-        let mut counting = Vec::new();
-        for (end, (record, body)) in found.into_values().filter(|(_, (record, _))| record.sequence >= floor) {
-            let offset = end - PAGE_BYTES - body.len() as u64;
-            let live = Live { sequence: record.sequence, offset, write: Cell::new(Some(replayed)) };
-            self.live.borrow_mut().push_back(live);
-            counting.push((record, body));
-        }
+        let counting: Vec<Logged> = found.into_values().filter(|it| it.record.sequence >= floor).collect();
+        let live = counting.iter().map(|Logged { record, body_at }| Live {
+            sequence: record.sequence,
+            offset: body_at - PAGE_BYTES,
+            write: Cell::new(Some(replayed)),
+        });
+        self.live.borrow_mut().extend(live);
         Ok(counting)
+    }
+
+    /// The new bytes that a record has, from any copy that has them.
+    pub(super) async fn body(&self, Logged { record, body_at }: &Logged) -> Result<Vec<u8>, DeviceError> {
+        let mut failure = DeviceError { doing: "read the log of stripes", errno: EIO };
+        let Some(region) = self.region() else { return Err(failure) };
+        for copy in region.copies() {
+            let mut body = vec![0; record.body_bytes() as usize];
+            match region.read(copy, *body_at, &mut body).await {
+                Ok(()) if record.is_body(&body) => return Ok(body),
+                Ok(()) => {}
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
     }
 
     /// Leaves a record that needs none of earlier openings: all members in sync have come as far as `settled`, and say so.
@@ -307,6 +330,34 @@ impl StripeLog {
         let offset = self.place(region.size_bytes(), PAGE_BYTES, 0).ok_or(full)?;
         let record = self.write(&*region, offset, Entry::NOTHING, settled).await?;
         self.note_write(record, settled);
+        Ok(())
+    }
+}
+
+/// Reads one copy from its begin to its end.
+struct Ahead<'a> {
+    region: &'a dyn StripeRegion,
+    copy: usize,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Ahead<'_> {
+    /// Fills `into`: with what lies ahead, or by itself where that is longer, or cannot be read as a whole.
+    async fn read(&mut self, offset: u64, into: &mut [u8]) -> Result<(), DeviceError> {
+        let holds =
+            |start: u64, len: usize| start <= offset && offset - start + into.len() as u64 <= len as u64;
+        if !holds(self.start, self.bytes.len()) {
+            let len = self.region.size_bytes().saturating_sub(offset).min(AHEAD_BYTES);
+            self.bytes.resize(len as usize, 0);
+            self.start = offset;
+            let is_held = holds(offset, self.bytes.len());
+            if !is_held || self.region.read(self.copy, offset, &mut self.bytes).await.is_err() {
+                self.bytes.clear();
+                return self.region.read(self.copy, offset, into).await;
+            }
+        }
+        into.copy_from_slice(&self.bytes[(offset - self.start) as usize..][..into.len()]);
         Ok(())
     }
 }

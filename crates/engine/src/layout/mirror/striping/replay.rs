@@ -1,6 +1,6 @@
 //! What an opening does with the stripe log: what it holds is written home once more, and then needed no more.
 
-use super::super::stripe_log::Found as Logged;
+use super::super::stripe_log::Logged;
 use super::super::{Inner, mark_of};
 use super::Striping;
 use crate::device::{Drive, Extent};
@@ -23,7 +23,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         let Some(striping) = &self.striping else { return Ok((state, Vec::new())) };
         let replayed = Mark { epoch: self.opening.epoch.get(), through: 0 };
         let logged = striping.log.scan(volume, &striping.stripes, replayed).await?;
-        let settled = logged.iter().map(|(record, _)| record.settled).max().unwrap_or_default();
+        let settled = logged.iter().map(|it| it.record.settled).max().unwrap_or_default();
         let needed = mark_of(state).max(settled);
         let StoreState([in_sync, .., log_losses]) = state;
         Ok((StoreState([in_sync, needed.epoch, needed.through, log_losses]), logged))
@@ -52,7 +52,8 @@ impl<E: Env, M: Drive> Inner<E, M> {
     ) -> Result<(), DeviceError> {
         let stripes = striping.stripes;
         let size_bytes = self.member_bytes(self.ring.geometry.get().size_bytes);
-        for (record, body) in found {
+        for logged in found {
+            let (record, body) = (&logged.record, striping.log.body(logged).await?);
             let mut at = 0;
             for range in &record.ranges {
                 let bytes = &body[at..at + range.len as usize];
