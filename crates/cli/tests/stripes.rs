@@ -131,6 +131,47 @@ fn members_are_replaced_while_it_is_served_as_long_as_enough_others_remain() {
 }
 
 #[test]
+fn a_member_that_is_back_is_taken_back_while_it_is_served() {
+    let scene = Scene::new();
+    // No whole pages of journal: the log of stripes begins with the next one.
+    let volume = Volume::create(&scene, &FLAGS.replace("--log-size 16m", "--log-size 16778k"));
+    let server = volume.serve(TURNS);
+    write(&volume.socket(), 0, &noise(6, SIZE));
+    server.stop();
+    scene.take_away("member-1");
+    let server = volume.serve(TURNS);
+    write(&volume.socket(), 7 << 20, &noise(7, 3 << 20));
+    scene.bring_back("member-1");
+    server.until_in_sync(false);
+    server.stop();
+    ["member-0", "member-2"].iter().for_each(|name| scene.take_away(name));
+    let mut expected = noise(6, SIZE);
+    expected[7 << 20..10 << 20].copy_from_slice(&noise(7, 3 << 20));
+    let server = volume.serve(TURNS);
+    assert!(contents(&volume.socket()) == expected);
+    server.stop();
+}
+
+#[test]
+fn a_log_of_stripes_of_another_length_is_refused_and_the_right_one_opens() {
+    let scene = Scene::new();
+    let volume = Volume::create(&scene, FLAGS);
+    let server = volume.serve(TURNS);
+    write(&volume.socket(), 0, &noise(8, SIZE));
+    server.stop();
+    let described = fs::read_to_string(scene.path("disk/volume.toml")).unwrap();
+    let shorter = described.replace("stripe_log_bytes = 8388608", "stripe_log_bytes = 4194304");
+    assert!(shorter != described);
+    fs::write(scene.path("disk/volume.toml"), shorter).unwrap();
+    says(
+        &scene.refused("serve disk"),
+        &["log of stripes was made with 8388608", "put stripe_log_bytes back"],
+    );
+    fs::write(scene.path("disk/volume.toml"), described).unwrap();
+    volume.expect_contents(TURNS, &noise(8, SIZE));
+}
+
+#[test]
 fn rot_is_never_served_and_a_check_repairs_it() {
     let scene = Scene::new();
     let volume = Volume::create(&scene, FLAGS);

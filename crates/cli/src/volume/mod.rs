@@ -127,7 +127,7 @@ fn with_salvage_alone(volume: &Path, error: VolumeError, renewed: &str) -> Failu
 
 /// Whether `salvage` reads volumes of that layout.
 fn can_be_salvaged(volume: &Path) -> bool {
-    Description::read(volume).is_ok_and(|(description, _)| description.layout.striped().is_none())
+    !Description::read(volume).is_ok_and(|(description, _)| description.layout.striped().is_some())
 }
 
 /// Whether a part of the volume is damaged or missing, for all that is known.

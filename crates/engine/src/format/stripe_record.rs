@@ -40,6 +40,8 @@ pub struct StripeRecord {
     pub floor: u64,
     /// How far every member had come durably that was in sync when this one was written: another one had failed.
     pub settled: Mark,
+    /// Bytes of the log of stripes on each log device.
+    pub region_bytes: u64,
     /// The stripe.
     pub stripe: u64,
     /// What changes: the bytes follow in this order.
@@ -58,8 +60,9 @@ impl StripeRecord {
     pub fn encode(&self, body: &[u8]) -> Vec<u8> {
         let ranges = self.ranges.iter().flat_map(|range| [range.number as u64, range.within, range.len]);
         let Mark { epoch, through } = self.settled;
-        let words = [self.volume, self.sequence, self.floor, epoch, through, self.stripe, sum(body)];
-        let words = words.into_iter().chain([self.ranges.len() as u64]).chain(ranges);
+        let log = [self.volume, self.sequence, self.floor, epoch, through, self.region_bytes];
+        let words = log.into_iter().chain([self.stripe, sum(body)]);
+        let words = words.chain([self.ranges.len() as u64]).chain(ranges);
         let head = encode_head(MAGIC, VERSION, words);
         [&head[..], body].concat()
     }
@@ -69,7 +72,7 @@ impl StripeRecord {
         let mut fields = head_fields(MAGIC, VERSION, page)?;
         let (volume, sequence, floor) = (fields.u64()?, fields.u64()?, fields.u64()?);
         let settled = Mark { epoch: fields.u64()?, through: fields.u64()? };
-        let (stripe, body_sum) = (fields.u64()?, fields.u64()?);
+        let (region_bytes, stripe, body_sum) = (fields.u64()?, fields.u64()?, fields.u64()?);
         let count = usize::try_from(fields.u64()?).ok().filter(|&count| count <= stripes.members())?;
         let mut ranges = Vec::with_capacity(count);
         for _ in 0..count {
@@ -89,7 +92,7 @@ impl StripeRecord {
         let is_sound = ranges.len() == count
             && counts.iter().all(|&count| count < COUNT_END)
             && (1..=sequence).contains(&floor);
-        is_sound.then_some(Self { volume, sequence, floor, settled, stripe, ranges, body_sum })
+        is_sound.then_some(Self { volume, sequence, floor, settled, region_bytes, stripe, ranges, body_sum })
     }
 
     /// Whether these are the bytes that follow.
@@ -102,7 +105,7 @@ fn sum(body: &[u8]) -> u64 {
     XxHash3_64::oneshot(body)
 }
 
-const _: () = assert!((3 + 8 + 3 * 32) * 8 <= PAGE);
+const _: () = assert!((3 + 9 + 3 * 32) * 8 <= PAGE);
 
 #[cfg(test)]
 mod tests {
@@ -118,7 +121,8 @@ mod tests {
         let body: Vec<u8> = (0..20480u32).map(|at| at as u8).collect();
         let body_sum = sum(&body);
         let settled = Mark { epoch: 2, through: 5 };
-        (StripeRecord { volume: 7, sequence: 9, floor: 4, settled, stripe: 3, ranges, body_sum }, body)
+        let (volume, sequence, floor, region_bytes, stripe) = (7, 9, 4, 1 << 20, 3);
+        (StripeRecord { volume, sequence, floor, settled, region_bytes, stripe, ranges, body_sum }, body)
     }
 
     fn stripes() -> Stripes {

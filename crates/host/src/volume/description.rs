@@ -365,7 +365,10 @@ impl Description {
     /// Where changes of stripes are logged on each log device, behind its head and the journal; empty where there are none.
     pub fn stripe_log(&self) -> Extent {
         let bytes = self.layout.striped().map_or(0, |striped| striped.log_bytes);
-        Extent::new(log_bytes_with_superblocks(self.log_bytes.unwrap_or(0)), bytes)
+        let journal_bytes = log_bytes_with_superblocks(self.log_bytes.unwrap_or(0));
+        // Drives write whole pages there.
+        let offset = if bytes > 0 { journal_bytes.div_ceil(PAGE_BYTES) * PAGE_BYTES } else { journal_bytes };
+        Extent::new(offset, bytes)
     }
 
     /// How its members are run, beyond what is chosen each time.

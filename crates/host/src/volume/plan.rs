@@ -154,9 +154,13 @@ impl Request {
         let share_bytes = self.layout.member_bytes(home_bytes);
         let member_bytes = share_bytes.saturating_add(member_head).saturating_add(region);
         let stripe_log_bytes = self.layout.striped().map_or(0, |striped| striped.log_bytes);
-        let log_bytes = log_bytes_with_superblocks(self.log_bytes)
-            .saturating_add(stripe_log_bytes)
-            .saturating_add(log_head);
+        let journal_bytes = log_bytes_with_superblocks(self.log_bytes);
+        let log_bytes = match stripe_log_bytes {
+            0 => journal_bytes,
+            // Whole pages.
+            bytes => journal_bytes.div_ceil(PAGE_BYTES).saturating_mul(PAGE_BYTES).saturating_add(bytes),
+        };
+        let log_bytes = log_bytes.saturating_add(log_head);
         let planned = |places: Vec<Place>, bytes: u64, setting: Setting| {
             let each = places.into_iter().map(|place| self.plan_member(place, bytes, Some(setting)));
             each.collect::<Result<Vec<_>, _>>()

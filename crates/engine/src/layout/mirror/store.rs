@@ -167,12 +167,15 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
                 "{holders} everything that was made durable: bring back one that does"
             )));
         }
+        let mut replayed = Vec::new();
         if let Some(striping) = &mirror.striping {
-            Box::pin(mirror.replay_stripes(striping, &logged)).await?;
+            replayed = Box::pin(mirror.replay_stripes(striping, &logged)).await?;
             ring.flush_all().await;
             ring.check_alive()?;
         }
         self.begin_dirty(&heads);
+        // As by the first write of this opening.
+        replayed.into_iter().for_each(|extent| mirror.dirty.note(extent, 1));
         mirror.progress.flushed.set(needed);
         ring.give_up_queues();
         opening.resumed.set(true);

@@ -6,8 +6,8 @@
 //! 2. After an opening, every record that counts is written home again, in order. Those that count are the newest, and all
 //!    back to the oldest that was needed when it was written. No other change of the same bytes is newer than the last of
 //!    them: writing them again gives every stripe one version.
-//! 3. An opening leaves a record that needs none before it on every log device that takes part from then on: what one
-//!    of them has of those, which may lack records, counts no more.
+//! 3. An opening puts the records that count on every log device before one that lacked some counts: what it has of its own
+//!    is older than the newest of them. It leaves a record that needs none before it, on all of them.
 //! 4. Records of changes that come together are one write. Where there is no room for one, [`StripeLog::append`] says so:
 //!    room comes back by a flush of the members. Room for a record without changes is always kept, that says so.
 
@@ -20,7 +20,7 @@ use std::rc::{Rc, Weak};
 use super::log_devices::{self, LogDeviceJournal, Witness};
 use crate::device::{Device, Durability, Extent};
 use crate::env::Env;
-use crate::error::DeviceError;
+use crate::error::{DeviceError, Error};
 use crate::format::ring_head::Mark;
 use crate::format::stripe_record::{ShardRange, StripeRecord};
 use crate::format::stripes::Stripes;
@@ -31,6 +31,7 @@ use crate::notify::Notify;
 use crate::planted::{Bug, is_planted};
 use crate::ring::EIO;
 use crate::shared_step::SharedStep;
+use crate::size_text::exact_size;
 
 /// No space left on device, as in errno(3).
 pub(super) const ENOSPC: i32 = 28;
@@ -50,6 +51,9 @@ pub trait StripeRegion: 'static {
 
     /// Writes, durably, to all copies.
     fn write<'a>(&'a self, offset: u64, bytes: &'a [u8]) -> Answer<'a, ()>;
+
+    /// Writes, durably, to each device that holds anything else there, also to those that do not count yet.
+    fn repair<'a>(&'a self, offset: u64, bytes: &'a [u8]) -> Answer<'a, ()>;
 
     /// Reads from one copy.
     fn read<'a>(&'a self, copy: usize, offset: u64, into: &'a mut [u8]) -> Answer<'a, ()>;
@@ -161,7 +165,9 @@ impl StripeLog {
         self.at.set(offset + PAGE_BYTES + body.len() as u64);
         let floor = self.live.borrow().iter().find(|live| !live.is_home(settled)).map(|live| live.sequence);
         let (volume, ranges, floor) = (self.volume.get(), ranges.to_vec(), floor.unwrap_or(sequence));
-        let record = StripeRecord { volume, sequence, floor, settled, stripe, ranges, body_sum: 0 };
+        let region_bytes = region.size_bytes();
+        let record =
+            StripeRecord { volume, sequence, floor, settled, region_bytes, stripe, ranges, body_sum: 0 };
         let placed = Placed { offset, bytes: record.encode(body) };
         let write_all = async |placed: Vec<Placed>| {
             let unended = Unended(self);
@@ -254,7 +260,7 @@ impl StripeLog {
         volume: u64,
         stripes: &Stripes,
         replayed: Mark,
-    ) -> Result<Vec<Logged>, DeviceError> {
+    ) -> Result<Vec<Logged>, Error> {
         self.volume.set(volume);
         let Some(region) = self.region() else { return Ok(Vec::new()) };
         let mut found: BTreeMap<u64, Logged> = BTreeMap::new();
@@ -280,6 +286,13 @@ impl StripeLog {
                 if let Err(error) = ahead.read(offset, &mut body).await {
                     failure = Some(error);
                 } else if record.is_body(&body) {
+                    if record.region_bytes != region.size_bytes() {
+                        return Err(Error::Unusable(format!(
+                            "its log of stripes was made with {}, and not with {}: put stripe_log_bytes back",
+                            exact_size(record.region_bytes),
+                            exact_size(region.size_bytes())
+                        )));
+                    }
                     offset = end;
                     found.insert(record.sequence, Logged { record, body_at });
                 }
@@ -303,6 +316,16 @@ impl StripeLog {
         });
         self.live.borrow_mut().extend(live);
         Ok(counting)
+    }
+
+    /// Puts a record on every device that is to count, and may lack it or hold another one there that is older.
+    pub(super) async fn repair(
+        &self,
+        Logged { record, body_at }: &Logged,
+        body: &[u8],
+    ) -> Result<(), DeviceError> {
+        let Some(region) = self.region() else { return Ok(()) };
+        region.repair(body_at - PAGE_BYTES, &record.encode(body)).await
     }
 
     /// The new bytes that a record has, from any copy that has them.
@@ -406,6 +429,10 @@ impl<E: Env, L: Device, W: Witness> StripeRegion for RegionOfLog<E, L, W> {
         Box::pin(
             async move { self.logs()?.write(self.zone.offset + offset, bytes, Durability::Durable).await },
         )
+    }
+
+    fn repair<'a>(&'a self, offset: u64, bytes: &'a [u8]) -> Answer<'a, ()> {
+        Box::pin(async move { self.logs()?.repair(self.zone.offset + offset, bytes).await })
     }
 
     fn read<'a>(&'a self, copy: usize, offset: u64, into: &'a mut [u8]) -> Answer<'a, ()> {

@@ -66,7 +66,10 @@ impl Mirror {
         let member = MirrorDrive::new(Rc::clone(&drive), self.geometry)
             .map_err(|unfit| NotTaken::Refused(unfit.to_string()))?;
         // The volume may have grown since it was opened.
-        let needed = self.ring.geometry().size_bytes + DATA_OFFSET + self.options.log_bytes;
+        let home_bytes = self.ring.geometry().size_bytes;
+        let share_bytes = self.options.stripes.map(|stripes| stripes.member_bytes(home_bytes));
+        let share_bytes = share_bytes.map_or(home_bytes, |bytes| bytes.unwrap_or(u64::MAX));
+        let needed = share_bytes.saturating_add(DATA_OFFSET + self.options.log_bytes);
         let large_enough = member.enlarge(needed).await;
         large_enough.map_err(|error| NotTaken::Refused(error.to_string()))?;
         let rejoined = self.ring.rejoin(place, member).await.map_err(|error| match error {

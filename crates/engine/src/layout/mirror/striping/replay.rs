@@ -5,7 +5,7 @@ use super::super::{Inner, mark_of};
 use super::Striping;
 use crate::device::{Drive, Extent};
 use crate::env::Env;
-use crate::error::DeviceError;
+use crate::error::{DeviceError, Error};
 use crate::format::ring_head::Mark;
 use crate::format::superblock::StoreState;
 use crate::layout::erasure::geometry::Shard;
@@ -19,7 +19,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         &self,
         volume: u64,
         state: StoreState,
-    ) -> Result<(StoreState, Vec<Logged>), DeviceError> {
+    ) -> Result<(StoreState, Vec<Logged>), Error> {
         let Some(striping) = &self.striping else { return Ok((state, Vec::new())) };
         let replayed = Mark { epoch: self.opening.epoch.get(), through: 0 };
         let logged = striping.log.scan(volume, &striping.stripes, replayed).await?;
@@ -44,16 +44,20 @@ impl<E: Env, M: Drive> Inner<E, M> {
         striping.log.begin(settled).await
     }
 
-    /// Writes once more what the stripe log has, to all members that are in sync.
+    /// Writes once more what the stripe log has, to all members that are in sync; answers where, from the begin of the members'
+    /// shards: others lack that.
     pub(in crate::layout::mirror) async fn replay_stripes(
         &self,
         striping: &Striping,
         found: &[Logged],
-    ) -> Result<(), DeviceError> {
+    ) -> Result<Vec<Extent>, DeviceError> {
+        let mut replayed = Vec::new();
         let stripes = striping.stripes;
         let size_bytes = self.member_bytes(self.ring.geometry.get().size_bytes);
         for logged in found {
             let (record, body) = (&logged.record, striping.log.body(logged).await?);
+            // Not later: a log device counts soon, and may be all that is left after a cut.
+            striping.log.repair(logged, &body).await?;
             let mut at = 0;
             for range in &record.ranges {
                 let bytes = &body[at..at + range.len as usize];
@@ -63,8 +67,9 @@ impl<E: Env, M: Drive> Inner<E, M> {
                 let Some(start) = start.filter(|start| start + stripes.shard_bytes() <= size_bytes) else {
                     continue;
                 };
+                let extent = Extent::new(start + range.within, range.len);
+                replayed.push(extent);
                 if self.ring.members[place].is_in_sync() {
-                    let extent = Extent::new(start + range.within, range.len);
                     let mut bytes = bytes.to_vec();
                     if is_planted(Bug::StripesParityTwice) && range.number >= stripes.data() {
                         let mut there = vec![0; bytes.len()];
@@ -75,6 +80,6 @@ impl<E: Env, M: Drive> Inner<E, M> {
                 }
             }
         }
-        Ok(())
+        Ok(replayed)
     }
 }
