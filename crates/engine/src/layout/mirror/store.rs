@@ -172,6 +172,7 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
             replayed = Box::pin(mirror.replay_stripes(striping, &logged)).await?;
             ring.flush_all().await;
             ring.check_alive()?;
+            Box::pin(mirror.complete_logs(striping, &logged)).await?;
         }
         self.begin_dirty(&heads);
         // As by the first write of this opening.

@@ -17,7 +17,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
 
-use super::log_devices::{self, LogDeviceJournal, Witness};
+use super::log_devices::{self, LogDeviceJournal, LogDeviceState, Witness};
 use crate::device::{Device, Durability, Extent};
 use crate::env::Env;
 use crate::error::{DeviceError, Error};
@@ -51,6 +51,9 @@ pub trait StripeRegion: 'static {
 
     /// Writes, durably, to all copies.
     fn write<'a>(&'a self, offset: u64, bytes: &'a [u8]) -> Answer<'a, ()>;
+
+    /// Whether a device is there that may lack some of it, and does not count yet.
+    fn is_behind_somewhere(&self) -> bool;
 
     /// Writes, durably, to each device that holds anything else there, also to those that do not count yet.
     fn repair<'a>(&'a self, offset: u64, bytes: &'a [u8]) -> Answer<'a, ()>;
@@ -318,6 +321,11 @@ impl StripeLog {
         Ok(counting)
     }
 
+    /// Whether a log device is there that lacks some of it.
+    pub(super) fn is_behind_somewhere(&self) -> bool {
+        self.region().is_some_and(|region| region.is_behind_somewhere())
+    }
+
     /// Puts a record on every device that is to count, and may lack it or hold another one there that is older.
     pub(super) async fn repair(
         &self,
@@ -429,6 +437,11 @@ impl<E: Env, L: Device, W: Witness> StripeRegion for RegionOfLog<E, L, W> {
         Box::pin(
             async move { self.logs()?.write(self.zone.offset + offset, bytes, Durability::Durable).await },
         )
+    }
+
+    fn is_behind_somewhere(&self) -> bool {
+        let is_stale = |(state, _): &(LogDeviceState, _)| *state == LogDeviceState::Stale;
+        self.logs().is_ok_and(|logs| logs.states().iter().any(is_stale))
     }
 
     fn repair<'a>(&'a self, offset: u64, bytes: &'a [u8]) -> Answer<'a, ()> {

@@ -56,8 +56,6 @@ impl<E: Env, M: Drive> Inner<E, M> {
         let size_bytes = self.member_bytes(self.ring.geometry.get().size_bytes);
         for logged in found {
             let (record, body) = (&logged.record, striping.log.body(logged).await?);
-            // Not later: a log device counts soon, and may be all that is left after a cut.
-            striping.log.repair(logged, &body).await?;
             let mut at = 0;
             for range in &record.ranges {
                 let bytes = &body[at..at + range.len as usize];
@@ -81,5 +79,21 @@ impl<E: Env, M: Drive> Inner<E, M> {
             }
         }
         Ok(replayed)
+    }
+
+    /// Puts what the stripe log has on log devices that lack some of it. Not later: such a one counts soon, and may be all that
+    /// is left after a cut.
+    pub(in crate::layout::mirror) async fn complete_logs(
+        &self,
+        striping: &Striping,
+        found: &[Logged],
+    ) -> Result<(), DeviceError> {
+        if !striping.log.is_behind_somewhere() {
+            return Ok(());
+        }
+        for logged in found {
+            striping.log.repair(logged, &striping.log.body(logged).await?).await?;
+        }
+        Ok(())
     }
 }
