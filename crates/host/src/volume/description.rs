@@ -15,7 +15,7 @@ use std::path::Path;
 use evenkeel_engine::device::{Extent, Geometry};
 use evenkeel_engine::format::PAGE_BYTES;
 use evenkeel_engine::format::layout::{Layout, Size, SizesBefore, log_bytes_with_superblocks};
-use evenkeel_engine::format::log_head::{self, LOGS_MAX};
+use evenkeel_engine::format::log_head::LOGS_MAX;
 use evenkeel_engine::format::ring_head::{self, MEMBERS_MAX};
 use evenkeel_engine::format::superblock::Superblock;
 use evenkeel_engine::ring::RingOptions;
@@ -358,17 +358,12 @@ impl Description {
 
     /// What each log device of a mirror offers, head included.
     pub fn log_geometry(&self) -> Geometry {
-        let Extent { offset, len } = self.stripe_log();
-        shape(&self.logs, offset.saturating_add(len).saturating_add(log_head::DATA_OFFSET))
+        shape(&self.logs, self.layout.log_device_bytes(self.log_bytes.unwrap_or(0)))
     }
 
-    /// Where changes of stripes are logged on each log device, behind its head and the journal; empty where there are none.
+    /// As [`LayoutKind::stripe_log`].
     pub fn stripe_log(&self) -> Extent {
-        let bytes = self.layout.striped().map_or(0, |striped| striped.log_bytes);
-        let journal_bytes = log_bytes_with_superblocks(self.log_bytes.unwrap_or(0));
-        // Drives write whole pages there.
-        let offset = if bytes > 0 { journal_bytes.div_ceil(PAGE_BYTES) * PAGE_BYTES } else { journal_bytes };
-        Extent::new(offset, bytes)
+        self.layout.stripe_log(self.log_bytes.unwrap_or(0))
     }
 
     /// How its members are run, beyond what is chosen each time.

@@ -4,7 +4,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use evenkeel_engine::device::Extent;
 use evenkeel_engine::format::PAGE_BYTES;
+use evenkeel_engine::format::layout::log_bytes_with_superblocks;
+use evenkeel_engine::format::log_head;
 use evenkeel_engine::format::stripes::{DATA_MAX, PARITY_MAX, SHARD_BYTES_MAX, Stripes};
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +71,26 @@ impl LayoutKind {
     /// Members that have to remain of so many.
     pub fn members_needed(self) -> usize {
         self.striped().map_or(1, |striped| striped.stripes.data())
+    }
+
+    /// Where changes of stripes are logged on each log device, behind its head and a journal of so many bytes; empty where there
+    /// are no stripes.
+    pub(super) fn stripe_log(self, journal_bytes: u64) -> Extent {
+        let journal_bytes = log_bytes_with_superblocks(journal_bytes);
+        match self.striped() {
+            None => Extent::new(journal_bytes, 0),
+            // Drives write whole pages there.
+            Some(striped) => {
+                let pages = journal_bytes.div_ceil(PAGE_BYTES);
+                Extent::new(pages.saturating_mul(PAGE_BYTES), striped.log_bytes)
+            }
+        }
+    }
+
+    /// Bytes of each log device with a journal of so many bytes, head included.
+    pub(super) fn log_device_bytes(self, journal_bytes: u64) -> u64 {
+        let Extent { offset, len } = self.stripe_log(journal_bytes);
+        offset.saturating_add(len).saturating_add(log_head::DATA_OFFSET)
     }
 
     /// Bytes of the pages on each member, of so many in all; the largest number where that is too many.

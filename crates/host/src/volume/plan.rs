@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use evenkeel_engine::format::PAGE_BYTES;
 use evenkeel_engine::format::layout::{Layout, log_bytes_with_superblocks};
-use evenkeel_engine::format::log_head::{self, LOGS_MAX};
+use evenkeel_engine::format::log_head::LOGS_MAX;
 use evenkeel_engine::format::ring_head::{self, MEMBERS_MAX};
 use evenkeel_engine::volume::{ATOMIC_MAX_BYTES, arena_bytes_min, log_bytes_min};
 use rustix::fs::{FlockOperation, OFlags};
@@ -146,21 +146,14 @@ impl Request {
         let pages = self.size_bytes / PAGE_BYTES;
         let home_bytes =
             Layout::home_bytes_for(pages, self.log_bytes, !logs.is_empty() || self.log_on_members);
-        let (member_head, log_head) = match self.layout {
-            LayoutKind::Single => (0, 0),
-            LayoutKind::Mirror | LayoutKind::Striped(_) => (ring_head::DATA_OFFSET, log_head::DATA_OFFSET),
-        };
+        let member_head = if self.layout.is_ring() { ring_head::DATA_OFFSET } else { 0 };
         let region = if self.log_on_members { region_bytes(self.log_bytes) } else { 0 };
         let share_bytes = self.layout.member_bytes(home_bytes);
         let member_bytes = share_bytes.saturating_add(member_head).saturating_add(region);
-        let stripe_log_bytes = self.layout.striped().map_or(0, |striped| striped.log_bytes);
-        let journal_bytes = log_bytes_with_superblocks(self.log_bytes);
-        let log_bytes = match stripe_log_bytes {
-            0 => journal_bytes,
-            // Whole pages.
-            bytes => journal_bytes.div_ceil(PAGE_BYTES).saturating_mul(PAGE_BYTES).saturating_add(bytes),
+        let log_bytes = match self.layout.is_ring() {
+            false => log_bytes_with_superblocks(self.log_bytes),
+            true => self.layout.log_device_bytes(self.log_bytes),
         };
-        let log_bytes = log_bytes.saturating_add(log_head);
         let planned = |places: Vec<Place>, bytes: u64, setting: Setting| {
             let each = places.into_iter().map(|place| self.plan_member(place, bytes, Some(setting)));
             each.collect::<Result<Vec<_>, _>>()

@@ -288,10 +288,9 @@ impl<E: Env, M: Drive> Inner<E, M> {
         volume: u64,
         StoreState([in_sync, epoch, through, _]): StoreState,
     ) -> MemberState {
-        let is_large_enough = self.ring.members[place].device().is_ok_and(|device| {
-            device.geometry().size_bytes
-                >= self.member_bytes(self.ring.geometry.get().size_bytes) + self.ring.data_offset()
-        });
+        let is_large_enough = self.ring.members[place]
+            .device()
+            .is_ok_and(|device| device.geometry().size_bytes >= self.member_device_bytes());
         let Some(head) = head.filter(|head| self.is_ours(volume, place, head) && is_large_enough) else {
             return MemberState::Foreign;
         };

@@ -168,6 +168,12 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         self.0.ring.members.iter().enumerate().map(status).collect()
     }
 
+    /// Bytes that the device of each member has at least: its head, its share of the journal if it holds one, and its share of
+    /// the pages.
+    pub fn member_device_bytes(&self) -> u64 {
+        self.0.member_device_bytes()
+    }
+
     /// What happened to its members.
     pub fn events(&self) -> Rc<Events> {
         Rc::clone(&self.0.ring.events)
@@ -206,7 +212,7 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
             return unusable("that member takes part: leave it out before it is replaced");
         }
         let (geometry, needed) = (device.geometry(), self.0.ring.geometry.get());
-        if geometry.size_bytes < self.0.member_bytes(needed.size_bytes) + self.0.ring.data_offset() {
+        if geometry.size_bytes < self.member_device_bytes() {
             return unusable("the new member is smaller than the ring");
         }
         if geometry.sector_bytes > needed.sector_bytes || (needed.atomic_sectors && !geometry.atomic_sectors)

@@ -140,7 +140,7 @@ impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
         for member in &ring.members {
             if let Ok(device) = member.device() {
                 let _one_that_is_smaller_is_not_recognised =
-                    device.enlarge(mirror.member_bytes(home_bytes) + ring.data_offset()).await;
+                    device.enlarge(mirror.member_device_bytes()).await;
             }
         }
         for ((place, member), head) in ring.members.iter().enumerate().zip(&heads) {

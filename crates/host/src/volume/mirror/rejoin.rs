@@ -8,10 +8,9 @@
 use std::path::Path;
 use std::rc::Rc;
 
-use evenkeel_engine::device::{Device, Drive};
+use evenkeel_engine::device::Drive;
 use evenkeel_engine::env::Env;
 use evenkeel_engine::error::Error;
-use evenkeel_engine::format::ring_head::DATA_OFFSET;
 use evenkeel_engine::layout::JournalStore;
 use evenkeel_engine::layout::mirror::Rejoined;
 use evenkeel_engine::ring::MemberState;
@@ -66,11 +65,7 @@ impl Mirror {
         let member = MirrorDrive::new(Rc::clone(&drive), self.geometry)
             .map_err(|unfit| NotTaken::Refused(unfit.to_string()))?;
         // The volume may have grown since it was opened.
-        let home_bytes = self.ring.geometry().size_bytes;
-        let share_bytes = self.options.stripes.map(|stripes| stripes.member_bytes(home_bytes));
-        let share_bytes = share_bytes.map_or(home_bytes, |bytes| bytes.unwrap_or(u64::MAX));
-        let needed = share_bytes.saturating_add(DATA_OFFSET + self.options.log_bytes);
-        let large_enough = member.enlarge(needed).await;
+        let large_enough = member.enlarge(self.ring.member_device_bytes()).await;
         large_enough.map_err(|error| NotTaken::Refused(error.to_string()))?;
         let rejoined = self.ring.rejoin(place, member).await.map_err(|error| match error {
             Error::Unusable(why) => NotTaken::Refused(why),

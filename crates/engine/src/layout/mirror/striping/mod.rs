@@ -138,6 +138,11 @@ fn hull(pieces: &[Piece]) -> Extent {
 }
 
 impl<E: Env, M: Drive> Inner<E, M> {
+    /// As [`MirrorPages::member_device_bytes`](super::MirrorPages::member_device_bytes).
+    pub(super) fn member_device_bytes(&self) -> u64 {
+        self.member_bytes(self.ring.geometry.get().size_bytes).saturating_add(self.ring.data_offset())
+    }
+
     /// As [`Ring::member_bytes`].
     pub(super) fn member_bytes(&self, size_bytes: u64) -> u64 {
         self.ring.member_bytes(size_bytes)

@@ -114,15 +114,19 @@ const latencyAxis = (chart, [first, last], low, high) => {
   return y;
 };
 
+/** A chart of latency over time, with its axes; `low` and `high` are the ends of that of latency. */
+const beginLatencies = (canvas, samples, of) => {
+  const chart = begin(canvas);
+  const shown = recentOnes(canvas, samples);
+  const [low, high] = [chart.height - BOTTOM, 8];
+  const y = latencyAxis(chart, bucketsOf(shown, of), low, high);
+  timeAxis(chart, LEFT, columnsOf(canvas));
+  return { ...chart, shown, low, high, y };
+};
+
 /** Bounds below which half, 99 % and 99.9 % stayed, as bands that become fainter. */
 export const bands = (canvas, samples, of, name) => {
-  const chart = begin(canvas);
-  const { pen, width, height, colour } = chart;
-  const shown = recentOnes(canvas, samples);
-  const [low, high] = [height - BOTTOM, 8];
-  const range = bucketsOf(shown, of);
-  const y = latencyAxis(chart, range, low, high);
-  timeAxis(chart, LEFT, columnsOf(canvas));
+  const { pen, width, colour, shown, low, high, y } = beginLatencies(canvas, samples, of);
   pen.fillStyle = colour(name);
   shown.forEach((sample, index) => {
     const activity = of(sample);
@@ -141,13 +145,7 @@ export const bands = (canvas, samples, of, name) => {
 
 /** A column each second, a row each power of two: the stronger, the more requests took so long. */
 export const heat = (canvas, samples, of) => {
-  const chart = begin(canvas);
-  const { pen, width, height, colour } = chart;
-  const shown = recentOnes(canvas, samples);
-  const [low, high] = [height - BOTTOM, 8];
-  const range = bucketsOf(shown, of);
-  const y = latencyAxis(chart, range, low, high);
-  timeAxis(chart, LEFT, columnsOf(canvas));
+  const { pen, width, colour, shown, y } = beginLatencies(canvas, samples, of);
   const counts = shown.map((sample) => of(sample)?.latency_counts ?? []);
   const most = Math.log1p(Math.max(1, ...counts.map((of) => Math.max(0, ...of))));
   counts.forEach((row, index) => {
