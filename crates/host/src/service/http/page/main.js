@@ -114,12 +114,12 @@ const drawRates = () => {
     const now = recent?.[tile.key];
     const rates = { value: (sample) => of(tile.key)(sample)?.per_s ?? null, colour: tile.key, text: rate, bare: true };
     line(tile.chart, samples, rates);
+    describe(tile.chart, `${tile.name} a second over the last minutes; ${now ? `now ${rate(now.per_s)}` : "nothing yet"}`);
     if (!now) continue;
     say(tile.rate, rate(now.per_s));
     say(tile.bytes, bytes(now.bytes_per_s));
     say(tile.errors, rate(now.errors_per_s));
     for (const field of ["p50_s", "p99_s", "p999_s"]) say(tile[field], seconds(now[field]));
-    describe(tile.chart, `${tile.name} a second over the last minutes; now ${rate(now.per_s)}`);
   }
 };
 
@@ -137,15 +137,17 @@ const drawCommits = () => {
   const recent = samples.at(-1)?.recent;
   line(by("batches"), samples, { value: (sample) => sample.recent?.writes_per_commit ?? null, colour: "writes", text: number });
   line(by("log"), samples, { value: (sample) => sample.log_share, colour: "reads", top: 1, text: percent });
-  if (!recent) return;
-  say(by("batch"), recent.writes_per_commit === null ? "–" : number(recent.writes_per_commit));
-  say(
-    by("commits"),
-    `${rate(recent.commits_per_s)} commits and ${rate(recent.checkpoints_per_s)} checkpoints a second; ` +
-      `${bytes(recent.log_bytes_per_s)}/s to the log, ${bytes(recent.home_bytes_per_s)}/s home`,
-  );
-  describe(by("batches"), `Writes in a commit over time; now ${by("batch").textContent}`);
-  describe(by("log"), `Share of the log in use over time; now ${percent(samples.at(-1).log_share)}`);
+  if (recent) {
+    say(by("batch"), recent.writes_per_commit === null ? "–" : number(recent.writes_per_commit));
+    say(
+      by("commits"),
+      `${rate(recent.commits_per_s)} commits and ${rate(recent.checkpoints_per_s)} checkpoints a second; ` +
+        `${bytes(recent.log_bytes_per_s)}/s to the log, ${bytes(recent.home_bytes_per_s)}/s home`,
+    );
+  }
+  const share = samples.at(-1)?.log_share;
+  describe(by("batches"), `Writes in a commit over time; ${recent ? `now ${by("batch").textContent}` : "nothing yet"}`);
+  describe(by("log"), `Share of the log in use over time; ${share === undefined ? "nothing yet" : `now ${percent(share)}`}`);
 };
 
 const drawRoom = ({ occupancy }) => {
