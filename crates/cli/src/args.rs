@@ -32,8 +32,8 @@ pub(crate) use reproduce::ReproduceArgs;
 pub(crate) use salvage::{RenewLogArgs, SalvageArgs};
 pub(crate) use study::{StudyArgs, StudyCommand, StudyPlanArgs, StudyReportArgs, StudyRunArgs, WhichPlan};
 pub(crate) use volume::{
-    BackendArg, CheckArgs, CreateArgs, FileSystemArg, GrowArgs, JournalingArg, LogFormatArg, LogLevelArg,
-    ServeArgs, StatusArgs,
+    BackendArg, CacheArg, CheckArgs, CreateArgs, FileSystemArg, GrowArgs, JournalingArg, LogFormatArg,
+    LogLevelArg, ServeArgs, StatusArgs,
 };
 
 /// Makes synchronous writes fast and predictable.

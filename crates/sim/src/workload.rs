@@ -111,7 +111,11 @@ impl<T: Testbed> Workload<T> {
             70..80 => self.flush(random).await,
             80..86 => self.zero(client, random).await,
             action if READS.contains(&action) => self.read(client, random).await,
-            97..99 => self.volume.checkpoint().await,
+            97..99 => {
+                // Memory that others want, or give back.
+                self.volume.resize_cache(1 << random.clone().below(10)).await;
+                self.volume.checkpoint().await
+            }
             _ => self.flush_whole().await,
         }
     }

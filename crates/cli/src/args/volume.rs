@@ -1,6 +1,7 @@
 //! What may be typed of volumes: create, serve, status, check.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args as ClapArgs, ValueEnum};
 use evenkeel_host::volume::layout_kind::LayoutName;
@@ -10,6 +11,36 @@ use super::http::HttpArgs;
 use super::mirror::MirrorArgs;
 use super::places::{AtomicSectorsArg, NbdArg, parse_host_port, parse_nbd, place};
 use crate::units;
+
+/// Memory for pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CacheArg {
+    /// It follows what is free.
+    Auto,
+    /// So many bytes.
+    Bytes(u64),
+}
+
+impl CacheArg {
+    /// Where it was chosen.
+    pub(crate) fn bytes(self) -> Option<u64> {
+        match self {
+            Self::Auto => None,
+            Self::Bytes(bytes) => Some(bytes),
+        }
+    }
+}
+
+impl FromStr for CacheArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            size => units::size(size).map(Self::Bytes).map_err(|error| format!("{error}, or auto")),
+        }
+    }
+}
 
 /// Make a volume: a virtual disk in a folder
 ///
@@ -172,11 +203,12 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "256k")]
     pub(crate) threshold: u64,
 
-    /// Memory for pages: those on their way home, and those that were used last. Beside it and the --buffer of
-    /// `create` the server takes less than 64 MiB, however much clients ask for at once; the system's page cache is
-    /// not the server's [default: 64m; of a mirror 64m, and 4 x --turn at 64 MiB/s]
-    #[arg(long, value_name = "SIZE", value_parser = units::size)]
-    pub(crate) cache: Option<u64>,
+    /// Memory for pages: those on their way home, and those that were used last. auto: it begins with 64m (of a mirror 64m,
+    /// and 4 x --turn at 64 MiB/s), grows as it is used into memory that is free, up to a quarter of all, and gives it back
+    /// where others need it; with --lock-memory it does not grow. Beside it and the --buffer of `create` the server takes less than
+    /// 64 MiB, however much clients ask for at once; the system's page cache is not the server's
+    #[arg(long, value_name = "SIZE|auto", default_value = "auto")]
+    pub(crate) cache: CacheArg,
 
     /// Connections at a time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]

@@ -103,6 +103,8 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         http: http.options(),
         read_only: is_read_only,
         open,
+        // The kernel keeps what programs read of files.
+        cache_follows_memory: false,
         scrub: ScrubOptions {
             every_s: args.mirror.scrub_every.0,
             bytes_per_s: args.mirror.scrub_rate as u64,

@@ -14,7 +14,7 @@ use super::advice::advise;
 use super::listening::{access, addresses, nbd_setup, on_read_only, shown};
 use super::serve_limits::check_values;
 use super::{event_loop, recovered, serve_salvage, with_salvage};
-use crate::args::{BackendArg, JournalingArg, MirrorArgs, PolicyArg, RejoinArg, ServeArgs};
+use crate::args::{BackendArg, CacheArg, JournalingArg, MirrorArgs, PolicyArg, RejoinArg, ServeArgs};
 use crate::failure::Failure;
 use crate::logging;
 use crate::stdout::announce;
@@ -29,7 +29,7 @@ const DRAINED_BYTES_PER_S: f64 = 64.0 * 1024.0 * 1024.0;
 /// Serves a volume until a signal comes.
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     logging::begin(args.log_format, args.log_level, &args.volume);
-    check_values(&args.mirror, args.cache)?;
+    check_values(&args.mirror, args.cache.bytes())?;
     let nbd = addresses(args)?;
     let access = access(args, &nbd)?;
     if args.salvage {
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         JournalingArg::WholePages => Journaling::WholePages,
         JournalingArg::Ordered => Journaling::Ordered,
     };
-    let open = run_options(&args.volume, journaling, args.cache, &args.mirror)?;
+    let open = run_options(&args.volume, journaling, args.cache.bytes(), &args.mirror)?;
     let setup = nbd_setup(args)?;
     let options = Options {
         clients: nbd,
@@ -50,6 +50,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         http: args.http.options(),
         read_only: args.read_only,
         open,
+        // What was touched once stays with the server then.
+        cache_follows_memory: args.cache == CacheArg::Auto && !args.lock_memory,
         scrub: ScrubOptions {
             every_s: args.mirror.scrub_every.0,
             bytes_per_s: args.mirror.scrub_rate as u64,

@@ -1,20 +1,24 @@
 //! The copies of pages in memory.
 //!
 //! 1. A page is found at the same cost however many there are, and nothing depends on the order of the map.
-//! 2. A dirty frame, and one that a checkpoint writes, stays. Clean ones, the oldest first, make room for others as soon
-//!    as all pages together are as many as there may be; but so many stay that what is loaded together is together.
+//! 2. A dirty frame, and one that a checkpoint writes, stays. Clean ones make room for others, in the order of
+//!    [`super::clean`], as soon as all pages together are as many as there may be.
 //! 3. The memory of a page that goes is used again for the next one: at a steady load no write allocates.
 //! 4. Every page counts from its allocation to the moment when its memory is given back, whoever holds it.
+//! 5. Where fewer may be in memory than there are, each that comes lets a few go, so that nobody waits for all of them.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
+use super::clean::{CleanPages, Mark};
 use crate::format::PAGE;
 use crate::page_map::PageMap;
 use crate::ranges::PageRanges;
+
+/// Pages that go at most, to make room for one.
+const GOING_MAX: usize = 64;
 
 /// The bytes of a page. Shared with a checkpoint while it writes them; a change meanwhile makes a copy.
 pub(crate) type PageBytes = Rc<Page>;
@@ -80,8 +84,8 @@ pub(super) struct Frame {
     covered: PageRanges,
     /// Its sum, where the log holds it since the last change.
     logged_sum: Option<u64>,
-    /// Its place in the order of clean frames, while it is one; else 0.
-    clean_since: u64,
+    /// Its place among the clean ones.
+    mark: Mark,
 }
 
 /// A page that a checkpoint takes home.
@@ -119,14 +123,7 @@ pub(super) struct Frames {
     writing: usize,
     /// Dirty frames of which the log does not hold every byte.
     uncovered: usize,
-    /// Clean frames in the order of their coming, with their place in it. An entry whose frame has another place
-    /// by now is void.
-    clean: VecDeque<(u64, u64)>,
-    next_clean: u64,
-    /// Number of clean frames.
-    clean_frames: usize,
-    /// So many of them stay in any case.
-    clean_min: usize,
+    clean: CleanPages,
     spare: Spare,
 }
 
@@ -138,10 +135,7 @@ impl Frames {
             dirty: 0,
             writing: 0,
             uncovered: 0,
-            clean: VecDeque::new(),
-            next_clean: 1,
-            clean_frames: 0,
-            clean_min,
+            clean: CleanPages::new(clean_min),
             spare: Spare { pages: Vec::new(), max: pages_max, counted: Rc::default() },
         }
     }
@@ -217,7 +211,7 @@ impl Frames {
         let frame = match self.map.entry(page) {
             Entry::Occupied(entry) => {
                 let frame = entry.into_mut();
-                self.clean_frames -= usize::from(std::mem::take(&mut frame.clean_since) > 0);
+                self.clean.take(&frame.mark);
                 match Rc::get_mut(&mut frame.bytes) {
                     Some(own) => own.copy_from_slice(bytes),
                     None => frame.bytes = self.spare.copy_of(bytes),
@@ -248,7 +242,7 @@ impl Frames {
             let nothing = self.spare.copy_of(&[0; PAGE]);
             Frame::new(nothing, PageRanges::default())
         });
-        self.clean_frames -= usize::from(std::mem::take(&mut frame.clean_since) > 0);
+        self.clean.take(&frame.mark);
         self.uncovered -= usize::from(frame.is_uncovered());
         if !frame.dirty {
             frame.dirty = true;
@@ -320,44 +314,60 @@ impl Frames {
     pub(super) fn forget(&mut self, page: u64) {
         if let Some(frame) = self.map.remove(&page) {
             debug_assert!(!frame.dirty && !frame.writing);
-            self.clean_frames -= usize::from(frame.clean_since > 0);
+            self.clean.take(&frame.mark);
             self.spare.take_back(frame.bytes);
         }
     }
 
-    /// Keeps a page that is home as it stands here, and lets older ones go.
-    fn keep_clean(&mut self, page: u64) {
-        let since = self.next_clean;
-        self.next_clean += 1;
-        let Some(frame) = self.map.get_mut(&page) else { return };
-        self.clean_frames += usize::from(frame.clean_since == 0);
-        frame.clean_since = since;
-        self.clean.push_back((page, since));
-        while self.spare.counted.now.get() > self.spare.max && self.evict_oldest() {}
-        if self.clean.len() > 2 * self.clean_frames.max(1024) {
-            let map = &self.map;
-            self.clean.retain(|(page, since)| map.get(page).is_some_and(|frame| frame.clean_since == *since));
+    /// The page was read from its frame.
+    pub(super) fn note_use(&self, page: u64, frame: &Frame) {
+        self.clean.note_use(page, &frame.mark);
+    }
+
+    /// From now on so many pages may be in memory. What is there beyond them goes with [`Self::shrink`], or as others come.
+    pub(super) fn set_max(&mut self, pages_max: usize) {
+        self.spare.max = pages_max;
+    }
+
+    /// Lets pages go that are more than there may be, no more than `going_max`; whether there are others to go.
+    pub(super) fn shrink(&mut self, going_max: usize) -> bool {
+        for _ in 0..going_max {
+            let is_over = self.spare.counted.now.get() > self.spare.max;
+            if !is_over || !(self.spare.pages.pop().is_some() || self.evict()) {
+                return false;
+            }
         }
+        true
+    }
+
+    /// Keeps a page that is home as it stands here, and lets others go.
+    fn keep_clean(&mut self, page: u64) {
+        let Some(frame) = self.map.get(&page) else { return };
+        self.clean.add(page, &frame.mark);
+        self.shrink(GOING_MAX);
+        let map = &self.map;
+        self.clean.tidy(|page| map.get(&page).map(|frame| &frame.mark));
     }
 
     /// Sees to it that one more page is within bounds, if clean ones can make room.
     fn make_room(&mut self) {
-        let is_full = |spare: &Spare| spare.pages.is_empty() && spare.counted.now.get() >= spare.max;
-        while is_full(&self.spare) && self.evict_oldest() {}
-    }
-
-    /// Lets the oldest clean frame go; false where none may.
-    fn evict_oldest(&mut self) -> bool {
-        while self.clean_frames > self.clean_min {
-            let Some((oldest, since)) = self.clean.pop_front() else { return false };
-            let Entry::Occupied(entry) = self.map.entry(oldest) else { continue };
-            if entry.get().clean_since == since {
-                self.clean_frames -= 1;
-                self.spare.take_back(entry.remove().bytes);
-                return true;
+        for _ in 0..GOING_MAX {
+            let is_full = self.spare.pages.is_empty() && self.spare.counted.now.get() >= self.spare.max;
+            if !is_full || !self.evict() {
+                return;
             }
         }
-        false
+    }
+
+    /// Lets a clean frame go; false where none may.
+    fn evict(&mut self) -> bool {
+        let map = &self.map;
+        let Some(page) = self.clean.next_out(|page| map.get(&page).map(|frame| &frame.mark)) else {
+            return false;
+        };
+        let frame = self.map.remove(&page).expect("a clean page has a frame");
+        self.spare.take_back(frame.bytes);
+        true
     }
 }
 
@@ -377,7 +387,7 @@ impl Frame {
             writing: false,
             covered: PageRanges::default(),
             logged_sum: None,
-            clean_since: 0,
+            mark: Mark::default(),
         }
     }
 }

@@ -8,13 +8,14 @@
 //! 2. A frame whose bytes are not home yet stays in memory until they are.
 //! 3. A page is never read from the device while it is written, and into a frame by one task at a time.
 
+mod clean;
 mod frames;
 mod locks;
 mod read;
 mod root;
 mod table;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -43,7 +44,7 @@ pub(crate) struct Home<H> {
     layout: LayoutNow,
     pub(crate) table: Table<H>,
     frames: RefCell<Frames>,
-    cached_pages_max: usize,
+    cached_pages_max: Cell<usize>,
     /// Longest read that stays in the frames.
     kept_pages_max: u64,
     locks: PageLocks,
@@ -78,7 +79,7 @@ impl<H: PageStore> Home<H> {
             device,
             layout,
             frames: RefCell::new(Frames::new(cached_pages_max, clean_min(cached_pages_max))),
-            cached_pages_max,
+            cached_pages_max: Cell::new(cached_pages_max),
             kept_pages_max: options.tuning.kept_pages_max,
             locks: PageLocks::default(),
             counters,
@@ -106,7 +107,24 @@ impl<H: PageStore> Home<H> {
     /// Pages that there may be in memory where so many may be dirty: as many again may be on their way home, and
     /// some clean ones stay in any case.
     pub(crate) fn pages_max(&self, dirty_pages_max: usize) -> usize {
-        self.cached_pages_max.max(2 * dirty_pages_max + clean_min(self.cached_pages_max))
+        let cached_pages_max = self.cached_pages_max.get();
+        cached_pages_max.max(2 * dirty_pages_max + clean_min(cached_pages_max))
+    }
+
+    /// Pages that are kept in memory while there are clean ones to make room.
+    pub(crate) fn cached_pages_max(&self) -> usize {
+        self.cached_pages_max.get()
+    }
+
+    /// From now on so many are.
+    pub(crate) fn set_cached_pages_max(&self, pages_max: usize) {
+        self.cached_pages_max.set(pages_max);
+        self.frames.borrow_mut().set_max(pages_max);
+    }
+
+    /// Lets clean pages go that are more than that, no more than `going_max`; whether there are others to go.
+    pub(crate) fn shrink(&self, going_max: usize) -> bool {
+        self.frames.borrow_mut().shrink(going_max)
     }
 
     /// Frames with something that is not home yet.
@@ -158,6 +176,7 @@ impl<H: PageStore> Home<H> {
         let frames = self.frames.borrow();
         let frame = frames.get(page).expect("the caller loaded the page");
         debug_assert!(frame.known.is_full());
+        frames.note_use(page, frame);
         look(&frame.bytes)
     }
 

@@ -33,7 +33,7 @@ enum Source {
 impl<H: PageStore> Home<H> {
     /// Pages that can be loaded together and are then all there.
     pub(crate) fn load_pages_max(&self) -> u64 {
-        READ_PAGES_MAX.min(self.cached_pages_max as u64 / 2)
+        READ_PAGES_MAX.min(self.cached_pages_max.get() as u64 / 2)
     }
 
     /// Makes every page from `first` to before `end` known; of more than [`Self::load_pages_max`], the clean ones may

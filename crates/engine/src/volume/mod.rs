@@ -13,6 +13,7 @@
 
 mod admission;
 mod atomic;
+mod cache_size;
 mod check;
 mod checkpoint;
 mod commit;

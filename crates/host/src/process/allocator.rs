@@ -20,3 +20,11 @@ pub fn give_back_what_is_large() {
         let _as_it_was_is_fine = unsafe { libc::mallopt(option, value) };
     }
 }
+
+/// Gives memory that was freed back to the system, wherever in the allocator's heaps it lies. Others who want memory
+/// meanwhile wait for it.
+pub fn give_back_what_is_free() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: the call takes a number of bytes that stay at the end of the heap.
+    let _whether_there_was_any = unsafe { libc::malloc_trim(0) };
+}

@@ -10,6 +10,7 @@
 //! http         both, and a page, over HTTP, in a thread of its own
 //! control      orders to replace a member or to grow, over another socket
 //! events       what an operator should hear of: lines, counts, and what is wrong now
+//! cache_size   how much memory pages take, where that follows what is free
 //! maintenance  of a mirror: scrubs, and members that are slow
 //! rejoin       of a mirror: members that answer again
 //! salvage      a damaged volume, to be read only
@@ -22,6 +23,7 @@
 //! 3. Where files had been removed while they were served, without which the volume is not whole, its end is an error.
 //! 4. One connection's end, or a client that cannot be accepted, ends nothing else.
 
+mod cache_size;
 pub mod control;
 mod counters;
 pub mod events;
@@ -95,6 +97,8 @@ pub struct Options {
     pub read_only: bool,
     /// How the volume is run.
     pub open: RunOptions,
+    /// Whether the memory for pages follows what is free; it begins with what [`Self::open`] says.
+    pub cache_follows_memory: bool,
     /// How a mirror is scrubbed.
     pub scrub: ScrubOptions,
     /// Whether members of a mirror that answer again are taken back.
@@ -215,6 +219,9 @@ pub async fn run(
     let workers =
         control::Workers { replacer: open.replacer(), grower: open.grower(), advise: options.advise };
     control::serve(event_loop, listeners.control, workers);
+    if options.cache_follows_memory {
+        cache_size::follow(event_loop, &open.volume);
+    }
     let maintenance = maintain(event_loop, &open, options.scrub, &watcher);
     if let (true, Some(mirror), Some(replacer)) = (options.rejoins, open.mirror(), open.replacer()) {
         rejoin::begin(event_loop, mirror, replacer, &watcher);

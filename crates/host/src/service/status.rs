@@ -136,7 +136,7 @@ pub struct Chosen {
     pub batch_max_bytes: u64,
     /// Commits that may be under way at once.
     pub commits_in_flight_max: u64,
-    /// Memory for pages.
+    /// Memory for pages; as it is now, where it follows what is free.
     pub cache_bytes: u64,
     /// What makes a log write durable: `dsync`, `linked` (a write and a flush), or `nbd`, the server that has the log.
     pub durable_way: String,
@@ -448,7 +448,7 @@ impl Watched {
             threshold_bytes,
             batch_max_bytes: options.batch_max_bytes as u64,
             commits_in_flight_max: options.commits_in_flight_max as u64,
-            cache_bytes: options.cached_pages_max as u64 * 4096,
+            cache_bytes: self.volume.cached_pages_max() as u64 * 4096,
             durable_way: match (&log.place, log.durable_way) {
                 (Place::Nbd(_), _) => "nbd",
                 (Place::Path(_), Some(DurableWay::Linked)) => "linked",
