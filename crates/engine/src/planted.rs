@@ -92,6 +92,12 @@ crate::planted_bugs! {
     StripesReplayOlder = "stripes-replay-older",
     /// Where the newest records cannot be read, those before them count.
     StripesReplayUnread = "stripes-replay-unread",
+    /// Records go home that one log device alone has.
+    StripesReplayUnlevelled = "stripes-replay-unlevelled",
+    /// A change is made of what too few members can say.
+    StripesChangedByFew = "stripes-changed-by-few",
+    /// What too few members have durably counts as durable on all.
+    StripesSettledByFew = "stripes-settled-by-few",
     /// That a region changed is forgotten once it is copied to a member that came back, before that is durable.
     RingRejoinClearsEarly = "ring-rejoin-clears-early",
     /// One of the regions that a member lacks that came back is not copied.

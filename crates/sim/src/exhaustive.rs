@@ -8,8 +8,8 @@
 //! 3. Of every 101 states, the recovery of one is cut at each of its own moments too, unless its bytes were recovered
 //!    before; each moment in a few outcomes drawn from those of 1. Once a recovery has served all bytes, they must be
 //!    there again.
-//! 4. Of a ring, each state is tried with each choice of drives that may remain: one member and one log device that have
-//!    everything, and any of the others; or, of one kind, only such as lack something: then it may refuse. Cuts within
+//! 4. Of a ring, each state is tried with each choice of drives that may remain: as many members as are needed and one log
+//!    device that have everything, and any of the others; or, of one kind, only such as lack something: then it may refuse. Cuts within
 //!    recoveries too, so that who was gone comes back, and who was there is lost. A recovery that is cut goes on until every
 //!    member counts again, and all copies are looked at.
 //! 5. A seed and the number of a state name that state: [`run`] can be asked for it alone. A panic breaks a promise of
@@ -23,6 +23,10 @@ mod small;
 pub mod states;
 
 use std::panic::AssertUnwindSafe;
+
+use evenkeel_engine::format::PAGE_BYTES;
+use evenkeel_engine::format::stripes::Stripes;
+use evenkeel_engine::ring::RingOptions;
 
 use crate::caught::caught;
 use crate::oracle::Violation;
@@ -52,6 +56,13 @@ pub enum Layout {
     Mirror {
         /// Members of the ring.
         members: usize,
+    },
+    /// Stripes of so many shards, one on each member, and two log devices.
+    Striped {
+        /// Data shards of a stripe.
+        data: usize,
+        /// Parity shards.
+        parity: usize,
     },
 }
 
@@ -119,7 +130,11 @@ pub fn run(
 ) -> Result<Tried, Broken> {
     match layout {
         Layout::Single => try_all(on_a_single_drive(seed), only_state, goes_on),
-        Layout::Mirror { members } => try_all(on_a_ring(seed, members), only_state, goes_on),
+        Layout::Mirror { members } => try_all(on_a_ring(seed, members, None), only_state, goes_on),
+        Layout::Striped { data, parity } => {
+            let stripes = Stripes::new(data, parity, PAGE_BYTES);
+            try_all(on_a_ring(seed, data + parity, stripes), only_state, goes_on)
+        }
     }
 }
 
@@ -128,13 +143,18 @@ fn on_a_single_drive(seed: u64) -> Runs<Single> {
     Runs::new(Small::draw(seed, OPERATIONS), testbed, Event::nothing(&testbed))
 }
 
-/// About one in four rings holds its log on its members.
-fn on_a_ring(seed: u64, members: usize) -> Runs<Mirror> {
+/// About one in four rings without stripes holds its log on its members.
+fn on_a_ring(seed: u64, members: usize, stripes: Option<Stripes>) -> Runs<Mirror> {
     let mut small = Small::draw(seed, RING_OPERATIONS).together();
     let mut random = Random::new(seed ^ 0x4147);
     let has_log_on_members = random.chance(0.25);
-    let mirror = Mirror { members, logs: LOGS, ring: draw_ring(&mut random) };
-    let testbed = if has_log_on_members { mirror.with_log_on_members(&small.create) } else { mirror };
+    let ring = RingOptions { stripes, ..draw_ring(&mut random) };
+    let mirror = Mirror { members, logs: LOGS, ring };
+    let testbed = if has_log_on_members && stripes.is_none() {
+        mirror.with_log_on_members(&small.create)
+    } else {
+        mirror
+    };
     let event = Event::draw(&testbed, &mut random);
     small.begins_crashed &= event.may_begin_crashed(&testbed);
     Runs::new(small, testbed, event)

@@ -13,6 +13,9 @@ const STATES: u64 = 1_000_000;
 /// The same on rings.
 const RING_STATES: u64 = 40_000;
 
+/// The same on rings with stripes.
+const STRIPED_STATES: u64 = 20_000;
+
 /// Of one workload on a ring: some have many.
 const RING_STATES_OF_ONE: u64 = 4_000;
 
@@ -64,6 +67,16 @@ fn every_crash_of_small_rings_is_survived_with_any_drives_lost() {
     let total = try_workloads(Layout::Mirror { members: 2 }, wanted, RING_STATES_OF_ONE);
     assert!(total.states >= wanted && total.states_without > wanted / 4, "{total:?}");
     assert!(total.recovery_states > wanted / 10, "{total:?}");
+}
+
+#[test]
+fn every_crash_of_small_stripes_is_survived_with_any_drives_lost() {
+    for (data, parity) in [(2, 1), (2, 2)] {
+        let wanted = wanted(STRIPED_STATES).min(RING_STATES);
+        let total = try_workloads(Layout::Striped { data, parity }, wanted, RING_STATES_OF_ONE);
+        assert!(total.states >= wanted && total.states_without > wanted / 4, "{total:?}");
+        assert!(total.recovery_states > wanted / 10, "{total:?}");
+    }
 }
 
 #[test]

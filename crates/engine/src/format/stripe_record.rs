@@ -3,11 +3,14 @@
 //! A page says which shards change where, the new bytes follow. A record is written before any of them goes home, and its
 //! room is used again when all of them are home and durable. So after a cut, what is home of the change is old, new or torn,
 //! and all of it can be written again; no other shard of the stripe is needed for that.
+//!
+//! The bytes are a client's, and may look like a record. A page of them that begins as one does is logged without its
+//! first word, and the first page says so: whatever begins so in the log was begun by this.
 
 use twox_hash::XxHash3_64;
 
 use super::ring_head::Mark;
-use super::stripes::Stripes;
+use super::stripes::{DATA_MAX, PARITY_MAX, SHARD_BYTES_MAX, Stripes};
 use super::{PAGE, PAGE_BYTES, encode_head, head_fields};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"evenstrp");
@@ -48,6 +51,8 @@ pub struct StripeRecord {
     pub ranges: Vec<ShardRange>,
     /// The sum of these bytes.
     pub body_sum: u64,
+    /// Pages of these bytes that are logged without their first word, a bit each.
+    pub escaped: Vec<u64>,
 }
 
 impl StripeRecord {
@@ -56,15 +61,18 @@ impl StripeRecord {
         self.ranges.iter().map(|range| range.len).sum()
     }
 
-    /// The record with its bytes.
+    /// The record with its bytes; it says which of them are escaped, and their sum.
     pub fn encode(&self, body: &[u8]) -> Vec<u8> {
         let ranges = self.ranges.iter().flat_map(|range| [range.number as u64, range.within, range.len]);
         let Mark { epoch, through } = self.settled;
         let log = [self.volume, self.sequence, self.floor, epoch, through, self.region_bytes];
         let words = log.into_iter().chain([self.stripe, sum(body)]);
-        let words = words.chain([self.ranges.len() as u64]).chain(ranges);
+        let escaped = escaped_pages(body);
+        let words = words.chain([self.ranges.len() as u64]).chain(ranges).chain(escaped.iter().copied());
         let head = encode_head(MAGIC, VERSION, words);
-        [&head[..], body].concat()
+        let mut bytes = [&head[..], body].concat();
+        set_first_words(&escaped, &mut bytes[PAGE..], 0);
+        bytes
     }
 
     /// What a page says that begins a record of stripes of this shape; `None` where it begins none.
@@ -92,12 +100,57 @@ impl StripeRecord {
         let is_sound = ranges.len() == count
             && counts.iter().all(|&count| count < COUNT_END)
             && (1..=sequence).contains(&floor);
-        is_sound.then_some(Self { volume, sequence, floor, settled, region_bytes, stripe, ranges, body_sum })
+        let record = Self {
+            volume,
+            sequence,
+            floor,
+            settled,
+            region_bytes,
+            stripe,
+            ranges,
+            body_sum,
+            escaped: Vec::new(),
+        };
+        if !is_sound {
+            return None;
+        }
+        let words = escape_words(record.body_bytes());
+        let escaped = (0..words).map(|_| fields.u64()).collect::<Option<Vec<u64>>>()?;
+        Some(Self { escaped, ..record })
     }
 
-    /// Whether these are the bytes that follow.
-    pub fn is_body(&self, body: &[u8]) -> bool {
-        body.len() as u64 == self.body_bytes() && sum(body) == self.body_sum
+    /// Makes of what follows in the log the bytes that were logged; answers whether they are.
+    pub fn restore(&self, body: &mut [u8]) -> bool {
+        if body.len() as u64 != self.body_bytes() {
+            return false;
+        }
+        set_first_words(&self.escaped, body, MAGIC);
+        sum(body) == self.body_sum
+    }
+}
+
+/// Words that say which pages of so many bytes are escaped.
+const fn escape_words(body_bytes: u64) -> usize {
+    body_bytes.div_ceil(PAGE_BYTES).div_ceil(64) as usize
+}
+
+/// Pages that begin as a record does, a bit each.
+fn escaped_pages(body: &[u8]) -> Vec<u64> {
+    let mut escaped = vec![0; escape_words(body.len() as u64)];
+    for (page, bytes) in body.chunks(PAGE).enumerate() {
+        if bytes.starts_with(&MAGIC.to_le_bytes()) {
+            escaped[page / 64] |= 1 << (page % 64);
+        }
+    }
+    escaped
+}
+
+/// Lets the pages that are escaped begin with this word.
+fn set_first_words(escaped: &[u64], body: &mut [u8], word: u64) {
+    for (page, bytes) in body.chunks_exact_mut(PAGE).enumerate() {
+        if escaped.get(page / 64).is_some_and(|bits| bits >> (page % 64) & 1 == 1) {
+            bytes[..8].copy_from_slice(&word.to_le_bytes());
+        }
     }
 }
 
@@ -105,7 +158,10 @@ fn sum(body: &[u8]) -> u64 {
     XxHash3_64::oneshot(body)
 }
 
-const _: () = assert!((3 + 9 + 3 * 32) * 8 <= PAGE);
+/// Pages of the largest change: all shards of a stripe.
+const BODY_PAGES_MAX: u64 = (DATA_MAX + PARITY_MAX) as u64 * SHARD_BYTES_MAX / PAGE_BYTES;
+
+const _: () = assert!((3 + 9 + 3 * 32 + escape_words(BODY_PAGES_MAX * PAGE_BYTES)) * 8 <= PAGE);
 
 #[cfg(test)]
 mod tests {
@@ -122,7 +178,19 @@ mod tests {
         let body_sum = sum(&body);
         let settled = Mark { epoch: 2, through: 5 };
         let (volume, sequence, floor, region_bytes, stripe) = (7, 9, 4, 1 << 20, 3);
-        (StripeRecord { volume, sequence, floor, settled, region_bytes, stripe, ranges, body_sum }, body)
+        let escaped = vec![0];
+        let record = StripeRecord {
+            volume,
+            sequence,
+            floor,
+            settled,
+            region_bytes,
+            stripe,
+            ranges,
+            body_sum,
+            escaped,
+        };
+        (record, body)
     }
 
     fn stripes() -> Stripes {
@@ -132,10 +200,24 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let (record, body) = sample();
-        let bytes = record.encode(&body);
+        let mut bytes = record.encode(&body);
         let found = StripeRecord::decode(&bytes[..PAGE], &stripes()).expect("a record");
         assert_eq!(found, record);
-        assert!(found.is_body(&bytes[PAGE..]) && !found.is_body(&bytes[PAGE + 1..]));
+        assert!(!found.restore(&mut bytes.clone()[PAGE + 1..]));
+        assert!(found.restore(&mut bytes[PAGE..]) && bytes[PAGE..] == body);
+    }
+
+    #[test]
+    fn a_record_within_the_bytes_of_another_is_none() {
+        let (record, mut body) = sample();
+        let (forged, its_body) = sample();
+        body[4096..12288].copy_from_slice(&forged.encode(&its_body)[..8192]);
+        let mut bytes = record.encode(&body);
+        for (page, bytes) in bytes.chunks(PAGE).enumerate() {
+            assert_eq!(StripeRecord::decode(bytes, &stripes()).is_some(), page == 0, "page {page}");
+        }
+        let found = StripeRecord::decode(&bytes[..PAGE], &stripes()).expect("a record");
+        assert!(found.restore(&mut bytes[PAGE..]) && bytes[PAGE..] == body);
     }
 
     #[test]
@@ -165,6 +247,27 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn only_the_first_page_of_a_record_begins_as_one_and_its_bytes_are_read_as_they_were(
+            begins in proptest::collection::vec((any::<u64>(), any::<bool>()), 1..200),
+        ) {
+            let pages = begins.into_iter().map(|(word, is_alike)| {
+                let mut page = [7; PAGE];
+                page[..8].copy_from_slice(&if is_alike { MAGIC } else { word % 3 }.to_le_bytes());
+                page
+            });
+            let body: Vec<u8> = pages.flatten().collect();
+            let stripes = Stripes::new(2, 1, 1 << 20).expect("sound");
+            let ranges = vec![ShardRange { number: 0, within: 0, len: body.len() as u64 }];
+            let mut bytes = StripeRecord { ranges, ..sample().0 }.encode(&body);
+            for page in bytes[PAGE..].chunks(PAGE) {
+                prop_assert!(!page.starts_with(&MAGIC.to_le_bytes()));
+            }
+            let found = StripeRecord::decode(&bytes[..PAGE], &stripes).expect("a record");
+            prop_assert!(found.restore(&mut bytes[PAGE..]));
+            prop_assert!(bytes[PAGE..] == body);
+        }
+
         #[test]
         fn no_bytes_make_the_decoder_panic(bytes in proptest::collection::vec(any::<u8>(), 0..5000)) {
             prop_assert_eq!(StripeRecord::decode(&bytes, &stripes()), None);

@@ -24,11 +24,11 @@ use crate::device::Extent;
 use crate::error::Error;
 use crate::format::layout::{Layout, SUMS_PER_TABLE_PAGE};
 use crate::format::record::Tag;
-use crate::format::{PAGE, PAGE_BYTES};
+use crate::format::{PAGE, PAGE_BYTES, page_sum};
 use crate::layout::{Expected, PageStore};
 use crate::options::{CACHED_PAGES_MIN, OpenOptions, clean_min, table_pages_max};
 
-use frames::{Frames, Put};
+use frames::{Frame, Frames, Put};
 pub(crate) use frames::{Outgoing, PageBytes};
 pub(crate) use locks::PageLock;
 use locks::PageLocks;
@@ -267,6 +267,18 @@ impl<H: PageStore> Home<H> {
         }
         let in_root = (0..).zip(&layout.roots).find_map(|(slot, zone)| Some((slot, number_in(zone)?)));
         in_root.map_or(Expected::NOTHING, |(slot, page)| self.table.expected_of_root(slot, page as usize))
+    }
+
+    /// What is about to be written at `offset` of the device, where memory has all of it and the table its sum.
+    pub(crate) fn coming(&self, offset: u64) -> Option<[u8; PAGE]> {
+        let page = self.layout().page_at(offset).filter(|&page| self.table.is_loaded(page))?;
+        let frames = self.frames.borrow();
+        let is_coming = |frame: &&Frame| {
+            (frame.dirty || frame.writing)
+                && frame.known.is_full()
+                && page_sum(&frame.bytes[..]) == self.table.sum(page)
+        };
+        frames.get(page).filter(is_coming).map(|frame| **frame.bytes)
     }
 
     /// As [`Self::is_allocated`], of a page whose sum is known.

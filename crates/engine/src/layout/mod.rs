@@ -27,8 +27,8 @@ use std::rc::Weak;
 use crate::device::{Device, Durability};
 use crate::error::{DeviceError, Error};
 use crate::format::layout::log_copy_offset;
-use crate::format::page_sum;
 use crate::format::superblock::Superblock;
+use crate::format::{PAGE, page_sum};
 use crate::planted::{Bug, is_planted};
 
 pub use crate::format::superblock::{Remembered, StoreState};
@@ -71,6 +71,8 @@ pub struct StoreTraits {
     /// It takes any number of writes, and holds them until its drives may write: a write there is durable long after it
     /// came, and whoever writes to the volume is slowed down as it falls behind.
     pub defers_writes: bool,
+    /// Bytes of such writes that it is given at once, at most; or one write that is longer.
+    pub deferred_max_bytes: u64,
     /// Each byte has replicas.
     pub is_replicated: bool,
 }
@@ -198,6 +200,10 @@ pub(crate) fn superblock_write(superblock: &Superblock) -> (u64, Durability) {
 pub trait Verifier {
     /// What is known of the page at `offset` at the moment of the answer.
     fn expects(&self, offset: u64) -> Pin<Box<dyn Future<Output = Expected> + '_>>;
+
+    /// The bytes that are about to be written at `offset`, where memory has a whole page for it, and they are what is known to
+    /// be right there.
+    fn coming(&self, offset: u64) -> Option<[u8; PAGE]>;
 }
 
 /// What a page is known to hold.

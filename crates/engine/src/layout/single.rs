@@ -39,7 +39,12 @@ impl<D: Drive> Replicated for D {
 
 impl<D: Drive> PageStore for D {
     fn traits(&self) -> StoreTraits {
-        StoreTraits { holds_superblocks: true, defers_writes: false, is_replicated: false }
+        StoreTraits {
+            holds_superblocks: true,
+            defers_writes: false,
+            deferred_max_bytes: u64::MAX,
+            is_replicated: false,
+        }
     }
 
     async fn init(&self, _volume: u64) -> Result<(), DeviceError> {

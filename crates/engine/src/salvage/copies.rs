@@ -192,7 +192,12 @@ impl<D: Device> Replicated for Copies<D> {
 
 impl<D: Device> PageStore for Copies<D> {
     fn traits(&self) -> StoreTraits {
-        StoreTraits { holds_superblocks: true, defers_writes: false, is_replicated: self.parts.len() > 1 }
+        StoreTraits {
+            holds_superblocks: true,
+            defers_writes: false,
+            deferred_max_bytes: u64::MAX,
+            is_replicated: self.parts.len() > 1,
+        }
     }
 
     async fn init(&self, _volume: u64) -> Result<(), DeviceError> {

@@ -124,11 +124,12 @@ impl<'a, E: Env, A: Arena, H: PageStore, L: JournalStore> HomeWrites<'a, E, A, H
     }
 
     fn has_place(&self, len: u64) -> bool {
-        // A store that holds writes lets each of its drives have as many at once as are good for it.
-        if self.inner.home.device.traits().defers_writes {
-            return true;
-        }
         let (writes, bytes) = (self.state.under_way.get(), self.state.under_way_bytes.get());
+        // A store that holds writes lets each of its drives have as many at once as are good for it.
+        let traits = self.inner.home.device.traits();
+        if traits.defers_writes {
+            return writes == 0 || bytes.saturating_add(len) <= traits.deferred_max_bytes;
+        }
         let writes_max = self.inner.options.home_writes_max.max(1);
         let bytes_max = self.inner.write_back.pace.home_max_bytes(self.inner.env.now_ns(), writes_max);
         writes == 0 || (writes < writes_max && bytes + len <= bytes_max)

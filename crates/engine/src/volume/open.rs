@@ -30,11 +30,11 @@ use crate::counters::{Counters, add};
 use crate::device::{Extent, FlushScope};
 use crate::env::{Arena, Env};
 use crate::error::Error;
-use crate::format::PAGE_BYTES;
 use crate::format::layout::Layout;
 use crate::format::record::RecordKind;
 use crate::format::superblock::Superblock;
 use crate::format::unit::UnitExtent;
+use crate::format::{PAGE, PAGE_BYTES};
 use crate::home::Home;
 use crate::layout::{Expected, JournalStore, LiveRecord, LiveRecords, PageStore, Verifier};
 use crate::log::Log;
@@ -273,6 +273,10 @@ fn used_bytes(found: &Scan, log_bytes: u64) -> u64 {
 impl<E: Env, A: Arena, H: PageStore, L: JournalStore> Verifier for Inner<E, A, H, L> {
     fn expects(&self, offset: u64) -> Pin<Box<dyn Future<Output = Expected> + '_>> {
         Box::pin(self.home.expects(offset))
+    }
+
+    fn coming(&self, offset: u64) -> Option<[u8; PAGE]> {
+        self.home.coming(offset)
     }
 }
 

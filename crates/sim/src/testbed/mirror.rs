@@ -5,6 +5,7 @@ use std::rc::Rc;
 use evenkeel_engine::device::{Device, Extent};
 use evenkeel_engine::error::{DeviceError, Error};
 use evenkeel_engine::format::layout::{LOG_COPIES, Layout, log_copy_offset};
+use evenkeel_engine::format::stripes::Stripes;
 use evenkeel_engine::format::{PAGE_BYTES, log_head, ring_head};
 use evenkeel_engine::layout::mirror::MirrorJournal;
 use evenkeel_engine::layout::mirror::log_devices::{LogDeviceState, found_log};
@@ -36,6 +37,9 @@ pub struct Mirror {
     pub ring: RingOptions,
 }
 
+/// How many of the largest changes a log of stripes has room for.
+const LARGEST_CHANGES: u64 = 8;
+
 /// An open mirror.
 #[derive(Clone)]
 pub struct OpenMirror {
@@ -46,13 +50,12 @@ pub struct OpenMirror {
     watch: Rc<Watch>,
 }
 
-/// Bytes behind the journal of each log device, where changes of stripes are logged.
-const STRIPE_LOG_BYTES: u64 = 8 << 20;
-
 impl Mirror {
-    /// Bytes of the log of stripes on each log device.
+    /// Bytes behind the journal of each log device, where changes of stripes are logged: as few as a volume is made with, so
+    /// that they are used again soon.
     fn stripe_log_bytes(&self) -> u64 {
-        if self.ring.stripes.is_some() { STRIPE_LOG_BYTES } else { 0 }
+        let largest_bytes = |it: Stripes| PAGE_BYTES + it.members() as u64 * it.shard_bytes();
+        self.ring.stripes.map_or(0, |stripes| LARGEST_CHANGES * largest_bytes(stripes))
     }
 
     /// The same without log devices: the log is on the members, of a volume that is made so.
@@ -186,7 +189,8 @@ impl Testbed for Mirror {
         let logs = SimLogs::open(env.clone(), devices, ring.clone(), self.ring.answer_max_ns).await?;
         if let (Some(_), SimLogs::Devices(devices)) = (self.ring.stripes, &logs) {
             let size_bytes = logs.geometry().size_bytes;
-            let zone = Extent::new(size_bytes - STRIPE_LOG_BYTES, STRIPE_LOG_BYTES);
+            let zone_bytes = self.stripe_log_bytes();
+            let zone = Extent::new(size_bytes - zone_bytes, zone_bytes);
             ring.log_stripes_in(Rc::new(RegionOfLog::new(devices, zone)));
         }
         let (home, log) = (Rc::new(ring.clone()), Rc::new(logs.clone()));

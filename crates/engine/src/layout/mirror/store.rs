@@ -2,6 +2,7 @@
 
 use std::rc::Weak;
 
+use super::striping::Striping;
 use super::{MirrorPages, mark_of};
 use crate::device::{Device, Drive, Durability, Extent, FlushScope, Geometry};
 use crate::env::Env;
@@ -96,7 +97,8 @@ impl<E: Env, M: Drive> Replicated for MirrorPages<E, M> {
 
 impl<E: Env, M: Drive> PageStore for MirrorPages<E, M> {
     fn traits(&self) -> StoreTraits {
-        StoreTraits { holds_superblocks: false, defers_writes: true, is_replicated: true }
+        let deferred_max_bytes = self.0.striping.as_ref().map_or(u64::MAX, Striping::deferred_max_bytes);
+        StoreTraits { holds_superblocks: false, defers_writes: true, deferred_max_bytes, is_replicated: true }
     }
 
     async fn init(&self, volume: u64) -> Result<(), DeviceError> {

@@ -5,7 +5,8 @@
 //!    not known to lack something.
 //! 2. After an opening, every record that counts is written home again, in order. Those that count are the newest, and all
 //!    back to the oldest that was needed when it was written. No other change of the same bytes is newer than the last of
-//!    them: writing them again gives every stripe one version.
+//!    them: writing them again gives every stripe one version. Before, all of them are on all copies that count: one that was
+//!    under way when the power was cut may be on one alone, and a change that is half home must not go with it.
 //! 3. An opening puts the records that count on every log device before one that lacked some counts: what it has of its own
 //!    is older than the newest of them. It leaves a record that needs none before it, on all of them.
 //! 4. Records of changes that come together are one write. Where there is no room for one, [`StripeLog::append`] says so:
@@ -115,10 +116,19 @@ pub(super) struct Logged {
     pub(super) record: StripeRecord,
     /// Where its bytes begin, on each copy that has it.
     body_at: u64,
+    /// The copies that have it, a bit each.
+    copies: u64,
 }
 
-/// Nothing is written after this is dropped, unless the write ended.
-struct Unended<'a>(&'a StripeLog);
+/// Nothing is logged after this is dropped, unless what was begun ended: what is under way then is to be the newest.
+pub(super) struct Unended<'a>(&'a StripeLog);
+
+impl Unended<'_> {
+    /// What was begun ended.
+    pub(super) fn end(self) {
+        std::mem::forget(self);
+    }
+}
 
 impl Drop for Unended<'_> {
     fn drop(&mut self) {
@@ -169,11 +179,20 @@ impl StripeLog {
         let floor = self.live.borrow().iter().find(|live| !live.is_home(settled)).map(|live| live.sequence);
         let (volume, ranges, floor) = (self.volume.get(), ranges.to_vec(), floor.unwrap_or(sequence));
         let region_bytes = region.size_bytes();
-        let record =
-            StripeRecord { volume, sequence, floor, settled, region_bytes, stripe, ranges, body_sum: 0 };
+        let record = StripeRecord {
+            volume,
+            sequence,
+            floor,
+            settled,
+            region_bytes,
+            stripe,
+            ranges,
+            body_sum: 0,
+            escaped: Vec::new(),
+        };
         let placed = Placed { offset, bytes: record.encode(body) };
         let write_all = async |placed: Vec<Placed>| {
-            let unended = Unended(self);
+            let unended = self.unended();
             let failure = Cell::new(None);
             join::all(runs(placed).into_iter().map(|run| {
                 let failure = &failure;
@@ -185,12 +204,15 @@ impl StripeLog {
             }))
             .await;
             match failure.take() {
-                None => std::mem::forget(unended),
+                None => unended.end(),
                 Some(error) => self.failure.set(Some(error)),
             }
             self.check_alive()
         };
+        // From now on another one may write it: who waits for that must not be given up.
+        let unended = self.unended();
         self.writes.join(placed, || self.check_alive(), write_all).await?;
+        unended.end();
         self.note_told(settled);
         Ok(sequence)
     }
@@ -218,9 +240,9 @@ impl StripeLog {
         self.changed.all();
     }
 
-    /// No write takes a record home: an opening has to. Nobody waits for its number.
-    pub(super) fn note_unwritten(&self, record: u64) {
-        self.note_write(record, Mark { epoch: u64::MAX, through: u64::MAX });
+    /// Begins what no record may follow before it has ended.
+    pub(super) fn unended(&self) -> Unended<'_> {
+        Unended(self)
     }
 
     /// It is durable that all members in sync have come as far.
@@ -288,7 +310,7 @@ impl StripeLog {
                 let (body_at, mut body) = (offset, vec![0; record.body_bytes() as usize]);
                 if let Err(error) = ahead.read(offset, &mut body).await {
                     failure = Some(error);
-                } else if record.is_body(&body) {
+                } else if record.restore(&mut body) {
                     if record.region_bytes != region.size_bytes() {
                         return Err(Error::Unusable(format!(
                             "its log of stripes was made with {}, and not with {}: put stripe_log_bytes back",
@@ -297,13 +319,14 @@ impl StripeLog {
                         )));
                     }
                     offset = end;
-                    found.insert(record.sequence, Logged { record, body_at });
+                    let logged = found.entry(record.sequence);
+                    logged.or_insert(Logged { record, body_at, copies: 0 }).copies |= 1 << copy;
                 }
             }
             whole = whole.or(failure.map_or(Ok(()), Err));
         }
         whole.or_else(|error| if is_planted(Bug::StripesReplayUnread) { Ok(()) } else { Err(error) })?;
-        let Some((&newest, Logged { record, body_at })) = found.last_key_value() else {
+        let Some((&newest, Logged { record, body_at, .. })) = found.last_key_value() else {
             self.next.set(1);
             return Ok(Vec::new());
         };
@@ -312,7 +335,7 @@ impl StripeLog {
         self.at.set(body_at + record.body_bytes());
         self.live.borrow_mut().clear();
         let counting: Vec<Logged> = found.into_values().filter(|it| it.record.sequence >= floor).collect();
-        let live = counting.iter().map(|Logged { record, body_at }| Live {
+        let live = counting.iter().map(|Logged { record, body_at, .. }| Live {
             sequence: record.sequence,
             offset: body_at - PAGE_BYTES,
             write: Cell::new(Some(replayed)),
@@ -326,10 +349,21 @@ impl StripeLog {
         self.region().is_some_and(|region| region.is_behind_somewhere())
     }
 
+    /// Whether a copy that counts lacks a record, or cannot be read there: it was under way when the power was cut, say.
+    pub(super) fn is_lacking(&self, logged: &Logged) -> bool {
+        let copies = self.copies();
+        logged.copies & copies != copies && !is_planted(Bug::StripesReplayUnlevelled)
+    }
+
+    /// The copies that count, a bit each.
+    pub(super) fn copies(&self) -> u64 {
+        self.region().map_or(0, |region| region.copies().into_iter().fold(0, |bits, copy| bits | 1 << copy))
+    }
+
     /// Puts a record on every device that is to count, and may lack it or hold another one there that is older.
     pub(super) async fn repair(
         &self,
-        Logged { record, body_at }: &Logged,
+        Logged { record, body_at, .. }: &Logged,
         body: &[u8],
     ) -> Result<(), DeviceError> {
         let Some(region) = self.region() else { return Ok(()) };
@@ -337,13 +371,13 @@ impl StripeLog {
     }
 
     /// The new bytes that a record has, from any copy that has them.
-    pub(super) async fn body(&self, Logged { record, body_at }: &Logged) -> Result<Vec<u8>, DeviceError> {
+    pub(super) async fn body(&self, Logged { record, body_at, .. }: &Logged) -> Result<Vec<u8>, DeviceError> {
         let mut failure = DeviceError { doing: "read the log of stripes", errno: EIO };
         let Some(region) = self.region() else { return Err(failure) };
         for copy in region.copies() {
             let mut body = vec![0; record.body_bytes() as usize];
             match region.read(copy, *body_at, &mut body).await {
-                Ok(()) if record.is_body(&body) => return Ok(body),
+                Ok(()) if record.restore(&mut body) => return Ok(body),
                 Ok(()) => {}
                 Err(error) => failure = error,
             }

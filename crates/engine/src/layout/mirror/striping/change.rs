@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::super::stripe_log::{ENOSPC, Entry};
 use super::super::{Inner, MirrorPages};
-use super::right_page::Found;
+use super::right_page::{Care, Found};
 use super::{Pending, Striping};
 use crate::device::{Drive, Extent};
 use crate::env::Env;
@@ -16,6 +16,7 @@ use crate::format::stripe_record::ShardRange;
 use crate::format::{PAGE, PAGE_BYTES};
 use crate::join;
 use crate::layout::erasure::geometry::{Piece, Shard};
+use crate::planted::{Bug, is_planted};
 use crate::ring::copying::Writing;
 use crate::ring::{Change, Ticket};
 
@@ -27,14 +28,13 @@ impl<E: Env, M: Drive> Inner<E, M> {
         extent: Extent,
         parts: &[&[u8]],
     ) -> Result<u64, DeviceError> {
-        let bytes = parts.concat();
         let (failure, last) = (Cell::new(None), Cell::new(0));
         let change = |(stripe, part): (u64, Extent)| {
-            let at = (part.offset - extent.offset) as usize;
-            let (bytes, failure, last) = (&bytes[at..at + part.len as usize], &failure, &last);
+            let (failure, last) = (&failure, &last);
             async move {
                 let writing = self.copies.begin_write(striping.rows(part)).await;
-                match self.change_stripe(striping, stripe, part, bytes, writing).await {
+                let bytes = cut_out(parts, part.offset - extent.offset, part.len);
+                match self.change_stripe(striping, (stripe, part), bytes, writing, Care::RightBytes).await {
                     Ok(number) => last.set(number.max(last.get())),
                     Err(error) => failure.set(Some(error)),
                 }
@@ -44,19 +44,18 @@ impl<E: Env, M: Drive> Inner<E, M> {
         failure.take().map_or(Ok(last.get()), Err)
     }
 
-    pub(super) async fn change_stripe(
+    /// The shards that change with these bytes of a stripe, and their new bytes, one after the other.
+    async fn changed_shards(
         &self,
         striping: &Striping,
-        stripe: u64,
-        part: Extent,
-        bytes: &[u8],
-        writing: Writing,
-    ) -> Result<u64, DeviceError> {
+        (stripe, part): (u64, Extent),
+        bytes: Vec<u8>,
+        rows: Extent,
+        care: Care,
+    ) -> Result<(Vec<ShardRange>, Vec<u8>), DeviceError> {
         let stripes = striping.stripes;
         let pieces: Vec<Piece> = stripes.pieces(part).collect();
-        let rows = writing.extent();
         let shard_start = stripe * stripes.shard_bytes();
-        self.ring.check_alive()?;
         // What the row holds, with what changes.
         let mut data = Vec::with_capacity(stripes.data());
         // Shards of which something is wrong that nobody writes now: parity is to be that of what is there.
@@ -71,7 +70,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
                         piece.shard == shard && piece.on_member.holds(&Extent::new(offset, PAGE_BYTES))
                     };
                     if pieces.iter().find(is_overwritten).is_none() {
-                        let (is_wrong, right) = match self.right_page(striping, shard, offset).await? {
+                        let (is_wrong, right) = match self.right_page(striping, shard, offset, care).await? {
                             Found::Page(page) => (false, page),
                             Found::Instead(page) => (true, page),
                             // Nobody needs what it held: from now on it holds something again.
@@ -91,8 +90,13 @@ impl<E: Env, M: Drive> Inner<E, M> {
             data.push(row);
             is_harmed.push(is_row_harmed);
         }
+        drop(bytes);
+        // Where too few members were left meanwhile, a page that could not be read is not one that nobody needs.
+        if !is_planted(Bug::StripesChangedByFew) {
+            self.ring.check_alive()?;
+        }
         let parity = self.encode(striping, &data, rows.len)?;
-        let mut shards: Vec<(ShardRange, Vec<u8>)> = Vec::new();
+        let (mut ranges, mut body) = (Vec::new(), Vec::new());
         for (number, row) in data.into_iter().enumerate() {
             let piece = pieces.iter().find(|piece| piece.shard.number == number);
             let range = match (piece, is_harmed[number]) {
@@ -101,22 +105,36 @@ impl<E: Env, M: Drive> Inner<E, M> {
                 (None, false) => continue,
             };
             let at = (range.offset - rows.offset) as usize;
-            let bytes = row[at..at + range.len as usize].to_vec();
-            let within = range.offset - shard_start;
-            shards.push((ShardRange { number, within, len: range.len }, bytes));
+            body.extend_from_slice(&row[at..at + range.len as usize]);
+            ranges.push(ShardRange { number, within: range.offset - shard_start, len: range.len });
         }
         for (number, bytes) in (stripes.data()..).zip(parity) {
-            shards.push((ShardRange { number, within: rows.offset - shard_start, len: rows.len }, bytes));
+            body.extend(bytes);
+            ranges.push(ShardRange { number, within: rows.offset - shard_start, len: rows.len });
         }
-        let ranges: Vec<ShardRange> = shards.iter().map(|(range, _)| *range).collect();
-        let body = shards.iter().map(|(_, bytes)| &bytes[..]).collect::<Vec<_>>().concat();
-        let record = self.log_change(striping, stripe, &ranges, &body).await?;
-        if let Err(error) = self.ring.check_alive() {
-            striping.log.note_unwritten(record);
-            return Err(error);
-        }
+        Ok((ranges, body))
+    }
 
-        let pending = Rc::new(Pending { stripe, shards });
+    /// Changes a stripe with these bytes. Once the change is in the stripe log it is carried out to its end: where that is given
+    /// up, nothing more is changed in this opening, and the next one writes it home.
+    pub(super) async fn change_stripe(
+        &self,
+        striping: &Striping,
+        change @ (stripe, _): (u64, Extent),
+        bytes: Vec<u8>,
+        writing: Writing,
+        care: Care,
+    ) -> Result<u64, DeviceError> {
+        let stripes = striping.stripes;
+        let rows = writing.extent();
+        let shard_start = stripe * stripes.shard_bytes();
+        self.ring.check_alive()?;
+        let (ranges, body) = self.changed_shards(striping, change, bytes, rows, care).await?;
+        let record = self.log_change(striping, stripe, &ranges, &body).await?;
+        let unended = striping.log.unended();
+        self.ring.check_alive()?;
+
+        let pending = Rc::new(Pending { stripe, ranges, body });
         striping.begin_pending(&pending, rows);
         let sequence = self.progress.issued.get() + 1;
         self.progress.issued.set(sequence);
@@ -125,7 +143,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         // All at once: every member has the writes in the same order, also those to which it is nothing.
         let shard_of = |place| {
             let number = stripes.shard_on(stripe, place).number;
-            pending.shards.iter().filter(move |(range, _)| range.number == number)
+            pending.shards().filter(move |(range, _)| range.number == number)
         };
         let tickets: Vec<(usize, Ticket)> = self
             .ring
@@ -151,6 +169,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         }))
         .await;
         striping.end_pending(&pending);
+        unended.end();
         drop(writing);
         self.ring.check_alive().map(|()| sequence)
     }
@@ -195,7 +214,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         for offset in (rows.offset..rows.end()).step_by(PAGE) {
             let writing = self.copies.begin_write(Extent::new(offset, PAGE_BYTES)).await;
             let (stripe, nothing) = (striping.stripes.stripe_on_member(offset), Extent::new(0, 0));
-            self.change_stripe(striping, stripe, nothing, &[], writing).await?;
+            self.change_stripe(striping, (stripe, nothing), Vec::new(), writing, Care::EachMember).await?;
         }
         Ok(())
     }
@@ -213,13 +232,27 @@ impl<E: Env, M: Drive> MirrorPages<E, M> {
         for (stripe, part) in striping.stripes.by_stripe(extent) {
             // From now on, or not at all: later the bytes may be old.
             let Some(writing) = self.0.copies.try_write(striping.rows(part)) else { continue };
-            let at = (part.offset - offset) as usize;
-            let (ring, bytes) = (self.clone(), bytes[at..at + part.len as usize].to_vec());
+            let (ring, bytes) = (self.clone(), cut_out(&[bytes], part.offset - offset, part.len));
             self.0.ring.env.spawn(async move {
                 let Some(striping) = &ring.0.striping else { return };
-                // What members cannot take they fail for; what the log cannot, it says itself.
-                let _told = ring.0.change_stripe(striping, stripe, part, &bytes, writing).await;
+                // All that is wrong of the rows: a repair of another shard finds them taken. What members cannot take they
+                // fail for; what the log cannot, it says itself.
+                let change = (stripe, part);
+                let _told = ring.0.change_stripe(striping, change, bytes, writing, Care::EachMember).await;
             });
         }
     }
+}
+
+/// So many bytes of what these are together, from `offset` on.
+fn cut_out(parts: &[&[u8]], offset: u64, len: u64) -> Vec<u8> {
+    let (mut skipped, len) = (offset as usize, len as usize);
+    let mut bytes = Vec::with_capacity(len);
+    for part in parts {
+        let from = skipped.min(part.len());
+        skipped -= from;
+        let left = len - bytes.len();
+        bytes.extend_from_slice(&part[from..part.len().min(from + left)]);
+    }
+    bytes
 }

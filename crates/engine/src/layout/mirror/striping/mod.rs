@@ -37,6 +37,9 @@ use crate::planted::{Bug, is_planted};
 use crate::ring::EIO;
 use crate::shared_step::SharedStep;
 
+/// What changes of a checkpoint under way take of memory, at most.
+const HELD_MAX_BYTES: u64 = 256 << 20;
+
 /// What a ring with stripes has beside that of a mirror.
 pub(super) struct Striping {
     pub(super) stripes: Stripes,
@@ -53,7 +56,21 @@ pub(super) struct Striping {
 /// A change under way: the new bytes of some shards.
 struct Pending {
     stripe: u64,
-    shards: Vec<(ShardRange, Vec<u8>)>,
+    ranges: Vec<ShardRange>,
+    /// Their bytes, one after the other.
+    body: Vec<u8>,
+}
+
+impl Pending {
+    /// Each range with its bytes.
+    fn shards(&self) -> impl Iterator<Item = (&ShardRange, &[u8])> {
+        let mut rest = &self.body[..];
+        self.ranges.iter().map(move |range| {
+            let (bytes, next) = rest.split_at(range.len as usize);
+            rest = next;
+            (range, bytes)
+        })
+    }
 }
 
 /// Why a shard is computed: who is asked, and when.
@@ -86,6 +103,12 @@ impl Striping {
         }
     }
 
+    /// Bytes of pages whose changes may be under way at once: one alone takes its own bytes and those of all parity shards,
+    /// and once more as many, with a page, while they are logged.
+    pub(super) fn deferred_max_bytes(&self) -> u64 {
+        HELD_MAX_BYTES / (2 * (1 + self.stripes.parity() as u64) + 1)
+    }
+
     /// The rows that a change of these bytes of one stripe is of.
     fn rows(&self, part: Extent) -> Extent {
         hull(&self.stripes.pieces(part).collect::<Vec<_>>())
@@ -97,8 +120,8 @@ impl Striping {
             return None;
         }
         let pending = self.pending.borrow();
-        let ranges = pending.iter().filter(|it| it.stripe == shard.stripe).flat_map(|it| &it.shards);
-        let mut found = ranges.filter(|(range, _)| range.number == shard.number);
+        let shards = pending.iter().filter(|it| it.stripe == shard.stripe).flat_map(|it| it.shards());
+        let mut found = shards.filter(|(range, _)| range.number == shard.number);
         let (range, bytes) =
             found.find(|(range, _)| (range.within..range.within + range.len).contains(&within))?;
         bytes[(within - range.within) as usize..][..PAGE].try_into().ok()

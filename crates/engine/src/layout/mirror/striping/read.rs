@@ -13,6 +13,17 @@ use crate::layout::erasure::geometry::Shard;
 use crate::planted::{Bug, is_planted};
 use crate::ring::EIO;
 
+/// Where the bytes of a shard are from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::layout::mirror) enum From {
+    /// Its member.
+    Member,
+    /// Others, since its member writes or does not take part.
+    Others,
+    /// Others, since its member could not read them.
+    OthersAsItFailed,
+}
+
 impl<E: Env, M: Drive> Inner<E, M> {
     /// Fills `into` from the stripes there.
     pub(in crate::layout::mirror) async fn read_stripes(
@@ -30,29 +41,29 @@ impl<E: Env, M: Drive> Inner<E, M> {
         Ok(())
     }
 
-    /// Fills `into` with some rows of a shard: from its member, or from others where that one writes or cannot. Answers
-    /// whether it was from others.
+    /// Fills `into` with some rows of a shard: from its member, or from others where that one writes or cannot.
     pub(in crate::layout::mirror) async fn read_shard(
         &self,
         striping: &Striping,
         shard: Shard,
         rows: Extent,
         into: &mut [u8],
-    ) -> Result<bool, DeviceError> {
+    ) -> Result<From, DeviceError> {
         let place = striping.stripes.place_of(shard);
         let is_read_around = !self.is_idle(place) && self.idle_members(striping) >= striping.stripes.data();
         if is_read_around && self.compute_shard(striping, shard, rows, Reason::InTurn, into).await.is_ok() {
-            return Ok(true);
+            return Ok(From::Others);
         }
         let mut failure = None;
         if self.ring.members[place].is_in_sync() {
             match self.ring.read_from(place, rows.offset, into).await {
-                Ok(()) => return Ok(false),
+                Ok(()) => return Ok(From::Member),
                 Err(error) => failure = Some(error),
             }
         }
         let computed = self.compute_shard(striping, shard, rows, Reason::Lacking, into).await;
-        computed.map(|()| true).map_err(|error| failure.unwrap_or(error))
+        let from = if failure.is_some() { From::OthersAsItFailed } else { From::Others };
+        computed.map(|()| from).map_err(|error| failure.unwrap_or(error))
     }
 
     /// Fills `into` with some rows of a shard as others have them, without its own member.

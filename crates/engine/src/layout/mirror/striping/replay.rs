@@ -22,7 +22,16 @@ impl<E: Env, M: Drive> Inner<E, M> {
     ) -> Result<(StoreState, Vec<Logged>), Error> {
         let Some(striping) = &self.striping else { return Ok((state, Vec::new())) };
         let replayed = Mark { epoch: self.opening.epoch.get(), through: 0 };
-        let logged = striping.log.scan(volume, &striping.stripes, replayed).await?;
+        let mut tries = striping.log.copies().count_ones();
+        let logged = loop {
+            let logged = striping.log.scan(volume, &striping.stripes, replayed).await?;
+            match self.level_logs(striping, &logged).await {
+                Ok(()) => break logged,
+                // Of what one alone had that cannot be read any more, nothing went home: it does not count.
+                Err(_) if tries > 1 => tries -= 1,
+                Err(error) => return Err(error.into()),
+            }
+        };
         let settled = logged.iter().map(|it| it.record.settled).max().unwrap_or_default();
         let needed = mark_of(state).max(settled);
         let StoreState([in_sync, .., log_losses]) = state;
@@ -79,6 +88,14 @@ impl<E: Env, M: Drive> Inner<E, M> {
             }
         }
         Ok(replayed)
+    }
+
+    /// Puts every record on all copies that count, before any of it goes home.
+    async fn level_logs(&self, striping: &Striping, found: &[Logged]) -> Result<(), DeviceError> {
+        for logged in found.iter().filter(|logged| striping.log.is_lacking(logged)) {
+            striping.log.repair(logged, &striping.log.body(logged).await?).await?;
+        }
+        Ok(())
     }
 
     /// Puts what the stripe log has on log devices that lack some of it. Not later: such a one counts soon, and may be all that

@@ -5,6 +5,7 @@ use std::rc::Weak;
 
 use super::super::Inner;
 use super::Striping;
+use super::read::From;
 use crate::device::{Drive, Extent};
 use crate::env::Env;
 use crate::error::DeviceError;
@@ -14,6 +15,15 @@ use crate::layout::Expected;
 use crate::layout::erasure::geometry::Shard;
 use crate::planted::{Bug, is_planted};
 use crate::ring::EIO;
+
+/// How closely a page is looked at that is read for others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Care {
+    /// Right bytes are enough, from whoever is not busy.
+    RightBytes,
+    /// Its member is to hold them too: it is looked at, when it is in nobody's way.
+    EachMember,
+}
 
 /// What a page of a data shard holds.
 pub(super) enum Found {
@@ -69,12 +79,12 @@ impl<E: Env, M: Drive> Inner<E, M> {
         let stripes = striping.stripes;
         let shard = stripes.shard_on(stripes.stripe_on_member(offset), place);
         if shard.number < stripes.data() {
-            return self.right_page(striping, shard, offset).await?.page();
+            return self.right_page(striping, shard, offset, Care::RightBytes).await?.page();
         }
         let mut data = Vec::with_capacity(stripes.data());
         for number in 0..stripes.data() {
             let shard = Shard { stripe: shard.stripe, number };
-            data.push(self.right_page(striping, shard, offset).await?.page()?.to_vec());
+            data.push(self.right_page(striping, shard, offset, Care::RightBytes).await?.page()?.to_vec());
         }
         let parity = self.encode(striping, &data, PAGE_BYTES)?;
         let bytes = parity[shard.number - stripes.data()].as_slice().try_into();
@@ -87,6 +97,7 @@ impl<E: Env, M: Drive> Inner<E, M> {
         striping: &Striping,
         shard: Shard,
         offset: u64,
+        care: Care,
     ) -> Result<Found, DeviceError> {
         let stripes = striping.stripes;
         let within = offset - shard.stripe * stripes.shard_bytes();
@@ -103,21 +114,25 @@ impl<E: Env, M: Drive> Inner<E, M> {
         let is_there = || self.ring.members[place].is_in_sync();
         // What it held before is right only where nobody has what it is to hold: its member may have lost that silently.
         let mut before = None;
-        if !expected.is_known() && is_there() {
-            // Nothing says what is right: parity is to be that of what is there.
+        let mut is_member_wrong = false;
+        if (!expected.is_known() || care == Care::EachMember) && is_there() {
+            // Where nothing says what is right, parity is to be that of what is there.
             self.idle(striping, place).await;
-            if self.ring.read_from(place, offset, &mut page).await.is_ok() {
+            let read = self.ring.read_from(place, offset, &mut page).await;
+            is_member_wrong = read.is_err() || !expected.is_right(&page);
+            if !is_member_wrong {
                 if expected.is_what_comes(&page) || is_planted(Bug::StripesTakeOlder) {
                     return Ok(Found::Page(page));
                 }
                 before = Some(Found::Page(page));
             }
         }
-        if let Ok(is_from_others) = self.read_shard(striping, shard, rows, &mut page).await {
+        if let Ok(from) = self.read_shard(striping, shard, rows, &mut page).await {
             if expected.is_right(&page) {
                 // Its member is to hold the same.
-                let is_guess = is_from_others && !expected.is_known() && is_there();
-                let right = if is_guess { Found::Instead(page) } else { Found::Page(page) };
+                let is_guess = from != From::Member && !expected.is_known();
+                let is_instead = is_guess || is_member_wrong || from == From::OthersAsItFailed;
+                let right = if is_instead && is_there() { Found::Instead(page) } else { Found::Page(page) };
                 if expected.is_what_comes(&page) || is_planted(Bug::StripesTakeOlder) {
                     return Ok(right);
                 }
@@ -138,6 +153,14 @@ impl<E: Env, M: Drive> Inner<E, M> {
                     before = before.or(Some(right));
                 }
                 found = found.or(Some(page));
+            }
+        }
+        if before.is_none() && expected.is_known() {
+            // Nobody has it right any more. But where it is about to be written, memory has what it is to hold.
+            let verifier = self.verifier.borrow().as_ref().and_then(Weak::upgrade);
+            let coming = verifier.and_then(|verifier| verifier.coming(home));
+            if let Some(page) = coming.filter(|page| expected.is_right(page)) {
+                return Ok(if is_there() { Found::Instead(page) } else { Found::Page(page) });
             }
         }
         match (before, found) {
