@@ -222,15 +222,14 @@ impl<S: Store> FileSystem<S> {
         if self.0.options.is_read_only {
             return Ok(());
         }
-        let files: Vec<u32> = {
+        let files: Vec<(u32, usize)> = {
             let mut core = self.0.core.lock().await;
             core.nodes.retain(|_, node| !node.is_idle());
             let is_dirty = |node: &crate::core::Node| node.dirty_pages() > 0 || node.written.is_some();
-            core.nodes.iter().filter(|(_, node)| is_dirty(node)).map(|(&number, _)| number).collect()
+            let dirty = core.nodes.iter().filter(|(_, node)| is_dirty(node));
+            dirty.map(|(&number, node)| (number, node.dirty_pages())).collect()
         };
-        for number in files {
-            self.sync_if_there(number, Part::All { is_data_only: false }).await?;
-        }
+        self.sync_together(&files).await?;
         self.commit(None).await
     }
 

@@ -43,6 +43,9 @@ const TURN_PAGES: usize = 16;
 /// Pages of several files that are written out together: one commit carries them.
 const SHARED_PAGES: usize = 64;
 
+/// Files of which data or times are made durable together, at most: each holds a task's memory meanwhile.
+const SHARED_FILES: usize = 256;
+
 /// Bytes of one write over what a file has.
 const WRITE_BYTES: usize = 1 << 20;
 
@@ -167,13 +170,36 @@ impl<S: Store> FileSystem<S> {
                 }
             }
         }
+        self.sync_each(chosen.into_iter(), Part::Group).await
+    }
+
+    /// Makes files durable, given how many pages of each are dirty: those that have few together, so that a commit carries
+    /// many of them.
+    pub(super) async fn sync_together(&self, mut files: &[(u32, usize)]) -> Result<(), Errno> {
+        while !files.is_empty() {
+            let mut pages = 0;
+            let fits = |&&(_, more): &&(u32, usize)| {
+                pages += more;
+                pages == more || pages <= SHARED_PAGES
+            };
+            let together = files.iter().take_while(fits).count().min(SHARED_FILES);
+            let (some, left) = files.split_at(together);
+            files = left;
+            let part = Part::All { is_data_only: false };
+            self.sync_each(some.iter().map(|&(number, _)| number), part).await?;
+        }
+        Ok(())
+    }
+
+    /// Syncs a part of each of these files, side by side.
+    async fn sync_each(&self, files: impl Iterator<Item = u32>, part: Part) -> Result<(), Errno> {
         let failure = Cell::new(None);
-        let written = chosen.iter().map(async |&number| {
-            if let Err(error) = self.sync_if_there(number, Part::Group).await {
+        let synced = files.map(async |number| {
+            if let Err(error) = self.sync_if_there(number, part).await {
                 failure.set(Some(error));
             }
         });
-        all(written).await;
+        all(synced).await;
         failure.get().map_or(Ok(()), Err)
     }
 
