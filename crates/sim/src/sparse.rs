@@ -57,6 +57,17 @@ impl SparseBytes {
         }
     }
 
+    /// Zeroes a range. Chunks that lie in it cost nothing any more.
+    pub fn zero(&mut self, extent: Extent) {
+        for (chunk, within, part) in self.spans(extent.offset, extent.len as usize) {
+            if part.len() == CHUNK_BYTES {
+                self.chunks[chunk] = None;
+            } else if let Some(bytes) = &mut self.chunks[chunk] {
+                Rc::make_mut(bytes)[within..within + part.len()].fill(0);
+            }
+        }
+    }
+
     /// The ranges that may hold other bytes than zeros.
     pub fn written(&self) -> impl Iterator<Item = Extent> {
         let chunk = |place: usize| {
@@ -130,5 +141,21 @@ mod tests {
     #[should_panic(expected = "do not lie within")]
     fn bytes_outside_are_refused() {
         SparseBytes::new(512).write(510, &[0; 3]);
+    }
+
+    #[test]
+    fn what_is_zeroed_reads_as_zeros_and_whole_chunks_cost_nothing() {
+        let chunk = CHUNK_BYTES as u64;
+        let mut bytes = SparseBytes::new(4 * chunk);
+        bytes.write(0, &vec![7; 4 * CHUNK_BYTES]);
+        let before = bytes.clone();
+        bytes.zero(Extent::new(chunk - 10, 2 * chunk + 20));
+        let mut read = vec![1; 4 * CHUNK_BYTES];
+        bytes.read(0, &mut read);
+        let zeros = CHUNK_BYTES - 10..3 * CHUNK_BYTES + 10;
+        assert!(read.iter().enumerate().all(|(at, &byte)| byte == if zeros.contains(&at) { 0 } else { 7 }));
+        assert_eq!(bytes.written().map(|extent| extent.offset).collect::<Vec<_>>(), [0, 3 * chunk]);
+        before.read(0, &mut read);
+        assert!(read.iter().all(|&byte| byte == 7), "a clone keeps its own");
     }
 }

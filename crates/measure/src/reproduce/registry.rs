@@ -64,7 +64,8 @@ const NOT_REPRODUCED: &[(u8, &str, &str)] = &[
     (
         4,
         "F2FS with its modified fsync, and the board itself",
-        "neither is to be had; a file system structured as a log and a model of the board take their place",
+        "neither is to be had; a file system structured as a log, the one that evenkeel mounts, and a model of the board take \
+         their place",
     ),
     (
         5,
@@ -73,9 +74,9 @@ const NOT_REPRODUCED: &[(u8, &str, &str)] = &[
     ),
     (
         5,
-        "ext3 itself, and with it the journaling of its metadata",
-        "the paper's modes are those of a modified kernel; here the engine's modes take their place, and of ext3's \
-         ordered mode what it writes, over a modelled disk",
+        "ext3 itself, and the paper's modes in it",
+        "they are those of a modified kernel; here the engine's modes take their place, and of ext3 what its journal writes, of \
+         streams (okeanos-) and of files with all their metadata (okeanos-files-), over a modelled disk",
     ),
 ];
 

@@ -50,17 +50,19 @@ pub(super) const VOLUME_BYTES: u64 = 15 << 30;
 const LOG_BYTES: u64 = 128 << 20;
 const ARENA_BYTES: usize = 64 << 20;
 const MEMORY_BYTES: u64 = 3 << 30;
-const WRITE_BACK_NS: u64 = 30_000_000_000;
+/// How long dirty pages stay in memory.
+pub(super) const WRITE_BACK_NS: u64 = 30_000_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// Where on the disk everything is.
-fn layout() -> Layout {
+pub(super) fn layout() -> Layout {
     let pages = VOLUME_BYTES / PAGE_BYTES;
     let home_bytes = Layout::home_bytes_for(pages, LOG_BYTES, false);
     Layout::plan(pages, home_bytes, LOG_BYTES, false).expect("the disk is as large as the volume needs")
 }
 
-type SiteVolume = Volume<SimEnv, SimArena, Drive, Drive>;
+/// An open volume on the disk.
+pub(super) type SiteVolume = Volume<SimEnv, SimArena, Drive, Drive>;
 
 /// A disk with a volume on it, which outlives runs.
 pub(super) struct Bed {
@@ -118,39 +120,43 @@ impl Bed {
         mode: Mode,
         story: impl AsyncFnOnce(Site) -> R,
     ) -> Result<R, Halted> {
-        let mut executor = Executor::new(self.seed);
-        let env = executor.env();
-        let drive = self.drive(&executor);
-        let story = async {
+        self.run(work, async |env, drive| {
             let store = match mode.journaling() {
                 None => Store::Ext3(Box::new(Ext3::new(drive, layout()))),
                 Some(_) => Store::Volume(self.open(&env, &drive, mode).await?),
             };
             let mut random = Random::new(self.seed);
-            let mut noise = vec![0; 2 << 20];
-            random.fill(&mut noise);
-            let site = Site(Rc::new(State { env: env.clone(), store, random: RefCell::new(random), noise }));
+            let noise = noise(&mut random);
+            let site = Site(Rc::new(State { env, store, random: RefCell::new(random), noise }));
             site.write_back_now_and_then();
             Ok(story(site).await)
-        };
-        self.drive_to_end(work, &mut executor, story)?
+        })
+    }
+
+    /// Tells a story on the disk, and kills whatever is left of it.
+    pub(super) fn run<R>(
+        &self,
+        work: &Work<'_>,
+        story: impl AsyncFnOnce(SimEnv, Drive) -> Result<R, Halted>,
+    ) -> Result<R, Halted> {
+        let mut executor = Executor::new(self.seed);
+        let (env, drive) = (executor.env(), self.drive(&executor));
+        self.drive_to_end(work, &mut executor, story(env, drive))?
     }
 
     /// How long the volume takes to open after the power failed: the disk spins already.
     pub(super) fn recovery_ns(&self, work: &Work<'_>, mode: Mode) -> Result<(u64, Snapshot), Halted> {
         self.model.borrow_mut().power_cut(&mut Random::new(self.seed));
         self.arena.clear();
-        let mut executor = Executor::new(self.seed);
-        let (env, drive) = (executor.env(), self.drive(&executor));
-        let opened = async {
+        self.run(work, async |env, drive| {
             let began_ns = env.now_ns();
             let volume = self.open(&env, &drive, mode).await?;
             Ok((env.now_ns() - began_ns, volume.counters()))
-        };
-        self.drive_to_end(work, &mut executor, opened)?
+        })
     }
 
-    async fn open(&self, env: &SimEnv, drive: &Drive, mode: Mode) -> Result<SiteVolume, Halted> {
+    /// Opens the volume.
+    pub(super) async fn open(&self, env: &SimEnv, drive: &Drive, mode: Mode) -> Result<SiteVolume, Halted> {
         let cuts = Cuts::none(env.stop());
         let arena = SimArena::open(self.arena.clone(), env.clone(), cuts, self.seed);
         let options = OpenOptions {
@@ -192,6 +198,13 @@ impl Bed {
             Err(halt) => Err(Halted::Unavailable(format!("the run cannot go on: {halt}"))),
         }
     }
+}
+
+/// Bytes that resemble nothing.
+pub(super) fn noise(random: &mut Random) -> Vec<u8> {
+    let mut noise = vec![0; 2 << 20];
+    random.fill(&mut noise);
+    noise
 }
 
 impl Site {

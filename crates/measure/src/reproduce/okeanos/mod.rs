@@ -6,11 +6,13 @@
 //!   ext3        ordered journaling as a file system does it, for comparison
 //!   streams     many writers, each on a file of its own
 //! journal_volume, latency, traffic, postmark, mpi_io, recovery, threshold    a figure each
+//! files         streams, Postmark and MPI-IO once more, on the file system that is mounted
 //! ```
 
 mod bed;
 mod drive;
 mod ext3;
+mod files;
 mod journal_volume;
 mod latency;
 mod mpi_io;
@@ -46,6 +48,9 @@ pub(super) const MODULES: &[FigureModule] = &[
     mpi_io::MODULE,
     recovery::MODULE,
     threshold::MODULE,
+    files::MODULES[0],
+    files::MODULES[1],
+    files::MODULES[2],
 ];
 
 /// How data is made durable.

@@ -32,12 +32,22 @@ const CLIENTS: u64 = 13;
 const REQUEST_BYTES: u64 = 1024;
 const NETWORK_NS: u64 = 200_000;
 
+/// Threads of a client, and seconds that are counted.
+pub(super) fn extent(settings: &Settings) -> (Vec<u64>, u64) {
+    (settings.pick(vec![1, 5, 10, 20, 30, 40], vec![1, 40]), settings.pick(60, 1))
+}
+
 fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
-    let threads = settings.pick(vec![1, 5, 10, 20, 30, 40], vec![1, 40]);
-    let seconds = settings.pick(60, 1);
+    let (threads, seconds) = extent(settings);
     let sweep = Sweep::run(work, &Mode::ALL, &threads, |mode, threads| {
         point(settings, work, mode, threads, seconds)
     })?;
+    Ok(figure(&sweep))
+}
+
+/// Charts and claims of checkpointing, against the threads of a client.
+pub(super) fn figure(sweep: &Sweep<u64, Outcome>) -> Figure {
+    let threads = &sweep.places;
     let most = *threads.last().expect("there are points");
     let gain = |over, threads| per_s(sweep.at(Mode::Wasteless, threads)) / per_s(sweep.at(over, threads));
     let claim = |over: Mode, note: String| {
@@ -54,14 +64,17 @@ fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
         .paper_value(2.0)
         .note(note)
     };
+    let engine = match sweep.modes.contains(&Mode::Ordered) {
+        true => {
+            format!("; over the engine's ordered mode {}", Unit::Times.show(gain(Mode::Ordered, most)))
+        }
+        false => String::new(),
+    };
     let claims = vec![
         claim(Mode::Data, format!("Wasteless over data, {most} threads a client.")),
         claim(
             Mode::Ext3,
-            format!(
-                "Wasteless over ordered as ext3 does it, {most} threads a client; over the engine's ordered mode {}.",
-                Unit::Times.show(gain(Mode::Ordered, most))
-            ),
+            format!("Wasteless over ordered as ext3 does it, {most} threads a client{engine}."),
         ),
     ];
     let least = |over| {
@@ -110,7 +123,18 @@ fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
          the ratios can be compared and the values cannot."
             .to_owned(),
     ];
-    Ok(Figure { charts: vec![chart], tables: vec![table], claims, notes, ..Figure::default() })
+    Figure { charts: vec![chart], tables: vec![table], claims, notes, ..Figure::default() }
+}
+
+/// What the threads of all clients do: `threads` of each.
+pub(super) fn load(threads: u64, seconds: u64) -> Load {
+    Load {
+        streams: CLIENTS * threads,
+        request_bytes: REQUEST_BYTES,
+        rhythm: Rhythm::After(NETWORK_NS),
+        until_ns: seconds * SECOND_NS,
+        requests_max: u64::MAX,
+    }
 }
 
 fn per_s(outcome: &Outcome) -> f64 {
@@ -124,12 +148,6 @@ pub(super) fn point(
     threads: u64,
     seconds: u64,
 ) -> Result<Outcome, Halted> {
-    let load = Load {
-        streams: CLIENTS * threads,
-        request_bytes: REQUEST_BYTES,
-        rhythm: Rhythm::After(NETWORK_NS),
-        until_ns: seconds * SECOND_NS,
-        requests_max: u64::MAX,
-    };
+    let load = load(threads, seconds);
     Bed::new(work, settings.seed)?.live(work, mode, async |site| streams::write(&site, load).await)
 }

@@ -30,13 +30,13 @@ pub(super) const MODULE: FigureModule = FigureModule {
 
 /// Places for files; more than ever exist at once.
 const SLOTS: u64 = 2000;
-const FILES: usize = 500;
+pub(super) const FILES: usize = 500;
 
 /// What one point measures.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Point {
-    transactions: u64,
-    took_ns: u64,
+    pub(super) transactions: u64,
+    pub(super) took_ns: u64,
 }
 
 impl Point {
@@ -45,15 +45,31 @@ impl Point {
     }
 }
 
-fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
+/// Sizes of a request, and how many transactions are counted.
+pub(super) fn extent(settings: &Settings) -> (Vec<u64>, u64) {
     let sizes_kib = settings.pick(vec![1, 2, 4, 8, 16, 32, 64, 100], vec![1, 16]);
-    let sizes: Vec<u64> = sizes_kib.into_iter().map(|kib| kib << 10).collect();
-    let transactions = settings.pick(500, 50);
+    (sizes_kib.into_iter().map(|kib| kib << 10).collect(), settings.pick(500, 50))
+}
+
+fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
+    let (sizes, transactions) = extent(settings);
     let sweep = Sweep::run(work, &Mode::ALL, &sizes, |mode, request_bytes| {
         Bed::new(work, settings.seed)?
             .live(work, mode, async |site| postmark(&site, request_bytes, transactions).await)
     })?;
-    let rate = |mode| sweep.at(mode, sizes[0]).per_s();
+    Ok(figure(&sweep))
+}
+
+/// Chart and claims, against the size of a request.
+pub(super) fn figure(sweep: &Sweep<u64, Point>) -> Figure {
+    let rate = |mode| sweep.at(mode, sweep.places[0]).per_s();
+    let engine = match sweep.modes.contains(&Mode::Ordered) {
+        true => format!(
+            "; over the engine's ordered mode {}",
+            Unit::Times.show(rate(Mode::Wasteless) / rate(Mode::Ordered))
+        ),
+        false => String::new(),
+    };
     let claims = vec![
         Claim::new(
             "Small files workload: wasteless increases transaction throughput (over ordered, ext3's default)",
@@ -63,9 +79,7 @@ fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
             rate(Mode::Wasteless) / rate(Mode::Ext3),
         )
         .note(format!(
-            "Transactions a second, wasteless over ordered as ext3 does it, requests of 1 KB; over the engine's ordered \
-             mode {}.",
-            Unit::Times.show(rate(Mode::Wasteless) / rate(Mode::Ordered))
+            "Transactions a second, wasteless over ordered as ext3 does it, requests of 1 KB{engine}."
         )),
         Claim::new(
             "Small files workload: wasteless increases transaction throughput (over data)",
@@ -93,7 +107,7 @@ fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
          such a disk can make durable one by one: its cache was on, or its threads several."
             .to_owned(),
     ];
-    Ok(Figure { charts: vec![chart], claims, notes, ..Figure::default() })
+    Figure { charts: vec![chart], claims, notes, ..Figure::default() }
 }
 
 async fn postmark(site: &Site, request_bytes: u64, transactions: u64) -> Point {

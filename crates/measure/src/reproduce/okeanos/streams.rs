@@ -5,6 +5,8 @@ use std::rc::Rc;
 
 use evenkeel_engine::env::Env;
 use evenkeel_engine::format::PAGE_BYTES;
+use evenkeel_sim::executor::SimEnv;
+use evenkeel_sim::random::Random;
 
 use super::bed::{Site, VOLUME_BYTES};
 use super::written::Traffic;
@@ -71,6 +73,80 @@ pub(super) fn file_bytes(streams: u64) -> u64 {
     VOLUME_BYTES / streams / PAGE_BYTES * PAGE_BYTES
 }
 
+/// What streams make their requests of.
+pub(super) trait Target: Clone + 'static {
+    /// Where time and tasks come from.
+    fn env(&self) -> &SimEnv;
+
+    /// A stream of chance of its own.
+    fn random(&self) -> Random;
+
+    /// What was written so far.
+    fn traffic(&self) -> Traffic;
+
+    /// Bytes that each of so many streams has room for.
+    fn room_bytes(&self, streams: u64) -> u64;
+
+    /// Makes the request of that number; answers how long it took.
+    async fn request(&self, random: &mut Random, load: &Load, stream: u64, number: u64) -> u64;
+}
+
+/// Appends to places on the volume, durably.
+#[derive(Clone)]
+struct Appends(Site);
+
+/// Reads what was written there, from the beginning.
+#[derive(Clone)]
+struct Reads(Site);
+
+fn place(load: &Load, stream: u64, number: u64) -> u64 {
+    file_offset(stream, load.streams) + number * load.request_bytes
+}
+
+impl Target for Appends {
+    fn env(&self) -> &SimEnv {
+        self.0.env()
+    }
+
+    fn random(&self) -> Random {
+        self.0.random()
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.0.traffic()
+    }
+
+    fn room_bytes(&self, streams: u64) -> u64 {
+        file_bytes(streams)
+    }
+
+    async fn request(&self, random: &mut Random, load: &Load, stream: u64, number: u64) -> u64 {
+        self.0.write(random, place(load, stream, number), load.request_bytes).await
+    }
+}
+
+impl Target for Reads {
+    fn env(&self) -> &SimEnv {
+        self.0.env()
+    }
+
+    fn random(&self) -> Random {
+        self.0.random()
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.0.traffic()
+    }
+
+    fn room_bytes(&self, streams: u64) -> u64 {
+        file_bytes(streams)
+    }
+
+    async fn request(&self, _random: &mut Random, load: &Load, stream: u64, number: u64) -> u64 {
+        self.0.read(place(load, stream, number), load.request_bytes).await
+    }
+}
+
 #[derive(Default)]
 struct Tally {
     latencies_ns: Vec<u64>,
@@ -80,63 +156,60 @@ struct Tally {
 
 /// Lets the streams write.
 pub(super) async fn write(site: &Site, load: Load) -> Outcome {
-    run(site, load, false).await
+    run(&Appends(site.clone()), load).await
 }
 
 /// Lets the streams read what they wrote, from the beginning of their files.
 pub(super) async fn read(site: &Site, load: Load) -> Outcome {
-    run(site, load, true).await
+    run(&Reads(site.clone()), load).await
 }
 
-async fn run(site: &Site, load: Load, is_read: bool) -> Outcome {
-    let began_ns = site.env().now_ns();
-    let before = site.traffic();
+/// Lets the streams make their requests.
+pub(super) async fn run<T: Target>(target: &T, load: Load) -> Outcome {
+    let began_ns = target.env().now_ns();
+    let before = target.traffic();
     let until_ns = began_ns + load.until_ns;
     let tally = Rc::new(RefCell::new(Tally { left: load.streams, ..Tally::default() }));
     for stream in 0..load.streams {
-        let (site, tally) = (site.clone(), Rc::clone(&tally));
-        site.clone().spawn(async move {
-            one(&site, load, stream, is_read, until_ns, &tally).await;
+        let (target, tally) = (target.clone(), Rc::clone(&tally));
+        target.env().clone().spawn(async move {
+            one(&target, load, stream, until_ns, &tally).await;
             tally.borrow_mut().left -= 1;
         });
     }
     loop {
-        let now_ns = site.env().now_ns();
+        let now_ns = target.env().now_ns();
         if tally.borrow().left == 0 || now_ns >= until_ns {
             break;
         }
-        site.env().sleep((until_ns - now_ns).min(SECOND_NS / 10)).await;
+        target.env().sleep((until_ns - now_ns).min(SECOND_NS / 10)).await;
     }
     let mut tally = tally.borrow_mut();
     let is_over = tally.left > 0;
     Outcome {
         latencies_ns: std::mem::take(&mut tally.latencies_ns),
-        traffic: site.traffic() - before,
+        traffic: target.traffic() - before,
         took_ns: if is_over { load.until_ns } else { (tally.last_ns - began_ns).max(1) },
     }
 }
 
-async fn one(site: &Site, load: Load, stream: u64, is_read: bool, until_ns: u64, tally: &RefCell<Tally>) {
-    let mut random = site.random();
-    let (mut due_ns, file_bytes) = (site.env().now_ns(), file_bytes(load.streams));
+async fn one<T: Target>(target: &T, load: Load, stream: u64, until_ns: u64, tally: &RefCell<Tally>) {
+    let mut random = target.random();
+    let mut due_ns = target.env().now_ns();
     if let Rhythm::Every(period_ns) = load.rhythm {
         due_ns += random.below(period_ns);
     }
-    let requests = load.requests_max.min(file_bytes / load.request_bytes);
+    let requests = load.requests_max.min(target.room_bytes(load.streams) / load.request_bytes);
     for number in 0..requests {
-        let now_ns = site.env().now_ns();
+        let now_ns = target.env().now_ns();
         if due_ns > now_ns {
-            site.env().sleep(due_ns - now_ns).await;
+            target.env().sleep(due_ns - now_ns).await;
         }
-        if site.env().now_ns() >= until_ns {
+        if target.env().now_ns() >= until_ns {
             return;
         }
-        let offset = file_offset(stream, load.streams) + number * load.request_bytes;
-        let took_ns = match is_read {
-            true => site.read(offset, load.request_bytes).await,
-            false => site.write(&mut random, offset, load.request_bytes).await,
-        };
-        let now_ns = site.env().now_ns();
+        let took_ns = target.request(&mut random, &load, stream, number).await;
+        let now_ns = target.env().now_ns();
         if now_ns > until_ns {
             return;
         }

@@ -9,7 +9,8 @@ use evenkeel_sim::file_system::{File, PAGE_BYTES};
 use super::super::{
     Chart, Claim, Comparison, Figure, FigureModule, Halted, Kind, Scale, Series, Settings, Table, Unit, Work,
 };
-use super::host::{BOARD, FLUSH, Host, MIB, WAYS, Way, board, setup};
+use super::Lines;
+use super::host::{BOARD, Host, LINES, MIB, Way, board, setup};
 
 /// Figure 1.
 pub(super) const MODULE: FigureModule = FigureModule {
@@ -33,11 +34,11 @@ pub(super) const MODULE: FigureModule = FigureModule {
     run,
 };
 
-const THREADS: usize = 4;
-const FILE_PAGES: u32 = 256;
-const SYNC_PAGES: u32 = 25;
+pub(super) const THREADS: usize = 4;
+pub(super) const FILE_PAGES: u32 = 256;
+pub(super) const SYNC_PAGES: u32 = 25;
 /// Files that other programs write between the runs: more than the page cache has room for.
-const OTHER_FILES: usize = 512;
+pub(super) const OTHER_FILES: usize = 512;
 
 /// What one point shows.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,6 +57,33 @@ impl Point {
     }
 }
 
+/// Fsyncs of the runs so far.
+#[derive(Debug, Default)]
+pub(super) struct Fsyncs {
+    first_s: Vec<f64>,
+    later_s: Vec<f64>,
+    took_ns: u64,
+}
+
+impl Fsyncs {
+    /// With those of a run, and how long it took.
+    pub(super) fn add(&mut self, fsyncs_s: &[f64], took_ns: u64) {
+        self.first_s.push(fsyncs_s[0]);
+        self.later_s.extend_from_slice(&fsyncs_s[1..]);
+        self.took_ns += took_ns;
+    }
+
+    /// What so many runs show.
+    pub(super) fn point(self, runs: u32) -> Point {
+        let Self { mut first_s, mut later_s, took_ns } = self;
+        let mut fsyncs_s = [&first_s[..], &later_s].concat();
+        [&mut fsyncs_s, &mut first_s, &mut later_s].into_iter().for_each(|all| all.sort_by(f64::total_cmp));
+        let bytes = u64::from(runs) * THREADS as u64 * u64::from(FILE_PAGES) * PAGE_BYTES;
+        let throughput_bytes_per_s = bytes as f64 * 1e9 / took_ns as f64;
+        Point { fsyncs_s, first_s, later_s, throughput_bytes_per_s }
+    }
+}
+
 fn at_share(ascending: &[f64], share: f64) -> f64 {
     ascending[(share * (ascending.len() - 1) as f64).ceil() as usize]
 }
@@ -66,19 +94,13 @@ pub(super) fn point(buffer_bytes: u64, way: Way, runs: u32, seed: u64) -> Point 
     let mut host = Host::new(board(buffer_bytes), setup(way, files_max), seed);
     let others: Vec<File> = (0..OTHER_FILES).map(|_| host.file_system.create()).collect();
     let files: Vec<File> = (0..THREADS).map(|_| host.file_system.create()).collect();
-    let (mut first_s, mut later_s, mut took_ns) = (Vec::new(), Vec::new(), 0);
+    let mut fsyncs = Fsyncs::default();
     for _ in 0..runs {
         host.fill_buffer_with(&others, FILE_PAGES);
         let (fsyncs_s, ns) = one_run(&mut host, &files);
-        first_s.push(fsyncs_s[0]);
-        later_s.extend_from_slice(&fsyncs_s[1..]);
-        took_ns += ns;
+        fsyncs.add(&fsyncs_s, ns);
     }
-    let mut fsyncs_s = [&first_s[..], &later_s].concat();
-    [&mut fsyncs_s, &mut first_s, &mut later_s].into_iter().for_each(|all| all.sort_by(f64::total_cmp));
-    let bytes = u64::from(runs) * THREADS as u64 * u64::from(FILE_PAGES) * PAGE_BYTES;
-    let throughput_bytes_per_s = bytes as f64 * 1e9 / took_ns as f64;
-    Point { fsyncs_s, first_s, later_s, throughput_bytes_per_s }
+    fsyncs.point(runs)
 }
 
 /// Each file written once, page by page, all at once, the first with fsyncs; answers what these took, and all of it.
@@ -115,32 +137,50 @@ fn one_run(host: &mut Host, files: &[File]) -> (Vec<f64>, u64) {
 }
 
 fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
-    let largest = settings.pick(11, 7);
-    let buffers: Vec<u64> = (5..=largest).map(|power| MIB << power).collect();
-    let runs = settings.pick(5, 2);
-    let points: Vec<(u64, Way)> =
-        WAYS.iter().flat_map(|&(way, _)| buffers.iter().map(move |&bytes| (bytes, way))).collect();
-    let results = work.each(&points, |&(bytes, way)| Ok(point(bytes, way, runs, settings.seed)))?;
-    let by_way: Vec<&[Point]> = results.chunks(buffers.len()).collect();
-    Ok(figure(&buffers, &by_way))
+    let buffers: Vec<u64> = (5..=settings.pick(11, 7)).map(|power| MIB << power).collect();
+    let by_way = sweep(settings, work, &LINES, &buffers, point)?;
+    let notes = vec![
+        "On the paper's board the first FLUSH of a run clears the buffer, and those that follow find little in it, however \
+         large it is. So with loads that go on and on its size makes no difference, as range-flush-pair shows. Where other \
+         requests go beside a flush (the variant), they fill the buffer again meanwhile."
+            .to_owned(),
+        "The paper's figure 1 shows FLUSH alone; RFLUSH stands beside it and is not judged by it.".to_owned(),
+    ];
+    Ok(Figure { notes, ..figure(&LINES, &buffers, &by_way) })
 }
 
-fn figure(buffers: &[u64], by_way: &[&[Point]]) -> Figure {
+/// Points for each way, of each buffer: from its bytes, the way, the number of runs and the seed.
+pub(super) fn sweep<W: Copy + Sync>(
+    settings: &Settings,
+    work: &Work<'_>,
+    lines: &Lines<'_, W>,
+    buffers: &[u64],
+    point: impl Fn(u64, W, u32, u64) -> Point + Sync,
+) -> Result<Vec<Vec<Point>>, Halted> {
+    let runs = settings.pick(5, 2);
+    let points: Vec<(u64, W)> =
+        lines.ways.iter().flat_map(|&(way, _)| buffers.iter().map(move |&bytes| (bytes, way))).collect();
+    let results = work.each(&points, |&(bytes, way)| Ok(point(bytes, way, runs, settings.seed)))?;
+    Ok(results.chunks(buffers.len()).map(<[Point]>::to_vec).collect())
+}
+
+/// Charts, table and claims of these points.
+pub(super) fn figure<W>(lines: &Lines<'_, W>, buffers: &[u64], by_way: &[Vec<Point>]) -> Figure {
     let chart = |title: &str, meaning: &str, y_name: &str, y_unit, value: fn(&Point) -> f64| {
-        let line = |((_, name), points): (&(Way, &str), &&[Point])| Series {
+        let line = |((_, name), points): (&(W, &str), &Vec<Point>)| Series {
             name: (*name).to_owned(),
-            points: buffers.iter().zip(*points).map(|(&bytes, point)| (bytes as f64, value(point))).collect(),
+            points: buffers.iter().zip(points).map(|(&bytes, point)| (bytes as f64, value(point))).collect(),
         };
         Chart {
             title: title.to_owned(),
             meaning: meaning.to_owned(),
-            x_name: "buffer of the drive".to_owned(),
+            x_name: lines.buffer_name.to_owned(),
             x_unit: Unit::Bytes,
             x_scale: Scale::Log,
             y_name: y_name.to_owned(),
             y_unit,
             y_scale: Scale::Log,
-            series: WAYS.iter().zip(by_way).map(line).collect(),
+            series: lines.ways.iter().zip(by_way).map(line).collect(),
         }
     };
     let charts = vec![
@@ -149,7 +189,7 @@ fn figure(buffers: &[u64], by_way: &[&[Point]]) -> Figure {
         }),
         chart("Tail latency", "99 % of the fsyncs took no longer", "fsync", Unit::S, Point::tail_s),
     ];
-    let row = |((_, name), points): (&(Way, &str), &&[Point])| {
+    let row = |((_, name), points): (&(W, &str), &Vec<Point>)| {
         let (smallest, largest) = (&points[0], &points[points.len() - 1]);
         let shown = |fsyncs_s: &[f64]| Unit::S.show(at_share(fsyncs_s, 0.5));
         let cells = [smallest, largest].map(|point| [shown(&point.first_s), shown(&point.later_s)]);
@@ -166,16 +206,9 @@ fn figure(buffers: &[u64], by_way: &[&[Point]]) -> Figure {
         ]
         .map(str::to_owned)
         .to_vec(),
-        rows: WAYS.iter().zip(by_way).map(row).collect(),
+        rows: lines.ways.iter().zip(by_way).map(row).collect(),
     };
-    let notes = vec![
-        "On the paper's board the first FLUSH of a run clears the buffer, and those that follow find little in it, however \
-         large it is. So with loads that go on and on its size makes no difference, as range-flush-pair shows. Where other \
-         requests go beside a flush (the variant), they fill the buffer again meanwhile."
-            .to_owned(),
-        "The paper's figure 1 shows FLUSH alone; RFLUSH stands beside it and is not judged by it.".to_owned(),
-    ];
-    Figure { claims: claims(buffers, by_way), charts, tables: vec![table], notes, ..Figure::default() }
+    Figure { claims: claims(buffers, by_way), charts, tables: vec![table], ..Figure::default() }
 }
 
 /// The last point's value over the first one's.
@@ -184,9 +217,8 @@ fn change(points: &[Point], value: fn(&Point) -> f64) -> f64 {
     ends.map_or(f64::NAN, |(first, last)| value(last) / value(first))
 }
 
-fn claims(buffers: &[u64], by_way: &[&[Point]]) -> Vec<Claim> {
-    let flush = WAYS.iter().zip(by_way).find(|((way, _), _)| *way == FLUSH);
-    let Some((_, flush)) = flush else { return Vec::new() };
+fn claims(buffers: &[u64], by_way: &[Vec<Point>]) -> Vec<Claim> {
+    let Some(flush) = by_way.first() else { return Vec::new() };
     // What takes the time is in the buffer: nothing can change by more than the buffer does.
     let grows = buffers[buffers.len() - 1] as f64 / buffers[0] as f64;
     let claim = |words: &str, holds_if, value, note: &str| {

@@ -9,6 +9,8 @@ use evenkeel_sim::file_system::{Barrier, File, FileSystem, FlushQueueing, Metada
 use evenkeel_sim::model::flash::Flash;
 use evenkeel_sim::model::presets;
 
+use super::Lines;
+
 pub(super) const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
@@ -34,6 +36,9 @@ pub(super) const WAYS: [(Way, &str); 4] = [
     (Way { queueing: FlushQueueing::Queued, ..FLUSH }, "variant: FLUSH, queued"),
     (Way { queueing: FlushQueueing::Queued, ..RANGE_FLUSH }, "variant: RFLUSH, queued"),
 ];
+
+/// How the figures are drawn.
+pub(super) const LINES: Lines<'_, Way> = Lines { ways: &WAYS, buffer_name: "buffer of the drive" };
 
 /// Which board the paper had.
 pub(super) const BOARD: &str = "The board carries out a flush alone, FLUSH and RFLUSH alike: the host waits for what is under way, flushes, and holds \

@@ -10,7 +10,8 @@ use evenkeel_sim::random::Random;
 use super::super::{
     Chart, Claim, Comparison, Figure, FigureModule, Halted, Kind, Scale, Series, Settings, Table, Unit, Work,
 };
-use super::host::{BOARD, FLUSH, Host, MIB, RANGE_FLUSH, WAYS, Way, board, setup};
+use super::Lines;
+use super::host::{BOARD, Host, LINES, MIB, Way, board, setup};
 
 /// Figure 2.
 pub(super) const MODULE: FigureModule = FigureModule {
@@ -37,15 +38,15 @@ pub(super) const MODULE: FigureModule = FigureModule {
 pub(super) const BUFFERS_MIB: [u64; 4] = [64, 128, 256, 512];
 /// For how long figures are taken.
 pub(super) const MEASURED_NS: u64 = 6_000_000_000;
-const FILES: u32 = 10_000;
-const FILE_PAGES: u32 = 32;
-const APPEND_PAGES: u32 = 4;
-const SERVER_THREADS: usize = 50;
-const TERMINALS: usize = 10;
-const TRANSACTION_NS: u64 = 1_000_000;
-const LOG_PAGES: u32 = 256;
+pub(super) const FILES: u32 = 10_000;
+pub(super) const FILE_PAGES: u32 = 32;
+pub(super) const APPEND_PAGES: u32 = 4;
+pub(super) const SERVER_THREADS: usize = 50;
+pub(super) const TERMINALS: usize = 10;
+pub(super) const TRANSACTION_NS: u64 = 1_000_000;
+pub(super) const LOG_PAGES: u32 = 256;
 /// A file grows no longer than that, as its node has room for no more.
-const GROWN_PAGES_MAX: u32 = 256;
+pub(super) const GROWN_PAGES_MAX: u32 = 256;
 
 /// What both did in a second, and what a transaction took.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -54,6 +55,15 @@ pub(super) struct Point {
     pub(super) transactions_per_s: f64,
     pub(super) flushes_per_s: f64,
     pub(super) written_bytes_per_s: f64,
+}
+
+impl Point {
+    /// From turns, transactions, flushes and bytes written, before and after.
+    pub(super) fn between(before: [u64; 4], after: [u64; 4], measured_ns: u64) -> Self {
+        let [server_turns_per_s, transactions_per_s, flushes_per_s, written_bytes_per_s] =
+            std::array::from_fn(|at| (after[at] - before[at]) as f64 * 1e9 / measured_ns as f64);
+        Self { server_turns_per_s, transactions_per_s, flushes_per_s, written_bytes_per_s }
+    }
 }
 
 type Count = Rc<Cell<u64>>;
@@ -112,38 +122,49 @@ pub(super) fn point(buffer_bytes: u64, way: Way, measured_ns: u64, seed: u64) ->
     let before = state(&host);
     host.run_for(measured_ns);
     let after = state(&host);
-    let [server_turns_per_s, transactions_per_s, flushes_per_s, written_bytes_per_s] =
-        std::array::from_fn(|at| (after[at] - before[at]) as f64 * 1e9 / measured_ns as f64);
-    Point { server_turns_per_s, transactions_per_s, flushes_per_s, written_bytes_per_s }
+    Point::between(before, after, measured_ns)
 }
 
 fn run(settings: &Settings, work: &Work<'_>) -> Result<Figure, Halted> {
     let mib = settings.pick(&BUFFERS_MIB[..], &BUFFERS_MIB[..1]);
     let buffers: Vec<u64> = mib.iter().map(|mib| mib * MIB).collect();
-    let measured_ns = settings.pick(MEASURED_NS, 200_000_000);
-    let points: Vec<(u64, Way)> =
-        WAYS.iter().flat_map(|&(way, _)| buffers.iter().map(move |&bytes| (bytes, way))).collect();
-    let results = work.each(&points, |&(bytes, way)| Ok(point(bytes, way, measured_ns, settings.seed)))?;
-    let by_way: Vec<&[Point]> = results.chunks(buffers.len()).collect();
-    Ok(figure(&buffers, &by_way))
+    let by_way = sweep(settings, work, &LINES, &buffers, point)?;
+    Ok(Figure { notes: variant(&by_way).into_iter().collect(), ..figure(&LINES, &buffers, &by_way) })
 }
 
-fn figure(buffers: &[u64], by_way: &[&[Point]]) -> Figure {
+/// Points for each way, of each buffer: from its bytes, the way, the time that is measured, and the seed.
+pub(super) fn sweep<W: Copy + Sync>(
+    settings: &Settings,
+    work: &Work<'_>,
+    lines: &Lines<'_, W>,
+    buffers: &[u64],
+    point: impl Fn(u64, W, u64, u64) -> Point + Sync,
+) -> Result<Vec<Vec<Point>>, Halted> {
+    let measured_ns = settings.pick(MEASURED_NS, 200_000_000);
+    let points: Vec<(u64, W)> =
+        lines.ways.iter().flat_map(|&(way, _)| buffers.iter().map(move |&bytes| (bytes, way))).collect();
+    let results = work.each(&points, |&(bytes, way)| Ok(point(bytes, way, measured_ns, settings.seed)))?;
+    Ok(results.chunks(buffers.len()).map(<[Point]>::to_vec).collect())
+}
+
+/// Charts, table and claims of these points.
+pub(super) fn figure<W>(lines: &Lines<'_, W>, buffers: &[u64], by_way: &[Vec<Point>]) -> Figure {
     let chart = |title: &str, y_name: &str, value: fn(&Point) -> f64| Chart {
         title: title.to_owned(),
-        meaning: "beside the other load, against the size of the drive's buffer".to_owned(),
-        x_name: "buffer of the drive".to_owned(),
+        meaning: "beside the other load, against the size of the buffer".to_owned(),
+        x_name: lines.buffer_name.to_owned(),
         x_unit: Unit::Bytes,
         x_scale: Scale::Log,
         y_name: y_name.to_owned(),
         y_unit: Unit::PerS,
         y_scale: Scale::Log,
-        series: WAYS
+        series: lines
+            .ways
             .iter()
             .zip(by_way)
             .map(|((_, name), points)| Series {
                 name: (*name).to_owned(),
-                points: buffers.iter().zip(*points).map(|(&at, point)| (at as f64, value(point))).collect(),
+                points: buffers.iter().zip(points).map(|(&at, point)| (at as f64, value(point))).collect(),
             })
             .collect(),
     };
@@ -151,7 +172,7 @@ fn figure(buffers: &[u64], by_way: &[&[Point]]) -> Figure {
         chart("Fileserver", "turns", |point| point.server_turns_per_s),
         chart("TPC-C", "transactions", |point| point.transactions_per_s),
     ];
-    let row = |((_, name), points): (&(Way, &str), &&[Point])| {
+    let row = |((_, name), points): (&(W, &str), &Vec<Point>)| {
         let point = &points[points.len() - 1];
         vec![
             (*name).to_owned(),
@@ -167,11 +188,9 @@ fn figure(buffers: &[u64], by_way: &[&[Point]]) -> Figure {
         header: ["fsync by", "fileserver, turns", "TPC-C, transactions", "flushes", "written to the drive"]
             .map(str::to_owned)
             .to_vec(),
-        rows: WAYS.iter().zip(by_way).map(row).collect(),
+        rows: lines.ways.iter().zip(by_way).map(row).collect(),
     };
-    let notes = variant(by_way).into_iter().collect();
-    let mut figure =
-        Figure { charts, tables: vec![table], claims: claims(by_way), notes, ..Figure::default() };
+    let mut figure = Figure { charts, tables: vec![table], claims: claims(by_way), ..Figure::default() };
     // The paper names what RFLUSH gains, and not from what.
     if let (Some(&at), Some(flush)) = (buffers.last(), by_way.first().and_then(|points| points.last())) {
         let at = at as f64;
@@ -181,21 +200,18 @@ fn figure(buffers: &[u64], by_way: &[&[Point]]) -> Figure {
     figure
 }
 
-/// By how much RFLUSH is ahead with the largest buffer, in two ways.
-fn gains(by_way: &[&[Point]], flush: Way, range: Way) -> Option<[f64; 2]> {
-    let of = |wanted: Way| {
-        let (_, points) = WAYS.iter().zip(by_way).find(|((way, _), _)| *way == wanted)?;
-        points.last()
-    };
-    let (flush, range) = (of(flush)?, of(range)?);
+/// By how much RFLUSH is ahead with the largest buffer: for the fileserver, and for TPC-C.
+fn gains(flush: &[Point], range: &[Point]) -> Option<[f64; 2]> {
+    let (flush, range) = (flush.last()?, range.last()?);
     Some([
         range.server_turns_per_s / flush.server_turns_per_s,
         range.transactions_per_s / flush.transactions_per_s,
     ])
 }
 
-fn variant(by_way: &[&[Point]]) -> Option<String> {
-    let [server, transactions] = gains(by_way, WAYS[2].0, WAYS[3].0)?;
+fn variant(by_way: &[Vec<Point>]) -> Option<String> {
+    let [_, _, flush, range] = by_way else { return None };
+    let [server, transactions] = gains(flush, range)?;
     Some(format!(
         "The variant, in which other requests go beside a flush: {} for the fileserver, which then need not wait for the \
          other's flushes, and {} for TPC-C.",
@@ -204,8 +220,9 @@ fn variant(by_way: &[&[Point]]) -> Option<String> {
     ))
 }
 
-fn claims(by_way: &[&[Point]]) -> Vec<Claim> {
-    let Some([server, transactions]) = gains(by_way, FLUSH, RANGE_FLUSH) else { return Vec::new() };
+fn claims(by_way: &[Vec<Point>]) -> Vec<Claim> {
+    let [flush, range, ..] = by_way else { return Vec::new() };
+    let Some([server, transactions]) = gains(flush, range) else { return Vec::new() };
     let words = "RFLUSH achieves 1.23x and 1.22x better performances than FLUSH the two workloads";
     let claim = |paper, value, note: &str| {
         Claim::new(words, Unit::Times, Comparison::gain(paper), Kind::Predicted, value)
