@@ -1,6 +1,7 @@
 //! What may be typed, with its help.
 
 mod arenas;
+mod daemon;
 mod drive;
 mod http;
 mod mirror;
@@ -22,6 +23,7 @@ use evenkeel_measure::probe::like::Program;
 use crate::units;
 
 pub(crate) use arenas::{ArenasArgs, ArenasCommand, ArenasFreeArgs};
+pub(crate) use daemon::DaemonArgs;
 pub(crate) use drive::{AfterCut, DriveArgs};
 pub(crate) use http::HttpArgs;
 pub(crate) use mirror::{MirrorArgs, PolicyArg, RejoinArg, ReplaceArgs};
@@ -55,6 +57,7 @@ pub(crate) enum Command {
     Create(Box<CreateArgs>),
     Mount(Box<MountArgs>),
     Serve(Box<ServeArgs>),
+    Daemon(DaemonArgs),
     Status(StatusArgs),
     Check(CheckArgs),
     Grow(GrowArgs),

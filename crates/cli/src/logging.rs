@@ -28,7 +28,7 @@ use crate::stdout::{mention, shown};
 /// Whether whoever reads standard error takes each line for an event.
 static TAKES_EVENTS_ONLY: AtomicBool = AtomicBool::new(false);
 
-/// Which volume the events are about.
+/// Which volume the events are about; of several, which folder of descriptions.
 static VOLUME: OnceLock<String> = OnceLock::new();
 
 /// What is said where the memory of acknowledged writes cannot be had.
@@ -130,6 +130,10 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> FormatEvent<S, JsonFields> for Line
         }
         let mut said = Said::default();
         event.record(&mut said);
+        // Of several volumes each line says which it is about.
+        if !said.volume.is_empty() && said.volume != volume() {
+            write!(writer, "{}: ", said.volume)?;
+        }
         // Those that say the same in their first word say it once.
         match said.message.starts_with(&said.event) {
             true => writeln!(writer, "{}", said.message),
@@ -141,14 +145,17 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> FormatEvent<S, JsonFields> for Line
 /// What a person reads of an event; its message has all that the other fields have.
 #[derive(Default)]
 struct Said {
+    volume: String,
     event: String,
     message: String,
 }
 
 impl Visit for Said {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if field.name() == "message" {
-            self.message = format!("{value:?}");
+        match field.name() {
+            "message" => self.message = format!("{value:?}"),
+            "volume" => self.volume = format!("{value:?}"),
+            _ => {}
         }
     }
 
@@ -156,6 +163,7 @@ impl Visit for Said {
         match field.name() {
             "event" => self.event = value.to_owned(),
             "message" => self.message = value.to_owned(),
+            "volume" => self.volume = value.to_owned(),
             _ => {}
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 the answer is no, 2 wrong usage or unusable input, 75 stopped by what may pass (`study run` only),
 //! 130 interrupted; whatever is not 0 comes with one line on standard error that says what to do next. As `mount.evenkeel` it
-//! ends as mount(8) does.
+//! ends as mount(8) does; as `evenkeeld` it is `evenkeel daemon`.
 
 mod args;
 mod compare;
@@ -26,22 +26,37 @@ mod table;
 mod units;
 mod volume;
 
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use args::{Args, Command};
 
+/// The name under which this program is `evenkeel daemon`.
+const DAEMON: &str = "evenkeeld";
+
+/// What was typed: as `evenkeeld` this is `evenkeel daemon`.
+fn typed() -> Vec<OsString> {
+    let mut typed: Vec<OsString> = std::env::args_os().collect();
+    if typed.first().and_then(|name| Path::new(name).file_name()).is_some_and(|name| name == DAEMON) {
+        typed.insert(1, "daemon".into());
+    }
+    typed
+}
+
 fn main() -> ExitCode {
     if mount_helper::is_meant() {
         return mount_helper::run();
     }
-    let answer = match Args::parse().command {
+    let answer = match Args::parse_from(typed()).command {
         Command::Probe(args) => probe::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Create(args) => volume::create(&args),
         Command::Mount(args) => volume::mount(&args),
         Command::Serve(args) => volume::serve(&args),
+        Command::Daemon(args) => volume::daemon(&args),
         Command::Status(args) => volume::status(&args),
         Command::Check(args) => volume::check(&args),
         Command::Grow(args) => volume::grow(&args),

@@ -89,11 +89,17 @@ pub(super) fn addresses(args: &ServeArgs) -> Result<Vec<Address>, Failure> {
         (true, true) => &default[..],
         _ => &args.nbd[..],
     };
-    addresses.extend(asked.iter().map(|address| match address {
+    addresses.extend(named(asked));
+    Ok(addresses)
+}
+
+/// The addresses that are named.
+pub(super) fn named(addresses: &[NbdArg]) -> Vec<Address> {
+    let address = |address: &NbdArg| match address {
         NbdArg::Unix(path) => Address::Unix(path.clone()),
         NbdArg::Tcp(address) => Address::Tcp(address.clone()),
-    }));
-    Ok(addresses)
+    };
+    addresses.iter().map(address).collect()
 }
 
 #[allow(unsafe_code)]

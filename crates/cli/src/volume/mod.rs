@@ -1,10 +1,11 @@
-//! `evenkeel create`, `mount`, `serve`, `status`, `check`, `grow`, `replace`, `salvage`, `renew-log` and `arenas`.
+//! `evenkeel create`, `mount`, `serve`, `daemon`, `status`, `check`, `grow`, `replace`, `salvage`, `renew-log` and `arenas`.
 
 mod advice;
 mod arenas;
 mod check;
 mod check_copies;
 mod create;
+mod daemon;
 mod grow;
 mod listening;
 mod mount;
@@ -37,6 +38,7 @@ pub(crate) use advice::advise;
 pub(crate) use arenas::run as arenas;
 pub(crate) use check::run as check;
 pub(crate) use create::run as create;
+pub(crate) use daemon::run as daemon;
 pub(crate) use grow::run as grow;
 pub(crate) use mount::run as mount;
 pub(crate) use renew_log::run as renew_log;

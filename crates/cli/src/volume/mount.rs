@@ -1,5 +1,8 @@
 //! `evenkeel mount`.
 
+use std::net::SocketAddr;
+use std::path::Path;
+
 use evenkeel_engine::options::Journaling;
 use evenkeel_host::conditions::memory;
 use evenkeel_host::event_loop::Backend;
@@ -12,7 +15,7 @@ use evenkeel_host::volume::description::Description;
 use evenkeel_measure::report::format;
 
 use super::advice::advise;
-use super::serve::{run_options, told_end};
+use super::serve::{run_options, said_of_sites, told_end};
 use super::serve_limits::check_values;
 use super::{create, event_loop, recovered};
 use crate::args::{HttpArgs, MountArgs, MountOptionArg, RejoinArg};
@@ -58,6 +61,32 @@ fn write_back_bytes(wanted_bytes: Option<u64>) -> Result<usize, Failure> {
 /// Mounts a volume until it is unmounted, or a signal comes.
 pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     logging::begin(args.log_format, args.log_level, &args.volume);
+    let (setup, options) = prepare(args)?;
+    evenkeel_host::allocator::give_back_what_is_large();
+    evenkeel_host::writeback::serves_writeback();
+    let event_loop = event_loop(Backend::Auto)?;
+    let at = args.mount_point.clone();
+    let tell = move |event: Event<'_>| match event {
+        Event::Ready { volume, metrics, http, .. } => {
+            let _no_service_manager = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+            announce(recovered(volume.recovered) + &said_of_mount(&at, metrics, http));
+        }
+        Event::Stopping => {
+            let _no_service_manager = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
+        }
+    };
+    let handle = event_loop.handle();
+    let ended = event_loop.block_on(service::run(&handle, &args.volume, setup, options, tell));
+    told_end(&args.volume, ended)
+}
+
+/// Where it is mounted, and what answers over HTTP, a line each.
+pub(super) fn said_of_mount(at: &Path, metrics: Option<SocketAddr>, http: Option<SocketAddr>) -> String {
+    format!("ready: mounted on {}\n{}", shown(at.display()), said_of_sites(metrics, http))
+}
+
+/// What is to be mounted, and how. Makes the volume first where that is asked for.
+pub(super) fn prepare(args: &MountArgs) -> Result<(FuseSetup, Options), Failure> {
     let Settings { cache, write_back, commit_every_s, metrics, http } = Settings::of(args);
     check_values(&args.mirror, cache)?;
     if !(COMMIT_EVERY_MIN_S..=3600.0).contains(&commit_every_s) {
@@ -110,29 +139,11 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
             bytes_per_s: args.mirror.scrub_rate as u64,
         },
         rejoins: args.mirror.rejoin == RejoinArg::Auto,
+        signals: None,
         tell_end: logging::tell_last_words,
         advise,
     };
-    evenkeel_host::allocator::give_back_what_is_large();
-    evenkeel_host::writeback::serves_writeback();
-    let event_loop = event_loop(Backend::Auto)?;
-    let at = args.mount_point.clone();
-    let tell = move |event: Event<'_>| match event {
-        Event::Ready { volume, metrics, http, .. } => {
-            let _no_service_manager = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
-            let mut text = recovered(volume.recovered);
-            text.push_str(&format!("ready: mounted on {}\n", shown(at.display())));
-            metrics.iter().for_each(|at| text.push_str(&format!("metrics: http://{at}/metrics\n")));
-            http.iter().for_each(|at| text.push_str(&format!("page: http://{at}/\n")));
-            announce(text);
-        }
-        Event::Stopping => {
-            let _no_service_manager = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
-        }
-    };
-    let handle = event_loop.handle();
-    let ended = event_loop.block_on(service::run(&handle, &args.volume, setup, options, tell));
-    told_end(&args.volume, ended)
+    Ok((setup, options))
 }
 
 /// What flags and options say of the same.

@@ -1,12 +1,15 @@
 //! `evenkeel serve`.
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use evenkeel_engine::options::{Journaling, OpenOptions};
 use evenkeel_engine::ring::{Policy, RingOptions};
 use evenkeel_host::event_loop::Backend;
-use evenkeel_host::service::{self, Ended, Event, Options, ScrubOptions};
+use evenkeel_host::front::nbd::NbdSetup;
+use evenkeel_host::net::Place;
+use evenkeel_host::service::{self, Address, Ended, Event, Options, ScrubOptions};
 use evenkeel_host::volume::description::Description;
 use evenkeel_host::volume::{RunOptions, VolumeError};
 
@@ -31,10 +34,37 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     logging::begin(args.log_format, args.log_level, &args.volume);
     check_values(&args.mirror, args.cache.bytes())?;
     let nbd = addresses(args)?;
-    let access = access(args, &nbd)?;
     if args.salvage {
+        let access = access(args, &nbd)?;
         return serve_salvage::run(args, nbd, access);
     }
+    let (setup, options) = prepare(args, nbd)?;
+    evenkeel_host::allocator::give_back_what_is_large();
+    evenkeel_host::writeback::serves_writeback();
+    if args.lock_memory {
+        evenkeel_host::writeback::lock_memory()
+            .map_err(|error| Failure::Unusable(format!("--lock-memory: {error}")))?;
+    }
+    let event_loop = event_loop(backend(args))?;
+    let has_tls = args.tls.is_some();
+    let tell = move |event: Event<'_>| match event {
+        Event::Ready { volume, places, metrics, http } => {
+            let _no_service_manager = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+            announce(recovered(volume.recovered) + &said_of_places(&places, has_tls, metrics, http));
+        }
+        Event::Stopping => {
+            let _no_service_manager = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
+        }
+    };
+    let handle = event_loop.handle();
+    let ended = event_loop.block_on(service::run(&handle, &args.volume, setup, options, tell));
+    told_end(&args.volume, ended)
+}
+
+/// What is to be served, and how, at these addresses.
+pub(super) fn prepare(args: &ServeArgs, nbd: Vec<Address>) -> Result<(NbdSetup, Options), Failure> {
+    check_values(&args.mirror, args.cache.bytes())?;
+    let access = access(args, &nbd)?;
     let journaling = match args.journaling {
         JournalingArg::Wasteless => Journaling::Wasteless,
         JournalingArg::Selective => Journaling::Selective { threshold_bytes: args.threshold },
@@ -42,7 +72,6 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         JournalingArg::Ordered => Journaling::Ordered,
     };
     let open = run_options(&args.volume, journaling, args.cache.bytes(), &args.mirror)?;
-    let setup = nbd_setup(args)?;
     let options = Options {
         clients: nbd,
         access,
@@ -57,40 +86,42 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
             bytes_per_s: args.mirror.scrub_rate as u64,
         },
         rejoins: args.mirror.rejoin == RejoinArg::Auto,
+        signals: None,
         tell_end: logging::tell_last_words,
         advise,
     };
-    let backend = match args.backend {
+    Ok((nbd_setup(args)?, options))
+}
+
+/// The interface to the kernel.
+pub(super) fn backend(args: &ServeArgs) -> Backend {
+    match args.backend {
         BackendArg::Auto => Backend::Auto,
         BackendArg::IoUring => Backend::Uring,
         BackendArg::Threads => Backend::Threads,
-    };
-    evenkeel_host::allocator::give_back_what_is_large();
-    evenkeel_host::writeback::serves_writeback();
-    if args.lock_memory {
-        evenkeel_host::writeback::lock_memory()
-            .map_err(|error| Failure::Unusable(format!("--lock-memory: {error}")))?;
     }
-    let event_loop = event_loop(backend)?;
-    let has_tls = args.tls.is_some();
-    let tell = move |event: Event<'_>| match event {
-        Event::Ready { volume, places, metrics, http } => {
-            let _no_service_manager = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
-            let mut text = recovered(volume.recovered);
-            places
-                .iter()
-                .for_each(|at| writeln!(text, "ready: {}", shown(at.as_ref(), has_tls)).expect("as above"));
-            metrics.iter().for_each(|at| writeln!(text, "metrics: http://{at}/metrics").expect("as above"));
-            http.iter().for_each(|at| writeln!(text, "page: http://{at}/").expect("as above"));
-            announce(text);
-        }
-        Event::Stopping => {
-            let _no_service_manager = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
-        }
-    };
-    let handle = event_loop.handle();
-    let ended = event_loop.block_on(service::run(&handle, &args.volume, setup, options, tell));
-    told_end(&args.volume, ended)
+}
+
+/// A line for each place where the volume can be reached, or looked at.
+pub(super) fn said_of_places(
+    places: &[Option<Place>],
+    has_tls: bool,
+    metrics: Option<SocketAddr>,
+    http: Option<SocketAddr>,
+) -> String {
+    let mut text = String::new();
+    places
+        .iter()
+        .for_each(|at| writeln!(text, "ready: {}", shown(at.as_ref(), has_tls)).expect("it is memory"));
+    text + &said_of_sites(metrics, http)
+}
+
+/// The same of what answers over HTTP.
+pub(super) fn said_of_sites(metrics: Option<SocketAddr>, http: Option<SocketAddr>) -> String {
+    let mut text = String::new();
+    metrics.iter().for_each(|at| writeln!(text, "metrics: http://{at}/metrics").expect("it is memory"));
+    http.iter().for_each(|at| writeln!(text, "page: http://{at}/").expect("it is memory"));
+    text
 }
 
 /// How a volume is run.
@@ -138,13 +169,17 @@ pub(super) fn told_end(volume: &Path, ended: Result<Ended, VolumeError>) -> Resu
             // Nothing is waited for: what is under way ends with the process, as after a kill.
             std::process::exit(evenkeel_host::interrupt::EXIT_INTERRUPTED);
         }
-        Err(VolumeError::Engine { folder, source: evenkeel_engine::error::Error::Latched(reason) }) => {
-            Err(Failure::No(format!("{}: it failed while it was served: {reason}", folder.display())))
+        Err(error) => Err(failure_of(volume, error)),
+    }
+}
+
+/// What is said of a volume that could not be served, or not to its end.
+pub(super) fn failure_of(volume: &Path, error: VolumeError) -> Failure {
+    match error {
+        VolumeError::Engine { folder, source: evenkeel_engine::error::Error::Latched(reason) } => {
+            Failure::No(format!("{}: it failed while it was served: {reason}", folder.display()))
         }
-        Err(error) => Err(match on_read_only(&error) {
-            Some(failure) => failure,
-            None => with_salvage(volume, error),
-        }),
+        error => on_read_only(&error).unwrap_or_else(|| with_salvage(volume, error)),
     }
 }
 

@@ -41,6 +41,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -312,6 +313,15 @@ impl Loop {
     /// `EINVAL` for signals that cannot be caught.
     pub fn signals(&self, signals: &[i32]) -> io::Result<Signals> {
         Signals::new(self, signals)
+    }
+
+    /// Signals that somebody else in this process passes on: a byte of this pipe is the number of one.
+    ///
+    /// # Errors
+    ///
+    /// It is no pipe.
+    pub fn passed_on_signals(&self, pipe: OwnedFd) -> io::Result<Signals> {
+        Signals::of_pipe(self, pipe)
     }
 
     fn begin(&self, request: Request, held: Held, file: &SharedFd) -> Ticket {

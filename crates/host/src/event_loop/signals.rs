@@ -10,7 +10,7 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -54,6 +54,12 @@ impl Signals {
             all.handlers.push(handler?);
         }
         Ok(all)
+    }
+
+    /// Those that somebody else in this process passes on: a byte of this pipe is the number of one.
+    pub(super) fn of_pipe(event_loop: &Loop, pipe: OwnedFd) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&pipe, true)?;
+        Ok(Self { event_loop: event_loop.clone(), pipe: Rc::new(pipe), handlers: Vec::new() })
     }
 
     /// The next signal that came.

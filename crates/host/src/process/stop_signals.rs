@@ -16,7 +16,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 pub const STOP_SIGNALS: [i32; 3] = [SIGTERM, SIGINT, SIGHUP];
 
 /// Those of `signals` that this process may put a handler up for.
-pub(crate) fn honoured(signals: &[i32]) -> Vec<i32> {
+pub fn honoured(signals: &[i32]) -> Vec<i32> {
     let comes_from_terminal = |signal| [SIGINT, SIGHUP, SIGQUIT].contains(&signal);
     signals.iter().copied().filter(|&signal| !(comes_from_terminal(signal) && is_ignored(signal))).collect()
 }

@@ -6,9 +6,12 @@
 //!   between                                              ──► as it is
 //! ```
 //!
-//! 1. It takes no more than a quarter of the memory of the machine, or of its control group where that has less.
+//! 1. All volumes of a process together take no more than a quarter of the memory of the machine, or of its control group
+//!    where that has less; each keeps what it began with.
 //! 2. It never takes what would leave others less than [`spared_bytes`].
 //! 3. What it gives back goes to the system at once.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use evenkeel_engine::env::Env;
 
@@ -46,10 +49,23 @@ fn spared_bytes(memory: &Memory) -> u64 {
     (memory.all_bytes / SPARED_SHARE).clamp(*SPARED_BYTES.start(), *SPARED_BYTES.end())
 }
 
-/// Bytes for pages from now on, where there were `now_bytes` of which `used_bytes` are in use, and `least_bytes` at first.
-fn next_bytes(memory: &Memory, now_bytes: u64, used_bytes: u64, least_bytes: u64) -> u64 {
+/// Memory for pages of one volume.
+#[derive(Debug, Clone, Copy)]
+struct Pages {
+    now_bytes: u64,
+    /// Of these.
+    used_bytes: u64,
+    /// What it began with.
+    least_bytes: u64,
+    /// What other volumes of this process may take now.
+    others_bytes: u64,
+}
+
+/// Bytes for pages from now on.
+fn next_bytes(memory: &Memory, pages: Pages) -> u64 {
+    let Pages { now_bytes, used_bytes, least_bytes, others_bytes } = pages;
     let spared_bytes = spared_bytes(memory);
-    let most_bytes = (memory.all_bytes / MOST_SHARE).max(least_bytes);
+    let most_bytes = (memory.all_bytes / MOST_SHARE).saturating_sub(others_bytes).max(least_bytes);
     let lack_bytes = spared_bytes.saturating_sub(memory.free_bytes);
     let wanted_bytes = if memory.waited_share >= SHORT_SHARE || lack_bytes > 0 {
         let kept_bytes = now_bytes.min(used_bytes);
@@ -63,17 +79,53 @@ fn next_bytes(memory: &Memory, now_bytes: u64, used_bytes: u64, least_bytes: u64
     wanted_bytes.clamp(least_bytes, most_bytes)
 }
 
+/// What all volumes of this process may take for pages whose memory follows what is free.
+static ALL: Mutex<u64> = Mutex::new(0);
+
+/// What one of them may take, as long as it is served.
+struct Share(u64);
+
+impl Share {
+    fn of(bytes: u64) -> Self {
+        *all() += bytes;
+        Self(bytes)
+    }
+
+    /// Chooses how much it is from now on, knowing what the others may take; nobody else chooses meanwhile.
+    fn choose(&mut self, choose: impl FnOnce(u64) -> u64) {
+        let mut all = all();
+        let others_bytes = *all - self.0;
+        self.0 = choose(others_bytes);
+        *all = others_bytes + self.0;
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        *all() -= self.0;
+    }
+}
+
+fn all() -> MutexGuard<'static, u64> {
+    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// From now on the memory for pages of this volume follows what is free.
 pub(super) fn follow(event_loop: &Loop, volume: &LocalVolume) {
     let (env, volume) = (event_loop.clone(), volume.clone());
     let least_bytes = volume.cached_pages_max() as u64 * PAGE_BYTES;
     event_loop.spawn(async move {
+        let mut share = Share::of(least_bytes);
         loop {
             env.sleep(LOOK_NS).await;
             // Where memory is short even a look at it may wait.
             let Ok(Some(memory)) = env.blocking(Memory::now).await else { return };
             let now_bytes = volume.cached_pages_max() as u64 * PAGE_BYTES;
-            let next_bytes = next_bytes(&memory, now_bytes, volume.occupancy().pages_bytes, least_bytes);
+            let used_bytes = volume.occupancy().pages_bytes;
+            share.choose(|others_bytes| {
+                next_bytes(&memory, Pages { now_bytes, used_bytes, least_bytes, others_bytes })
+            });
+            let next_bytes = share.0;
             if next_bytes == now_bytes {
                 continue;
             }
@@ -98,7 +150,34 @@ mod tests {
     }
 
     fn next_mib(memory: &Memory, now_mib: u64, used_mib: u64) -> u64 {
-        next_bytes(memory, now_mib * MIB, used_mib * MIB, 64 * MIB) / MIB
+        beside(memory, now_mib, used_mib, 0)
+    }
+
+    fn beside(memory: &Memory, now_mib: u64, used_mib: u64, others_mib: u64) -> u64 {
+        let pages = Pages {
+            now_bytes: now_mib * MIB,
+            used_bytes: used_mib * MIB,
+            least_bytes: 64 * MIB,
+            others_bytes: others_mib * MIB,
+        };
+        next_bytes(memory, pages) / MIB
+    }
+
+    #[test]
+    fn volumes_of_a_process_share_a_quarter_and_keep_what_they_began_with() {
+        let calm = memory(8000, 6000, 0.0);
+        assert_eq!(beside(&calm, 512, 512, 1200), 800);
+        assert_eq!(beside(&calm, 64, 64, 2000), 64);
+        assert_eq!(beside(&calm, 800, 800, 1500), 500, "others came and began with theirs");
+    }
+
+    #[test]
+    fn a_share_counts_until_it_is_gone() {
+        let (mut one, other) = (Share::of(100), Share::of(50));
+        one.choose(|others_bytes| others_bytes + 1);
+        drop(other);
+        one.choose(|others_bytes| others_bytes);
+        assert_eq!(one.0, 0, "nobody else is served");
     }
 
     #[test]

@@ -21,7 +21,8 @@
 //! 2. The first SIGTERM, SIGHUP or Ctrl-C lets requests under way finish, makes everything durable and takes it home; the
 //!    second, which is no SIGHUP, leaves at once. Then the arena keeps what was acknowledged, as after a kill.
 //! 3. Where files had been removed while they were served, without which the volume is not whole, its end is an error.
-//! 4. One connection's end, or a client that cannot be accepted, ends nothing else.
+//! 4. Several volumes can be served by one process, a thread each; each is then told of signals for itself.
+//! 5. One connection's end, or a client that cannot be accepted, ends nothing else.
 
 mod cache_size;
 pub mod control;
@@ -103,6 +104,8 @@ pub struct Options {
     pub scrub: ScrubOptions,
     /// Whether members of a mirror that answer again are taken back.
     pub rejoins: bool,
+    /// A pipe of which each byte is a signal for this volume alone; `None` where signals of the process are meant.
+    pub signals: Option<OwnedFd>,
     /// Says why the process ends where nothing else can, since its loop is held.
     pub tell_end: fn(&str),
     /// What an operator is told to do, in the words of the program that serves.
@@ -157,7 +160,12 @@ pub async fn run(
     tell: impl Fn(Event<'_>) + 'static,
 ) -> Result<Ended, VolumeError> {
     let cannot_listen = |error| PathError::new(folder, "cannot listen for signals", error);
-    let signals = event_loop.signals(&STOP_SIGNALS).map_err(cannot_listen)?;
+    let is_alone = options.signals.is_none();
+    let signals = match options.signals {
+        None => event_loop.signals(&STOP_SIGNALS),
+        Some(pipe) => event_loop.passed_on_signals(pipe),
+    };
+    let signals = signals.map_err(cannot_listen)?;
     let reporter = Reporter::new(event_loop, folder.display().to_string(), options.advise);
     let locked = LockedVolume::lock(folder)?;
     let listeners = {
@@ -174,14 +182,15 @@ pub async fn run(
         listen::warn_of_open_addresses(&reporter, places.iter().flatten().cloned(), options.access);
     }
     listen::warn_of_open_sites(&reporter, &listeners);
-    let opening = Opening::begin(options.tell_end).map_err(cannot_listen)?;
+    // One of several ends no process.
+    let opening = is_alone.then(|| Opening::begin(options.tell_end)).transpose().map_err(cannot_listen)?;
     let opened = race(async { Some(locked.open(event_loop, options.open).await) }, async {
         let _came = signals.next().await;
         None
     });
     let Some(open) = opened.await else {
         // What is under way may hold the end of the loop as well.
-        opening.stay();
+        opening.into_iter().for_each(Opening::stay);
         return Ok(Ended::BeforeServing);
     };
     let open = open?;
