@@ -7,6 +7,7 @@ mod check;
 mod fuzz;
 mod guests;
 mod loopfs;
+mod package;
 mod peers;
 mod planted;
 mod run;
@@ -56,6 +57,8 @@ enum Command {
     Synthetic(synthetic::Args),
     /// Have virtual machines write to a served volume through the kernel's NBD client, and cut them
     Guests(guests::Args),
+    /// Make what a release consists of: a Debian package, a static program, man pages, completions, checksums
+    Package(package::Args),
     /// Run one fuzz target, or all
     Fuzz(fuzz::Args),
 }
@@ -77,6 +80,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Planted(args) => planted::main(&args),
         Command::Synthetic(args) => synthetic::main(&args),
         Command::Guests(args) => guests::main(&args),
+        Command::Package(args) => package::main(&args),
         Command::Fuzz(args) => fuzz::main(&args),
     }
 }

@@ -160,6 +160,13 @@ const JOBS: &[Job] = &[
         ],
         figures: &["test result: "],
     },
+    Job {
+        name: "package",
+        about: "the Debian package and the static program, made, and installed in a new Debian root",
+        variables: &[],
+        cargo: &["xtask", "package", "--try", "--partial"],
+        figures: &["installed, used"],
+    },
 ];
 
 /// How a job ended.

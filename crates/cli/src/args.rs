@@ -418,10 +418,19 @@ pub(crate) struct CompletionsArgs {
 
 /// Print the manual page
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "Examples:\n  evenkeel man | man -l -\n  evenkeel man probe > evenkeel-probe.1")]
+#[command(after_help = "\
+Examples:
+  evenkeel man | man -l -
+  evenkeel man probe > evenkeel-probe.1
+  evenkeel man study run                            of a command of a command
+  evenkeel man --out /usr/local/share/man/man1      all of them")]
 pub(crate) struct ManArgs {
     /// Of this command [default: of evenkeel itself]
-    pub(crate) command: Option<String>,
+    pub(crate) command: Vec<String>,
+
+    /// Write the pages of all commands into this folder, over older ones: evenkeel.1, evenkeel-probe.1 and so on
+    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    pub(crate) out: Option<PathBuf>,
 }
 
 /// Buffer sizes, ascending and distinct.

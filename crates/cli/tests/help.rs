@@ -79,6 +79,8 @@ fn manual_pages_are_roff() {
         ("man", ".TH evenkeel 1"),
         ("man probe", ".TH evenkeel-probe 1"),
         ("man compare", ".TH evenkeel-compare 1"),
+        ("man renew-log", ".TH evenkeel-renew-log 1"),
+        ("man study run", ".TH evenkeel-study-run 1"),
     ] {
         let page = scene.done(line).stdout;
         assert!(page.starts_with(".ie") || page.starts_with(".TH"), "{page}");
@@ -88,9 +90,27 @@ fn manual_pages_are_roff() {
 }
 
 #[test]
+fn all_manual_pages_are_written_at_once() {
+    let scene = Scene::new();
+    std::fs::create_dir(scene.path("man1")).unwrap();
+    scene.done("man --out man1");
+    let names = scene.names("man1");
+    for name in ["evenkeel.1", "evenkeel-daemon.1", "evenkeel-renew-log.1", "evenkeel-study-run.1"] {
+        assert!(names.contains(name), "{name}: {names:?}");
+    }
+    assert!(!names.contains("evenkeel-study-worker.1"), "nobody types that");
+    // Each stands under its own name, and names commands as they are typed.
+    let page = scene.text("man1/evenkeel-study-run.1");
+    says(&page, &[".TH evenkeel-study-run 1", "evenkeel study run"]);
+    says(&scene.text("man1/evenkeel-renew-log.1"), &["evenkeel renew\\-log"]);
+    says(&scene.refused("man --out nowhere"), &["nowhere/evenkeel.1: No such file"]);
+}
+
+#[test]
 fn the_manual_page_of_an_unknown_command_is_refused() {
     let scene = Scene::new();
     says(&scene.refused("man nosuch"), &["no command `nosuch`", "`evenkeel help`"]);
+    says(&scene.refused("man study nosuch"), &["no command `study nosuch`"]);
 }
 
 #[test]

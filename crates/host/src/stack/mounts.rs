@@ -20,8 +20,7 @@ pub(crate) struct Mount {
 
 /// The mount that holds `path`, which must be absolute and free of links.
 pub(crate) fn mount_of(path: &Path) -> io::Result<Mount> {
-    let table = fs::read("/proc/self/mountinfo")?;
-    parse(&table)
+    table()?
         .into_iter()
         .filter(|mount| path.starts_with(&mount.mount_point))
         // Of several mounts on one point the last hides the others.
@@ -35,7 +34,7 @@ pub(crate) fn first_of(file_system: &str, option: Option<&str>) -> io::Result<Pa
         mount.file_system == file_system
             && option.is_none_or(|option| mount.options.split(',').any(|one| one == option))
     };
-    let found = parse(&fs::read("/proc/self/mountinfo")?).into_iter().find(fits);
+    let found = table()?.into_iter().find(fits);
     found
         .map(|mount| mount.mount_point)
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no {file_system} is mounted here")))
@@ -43,12 +42,21 @@ pub(crate) fn first_of(file_system: &str, option: Option<&str>) -> io::Result<Pa
 
 /// Whether something is mounted exactly at `path`, which must be absolute and free of links.
 pub fn is_mount_point(path: &Path) -> io::Result<bool> {
-    Ok(parse(&fs::read("/proc/self/mountinfo")?).iter().any(|mount| mount.mount_point == path))
+    Ok(table()?.iter().any(|mount| mount.mount_point == path))
 }
 
 /// What is mounted exactly at `path`, which must be absolute and free of links; of several the last, which hides the others.
 pub(crate) fn mounted_at(path: &Path) -> io::Result<Option<Mount>> {
-    Ok(parse(&fs::read("/proc/self/mountinfo")?).into_iter().rfind(|mount| mount.mount_point == path))
+    Ok(table()?.into_iter().rfind(|mount| mount.mount_point == path))
+}
+
+/// All mounts that this process sees.
+fn table() -> io::Result<Vec<Mount>> {
+    const TABLE: &str = "/proc/self/mountinfo";
+    match fs::read(TABLE) {
+        Ok(table) => Ok(parse(&table)),
+        Err(error) => Err(io::Error::new(error.kind(), format!("{TABLE}: {error}; mount /proc"))),
+    }
 }
 
 /// Every line that can be read; a line that cannot is passed over, for the format may grow.
