@@ -1,6 +1,7 @@
 //! What may be typed, with its help.
 
 mod arenas;
+mod convert;
 mod daemon;
 mod drive;
 mod http;
@@ -11,6 +12,7 @@ mod replay;
 mod reproduce;
 mod salvage;
 mod study;
+mod tune;
 mod volume;
 
 use std::path::PathBuf;
@@ -23,6 +25,7 @@ use evenkeel_measure::probe::like::Program;
 use crate::units;
 
 pub(crate) use arenas::{ArenasArgs, ArenasCommand, ArenasFreeArgs};
+pub(crate) use convert::ConvertArgs;
 pub(crate) use daemon::DaemonArgs;
 pub(crate) use drive::{AfterCut, DriveArgs};
 pub(crate) use http::HttpArgs;
@@ -33,6 +36,7 @@ pub(crate) use replay::{ReplayArgs, Speed};
 pub(crate) use reproduce::ReproduceArgs;
 pub(crate) use salvage::{RenewLogArgs, SalvageArgs};
 pub(crate) use study::{StudyArgs, StudyCommand, StudyPlanArgs, StudyReportArgs, StudyRunArgs, WhichPlan};
+pub(crate) use tune::{GoalArgs, TuneArgs};
 pub(crate) use volume::{
     BackendArg, CacheArg, CheckArgs, CreateArgs, FileSystemArg, GrowArgs, JournalingArg, LogFormatArg,
     LogLevelArg, ServeArgs, StatusArgs,
@@ -60,8 +64,10 @@ pub(crate) enum Command {
     Daemon(DaemonArgs),
     Status(StatusArgs),
     Check(CheckArgs),
+    Tune(Box<TuneArgs>),
     Grow(GrowArgs),
     Replace(Box<ReplaceArgs>),
+    Convert(Box<ConvertArgs>),
     Salvage(SalvageArgs),
     RenewLog(RenewLogArgs),
     Arenas(ArenasArgs),

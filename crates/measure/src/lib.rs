@@ -19,3 +19,4 @@ mod structure;
 pub mod study;
 pub mod synthetic;
 pub mod trace;
+pub mod tune;

@@ -17,9 +17,10 @@ use crate::probe::soak::SoakReport;
 use crate::replay::report::ReplayReport;
 use crate::reproduce::Gallery;
 use crate::study::report::StudyReport;
+use crate::tune::report::TuneReport;
 
 /// Each document's name and its schema, in the order of names.
-pub const ALL: [(&str, &str); 12] = [
+pub const ALL: [(&str, &str); 13] = [
     ("check", include_str!("../../../schemas/check.json")),
     ("compare", include_str!("../../../schemas/compare.json")),
     ("drive", include_str!("../../../schemas/drive.json")),
@@ -32,6 +33,7 @@ pub const ALL: [(&str, &str); 12] = [
     ("soak", include_str!("../../../schemas/soak.json")),
     ("status", include_str!("../../../schemas/status.json")),
     ("study", include_str!("../../../schemas/study.json")),
+    ("tune", include_str!("../../../schemas/tune.json")),
 ];
 
 /// What a list of schemas says of one: the document's name with its version, and what it is.
@@ -58,6 +60,7 @@ pub fn generated() -> Vec<(&'static str, Schema)> {
         ("soak", of::<SoakReport>()),
         ("status", of::<Status>()),
         ("study", of::<StudyReport>()),
+        ("tune", of::<TuneReport>()),
     ]
 }
 

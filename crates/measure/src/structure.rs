@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! schemas
-//! synthetic
+//! synthetic   tune
 //! compare   study   reproduce   replay
 //! probe
 //! fit   report   trace   drive
@@ -19,7 +19,7 @@ const LAYERS: [&[&str]; 6] = [
     &["fit", "report", "trace", "drive"],
     &["probe"],
     &["compare", "study", "reproduce", "replay"],
-    &["synthetic"],
+    &["synthetic", "tune"],
     &["schemas"],
 ];
 

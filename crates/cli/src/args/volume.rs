@@ -122,6 +122,12 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_enum, value_name = "TYPE")]
     pub(crate) format: Option<FileSystemArg>,
 
+    /// Find by trying how it is to be run on its drives, as `evenkeel tune` does, before it is made: block devices and exports
+    /// are written to meanwhile. It takes a minute, or about TIME
+    #[arg(long, value_name = "TIME", value_parser = units::seconds_with_unit, num_args = 0..=1, require_equals = true,
+          default_missing_value = "60s", conflicts_with = "dry_run")]
+    pub(crate) tune: Option<f64>,
+
     /// Say what would be made and lost, and make nothing. Exports are looked at: nothing is written to them, and nobody who
     /// uses them is disturbed
     #[arg(long)]
@@ -199,9 +205,9 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_enum, default_value = "selective")]
     pub(crate) journaling: JournalingArg,
 
-    /// From which size on selective journaling writes straight home
-    #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "256k")]
-    pub(crate) threshold: u64,
+    /// From which size on selective journaling writes straight home [default: what `evenkeel tune` chose, else 256k]
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    pub(crate) threshold: Option<u64>,
 
     /// Memory for pages: those on their way home, and those that were used last. auto: it begins with 64m (of a mirror 64m,
     /// and 4 x --turn at 64 MiB/s), grows as it is used into memory that is free, up to a quarter of all, and gives it back

@@ -11,15 +11,15 @@ use evenkeel_engine::ring::RingOptions;
 use evenkeel_host::drive::{memory_file_system, needs_no_more_room};
 use evenkeel_host::event_loop::{Backend, race};
 use evenkeel_host::front::fuse::format::format_volume;
-use evenkeel_host::volume::RunOptions;
 use evenkeel_host::volume::create::{Plan, PlannedMember, Request, create};
 use evenkeel_host::volume::exports::look_at_exports;
 use evenkeel_host::volume::layout_kind::{LayoutKind, LayoutName, SHARD_BYTES, Striped};
 use evenkeel_host::volume::member::Place;
+use evenkeel_host::volume::{LockedVolume, RunOptions};
 use evenkeel_measure::report::format;
 
-use super::{event_loop, progress_bar, quoted, stop_signals};
-use crate::args::{Args, Command, CreateArgs, FileSystemArg};
+use super::{event_loop, progress_bar, quoted, stop_signals, tune};
+use crate::args::{Args, Command, CreateArgs, FileSystemArg, GoalArgs};
 use crate::failure::Failure;
 use crate::stdout::{say, shown};
 
@@ -43,11 +43,16 @@ pub(super) fn with_file_system(volume: &Path, size_bytes: u64) -> Result<(), Fai
     }
 }
 
-/// Makes a volume, or says what would be made.
-pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
-    let (least, most) = if args.layout == LayoutName::Single { LOG_BYTES } else { MIRROR_LOG_BYTES };
-    let log_bytes = args.log_size.unwrap_or((args.size / 8).clamp(least, most));
-    let layout = match (args.layout, args.shard) {
+/// A layout as it was typed, and the size of its log.
+pub(super) fn layout(
+    name: LayoutName,
+    shard_bytes: Option<u64>,
+    log_bytes: Option<u64>,
+    size_bytes: u64,
+) -> Result<(LayoutKind, u64), Failure> {
+    let (least, most) = if name == LayoutName::Single { LOG_BYTES } else { MIRROR_LOG_BYTES };
+    let log_bytes = log_bytes.unwrap_or((size_bytes / 8).clamp(least, most));
+    let layout = match (name, shard_bytes) {
         (LayoutName::Single, None) => LayoutKind::Single,
         (LayoutName::Mirror, None) => LayoutKind::Mirror,
         (LayoutName::Striped { data, parity }, shard) => {
@@ -61,6 +66,12 @@ pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
             return Err(Failure::Unusable(why));
         }
     };
+    Ok((layout, log_bytes))
+}
+
+/// Makes a volume, or says what would be made.
+pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
+    let (layout, log_bytes) = layout(args.layout, args.shard, args.log_size, args.size)?;
     let request = Request {
         folder: args.volume.clone(),
         size_bytes: args.size,
@@ -80,6 +91,10 @@ pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
     if args.dry_run {
         return dry_run(&request, &plan);
     }
+    let tuned = match args.tune {
+        Some(time_s) => tune::before(&request, &GoalArgs::none(time_s))?,
+        None => None,
+    };
     let event_loop = event_loop(Backend::Auto)?;
     let handle = event_loop.handle();
     let signals = stop_signals(&handle)?;
@@ -102,6 +117,9 @@ pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
     bar.borrow().finish_and_clear();
     let Some(made) = made else { return Err(interrupted(&plan)) };
     let description = made?;
+    if tuned.is_some() {
+        LockedVolume::lock(&args.volume)?.set_tuned(tuned)?;
+    }
     let mut next = "serve";
     if let Some(FileSystemArg::Ext2) = args.format {
         let run =
@@ -173,7 +191,7 @@ fn interrupted(plan: &Plan) -> Failure {
     }
 }
 
-fn told(request: &Request, plan: &Plan, made: &str, lost: &str) -> String {
+pub(super) fn told(request: &Request, plan: &Plan, made: &str, lost: &str) -> String {
     let mut text = format!(
         "{made} a disk of {} in {}\n",
         format::bytes(request.size_bytes),

@@ -1,9 +1,10 @@
-//! `evenkeel create`, `mount`, `serve`, `daemon`, `status`, `check`, `grow`, `replace`, `salvage`, `renew-log` and `arenas`.
+//! `evenkeel create`, `mount`, `serve`, `daemon`, `status`, `tune`, `check`, `grow`, `replace`, `convert`, `salvage`, `renew-log` and `arenas`.
 
 mod advice;
 mod arenas;
 mod check;
 mod check_copies;
+mod convert;
 mod create;
 mod daemon;
 mod grow;
@@ -18,6 +19,7 @@ mod serve_limits;
 mod serve_salvage;
 mod status;
 mod status_mirror;
+mod tune;
 mod watch;
 
 use std::io;
@@ -37,6 +39,7 @@ use crate::failure::Failure;
 pub(crate) use advice::advise;
 pub(crate) use arenas::run as arenas;
 pub(crate) use check::run as check;
+pub(crate) use convert::run as convert;
 pub(crate) use create::run as create;
 pub(crate) use daemon::run as daemon;
 pub(crate) use grow::run as grow;
@@ -46,6 +49,7 @@ pub(crate) use replace::run as replace;
 pub(crate) use salvage::run as salvage;
 pub(crate) use serve::run as serve;
 pub(crate) use status::run as status;
+pub(crate) use tune::run as tune;
 
 impl From<VolumeError> for Failure {
     fn from(error: VolumeError) -> Self {

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use evenkeel_engine::options::Journaling;
 use evenkeel_host::conditions::memory;
 use evenkeel_host::event_loop::Backend;
 use evenkeel_host::front::fuse::FuseSetup;
@@ -15,16 +14,13 @@ use evenkeel_host::volume::description::Description;
 use evenkeel_measure::report::format;
 
 use super::advice::advise;
-use super::serve::{run_options, said_of_sites, told_end};
+use super::serve::{run_options, said_of_sites, selective, told_end};
 use super::serve_limits::check_values;
 use super::{create, event_loop, recovered};
 use crate::args::{HttpArgs, MountArgs, MountOptionArg, RejoinArg};
 use crate::failure::Failure;
 use crate::logging;
 use crate::stdout::{announce, shown};
-
-/// From this size on a write goes straight home, as `evenkeel serve` has it.
-const STRAIGHT_HOME_BYTES: u64 = 256 << 10;
 
 /// The shortest time after which what nobody makes durable is made durable.
 const COMMIT_EVERY_MIN_S: f64 = 0.1;
@@ -101,7 +97,7 @@ pub(super) fn prepare(args: &MountArgs) -> Result<(FuseSetup, Options), Failure>
     if is_read_only && has(MountOptionArg::ReadWrite) {
         return Err(Failure::Unusable("-o ro,rw: choose one of the two".to_owned()));
     }
-    let journaling = Journaling::Selective { threshold_bytes: STRAIGHT_HOME_BYTES };
+    let journaling = selective(&args.volume, None)?;
     let open = run_options(&args.volume, journaling, cache, &args.mirror)?;
     let (description, _) = Description::read(&args.volume)?;
     // Where its drives keep their room, being told of free blocks would take more of the volume than it gives.

@@ -16,11 +16,15 @@ use evenkeel_host::volume::{RunOptions, VolumeError};
 use super::advice::advise;
 use super::listening::{access, addresses, nbd_setup, on_read_only, shown};
 use super::serve_limits::check_values;
+use super::tune::chosen;
 use super::{event_loop, recovered, serve_salvage, with_salvage};
 use crate::args::{BackendArg, CacheArg, JournalingArg, MirrorArgs, PolicyArg, RejoinArg, ServeArgs};
 use crate::failure::Failure;
 use crate::logging;
 use crate::stdout::announce;
+
+/// From this size on a write goes straight home, unless it was chosen.
+pub(super) const STRAIGHT_HOME_BYTES: u64 = 256 << 10;
 
 /// Memory for pages unless it was chosen.
 const CACHE_BYTES: u64 = 64 << 20;
@@ -67,7 +71,7 @@ pub(super) fn prepare(args: &ServeArgs, nbd: Vec<Address>) -> Result<(NbdSetup, 
     let access = access(args, &nbd)?;
     let journaling = match args.journaling {
         JournalingArg::Wasteless => Journaling::Wasteless,
-        JournalingArg::Selective => Journaling::Selective { threshold_bytes: args.threshold },
+        JournalingArg::Selective => selective(&args.volume, args.threshold)?,
         JournalingArg::WholePages => Journaling::WholePages,
         JournalingArg::Ordered => Journaling::Ordered,
     };
@@ -132,18 +136,43 @@ pub(super) fn run_options(
     mirror: &MirrorArgs,
 ) -> Result<RunOptions, Failure> {
     let (description, _) = Description::read(volume)?;
-    let is_ring = description.layout.is_ring();
+    let mut volume = open_options(description.layout.is_ring(), journaling, cache_bytes, mirror.turn);
+    if let Some(chosen) = chosen(&description) {
+        volume.batch_max_bytes = usize::try_from(chosen.batch_max_bytes).unwrap_or(usize::MAX);
+    }
+    Ok(RunOptions { volume, ring: ring_options(mirror), keeps_writes: false })
+}
+
+/// Selective journaling with a threshold that was typed, or was chosen for the volume, or as it is otherwise.
+pub(super) fn selective(volume: &Path, typed_bytes: Option<u64>) -> Result<Journaling, Failure> {
+    let (description, _) = Description::read(volume)?;
+    let threshold_bytes = typed_bytes.or_else(|| match chosen(&description) {
+        Some(chosen) => chosen.threshold_bytes,
+        None => Some(STRAIGHT_HOME_BYTES),
+    });
+    Ok(match threshold_bytes {
+        Some(threshold_bytes) => Journaling::Selective { threshold_bytes },
+        None => Journaling::Wasteless,
+    })
+}
+
+/// How a volume is run whose memory nobody chose.
+pub(super) fn cache_options(is_ring: bool, journaling: Journaling) -> OpenOptions {
+    let turn_s = RingOptions::default().turn_ns as f64 * 1e-9;
+    open_options(is_ring, journaling, None, turn_s)
+}
+
+fn open_options(is_ring: bool, journaling: Journaling, cache_bytes: Option<u64>, turn_s: f64) -> OpenOptions {
     let cache_bytes = cache_bytes.unwrap_or_else(|| match is_ring {
         false => CACHE_BYTES,
-        true => CACHE_BYTES + (4.0 * mirror.turn * DRAINED_BYTES_PER_S) as u64,
+        true => CACHE_BYTES + (4.0 * turn_s * DRAINED_BYTES_PER_S) as u64,
     });
     let dirty_pages_max = match is_ring {
         false => OpenOptions::default().dirty_pages_max,
         true => usize::MAX, // as many as the cache and the log allow
     };
-    let volume = OpenOptions { journaling, dirty_pages_max, ..OpenOptions::default() }
-        .with_pages_max(usize::try_from(cache_bytes / 4096).unwrap_or(usize::MAX));
-    Ok(RunOptions { volume, ring: ring_options(mirror), keeps_writes: false })
+    OpenOptions { journaling, dirty_pages_max, ..OpenOptions::default() }
+        .with_pages_max(usize::try_from(cache_bytes / 4096).unwrap_or(usize::MAX))
 }
 
 /// What is said of the end of a server.

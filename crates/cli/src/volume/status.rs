@@ -12,7 +12,7 @@ use evenkeel_host::volume::{STATUS_SOCKET, has_waiting_writes, is_in_use, user_o
 use evenkeel_measure::report::format;
 
 use super::status_mirror::{missing, of_mirror};
-use super::{deprived, quoted, watch};
+use super::{deprived, quoted, tune, watch};
 use crate::args::StatusArgs;
 use crate::failure::Failure;
 use crate::stdout::{say, shown};
@@ -130,6 +130,9 @@ pub(super) fn text(status: &Status) -> String {
     );
     for (number, said) in state(&status.state).into_iter().enumerate() {
         line(if number == 0 { "state" } else { "" }, said);
+    }
+    if let Some(tuned) = &status.tuned {
+        line("tuned", shown(tune::said(tuned)));
     }
     let occupancy = &status.occupancy;
     let in_log = format!(", {} in all", format::bytes(occupancy.log_bytes));

@@ -28,6 +28,7 @@ use crate::net::connect_unix_blocking;
 use crate::volume::description::Description;
 use crate::volume::member::Place;
 use crate::volume::mirror::Mirror;
+use crate::volume::tuned::Tuned;
 use crate::volume::{LocalVolume, OpenVolume, Recovered, STATUS_SOCKET};
 
 /// Longest document that is read.
@@ -59,6 +60,9 @@ pub struct Status {
     pub failure: Option<String>,
     /// How it runs.
     pub chosen: Chosen,
+    /// What of that was chosen by trying, and why, as its description says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuned: Option<Tuned>,
     /// How full it is.
     pub occupancy: Occupancy,
     /// What it did since it was opened.
@@ -408,6 +412,7 @@ impl Watched {
             events: self.watcher.reporter.events(),
             failure,
             chosen: self.chosen(),
+            tuned: description.tuned.clone(),
             occupancy: Occupancy {
                 buffer_used_bytes: occupancy.buffer_used_bytes,
                 buffer_bytes: occupancy.buffer_bytes,

@@ -121,6 +121,7 @@ pub async fn create(
         sizes_before: SizesBefore::default(),
         members: described(&plan.members, &members),
         logs: described(&plan.logs, &logs),
+        tuned: None,
     };
     progress("writing the log", 0, 1);
     let written = write_volume(event_loop, request, &description, &members, &logs).await;

@@ -1,7 +1,7 @@
 //! `volume.toml`: what a volume's folder says of it, for people to read and for evenkeel to find its members.
 //!
-//! It holds nothing that changes while the volume is used, but for its size when it grows and the place of a member that
-//! is replaced: a folder restored from a backup describes the members that stand beside it.
+//! It holds nothing that changes while the volume is used, but for its size when it grows, the place of a member that
+//! is replaced, and what was chosen by trying: a folder restored from a backup describes the members that stand beside it.
 //!
 //! People may edit it: a number that no volume can have is refused here, one that this volume was not made with when it
 //! is opened ([`super::LockedVolume::open`]), both before anything follows from it.
@@ -27,6 +27,7 @@ use super::VolumeError;
 use super::layout_kind::LayoutName;
 pub use super::layout_kind::{LayoutKind, Striped};
 use super::member::Place;
+use super::tuned::Tuned;
 use crate::drive::{DriveOptions, DurableWay};
 use crate::durable_file::odd_kind;
 use crate::path_error::PathError;
@@ -85,6 +86,8 @@ pub struct Description {
     /// Where its log is: nowhere else than its pages, one place, or several that hold the same. A mirror without any has
     /// it on its members.
     pub logs: Vec<Member>,
+    /// What was chosen by trying, if anything.
+    pub tuned: Option<Tuned>,
 }
 
 /// A description as the file has it.
@@ -117,6 +120,8 @@ struct Written {
     log_on_members: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     grown_from: Vec<GrownFrom>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tuned: Option<Tuned>,
 }
 
 /// A size that a volume had before it grew.
@@ -153,6 +158,7 @@ impl From<Description> for Written {
             log_device: logs,
             log_on_members,
             grown_from: it.sizes_before.as_slice().iter().map(grown_from).collect(),
+            tuned: it.tuned,
         }
     }
 }
@@ -207,7 +213,7 @@ impl Written {
                 ));
             }
         }
-        Ok(())
+        self.tuned.as_ref().map_or(Ok(()), |tuned| tuned.check(self.atomic_max_bytes))
     }
 }
 
@@ -273,6 +279,7 @@ impl TryFrom<Written> for Description {
             sizes_before,
             members,
             logs,
+            tuned: it.tuned,
         })
     }
 }
@@ -567,6 +574,7 @@ mod tests {
             sizes_before: SizesBefore::default(),
             members: vec![member("home")],
             logs: vec![member("/dev/sdx")],
+            tuned: None,
         }
     }
 

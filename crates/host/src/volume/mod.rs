@@ -18,12 +18,15 @@
 //! 3. Nothing that exists is overwritten unless it was named for it ([`create`]).
 
 pub mod arenas;
+pub mod convert;
 pub mod create;
 mod described;
 pub mod description;
 pub mod devices;
 pub mod exports;
 pub mod fencing;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod grow;
 mod held;
 mod kept;
@@ -40,6 +43,7 @@ pub mod replace;
 pub mod rescue;
 pub mod salvage;
 pub mod slot;
+pub mod tuned;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -73,6 +77,7 @@ use member::{MemberDrive, Members, Watch, lost};
 use mirror::{DamagedHead, Mirror};
 use mixed_up::{check_two_files, mixed_up, too_short};
 use plan::buffer_bytes_max;
+use tuned::Tuned;
 
 /// A volume of the engine on this machine's drives.
 pub type LocalVolume = Volume<Loop, SharedArena, AnyPages, AnyJournal>;
@@ -387,6 +392,20 @@ impl LockedVolume {
     /// What its folder says of it.
     pub fn description(&self) -> Description {
         self.0.description()
+    }
+
+    /// Writes into its description what was chosen by trying, or that nothing was.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system; then what was there stays. Where it is below what a guarantee needs.
+    pub fn set_tuned(&self, tuned: Option<Tuned>) -> Result<(), VolumeError> {
+        if let Some(tuned) = &tuned {
+            let path = self.folder().join(description::FILE_NAME);
+            let sound = tuned.check(self.description().atomic_max_bytes);
+            sound.map_err(|why| VolumeError::description(&path, &why))?;
+        }
+        self.0.change(|description| description.tuned = tuned)
     }
 
     /// Opens it: what a cut or a kill left undone is done first.

@@ -6,6 +6,7 @@
 //!   answers    what is answered
 //!   exchange   moments of the volume, between its loop and this one
 //!   history    what it did in the last minutes
+//!   fuzzing    any bytes as a client
 //!   page       what a browser shows: its files, in page/
 //! ```
 //!
@@ -16,6 +17,8 @@
 
 mod answers;
 mod exchange;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod history;
 mod page;
 mod request;

@@ -1,0 +1,446 @@
+//! `evenkeel tune`, and `create --tune`.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use evenkeel_engine::options::{Journaling, OpenOptions};
+use evenkeel_host::event_loop::Backend;
+use evenkeel_host::interrupt::Interrupt;
+use evenkeel_host::volume::create::Request;
+use evenkeel_host::volume::description::Description;
+use evenkeel_host::volume::tuned::{ChosenBytes, Tuned};
+use evenkeel_host::volume::{LockedVolume, RunOptions};
+use evenkeel_measure::report::format;
+use evenkeel_measure::trace::{Op, TraceReader};
+use evenkeel_measure::tune::bench::{Bench, Halted};
+use evenkeel_measure::tune::host_bench::{HostBench, Means, left_behind};
+use evenkeel_measure::tune::line::Sample;
+use evenkeel_measure::tune::load::{Access, Load, Run};
+use evenkeel_measure::tune::model_bench::ModelBench;
+use evenkeel_measure::tune::report::TuneReport;
+use evenkeel_measure::tune::search::{Found, Match, Progress, ROUNDS, Search, Swept, Tried};
+use evenkeel_measure::tune::sizes::{Sizes, TimedWrite};
+use evenkeel_measure::tune::{Candidate, Goals};
+use indicatif::ProgressBar;
+
+use super::serve::{STRAIGHT_HOME_BYTES, cache_options};
+use super::{progress_bar, quoted};
+use crate::args::{GoalArgs, TuneArgs};
+use crate::failure::Failure;
+use crate::outputs::write_whole;
+use crate::stdout::say;
+use crate::table::lay_out;
+
+/// Trials of a search, about: what its time is divided by.
+const TRIALS: f64 = 96.0;
+
+/// What a trial takes beside the time in which it writes, about: opening, and everything home.
+const BESIDE: f64 = 1.4;
+
+/// Shortest time in which a trial writes.
+const TRIAL_MIN_S: f64 = 0.02;
+
+/// Rounds in which the best is looked for.
+const LOOKED: usize = 5;
+
+/// Requests of a recorded load that are used.
+const REQUESTS_MAX: usize = 1 << 20;
+
+/// Largest atomic write of the volume on a simulated drive.
+const ATOMIC_MAX_BYTES: u64 = 16 << 10;
+
+/// Of the simulated drives.
+const SEED: u64 = 1;
+
+/// Chooses the settings of a volume.
+pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
+    if let Some(json) = args.json.as_ref().filter(|json| !args.force && json.symlink_metadata().is_ok()) {
+        let what = "older results are here; name another file with --json, or replace it with --force";
+        return Err(Failure::about(json, what));
+    }
+    let model = args.volume.to_str().and_then(|text| text.strip_prefix("sim:"));
+    if args.forget {
+        if model.is_some() {
+            return Err(Failure::about(&args.volume, "a simulated drive keeps nothing; leave --forget out"));
+        }
+        let locked = LockedVolume::lock(&args.volume)?;
+        locked.set_tuned(None)?;
+        return say(&format!("{}: runs with the defaults again\n", args.volume.display()));
+    }
+    let interrupt = interrupt()?;
+    let (load, writes) = load(&args.goals)?;
+    if let Some(name) = model {
+        let mut bench = ModelBench::new(name, SEED).map_err(|halted| failure(&args.volume, halted))?;
+        let search = search(&args.goals, load, Some(ATOMIC_MAX_BYTES));
+        let found = tuned(args, &search, &mut Stoppable { bench: &mut bench, interrupt }, &writes, true)?;
+        return reached(&search, &found);
+    }
+    let locked = LockedVolume::lock(&args.volume)?;
+    let description = locked.description();
+    let left = left_behind(&args.volume, &description);
+    if let Some(left) = left.first() {
+        let what = "left by trials that were killed, if no `evenkeel tune` runs; remove it";
+        return Err(Failure::about(left, what));
+    }
+    let is_ring = description.layout.is_ring();
+    let search = search(&args.goals, load, Some(description.atomic_max_bytes).filter(|_| !is_ring));
+    let bar = progress_bar();
+    let means = means(is_ring, interrupt);
+    let bench =
+        HostBench::beside(&args.volume, &description, means, |doing, done, all| show(&bar, doing, done, all));
+    bar.finish_and_clear();
+    let mut bench = bench.map_err(|halted| failure(&args.volume, halted))?;
+    let atomic_sectors = description.members.iter().all(|member| member.atomic_sectors);
+    let found = tuned(args, &search, &mut bench, &writes, atomic_sectors)?;
+    drop(bench);
+    if args.dry_run {
+        return say("Nothing was changed.\n").and_then(|()| reached(&search, &found));
+    }
+    let is_default = found.chosen == search.default;
+    locked.set_tuned((!is_default).then(|| section(&search, &args.goals, &found)))?;
+    let volume = quoted(&args.volume);
+    say(&match is_default {
+        true => format!("{volume} runs with the defaults.\n"),
+        false => format!(
+            "Written into volume.toml: `evenkeel serve {volume}` and `mount` run so from the next start on.\n"
+        ),
+    })?;
+    reached(&search, &found)
+}
+
+/// What `create --tune` finds before it makes the volume; `None` where the defaults are best.
+pub(super) fn before(request: &Request, goals: &GoalArgs) -> Result<Option<Tuned>, Failure> {
+    let is_ring = request.layout.is_ring();
+    let search = search(goals, load(goals)?.0, Some(request.atomic_max_bytes).filter(|_| !is_ring));
+    let bar = progress_bar();
+    let means = means(is_ring, interrupt()?);
+    let bench = HostBench::before(request, means, |doing, done, all| show(&bar, doing, done, all));
+    bar.finish_and_clear();
+    let mut bench = bench.map_err(|halted| failure(&request.folder, halted))?;
+    let found = looked_for(&search, &mut bench).map_err(|halted| failure(&request.folder, halted))?;
+    say(&text(&search, &found))?;
+    Ok((found.chosen != search.default).then(|| section(&search, goals, &found)))
+}
+
+/// How a volume is run unless something else was chosen.
+fn default() -> Candidate {
+    let batch_max_bytes = OpenOptions::default().batch_max_bytes as u64;
+    Candidate { batch_max_bytes, threshold_bytes: Some(STRAIGHT_HOME_BYTES) }
+}
+
+fn interrupt() -> Result<Interrupt, Failure> {
+    Interrupt::on_signals().map_err(|error| Failure::Unusable(format!("cannot listen for Ctrl-C: {error}")))
+}
+
+fn means(is_ring: bool, interrupt: Interrupt) -> Means {
+    let run = RunOptions::from(cache_options(is_ring, Journaling::Wasteless));
+    Means { run, backend: Backend::Auto, interrupt }
+}
+
+fn search(goals: &GoalArgs, load: Load, threshold_min_bytes: Option<u64>) -> Search {
+    Search {
+        goals: Goals { latency_max_s: goals.max_latency, throughput_min_bytes_per_s: goals.min_throughput },
+        default: default(),
+        threshold_min_bytes,
+        load,
+        trial_s: (goals.time / TRIALS / BESIDE).max(TRIAL_MIN_S),
+        rounds: LOOKED,
+    }
+}
+
+/// What is written meanwhile, and when the writes of a recorded load came.
+fn load(goals: &GoalArgs) -> Result<(Load, Vec<TimedWrite>), Failure> {
+    let Some(path) = &goals.load else { return Ok((Load::Mixture, Vec::new())) };
+    let file = File::open(path).map_err(|error| Failure::about(path, error))?;
+    if !file.metadata().is_ok_and(|found| found.is_file()) {
+        return Err(Failure::about(path, "no file; name one that holds a trace"));
+    }
+    let reader = TraceReader::new(file, None).map_err(|error| Failure::about(path, error))?;
+    let (mut requests, mut writes) = (Vec::new(), Vec::new());
+    for access in reader.take(REQUESTS_MAX) {
+        let access = access.map_err(|error| Failure::about(path, error))?;
+        if access.op != Op::Flush {
+            requests.push(Access { op: access.op, offset: access.offset, len: access.len_bytes.into() });
+        }
+        if access.op == Op::Write {
+            writes.push(TimedWrite { time_ns: access.time_ns, bytes: access.len_bytes.into() });
+        }
+    }
+    match !writes.is_empty() {
+        true => Ok((Load::Recorded(requests.into()), writes)),
+        false => Err(Failure::about(path, "nothing is written in it: there is nothing to choose for it")),
+    }
+}
+
+/// A bench that Ctrl-C stops between two trials.
+struct Stoppable<'a, B> {
+    bench: &'a mut B,
+    interrupt: Interrupt,
+}
+
+impl<B: Bench> Bench for Stoppable<'_, B> {
+    fn line(&mut self) -> Result<Vec<Sample>, Halted> {
+        self.bench.line()
+    }
+
+    fn trial(&mut self, candidate: Candidate, load: &Load, duration_s: f64) -> Result<Run, Halted> {
+        if self.interrupt.is_asked() {
+            return Err(Halted::Stopped);
+        }
+        self.bench.trial(candidate, load, duration_s)
+    }
+}
+
+fn failure(volume: &Path, halted: Halted) -> Failure {
+    match halted {
+        Halted::Stopped => Failure::Interrupted,
+        Halted::Unavailable(why) => Failure::about(volume, why),
+    }
+}
+
+fn show(bar: &ProgressBar, doing: &'static str, done: u64, all: u64) {
+    bar.set_message(doing);
+    bar.set_length(all);
+    bar.set_position(done);
+}
+
+fn looked_for(search: &Search, bench: &mut impl Bench) -> Result<Found, Halted> {
+    let bar = progress_bar();
+    let found = search.run(bench, &mut |progress: Progress| {
+        show(&bar, "trying settings", progress.done as u64, progress.all as u64);
+    });
+    bar.finish_and_clear();
+    found
+}
+
+/// Looks for the best settings, says what was found, and writes it where that is asked for.
+fn tuned(
+    args: &TuneArgs,
+    search: &Search,
+    bench: &mut impl Bench,
+    writes: &[TimedWrite],
+    atomic_sectors: bool,
+) -> Result<Found, Failure> {
+    let halted = |halted| failure(&args.volume, halted);
+    let found = looked_for(search, bench).map_err(halted)?;
+    say(&text(search, &found))?;
+    let home_bytes_per_s =
+        found.tried(found.chosen).map_or(0.0, |tried| tried.outcome.throughput_bytes_per_s);
+    let sizes = (!writes.is_empty()).then(|| Sizes::of(writes, home_bytes_per_s, atomic_sectors));
+    if let Some(sizes) = &sizes {
+        say(&sizes_text(sizes))?;
+    }
+    let sweep = match args.sweep {
+        false => None,
+        true => {
+            let bar = progress_bar();
+            let swept = search.sweep(bench, &found, &mut |progress| {
+                show(&bar, "trying every setting", progress.done as u64, progress.all as u64);
+            });
+            bar.finish_and_clear();
+            Some(swept.map_err(halted)?)
+        }
+    };
+    let place = args.volume.display().to_string();
+    let report = TuneReport::new(place, load_name(&args.goals), search, &found, sizes, sweep);
+    if let Some(swept) = &report.sweep {
+        say(&sweep_text(swept))?;
+    }
+    if let Some(json) = &args.json {
+        write_whole(json, &report.to_json())?;
+        say(&format!("Wrote {}.\n", json.display()))?;
+    }
+    Ok(found)
+}
+
+/// What a recorded load asks of log and buffer.
+fn sizes_text(sizes: &Sizes) -> String {
+    let busiest = format::bytes_f64(sizes.busiest_second_bytes as f64);
+    let log = match sizes.grows_without_end {
+        true => "it writes more than these drives take home: no log is large enough".to_owned(),
+        false => format!(
+            "up to {} are not home yet at these drives' rate: a log of {} holds them (create --log-size)",
+            format::bytes_f64(sizes.backlog_max_bytes as f64),
+            format::bytes_f64(sizes.log_bytes as f64)
+        ),
+    };
+    format!(
+        "As recorded, the load writes {busiest} in its busiest second (create --buffer, if it does not flush), and {log}.\n"
+    )
+}
+
+/// How far a choice is from the best of all.
+fn sweep_text(swept: &Swept) -> String {
+    let all = swept.tried.len();
+    match &swept.beside_choice {
+        None => format!("Of {all} settings it is the best.\n"),
+        Some(it) => format!(
+            "Of {all} settings {} did best; in {ROUNDS} rounds beside the choice: {}, {} for the choice, whose score is {} of that.\n",
+            settings(it.best.settings),
+            outcome(&it.best),
+            outcome(&it.other),
+            format::percent(swept.share_of_best())
+        ),
+    }
+}
+
+fn load_name(goals: &GoalArgs) -> String {
+    goals.load.as_ref().map_or_else(|| "mixture".to_owned(), |path| path.display().to_string())
+}
+
+/// A goal that nothing reaches is an answer of its own.
+fn reached(search: &Search, found: &Found) -> Result<(), Failure> {
+    match found.tried(found.chosen).is_none_or(|tried| search.goals.are_reached(&tried.outcome)) {
+        true => Ok(()),
+        false => Err(Failure::No(
+            "no setting reaches the goal on these drives; the choice comes closest: ask for less, or put the log on a faster drive"
+                .to_owned(),
+        )),
+    }
+}
+
+fn settings(candidate: Candidate) -> String {
+    let threshold = candidate.threshold_bytes.map_or_else(
+        || "nothing straight home".to_owned(),
+        |bytes| format!("straight home from {}", format::bytes(bytes)),
+    );
+    format!("batches of up to {}, {threshold}", format::bytes(candidate.batch_max_bytes))
+}
+
+fn outcome(tried: &Tried) -> String {
+    format!(
+        "{} durable and home, small writes within {} in the mean and {} for 99 %",
+        format::rate(tried.outcome.throughput_bytes_per_s),
+        format::seconds(tried.outcome.small_mean_s),
+        format::seconds(tried.outcome.small_p99_s)
+    )
+}
+
+/// What the winner gains, and how surely.
+fn beside(found: &Match) -> String {
+    let ratios: Vec<f64> = found.ratios.iter().copied().flatten().collect();
+    let spread = match (ratios.iter().copied().reduce(f64::min), ratios.iter().copied().reduce(f64::max)) {
+        (Some(least), Some(most)) if ratios.len() == found.ratios.len() => {
+            format!("{} to {} times as good", format::number(least), format::number(most))
+        }
+        _ => "one of them reaches the goal, the other does not".to_owned(),
+    };
+    format!("in {ROUNDS} rounds beside the default {spread}")
+}
+
+/// What was found, for people.
+fn text(search: &Search, found: &Found) -> String {
+    let mut text = format!("Wanted: {}.\n", search.goals.words());
+    if let Some(model) = &found.model {
+        writeln!(
+            text,
+            "A durable write to the log takes {} and {} for each MiB: l x B is {}.",
+            format::seconds(model.fixed_latency_s),
+            format::seconds(f64::from(1 << 20) / model.bandwidth_bytes_per_s),
+            format::bytes_f64(model.optimum_bytes)
+        )
+        .expect("a string takes all");
+    }
+    let row = |tried: &Tried| {
+        let threshold = tried.settings.threshold_bytes.map_or_else(|| "never".to_owned(), format::bytes);
+        [
+            format::bytes(tried.settings.batch_max_bytes),
+            threshold,
+            format::rate(tried.outcome.throughput_bytes_per_s),
+            format::seconds(tried.outcome.small_mean_s),
+            format::seconds(tried.outcome.small_p99_s),
+        ]
+    };
+    let mut rows: Vec<[String; 5]> = found.thresholds.iter().map(row).collect();
+    rows.extend(found.batches.iter().map(row));
+    rows.dedup();
+    let header = ["batch up to", "straight home from", "durable and home", "small writes", "99 % within"];
+    text.push_str(&lay_out(header, &rows));
+    let end = match &found.beside_default {
+        None => format!("The default stays, which was best: {}.\n", settings(search.default)),
+        Some(it) if it.wins => format!(
+            "Chosen: {}; {}.\n  {}\n  instead of {}\n",
+            settings(found.chosen),
+            beside(it),
+            outcome(&it.best),
+            outcome(&it.other)
+        ),
+        Some(it) => format!(
+            "The default stays, {}: {} did best first, but {}.\n",
+            settings(search.default),
+            settings(it.best.settings),
+            beside(it)
+        ),
+    };
+    text + &end
+}
+
+/// What a description says of a choice.
+fn section(search: &Search, goals: &GoalArgs, found: &Found) -> Tuned {
+    let (measured, line) = match (&found.beside_default, &found.model) {
+        (Some(it), model) => (
+            format!("{}; default: {}; {}", outcome(&it.best), outcome(&it.other), beside(it)),
+            model
+                .as_ref()
+                .map(|model| format!("; l x B of the log is {}", format::bytes_f64(model.optimum_bytes))),
+        ),
+        (None, _) => (String::new(), None),
+    };
+    let Candidate { batch_max_bytes, threshold_bytes } = found.chosen;
+    let tried = |tried: &[Tried], name: fn(Candidate) -> String| {
+        let mut each: Vec<String> = Vec::new();
+        for name in tried.iter().map(|tried| name(tried.settings)) {
+            if !each.contains(&name) {
+                each.push(name);
+            }
+        }
+        each.join(", ")
+    };
+    let batches = tried(&found.batches, |it| format::bytes(it.batch_max_bytes));
+    let thresholds =
+        tried(&found.thresholds, |it| it.threshold_bytes.map_or_else(|| "never".to_owned(), format::bytes));
+    Tuned {
+        unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs()),
+        goal: search.goals.words(),
+        load: load_name(goals).chars().take(200).collect(),
+        measured,
+        batch_max: ChosenBytes {
+            bytes: Some(batch_max_bytes),
+            reason: format!("of {batches}, the best first{}", line.unwrap_or_default()),
+        },
+        threshold: ChosenBytes { bytes: threshold_bytes, reason: format!("of {thresholds}, the best first") },
+    }
+}
+
+/// What a description's choice is, in a line.
+pub(super) fn said(tuned: &Tuned) -> String {
+    let batch_max_bytes = tuned.batch_max.bytes.unwrap_or_default();
+    let candidate = Candidate { batch_max_bytes, threshold_bytes: tuned.threshold.bytes };
+    format!("{}, for {}", settings(candidate), tuned.goal)
+}
+
+/// How a volume of this description is run, as far as that was chosen by trying.
+pub(super) fn chosen(description: &Description) -> Option<Candidate> {
+    let tuned = description.tuned.as_ref()?;
+    Some(Candidate { batch_max_bytes: tuned.batch_max.bytes?, threshold_bytes: tuned.threshold.bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_without_writes_is_refused_and_flushes_are_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.csv");
+        let goals = GoalArgs { max_latency: None, min_throughput: None, load: Some(path.clone()), time: 1.0 };
+        std::fs::write(&path, "0,0,4096,r,0.0\n0,8,4096,r,0.1\n").unwrap();
+        let Err(Failure::Unusable(line)) = load(&goals) else { panic!("nothing is written") };
+        assert!(line.contains("nothing is written"), "{line}");
+        std::fs::write(&path, "0,0,4096,r,0.0\n0,8,4096,w,0.1\n").unwrap();
+        let Ok((Load::Recorded(requests), writes)) = load(&goals) else { panic!("it is a load") };
+        assert_eq!((requests.len(), writes.len()), (2, 1));
+    }
+}

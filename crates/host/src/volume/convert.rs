@@ -1,0 +1,204 @@
+//! Another layout for a volume: all of it is copied to new members, and then its description names those.
+//!
+//! ```text
+//!  VOL/volume.toml  ──► old members ─────────── read, checked ──┐
+//!  VOL/.evenkeel-convert-PID/volume.toml ──► new members ◄───────── written, home, closed
+//!  the second folder goes; VOL/volume.toml names the new members
+//! ```
+//!
+//! 1. Until the description is written anew, durably, the volume is what it was: an error, Ctrl-C or a power cut leaves it so. Files
+//!    that were made for it go then, but after a kill or a power cut.
+//! 2. The old members are opened and closed in order, and else only read. They stay.
+//! 3. Nothing that exists is overwritten unless it was named for it, as by [`create`].
+//! 4. The new members have another number than the old ones: no mixture of both is ever opened.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use evenkeel_engine::device::Durability;
+use evenkeel_engine::error::Error;
+use evenkeel_engine::format::PAGE_BYTES;
+use evenkeel_engine::options::OpenOptions;
+use evenkeel_engine::ring::{Policy, RingOptions};
+
+use super::create::create;
+use super::description::{Description, Member};
+use super::member::Place;
+use super::plan::{Plan, Request};
+use super::{LocalVolume, LockedVolume, OpenVolume, RunOptions, VolumeError};
+use crate::event_loop::Loop;
+use crate::path_error::PathError;
+use crate::scratch::settle_folder;
+
+/// How the name of the folder begins in which the new volume is described until it is whole; the number of the process
+/// follows.
+const PREFIX: &str = ".evenkeel-convert-";
+
+/// Pages that are copied at once, at most.
+const PIECE_PAGES: u64 = 256;
+
+/// Files that go unless the conversion came to its end.
+struct NewFiles {
+    folder: PathBuf,
+    files: Vec<PathBuf>,
+}
+
+impl NewFiles {
+    fn keep(mut self) {
+        self.files.clear();
+    }
+}
+
+impl Drop for NewFiles {
+    fn drop(&mut self) {
+        for file in &self.files {
+            let _gone_already_is_fine = fs::remove_file(file);
+        }
+        let _gone_already_is_fine = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// What was converted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Converted {
+    /// How the volume is described now.
+    pub description: Description,
+    /// The members and log devices that it had, which hold what it held and are no longer used.
+    pub before: Vec<Place>,
+    /// Pages that had contents.
+    pub pages: u64,
+}
+
+impl LockedVolume {
+    /// What [`Self::convert`] takes for `request`, whose folder is of no account. Nothing is written.
+    ///
+    /// # Errors
+    ///
+    /// As [`Request::plan`]; where there is no such size.
+    pub fn plan_conversion(&self, request: &Request) -> Result<(Request, Plan), VolumeError> {
+        let folder = self.folder();
+        let at = folder.canonicalize().map_err(|error| PathError::new(folder, "cannot find", error))?;
+        let inside = |name: &str, count: usize| -> Vec<Place> {
+            (0..count).map(|number| Place::from(at.join(format!("{name}-{number}")))).collect()
+        };
+        let description = self.description();
+        let mut request = Request {
+            folder: at.join(format!("{PREFIX}{}", std::process::id())),
+            size_bytes: description.size_bytes,
+            atomic_max_bytes: description.atomic_max_bytes,
+            buffer_bytes: description.buffer_bytes,
+            ..request.clone()
+        };
+        let (members, logs) = match (request.layout.is_ring(), request.layout.striped()) {
+            (false, _) => (vec![Place::from(at.join("home"))], vec![Place::from(at.join("log"))]),
+            (true, None) => (inside("member", 2), inside("log", request.members.len().max(2))),
+            (true, Some(it)) => {
+                (inside("member", it.stripes.members()), inside("log", it.stripes.parity() + 1))
+            }
+        };
+        // A block device that is the one member has the log, too, unless another place is named.
+        let is_on_device = !request.layout.is_ring() && !request.members.is_empty();
+        if request.members.is_empty() {
+            request.members = members;
+        }
+        if request.logs.is_empty() && !request.log_on_members && !is_on_device {
+            request.logs = logs;
+        }
+        let plan = request.plan()?;
+        Ok((request, plan))
+    }
+
+    /// Copies all of it to new members, laid out as `request` says, and has it described so. `progress` is told what is being
+    /// done, bytes done and bytes in all. Dropped before its end, it leaves the volume as it was.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::plan_conversion`] and [`Self::open`]; those of the drives. Then the volume is what it was.
+    pub async fn convert(
+        self,
+        event_loop: &Loop,
+        request: &Request,
+        mut progress: impl FnMut(&'static str, u64, u64),
+    ) -> Result<Converted, VolumeError> {
+        let folder = self.folder().to_owned();
+        remove_left_behind(&folder);
+        let (request, plan) = self.plan_conversion(request)?;
+        create(event_loop, &request, &mut progress).await?;
+        let new_files = plan.places().filter(|planned| !planned.overwrites);
+        let files = new_files.filter_map(|planned| planned.place.path().map(Path::to_owned)).collect();
+        let made = NewFiles { folder: request.folder.clone(), files };
+        // Nobody else reads meanwhile, who would be spared by turns.
+        let ring = RingOptions { policy: Policy::Mixed, ..RingOptions::default() };
+        let run = RunOptions { volume: OpenOptions::default(), ring, keeps_writes: false };
+        let before = self.description();
+        let old = self.open(event_loop, run).await?;
+        let new = OpenVolume::open(event_loop, &request.folder, run).await?;
+        let copied = copy(&old.volume, &new.volume, &mut progress).await;
+        let pages = copied.map_err(|source| VolumeError::Engine { folder: folder.clone(), source })?;
+        let described = old.described();
+        let description = moved(new.description(), &request.folder, &folder)?;
+        // The new one first: as long as it is not whole, the old one is what there is.
+        new.close().await?;
+        old.close().await?;
+        fs::remove_dir_all(&request.folder)
+            .and_then(|()| settle_folder(&folder))
+            .map_err(|error| PathError::new(&request.folder, "cannot remove", error))?;
+        described.change(|now| now.clone_from(&description))?;
+        made.keep();
+        let before = before.members.into_iter().chain(before.logs).map(|member| member.place).collect();
+        Ok(Converted { description, before, pages })
+    }
+}
+
+/// Removes what a kill left of other conversions: whoever holds the lock of the volume is the only one.
+fn remove_left_behind(folder: &Path) {
+    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    let named = entries.filter(|it| it.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX)));
+    for entry in named {
+        let _it_is_in_nobodys_way = fs::remove_dir_all(entry.path());
+    }
+}
+
+/// The same description in another folder: places below that are relative to it.
+fn moved(description: Description, from: &Path, to: &Path) -> Result<Description, VolumeError> {
+    let to = to.canonicalize().map_err(|error| PathError::new(to, "cannot find", error))?;
+    let place = |member: Member| {
+        let place = match member.place.within(from).path() {
+            Some(path) => Place::from(path.strip_prefix(&to).unwrap_or(path).to_owned()),
+            None => member.place.clone(),
+        };
+        Member { place, ..member }
+    };
+    let members = description.members.into_iter().map(place).collect();
+    let logs = description.logs.into_iter().map(place).collect();
+    Ok(Description { members, logs, ..description })
+}
+
+/// Copies what has contents. Each page is checked as it is read.
+async fn copy(
+    old: &LocalVolume,
+    new: &LocalVolume,
+    progress: &mut impl FnMut(&'static str, u64, u64),
+) -> Result<u64, Error> {
+    let pages = old.size_bytes() / PAGE_BYTES;
+    let mut buffer = vec![0; (PIECE_PAGES * PAGE_BYTES) as usize];
+    let (mut page, mut copied) = (0, 0);
+    while page < pages {
+        let first = page;
+        while page < pages && page - first < PIECE_PAGES && old.is_allocated(page).await? {
+            page += 1;
+        }
+        if page == first {
+            page += 1;
+        } else {
+            let bytes = &mut buffer[..((page - first) * PAGE_BYTES) as usize];
+            old.read(first * PAGE_BYTES, bytes).await?;
+            new.write(first * PAGE_BYTES, bytes, Durability::Buffered).await?;
+            copied += page - first;
+        }
+        if page.is_multiple_of(PIECE_PAGES) || page != first + 1 {
+            progress("copying", page * PAGE_BYTES, pages * PAGE_BYTES);
+        }
+    }
+    Ok(copied)
+}
