@@ -89,6 +89,20 @@ const JOBS: &[Job] = &[
         figures: &[" seeds, ", "faults: "],
     },
     Job {
+        name: "seeds-of-stripes",
+        about: "seeds of stripes of two data shards and one of parity",
+        variables: &[],
+        cargo: sim!("--layout", "rs:2+1", "--seed", "10000000", "--seeds", "100000"),
+        figures: &[" seeds, ", "faults: "],
+    },
+    Job {
+        name: "seeds-of-wide-stripes",
+        about: "seeds of stripes of four data shards and two of parity",
+        variables: &[],
+        cargo: sim!("--layout", "rs:4+2", "--seed", "10000000", "--seeds", "100000"),
+        figures: &[" seeds, ", "faults: "],
+    },
+    Job {
         name: "races",
         about: "clients that write the same bytes at once",
         variables: &[("SEEDS", "20000")],
@@ -107,6 +121,13 @@ const JOBS: &[Job] = &[
         about: "every crash of small workloads on mirrors",
         variables: &[],
         cargo: sim!("--exhaustive", "--layout", "mirror", "--seed", "1000000", "--states", "4000000"),
+        figures: &[" crash states "],
+    },
+    Job {
+        name: "states-of-stripes",
+        about: "every crash of small workloads on stripes",
+        variables: &[],
+        cargo: sim!("--exhaustive", "--layout", "rs:2+1", "--seed", "1000000", "--states", "1000000"),
         figures: &[" crash states "],
     },
     Job {
@@ -270,7 +291,7 @@ mod tests {
             let given: Vec<_> = given.iter().map(|&name| name.to_owned()).collect();
             chosen(&given).map(|jobs| jobs.iter().map(|job| job.name).collect::<Vec<_>>())
         };
-        assert_eq!(names(&["states"]).unwrap(), ["states", "states-of-mirrors"]);
+        assert_eq!(names(&["states"]).unwrap(), ["states", "states-of-mirrors", "states-of-stripes"]);
         assert_eq!(names(&["races", "kills"]).unwrap(), ["kills", "races"]);
         assert_eq!(names(&[]).unwrap().len(), JOBS.len());
         let Err(Failure::Usage(text)) = names(&["states", "rest"]) else { panic!("no usage error") };

@@ -302,7 +302,7 @@ Exit status: 0 done, 1 --fail-if-slower strikes, 2 wrong usage, probes that cann
 ///
 /// With --layout mirror, the volume lies on a ring of members and several log devices. These die, fall silent, lie, lose
 /// writes, rot, come back stale and are replaced meanwhile, as long as one of each has everything; in some seeds, in the
-/// end, beyond that.
+/// end, beyond that. With --layout rs:4+2 it lies in stripes over six members, of which four have to be there.
 ///
 /// With --exhaustive, each seed stands for a small workload instead. The power is cut at every moment between two
 /// events of its drives, and there in every outcome: each subset of up to 12 unflushed sectors, a sample of more,
@@ -325,8 +325,8 @@ pub(crate) struct SimArgs {
     pub(crate) cuts: u32,
 
     /// On which devices the volumes lie: one drive and its log, or a ring of so many members, or as many as the seed says,
-    /// with one to three log devices
-    #[arg(long, value_name = "single|mirror|mirror:N", default_value = "single", value_parser = sim_layout)]
+    /// with one to three log devices; or one with stripes, such as rs:4+2
+    #[arg(long, value_name = "single|mirror|mirror:N|rs:K+M", default_value = "single", value_parser = sim_layout)]
     pub(crate) layout: SimLayout,
 
     /// Go on after a seed that breaks a promise
@@ -361,6 +361,13 @@ pub(crate) enum SimLayout {
     Single,
     /// A ring of so many members, or as many as the seed says.
     Mirror(Option<usize>),
+    /// A ring with stripes of so many data and parity shards.
+    Striped {
+        /// Shards of data.
+        data: usize,
+        /// Shards of parity.
+        parity: usize,
+    },
 }
 
 impl std::fmt::Display for SimLayout {
@@ -369,6 +376,7 @@ impl std::fmt::Display for SimLayout {
             Self::Single => out.write_str("single"),
             Self::Mirror(None) => out.write_str("mirror"),
             Self::Mirror(Some(members)) => write!(out, "mirror:{members}"),
+            Self::Striped { data, parity } => write!(out, "rs:{data}+{parity}"),
         }
     }
 }
@@ -381,12 +389,27 @@ fn sim_layout(text: &str) -> Result<SimLayout, String> {
             Ok(members @ 1..=SIM_MEMBERS_MAX) => Ok(SimLayout::Mirror(Some(members))),
             _ => Err(format!("a simulated mirror has 1 to {SIM_MEMBERS_MAX} members")),
         },
-        _ => Err("it is single, mirror or mirror:N".to_owned()),
+        Some(("rs", shards)) => {
+            let number = |text: &str| text.parse::<usize>().ok();
+            match shards.split_once('+').map(|(data, parity)| (number(data), number(parity))) {
+                Some((Some(data @ 2..=SIM_DATA_MAX), Some(parity @ 1..=SIM_PARITY_MAX))) => {
+                    Ok(SimLayout::Striped { data, parity })
+                }
+                _ => Err(format!(
+                    "simulated stripes have 2 to {SIM_DATA_MAX} shards of data and 1 to {SIM_PARITY_MAX} of parity, as in rs:4+2"
+                )),
+            }
+        }
+        _ => Err("it is single, mirror, mirror:N or rs:K+M".to_owned()),
     }
 }
 
-/// Most members of a simulated ring.
+/// Most members of a simulated mirror.
 const SIM_MEMBERS_MAX: usize = 5;
+
+/// Most shards of simulated stripes.
+const SIM_DATA_MAX: usize = 6;
+const SIM_PARITY_MAX: usize = 3;
 
 const SIM_EXAMPLES: &str = "\
 Examples:
@@ -394,6 +417,7 @@ Examples:
   evenkeel sim --seeds 100000 --cuts 5
   evenkeel sim --seed 4711 --seeds 1                one seed, and what it stands for
   evenkeel sim --layout mirror --seeds 100000       rings, while members and log devices die, lie and rot
+  evenkeel sim --layout rs:4+2 --seeds 100000       the same with stripes of four data and two parity shards
   evenkeel sim --exhaustive --states 100000         every crash of small workloads
   evenkeel sim --exhaustive --seed 7 --state 815    one crash state, as a failure names it
   evenkeel sim --exhaustive --layout mirror         every crash of small rings, with drives lost at the same time

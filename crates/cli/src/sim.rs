@@ -11,7 +11,7 @@ use evenkeel_host::interrupt::Interrupt;
 use evenkeel_measure::report::format;
 use evenkeel_sim::caught::caught;
 use evenkeel_sim::oracle::Violation;
-use evenkeel_sim::seeds::{self, Outcome, Seeded, Setup};
+use evenkeel_sim::seeds::{self, Outcome, Seeded, Setup, draw_striped};
 use evenkeel_sim::testbed::{Mirror, Single};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -37,6 +37,7 @@ fn simulate(args: &SimArgs, seed: u64) -> Result<Outcome, Violation> {
     match args.layout {
         SimLayout::Single => seeds::run(Single::draw(seed, args.cuts, None)),
         SimLayout::Mirror(members) => seeds::run(Mirror::draw(seed, args.cuts, members)),
+        SimLayout::Striped { data, parity } => seeds::run(draw_striped(seed, args.cuts, (data, parity))),
     }
 }
 
@@ -48,6 +49,7 @@ fn story(args: &SimArgs, seed: u64) -> String {
     match args.layout {
         SimLayout::Single => of(Single::draw(seed, args.cuts, None)),
         SimLayout::Mirror(members) => of(Mirror::draw(seed, args.cuts, members)),
+        SimLayout::Striped { data, parity } => of(draw_striped(seed, args.cuts, (data, parity))),
     }
 }
 
@@ -118,7 +120,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
 fn layout_option(args: &SimArgs) -> String {
     match args.layout {
         SimLayout::Single => String::new(),
-        SimLayout::Mirror(_) => format!(" --layout {}", args.layout),
+        SimLayout::Mirror(_) | SimLayout::Striped { .. } => format!(" --layout {}", args.layout),
     }
 }
 
@@ -154,7 +156,7 @@ fn summary(args: &SimArgs, tally: &Tally, seeds: u64, workers: u64, elapsed: Dur
 /// How many seeds on a single drive lack something that each should have.
 fn short_in_words(args: &SimArgs, outcome: &Outcome) -> String {
     match args.layout {
-        SimLayout::Mirror(_) => String::new(),
+        SimLayout::Mirror(_) | SimLayout::Striped { .. } => String::new(),
         SimLayout::Single => format!(
             "{} seeds with less than {} cuts, {} operations, a checkpoint and a wrap; ",
             format::count(outcome.short),

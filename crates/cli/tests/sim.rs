@@ -23,6 +23,8 @@ fn seeds_of_rings_are_counted_with_what_befell_their_devices() {
     let scene = Scene::new();
     let ran = scene.done("sim --layout mirror --seeds 40");
     says(&ran.stdout, &["40 seeds, ", ", 0 failures; ", "faults: ", " rebuilt"]);
+    let ran = scene.done("sim --layout rs:2+1 --seeds 20");
+    says(&ran.stdout, &["20 seeds, ", " 0 failures; "]);
     let ran = scene.done("sim --layout mirror:3 --seeds 1 --seed 7");
     says(&ran.stdout, &["members: 3", "1 seeds, "]);
 }
@@ -30,7 +32,7 @@ fn seeds_of_rings_are_counted_with_what_befell_their_devices() {
 #[test]
 fn layouts_that_there_are_not_are_refused() {
     let scene = Scene::new();
-    for layout in ["mirror:0", "mirror:6", "mirror:x", "rs"] {
+    for layout in ["mirror:0", "mirror:6", "mirror:x", "rs", "rs:4", "rs:1+1", "rs:9+1", "rs:4+x"] {
         assert_eq!(scene.run(&format!("sim --layout {layout}")).code, Some(2), "{layout}");
     }
     assert_eq!(scene.run("sim --exhaustive --layout rs").code, Some(2));
@@ -81,6 +83,8 @@ fn every_crash_of_a_small_ring_is_counted_with_drives_lost_and_tried_again_alone
     let scene = Scene::new();
     let ran = scene.done("sim --exhaustive --layout mirror --states 3000 --seed 6");
     says(&ran.stdout, &[" crash states (", " with drives lost, ", " 0 failures; "]);
+    let ran = scene.done("sim --exhaustive --layout rs:2+1 --states 500 --seed 6");
+    says(&ran.stdout, &[" crash states ", " 0 failures"]);
     let ran = scene.done("sim --exhaustive --layout mirror --seed 6 --state 1000");
     says(&ran.stdout, &[" 1 crash states (", " 0 failures; "]);
 }

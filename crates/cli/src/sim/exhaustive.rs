@@ -28,6 +28,7 @@ fn layout(args: &SimArgs) -> Layout {
     match args.layout {
         SimLayout::Single => Layout::Single,
         SimLayout::Mirror(members) => Layout::Mirror { members: members.unwrap_or(MEMBERS) },
+        SimLayout::Striped { data, parity } => Layout::Striped { data, parity },
     }
 }
 
@@ -136,7 +137,7 @@ fn summary(args: &SimArgs, tally: &Tally, elapsed: Duration) -> String {
 fn lost_in_words(args: &SimArgs, tried: &Tried) -> String {
     match args.layout {
         SimLayout::Single => String::new(),
-        SimLayout::Mirror(_) => format!(
+        SimLayout::Mirror(_) | SimLayout::Striped { .. } => format!(
             ", {} with drives lost, {} refused for want of a drive",
             format::count(tried.states_without),
             format::count(tried.refusals)

@@ -92,7 +92,10 @@ pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
         return dry_run(&request, &plan);
     }
     let tuned = match args.tune {
-        Some(time_s) => tune::before(&request, &GoalArgs::none(time_s))?,
+        Some(time_s) => match tune::before(&request, &GoalArgs::none(time_s)) {
+            Err(Failure::Interrupted) => return Err(interrupted(&plan)),
+            tuned => tuned?,
+        },
         None => None,
     };
     let event_loop = event_loop(Backend::Auto)?;

@@ -73,7 +73,7 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
     let (load, writes) = load(&args.goals)?;
     if let Some(name) = model {
         let mut bench = ModelBench::new(name, SEED).map_err(|halted| failure(&args.volume, halted))?;
-        let search = search(&args.goals, load, Some(ATOMIC_MAX_BYTES));
+        let search = search(&args.goals, load, ATOMIC_MAX_BYTES, false);
         let found = tuned(args, &search, &mut Stoppable { bench: &mut bench, interrupt }, &writes, true)?;
         return reached(&search, &found);
     }
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
         return Err(Failure::about(left, what));
     }
     let is_ring = description.layout.is_ring();
-    let search = search(&args.goals, load, Some(description.atomic_max_bytes).filter(|_| !is_ring));
+    let search = search(&args.goals, load, description.atomic_max_bytes, is_ring);
     let bar = progress_bar();
     let means = means(is_ring, interrupt);
     let bench =
@@ -113,7 +113,7 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
 /// What `create --tune` finds before it makes the volume; `None` where the defaults are best.
 pub(super) fn before(request: &Request, goals: &GoalArgs) -> Result<Option<Tuned>, Failure> {
     let is_ring = request.layout.is_ring();
-    let search = search(goals, load(goals)?.0, Some(request.atomic_max_bytes).filter(|_| !is_ring));
+    let search = search(goals, load(goals)?.0, request.atomic_max_bytes, is_ring);
     let bar = progress_bar();
     let means = means(is_ring, interrupt()?);
     let bench = HostBench::before(request, means, |doing, done, all| show(&bar, doing, done, all));
@@ -125,9 +125,9 @@ pub(super) fn before(request: &Request, goals: &GoalArgs) -> Result<Option<Tuned
 }
 
 /// How a volume is run unless something else was chosen.
-fn default() -> Candidate {
+fn default(atomic_max_bytes: u64) -> Candidate {
     let batch_max_bytes = OpenOptions::default().batch_max_bytes as u64;
-    Candidate { batch_max_bytes, threshold_bytes: Some(STRAIGHT_HOME_BYTES) }
+    Candidate { batch_max_bytes, threshold_bytes: Some(STRAIGHT_HOME_BYTES.max(atomic_max_bytes)) }
 }
 
 fn interrupt() -> Result<Interrupt, Failure> {
@@ -139,11 +139,11 @@ fn means(is_ring: bool, interrupt: Interrupt) -> Means {
     Means { run, backend: Backend::Auto, interrupt }
 }
 
-fn search(goals: &GoalArgs, load: Load, threshold_min_bytes: Option<u64>) -> Search {
+fn search(goals: &GoalArgs, load: Load, atomic_max_bytes: u64, is_ring: bool) -> Search {
     Search {
         goals: Goals { latency_max_s: goals.max_latency, throughput_min_bytes_per_s: goals.min_throughput },
-        default: default(),
-        threshold_min_bytes,
+        default: default(atomic_max_bytes),
+        threshold_min_bytes: (!is_ring).then_some(atomic_max_bytes),
         load,
         trial_s: (goals.time / TRIALS / BESIDE).max(TRIAL_MIN_S),
         rounds: LOOKED,
@@ -153,10 +153,11 @@ fn search(goals: &GoalArgs, load: Load, threshold_min_bytes: Option<u64>) -> Sea
 /// What is written meanwhile, and when the writes of a recorded load came.
 fn load(goals: &GoalArgs) -> Result<(Load, Vec<TimedWrite>), Failure> {
     let Some(path) = &goals.load else { return Ok((Load::Mixture, Vec::new())) };
-    let file = File::open(path).map_err(|error| Failure::about(path, error))?;
-    if !file.metadata().is_ok_and(|found| found.is_file()) {
+    // To open a pipe waits for who writes into it.
+    if !path.metadata().map_err(|error| Failure::about(path, error))?.is_file() {
         return Err(Failure::about(path, "no file; name one that holds a trace"));
     }
+    let file = File::open(path).map_err(|error| Failure::about(path, error))?;
     let reader = TraceReader::new(file, None).map_err(|error| Failure::about(path, error))?;
     let (mut requests, mut writes) = (Vec::new(), Vec::new());
     for access in reader.take(REQUESTS_MAX) {

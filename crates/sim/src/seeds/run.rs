@@ -27,6 +27,8 @@ struct Background {
     ends_rebuilt: bool,
     /// Whether it ends soon after one failed.
     ends_failed: bool,
+    /// Whether it ends while one that lacked writes is copied to; by which chance.
+    ends_copying: Option<Random>,
     /// What becomes of devices that are away, if they come back while it goes on.
     comes_back: Option<Random>,
     /// What becomes of those of the log, if they are replaced meanwhile.
@@ -45,7 +47,9 @@ impl Background {
         let comes_back = random.clone().chance(setup.comes_back_share()).then(|| random.clone().fork());
         let mut of_logs = Random::new(random.clone().number() ^ 0x10c5);
         let replaces_logs = of_logs.chance(setup.logs_replaced_share()).then_some(of_logs);
-        Self { faults, ends_rebuilt, ends_failed, comes_back, replaces_logs, random }
+        let of_copies = Random::new(random.clone().number() ^ 0xc0b1);
+        let ends_copying = (plan.at_event.is_some() && setup.ends_copying()).then_some(of_copies);
+        Self { faults, ends_rebuilt, ends_failed, ends_copying, comes_back, replaces_logs, random }
     }
 
     fn begin<T: Seeded>(&mut self, fixture: &Rc<Fixture<T>>) {
@@ -59,6 +63,9 @@ impl Background {
         }
         if self.ends_rebuilt {
             env.spawn(Rc::clone(fixture).end_with_a_rebuild(random.fork()));
+        }
+        if let Some(random) = self.ends_copying.take() {
+            env.spawn(Rc::clone(fixture).end_in_a_copy(random));
         }
         if self.ends_failed {
             env.spawn(Rc::clone(fixture).end_with_one_failed(random.fork()));

@@ -79,6 +79,11 @@ impl<T: Seeded> Setup<T> {
         self.testbed.is_log_spread() && Random::new(self.seed ^ 0x1e7f).chance(0.4)
     }
 
+    /// Whether cuts come while a device that lacked writes is copied to, of some seeds, so that the others are what they were.
+    pub(super) fn ends_copying(&self) -> bool {
+        self.comes_back_share() > 0.0 && Random::new(self.seed ^ 0xc0b1).chance(0.3)
+    }
+
     /// Share of the runs in which devices that are away come back while they go on.
     pub(super) fn comes_back_share(&self) -> f64 {
         if Random::new(self.seed ^ 0xbac4).chance(0.6) { 0.8 } else { 0.0 }
