@@ -65,6 +65,17 @@ fn what_is_refused_or_interrupted_leaves_the_volume_as_it_was() {
         &["would copy to a disk of 8 MiB in disk", "member-1", "survives", "would stay as they are"],
     );
     says(&scene.refused("convert disk --layout single"), &["disk/home", "--destroy"]);
+    // It is no place for its own copy, by whatever name, though it was named to be overwritten.
+    fs::hard_link(scene.path("disk/home"), scene.path("other-name")).unwrap();
+    for name in ["disk/home", "other-name"] {
+        let line = format!("convert disk --layout single --member {name} --log new-log --destroy {name}");
+        says(&scene.refused(&line), &[name, "it holds the volume that is to be copied"]);
+    }
+    says(
+        &scene.refused("convert disk --layout single --member new --log disk/log --destroy disk/log"),
+        &["disk/log", "it holds the volume that is to be copied"],
+    );
+    fs::remove_file(scene.path("other-name")).unwrap();
     fs::write(scene.path("disk/member-1"), "mine").unwrap();
     says(&scene.refused("convert disk --layout mirror"), &["disk/member-1", "--destroy"]);
     assert_eq!(scene.text("disk/member-1"), "mine");

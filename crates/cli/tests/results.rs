@@ -91,6 +91,9 @@ fn volumes(scene: &Scene) {
     for layout in ["", "--layout mirror --atomic-sectors yes"] {
         let name = if layout.is_empty() { "single" } else { "mirror" };
         let volume = Volume::create(scene, &format!("{sizes} {layout}"));
+        if layout.is_empty() {
+            scene.done("tune disk --dry-run --time 1s --load trace --json documents/tune.json");
+        }
         let server = volume.serve("--http 127.0.0.1:0");
         write(&volume.socket(), 0, &noise);
         print(scene, "status disk --json", &format!("status-{name}"));

@@ -138,6 +138,12 @@ def _curves(gallery: Mapping[str, Any]) -> Iterable[Row]:
                     yield {**names, "x": x, "y": y, "x_unit": chart["x_unit"], "y_unit": chart["y_unit"]}
 
 
+def _swept(tune: Mapping[str, Any]) -> Iterable[Row]:
+    # Every setting was tried only where that was asked for.
+    for tried in (tune["sweep"] or {"tried": []})["tried"]:
+        yield flat(tried)
+
+
 def _lateness(drive: Mapping[str, Any]) -> Iterable[Row]:
     yield {"model": drive["model"], **flat(drive["lateness_s"])}
 
@@ -197,4 +203,5 @@ DOCUMENTS: Dict[str, Kind] = {
     "check": Kind(1, {"damaged": _list("damaged", "pages"), "unchecked": _list("damaged", "unchecked")}),
     "drive": Kind(1, {"lateness": _lateness}),
     "salvage": Kind(1, {"ranges": _list("ranges"), "missing": _list("missing")}),
+    "tune": Kind(1, {"batches": _list("batches"), "thresholds": _list("thresholds"), "sweep": _swept}),
 }

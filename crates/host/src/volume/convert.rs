@@ -9,7 +9,8 @@
 //! 1. Until the description is written anew, durably, the volume is what it was: an error, Ctrl-C or a power cut leaves it so. Files
 //!    that were made for it go then, but after a kill or a power cut.
 //! 2. The old members are opened and closed in order, and else only read. They stay.
-//! 3. Nothing that exists is overwritten unless it was named for it, as by [`create`].
+//! 3. Nothing that exists is overwritten unless it was named for it, as by [`create`]; and never what holds the volume: it is
+//!    open, and so in use, before anything is made.
 //! 4. The new members have another number than the old ones: no mixture of both is ever opened.
 
 use std::fs;
@@ -24,7 +25,7 @@ use evenkeel_engine::ring::{Policy, RingOptions};
 use super::create::create;
 use super::description::{Description, Member};
 use super::member::Place;
-use super::plan::{Plan, Request};
+use super::plan::{Inode, Plan, PlannedMember, Request};
 use super::{LocalVolume, LockedVolume, OpenVolume, RunOptions, VolumeError};
 use crate::event_loop::Loop;
 use crate::path_error::PathError;
@@ -105,6 +106,17 @@ impl LockedVolume {
             request.logs = logs;
         }
         let plan = request.plan()?;
+        let held: Vec<Place> = description
+            .members
+            .iter()
+            .chain(&description.logs)
+            .map(|member| member.place.within(folder))
+            .collect();
+        let found = plan.places().find(|planned| held.iter().any(|held| is_same(held, &planned.place)));
+        if let Some(PlannedMember { place, .. }) = found {
+            let why = format!("{place}: it holds the volume that is to be copied; name another place");
+            return Err(VolumeError::Refused(why));
+        }
         Ok((request, plan))
     }
 
@@ -123,15 +135,16 @@ impl LockedVolume {
         let folder = self.folder().to_owned();
         remove_left_behind(&folder);
         let (request, plan) = self.plan_conversion(request)?;
-        create(event_loop, &request, &mut progress).await?;
-        let new_files = plan.places().filter(|planned| !planned.overwrites);
-        let files = new_files.filter_map(|planned| planned.place.path().map(Path::to_owned)).collect();
-        let made = NewFiles { folder: request.folder.clone(), files };
         // Nobody else reads meanwhile, who would be spared by turns.
         let ring = RingOptions { policy: Policy::Mixed, ..RingOptions::default() };
         let run = RunOptions { volume: OpenOptions::default(), ring, keeps_writes: false };
         let before = self.description();
+        // First, and kept open: what is in use is not overwritten, by whatever name.
         let old = self.open(event_loop, run).await?;
+        create(event_loop, &request, &mut progress).await?;
+        let new_files = plan.places().filter(|planned| !planned.overwrites);
+        let files = new_files.filter_map(|planned| planned.place.path().map(Path::to_owned)).collect();
+        let made = NewFiles { folder: request.folder.clone(), files };
         let new = OpenVolume::open(event_loop, &request.folder, run).await?;
         let copied = copy(&old.volume, &new.volume, &mut progress).await;
         let pages = copied.map_err(|source| VolumeError::Engine { folder: folder.clone(), source })?;
@@ -147,6 +160,14 @@ impl LockedVolume {
         made.keep();
         let before = before.members.into_iter().chain(before.logs).map(|member| member.place).collect();
         Ok(Converted { description, before, pages })
+    }
+}
+
+/// Whether two places are one.
+fn is_same(one: &Place, other: &Place) -> bool {
+    match (one.path(), other.path()) {
+        (Some(one), Some(other)) => Inode::of(one).is_some_and(|inode| Inode::of(other) == Some(inode)),
+        _ => one == other,
     }
 }
 
