@@ -33,8 +33,9 @@ use crate::outputs::write_whole;
 use crate::stdout::say;
 use crate::table::lay_out;
 
-/// Trials of a search, about: what its time is divided by.
-const TRIALS: f64 = 96.0;
+/// Trials of each round in which the best is looked for, and of those in which it meets the default: what the time is divided by.
+const TRIALS_OF_ROUND: f64 = 16.0;
+const TRIALS_OF_MATCH: f64 = 16.0;
 
 /// What a trial takes beside the time in which it writes, about: opening, and everything home.
 const BESIDE: f64 = 1.4;
@@ -42,8 +43,9 @@ const BESIDE: f64 = 1.4;
 /// Shortest time in which a trial writes.
 const TRIAL_MIN_S: f64 = 0.02;
 
-/// Rounds in which the best is looked for.
-const LOOKED: usize = 5;
+/// Rounds in which the best is looked for: as many where there is time for so much each.
+const LOOKED_MAX: usize = 5;
+const ROUND_S: f64 = 6.0;
 
 /// Requests of a recorded load that are used.
 const REQUESTS_MAX: usize = 1 << 20;
@@ -140,13 +142,15 @@ fn means(is_ring: bool, interrupt: Interrupt) -> Means {
 }
 
 fn search(goals: &GoalArgs, load: Load, atomic_max_bytes: u64, is_ring: bool) -> Search {
+    let rounds = ((goals.time / ROUND_S).ceil() as usize).clamp(1, LOOKED_MAX);
+    let trials = rounds as f64 * TRIALS_OF_ROUND + TRIALS_OF_MATCH;
     Search {
         goals: Goals { latency_max_s: goals.max_latency, throughput_min_bytes_per_s: goals.min_throughput },
         default: default(atomic_max_bytes),
         threshold_min_bytes: (!is_ring).then_some(atomic_max_bytes),
         load,
-        trial_s: (goals.time / TRIALS / BESIDE).max(TRIAL_MIN_S),
-        rounds: LOOKED,
+        trial_s: (goals.time / trials / BESIDE).max(TRIAL_MIN_S),
+        rounds,
     }
 }
 
