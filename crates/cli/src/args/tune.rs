@@ -80,5 +80,5 @@ Examples:
   evenkeel tune disk --forget                       back to the defaults
   evenkeel tune sim:sata-2011 --sweep               on a simulated drive, beside every other setting
 
-Exit status: 0 done, also where the default stays, 1 no setting reaches the goal (what comes closest is chosen), 2 wrong usage or a volume on which nothing can be tried, 130
-interrupted; then nothing has changed.";
+Exit status: 0 done, also where the default stays, 1 no setting reaches the goal (what comes closest is
+chosen), 2 wrong usage or a volume on which nothing can be tried, 130 interrupted; then nothing has changed.";

@@ -1,6 +1,5 @@
 //! `evenkeel convert`.
 
-use std::cell::RefCell;
 use std::fmt::Write as _;
 
 use evenkeel_host::event_loop::Backend;
@@ -10,7 +9,7 @@ use evenkeel_host::volume::create::Request;
 use evenkeel_measure::report::format;
 
 use super::create::{layout, told};
-use super::{event_loop, interruptible, progress_bar, quoted, stop_signals};
+use super::{event_loop, interruptible, progress_bar, quoted, show, stop_signals};
 use crate::args::ConvertArgs;
 use crate::failure::Failure;
 use crate::stdout::{say, shown};
@@ -41,15 +40,10 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<(), Failure> {
     let event_loop = event_loop(Backend::Auto)?;
     let handle = event_loop.handle();
     let signals = stop_signals(&handle)?;
-    let bar = RefCell::new(progress_bar());
-    let progress = |doing: &'static str, done: u64, all: u64| {
-        let bar = bar.borrow_mut();
-        bar.set_message(doing);
-        bar.set_length(all);
-        bar.set_position(done);
-    };
+    let bar = progress_bar();
+    let progress = |doing, done, all| show(&bar, doing, done, all);
     let converted = interruptible(&event_loop, &signals, locked.convert(&handle, &request, progress));
-    bar.borrow().finish_and_clear();
+    bar.finish_and_clear();
     let Converted { description, before, pages } = converted?;
     let mut text = told(&shown_request, &plan, "copied to", "is lost");
     let before: Vec<String> = before.iter().map(|place| place.within(&args.volume).quoted()).collect();

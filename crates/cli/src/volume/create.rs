@@ -1,6 +1,5 @@
 //! `evenkeel create`.
 
-use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -18,7 +17,7 @@ use evenkeel_host::volume::member::Place;
 use evenkeel_host::volume::{LockedVolume, RunOptions};
 use evenkeel_measure::report::format;
 
-use super::{event_loop, progress_bar, quoted, stop_signals, tune};
+use super::{event_loop, progress_bar, quoted, show, stop_signals, tune};
 use crate::args::{Args, Command, CreateArgs, FileSystemArg, GoalArgs};
 use crate::failure::Failure;
 use crate::stdout::{say, shown};
@@ -101,15 +100,10 @@ pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
     let event_loop = event_loop(Backend::Auto)?;
     let handle = event_loop.handle();
     let signals = stop_signals(&handle)?;
-    let bar = RefCell::new(progress_bar());
+    let bar = progress_bar();
     let made = event_loop.block_on(race(
         async {
-            let progress = |doing: &'static str, done: u64, all: u64| {
-                let bar = bar.borrow_mut();
-                bar.set_message(doing);
-                bar.set_length(all);
-                bar.set_position(done);
-            };
+            let progress = |doing, done, all| show(&bar, doing, done, all);
             Some(create(&handle, &request, progress).await)
         },
         async {
@@ -117,7 +111,7 @@ pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
             None
         },
     ));
-    bar.borrow().finish_and_clear();
+    bar.finish_and_clear();
     let Some(made) = made else { return Err(interrupted(&plan)) };
     let description = made?;
     if tuned.is_some() {

@@ -185,6 +185,13 @@ fn progress_bar() -> ProgressBar {
     bar
 }
 
+/// Shows what is being done, and how far it is.
+fn show(bar: &ProgressBar, doing: &'static str, done: u64, all: u64) {
+    bar.set_message(doing);
+    bar.set_length(all);
+    bar.set_position(done);
+}
+
 /// The signals at which work is given up.
 fn stop_signals(event_loop: &Loop) -> Result<Signals, Failure> {
     let signals = event_loop.signals(&STOP_SIGNALS);

@@ -16,17 +16,15 @@ use evenkeel_measure::report::format;
 use evenkeel_measure::trace::{Op, TraceReader};
 use evenkeel_measure::tune::bench::{Bench, Halted};
 use evenkeel_measure::tune::host_bench::{HostBench, Means, left_behind};
-use evenkeel_measure::tune::line::Sample;
-use evenkeel_measure::tune::load::{Access, Load, Run};
+use evenkeel_measure::tune::load::{Access, Load};
 use evenkeel_measure::tune::model_bench::ModelBench;
 use evenkeel_measure::tune::report::TuneReport;
 use evenkeel_measure::tune::search::{Found, Match, Progress, ROUNDS, Search, Swept, Tried};
 use evenkeel_measure::tune::sizes::{Sizes, TimedWrite};
 use evenkeel_measure::tune::{Candidate, Goals};
-use indicatif::ProgressBar;
 
 use super::serve::{STRAIGHT_HOME_BYTES, cache_options};
-use super::{progress_bar, quoted};
+use super::{progress_bar, quoted, show};
 use crate::args::{GoalArgs, TuneArgs};
 use crate::failure::Failure;
 use crate::outputs::write_whole;
@@ -74,9 +72,10 @@ pub(crate) fn run(args: &TuneArgs) -> Result<(), Failure> {
     let interrupt = interrupt()?;
     let (load, writes) = load(&args.goals)?;
     if let Some(name) = model {
-        let mut bench = ModelBench::new(name, SEED).map_err(|halted| failure(&args.volume, halted))?;
+        let mut bench =
+            ModelBench::new(name, SEED, interrupt).map_err(|halted| failure(&args.volume, halted))?;
         let search = search(&args.goals, load, ATOMIC_MAX_BYTES, false);
-        let found = tuned(args, &search, &mut Stoppable { bench: &mut bench, interrupt }, &writes, true)?;
+        let found = tuned(args, &search, &mut bench, &writes, true)?;
         return reached(&search, &found);
     }
     let locked = LockedVolume::lock(&args.volume)?;
@@ -179,36 +178,11 @@ fn load(goals: &GoalArgs) -> Result<(Load, Vec<TimedWrite>), Failure> {
     }
 }
 
-/// A bench that Ctrl-C stops between two trials.
-struct Stoppable<'a, B> {
-    bench: &'a mut B,
-    interrupt: Interrupt,
-}
-
-impl<B: Bench> Bench for Stoppable<'_, B> {
-    fn line(&mut self) -> Result<Vec<Sample>, Halted> {
-        self.bench.line()
-    }
-
-    fn trial(&mut self, candidate: Candidate, load: &Load, duration_s: f64) -> Result<Run, Halted> {
-        if self.interrupt.is_asked() {
-            return Err(Halted::Stopped);
-        }
-        self.bench.trial(candidate, load, duration_s)
-    }
-}
-
 fn failure(volume: &Path, halted: Halted) -> Failure {
     match halted {
         Halted::Stopped => Failure::Interrupted,
         Halted::Unavailable(why) => Failure::about(volume, why),
     }
-}
-
-fn show(bar: &ProgressBar, doing: &'static str, done: u64, all: u64) {
-    bar.set_message(doing);
-    bar.set_length(all);
-    bar.set_position(done);
 }
 
 fn looked_for(search: &Search, bench: &mut impl Bench) -> Result<Found, Halted> {

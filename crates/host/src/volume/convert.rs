@@ -205,21 +205,22 @@ async fn copy(
     let mut buffer = vec![0; (PIECE_PAGES * PAGE_BYTES) as usize];
     let (mut page, mut copied) = (0, 0);
     while page < pages {
-        let first = page;
-        while page < pages && page - first < PIECE_PAGES && old.is_allocated(page).await? {
-            page += 1;
-        }
-        if page == first {
-            page += 1;
-        } else {
+        let end = (page + PIECE_PAGES).min(pages);
+        while page < end {
+            let first = page;
+            while page < end && old.is_allocated(page).await? {
+                page += 1;
+            }
+            if page == first {
+                page += 1;
+                continue;
+            }
             let bytes = &mut buffer[..((page - first) * PAGE_BYTES) as usize];
             old.read(first * PAGE_BYTES, bytes).await?;
             new.write(first * PAGE_BYTES, bytes, Durability::Buffered).await?;
             copied += page - first;
         }
-        if page.is_multiple_of(PIECE_PAGES) || page != first + 1 {
-            progress("copying", page * PAGE_BYTES, pages * PAGE_BYTES);
-        }
+        progress("copying", page * PAGE_BYTES, pages * PAGE_BYTES);
     }
     Ok(copied)
 }

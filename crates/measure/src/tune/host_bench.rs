@@ -36,6 +36,7 @@ use super::Candidate;
 use super::bench::{Bench, Halted};
 use super::line::{self, Sample};
 use super::load::{self, Load, Run};
+use crate::replay::Payload;
 
 /// What folders of trials are called, before the number of their process.
 pub const PREFIX: &str = ".evenkeel-tune-";
@@ -348,11 +349,13 @@ async fn fill(
     tell: &mut impl FnMut(&'static str, u64, u64),
 ) -> Result<(), VolumeError> {
     let opened = OpenVolume::open(handle, volume, run).await?;
-    let noise: Vec<u8> = (0..1 << 20).map(|at: u32| (at.wrapping_mul(0x9E37_79B9) >> 24) as u8).collect();
+    // No two pieces are alike: a drive that knows bytes again would write less.
+    let (payload, mut piece) = (Payload::new(0), vec![0; 1 << 20]);
     let mut offset = 0;
     while offset < size_bytes && !interrupt.is_asked() {
-        let len = (size_bytes - offset).min(noise.len() as u64);
-        let written = opened.volume.write(offset, &noise[..len as usize], Durability::Buffered).await;
+        let len = (size_bytes - offset).min(piece.len() as u64);
+        payload.fill(offset, &mut piece);
+        let written = opened.volume.write(offset, &piece[..len as usize], Durability::Buffered).await;
         written.map_err(|source| VolumeError::Engine { folder: volume.to_owned(), source })?;
         offset += len;
         tell("filling a volume to try on", offset, size_bytes);

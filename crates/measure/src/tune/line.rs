@@ -7,11 +7,15 @@ use evenkeel_engine::env::Env;
 use evenkeel_engine::error::DeviceError;
 
 use crate::fit::{Model, fit_model};
+use crate::replay::Payload;
 use crate::stats::median;
 
 /// Sizes that are written.
 const SIZES: [usize; 9] =
     [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
+
+/// Of the bytes.
+const SEED: u64 = 1;
 
 /// Writes of each size.
 const WRITES: usize = 24;
@@ -32,8 +36,8 @@ pub struct Sample {
 /// Those of the device.
 pub async fn sample<E: Env, D: Device>(env: &E, device: &Rc<D>) -> Result<Vec<Sample>, DeviceError> {
     let size_bytes = device.geometry().size_bytes;
-    let bytes: Vec<u8> =
-        (0..SIZES[SIZES.len() - 1] as u32).map(|at| (at.wrapping_mul(0x9E37_79B9) >> 24) as u8).collect();
+    let mut bytes = vec![0; SIZES[SIZES.len() - 1]];
+    Payload::new(SEED).fill(0, &mut bytes);
     let mut samples = Vec::new();
     let mut offset = 0;
     // The first round warms up.

@@ -11,6 +11,7 @@ use evenkeel_engine::error::Error;
 use evenkeel_engine::format::PAGE_BYTES;
 use evenkeel_engine::options::{CreateOptions, OpenOptions};
 use evenkeel_engine::volume::{Volume, create};
+use evenkeel_host::interrupt::Interrupt;
 use evenkeel_sim::arena::{ArenaBytes, SimArena};
 use evenkeel_sim::cuts::Cuts;
 use evenkeel_sim::executor::{Executor, SimEnv};
@@ -37,6 +38,7 @@ pub struct ModelBench {
     model: SharedStorage,
     arena: ArenaBytes,
     seed: u64,
+    interrupt: Interrupt,
 }
 
 impl std::fmt::Debug for ModelBench {
@@ -50,12 +52,12 @@ fn unavailable(why: impl std::fmt::Display) -> Halted {
 }
 
 impl ModelBench {
-    /// A drive of the preset `name`, twice as large as the volume on it.
+    /// A drive of the preset `name`, twice as large as the volume on it. `interrupt` ends the trials.
     ///
     /// # Errors
     ///
     /// [`Halted::Unavailable`] where there is none of that name.
-    pub fn new(name: &str, seed: u64) -> Result<Self, Halted> {
+    pub fn new(name: &str, seed: u64, interrupt: Interrupt) -> Result<Self, Halted> {
         let drive_bytes = 2 * (VOLUME_BYTES + LOG_BYTES);
         let model: SharedStorage = match (presets::find(name), presets::find_disk(name)) {
             (Some(preset), _) => {
@@ -75,7 +77,7 @@ impl ModelBench {
                 )));
             }
         };
-        Ok(Self { model, arena: ArenaBytes::new(ARENA_BYTES), seed })
+        Ok(Self { model, arena: ArenaBytes::new(ARENA_BYTES), seed, interrupt })
     }
 
     fn device(&self, env: &SimEnv) -> Rc<ModelDevice> {
@@ -93,6 +95,9 @@ impl Bench for ModelBench {
     }
 
     fn trial(&mut self, candidate: Candidate, load: &Load, duration_s: f64) -> Result<Run, Halted> {
+        if self.interrupt.is_asked() {
+            return Err(Halted::Stopped);
+        }
         let mut executor = Executor::new(self.seed);
         let env = executor.env();
         let device = self.device(&env);

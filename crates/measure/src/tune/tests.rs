@@ -1,5 +1,7 @@
 //! Searches over settings whose figures are known, and over drives that are simulated.
 
+use evenkeel_host::interrupt::Interrupt;
+
 use super::bench::{Bench, Halted};
 use super::line::Sample;
 use super::load::{Load, Run};
@@ -135,7 +137,7 @@ fn a_search_tells_how_far_it_is_and_ends_when_it_is_stopped() {
 #[test]
 fn trials_on_a_simulated_drive_are_the_same_each_time() {
     let run = || {
-        let mut bench = ModelBench::new("nvme-mlc", 7).unwrap();
+        let mut bench = ModelBench::new("nvme-mlc", 7, Interrupt::default()).unwrap();
         let run = bench.trial(DEFAULT, &Load::Mixture, 0.05).unwrap();
         (run.bytes, run.took_ns, run.small.count(), bench.line().unwrap())
     };
@@ -152,6 +154,8 @@ fn trials_on_a_simulated_drive_are_the_same_each_time() {
 
 #[test]
 fn an_unknown_drive_is_refused_by_its_name() {
-    let Err(Halted::Unavailable(why)) = ModelBench::new("nosuch", 1) else { panic!("there is none") };
+    let Err(Halted::Unavailable(why)) = ModelBench::new("nosuch", 1, Interrupt::default()) else {
+        panic!("there is none")
+    };
     assert!(why.contains("nosuch") && why.contains("--list"), "{why}");
 }
