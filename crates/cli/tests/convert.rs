@@ -55,6 +55,19 @@ fn a_volume_goes_through_all_layouts_and_holds_what_it_held() {
 }
 
 #[test]
+fn where_one_place_is_named_the_other_is_where_it_is_unless_named() {
+    let scene = Scene::new();
+    let bytes = bytes();
+    let volume = filled(&scene, &bytes);
+    scene.done("convert disk --layout mirror --log-size 4m");
+    fs::remove_file(scene.path("disk/home")).unwrap();
+    fs::remove_file(scene.path("disk/log")).unwrap();
+    scene.done("convert disk --layout single --log-size 4m --member elsewhere");
+    assert!(scene.text("disk/volume.toml").contains("path = \"log\""), "{}", scene.text("disk/volume.toml"));
+    volume.expect_contents("", &bytes);
+}
+
+#[test]
 fn what_is_refused_or_interrupted_leaves_the_volume_as_it_was() {
     let scene = Scene::new();
     let bytes = bytes();

@@ -8,7 +8,7 @@ use evenkeel_host::volume::convert::Converted;
 use evenkeel_host::volume::create::Request;
 use evenkeel_measure::report::format;
 
-use super::create::{layout, told};
+use super::create::{request, told};
 use super::{event_loop, interruptible, progress_bar, quoted, show, stop_signals};
 use crate::args::ConvertArgs;
 use crate::failure::Failure;
@@ -18,19 +18,7 @@ use crate::stdout::{say, shown};
 pub(crate) fn run(args: &ConvertArgs) -> Result<(), Failure> {
     let locked = LockedVolume::lock(&args.volume)?;
     let before = locked.description();
-    let (layout, log_bytes) = layout(args.layout, args.shard, args.log_size, before.size_bytes)?;
-    let request = Request {
-        layout,
-        members: args.member.clone(),
-        logs: args.log.clone(),
-        log_on_members: args.log_on_members,
-        log_bytes,
-        sparse: args.sparse,
-        atomic_sectors: args.atomic_sectors.said(),
-        unfenced: args.unfenced,
-        destroy: args.destroy.clone(),
-        ..Request::new(&args.volume, before.size_bytes)
-    };
+    let request = request(&args.volume, before.size_bytes, args.layout, &args.members)?;
     let (planned, plan) = locked.plan_conversion(&request)?;
     let shown_request = Request { folder: args.volume.clone(), ..planned };
     if args.dry_run {

@@ -18,7 +18,7 @@ use evenkeel_host::volume::{LockedVolume, RunOptions};
 use evenkeel_measure::report::format;
 
 use super::{event_loop, progress_bar, quoted, show, stop_signals, tune};
-use crate::args::{Args, Command, CreateArgs, FileSystemArg, GoalArgs};
+use crate::args::{Args, Command, CreateArgs, FileSystemArg, GoalArgs, MembersArgs};
 use crate::failure::Failure;
 use crate::stdout::{say, shown};
 
@@ -42,16 +42,16 @@ pub(super) fn with_file_system(volume: &Path, size_bytes: u64) -> Result<(), Fai
     }
 }
 
-/// A layout as it was typed, and the size of its log.
-pub(super) fn layout(
-    name: LayoutName,
-    shard_bytes: Option<u64>,
-    log_bytes: Option<u64>,
+/// What is asked for with a layout, and places for it, as they were typed.
+pub(super) fn request(
+    folder: &Path,
     size_bytes: u64,
-) -> Result<(LayoutKind, u64), Failure> {
+    name: LayoutName,
+    places: &MembersArgs,
+) -> Result<Request, Failure> {
     let (least, most) = if name == LayoutName::Single { LOG_BYTES } else { MIRROR_LOG_BYTES };
-    let log_bytes = log_bytes.unwrap_or((size_bytes / 8).clamp(least, most));
-    let layout = match (name, shard_bytes) {
+    let log_bytes = places.log_size.unwrap_or((size_bytes / 8).clamp(least, most));
+    let layout = match (name, places.shard) {
         (LayoutName::Single, None) => LayoutKind::Single,
         (LayoutName::Mirror, None) => LayoutKind::Mirror,
         (LayoutName::Striped { data, parity }, shard) => {
@@ -65,26 +65,26 @@ pub(super) fn layout(
             return Err(Failure::Unusable(why));
         }
     };
-    Ok((layout, log_bytes))
+    Ok(Request {
+        layout,
+        members: places.member.clone(),
+        logs: places.log.clone(),
+        log_on_members: places.log_on_members,
+        log_bytes,
+        sparse: places.sparse,
+        atomic_sectors: places.atomic_sectors.said(),
+        unfenced: places.unfenced,
+        destroy: places.destroy.clone(),
+        ..Request::new(folder, size_bytes)
+    })
 }
 
 /// Makes a volume, or says what would be made.
 pub(crate) fn run(args: &CreateArgs) -> Result<(), Failure> {
-    let (layout, log_bytes) = layout(args.layout, args.shard, args.log_size, args.size)?;
     let request = Request {
-        folder: args.volume.clone(),
-        size_bytes: args.size,
-        layout,
-        members: args.member.clone(),
-        logs: args.log.clone(),
-        log_on_members: args.log_on_members,
-        log_bytes,
         atomic_max_bytes: args.atomic_max,
         buffer_bytes: args.buffer,
-        sparse: args.sparse,
-        atomic_sectors: args.atomic_sectors.said(),
-        unfenced: args.unfenced,
-        destroy: args.destroy.clone(),
+        ..request(&args.volume, args.size, args.layout, &args.members)?
     };
     let plan = request.plan()?;
     if args.dry_run {

@@ -27,6 +27,7 @@ use super::description::{Description, Member};
 use super::member::Place;
 use super::plan::{Inode, Plan, PlannedMember, Request};
 use super::{LocalVolume, LockedVolume, OpenVolume, RunOptions, VolumeError};
+use crate::durable_file::is_block_device;
 use crate::event_loop::Loop;
 use crate::path_error::PathError;
 use crate::scratch::settle_folder;
@@ -98,7 +99,8 @@ impl LockedVolume {
             }
         };
         // A block device that is the one member has the log, too, unless another place is named.
-        let is_on_device = !request.layout.is_ring() && !request.members.is_empty();
+        let is_device = |place: &Place| place.path().is_some_and(is_block_device);
+        let is_on_device = !request.layout.is_ring() && request.members.first().is_some_and(is_device);
         if request.members.is_empty() {
             request.members = members;
         }
@@ -106,6 +108,8 @@ impl LockedVolume {
             request.logs = logs;
         }
         let plan = request.plan()?;
+        let is_inside = |place: &Place| place.path().is_some_and(|path| path.starts_with(&request.folder));
+        assert!(!plan.places().any(|planned| is_inside(&planned.place)), "that folder goes at the end");
         let held: Vec<Place> = description
             .members
             .iter()
